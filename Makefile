@@ -1,0 +1,26 @@
+# make env    .venv with everything installed     make demo   teacher, student and a table in 10 minutes
+# make test   the tests                           make lint   ruff and its formatter
+# Another Python or torch: make env PYTHON=python3.12 TORCH=torch==2.11.0
+
+PYTHON ?= python3
+TORCH ?= torch==2.13.0
+
+.PHONY: env demo test lint format clean
+
+env:
+	@PYTHON="$(PYTHON)" TORCH="$(TORCH)" scripts/make_env.sh
+
+demo: env
+	@scripts/demo.sh
+
+test: env
+	@.venv/bin/python -m pytest
+
+lint: env
+	@.venv/bin/ruff check . && .venv/bin/ruff format --check .
+
+format: env
+	@.venv/bin/ruff check --fix . && .venv/bin/ruff format .
+
+clean:
+	rm -rf runs .pytest_cache .ruff_cache

@@ -1,0 +1,9 @@
+"""fairseq plugin: small and fast sequence-to-sequence models. Use it with `--user-dir pet_fairseq`."""
+
+from . import checkpoints, errors
+
+checkpoints.allow_fairseq_types()
+errors.install_excepthook()
+
+from . import distillation  # noqa: E402,F401  registers the criterion pet_distillation
+from .pet import transformer  # noqa: E402,F401  registers the model pet_transformer

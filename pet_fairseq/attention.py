@@ -1,0 +1,213 @@
+"""Multi-head attention on torch's fused kernel, with fairseq's interface and parameter names."""
+
+import math
+from typing import Dict, Optional, Tuple
+
+import torch
+import torch.nn.functional as F
+from fairseq.incremental_decoding_utils import FairseqIncrementalState
+from fairseq.modules import FairseqDropout
+from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
+from fairseq.modules.quant_noise import quant_noise
+from torch import Tensor, nn
+
+IncrementalState = Dict[str, Dict[str, Optional[Tensor]]]
+
+
+class MultiheadAttention(FairseqIncrementalState, nn.Module):
+    """softmax(Q K^T / sqrt(head_dim)) V per head, where the inner width heads x head_dim is free.
+
+    Takes the place of fairseq's module in its Transformer layers: same sub-modules (`q_proj`,
+    `k_proj`, `v_proj`, `out_proj`), same calls, same cache for incremental decoding.
+
+    Args:
+        embed_dim: width of queries and of the output.
+        num_heads: number of heads.
+        head_dim: width of one head; embed_dim / num_heads if None.
+        kdim, vdim: widths of keys and values; embed_dim if None.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        head_dim: Optional[int] = None,
+        kdim: Optional[int] = None,
+        vdim: Optional[int] = None,
+        dropout: float = 0.0,
+        self_attention: bool = False,
+        encoder_decoder_attention: bool = False,
+        q_noise: float = 0.0,
+        qn_block_size: int = 8,
+    ):
+        super().__init__()
+        if head_dim is None and embed_dim % num_heads != 0:
+            raise ValueError(f"width {embed_dim} is not divisible by {num_heads} heads")
+        self.embed_dim = embed_dim
+        self.num_heads = num_heads
+        self.head_dim = head_dim or embed_dim // num_heads
+        self.self_attention = self_attention
+        self.encoder_decoder_attention = encoder_decoder_attention
+        self.dropout_module = FairseqDropout(dropout, module_name="MultiheadAttention")
+
+        def linear(inputs: int, outputs: int) -> nn.Module:
+            return quant_noise(nn.Linear(inputs, outputs), q_noise, qn_block_size)
+
+        inner_dim = num_heads * self.head_dim
+        self.k_proj = linear(kdim or embed_dim, inner_dim)
+        self.v_proj = linear(vdim or embed_dim, inner_dim)
+        self.q_proj = linear(embed_dim, inner_dim)
+        self.out_proj = linear(inner_dim, embed_dim)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Xavier initialisation; Q, K and V of equal widths as if they were one matrix."""
+        inputs = {p.in_features for p in (self.q_proj, self.k_proj, self.v_proj)}
+        gain = 1 / math.sqrt(2) if len(inputs) == 1 else 1.0
+        for projection in (self.q_proj, self.k_proj, self.v_proj):
+            nn.init.xavier_uniform_(projection.weight, gain=gain)
+        nn.init.xavier_uniform_(self.out_proj.weight)
+        nn.init.zeros_(self.out_proj.bias)
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Optional[Tensor],
+        value: Optional[Tensor],
+        key_padding_mask: Optional[Tensor] = None,
+        incremental_state: Optional[IncrementalState] = None,
+        need_weights: bool = True,
+        static_kv: bool = False,
+        attn_mask: Optional[Tensor] = None,
+        need_head_weights: bool = False,
+    ) -> Tuple[Tensor, Optional[Tensor]]:
+        """Attend from T queries to S keys.
+
+        Args:
+            query: T x B x C. key, value: S x B x C; with `static_kv` and a filled cache unused.
+            key_padding_mask: B x S, True = padding.
+            attn_mask: T x S, added to the scores if floating point, else True = not visible.
+            static_kv: keys and values are computed once and cached (encoder-decoder attention).
+
+        Returns:
+            output T x B x C, and the weights before dropout if wanted: B x T x S averaged over
+            the heads, or H x B x T x S with `need_head_weights`.
+        """
+        cache = self._get_input_buffer(incremental_state)
+        q = self._split_heads(self.q_proj(query))
+        if static_kv and cache:
+            k, v = cache["prev_key"], cache["prev_value"]
+            key_padding_mask = cache.get("prev_key_padding_mask")
+        else:
+            k = self._split_heads(self.k_proj(key))
+            v = self._split_heads(self.v_proj(value))
+            if cache:
+                k, v, key_padding_mask = append_to_cache(cache, k, v, key_padding_mask)
+        if incremental_state is not None:
+            state = {"prev_key": k, "prev_value": v, "prev_key_padding_mask": key_padding_mask}
+            self._set_input_buffer(incremental_state, state)
+
+        bias = attention_bias(attn_mask, key_padding_mask, q.dtype)
+        attend = self.training or self.dropout_module.apply_during_inference
+        dropout = self.dropout_module.p if attend else 0.0
+        if not (need_weights or need_head_weights):
+            context = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout)
+            return self.out_proj(self._join_heads(context)), None
+        weights = attention_weights(q, k, bias)  # B x H x T x S
+        context = F.dropout(weights.type_as(v), dropout) @ v
+        output = self.out_proj(self._join_heads(context))
+        return output, weights.transpose(0, 1) if need_head_weights else weights.mean(dim=1)
+
+    def reorder_incremental_state(
+        self, incremental_state: Optional[IncrementalState], new_order: Tensor
+    ) -> Optional[IncrementalState]:
+        """Bring the cache into the order that beam search chose.
+
+        As in fairseq, an order of unchanged length moves beams only within their sentence, and
+        there the keys and values of the encoder are equal: they stay where they are.
+        """
+        cache = self._get_input_buffer(incremental_state)
+        if not cache:
+            return incremental_state
+        if self.encoder_decoder_attention and cache["prev_key"].size(0) == len(new_order):
+            return incremental_state
+        cache = {
+            name: None if tensor is None else tensor.index_select(0, new_order)
+            for name, tensor in cache.items()
+        }
+        return self._set_input_buffer(incremental_state, cache)
+
+    # fairseq's decoder layer reads and writes the cache through these two names
+    def _get_input_buffer(
+        self, incremental_state: Optional[IncrementalState]
+    ) -> Dict[str, Optional[Tensor]]:
+        return self.get_incremental_state(incremental_state, "attn_state") or {}
+
+    def _set_input_buffer(
+        self, incremental_state: IncrementalState, buffer: Dict[str, Optional[Tensor]]
+    ) -> IncrementalState:
+        return self.set_incremental_state(incremental_state, "attn_state", buffer)
+
+    # splits the in_proj_weight of very old checkpoints
+    upgrade_state_dict_named = FairseqMultiheadAttention.upgrade_state_dict_named
+
+    def _split_heads(self, x: Tensor) -> Tensor:
+        """T x B x (H D) -> B x H x T x D"""
+        time, batch, _ = x.shape
+        return x.reshape(time, batch, self.num_heads, self.head_dim).permute(1, 2, 0, 3)
+
+    def _join_heads(self, x: Tensor) -> Tensor:
+        """B x H x T x D -> T x B x (H D)"""
+        batch, heads, time, width = x.shape
+        return x.permute(2, 0, 1, 3).reshape(time, batch, heads * width)
+
+
+def append_to_cache(
+    cache: Dict[str, Optional[Tensor]], k: Tensor, v: Tensor, padding_mask: Optional[Tensor]
+) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
+    """Append new keys and values (B x H x T x D) and their padding mask (B x T) to the cached ones.
+
+    A missing mask, old or new, means no padding. The result has a mask if either part has one.
+    """
+    old_mask = cache.get("prev_key_padding_mask")
+    if old_mask is not None or padding_mask is not None:
+        masks = [
+            torch.zeros(part.size(0), part.size(2), dtype=torch.bool, device=k.device)
+            if mask is None
+            else mask.bool()
+            for mask, part in ((old_mask, cache["prev_key"]), (padding_mask, k))
+        ]
+        padding_mask = torch.cat(masks, dim=1)
+    k = torch.cat([cache["prev_key"], k], dim=2)
+    v = torch.cat([cache["prev_value"], v], dim=2)
+    return k, v, padding_mask
+
+
+def attention_bias(
+    attn_mask: Optional[Tensor], key_padding_mask: Optional[Tensor], dtype: torch.dtype
+) -> Optional[Tensor]:
+    """What to add to the scores: B x 1 x T x S or a shape that broadcasts to it; None for nothing.
+
+    Padding gets a large negative number instead of -inf: its weight is exactly 0 beside any real
+    key, and a row that sees only padding stays finite instead of spreading nan.
+    """
+    bias = None
+    if attn_mask is not None:
+        if not attn_mask.is_floating_point():
+            attn_mask = torch.zeros_like(attn_mask, dtype=dtype).masked_fill(
+                attn_mask.bool(), -math.inf
+            )
+        bias = attn_mask.to(dtype)[None, None]
+    if key_padding_mask is not None:
+        mask = key_padding_mask.bool()[:, None, None]
+        padding = torch.zeros_like(mask, dtype=dtype).masked_fill(mask, torch.finfo(dtype).min / 2)
+        bias = padding if bias is None else bias + padding
+    return bias
+
+
+def attention_weights(q: Tensor, k: Tensor, bias: Optional[Tensor]) -> Tensor:
+    """softmax(q k^T / sqrt(D) + bias) in float32 or wider: B x H x T x S."""
+    scores = q @ k.transpose(-1, -2) * q.size(-1) ** -0.5
+    if bias is not None:
+        scores = scores + bias
+    return F.softmax(scores, dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32))

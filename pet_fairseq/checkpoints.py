@@ -1,0 +1,268 @@
+"""Checkpoints: safe loading, shared tensors stored once, frozen models, repair after a crash."""
+
+import argparse
+import collections
+import logging
+import os
+import pickle
+import typing
+from pathlib import Path
+from typing import Dict, List, NamedTuple, Tuple
+
+import omegaconf
+import torch
+from fairseq import checkpoint_utils
+from fairseq.data import Dictionary
+from fairseq.models import FairseqModel
+from fairseq.tasks import FairseqTask
+from omegaconf.base import ContainerMetadata, Metadata
+from omegaconf.nodes import AnyNode
+from torch import Tensor, nn
+
+from pet_fairseq.errors import UserError, refusal
+
+logger = logging.getLogger(__name__)
+
+# plain containers of options: what fairseq puts into a checkpoint beside tensors
+FAIRSEQ_TYPES = [
+    argparse.Namespace,
+    omegaconf.DictConfig,
+    omegaconf.ListConfig,
+    ContainerMetadata,
+    Metadata,
+    AnyNode,
+    typing.Any,
+    collections.defaultdict,
+    dict,
+    list,
+    int,
+]
+
+
+def allow_fairseq_types() -> None:
+    """Let torch's safe loading accept fairseq's options; everything else stays refused."""
+    torch.serialization.add_safe_globals(FAIRSEQ_TYPES)
+
+
+def load_checkpoint(path: str, option: str) -> dict:
+    """Read a fairseq checkpoint to the CPU, under torch's safe loading.
+
+    Args:
+        option: what the user typed to name the file, for the error message.
+    Raises:
+        UserError: no such file, not a checkpoint, damaged, or refused as unsafe.
+    """
+    if not os.path.isfile(path):
+        raise UserError(f"{option} {path}: no such file")
+    try:
+        state = checkpoint_utils.load_checkpoint_to_cpu(path)
+    except pickle.UnpicklingError as error:
+        raise UserError(f"{option} {path}: {refusal(error)}") from error
+    except (RuntimeError, EOFError, KeyError) as error:
+        raise UserError(
+            f"{option} {path}: not a readable checkpoint (cut short or damaged); give another one"
+        ) from error
+    if "model" not in state or (state.get("cfg") is None and state.get("args") is None):
+        raise UserError(f"{option} {path}: not a fairseq checkpoint; give one that it wrote")
+    return state
+
+
+# --- shared tensors -------------------------------------------------------------------------------
+
+
+def tied_names(model: nn.Module) -> Dict[str, str]:
+    """Second and further names of shared parameters -> the first name, in the model's order."""
+    first: Dict[int, str] = {}
+    tied = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        owner = first.setdefault(id(parameter), name)
+        if owner != name:
+            tied[name] = owner
+    return tied
+
+
+def drop_tied_entries(model: nn.Module, state_dict: Dict, prefix: str, _metadata: dict) -> None:
+    """State-dict hook: keep every shared tensor under its first name only.
+
+    fairseq copies each entry to the CPU before saving, so a second name would be a second copy.
+    """
+    for name in tied_names(model):
+        state_dict.pop(prefix + name, None)
+
+
+def restore_tied_entries(model: nn.Module, state_dict: Dict[str, Tensor]) -> None:
+    """Fill in the names that `drop_tied_entries` left out, so that strict loading succeeds.
+
+    Raises:
+        UserError: the state holds different values for parameters that this model shares.
+    """
+    for name, owner in tied_names(model).items():
+        if owner not in state_dict:
+            continue  # loading reports it
+        if name in state_dict and not torch.equal(state_dict[name], state_dict[owner]):
+            raise UserError(
+                f"checkpoint: {name} and {owner} differ, but this model shares them; load it with the "
+                "--encoder-pairs and --decoder-pairs it was trained with"
+            )
+        state_dict[name] = state_dict[owner]
+
+
+def unique_tensors(state_dict: Dict[str, Tensor]) -> Dict[str, Tensor]:
+    """The entries of a loaded state, each stored tensor once, without fairseq's version marks."""
+    seen = set()
+    unique = {}
+    for name, tensor in state_dict.items():
+        key = (tensor.untyped_storage().data_ptr(), tensor.storage_offset(), tensor.shape)
+        if key in seen or name.endswith((".version", "._float_tensor")):
+            continue
+        seen.add(key)
+        unique[name] = tensor
+    return unique
+
+
+# --- frozen models --------------------------------------------------------------------------------
+
+
+class FrozenModels:
+    """Models that are only asked, never trained.
+
+    Not an nn.Module, so that nothing inside reaches a state_dict, an optimizer or DDP.
+    """
+
+    def __init__(self, models: List[FairseqModel]):
+        self.models = models
+        for model in models:
+            model.eval()
+            model.requires_grad_(False)
+
+    def like(self, parameter: Tensor) -> List[FairseqModel]:
+        """The models on the parameter's device and in its dtype, moved at the first call only."""
+        ours = next(self.models[0].parameters())
+        if ours.device != parameter.device or ours.dtype != parameter.dtype:
+            for model in self.models:
+                model.to(device=parameter.device, dtype=parameter.dtype)
+        return self.models
+
+
+def load_frozen_models(paths: str, option: str, task: FairseqTask) -> FrozenModels:
+    """Load one checkpoint or an ensemble `a.pt:b.pt` with the same dictionaries as `task`.
+
+    Raises:
+        UserError: a file that is missing, damaged or unsafe, or made for other dictionaries.
+    """
+    models = []
+    for path in paths.split(os.pathsep):
+        state = load_checkpoint(path, option)
+        check_dictionaries(state, path, option, task)
+        loaded, _ = checkpoint_utils.load_model_ensemble([path], task=task, state=state)
+        models += loaded
+    return FrozenModels(models)
+
+
+def check_dictionaries(state: dict, path: str, option: str, task: FairseqTask) -> None:
+    """Compare the dictionaries a checkpoint was trained with to the task's.
+
+    A checkpoint names its data folder but holds no dictionary. If the folder is gone, the
+    dictionary is looked for beside the checkpoint; failing that only the sizes are compared.
+
+    Raises:
+        UserError: names both files and the first difference.
+    """
+    cfg = state["cfg"].task
+    ours = {"source_lang": task.source_dictionary, "target_lang": task.target_dictionary}
+    our_folder = task.cfg.data.split(os.pathsep)[0]
+    sizes = vocabulary_sizes(state["model"])
+    for side, dictionary in ours.items():
+        our_file = Path(our_folder, f"dict.{task.cfg[side]}.txt")
+        folders = [str(cfg.get("data") or "").split(os.pathsep)[0], os.path.dirname(path)]
+        files = [Path(folder, f"dict.{cfg.get(side)}.txt") for folder in folders]
+        file = next((f for f in files if f.is_file()), None)
+        if file is not None:
+            difference = first_difference(Dictionary.load(str(file)), dictionary)
+        elif sizes[side] is not None and sizes[side] != len(dictionary):
+            file = path
+            difference = f"{sizes[side]} words against {len(dictionary)}"
+        else:
+            logger.warning(f"{option} {path}: its {files[0]} is gone; cannot compare dictionaries")
+            continue
+        if difference:
+            raise UserError(
+                f"{option} {path}: made with another dictionary: {file} and {our_file} differ: "
+                f"{difference}; use a teacher trained on data made with the same dictionaries"
+            )
+
+
+def vocabulary_sizes(state_dict: Dict[str, Tensor]) -> Dict[str, int | None]:
+    """Rows of the embedding matrices in a state, None where there is no such matrix."""
+    names = {
+        "source_lang": "encoder.embed_tokens.weight",
+        "target_lang": "decoder.embed_tokens.weight",
+    }
+    return {
+        side: state_dict[name].size(0) if name in state_dict else None
+        for side, name in names.items()
+    }
+
+
+def first_difference(theirs: Dictionary, ours: Dictionary) -> str:
+    """Where two dictionaries part, "" if they hold the same words in the same order."""
+    for i, (a, b) in enumerate(zip(theirs.symbols, ours.symbols)):
+        if a != b:
+            return f"entry {i} is {a!r} against {b!r}"
+    if len(theirs) != len(ours):
+        return f"{len(theirs)} words against {len(ours)}"
+    return ""
+
+
+# --- repair ---------------------------------------------------------------------------------------
+
+
+class Repair(NamedTuple):
+    """`damaged` was replaced by a copy of `source`; both None if nothing was wrong."""
+
+    damaged: Path | None
+    source: Path | None
+
+
+def is_intact(path: Path) -> bool:
+    """Whether a checkpoint can be read to its end."""
+    try:
+        load_checkpoint(str(path), "checkpoint")
+    except UserError:
+        return False
+    return True
+
+
+def repair_folder(folder: Path) -> Repair:
+    """Put the newest readable checkpoint in the place of a damaged checkpoint_last.pt.
+
+    fairseq writes a checkpoint to a temporary file and renames it, but then *copies* it to
+    checkpoint_last.pt; a crash or a full disk during the copy leaves that name unreadable.
+
+    Raises:
+        UserError: no such folder, or no readable checkpoint in it.
+    """
+    if not folder.is_dir():
+        raise UserError(f"{folder}: no such folder")
+    last = folder / "checkpoint_last.pt"
+    if last.exists() and is_intact(last):
+        return Repair(None, None)
+    others = [p for p in folder.glob("checkpoint*.pt") if p != last]
+    if not last.exists() and not others:
+        return Repair(None, None)
+    for candidate in _newest_first(others):
+        if is_intact(candidate):
+            temporary = last.with_suffix(".pt.tmp")
+            temporary.write_bytes(candidate.read_bytes())
+            os.replace(temporary, last)
+            return Repair(last, candidate)
+    raise UserError(
+        f"{last}: damaged, and no other readable checkpoint in {folder}; delete it to start anew"
+    )
+
+
+def _newest_first(paths: List[Path]) -> List[Path]:
+    def key(path: Path) -> Tuple[float, str]:
+        return (path.stat().st_mtime, path.name)
+
+    return sorted(paths, key=key, reverse=True)

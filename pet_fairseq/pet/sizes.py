@@ -1,0 +1,148 @@
+"""`pet-fairseq params`: counts for checkpoints and options, and widths that reach a wanted rate."""
+
+import math
+from argparse import Namespace
+from typing import Callable, List, NamedTuple
+
+from fairseq import options
+
+from pet_fairseq.checkpoints import load_checkpoint, vocabulary_sizes
+from pet_fairseq.errors import UserError
+from pet_fairseq.pet.compression import (
+    Counts,
+    architecture_counts,
+    build_without_memory,
+    compression_rate,
+    count_parameters,
+    is_countable,
+)
+
+DECODER_OVER_ENCODER = (1.0, 0.75, 0.5)
+FFN_OVER_WIDTH = (1, 2, 4)
+
+
+class Widths(NamedTuple):
+    """Widths that make a model of `counts` at `rate` percent."""
+
+    encoder: int
+    encoder_ffn: int
+    decoder: int
+    decoder_ffn: int
+    counts: Counts
+    rate: float
+
+
+def parse_model_options(arguments: List[str]) -> Namespace:
+    """The options as fairseq-train reads them.
+
+    Raises:
+        UserError: no --arch, or not an encoder-decoder Transformer.
+    """
+    if "--arch" not in arguments and "-a" not in arguments:
+        raise UserError("give a CHECKPOINT, or model options that start with --arch NAME")
+    args = options.parse_args_and_arch(options.get_training_parser(), ["data", *arguments])
+    if not is_countable(args.arch):
+        raise UserError(f"--arch {args.arch}: not an encoder-decoder Transformer")
+    return args
+
+
+def option_counts(arguments: List[str]) -> Counts:
+    """Counts for model options; embeddings for vocabularies of the 4 special words only."""
+    return count_parameters(build_without_memory(parse_model_options(arguments)))
+
+
+def checkpoint_counts(path: str, option: str) -> Counts:
+    """Counts for the model in a checkpoint.
+
+    Raises:
+        UserError: unreadable file, or not an encoder-decoder Transformer.
+    """
+    state = load_checkpoint(path, option)
+    sizes = vocabulary_sizes(state["model"])
+    if None in sizes.values():
+        raise UserError(f"{option} {path}: not an encoder-decoder Transformer")
+    return count_parameters(build_without_memory(state["cfg"].model, *sizes.values()))
+
+
+def reference_counts(reference: str) -> Counts:
+    """Counts for an architecture's name or a checkpoint."""
+    if is_countable(reference):
+        return architecture_counts(reference)
+    return checkpoint_counts(reference, "--reference")
+
+
+def find_widths(arguments: List[str], target_rate: float, reference: Counts) -> List[Widths]:
+    """Widths for these options that come nearest to a rate, the nearest first.
+
+    One setting for each ratio of decoder to encoder width and of FFN to width; widths are
+    multiples of 8 and of the number of heads.
+
+    Raises:
+        UserError: a rate that is not above 0.
+    """
+    if not target_rate > 0:
+        raise UserError(f"--target-rate {target_rate}: give a percentage above 0")
+    args = parse_model_options(arguments)
+    found = []
+    for decoder_ratio in DECODER_OVER_ENCODER:
+        for ffn_ratio in FFN_OVER_WIDTH:
+
+            def widths(i: int, decoder_ratio=decoder_ratio, ffn_ratio=ffn_ratio) -> Widths:
+                return _widths(args, i, decoder_ratio, ffn_ratio, reference)
+
+            found.append(_nearest(widths, target_rate))
+    return sorted(found, key=lambda w: abs(w.rate - target_rate))
+
+
+def _widths(args, i: int, decoder_ratio: float, ffn_ratio: int, reference: Counts) -> Widths:
+    """The i-th encoder width, i >= 1, and what follows from it."""
+    encoder = i * math.lcm(8, args.encoder_attention_heads)
+    step = math.lcm(8, args.decoder_attention_heads)
+    decoder = max(1, round(encoder * decoder_ratio / step)) * step
+    changed = Namespace(**vars(args))
+    changed.encoder_embed_dim, changed.encoder_ffn_embed_dim = encoder, ffn_ratio * encoder
+    changed.decoder_embed_dim, changed.decoder_ffn_embed_dim = decoder, ffn_ratio * decoder
+    changed.decoder_input_dim = changed.decoder_output_dim = decoder
+    counts = count_parameters(build_without_memory(changed))
+    rate = compression_rate(counts, reference)
+    return Widths(encoder, ffn_ratio * encoder, decoder, ffn_ratio * decoder, counts, rate)
+
+
+def _nearest(widths: Callable[[int], Widths], target_rate: float) -> Widths:
+    """The i for which the rate, which grows with i, comes nearest to the target."""
+    low, high = 1, 2
+    while widths(high).rate < target_rate:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        if widths(middle).rate < target_rate:
+            low = middle
+        else:
+            high = middle
+    return min(widths(low), widths(high), key=lambda w: abs(w.rate - target_rate))
+
+
+def format_counts(counts: Counts, name: str, reference: Counts) -> str:
+    """A few lines for the terminal."""
+    rate = compression_rate(counts, reference)
+    return "\n".join(
+        [
+            f"layer parameters, stored      {counts.layers:>13,}",
+            f"layer parameters, if unshared {counts.unshared_layers:>13,}",
+            f"all parameters, stored        {counts.total:>13,}",
+            f"layer parameters of reference {reference.layers:>13,}  ({name})",
+            f"compression rate              {rate:>12.2f}%",
+        ]
+    )
+
+
+def format_widths(found: List[Widths]) -> str:
+    """A table for the terminal; each line ends in options to copy."""
+    lines = [f"{'rate %':>7} {'layer params':>13}  options"]
+    for w in found:
+        lines.append(
+            f"{w.rate:7.2f} {w.counts.layers:13,}  --encoder-embed-dim {w.encoder} "
+            f"--encoder-ffn-embed-dim {w.encoder_ffn} --decoder-embed-dim {w.decoder} "
+            f"--decoder-ffn-embed-dim {w.decoder_ffn}"
+        )
+    return "\n".join(lines)

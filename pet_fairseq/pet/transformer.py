@@ -1,0 +1,249 @@
+"""Model `pet_transformer`: fairseq's Transformer with replaceable pairs (PET, chapter 3)."""
+
+from argparse import Namespace
+from dataclasses import dataclass, field
+from typing import Dict, Optional
+
+from fairseq.dataclass.utils import gen_parser_from_dataclass
+from fairseq.distributed import fsdp_wrap
+from fairseq.models import register_model, register_model_architecture
+from fairseq.models.transformer import (
+    TransformerConfig,
+    TransformerDecoderBase,
+    TransformerEncoderBase,
+    TransformerModel,
+)
+from fairseq.models.transformer.transformer_config import DecoderConfig, EncDecBaseConfig
+from fairseq.models.transformer.transformer_legacy import base_architecture
+from fairseq.modules.checkpoint_activations import checkpoint_wrapper
+from fairseq.modules.transformer_layer import (
+    TransformerDecoderLayerBase,
+    TransformerEncoderLayerBase,
+)
+from torch import Tensor, nn
+
+from pet_fairseq.attention import MultiheadAttention
+from pet_fairseq.checkpoints import drop_tied_entries, restore_tied_entries
+from pet_fairseq.errors import UserError
+from pet_fairseq.pet.compression import is_countable, log_compression
+from pet_fairseq.pet.pairs import parse_pairs, share
+
+HEAD_DIM_HELP = "width of one attention head (default: embedding width / heads)"
+
+
+@dataclass
+class PetEncoderConfig(EncDecBaseConfig):
+    pairs: str = field(
+        default="pet",
+        metadata={
+            "help": "which slots of the encoder share parameters: a preset (pet, layers, none) or a "
+            "list such as 'L1=L3 Q1=K3' in which the right slot uses the parameters of the left one"
+        },
+    )
+    head_dim: Optional[int] = field(default=None, metadata={"help": HEAD_DIM_HELP})
+
+
+@dataclass
+class PetDecoderConfig(DecoderConfig):
+    pairs: str = field(
+        default="pet",
+        metadata={
+            "help": "which slots of the decoder share parameters: a preset (pet, layers, qk, kv, none) "
+            "or a list such as 'L1=L3 Qself=Qenc'"
+        },
+    )
+    head_dim: Optional[int] = field(default=None, metadata={"help": HEAD_DIM_HELP})
+
+
+@dataclass
+class PetTransformerConfig(TransformerConfig):
+    """The options of `--arch pet_transformer`. fairseq flattens the nested ones: --encoder-pairs."""
+
+    encoder: PetEncoderConfig = field(default_factory=PetEncoderConfig)
+    decoder: PetDecoderConfig = field(default_factory=PetDecoderConfig)
+    compression_reference: str = field(
+        default="transformer_iwslt_de_en",
+        metadata={
+            "help": "architecture whose layer parameters are the 100%% of the compression rate in the log"
+        },
+    )
+
+
+def build_self_attention(embed_dim: int, stack: EncDecBaseConfig, cfg: TransformerConfig):
+    return MultiheadAttention(
+        embed_dim,
+        stack.attention_heads,
+        head_dim=stack.head_dim,
+        dropout=cfg.attention_dropout,
+        self_attention=True,
+        q_noise=cfg.quant_noise.pq,
+        qn_block_size=cfg.quant_noise.pq_block_size,
+    )
+
+
+class PetEncoderLayer(TransformerEncoderLayerBase):
+    def build_self_attention(self, embed_dim, cfg):
+        return build_self_attention(embed_dim, cfg.encoder, cfg)
+
+
+class PetDecoderLayer(TransformerDecoderLayerBase):
+    def build_self_attention(self, embed_dim, cfg, add_bias_kv=False, add_zero_attn=False):
+        return build_self_attention(embed_dim, cfg.decoder, cfg)
+
+    def build_encoder_attention(self, embed_dim, cfg):
+        return MultiheadAttention(
+            embed_dim,
+            cfg.decoder.attention_heads,
+            head_dim=cfg.decoder.head_dim,
+            kdim=cfg.encoder.embed_dim,
+            vdim=cfg.encoder.embed_dim,
+            dropout=cfg.attention_dropout,
+            encoder_decoder_attention=True,
+            q_noise=cfg.quant_noise.pq,
+            qn_block_size=cfg.quant_noise.pq_block_size,
+        )
+
+
+def wrap_layer(layer: nn.Module, cfg: TransformerConfig) -> nn.Module:
+    """What fairseq does with every layer: activation checkpointing and FSDP, if asked for."""
+    if cfg.checkpoint_activations:
+        layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
+    min_params = 0 if cfg.checkpoint_activations else cfg.min_params_to_wrap
+    return fsdp_wrap(layer, min_num_params=min_params)
+
+
+class PetEncoder(TransformerEncoderBase):
+    def __init__(self, cfg, dictionary, embed_tokens, return_fc=False):
+        super().__init__(cfg, dictionary, embed_tokens, return_fc=return_fc)
+        share(self.layers, cfg.encoder.pairs, "encoder")
+
+    def build_encoder_layer(self, cfg):
+        return wrap_layer(PetEncoderLayer(cfg, return_fc=self.return_fc), cfg)
+
+
+class PetDecoder(TransformerDecoderBase):
+    def __init__(self, cfg, dictionary, embed_tokens, no_encoder_attn=False):
+        super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn=no_encoder_attn)
+        share(self.layers, cfg.decoder.pairs, "decoder")
+
+    def build_decoder_layer(self, cfg, no_encoder_attn=False):
+        return wrap_layer(PetDecoderLayer(cfg, no_encoder_attn), cfg)
+
+
+@register_model("pet_transformer")
+class PetTransformerModel(TransformerModel):
+    """Encoder-decoder Transformer in which slots of the stacks share parameters.
+
+    Its checkpoints hold every shared tensor once; those that hold copies load too.
+    """
+
+    def __init__(self, args, encoder, decoder):
+        super().__init__(args, encoder, decoder)
+        self.register_state_dict_post_hook(drop_tied_entries)
+
+    @classmethod
+    def add_args(cls, parser):
+        # no defaults here: the architecture functions below fill them in
+        gen_parser_from_dataclass(
+            parser, PetTransformerConfig(), delete_default=True, with_prefix=""
+        )
+
+    @classmethod
+    def build_model(cls, args, task):
+        check_options(args)
+        model = super().build_model(args, task)
+        log_compression(model, args.compression_reference)
+        return model
+
+    @classmethod
+    def build_encoder(cls, args, src_dict, embed_tokens):
+        return PetEncoder(args, src_dict, embed_tokens)
+
+    @classmethod
+    def build_decoder(cls, args, tgt_dict, embed_tokens):
+        return PetDecoder(args, tgt_dict, embed_tokens, no_encoder_attn=args.no_cross_attention)
+
+    def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
+        super().upgrade_state_dict_named(state_dict, name)
+        restore_tied_entries(self, state_dict)
+
+
+def check_options(args: Namespace) -> None:
+    """Refuse options that cannot make a model, before anything is built.
+
+    Raises:
+        UserError: names the option, its value and the way out.
+    """
+    for stack in ("encoder", "decoder"):
+        width = getattr(args, f"{stack}_embed_dim")
+        heads = getattr(args, f"{stack}_attention_heads")
+        if heads < 1 or (getattr(args, f"{stack}_head_dim") is None and width % heads):
+            raise UserError(
+                f"--{stack}-embed-dim {width} is not divisible by --{stack}-attention-heads {heads}; "
+                f"change one of them or set --{stack}-head-dim"
+            )
+        parse_pairs(getattr(args, f"{stack}_pairs"), stack, getattr(args, f"{stack}_layers"))
+    if args.cross_self_attention:
+        raise UserError("--cross-self-attention is not supported by pet_transformer; leave it out")
+    if not is_countable(args.compression_reference):
+        raise UserError(
+            f"--compression-reference {args.compression_reference}: not an encoder-decoder "
+            "Transformer that --arch knows; give a name such as transformer_iwslt_de_en"
+        )
+
+
+def set_defaults(args: Namespace, **defaults) -> None:
+    """Set the options that the user did not give."""
+    for name, value in defaults.items():
+        if not hasattr(args, name):
+            setattr(args, name, value)
+
+
+@register_model_architecture("pet_transformer", "pet_transformer")
+def pet_transformer(args: Namespace) -> None:
+    """fairseq's `transformer` with the `pet` pairs."""
+    set_defaults(
+        args,
+        encoder_pairs=PetEncoderConfig.pairs,
+        encoder_head_dim=PetEncoderConfig.head_dim,
+        decoder_pairs=PetDecoderConfig.pairs,
+        decoder_head_dim=PetDecoderConfig.head_dim,
+        compression_reference=PetTransformerConfig.compression_reference,
+    )
+    base_architecture(args)
+
+
+@register_model_architecture("pet_transformer", "pet_transformer_iwslt_de_en")
+def pet_transformer_iwslt_de_en(args: Namespace) -> None:
+    """The thesis's student: 9.5% of `transformer_iwslt_de_en`'s layer parameters (Table 4)."""
+    set_defaults(
+        args,
+        encoder_embed_dim=320,
+        encoder_ffn_embed_dim=640,
+        encoder_layers=4,
+        encoder_attention_heads=4,
+        decoder_embed_dim=240,
+        decoder_ffn_embed_dim=480,
+        decoder_layers=4,
+        decoder_attention_heads=4,
+        share_decoder_input_output_embed=True,
+    )
+    pet_transformer(args)
+
+
+@register_model_architecture("pet_transformer", "pet_transformer_tiny")
+def pet_transformer_tiny(args: Namespace) -> None:
+    """For tests and the demo: trains in minutes on two CPU cores."""
+    set_defaults(
+        args,
+        encoder_embed_dim=64,
+        encoder_ffn_embed_dim=128,
+        encoder_layers=4,
+        encoder_attention_heads=4,
+        decoder_embed_dim=64,
+        decoder_ffn_embed_dim=128,
+        decoder_layers=4,
+        decoder_attention_heads=4,
+        share_decoder_input_output_embed=True,
+    )
+    pet_transformer(args)

@@ -1,0 +1,22 @@
+from setuptools import find_packages, setup
+
+setup(
+    name="pet-fairseq",
+    version="0.1.0",
+    description="Small and fast sequence-to-sequence models: a fairseq plugin",
+    packages=find_packages(include=["pet_fairseq", "pet_fairseq.*"]),
+    python_requires=">=3.11,<3.13",
+    install_requires=[
+        "fairseq-fixed==0.12.3.1",  # module name `fairseq`; the PyPI package fairseq needs Python < 3.11
+        "torch>=2.11,<2.14",
+        "numpy>=1.26,<2",  # fairseq calls np.compat.long and np.int, which numpy 2.2 lacks
+        "omegaconf==2.3.0",
+        "sacrebleu>=2.4,<3",
+        "sacremoses>=0.1.1,<0.3",
+        "sentencepiece>=0.2,<0.3",
+        "subword-nmt>=0.3.8,<0.4",
+        "matplotlib>=3.8,<4",
+    ],
+    extras_require={"dev": ["pytest>=8,<10", "ruff>=0.17,<0.18"]},
+    entry_points={"console_scripts": ["pet-fairseq=pet_fairseq.cli:main"]},
+)
