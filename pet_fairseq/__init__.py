@@ -1,4 +1,4 @@
-"""fairseq plugin: small and fast sequence-to-sequence models. Use it with `--user-dir pet_fairseq`."""
+"""fairseq plugin for small and fast sequence-to-sequence models: `--user-dir pet_fairseq`."""
 
 from . import checkpoints, errors
 

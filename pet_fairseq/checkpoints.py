@@ -12,14 +12,14 @@ from typing import Dict, List, NamedTuple, Tuple
 import omegaconf
 import torch
 from fairseq import checkpoint_utils
-from fairseq.data import Dictionary
+from fairseq.data import Dictionary, data_utils
 from fairseq.models import FairseqModel
 from fairseq.tasks import FairseqTask
 from omegaconf.base import ContainerMetadata, Metadata
 from omegaconf.nodes import AnyNode
 from torch import Tensor, nn
 
-from pet_fairseq.errors import UserError, refusal
+from pet_fairseq.errors import UserError, why_unreadable
 
 logger = logging.getLogger(__name__)
 
@@ -56,12 +56,8 @@ def load_checkpoint(path: str, option: str) -> dict:
         raise UserError(f"{option} {path}: no such file")
     try:
         state = checkpoint_utils.load_checkpoint_to_cpu(path)
-    except pickle.UnpicklingError as error:
-        raise UserError(f"{option} {path}: {refusal(error)}") from error
-    except (RuntimeError, EOFError, KeyError) as error:
-        raise UserError(
-            f"{option} {path}: not a readable checkpoint (cut short or damaged); give another one"
-        ) from error
+    except (pickle.UnpicklingError, RuntimeError, OSError, EOFError, LookupError) as error:
+        raise UserError(f"{option} {path}: {why_unreadable(error)}") from error
     if "model" not in state or (state.get("cfg") is None and state.get("args") is None):
         raise UserError(f"{option} {path}: not a fairseq checkpoint; give one that it wrote")
     return state
@@ -101,8 +97,8 @@ def restore_tied_entries(model: nn.Module, state_dict: Dict[str, Tensor]) -> Non
             continue  # loading reports it
         if name in state_dict and not torch.equal(state_dict[name], state_dict[owner]):
             raise UserError(
-                f"checkpoint: {name} and {owner} differ, but this model shares them; load it with the "
-                "--encoder-pairs and --decoder-pairs it was trained with"
+                f"checkpoint: {name} and {owner} differ, but this model shares them; load it with "
+                "the --encoder-pairs and --decoder-pairs it was trained with"
             )
         state_dict[name] = state_dict[owner]
 
@@ -172,10 +168,12 @@ def check_dictionaries(state: dict, path: str, option: str, task: FairseqTask) -
     ours = {"source_lang": task.source_dictionary, "target_lang": task.target_dictionary}
     our_folder = task.cfg.data.split(os.pathsep)[0]
     sizes = vocabulary_sizes(state["model"])
+    folder = str(cfg.get("data") or "").split(os.pathsep)[0]
+    languages = trained_languages(cfg, folder)
     for side, dictionary in ours.items():
         our_file = Path(our_folder, f"dict.{task.cfg[side]}.txt")
-        folders = [str(cfg.get("data") or "").split(os.pathsep)[0], os.path.dirname(path)]
-        files = [Path(folder, f"dict.{cfg.get(side)}.txt") for folder in folders]
+        name = f"dict.{languages.get(side) or task.cfg[side]}.txt"
+        files = [Path(folder, name), Path(path).with_name(name)]
         file = next((f for f in files if f.is_file()), None)
         if file is not None:
             difference = first_difference(Dictionary.load(str(file)), dictionary)
@@ -190,6 +188,14 @@ def check_dictionaries(state: dict, path: str, option: str, task: FairseqTask) -
                 f"{option} {path}: made with another dictionary: {file} and {our_file} differ: "
                 f"{difference}; use a teacher trained on data made with the same dictionaries"
             )
+
+
+def trained_languages(cfg: omegaconf.DictConfig, folder: str) -> Dict[str, str | None]:
+    """The language pair of a checkpoint's task; fairseq infers it from the folder if not given."""
+    pair = [cfg.get("source_lang"), cfg.get("target_lang")]
+    if None in pair and os.path.isdir(folder):
+        pair = data_utils.infer_language_pair(folder)
+    return dict(zip(("source_lang", "target_lang"), pair))
 
 
 def vocabulary_sizes(state_dict: Dict[str, Tensor]) -> Dict[str, int | None]:

@@ -30,7 +30,7 @@ def _parse(argv: Optional[List[str]]):
         "params",
         help="parameters and compression rate of a checkpoint or of model options",
         usage="pet-fairseq params [--reference R] (CHECKPOINT | --arch NAME [MODEL OPTIONS])",
-        description="Counts the parameters of a checkpoint, or of the model that fairseq options make.",
+        description="Counts the parameters of a checkpoint, or of the model of some options.",
         epilog="all other options go to the model, see fairseq-train --arch NAME --help",
         allow_abbrev=False,
     )

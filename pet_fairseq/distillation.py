@@ -20,7 +20,6 @@ from fairseq.criterions.label_smoothed_cross_entropy import (
 )
 from fairseq.logging import metrics
 from fairseq.models.transformer import TransformerDecoderBase
-from omegaconf import MISSING
 from torch import Tensor, nn
 
 from pet_fairseq.checkpoints import load_frozen_models
@@ -184,8 +183,10 @@ class PetDistillationConfig(LabelSmoothedCrossEntropyCriterionConfig):
         default=0.1, metadata={"help": "epsilon for label smoothing, 0 means no label smoothing"}
     )
     teacher_path: str = field(
-        default=MISSING,
-        metadata={"help": "checkpoint of the teacher, or an ensemble a.pt:b.pt; any architecture"},
+        default="",
+        metadata={
+            "help": "checkpoint of the teacher, or an ensemble a.pt:b.pt (required)"
+        },
     )
     distillation_alpha: float = field(
         default=0.5,
@@ -213,6 +214,8 @@ class PetDistillationCriterion(LabelSmoothedCrossEntropyCriterion):
         distillation_temperature,
     ):
         super().__init__(task, sentence_avg, label_smoothing, ignore_prefix_size, report_accuracy)
+        if not teacher_path:
+            raise UserError("--teacher-path: missing; give the checkpoint of the teacher")
         check_options(distillation_alpha, distillation_temperature, label_smoothing)
         self.alpha = distillation_alpha
         self.temperature = distillation_temperature

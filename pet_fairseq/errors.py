@@ -14,34 +14,36 @@ def one_line(error: BaseException, traceback: Optional[TracebackType]) -> Option
     """The line to show for an error that the user can mend, or None for every other error."""
     if isinstance(error, UserError):
         return str(error)
-    if isinstance(error, pickle.UnpicklingError):
-        return f"{_file_being_loaded(traceback)}: {refusal(error)}"
-    if isinstance(error, RuntimeError) and "PytorchStreamReader" in str(error):
-        return (
-            f"{_file_being_loaded(traceback)}: not a readable checkpoint (cut short or damaged); "
-            "give another one, or repair the folder with `pet-fairseq repair FOLDER`"
-        )
-    return None
+    path = _checkpoint_being_read(traceback)
+    return None if path is None else f"{path}: {why_unreadable(error)}"
 
 
-def refusal(error: pickle.UnpicklingError) -> str:
-    """Why torch's safe loading refused a file, without its advice to switch the safety off."""
+def why_unreadable(error: BaseException) -> str:
+    """Why torch's safe loading failed on a file, without its advice to switch the safety off."""
     reason = str(error).partition("WeightsUnpickler error: ")[2].split("Please use")[0]
-    reason = " ".join(reason.split()).rstrip(".") or "not a pickle that torch can read"
+    reason = " ".join(reason.split()).rstrip(".")
+    if isinstance(error, pickle.UnpicklingError) and "operand" not in reason and reason:
+        return (
+            f"refused: the file holds more than tensors and options ({reason}), which could run "
+            "code while loading; use a checkpoint from a source you trust"
+        )
     return (
-        f"refused: the checkpoint holds more than tensors and options ({reason}), which could run "
-        "code while loading; use a checkpoint from a source you trust"
+        "not a readable checkpoint (cut short, damaged or something else); give another one, or "
+        "mend a training folder with `pet-fairseq repair FOLDER`"
     )
 
 
-def _file_being_loaded(traceback: Optional[TracebackType]) -> str:
-    """The name of the file given to torch.load, found in the frame that called it."""
-    name = "checkpoint"
+def _checkpoint_being_read(traceback: Optional[TracebackType]) -> Optional[str]:
+    """The file that fairseq was reading through torch.load, None if it was not doing that."""
+    path = None
     while traceback is not None:
-        if traceback.tb_frame.f_code.co_name == "load_checkpoint_to_cpu":
-            name = traceback.tb_frame.f_locals.get("local_path", name)
+        code, variables = traceback.tb_frame.f_code, traceback.tb_frame.f_locals
+        if code.co_name == "load_checkpoint_to_cpu":
+            path = str(variables.get("local_path"))
+        elif path is not None and code.co_filename.endswith("torch/serialization.py"):
+            return path
         traceback = traceback.tb_next
-    return str(name)
+    return None
 
 
 def install_excepthook() -> None:

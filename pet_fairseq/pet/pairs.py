@@ -1,10 +1,10 @@
 """Replaceable pairs (PET, chapter 3): slots of a Transformer stack that use one set of parameters.
 
-A slot is a layer (`L3`) or an attention projection (`Q1`, `K1`, `V1`, `O1`; in the decoder `Qself1`,
-`Qenc1` and so on, where `Q1` means `Qself1`). Layers count from 1. In a pair `A=B` slot B is replaced:
-it uses the parameters of slot A. Projections include their bias; a layer pair covers everything in
-the layer, except where a projection pair says otherwise. Without layer numbers a projection pair
-holds in every layer: `Qself=Qenc`.
+A slot is a layer (`L3`) or an attention projection (`Q1`, `K1`, `V1`, `O1`; in the decoder
+`Qself1`, `Qenc1` and so on, where `Q1` means `Qself1`). Layers count from 1. In a pair `A=B` slot B
+is replaced: it uses the parameters of slot A. Projections include their bias; a layer pair covers
+everything in the layer, except where a projection pair says otherwise. Without layer numbers a
+projection pair holds in every layer: `Qself=Qenc`.
 """
 
 import re
@@ -58,15 +58,15 @@ def expand_preset(spec: str, stack: str, num_layers: int) -> str:
     preset = spec.strip()
     if preset not in PRESETS[stack]:
         raise UserError(
-            f"{option} {spec!r}: not a preset ({', '.join(PRESETS[stack])}) and not a list of pairs "
-            "such as 'L1=L3 Q1=K3'"
+            f"{option} {spec!r}: not a preset ({', '.join(PRESETS[stack])}) and not a list of "
+            "pairs such as 'L1=L3 Q1=K3'"
         )
     if preset == "none":
         return ""
     if num_layers % 2:
         raise UserError(
-            f"{option} {preset}: pairs layer i with layer i + n/2 and needs an even number of layers, "
-            f"but --{stack}-layers is {num_layers}; change it or give an explicit list"
+            f"{option} {preset}: pairs layer i with layer i + n/2 and needs an even number of "
+            f"layers, but --{stack}-layers is {num_layers}; change it or give an explicit list"
         )
     half = num_layers // 2
     numbers = [(i, i + half) for i in range(1, half + 1)]

@@ -36,8 +36,8 @@ class PetEncoderConfig(EncDecBaseConfig):
     pairs: str = field(
         default="pet",
         metadata={
-            "help": "which slots of the encoder share parameters: a preset (pet, layers, none) or a "
-            "list such as 'L1=L3 Q1=K3' in which the right slot uses the parameters of the left one"
+            "help": "which slots of the encoder share parameters: a preset (pet, layers, none) or "
+            "a list such as 'L1=L3 Q1=K3', in which the right slot uses the left one's parameters"
         },
     )
     head_dim: Optional[int] = field(default=None, metadata={"help": HEAD_DIM_HELP})
@@ -48,8 +48,8 @@ class PetDecoderConfig(DecoderConfig):
     pairs: str = field(
         default="pet",
         metadata={
-            "help": "which slots of the decoder share parameters: a preset (pet, layers, qk, kv, none) "
-            "or a list such as 'L1=L3 Qself=Qenc'"
+            "help": "which slots of the decoder share parameters: a preset (pet, layers, qk, kv, "
+            "none) or a list such as 'L1=L3 Qself=Qenc'"
         },
     )
     head_dim: Optional[int] = field(default=None, metadata={"help": HEAD_DIM_HELP})
@@ -57,15 +57,13 @@ class PetDecoderConfig(DecoderConfig):
 
 @dataclass
 class PetTransformerConfig(TransformerConfig):
-    """The options of `--arch pet_transformer`. fairseq flattens the nested ones: --encoder-pairs."""
+    """Options of `--arch pet_transformer`; fairseq flattens the nested ones: --encoder-pairs."""
 
     encoder: PetEncoderConfig = field(default_factory=PetEncoderConfig)
     decoder: PetDecoderConfig = field(default_factory=PetDecoderConfig)
     compression_reference: str = field(
         default="transformer_iwslt_de_en",
-        metadata={
-            "help": "architecture whose layer parameters are the 100%% of the compression rate in the log"
-        },
+        metadata={"help": "architecture whose layer parameters are 100%% for the rate in the log"},
     )
 
 
@@ -179,8 +177,8 @@ def check_options(args: Namespace) -> None:
         heads = getattr(args, f"{stack}_attention_heads")
         if heads < 1 or (getattr(args, f"{stack}_head_dim") is None and width % heads):
             raise UserError(
-                f"--{stack}-embed-dim {width} is not divisible by --{stack}-attention-heads {heads}; "
-                f"change one of them or set --{stack}-head-dim"
+                f"--{stack}-embed-dim {width} is not divisible by --{stack}-attention-heads "
+                f"{heads}; change one of them or set --{stack}-head-dim"
             )
         parse_pairs(getattr(args, f"{stack}_pairs"), stack, getattr(args, f"{stack}_layers"))
     if args.cross_self_attention:

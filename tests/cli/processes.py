@@ -1,0 +1,91 @@
+"""Real processes on tiny generated data: what a user types, offline and on the CPU."""
+
+import os
+import random
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parents[2]
+BIN = Path(sys.executable).parent
+TRAIN = (
+    *("--optimizer", "adam", "--lr", "5e-3", "--max-tokens", "500", "--dropout", "0.1"),
+    *("--required-batch-size-multiple", "1", "--no-epoch-checkpoints", "--log-format", "simple"),
+    *("--cpu", "--num-workers", "0", "--seed", "3"),
+)
+CROSS_ENTROPY = ("--criterion", "label_smoothed_cross_entropy")
+
+
+def start(command: str, *args, **options) -> subprocess.Popen:
+    """Start one of the environment's commands, output and errors in one pipe."""
+    env = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+        **options.pop("env", {}),
+    }
+    return subprocess.Popen(
+        [str(BIN / command), *map(str, args)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=options.pop("stdin", subprocess.DEVNULL),
+        text=True,
+        env=env,
+        **options,
+    )
+
+
+@dataclass
+class Result:
+    status: int
+    output: str
+
+    def values(self, key: str, tag: str) -> list[float]:
+        """The numbers after `key` in fairseq's log lines with this tag, for example kl in valid."""
+        lines = [line for line in self.output.splitlines() if f"| {tag} |" in line]
+        fields = [part.split() for line in lines for part in line.split("|")]
+        return [float(field[1]) for field in fields if len(field) == 2 and field[0] == key]
+
+
+def run(command: str, *args, check: bool = True, text_in: str | None = None, **options) -> Result:
+    """Run a command to its end; with `check` a failure fails the test and shows the output."""
+    if text_in is not None:
+        options["stdin"] = subprocess.PIPE
+    process = start(command, *args, **options)
+    output, _ = process.communicate(text_in, timeout=300)
+    assert not check or process.returncode == 0, output[-3000:]
+    return Result(process.returncode, output)
+
+
+def train(data: Path, save_dir: Path, *args, check: bool = True, **options) -> Result:
+    """fairseq-train with our user-dir; later options override the common ones."""
+    return run(
+        *("fairseq-train", data, "--user-dir", REPO / "pet_fairseq", "--save-dir", save_dir),
+        *(*TRAIN, *args),
+        check=check,
+        **options,
+    )
+
+
+def write_text(folder: Path, sizes: dict[str, int], words: int = 40, seed: int = 0) -> None:
+    """A toy language: each source word has one target word, and the order is reversed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    draw = random.Random(seed)
+    for split, size in sizes.items():
+        pairs = []
+        for _ in range(size):
+            numbers = [
+                min(int(draw.expovariate(0.1)), words - 1) for _ in range(draw.randint(1, 9))
+            ]
+            pairs.append(
+                (" ".join(f"a{n}" for n in numbers), " ".join(f"b{n}" for n in numbers[::-1]))
+            )
+        for lang, side in (("de", 0), ("en", 1)):
+            (folder / f"{split}.{lang}").write_text("".join(pair[side] + "\n" for pair in pairs))
+
+
+def preprocess(raw: Path, out: Path, *args) -> Path:
+    prefixes = [f"--{split}pref={raw / split}" for split in ("train", "valid", "test")]
+    run("fairseq-preprocess", "-s", "de", "-t", "en", *prefixes, f"--destdir={out}", *args)
+    return out

@@ -1,0 +1,126 @@
+"""Every wrong input ends in one line that names it, and a non-zero exit."""
+
+import shutil
+
+import pytest
+
+from tests.cli.processes import CROSS_ENTROPY, REPO, preprocess, run, train, write_text
+
+PET = ("--arch", "pet_transformer_tiny", *CROSS_ENTROPY, "--max-update", "1")
+
+
+def refuses(result, *texts) -> None:
+    """Failed with one line of error that holds the texts, and no traceback."""
+    assert result.status != 0
+    assert "Traceback" not in result.output
+    line = result.output.strip().splitlines()[-1]
+    assert line.startswith("pet_fairseq: error: ")
+    for text in texts:
+        assert str(text) in line
+
+
+@pytest.mark.parametrize(
+    ("options", "texts"),
+    [
+        (("--encoder-layers", "3"), ("--encoder-pairs pet", "--encoder-layers is 3", "even")),
+        (("--decoder-layers", "5"), ("--decoder-pairs pet", "--decoder-layers is 5")),
+        (("--encoder-embed-dim", "66"), ("--encoder-embed-dim 66", "--encoder-attention-heads 4")),
+        (("--encoder-pairs", "L1=X3"), ("--encoder-pairs", "L1=X3", "unknown slot 'X3'")),
+        (("--decoder-pairs", "Qself9=Qenc1"), ("--decoder-pairs", "layer 9 is not one of 1..4")),
+        (("--encoder-pairs", "all"), ("--encoder-pairs 'all'", "pet, layers, none")),
+        (("--compression-reference", "nope"), ("--compression-reference nope",)),
+    ],
+    ids=lambda value: value[0].lstrip("-") if value[0].startswith("--") else "",
+)
+def test_model_options(options, texts, data, tmp_path):
+    refuses(train(data, tmp_path, *PET, *options, check=False), *texts)
+
+
+def test_missing_teacher(data, tmp_path):
+    options = ("--criterion", "pet_distillation", "--teacher-path", tmp_path / "none.pt")
+    refuses(
+        train(data, tmp_path, *PET, *options, check=False),
+        *("--teacher-path", tmp_path / "none.pt", "no such file"),
+    )
+
+
+def test_teacher_option_is_required(data, tmp_path):
+    options = ("--criterion", "pet_distillation")
+    refuses(train(data, tmp_path, *PET, *options, check=False), "--teacher-path: missing")
+
+
+def test_truncated_teacher(data, teacher, tmp_path):
+    cut = tmp_path / "cut.pt"
+    cut.write_bytes(teacher.read_bytes()[: teacher.stat().st_size // 2])
+    options = ("--criterion", "pet_distillation", "--teacher-path", cut)
+    refuses(
+        train(data, tmp_path / "run", *PET, *options, check=False),
+        *("--teacher-path", cut, "cut short, damaged"),
+    )
+
+
+def test_teacher_with_another_dictionary(data, teacher, tmp_path):
+    write_text(tmp_path / "raw", {"train": 300, "valid": 30, "test": 30}, seed=5)
+    other = preprocess(tmp_path / "raw", tmp_path / "bin")
+    options = ("--criterion", "pet_distillation", "--teacher-path", teacher)
+    refuses(
+        train(other, tmp_path / "run", *PET, *options, check=False),
+        *("--teacher-path", data / "dict.de.txt", other / "dict.de.txt", "entry"),
+    )
+
+
+def test_truncated_checkpoint_is_named(data, student, tmp_path):
+    cut = tmp_path / "checkpoint_last.pt"
+    cut.write_bytes((student[0] / "checkpoint_last.pt").read_bytes()[:50_000])
+    user_dir = ("--user-dir", REPO / "pet_fairseq", "--cpu")
+    refuses(run("fairseq-generate", data, "--path", cut, *user_dir, check=False), cut, "cut short")
+    refuses(train(data, tmp_path, *PET, check=False), cut, "pet-fairseq repair")
+
+
+def test_empty_lines_in_the_source(raw, student_options, tmp_path):
+    """They are sentences of one end-of-sentence token: trained on and translated, no nan."""
+    folder = tmp_path / "raw"
+    shutil.copytree(raw, folder)
+    for split in ("train", "valid", "test"):
+        lines = (folder / f"{split}.de").read_text().splitlines()
+        lines[::7] = [""] * len(lines[::7])
+        (folder / f"{split}.de").write_text("\n".join(lines) + "\n")
+    dictionaries = [f"--{side}dict={data_dict(student_options, side)}" for side in ("src", "tgt")]
+    data = preprocess(folder, tmp_path / "bin", *dictionaries)
+    log = train(data, tmp_path / "run", *student_options, "--max-update", "10")
+    assert all(loss == loss for loss in log.values("loss", "valid"))
+    out = run(
+        *("fairseq-generate", data, "--path", tmp_path / "run/checkpoint_last.pt", "--cpu"),
+        *("--user-dir", REPO / "pet_fairseq", "--required-batch-size-multiple", "1"),
+    ).output
+    assert out.count("\nH-") == 30 and "nan" not in out
+
+
+def data_dict(student_options, side: str):
+    """The dictionary that the teacher of these options was trained with."""
+    from fairseq.checkpoint_utils import load_checkpoint_to_cpu
+
+    import pet_fairseq  # noqa: F401  allows fairseq's types in checkpoints
+
+    folder = load_checkpoint_to_cpu(student_options[-1])["cfg"].task.data
+    return f"{folder}/dict.{'de' if side == 'src' else 'en'}.txt"
+
+
+def test_sentence_longer_than_the_positions(data, teacher, student_options, tmp_path):
+    """fairseq's own refusal names the way out; a teacher that reads less is refused by us."""
+    limits = ("--max-source-positions", "6", "--max-target-positions", "6", "--max-update", "2")
+    result = train(data, tmp_path / "a", *student_options, *limits, check=False)
+    assert result.status != 0
+    assert "--skip-invalid-size-inputs-valid-test" in result.output
+    skip = "--skip-invalid-size-inputs-valid-test"
+    train(data, tmp_path / "b", *student_options, *limits, skip)
+    short = (*CROSS_ENTROPY, "--arch", "transformer_tiny", *limits, skip)
+    train(data, tmp_path / "teacher", *short)
+    options = ("--criterion", "pet_distillation", "--teacher-path")
+    refuses(
+        train(
+            *(data, tmp_path / "c", *PET, *options, tmp_path / "teacher/checkpoint_last.pt"),
+            check=False,
+        ),
+        *("--max-source-positions 1024", "the teacher reads 6"),
+    )

@@ -1,0 +1,61 @@
+"""fairseq-generate, -interactive and -validate with checkpoints of this package."""
+
+import math
+
+import pytest
+
+from tests.cli.processes import CROSS_ENTROPY, REPO, TRAIN, run
+
+USER_DIR = ("--user-dir", REPO / "pet_fairseq", "--cpu")
+ALL = ("--required-batch-size-multiple", "1")  # else fairseq drops an incomplete last batch
+
+
+@pytest.mark.parametrize("beam", [1, 5])
+def test_generate_translates_every_sentence(beam, student, data):
+    folder, _ = student
+    out = run(
+        *("fairseq-generate", data, "--path", folder / "checkpoint_best.pt", "--beam", beam),
+        *(*USER_DIR, *ALL, "--print-alignment"),
+    ).output
+    assert out.count("\nH-") == 30
+    assert f"with beam={beam}" in out
+
+
+def test_generate_scores_a_plain_checkpoint_as_fairseq_does(teacher, data):
+    """The user-dir must not change what fairseq does with its own models."""
+    out = run("fairseq-generate", data, "--path", teacher, *USER_DIR, *ALL).output
+    scores = [float(line.split("\t")[1]) for line in out.splitlines() if line.startswith("H-")]
+    assert len(scores) == 30 and all(score < 0 and math.isfinite(score) for score in scores)
+
+
+def test_interactive(student, data):
+    folder, _ = student
+    out = run(
+        *("fairseq-interactive", data, "--path", folder / "checkpoint_best.pt", *USER_DIR),
+        *("-s", "de", "-t", "en"),
+        text_in="a1 a2 a3\n\na0 unheard\n",
+    ).output
+    assert [f"H-{i}\t" in out for i in range(3)] == [True] * 3
+
+
+def test_validate_reports_kl(student, data):
+    folder, log = student
+    out = run(
+        *("fairseq-validate", data, "--path", folder / "checkpoint_last.pt", *USER_DIR, *ALL),
+        *("--max-tokens", "500", "--task", "translation"),
+    )
+    line = next(line for line in out.output.splitlines() if "| kl " in line)
+    kl = float(line.split("| kl ")[1].split()[0])
+    assert kl == pytest.approx(log.values("kl", "valid")[-1], abs=2e-3)
+
+
+def test_stock_fairseq_trains_on_beside_the_plugin(data, tmp_path):
+    """Loading the user-dir changes nothing about a plain training."""
+    arguments = ("fairseq-train", data, "--arch", "transformer_tiny", *CROSS_ENTROPY, *TRAIN)
+    losses = [
+        run(*arguments, "--max-update", "3", "--save-dir", tmp_path / str(i), *extra).values(
+            "loss", "valid"
+        )
+        for i, extra in enumerate(((), USER_DIR))
+    ]
+    assert losses[0] == losses[1] != []

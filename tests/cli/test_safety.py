@@ -1,0 +1,99 @@
+"""Checkpoints are loaded under torch's safe loading, whatever command loads them."""
+
+import os
+import pickle
+
+import pytest
+import torch
+
+from tests.cli.processes import CROSS_ENTROPY, REPO, run, train
+
+USER_DIR = ("--user-dir", REPO / "pet_fairseq")
+
+
+class Malicious:
+    """Runs a shell command when unpickled without protection."""
+
+    def __init__(self, marker):
+        self.marker = marker
+
+    def __reduce__(self):
+        return os.system, (f"touch {self.marker}",)
+
+
+@pytest.fixture
+def malicious(tmp_path, teacher):
+    """A real checkpoint with code in its pickle, and the marker that the code would create."""
+    import argparse
+
+    with torch.serialization.safe_globals([argparse.Namespace]):
+        state = torch.load(teacher)
+    marker = tmp_path / "marker"
+    state["extra_state"]["gift"] = Malicious(marker)
+    path = tmp_path / "malicious.pt"
+    torch.save(state, path)
+    yield path, marker
+    with path.open("rb") as file:  # the trap was real: unsafe loading springs it
+        torch.load(file, weights_only=False)
+    assert marker.exists()
+
+
+@pytest.mark.parametrize(
+    "how", ["generate", "validate", "interactive", "resume", "finetune", "teacher"]
+)
+def test_code_in_a_checkpoint_is_refused(how, malicious, data, tmp_path):
+    path, marker = malicious
+    run_dir = tmp_path / "run"
+    model = ("--arch", "transformer_tiny", *CROSS_ENTROPY)
+    if how in ("generate", "validate", "interactive"):
+        result = run(f"fairseq-{how}", data, "--path", path, "--cpu", *USER_DIR, check=False)
+    elif how == "resume":
+        result = train(data, run_dir, *model, "--restore-file", path, check=False)
+    elif how == "finetune":
+        result = train(data, run_dir, *model, "--finetune-from-model", path, check=False)
+    else:
+        options = ("--criterion", "pet_distillation", "--teacher-path", path)
+        result = train(data, run_dir, *model, *options, check=False)
+    assert result.status != 0
+    assert not marker.exists()
+    assert "Traceback" not in result.output
+    line = result.output.strip().splitlines()[-1]
+    assert str(path) in line and "refused" in line and "system" in line
+    assert "weights_only=False" not in result.output
+
+
+def test_a_pickle_that_is_no_checkpoint_is_refused(data, tmp_path):
+    path = tmp_path / "plain.pt"
+    path.write_bytes(pickle.dumps({"model": Malicious(tmp_path / "marker")}))
+    result = run("fairseq-generate", data, "--path", path, "--cpu", *USER_DIR, check=False)
+    assert result.status != 0 and "refused" in result.output.splitlines()[-1]
+    assert not (tmp_path / "marker").exists()
+
+
+def test_user_dir_loaded_twice(data, student, tmp_path):
+    """By its name, by `pet-fairseq user-dir` and through a link: one registration, no clash."""
+    installed = run("pet-fairseq", "user-dir").output.splitlines()[-1]
+    code = """
+import sys
+from argparse import Namespace
+from fairseq import utils
+from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
+for user_dir in sys.argv[1:]:
+    utils.import_user_module(Namespace(user_dir=user_dir))
+assert MODEL_REGISTRY["pet_transformer"].__module__ == "pet_fairseq.pet.transformer"
+assert ARCH_MODEL_REGISTRY["pet_transformer_tiny"] is MODEL_REGISTRY["pet_transformer"]
+print("once")
+"""
+    folders = (
+        REPO / "pet_fairseq",
+        installed,
+        f"{REPO}/pet_fairseq/",
+        REPO / "tests/../pet_fairseq",
+    )
+    assert "once" in run("python", "-c", code, *folders).output
+    result = run(
+        *("fairseq-generate", data, "--path", student[0] / "checkpoint_best.pt", "--cpu"),
+        *("--user-dir", installed),
+        cwd=tmp_path,
+    )
+    assert "H-0\t" in result.output
