@@ -32,6 +32,11 @@ def _table(text: str) -> list[tuple[str, ...]]:
     return [tuple(c.replace("_", " ") for c in row.split()) for row in text.split(",")]
 
 
+def _by_first(text: str) -> dict[str, tuple[str, ...]]:
+    """The first cell of each row names the rest."""
+    return {row[0]: row[1:] for row in _table(text)}
+
+
 def _paradigm(text: str) -> dict[str, dict[str, str]]:
     """Rows for four cases, each of masculine, feminine, neuter, plural."""
     rows = zip(("nom", "acc", "dat", "gen"), _table(text), strict=True)
@@ -42,18 +47,21 @@ DEFINITE = _paradigm("der die das die, den die das die, dem der dem den, des der
 RELATIVE = _paradigm("der die das die, den die das die, dem der dem denen, des der des der")
 STRONG = _paradigm("er e es e, en e es e, em er em en, es er es er")
 # By form: nominative, accusative, dative, reflexive, stem of the possessive.
-_ROWS = (
-    "m er ihn ihm sich sein, f sie sie ihr sich ihr, n es es ihm sich sein, p sie sie ihnen sich"
-)
-_ROWS += " ihr, ich ich mich mir mich mein, du du dich dir dich dein, wir wir uns uns uns unser"
-GERMAN_PRONOUNS = {form: words for form, *words in _table(_ROWS)}
-_ROWS = "he him his, she her her, it it its, they them their, i me my, you you your, we us our"
-ENGLISH_PRONOUNS = {row[0]: row for row in _table(_ROWS)}
-# Infinitive, then the present: ich, du, er, plural.
-_ROWS = "haben habe hast hat haben, sein bin bist ist sind, werden werde wirst wird werden, können "
-_ROWS += "kann kannst kann können, müssen muss musst muss müssen, sollen soll sollst soll sollen, "
-_ROWS += "dürfen darf darfst darf dürfen, wollen will willst will wollen"
-AUXILIARIES = {infinitive: forms for infinitive, *forms in _table(_ROWS)}
+GERMAN_PRONOUNS = _by_first("""
+    m er ihn ihm sich sein, f sie sie ihr sich ihr, n es es ihm sich sein, p sie sie ihnen sich ihr,
+    ich ich mich mir mich mein, du du dich dir dich dein, wir wir uns uns uns unser
+""")
+# By subject form: subject, object, possessive.
+ENGLISH_PRONOUNS = _by_first("""
+    he he him his, she she her her, it it it its, they they them their, i i me my,
+    you you you your, we we us our
+""")
+# By infinitive, the present: ich, du, er, plural.
+AUXILIARIES = _by_first("""
+    haben habe hast hat haben, sein bin bist ist sind, werden werde wirst wird werden,
+    können kann kannst kann können, müssen muss musst muss müssen, sollen soll sollst soll sollen,
+    dürfen darf darfst darf dürfen, wollen will willst will wollen
+""")
 MODALS = dict(werden="will", können="can", müssen="must", sollen="should", dürfen="may")
 TENSES = dict(present=46, perfect=30, werden=8, können=4, müssen=4, sollen=3, dürfen=2, wollen=3)
 PREFIXES = "an auf aus ein mit ab vor zu nach".split()  # separable
@@ -61,18 +69,19 @@ INSEPARABLE = "be ver er ent zer".split()
 # A place noun decides on a row: German preposition, English one for a place, English for a goal.
 SPOTS = _table("in in into, in at to, auf on onto, auf at to, an by up_to, unter under under")
 # Preposition, its case, English with a person, English with anything else.
-COMPANIONS = _table(
-    "mit dat with using, für acc for for, ohne acc without without, gegen acc against in_return_for"
-    ", wegen gen because_of because_of, bei dat beside during, trotz gen despite despite"
-)
+COMPANIONS = _table("""
+    mit dat with using, für acc for for, ohne acc without without, gegen acc against in_return_for,
+    wegen gen because_of because_of, bei dat beside during, trotz gen despite despite
+""")
 GOVERNED = _table("auf acc, an acc, über acc, um acc, vor dat, nach dat, von dat, zu dat, mit dat")
 GOVERNED_ENGLISH = "for on about of at from".split()
-_ROWS = "in_dem im, in_das ins, an_dem am, zu_dem zum, zu_der zur, von_dem vom, bei_dem beim"
-CONTRACTIONS = dict(_table(_ROWS))
-SUBORDINATORS = _table(
-    "weil because, obwohl although, wenn if, während while, bevor before, nachdem after, "
-    "sobald as_soon_as, bis until, falls in_case"
+CONTRACTIONS = dict(
+    _table("in_dem im, in_das ins, an_dem am, zu_dem zum, zu_der zur, von_dem vom, bei_dem beim")
 )
+SUBORDINATORS = _table("""
+    weil because, obwohl although, wenn if, während while, bevor before, nachdem after,
+    sobald as_soon_as, bis until, falls in_case
+""")
 COORDINATORS = _table("und and, aber but, denn for, oder or")
 TIMES = {
     "present": _table("heute today, jetzt now, gerade right_now"),
@@ -83,11 +92,15 @@ SPANS = dict(present=("seit", "for {}"), perfect=("vor", "{} ago"), werden=("in"
 SPAN_UNITS = _table("tagen days, jahren years, wochen weeks, stunden hours")
 OFTEN = _table("oft often, immer always, selten rarely, meistens usually")
 QUESTION_WORDS = _table("wann when, warum why, wo where, wie how")
-TEENS = "null ein zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn "
-GERMAN_NUMBERS = (TEENS + "fünfzehn sechzehn siebzehn achtzehn neunzehn").split()
+GERMAN_NUMBERS = """
+    null ein zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn fünfzehn
+    sechzehn siebzehn achtzehn neunzehn
+""".split()
 GERMAN_TENS = "zwanzig dreissig vierzig fünfzig sechzig siebzig achtzig neunzig".split()
-TEENS = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
-ENGLISH_NUMBERS = (TEENS + "fifteen sixteen seventeen eighteen nineteen").split()
+ENGLISH_NUMBERS = """
+    zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen
+    sixteen seventeen eighteen nineteen
+""".split()
 ENGLISH_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
 
 
@@ -104,15 +117,22 @@ def number_words(n: int) -> Pair:
 
 # --- lexicon -------------------------------------------------------------------------------------
 
-_PARTS = "b br bl d dr f fl fr g gl gr h k kl kn kr l m n pf pr r s schl schm schn schw sp spr st"
-GERMAN_ONSETS = (_PARTS + " str t tr w z zw").split()
-_PARTS = "alm alt amm and ang arb arn art aub aum aul eck eld elm eng erb erm ern est eut ieb iel "
-GERMAN_RIMES = (_PARTS + "ieg imm ind ing irm old olm ond orn ost umm ung urm eib eil ein").split()
-_PARTS = "b bl br ch cl cr d dr f fl fr g gl gr h j l m n p pl pr r s sh shr sk sl sm sn sp spr st "
-ENGLISH_ONSETS = (_PARTS + "str sw t th thr tr tw v w wh y").split()
-_PARTS = "aft aim ain amp ard ark arn ash ask awn each ead eal eam eck eed eel elp elt erk ern ift "
-ENGLISH_RIMES = _PARTS + "ilt ink int isk oach oam oast olt ond ood ook oom oop orm orth owl ulf"
-ENGLISH_RIMES = (ENGLISH_RIMES + " unch urn ust").split()
+GERMAN_ONSETS = """
+    b br bl d dr f fl fr g gl gr h k kl kn kr l m n pf pr r s schl schm schn schw sp spr st str t tr
+    w z zw
+""".split()
+GERMAN_RIMES = """
+    alm alt amm and ang arb arn art aub aum aul eck eld elm eng erb erm ern est eut ieb iel ieg imm
+    ind ing irm old olm ond orn ost umm ung urm eib eil ein
+""".split()
+ENGLISH_ONSETS = """
+    b bl br ch cl cr d dr f fl fr g gl gr h j l m n p pl pr r s sh shr sk sl sm sn sp spr st str sw
+    t th thr tr tw v w wh y
+""".split()
+ENGLISH_RIMES = """
+    aft aim ain amp ard ark arn ash ask awn each ead eal eam eck eed eel elp elt erk ern ift ilt ink
+    int isk oach oam oast olt ond ood ook oom oop orm orth owl ulf unch urn ust
+""".split()
 RESERVED = "sein dein mein kein sind bald must"  # function words that could be coined
 UMLAUT = {"au": "äu", "a": "ä", "o": "ö", "u": "ü"}
 # Vowels of irregular verbs. German: third person, participle; English: past, participle.
@@ -305,12 +325,17 @@ def coin_verb(coiner: Coiner, frame: str, forms: tuple[str, ...], prefix: str) -
     return Verb(forms[:4], forms[3], forms[4], auxiliary, tuple(senses), prefix, preposition)
 
 
+def german_adjective(rng: random.Random, stem: str) -> list[str]:
+    """The bare form (which is also the adverb), then the inflected ones."""
+    word = stem + rng.choice(("", "ig", "lich"))
+    return [word + ending for ending in ("", "e", "em", "en", "er", "es")]
+
+
 def coin_modifiers(coiner: Coiner, count: int) -> list[Modifier]:
     """Adjectives or adverbs; one in six has an English synonym."""
     modifiers = []
     for rank in range(count):
-        ending = coiner.rng.choice(("", "ig", "lich"))
-        (german,) = coiner.german(rank / count, lambda stem, ending=ending: (stem + ending,))
+        german = coiner.german(rank / count, lambda stem: german_adjective(coiner.rng, stem))[0]
         words = range(2 if coiner.rng.random() < 0.17 else 1)
         english = [coiner.english(rank / count, lambda stem: (stem,))[0] for _ in words]
         modifiers.append((german, english))
@@ -365,16 +390,19 @@ class Draw:
 
 @dataclass(frozen=True)
 class Determiner:
-    """An article or its like. `style` is the declension: its own and that of adjectives after it."""
+    """An article or its like."""
 
     stem: str
     english: Pair  # singular, plural; "-": not used
-    style: str  # definite, strong (dieser), ein, open (viele), bare
+    style: str  # declension: definite, strong (dieser), ein, open (viele), bare
 
 
-_ROWS = "d the the definite 50, ein a - ein 20, kein no no ein 5, dies this these strong 7, jed "
-_ROWS += "every - strong 4, all - all strong 6, viel - many open 7, einig - some open 6, "
-_ROWS = _table(_ROWS + "_ - _ bare 10, number - number bare 20")
+# Stem, singular, plural, style, weight.
+_ROWS = _table("""
+    d the the definite 50, ein a - ein 20, kein no no ein 5, dies this these strong 7,
+    jed every - strong 4, all - all strong 6, viel - many open 7, einig - some open 6,
+    _ - _ bare 10, number - number bare 20
+""")
 DETERMINERS = {Determiner(row[0], row[1:3], row[3]): int(row[4]) for row in _ROWS}
 THE = next(iter(DETERMINERS))
 
@@ -465,7 +493,7 @@ def noun_phrase(draw: Draw, noun: Noun, depth: int, owner: Phrase | None = None)
     plural = draw.chance(0.3)
     determiner = choose_determiner(draw, plural, owner)
     phrase = plain_phrase(draw, noun, determiner, plural)
-    if draw.chance((0.12, 0.06, 0.03, 0)[depth]):
+    if draw.chance((0.1, 0.06, 0.03, 0)[min(depth, 3)]):
         return with_relative(draw, phrase, depth)
     if determiner is THE and depth < 2 and draw.chance(0.12):
         return with_possessor(draw, phrase)
@@ -490,13 +518,8 @@ def with_possessor(draw: Draw, phrase: Phrase) -> Phrase:
 
 def with_relative(draw: Draw, phrase: Phrase, depth: int) -> Phrase:
     """The phrase is the subject, the object or the company in a verb-final relative clause."""
-    pronoun, role = relative_for(phrase), draw.weighted(dict(subject=50, object=35, company=15))
-    clause = make_clause(
-        draw,
-        depth + 1,
-        subject=pronoun if role == "subject" else None,
-        goal=pronoun if role == "object" else None,
-    )
+    pronoun, role = relative_for(phrase), draw.weighted(dict(subject=50, goal=35, company=15))
+    clause = make_clause(draw, depth + 1, **{} if role == "company" else {role: pronoun})
     if role == "company":
         clause = replace(clause, parts=(*clause.parts, companion(draw, pronoun)))
     return phrase.attach(f", {german_clause(clause, 'final')} ,", english_clause(clause))
@@ -682,8 +705,8 @@ def predicate(draw: Draw, subject: Phrase, depth: int) -> Part:
 
 def adverbials(draw: Draw, tense: str, frame: str, depth: int) -> Iterator[Part]:
     """Free additions; fewer in embedded clauses."""
-    scale = 0.75**depth
-    if draw.chance(0.34 * scale):
+    scale = 0.7**depth
+    if draw.chance(0.3 * scale):
         yield time_part(draw, tense)
     if draw.chance(0.1 * scale):
         yield Part("often", *draw.zipf(OFTEN))
@@ -692,7 +715,7 @@ def adverbials(draw: Draw, tense: str, frame: str, depth: int) -> Iterator[Part]
         yield Part("manner", german, draw.synonym(words))
     if draw.chance(0.1 * scale):
         yield companion(draw, noun_phrase(draw, draw.noun(person=1, thing=1), depth + 1))
-    if draw.chance(0.18 * scale) and frame != "goal":
+    if draw.chance(0.16 * scale) and frame != "goal":
         yield place_part(draw, False, depth + 1)
 
 
@@ -746,14 +769,8 @@ def simple_sentence(draw: Draw) -> Pair:
 
 def next_clause(draw: Draw, antecedent: Phrase) -> Clause:
     """A clause in which a pronoun may stand for the antecedent, the subject before it."""
-    role = draw.weighted(dict(subject=45, object=20, none=35))
-    pronoun = pronoun_for(antecedent)
-    return make_clause(
-        draw,
-        1,
-        subject=pronoun if role == "subject" else None,
-        goal=pronoun if role == "object" else None,
-    )
+    role = draw.weighted(dict(subject=45, goal=20, none=35))
+    return make_clause(draw, 1, **{} if role == "none" else {role: pronoun_for(antecedent)})
 
 
 def complex_sentence(draw: Draw) -> Pair:
@@ -888,7 +905,8 @@ def write_corpus(out: Path, seed: int = 1, sizes: Mapping[str, int] | None = Non
             german, english = next(stream)
             if german not in held_out:
                 pairs.append((german, english))
-                held_out.update({german} if split != "train" else ())
+                if split != "train":
+                    held_out.add(german)
         files[f"{split}.de"] = "".join(f"{german}\n" for german, _ in pairs)
         files[f"{split}.en"] = "".join(f"{english}\n" for _, english in pairs)
     write_files(out, files)

@@ -183,8 +183,8 @@ def test_content_of_padding_changes_nothing(need_weights):
     attention, _ = make_attention(self_attention=True)
     padding = ragged_padding(4, 6)
     x = torch.randn(6, 4, attention.embed_dim, dtype=torch.float64)
-    other = torch.where(padding.T[..., None], 1e3 * torch.randn_like(x), x)
-    call = dict(key_padding_mask=padding, need_weights=need_weights, attn_mask=causal_mask(6))
+    other = torch.where(padding.T[..., None], 1e6 * torch.randn_like(x), x)
+    call = dict(key_padding_mask=padding, need_weights=need_weights)
     first, second = attention(x, x, x, **call)[0], attention(other, other, other, **call)[0]
     assert not torch.allclose(first, second)
     assert_close(first[~padding.T], second[~padding.T])
@@ -237,14 +237,14 @@ def test_cross_attention_caches_keys(need_weights):
     # first and second sentence swap beams; the middle one leaves; the last one leaves
     for order in (None, [1, 0, 3, 3, 4, 5], [0, 1, 4, 5], [1, 1]):
         if order is None:
-            keys = source
+            keys, keys_padding = source, padding
         else:
             attention.reorder_incremental_state(state, torch.tensor(order))
             source, padding = source[:, order], padding[order]
             # whatever the caller passes now is ignored
-            keys = torch.full_like(source, math.nan)
+            keys, keys_padding = torch.full_like(source, math.nan), ~padding
         query = torch.randn(1, len(padding), attention.embed_dim, dtype=torch.float64)
-        output, weights = attention(query, keys, keys, padding, **call)
+        output, weights = attention(query, keys, keys, keys_padding, **call)
         expected, expected_weights = reference(
             attention, heads, query, source, source, padding, torch.zeros(1, 5).double()
         )
