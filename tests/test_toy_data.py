@@ -253,12 +253,22 @@ def test_same_source_same_target(monkeypatch):
     monkeypatch.setattr(toy_data, "build_lexicon", lambda: few)
     monkeypatch.setattr(toy_data, "LENGTHS", range(5, 9))
     targets = defaultdict(Counter)
-    for german, english in islice(toy_data.sentences(1, "train"), 1500):
+    for german, english in islice(toy_data.sentences(1, "train"), 4000):
         targets[german][english] += 1
     repeated = [counts for counts in targets.values() if counts.total() > 1]
     total = sum(counts.total() for counts in repeated)
-    assert total > 100
+    assert total > 250
     assert sum(max(counts.values()) for counts in repeated) > 0.95 * total
+
+
+def test_synonyms_are_rare(corpus):
+    """The only words with a choice: one in six modifiers has a second translation."""
+    lexicon = toy_data.build_lexicon()
+    words = [english for _, english in (*lexicon.adjectives, *lexicon.manners) if len(english) > 1]
+    assert 0.1 < len(words) / (len(lexicon.adjectives) + len(lexicon.manners)) < 0.25
+    counts = Counter(word for _, english in corpus for word in english)
+    first, second = (sum(counts[pair[at]] for pair in words) for at in (0, 1))
+    assert 0.1 < second / (first + second) < 0.2
 
 
 # --- grammar
