@@ -111,7 +111,7 @@ def _params(args, rest) -> int:
 
 
 def _toy_data(args, rest) -> int:
-    from pet_fairseq.toy_data import write_corpus
+    from pet_fairseq.toy.corpus import write_corpus
 
     sizes = {split: getattr(args, f"{split}_size") for split in ("train", "valid", "test")}
     write_corpus(args.out, args.seed, sizes)

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from pet_fairseq import toy_data
 from pet_fairseq.errors import UserError
+from pet_fairseq.toy import corpus as toy
 
 SMALL = {"train": 300, "valid": 20, "test": 20}
 NAMES = [f"{split}.{side}" for split in ("train", "valid", "test") for side in ("de", "en")]
@@ -32,7 +32,7 @@ AUXILIARIES = set(
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     out = tmp_path_factory.mktemp("toy")
-    toy_data.write_corpus(out)
+    toy.write_corpus(out)
     return out
 
 
@@ -48,12 +48,12 @@ def corpus(folder):
 
 @pytest.fixture(scope="module")
 def nouns():
-    return [noun for words in toy_data.build_lexicon().nouns.values() for noun in words]
+    return [noun for words in toy.build_lexicon().nouns.values() for noun in words]
 
 
 @pytest.fixture(scope="module")
 def verbs():
-    return [verb for words in toy_data.build_lexicon().verbs.values() for verb in words]
+    return [verb for words in toy.build_lexicon().verbs.values() for verb in words]
 
 
 @pytest.fixture(scope="module")
@@ -89,16 +89,16 @@ def slope(values, first, last):
 
 
 def test_same_seed_same_bytes_in_any_process(tmp_path):
-    toy_data.write_corpus(tmp_path / "one", 3, SMALL)
+    toy.write_corpus(tmp_path / "one", 3, SMALL)
     random.seed(99)
-    toy_data.write_corpus(tmp_path / "two", 3, SMALL)
+    toy.write_corpus(tmp_path / "two", 3, SMALL)
     code = (
         "import sys, types, pathlib; package = types.ModuleType('pet_fairseq'); "  # without torch:
         "package.__path__ = [sys.argv[2]]; sys.modules['pet_fairseq'] = package; "  # it starts fast
-        "from pet_fairseq.toy_data import write_corpus; "
+        "from pet_fairseq.toy.corpus import write_corpus; "
         f"write_corpus(pathlib.Path(sys.argv[1]), 3, {SMALL})"
     )
-    package = str(Path(toy_data.__file__).parent)
+    package = str(Path(toy.__file__).parents[1])
     command = [sys.executable, "-c", code, str(tmp_path / "three"), package]
     subprocess.run(command, check=True, env=os.environ | {"PYTHONHASHSEED": "7"})
     expected = contents(tmp_path / "one")
@@ -110,7 +110,7 @@ def test_same_seed_same_bytes_in_any_process(tmp_path):
 def test_another_seed_is_another_corpus(tmp_path):
     written = []
     for seed in (1, 2, -1):
-        toy_data.write_corpus(tmp_path / str(seed), seed, SMALL)
+        toy.write_corpus(tmp_path / str(seed), seed, SMALL)
         written.append(contents(tmp_path / str(seed)))
     for name in NAMES:
         assert len({files[name] for files in written}) == 3, name
@@ -119,20 +119,20 @@ def test_another_seed_is_another_corpus(tmp_path):
 def test_sizes_and_alignment(folder, tmp_path):
     for split, size in {"train": 16000, "valid": 500, "test": 500}.items():
         assert len(read(folder, split, "de")) == len(read(folder, split, "en")) == size
-    toy_data.write_corpus(tmp_path, 1, {"train": 30, "test": 2})
+    toy.write_corpus(tmp_path, 1, {"train": 30, "test": 2})
     counts = [len(read(tmp_path, split, "en")) for split in ("train", "valid", "test")]
     assert counts == [30, 500, 2]
 
 
 def test_a_new_corpus_replaces_the_old_one(tmp_path):
-    toy_data.write_corpus(tmp_path, 1, SMALL)
-    toy_data.write_corpus(tmp_path, 2, SMALL | {"train": 7})
+    toy.write_corpus(tmp_path, 1, SMALL)
+    toy.write_corpus(tmp_path, 2, SMALL | {"train": 7})
     assert len(read(tmp_path, "train", "de")) == 7
     assert sorted(contents(tmp_path)) == sorted(NAMES)
 
 
 def test_a_failed_write_changes_nothing(tmp_path, monkeypatch):
-    toy_data.write_corpus(tmp_path, 1, SMALL)
+    toy.write_corpus(tmp_path, 1, SMALL)
     before = contents(tmp_path)
     write_text = Path.write_text
 
@@ -143,7 +143,7 @@ def test_a_failed_write_changes_nothing(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Path, "write_text", full_disk)
     with pytest.raises(OSError, match="disk full"):
-        toy_data.write_corpus(tmp_path, 2, SMALL)
+        toy.write_corpus(tmp_path, 2, SMALL)
     assert contents(tmp_path) == before
 
 
@@ -166,8 +166,8 @@ def test_held_out_sources_are_new(folder):
 def test_a_sentence_drawn_for_test_is_kept_out_of_train(tmp_path, monkeypatch):
     """Even where the streams of the two do repeat a sentence."""
     stream = [("a .", "a ."), ("b .", "b ."), ("c .", "c ."), ("d .", "d ."), ("e .", "e .")]
-    monkeypatch.setattr(toy_data, "sentences", lambda seed, split: iter(stream))
-    toy_data.write_corpus(tmp_path, 1, {"train": 2, "valid": 1, "test": 2})
+    monkeypatch.setattr(toy, "sentences", lambda seed, split: iter(stream))
+    toy.write_corpus(tmp_path, 1, {"train": 2, "valid": 1, "test": 2})
     found = [read(tmp_path, split, "de") for split in ("test", "valid", "train")]
     assert found == [["a .", "b ."], ["c ."], ["d .", "e ."]]
 
@@ -187,7 +187,7 @@ def test_a_sentence_drawn_for_test_is_kept_out_of_train(tmp_path, monkeypatch):
 )
 def test_errors_name_the_option_and_write_nothing(tmp_path, seed, sizes, message):
     with pytest.raises(UserError, match=re.escape(message)) as caught:
-        toy_data.write_corpus(tmp_path / "out", seed, sizes)
+        toy.write_corpus(tmp_path / "out", seed, sizes)
     assert isinstance(caught.value, ValueError) and "\n" not in str(caught.value)
     assert not (tmp_path / "out").exists()
 
@@ -195,7 +195,7 @@ def test_errors_name_the_option_and_write_nothing(tmp_path, seed, sizes, message
 def test_a_file_in_place_of_the_folder_is_refused(tmp_path):
     (tmp_path / "out").write_text("precious")
     with pytest.raises(UserError, match=r"OUT: .*out is a file"):
-        toy_data.write_corpus(tmp_path / "out", 1, SMALL)
+        toy.write_corpus(tmp_path / "out", 1, SMALL)
     assert (tmp_path / "out").read_text() == "precious"
 
 
@@ -228,7 +228,7 @@ def test_no_two_words_share_a_form(nouns, verbs):
     for noun in nouns:
         german.update(set(noun.german))
         english.update(set(noun.english))
-    modifiers = [*toy_data.build_lexicon().adjectives, *toy_data.build_lexicon().manners]
+    modifiers = [*toy.build_lexicon().adjectives, *toy.build_lexicon().manners]
     for word, words in modifiers:
         german[word] += 1
         english.update(words)
@@ -242,7 +242,7 @@ def test_no_two_words_share_a_form(nouns, verbs):
 
 def test_same_source_same_target(monkeypatch):
     """But for a few synonyms. A lexicon of a few words makes sentences repeat."""
-    lexicon = toy_data.build_lexicon()
+    lexicon = toy.build_lexicon()
     few = replace(
         lexicon,
         nouns={kind: words[:2] for kind, words in lexicon.nouns.items()},
@@ -250,10 +250,10 @@ def test_same_source_same_target(monkeypatch):
         adjectives=lexicon.adjectives[:2],
         manners=lexicon.manners[:2],
     )
-    monkeypatch.setattr(toy_data, "build_lexicon", lambda: few)
-    monkeypatch.setattr(toy_data, "LENGTHS", range(5, 9))
+    monkeypatch.setattr(toy, "build_lexicon", lambda: few)
+    monkeypatch.setattr(toy, "LENGTHS", range(5, 9))
     targets = defaultdict(Counter)
-    for german, english in islice(toy_data.sentences(1, "train"), 4000):
+    for german, english in islice(toy.sentences(1, "train"), 4000):
         targets[german][english] += 1
     repeated = [counts for counts in targets.values() if counts.total() > 1]
     total = sum(counts.total() for counts in repeated)
@@ -263,7 +263,7 @@ def test_same_source_same_target(monkeypatch):
 
 def test_synonyms_are_rare(corpus):
     """The only words with a choice: one in six modifiers has a second translation."""
-    lexicon = toy_data.build_lexicon()
+    lexicon = toy.build_lexicon()
     words = [english for _, english in (*lexicon.adjectives, *lexicon.manners) if len(english) > 1]
     assert 0.1 < len(words) / (len(lexicon.adjectives) + len(lexicon.manners)) < 0.25
     counts = Counter(word for _, english in corpus for word in english)
@@ -293,7 +293,7 @@ def test_gender_agreement(corpus, nouns):
 def test_adjectives_show_what_the_article_does_not(corpus, nouns):
     """ "ein alter baum", "ein altes haus", but "der alte baum", "das alte haus"."""
     genders = {noun.german[0]: noun.gender for noun in nouns}
-    adjectives = {word for word, _ in toy_data.build_lexicon().adjectives}
+    adjectives = {word for word, _ in toy.build_lexicon().adjectives}
     allowed = {
         ("ein", "m"): {"er"},
         ("ein", "n"): {"es"},
