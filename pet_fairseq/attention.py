@@ -207,7 +207,9 @@ def attention_bias(
 
 def attention_weights(q: Tensor, k: Tensor, bias: Optional[Tensor]) -> Tensor:
     """softmax(q k^T / sqrt(D) + bias) in float32 or wider: B x H x T x S."""
-    scores = q @ k.transpose(-1, -2) * q.size(-1) ** -0.5
+    scores = (q * q.size(-1) ** -0.5) @ k.transpose(
+        -1, -2
+    )  # scaled first: half precision overflows
     if bias is not None:
         scores = scores + bias
     return F.softmax(scores, dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32))

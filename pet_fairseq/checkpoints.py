@@ -5,6 +5,7 @@ import collections
 import logging
 import os
 import pickle
+import struct
 import typing
 from pathlib import Path
 from typing import Dict, List, NamedTuple, Tuple
@@ -19,7 +20,7 @@ from omegaconf.base import ContainerMetadata, Metadata
 from omegaconf.nodes import AnyNode
 from torch import Tensor, nn
 
-from pet_fairseq.errors import UserError, why_unreadable
+from pet_fairseq.errors import UnsafeCheckpointError, UserError, is_refusal, why_unreadable
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +40,19 @@ FAIRSEQ_TYPES = [
 ]
 
 
+# what torch and fairseq raise for a file that is no checkpoint, or half of one
+UNREADABLE = (
+    pickle.UnpicklingError,
+    struct.error,
+    RuntimeError,
+    OSError,
+    EOFError,
+    LookupError,
+    TypeError,
+    AttributeError,
+)
+
+
 def allow_fairseq_types() -> None:
     """Let torch's safe loading accept fairseq's options; everything else stays refused."""
     torch.serialization.add_safe_globals(FAIRSEQ_TYPES)
@@ -56,8 +70,9 @@ def load_checkpoint(path: str, option: str) -> dict:
         raise UserError(f"{option} {path}: no such file")
     try:
         state = checkpoint_utils.load_checkpoint_to_cpu(path)
-    except (pickle.UnpicklingError, RuntimeError, OSError, EOFError, LookupError) as error:
-        raise UserError(f"{option} {path}: {why_unreadable(error)}") from error
+    except UNREADABLE as error:
+        kind = UnsafeCheckpointError if is_refusal(error, path) else UserError
+        raise kind(f"{option} {path}: {why_unreadable(error, path)}") from error
     if "model" not in state or (state.get("cfg") is None and state.get("args") is None):
         raise UserError(f"{option} {path}: not a fairseq checkpoint; give one that it wrote")
     return state
@@ -199,14 +214,17 @@ def trained_languages(cfg: omegaconf.DictConfig, folder: str) -> Dict[str, str |
 
 
 def vocabulary_sizes(state_dict: Dict[str, Tensor]) -> Dict[str, int | None]:
-    """Rows of the embedding matrices in a state, None where there is no such matrix."""
-    names = {
-        "source_lang": "encoder.embed_tokens.weight",
-        "target_lang": "decoder.embed_tokens.weight",
-    }
+    """Rows of the embedding matrices in a state, None where there is no such matrix.
+
+    A shared matrix is stored under the encoder's name only.
+    """
+    source = state_dict.get("encoder.embed_tokens.weight")
+    target = state_dict.get("decoder.embed_tokens.weight")
+    if target is None and any(name.startswith("decoder.layers.") for name in state_dict):
+        target = source
     return {
-        side: state_dict[name].size(0) if name in state_dict else None
-        for side, name in names.items()
+        "source_lang": None if source is None else source.size(0),
+        "target_lang": None if target is None else target.size(0),
     }
 
 
@@ -231,9 +249,15 @@ class Repair(NamedTuple):
 
 
 def is_intact(path: Path) -> bool:
-    """Whether a checkpoint can be read to its end."""
+    """Whether a checkpoint can be read to its end.
+
+    Raises:
+        UnsafeCheckpointError: it is whole but holds more than a checkpoint should.
+    """
     try:
         load_checkpoint(str(path), "checkpoint")
+    except UnsafeCheckpointError:
+        raise
     except UserError:
         return False
     return True

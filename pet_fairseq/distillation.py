@@ -184,9 +184,7 @@ class PetDistillationConfig(LabelSmoothedCrossEntropyCriterionConfig):
     )
     teacher_path: str = field(
         default="",
-        metadata={
-            "help": "checkpoint of the teacher, or an ensemble a.pt:b.pt (required)"
-        },
+        metadata={"help": "checkpoint of the teacher, or an ensemble a.pt:b.pt (required)"},
     )
     distillation_alpha: float = field(
         default=0.5,

@@ -177,7 +177,9 @@ def share(layers: nn.ModuleList, spec: str, stack: str) -> None:
             layers are unchanged then.
     """
     pairs = parse_pairs(spec, stack, len(layers))
-    parts = [Part(i, path) for i, layer in enumerate(layers) for path in _parameter_paths(layer)]
+    # by index: with LayerDrop, iterating over the layers leaves some out
+    indices = range(len(layers))
+    parts = [Part(i, path) for i in indices for path in _parameter_paths(layers[i])]
     for pair in pairs:
         for part in (pair.owner, pair.replaced):
             if part.path and part not in parts:

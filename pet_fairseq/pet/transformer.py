@@ -173,14 +173,21 @@ def check_options(args: Namespace) -> None:
         UserError: names the option, its value and the way out.
     """
     for stack in ("encoder", "decoder"):
-        width = getattr(args, f"{stack}_embed_dim")
-        heads = getattr(args, f"{stack}_attention_heads")
-        if heads < 1 or (getattr(args, f"{stack}_head_dim") is None and width % heads):
+        width, heads, head_dim, layers = (
+            getattr(args, f"{stack}_{name}")
+            for name in ("embed_dim", "attention_heads", "head_dim", "layers")
+        )
+        for option, value in (("attention-heads", heads), ("head-dim", head_dim)):
+            if value is not None and value < 1:
+                raise UserError(f"--{stack}-{option} {value}: give 1 or more")
+        if layers < 0:
+            raise UserError(f"--{stack}-layers {layers}: give 0 or more")
+        if head_dim is None and width % heads:
             raise UserError(
                 f"--{stack}-embed-dim {width} is not divisible by --{stack}-attention-heads "
                 f"{heads}; change one of them or set --{stack}-head-dim"
             )
-        parse_pairs(getattr(args, f"{stack}_pairs"), stack, getattr(args, f"{stack}_layers"))
+        parse_pairs(getattr(args, f"{stack}_pairs"), stack, layers)
     if args.cross_self_attention:
         raise UserError("--cross-self-attention is not supported by pet_transformer; leave it out")
     if not is_countable(args.compression_reference):
