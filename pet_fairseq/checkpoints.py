@@ -186,8 +186,8 @@ def check_dictionaries(state: dict, path: str, option: str, task: FairseqTask) -
     folder = str(cfg.get("data") or "").split(os.pathsep)[0]
     languages = trained_languages(cfg, folder)
     for side, dictionary in ours.items():
-        our_file = Path(our_folder, f"dict.{task.cfg[side]}.txt")
-        name = f"dict.{languages.get(side) or task.cfg[side]}.txt"
+        our_file = Path(our_folder, f"dict.{getattr(task.cfg, side)}.txt")
+        name = f"dict.{languages.get(side) or getattr(task.cfg, side)}.txt"
         files = [Path(folder, name), Path(path).with_name(name)]
         file = next((f for f in files if f.is_file()), None)
         if file is not None:
