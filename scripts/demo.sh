@@ -20,11 +20,12 @@ stage preprocess "$data/bin" binarise
 
 COMMON=(--source-lang de --target-lang en --seed "${SEED:-1}" --cpu --num-workers 0 --max-tokens 2000
   --optimizer adam --adam-betas '(0.9, 0.98)' --lr-scheduler inverse_sqrt --warmup-updates 200
-  --label-smoothing 0.1 --share-decoder-input-output-embed --dropout 0.1)
-TEACHER=(--arch transformer --criterion label_smoothed_cross_entropy --lr 2e-3 --max-update 1100
+  --label-smoothing 0.1 --share-decoder-input-output-embed)
+TEACHER=(--arch transformer --criterion label_smoothed_cross_entropy --lr 2e-3 --max-update 1100 --dropout 0.1
   --encoder-layers 3 --decoder-layers 3 --encoder-attention-heads 4 --decoder-attention-heads 4
   --encoder-embed-dim 128 --encoder-ffn-embed-dim 256 --decoder-embed-dim 128 --decoder-ffn-embed-dim 256)
-student=(--lr 4e-3 --max-update 1100 --encoder-embed-dim 48 --decoder-embed-dim 48)
+student=(--lr 6e-3 --max-update 1000 --dropout 0 --encoder-normalize-before --decoder-normalize-before
+  --encoder-embed-dim 48 --decoder-embed-dim 48)
 SCRATCH=(--arch transformer --criterion label_smoothed_cross_entropy "${student[@]}"
   --encoder-layers 2 --decoder-layers 2 --encoder-attention-heads 4 --decoder-attention-heads 4
   --encoder-ffn-embed-dim 84 --decoder-ffn-embed-dim 84)

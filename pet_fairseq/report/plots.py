@@ -1,5 +1,6 @@
 """The report's plots as PNG files."""
 
+import logging
 import os
 from pathlib import Path
 from typing import List
@@ -10,6 +11,7 @@ from matplotlib.figure import Figure
 from pet_fairseq.report.measure import Run
 
 matplotlib.use("Agg")
+logging.getLogger("matplotlib").setLevel(logging.WARNING)  # fairseq turns on everything
 
 
 def plot_bleu_over_rate(runs: List[Run], teacher: Run, path: Path) -> None:
