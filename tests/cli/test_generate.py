@@ -38,15 +38,19 @@ def test_interactive(student, data):
     assert [f"H-{i}\t" in out for i in range(3)] == [True] * 3
 
 
-def test_validate_reports_kl(student, data):
+def test_validate_reports_kl(student, data, tmp_path):
     folder, log = student
-    out = run(
+    command = (
         *("fairseq-validate", data, "--path", folder / "checkpoint_last.pt", *USER_DIR, *ALL),
         *("--max-tokens", "500", "--task", "translation"),
     )
-    line = next(line for line in out.output.splitlines() if "| kl " in line)
+    out = run(*command).output
+    line = next(line for line in out.splitlines() if "| kl " in line)
     kl = float(line.split("| kl ")[1].split()[0])
     assert kl == pytest.approx(log.values("kl", "valid")[-1], abs=2e-3)
+    moved = tmp_path / "moved.pt"
+    overrides = ("--model-overrides", repr({"teacher_path": str(moved)}))
+    assert f"--teacher-path {moved}: no such file" in run(*command, *overrides, check=False).output
 
 
 def test_stock_fairseq_trains_on_beside_the_plugin(data, tmp_path):
