@@ -6,7 +6,7 @@ from fairseq.checkpoint_utils import load_checkpoint_to_cpu
 
 import pet_fairseq
 from pet_fairseq.checkpoints import unique_tensors
-from tests.cli.processes import preprocess, run, train
+from tests.cli.processes import TRAIN, preprocess, run, train
 
 
 def model_state(folder):
@@ -93,6 +93,26 @@ def test_works_with(options, data, student_options, tmp_path):
     log = train(data, tmp_path, *student_options, "--max-update", "12", *options)
     losses = log.values("loss", "valid")
     assert all(0 < loss < 100 for loss in losses)
+    assert all(torch.isfinite(t).all() for t in model_state(tmp_path).values())
+
+
+def test_bf16(data, student_options, tmp_path):
+    """fairseq's own --bf16 means a TPU; its trainer in bfloat16 is what other front ends start."""
+    code = """
+import sys
+import fairseq_cli.train
+from fairseq import options
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser()))
+cfg.common.bf16 = cfg.common.fp16_no_flatten_grads = True  # flattening wants a GPU
+fairseq_cli.train.main(cfg)
+"""
+    arguments = ("--user-dir", pet_fairseq.__path__[0], "--save-dir", tmp_path, *TRAIN)
+    log = run("python", "-c", code, data, *arguments, *student_options, "--max-update", "12")
+    kl = log.values("kl", "valid")
+    assert kl[-1] < kl[0]
+    history = load_checkpoint_to_cpu(str(tmp_path / "checkpoint_last.pt"))["optimizer_history"]
+    assert history[-1]["optimizer_name"] == "FP16Optimizer"  # the one for half precision
     assert all(torch.isfinite(t).all() for t in model_state(tmp_path).values())
 
 
