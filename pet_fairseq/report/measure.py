@@ -18,6 +18,10 @@ from pet_fairseq.checkpoints import load_checkpoint, unique_tensors
 from pet_fairseq.errors import UserError
 
 OUTPUT = re.compile(r"generate\.beam(\d+)\.(\d+)\.txt")
+LINE = {  # of fairseq-generate: group 1 is the sentence's number, group 2 its text
+    "D": re.compile(r"^D-(\d+)\t[^\t\n]*\t(.*)$", re.MULTILINE),
+    "T": re.compile(r"^T-(\d+)\t(.*)$", re.MULTILINE),
+}
 SPEED = re.compile(r"Translated [\d,]+ sentences .*\(([\d.,]+) sentences/s")
 LAYER = re.compile(r"(encoder|decoder)\.layers\.")
 
@@ -35,6 +39,7 @@ class Run:
     bleu: Dict[int, float] = field(default_factory=dict)  # by beam
     sentences_per_second: Dict[int, float] = field(default_factory=dict)  # median over repeats
     repeats: int = 0
+    outputs: List[str] = field(default_factory=list)  # names of the files it was measured from
     hypotheses: Dict[int, List[str]] = field(default_factory=dict)  # by beam, first repeat
     targets: Optional[List[str]] = None  # fairseq's own T- lines: which test set it was
     missing: List[str] = field(default_factory=list)
@@ -46,8 +51,7 @@ def measure_run(folder: Path, reference: List[str]) -> Run:
     Raises:
         UserError: an unreadable checkpoint, or an output that does not fit the reference.
     """
-    title = folder / "name.txt"
-    run = Run(folder.name, title.read_text().strip() if title.is_file() else folder.name)
+    run = Run(folder.name, read_title(folder))
     if (folder / "checkpoint_best.pt").is_file():
         _measure_checkpoint(run, folder)
     else:
@@ -60,6 +64,12 @@ def measure_run(folder: Path, reference: List[str]) -> Run:
     return run
 
 
+def read_title(folder: Path) -> str:
+    """The text of name.txt on one line, or the folder's name."""
+    file = folder / "name.txt"
+    return (" ".join(read_text(file, "title").split()) if file.is_file() else "") or folder.name
+
+
 def _measure_checkpoint(run: Run, folder: Path) -> None:
     state = load_checkpoint(str(folder / "checkpoint_best.pt"), "checkpoint")
     tensors = unique_tensors(state["model"])
@@ -70,6 +80,8 @@ def _measure_checkpoint(run: Run, folder: Path) -> None:
     if last.is_file():
         extra = load_checkpoint(str(last), "checkpoint")["extra_state"]
         run.training_seconds = extra.get("previous_training_time")
+    if run.training_seconds is None:
+        run.missing.append("checkpoint_last.pt with the training time")
 
 
 class _Counter:
@@ -104,18 +116,32 @@ def _outputs(folder: Path) -> Dict[int, List[Path]]:
 
 
 def _measure_beam(run: Run, beam: int, files: List[Path], reference: List[str]) -> None:
-    hypotheses = read_lines(files[0], "D")
-    if len(hypotheses) != len(reference):
+    speeds = [read_speed(path) for path in files]  # first: it tells unfinished outputs
+    for path in files:
+        _check_output(run, path, len(reference))
+    run.hypotheses[beam] = read_lines(files[0], "D")
+    run.bleu[beam] = bleu_metric().corpus_score(run.hypotheses[beam], [reference]).score
+    run.sentences_per_second[beam] = statistics.median(speeds)
+    run.repeats = max(run.repeats, len(files))
+
+
+def _check_output(run: Run, path: Path, sentences: int) -> None:
+    """Raises UserError if a file is not of the reference's length, or not of the run's test set."""
+    translations = len(read_lines(path, "D"))
+    if translations != sentences:
         raise UserError(
-            f"{files[0]}: {len(hypotheses)} translations, but the reference has {len(reference)} "
-            "lines; give the reference of this test set, and generate with "
+            f"{path}: {translations} translations, but the reference has {sentences} lines; give "
+            "the reference of this test set, and generate without --quiet and with "
             "--required-batch-size-multiple 1"
         )
-    run.hypotheses[beam] = hypotheses
-    run.targets = run.targets or read_lines(files[0], "T")
-    run.bleu[beam] = bleu_metric().corpus_score(hypotheses, [reference]).score
-    run.sentences_per_second[beam] = statistics.median(read_speed(path) for path in files)
-    run.repeats = max(run.repeats, len(files))
+    targets = read_lines(path, "T")
+    if targets and run.targets and targets != run.targets:
+        raise UserError(
+            f"{path}: another test set than in {run.outputs[0]}; delete the wrong one and generate "
+            "again"
+        )
+    run.targets = run.targets or targets or None
+    run.outputs.append(path.name)
 
 
 def bleu_metric() -> BLEU:
@@ -126,14 +152,14 @@ def bleu_metric() -> BLEU:
 def read_lines(path: Path, kind: str) -> List[str]:
     """The D (detokenised hypothesis) or T (target) lines of fairseq-generate, in corpus order.
 
+    Of several hypotheses for a sentence (--nbest) the first, which is the best.
+
     Raises:
         UserError: a sentence is missing.
     """
-    found = {}
-    for line in path.read_text(encoding="utf-8").split("\n"):
-        if line.startswith(f"{kind}-"):
-            number, *fields = line.split("\t")
-            found[int(number[2:])] = fields[-1] if fields else ""
+    found: Dict[int, str] = {}
+    for number, text in LINE[kind].findall(read_text(path, "output")):
+        found.setdefault(int(number), text)
     for i in range(len(found)):
         if i not in found:
             raise UserError(f"{path}: sentence {i} is missing; delete the file and generate again")
@@ -146,7 +172,22 @@ def read_speed(path: Path) -> float:
     Raises:
         UserError: no such line, the command did not finish.
     """
-    match = SPEED.search(path.read_text(encoding="utf-8"))
+    match = SPEED.search(read_text(path, "output"))
     if match is None:
         raise UserError(f"{path}: has no speed line, unfinished; delete it and generate again")
     return float(match[1].replace(",", ""))
+
+
+def read_text(path: Path, what: str) -> str:
+    """A file's text; `what` says in the error message what the file is.
+
+    Raises:
+        UserError: not UTF-8, as a file that was cut inside a character.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{what} {path}: not UTF-8 at byte {error.start}, cut short or in another encoding; "
+            "make it again"
+        ) from error

@@ -8,8 +8,10 @@ from typing import Dict, List, Optional
 from sacrebleu.significance import PairedTest
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.report.measure import Run, bleu_metric, measure_run
-from pet_fairseq.report.plots import plot_bleu_over_rate, plot_speed
+from pet_fairseq.report.measure import Run, bleu_metric, measure_run, read_text
+from pet_fairseq.report.plots import plot_bleu_over_rate, plot_speed, speed_form
+
+SAMPLES = 1000  # of the paired bootstrap
 
 
 def write_report(
@@ -24,17 +26,25 @@ def write_report(
     """
     if not reference.is_file():
         raise UserError(f"--reference {reference}: no such file; give the test set's target text")
-    lines = reference.read_text(encoding="utf-8").rstrip("\n").split("\n")
+    # only the last line's end: an empty last sentence counts
+    lines = read_text(reference, "--reference").removesuffix("\n").split("\n")
     names = run_names(runs, teacher)
     present = [name for name in names if is_run(runs / name)]
     if teacher not in present:
-        raise UserError(f"--teacher {teacher}: {runs} has no finished run of that name")
+        raise UserError(
+            f"--teacher {teacher}: {runs} has no finished run of that name; give one of "
+            f"{', '.join(present)}"
+        )
     measured = [measure_run(runs / name, lines) for name in present]
     check_same_test_set(measured)
+    name_missing_outputs(measured)
     baseline = next(run for run in measured if run.name == teacher)
     tests = bootstrap(measured, baseline, lines) if significance else {}
     text = to_markdown(measured, baseline, len(lines), tests)
-    text += "".join(f"* missing: run `{name}`\n" for name in names if name not in present)
+    if significance and not tests:
+        text += "* paired bootstrap: not possible, no other run has the teacher's largest beam\n"
+    absent = [name for name in names if name not in present]
+    text += "".join(f"* missing: run `{name}`, named in order.txt\n" for name in absent)
     _write(runs / "report.json", json.dumps(to_json(measured, baseline, tests), indent=1))
     plot_bleu_over_rate(measured, baseline, runs / "bleu_over_rate.png")
     plot_speed(measured, runs / "sentences_per_second.png")
@@ -54,8 +64,9 @@ def run_names(runs: Path, teacher: str) -> List[str]:
     if not found:
         raise UserError(f"{runs}: holds no run (a folder with checkpoint_best.pt); train one first")
     order = runs / "order.txt"
-    first = order.read_text().split() if order.is_file() else [teacher]
-    return first + [name for name in found if name not in first]
+    wanted = read_text(order, "order").splitlines() if order.is_file() else [teacher]
+    named = [name.strip() for name in wanted if name.strip()]
+    return list(dict.fromkeys(named + found))  # each once, in this order
 
 
 def is_run(folder: Path) -> bool:
@@ -71,8 +82,19 @@ def check_same_test_set(runs: List[Run]) -> None:
         if run.targets is None:
             continue
         if seen is not None and run.targets != seen.targets:
-            raise UserError(f"runs {seen.name} and {run.name} translated different test sets")
+            raise UserError(
+                f"runs {seen.name} and {run.name} translated different test sets; generate both "
+                "with the same data"
+            )
         seen = run
+
+
+def name_missing_outputs(runs: List[Run]) -> None:
+    """Note in `missing` each output (a beam, a repeat) that other runs have and a run lacks."""
+    everything = sorted({name for run in runs for name in run.outputs})
+    for run in runs:
+        if run.outputs:  # else it is noted that it has none
+            run.missing += [name for name in everything if name not in run.outputs]
 
 
 def rate(run: Run, teacher: Run) -> Optional[float]:
@@ -83,18 +105,20 @@ def rate(run: Run, teacher: Run) -> Optional[float]:
 
 
 def bootstrap(runs: List[Run], teacher: Run, reference: List[str]) -> Dict[str, float]:
-    """p-values of paired bootstrap tests against the teacher, at the largest common beam."""
-    beams = set.intersection(*(set(run.hypotheses) for run in runs if run.hypotheses))
-    if not beams or not teacher.hypotheses:
+    """p-values of paired bootstrap tests against the teacher, at the teacher's largest beam.
+
+    Runs without that beam are left out.
+    """
+    beam = max(teacher.hypotheses, default=None)
+    others = [r for r in runs if r is not teacher and beam in r.hypotheses]
+    if not others:
         return {}
-    beam = max(beams)
-    systems = [(r.name, r.hypotheses[beam]) for r in [teacher, *runs] if r.hypotheses]
-    systems = [systems[0]] + [s for s in systems[1:] if s[0] != teacher.name]
-    if len(systems) < 2:
-        return {}
-    test = PairedTest(systems, {"BLEU": bleu_metric()}, [reference], test_type="bs", n_samples=1000)
+    systems = [(r.name, r.hypotheses[beam]) for r in [teacher, *others]]
+    test = PairedTest(
+        systems, {"BLEU": bleu_metric()}, [reference], test_type="bs", n_samples=SAMPLES
+    )
     _, results = test()
-    return {name: r.p_value for (name, _), r in zip(systems, results["BLEU"]) if r.p_value}
+    return {r.name: result.p_value for r, result in zip(others, results["BLEU"][1:])}
 
 
 def to_markdown(runs: List[Run], teacher: Run, sentences: int, tests: Dict[str, float]) -> str:
@@ -106,14 +130,15 @@ def to_markdown(runs: List[Run], teacher: Run, sentences: int, tests: Dict[str, 
     rows += [_row(run, teacher, beams) for run in runs]
     text = "".join(f"| {' | '.join(row)} |\n" for row in rows)
     metric = bleu_metric()
-    if any(run.hypotheses for run in runs):
-        metric.corpus_score(["a"], [["a"]])  # the signature knows the number of references then
+    metric.corpus_score(["a"], [["a"]])  # the signature knows the number of references then
     text += f"\n* {sentences:,} test sentences; sacreBLEU {metric.get_signature()}\n"
     repeats = max(run.repeats for run in runs)
     text += f"* sentences/s: median of {repeats} runs of fairseq-generate, (ratio to the teacher)\n"
     text += "* rate: layer parameters over the teacher's; checkpoint without optimizer state\n"
     for name, p in tests.items():
-        text += f"* paired bootstrap, {name} against {teacher.name}: p = {p:.4f}\n"
+        beam = max(teacher.hypotheses)
+        text += f"* paired bootstrap, {name} against {teacher.name}, beam {beam}: p = {p:.4f} "
+        text += f"({SAMPLES} samples)\n"
     for run in runs:
         text += "".join(
             f"* missing: {run.name}/{what}, its row is incomplete\n" for what in run.missing
@@ -126,7 +151,7 @@ def _row(run: Run, teacher: Run, beams: List[int]) -> List[str]:
     if beams and beams[-1] in run.bleu and beams[-1] in teacher.bleu:
         difference = run.bleu[beams[-1]] - teacher.bleu[beams[-1]]
     return [
-        run.title,
+        run.title.replace("|", "\\|"),
         _number(run.layer_parameters, ",d"),
         _number(rate(run, teacher), ".2f"),
         _number(run.parameters, ",d"),
@@ -148,11 +173,11 @@ def _speed(run: Run, teacher: Run, beam: int) -> str:
     ours, theirs = (r.sentences_per_second.get(beam) for r in (run, teacher))
     if ours is None:
         return "-"
-    return f"{ours:.0f}" + (f" ({ours / theirs:.2f}x)" if theirs else "")
+    return format(ours, speed_form(ours)) + (f" ({ours / theirs:.2f}x)" if theirs else "")
 
 
 def to_json(runs: List[Run], teacher: Run, tests: Dict[str, float]) -> List[dict]:
-    hidden = ("hypotheses", "targets")
+    hidden = ("hypotheses", "targets", "outputs")
     rows = []
     for run in runs:
         row = {key: value for key, value in vars(run).items() if key not in hidden}
