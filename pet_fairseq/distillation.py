@@ -9,7 +9,7 @@ vocabulary (PET, section 3.4; Kim and Rush, 2016).
 import logging
 import math
 from dataclasses import dataclass, field
-from typing import Callable, List, NamedTuple, Sequence, Tuple
+from typing import Callable, NamedTuple, Sequence, Tuple, Type
 
 import torch
 import torch.nn.functional as F
@@ -19,12 +19,11 @@ from fairseq.criterions.label_smoothed_cross_entropy import (
     LabelSmoothedCrossEntropyCriterionConfig,
 )
 from fairseq.logging import metrics
-from fairseq.models.transformer import TransformerDecoderBase
 from torch import Tensor, nn
 
-from pet_fairseq.checkpoints import load_frozen_models
 from pet_fairseq.errors import UserError
 from pet_fairseq.pet.compression import compression_rate, count_parameters
+from pet_fairseq.teacher import TEACHER_CACHE_HELP, TEACHER_PATH_HELP, Teacher, run_model
 
 logger = logging.getLogger(__name__)
 
@@ -42,18 +41,6 @@ class TokenSums(NamedTuple):
     kl: Tensor
     agreement: Tensor
     correct: Tensor
-
-
-def ensemble_log_probs(logits: Sequence[Tensor], temperature: float) -> Tensor:
-    """log of the teacher's distribution at a temperature: [N, V], float32.
-
-    Several teachers count as one whose distribution is the mean of theirs (as in fairseq's
-    ensembles); the temperature acts on that mean: p_T is proportional to p^(1/T).
-    """
-    if len(logits) == 1:
-        return F.log_softmax(logits[0].float() / temperature, dim=-1)
-    log_probs = torch.stack([F.log_softmax(z.float(), dim=-1) for z in logits])
-    return F.log_softmax(log_probs.logsumexp(dim=0) / temperature, dim=-1)
 
 
 def distillation_sums(
@@ -87,6 +74,9 @@ def distillation_sums(
         agreement=(choice == teacher_log_probs.argmax(dim=-1)).sum(),
         correct=(choice == target).sum(),
     )
+
+
+Sums = Sequence[Tensor]
 
 
 class _ChunkedSums(torch.autograd.Function):
@@ -126,55 +116,41 @@ class _ChunkedSums(torch.autograd.Function):
         return None, None, *grads
 
 
-def _add(total: Tuple[Tensor, ...] | None, sums: TokenSums) -> List[Tensor]:
+def _add(total: Sums | None, sums: Sums) -> Sums:
     sums = [value.detach() for value in sums]
     return sums if total is None else [a + b for a, b in zip(total, sums)]
 
 
 def chunked_sums(
-    chunk_sums: Callable[[Tensor, slice], TokenSums],
+    chunk_sums: Callable[[Tensor, slice], Sums],
     features: Tensor,
     parameters: Sequence[Tensor],
     chunk_tokens: int,
-) -> TokenSums:
+    kind: Type[Sums] = TokenSums,
+) -> Sums:
     """`chunk_sums(features, all rows)`, computed and differentiated in chunks of rows.
 
     Args:
-        chunk_sums: takes some rows of the features and their slice, returns their sums; may use
-            `parameters` (and no other tensor that needs a gradient).
+        chunk_sums: takes some rows of the features and their slice, returns their sums as a
+            `kind`, a named tuple with the loss first; may use `parameters` (and no other tensor
+            that needs a gradient).
         features: N x C. parameters: every one takes part in the sums.
     """
     if torch.is_grad_enabled():
-        return TokenSums(*_ChunkedSums.apply(chunk_sums, chunk_tokens, features, *parameters))
+        return kind(*_ChunkedSums.apply(chunk_sums, chunk_tokens, features, *parameters))
     total = None
     for start in range(0, max(len(features), 1), chunk_tokens):
         rows = slice(start, start + chunk_tokens)
         total = _add(total, chunk_sums(features[rows], rows))
-    return TokenSums(*total)
+    return kind(*total)
+
+
+def chunk_size(vocabulary: int) -> int:
+    """How many tokens a chunk may have so that no block holds more than CHUNK_NUMBERS."""
+    return max(1, CHUNK_NUMBERS // vocabulary)
 
 
 # --- fairseq's side -------------------------------------------------------------------------------
-
-
-class Outputs(NamedTuple):
-    """What a model says about a batch, before the step that makes it as wide as the vocabulary."""
-
-    features: Tensor  # B x T x C
-    output_layer: Callable[[Tensor], Tensor]  # N x C -> N x V, logits up to a constant per token
-    parameters: List[nn.Parameter]  # that the output layer uses
-
-
-def run_model(model: nn.Module, net_input: dict) -> Outputs:
-    """Run a fairseq model without its output projection where it is a Transformer.
-
-    Other models give their log-probabilities, whose softmax is the same as that of the logits.
-    """
-    decoder = getattr(model, "decoder", None)
-    if isinstance(decoder, TransformerDecoderBase) and decoder.adaptive_softmax is None:
-        features, _ = model(**net_input, features_only=True)
-        return Outputs(features, decoder.output_layer, list(decoder.output_projection.parameters()))
-    log_probs = model.get_normalized_probs(model(**net_input), log_probs=True)
-    return Outputs(log_probs, lambda rows: rows, [])
 
 
 @dataclass
@@ -182,10 +158,8 @@ class PetDistillationConfig(LabelSmoothedCrossEntropyCriterionConfig):
     label_smoothing: float = field(
         default=0.1, metadata={"help": "epsilon for label smoothing, 0 means no label smoothing"}
     )
-    teacher_path: str = field(
-        default="",
-        metadata={"help": "checkpoint of the teacher, or an ensemble a.pt:b.pt (required)"},
-    )
+    teacher_path: str = field(default="", metadata={"help": TEACHER_PATH_HELP})
+    teacher_cache_mb: float = field(default=0, metadata={"help": TEACHER_CACHE_HELP})
     distillation_alpha: float = field(
         default=0.5,
         metadata={"help": "weight of the distillation term, 0 (only gold) to 1 (only teacher)"},
@@ -210,16 +184,14 @@ class PetDistillationCriterion(LabelSmoothedCrossEntropyCriterion):
         teacher_path,
         distillation_alpha,
         distillation_temperature,
+        teacher_cache_mb=0,
     ):
         super().__init__(task, sentence_avg, label_smoothing, ignore_prefix_size, report_accuracy)
-        if not teacher_path:
-            raise UserError("--teacher-path: missing; give the checkpoint of the teacher")
         check_options(distillation_alpha, distillation_temperature, label_smoothing)
         self.alpha = distillation_alpha
         self.temperature = distillation_temperature
-        # FrozenModels is no Module: the teacher stays out of state_dict, optimizer and DDP
-        self.teacher = load_frozen_models(teacher_path, "--teacher-path", task)
-        check_positions(self.teacher.models, task)
+        # no Module: the teacher stays out of state_dict, optimizer and DDP
+        self.teacher = Teacher(teacher_path, task, teacher_cache_mb)
         self.rate_is_logged = False
 
     def forward(self, model, sample, reduce=True):
@@ -248,20 +220,12 @@ class PetDistillationCriterion(LabelSmoothedCrossEntropyCriterion):
         real[:, : self.ignore_prefix_size] = False
         target = sample["target"][real]
         student = run_model(model, sample["net_input"])
-        with torch.no_grad():
-            teachers = [
-                run_model(teacher, sample["net_input"])
-                for teacher in self.teacher.like(next(model.parameters()))
-            ]
-            teacher_features = [outputs.features[real] for outputs in teachers]
+        teacher_log_probs = self.teacher.ask(model, sample, real)
 
         def chunk_sums(features: Tensor, rows: slice) -> TokenSums:
-            with torch.no_grad():
-                logits = [t.output_layer(f[rows]) for t, f in zip(teachers, teacher_features)]
-                teacher_log_probs = ensemble_log_probs(logits, self.temperature)
             return distillation_sums(
                 student.output_layer(features),
-                teacher_log_probs,
+                teacher_log_probs(rows, self.temperature),
                 target[rows],
                 self.alpha,
                 self.temperature,
@@ -269,7 +233,7 @@ class PetDistillationCriterion(LabelSmoothedCrossEntropyCriterion):
             )
 
         parameters = [p for p in student.parameters if p.requires_grad]
-        chunk_tokens = max(1, CHUNK_NUMBERS // len(self.task.target_dictionary))
+        chunk_tokens = chunk_size(len(self.task.target_dictionary))
         sums = chunked_sums(chunk_sums, student.features[real], parameters, chunk_tokens)
         return sums, len(target)
 
@@ -307,16 +271,3 @@ def check_options(alpha: float, temperature: float, label_smoothing: float) -> N
         raise UserError(f"--distillation-temperature {temperature}: give a number above 0")
     if not 0 <= label_smoothing < 1:
         raise UserError(f"--label-smoothing {label_smoothing}: give a number from 0 to below 1")
-
-
-def check_positions(teachers: List[nn.Module], task) -> None:
-    """Raises UserError if the task lets longer sentences through than a teacher can read."""
-    for teacher in teachers:
-        for side, limit, wanted in zip(
-            ("source", "target"), teacher.max_positions(), task.max_positions()
-        ):
-            if wanted > limit:
-                raise UserError(
-                    f"--max-{side}-positions {wanted}: the teacher reads {limit} tokens at most; "
-                    f"give --max-{side}-positions {limit}"
-                )

@@ -19,12 +19,8 @@ import time
 import torch
 import torch.nn.functional as F
 
-from pet_fairseq.distillation import (
-    CHUNK_NUMBERS,
-    chunked_sums,
-    distillation_sums,
-    ensemble_log_probs,
-)
+from pet_fairseq.distillation import chunk_size, chunked_sums, distillation_sums
+from pet_fairseq.teacher import ensemble_log_probs
 
 ALPHA, TEMPERATURE, SMOOTHING = 0.5, 2.0, 0.1
 
@@ -76,7 +72,7 @@ def ours(features, weight, teacher_features, teacher_weight, target):
             student_logits, teacher_log_probs, target[rows], ALPHA, TEMPERATURE, SMOOTHING
         )
 
-    return chunked_sums(sums, features, [weight], max(1, CHUNK_NUMBERS // len(weight))).loss
+    return chunked_sums(sums, features, [weight], chunk_size(len(weight))).loss
 
 
 METHODS = {"plain": plain, "ours": ours}
