@@ -1,7 +1,7 @@
 """Multi-head attention on torch's fused kernel, with fairseq's interface and parameter names."""
 
 import math
-from typing import Dict, Optional, Tuple
+from typing import Dict, Optional, Sequence, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -58,6 +58,7 @@ class MultiheadAttention(FairseqIncrementalState, nn.Module):
         self.v_proj = linear(vdim or embed_dim, inner_dim)
         self.q_proj = linear(embed_dim, inner_dim)
         self.out_proj = linear(inner_dim, embed_dim)
+        self.head_rows: Optional[Dict[str, Tensor]] = None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -68,6 +69,52 @@ class MultiheadAttention(FairseqIncrementalState, nn.Module):
             nn.init.xavier_uniform_(projection.weight, gain=gain)
         nn.init.xavier_uniform_(self.out_proj.weight)
         nn.init.zeros_(self.out_proj.bias)
+
+    def select_heads(self, stored: Dict[str, Sequence[int]], heads: Sequence[int]) -> None:
+        """Use these heads only; the others take no part in any computation or cache.
+
+        Args:
+            stored: for each projection the heads it holds, in their order.
+            heads: the heads to use, in the order in which they are computed.
+        """
+        self.num_heads = len(heads)
+        device = self.out_proj.weight.device
+        rows = {
+            name: torch.tensor(
+                [held.index(h) * self.head_dim + i for h in heads for i in range(self.head_dim)],
+                device=device,
+            )
+            for name, held in stored.items()
+        }
+        self.head_rows = None
+        if any(list(held) != list(heads) for held in stored.values()):
+            self.head_rows = rows
+
+    def unused_numbers(self) -> int:
+        """How many numbers in the projections belong to heads that are not used."""
+        if self.head_rows is None:
+            return 0
+        unused = 0
+        for name, rows in self.head_rows.items():
+            linear = getattr(self, name)
+            if name == "out_proj":  # its bias belongs to no head
+                unused += linear.weight.numel() - linear.out_features * len(rows)
+            else:
+                unused += (linear.out_features - len(rows)) * (linear.in_features + 1)
+        return unused
+
+    def make_generation_fast_(self, **_) -> None:
+        """fairseq calls this before it generates: keep the parameters of the used heads only."""
+        if self.head_rows is None:
+            return
+        for name in self.head_rows:
+            weight, bias = self._used(name)
+            linear = nn.Linear(weight.size(1), weight.size(0), device="meta")
+            linear.weight, linear.bias = (
+                nn.Parameter(x.detach().clone(), requires_grad=False) for x in (weight, bias)
+            )
+            setattr(self, name, linear)
+        self.head_rows = None
 
     def forward(
         self,
@@ -94,13 +141,13 @@ class MultiheadAttention(FairseqIncrementalState, nn.Module):
             the heads, or H x B x T x S with `need_head_weights`.
         """
         cache = self._get_input_buffer(incremental_state)
-        q = self._split_heads(self.q_proj(query))
+        q = self._split_heads(self._project("q_proj", query))
         if static_kv and cache:
             k, v = cache["prev_key"], cache["prev_value"]
             key_padding_mask = cache.get("prev_key_padding_mask")
         else:
-            k = self._split_heads(self.k_proj(key))
-            v = self._split_heads(self.v_proj(value))
+            k = self._split_heads(self._project("k_proj", key))
+            v = self._split_heads(self._project("v_proj", value))
             if cache:
                 k, v, key_padding_mask = append_to_cache(cache, k, v, key_padding_mask)
         if incremental_state is not None:
@@ -112,10 +159,10 @@ class MultiheadAttention(FairseqIncrementalState, nn.Module):
         dropout = self.dropout_module.p if attend else 0.0
         if not (need_weights or need_head_weights):
             context = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout)
-            return self.out_proj(self._join_heads(context)), None
+            return self._project("out_proj", self._join_heads(context)), None
         weights = attention_weights(q, k, bias)  # B x H x T x S
         context = F.dropout(weights.type_as(v), dropout) @ v
-        output = self.out_proj(self._join_heads(context))
+        output = self._project("out_proj", self._join_heads(context))
         return output, weights.transpose(0, 1) if need_head_weights else weights.mean(dim=1)
 
     def reorder_incremental_state(
@@ -150,6 +197,20 @@ class MultiheadAttention(FairseqIncrementalState, nn.Module):
 
     # splits the in_proj_weight of very old checkpoints
     upgrade_state_dict_named = FairseqMultiheadAttention.upgrade_state_dict_named
+
+    def _project(self, name: str, x: Tensor) -> Tensor:
+        if self.head_rows is None:
+            return getattr(self, name)(x)
+        return F.linear(x, *self._used(name))
+
+    def _used(self, name: str) -> Tuple[Tensor, Tensor]:
+        """Weight and bias of a projection without the heads that are not used."""
+        linear, rows = getattr(self, name), self.head_rows[name]
+        if rows.device != linear.weight.device:
+            rows = self.head_rows[name] = rows.to(linear.weight.device)
+        if name == "out_proj":
+            return linear.weight.index_select(1, rows), linear.bias
+        return linear.weight.index_select(0, rows), linear.bias.index_select(0, rows)
 
     def _split_heads(self, x: Tensor) -> Tensor:
         """T x B x (H D) -> B x H x T x D"""

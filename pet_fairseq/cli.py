@@ -1,6 +1,7 @@
 """The command `pet-fairseq`: parse, call, print."""
 
 import argparse
+import logging
 import sys
 from pathlib import Path
 from typing import List, Optional
@@ -48,6 +49,30 @@ def _parse(argv: Optional[List[str]]):
     )
     command.set_defaults(run=_params)
 
+    command = commands.add_parser(
+        "model-options",
+        help="the options for fairseq-train that build a checkpoint's model again",
+    )
+    command.add_argument("checkpoint", metavar="CHECKPOINT", help="a file that fairseq wrote")
+    command.set_defaults(run=_model_options)
+
+    command = commands.add_parser(
+        "sample-heads",
+        help="keep the best attention heads of each layer of a wide PET student",
+        description="Keeps the best heads of every attention and writes a smaller checkpoint.",
+    )
+    _add_sample_options(command, "the wide student", subset="train", sentences=1000)
+    command.add_argument("--heads", type=int, required=True, help="heads to keep per attention")
+    command.add_argument("--out", type=Path, required=True, help="checkpoint to write")
+    command.add_argument(
+        "--score",
+        choices=("contribution", "weight"),
+        default="contribution",
+        help="contribution: mean norm of what a head adds to its layer's output; weight: sum of "
+        "its absolute weights, equal in layers that share them (default: %(default)s)",
+    )
+    command.set_defaults(run=_sample_heads)
+
     command = commands.add_parser("toy-data", help="write a small parallel corpus from a grammar")
     command.add_argument(
         "out", type=Path, metavar="OUT", help="folder for {train,valid,test}.{de,en}"
@@ -65,6 +90,24 @@ def _parse(argv: Optional[List[str]]):
     )
     command.set_defaults(run=_repair)
 
+    command = commands.add_parser(
+        "suggest-pairs", help="which slots of a trained model could share parameters"
+    )
+    _add_sample_options(command, "the trained teacher", subset="valid", sentences=200)
+    command.add_argument(
+        "--stacks", default="encoder,decoder", help="encoder, decoder or both (default: both)"
+    )
+    command.add_argument(
+        "--candidates",
+        default="thesis",
+        choices=("thesis", "all"),
+        help="the pairs that PET's thesis considered, or every two projections",
+    )
+    command.add_argument(
+        "--out", type=Path, metavar="FOLDER", help="for pairs.md, pairs.json and pairs.png"
+    )
+    command.set_defaults(run=_suggest_pairs)
+
     command = commands.add_parser("report", help="compare the finished runs in a folder")
     command.add_argument("runs", type=Path, metavar="RUNS", help="folder with one folder per run")
     command.add_argument(
@@ -74,7 +117,12 @@ def _parse(argv: Optional[List[str]]):
         "--teacher", default="teacher", metavar="RUN", help="the 100%% run (default: %(default)s)"
     )
     command.add_argument(
-        "--significance", action="store_true", help="paired bootstrap test against the teacher"
+        "--baseline",
+        metavar="RUN",
+        help="the run to compare BLEU to (default: the teacher)",
+    )
+    command.add_argument(
+        "--significance", action="store_true", help="paired bootstrap test against the baseline"
     )
     command.set_defaults(run=_report)
 
@@ -82,6 +130,25 @@ def _parse(argv: Optional[List[str]]):
     if rest and args.command != "params":
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     return args, rest
+
+
+def _add_sample_options(command, model: str, subset: str, sentences: int) -> None:
+    """The options of commands that look at a model's work on some sentences."""
+    command.add_argument("--checkpoint", required=True, metavar="FILE", help=model)
+    command.add_argument(
+        "--data", required=True, metavar="BIN", help="folder made by fairseq-preprocess"
+    )
+    command.add_argument("--subset", default=subset, help="default: %(default)s")
+    command.add_argument(
+        "--sentences",
+        type=int,
+        default=sentences,
+        help="of the subset, at most (default: %(default)s)",
+    )
+    command.add_argument(
+        "--max-tokens", type=int, default=4000, help="in a batch (default: %(default)s)"
+    )
+    command.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
 
 
 def _user_dir(args, rest) -> int:
@@ -110,6 +177,25 @@ def _params(args, rest) -> int:
     return 0
 
 
+def _model_options(args, rest) -> int:
+    from pet_fairseq.model_options import model_options
+
+    print(" ".join(model_options(args.checkpoint)))
+    return 0
+
+
+def _sample_heads(args, rest) -> int:
+    from pet_fairseq.pet.head_sampling import format_sampled, sample_heads
+
+    options = {k: v for k, v in vars(args).items() if k not in ("command", "run")}
+    print(format_sampled(sample_heads(**options)))
+    print(
+        f"wrote {args.out}; fine-tune it with --finetune-from-model {args.out} "
+        f"$(pet-fairseq model-options {args.out})"
+    )
+    return 0
+
+
 def _toy_data(args, rest) -> int:
     from pet_fairseq.toy.corpus import write_corpus
 
@@ -119,10 +205,19 @@ def _toy_data(args, rest) -> int:
     return 0
 
 
+def _suggest_pairs(args, rest) -> int:
+    from pet_fairseq.pet.pair_report import suggest_pairs
+
+    options = {k: v for k, v in vars(args).items() if k not in ("command", "run")}
+    print(suggest_pairs(**options))
+    return 0
+
+
 def _report(args, rest) -> int:
+    logging.getLogger("matplotlib").setLevel(logging.WARNING)  # fairseq turns on everything
     from pet_fairseq.report import write_report
 
-    print(write_report(args.runs, args.reference, args.teacher, args.significance))
+    print(write_report(args.runs, args.reference, args.teacher, args.baseline, args.significance))
     return 0
 
 

@@ -10,11 +10,15 @@ from fairseq.models import ARCH_MODEL_REGISTRY, build_model
 from fairseq.models.transformer import TransformerModelBase
 from torch import nn
 
+from pet_fairseq.attention import MultiheadAttention
+
 logger = logging.getLogger(__name__)
 
 
 class Counts(NamedTuple):
-    """Parameters: stored in the layers, the same if nothing were shared, stored in the model."""
+    """Parameters: stored in the layers; active in them (every layer counts for itself, only heads
+    in use); stored in the model.
+    """
 
     layers: int
     unshared_layers: int
@@ -24,9 +28,11 @@ class Counts(NamedTuple):
 def count_parameters(model: nn.Module) -> Counts:
     """Count a Transformer's parameters, each shared one once; layers without embeddings."""
     stacks = nn.ModuleList([getattr(model, s).layers for s in ("encoder", "decoder")])
+    unused = sum(m.unused_numbers() for m in stacks.modules() if isinstance(m, MultiheadAttention))
+    named = stacks.named_parameters(remove_duplicate=False)
     return Counts(
         layers=sum(p.numel() for p in stacks.parameters()),
-        unshared_layers=sum(p.numel() for _, p in stacks.named_parameters(remove_duplicate=False)),
+        unshared_layers=sum(p.numel() for _, p in named) - unused,
         total=sum(p.numel() for p in model.parameters()),
     )
 

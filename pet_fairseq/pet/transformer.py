@@ -26,9 +26,14 @@ from pet_fairseq.attention import MultiheadAttention
 from pet_fairseq.checkpoints import drop_tied_entries, restore_tied_entries
 from pet_fairseq.errors import UserError
 from pet_fairseq.pet.compression import is_countable, log_compression
+from pet_fairseq.pet.heads import attentions_of, cut_heads, read_kept_heads
 from pet_fairseq.pet.pairs import parse_pairs, share
 
 HEAD_DIM_HELP = "width of one attention head (default: embedding width / heads)"
+KEPT_HEADS_HELP = (
+    "which heads of the {} are kept, layer by layer: '1,4/2,3/1,2/1,4' keeps two of --{}-attention-"
+    "heads in each of four layers (default: all); pet-fairseq sample-heads chooses them"
+)
 
 
 @dataclass
@@ -41,6 +46,9 @@ class PetEncoderConfig(EncDecBaseConfig):
         },
     )
     head_dim: Optional[int] = field(default=None, metadata={"help": HEAD_DIM_HELP})
+    kept_heads: Optional[str] = field(
+        default=None, metadata={"help": KEPT_HEADS_HELP.format("encoder", "encoder")}
+    )
 
 
 @dataclass
@@ -53,6 +61,14 @@ class PetDecoderConfig(DecoderConfig):
         },
     )
     head_dim: Optional[int] = field(default=None, metadata={"help": HEAD_DIM_HELP})
+    kept_heads: Optional[str] = field(
+        default=None,
+        metadata={"help": KEPT_HEADS_HELP.format("decoder's self-attention", "decoder")},
+    )
+    kept_cross_heads: Optional[str] = field(
+        default=None,
+        metadata={"help": KEPT_HEADS_HELP.format("decoder's encoder attention", "decoder")},
+    )
 
 
 @dataclass
@@ -110,10 +126,18 @@ def wrap_layer(layer: nn.Module, cfg: TransformerConfig) -> nn.Module:
     return fsdp_wrap(layer, min_num_params=min_params)
 
 
+def keep_heads(layers: nn.ModuleList, cfg: EncDecBaseConfig, stack: str) -> None:
+    """Cut the heads that the stack's options do not keep."""
+    kept = read_kept_heads(lambda name: getattr(cfg, name), stack)
+    if kept:
+        cut_heads(attentions_of(layers), kept)
+
+
 class PetEncoder(TransformerEncoderBase):
     def __init__(self, cfg, dictionary, embed_tokens, return_fc=False):
         super().__init__(cfg, dictionary, embed_tokens, return_fc=return_fc)
         share(self.layers, cfg.encoder.pairs, "encoder")
+        keep_heads(self.layers, cfg.encoder, "encoder")
 
     def build_encoder_layer(self, cfg):
         return wrap_layer(PetEncoderLayer(cfg, return_fc=self.return_fc), cfg)
@@ -123,6 +147,7 @@ class PetDecoder(TransformerDecoderBase):
     def __init__(self, cfg, dictionary, embed_tokens, no_encoder_attn=False):
         super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn=no_encoder_attn)
         share(self.layers, cfg.decoder.pairs, "decoder")
+        keep_heads(self.layers, cfg.decoder, "decoder")
 
     def build_decoder_layer(self, cfg, no_encoder_attn=False):
         return wrap_layer(PetDecoderLayer(cfg, no_encoder_attn), cfg)
@@ -188,6 +213,9 @@ def check_options(args: Namespace) -> None:
                 f"{heads}; change one of them or set --{stack}-head-dim"
             )
         parse_pairs(getattr(args, f"{stack}_pairs"), stack, layers)
+        kept = read_kept_heads(lambda name, s=stack: getattr(args, f"{s}_{name}"), stack)
+        if kept and args.quant_noise_pq > 0:
+            raise UserError(f"--{stack}-kept-heads: does not go with --quant-noise-pq; use one")
     if args.cross_self_attention:
         raise UserError("--cross-self-attention is not supported by pet_transformer; leave it out")
     if not is_countable(args.compression_reference):
@@ -211,8 +239,11 @@ def pet_transformer(args: Namespace) -> None:
         args,
         encoder_pairs=PetEncoderConfig.pairs,
         encoder_head_dim=PetEncoderConfig.head_dim,
+        encoder_kept_heads=PetEncoderConfig.kept_heads,
         decoder_pairs=PetDecoderConfig.pairs,
         decoder_head_dim=PetDecoderConfig.head_dim,
+        decoder_kept_heads=PetDecoderConfig.kept_heads,
+        decoder_kept_cross_heads=PetDecoderConfig.kept_cross_heads,
         compression_reference=PetTransformerConfig.compression_reference,
     )
     base_architecture(args)

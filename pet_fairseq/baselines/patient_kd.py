@@ -1,0 +1,206 @@
+"""Criterion `patient_kd`: distillation from a teacher's distributions and from its layers.
+
+    loss = (1 - alpha) CE + alpha T^2 KL(teacher_T || student_T) + b patience
+
+patience: the squared distance between the directions of student and teacher states, see patience.py
+(S. Sun et al., EMNLP 2019). Students of another width are compared through a linear map per matched
+layer (as in TinyBERT, Jiao et al., 2020). The maps belong to the criterion, not to the model.
+"""
+
+import logging
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Dict, Iterator, List, Optional
+
+import torch
+from fairseq.criterions import register_criterion
+from fairseq.logging import metrics
+from fairseq.models.transformer import (
+    TransformerDecoderBase,
+    TransformerEncoderBase,
+    TransformerModelBase,
+)
+from torch import Tensor, nn
+
+from pet_fairseq.baselines.patience import STACKS, patience_layers, unit_distance
+from pet_fairseq.distillation import PetDistillationConfig, PetDistillationCriterion
+from pet_fairseq.errors import UserError
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class PatientKdConfig(PetDistillationConfig):
+    patience_weight: float = field(
+        default=2.0,
+        metadata={"help": "weight b of the distance between student and teacher states, 0 or more"},
+    )
+    patience_layers: str = field(
+        default="skip",
+        metadata={
+            "help": "teacher layers that the student's layers but the last follow: skip (spread "
+            "evenly), last, or a list such as 2,3,5; for encoder and decoder apart: 2,3,5/last"
+        },
+    )
+    # fairseq fills a field from the option of the same name: these are the student's own
+    encoder_embed_dim: Optional[int] = field(default=None, metadata={"help": "student's width"})
+    encoder_layers: Optional[int] = field(default=None, metadata={"help": "student's layers"})
+    decoder_embed_dim: Optional[int] = field(default=None, metadata={"help": "student's width"})
+    decoder_layers: Optional[int] = field(default=None, metadata={"help": "student's layers"})
+
+
+States = Dict[str, List[Tensor]]  # by stack: the embedding and each layer's output, T x B x C
+
+
+@contextmanager
+def recorded_states(model: nn.Module) -> Iterator[States]:
+    """Inside, whenever the model runs, its states are left in the dictionary; no extra run."""
+    states: States = {}
+
+    def keep_encoder(module, inputs, output) -> None:
+        states["encoder"] = output["encoder_states"]
+
+    def keep_decoder(module, inputs, output) -> None:
+        states["decoder"] = output[1]["inner_states"]
+
+    hooks = [
+        model.encoder.register_forward_hook(keep_encoder),
+        model.decoder.register_forward_hook(keep_decoder),
+    ]
+    try:
+        yield states
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+@register_criterion("patient_kd", dataclass=PatientKdConfig)
+class PatientKdCriterion(PetDistillationCriterion):
+    """pet_distillation plus the patience term; `maps` is trained and saved beside the model."""
+
+    @classmethod
+    def build_criterion(cls, cfg, task):
+        check_options(cfg)
+        criterion = super().build_criterion(cfg, task)
+        criterion.match_layers(cfg)
+        return criterion
+
+    def match_layers(self, cfg: PatientKdConfig) -> None:
+        """Decide which layers are compared, and make the maps between different widths.
+
+        Raises:
+            UserError: a teacher without such layers, or a wrong list of them.
+        """
+        teacher = only_transformer(self.teacher.models, cfg.teacher_path)
+        self.patience_weight = cfg.patience_weight
+        self.student_layers = {s: getattr(cfg, f"{s}_layers") for s in STACKS}
+        self.layers = patience_layers(
+            cfg.patience_layers,
+            {s: len(getattr(teacher, s).layers) for s in STACKS},
+            self.student_layers,
+        )
+        self.maps = nn.ModuleDict(
+            {
+                stack: nn.ModuleList(nn.Linear(ours, theirs, bias=False) for _ in layers)
+                for stack, layers in self.layers.items()
+                if (ours := getattr(cfg, f"{stack}_embed_dim"))
+                != (theirs := getattr(teacher.cfg, stack).embed_dim)
+            }
+        )
+        self.terms_are_logged = False
+        logger.info(f"student layers 1, 2, ... follow the teacher's: {self.layers}")
+
+    def forward(self, model, sample, reduce=True):
+        """Loss summed over tokens, its denominator, and what to log."""
+        if not self.terms_are_logged:
+            check_student(model, self.student_layers)
+        with recorded_states(model) as student, recorded_states(self.teacher.models[0]) as teacher:
+            loss, sample_size, logging_output = super().forward(model, sample, reduce)
+        patience = self.patience(student, teacher, sample) * sample["ntokens"]
+        loss = loss + self.patience_weight * patience
+        logging_output["loss"] = loss.detach()
+        logging_output["patience"] = patience.detach()
+        self.log_terms_once(logging_output)
+        return loss, sample_size, logging_output
+
+    def patience(self, student: States, teacher: States, sample: dict) -> Tensor:
+        """Mean of the encoder's and the decoder's distance, each a mean over matched layers."""
+        tokens = {"encoder": sample["net_input"]["src_tokens"], "decoder": sample["target"]}
+        distances = []
+        for stack, layers in self.layers.items():
+            real = tokens[stack].ne(self.padding_idx).T  # T x B
+            maps = self.maps[stack] if stack in self.maps else [nn.Identity()] * len(layers)
+            found = [
+                unit_distance(to_teacher(student[stack][j][real]), teacher[stack][layer][real])
+                for j, (layer, to_teacher) in enumerate(zip(layers, maps), start=1)
+            ]
+            if found:
+                distances.append(torch.stack(found).mean())
+        return torch.stack(distances).mean()
+
+    def log_terms_once(self, log: dict) -> None:
+        if self.terms_are_logged:
+            return
+        self.terms_are_logged = True
+        kl = self.alpha * self.temperature**2 * float(log["kl"]) / log["ntokens"]
+        patience = self.patience_weight * float(log["patience"]) / log["ntokens"]
+        logger.info(
+            f"first batch, per token: distillation {kl:.3f} nats (alpha T^2 KL), patience term "
+            f"{patience:.3f}; --patience-weight {self.patience_weight:g} sets their balance"
+        )
+
+    def load_state_dict(self, state_dict, strict=True):
+        """A model that another criterion trained comes without maps: they start anew."""
+        if state_dict is None:
+            logger.warning("the checkpoint holds no patience maps; they start anew")
+            return None
+        return super().load_state_dict(state_dict, strict=strict)
+
+    @classmethod
+    def reduce_metrics(cls, logging_outputs) -> None:
+        """Log what pet_distillation logs, and the mean patience, 0 to 4, without its weight."""
+        super().reduce_metrics(logging_outputs)
+        tokens = sum(log.get("ntokens", 0) for log in logging_outputs)
+        if tokens:
+            patience = sum(log.get("patience", 0) for log in logging_outputs)
+            metrics.log_scalar("patience", patience / tokens, tokens, round=3)
+
+
+def check_options(cfg: PatientKdConfig) -> None:
+    """Raises UserError for values that cannot work, before the teacher is loaded."""
+    if not cfg.patience_weight >= 0:
+        raise UserError(f"--patience-weight {cfg.patience_weight:g}: give 0 or more")
+    if cfg.teacher_cache_mb:
+        raise UserError(
+            f"--teacher-cache-mb {cfg.teacher_cache_mb:g}: the cache does not hold the layers' "
+            "states that patient_kd compares; leave the option out"
+        )
+    for name in ("encoder_embed_dim", "encoder_layers", "decoder_embed_dim", "decoder_layers"):
+        if getattr(cfg, name) is None:
+            option = name.replace("_", "-")
+            raise UserError(f"--{option}: patient_kd must know it; choose an --arch that has it")
+
+
+def only_transformer(teachers: List[nn.Module], path: str) -> TransformerModelBase:
+    """The teacher; raises UserError if there are several or its layers' states are unknown."""
+    if len(teachers) > 1:
+        raise UserError(f"--teacher-path {path}: patient_kd takes one teacher, no ensemble")
+    if not isinstance(teachers[0], TransformerModelBase):
+        raise UserError(
+            f"--teacher-path {path}: patient_kd needs a Transformer encoder-decoder, not "
+            f"{type(teachers[0]).__name__}; use --criterion pet_distillation"
+        )
+    return teachers[0]
+
+
+def check_student(model: nn.Module, layers: Dict[str, int]) -> None:
+    """Raises UserError if a model has not the layers' states to compare in every batch."""
+    for stack, kind in zip(STACKS, (TransformerEncoderBase, TransformerDecoderBase)):
+        module = getattr(model, stack, None)
+        if not isinstance(module, kind) or module.num_layers != layers[stack]:
+            raise UserError(
+                "--arch: patient_kd needs a Transformer encoder-decoder with --encoder-layers and "
+                "--decoder-layers; use --criterion pet_distillation"
+            )
+        if getattr(module, f"{stack}_layerdrop") > 0:
+            raise UserError(f"--{stack}-layerdrop: patient_kd needs every layer; leave it out")

@@ -1,0 +1,46 @@
+"""`pet-fairseq model-options`: the options that build a checkpoint's model again."""
+
+import argparse
+import shlex
+from argparse import Namespace
+from enum import Enum
+from typing import Any, List
+
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
+
+from pet_fairseq.checkpoints import load_checkpoint
+from pet_fairseq.errors import UserError
+
+
+def model_options(path: str) -> List[str]:
+    """`--arch NAME` and every model option that differs from the architecture's default.
+
+    No value holds a blank where that can be helped, so that a shell reads them from `$(...)`.
+
+    Raises:
+        UserError: an unreadable file, or a model without a named architecture.
+    """
+    args = load_checkpoint(path, "CHECKPOINT")["cfg"]["model"]
+    arch = getattr(args, "arch", None)
+    if arch not in ARCH_MODEL_REGISTRY or arch not in ARCH_CONFIG_REGISTRY:
+        raise UserError(f"CHECKPOINT {path}: its model has no named architecture but {arch!r}")
+    defaults = Namespace(arch=arch)
+    ARCH_CONFIG_REGISTRY[arch](defaults)
+    parser = argparse.ArgumentParser(add_help=False)
+    ARCH_MODEL_REGISTRY[arch].add_args(parser)
+    options = ["--arch", arch]
+    for action in parser._actions:
+        value = getattr(args, action.dest, None)
+        if value is None or value == getattr(defaults, action.dest, None):
+            continue
+        options += option_words(action.option_strings[0], value, flag=action.nargs == 0)
+    return options
+
+
+def option_words(option: str, value: Any, flag: bool) -> List[str]:
+    """One option as words on a command line."""
+    if flag:
+        return [option] if value else []
+    if isinstance(value, Enum):
+        value = value.value
+    return [option, shlex.quote(str(value).replace(" ", "," if option.endswith("-pairs") else " "))]

@@ -1,0 +1,128 @@
+"""The model and the sentences that `pet-fairseq suggest-pairs` works on."""
+
+import os
+from pathlib import Path
+from typing import List, Tuple
+
+import numpy as np
+from fairseq import checkpoint_utils
+from fairseq.data import LanguagePairDataset
+from fairseq.data.data_utils import infer_language_pair
+from fairseq.models import ARCH_MODEL_REGISTRY
+from fairseq.models.nat import FairseqNATModel
+from fairseq.models.transformer import TransformerModelBase
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from fairseq.utils import apply_to_sample
+from omegaconf import DictConfig
+from torch import nn
+
+from pet_fairseq.checkpoints import check_dictionaries, load_checkpoint, trained_languages
+from pet_fairseq.errors import UserError
+
+
+def load_model(path: str, data: str) -> Tuple[nn.Module, TranslationTask]:
+    """The model of a checkpoint, and the translation task of a data folder for its languages.
+
+    Raises:
+        UserError: not a left-to-right encoder-decoder Transformer, or not data for it.
+    """
+    state = load_checkpoint(path, "--checkpoint")
+    cfg = state["cfg"]
+    arch = getattr(cfg.model, "arch", None) or cfg.model._name
+    kind = ARCH_MODEL_REGISTRY.get(arch, object)
+    if not issubclass(kind, TransformerModelBase) or issubclass(kind, FairseqNATModel):
+        raise UserError(
+            f"--checkpoint {path}: its architecture {arch} is not an encoder-decoder Transformer; "
+            "give one such as fairseq's transformer or pet_transformer"
+        )
+    task = load_task(cfg.task, data)
+    check_dictionaries(state, path, "--checkpoint", task)
+    models, _ = checkpoint_utils.load_model_ensemble([path], task=task, state=state)
+    return models[0], task
+
+
+def load_task(trained: DictConfig, data: str) -> TranslationTask:
+    """fairseq's translation task on a data folder, with the languages of a trained task.
+
+    Raises:
+        UserError: no such folder, or no dictionaries of these languages in it.
+    """
+    if not Path(data).is_dir():
+        raise UserError(f"--data {data}: no such folder; give one made by fairseq-preprocess")
+    languages = trained_languages(trained, str(trained.get("data") or "").split(os.pathsep)[0])
+    if None in languages.values():
+        languages = dict(zip(languages, infer_language_pair(data)))
+    if None in languages.values():
+        raise UserError(f"--data {data}: holds no data; give a folder made by fairseq-preprocess")
+    for lang in languages.values():
+        if not Path(data, f"dict.{lang}.txt").is_file():
+            raise UserError(
+                f"--data {data}: has no dict.{lang}.txt; give the folder that fairseq-preprocess "
+                f"made for the checkpoint's languages, {' to '.join(languages.values())}"
+            )
+    padding = ("left_pad_source", "left_pad_target")
+    cfg = TranslationConfig(
+        data=data,
+        dataset_impl=None,
+        required_seq_len_multiple=1,
+        **languages,
+        **{name: trained[name] for name in padding if name in trained},
+    )
+    return TranslationTask.setup_task(cfg)
+
+
+def read_samples(
+    task: TranslationTask,
+    subset: str,
+    sentences: int,
+    max_tokens: int,
+    max_positions: Tuple[int, int],
+    device: str = "cpu",
+) -> List[dict]:
+    """Batches of similar lengths with sentences from all over a subset, in even steps.
+
+    Args:
+        sentences: how many at most. max_tokens: of a batch, padding included.
+        max_positions: longest source and target; longer sentences are left out.
+    Raises:
+        UserError: no such subset, nothing to read in it, or a number that allows no batch.
+    """
+    if sentences < 1:
+        raise UserError(f"--sentences {sentences}: give 1 or more")
+    dataset = load_subset(task, subset)
+    total = len(dataset)
+    number = min(sentences, total)
+    picked = np.arange(number) * total // max(number, 1)
+    picked, _ = dataset.filter_indices_by_size(picked, max_positions)
+    if not len(picked):
+        raise UserError(
+            f"--subset {subset}: none of its {total} sentences can be read by the model, which "
+            f"takes {max_positions[0]} source and {max_positions[1]} target tokens at most"
+        )
+    picked = sorted(picked, key=dataset.num_tokens)
+    longest = dataset.num_tokens(picked[-1])
+    if max_tokens < longest:
+        raise UserError(
+            f"--max-tokens {max_tokens}: a sentence has {longest} tokens; give {longest} or more"
+        )
+    batches: List[List[int]] = [[]]
+    for index in picked:  # each is the longest of its batch so far
+        if (len(batches[-1]) + 1) * dataset.num_tokens(index) > max_tokens:
+            batches.append([])
+        batches[-1].append(index)
+    samples = [dataset.collater([dataset[i] for i in batch]) for batch in batches]
+    return [apply_to_sample(lambda tensor: tensor.to(device), sample) for sample in samples]
+
+
+def load_subset(task: TranslationTask, subset: str) -> LanguagePairDataset:
+    """Raises UserError if there is no such subset or it lacks the target side."""
+    try:
+        task.load_dataset(subset)
+    except FileNotFoundError as error:
+        data = Path(task.cfg.data)
+        present = ", ".join(sorted({path.name.split(".")[0] for path in data.glob("*.idx")}))
+        raise UserError(f"--subset {subset}: not in {data}, which has {present}") from error
+    dataset = task.datasets[subset]
+    if dataset.tgt is None:
+        raise UserError(f"--subset {subset}: has no target sentences in {task.cfg.data}")
+    return dataset

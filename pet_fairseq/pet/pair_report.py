@@ -1,0 +1,200 @@
+"""What `pet-fairseq suggest-pairs` shows and writes: ranked tables and their files."""
+
+import json
+import logging
+import math
+import os
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Callable, List, Optional, Sequence
+
+import torch
+from tqdm import tqdm
+
+from pet_fairseq.errors import UserError
+from pet_fairseq.pet.pair_data import load_model, read_samples
+from pet_fairseq.pet.pair_search import (
+    STACKS,
+    THESIS_CHOICE,
+    Measured,
+    Search,
+    matched_layers,
+    search,
+)
+
+SHOWN_PAIRS = 15  # single pairs of a stack in the tables; JSON has all
+
+
+def suggest_pairs(
+    checkpoint: str,
+    data: str,
+    subset: str = "valid",
+    sentences: int = 200,
+    max_tokens: int = 4000,
+    stacks: str = ",".join(STACKS),
+    candidates: str = "thesis",
+    out: Optional[Path] = None,
+    device: str = "cpu",
+) -> str:
+    """Search, write pairs.json, pairs.md and pairs.png into `out` if given, return the Markdown.
+
+    Raises:
+        UserError: a wrong option; nothing is written then.
+    """
+    names = read_stacks(stacks)
+    if device != "cpu" and not torch.cuda.is_available():
+        raise UserError(f"--device {device}: torch finds no GPU here; give --device cpu")
+    model, task = load_model(checkpoint, data)
+    samples = read_samples(task, subset, sentences, max_tokens, model.max_positions(), device)
+    if out is not None:
+        check_folder(out)
+
+    def progress(candidates: Sequence) -> tqdm:
+        return tqdm(candidates, desc="tying", unit="candidate", file=sys.stderr, mininterval=2)
+
+    found = search(model.to(device), samples, names, candidates, progress)
+    text = to_markdown(found, checkpoint, f"{subset} of {data}")
+    if out is not None:
+        content = {"checkpoint": checkpoint, "data": data, "subset": subset} | to_json(found)
+        write_files(out, text, content, found)
+    return text
+
+
+def write_files(out: Path, text: str, content: dict, found: Search) -> None:
+    """pairs.md, pairs.json and pairs.png in a folder."""
+    # here, because a run without files needs no matplotlib; fairseq turns on all of its log
+    logging.getLogger("matplotlib").setLevel(logging.WARNING)
+    from pet_fairseq.pet.pair_plot import heat_maps
+
+    figure = heat_maps(found)
+    _write(out / "pairs.md", lambda path: path.write_text(text, encoding="utf-8"))
+    _write(out / "pairs.json", lambda path: path.write_text(json.dumps(content, indent=1)))
+    _write(out / "pairs.png", lambda path: figure.savefig(path, dpi=150, format="png"))
+
+
+def read_stacks(text: str) -> List[str]:
+    """Raises UserError for anything but encoder, decoder or both with a comma between."""
+    names = [name.strip() for name in text.split(",")]
+    if len(set(names)) < len(names) or not {*names} <= {*STACKS}:
+        raise UserError(f"--stacks {text}: give encoder, decoder or encoder,decoder")
+    return names
+
+
+def check_folder(out: Path) -> None:
+    """Make the folder if need be, and see that a file can be written into it.
+
+    Raises:
+        UserError: it cannot.
+    """
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=out).close()
+    except OSError as error:
+        reason = "is a file" if out.is_file() else error.strerror
+        raise UserError(f"--out {out}: {reason}; give a folder that can be written") from error
+
+
+def _write(path: Path, write: Callable[[Path], object]) -> None:
+    temporary = path.with_name("." + path.name)
+    write(temporary)
+    os.replace(temporary, path)
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+
+def to_json(found: Search) -> dict:
+    """All that was measured; `rank` counts the schemes, or the pairs, of one stack."""
+    ranks: Counter = Counter()
+    measured = []
+    for candidate in found.measured:
+        key = (candidate.stack, candidate.kind)
+        ranks[key] += 1
+        measured.append({**candidate._asdict(), "rank": ranks[key]})
+    return {
+        "loss": found.loss,
+        "sentences": found.sentences,
+        "tokens": found.tokens,
+        "layers": found.layers,
+        "schemes": [m for m in measured if m["kind"] == "scheme"],
+        "pairs": [m for m in measured if m["kind"] == "pair"],
+        "left_out": [candidate._asdict() for candidate in found.left_out],
+    }
+
+
+def to_markdown(found: Search, checkpoint: str, data: str) -> str:
+    """The tables for people, best first; columns are aligned for the terminal."""
+    text = (
+        f"# Pairs for {checkpoint}\n\n"
+        f"Rise of the loss when slots are tied by their average, without training, in nats per "
+        f"target token:\nthe loss untied is {found.loss:.4f} on {found.sentences:,} sentences "
+        f"({found.tokens:,} tokens) of {data}.\n'saves' is the share of the stack's layer "
+        f"parameters; ± is one standard error over sentences.\n"
+    )
+    for stack in found.layers:
+        schemes, pairs = (found.ranked(stack, kind) for kind in ("scheme", "pair"))
+        if schemes:
+            text += f"\n## {stack.capitalize()} schemes\n\n"
+            text += _table("scheme", schemes, f"to paste: --{stack}-pairs")
+        if pairs:
+            shown = min(SHOWN_PAIRS, len(pairs))
+            text += f"\n## {stack.capitalize()} pairs, the best {shown} of {len(pairs)}\n\n"
+            text += _table("pair", pairs[:shown])
+    text += "\n## Notes\n\n"
+    return text + "".join(f"* {note}\n" for note in notes(found))
+
+
+def _table(kind: str, rows: List[Measured], paste: Optional[str] = None) -> str:
+    header = ["rank", kind, "rise", "±", "cosine", "saves %"] + ([paste] if paste else [])
+    cells = [
+        [str(rank), m.name, f"{m.rise:+z.4f}", "-" if m.error is None else f"{m.error:.4f}"]
+        + [f"{m.cosine:+z.3f}", f"{m.saved_percent:.1f}"]
+        + ([f'"{m.pairs}"'] if paste else [])
+        for rank, m in enumerate(rows, 1)
+    ]
+    table = [header, *cells]
+    widths = [max(len(row[column]) for row in table) for column in range(len(header))]
+    left = (1, 6)  # columns of text
+    lines = [
+        [c.ljust(w) if i in left else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths))]
+        for row in table
+    ]
+    rule = ["-" * w if i in left else "-" * (w - 1) + ":" for i, w in enumerate(widths)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in [lines[0], rule, *lines[1:]])
+
+
+def notes(found: Search) -> List[str]:
+    """Where the thesis's schemes rank here, and what was not measured."""
+    said = [where_thesis_ranks(found, stack) for stack in found.layers]
+    for stack, layers in found.layers.items():
+        if layers % 2 and matched_layers(layers):
+            pairs = ", ".join(f"{i} with {j}" for i, j in matched_layers(layers))
+            said.append(
+                f"{stack}: {layers} layers is odd, so schemes between layers pair {pairs} and "
+                f"leave layer {math.ceil(layers / 2)} alone"
+            )
+    reasons = Counter((c.stack, c.reason) for c in found.left_out)
+    said += [
+        f"{stack}: {count} {'candidate' if count == 1 else 'candidates'} left out: {reason}"
+        for (stack, reason), count in reasons.items()
+    ]
+    return said
+
+
+def where_thesis_ranks(found: Search, stack: str) -> str:
+    """One line on the scheme that the thesis found best in a stack."""
+    name = THESIS_CHOICE[stack]
+    schemes = found.ranked(stack, "scheme")
+    ours = next((m for m in schemes if m.name == name), None)
+    start = f"{stack}: the thesis's choice, {name},"
+    if ours is None:
+        reasons = [c.reason for c in found.left_out if (c.stack, c.name) == (stack, name)]
+        return f"{start} was not measured: {(reasons or ['too few layers'])[0]}"
+    same_size = [m for m in schemes if m.saved >= ours.saved]
+    return (
+        f"{start} is number {schemes.index(ours) + 1} of {len(schemes)} schemes for this "
+        f"checkpoint, and number {same_size.index(ours) + 1} of the {len(same_size)} that save as "
+        "many parameters or more"
+    )

@@ -1,0 +1,112 @@
+"""`pet-fairseq sample-heads` on a wide student, then fairseq's own commands on the result."""
+
+import os
+
+import pytest
+import torch
+from fairseq.checkpoint_utils import load_checkpoint_to_cpu
+
+from tests.cli.processes import REPO, run, train
+
+WIDE = [
+    word
+    for stack in ("encoder", "decoder")
+    for word in (f"--{stack}-attention-heads", "6", f"--{stack}-head-dim", "16")
+]
+GENERATE = ("--user-dir", REPO / "pet_fairseq", "--cpu", "--required-batch-size-multiple", "1")
+
+
+@pytest.fixture(scope="module")
+def wide(data, student_options, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wide")
+    train(data, folder, *student_options, *WIDE, "--max-update", "40")
+    return folder / "checkpoint_best.pt"
+
+
+@pytest.fixture(scope="module")
+def sampled(data, wide, tmp_path_factory):
+    out = tmp_path_factory.mktemp("sampled") / "target.pt"
+    result = sample(wide, data, out)
+    return out, result
+
+
+def sample(checkpoint, data, out, *options, heads=2, check=True):
+    return run(
+        *("pet-fairseq", "sample-heads", "--checkpoint", checkpoint, "--data", data),
+        *("--heads", heads, "--out", out, *options),
+        check=check,
+    )
+
+
+def options_of(checkpoint):
+    return run("pet-fairseq", "model-options", checkpoint).output.split("\n")[-2].split()
+
+
+def test_reports_scores_and_sizes(sampled):
+    _, result = sampled
+    rows = [line for line in result.output.splitlines() if " layer " in line and "_attn" in line]
+    assert len(rows) == 4 + 4 + 4
+    assert all(row.count("*") == 2 for row in rows)
+    assert "before:" in result.output and "active" in result.output
+
+
+def test_fine_tuning_and_generation_through_fairseq(data, sampled, student_options, tmp_path):
+    target, _ = sampled
+    options = options_of(target)
+    assert "--encoder-kept-heads" in options and "--decoder-kept-cross-heads" in options
+    log = train(
+        *(data, tmp_path, *student_options, *options, "--finetune-from-model", target),
+        *("--max-update", "30"),
+    )
+    assert "loading pretrained model" in log.output
+    tuned = load_checkpoint_to_cpu(str(tmp_path / "checkpoint_last.pt"))["model"]
+    started = load_checkpoint_to_cpu(str(target))["model"]
+    assert {n: t.shape for n, t in tuned.items()} == {n: t.shape for n, t in started.items()}
+    before = run("fairseq-generate", data, "--path", target, *GENERATE).output
+    after = run(
+        "fairseq-generate", data, "--path", tmp_path / "checkpoint_best.pt", *GENERATE
+    ).output
+    assert before.count("\nH-") == after.count("\nH-") == 30
+    assert log.values("loss", "valid")[-1] < log.values("loss", "valid")[0]
+
+
+def test_keeping_every_head_changes_nothing(data, wide, tmp_path):
+    sample(wide, data, tmp_path / "same.pt", heads=6)
+    outputs = [
+        run("fairseq-generate", data, "--path", path, *GENERATE).output
+        for path in (wide, tmp_path / "same.pt")
+    ]
+    lines = [[x for x in out.splitlines() if x.startswith("H-")] for out in outputs]
+    assert lines[0] == lines[1] and len(lines[0]) == 30
+
+
+def test_weight_score_keeps_the_same_heads_in_sharing_layers(data, wide, tmp_path):
+    sample(wide, data, tmp_path / "w.pt", "--score", "weight")
+    args = load_checkpoint_to_cpu(str(tmp_path / "w.pt"))["cfg"]["model"]
+    layers = args.encoder_kept_heads.split("/")
+    assert layers[0] == layers[2] and layers[1] == layers[3]
+
+
+def test_bad_input(data, wide, sampled, teacher, tmp_path):
+    out = tmp_path / "out.pt"
+    cases = [
+        (sample(wide, data, out, heads=7, check=False), "--heads 7: give 1 to 6"),
+        (sample(wide, data, out, heads=0, check=False), "--heads 0: give 1 to 6"),
+        (sample(teacher, data, out, check=False), "not a PET model but transformer_tiny"),
+        (sample(sampled[0], data, out, check=False), "sampled before; give the wide student"),
+        (sample(wide, tmp_path, out, check=False), f"--data {tmp_path}"),
+        (sample(wide, data, tmp_path / "no/x.pt", check=False), "--out"),
+        (sample(tmp_path / "none.pt", data, out, check=False), "no such file"),
+    ]
+    for result, message in cases:
+        assert result.status != 0 and "Traceback" not in result.output
+        assert message in result.output.splitlines()[-1]
+    assert os.listdir(tmp_path) == []
+
+
+def test_written_file_is_small_and_safe(sampled, wide):
+    target, _ = sampled
+    state = torch.load(target, weights_only=True)
+    assert "last_optimizer_state" not in state
+    assert target.stat().st_size < wide.stat().st_size / 2
+    assert list(target.parent.iterdir()) == [target]
