@@ -6,6 +6,5 @@ checkpoints.allow_fairseq_types()
 errors.install_excepthook()
 
 from . import distillation  # noqa: E402,F401  registers the criterion pet_distillation
-from .pet import simplified_task  # noqa: E402,F401  registers the criterion pet_simplified_task
-from .pet import transformer  # noqa: E402,F401  registers the model pet_transformer
-from .baselines import can  # noqa: E402,F401  registers the model can_transformer
+from .baselines import can, deep_shallow, patient_kd  # noqa: E402,F401  models and a criterion
+from .pet import simplified_task, transformer  # noqa: E402,F401  a criterion and pet_transformer

@@ -1,4 +1,4 @@
-# Sourced by the other scripts: finds the commands, and runs the stages of a recipe.
+# Sourced by the other scripts: finds the commands, runs them, and runs the stages of a recipe.
 # STAGES="a b" runs only those stages; DRY_RUN=1 prints the commands instead of running them.
 set -euo pipefail
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -14,6 +14,32 @@ die() {
 run() {
   printf '+ %s\n' "$(printf '%q ' "$@")"
   [ "${DRY_RUN:-0}" = 1 ] || "$@"
+}
+
+# write FILE [-i INPUT] COMMAND...: the same, with the command's output in FILE, which gets its name
+# only when it is complete, and its input from INPUT
+write() {
+  local file=$1 input=/dev/null shown=
+  shift
+  if [ "$1" = -i ]; then
+    input=$2 shown="< $(printf '%q' "$2") "
+    shift 2
+  fi
+  printf '+ %s%s> %q\n' "$(printf '%q ' "$@")" "$shown" "$file"
+  [ "${DRY_RUN:-0}" != 1 ] || return 0
+  "$@" <"$input" >"$file.tmp" || die "failed: $* (for $file)"
+  mv "$file.tmp" "$file"
+}
+
+# count_lines FILE: also a last one without its end
+count_lines() {
+  awk 'END { print NR }' "$1"
+}
+
+# same_lines A B: stop unless both files have the same number of lines
+same_lines() {
+  [ "${DRY_RUN:-0}" != 1 ] || return 0
+  [ "$(count_lines "$1")" = "$(count_lines "$2")" ] || die "$1 and $2 differ in their number of lines"
 }
 
 # stage NAME FILE COMMAND...: run COMMAND unless its last product FILE is there or STAGES leaves NAME out

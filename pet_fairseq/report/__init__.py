@@ -1,5 +1,5 @@
-"""`pet-fairseq report RUNS`: measure finished runs, write a table and plots."""
+"""`pet-fairseq report RUNS`: measure finished runs, write tables and plots."""
 
-from .tables import write_report
+from .write import write_report
 
 __all__ = ["write_report"]

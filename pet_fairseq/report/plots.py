@@ -1,125 +1,103 @@
-"""The report's plots as PNG files."""
+"""The report's plots as PNG files. A row has the same colour and marker in each."""
 
-import itertools
-import logging
 import os
 import textwrap
 from pathlib import Path
-from typing import List, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import matplotlib
 from matplotlib.axes import Axes
-from matplotlib.backend_bases import RendererBase
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.text import Annotation, Text
-from matplotlib.transforms import Bbox
 
-from pet_fairseq.report.measure import Run
+from pet_fairseq.report.compare import Comparison
+from pet_fairseq.report.rows import Row
 
 matplotlib.use("Agg")
-logging.getLogger("matplotlib").setLevel(logging.WARNING)  # fairseq turns on everything
 
-MARKER = 60  # area, square points
-LABEL_SHIFTS = sorted(range(-182, 183, 13), key=abs)  # up or down, points; the nearest first
+MARKERS = "os^Dv<>PX*"
+FEWEST_BEAMS = 3  # that make a curve
 
 
-def plot_bleu_over_rate(runs: List[Run], teacher: Run, path: Path) -> None:
-    """BLEU at the largest beam over the compression rate, a labelled point for each run."""
-    figure, axes = _axes(width=6.4)
-    beam = max((b for run in runs for b in run.bleu), default=None)
-    shown = [r for r in runs if beam in r.bleu and r.layer_parameters and teacher.layer_parameters]
-    points = [(100 * r.layer_parameters / teacher.layer_parameters, r.bleu[beam]) for r in shown]
-    for point in points:
-        axes.scatter(*point, s=MARKER, zorder=3)
-    axes.set_xlim(0, 1.05 * max([100.0, *(rate for rate, _ in points)]))
-    axes.margins(y=0.15)
+def write_plots(comparison: Comparison, folder: Path) -> None:
+    """Write the plots; an old one of beam sizes is removed if there are too few now."""
+    beam = comparison.beam
+    name = "" if beam is None else f" (beam {beam})"
+
+    def bleu(row: Row) -> Optional[float]:
+        return row.bleu.get(beam)
+
+    def speedup(row: Row) -> Optional[float]:
+        return comparison.speedup(row, beam)
+
+    plot_over_rate(comparison, bleu, ".1f", f"BLEU{name}", folder / "bleu_over_rate.png")
+    label = f"sentences/s, times the teacher's{name}"
+    plot_over_rate(comparison, speedup, ".2f", label, folder / "speed_over_rate.png")
+    plot_speed(comparison.rows, comparison.main_beams, folder / "sentences_per_second.png")
+    curves = folder / "bleu_over_beam.png"
+    if len(comparison.beams) >= FEWEST_BEAMS:
+        plot_bleu_over_beam(comparison.rows, comparison.beams, curves)
+    else:
+        curves.unlink(missing_ok=True)
+
+
+def plot_over_rate(
+    comparison: Comparison,
+    value: Callable[[Row], Optional[float]],
+    form: str,
+    label: str,
+    path: Path,
+) -> None:
+    """A point for each row whose value and compression rate are known."""
+    figure, axes = _axes(8.4, _legend_height(comparison.rows))
+    farthest = 100.0
+    for i, row in enumerate(comparison.rows):
+        rate, y = comparison.rate(row), value(row)
+        if rate is None or y is None:
+            continue
+        farthest = max(farthest, rate)
+        title = _wrap(f"{row.title}: {y:{form}}")
+        axes.plot(rate, y, linestyle="", alpha=0.8, label=title, **_style(i))
+    axes.set_xlim(0, 1.05 * farthest)
+    axes.margins(y=0.1)
     axes.set_xlabel("compression rate: layer parameters, % of the teacher's")
-    axes.set_ylabel("BLEU" if beam is None else f"BLEU (beam {beam})")
-    axes.set_title("Quality over size")
-    axes.grid(alpha=0.3)
-    texts = [f"{_wrap(run.title, 30)}: {run.bleu[beam]:.1f}" for run in shown]
-    _label_points(figure, axes, points, texts)
+    axes.set_ylabel(label)
+    _add_legend(axes)
     _save(figure, path)
 
 
-def _label_points(
-    figure: Figure, axes: Axes, points: List[Tuple[float, float]], texts: List[str]
-) -> None:
-    """Put each text beside its point, where it covers no other point and no other text."""
-    figure.draw_without_rendering()
-    figure.set_layout_engine("none")  # the axes stay where they are now
-    radius = MARKER**0.5 / 2 * figure.dpi / 72  # pixels
-    centres = axes.transData.transform(points) if points else []
-    taken = [Bbox.from_extents(x - radius, y - radius, x + radius, y + radius) for x, y in centres]
-    for point, text in zip(points, texts):
-        taken.append(_place(figure, axes, point, text, taken))
+def plot_bleu_over_beam(rows: List[Row], beams: List[int], path: Path) -> None:
+    """A line of BLEU over beam size for each row (PET, Figure 8), the seeds' mean."""
+    figure, axes = _axes(8.4, _legend_height(rows))
+    for i, row in enumerate(rows):
+        measured = sorted(row.bleu)
+        scores = [row.bleu[beam] for beam in measured]
+        if scores:
+            axes.plot(measured, scores, label=_wrap(row.title), **_style(i))
+    axes.set_xticks(beams)
+    axes.set_xlabel("beam size")
+    axes.set_ylabel("BLEU")
+    _add_legend(axes)
+    _save(figure, path)
 
 
-def _place(
-    figure: Figure, axes: Axes, point: Tuple[float, float], text: str, taken: List[Bbox]
-) -> Bbox:
-    """Draw a text at the free place that is nearest to its point; returns what it covers.
-
-    Where no place is free, beside the point.
-    """
-    renderer = figure.canvas.get_renderer()
-    left, right = axes.get_xlim()
-    sides = (1, -1) if point[0] < (left + right) / 2 else (-1, 1)
-    for shift, side in itertools.product(LABEL_SHIFTS, sides):
-        label = _annotate(axes, point, text, side, shift)
-        box = _extent(label, renderer)
-        inside = axes.bbox.contains(*box.min) and axes.bbox.contains(*box.max)
-        if inside and not box.count_overlaps(taken):
-            return box
-        label.remove()
-    return _extent(_annotate(axes, point, text, sides[0], 0), renderer)
-
-
-def _extent(label: Annotation, renderer: RendererBase) -> Bbox:
-    """What a text covers, in pixels, without the line to its point."""
-    label.update_positions(renderer)
-    return Text.get_window_extent(label, renderer)
-
-
-def _annotate(
-    axes: Axes, point: Tuple[float, float], text: str, side: int, shift: int
-) -> Annotation:
-    """A text to the right (side 1) or left (-1) of a point, with a line to it if it is shifted."""
-    line = dict(
-        arrowstyle="-", color="0.6", shrinkA=0, shrinkB=3, relpos=(0 if side > 0 else 1, 0.5)
-    )
-    return axes.annotate(
-        text,
-        point,
-        xytext=(9 * side, shift),
-        textcoords="offset points",
-        ha="left" if side > 0 else "right",
-        va="center",
-        arrowprops=line if shift else None,
-    )
-
-
-def plot_speed(runs: List[Run], path: Path) -> None:
-    """Sentences per second for each run and beam; no bar where it was not measured."""
-    figure, axes = _axes(width=max(6.4, 1.5 * len(runs)))
-    beams = sorted({beam for run in runs for beam in run.sentences_per_second})
-    width = 0.8 / max(len(beams), 1)
+def plot_speed(rows: List[Row], beams: List[int], path: Path) -> None:
+    """Sentences per second for each row and beam, the first at the top; no bar if not measured."""
+    bars = max(len(beams), 1)
+    figure, axes = _axes(7.2, 1 + (0.2 * bars + 0.15) * len(rows))
+    height = 0.8 / bars
     for i, beam in enumerate(beams):
-        measured = [x for x, run in enumerate(runs) if beam in run.sentences_per_second]
-        places = [x - 0.4 + (i + 0.5) * width for x in measured]
-        speeds = [runs[x].sentences_per_second[beam] for x in measured]
-        bars = axes.bar(places, speeds, width * 0.95, label=f"beam {beam}", zorder=3)
-        axes.bar_label(bars, [format(speed, speed_form(speed)) for speed in speeds])
-    axes.set_xticks(range(len(runs)), [_wrap(run.title, 16) for run in runs])
-    axes.set_ylabel("sentences per second")
-    axes.set_title("Speed of fairseq-generate", loc="left")
-    axes.margins(y=0.1)
-    axes.grid(axis="y", alpha=0.3)
+        measured = [y for y, row in enumerate(rows) if beam in row.sentences_per_second]
+        places = [y - 0.4 + (i + 0.5) * height for y in measured]
+        speeds = [rows[y].sentences_per_second[beam] for y in measured]
+        drawn = axes.barh(places, speeds, height * 0.95, label=f"beam {beam}", zorder=3)
+        axes.bar_label(drawn, [format(speed, speed_form(speed)) for speed in speeds], padding=2)
+    axes.set_yticks(range(len(rows)), [_wrap(row.title) for row in rows])
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.set_xlabel("sentences per second, fairseq-generate")
+    axes.margins(x=0.1)
+    axes.grid(axis="x", alpha=0.3)
     if beams:  # above the axes, where it covers no bar
-        axes.legend(
-            loc="lower right", bbox_to_anchor=(1, 1), ncols=len(beams), frameon=False, borderpad=0.2
-        )
+        axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=len(beams), frameon=False)
     _save(figure, path)
 
 
@@ -128,14 +106,30 @@ def speed_form(speed: float) -> str:
     return ".0f" if speed >= 10 else ".1f"
 
 
-def _wrap(title: str, width: int) -> str:
-    return textwrap.fill(title, width)
+def _style(i: int) -> Dict[str, Any]:
+    """Colour and marker of the i-th row, different for the first 100."""
+    return dict(color=f"C{i % 10}", marker=MARKERS[(i + i // 10) % 10], markersize=7)
 
 
-def _axes(width: float) -> Tuple[Figure, Axes]:
-    """An empty plot, 4.4 inches high; with a canvas, which measures texts."""
-    figure = Figure(figsize=(width, 4.4), layout="constrained", dpi=150)
-    FigureCanvasAgg(figure)
+def _wrap(title: str) -> str:
+    return textwrap.fill(title, 32)
+
+
+def _legend_height(rows: List[Row]) -> float:
+    """Inches, for titles of up to two lines each."""
+    return max(4.4, 0.4 * len(rows))
+
+
+def _add_legend(axes: Axes) -> None:
+    """A legend at the right of the axes, where it covers nothing; a grid."""
+    axes.grid(alpha=0.3)
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
+
+
+def _axes(width: float, height: float) -> Tuple[Figure, Axes]:
+    """An empty plot, in inches."""
+    figure = Figure(figsize=(width, height), layout="constrained", dpi=150)
     return figure, figure.add_subplot()
 
 

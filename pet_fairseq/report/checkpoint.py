@@ -1,0 +1,112 @@
+"""What a checkpoint stores: parameters, bytes, training time."""
+
+import re
+from pathlib import Path
+from typing import Dict, NamedTuple, Optional, Tuple
+
+import torch
+from torch import Tensor, nn
+
+from pet_fairseq.checkpoints import (
+    load_checkpoint,
+    tied_names,
+    unique_tensors,
+    vocabulary_sizes,
+)
+from pet_fairseq.pet.compression import Counts, build_without_memory
+from pet_fairseq.pet.sizes import checkpoint_counts
+
+LAYER = re.compile(r"(encoder|decoder)\.layers\.")
+
+
+class Sizes(NamedTuple):
+    """None where it is not known."""
+
+    layer_parameters: Optional[int] = None  # stored in the layers
+    active_parameters: Optional[int] = None  # used by one forward pass through the layers
+    parameters: Optional[int] = None  # stored in the model
+    checkpoint_bytes: Optional[int] = None  # without the optimizer's state
+
+    @property
+    def counts(self) -> Tuple[Optional[int], ...]:
+        """What all seeds of a run have in common; files differ by the digits of a loss."""
+        return self[:3]
+
+
+UNKNOWN = Sizes()
+
+
+def measure_sizes(path: Path) -> Tuple[Sizes, Optional[str]]:
+    """Sizes of a checkpoint; and if its model cannot be built, why. Then tensors are counted.
+
+    Raises:
+        UserError: not a readable checkpoint.
+    """
+    counts, why = _count(str(path))
+    state = load_checkpoint(str(path), "checkpoint")
+    tensors = unique_tensors(state["model"])
+    if counts is not None:
+        vocabularies = vocabulary_sizes(state["model"]).values()
+        model = build_without_memory(state["cfg"].model, *vocabularies)
+        tensors = _without_ties(state["model"], model)
+        why = _difference(tensors, model, counts)
+    size = stored_bytes(state | {"model": tensors})
+    if why is None:
+        return Sizes(counts.layers, counts.unshared_layers, counts.total, size), None
+    layers = sum(t.numel() for name, t in tensors.items() if LAYER.match(name))
+    return Sizes(layers, None, sum(t.numel() for t in tensors.values()), size), why
+
+
+def _count(path: str) -> Tuple[Optional[Counts], Optional[str]]:
+    try:
+        return checkpoint_counts(path, "checkpoint"), None
+    except Exception as error:  # an architecture's code can raise anything
+        return None, (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def _without_ties(state_dict: Dict[str, Tensor], model: nn.Module) -> Dict[str, Tensor]:
+    """The stored tensors, without second names of parameters that the model shares.
+
+    A stock model saved from a GPU holds a copy under each name.
+    """
+    tied = tied_names(model)
+    owned = {name: t for name, t in state_dict.items() if tied.get(name) not in state_dict}
+    return unique_tensors(owned)
+
+
+def _difference(tensors: Dict[str, Tensor], model: nn.Module, counts: Counts) -> Optional[str]:
+    """What is wrong if a checkpoint's options do not make the model whose tensors it holds."""
+    names = {name for name, _ in model.named_parameters()}
+    stored = sum(t.numel() for name, t in tensors.items() if name in names)
+    if stored == counts.total:
+        return None
+    return f"its options make a model of {counts.total:,} parameters, it holds {stored:,} of them"
+
+
+class _Counter:
+    """A file that only counts its bytes."""
+
+    def __init__(self):
+        self.bytes = 0
+
+    def write(self, data) -> int:
+        self.bytes += len(data)
+        return len(data)
+
+    def flush(self) -> None:
+        pass
+
+
+def stored_bytes(state: dict) -> int:
+    """Size of a checkpoint file without the optimizer's state."""
+    counter = _Counter()
+    torch.save({k: v for k, v in state.items() if k != "last_optimizer_state"}, counter)
+    return counter.bytes
+
+
+def training_seconds(path: Path) -> Optional[float]:
+    """Time spent in training up to a checkpoint, None if there is no such file or no time in it."""
+    if not path.is_file():
+        return None
+    extra = load_checkpoint(str(path), "checkpoint")["extra_state"]
+    return extra.get("previous_training_time")

@@ -1,0 +1,108 @@
+"""The report on a folder of runs: read everything, compare, write Markdown, JSON and plots."""
+
+import json
+import os
+from itertools import chain
+from pathlib import Path
+from typing import Dict, List, Optional
+
+from pet_fairseq.errors import UserError
+from pet_fairseq.report import plots
+from pet_fairseq.report.compare import Comparison, bootstrap
+from pet_fairseq.report.measure import cached_bleu, measure_run
+from pet_fairseq.report.outputs import read_text
+from pet_fairseq.report.rows import (
+    Row,
+    check_same_test_set,
+    find_rows,
+    make_row,
+    name_missing_outputs,
+    name_missing_seeds,
+    row_name,
+    row_order,
+)
+from pet_fairseq.report.tables import to_json, to_markdown
+
+
+def write_report(
+    runs: Path,
+    reference: Path,
+    teacher: str = "teacher",
+    baseline: Optional[str] = None,
+    significance: bool = False,
+) -> str:
+    """Write report.md, report.json and plots into a folder of runs; returns the Markdown.
+
+    Rows follow order.txt (a name a line) if the folder has one, else the teacher comes first.
+
+    Args:
+        reference: raw target text of the test set.
+        teacher: the row that sizes and speeds are compared to.
+        baseline: the row that BLEU is compared to, by default the teacher.
+        significance: add paired bootstrap tests against the baseline.
+    Raises:
+        UserError: no runs, no teacher, no baseline, no reference, or runs that do not compare.
+    """
+    if not reference.is_file():
+        raise UserError(f"--reference {reference}: no such file; give the test set's target text")
+    # only the last line's end: an empty last sentence counts
+    lines = read_text(reference, "--reference").removesuffix("\n").split("\n")
+    folders = find_rows(runs)
+    _check_name(teacher, "--teacher", folders, runs)
+    _check_name(baseline or teacher, "--baseline", folders, runs)
+    order = row_order(runs, teacher)
+    names = dict.fromkeys([*map(row_name, order), *folders])  # each once, in this order
+    rows = measure_rows({name: folders[name] for name in names if name in folders}, lines)
+    by_name = {row.name: row for row in rows}
+    name_missing_seeds(rows, by_name[teacher])
+    comparison = Comparison(rows, by_name[teacher], by_name[baseline or teacher])
+    if significance:
+        comparison.p_values = bootstrap(comparison, lines)
+    text = to_markdown(comparison, lines)
+    if significance and not comparison.p_values:
+        text += "* paired bootstrap: not possible, no other row has a beam of the baseline\n"
+    text += "".join(f"* missing: run `{n}`, named in order.txt\n" for n in absent(order, folders))
+    _write(runs / "report.json", json.dumps(to_json(comparison), indent=1))
+    plots.write_plots(comparison, runs)
+    _write(runs / "report.md", text)
+    return text
+
+
+def absent(order: List[str], folders: Dict[str, List[Path]]) -> List[str]:
+    """The names that are neither a row's nor a run's, each once."""
+    runs = {folder.name for found in folders.values() for folder in found}
+    return [name for name in dict.fromkeys(order) if name not in folders and name not in runs]
+
+
+def measure_rows(folders: Dict[str, List[Path]], reference: List[str]) -> List[Row]:
+    """Measure every run, and aggregate the seeds of each row.
+
+    Raises:
+        UserError: what `measure_run` raises, different test sets, seeds of different sizes.
+    """
+    bleu = cached_bleu(reference)
+    runs = {n: [measure_run(f, bleu, len(reference)) for f in fs] for n, fs in folders.items()}
+    everything = list(chain.from_iterable(runs.values()))
+    check_same_test_set(everything)
+    name_missing_outputs(everything)
+    return [make_row(name, read_title(folders[name][0], name), runs[name]) for name in runs]
+
+
+def read_title(folder: Path, name: str) -> str:
+    """The text of a run's name.txt on one line, or the row's name."""
+    file = folder / "name.txt"
+    return (" ".join(read_text(file, "title").split()) if file.is_file() else "") or name
+
+
+def _check_name(name: str, option: str, folders: Dict[str, List[Path]], runs: Path) -> None:
+    if name not in folders:
+        raise UserError(
+            f"{option} {name}: {runs} has no finished run of that name; give one of "
+            f"{', '.join(folders)}"
+        )
+
+
+def _write(path: Path, text: str) -> None:
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)

@@ -1,0 +1,524 @@
+"""The recipes' data: fetching and checking files, cleaning, splitting, preprocessing; offline."""
+
+import gzip
+import hashlib
+import io
+import os
+import random
+import shutil
+import subprocess
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.cli.processes import BIN, REPO, write_text
+
+RECIPES = [
+    *("iwslt14_de_en", "iwslt14_en_de", "multi30k", "tatoeba_en_fi", "wmt17_en_fi", "wmt17_en_lv")
+]
+
+
+def bash(*args, check: bool = True, **env) -> subprocess.CompletedProcess:
+    """Run bash with the environment's commands first on the path."""
+    path = f"{BIN}:{os.environ['PATH']}"
+    result = subprocess.run(
+        ["bash", *map(str, args)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PATH": path, "OMP_NUM_THREADS": "1", "WORKERS": "1", **env},
+        timeout=280,
+    )
+    assert not check or result.returncode == 0, result.stdout[-2000:] + result.stderr[-2000:]
+    return result
+
+
+def sh(script: str, *args, **options) -> subprocess.CompletedProcess:
+    return bash(REPO / script, *args, **options)
+
+
+def shared(code: str, *args, **options) -> subprocess.CompletedProcess:
+    """Run a line of shell with the functions of scripts/fetch.sh."""
+    sources = f". {REPO}/scripts/common.sh; . {REPO}/scripts/fetch.sh; {code}"
+    return bash("-c", sources, "recipe", *args, **options)
+
+
+def refuses(result: subprocess.CompletedProcess, *texts) -> None:
+    """Failed with one line of error that holds the texts."""
+    assert result.returncode != 0
+    (line,) = result.stderr.strip().splitlines()
+    for text in texts:
+        assert str(text) in line
+
+
+# Fetching
+
+
+@pytest.fixture
+def archive(tmp_path) -> Path:
+    """A gzipped file of random bytes at a "public" place."""
+    path = tmp_path / "public/corpus.tgz"
+    path.parent.mkdir()
+    path.write_bytes(gzip.compress(random.Random(1).randbytes(50_000)))
+    return path
+
+
+def fetch(archive: Path, file: Path, size="-", checksum="-", **options):
+    url = f"file://{archive.parent}/{file.name}"
+    return shared('fetch "$@"', url, file, size, checksum, **options)
+
+
+def digest(path: Path, kind: str) -> str:
+    return hashlib.new(kind, path.read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize("kind", ["md5", "sha256"])
+def test_fetch_keeps_an_intact_file(kind, archive, tmp_path):
+    file = tmp_path / "out/corpus.tgz"
+    size, checksum = archive.stat().st_size, digest(archive, kind)
+    fetch(archive, file, size, checksum)
+    assert file.read_bytes() == archive.read_bytes()
+    archive.unlink()  # a second download would fail
+    fetch(archive, file, size, checksum)
+    assert [path.name for path in file.parent.iterdir()] == ["corpus.tgz"]
+
+
+@pytest.mark.parametrize("place", ["url", "folder"])
+@pytest.mark.parametrize("known", ["size", "checksum", "nothing"])
+def test_fetch_refuses_a_cut_file(place, known, archive, tmp_path):
+    size = archive.stat().st_size if known == "size" else "-"
+    checksum = digest(archive, "sha256") if known == "checksum" else "-"
+    archive.write_bytes(archive.read_bytes()[:20_000])
+    env = {"FROM": str(archive.parent)} if place == "folder" else {}
+    file = tmp_path / "out/corpus.tgz"
+    result = fetch(archive, file, size, checksum, check=False, **env)
+    wrong = {
+        "size": f"20000 bytes, expected {size}",
+        "checksum": f"checksum {digest(archive, 'sha256')}, expected {checksum}",
+        "nothing": "damaged or cut short",
+    }
+    refuses(result, archive, wrong[known], "fetch it again")
+    assert not list(file.parent.iterdir())
+
+
+def test_fetch_refuses_a_wrong_checksum_and_replaces_a_wrong_file(archive, tmp_path):
+    file = tmp_path / "out/corpus.tgz"
+    refuses(fetch(archive, file, "-", "0" * 32, check=False), "checksum", "0" * 32)
+    refuses(fetch(archive, file, "-", "abc", check=False), "'abc' is neither md5 nor sha256")
+    file.write_bytes(b"cut")
+    fetch(archive, file)
+    assert file.read_bytes() == archive.read_bytes()
+
+
+def test_fetch_resumes_a_cut_download(archive, tmp_path):
+    """The first half is there already: only the second one comes from the source."""
+    file = tmp_path / "out/corpus.tgz"
+    file.parent.mkdir()
+    whole, checksum = archive.read_bytes(), digest(archive, "sha256")
+    (tmp_path / "out/corpus.tgz.part").write_bytes(whole[:30_000])
+    archive.write_bytes(bytes(30_000) + whole[30_000:])
+    fetch(archive, file, len(whole), checksum)
+    assert file.read_bytes() == whole
+
+
+def test_fetch_names_what_is_missing(archive, tmp_path):
+    file, folder = tmp_path / "out/other.tgz", archive.parent
+    refuses(fetch(archive, file, check=False), f"{folder}/other.tgz: download failed", "folder")
+    refuses(fetch(archive, file, check=False, FROM=str(folder)), f"{folder}/other.tgz: no such")
+    refuses(fetch(archive, file, check=False, FROM="/none"), "/none: no such folder")
+    refuses(fetch(archive, file, check=False, EXPECTED="/none"), "EXPECTED=/none: no such file")
+    assert not file.exists()
+
+
+def test_fetch_leaves_the_users_own_file(archive):
+    """Also when the folder given is the one that downloads go to."""
+    archive.write_bytes(b"cut")
+    result = fetch(archive, archive, check=False, FROM=str(archive.parent))
+    refuses(result, archive, "damaged", "replace it")
+    assert archive.read_bytes() == b"cut"
+
+
+def test_expected_replaces_what_a_recipe_knows(archive, tmp_path):
+    expected = tmp_path / "expected"
+    expected.write_text(f"corpus.tgz {archive.stat().st_size} {digest(archive, 'md5')}\n")
+    fetch(archive, tmp_path / "out/corpus.tgz", 1, "0" * 64, EXPECTED=str(expected))
+    expected.write_text("corpus.tgz 7\n")
+    result = fetch(archive, tmp_path / "new/corpus.tgz", check=False, EXPECTED=str(expected))
+    refuses(result, "bytes, expected 7")
+
+
+def test_damaged_zip(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as file:
+        file.writestr("fin.txt", "Go.\tMene.\n" * 20)
+    fetch(tmp_path / "a.zip", tmp_path / "out/a.zip")
+    damaged = (tmp_path / "a.zip").read_bytes().replace(b"Mene", b"Tule", 1)
+    (tmp_path / "a.zip").write_bytes(damaged)
+    refuses(fetch(tmp_path / "a.zip", tmp_path / "new/a.zip", check=False), "a.zip: damaged")
+
+
+def test_texts_are_checked(tmp_path):
+    a, b = tmp_path / "a", tmp_path / "b"
+    a.write_text("1\n2\n3\n")
+    b.write_text("1\n2\n")
+    shared('check_text t "$1" 3 "$2"', a, digest(a, "sha256"))
+    refuses(shared('check_text t "$1" 4', a, check=False), "t: 3 lines, expected 4")
+    refuses(shared('check_text t "$1" 2 "$2"', b, digest(a, "md5"), check=False), "t: checksum")
+    shared('check_pair t "$1" "$1" 3', a)
+    refuses(shared('check_pair t "$1" "$2" 1', a, b, check=False), a, b, "number of lines")
+    refuses(shared('check_pair t "$1" "$1" 4', a, check=False), "t: 3 pairs", "at least 4")
+
+
+# Cleaning
+
+
+def clean(folder: Path, *args, check: bool = True) -> subprocess.CompletedProcess:
+    command = ("-c", 'python3 "$@"', "-", REPO / "scripts/clean.py")
+    return bash(*command, folder / "in", folder / "out", "a", "b", *args, check=check)
+
+
+def random_pairs(draw: random.Random) -> list[tuple[str, str]]:
+    def side(length):
+        words = [draw.choice(["Ää", "b", "C" * 1000, "d" * 1001, "&#124;"]) for _ in range(length)]
+        return " ".join(word if len(word) < 9 or draw.random() < 0.05 else "E" for word in words)
+
+    lengths = [0, 1, 2, 3, 4, 5, 6, 7, 9, 10, 14, 15, 16]
+    return [(side(draw.choice(lengths)), side(draw.choice(lengths))) for _ in range(3000)]
+
+
+@pytest.mark.parametrize(("longest", "ratio"), [(15, 1.5), (9, 9.0)])
+def test_cleaning_and_holding_out(longest, ratio, tmp_path):
+    pairs = random_pairs(random.Random(longest))
+    for lang, side in (("a", 0), ("b", 1)):
+        (tmp_path / f"in.{lang}").write_text("".join(pair[side] + "\n" for pair in pairs))
+    options = ("--max-length", longest, "--ratio", ratio, "--lowercase")
+    clean(tmp_path, *options, "--valid", tmp_path / "valid", "--valid-every", 23)
+
+    kept = []
+    for a, b in pairs:
+        na, nb = len(a.split()), len(b.split())
+        if na < 1 or nb < 1 or na > longest or nb > longest:
+            continue
+        if na / nb > ratio or nb / na > ratio or "d" * 1001 in a + " " + b:
+            continue
+        kept.append((a.lower(), b.lower()))
+    assert 300 < len(kept) < 2500
+    valid = [pair for number, pair in enumerate(kept, start=1) if number % 23 == 0]
+    train = [pair for number, pair in enumerate(kept, start=1) if number % 23 != 0]
+    for name, expected in (("out", train), ("valid", valid)):
+        sides = [(tmp_path / f"{name}.{lang}").read_text().splitlines() for lang in "ab"]
+        assert list(zip(*sides)) == expected
+    assert not list(tmp_path.glob("*.tmp"))
+
+
+def test_a_last_line_without_its_end_counts(tmp_path):
+    (tmp_path / "a").write_text("1\n2\n3")
+    (tmp_path / "b").write_text("1\n2\n3\n")
+    shared('check_pair t "$1" "$2" 3; check_text t "$1" 3', tmp_path / "a", tmp_path / "b")
+
+
+def test_cleaning_refuses_sides_of_different_length(tmp_path):
+    (tmp_path / "in.a").write_text("x\ny\n")
+    (tmp_path / "in.b").write_text("x\n")
+    refuses(clean(tmp_path, check=False), "in.a", "in.b", "number of lines")
+    assert not (tmp_path / "out.a").exists()
+
+
+# Preprocessing
+
+
+def test_preprocess_makes_bpe_and_binary_data(tmp_path):
+    write_text(tmp_path / "raw", {"train": 60, "valid": 5, "test": 5})
+    sh("scripts/preprocess.sh", tmp_path / "raw", "de", "en", 30, tmp_path / "out")
+    assert (tmp_path / "out/bin/dict.en.txt").exists()
+    assert len((tmp_path / "out/bpe.codes").read_text().splitlines()) > 10
+    again = sh("scripts/preprocess.sh", tmp_path / "raw", "de", "en", 30, tmp_path / "out")
+    assert again.stdout.count("done before") == 3
+    result = sh(
+        "scripts/preprocess.sh", tmp_path / "raw", "de", "en", 40, tmp_path / "out", check=False
+    )
+    refuses(result, tmp_path / "out", "other settings", "another folder")
+    (tmp_path / "raw/test.en").write_text("one line\n")
+    result = sh(
+        "scripts/preprocess.sh", tmp_path / "raw", "de", "en", 30, tmp_path / "x", check=False
+    )
+    refuses(result, "differ in their number of lines")
+
+
+# Recipes
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_dry_run_prints_commands_and_writes_nothing(recipe, tmp_path):
+    env = {"OUT": str(tmp_path / "out"), "DOWNLOADS": str(tmp_path / "new"), "DRY_RUN": "1"}
+    out = sh(f"examples/{recipe}/prepare.sh", **env).stdout
+    commands = [line.split()[1] for line in out.splitlines() if line.startswith("+ ")]
+    needed = {"curl", "sacremoses", "subword-nmt", "fairseq-preprocess"}
+    assert needed <= set(commands)
+    path = f"{BIN}:{os.environ['PATH']}"
+    assert all(shutil.which(command, path=path) for command in commands)  # no shell functions
+    assert "learn-bpe -s" in out and "apply-bpe -c" in out and "https://" in out
+    assert not list(tmp_path.iterdir())
+    only = sh(f"examples/{recipe}/prepare.sh", **env, STAGES="binarise").stdout
+    assert "fairseq-preprocess" in only and "curl" not in only and "sacremoses" not in only
+
+
+def gz(folder: Path, name: str, text: str) -> None:
+    (folder / name).write_bytes(gzip.compress(text.encode()))
+
+
+def tar(path: Path, members: dict[str, str]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "w:gz") as file:
+        for name, text in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(text.encode())
+            file.addfile(info, io.BytesIO(text.encode()))
+
+
+def sentences(count: int, word: str) -> list[str]:
+    draw = random.Random(count)
+    return [" ".join(f"{word}{draw.randint(0, 20)}" for _ in range(4)) + "." for _ in range(count)]
+
+
+def sgm(lines: list[str]) -> str:
+    segments = "".join(f'<seg id="{n}"> {line} </seg>\r\n' for n, line in enumerate(lines, 1))
+    return f'<refset setid="x"><doc docid="1">\n<p>\n{segments}</p>\n</doc></refset>\n'
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text().splitlines()
+
+
+def test_multi30k_checks_its_folder(tmp_path):
+    out = {"OUT": str(tmp_path / "out")}
+    recipe = "examples/multi30k/prepare.sh"
+    refuses(sh(recipe, tmp_path / "none", check=False, **out), "no such folder")
+    expected = ""
+    for split in ("train", "val", "test_2016_flickr"):
+        for lang in ("de", "en"):
+            gz(tmp_path, f"{split}.{lang}.gz", "ein kurzer Satz\n" * 10)
+            expected += f"{split}.{lang} 10\n"
+    (tmp_path / "expected").write_text(expected)
+    env = {**out, "EXPECTED": str(tmp_path / "expected")}
+    refuses(sh(recipe, tmp_path, check=False, **out), "train.de: 10 lines, expected 29000")
+    gz(tmp_path, "train.de.gz", "another text\n" * 29000)
+    refuses(sh(recipe, tmp_path, check=False, **out), "train.de: checksum of the text")
+    (tmp_path / "train.de.gz").write_bytes(b"not gzip")
+    refuses(sh(recipe, tmp_path, check=False, **env), f"{tmp_path}/train.de.gz: damaged")
+    assert not (tmp_path / "out/raw").exists()
+    gz(tmp_path, "train.de.gz", "ein kurzer Satz\n" * 10)
+    sh(recipe, tmp_path, **env, STAGES="raw")
+    assert lines(tmp_path / "out/raw/valid.en") == ["ein kurzer Satz"] * 10
+
+
+IWSLT_SETS = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
+
+
+@pytest.fixture
+def iwslt(tmp_path) -> tuple[Path, dict]:
+    """A tiny archive of IWSLT'14's layout and the environment to prepare it."""
+    members = {}
+    for lang in ("de", "en"):
+        text = "<url>http://x</url>\n<talkid>1</talkid>\n<keywords>a, b</keywords>\n"
+        text += f"<title>Titel {lang}</title>\n<description>Kurz {lang}</description>\n"
+        long = "lang " * 9 if lang == "de" else "long "  # dropped for its ratio
+        members[f"de-en/train.tags.de-en.{lang}"] = (
+            text + f"{long}\n" + "\n".join(sentences(90, "Wort" if lang == "de" else "Word")) + "\n"
+        )
+        for name in IWSLT_SETS:
+            members[f"de-en/IWSLT14.{name}.de-en.{lang}.xml"] = sgm(
+                [f"It\u2019s {name} {lang}", ""]
+            )
+    archive = tmp_path / "public/de-en.tgz"
+    tar(archive, members)
+    counts = {"train.de": 93, "train.en": 93, "test.de": 10, "test.en": 10}
+    expected = "".join(f"{name} {count}\n" for name, count in counts.items())
+    size = archive.stat().st_size
+    (tmp_path / "expected").write_text(expected + f"de-en.tgz {size} {digest(archive, 'sha256')}\n")
+    return archive, {"EXPECTED": str(tmp_path / "expected"), "OUT": str(tmp_path / "out")}
+
+
+def test_iwslt14_from_archive_to_binary_data(iwslt, tmp_path):
+    archive, env = iwslt
+    sh("examples/iwslt14_de_en/prepare.sh", archive.parent, **env, BPE_MERGES="20")
+    out = tmp_path / "out"
+    raw = lines(out / "raw/train.en")
+    assert raw[:3] == ["Titel en", "Kurz en", "long "]
+    assert [text.rsplit(" ", 1)[0] for text in lines(out / "raw/test.de")[::2]] == [
+        f"It's {name}" for name in IWSLT_SETS
+    ]
+    assert lines(out / "raw/test.de")[1::2] == [""] * 5
+    tokens = [line.lower() for line in lines(out / "tok/train.en")]
+    kept = tokens[:2] + tokens[3:]  # without the long one
+    assert lines(out / "clean/valid.en") == kept[22::23]
+    assert lines(out / "clean/train.en") == [t for n, t in enumerate(kept, 1) if n % 23]
+    assert lines(out / "lower/test.de") == [text.lower() for text in lines(out / "raw/test.de")]
+    assert (out / "bin/test.de-en.de.bin").exists() and not (out / "unpacked").exists()
+
+
+def test_iwslt14_english_german_shares_recipe_and_download(iwslt, tmp_path):
+    archive, env = iwslt
+    env = {**env, "MIRROR": f"file://{archive.parent}", "DOWNLOADS": str(tmp_path / "downloads")}
+    stages = {"STAGES": "raw"}
+    sh("examples/iwslt14_en_de/prepare.sh", **env, **stages)
+    archive.unlink()
+    sh("examples/iwslt14_de_en/prepare.sh", **{**env, "OUT": str(tmp_path / "other")}, **stages)
+    for name in ("raw/train.de", "raw/test.en"):
+        assert lines(tmp_path / "out" / name) == lines(tmp_path / "other" / name)
+    assert (tmp_path / "out/settings").read_text().startswith("en de 10000 175")
+
+
+def test_iwslt14_refuses_other_archives(iwslt, tmp_path):
+    archive, env = iwslt
+    recipe = "examples/iwslt14_de_en/prepare.sh"
+    result = sh(recipe, archive.parent, check=False, OUT=env["OUT"])
+    refuses(result, archive, "bytes, expected 19982877")
+    tar(archive, {"de-en/README": "no texts"})
+    (tmp_path / "expected").write_text("de-en.tgz -\n")
+    refuses(sh(recipe, archive.parent, check=False, **env), "de-en.tgz: cannot unpack")
+    assert not (tmp_path / "out/raw").exists()
+
+
+def wmt(folder: Path, other: str, valid: str, corpora: dict[str, str]) -> dict:
+    """Tiny archives of WMT'17's layout; returns the environment to prepare them."""
+    expected = f"valid.en 4\nvalid.{other} 4\ntest.en 6\ntest.{other} 6\n"
+    for name, corpus in corpora.items():
+        archive, prefix = corpus.split()
+        text = {lang: "\n".join(sentences(30, name + lang)) + "\n" for lang in ("en", other)}
+        tar(folder / archive, {f"{prefix}.{lang}": text[lang] for lang in text})
+        expected += f"{name} 30\n"
+    for archive, prefix, count in (("dev", valid, 4), ("test", "newstest2017", 6)):
+        members = {
+            f"{archive}/{prefix}-en{other}-{side}.{lang}.sgm": sgm(sentences(count, lang))
+            for side, lang in (("src", "en"), ("ref", other))
+        }
+        tar(folder / f"{archive}.tgz", members)
+    expected += "".join(f"{path.name} -\n" for path in folder.glob("*.tgz"))
+    (folder / "expected").write_text(expected)
+    return {"EXPECTED": str(folder / "expected"), "OUT": str(folder.parent / "out")}
+
+
+FINNISH = {
+    "europarl": "training-parallel-ep-v8.tgz training/europarl-v8.fi-en",
+    "rapid": "rapid2016.tgz rapid2016.en-fi",
+}
+LATVIAN = {
+    "europarl": "training-parallel-ep-v8.tgz training/europarl-v8.lv-en",
+    "rapid": "rapid2016.tgz rapid2016.en-lv",
+    "leta": "leta.v1.tgz LETA-lv-en/leta",
+    "dcep": "dcep.lv-en.v1.tgz dcep.en-lv/dcep",
+    "books": "books.lv-en.v1.tgz farewell/farewell",
+}
+
+
+def test_wmt17_finnish_from_archives_to_bpe(tmp_path):
+    env = wmt(tmp_path / "public", "fi", "newstest2016", FINNISH)
+    env["DOWNLOADS"] = str(tmp_path / "downloads")
+    stages = {"STAGES": "raw tokenise segment", "BPE_MERGES": "20"}
+    sh("examples/wmt17_en_fi/prepare.sh", tmp_path / "public", **env, **stages)
+    out = tmp_path / "out"
+    expected = sentences(30, "europarlfi") + sentences(30, "rapidfi")
+    assert lines(out / "raw/train.fi") == expected
+    assert lines(out / "raw/valid.en") == sentences(4, "en")
+    assert lines(out / "raw/test.fi") == sentences(6, "fi")
+    sides = [lines(out / f"bpe/uncleaned.{lang}") for lang in ("en", "fi")]
+    lengths = [(len(a.split()), len(b.split())) for a, b in zip(*sides)]
+    kept = [i for i, (a, b) in enumerate(lengths) if a <= 1.5 * b and b <= 1.5 * a]
+    assert lines(out / "bpe/train.fi") == [sides[1][i] for i in kept]
+
+
+def test_wmt17_latvian_texts(tmp_path):
+    env = wmt(tmp_path / "public", "lv", "newsdev2017", LATVIAN)
+    env |= {"DOWNLOADS": str(tmp_path / "downloads"), "STAGES": "raw"}
+    recipe = "examples/wmt17_en_lv/prepare.sh"
+    env["MIRROR"] = f"file://{tmp_path}/public"
+    refuses(sh(recipe, check=False, **env, CORPORA="leta wiki"), "no 'wiki'", "leta dcep books")
+    sh(recipe, **env, CORPORA="leta books")
+    texts = lines(tmp_path / "out/raw/train.lv")
+    assert texts == sentences(30, "letalv") + sentences(30, "bookslv")
+    shutil.rmtree(tmp_path / "out")
+    sh(recipe, **env)
+    assert len(lines(tmp_path / "out/raw/train.en")) == 150
+
+
+def test_wmt17_checks_what_it_fetches(tmp_path):
+    public = tmp_path / "public"
+    env = wmt(public, "lv", "newsdev2017", LATVIAN) | {"DOWNLOADS": str(tmp_path / "downloads")}
+    recipe, expected = "examples/wmt17_en_lv/prepare.sh", Path(env.pop("EXPECTED"))
+    result = sh(recipe, public, check=False, **env)
+    refuses(result, "training-parallel-ep-v8.tgz: checksum", "07b77f254d189a5bfb7b43b7fc489716")
+    env["EXPECTED"] = str(expected)
+    text = expected.read_text()
+    expected.write_text(text.replace("rapid 30", "rapid 31"))
+    refuses(sh(recipe, public, check=False, **env), "rapid: 30 pairs, expected at least 31")
+    expected.write_text(text.replace("test.lv 6", "test.lv 7"))
+    refuses(sh(recipe, public, check=False, **env), "test.lv: 6 lines, expected 7")
+    tar(public / "leta.v1.tgz", {"LETA-lv-en/leta.en": "a\n" * 30, "LETA-lv-en/leta.lv": "a\n"})
+    refuses(sh(recipe, public, check=False, **env), "leta.en", "leta.lv", "number of lines")
+    assert not (tmp_path / "out/raw").exists()
+
+
+@pytest.fixture
+def tatoeba(tmp_path) -> tuple[Path, list[tuple[str, str]]]:
+    """A list of pairs like Tatoeba's: several translations, and twins with other punctuation."""
+    draw = random.Random(3)
+    pairs = []
+    for number in range(2000):
+        english = f"Sentence {number} is {draw.choice(['long', 'short'])}."
+        for variant in {english, english.upper(), english.replace(".", "!")}:
+            pairs += [(variant, f"lause {n} {variant}") for n in range(draw.randint(1, 3))]
+    pairs.sort(key=lambda pair: len(pair[0]))
+    (tmp_path / "expected").write_text("fin.txt 2000\n")
+    return tmp_path / "public", pairs
+
+
+def test_tatoeba_is_divided_by_english_sentence(tatoeba, tmp_path):
+    public, pairs = tatoeba
+    public.mkdir()
+    with zipfile.ZipFile(public / "fin-eng.zip", "w") as file:
+        file.writestr("_about.txt", "about")
+        file.writestr("fin.txt", "".join(f"{en}\t{fi}\tCC-BY 2.0\n" for en, fi in pairs))
+    env = {"EXPECTED": str(tmp_path / "expected"), "STAGES": "raw", "OUT": str(tmp_path / "out")}
+    recipe = "examples/tatoeba_en_fi/prepare.sh"
+    shown = sh(recipe, MIRROR=f"file://{public}", **env).stdout
+    assert "not the version" in shown
+
+    raw = tmp_path / "out/raw"
+    sets = {
+        split: list(zip(lines(raw / f"{split}.en"), lines(raw / f"{split}.fi")))
+        for split in ("train", "valid", "test")
+    }
+    keys = {
+        split: {"".join(c for c in en.lower() if c.isalnum()) for en, _ in chosen}
+        for split, chosen in sets.items()
+    }
+    assert not keys["train"] & keys["valid"] | keys["train"] & keys["test"]
+    assert not keys["valid"] & keys["test"]
+    assert sum(map(len, keys.values())) == 2000
+    english = {split: [en for en, _ in chosen] for split, chosen in sets.items()}
+    for split in ("valid", "test"):
+        assert 20 < len(keys[split]) < 80  # 1 in 45 of 2,000
+        assert len(english[split]) == len(set(english[split]))
+        first = dict(reversed(pairs))
+        assert all(first[en] == fi for en, fi in sets[split])
+    held_out = set(english["valid"]) | set(english["test"])
+    assert sets["train"] == [pair for pair in pairs if pair[0] not in held_out]
+
+    # the same list gzipped gives the same sets; a cut or a wrong one is refused
+    (public / "fin-eng.zip").unlink()
+    gz(public, "fin.txt.gz", "".join(f"{en}\t{fi}\n" for en, fi in pairs))
+    env["OUT"] = str(tmp_path / "again")
+    sh(recipe, public, **env)
+    assert lines(tmp_path / "again/raw/test.fi") == lines(raw / "test.fi")
+
+
+def test_tatoeba_refuses_short_and_wrong_lists(tmp_path):
+    recipe = "examples/tatoeba_en_fi/prepare.sh"
+    env = {"STAGES": "raw", "OUT": str(tmp_path / "out")}
+    gz(tmp_path, "fin.txt.gz", "Go.\tMene.\n" * 50)
+    refuses(sh(recipe, tmp_path, check=False, **env), "50 pairs, expected 50000 or more")
+    gz(tmp_path, "fin.txt.gz", "Go. Mene.\n" * 50)
+    refuses(sh(recipe, tmp_path, check=False, **env), "without a tab")
+    assert not (tmp_path / "out/raw").exists()
+    refuses(sh(recipe, tmp_path / "out", check=False, **env), "out/fin-eng.zip: no such file")

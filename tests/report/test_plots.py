@@ -1,0 +1,91 @@
+"""What the plots show and how they are laid out."""
+
+import pytest
+
+from pet_fairseq.report import plots
+from pet_fairseq.report.checkpoint import Sizes
+from pet_fairseq.report.compare import Comparison
+from pet_fairseq.report.rows import Row
+
+
+@pytest.fixture
+def figures(monkeypatch):
+    """The figures that the plot functions would save, by file name."""
+    kept = {}
+    monkeypatch.setattr(plots, "_save", lambda figure, path: kept.update({path.stem: figure}))
+    return kept
+
+
+def row(name, parameters=None, bleu=(), speed=()):
+    sizes = Sizes(layer_parameters=parameters)
+    return Row(name, name, [], sizes, bleu=dict(bleu), sentences_per_second=dict(speed))
+
+
+def lines(figure):
+    """Label -> x and y values."""
+    return {
+        line.get_label(): list(zip(line.get_xdata(), line.get_ydata()))
+        for line in figure.axes[0].lines
+    }
+
+
+def test_values(figures, tmp_path):
+    rows = [
+        row("teacher", 200, {1: 33.0, 4: 35.0, 5: 36.0}, {1: 100.0, 5: 20.0}),
+        row("small", 20, {1: 31.0, 5: 32.5}, {1: 300.0, 5: 25.0}),
+        row("large", 300, {5: 37.0}),
+        row("unknown", None, {5: 30.0}),
+    ]
+    plots.write_plots(Comparison(rows, rows[0], rows[0]), tmp_path)
+    assert lines(figures["bleu_over_rate"]) == {
+        "teacher: 36.0": [(100.0, 36.0)],
+        "small: 32.5": [(10.0, 32.5)],
+        "large: 37.0": [(150.0, 37.0)],
+    }
+    assert figures["bleu_over_rate"].axes[0].get_xlim()[1] > 150
+    assert lines(figures["speed_over_rate"]) == {
+        "teacher: 1.00": [(100.0, 1.0)],
+        "small: 1.25": [(10.0, 1.25)],
+    }
+    curves = lines(figures["bleu_over_beam"])
+    assert list(curves) == ["teacher", "small", "large", "unknown"]
+    assert curves["teacher"] == [(1, 33.0), (4, 35.0), (5, 36.0)]
+    assert curves["small"] == [(1, 31.0), (5, 32.5)]
+
+
+def test_sixteen_rows_are_told_apart(figures, tmp_path):
+    """Different marks; the legend is inside the picture and covers no point."""
+    rows = [row("teacher", 1000, {1: 33.0, 4: 34.2, 5: 35.1})]
+    rows += [
+        row(f"student {i} with a long title, of two lines", 96 + i, {1: 31.0, 4: 32, 5: 32 + i})
+        for i in range(15)
+    ]
+    plots.write_plots(Comparison(rows, rows[0], rows[0]), tmp_path)
+    for name in ("bleu_over_rate", "bleu_over_beam"):
+        figure = figures[name]
+        axes = figure.axes[0]
+        assert len({(line.get_color(), line.get_marker()) for line in axes.lines}) == 16
+        figure.draw_without_rendering()
+        legend = axes.get_legend()
+        assert len(legend.get_texts()) == 16
+        left, bottom, right, top = legend.get_window_extent().extents
+        width, height = figure.bbox.size
+        assert axes.bbox.x1 <= left and right <= width and bottom >= 0 and top <= height
+        assert axes.bbox.width > width / 2
+
+
+def test_no_bar_where_nothing_was_measured(figures, tmp_path):
+    rows = [row("a", speed={1: 120.0, 5: 3.4}), row("b", speed={1: 60.0}), row("c")]
+    plots.plot_speed(rows, [1, 5], tmp_path / "speed.png")
+    axes = figures["speed"].axes[0]
+    assert [bar.get_width() for bar in axes.patches] == [120.0, 60.0, 3.4]
+    assert [text.get_text() for text in axes.texts] == ["120", "60", "3.4"]
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["a", "b", "c"]
+    assert axes.get_ylim()[0] > axes.get_ylim()[1]  # the first row at the top
+
+
+def test_nothing_measured(figures, tmp_path):
+    rows = [row("a"), row("b")]
+    plots.write_plots(Comparison(rows, rows[0], rows[0]), tmp_path)
+    assert set(figures) == {"bleu_over_rate", "speed_over_rate", "sentences_per_second"}
+    assert not lines(figures["bleu_over_rate"])
