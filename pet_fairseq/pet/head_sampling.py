@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from pet_fairseq.attention import MultiheadAttention
 from pet_fairseq.checkpoints import load_checkpoint
 from pet_fairseq.errors import UserError
+from pet_fairseq.pet.calibration import load_model, read_samples
 from pet_fairseq.pet.compression import Counts, count_parameters
 from pet_fairseq.pet.heads import KEPT, attentions_of, cut_heads, format_heads
-from pet_fairseq.pet.pair_data import load_model, read_samples
 
 SCORES = ("contribution", "weight")
 Scores = Dict[str, Dict[str, Tensor]]  # stack -> attention -> layers x heads

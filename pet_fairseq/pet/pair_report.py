@@ -14,7 +14,7 @@ import torch
 from tqdm import tqdm
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.pet.pair_data import load_model, read_samples
+from pet_fairseq.pet.calibration import load_model, read_samples
 from pet_fairseq.pet.pair_search import (
     STACKS,
     THESIS_CHOICE,

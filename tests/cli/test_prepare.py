@@ -14,42 +14,17 @@ from pathlib import Path
 import pytest
 
 from tests.cli.processes import BIN, REPO, write_text
+from tests.cli.shell import bash, refuses, sh
 
 RECIPES = [
     *("iwslt14_de_en", "iwslt14_en_de", "multi30k", "tatoeba_en_fi", "wmt17_en_fi", "wmt17_en_lv")
 ]
 
 
-def bash(*args, check: bool = True, **env) -> subprocess.CompletedProcess:
-    """Run bash with the environment's commands first on the path."""
-    path = f"{BIN}:{os.environ['PATH']}"
-    result = subprocess.run(
-        ["bash", *map(str, args)],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PATH": path, "OMP_NUM_THREADS": "1", "WORKERS": "1", **env},
-        timeout=280,
-    )
-    assert not check or result.returncode == 0, result.stdout[-2000:] + result.stderr[-2000:]
-    return result
-
-
-def sh(script: str, *args, **options) -> subprocess.CompletedProcess:
-    return bash(REPO / script, *args, **options)
-
-
 def shared(code: str, *args, **options) -> subprocess.CompletedProcess:
     """Run a line of shell with the functions of scripts/fetch.sh."""
     sources = f". {REPO}/scripts/common.sh; . {REPO}/scripts/fetch.sh; {code}"
     return bash("-c", sources, "recipe", *args, **options)
-
-
-def refuses(result: subprocess.CompletedProcess, *texts) -> None:
-    """Failed with one line of error that holds the texts."""
-    assert result.returncode != 0
-    (line,) = result.stderr.strip().splitlines()
-    for text in texts:
-        assert str(text) in line
 
 
 # Fetching

@@ -1,4 +1,4 @@
-"""The model and the sentences that `pet-fairseq suggest-pairs` works on."""
+"""A trained model, and sentences to look at it with: for `suggest-pairs` and `sample-heads`."""
 
 import os
 from pathlib import Path

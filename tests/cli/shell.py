@@ -1,0 +1,32 @@
+"""The shell scripts as a user starts them."""
+
+import os
+import subprocess
+
+from tests.cli.processes import BIN, REPO
+
+
+def bash(*args, check: bool = True, **env) -> subprocess.CompletedProcess:
+    """Run bash with the environment's commands first on the path."""
+    path = f"{BIN}:{os.environ['PATH']}"
+    result = subprocess.run(
+        ["bash", *map(str, args)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PATH": path, "OMP_NUM_THREADS": "1", "WORKERS": "1", **env},
+        timeout=280,
+    )
+    assert not check or result.returncode == 0, result.stdout[-2000:] + result.stderr[-2000:]
+    return result
+
+
+def sh(script: str, *args, **options) -> subprocess.CompletedProcess:
+    return bash(REPO / script, *args, **options)
+
+
+def refuses(result: subprocess.CompletedProcess, *texts) -> None:
+    """Failed with one line of error that holds the texts."""
+    assert result.returncode != 0
+    (line,) = result.stderr.strip().splitlines()
+    for text in texts:
+        assert str(text) in line
