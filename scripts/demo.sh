@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # `make demo`: toy data -> teacher -> student of the same size from scratch -> PET student ->
-# translations with beams 1 and 5 -> runs/demo/report.md and two plots. About 10 minutes on two cores.
+# translations with beams 1 and 5 -> runs/demo/report.md and plots. About 10 minutes on two cores.
 #
 # Environment: RUNS (runs/demo), SEEDS (1), STAGES, DRY_RUN. Called again, it goes on where it stopped.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"

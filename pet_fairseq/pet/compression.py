@@ -37,7 +37,7 @@ def count_parameters(model: nn.Module) -> Counts:
     )
 
 
-class _Vocabularies:
+class Vocabularies:
     """The part of a task that building a model needs."""
 
     def __init__(self, source_size: int, target_size: int):
@@ -55,7 +55,7 @@ def _dictionary(size: int) -> Dictionary:
 def build_without_memory(args: Namespace, source_size: int = 4, target_size: int = 4) -> nn.Module:
     """The model of these options on torch's meta device: shapes only, built in milliseconds."""
     with torch.device("meta"):
-        return build_model(args, _Vocabularies(source_size, target_size))
+        return build_model(args, Vocabularies(source_size, target_size))
 
 
 def architecture_counts(arch: str) -> Counts:

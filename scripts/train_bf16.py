@@ -1,0 +1,16 @@
+#!/usr/bin/env python3
+"""fairseq-train in bfloat16 on a GPU: takes fairseq-train's options.
+
+fairseq's own --bf16 switches to a TPU on the command line; its trainer does not need one.
+"""
+
+from fairseq import options
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.distributed.utils import call_main
+from fairseq_cli.train import main
+
+if __name__ == "__main__":
+    args = options.parse_args_and_arch(options.get_training_parser())
+    cfg = convert_namespace_to_omegaconf(args)
+    cfg.common.bf16 = True
+    call_main(cfg, main)
