@@ -28,9 +28,9 @@ class Sizes(NamedTuple):
     checkpoint_bytes: Optional[int] = None  # without the optimizer's state
 
     @property
-    def counts(self) -> Tuple[Optional[int], ...]:
-        """What all seeds of a run have in common; files differ by the digits of a loss."""
-        return self[:3]
+    def common(self) -> Optional[int]:
+        """What all seeds of a run have in common: sampled heads differ, but not their number."""
+        return self.layer_parameters if self.active_parameters is None else self.active_parameters
 
 
 UNKNOWN = Sizes()

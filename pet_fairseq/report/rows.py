@@ -94,10 +94,10 @@ def make_row(name: str, title: str, runs: List[Run]) -> Row:
 
 
 def check_same_sizes(runs: List[Run]) -> None:
-    """Raises UserError if two runs of a row hold different numbers of parameters."""
+    """Raises UserError if two runs of a row compute with different numbers of parameters."""
     known = [run for run in runs if run.sizes != UNKNOWN]
     for run in known[1:]:
-        if run.sizes.counts != known[0].sizes.counts:
+        if run.sizes.common != known[0].sizes.common:
             raise UserError(
                 f"runs {known[0].name} and {run.name} differ in size ({_say(known[0])} against "
                 f"{_say(run)}), so they are not seeds of one model; rename one of them"

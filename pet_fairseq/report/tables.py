@@ -90,6 +90,12 @@ def _notes(comparison: Comparison, reference: List[str]) -> List[str]:
             "rows with several seeds: BLEU is their mean ± sample standard deviation, training "
             "time their mean; sizes and title are the first seed's"
         )
+    for row in comparison.rows:
+        stored = sorted({run.sizes.layer_parameters or 0 for run in row.runs})
+        if len(stored) > 1:
+            notes.append(
+                f"{row.name}: {stored[0]:,} to {stored[-1]:,} layer parameters stored, by seed"
+            )
     counts = [
         sum(len(run.sentences_per_second.get(beam, [])) for run in row.runs)
         for row in comparison.rows

@@ -99,6 +99,23 @@ def test_seeds_of_different_sizes(seeds, report):
         report()
 
 
+def test_seeds_whose_layers_kept_different_heads(runs, report):
+    """Layers 1 and 2 share: they store two heads if each kept another one, else one."""
+    options = dict(arch="pet_transformer", encoder_layers=2, decoder_layers=2, decoder_pairs="none")
+    for seed, kept in ((1, "1/2"), (2, "1/1")):
+        extra = dict(encoder_pairs="L1=L2", encoder_kept_heads=kept)
+        outputs = {(5, 1): (WORSE, 20.0)}
+        save_run(runs / f"heads.seed{seed}", 16, outputs, **options, **extra)
+    text, rows = report()
+    stored, active = (
+        [run[key] for run in rows["heads"]["runs"]]
+        for key in ("layer_parameters", "active_parameters")
+    )
+    one_head = 3 * (16 + 1) * 8 + 16 * 8
+    assert active[0] == active[1] and stored[0] == stored[1] + one_head
+    assert f"heads: {stored[1]:,} to {stored[0]:,} layer parameters stored, by seed" in text
+
+
 def test_seeds_of_different_test_sets(seeds, report):
     for k in (1, 2):
         save_output(seeds / f"pet.seed11/generate.beam5.{k}.txt", WORSE, 10.0, targets=WORSE)
