@@ -7,7 +7,7 @@ COMMON=(--cpu --num-workers 0 --optimizer adam --adam-betas '(0.9, 0.98)' --weig
 TEACHER=(--arch transformer --max-tokens 3000 --lr 2e-3 --dropout 0.3 --attention-dropout 0.1 --activation-dropout 0.1
   $(stacks 3 192 768 4) $(updates 3000))
 
-STUDENT=(--max-tokens 2000 --lr 4e-3 --dropout 0.1)
+STUDENT=(--max-tokens 2000 --lr 4e-3 --dropout "${STUDENT_DROPOUT:-0.1}")
 UPDATES=$(updates "${STUDENT_UPDATES:-3000}")
 WARMUP=($(updates 300) --warmup-updates 100 --confident-correct auto --confident-wrong auto)
 FINETUNE=($(updates 1000) --warmup-updates 50 --lr 2e-3)

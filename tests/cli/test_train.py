@@ -6,7 +6,7 @@ from fairseq.checkpoint_utils import load_checkpoint_to_cpu
 
 import pet_fairseq
 from pet_fairseq.checkpoints import unique_tensors
-from tests.cli.processes import TRAIN, preprocess, run, train
+from tests.cli.processes import REPO, TRAIN, preprocess, run, train
 
 
 def model_state(folder):
@@ -97,18 +97,12 @@ def test_works_with(options, data, student_options, tmp_path):
 
 
 def test_bf16(data, student_options, tmp_path):
-    """fairseq's own --bf16 means a TPU; its trainer in bfloat16 is what other front ends start."""
-    code = """
-import sys
-import fairseq_cli.train
-from fairseq import options
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser()))
-cfg.common.bf16 = cfg.common.fp16_no_flatten_grads = True  # flattening wants a GPU
-fairseq_cli.train.main(cfg)
-"""
-    arguments = ("--user-dir", pet_fairseq.__path__[0], "--save-dir", tmp_path, *TRAIN)
-    log = run("python", "-c", code, data, *arguments, *student_options, "--max-update", "12")
+    """fairseq's own --bf16 means a TPU; the script is for GPUs, here its trainer runs on a CPU."""
+    script = REPO / "scripts/train_bf16.py"
+    arguments = ("--user-dir", REPO / "pet_fairseq", "--save-dir", tmp_path, *TRAIN)
+    # flattening the gradients wants a GPU
+    options = (*arguments, *student_options, "--max-update", "12", "--fp16-no-flatten-grads")
+    log = run("python", script, data, *options)
     kl = log.values("kl", "valid")
     assert kl[-1] < kl[0]
     history = load_checkpoint_to_cpu(str(tmp_path / "checkpoint_last.pt"))["optimizer_history"]
