@@ -4,13 +4,13 @@
 fairseq's own --bf16 switches to a TPU on the command line; its trainer does not need one.
 """
 
+import fairseq_cli.train  # first: it sets up the log
 from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.distributed.utils import call_main
-from fairseq_cli.train import main
 
 if __name__ == "__main__":
     args = options.parse_args_and_arch(options.get_training_parser())
     cfg = convert_namespace_to_omegaconf(args)
     cfg.common.bf16 = True
-    call_main(cfg, main)
+    call_main(cfg, fairseq_cli.train.main)
