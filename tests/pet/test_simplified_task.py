@@ -58,6 +58,21 @@ def test_the_four_probabilities(scale):
     torch.testing.assert_close(found.exp().sum(-1), torch.ones(30, dtype=torch.float64))
 
 
+@pytest.mark.parametrize("label", range(4))
+def test_gradient_equals_autograd_of_the_equations(label):
+    logits = 2 * torch.randn(12, 7, dtype=torch.float64)
+    target = torch.randint(7, (12,))
+    ours, theirs = logits.clone().requires_grad_(), logits.clone().requires_grad_()
+    labels = torch.full((12,), label)
+    loss = class_sums(class_log_probs(ours, target), labels).loss
+    p = theirs.softmax(-1)
+    c, r = p.max(-1).values, p[torch.arange(12), target]
+    expected = -torch.stack([c * r, (1 - c) * r, c * (1 - r), (1 - c) * (1 - r)])[label].log().sum()
+    torch.testing.assert_close(loss, expected)
+    found, wanted = (torch.autograd.grad(x, y)[0] for x, y in ((loss, ours), (expected, theirs)))
+    torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-9)
+
+
 def confident_logits(gap, gold_is_top):
     """One word whose probability is within exp(-gap) of 1."""
     logits = torch.zeros(1, 5, dtype=torch.float64)
