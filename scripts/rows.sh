@@ -8,6 +8,7 @@ declare -A TITLES=(
   [can]="CAN"
   [deep_shallow]="Deep-shallow"
   [pet]="PET"
+  [pet_patient]="PET, patient distillation"
   [pet_sampled]="PET, heads sampled"
   [pet_long]="PET, trained as long as the sampled one"
   [pet_qk]="PET, decoder shares Q-K"
@@ -23,7 +24,7 @@ declare -A TITLES=(
 
 # in the order of the report
 known_rows() {
-  echo teacher scratch kd pkd can deep_shallow pet pet_sampled pet_long pet_qk pet_kv pet_no_warmup \
+  echo teacher scratch kd pkd can deep_shallow pet pet_patient pet_sampled pet_long pet_qk pet_kv pet_no_warmup \
     pet_project pet_replace scratch_seqkd speed_seqkd deep_shallow_seqkd pet_seqkd
 }
 
@@ -46,6 +47,7 @@ train_row() {
     can) student "$run" "$2" plain "${CAN_ARCH[@]}" ;;
     deep_shallow) student "$run" "$2" plain "${DEEP_ARCH[@]}" ;;
     pet) warmed_up "$run" "$2" "${PET_ARCH[@]}" ;;
+    pet_patient) LOSS=patient warmed_up "$run" "$2" "${PET_ARCH[@]}" ;;
     pet_sampled) sampled "$run" "$2" ;;
     pet_long) tuned_on "$run" "$2" "$RUNS/pet.seed$2" ;;
     pet_qk) warmed_up "$run" "$2" "${PET_ARCH[@]}" --decoder-pairs qk ;;
@@ -82,7 +84,8 @@ student() {
   fit "$folder" "$seed" "$loss" "${STUDENT[@]}" $UPDATES "$@"
 }
 
-# warmed_up RUN SEED ARCH... [-- OPTIONS of the warm-up]: simplified task, then distillation from it
+# warmed_up RUN SEED ARCH... [-- OPTIONS of the warm-up]: simplified task, then distillation from it,
+# with another loss if LOSS names one
 warmed_up() {
   local folder=$1 seed=$2 arch=()
   shift 2
@@ -92,7 +95,7 @@ warmed_up() {
   done
   [ $# = 0 ] || shift
   fit "$folder/warmup" "$seed" simplify "${STUDENT[@]}" "${WARMUP[@]}" "${arch[@]}" "$@"
-  student "$folder" "$seed" distil "${arch[@]}" --finetune-from-model "$folder/warmup/checkpoint_best.pt"
+  student "$folder" "$seed" "${LOSS:-distil}" "${arch[@]}" --finetune-from-model "$folder/warmup/checkpoint_best.pt"
 }
 
 # sampled RUN SEED: a wide student, its best heads, fine-tuning

@@ -9,11 +9,11 @@ from tests.cli.shell import bash, refuses, sh
 
 RECIPES = sorted(path.parent.name for path in (REPO / "examples").glob("*/run.sh"))
 EVERY_ROW = (
-    "teacher scratch kd pkd can deep_shallow pet pet_sampled pet_long pet_qk pet_kv pet_no_warmup "
-    "pet_project pet_replace scratch_seqkd speed_seqkd deep_shallow_seqkd pet_seqkd"
+    "teacher scratch kd pkd can deep_shallow pet pet_patient pet_sampled pet_long pet_qk pet_kv "
+    "pet_no_warmup pet_project pet_replace scratch_seqkd speed_seqkd deep_shallow_seqkd pet_seqkd"
 )
-# the teacher; 3 x 1; warm-ups and students of pet, qk, kv, project, replace, seqkd; wide and tuned
-TRAININGS = 1 + 5 + 2 * 6 + 3 + 1 + 1 + 3
+# the teacher; those without a warm-up; those with one; sampled heads: wide twice, tuned once
+TRAININGS = 1 + 5 + 2 * 7 + 3 + 1 + 1 + 3
 
 
 def dry(script, tmp_path, *args, **env):
