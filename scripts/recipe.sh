@@ -5,7 +5,7 @@
 # these as the recipes in examples/ want them. Environment of every recipe:
 #   SIZE       small or full, see scripts/sizes
 #   DATA, RUNS folders (runs/NAME/data, runs/NAME/SIZE)
-#   ROWS       models to train ("teacher scratch pkd can pet"); scripts/rows.sh has all of them;
+#   ROWS       models to train ("teacher scratch pkd can pet pet_patient"); scripts/rows.sh has all of them;
 #              "finished": those that are there
 #   SEEDS      "1": seeds of the students, each in a folder of its own; the teacher has one
 #   STAGES     only these: names of rows, generate, report
@@ -30,7 +30,7 @@ updates() {
 settings() {
   SIZE=${SIZE:-$4} SRC=${SRC:-$2} TGT=${TGT:-$3}
   DATA=${DATA:-$ROOT/runs/$1/data} RUNS=${RUNS:-$ROOT/runs/$1/$SIZE}
-  ROWS=${ROWS:-teacher scratch pkd can pet}
+  ROWS=${ROWS:-teacher scratch pkd can pet pet_patient}
   REFERENCE=$DATA/raw/test.$TGT
   GENERATE=(--remove-bpe --tokenizer moses)
   [ -f "$ROOT/scripts/sizes/$SIZE.sh" ] || die "SIZE=$SIZE: give small or full"
