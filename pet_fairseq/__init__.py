@@ -8,4 +8,4 @@ errors.install_excepthook()
 from . import distillation  # noqa: E402,F401  registers the criterion pet_distillation
 from .baselines import can, deep_shallow, patient_kd  # noqa: E402,F401  models and a criterion
 from .pet import simplified_task, transformer  # noqa: E402,F401  a criterion and pet_transformer
-from .variator import model  # noqa: E402,F401  registers the model variator
+from .variator import criterion, model  # noqa: E402,F401  registers variator and its criterion

@@ -231,6 +231,12 @@ class VariatorModel(BaseFairseqModel):
         return self.backbone.encoder
 
     @property
+    def compressed_encoder(self) -> VariatorEncoder:
+        """What wraps the layers that have the sites."""
+        holder, name = find_encoder(self.backbone)
+        return getattr(holder, name)
+
+    @property
     def decoder(self) -> Optional[nn.Module]:
         return getattr(self.backbone, "decoder", None)
 
