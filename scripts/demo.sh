@@ -21,10 +21,11 @@ stage preprocess "$DATA/bin" binarise
 COMMON=(--cpu --num-workers 0 --max-tokens 2000 --optimizer adam --adam-betas '(0.9, 0.98)'
   --lr-scheduler inverse_sqrt --warmup-updates 200 --share-decoder-input-output-embed)
 TEACHER=(--arch transformer --lr 2e-3 --max-update 1100 --dropout 0.1 $(stacks 3 128 256 4))
-STUDENT=(--lr 6e-3 --dropout 0 --encoder-normalize-before --decoder-normalize-before)
+STUDENT=(--lr 6e-3 --encoder-normalize-before --decoder-normalize-before)
 UPDATES="--max-update 1000"
 WARMUP=(--max-update 100 --confident-correct auto --confident-wrong auto)
-DISTILLATION=(--distillation-alpha 0.9 --distillation-temperature 1 --teacher-cache-mb 500)
+GOLD=(--dropout 0) SIMPLIFIED=(--dropout 0)
+DISTILLATION=(--dropout 0 --distillation-alpha 0.9 --distillation-temperature 1 --teacher-cache-mb 500)
 PLAIN_ARCH=(--arch transformer $(stacks 2 48 84 4))
 PET_ARCH=(--arch pet_transformer_tiny $(stacks 4 48 96 4))
 GENERATE=(--tokenizer space --cpu --num-workers 0 --max-tokens 2000)

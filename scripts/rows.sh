@@ -68,10 +68,10 @@ fit() {
 }
 
 SMOOTHING="--label-smoothing 0.1"
-loss_plain() { echo "--criterion label_smoothed_cross_entropy $SMOOTHING"; }
+loss_plain() { echo "--criterion label_smoothed_cross_entropy $SMOOTHING ${GOLD[*]}"; }
 loss_distil() { echo "--criterion pet_distillation $SMOOTHING $(teacher_path) ${DISTILLATION[*]}"; }
 loss_patient() { echo "--criterion patient_kd $SMOOTHING $(teacher_path) ${PATIENCE[*]}"; }
-loss_simplify() { echo "--criterion pet_simplified_task $(teacher_path)"; }
+loss_simplify() { echo "--criterion pet_simplified_task $(teacher_path) ${SIMPLIFIED[*]}"; }
 
 teacher_path() { echo "--teacher-path $RUNS/teacher/checkpoint_best.pt"; }
 

@@ -4,12 +4,14 @@ COMMON=(--fp16 --optimizer adam --adam-betas '(0.9, 0.98)' --weight-decay 0.0001
 
 TEACHER=(--arch transformer_iwslt_de_en --max-tokens 4096 --lr 5e-4 --dropout 0.3 --max-epoch 100 --patience 10)
 
-STUDENT=(--max-tokens 4096 --lr 1e-3 --dropout 0.1)
+STUDENT=(--max-tokens 4096 --lr 1e-3)
 UPDATES="--max-epoch 200 --patience 15"
 WARMUP=(--max-epoch 3)
 FINETUNE=(--max-epoch 50 --patience 10 --warmup-updates 400 --lr 5e-4)
-DISTILLATION=(--distillation-alpha 0.9 --distillation-temperature 1 --teacher-cache-mb 20000)
-PATIENCE=(--distillation-alpha 0.9 --distillation-temperature 1)
+GOLD=(--dropout 0.1)
+SIMPLIFIED=(--dropout 0.1 --teacher-cache-mb 20000)
+DISTILLATION=(--dropout 0.1 --distillation-alpha 0.9 --distillation-temperature 1 --teacher-cache-mb 20000)
+PATIENCE=(--dropout 0.1 --distillation-alpha 0.9 --distillation-temperature 1)
 
 # 9.5% of transformer_iwslt_de_en's layer parameters; a data set may set other sizes
 PLAIN_ARCH=(--arch transformer $(stacks 3 224 448 4))

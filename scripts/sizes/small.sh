@@ -7,12 +7,15 @@ COMMON=(--cpu --num-workers 0 --optimizer adam --adam-betas '(0.9, 0.98)' --weig
 TEACHER=(--arch transformer --max-tokens 3000 --lr 2e-3 --dropout 0.3 --attention-dropout 0.1 --activation-dropout 0.1
   $(stacks 3 192 768 4) $(updates 3000))
 
-STUDENT=(--max-tokens 2000 --lr 4e-3 --dropout "${STUDENT_DROPOUT:-0.1}")
+STUDENT=(--max-tokens 2000 --lr 4e-3)
 UPDATES=$(updates "${STUDENT_UPDATES:-3000}")
 WARMUP=($(updates 300) --warmup-updates 100 --confident-correct auto --confident-wrong auto)
 FINETUNE=($(updates 1000) --warmup-updates 50 --lr 2e-3)
-DISTILLATION=(--distillation-alpha 0.9 --distillation-temperature 1 --teacher-cache-mb 1000)
-PATIENCE=(--distillation-alpha 0.9 --distillation-temperature 1)
+# what suits the validation loss: text alone is overfitted without dropout, a teacher is not
+GOLD=(--dropout 0.1)
+SIMPLIFIED=(--dropout 0 --teacher-cache-mb 1000)
+DISTILLATION=(--dropout 0 --teacher-cache-mb 1000 --distillation-alpha 0.9 --distillation-temperature 1)
+PATIENCE=(--dropout 0 --distillation-alpha 0.9 --distillation-temperature 1)
 
 PLAIN_ARCH=(--arch transformer $(stacks 2 88 154 4))
 SPEED_ARCH=(--arch transformer $(stacks 4 88 176 4))

@@ -81,7 +81,8 @@ RECIPE = """
 DATA={data} RUNS={runs} SRC=de TGT=en REFERENCE={data}/raw/test.en ROWS="{rows}" REPEATS=1
 COMMON=({common})
 TEACHER=(--arch transformer_tiny --max-update 40)
-STUDENT=() UPDATES="--max-update 3" WARMUP=(--max-update 2) FINETUNE=(--max-update 2)
+GOLD=() SIMPLIFIED=() STUDENT=()
+UPDATES="--max-update 3" WARMUP=(--max-update 2) FINETUNE=(--max-update 2)
 DISTILLATION=(--teacher-cache-mb 10) PATIENCE=() HEADS=1
 PLAIN_ARCH=(--arch transformer_tiny) CAN_ARCH=(--arch can_transformer $(stacks 2 16 32 2))
 PET_ARCH=(--arch pet_transformer_tiny) WIDE_ARCH=("${{PET_ARCH[@]}}" --encoder-head-dim 16)
