@@ -33,6 +33,10 @@ class VariatorDistillationConfig(FairseqDataclass):
         default="sentence_classification_head",
         metadata={"help": "the head of an encoder whose sentences have classes as targets"},
     )
+    # fairseq's sentence_prediction task asks its criterion for this
+    regression_target: bool = field(
+        default=False, metadata={"help": "not supported: targets are classes"}
+    )
     sentence_avg: bool = II("optimization.sentence_avg")
 
 
@@ -69,8 +73,12 @@ def vector_distance(student: Vectors, teacher: Vectors) -> Tensor:
 class VariatorDistillationCriterion(FairseqCriterion):
     """Trains the plugins of `--arch variator`."""
 
-    def __init__(self, task, sentence_avg, task_loss_weight, classification_head_name):
+    def __init__(
+        self, task, sentence_avg, task_loss_weight, classification_head_name, regression_target
+    ):
         super().__init__(task)
+        if regression_target:
+            raise UserError("--regression-target: not supported by variator_distillation")
         if not task_loss_weight >= 0:
             raise UserError(f"--task-loss-weight {task_loss_weight:g}: give 0 or more")
         self.sentence_avg = sentence_avg

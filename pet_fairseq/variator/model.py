@@ -148,6 +148,7 @@ class VariatorModel(BaseFairseqModel):
             raise UserError(f"--backbone-path {cfg.backbone_path}: holds plugins, not a backbone")
         check_dictionaries(state, cfg.backbone_path, "--backbone-path", task)
         backbone = build_model(state["cfg"].model, task)
+        register_heads(backbone, state["model"])
         backbone.load_state_dict(state["model"], strict=True, model_cfg=state["cfg"].model)
         model = cls(cfg, backbone, task.source_dictionary.pad())
         for path in filter(None, cfg.plugin_path.split(os.pathsep)):
@@ -240,6 +241,23 @@ class VariatorModel(BaseFairseqModel):
     def decoder(self) -> Optional[nn.Module]:
         return getattr(self.backbone, "decoder", None)
 
+    @property
+    def classification_heads(self) -> nn.ModuleDict:
+        return getattr(self.backbone, "classification_heads", nn.ModuleDict())
+
+    def register_classification_head(self, name: str, num_classes: int, **_) -> None:
+        """What sentence_prediction asks for: the head is the backbone's, trained with it.
+
+        Raises:
+            UserError: the backbone has no such head.
+        """
+        head = self.classification_heads[name] if name in self.classification_heads else None
+        if head is None or head.out_proj.out_features != num_classes:
+            raise UserError(
+                f"--backbone-path {self.cfg.backbone_path}: has no classification head {name} for "
+                f"{num_classes} classes; fine-tune it with --criterion sentence_prediction first"
+            )
+
     def forward(self, *args, **options):
         return self.backbone(*args, **options)
 
@@ -292,6 +310,16 @@ class VariatorModel(BaseFairseqModel):
                 f"--backbone-path {self.cfg.backbone_path}: not the file that {what} was trained "
                 "on; give that one"
             )
+
+
+def register_heads(backbone: nn.Module, state_dict: Dict[str, Tensor]) -> None:
+    """Make room for the classification heads in a checkpoint; fairseq drops unknown ones."""
+    prefix, suffix = "classification_heads.", ".out_proj.weight"
+    for key, weight in state_dict.items():
+        if key.startswith(prefix) and key.endswith(suffix):
+            name = key[len(prefix) : -len(suffix)]
+            inner = state_dict[f"{prefix}{name}.dense.weight"].size(0)
+            backbone.register_classification_head(name, num_classes=weight.size(0), inner_dim=inner)
 
 
 def keep_plugins_only(model: nn.Module, state_dict: Dict, prefix: str, _metadata: dict) -> None:
