@@ -180,7 +180,7 @@ def check_dictionaries(state: dict, path: str, option: str, task: FairseqTask) -
         UserError: names both files and the first difference.
     """
     cfg = state["cfg"].task
-    if not hasattr(task, "source_dictionary") or "source_lang" not in task.cfg:
+    if getattr(task.cfg, "source_lang", None) is None:
         check_single_dictionary(state, path, option, task)
         return
     ours = {"source_lang": task.source_dictionary, "target_lang": task.target_dictionary}

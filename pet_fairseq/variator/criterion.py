@@ -2,7 +2,7 @@
 
     loss = MSE(last layer's vectors with plugins, without) + lambda * task loss
 
-The model itself is its teacher, at ratio 1: it is in memory once (Variator, section 3.3).
+A `variator` model is its own teacher, at ratio 1: it is in memory once (Variator, section 3.3).
 """
 
 import math
@@ -16,10 +16,10 @@ from fairseq.criterions import FairseqCriterion, register_criterion
 from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
 from omegaconf import II
-from torch import Tensor
+from torch import Tensor, nn
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.variator.model import VariatorModel
+from pet_fairseq.variator.backbone import ModelAround, find_encoder
 
 Vectors = Dict[str, Tensor]  # by stack: N x C, the real positions sentence by sentence
 
@@ -41,7 +41,7 @@ class VariatorDistillationConfig(FairseqDataclass):
 
 
 @contextmanager
-def last_vectors(model: VariatorModel, sample: dict, padding_idx: int) -> Iterator[Vectors]:
+def last_vectors(model: nn.Module, sample: dict, padding_idx: int) -> Iterator[Vectors]:
     """Inside, whenever the model runs, its last layers' outputs are left in the dictionary."""
     vectors: Vectors = {}
 
@@ -53,9 +53,11 @@ def last_vectors(model: VariatorModel, sample: dict, padding_idx: int) -> Iterat
         real = sample["net_input"]["prev_output_tokens"].ne(padding_idx)
         vectors["decoder"] = output[1]["inner_states"][-1].transpose(0, 1)[real]
 
-    hooks = [model.compressed_encoder.register_forward_hook(keep_encoder)]
-    if model.decoder is not None:
-        hooks.append(model.decoder.register_forward_hook(keep_decoder))
+    holder, name = find_encoder(model)
+    hooks = [getattr(holder, name).register_forward_hook(keep_encoder)]
+    decoder = getattr(model, "decoder", None)
+    if decoder is not None:
+        hooks.append(decoder.register_forward_hook(keep_decoder))
     try:
         yield vectors
     finally:
@@ -71,7 +73,7 @@ def vector_distance(student: Vectors, teacher: Vectors) -> Tensor:
 
 @register_criterion("variator_distillation", dataclass=VariatorDistillationConfig)
 class VariatorDistillationCriterion(FairseqCriterion):
-    """Trains the plugins of `--arch variator`."""
+    """Trains the plugins of `--arch variator`, or all of `--arch token_pruning`."""
 
     def __init__(
         self, task, sentence_avg, task_loss_weight, classification_head_name, regression_target
@@ -88,12 +90,12 @@ class VariatorDistillationCriterion(FairseqCriterion):
     def forward(self, model, sample, reduce=True):
         """The loss times the sample size, the sample size (target tokens), and what to log."""
         options, classes = self.call_options(model, sample)
+        with torch.no_grad(), model.frozen() as frozen:
+            with last_vectors(frozen, sample, self.padding_idx) as wanted:
+                frozen(**sample["net_input"], **options)
         with last_vectors(model, sample, self.padding_idx) as vectors:
-            with torch.no_grad(), model.compression_ratio(1):
-                model(**sample["net_input"], **options)
-            teacher = dict(vectors)
             output = model(**sample["net_input"], **options)
-        distance = vector_distance(vectors, teacher)
+        distance = vector_distance(vectors, wanted)
         loss = distance
         sample_size = sample["target"].size(0) if self.sentence_avg else sample["ntokens"]
         log = {
@@ -110,10 +112,10 @@ class VariatorDistillationCriterion(FairseqCriterion):
         log["loss"] = loss.detach() * sample_size
         return loss * sample_size, sample_size, log
 
-    def call_options(self, model: VariatorModel, sample: dict) -> Tuple[dict, bool]:
+    def call_options(self, model: ModelAround, sample: dict) -> Tuple[dict, bool]:
         """How to call the model, and whether the targets are classes of sentences."""
-        if not isinstance(model, VariatorModel):
-            raise UserError("--arch: variator_distillation trains --arch variator only")
+        if not isinstance(model, ModelAround):
+            raise UserError("--arch: variator_distillation trains variator and token_pruning only")
         if model.decoder is None and sample["target"].numel() == sample["target"].size(0):
             return {"features_only": True, "classification_head_name": self.head_name}, True
         return {"features_only": self.task_loss_weight == 0}, False

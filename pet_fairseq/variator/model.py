@@ -5,17 +5,17 @@ import logging
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Dict, Iterator, List, Optional
 
 import torch
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
-from fairseq.models import BaseFairseqModel, FairseqEncoder, build_model, register_model
+from fairseq.models import FairseqEncoder, register_model
 from fairseq.utils import convert_padding_direction
 from torch import Tensor, nn
 
-from pet_fairseq.checkpoints import check_dictionaries, load_checkpoint
+from pet_fairseq.checkpoints import load_checkpoint
 from pet_fairseq.errors import UserError
+from pet_fairseq.variator.backbone import ModelAround, find_encoder, load_backbone
 from pet_fairseq.variator.plugin import ACTIVATIONS, COMPRESSIONS, DECOMPRESSIONS, Plugin
 from pet_fairseq.variator.sites import SITES, Site, Switch, attach, embed_dim
 
@@ -94,23 +94,6 @@ class VariatorEncoder(FairseqEncoder):
             return getattr(super().__getattr__("inner"), name)
 
 
-def find_encoder(backbone: nn.Module) -> tuple[nn.Module, str]:
-    """The module that has the encoder's layers as an attribute of the second value's name.
-
-    Raises:
-        UserError: a model without an encoder of Transformer layers.
-    """
-    encoder = getattr(backbone, "encoder", None)
-    if hasattr(encoder, "sentence_encoder"):  # RoBERTa
-        return encoder, "sentence_encoder"
-    if isinstance(getattr(encoder, "layers", None), nn.ModuleList):
-        return backbone, "encoder"
-    raise UserError(
-        f"--backbone-path: {type(backbone).__name__} has no encoder of Transformer layers; give a "
-        "translation model, BART or RoBERTa"
-    )
-
-
 def file_hash(path: str) -> Tensor:
     """SHA-256 of a file: 32 numbers, uint8."""
     with open(path, "rb") as file:
@@ -119,12 +102,11 @@ def file_hash(path: str) -> Tensor:
 
 
 @register_model("variator", dataclass=VariatorConfig)
-class VariatorModel(BaseFairseqModel):
+class VariatorModel(ModelAround):
     """A backbone whose encoder works on groups of positions while a ratio above 1 is set."""
 
     def __init__(self, cfg: VariatorConfig, backbone: nn.Module, padding_idx: int):
-        super().__init__()
-        self.cfg = cfg
+        super().__init__(cfg, backbone)
         self.switch = Switch()
         holder, name = find_encoder(backbone)
         encoder = getattr(holder, name)
@@ -132,7 +114,6 @@ class VariatorModel(BaseFairseqModel):
         self.sites: List[Site] = attach(encoder.layers, cfg.compression_site, self.switch)
         setattr(holder, name, VariatorEncoder(encoder, self.switch, padding_idx))
         backbone.requires_grad_(False)
-        self.backbone = backbone
         # the sites are in the backbone; this is the list under which they are saved
         self.plugins = nn.ModuleList(site.plugins for site in self.sites)
         self.register_buffer("backbone_hash", file_hash(cfg.backbone_path))
@@ -143,13 +124,7 @@ class VariatorModel(BaseFairseqModel):
     @classmethod
     def build_model(cls, cfg: VariatorConfig, task) -> "VariatorModel":
         check_options(cfg)
-        state = load_checkpoint(cfg.backbone_path, "--backbone-path")
-        if getattr(state["cfg"].model, "_name", "") == "variator":
-            raise UserError(f"--backbone-path {cfg.backbone_path}: holds plugins, not a backbone")
-        check_dictionaries(state, cfg.backbone_path, "--backbone-path", task)
-        backbone = build_model(state["cfg"].model, task)
-        register_heads(backbone, state["model"])
-        backbone.load_state_dict(state["model"], strict=True, model_cfg=state["cfg"].model)
+        backbone = load_backbone(cfg.backbone_path, task)
         model = cls(cfg, backbone, task.source_dictionary.pad())
         for path in filter(None, cfg.plugin_path.split(os.pathsep)):
             model.load_plugins(path)
@@ -189,6 +164,18 @@ class VariatorModel(BaseFairseqModel):
         finally:
             self.switch.ratio = before
 
+    @property
+    def compressed_encoder(self) -> VariatorEncoder:
+        """What wraps the layers that have the sites."""
+        holder, name = find_encoder(self.backbone)
+        return getattr(holder, name)
+
+    @contextmanager
+    def frozen(self) -> Iterator[nn.Module]:
+        """This model without plugins."""
+        with self.compression_ratio(1):
+            yield self
+
     def add_plugins(self, ratio: int, cfg: VariatorConfig) -> None:
         """New plugins of a ratio at every site."""
         copies = cfg.compression_site == "attention-kv"  # positions come out: nothing to expand
@@ -227,57 +214,11 @@ class VariatorModel(BaseFairseqModel):
 
     # --- fairseq's side ---------------------------------------------------------------------------
 
-    @property
-    def encoder(self) -> Optional[nn.Module]:
-        return self.backbone.encoder
-
-    @property
-    def compressed_encoder(self) -> VariatorEncoder:
-        """What wraps the layers that have the sites."""
-        holder, name = find_encoder(self.backbone)
-        return getattr(holder, name)
-
-    @property
-    def decoder(self) -> Optional[nn.Module]:
-        return getattr(self.backbone, "decoder", None)
-
-    @property
-    def classification_heads(self) -> nn.ModuleDict:
-        return getattr(self.backbone, "classification_heads", nn.ModuleDict())
-
-    def register_classification_head(self, name: str, num_classes: int, **_) -> None:
-        """What sentence_prediction asks for: the head is the backbone's, trained with it.
-
-        Raises:
-            UserError: the backbone has no such head.
-        """
-        head = self.classification_heads[name] if name in self.classification_heads else None
-        if head is None or head.out_proj.out_features != num_classes:
-            raise UserError(
-                f"--backbone-path {self.cfg.backbone_path}: has no classification head {name} for "
-                f"{num_classes} classes; fine-tune it with --criterion sentence_prediction first"
-            )
-
-    def forward(self, *args, **options):
-        return self.backbone(*args, **options)
-
     def train(self, mode: bool = True):
         """The backbone stays in eval mode: no dropout."""
         super().train(mode)
         self.backbone.eval()
         return self
-
-    def get_normalized_probs(self, net_output, log_probs: bool, sample: Optional[Dict] = None):
-        return self.backbone.get_normalized_probs(net_output, log_probs, sample)
-
-    def get_targets(self, sample, net_output):
-        return self.backbone.get_targets(sample, net_output)
-
-    def max_positions(self):
-        return self.backbone.max_positions()
-
-    def max_decoder_positions(self):
-        return self.backbone.max_decoder_positions()
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
         """Check the backbone, make room for the file's ratios, and fill in what it leaves out.
@@ -312,16 +253,6 @@ class VariatorModel(BaseFairseqModel):
             )
 
 
-def register_heads(backbone: nn.Module, state_dict: Dict[str, Tensor]) -> None:
-    """Make room for the classification heads in a checkpoint; fairseq drops unknown ones."""
-    prefix, suffix = "classification_heads.", ".out_proj.weight"
-    for key, weight in state_dict.items():
-        if key.startswith(prefix) and key.endswith(suffix):
-            name = key[len(prefix) : -len(suffix)]
-            inner = state_dict[f"{prefix}{name}.dense.weight"].size(0)
-            backbone.register_classification_head(name, num_classes=weight.size(0), inner_dim=inner)
-
-
 def keep_plugins_only(model: nn.Module, state_dict: Dict, prefix: str, _metadata: dict) -> None:
     """State-dict hook: the backbone has its own file."""
     for name in [n for n in state_dict if n.startswith(prefix + "backbone.")]:
@@ -347,10 +278,6 @@ def load_into(plugins: nn.ModuleList, state: Dict[str, Tensor], ratio: int, path
 
 def check_options(cfg: VariatorConfig) -> None:
     """Raises UserError for values that cannot make a model, before the backbone is loaded."""
-    if not cfg.backbone_path:
-        raise UserError("--backbone-path: missing; give the checkpoint of the model to compress")
-    if not Path(cfg.backbone_path).is_file():
-        raise UserError(f"--backbone-path {cfg.backbone_path}: no such file")
     if cfg.compression_ratio < 1:
         raise UserError(
             f"--compression-ratio {cfg.compression_ratio}: give 2 or more, or 1 for none"

@@ -187,5 +187,5 @@ def test_plugins_for_another_width_or_site(task, tmp_path):
         make_variator(task, wide, plugin_path=file)
     with pytest.raises(UserError, match=r"b.pt: holds no plugins"):
         make_variator(task, path, plugin_path=path)
-    with pytest.raises(UserError, match=r"p.pt: holds plugins, not a backbone"):
+    with pytest.raises(UserError, match=r"p.pt: holds a compressed model, not a backbone"):
         make_variator(task, file)
