@@ -2,8 +2,8 @@
 
 In every encoder layer only the 1/k of a sentence's tokens that receive the most attention go
 through the feed-forward network; the others pass by on the residual connection, and compete again
-in the next layer. No parameters are added; all of the model's are fine-tuned. The score is that of learned
-token pruning (S. Kim et al., KDD 2022).
+in the next layer. No parameters are added; all of the model's are fine-tuned. The score is that of
+learned token pruning (S. Kim et al., KDD 2022).
 """
 
 import copy

@@ -86,8 +86,8 @@ class ModelAround(BaseFairseqModel):
         Raises:
             UserError: the backbone has no such head.
         """
-        head = self.classification_heads[name] if name in self.classification_heads else None
-        if head is None or head.out_proj.out_features != num_classes:
+        heads = self.classification_heads
+        if name not in heads or heads[name].out_proj.out_features != num_classes:
             raise UserError(
                 f"--backbone-path {self.cfg.backbone_path}: has no classification head {name} for "
                 f"{num_classes} classes; fine-tune it with --criterion sentence_prediction first"

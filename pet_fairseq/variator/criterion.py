@@ -90,9 +90,12 @@ class VariatorDistillationCriterion(FairseqCriterion):
     def forward(self, model, sample, reduce=True):
         """The loss times the sample size, the sample size (target tokens), and what to log."""
         options, classes = self.call_options(model, sample)
-        with torch.no_grad(), model.frozen() as frozen:
-            with last_vectors(frozen, sample, self.padding_idx) as wanted:
-                frozen(**sample["net_input"], **options)
+        with (
+            torch.no_grad(),
+            model.frozen() as frozen,
+            last_vectors(frozen, sample, self.padding_idx) as wanted,
+        ):
+            frozen(**sample["net_input"], **options)
         with last_vectors(model, sample, self.padding_idx) as vectors:
             output = model(**sample["net_input"], **options)
         distance = vector_distance(vectors, wanted)
