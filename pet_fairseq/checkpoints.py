@@ -180,6 +180,9 @@ def check_dictionaries(state: dict, path: str, option: str, task: FairseqTask) -
         UserError: names both files and the first difference.
     """
     cfg = state["cfg"].task
+    if getattr(task.cfg, "source_lang", None) is None:
+        check_single_dictionary(state, path, option, task)
+        return
     ours = {"source_lang": task.source_dictionary, "target_lang": task.target_dictionary}
     our_folder = task.cfg.data.split(os.pathsep)[0]
     sizes = vocabulary_sizes(state["model"])
@@ -203,6 +206,39 @@ def check_dictionaries(state: dict, path: str, option: str, task: FairseqTask) -
                 f"{option} {path}: made with another dictionary: {file} and {our_file} differ: "
                 f"{difference}; use a teacher trained on data made with the same dictionaries"
             )
+
+
+def check_single_dictionary(state: dict, path: str, option: str, task: FairseqTask) -> None:
+    """The same for tasks with one dictionary: of language models, of sentences with classes.
+
+    Raises:
+        UserError: names both files and the first difference.
+    """
+    ours = task.source_dictionary
+    size = vocabulary_size(state["model"])
+    folder = str(state["cfg"].task.get("data") or "").split(os.pathsep)[0]
+    files = [Path(folder, name) for name in ("dict.txt", "input0/dict.txt")]
+    file = next((f for f in files if f.is_file()), None)
+    difference = ""
+    if file is not None:
+        theirs = Dictionary.load(str(file))
+        for symbol in ours.symbols[len(theirs) :]:
+            if symbol.startswith("<"):  # <mask>, which some tasks add
+                theirs.add_symbol(symbol)
+        difference = first_difference(theirs, ours)
+    elif size is not None and size != len(ours):
+        file, difference = path, f"{size} words against {len(ours)}"
+    if difference:
+        raise UserError(
+            f"{option} {path}: made with another dictionary: {file} and that of {task.cfg.data} "
+            f"differ: {difference}; use data made with the same dictionary"
+        )
+
+
+def vocabulary_size(state_dict: Dict[str, Tensor]) -> int | None:
+    """Rows of the embedding matrix of a model with one dictionary."""
+    names = [name for name in state_dict if name.endswith("embed_tokens.weight")]
+    return state_dict[names[0]].size(0) if names else None
 
 
 def trained_languages(cfg: omegaconf.DictConfig, folder: str) -> Dict[str, str | None]:

@@ -73,6 +73,20 @@ def _parse(argv: Optional[List[str]]):
     )
     command.set_defaults(run=_sample_heads)
 
+    command = commands.add_parser(
+        "flops", help="what Variator's plugins would cost and save for a model"
+    )
+    command.add_argument("checkpoint", metavar="CHECKPOINT", help="the model to compress")
+    command.add_argument("--compression-ratio", type=int, default=4, help="default: %(default)s")
+    command.add_argument("--bottleneck-dim", type=int, default=64, help="default: %(default)s")
+    command.add_argument(
+        "--compression-site", choices=("ffn", "attention", "attention-kv"), default="ffn"
+    )
+    command.add_argument(
+        "--lengths", type=int, nargs="+", default=[32, 128, 512], help="default: %(default)s"
+    )
+    command.set_defaults(run=_flops)
+
     command = commands.add_parser("toy-data", help="write a small parallel corpus from a grammar")
     command.add_argument(
         "out", type=Path, metavar="OUT", help="folder for {train,valid,test}.{de,en}"
@@ -193,6 +207,14 @@ def _sample_heads(args, rest) -> int:
         f"wrote {args.out}; fine-tune it with --finetune-from-model {args.out} "
         f"$(pet-fairseq model-options {args.out})"
     )
+    return 0
+
+
+def _flops(args, rest) -> int:
+    from pet_fairseq.variator.flops import flops_report
+
+    options = (args.compression_ratio, args.bottleneck_dim, args.compression_site, args.lengths)
+    print(flops_report(args.checkpoint, *options))
     return 0
 
 

@@ -1,0 +1,170 @@
+"""Model `token_pruning`: a baseline that Variator is compared with (its sections 4.3 and A.2).
+
+In every encoder layer only the 1/k of a sentence's tokens that receive the most attention go
+through the feed-forward network; the others pass by on the residual connection, and compete again
+in the next layer. No parameters are added; all of the model's are fine-tuned. The score is that of
+learned token pruning (S. Kim et al., KDD 2022).
+"""
+
+import copy
+import math
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Iterator, Optional, Tuple
+
+import torch
+from fairseq.dataclass import FairseqDataclass
+from fairseq.models import BaseFairseqModel, register_model
+from torch import Tensor, nn
+
+from pet_fairseq.checkpoints import FrozenModels
+from pet_fairseq.errors import UserError
+from pet_fairseq.variator.backbone import ModelAround, find_encoder, load_backbone
+
+# --- pure functions -------------------------------------------------------------------------------
+
+
+def received_attention(weights: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
+    """Mean attention that each token gets from the real ones: B x T, -inf for padding.
+
+    Args:
+        weights: B x T x T (query, key), averaged over heads, before dropout.
+        padding_mask: B x T, True = padding.
+    """
+    if padding_mask is None:
+        return weights.mean(dim=1)
+    real = (~padding_mask).to(weights)
+    scores = (weights * real[:, :, None]).sum(dim=1) / real.sum(dim=1, keepdim=True)
+    return scores.masked_fill(padding_mask, -math.inf)
+
+
+def chosen_tokens(
+    scores: Tensor, padding_mask: Optional[Tensor], ratio: int
+) -> Tuple[Tensor, Tensor]:
+    """The ceil(n / k) tokens of each sentence with the highest scores.
+
+    Args:
+        scores: B x T, -inf for padding; padding_mask: B x T, True = padding; ratio: k.
+    Returns:
+        positions, M x B, and which of them count, M x B: short sentences have fewer than M.
+    """
+    time = scores.size(1)
+    real = (
+        torch.full((len(scores),), time, device=scores.device)
+        if padding_mask is None
+        else (~padding_mask).sum(dim=1)
+    )
+    numbers = (real + ratio - 1) // ratio  # B
+    most = int(numbers.max())
+    positions = scores.topk(most, dim=1).indices.T
+    counts = torch.arange(most, device=scores.device)[:, None] < numbers
+    return positions, counts
+
+
+# --- in fairseq's layers --------------------------------------------------------------------------
+
+
+class Choice:
+    """Which tokens a layer's feed-forward network works on, from its own attention: both M x B."""
+
+    positions: Optional[Tensor] = None
+    counts: Optional[Tensor] = None
+
+
+class ScoredAttention(nn.Module):
+    """Stands for a self-attention and chooses tokens by its weights."""
+
+    def __init__(self, inner: nn.Module, choice: Choice, ratio: int):
+        super().__init__()
+        self.inner = inner
+        self.choice = choice
+        self.ratio = ratio
+
+    def forward(self, query, key, value, key_padding_mask=None, need_weights=False, **options):
+        """As the attention; T x B x C, key_padding_mask B x T."""
+        output, weights = self.inner(
+            query, key, value, key_padding_mask=key_padding_mask, need_weights=True, **options
+        )
+        scores = received_attention(weights.detach(), key_padding_mask)
+        choice = self.choice
+        choice.positions, choice.counts = chosen_tokens(scores, key_padding_mask, self.ratio)
+        return output, weights if need_weights else None
+
+
+class ChosenInput(nn.Module):
+    """Stands for the first map of a feed-forward network: only the chosen tokens go in."""
+
+    def __init__(self, inner: nn.Module, choice: Choice):
+        super().__init__()
+        self.inner = inner
+        self.choice = choice
+        self.time = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        """T x B x C -> M x B x F"""
+        self.time = x.size(0)
+        positions = self.choice.positions[..., None].expand(-1, -1, x.size(-1))
+        return self.inner(x.gather(0, positions))
+
+
+class ChosenOutput(nn.Module):
+    """Stands for the last map of a feed-forward network: the others get zeros."""
+
+    def __init__(self, inner: nn.Module, start: ChosenInput):
+        super().__init__()
+        self.inner = inner
+        self.start = (start,)  # a tuple: it is a sub-module of the layer already
+
+    def forward(self, x: Tensor) -> Tensor:
+        """M x B x F -> T x B x C"""
+        (start,) = self.start
+        x = self.inner(x)
+        x = x * start.choice.counts[..., None].to(x)
+        positions = start.choice.positions[..., None].expand_as(x)
+        zeros = x.new_zeros(start.time, *x.shape[1:])
+        return zeros.scatter(0, positions, x)
+
+
+def prune(layers: nn.ModuleList, ratio: int) -> None:
+    """Let each layer's feed-forward network work on 1/ratio of the tokens only."""
+    for i in range(len(layers)):
+        layer, choice = layers[i], Choice()
+        layer.self_attn = ScoredAttention(layer.self_attn, choice, ratio)
+        layer.fc1 = ChosenInput(layer.fc1, choice)
+        layer.fc2 = ChosenOutput(layer.fc2, layer.fc1)
+
+
+# --- the model ------------------------------------------------------------------------------------
+
+
+@dataclass
+class TokenPruningConfig(FairseqDataclass):
+    backbone_path: str = field(
+        default="", metadata={"help": "checkpoint of the model to prune and fine-tune (required)"}
+    )
+    compression_ratio: int = field(
+        default=4, metadata={"help": "k: one of k tokens goes through a feed-forward network"}
+    )
+
+
+@register_model("token_pruning", dataclass=TokenPruningConfig)
+class TokenPruningModel(ModelAround):
+    """A model whose encoder works on the tokens that are attended to; all weights are trained."""
+
+    def __init__(self, cfg: TokenPruningConfig, backbone: BaseFairseqModel):
+        super().__init__(cfg, backbone)
+        # no Module: the teacher stays out of state_dict, optimizer and DDP
+        self.teacher = FrozenModels([copy.deepcopy(backbone)])
+        holder, name = find_encoder(backbone)
+        prune(getattr(holder, name).layers, cfg.compression_ratio)
+
+    @classmethod
+    def build_model(cls, cfg: TokenPruningConfig, task) -> "TokenPruningModel":
+        if cfg.compression_ratio < 1:
+            raise UserError(f"--compression-ratio {cfg.compression_ratio}: give 1 or more")
+        return cls(cfg, load_backbone(cfg.backbone_path, task))
+
+    @contextmanager
+    def frozen(self) -> Iterator[nn.Module]:
+        """The model as it was before."""
+        yield self.teacher.like(next(self.parameters()))[0]

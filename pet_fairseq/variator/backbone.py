@@ -1,0 +1,109 @@
+"""The model that is compressed: loading it, its encoder, and a model around it."""
+
+from contextlib import contextmanager
+from typing import Dict, Iterator, Optional
+
+from fairseq.models import BaseFairseqModel, build_model
+from torch import Tensor, nn
+
+from pet_fairseq.checkpoints import check_dictionaries, load_checkpoint
+from pet_fairseq.errors import UserError
+
+
+def load_backbone(path: str, task) -> nn.Module:
+    """The model in a checkpoint, with its classification heads.
+
+    Raises:
+        UserError: no such file, unusable, or made for other dictionaries than the task's.
+    """
+    if not path:
+        raise UserError("--backbone-path: missing; give the checkpoint of the model to compress")
+    state = load_checkpoint(path, "--backbone-path")
+    if getattr(state["cfg"].model, "_name", "") in ("variator", "token_pruning"):
+        raise UserError(f"--backbone-path {path}: holds a compressed model, not a backbone")
+    check_dictionaries(state, path, "--backbone-path", task)
+    backbone = build_model(state["cfg"].model, task)
+    register_heads(backbone, state["model"])
+    backbone.load_state_dict(state["model"], strict=True, model_cfg=state["cfg"].model)
+    return backbone
+
+
+def register_heads(backbone: nn.Module, state_dict: Dict[str, Tensor]) -> None:
+    """Make room for the classification heads in a checkpoint; fairseq drops unknown ones."""
+    prefix, suffix = "classification_heads.", ".out_proj.weight"
+    for key, weight in state_dict.items():
+        if key.startswith(prefix) and key.endswith(suffix):
+            name = key[len(prefix) : -len(suffix)]
+            inner = state_dict[f"{prefix}{name}.dense.weight"].size(0)
+            backbone.register_classification_head(name, num_classes=weight.size(0), inner_dim=inner)
+
+
+def find_encoder(backbone: nn.Module) -> tuple[nn.Module, str]:
+    """The module that has the encoder's layers as an attribute of the second value's name.
+
+    Raises:
+        UserError: a model without an encoder of Transformer layers.
+    """
+    encoder = getattr(backbone, "encoder", None)
+    if hasattr(encoder, "sentence_encoder"):  # RoBERTa
+        return encoder, "sentence_encoder"
+    if isinstance(getattr(encoder, "layers", None), nn.ModuleList):
+        return backbone, "encoder"
+    raise UserError(
+        f"--backbone-path: {type(backbone).__name__} has no encoder of Transformer layers; give a "
+        "translation model, BART or RoBERTa"
+    )
+
+
+class ModelAround(BaseFairseqModel):
+    """A model that holds another one and answers fairseq as that would."""
+
+    def __init__(self, cfg, backbone: nn.Module):
+        super().__init__()
+        self.cfg = cfg
+        self.backbone = backbone
+
+    @contextmanager
+    def frozen(self) -> Iterator[nn.Module]:
+        """Inside, a model that gives the outputs which the changed one is to keep."""
+        raise NotImplementedError
+
+    @property
+    def encoder(self) -> Optional[nn.Module]:
+        return self.backbone.encoder
+
+    @property
+    def decoder(self) -> Optional[nn.Module]:
+        return getattr(self.backbone, "decoder", None)
+
+    @property
+    def classification_heads(self) -> nn.ModuleDict:
+        return getattr(self.backbone, "classification_heads", nn.ModuleDict())
+
+    def register_classification_head(self, name: str, num_classes: int, **_) -> None:
+        """What sentence_prediction asks for: the head is the backbone's, trained with it.
+
+        Raises:
+            UserError: the backbone has no such head.
+        """
+        heads = self.classification_heads
+        if name not in heads or heads[name].out_proj.out_features != num_classes:
+            raise UserError(
+                f"--backbone-path {self.cfg.backbone_path}: has no classification head {name} for "
+                f"{num_classes} classes; fine-tune it with --criterion sentence_prediction first"
+            )
+
+    def forward(self, *args, **options):
+        return self.backbone(*args, **options)
+
+    def get_normalized_probs(self, net_output, log_probs: bool, sample: Optional[Dict] = None):
+        return self.backbone.get_normalized_probs(net_output, log_probs, sample)
+
+    def get_targets(self, sample, net_output):
+        return self.backbone.get_targets(sample, net_output)
+
+    def max_positions(self):
+        return self.backbone.max_positions()
+
+    def max_decoder_positions(self):
+        return self.backbone.max_decoder_positions()

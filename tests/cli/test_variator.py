@@ -1,0 +1,101 @@
+"""Plugins trained, saved and used by fairseq's own commands."""
+
+import pytest
+from fairseq.checkpoint_utils import load_checkpoint_to_cpu
+
+from tests.cli.processes import CROSS_ENTROPY, REPO, TRAIN, run, train
+
+GENERATE = ("--user-dir", REPO / "pet_fairseq", "--cpu", "--required-batch-size-multiple", "1")
+
+
+# a frozen model has no dropout, so no option for it
+PLAIN = [word for word in TRAIN if word not in ("--dropout", "0.1")]
+
+
+def train_plugins(data, folder, backbone, *more, check=True):
+    return run(
+        *("fairseq-train", data, "--user-dir", REPO / "pet_fairseq", "--save-dir", folder, *PLAIN),
+        *("--arch", "variator", "--backbone-path", backbone, "--bottleneck-dim", "8"),
+        *("--criterion", "variator_distillation", "--max-update", "40", *more),
+        check=check,
+    )
+
+
+@pytest.fixture(scope="module")
+def plugins(data, teacher, tmp_path_factory):
+    """Trained plugins of ratios 2 and 4 for the teacher: their files and logs."""
+    found = {}
+    for ratio in ("2", "4"):
+        folder = tmp_path_factory.mktemp(f"plugins{ratio}")
+        log = train_plugins(data, folder, teacher, "--compression-ratio", ratio)
+        found[ratio] = (folder / "checkpoint_best.pt", log)
+    return found
+
+
+def hypotheses(*args):
+    """The text of each sentence's translation, by sentence."""
+    result = run("fairseq-generate", *args, *GENERATE)
+    lines = [line for line in result.output.splitlines() if line.startswith("H-")]
+    assert len(lines) == 30
+    return sorted((number, text) for number, _, text in (line.split("\t") for line in lines))
+
+
+def test_the_distance_falls(plugins):
+    for _, log in plugins.values():
+        distances = log.values("distance", "valid")
+        assert 0 < distances[-1] < distances[0]
+
+
+def test_generation_and_switching(data, teacher, plugins):
+    two, four = (plugins[k][0] for k in ("2", "4"))
+    backbone = hypotheses(data, "--path", teacher)
+    by_two = hypotheses(data, "--path", two)
+    by_four = hypotheses(data, "--path", four)
+    assert len({tuple(x) for x in (backbone, by_two, by_four)}) == 3
+
+    def overridden(values):
+        return hypotheses(data, "--path", two, "--model-overrides", values)
+
+    assert overridden("{'compression_ratio': 1}") == backbone
+    assert overridden(f"{{'compression_ratio': 4, 'plugin_path': '{four}'}}") == by_four
+
+
+def test_file_holds_plugins_only(plugins, teacher):
+    state = load_checkpoint_to_cpu(str(plugins["4"][0]))
+    assert all(n.startswith("plugins.") or n == "backbone_hash" for n in state["model"])
+    numbers = sum(p.numel() for n, p in state["model"].items() if n != "backbone_hash")
+    trained = state["last_optimizer_state"]["state"]
+    assert sum(s["exp_avg"].numel() for s in trained.values()) == numbers
+
+
+def test_task_loss(data, teacher, tmp_path):
+    log = train_plugins(data, tmp_path, teacher, "--task-loss-weight", "0.5")
+    assert log.values("task_loss", "valid")[-1] > 0
+    assert 0 <= log.values("accuracy", "valid")[-1] <= 100
+
+
+def test_bad_input(data, teacher, plugins, raw, tmp_path):
+    changed = tmp_path / "changed"
+    train(data, changed, "--arch", "transformer_tiny", *CROSS_ENTROPY, "--max-update", "1")
+    override = f"{{'backbone_path': '{changed}/checkpoint_best.pt'}}"
+    generate = ("fairseq-generate", data, *GENERATE)
+    half = tmp_path / "half.pt"
+    bad = (data, tmp_path / "x", teacher)
+    half.write_bytes(plugins["4"][0].read_bytes()[:3000])
+    cases = [
+        (
+            run(*generate, "--path", plugins["4"][0], "--model-overrides", override, check=False),
+            f"--backbone-path {changed}/checkpoint_best.pt: not the file",
+        ),
+        (
+            train_plugins(*bad, "--plugin-path", half, check=False),
+            f"--plugin-path {half}",
+        ),
+        (
+            train_plugins(*bad, "--compression-ratio", "0", check=False),
+            "--compression-ratio 0: give 2 or more",
+        ),
+    ]
+    for result, message in cases:
+        assert result.status != 0 and "Traceback" not in result.output
+        assert message in result.output.splitlines()[-1]

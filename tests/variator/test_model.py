@@ -1,0 +1,191 @@
+"""The model `variator` on real backbones: ratio 1, batches, padding, what is trained and saved."""
+
+import argparse
+
+import pytest
+import torch
+
+from pet_fairseq.errors import UserError
+from pet_fairseq.variator.model import VariatorConfig, VariatorModel
+from tests.translation import make_batch, make_model, make_task, save_model, select
+
+BACKBONES = {
+    "post-norm": ("transformer_tiny", {}),
+    "pre-norm": (
+        "transformer_tiny",
+        {"encoder_normalize_before": True, "decoder_normalize_before": True},
+    ),
+    "pet": ("pet_transformer_tiny", {}),
+    "bart": (
+        "bart_base",
+        {"share_all_embeddings": False, "encoder_layers": 2, "decoder_layers": 2},
+    ),
+}
+SITES = ["ffn", "attention", "attention-kv"]
+
+
+@pytest.fixture
+def task(tmp_path):
+    return make_task(tmp_path / "data")
+
+
+def make_variator(task, path, trained=True, **options):
+    cfg = VariatorConfig(backbone_path=str(path), **{"bottleneck_dim": 8, **options})
+    cfg._name = "variator"
+    torch.manual_seed(3)
+    model = VariatorModel.build_model(cfg, task)
+    if trained:
+        with torch.no_grad():
+            for parameter in model.plugins.parameters():
+                parameter.add_(0.1 * torch.randn_like(parameter))
+    return model.eval()
+
+
+def output(model, batch):
+    with torch.no_grad():
+        return model(**batch["net_input"])[0]
+
+
+def left_padded(task, lengths, columns=None):
+    return make_batch(task, lengths, columns=columns)
+
+
+@pytest.mark.parametrize("kind", ["post-norm", "pre-norm", "pet"])
+@pytest.mark.parametrize("site", SITES)
+def test_ratio_1_is_the_backbone(kind, site, task, tmp_path):
+    arch, options = BACKBONES[kind]
+    path = save_model(tmp_path / "b.pt", task, arch, **options)
+    backbone, _ = make_model(task, arch, **options)
+    backbone.load_state_dict(torch.load(path, weights_only=True)["model"])
+    model = make_variator(task, path, compression_site=site)
+    batch = left_padded(task, [3, 7, 2, 6])
+    backbone.eval()
+    changed = output(model, batch)
+    with model.compression_ratio(1):
+        assert torch.equal(output(model, batch), output(backbone, batch))
+    assert not torch.allclose(changed, output(backbone, batch), atol=1e-3)
+    assert torch.equal(output(model, batch), changed)
+
+
+@pytest.mark.parametrize("kind", ["post-norm", "pre-norm", "pet"])
+@pytest.mark.parametrize("site", SITES)
+@pytest.mark.parametrize("ratio", [2, 3, 4])
+def test_a_batch_gives_what_its_sentences_give_alone(kind, site, ratio, task, tmp_path):
+    arch, options = BACKBONES[kind]
+    path = save_model(tmp_path / "b.pt", task, arch, **options)
+    model = make_variator(task, path, compression_site=site, compression_ratio=ratio).double()
+    lengths = [3, 7, 2, 6, 5]
+    batch = left_padded(task, lengths)
+    together = output(model, batch)
+    for i, n in enumerate(lengths):
+        alone = output(model, select(batch, [i], n))
+        torch.testing.assert_close(together[i, :n], alone[0], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("site", SITES)
+def test_only_plugins_are_trained(site, task, tmp_path):
+    path = save_model(tmp_path / "b.pt", task, attention_dropout=0.5, activation_dropout=0.5)
+    model = make_variator(task, path, compression_site=site).train()
+    batch = left_padded(task, [3, 7, 2, 6])
+    first, second = model(**batch["net_input"])[0], model(**batch["net_input"])[0]
+    assert torch.equal(first, second)  # no dropout, though the model is in training mode
+    first.square().sum().backward()
+    trained = {n for n, p in model.named_parameters() if p.requires_grad}
+    assert trained == {n for n, p in model.named_parameters() if p.grad is not None}
+    numbers = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    d, r, k = 64, 8, 4
+    adapter = 0 if site == "attention-kv" else 3 * r * d + r + d
+    assert numbers == 2 * (k * k * d + k + adapter)  # transformer_tiny has 2 encoder layers
+
+
+def test_saves_plugins_only_and_loads_them(task, tmp_path):
+    path = save_model(tmp_path / "b.pt", task)
+    model = make_variator(task, path)
+    state = model.state_dict()
+    assert all(n.startswith("plugins.") or n == "backbone_hash" for n in state)
+    again = make_variator(task, path, trained=False)
+    batch = left_padded(task, [3, 7])
+    assert not torch.equal(output(again, batch), output(model, batch))
+    again.load_state_dict(dict(state), strict=True)
+    assert torch.equal(output(again, batch), output(model, batch))
+
+
+def save_plugins(path, model, cfg):
+    state = {
+        "args": None,
+        "cfg": {"model": argparse.Namespace(**vars(cfg)), "task": {"_name": "translation"}},
+        "model": model.state_dict(),
+        "optimizer_history": [{"optimizer_name": "x", "lr_scheduler_state": {}, "num_updates": 1}],
+        "extra_state": {"train_iterator": {"epoch": 1}},
+    }
+    torch.save(state, path)
+    return str(path)
+
+
+def test_several_plugin_files_are_switched_per_call(task, tmp_path):
+    path = save_model(tmp_path / "b.pt", task)
+    batch = left_padded(task, [3, 7, 9])
+    alone, files = {}, {}
+    for ratio in (2, 4, 8):
+        model = make_variator(task, path, compression_ratio=ratio)
+        alone[ratio] = output(model, batch)
+        files[ratio] = save_plugins(tmp_path / f"{ratio}.pt", model, model.cfg)
+    both = make_variator(
+        *(task, path, False), compression_ratio=2, plugin_path=f"{files[4]}:{files[8]}"
+    )
+    both.load_state_dict(torch.load(files[2], weights_only=True)["model"])
+    assert both.ratios == [1, 2, 4, 8]
+    for ratio in (8, 2, 4, 2):
+        with both.compression_ratio(ratio):
+            assert torch.equal(output(both, batch), alone[ratio])
+    with pytest.raises(
+        UserError, match=r"compression_ratio 16: the plugin files hold \[1, 2, 4, 8\]"
+    ):
+        both.set_compression_ratio(16)
+    # as fairseq-generate does it with --model-overrides
+    override = make_variator(task, path, False, compression_ratio=8, plugin_path=files[8])
+    override.load_state_dict(torch.load(files[2], weights_only=True)["model"])
+    assert torch.equal(output(override, batch), alone[8])
+    without = make_variator(task, path, False, compression_ratio=8)
+    with pytest.raises(UserError, match=r"compression_ratio 8: the plugin file holds \[2\]"):
+        without.load_state_dict(torch.load(files[2], weights_only=True)["model"])
+
+
+def test_a_changed_backbone_is_refused_by_name(task, tmp_path):
+    path = save_model(tmp_path / "b.pt", task)
+    state = make_variator(task, path).state_dict()
+    other = save_model(tmp_path / "other.pt", task)
+    model = make_variator(task, other)
+    with pytest.raises(UserError, match=r"--backbone-path .*other.pt: not the file that"):
+        model.load_state_dict(dict(state))
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"compression_ratio": 0}, "--compression-ratio 0: give 2 or more"),
+        ({"compression_ratio": -3}, "--compression-ratio -3: give 2 or more"),
+        ({"bottleneck_dim": 0}, "--bottleneck-dim 0: give 1 or more"),
+        ({"backbone_path": ""}, "--backbone-path: missing"),
+        ({"backbone_path": "/none.pt"}, "--backbone-path /none.pt: no such file"),
+    ],
+)
+def test_bad_options(options, message, task, tmp_path):
+    path = save_model(tmp_path / "b.pt", task)
+    with pytest.raises(UserError, match=message):
+        make_variator(task, options.pop("backbone_path", path), **options)
+
+
+def test_plugins_for_another_width_or_site(task, tmp_path):
+    path = save_model(tmp_path / "b.pt", task)
+    plugins = make_variator(task, path)
+    file = save_plugins(tmp_path / "p.pt", plugins, plugins.cfg)
+    with pytest.raises(UserError, match="made for --compression-site ffn, not attention"):
+        make_variator(task, path, compression_site="attention", plugin_path=file)
+    wide = save_model(tmp_path / "w.pt", task, encoder_embed_dim=32, decoder_embed_dim=32)
+    with pytest.raises(UserError, match=r"w.pt: not the file that .*p.pt was trained on"):
+        make_variator(task, wide, plugin_path=file)
+    with pytest.raises(UserError, match=r"b.pt: holds no plugins"):
+        make_variator(task, path, plugin_path=path)
+    with pytest.raises(UserError, match=r"p.pt: holds a compressed model, not a backbone"):
+        make_variator(task, file)
