@@ -21,6 +21,7 @@ from omegaconf.nodes import AnyNode
 from torch import Tensor, nn
 
 from pet_fairseq.errors import UnsafeCheckpointError, UserError, is_refusal, why_unreadable
+from pet_fairseq.files import write_whole
 
 logger = logging.getLogger(__name__)
 
@@ -318,9 +319,7 @@ def repair_folder(folder: Path) -> Repair:
         return Repair(None, None)
     for candidate in _newest_first(others):
         if is_intact(candidate):
-            temporary = last.with_suffix(".pt.tmp")
-            temporary.write_bytes(candidate.read_bytes())
-            os.replace(temporary, last)
+            write_whole(last, lambda file, source=candidate: file.write_bytes(source.read_bytes()))
             return Repair(last, candidate)
     raise UserError(
         f"{last}: damaged, and no other readable checkpoint in {folder}; delete it to start anew"

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from pet_fairseq.baselines.patience import STACKS, patience_layers, unit_distance
 from pet_fairseq.distillation import PetDistillationConfig, PetDistillationCriterion
 from pet_fairseq.errors import UserError
+from pet_fairseq.hooks import forward_hooks
 
 logger = logging.getLogger(__name__)
 
@@ -63,15 +64,8 @@ def recorded_states(model: nn.Module) -> Iterator[States]:
     def keep_decoder(module, inputs, output) -> None:
         states["decoder"] = output[1]["inner_states"]
 
-    hooks = [
-        model.encoder.register_forward_hook(keep_encoder),
-        model.decoder.register_forward_hook(keep_decoder),
-    ]
-    try:
+    with forward_hooks((model.encoder, keep_encoder), (model.decoder, keep_decoder)):
         yield states
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 @register_criterion("patient_kd", dataclass=PatientKdConfig)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import List, Tuple
 
 import numpy as np
+import torch
 from fairseq import checkpoint_utils
 from fairseq.data import LanguagePairDataset
 from fairseq.data.data_utils import infer_language_pair
@@ -39,6 +40,12 @@ def load_model(path: str, data: str) -> Tuple[nn.Module, TranslationTask]:
     check_dictionaries(state, path, "--checkpoint", task)
     models, _ = checkpoint_utils.load_model_ensemble([path], task=task, state=state)
     return models[0], task
+
+
+def check_device(device: str) -> None:
+    """Raises UserError if torch cannot use it."""
+    if device != "cpu" and not torch.cuda.is_available():
+        raise UserError(f"--device {device}: torch finds no GPU here; give --device cpu")
 
 
 def load_task(trained: DictConfig, data: str) -> TranslationTask:

@@ -4,7 +4,6 @@
 keeps the best of each attention and writes the smaller model; fine-tuning is plain fairseq-train.
 """
 
-import os
 from pathlib import Path
 from typing import Dict, Iterable, List, NamedTuple, Tuple
 
@@ -16,7 +15,8 @@ from torch import Tensor, nn
 from pet_fairseq.attention import MultiheadAttention
 from pet_fairseq.checkpoints import load_checkpoint
 from pet_fairseq.errors import UserError
-from pet_fairseq.pet.calibration import load_model, read_samples
+from pet_fairseq.files import write_whole
+from pet_fairseq.pet.calibration import check_device, load_model, read_samples
 from pet_fairseq.pet.compression import Counts, count_parameters
 from pet_fairseq.pet.heads import KEPT, attentions_of, cut_heads, format_heads
 
@@ -173,6 +173,7 @@ def sample_heads(
     """
     check_wide(load_checkpoint(checkpoint, "--checkpoint"), checkpoint, heads)
     check_out(out)
+    check_device(device)
     model, task = load_model(checkpoint, data)
     before = count_parameters(model)
     if score == "weight":
@@ -229,9 +230,7 @@ def save(checkpoint: str, kept: Kept, model: FairseqModel, out: Path) -> None:
     state["cfg"] = OmegaConf.to_container(state["cfg"], resolve=True, enum_to_str=True)
     state["model"] = model.state_dict()
     state.pop("last_optimizer_state", None)
-    temporary = out.with_name(out.name + ".tmp")
-    torch.save(state, temporary)
-    os.replace(temporary, out)
+    write_whole(out, lambda file: torch.save(state, file))
 
 
 def format_sampled(sampled: Sampled) -> str:

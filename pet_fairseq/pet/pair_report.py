@@ -3,18 +3,17 @@
 import json
 import logging
 import math
-import os
 import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
-from typing import Callable, List, Optional, Sequence
+from typing import List, Optional, Sequence
 
-import torch
 from tqdm import tqdm
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.pet.calibration import load_model, read_samples
+from pet_fairseq.files import write_whole
+from pet_fairseq.pet.calibration import check_device, load_model, read_samples
 from pet_fairseq.pet.pair_search import (
     STACKS,
     THESIS_CHOICE,
@@ -44,8 +43,7 @@ def suggest_pairs(
         UserError: a wrong option; nothing is written then.
     """
     names = read_stacks(stacks)
-    if device != "cpu" and not torch.cuda.is_available():
-        raise UserError(f"--device {device}: torch finds no GPU here; give --device cpu")
+    check_device(device)
     model, task = load_model(checkpoint, data)
     samples = read_samples(task, subset, sentences, max_tokens, model.max_positions(), device)
     if out is not None:
@@ -69,9 +67,9 @@ def write_files(out: Path, text: str, content: dict, found: Search) -> None:
     from pet_fairseq.pet.pair_plot import heat_maps
 
     figure = heat_maps(found)
-    _write(out / "pairs.md", lambda path: path.write_text(text, encoding="utf-8"))
-    _write(out / "pairs.json", lambda path: path.write_text(json.dumps(content, indent=1)))
-    _write(out / "pairs.png", lambda path: figure.savefig(path, dpi=150, format="png"))
+    write_whole(out / "pairs.md", lambda path: path.write_text(text, encoding="utf-8"))
+    write_whole(out / "pairs.json", lambda path: path.write_text(json.dumps(content, indent=1)))
+    write_whole(out / "pairs.png", lambda path: figure.savefig(path, dpi=150, format="png"))
 
 
 def read_stacks(text: str) -> List[str]:
@@ -94,12 +92,6 @@ def check_folder(out: Path) -> None:
     except OSError as error:
         reason = "is a file" if out.is_file() else error.strerror
         raise UserError(f"--out {out}: {reason}; give a folder that can be written") from error
-
-
-def _write(path: Path, write: Callable[[Path], object]) -> None:
-    temporary = path.with_name("." + path.name)
-    write(temporary)
-    os.replace(temporary, path)
 
 
 # --- tables ---------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from argparse import Namespace
 from typing import Callable, List, NamedTuple
 
 from fairseq import options
+from torch import nn
 
 from pet_fairseq.checkpoints import load_checkpoint, vocabulary_sizes
 from pet_fairseq.errors import UserError
@@ -57,11 +58,19 @@ def checkpoint_counts(path: str, option: str) -> Counts:
     Raises:
         UserError: unreadable file, or not an encoder-decoder Transformer.
     """
-    state = load_checkpoint(path, option)
+    return count_parameters(stored_model(load_checkpoint(path, option), path, option))
+
+
+def stored_model(state: dict, path: str, option: str) -> nn.Module:
+    """The model of a loaded checkpoint, shapes only.
+
+    Raises:
+        UserError: not an encoder-decoder Transformer.
+    """
     sizes = vocabulary_sizes(state["model"])
     if None in sizes.values():
         raise UserError(f"{option} {path}: not an encoder-decoder Transformer")
-    return count_parameters(build_without_memory(state["cfg"].model, *sizes.values()))
+    return build_without_memory(state["cfg"].model, *sizes.values())
 
 
 def reference_counts(reference: str) -> Counts:

@@ -11,10 +11,9 @@ from pet_fairseq.checkpoints import (
     load_checkpoint,
     tied_names,
     unique_tensors,
-    vocabulary_sizes,
 )
-from pet_fairseq.pet.compression import Counts, build_without_memory
-from pet_fairseq.pet.sizes import checkpoint_counts
+from pet_fairseq.pet.compression import Counts, count_parameters
+from pet_fairseq.pet.sizes import stored_model
 
 LAYER = re.compile(r"(encoder|decoder)\.layers\.")
 
@@ -42,12 +41,11 @@ def measure_sizes(path: Path) -> Tuple[Sizes, Optional[str]]:
     Raises:
         UserError: not a readable checkpoint.
     """
-    counts, why = _count(str(path))
     state = load_checkpoint(str(path), "checkpoint")
     tensors = unique_tensors(state["model"])
-    if counts is not None:
-        vocabularies = vocabulary_sizes(state["model"]).values()
-        model = build_without_memory(state["cfg"].model, *vocabularies)
+    model, why = _build(state, str(path))
+    if model is not None:
+        counts = count_parameters(model)
         tensors = _without_ties(state["model"], model)
         why = _difference(tensors, model, counts)
     size = stored_bytes(state | {"model": tensors})
@@ -57,9 +55,11 @@ def measure_sizes(path: Path) -> Tuple[Sizes, Optional[str]]:
     return Sizes(layers, None, sum(t.numel() for t in tensors.values()), size), why
 
 
-def _count(path: str) -> Tuple[Optional[Counts], Optional[str]]:
+def _build(state: dict, path: str) -> Tuple[Optional[nn.Module], Optional[str]]:
     try:
-        return checkpoint_counts(path, "checkpoint"), None
+        model = stored_model(state, path, "checkpoint")
+        count_parameters(model)  # a model without such layers cannot be counted
+        return model, None
     except Exception as error:  # an architecture's code can raise anything
         return None, (str(error).splitlines() or [type(error).__name__])[0]
 

@@ -1,6 +1,5 @@
 """The report's plots as PNG files. A row has the same colour and marker in each."""
 
-import os
 import textwrap
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
@@ -9,6 +8,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from pet_fairseq.files import write_whole
 from pet_fairseq.report.compare import Comparison
 from pet_fairseq.report.rows import Row
 
@@ -134,6 +134,4 @@ def _axes(width: float, height: float) -> Tuple[Figure, Axes]:
 
 
 def _save(figure: Figure, path: Path) -> None:
-    temporary = path.with_name("." + path.name)
-    figure.savefig(temporary, dpi=150, format="png")
-    os.replace(temporary, path)
+    write_whole(path, lambda file: figure.savefig(file, dpi=150, format="png"))

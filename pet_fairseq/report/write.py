@@ -1,12 +1,12 @@
 """The report on a folder of runs: read everything, compare, write Markdown, JSON and plots."""
 
 import json
-import os
 from itertools import chain
 from pathlib import Path
 from typing import Dict, List, Optional
 
 from pet_fairseq.errors import UserError
+from pet_fairseq.files import write_whole
 from pet_fairseq.report import plots
 from pet_fairseq.report.compare import Comparison, bootstrap
 from pet_fairseq.report.measure import cached_bleu, measure_run
@@ -103,6 +103,4 @@ def _check_name(name: str, option: str, folders: Dict[str, List[Path]], runs: Pa
 
 
 def _write(path: Path, text: str) -> None:
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
+    write_whole(path, lambda file: file.write_text(text, encoding="utf-8"))

@@ -19,6 +19,7 @@ from omegaconf import II
 from torch import Tensor, nn
 
 from pet_fairseq.errors import UserError
+from pet_fairseq.hooks import forward_hooks
 from pet_fairseq.variator.backbone import ModelAround, find_encoder
 
 Vectors = Dict[str, Tensor]  # by stack: N x C, the real positions sentence by sentence
@@ -54,15 +55,12 @@ def last_vectors(model: nn.Module, sample: dict, padding_idx: int) -> Iterator[V
         vectors["decoder"] = output[1]["inner_states"][-1].transpose(0, 1)[real]
 
     holder, name = find_encoder(model)
-    hooks = [getattr(holder, name).register_forward_hook(keep_encoder)]
+    watched = [(getattr(holder, name), keep_encoder)]
     decoder = getattr(model, "decoder", None)
     if decoder is not None:
-        hooks.append(decoder.register_forward_hook(keep_decoder))
-    try:
+        watched.append((decoder, keep_decoder))
+    with forward_hooks(*watched):
         yield vectors
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def vector_distance(student: Vectors, teacher: Vectors) -> Tensor:

@@ -1,7 +1,6 @@
 """Model `variator`: a frozen model with compression plugins, the only thing its files hold."""
 
 import hashlib
-import logging
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,8 +17,6 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.variator.backbone import ModelAround, find_encoder, load_backbone
 from pet_fairseq.variator.plugin import ACTIVATIONS, COMPRESSIONS, DECOMPRESSIONS, Plugin
 from pet_fairseq.variator.sites import SITES, Site, Switch, attach, embed_dim
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass

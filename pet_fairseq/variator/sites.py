@@ -5,7 +5,7 @@ used, and where the batch has padding, is said by one `Switch` that all sites of
 ratio 1 a site only passes on what it gets.
 """
 
-from typing import Dict, List, Optional, Tuple
+from typing import List, Optional, Tuple
 
 from torch import Tensor, nn
 
@@ -142,15 +142,6 @@ def attach(layers: nn.ModuleList, place: str, switch: Switch) -> List[Site]:
             layer.self_attn = CompressedAttention(layer.self_attn, site, place == "attention-kv")
         sites.append(site)
     return sites
-
-
-def plugin_state(sites: List[Site], ratio: int) -> Dict[str, Tensor]:
-    """The parameters of the plugins of one ratio, by site number."""
-    return {
-        f"{i}.{name}": tensor
-        for i, site in enumerate(sites)
-        for name, tensor in site.plugins[str(ratio)].state_dict().items()
-    }
 
 
 def embed_dim(layers: nn.ModuleList) -> int:

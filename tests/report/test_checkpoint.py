@@ -20,7 +20,7 @@ def test_a_stock_model_saved_from_a_gpu_holds_its_embedding_once(tmp_path, width
     shared, separate = tmp_path / "shared.pt", tmp_path / "separate.pt"
     save_checkpoint(shared, width)
     save_checkpoint(separate, width, separate=True)
-    names = torch.load(separate, weights_only=False)["model"]
+    names = torch.load(separate, weights_only=True)["model"]
     tied = [n for n, t in names.items() if t.shape == (WORDS, width)]
     assert len(tied) == 3 and len({names[n].data_ptr() for n in tied}) == 3
     sizes, why = measure_sizes(separate)
@@ -35,7 +35,7 @@ def test_bytes_do_not_depend_on_the_copies(tmp_path):
     """With embeddings that outweigh everything else in the file."""
     args = model_options(8, decoder_layers=1)
     save_checkpoint(tmp_path / "a.pt", 8)
-    model = torch.load(tmp_path / "a.pt", weights_only=False)["model"]
+    model = torch.load(tmp_path / "a.pt", weights_only=True)["model"]
     big = torch.randn(100_000, 8)
     for copies, name in ((False, "shared"), (True, "separate")):
         for key, tensor in list(model.items()):
@@ -73,7 +73,7 @@ def test_of_cut_heads_only_those_in_use_are_active(tmp_path):
 def test_a_model_that_cannot_be_built_is_counted_by_its_tensors(tmp_path, case):
     path = tmp_path / "other.pt"
     save_checkpoint(path, 8, separate=True)
-    model = torch.load(path, weights_only=False)["model"]
+    model = torch.load(path, weights_only=True)["model"]
     args = model_options(8)
     if case == "arch":
         args.arch = args._name = "nobody_knows"
@@ -94,7 +94,7 @@ def test_a_model_that_cannot_be_built_is_counted_by_its_tensors(tmp_path, case):
 
 def test_it_is_said_in_the_report(runs, report):
     path = runs / "student/checkpoint_best.pt"
-    model = torch.load(path, weights_only=False)["model"]
+    model = torch.load(path, weights_only=True)["model"]
     decoder = {n: t for n, t in model.items() if n.startswith("decoder.")}
     save_state(path, model_options(8), decoder)
     text, rows = report()
