@@ -215,7 +215,7 @@ def check_single_dictionary(state: dict, path: str, option: str, task: FairseqTa
     Raises:
         UserError: names both files and the first difference.
     """
-    ours = task.source_dictionary
+    ours, ours_from = task.source_dictionary, getattr(task, "args", task.cfg).data
     size = vocabulary_size(state["model"])
     folder = str(state["cfg"].task.get("data") or "").split(os.pathsep)[0]
     files = [Path(folder, name) for name in ("dict.txt", "input0/dict.txt")]
@@ -231,7 +231,7 @@ def check_single_dictionary(state: dict, path: str, option: str, task: FairseqTa
         file, difference = path, f"{size} words against {len(ours)}"
     if difference:
         raise UserError(
-            f"{option} {path}: made with another dictionary: {file} and that of {task.cfg.data} "
+            f"{option} {path}: made with another dictionary: {file} and that of {ours_from} "
             f"differ: {difference}; use data made with the same dictionary"
         )
 

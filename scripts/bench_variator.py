@@ -46,7 +46,7 @@ def seconds(model, tokens):
     if tokens.is_cuda:
         torch.cuda.synchronize()
     start = time.perf_counter()
-    model.compressed_encoder(tokens, None)
+    model.stack(tokens, None)
     if tokens.is_cuda:
         torch.cuda.synchronize()
     return time.perf_counter() - start

@@ -31,9 +31,11 @@ def make_model(task, arch="transformer_tiny", **options):
 def save_model(path, task, arch="transformer_tiny", **options):
     """A checkpoint as fairseq writes it; returns its path as --teacher-path wants it."""
     model, args = make_model(task, arch, **options)
+    name = "translation" if isinstance(task, TranslationTask) else "language_modeling"
+    task_options = vars(getattr(task, "args", task.cfg))
     state = {
         "args": None,
-        "cfg": {"model": args, "task": {**vars(task.cfg), "_name": "translation"}},
+        "cfg": {"model": args, "task": {**task_options, "_name": name}},
         "model": model.state_dict(),
         "optimizer_history": [{"optimizer_name": "x", "lr_scheduler_state": {}, "num_updates": 1}],
         "extra_state": {"train_iterator": {"epoch": 1}},

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from pet_fairseq.checkpoints import FrozenModels
 from pet_fairseq.errors import UserError
 from pet_fairseq.variator.backbone import ModelAround, find_encoder, load_backbone
+from pet_fairseq.variator.sites import surround_ffn
 
 # --- pure functions -------------------------------------------------------------------------------
 
@@ -70,6 +71,17 @@ class Choice:
     positions: Optional[Tensor] = None
     counts: Optional[Tensor] = None
 
+    def enter(self, x: Tensor) -> Tensor:
+        """Only the chosen tokens go in: T x B x C -> M x B x C."""
+        self.time = len(x)
+        return x.gather(0, self.positions[..., None].expand(-1, -1, x.size(-1)))
+
+    def leave(self, y: Tensor) -> Tensor:
+        """The others get zeros: M x B x C -> T x B x C."""
+        y = y * self.counts[..., None].to(y)
+        zeros = y.new_zeros(self.time, *y.shape[1:])
+        return zeros.scatter(0, self.positions[..., None].expand_as(y), y)
+
 
 class ScoredAttention(nn.Module):
     """Stands for a self-attention and chooses tokens by its weights."""
@@ -91,47 +103,12 @@ class ScoredAttention(nn.Module):
         return output, weights if need_weights else None
 
 
-class ChosenInput(nn.Module):
-    """Stands for the first map of a feed-forward network: only the chosen tokens go in."""
-
-    def __init__(self, inner: nn.Module, choice: Choice):
-        super().__init__()
-        self.inner = inner
-        self.choice = choice
-        self.time = 0
-
-    def forward(self, x: Tensor) -> Tensor:
-        """T x B x C -> M x B x F"""
-        self.time = x.size(0)
-        positions = self.choice.positions[..., None].expand(-1, -1, x.size(-1))
-        return self.inner(x.gather(0, positions))
-
-
-class ChosenOutput(nn.Module):
-    """Stands for the last map of a feed-forward network: the others get zeros."""
-
-    def __init__(self, inner: nn.Module, start: ChosenInput):
-        super().__init__()
-        self.inner = inner
-        self.start = (start,)  # a tuple: it is a sub-module of the layer already
-
-    def forward(self, x: Tensor) -> Tensor:
-        """M x B x F -> T x B x C"""
-        (start,) = self.start
-        x = self.inner(x)
-        x = x * start.choice.counts[..., None].to(x)
-        positions = start.choice.positions[..., None].expand_as(x)
-        zeros = x.new_zeros(start.time, *x.shape[1:])
-        return zeros.scatter(0, positions, x)
-
-
 def prune(layers: nn.ModuleList, ratio: int) -> None:
     """Let each layer's feed-forward network work on 1/ratio of the tokens only."""
     for i in range(len(layers)):
         layer, choice = layers[i], Choice()
         layer.self_attn = ScoredAttention(layer.self_attn, choice, ratio)
-        layer.fc1 = ChosenInput(layer.fc1, choice)
-        layer.fc2 = ChosenOutput(layer.fc2, layer.fc1)
+        surround_ffn(layer, choice)
 
 
 # --- the model ------------------------------------------------------------------------------------

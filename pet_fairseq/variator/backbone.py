@@ -9,6 +9,8 @@ from torch import Tensor, nn
 from pet_fairseq.checkpoints import check_dictionaries, load_checkpoint
 from pet_fairseq.errors import UserError
 
+STACKS = ("auto", "encoder", "decoder")
+
 
 def load_backbone(path: str, task) -> nn.Module:
     """The model in a checkpoint, with its classification heads.
@@ -53,6 +55,32 @@ def find_encoder(backbone: nn.Module) -> tuple[nn.Module, str]:
         f"--backbone-path: {type(backbone).__name__} has no encoder of Transformer layers; give a "
         "translation model, BART or RoBERTa"
     )
+
+
+def is_decoder_only(backbone: nn.Module) -> bool:
+    """Whether a model is a language model of Transformer layers."""
+    layers = getattr(getattr(backbone, "decoder", None), "layers", None)
+    return not hasattr(backbone, "encoder") and isinstance(layers, nn.ModuleList)
+
+
+def find_stack(backbone: nn.Module, stack: str) -> tuple[nn.Module, str]:
+    """The same for the stack that is compressed: encoder, decoder, or auto for the only right one.
+
+    Raises:
+        UserError: the model has no such stack, or it predicts what its groups would show.
+    """
+    if not is_decoder_only(backbone):
+        if stack == "decoder":
+            raise UserError(
+                "--compression-stack decoder: the decoder of an encoder-decoder predicts every one "
+                "of its positions, and a group would show it its future; give encoder"
+            )
+        return find_encoder(backbone)
+    if stack == "encoder":
+        raise UserError(
+            f"--compression-stack encoder: {type(backbone).__name__} is decoder-only; give decoder"
+        )
+    return backbone, "decoder"
 
 
 class ModelAround(BaseFairseqModel):

@@ -51,16 +51,24 @@ def last_vectors(model: nn.Module, sample: dict, padding_idx: int) -> Iterator[V
         vectors["encoder"] = output["encoder_out"][0].transpose(0, 1)[real]
 
     def keep_decoder(module, inputs, output) -> None:
-        real = sample["net_input"]["prev_output_tokens"].ne(padding_idx)
+        real = decoder_tokens(sample).ne(padding_idx)
         vectors["decoder"] = output[1]["inner_states"][-1].transpose(0, 1)[real]
 
-    holder, name = find_encoder(model)
-    watched = [(getattr(holder, name), keep_encoder)]
+    watched = []
     decoder = getattr(model, "decoder", None)
     if decoder is not None:
         watched.append((decoder, keep_decoder))
+    if hasattr(model, "encoder"):
+        holder, name = find_encoder(model)
+        watched.append((getattr(holder, name), keep_encoder))
     with forward_hooks(*watched):
         yield vectors
+
+
+def decoder_tokens(sample: dict) -> Tensor:
+    """What the decoder reads, B x T: a decoder-only model has it where others have the source."""
+    net_input = sample["net_input"]
+    return net_input.get("prev_output_tokens", net_input["src_tokens"])
 
 
 def vector_distance(student: Vectors, teacher: Vectors) -> Tensor:
@@ -123,7 +131,12 @@ class VariatorDistillationCriterion(FairseqCriterion):
 
     def task_loss(self, model, output, sample: dict, classes: bool) -> Tuple[Tensor, Tensor, int]:
         """Mean cross-entropy (nats), right answers, and how many there were."""
-        target = model.get_targets(sample, output).view(-1)
+        target = model.get_targets(sample, output)
+        if "prompt" in (output[1] or {}):  # but for the last, its targets are in its groups
+            seen = output[1]["prompt"].roll(-1, dims=1)
+            seen[:, -1] = False
+            target = target.masked_fill(seen, self.padding_idx)
+        target = target.view(-1)
         logits = output[0].reshape(len(target), -1)
         if not classes:
             logits, target = (x[target.ne(self.padding_idx)] for x in (logits, target))

@@ -79,7 +79,7 @@ def layer_cost(shape: Shape, length: int) -> int:
 
 def shape_of(model: VariatorModel) -> Shape:
     """The sizes of a model and of its plugins for the ratio in use."""
-    layers = model.compressed_encoder.layers
+    layers = model.stack.layers
     first = layers[0].fc1
     linear: nn.Linear = getattr(first, "inner", first)
     return Shape(
@@ -95,11 +95,11 @@ def shape_of(model: VariatorModel) -> Shape:
 @torch.no_grad()
 def measured_cost(model: VariatorModel, length: int) -> int:
     """Multiply-adds of the layers for one sentence, counted by torch while they run."""
-    encoder = model.compressed_encoder
     x = torch.randn(length, 1, model.width, device=next(model.parameters()).device)
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
-        for layer in encoder.layers:
-            x = layer(x, encoder_padding_mask=None)
+        for layer in model.stack.layers:
+            output = layer(x, None)
+            x = output[0] if isinstance(output, tuple) else output  # a decoder's gives more
     return counter.get_total_flops() // 2
 
 

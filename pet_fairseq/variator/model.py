@@ -7,16 +7,23 @@ from dataclasses import dataclass, field
 from typing import Dict, Iterator, List, Optional
 
 import torch
+from fairseq.data import Dictionary
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
-from fairseq.models import FairseqEncoder, register_model
-from fairseq.utils import convert_padding_direction
+from fairseq.models import register_model
 from torch import Tensor, nn
 
 from pet_fairseq.checkpoints import load_checkpoint
 from pet_fairseq.errors import UserError
-from pet_fairseq.variator.backbone import ModelAround, find_encoder, load_backbone
+from pet_fairseq.variator.backbone import (
+    STACKS,
+    ModelAround,
+    find_stack,
+    is_decoder_only,
+    load_backbone,
+)
 from pet_fairseq.variator.plugin import ACTIVATIONS, COMPRESSIONS, DECOMPRESSIONS, Plugin
 from pet_fairseq.variator.sites import SITES, Site, Switch, attach, embed_dim
+from pet_fairseq.variator.stacks import VariatorDecoder, VariatorEncoder
 
 
 @dataclass
@@ -39,6 +46,17 @@ class VariatorConfig(FairseqDataclass):
             "its keys and values"
         },
     )
+    compression_stack: ChoiceEnum(STACKS) = field(
+        default="auto",
+        metadata={"help": "auto: the encoder, or the decoder of a decoder-only model"},
+    )
+    prompt_end: str = field(
+        default="",
+        metadata={
+            "help": "symbol that ends the prompt, the part which a decoder-only model compresses "
+            "(required for one)"
+        },
+    )
     adapter_activation: ChoiceEnum(ACTIVATIONS) = field(
         default="tanh", metadata={"help": "between the two maps of an adapter"}
     )
@@ -50,47 +68,6 @@ class VariatorConfig(FairseqDataclass):
     )
 
 
-class VariatorEncoder(FairseqEncoder):
-    """Stands for the backbone's encoder: tells the sites where the padding is.
-
-    Sources padded on the left are moved to the left edge, so that a sentence is divided into the
-    same groups in every batch. At ratio 1 nothing is touched.
-    """
-
-    def __init__(self, inner: nn.Module, switch: Switch, padding_idx: int):
-        super().__init__(getattr(inner, "dictionary", None))
-        self.inner = inner
-        self.switch = switch
-        self.padding_idx = padding_idx
-
-    def forward(self, src_tokens: Tensor, *args, **options):
-        """The inner encoder's output; src_tokens B x T."""
-        if self.switch.ratio == 1:
-            return self.inner(src_tokens, *args, **options)
-        padding = src_tokens.eq(self.padding_idx)
-        if padding[:, 0].any():
-            src_tokens = convert_padding_direction(src_tokens, self.padding_idx, left_to_right=True)
-            padding = src_tokens.eq(self.padding_idx)
-        self.switch.padding_mask = padding if padding.any() else None
-        try:
-            return self.inner(src_tokens, *args, **options)
-        finally:
-            self.switch.padding_mask = None
-
-    def reorder_encoder_out(self, encoder_out, new_order):
-        return self.inner.reorder_encoder_out(encoder_out, new_order)
-
-    def max_positions(self):
-        return self.inner.max_positions()
-
-    def __getattr__(self, name: str):
-        """What is not here is the inner encoder's: layers, embed_tokens, ..."""
-        try:
-            return super().__getattr__(name)
-        except AttributeError:
-            return getattr(super().__getattr__("inner"), name)
-
-
 def file_hash(path: str) -> Tensor:
     """SHA-256 of a file: 32 numbers, uint8."""
     with open(path, "rb") as file:
@@ -100,16 +77,27 @@ def file_hash(path: str) -> Tensor:
 
 @register_model("variator", dataclass=VariatorConfig)
 class VariatorModel(ModelAround):
-    """A backbone whose encoder works on groups of positions while a ratio above 1 is set."""
+    """A backbone of which one stack works on groups of positions while a ratio above 1 is set."""
 
-    def __init__(self, cfg: VariatorConfig, backbone: nn.Module, padding_idx: int):
+    def __init__(
+        self,
+        cfg: VariatorConfig,
+        backbone: nn.Module,
+        padding_idx: int,
+        prompt_end_idx: Optional[int] = None,
+    ):
         super().__init__(cfg, backbone)
         self.switch = Switch()
-        holder, name = find_encoder(backbone)
-        encoder = getattr(holder, name)
-        self.width = embed_dim(encoder.layers)
-        self.sites: List[Site] = attach(encoder.layers, cfg.compression_site, self.switch)
-        setattr(holder, name, VariatorEncoder(encoder, self.switch, padding_idx))
+        holder, name = find_stack(backbone, cfg.compression_stack)
+        stack = getattr(holder, name)
+        self.width = embed_dim(stack.layers)
+        self.sites: List[Site] = attach(stack.layers, cfg.compression_site, self.switch)
+        wrapped = (
+            VariatorDecoder(stack, self.switch, padding_idx, prompt_end_idx)
+            if name == "decoder"
+            else VariatorEncoder(stack, self.switch, padding_idx)
+        )
+        setattr(holder, name, wrapped)
         backbone.requires_grad_(False)
         # the sites are in the backbone; this is the list under which they are saved
         self.plugins = nn.ModuleList(site.plugins for site in self.sites)
@@ -122,7 +110,8 @@ class VariatorModel(ModelAround):
     def build_model(cls, cfg: VariatorConfig, task) -> "VariatorModel":
         check_options(cfg)
         backbone = load_backbone(cfg.backbone_path, task)
-        model = cls(cfg, backbone, task.source_dictionary.pad())
+        dictionary = task.source_dictionary
+        model = cls(cfg, backbone, dictionary.pad(), prompt_end_index(cfg, backbone, dictionary))
         for path in filter(None, cfg.plugin_path.split(os.pathsep)):
             model.load_plugins(path)
         if cfg.compression_ratio not in model.ratios:
@@ -154,17 +143,14 @@ class VariatorModel(ModelAround):
     @contextmanager
     def compression_ratio(self, ratio: int) -> Iterator[None]:
         """Another ratio inside a with block."""
-        before = self.switch.ratio
-        self.set_compression_ratio(ratio)
-        try:
+        with self.switch.at(self.switch.ratio):
+            self.set_compression_ratio(ratio)
             yield
-        finally:
-            self.switch.ratio = before
 
     @property
-    def compressed_encoder(self) -> VariatorEncoder:
+    def stack(self) -> VariatorEncoder | VariatorDecoder:
         """What wraps the layers that have the sites."""
-        holder, name = find_encoder(self.backbone)
+        holder, name = find_stack(self.backbone, self.cfg.compression_stack)
         return getattr(holder, name)
 
     @contextmanager
@@ -281,3 +267,27 @@ def check_options(cfg: VariatorConfig) -> None:
         )
     if cfg.bottleneck_dim < 1:
         raise UserError(f"--bottleneck-dim {cfg.bottleneck_dim}: give 1 or more")
+
+
+def prompt_end_index(
+    cfg: VariatorConfig, backbone: nn.Module, dictionary: Dictionary
+) -> Optional[int]:
+    """Of the symbol that ends a prompt; None for a model with an encoder.
+
+    Raises:
+        UserError: no such symbol, or a site that would show a decoder its future.
+    """
+    if not is_decoder_only(backbone):
+        return None
+    if cfg.compression_site != "ffn":
+        raise UserError(
+            f"--compression-site {cfg.compression_site}: in a decoder-only model a group of keys "
+            "would hide the prompt's order from its mask; give ffn"
+        )
+    index = dictionary.index(cfg.prompt_end)
+    if not cfg.prompt_end or index == dictionary.unk():
+        raise UserError(
+            f"--prompt-end {cfg.prompt_end!r}: not in the dictionary; give the symbol that ends "
+            "the prompts in the data"
+        )
+    return index

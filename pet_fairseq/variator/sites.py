@@ -5,8 +5,10 @@ used, and where the batch has padding, is said by one `Switch` that all sites of
 ratio 1 a site only passes on what it gets.
 """
 
-from typing import List, Optional, Tuple
+from contextlib import contextmanager
+from typing import Iterator, List, Optional, Tuple
 
+import torch
 from torch import Tensor, nn
 
 from pet_fairseq.errors import UserError
@@ -16,11 +18,39 @@ SITES = ("ffn", "attention", "attention-kv")
 
 
 class Switch:
-    """The ratio in use (1: none) and the padding of the batch at hand (B x T, True = padding)."""
+    """What all sites of a model look at: the ratio in use (1: none) and the batch at hand."""
 
     def __init__(self, ratio: int = 1):
         self.ratio = ratio
         self.padding_mask: Optional[Tensor] = None
+        self.plain_from: Optional[int] = None
+
+    @contextmanager
+    def batch(
+        self, padding_mask: Optional[Tensor], plain_from: Optional[int] = None
+    ) -> Iterator[None]:
+        """Inside, the sites group the positions of this batch.
+
+        Args:
+            padding_mask: B x T', True = in no group; None: T' is T and all positions are grouped.
+            plain_from: from this position to T every position is also worked on alone, and those in
+                no group keep that. None: what is in no group is padding.
+        """
+        self.padding_mask, self.plain_from = padding_mask, plain_from
+        try:
+            yield
+        finally:
+            self.padding_mask, self.plain_from = None, None
+
+    @contextmanager
+    def at(self, ratio: int) -> Iterator[None]:
+        """Inside, another ratio."""
+        before = self.ratio
+        self.ratio = ratio
+        try:
+            yield
+        finally:
+            self.ratio = before
 
 
 class Site(nn.Module):
@@ -30,6 +60,7 @@ class Site(nn.Module):
         super().__init__()
         self.switch = switch
         self.plugins = nn.ModuleDict()
+        self.members: Optional[Tensor] = None  # from enter to leave
 
     def add(self, plugin: Plugin) -> None:
         self.plugins[str(plugin.ratio)] = plugin
@@ -42,44 +73,64 @@ class Site(nn.Module):
         return self.plugins[str(self.switch.ratio)]
 
     def compress(self, x: Tensor) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
-        """T x B x C to the groups (G x B x C), their members (G x k x B x C) and their padding."""
+        """T' x B x C to the groups (G x B x C), their members (G x k x B x C) and their padding."""
         padding = group_padding(self.switch.padding_mask, x, self.plugin.ratio)
         members = self.plugin.members(x, padding)
         return self.plugin.compress(members, padding), members, padding
 
-
-class CompressedInput(nn.Module):
-    """Stands for the first map of a feed-forward network: groups go in instead of positions."""
-
-    def __init__(self, inner: nn.Module, site: Site):
-        super().__init__()
-        self.inner = inner
-        self.site = site
-        self.members: Optional[Tensor] = None  # for CompressedOutput, in the same forward pass
-        self.time = 0
-
-    def forward(self, x: Tensor) -> Tensor:
-        if self.site.plugin is not None:
-            self.time = x.size(0)
-            x, self.members, _ = self.site.compress(x)
-        return self.inner(x)
-
-
-class CompressedOutput(nn.Module):
-    """Stands for the last map of a feed-forward network: positions come out instead of groups."""
-
-    def __init__(self, inner: nn.Module, start: CompressedInput):
-        super().__init__()
-        self.inner = inner
-        self.start = (start,)  # a tuple: it is a sub-module of the layer already
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.inner(x)
-        (start,) = self.start
-        if start.site.plugin is None:
+    def enter(self, x: Tensor) -> Tensor:
+        """What goes into a feed-forward network: T x B x C -> groups, then lone positions."""
+        if self.plugin is None:
             return x
-        members, start.members = start.members, None
-        return start.site.plugin.decompress(x, members, start.time)
+        switch = self.switch
+        self.time = len(x) if switch.padding_mask is None else switch.padding_mask.size(1)
+        groups, self.members, _ = self.compress(x[: self.time])
+        return groups if switch.plain_from is None else torch.cat([groups, x[switch.plain_from :]])
+
+    def leave(self, y: Tensor) -> Tensor:
+        """What comes out of it, for every position: T x B x C."""
+        if self.plugin is None:
+            return y
+        members, self.members = self.members, None
+        groups, alone = y[: len(members)], y[len(members) :]
+        made = self.plugin.decompress(groups, members, self.time)
+        if self.switch.plain_from is None:
+            return made
+        first = self.switch.plain_from
+        both = self.time - first  # positions that are grouped in some sentences only
+        ungrouped = self.switch.padding_mask.T[first:, :, None]
+        mixed = torch.where(ungrouped, alone[:both], made[first:])
+        return torch.cat([made[:first], mixed, alone[both:]])
+
+
+class Entrance(nn.Module):
+    """Stands for the first map of a feed-forward network; `part.enter` says what goes in."""
+
+    def __init__(self, inner: nn.Module, part):
+        super().__init__()
+        self.inner = inner
+        self.part = part
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(self.part.enter(x))
+
+
+class Exit(nn.Module):
+    """Stands for its last map; `part.leave` makes T positions of what comes out."""
+
+    def __init__(self, inner: nn.Module, part):
+        super().__init__()
+        self.inner = inner
+        self.part = (part,)  # a tuple: it is a sub-module of the entrance already
+
+    def forward(self, x: Tensor) -> Tensor:
+        (part,) = self.part
+        return part.leave(self.inner(x))
+
+
+def surround_ffn(layer: nn.Module, part) -> None:
+    """Put `part` around the feed-forward network of one of fairseq's layers."""
+    layer.fc1, layer.fc2 = Entrance(layer.fc1, part), Exit(layer.fc2, part)
 
 
 class CompressedAttention(nn.Module):
@@ -136,8 +187,7 @@ def attach(layers: nn.ModuleList, place: str, switch: Switch) -> List[Site]:
                 )
         site = Site(switch)
         if place == "ffn":
-            layer.fc1 = CompressedInput(layer.fc1, site)
-            layer.fc2 = CompressedOutput(layer.fc2, layer.fc1)
+            surround_ffn(layer, site)
         else:
             layer.self_attn = CompressedAttention(layer.self_attn, site, place == "attention-kv")
         sites.append(site)

@@ -1,0 +1,39 @@
+"""Reading many positions at once into a decoder's incremental state (no fairseq hook does that)."""
+
+from typing import Dict, Tuple
+
+from torch import Tensor, nn
+
+
+def prefill(decoder, tokens: Tensor, incremental_state: Dict, **options) -> Tuple[Tensor, dict]:
+    """Run a decoder-only model over `tokens` and leave the state as if they had come one by one.
+
+    Args:
+        decoder: of fairseq's Transformer, or what stands for it; tokens: B x T.
+        incremental_state: what it held is replaced.
+    Returns:
+        the decoder's output for all T positions.
+    """
+    output, extra = decoder(tokens, **options)
+    padding = tokens.eq(decoder.padding_idx)
+    for layer, x in zip(decoder.layers, extra["inner_states"]):
+        if layer.normalize_before:
+            x = layer.self_attn_layer_norm(x)
+        state = keys_and_values(layer.self_attn, x)
+        if padding.any():
+            state["prev_key_padding_mask"] = padding
+        layer.self_attn._set_input_buffer(incremental_state, state)
+    return output, extra
+
+
+def keys_and_values(attention: nn.Module, x: Tensor) -> Dict[str, Tensor]:
+    """What fairseq's attention keeps of its input x, T x B x C: both B x heads x T x head_dim."""
+
+    def split(projected: Tensor) -> Tensor:
+        time, batch, _ = projected.shape
+        return projected.view(time, batch, attention.num_heads, -1).permute(1, 2, 0, 3)
+
+    return {
+        "prev_key": split(attention.k_proj(x)),
+        "prev_value": split(attention.v_proj(x)),
+    }

@@ -1,0 +1,206 @@
+"""Plugins in a decoder-only model: only in the prompt, never over what is to be predicted."""
+
+import argparse
+
+import pytest
+import torch
+from fairseq.data import Dictionary
+from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageModelingTask
+
+from pet_fairseq.errors import UserError
+from pet_fairseq.variator.criterion import VariatorDistillationCriterion
+from pet_fairseq.variator.stacks import prompt_mask
+from tests.translation import make_task, save_model
+from tests.variator.test_model import make_variator
+from tests.variator.test_plugin import by_hand
+
+KINDS = {"post-norm": {}, "pre-norm": {"decoder_normalize_before": True}}
+TINY = {
+    **{"decoder_layers": 2, "decoder_embed_dim": 16, "decoder_ffn_embed_dim": 24},
+    **{"decoder_attention_heads": 2, "decoder_output_dim": 16, "decoder_input_dim": 16},
+    **{
+        "tokens_per_sample": 64,
+        "max_target_positions": 64,
+        "share_decoder_input_output_embed": True,
+    },
+}
+
+
+@pytest.fixture
+def task(tmp_path):
+    dictionary = Dictionary()
+    for word in ["<sep>", *(f"w{i}" for i in range(12))]:
+        dictionary.add_symbol(word)
+    dictionary.save(str(tmp_path / "dict.txt"))
+    cfg = LanguageModelingConfig(data=str(tmp_path), tokens_per_sample=64)
+    return LanguageModelingTask.setup_task(cfg)
+
+
+def make_lm(task, tmp_path, kind="post-norm", **options):
+    path = save_model(tmp_path / "lm.pt", task, "transformer_lm", **TINY, **KINDS[kind])
+    options = {"prompt_end": "<sep>", **options}
+    return make_variator(task, path, **options).double()
+
+
+def make_tokens(task, shapes, seed=0):
+    """Rows of `prompt` symbols, the end symbol and `rest` more (None: no end), padded right."""
+    draw = torch.Generator().manual_seed(seed)
+    end = task.dictionary.index("<sep>")
+    rows = []
+    for prompt, rest in shapes:
+        words = torch.randint(5, len(task.dictionary), (1 + prompt + (rest or 0),), generator=draw)
+        words[0] = task.dictionary.eos()
+        if rest is not None:
+            words = torch.cat([words[: 1 + prompt], torch.tensor([end]), words[1 + prompt :]])
+        rows.append(words)
+    return torch.nn.utils.rnn.pad_sequence(rows, True, task.dictionary.pad())
+
+
+def lone_output(model, tokens):
+    """One sentence through the decoder layer by layer, group by group."""
+    decoder = model.stack.inner
+    end = (tokens == model.stack.prompt_end_idx).nonzero()
+    length = int(end[0]) + 1 if len(end) else 0
+    x = decoder.embed_scale * decoder.embed_tokens(tokens[None]) + decoder.embed_positions(
+        tokens[None]
+    )
+    x = x.transpose(0, 1)
+    future = torch.full((len(tokens), len(tokens)), -torch.inf, dtype=x.dtype).triu(1)
+    for layer, site in zip(decoder.layers, model.sites):
+        before = layer.normalize_before
+        h = layer.self_attn_layer_norm(x) if before else x
+        x = x + layer.self_attn(h, h, h, attn_mask=future)[0]
+        x = x if before else layer.self_attn_layer_norm(x)
+        h = layer.final_layer_norm(x) if before else x
+
+        def ffn(v, layer=layer):
+            return layer.fc2.inner(layer.fc1.inner(v).relu())
+
+        rest = ffn(h[length:])
+        if length:
+            grouped = by_hand(site.plugin, h[:length], None, ffn)
+            rest = torch.cat([grouped, rest])
+        x = x + rest
+        x = x if before else layer.final_layer_norm(x)
+    x = decoder.layer_norm(x) if decoder.layer_norm is not None else x
+    return decoder.output_layer(x.transpose(0, 1))[0]
+
+
+def test_prompt_mask():
+    tokens = torch.tensor([[2, 5, 4, 6, 4, 1], [2, 4, 5, 5, 5, 5], [2, 5, 5, 5, 5, 5]])
+    found = prompt_mask(tokens, end=4)
+    assert found.tolist() == [[1, 1, 1, 0, 0, 0], [1, 1, 0, 0, 0, 0], [0] * 6]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("ratio", [2, 3, 4])
+def test_equals_the_reference_in_ragged_batches(kind, ratio, task, tmp_path):
+    model = make_lm(task, tmp_path, kind, compression_ratio=ratio)
+    shapes = [(5, 4), (9, 0), (0, 7), (3, None), (6, 2)]
+    tokens = make_tokens(task, shapes)
+    with torch.no_grad():
+        found = model(tokens)[0]
+        for row, output in zip(tokens, found):
+            row = row[row != task.dictionary.pad()]
+            torch.testing.assert_close(output[: len(row)], lone_output(model, row))
+
+
+def test_ratio_1_is_the_backbone(task, tmp_path):
+    model = make_lm(task, tmp_path)
+    tokens = make_tokens(task, [(5, 4), (9, 0)])
+    with torch.no_grad(), model.compression_ratio(1):
+        assert torch.equal(model(tokens)[0], model.stack.inner(tokens)[0])
+    without = make_tokens(task, [(5, None), (3, None)])
+    with torch.no_grad():
+        assert not torch.allclose(model(tokens)[0], model.stack.plain(tokens)[0], atol=1e-3)
+        assert torch.equal(model(without)[0], model.stack.plain(without)[0])
+
+
+def test_no_position_sees_what_it_predicts(task, tmp_path):
+    model = make_lm(task, tmp_path, compression_ratio=4)
+    tokens = make_tokens(task, [(6, 6)])
+    with torch.no_grad():
+        before = model(tokens)[0]
+        for t in range(8, tokens.size(1)):  # the response begins at 8
+            changed = tokens.clone()
+            changed[0, t] = 5 + (changed[0, t] - 4) % 12
+            after = model(changed)[0]
+            assert torch.equal(after[:, :t], before[:, :t])
+            assert not torch.equal(after[:, t:], before[:, t:])
+
+
+@pytest.mark.parametrize("ratio", [1, 3])
+def test_generation_equals_running_all_again_each_step(ratio, task, tmp_path):
+    model = make_lm(task, tmp_path, compression_ratio=3)
+    model.set_compression_ratio(ratio)
+    prompts = make_tokens(task, [(5, 0), (9, 0), (0, 0), (2, 0)])
+    lengths = prompts.ne(task.dictionary.pad()).sum(dim=1)
+    sample = {"id": torch.arange(4), "net_input": {"src_tokens": prompts, "src_lengths": lengths}}
+    options = argparse.Namespace(beam=3, max_len_a=0, max_len_b=16, nbest=3)
+    found = task.inference_step(task.build_generator([model], options), [model], sample)
+    for prompt, n, hypotheses in zip(prompts, lengths, found):
+        assert len({tuple(h["tokens"].tolist()) for h in hypotheses}) == 3
+        for hypothesis in hypotheses:
+            tokens = torch.cat([prompt[:1], hypothesis["tokens"][:-1]])
+            assert torch.equal(tokens[:n], prompt[:n])
+            with torch.no_grad():
+                logits = model(tokens[None])[0][0]
+            scores = logits.log_softmax(dim=-1).gather(1, hypothesis["tokens"][:, None])[:, 0]
+            found_scores = hypothesis["positional_scores"].double()
+            torch.testing.assert_close(found_scores[n - 1 :], scores[n - 1 :], rtol=0, atol=1e-5)
+            if ratio > 1:
+                assert not found_scores[: n - 1].any()
+
+
+def test_task_loss_leaves_out_what_the_groups_show(task, tmp_path):
+    model = make_lm(task, tmp_path)
+    criterion = VariatorDistillationCriterion(task, False, 0.5, "x", False)
+    text = make_tokens(task, [(5, 4), (3, 3)])
+    pad = task.dictionary.pad()
+    inputs, target = text[:, :-1], text[:, 1:]
+    ntokens = int(target.ne(pad).sum())
+    sample = {
+        **{"net_input": {"src_tokens": inputs, "src_lengths": inputs.ne(pad).sum(dim=1)}},
+        **{"target": target, "ntokens": ntokens},
+    }
+    loss, size, log = criterion(model, sample)
+    assert log["total"] == 4 + 3 and size == ntokens  # the responses only
+    with torch.no_grad():
+        scores = model(inputs)[0].log_softmax(dim=-1)
+    rows = [(0, 6 + i) for i in range(4)] + [(1, 4 + i) for i in range(3)]
+    expected = -sum(scores[b, t, target[b, t]] for b, t in rows) / 7
+    assert log["task_loss"].item() / size == pytest.approx(expected.item())
+    loss.backward()
+    assert all(p.grad is not None for p in model.plugins.parameters())
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"prompt_end": ""}, "--prompt-end '': not in the dictionary"),
+        ({"prompt_end": "<end>"}, "--prompt-end '<end>': not in the dictionary"),
+        ({"compression_stack": "encoder"}, "--compression-stack encoder: .* is decoder-only"),
+        ({"compression_site": "attention"}, "--compression-site attention: in a decoder-only"),
+    ],
+)
+def test_refused(options, message, task, tmp_path):
+    with pytest.raises(UserError, match=message):
+        make_lm(task, tmp_path, **options)
+
+
+def test_probabilities_of_a_compressed_prompt_are_refused(task, tmp_path):
+    model = make_lm(task, tmp_path)
+    tokens = make_tokens(task, [(5, 4)])
+    output = model(tokens)
+    with pytest.raises(UserError, match="for probabilities of whole texts set it to 1"):
+        model.get_normalized_probs(output, log_probs=True)
+    with model.compression_ratio(1):
+        found = model.get_normalized_probs(model(tokens), log_probs=False)
+    torch.testing.assert_close(found.sum(dim=-1), torch.ones_like(found[..., 0]))
+
+
+def test_the_decoder_of_an_encoder_decoder_is_refused(tmp_path):
+    task = make_task(tmp_path / "data")
+    path = save_model(tmp_path / "b.pt", task)
+    with pytest.raises(UserError, match=r"--compression-stack decoder: .* show it its future"):
+        make_variator(task, path, compression_stack="decoder")
