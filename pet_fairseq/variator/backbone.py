@@ -105,6 +105,11 @@ class ModelAround(BaseFairseqModel):
         return getattr(self.backbone, "decoder", None)
 
     @property
+    def supported_targets(self) -> set:
+        """What the language_modeling task asks for."""
+        return self.backbone.supported_targets
+
+    @property
     def classification_heads(self) -> nn.ModuleDict:
         return getattr(self.backbone, "classification_heads", nn.ModuleDict())
 
