@@ -6,20 +6,15 @@ in the next layer. No parameters are added; all of the model's are fine-tuned. T
 learned token pruning (S. Kim et al., KDD 2022).
 """
 
-import copy
 import math
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Iterator, Optional, Tuple
+from typing import Optional, Tuple
 
 import torch
-from fairseq.dataclass import FairseqDataclass
-from fairseq.models import BaseFairseqModel, register_model
+from fairseq.models import register_model
 from torch import Tensor, nn
 
-from pet_fairseq.checkpoints import FrozenModels
-from pet_fairseq.errors import UserError
-from pet_fairseq.variator.backbone import ModelAround, find_encoder, load_backbone
+from pet_fairseq.baselines.fine_tuned import FineTunedConfig, FineTunedModel
+from pet_fairseq.variator.backbone import find_encoder
 from pet_fairseq.variator.sites import surround_ffn
 
 # --- pure functions -------------------------------------------------------------------------------
@@ -114,34 +109,10 @@ def prune(layers: nn.ModuleList, ratio: int) -> None:
 # --- the model ------------------------------------------------------------------------------------
 
 
-@dataclass
-class TokenPruningConfig(FairseqDataclass):
-    backbone_path: str = field(
-        default="", metadata={"help": "checkpoint of the model to prune and fine-tune (required)"}
-    )
-    compression_ratio: int = field(
-        default=4, metadata={"help": "k: one of k tokens goes through a feed-forward network"}
-    )
-
-
-@register_model("token_pruning", dataclass=TokenPruningConfig)
-class TokenPruningModel(ModelAround):
+@register_model("token_pruning", dataclass=FineTunedConfig)
+class TokenPruningModel(FineTunedModel):
     """A model whose encoder works on the tokens that are attended to; all weights are trained."""
 
-    def __init__(self, cfg: TokenPruningConfig, backbone: BaseFairseqModel):
-        super().__init__(cfg, backbone)
-        # no Module: the teacher stays out of state_dict, optimizer and DDP
-        self.teacher = FrozenModels([copy.deepcopy(backbone)])
+    def cheapen(self, backbone: nn.Module, ratio: int) -> None:
         holder, name = find_encoder(backbone)
-        prune(getattr(holder, name).layers, cfg.compression_ratio)
-
-    @classmethod
-    def build_model(cls, cfg: TokenPruningConfig, task) -> "TokenPruningModel":
-        if cfg.compression_ratio < 1:
-            raise UserError(f"--compression-ratio {cfg.compression_ratio}: give 1 or more")
-        return cls(cfg, load_backbone(cfg.backbone_path, task))
-
-    @contextmanager
-    def frozen(self) -> Iterator[nn.Module]:
-        """The model as it was before."""
-        yield self.teacher.like(next(self.parameters()))[0]
+        prune(getattr(holder, name).layers, ratio)

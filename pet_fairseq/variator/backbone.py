@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from pet_fairseq.checkpoints import check_dictionaries, load_checkpoint
 from pet_fairseq.errors import UserError
 
+MODELS_AROUND = ("variator", "token_pruning", "narrow")
 STACKS = ("auto", "encoder", "decoder")
 
 
@@ -21,7 +22,7 @@ def load_backbone(path: str, task) -> nn.Module:
     if not path:
         raise UserError("--backbone-path: missing; give the checkpoint of the model to compress")
     state = load_checkpoint(path, "--backbone-path")
-    if getattr(state["cfg"].model, "_name", "") in ("variator", "token_pruning"):
+    if getattr(state["cfg"].model, "_name", "") in MODELS_AROUND:
         raise UserError(f"--backbone-path {path}: holds a compressed model, not a backbone")
     check_dictionaries(state, path, "--backbone-path", task)
     backbone = build_model(state["cfg"].model, task)

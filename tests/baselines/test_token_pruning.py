@@ -5,12 +5,8 @@ import math
 import pytest
 import torch
 
-from pet_fairseq.baselines.token_pruning import (
-    TokenPruningConfig,
-    TokenPruningModel,
-    chosen_tokens,
-    received_attention,
-)
+from pet_fairseq.baselines.fine_tuned import FineTunedConfig
+from pet_fairseq.baselines.token_pruning import TokenPruningModel, chosen_tokens, received_attention
 from pet_fairseq.errors import UserError
 from tests.translation import make_batch, make_model, make_task, save_model, select
 from tests.variator.test_plugin import padding_mask
@@ -23,7 +19,7 @@ def task(tmp_path):
 
 def make_pruned(task, path, ratio):
     return TokenPruningModel.build_model(
-        TokenPruningConfig(backbone_path=str(path), compression_ratio=ratio), task
+        FineTunedConfig(backbone_path=str(path), compression_ratio=ratio), task
     ).eval()
 
 
