@@ -87,6 +87,15 @@ def _parse(argv: Optional[List[str]]):
     )
     command.set_defaults(run=_flops)
 
+    command = commands.add_parser(
+        "neurons", help="which neurons the compressed vectors of Variator's plugins activate"
+    )
+    _add_sample_options(command, "plugin files a.pt:b.pt", subset="valid", sentences=200)
+    command.add_argument(
+        "--out", type=Path, metavar="FOLDER", help="for neurons.md, neurons.json and neurons.png"
+    )
+    command.set_defaults(run=_neurons)
+
     command = commands.add_parser("toy-data", help="write a small parallel corpus from a grammar")
     command.add_argument(
         "out", type=Path, metavar="OUT", help="folder for {train,valid,test}.{de,en}"
@@ -215,6 +224,15 @@ def _flops(args, rest) -> int:
 
     options = (args.compression_ratio, args.bottleneck_dim, args.compression_site, args.lengths)
     print(flops_report(args.checkpoint, *options))
+    return 0
+
+
+def _neurons(args, rest) -> int:
+    logging.getLogger("matplotlib").setLevel(logging.WARNING)  # fairseq turns on everything
+    from pet_fairseq.variator.neuron_report import report_neurons
+
+    options = {k: v for k, v in vars(args).items() if k not in ("command", "run")}
+    print(report_neurons(**options), end="")
     return 0
 
 

@@ -4,7 +4,6 @@ import json
 import logging
 import math
 import sys
-import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import List, Optional, Sequence
@@ -12,7 +11,7 @@ from typing import List, Optional, Sequence
 from tqdm import tqdm
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import write_whole
+from pet_fairseq.files import check_folder, write_whole
 from pet_fairseq.pet.calibration import check_device, load_model, read_samples
 from pet_fairseq.pet.pair_search import (
     STACKS,
@@ -47,7 +46,7 @@ def suggest_pairs(
     model, task = load_model(checkpoint, data)
     samples = read_samples(task, subset, sentences, max_tokens, model.max_positions(), device)
     if out is not None:
-        check_folder(out)
+        check_folder(out, "--out")
 
     def progress(candidates: Sequence) -> tqdm:
         return tqdm(candidates, desc="tying", unit="candidate", file=sys.stderr, mininterval=2)
@@ -78,20 +77,6 @@ def read_stacks(text: str) -> List[str]:
     if len(set(names)) < len(names) or not {*names} <= {*STACKS}:
         raise UserError(f"--stacks {text}: give encoder, decoder or encoder,decoder")
     return names
-
-
-def check_folder(out: Path) -> None:
-    """Make the folder if need be, and see that a file can be written into it.
-
-    Raises:
-        UserError: it cannot.
-    """
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=out).close()
-    except OSError as error:
-        reason = "is a file" if out.is_file() else error.strerror
-        raise UserError(f"--out {out}: {reason}; give a folder that can be written") from error
 
 
 # --- tables ---------------------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """Plugins trained, saved and used by fairseq's own commands."""
 
+import json
+
 import pytest
 from fairseq.checkpoint_utils import load_checkpoint_to_cpu
 
@@ -99,3 +101,27 @@ def test_bad_input(data, teacher, plugins, raw, tmp_path):
     for result, message in cases:
         assert result.status != 0 and "Traceback" not in result.output
         assert message in result.output.splitlines()[-1]
+
+
+def test_neurons(data, teacher, plugins, tmp_path):
+    files = ":".join(str(path) for path, _ in plugins.values())
+    command = ("pet-fairseq", "neurons", "--data", data, "--sentences", "20", "--checkpoint")
+    table = run(*command, files, "--out", tmp_path / "out").output
+    rows = [line.split("|")[1:-1] for line in table.splitlines() if line.startswith("| ")]
+    assert [row[0].strip() for row in rows[1:]] == ["---:", "2", "4"]
+    for row in rows[2:]:
+        one, union, compressed, *included = (float(cell) for cell in row[1:])
+        assert 0 < one < union <= 100 and 0 < compressed < 100
+        assert all(0 <= share <= 100 for share in included)
+    by_layer = json.loads((tmp_path / "out/neurons.json").read_text())["layers"]
+    assert all(len(values) == 2 for shares in by_layer.values() for values in shares.values())
+    assert table.endswith((tmp_path / "out/neurons.md").read_text())
+    assert (tmp_path / "out/neurons.png").read_bytes().startswith(b"\x89PNG")
+    for wrong, message in (
+        ((teacher,), f"--checkpoint {teacher}: holds no plugins"),
+        ((files, "--subset", "other"), "--subset other: not in"),
+        ((files, "--sentences", "0"), "--sentences 0: give 1 or more"),
+        ((files, "--data", tmp_path / "none"), f"--data {tmp_path / 'none'}: no such folder"),
+    ):
+        result = run(*command, *wrong, check=False)
+        assert result.status == 1 and message in result.output.splitlines()[-1]

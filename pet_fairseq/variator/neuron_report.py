@@ -1,0 +1,84 @@
+"""What `pet-fairseq neurons` shows and writes."""
+
+import json
+from pathlib import Path
+from typing import Dict, List, Optional
+
+import matplotlib
+from matplotlib.figure import Figure
+
+from pet_fairseq.errors import UserError
+from pet_fairseq.files import check_folder, write_whole
+from pet_fairseq.pet.calibration import check_device
+from pet_fairseq.variator.load import load_variator, read_batches
+from pet_fairseq.variator.neurons import watch_neurons
+
+matplotlib.use("Agg")
+
+Shares = Dict[int, Dict[str, List[float]]]  # by ratio and name: one number for each layer
+
+
+def report_neurons(
+    checkpoint: str,
+    data: str,
+    subset: str = "valid",
+    sentences: int = 200,
+    max_tokens: int = 4000,
+    out: Optional[Path] = None,
+    device: str = "cpu",
+) -> str:
+    """Count at every ratio of the files, write neurons.{md,json,png} into `out`; the Markdown.
+
+    Raises:
+        UserError: a wrong option; nothing is written then.
+    """
+    check_device(device)
+    model, task = load_variator(checkpoint, "--checkpoint", data)
+    samples = list(read_batches(task, subset, sentences, max_tokens, device))
+    if out is not None:
+        check_folder(out, "--out")
+    found: Shares = {}
+    for ratio in model.ratios[1:]:
+        shares = watch_neurons(model.to(device), samples, ratio).shares()
+        found[ratio] = {name: values.tolist() for name, values in shares.items()}
+    text = to_markdown(found)
+    if out is not None:
+        figure = plot(found)
+        content = {"checkpoint": checkpoint, "data": data, "subset": subset, "layers": found}
+        write_whole(out / "neurons.md", lambda file: file.write_text(text, encoding="utf-8"))
+        write_whole(out / "neurons.json", lambda file: file.write_text(json.dumps(content)))
+        write_whole(out / "neurons.png", lambda file: figure.savefig(file, dpi=150, format="png"))
+    return text
+
+
+def mean(values: List[float]) -> float:
+    return sum(values) / len(values)
+
+
+def to_markdown(found: Shares) -> str:
+    """A row for each ratio: percent, mean over layers.
+
+    Raises:
+        UserError: there is no ratio above 1.
+    """
+    if not found:
+        raise UserError("--checkpoint: holds no plugins for a ratio above 1")
+    names = list(next(iter(found.values())))
+    rows = [["k", *(f"{name} %" for name in names)], ["---:"] * (len(names) + 1)]
+    for ratio, shares in found.items():
+        rows.append([str(ratio), *(f"{100 * mean(shares[name]):.1f}" for name in names)])
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n"
+
+
+def plot(found: Shares) -> Figure:
+    """Active neurons, and what the compressed vectors' ones have in common with their members'."""
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    names = list(next(iter(found.values())))
+    for axes, part in zip(figure.subplots(1, 2), (names[:3], names[3:])):
+        for name, marker in zip(part, "os^"):
+            values = [100 * mean(shares[name]) for shares in found.values()]
+            axes.plot([str(k) for k in found], values, marker=marker, label=name)
+        axes.set(xlabel="k", ylabel="% of neurons", ylim=(0, None))
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize="small")
+    return figure

@@ -1,0 +1,110 @@
+"""Which neurons of the feed-forward networks compressed vectors activate (Variator, section 4.9).
+
+A neuron is active for a vector if the first map gives it more than 0. A group's compressed vector
+is compared with its members as the model without plugins has them in the same layer: how many
+neurons are active, and which of them are the same. (Members of the model with plugins would show
+nothing: the compressed vector is a mean of theirs, and the first map is linear.)
+"""
+
+from typing import Dict, Iterable, List, NamedTuple
+
+import torch
+from fairseq.utils import convert_padding_direction
+from torch import Tensor, nn
+
+from pet_fairseq.errors import UserError
+from pet_fairseq.hooks import forward_hooks
+from pet_fairseq.variator.model import VariatorModel
+from pet_fairseq.variator.plugin import group_padding, split_groups
+from pet_fairseq.variator.sites import Entrance
+
+
+class Counts(NamedTuple):
+    """Numbers of neurons, added up over groups; one entry for each layer."""
+
+    of_members: Tensor  # active for a member, added up over members
+    of_union: Tensor  # active for at least one member
+    of_intersection: Tensor  # active for all members
+    of_groups: Tensor  # active for the compressed vector
+    groups_in_union: Tensor  # active for it and for at least one member
+    groups_in_intersection: Tensor  # active for it and for all members
+    members: Tensor  # how many members there were, times neurons
+    groups: Tensor  # how many groups there were, times neurons
+
+    def shares(self) -> Dict[str, Tensor]:
+        """What the paper's Figure 5 and Table 5 show, each in [0, 1] by layer."""
+        return {
+            "active, a position": self.of_members / self.members,
+            "active, all positions of a group": self.of_union / self.groups,
+            "active, compressed": self.of_groups / self.groups,
+            "compressed within union": self.groups_in_union / self.of_groups,
+            "intersection within compressed": self.groups_in_intersection / self.of_intersection,
+        }
+
+
+def count_neurons(members: Tensor, group: Tensor, padding: Tensor | None) -> List[Tensor]:
+    """The numbers of `Counts` for one layer and batch.
+
+    Args:
+        members: G x k x B x F, True = active for that member; group: G x B x F, for the compressed
+            vector; padding: G x k x B or G x k x 1, True = no member; None: all are.
+    """
+    real = torch.ones_like(members[..., 0])
+    if padding is not None:
+        real = real & ~padding
+    some = real.any(dim=1)[..., None]  # G x B x 1: groups of only padding do not count
+    active = members & real[..., None]
+    union = active.any(dim=1)
+    intersection = (active | ~real[..., None]).all(dim=1) & some
+    compressed = group & some
+    neurons = members.size(-1)
+    return [
+        active.sum(),
+        union.sum(),
+        intersection.sum(),
+        compressed.sum(),
+        (compressed & union).sum(),
+        (compressed & intersection).sum(),
+        real.sum() * neurons,
+        some.sum() * neurons,
+    ]
+
+
+@torch.no_grad()
+def watch_neurons(model: VariatorModel, samples: Iterable[dict], ratio: int) -> Counts:
+    """Run the model at a ratio and count in every layer.
+
+    Raises:
+        UserError: plugins at another site than the feed-forward networks.
+    """
+    entrances = [layer.fc1 for layer in model.stack.layers]
+    if not all(isinstance(entrance, Entrance) for entrance in entrances):
+        raise UserError("--checkpoint: its plugins are not at the feed-forward networks (ffn)")
+    alone: Dict[nn.Module, Tensor] = {}  # T x B x F, active neurons without plugins
+    counted: Dict[nn.Module, Tensor] = {}
+
+    def keep(entrance: Entrance, inputs, output: Tensor) -> None:
+        alone[entrance] = output > 0
+
+    def count(entrance: Entrance, inputs, output: Tensor) -> None:
+        site = entrance.part
+        padding = group_padding(model.switch.padding_mask, inputs[0][: site.time], ratio)
+        members = split_groups(alone.pop(entrance)[: site.time], ratio)
+        numbers = count_neurons(members, output[: len(members)] > 0, padding)
+        counted[entrance] = counted.get(entrance, 0) + torch.stack(numbers).cpu()
+
+    for sample in samples:
+        net_input = with_padding_right(sample["net_input"], model.stack.padding_idx)
+        for k, hook in ((1, keep), (ratio, count)):
+            hooks = ((entrance, hook) for entrance in entrances)
+            with model.compression_ratio(k), forward_hooks(*hooks):
+                model(**net_input, features_only=True)
+    by_layer = torch.stack([counted[entrance] for entrance in entrances])
+    return Counts(*by_layer.double().T)
+
+
+def with_padding_right(net_input: dict, padding_idx: int) -> dict:
+    """The same sentences at the left edge, where plugins group them."""
+    tokens = net_input["src_tokens"]
+    moved = convert_padding_direction(tokens, padding_idx, left_to_right=True)
+    return {**net_input, "src_tokens": moved}
