@@ -88,6 +88,17 @@ def _parse(argv: Optional[List[str]]):
     command.set_defaults(run=_flops)
 
     command = commands.add_parser(
+        "move-plugins",
+        help="plugins of a pre-trained model as plugins of that model fine-tuned",
+    )
+    command.add_argument("plugins", metavar="PLUGINS", help="a file of --arch variator")
+    command.add_argument(
+        "--backbone-path", required=True, metavar="FILE", help="the model they are to work in"
+    )
+    command.add_argument("--out", type=Path, required=True, help="plugin file to write")
+    command.set_defaults(run=_move_plugins)
+
+    command = commands.add_parser(
         "neurons", help="which neurons the compressed vectors of Variator's plugins activate"
     )
     _add_sample_options(command, "plugin files a.pt:b.pt", subset="valid", sentences=200)
@@ -224,6 +235,14 @@ def _flops(args, rest) -> int:
 
     options = (args.compression_ratio, args.bottleneck_dim, args.compression_site, args.lengths)
     print(flops_report(args.checkpoint, *options))
+    return 0
+
+
+def _move_plugins(args, rest) -> int:
+    from pet_fairseq.variator.move import move_plugins
+
+    move_plugins(args.plugins, args.backbone_path, args.out)
+    print(f"wrote {args.out}; train it further with --finetune-from-model {args.out}")
     return 0
 
 

@@ -3,15 +3,15 @@
 from typing import NamedTuple
 
 import torch
-from fairseq.models import build_model
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from pet_fairseq.checkpoints import load_checkpoint, vocabulary_sizes
+from pet_fairseq.checkpoints import load_checkpoint
 from pet_fairseq.errors import UserError
-from pet_fairseq.pet.compression import Vocabularies
-from pet_fairseq.variator.model import VariatorConfig, VariatorModel, check_options
+from pet_fairseq.variator.model import VariatorModel
+from pet_fairseq.variator.move import build_around
+from pet_fairseq.variator.options import VariatorConfig, check_options
 
 
 class Shape(NamedTuple):
@@ -145,10 +145,7 @@ def flops_report(
     )
     check_options(cfg)
     state = load_checkpoint(checkpoint, "CHECKPOINT")
-    sizes = [size or 4 for size in vocabulary_sizes(state["model"]).values()]
-    vocabularies = Vocabularies(*sizes)
-    backbone = build_model(state["cfg"].model, vocabularies)
-    model = VariatorModel(cfg, backbone, vocabularies.source_dictionary.pad())
+    model = build_around(state, cfg)
     model.add_plugins(ratio, cfg)
     model.eval()
     measured = {}

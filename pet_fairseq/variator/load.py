@@ -9,9 +9,8 @@ from fairseq.tasks import FairseqTask
 from fairseq.utils import move_to_cuda
 from omegaconf import open_dict
 
-from pet_fairseq.checkpoints import load_checkpoint
 from pet_fairseq.errors import UserError
-from pet_fairseq.variator.model import VariatorModel
+from pet_fairseq.variator.model import VariatorModel, read_plugins
 
 
 def load_variator(paths: str, option: str, data: str = "") -> Tuple[VariatorModel, FairseqTask]:
@@ -23,11 +22,9 @@ def load_variator(paths: str, option: str, data: str = "") -> Tuple[VariatorMode
         UserError: a file that holds no plugins or does not fit the others, or no such data.
     """
     path, *more = paths.split(os.pathsep)
-    state = load_checkpoint(path, option)
+    state, _ = read_plugins(path, option)
     state["args"] = None  # fairseq has made cfg of it
     cfg = state["cfg"]
-    if getattr(cfg.model, "_name", "") != "variator":
-        raise UserError(f"{option} {path}: holds no plugins; give a file of --arch variator")
     with open_dict(cfg):
         cfg.task.data = data or cfg.task.data
         if more:

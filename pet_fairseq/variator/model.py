@@ -3,69 +3,19 @@
 import hashlib
 import os
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Dict, Iterator, List, Optional
+from typing import Dict, Iterator, List, Optional, Tuple
 
 import torch
-from fairseq.data import Dictionary
-from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models import register_model
 from torch import Tensor, nn
 
 from pet_fairseq.checkpoints import load_checkpoint
 from pet_fairseq.errors import UserError
-from pet_fairseq.variator.backbone import (
-    STACKS,
-    ModelAround,
-    find_stack,
-    is_decoder_only,
-    load_backbone,
-)
-from pet_fairseq.variator.plugin import ACTIVATIONS, COMPRESSIONS, DECOMPRESSIONS, Plugin
-from pet_fairseq.variator.sites import SITES, Site, Switch, attach, embed_dim
+from pet_fairseq.variator.backbone import ModelAround, find_stack, load_backbone
+from pet_fairseq.variator.options import VariatorConfig, check_options, prompt_end_index
+from pet_fairseq.variator.plugin import Plugin
+from pet_fairseq.variator.sites import Site, Switch, attach, embed_dim
 from pet_fairseq.variator.stacks import VariatorDecoder, VariatorEncoder
-
-
-@dataclass
-class VariatorConfig(FairseqDataclass):
-    backbone_path: str = field(
-        default="", metadata={"help": "checkpoint of the model to compress, kept frozen (required)"}
-    )
-    plugin_path: str = field(
-        default="",
-        metadata={"help": "more plugin files for this backbone, a.pt:b.pt, to switch between"},
-    )
-    compression_ratio: int = field(
-        default=4, metadata={"help": "k, how many positions become one; 1 uses no plugin"}
-    )
-    bottleneck_dim: int = field(default=64, metadata={"help": "r, inner width of the adapters"})
-    compression_site: ChoiceEnum(SITES) = field(
-        default="ffn",
-        metadata={
-            "help": "what works on groups: the feed-forward networks, the self-attention, or only "
-            "its keys and values"
-        },
-    )
-    compression_stack: ChoiceEnum(STACKS) = field(
-        default="auto",
-        metadata={"help": "auto: the encoder, or the decoder of a decoder-only model"},
-    )
-    prompt_end: str = field(
-        default="",
-        metadata={
-            "help": "symbol that ends the prompt, the part which a decoder-only model compresses "
-            "(required for one)"
-        },
-    )
-    adapter_activation: ChoiceEnum(ACTIVATIONS) = field(
-        default="tanh", metadata={"help": "between the two maps of an adapter"}
-    )
-    compression: ChoiceEnum(COMPRESSIONS) = field(
-        default="weighted", metadata={"help": "mean: an ablation without parameters"}
-    )
-    decompression: ChoiceEnum(DECOMPRESSIONS) = field(
-        default="adapter", metadata={"help": "copy: an ablation without parameters"}
-    )
 
 
 def file_hash(path: str) -> Tensor:
@@ -180,12 +130,7 @@ class VariatorModel(ModelAround):
         Raises:
             UserError: not plugins for this backbone, or of this form.
         """
-        state = load_checkpoint(path, "--plugin-path")
-        cfg = state["cfg"].model
-        if getattr(cfg, "_name", "") != "variator":
-            raise UserError(
-                f"--plugin-path {path}: holds no plugins; give a file of --arch variator"
-            )
+        state, cfg = read_plugins(path, "--plugin-path")
         if cfg.compression_site != self.cfg.compression_site:
             raise UserError(
                 f"--plugin-path {path}: made for --compression-site {cfg.compression_site}, not "
@@ -193,7 +138,7 @@ class VariatorModel(ModelAround):
             )
         self.check_backbone(state["model"], path)
         self.add_plugins(cfg.compression_ratio, cfg)
-        load_into(self.plugins, state["model"], cfg.compression_ratio, path)
+        load_into(self.plugins, state["model"], cfg.compression_ratio, f"--plugin-path {path}")
 
     # --- fairseq's side ---------------------------------------------------------------------------
 
@@ -236,58 +181,41 @@ class VariatorModel(ModelAround):
             )
 
 
+def read_plugins(path: str, option: str) -> Tuple[dict, VariatorConfig]:
+    """A plugin file, and its options.
+
+    Raises:
+        UserError: it holds no plugins.
+    """
+    state = load_checkpoint(path, option)
+    cfg = state["cfg"].model
+    if getattr(cfg, "_name", "") != "variator":
+        raise UserError(f"{option} {path}: holds no plugins; give a file of --arch variator")
+    return state, cfg
+
+
 def keep_plugins_only(model: nn.Module, state_dict: Dict, prefix: str, _metadata: dict) -> None:
     """State-dict hook: the backbone has its own file."""
     for name in [n for n in state_dict if n.startswith(prefix + "backbone.")]:
         del state_dict[name]
 
 
-def load_into(plugins: nn.ModuleList, state: Dict[str, Tensor], ratio: int, path: str) -> None:
-    """Fill the plugins of one ratio from a file's state.
+def load_into(plugins: nn.ModuleList, state: Dict[str, Tensor], ratio: int, source: str) -> None:
+    """Fill the plugins of one ratio from the state of a file, named by `source` in errors.
 
     Raises:
         UserError: the file's plugins have other shapes.
     """
-    for i, by_ratio in enumerate(plugins):
-        prefix = f"plugins.{i}.{ratio}."
-        part = {n[len(prefix) :]: t for n, t in state.items() if n.startswith(prefix)}
-        try:
-            by_ratio[str(ratio)].load_state_dict(part, strict=True)
-        except RuntimeError as error:
-            raise UserError(
-                f"--plugin-path {path}: made for a model of another width or depth"
-            ) from error
-
-
-def check_options(cfg: VariatorConfig) -> None:
-    """Raises UserError for values that cannot make a model, before the backbone is loaded."""
-    if cfg.compression_ratio < 1:
-        raise UserError(
-            f"--compression-ratio {cfg.compression_ratio}: give 2 or more, or 1 for none"
+    ours, theirs = (
+        {name: tensor for name, tensor in tensors.items() if name.split(".")[2] == str(ratio)}
+        for tensors in (
+            plugins.state_dict(prefix="plugins."),
+            {name: tensor for name, tensor in state.items() if name.startswith("plugins.")},
         )
-    if cfg.bottleneck_dim < 1:
-        raise UserError(f"--bottleneck-dim {cfg.bottleneck_dim}: give 1 or more")
-
-
-def prompt_end_index(
-    cfg: VariatorConfig, backbone: nn.Module, dictionary: Dictionary
-) -> Optional[int]:
-    """Of the symbol that ends a prompt; None for a model with an encoder.
-
-    Raises:
-        UserError: no such symbol, or a site that would show a decoder its future.
-    """
-    if not is_decoder_only(backbone):
-        return None
-    if cfg.compression_site != "ffn":
+    )
+    if {n: t.shape for n, t in ours.items()} != {n: t.shape for n, t in theirs.items()}:
         raise UserError(
-            f"--compression-site {cfg.compression_site}: in a decoder-only model a group of keys "
-            "would hide the prompt's order from its mask; give ffn"
+            f"{source}: made for a model of another width or depth, or with other options"
         )
-    index = dictionary.index(cfg.prompt_end)
-    if not cfg.prompt_end or index == dictionary.unk():
-        raise UserError(
-            f"--prompt-end {cfg.prompt_end!r}: not in the dictionary; give the symbol that ends "
-            "the prompts in the data"
-        )
-    return index
+    for name, tensor in ours.items():
+        tensor.copy_(theirs[name])

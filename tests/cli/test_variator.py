@@ -125,3 +125,21 @@ def test_neurons(data, teacher, plugins, tmp_path):
     ):
         result = run(*command, *wrong, check=False)
         assert result.status == 1 and message in result.output.splitlines()[-1]
+
+
+def test_plugins_are_moved_to_another_backbone(data, teacher, plugins, tmp_path):
+    """As after pre-training: they work at once there, and training goes on from them."""
+    tuned = tmp_path / "tuned"
+    more = ("--finetune-from-model", teacher, "--max-update", "10", *CROSS_ENTROPY)
+    train(data, tuned, "--arch", "transformer_tiny", *more)
+    backbone, moved = tuned / "checkpoint_best.pt", tmp_path / "moved.pt"
+    command = ("pet-fairseq", "move-plugins", "--backbone-path", backbone, "--out", moved)
+    run(*command, plugins["4"][0])
+    hypotheses(data, "--path", moved)
+    new, gone_on = (
+        train_plugins(data, tmp_path / name, backbone, "--max-update", "1", *options)
+        for name, options in (("new", ()), ("on", ("--finetune-from-model", moved)))
+    )
+    assert gone_on.values("distance", "valid")[0] < new.values("distance", "valid")[0]
+    result = run(*command, teacher, check=False)
+    assert result.status == 1 and "holds no plugins" in result.output.splitlines()[-1]

@@ -6,7 +6,9 @@ import pytest
 import torch
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.variator.model import VariatorConfig, VariatorModel
+from pet_fairseq.variator.model import VariatorModel
+from pet_fairseq.variator.move import move_plugins
+from pet_fairseq.variator.options import VariatorConfig
 from tests.translation import make_batch, make_model, make_task, save_model, select
 
 BACKBONES = {
@@ -189,3 +191,24 @@ def test_plugins_for_another_width_or_site(task, tmp_path):
         make_variator(task, path, plugin_path=path)
     with pytest.raises(UserError, match=r"p.pt: holds a compressed model, not a backbone"):
         make_variator(task, file)
+
+
+def test_plugins_are_moved_to_another_backbone(task, tmp_path):
+    before, after = (save_model(tmp_path / f"{name}.pt", task) for name in ("before", "after"))
+    trained = make_variator(task, before)
+    file = save_plugins(tmp_path / "p.pt", trained, trained.cfg)
+    moved = tmp_path / "moved.pt"
+    move_plugins(file, after, moved)
+    state = torch.load(moved, weights_only=True)
+    assert state["cfg"]["model"].backbone_path == after
+    model = make_variator(task, after, trained=False)
+    model.load_state_dict(state["model"])
+    ours, theirs = model.plugins.state_dict(), trained.plugins.state_dict()
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    for options in ({"encoder_layers": 1}, {"encoder_layers": 3}, {"encoder_embed_dim": 32}):
+        other = save_model(tmp_path / "other.pt", task, **options)
+        with pytest.raises(UserError, match=r"PLUGINS .*p.pt: made for a model of another width"):
+            move_plugins(file, other, tmp_path / "none.pt")
+    with pytest.raises(UserError, match=r"PLUGINS .*after.pt: holds no plugins"):
+        move_plugins(after, before, tmp_path / "none.pt")
+    assert not (tmp_path / "none.pt").exists()
