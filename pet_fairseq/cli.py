@@ -6,7 +6,9 @@ import sys
 from pathlib import Path
 from typing import List, Optional
 
+from pet_fairseq.command_options import add_sample_options
 from pet_fairseq.errors import UserError
+from pet_fairseq.variator import commands as variator_commands
 
 
 def main(argv: Optional[List[str]] = None) -> int:
@@ -61,7 +63,7 @@ def _parse(argv: Optional[List[str]]):
         help="keep the best attention heads of each layer of a wide PET student",
         description="Keeps the best heads of every attention and writes a smaller checkpoint.",
     )
-    _add_sample_options(command, "the wide student", subset="train", sentences=1000)
+    add_sample_options(command, "the wide student", subset="train", sentences=1000)
     command.add_argument("--heads", type=int, required=True, help="heads to keep per attention")
     command.add_argument("--out", type=Path, required=True, help="checkpoint to write")
     command.add_argument(
@@ -73,39 +75,7 @@ def _parse(argv: Optional[List[str]]):
     )
     command.set_defaults(run=_sample_heads)
 
-    command = commands.add_parser(
-        "flops", help="what Variator's plugins would cost and save for a model"
-    )
-    command.add_argument("checkpoint", metavar="CHECKPOINT", help="the model to compress")
-    command.add_argument("--compression-ratio", type=int, default=4, help="default: %(default)s")
-    command.add_argument("--bottleneck-dim", type=int, default=64, help="default: %(default)s")
-    command.add_argument(
-        "--compression-site", choices=("ffn", "attention", "attention-kv"), default="ffn"
-    )
-    command.add_argument(
-        "--lengths", type=int, nargs="+", default=[32, 128, 512], help="default: %(default)s"
-    )
-    command.set_defaults(run=_flops)
-
-    command = commands.add_parser(
-        "move-plugins",
-        help="plugins of a pre-trained model as plugins of that model fine-tuned",
-    )
-    command.add_argument("plugins", metavar="PLUGINS", help="a file of --arch variator")
-    command.add_argument(
-        "--backbone-path", required=True, metavar="FILE", help="the model they are to work in"
-    )
-    command.add_argument("--out", type=Path, required=True, help="plugin file to write")
-    command.set_defaults(run=_move_plugins)
-
-    command = commands.add_parser(
-        "neurons", help="which neurons the compressed vectors of Variator's plugins activate"
-    )
-    _add_sample_options(command, "plugin files a.pt:b.pt", subset="valid", sentences=200)
-    command.add_argument(
-        "--out", type=Path, metavar="FOLDER", help="for neurons.md, neurons.json and neurons.png"
-    )
-    command.set_defaults(run=_neurons)
+    variator_commands.add_commands(commands)
 
     command = commands.add_parser("toy-data", help="write a small parallel corpus from a grammar")
     command.add_argument(
@@ -127,7 +97,7 @@ def _parse(argv: Optional[List[str]]):
     command = commands.add_parser(
         "suggest-pairs", help="which slots of a trained model could share parameters"
     )
-    _add_sample_options(command, "the trained teacher", subset="valid", sentences=200)
+    add_sample_options(command, "the trained teacher", subset="valid", sentences=200)
     command.add_argument(
         "--stacks", default="encoder,decoder", help="encoder, decoder or both (default: both)"
     )
@@ -164,25 +134,6 @@ def _parse(argv: Optional[List[str]]):
     if rest and args.command != "params":
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     return args, rest
-
-
-def _add_sample_options(command, model: str, subset: str, sentences: int) -> None:
-    """The options of commands that look at a model's work on some sentences."""
-    command.add_argument("--checkpoint", required=True, metavar="FILE", help=model)
-    command.add_argument(
-        "--data", required=True, metavar="BIN", help="folder made by fairseq-preprocess"
-    )
-    command.add_argument("--subset", default=subset, help="default: %(default)s")
-    command.add_argument(
-        "--sentences",
-        type=int,
-        default=sentences,
-        help="of the subset, at most (default: %(default)s)",
-    )
-    command.add_argument(
-        "--max-tokens", type=int, default=4000, help="in a batch (default: %(default)s)"
-    )
-    command.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
 
 
 def _user_dir(args, rest) -> int:
@@ -227,31 +178,6 @@ def _sample_heads(args, rest) -> int:
         f"wrote {args.out}; fine-tune it with --finetune-from-model {args.out} "
         f"$(pet-fairseq model-options {args.out})"
     )
-    return 0
-
-
-def _flops(args, rest) -> int:
-    from pet_fairseq.variator.flops import flops_report
-
-    options = (args.compression_ratio, args.bottleneck_dim, args.compression_site, args.lengths)
-    print(flops_report(args.checkpoint, *options))
-    return 0
-
-
-def _move_plugins(args, rest) -> int:
-    from pet_fairseq.variator.move import move_plugins
-
-    move_plugins(args.plugins, args.backbone_path, args.out)
-    print(f"wrote {args.out}; train it further with --finetune-from-model {args.out}")
-    return 0
-
-
-def _neurons(args, rest) -> int:
-    logging.getLogger("matplotlib").setLevel(logging.WARNING)  # fairseq turns on everything
-    from pet_fairseq.variator.neuron_report import report_neurons
-
-    options = {k: v for k, v in vars(args).items() if k not in ("command", "run")}
-    print(report_neurons(**options), end="")
     return 0
 
 

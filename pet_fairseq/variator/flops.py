@@ -15,7 +15,7 @@ from pet_fairseq.variator.options import VariatorConfig, check_options
 
 
 class Shape(NamedTuple):
-    """An encoder and its plugins: layers, d, FFN width, k, r; site one of SITES."""
+    """A stack and its plugins: layers, d, FFN width, k, r; the others as in `VariatorConfig`."""
 
     layers: int
     embed_dim: int
@@ -23,6 +23,8 @@ class Shape(NamedTuple):
     ratio: int
     bottleneck_dim: int
     site: str = "ffn"
+    compression: str = "weighted"
+    decompression: str = "adapter"
 
 
 def plugin_parameters(shape: Shape) -> int:
@@ -31,8 +33,12 @@ def plugin_parameters(shape: Shape) -> int:
     Keys and values alone need no adapter: k^2 d + k.
     """
     d, k, r = shape.embed_dim, shape.ratio, shape.bottleneck_dim
-    adapter = 0 if shape.site == "attention-kv" else 3 * r * d + r + d
-    return k * k * d + k + adapter
+    scores = k * k * d + k if shape.compression == "weighted" else 0
+    return scores + (3 * r * d + r + d if has_adapter(shape) else 0)
+
+
+def has_adapter(shape: Shape) -> bool:
+    return shape.decompression == "adapter" and shape.site != "attention-kv"
 
 
 def ffn_parameters(shape: Shape) -> int:
@@ -68,13 +74,25 @@ def layer_cost(shape: Shape, length: int) -> int:
     filled = g * k  # the last group is filled up with zeros
     if k == 1:
         return 4 * t * d * d + 2 * t * t * d + 2 * t * d * f
-    scores = filled * k * d
-    adapter = 2 * filled * r * d + g * r * d
+    scores = filled * k * d if shape.compression == "weighted" else 0
+    adapter = 2 * filled * r * d + g * r * d if has_adapter(shape) else 0
     if shape.site == "ffn":
         return 4 * t * d * d + 2 * t * t * d + 2 * g * d * f + scores + adapter
     if shape.site == "attention":
         return 4 * g * d * d + 2 * g * g * d + 2 * t * d * f + scores + adapter
     return 2 * t * d * d + 2 * g * d * d + 2 * t * g * d + 2 * t * d * f + scores
+
+
+def token_pruning_cost(shape: Shape, length: int) -> int:
+    """The same for --arch token_pruning: one of k tokens goes through each FFN."""
+    d, f, t = shape.embed_dim, shape.ffn_embed_dim, length
+    return shape.layers * (4 * t * d * d + 2 * t * t * d + 2 * -(-t // shape.ratio) * d * f)
+
+
+def narrow_cost(shape: Shape, length: int) -> int:
+    """The same for --arch narrow: each FFN keeps one of k inner units."""
+    narrow = shape._replace(ffn_embed_dim=-(-shape.ffn_embed_dim // shape.ratio), ratio=1)
+    return encoder_cost(narrow, length)
 
 
 def shape_of(model: VariatorModel) -> Shape:
@@ -89,6 +107,8 @@ def shape_of(model: VariatorModel) -> Shape:
         model.switch.ratio,
         model.cfg.bottleneck_dim,
         str(model.cfg.compression_site),
+        str(model.cfg.compression),
+        str(model.cfg.decompression),
     )
 
 
@@ -107,7 +127,7 @@ def describe(shape: Shape, lengths: list[int], measured: dict[int, tuple[int, in
     """A table of costs over lengths; measured: with plugins and without, by length."""
     added, ffn = plugin_parameters(shape), ffn_parameters(shape)
     lines = [
-        f"{shape.layers} encoder layers, d {shape.embed_dim}, FFN {shape.ffn_embed_dim}; "
+        f"{shape.layers} layers, d {shape.embed_dim}, FFN {shape.ffn_embed_dim}; "
         f"k {shape.ratio}, r {shape.bottleneck_dim}, site {shape.site}",
         f"parameters added: {shape.layers * added:,} ({added:,} a layer, {100 * added / ffn:.2f}% "
         "of its FFN)",

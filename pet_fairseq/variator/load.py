@@ -5,10 +5,12 @@ from pathlib import Path
 from typing import Iterator, Tuple
 
 from fairseq import checkpoint_utils, tasks
+from fairseq.models import BaseFairseqModel
 from fairseq.tasks import FairseqTask
 from fairseq.utils import move_to_cuda
 from omegaconf import open_dict
 
+from pet_fairseq.checkpoints import load_checkpoint
 from pet_fairseq.errors import UserError
 from pet_fairseq.variator.model import VariatorModel, read_plugins
 
@@ -22,13 +24,23 @@ def load_variator(paths: str, option: str, data: str = "") -> Tuple[VariatorMode
         UserError: a file that holds no plugins or does not fit the others, or no such data.
     """
     path, *more = paths.split(os.pathsep)
-    state, _ = read_plugins(path, option)
+    state, cfg = read_plugins(path, option)
+    if more:
+        cfg.plugin_path = os.pathsep.join(more)
+    return build_loaded(state, path, data)
+
+
+def load_any(path: str, option: str, data: str = "") -> Tuple[BaseFairseqModel, FairseqTask]:
+    """The model of any checkpoint, in eval mode, and its task; else as `load_variator`."""
+    return build_loaded(load_checkpoint(path, option), path, data)
+
+
+def build_loaded(state: dict, path: str, data: str) -> Tuple[BaseFairseqModel, FairseqTask]:
+    """Model and task of a loaded checkpoint, with a data folder in place of its own if given."""
     state["args"] = None  # fairseq has made cfg of it
     cfg = state["cfg"]
     with open_dict(cfg):
         cfg.task.data = data or cfg.task.data
-        if more:
-            cfg.model.plugin_path = os.pathsep.join(more)
     if not Path(cfg.task.data.split(os.pathsep)[0]).is_dir():
         raise UserError(
             f"--data {cfg.task.data}: no such folder; give one made by fairseq-preprocess"
@@ -50,7 +62,7 @@ def read_batches(
         raise UserError(f"--sentences {sentences}: give 1 or more")
     try:
         task.load_dataset(subset)
-    except FileNotFoundError as error:
+    except (FileNotFoundError, AssertionError) as error:  # sentence_prediction asserts
         raise UserError(f"--subset {subset}: not in {task.cfg.data}") from error
     batches = task.get_batch_iterator(task.dataset(subset), max_tokens=max_tokens)
     given = 0

@@ -98,6 +98,11 @@ class VariatorModel(ModelAround):
             yield
 
     @property
+    def has_parameters(self) -> bool:
+        """Whether there is anything in the plugins to train; means and copies have nothing."""
+        return any(True for _ in self.plugins.parameters())
+
+    @property
     def stack(self) -> VariatorEncoder | VariatorDecoder:
         """What wraps the layers that have the sites."""
         holder, name = find_stack(self.backbone, self.cfg.compression_stack)
@@ -158,7 +163,7 @@ class VariatorModel(ModelAround):
         stored = {int(n.split(".")[2]) for n in state_dict if n.startswith("plugins.0.")}
         for ratio in stored - set(self.ratios):
             self.add_plugins(ratio, self.cfg)
-        if self.untrained is not None and self.untrained not in stored:
+        if self.untrained is not None and self.untrained not in stored and self.has_parameters:
             raise UserError(
                 f"compression_ratio {self.untrained}: the plugin file holds {sorted(stored)}; give "
                 "one of these or 1, or a file with that ratio as plugin_path"

@@ -1,4 +1,4 @@
-"""Plugins of one backbone for another: from a pre-trained model to the same model fine-tuned."""
+"""Plugin files without training: new ones, and those of a pre-trained model for it fine-tuned."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from pet_fairseq.checkpoints import load_checkpoint, vocabulary_sizes
 from pet_fairseq.files import write_whole
 from pet_fairseq.pet.compression import Vocabularies
 from pet_fairseq.variator.model import VariatorModel, load_into, read_plugins
-from pet_fairseq.variator.options import VariatorConfig
+from pet_fairseq.variator.options import VariatorConfig, check_options
 
 
 def build_around(state: dict, cfg: VariatorConfig) -> VariatorModel:
@@ -23,6 +23,22 @@ def build_around(state: dict, cfg: VariatorConfig) -> VariatorModel:
     backbone = build_model(state["cfg"].model, vocabularies)
     padding_idx = vocabularies.source_dictionary.pad()
     return VariatorModel(cfg, backbone, padding_idx, prompt_end_idx=padding_idx)
+
+
+def new_plugins(cfg: VariatorConfig, out: Path) -> None:
+    """Write plugins as training starts from; `mean` and `copy` have nothing to train.
+
+    Raises:
+        UserError: options or a backbone that make no plugins.
+    """
+    check_options(cfg)
+    state = load_checkpoint(cfg.backbone_path, "--backbone-path")
+    cfg._name = "variator"
+    with open_dict(state["cfg"]):
+        state["cfg"].model = OmegaConf.structured(cfg)
+    model = build_around(load_checkpoint(cfg.backbone_path, "--backbone-path"), cfg)
+    model.add_plugins(cfg.compression_ratio, cfg)
+    save(state, model, out)
 
 
 def move_plugins(plugins: str, backbone_path: str, out: Path) -> None:
@@ -39,6 +55,11 @@ def move_plugins(plugins: str, backbone_path: str, out: Path) -> None:
     model = build_around(target, cfg)
     model.add_plugins(cfg.compression_ratio, cfg)
     load_into(model.plugins, state["model"], cfg.compression_ratio, f"PLUGINS {plugins}")
+    save(state, model, out)
+
+
+def save(state: dict, model: VariatorModel, out: Path) -> None:
+    """Write a checkpoint with the state's options and the model's plugins."""
     state["cfg"] = OmegaConf.to_container(state["cfg"], enum_to_str=True)
     state["model"] = model.state_dict()
     state.pop("last_optimizer_state", None)

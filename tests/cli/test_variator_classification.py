@@ -1,5 +1,6 @@
 """Plugins for an encoder that classifies sentences: fairseq's sentence_prediction and RoBERTa."""
 
+import json
 import random
 
 import pytest
@@ -68,4 +69,48 @@ def test_plugins_keep_the_accuracy(reviews, backbone, site, tmp_path):
         *("--criterion", "variator_distillation", "--max-update", "60"),
     )
     assert log.values("distance", "valid")[-1] < log.values("distance", "valid")[0]
-    assert log.values("accuracy", "valid")[-1] > 75
+    accuracy = log.values("accuracy", "valid")[-1]
+    assert accuracy > 75
+    result = classify(tmp_path / "checkpoint_best.pt", reviews)
+    assert result["accuracy"] == pytest.approx(max(log.values("accuracy", "valid")), abs=0.01)
+    assert result["total"] == 60
+
+
+def classify(checkpoint, data, *more):
+    script = REPO / "scripts/classify.py"
+    output = run("python", script, checkpoint, data, "--subset", "valid", *more).output
+    return json.loads(output.splitlines()[-1])
+
+
+def test_plugins_without_training_and_the_table(reviews, backbone, tmp_path):
+    cheap = tmp_path / "mean_copy/checkpoint_best.pt"
+    cheap.parent.mkdir()
+    run(
+        *("pet-fairseq", "new-plugins", "--backbone-path", backbone, "--compression-ratio", "2"),
+        *("--compression", "mean", "--decompression", "copy", "--out", cheap),
+    )
+    (tmp_path / "backbone").mkdir()
+    (tmp_path / "backbone/checkpoint_best.pt").symlink_to(backbone)
+    accuracies = {}
+    for name in ("backbone", "mean_copy"):
+        result = classify(tmp_path / name / "checkpoint_best.pt", reviews)
+        accuracies[name] = result["accuracy"]
+        (tmp_path / name / "result.json").write_text(json.dumps(result))
+    table = run("pet-fairseq", "plugins", tmp_path, "--length", "16").output
+    rows = [[c.strip() for c in li.split("|")[1:-1]] for li in table.splitlines() if "%" in li]
+    assert [row[0] for row in rows] == ["backbone", "mean_copy"] and rows[1][2] == "0"
+    assert [row[5] for row in rows] == [f"{a:.2f}" for a in accuracies.values()]
+    assert rows[0][4] == "100.0%" and 40 < float(rows[1][4][:-1]) < 100
+    assert (tmp_path / "plugins.png").is_file() and (tmp_path / "plugins.json").is_file()
+
+
+def test_bad_input(reviews, backbone, tmp_path):
+    script = REPO / "scripts/classify.py"
+    for command, message in (
+        (("python", script, backbone, reviews, "--subset", "no"), "--subset no: not in"),
+        (("python", script, tmp_path / "no.pt", reviews), "no.pt: no such file"),
+        (("pet-fairseq", "plugins", tmp_path), "no run backbone with a result.json"),
+        (("pet-fairseq", "plugins", tmp_path, "--length", "0"), "--length 0: give 1 or more"),
+    ):
+        result = run(*command, check=False)
+        assert result.status == 1 and message in result.output.splitlines()[-1]

@@ -22,13 +22,23 @@ def test_the_papers_example():
     assert round(100 * plugin_parameters(shape) / ffn_parameters(shape), 1) == 3.4
 
 
-@pytest.mark.parametrize("site", ["ffn", "attention", "attention-kv"])
+FORMS = [
+    {},
+    {"compression_site": "attention"},
+    {"compression_site": "attention-kv"},
+    {"compression": "mean"},
+    {"decompression": "copy"},
+    {"compression": "mean", "decompression": "copy", "compression_site": "attention"},
+]
+
+
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("ratio", [2, 3, 8])
 @pytest.mark.parametrize("arch", ["transformer_tiny", "pet_transformer_tiny"])
-def test_formula_and_measurement_agree(site, ratio, arch, tmp_path):
+def test_formula_and_measurement_agree(form, ratio, arch, tmp_path):
     task = make_task(tmp_path / "data")
     path = save_model(tmp_path / "b.pt", task, arch, encoder_ffn_embed_dim=96)
-    model = make_variator(task, path, compression_site=site, compression_ratio=ratio)
+    model = make_variator(task, path, compression_ratio=ratio, **form)
     for length in (48, 50, 7):
         shape = shape_of(model)
         assert encoder_cost(shape, length) == pytest.approx(measured_cost(model, length), rel=0.01)

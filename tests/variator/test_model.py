@@ -7,7 +7,7 @@ import torch
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.variator.model import VariatorModel
-from pet_fairseq.variator.move import move_plugins
+from pet_fairseq.variator.move import move_plugins, new_plugins
 from pet_fairseq.variator.options import VariatorConfig
 from tests.translation import make_batch, make_model, make_task, save_model, select
 
@@ -212,3 +212,19 @@ def test_plugins_are_moved_to_another_backbone(task, tmp_path):
     with pytest.raises(UserError, match=r"PLUGINS .*after.pt: holds no plugins"):
         move_plugins(after, before, tmp_path / "none.pt")
     assert not (tmp_path / "none.pt").exists()
+
+
+def test_plugins_without_parameters_need_no_training(task, tmp_path):
+    backbone, file = save_model(tmp_path / "b.pt", task), tmp_path / "p.pt"
+    options = {"compression": "mean", "decompression": "copy", "compression_ratio": 3}
+    new_plugins(VariatorConfig(backbone_path=backbone, **options), file)
+    state = torch.load(file, weights_only=True)
+    assert list(state["model"]) == ["backbone_hash"]
+    assert state["cfg"]["model"]["compression"] == "mean"
+    model = make_variator(task, backbone, **options)
+    batch = left_padded(task, [3, 7])
+    before = output(model, batch)
+    model.load_state_dict(state["model"])
+    assert torch.equal(output(model, batch), before)
+    with pytest.raises(UserError, match="--compression-ratio 0: give 2 or more"):
+        new_plugins(VariatorConfig(backbone_path=backbone, compression_ratio=0), file)
