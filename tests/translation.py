@@ -23,7 +23,7 @@ def make_task(folder, words=WORDS, **options):
 
 
 def make_model(task, arch="transformer_tiny", **options):
-    args = argparse.Namespace(arch=arch, dropout=0.0, criterion="x", **options)
+    args = argparse.Namespace(arch=arch, task="x", criterion="x", dropout=0.0, **options)
     ARCH_CONFIG_REGISTRY[arch](args)
     return build_model(args, task), args
 

@@ -20,7 +20,15 @@ BACKBONES = {
     "pet": ("pet_transformer_tiny", {}),
     "bart": (
         "bart_base",
-        {"share_all_embeddings": False, "encoder_layers": 2, "decoder_layers": 2},
+        {
+            f"{stack}_{name}": value
+            for stack in ("encoder", "decoder")
+            for name, value in (
+                *(("layers", 2), ("embed_dim", 32), ("ffn_embed_dim", 48)),
+                *(("attention_heads", 2), ("output_dim", 32), ("input_dim", 32)),
+            )
+            if stack == "decoder" or name not in ("output_dim", "input_dim")
+        },
     ),
 }
 SITES = ["ffn", "attention", "attention-kv"]
@@ -52,7 +60,7 @@ def left_padded(task, lengths, columns=None):
     return make_batch(task, lengths, columns=columns)
 
 
-@pytest.mark.parametrize("kind", ["post-norm", "pre-norm", "pet"])
+@pytest.mark.parametrize("kind", BACKBONES)
 @pytest.mark.parametrize("site", SITES)
 def test_ratio_1_is_the_backbone(kind, site, task, tmp_path):
     arch, options = BACKBONES[kind]
@@ -65,11 +73,11 @@ def test_ratio_1_is_the_backbone(kind, site, task, tmp_path):
     changed = output(model, batch)
     with model.compression_ratio(1):
         assert torch.equal(output(model, batch), output(backbone, batch))
-    assert not torch.allclose(changed, output(backbone, batch), atol=1e-3)
+    assert not torch.allclose(changed, output(backbone, batch), atol=1e-5)
     assert torch.equal(output(model, batch), changed)
 
 
-@pytest.mark.parametrize("kind", ["post-norm", "pre-norm", "pet"])
+@pytest.mark.parametrize("kind", BACKBONES)
 @pytest.mark.parametrize("site", SITES)
 @pytest.mark.parametrize("ratio", [2, 3, 4])
 def test_a_batch_gives_what_its_sentences_give_alone(kind, site, ratio, task, tmp_path):
@@ -82,6 +90,35 @@ def test_a_batch_gives_what_its_sentences_give_alone(kind, site, ratio, task, tm
     for i, n in enumerate(lengths):
         alone = output(model, select(batch, [i], n))
         torch.testing.assert_close(together[i, :n], alone[0], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("site", SITES)
+def test_an_encoder_alone(site, task, tmp_path):
+    """RoBERTa: ratio 1 is the model itself, and a batch gives what its sentences give alone."""
+    options = {
+        **{"encoder_layers": 2, "encoder_embed_dim": 32, "encoder_ffn_embed_dim": 48},
+        **{"encoder_attention_heads": 2, "max_positions": 64},
+    }
+    path = save_model(tmp_path / "b.pt", task, "roberta", **options)
+    backbone, _ = make_model(task, "roberta", **options)
+    backbone.load_state_dict(torch.load(path, weights_only=True)["model"])
+    backbone.eval()
+    model = make_variator(task, path, compression_site=site, compression_ratio=3)
+    lengths = [3, 7, 2, 6]
+    tokens = make_batch(task, lengths)["target"]  # padded on the right
+
+    def features(which, rows):
+        with torch.no_grad():
+            return which(rows, features_only=True)[0]
+
+    with model.compression_ratio(1):
+        assert torch.equal(features(model, tokens), features(backbone, tokens))
+    model.double()
+    together = features(model, tokens)
+    for row, n, found in zip(tokens, lengths, together):
+        alone = features(model, row[None, :n])[0]
+        torch.testing.assert_close(found[:n], alone, rtol=1e-9, atol=1e-9)
+        assert not torch.allclose(alone, features(backbone, row[None, :n])[0].double(), atol=1e-4)
 
 
 @pytest.mark.parametrize("site", SITES)
@@ -228,3 +265,11 @@ def test_plugins_without_parameters_need_no_training(task, tmp_path):
     assert torch.equal(output(model, batch), before)
     with pytest.raises(UserError, match="--compression-ratio 0: give 2 or more"):
         new_plugins(VariatorConfig(backbone_path=backbone, compression_ratio=0), file)
+
+
+def test_plugins_are_a_small_file(task, tmp_path):
+    """At k 4, r 64, d 512 at most 1.5% of the model's bytes, though its dictionary is tiny here."""
+    backbone = save_model(tmp_path / "b.pt", task, "transformer")
+    new_plugins(VariatorConfig(backbone_path=backbone), tmp_path / "p.pt")
+    sizes = [(tmp_path / name).stat().st_size for name in ("b.pt", "p.pt")]
+    assert sizes[0] > 170e6 and sizes[1] < 0.015 * sizes[0]
