@@ -6,6 +6,6 @@ checkpoints.allow_fairseq_types()
 errors.install_excepthook()
 
 from . import distillation  # noqa: E402,F401  registers the criterion pet_distillation
-from .baselines import can, deep_shallow, narrow, patient_kd, token_pruning  # noqa: E402,F401
+from .baselines import can, deep_shallow, narrow_ffn, patient_kd, token_pruning  # noqa: E402,F401
 from .pet import simplified_task, transformer  # noqa: E402,F401  a criterion and pet_transformer
 from .variator import criterion, model  # noqa: E402,F401  registers variator and its criterion

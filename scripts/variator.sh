@@ -28,7 +28,7 @@ declare -A PLUGIN_OPTIONS=(
 # in the order of the table
 variator_rows() {
   echo backbone k2 k4 k8 k16 k32 mean_copy mean copy no_pretraining no_adaptation lambda01 lambda05 attention attention_kv \
-    token_pruning narrow
+    token_pruning narrow_ffn
 }
 
 variator_recipe() {
@@ -94,7 +94,7 @@ train_variator_row() {
       ;;
     lambda01) pretrained_plugins "$1" k4 --task-loss-weight 0.1 ;;
     lambda05) pretrained_plugins "$1" k4 --task-loss-weight 0.5 ;;
-    token_pruning | narrow) fit "$RUNS/$1" "$DATA" "${TASK[@]}" --arch "$1" --compression-ratio 4 \
+    token_pruning | narrow_ffn) fit "$RUNS/$1" "$DATA" "${TASK[@]}" --arch "$1" --compression-ratio 4 \
       --backbone-path "$(best backbone)" --criterion variator_distillation "${WHOLE_TASK[@]}" ;;
     *) pretrained_plugins "$1" "$1" ;;
   esac

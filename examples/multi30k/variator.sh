@@ -9,7 +9,7 @@
 folder=${DATA:-$ROOT/runs/multi30k/data}
 DATA=$folder/bin RUNS=${RUNS:-$ROOT/runs/multi30k/variator} RAW= LENGTH=${LENGTH:-16}
 BACKBONE=${BACKBONE:-$ROOT/runs/multi30k/small/teacher/checkpoint_best.pt}
-ROWS=${ROWS:-backbone k2 k4 k8 mean_copy token_pruning narrow}
+ROWS=${ROWS:-backbone k2 k4 k8 mean_copy token_pruning narrow_ffn}
 schedule=(--max-tokens 3000 --max-update 1500 --total-num-update 1500 --warmup-updates 150)
 COMMON=(--cpu --num-workers 0 --optimizer adam --adam-betas '(0.9, 0.98)' --lr-scheduler polynomial_decay
   --source-lang de --target-lang en)

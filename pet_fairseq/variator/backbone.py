@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from pet_fairseq.checkpoints import check_dictionaries, load_checkpoint
 from pet_fairseq.errors import UserError
 
-MODELS_AROUND = ("variator", "token_pruning", "narrow")
+MODELS_AROUND = ("variator", "token_pruning", "narrow_ffn")
 STACKS = ("auto", "encoder", "decoder")
 
 

@@ -79,7 +79,7 @@ def vector_distance(student: Vectors, teacher: Vectors) -> Tensor:
 
 @register_criterion("variator_distillation", dataclass=VariatorDistillationConfig)
 class VariatorDistillationCriterion(FairseqCriterion):
-    """Trains the plugins of `--arch variator`, or all of `--arch token_pruning` and `narrow`."""
+    """Trains the plugins of `variator`, or all weights of `token_pruning` and `narrow_ffn`."""
 
     def __init__(
         self, task, sentence_avg, task_loss_weight, classification_head_name, regression_target

@@ -90,7 +90,7 @@ def token_pruning_cost(shape: Shape, length: int) -> int:
 
 
 def narrow_cost(shape: Shape, length: int) -> int:
-    """The same for --arch narrow: each FFN keeps one of k inner units."""
+    """The same for --arch narrow_ffn: each FFN keeps one of k inner units."""
     narrow = shape._replace(ffn_embed_dim=-(-shape.ffn_embed_dim // shape.ratio), ratio=1)
     return encoder_cost(narrow, length)
 

@@ -30,7 +30,7 @@ matplotlib.use("Agg")
 COSTS: Dict[str, Callable[[Shape, int], int]] = {
     "variator": encoder_cost,
     "token_pruning": token_pruning_cost,
-    "narrow": narrow_cost,
+    "narrow_ffn": narrow_cost,
 }
 SCORES = ("accuracy", "exact_match", "f1", "bleu")  # of result.json, each in percent
 

@@ -1,4 +1,4 @@
-"""Model `narrow`: a baseline that Variator is compared with (its section 4.3, "Distillation").
+"""Model `narrow_ffn`: a baseline that Variator is compared with (its section 4.3, "Distillation").
 
 Every feed-forward network, in encoder and decoder, keeps 1/k of its inner units; all weights are
 then trained with distillation from the model as it was.
@@ -31,7 +31,7 @@ def narrow_ffn(layer: nn.Module, ratio: int) -> None:
     first.out_features = last.in_features = len(kept)
 
 
-@register_model("narrow", dataclass=FineTunedConfig)
+@register_model("narrow_ffn", dataclass=FineTunedConfig)
 class NarrowModel(FineTunedModel):
     """A model with narrow feed-forward networks."""
 
@@ -40,8 +40,8 @@ class NarrowModel(FineTunedModel):
         layers = [m for m in backbone.modules() if isinstance(getattr(m, "fc1", None), nn.Linear)]
         if len({id(layer.fc1.weight) for layer in layers}) < len(layers):
             raise UserError(
-                f"--backbone-path {self.cfg.backbone_path}: its layers share weights, so narrow "
-                "cannot cut them; give a model without pairs"
+                f"--backbone-path {self.cfg.backbone_path}: its layers share weights, so "
+                "narrow_ffn cannot cut them; give a model without pairs"
             )
         for layer in layers:
             narrow_ffn(layer, ratio)

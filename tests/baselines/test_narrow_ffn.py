@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pet_fairseq.baselines.fine_tuned import FineTunedConfig
-from pet_fairseq.baselines.narrow import NarrowModel
+from pet_fairseq.baselines.narrow_ffn import NarrowModel
 from pet_fairseq.errors import UserError
 from tests.translation import make_batch, make_model, make_task, save_model
 
@@ -65,5 +65,5 @@ def test_refused(task, tmp_path):
     with pytest.raises(UserError, match="--compression-ratio 0: give 1 or more"):
         make_narrow(task, path, 0)
     pet = save_model(tmp_path / "pet.pt", task, "pet_transformer_tiny")
-    with pytest.raises(UserError, match=r"pet.pt: its layers share weights, so narrow cannot"):
+    with pytest.raises(UserError, match=r"pet.pt: its layers share weights, so narrow_ffn cannot"):
         make_narrow(task, pet, 2)
