@@ -8,9 +8,10 @@ from typing import Iterator
 from fairseq.dataclass import FairseqDataclass
 from torch import nn
 
+from pet_fairseq.backbone import load_backbone
 from pet_fairseq.checkpoints import FrozenModels
 from pet_fairseq.errors import UserError
-from pet_fairseq.variator.backbone import ModelAround, load_backbone
+from pet_fairseq.variator.backbone import ModelAround
 
 
 @dataclass

@@ -1,44 +1,15 @@
-"""The model that is compressed: loading it, its encoder, and a model around it."""
+"""The model that is compressed: which of its stacks, and a model around it."""
 
 from contextlib import contextmanager
 from typing import Dict, Iterator, Optional
 
-from fairseq.models import BaseFairseqModel, build_model
-from torch import Tensor, nn
+from fairseq.models import BaseFairseqModel
+from torch import nn
 
-from pet_fairseq.checkpoints import check_dictionaries, load_checkpoint
+from pet_fairseq.backbone import is_decoder_only
 from pet_fairseq.errors import UserError
 
-MODELS_AROUND = ("variator", "token_pruning", "narrow_ffn")
 STACKS = ("auto", "encoder", "decoder")
-
-
-def load_backbone(path: str, task) -> nn.Module:
-    """The model in a checkpoint, with its classification heads.
-
-    Raises:
-        UserError: no such file, unusable, or made for other dictionaries than the task's.
-    """
-    if not path:
-        raise UserError("--backbone-path: missing; give the checkpoint of the model to compress")
-    state = load_checkpoint(path, "--backbone-path")
-    if getattr(state["cfg"].model, "_name", "") in MODELS_AROUND:
-        raise UserError(f"--backbone-path {path}: holds a compressed model, not a backbone")
-    check_dictionaries(state, path, "--backbone-path", task)
-    backbone = build_model(state["cfg"].model, task)
-    register_heads(backbone, state["model"])
-    backbone.load_state_dict(state["model"], strict=True, model_cfg=state["cfg"].model)
-    return backbone
-
-
-def register_heads(backbone: nn.Module, state_dict: Dict[str, Tensor]) -> None:
-    """Make room for the classification heads in a checkpoint; fairseq drops unknown ones."""
-    prefix, suffix = "classification_heads.", ".out_proj.weight"
-    for key, weight in state_dict.items():
-        if key.startswith(prefix) and key.endswith(suffix):
-            name = key[len(prefix) : -len(suffix)]
-            inner = state_dict[f"{prefix}{name}.dense.weight"].size(0)
-            backbone.register_classification_head(name, num_classes=weight.size(0), inner_dim=inner)
 
 
 def find_encoder(backbone: nn.Module) -> tuple[nn.Module, str]:
@@ -56,12 +27,6 @@ def find_encoder(backbone: nn.Module) -> tuple[nn.Module, str]:
         f"--backbone-path: {type(backbone).__name__} has no encoder of Transformer layers; give a "
         "translation model, BART or RoBERTa"
     )
-
-
-def is_decoder_only(backbone: nn.Module) -> bool:
-    """Whether a model is a language model of Transformer layers."""
-    layers = getattr(getattr(backbone, "decoder", None), "layers", None)
-    return not hasattr(backbone, "encoder") and isinstance(layers, nn.ModuleList)
 
 
 def find_stack(backbone: nn.Module, stack: str) -> tuple[nn.Module, str]:

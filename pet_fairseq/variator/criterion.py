@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.hooks import forward_hooks
-from pet_fairseq.variator.backbone import MODELS_AROUND, ModelAround, find_encoder
+from pet_fairseq.variator.backbone import ModelAround, find_encoder
 
 Vectors = Dict[str, Tensor]  # by stack: N x C, the real positions sentence by sentence
 
@@ -124,7 +124,9 @@ class VariatorDistillationCriterion(FairseqCriterion):
     def call_options(self, model: ModelAround, sample: dict) -> Tuple[dict, bool]:
         """How to call the model, and whether the targets are classes of sentences."""
         if not isinstance(model, ModelAround):
-            raise UserError(f"--arch: variator_distillation trains {', '.join(MODELS_AROUND)} only")
+            raise UserError(
+                "--arch: variator_distillation trains variator, token_pruning and narrow_ffn only"
+            )
         if model.decoder is None and sample["target"].numel() == sample["target"].size(0):
             return {"features_only": True, "classification_head_name": self.head_name}, True
         return {"features_only": self.task_loss_weight == 0}, False

@@ -1,28 +1,20 @@
 """Model `variator`: a frozen model with compression plugins, the only thing its files hold."""
 
-import hashlib
 import os
 from contextlib import contextmanager
 from typing import Dict, Iterator, List, Optional, Tuple
 
-import torch
 from fairseq.models import register_model
 from torch import Tensor, nn
 
+from pet_fairseq.backbone import check_hash, file_hash, leave_out_backbone, load_backbone
 from pet_fairseq.checkpoints import load_checkpoint
 from pet_fairseq.errors import UserError
-from pet_fairseq.variator.backbone import ModelAround, find_stack, load_backbone
+from pet_fairseq.variator.backbone import ModelAround, find_stack
 from pet_fairseq.variator.options import VariatorConfig, check_options, prompt_end_index
 from pet_fairseq.variator.plugin import Plugin
 from pet_fairseq.variator.sites import Site, Switch, attach, embed_dim
 from pet_fairseq.variator.stacks import VariatorDecoder, VariatorEncoder
-
-
-def file_hash(path: str) -> Tensor:
-    """SHA-256 of a file: 32 numbers, uint8."""
-    with open(path, "rb") as file:
-        digest = hashlib.file_digest(file, "sha256").digest()
-    return torch.tensor(list(digest), dtype=torch.uint8)
 
 
 @register_model("variator", dataclass=VariatorConfig)
@@ -52,7 +44,7 @@ class VariatorModel(ModelAround):
         # the sites are in the backbone; this is the list under which they are saved
         self.plugins = nn.ModuleList(site.plugins for site in self.sites)
         self.register_buffer("backbone_hash", file_hash(cfg.backbone_path))
-        self.register_state_dict_post_hook(keep_plugins_only)
+        self.register_state_dict_post_hook(leave_out_backbone)
         self.untrained: Optional[int] = None  # a ratio whose plugins are new
         self.train()
 
@@ -178,12 +170,7 @@ class VariatorModel(ModelAround):
 
     def check_backbone(self, state_dict: Dict[str, Tensor], what: str) -> None:
         """Raises UserError if plugins were trained on another backbone than this one."""
-        found = state_dict.get("backbone_hash")
-        if found is None or not torch.equal(found.cpu(), self.backbone_hash.cpu()):
-            raise UserError(
-                f"--backbone-path {self.cfg.backbone_path}: not the file that {what} was trained "
-                "on; give that one"
-            )
+        check_hash(state_dict, self.backbone_hash, self.cfg.backbone_path, what)
 
 
 def read_plugins(path: str, option: str) -> Tuple[dict, VariatorConfig]:
@@ -197,12 +184,6 @@ def read_plugins(path: str, option: str) -> Tuple[dict, VariatorConfig]:
     if getattr(cfg, "_name", "") != "variator":
         raise UserError(f"{option} {path}: holds no plugins; give a file of --arch variator")
     return state, cfg
-
-
-def keep_plugins_only(model: nn.Module, state_dict: Dict, prefix: str, _metadata: dict) -> None:
-    """State-dict hook: the backbone has its own file."""
-    for name in [n for n in state_dict if n.startswith(prefix + "backbone.")]:
-        del state_dict[name]
 
 
 def load_into(plugins: nn.ModuleList, state: Dict[str, Tensor], ratio: int, source: str) -> None:

@@ -7,8 +7,9 @@ from fairseq.data import Dictionary
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from torch import nn
 
+from pet_fairseq.backbone import is_decoder_only
 from pet_fairseq.errors import UserError
-from pet_fairseq.variator.backbone import STACKS, is_decoder_only
+from pet_fairseq.variator.backbone import STACKS
 from pet_fairseq.variator.plugin import ACTIVATIONS, COMPRESSIONS, DECOMPRESSIONS
 from pet_fairseq.variator.sites import SITES
 

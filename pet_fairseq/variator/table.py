@@ -14,7 +14,6 @@ from pet_fairseq.checkpoints import load_checkpoint, unique_tensors
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import write_whole
 from pet_fairseq.report.checkpoint import stored_bytes
-from pet_fairseq.variator.backbone import MODELS_AROUND
 from pet_fairseq.variator.flops import (
     Shape,
     encoder_cost,
@@ -85,7 +84,7 @@ def read_row(folder: Path, length: int) -> Row:
     kind = getattr(cfg, "_name", "")
     tensors = unique_tensors(state["model"])
     trained = sum(t.numel() for n, t in tensors.items() if n != "backbone_hash")
-    ratio = cfg.compression_ratio if kind in MODELS_AROUND else 1
+    ratio = cfg.compression_ratio if kind in COSTS else 1
     return Row(
         *(folder.name, kind, ratio, trained),
         size=stored_bytes(state | {"model": tensors}),
@@ -151,7 +150,7 @@ def plot(rows: List[Row], backbone: str) -> Figure:
     name = next(iter(next(row for row in rows if row.name == backbone).scores))
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     axes = figure.subplots()
-    for kind, marker in zip(("", *MODELS_AROUND), "*osv"):
+    for kind, marker in zip(("", *COSTS), "*osv"):
         some = [
             row
             for row in rows

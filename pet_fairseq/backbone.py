@@ -1,0 +1,69 @@
+"""A frozen model that another one is built around: its file, and that it stays the same file."""
+
+import hashlib
+from typing import Dict
+
+import torch
+from fairseq.models import build_model
+from torch import Tensor, nn
+
+from pet_fairseq.checkpoints import check_dictionaries, load_checkpoint
+from pet_fairseq.errors import UserError
+
+MODELS_AROUND = ("variator", "token_pruning", "narrow_ffn", "selfcp")
+
+
+def load_backbone(path: str, task) -> nn.Module:
+    """The model in a checkpoint, with its classification heads.
+
+    Raises:
+        UserError: no such file, unusable, or made for other dictionaries than the task's.
+    """
+    if not path:
+        raise UserError("--backbone-path: missing; give the checkpoint of the model to compress")
+    state = load_checkpoint(path, "--backbone-path")
+    if getattr(state["cfg"].model, "_name", "") in MODELS_AROUND:
+        raise UserError(f"--backbone-path {path}: holds a compressed model, not a backbone")
+    check_dictionaries(state, path, "--backbone-path", task)
+    backbone = build_model(state["cfg"].model, task)
+    register_heads(backbone, state["model"])
+    backbone.load_state_dict(state["model"], strict=True, model_cfg=state["cfg"].model)
+    return backbone
+
+
+def register_heads(backbone: nn.Module, state_dict: Dict[str, Tensor]) -> None:
+    """Make room for the classification heads in a checkpoint; fairseq drops unknown ones."""
+    prefix, suffix = "classification_heads.", ".out_proj.weight"
+    for key, weight in state_dict.items():
+        if key.startswith(prefix) and key.endswith(suffix):
+            name = key[len(prefix) : -len(suffix)]
+            inner = state_dict[f"{prefix}{name}.dense.weight"].size(0)
+            backbone.register_classification_head(name, num_classes=weight.size(0), inner_dim=inner)
+
+
+def is_decoder_only(backbone: nn.Module) -> bool:
+    """Whether a model is a language model of Transformer layers."""
+    layers = getattr(getattr(backbone, "decoder", None), "layers", None)
+    return not hasattr(backbone, "encoder") and isinstance(layers, nn.ModuleList)
+
+
+def file_hash(path: str) -> Tensor:
+    """SHA-256 of a file: 32 numbers, uint8."""
+    with open(path, "rb") as file:
+        digest = hashlib.file_digest(file, "sha256").digest()
+    return torch.tensor(list(digest), dtype=torch.uint8)
+
+
+def check_hash(state_dict: Dict[str, Tensor], ours: Tensor, path: str, what: str) -> None:
+    """Raises UserError if a state was saved around another backbone than the file `path`."""
+    found = state_dict.get("backbone_hash")
+    if found is None or not torch.equal(found.cpu(), ours.cpu()):
+        raise UserError(
+            f"--backbone-path {path}: not the file that {what} was trained on; give that one"
+        )
+
+
+def leave_out_backbone(model: nn.Module, state_dict: Dict, prefix: str, _metadata: dict) -> None:
+    """State-dict hook: the backbone has its own file."""
+    for name in [n for n in state_dict if n.startswith(prefix + "backbone.")]:
+        del state_dict[name]
