@@ -1,7 +1,7 @@
 """A frozen model that another one is built around: its file, and that it stays the same file."""
 
 import hashlib
-from typing import Dict
+from typing import Callable, Dict
 
 import torch
 from fairseq.models import build_model
@@ -63,7 +63,12 @@ def check_hash(state_dict: Dict[str, Tensor], ours: Tensor, path: str, what: str
         )
 
 
-def leave_out_backbone(model: nn.Module, state_dict: Dict, prefix: str, _metadata: dict) -> None:
-    """State-dict hook: the backbone has its own file."""
-    for name in [n for n in state_dict if n.startswith(prefix + "backbone.")]:
-        del state_dict[name]
+def leave_out(*parts: str) -> Callable:
+    """A state-dict hook that removes these parts of a model: the backbone has its own file."""
+
+    def hook(model: nn.Module, state_dict: Dict, prefix: str, _metadata: dict) -> None:
+        prefixes = tuple(f"{prefix}{part}." for part in parts)
+        for name in [n for n in state_dict if n.startswith(prefixes)]:
+            del state_dict[name]
+
+    return hook

@@ -7,7 +7,7 @@ from typing import Dict, Iterator, List, Optional, Tuple
 from fairseq.models import register_model
 from torch import Tensor, nn
 
-from pet_fairseq.backbone import check_hash, file_hash, leave_out_backbone, load_backbone
+from pet_fairseq.backbone import check_hash, file_hash, leave_out, load_backbone
 from pet_fairseq.checkpoints import load_checkpoint
 from pet_fairseq.errors import UserError
 from pet_fairseq.variator.backbone import ModelAround, find_stack
@@ -44,7 +44,7 @@ class VariatorModel(ModelAround):
         # the sites are in the backbone; this is the list under which they are saved
         self.plugins = nn.ModuleList(site.plugins for site in self.sites)
         self.register_buffer("backbone_hash", file_hash(cfg.backbone_path))
-        self.register_state_dict_post_hook(leave_out_backbone)
+        self.register_state_dict_post_hook(leave_out("backbone"))
         self.untrained: Optional[int] = None  # a ratio whose plugins are new
         self.train()
 

@@ -1,0 +1,163 @@
+"""Model `selfcp`: a frozen language model that compresses the prompt it reads (SelfCP, section 3).
+
+To fairseq it is an encoder-decoder: the encoder reads query and prompt, the decoder the response.
+Both are the same frozen model.
+"""
+
+from typing import Dict, List, Optional, Tuple
+
+import torch
+from fairseq.data import Dictionary
+from fairseq.models import FairseqEncoderDecoderModel, FairseqIncrementalDecoder, register_model
+from torch import Tensor, nn
+
+from pet_fairseq.backbone import (
+    check_hash,
+    file_hash,
+    is_decoder_only,
+    leave_out,
+    load_backbone,
+)
+from pet_fairseq.errors import UserError
+from pet_fairseq.hooks import forward_hooks
+from pet_fairseq.selfcp.memory import Rows, last_states
+from pet_fairseq.selfcp.options import SelfCpConfig, check_options
+from pet_fairseq.selfcp.reader import PromptReader
+
+
+class Responder(FairseqIncrementalDecoder):
+    """Continues what a PromptReader read."""
+
+    def __init__(self, inner: nn.Module, dictionary: Dictionary):
+        super().__init__(dictionary)
+        self.inner = inner
+
+    def forward(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: Dict[str, List[Tensor]],
+        incremental_state: Dict[str, Dict[str, Optional[Tensor]]],
+        **options,
+    ) -> Tuple[Tensor, dict]:
+        """Logits of the next token, B x 1 x V.
+
+        Args:
+            prev_output_tokens: B x (1 + the response so far); the first stands for all that was
+                read. encoder_out: of PromptReader.
+        """
+        if prev_output_tokens.size(1) == 1:
+            self.fill(incremental_state, encoder_out)
+            return encoder_out["first"][0], {"attn": [None]}
+        tokens = torch.cat([encoder_out["tokens"][0], prev_output_tokens[:, 1:]], dim=1)
+        with self.positions_after_padding(tokens):
+            output, _ = self.inner(tokens, incremental_state=incremental_state)
+        return output, {"attn": [None]}
+
+    def fill(self, incremental_state: Dict, encoder_out: Dict[str, List[Tensor]]) -> None:
+        """Give each layer's attention what it would have kept; `encoder_out` lets go of it."""
+        padding = encoder_out["tokens"][0].eq(self.inner.padding_idx)
+        for layer, key, value in zip(self.inner.layers, encoder_out["keys"], encoder_out["values"]):
+            state = {"prev_key": key, "prev_value": value}
+            if padding.any():
+                state["prev_key_padding_mask"] = padding
+            layer.self_attn._set_input_buffer(incremental_state, state)
+        encoder_out["keys"].clear()
+        encoder_out["values"].clear()
+
+    def positions_after_padding(self, tokens: Tensor):
+        """Inside, the last token's position does not count padding, as it does not in training."""
+
+        def count_real(module, inputs, output: Tensor) -> Tensor:
+            return module.forward(tokens)[:, -1:]
+
+        embed = self.inner.embed_positions
+        return forward_hooks(*([] if embed is None else [(embed, count_real)]))
+
+    def get_normalized_probs(self, net_output, log_probs: bool, sample=None) -> Tensor:
+        return self.inner.get_normalized_probs(net_output, log_probs, sample)
+
+    def max_positions(self) -> int:
+        return self.inner.max_positions()
+
+
+@register_model("selfcp", dataclass=SelfCpConfig)
+class SelfCpModel(FairseqEncoderDecoderModel):
+    """Trains and saves the memory tag and the connector only."""
+
+    def __init__(self, cfg: SelfCpConfig, backbone: nn.Module, dictionary: Dictionary):
+        inner = backbone.decoder
+        backbone.requires_grad_(False)
+        super().__init__(PromptReader(inner, cfg, dictionary), Responder(inner, dictionary))
+        self.cfg = cfg
+        self.register_buffer("backbone_hash", file_hash(cfg.backbone_path))
+        self.register_state_dict_post_hook(leave_out("encoder.inner", "decoder.inner"))
+        self.train()
+
+    @classmethod
+    def build_model(cls, cfg: SelfCpConfig, task) -> "SelfCpModel":
+        check_options(cfg)
+        backbone = load_backbone(cfg.backbone_path, task)
+        if not is_decoder_only(backbone):
+            raise UserError(
+                f"--backbone-path {cfg.backbone_path}: not a decoder-only Transformer; give a "
+                "transformer_lm"
+            )
+        most = backbone.max_positions()
+        if cfg.window >= most:
+            raise UserError(
+                f"--window {cfg.window}: the backbone has {most} positions, for query and response "
+                "too; give a smaller window"
+            )
+        return cls(cfg, backbone, task.source_dictionary)
+
+    def train(self, mode: bool = True):
+        """The backbone stays in eval mode: no dropout."""
+        super().train(mode)
+        self.decoder.inner.eval()
+        return self
+
+    def forward(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Tensor,
+        query_lengths: Tensor,
+        ratios: Tensor,
+        prev_output_tokens: Tensor,
+    ) -> Tuple[Tensor, dict]:
+        """Logits of the response's tokens, B x R x V.
+
+        Args:
+            prev_output_tokens: B x R, one symbol that is not read, then the response, padded on the
+                right; the others as for PromptReader.read.
+        """
+        read = self.encoder.read(src_tokens, src_lengths, query_lengths, ratios)
+        inner = self.decoder.inner
+        states = last_states(inner, followed_by(read, prev_output_tokens[:, 1:], inner.padding_idx))
+        steps = torch.arange(prev_output_tokens.size(1), device=states.device)
+        at_response = (read.lengths[:, None] - 1 + steps)[..., None].expand(-1, -1, states.size(-1))
+        return inner.output_layer(states.gather(1, at_response)), {}
+
+    def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
+        """Check the backbone and fill in what the file leaves out.
+
+        Raises:
+            UserError: another backbone.
+        """
+        what = "the memory tag and connector"
+        check_hash(state_dict, self.backbone_hash, self.cfg.backbone_path, what)
+        for key, value in self.named_parameters(remove_duplicate=False):
+            state_dict.setdefault(key, value.detach())
+        for key, value in self.named_buffers(remove_duplicate=False):
+            state_dict.setdefault(key, value)
+
+
+def followed_by(rows: Rows, response: Tensor, padding_idx: int) -> Rows:
+    """The rows with the response's tokens behind each: B x R, padded on the right."""
+    time = rows.tokens.size(1) + response.size(1)
+    tokens = rows.tokens.new_full((len(rows.tokens), time), padding_idx)
+    places = rows.places.new_zeros(tokens.shape)
+    tokens[:, : rows.tokens.size(1)] = rows.tokens
+    places[:, : rows.places.size(1)] = rows.places
+    steps = torch.arange(response.size(1), device=tokens.device)
+    tokens.scatter_(1, rows.lengths[:, None] + steps, response)
+    return Rows(tokens, places, rows.vectors, rows.lengths + response.ne(padding_idx).sum(dim=1))

@@ -1,0 +1,46 @@
+"""The options of `--arch selfcp`."""
+
+from dataclasses import dataclass, field
+
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+
+from pet_fairseq.errors import UserError
+from pet_fairseq.selfcp.memory import CONNECTORS
+from pet_fairseq.selfcp.segments import STRATEGIES
+
+
+@dataclass
+class SelfCpConfig(FairseqDataclass):
+    backbone_path: str = field(
+        default="", metadata={"help": "checkpoint of the transformer_lm, kept frozen (required)"}
+    )
+    window: int = field(
+        default=512, metadata={"help": "L: prompt tokens up to which nothing is compressed"}
+    )
+    memory_ratio: float = field(
+        default=12, metadata={"help": "prompt tokens for one memory token, 1 or more"}
+    )
+    prompt_strategy: ChoiceEnum(STRATEGIES) = field(
+        default="former",
+        metadata={
+            "help": "what becomes of a longer prompt: its former or latter half is compressed, or "
+            "all but a window of it (concat), or so that segments read the memory of those before "
+            "(recursive); or it is cut (truncate), thinned out by perplexity, or read in full"
+        },
+    )
+    connector: ChoiceEnum(CONNECTORS) = field(
+        default="linear", metadata={"help": "linear_norm: with a layer norm"}
+    )
+    max_compressor_tokens: int = field(
+        default=16384, metadata={"help": "in one batch of the compressor, padding included"}
+    )
+
+
+def check_options(cfg: SelfCpConfig) -> None:
+    """Raises UserError for values that cannot make a model, before the backbone is loaded."""
+    if not cfg.memory_ratio >= 1:
+        raise UserError(f"--memory-ratio {cfg.memory_ratio:g}: give 1 or more")
+    if cfg.window < 1:
+        raise UserError(f"--window {cfg.window}: give 1 or more")
+    if cfg.max_compressor_tokens < 1:
+        raise UserError(f"--max-compressor-tokens {cfg.max_compressor_tokens}: give 1 or more")

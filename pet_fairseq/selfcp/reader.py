@@ -1,0 +1,174 @@
+"""From prompts to what the generator reads: segments, memory tokens, and all in order."""
+
+import sys
+from typing import Dict, List, Optional, Sequence, Tuple
+
+import torch
+from fairseq.data import Dictionary
+from fairseq.models import FairseqEncoder
+from torch import Tensor, nn
+
+from pet_fairseq.errors import UserError
+from pet_fairseq.prefill import prefill
+from pet_fairseq.selfcp.memory import (
+    Rows,
+    batches_of,
+    last_states,
+    lay_out,
+    make_connector,
+    rarest_word,
+    vectors_in,
+)
+from pet_fairseq.selfcp.options import SelfCpConfig
+from pet_fairseq.selfcp.perplexity import keep_unexpected
+from pet_fairseq.selfcp.segments import memory_length, split_prompt
+
+Parts = List[Tensor]  # tokens (n) or vectors (n x C)
+
+
+class PromptReader(FairseqEncoder):
+    """Stands where an encoder-decoder has its encoder: reads the query and the prompt.
+
+    What is trained is here: the memory tag [M] and the connector.
+    """
+
+    def __init__(self, inner: nn.Module, cfg: SelfCpConfig, dictionary: Dictionary):
+        super().__init__(dictionary)
+        self.inner = inner
+        self.cfg = cfg
+        words = inner.embed_tokens.weight
+        rare = words[rarest_word(dictionary.count, dictionary.nspecial)].detach()
+        self.memory_tag = nn.Parameter(inner.embed_scale * rare.clone())
+        self.connector = make_connector(cfg.connector, words.size(1))
+
+    # --- pieces -----------------------------------------------------------------------------------
+
+    def read(
+        self, src_tokens: Tensor, src_lengths: Tensor, query_lengths: Tensor, ratios: Tensor
+    ) -> Rows:
+        """Query, memory tokens and kept tokens of each prompt in their order.
+
+        Args:
+            src_tokens: B x T, </s>, query and prompt, padded on the right. src_lengths: B.
+            query_lengths: B, tokens of the query. ratios: B, prompt tokens for a memory token.
+        Raises:
+            UserError: more than the model has positions for.
+        """
+        heads, prompts = [], []
+        for row, length, query in zip(src_tokens, src_lengths.tolist(), query_lengths.tolist()):
+            heads.append(row[: 1 + query])
+            prompts.append(row[1 + query : length])
+        if self.cfg.prompt_strategy == "perplexity":
+            prompts = [self.thin_out(*texts) for texts in zip(heads, prompts)]
+        pieces = [split_prompt(len(p), self.cfg.window, self.cfg.prompt_strategy) for p in prompts]
+        parts: List[Parts] = [
+            [prompt[piece.start : piece.stop] for piece in some]
+            for prompt, some in zip(prompts, pieces)
+        ]
+        segments = [
+            (i, k)
+            for i, some in enumerate(pieces)
+            for k, piece in enumerate(some)
+            if piece.compressed
+        ]
+        numbers = [memory_length(pieces[i][k].length, float(ratios[i])) for i, k in segments]
+        if self.cfg.prompt_strategy == "recursive":
+            self.compress_in_turn(heads, parts, segments, numbers)
+        elif segments:
+            rows = [[heads[i], parts[i][k]] for i, k in segments]
+            for (i, k), memory in zip(segments, self.compress(rows, numbers)):
+                parts[i][k] = memory
+        rows = self.lay_out([[head, *some] for head, some in zip(heads, parts)])
+        self.check_length(rows)
+        return rows
+
+    def compress_in_turn(
+        self,
+        heads: List[Tensor],
+        parts: List[Parts],
+        segments: List[Tuple[int, int]],
+        numbers: List[int],
+    ) -> None:
+        """Replace the segments in `parts`, each reading the memory of those before it."""
+        for turn in sorted({k for _, k in segments}):
+            now = [j for j, (_, k) in enumerate(segments) if k == turn]
+            rows = [[heads[i], *parts[i][: turn + 1]] for i, _ in (segments[j] for j in now)]
+            for j, memory in zip(now, self.compress(rows, [numbers[j] for j in now])):
+                parts[segments[j][0]][turn] = memory
+
+    def compress(self, rows: Sequence[Parts], numbers: Sequence[int]) -> List[Tensor]:
+        """Memory tokens for each row: the connector's map of the last states at its tags.
+
+        Args:
+            rows: what the compressor reads before the tags; numbers: of memory tokens, m.
+        Returns:
+            m x C for each row, from one padded batch if --max-compressor-tokens allows.
+        """
+        tagged = [[*row, self.memory_tag.expand(m, -1)] for row, m in zip(rows, numbers)]
+        lengths = [sum(map(len, row)) for row in tagged]
+        found: Dict[int, Tensor] = {}
+        for batch in batches_of(lengths, self.cfg.max_compressor_tokens):
+            laid = self.lay_out([tagged[i] for i in batch])
+            self.check_length(laid)
+            states = last_states(self.inner, laid)
+            at_tags = [states[b, lengths[i] - numbers[i] : lengths[i]] for b, i in enumerate(batch)]
+            memory = self.connector(torch.cat(at_tags))
+            found |= zip(batch, memory.split([numbers[i] for i in batch]))
+        return [found[i] for i in range(len(rows))]
+
+    @torch.no_grad()
+    def thin_out(self, head: Tensor, prompt: Tensor) -> Tensor:
+        """About a window of the prompt's tokens, those that the backbone expects least."""
+
+        def losses(context: Tensor, text: Tensor) -> Tensor:
+            tokens = torch.cat([head, context, text])[None]
+            scores = self.inner.get_normalized_probs(self.inner(tokens), log_probs=True)[0]
+            return -scores[-len(text) - 1 : -1].gather(1, text[:, None])[:, 0]
+
+        return keep_unexpected(prompt, self.cfg.window, losses)
+
+    def lay_out(self, rows: Sequence[Parts]) -> Rows:
+        return lay_out(rows, self.dictionary.pad(), self.dictionary.unk())
+
+    def check_length(self, rows: Rows) -> None:
+        """Raises UserError if the backbone has no positions for the longest row."""
+        longest, most = int(rows.lengths.max()), self.inner.max_positions()
+        if longest > most:
+            raise UserError(
+                f"--window {self.cfg.window}: query, prompt and memory come to {longest} tokens, "
+                f"but the backbone has {most} positions; give a smaller window or a larger "
+                "--memory-ratio"
+            )
+
+    # --- generation -------------------------------------------------------------------------------
+
+    def forward(
+        self, src_tokens: Tensor, src_lengths: Tensor, query_lengths: Tensor, ratios: Tensor
+    ) -> Dict[str, List[Tensor]]:
+        """What the decoder starts from: the states of its attention, and its first output.
+
+        Returns:
+            tokens: B x P of the rows (placeholders where vectors are). first: B x 1 x V, logits of
+            the response's first token. keys, values: of each layer, B x heads x P x head_dim.
+        """
+        rows = self.read(src_tokens, src_lengths, query_lengths, ratios)
+        state: Dict[str, Dict[str, Optional[Tensor]]] = {}
+        with vectors_in(self.inner, rows):
+            features, _ = prefill(self.inner, rows.tokens, state, features_only=True)
+        last = features[torch.arange(len(rows.tokens)), rows.lengths - 1]
+        buffers = [layer.self_attn._get_input_buffer(state) for layer in self.inner.layers]
+        return {
+            "tokens": [rows.tokens],
+            "first": [self.inner.output_layer(last)[:, None]],
+            "keys": [buffer["prev_key"] for buffer in buffers],
+            "values": [buffer["prev_value"] for buffer in buffers],
+        }
+
+    def reorder_encoder_out(self, encoder_out: Dict[str, List[Tensor]], new_order: Tensor):
+        return {
+            name: [tensor.index_select(0, new_order) for tensor in tensors]
+            for name, tensors in encoder_out.items()
+        }
+
+    def max_positions(self) -> int:
+        return sys.maxsize  # what is too long is compressed

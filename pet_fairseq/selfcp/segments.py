@@ -1,0 +1,63 @@
+"""Which part of a prompt is compressed (SelfCP, section 3.2): pure functions of lengths.
+
+N tokens of prompt, a window of L. Up to L nothing is compressed. Up to 2 L half of the prompt is;
+beyond, all but L tokens, in segments of at most L that are compressed independently.
+"""
+
+import math
+from itertools import pairwise
+from typing import List, NamedTuple
+
+STRATEGIES = ("former", "latter", "concat", "recursive", "truncate", "perplexity", "full")
+
+
+class Piece(NamedTuple):
+    """Tokens [start, stop) of a prompt, as they are or as memory tokens."""
+
+    start: int
+    stop: int
+    compressed: bool
+
+    @property
+    def length(self) -> int:
+        return self.stop - self.start
+
+
+def memory_length(length: int, ratio: float) -> int:
+    """Memory tokens for a segment: ceil(length / ratio)."""
+    return math.ceil(length / ratio)
+
+
+def split_prompt(length: int, window: int, strategy: str) -> List[Piece]:
+    """The pieces of a prompt in their order; tokens in none of them are dropped.
+
+    former: the first half is compressed (beyond 2 L: all but the last L tokens).
+    latter: the second half is (beyond 2 L: all but the first L tokens).
+    concat: always all but the last L tokens. recursive: the same; each segment also reads the
+    memory of those before. truncate: the last L tokens only. full, perplexity: the whole prompt,
+    which for perplexity is then thinned out to L tokens.
+
+    Args:
+        length: N; window: L, 1 or more.
+    """
+    if length == 0:
+        return []
+    if length <= window or strategy in ("full", "perplexity"):
+        return [Piece(0, length, False)]
+    if strategy == "truncate":
+        return [Piece(length - window, length, False)]
+    half = length // 2
+    kept = length - half if length <= 2 * window and strategy in ("former", "latter") else window
+    if strategy == "latter":
+        return [Piece(0, kept, False), *cut_evenly(kept, length, window)]
+    return [*cut_evenly(0, length - kept, window), Piece(length - kept, length, False)]
+
+
+def cut_evenly(start: int, stop: int, window: int) -> List[Piece]:
+    """The fewest segments of at most `window` tokens, of lengths that differ by one at most.
+
+    With all but L of N tokens to compress these are ceil((N - L) / L) = ceil(N / L - 1) segments.
+    """
+    number = math.ceil((stop - start) / window)
+    ends = [start + (stop - start) * i // number for i in range(number + 1)]
+    return [Piece(a, b, True) for a, b in pairwise(ends)]

@@ -1,0 +1,283 @@
+"""The model against a slow one that reads each sentence alone, layer by layer."""
+
+import pytest
+import torch
+from fairseq.data import Dictionary
+from fairseq.sequence_generator import SequenceGenerator
+from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageModelingTask
+
+from pet_fairseq.errors import UserError
+from pet_fairseq.selfcp.model import SelfCpModel
+from pet_fairseq.selfcp.options import SelfCpConfig
+from pet_fairseq.selfcp.segments import memory_length, split_prompt
+from tests.translation import make_task as make_translation
+from tests.translation import save_model
+
+TINY = {
+    **{"decoder_layers": 2, "decoder_embed_dim": 16, "decoder_ffn_embed_dim": 24},
+    **{"decoder_attention_heads": 2, "decoder_output_dim": 16, "decoder_input_dim": 16},
+    **{"tokens_per_sample": 64, "max_target_positions": 64},
+    **{"share_decoder_input_output_embed": True},
+}
+KINDS = {
+    "post-norm": {},
+    "pre-norm": {"decoder_normalize_before": True},
+    "learned": {"decoder_learned_pos": True},
+}
+LENGTHS = [(2, 5), (0, 9), (1, 14), (3, 23), (2, 0)]  # query and prompt, for a window of 7
+
+
+@pytest.fixture
+def task(tmp_path):
+    dictionary = Dictionary()
+    for i in range(14):
+        dictionary.add_symbol(f"w{i}", n=20 - i)
+    dictionary.save(str(tmp_path / "dict.txt"))
+    cfg = LanguageModelingConfig(data=str(tmp_path), tokens_per_sample=64)
+    return LanguageModelingTask.setup_task(cfg)
+
+
+def make_selfcp(task, tmp_path, kind="post-norm", **options):
+    torch.manual_seed(5)
+    path = save_model(tmp_path / "lm.pt", task, "transformer_lm", **TINY, **KINDS[kind])
+    cfg = SelfCpConfig(backbone_path=path, **{"window": 7, "memory_ratio": 3, **options})
+    return SelfCpModel.build_model(cfg, task).double()
+
+
+def make_sample(task, lengths, response=4, seed=0, ratio=3.0):
+    draw = torch.Generator().manual_seed(seed)
+    pad, eos = task.dictionary.pad(), task.dictionary.eos()
+
+    def words(n):
+        return torch.randint(4, len(task.dictionary), (n,), generator=draw)
+
+    rows = [torch.cat([torch.tensor([eos]), words(q + n)]) for q, n in lengths]
+    answers = [words(1 + (response + i) % 5) for i in range(len(lengths))]
+    pad_rows = torch.nn.utils.rnn.pad_sequence
+    start, end = torch.tensor([eos]), torch.tensor([eos])
+    return {
+        "net_input": {
+            "src_tokens": pad_rows(rows, True, pad),
+            "src_lengths": torch.tensor([len(row) for row in rows]),
+            "query_lengths": torch.tensor([q for q, _ in lengths]),
+            "ratios": torch.full((len(lengths),), ratio),
+            "prev_output_tokens": pad_rows([torch.cat([start, a]) for a in answers], True, pad),
+        },
+        "target": pad_rows([torch.cat([a, end]) for a in answers], True, pad),
+    }
+
+
+# --- the reference --------------------------------------------------------------------------------
+
+
+def read_slowly(decoder, vectors):
+    """Last states of one sentence whose vectors (T x C) are given without their positions."""
+    time = len(vectors)
+    positions = decoder.embed_positions(torch.full((1, time), 4))[0]
+    x = (torch.stack(vectors) + positions)[:, None]
+    future = torch.full((time, time), -torch.inf, dtype=x.dtype).triu(1)
+    for layer in decoder.layers:
+        before = layer.normalize_before
+        h = layer.self_attn_layer_norm(x) if before else x
+        x = x + layer.self_attn(h, h, h, attn_mask=future)[0]
+        x = x if before else layer.self_attn_layer_norm(x)
+        h = layer.final_layer_norm(x) if before else x
+        x = x + layer.fc2(layer.fc1(h).relu())
+        x = x if before else layer.final_layer_norm(x)
+    return (x if decoder.layer_norm is None else decoder.layer_norm(x))[:, 0]
+
+
+def prefix_slowly(model, head, prompt, ratio):
+    """The vectors that the generator reads before the response, for one sentence."""
+    decoder, cfg = model.decoder.inner, model.cfg
+
+    def embedded(tokens):
+        return [decoder.embed_scale * decoder.embed_tokens.weight[t] for t in tokens]
+
+    vectors, memories = embedded(head), []
+    for start, stop, compressed in split_prompt(len(prompt), cfg.window, cfg.prompt_strategy):
+        text = embedded(prompt[start:stop])
+        if compressed:
+            m = memory_length(stop - start, ratio)
+            before = memories if cfg.prompt_strategy == "recursive" else []
+            read = [*embedded(head), *before, *text, *[model.encoder.memory_tag] * m]
+            text = list(model.encoder.connector(read_slowly(decoder, read)[-m:]))
+            memories = [*memories, *text]
+        vectors += text
+    return vectors, embedded
+
+
+def logits_slowly(model, sample, i):
+    """B x R x V for one sentence alone."""
+    net_input = sample["net_input"]
+    row = net_input["src_tokens"][i, : net_input["src_lengths"][i]].tolist()
+    head = 1 + int(net_input["query_lengths"][i])
+    ratio = float(net_input["ratios"][i])
+    vectors, embedded = prefix_slowly(model, row[:head], row[head:], ratio)
+    response = net_input["prev_output_tokens"][i, 1:]
+    response = response[response != 1].tolist()
+    states = read_slowly(model.decoder.inner, vectors + embedded(response))
+    return model.decoder.inner.output_layer(states[len(vectors) - 1 :])
+
+
+# --- tests ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "strategy", ["former", "latter", "concat", "recursive", "truncate", "full"]
+)
+def test_logits_equal_the_reference(kind, strategy, task, tmp_path):
+    model = make_selfcp(task, tmp_path, kind, prompt_strategy=strategy)
+    sample = make_sample(task, LENGTHS)
+    sample["net_input"]["ratios"] = torch.tensor([3.0, 2.0, 4.0, 2.5, 3.0])
+    with torch.no_grad():
+        found = model(**sample["net_input"])[0]
+        for i in range(len(LENGTHS)):
+            expected = logits_slowly(model, sample, i)
+            torch.testing.assert_close(found[i, : len(expected)], expected)
+
+
+@pytest.mark.parametrize("most", [1, 20, 40, 10_000])
+def test_batches_of_the_compressor_change_nothing(most, task, tmp_path):
+    model = make_selfcp(task, tmp_path, prompt_strategy="concat", max_compressor_tokens=most)
+    whole = make_selfcp(task, tmp_path, prompt_strategy="concat")
+    sample = make_sample(task, LENGTHS)
+    with torch.no_grad():
+        found, expected = (m(**sample["net_input"])[0] for m in (model, whole))
+    real = sample["target"] != task.dictionary.pad()
+    torch.testing.assert_close(found[real], expected[real])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_within_the_window_it_is_the_backbone(kind, task, tmp_path):
+    model = make_selfcp(task, tmp_path, kind).float()
+    sample = make_sample(task, [(2, 5), (1, 7), (0, 3)])
+    net_input = sample["net_input"]
+    with torch.no_grad():
+        found = model(**net_input)[0]
+    rows = []
+    for row, n, previous in zip(
+        *(net_input[k] for k in ("src_tokens", "src_lengths", "prev_output_tokens"))
+    ):
+        rows.append(torch.cat([row[:n], previous[1:][previous[1:] != 1]]))
+    tokens = torch.nn.utils.rnn.pad_sequence(rows, True, 1)
+    with torch.no_grad():
+        expected = model.decoder.inner(tokens)[0]
+    for i, n in enumerate(net_input["src_lengths"].tolist()):
+        real = int((sample["target"][i] != 1).sum())
+        assert torch.equal(found[i, :real], expected[i, n - 1 : n - 1 + real])
+
+
+def test_gradients_reach_the_tag_through_the_frozen_model(task, tmp_path):
+    model = make_selfcp(task, tmp_path, prompt_strategy="recursive").train()
+    sample = make_sample(task, [(2, 5), (1, 23)])
+    real = sample["target"] != 1
+
+    def loss():
+        scores = model(**sample["net_input"])[0].log_softmax(dim=-1)
+        return -scores.gather(2, sample["target"][..., None])[..., 0][real].sum()
+
+    loss().backward()
+    trained = {n: p for n, p in model.named_parameters() if p.requires_grad}
+    assert set(trained) == {
+        "encoder.memory_tag",
+        "encoder.connector.weight",
+        "encoder.connector.bias",
+    }
+    assert all(p.grad is None for n, p in model.named_parameters() if n not in trained)
+    step = 1e-6
+    for parameter in trained.values():
+        flat, grad = parameter.detach().view(-1), parameter.grad.view(-1)
+        for i in torch.randperm(len(flat))[:5].tolist():
+            ends = []
+            for sign in (1, -1):
+                flat[i] += sign * step
+                ends.append(float(loss().detach()))
+                flat[i] -= sign * step
+            assert grad[i].item() == pytest.approx(
+                (ends[0] - ends[1]) / (2 * step), rel=1e-4, abs=1e-6
+            )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("strategy", ["former", "latter", "concat", "full"])
+@pytest.mark.parametrize("beam", [1, 3])
+def test_generation_equals_running_all_again_each_step(kind, strategy, beam, task, tmp_path):
+    model = make_selfcp(task, tmp_path, kind, prompt_strategy=strategy).eval()
+    sample = make_sample(task, LENGTHS)
+    generator = SequenceGenerator(
+        [model], task.dictionary, beam_size=beam, max_len_a=0, max_len_b=6
+    )
+    for i, hypotheses in enumerate(generator.generate([model], sample)):
+        assert len(hypotheses) == beam
+        for hypothesis in hypotheses:
+            tokens = hypothesis["tokens"]
+            again = {k: v[i : i + 1] for k, v in sample["net_input"].items()}
+            again["prev_output_tokens"] = torch.cat([torch.tensor([2]), tokens[:-1]])[None]
+            alone = {"net_input": again}
+            with torch.no_grad():
+                scores = logits_slowly(model, alone, 0).log_softmax(dim=-1)
+            expected = scores.gather(1, tokens[:, None])[:, 0]
+            found = hypothesis["positional_scores"].double()
+            torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+
+
+def test_greedy_takes_the_best_token_each_time(task, tmp_path):
+    model = make_selfcp(task, tmp_path).eval()
+    sample = make_sample(task, LENGTHS)
+    generator = SequenceGenerator([model], task.dictionary, beam_size=1, max_len_a=0, max_len_b=5)
+    for i, (hypothesis,) in enumerate(generator.generate([model], sample)):
+        tokens = hypothesis["tokens"].tolist()
+        for t in range(min(len(tokens), 5)):
+            again = {k: v[i : i + 1] for k, v in sample["net_input"].items()}
+            again["prev_output_tokens"] = torch.tensor([[2, *tokens[:t]]])
+            with torch.no_grad():
+                scores = logits_slowly(model, {"net_input": again}, 0)[-1]
+            scores[1] = -torch.inf  # padding is never generated
+            assert int(scores.argmax()) == tokens[t]
+
+
+def test_saves_tag_and_connector_only(task, tmp_path):
+    model = make_selfcp(task, tmp_path)
+    state = model.state_dict()
+    names = {"encoder.memory_tag", "encoder.connector.weight", "encoder.connector.bias"}
+    assert set(state) == names | {"backbone_hash"}
+    with torch.no_grad():
+        for parameter in (model.encoder.memory_tag, model.encoder.connector.weight):
+            parameter.add_(1)
+    changed = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    again = SelfCpModel.build_model(model.cfg, task).double()
+    again.load_state_dict(dict(changed), strict=True)
+    sample = make_sample(task, LENGTHS)
+    with torch.no_grad():
+        assert torch.equal(again(**sample["net_input"])[0], model(**sample["net_input"])[0])
+    path = save_model(tmp_path / "o.pt", task, "transformer_lm", **TINY)
+    other = SelfCpConfig(backbone_path=path, window=7)
+    with pytest.raises(UserError, match=r"o.pt: not the file that the memory tag and connector"):
+        SelfCpModel.build_model(other, task).load_state_dict(dict(state))
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"memory_ratio": 0.5}, "--memory-ratio 0.5: give 1 or more"),
+        ({"memory_ratio": float("nan")}, "--memory-ratio nan: give 1 or more"),
+        ({"window": 0}, "--window 0: give 1 or more"),
+        ({"window": 64}, "--window 64: the backbone has 64 positions"),
+        ({"max_compressor_tokens": 0}, "--max-compressor-tokens 0: give 1 or more"),
+    ],
+)
+def test_bad_options(options, message, task, tmp_path):
+    with pytest.raises(UserError, match=message):
+        make_selfcp(task, tmp_path, **options)
+
+
+def test_other_models_and_long_texts(task, tmp_path):
+    translation = make_translation(tmp_path / "data")
+    path = save_model(tmp_path / "t.pt", translation)
+    with pytest.raises(UserError, match=r"t.pt: not a decoder-only Transformer"):
+        SelfCpModel.build_model(SelfCpConfig(backbone_path=path, window=7), translation)
+    model = make_selfcp(task, tmp_path, prompt_strategy="full")
+    with pytest.raises(UserError, match=r"come to 71 tokens, but the backbone has 64 positions"):
+        model(**make_sample(task, [(0, 70)])["net_input"])

@@ -1,0 +1,79 @@
+"""Dropping expected tokens, against a loop over them."""
+
+import random
+
+import pytest
+import torch
+
+from pet_fairseq.selfcp.perplexity import keep_unexpected
+from tests.selfcp.test_model import LENGTHS, make_sample, make_selfcp, task  # noqa: F401  fixture
+
+
+def made_up_loss(context, token):
+    """Depends on what was kept before, so that order and context matter."""
+    return random.Random(hash((tuple(context), token))).random()
+
+
+def losses(context, text):
+    before = context.tolist()
+    return torch.tensor(
+        [made_up_loss(before + text[:i].tolist(), int(t)) for i, t in enumerate(text)]
+    )
+
+
+def keep_slowly(tokens, target, chunk):
+    kept, seen = [], []
+    for start in range(0, len(tokens), chunk):
+        text = tokens[start : start + chunk]
+        found = [torch.tensor(made_up_loss(kept + text[:i], t)) for i, t in enumerate(text)]
+        seen += found
+        place = max(len(seen) * target // len(tokens) - 1, 0)
+        threshold = sorted(seen, reverse=True)[place]
+        chosen = [t for i, (t, x) in enumerate(zip(text, found)) if x > threshold or start + i == 0]
+        kept = kept + chosen
+    return kept
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("chunk", [3, 10, 200])
+def test_equals_the_loop(seed, chunk):
+    draw = random.Random(seed)
+    tokens = [draw.randrange(30) for _ in range(draw.randrange(20, 90))]
+    target = draw.randrange(2, len(tokens))
+    found = keep_unexpected(torch.tensor(tokens), target, losses, chunk).tolist()
+    assert found == keep_slowly(tokens, target, chunk)
+    assert found[0] == tokens[0]
+
+
+@pytest.mark.parametrize("target", [12, 13])
+def test_nothing_is_dropped_within_the_target(target):
+    tokens = torch.arange(12)
+    assert torch.equal(keep_unexpected(tokens, target, losses), tokens)
+
+
+def test_about_as_many_as_wanted():
+    tokens = torch.arange(1000)
+    assert len(keep_unexpected(tokens, 250, losses)) == pytest.approx(250, abs=40)
+
+
+def test_the_losses_are_the_backbones(task, tmp_path):  # noqa: F811
+    """The model with this strategy reads what the rule keeps by its own log-probabilities."""
+    model = make_selfcp(task, tmp_path, prompt_strategy="perplexity").eval()
+    net_input = make_sample(task, LENGTHS)["net_input"]
+    del net_input["prev_output_tokens"]
+    rows = model.encoder.read(**net_input)
+    assert not rows.places.any()
+    inner = model.decoder.inner
+    for i, (query, length) in enumerate(LENGTHS):
+        row = net_input["src_tokens"][i, : 1 + query + length]
+        head, prompt = row[: 1 + query], row[1 + query :]
+        expected = prompt
+        if length > 7:
+            with torch.no_grad():
+                scores = inner(row[None])[0][0].log_softmax(dim=-1)
+            loss = -scores[query:-1].gather(1, prompt[:, None])[:, 0].float()
+            place = 7 - 1
+            chosen = loss > loss.sort(descending=True).values[place]
+            chosen[0] = True
+            expected = prompt[chosen]
+        assert torch.equal(rows.tokens[i, : rows.lengths[i]], torch.cat([head, expected]))

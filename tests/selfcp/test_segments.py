@@ -1,0 +1,57 @@
+"""Segmentation: properties over random lengths, and lengths around the window by hand."""
+
+import math
+import random
+from itertools import pairwise
+
+import pytest
+
+from pet_fairseq.selfcp.segments import STRATEGIES, Piece, memory_length, split_prompt
+
+CASES = [(n, window) for window in (1, 2, 7, 512) for n in (0, 1, window - 1, window, window + 1)]
+CASES += [(n, w) for w in (1, 7, 512) for n in (2 * w - 1, 2 * w, 2 * w + 1, 3 * w, 3 * w + 1)]
+CASES += [
+    (random.Random(s).randrange(3000), random.Random(-s).randrange(1, 600)) for s in range(60)
+]
+
+
+@pytest.mark.parametrize("length, window", CASES)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_pieces(length, window, strategy):
+    pieces = split_prompt(length, window, strategy)
+    kept = [p for p in pieces if not p.compressed]
+    compressed = [p for p in pieces if p.compressed]
+    assert all(p.length > 0 for p in pieces)
+    assert all(a.stop == b.start for a, b in pairwise(pieces))  # in order, without gaps
+    if length == 0:
+        assert pieces == []
+    elif length <= window or strategy in ("full", "perplexity"):
+        assert pieces == [Piece(0, length, False)]
+    elif strategy == "truncate":
+        assert pieces == [Piece(length - window, length, False)]
+    else:
+        assert pieces[0].start == 0 and pieces[-1].stop == length
+        assert len(kept) == 1 and kept[0].length <= window
+        assert all(p.length <= window for p in compressed)
+        assert max(p.length for p in compressed) - min(p.length for p in compressed) <= 1
+        assert (pieces[0] == kept[0]) == (strategy == "latter")
+        halves = strategy in ("former", "latter") and length <= 2 * window
+        assert kept[0].length == (math.ceil(length / 2) if halves else window)
+        assert len(compressed) == (1 if halves else math.ceil(length / window - 1))
+
+
+def test_by_hand():
+    assert split_prompt(9, 5, "former") == [Piece(0, 4, True), Piece(4, 9, False)]
+    assert split_prompt(9, 5, "latter") == [Piece(0, 5, False), Piece(5, 9, True)]
+    assert split_prompt(9, 5, "concat") == [Piece(0, 4, True), Piece(4, 9, False)]
+    three = [Piece(0, 4, True), Piece(4, 8, True), Piece(8, 13, False)]
+    assert split_prompt(13, 5, "former") == split_prompt(13, 5, "recursive") == three
+    latter = [Piece(0, 5, False), Piece(5, 9, True), Piece(9, 13, True)]
+    assert split_prompt(13, 5, "latter") == latter
+
+
+@pytest.mark.parametrize("ratio", [1, 2, 3.5, 12, 16])
+def test_memory_length(ratio):
+    for length in range(1, 50):
+        number = memory_length(length, ratio)
+        assert number * ratio >= length > (number - 1) * ratio
