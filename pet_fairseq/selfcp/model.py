@@ -117,25 +117,22 @@ class SelfCpModel(FairseqEncoderDecoderModel):
         return self
 
     def forward(
-        self,
-        src_tokens: Tensor,
-        src_lengths: Tensor,
-        query_lengths: Tensor,
-        ratios: Tensor,
-        prev_output_tokens: Tensor,
+        self, prev_output_tokens: Tensor, **prompts: Optional[Tensor]
     ) -> Tuple[Tensor, dict]:
-        """Logits of the response's tokens, B x R x V.
+        """Logits of the response's tokens, B x R x V; "read": B, tokens and memory before them.
 
         Args:
             prev_output_tokens: B x R, one symbol that is not read, then the response, padded on the
-                right; the others as for PromptReader.read.
+                right. prompts: as for PromptReader.read.
         """
-        read = self.encoder.read(src_tokens, src_lengths, query_lengths, ratios)
+        read = self.encoder.read(**prompts)
         inner = self.decoder.inner
-        states = last_states(inner, followed_by(read, prev_output_tokens[:, 1:], inner.padding_idx))
+        rows = followed_by(read, prev_output_tokens[:, 1:], inner.padding_idx)
+        self.encoder.check_length(rows)
+        states = last_states(inner, rows)
         steps = torch.arange(prev_output_tokens.size(1), device=states.device)
         at_response = (read.lengths[:, None] - 1 + steps)[..., None].expand(-1, -1, states.size(-1))
-        return inner.output_layer(states.gather(1, at_response)), {}
+        return inner.output_layer(states.gather(1, at_response)), {"read": read.lengths}
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
         """Check the backbone and fill in what the file leaves out.

@@ -21,11 +21,12 @@ class SelfCpConfig(FairseqDataclass):
         default=12, metadata={"help": "prompt tokens for one memory token, 1 or more"}
     )
     prompt_strategy: ChoiceEnum(STRATEGIES) = field(
-        default="former",
+        default="auto",
         metadata={
-            "help": "what becomes of a longer prompt: its former or latter half is compressed, or "
-            "all but a window of it (concat), or so that segments read the memory of those before "
-            "(recursive); or it is cut (truncate), thinned out by perplexity, or read in full"
+            "help": "what becomes of a longer prompt: its former or latter half is compressed "
+            "(auto: in training either, else the former), or all but a window of it (concat), or "
+            "so that segments read the memory of those before (recursive); or it is cut "
+            "(truncate), thinned out by perplexity, or read in full"
         },
     )
     connector: ChoiceEnum(CONNECTORS) = field(

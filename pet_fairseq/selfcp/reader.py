@@ -44,13 +44,19 @@ class PromptReader(FairseqEncoder):
     # --- pieces -----------------------------------------------------------------------------------
 
     def read(
-        self, src_tokens: Tensor, src_lengths: Tensor, query_lengths: Tensor, ratios: Tensor
+        self,
+        src_tokens: Tensor,
+        src_lengths: Tensor,
+        query_lengths: Tensor,
+        ratios: Optional[Tensor] = None,
+        latter: Optional[Tensor] = None,
     ) -> Rows:
         """Query, memory tokens and kept tokens of each prompt in their order.
 
         Args:
             src_tokens: B x T, </s>, query and prompt, padded on the right. src_lengths: B.
-            query_lengths: B, tokens of the query. ratios: B, prompt tokens for a memory token.
+            query_lengths: B, tokens of the query. ratios: B, prompt tokens for a memory token, if
+            they are not all --memory-ratio. latter: B, True = compress the latter part (auto).
         Raises:
             UserError: more than the model has positions for.
         """
@@ -60,7 +66,10 @@ class PromptReader(FairseqEncoder):
             prompts.append(row[1 + query : length])
         if self.cfg.prompt_strategy == "perplexity":
             prompts = [self.thin_out(*texts) for texts in zip(heads, prompts)]
-        pieces = [split_prompt(len(p), self.cfg.window, self.cfg.prompt_strategy) for p in prompts]
+        pieces = [
+            split_prompt(len(prompt), self.cfg.window, strategy)
+            for prompt, strategy in zip(prompts, self.strategies(len(prompts), latter))
+        ]
         parts: List[Parts] = [
             [prompt[piece.start : piece.stop] for piece in some]
             for prompt, some in zip(prompts, pieces)
@@ -71,7 +80,8 @@ class PromptReader(FairseqEncoder):
             for k, piece in enumerate(some)
             if piece.compressed
         ]
-        numbers = [memory_length(pieces[i][k].length, float(ratios[i])) for i, k in segments]
+        by_row = [self.cfg.memory_ratio] * len(prompts) if ratios is None else ratios.tolist()
+        numbers = [memory_length(pieces[i][k].length, by_row[i]) for i, k in segments]
         if self.cfg.prompt_strategy == "recursive":
             self.compress_in_turn(heads, parts, segments, numbers)
         elif segments:
@@ -81,6 +91,12 @@ class PromptReader(FairseqEncoder):
         rows = self.lay_out([[head, *some] for head, some in zip(heads, parts)])
         self.check_length(rows)
         return rows
+
+    def strategies(self, number: int, latter: Optional[Tensor]) -> List[str]:
+        """Of each prompt."""
+        if self.cfg.prompt_strategy != "auto" or latter is None:
+            return [self.cfg.prompt_strategy] * number
+        return ["latter" if chosen else "former" for chosen in latter.tolist()]
 
     def compress_in_turn(
         self,
@@ -142,16 +158,16 @@ class PromptReader(FairseqEncoder):
 
     # --- generation -------------------------------------------------------------------------------
 
-    def forward(
-        self, src_tokens: Tensor, src_lengths: Tensor, query_lengths: Tensor, ratios: Tensor
-    ) -> Dict[str, List[Tensor]]:
+    def forward(self, **prompts: Optional[Tensor]) -> Dict[str, List[Tensor]]:
         """What the decoder starts from: the states of its attention, and its first output.
 
+        Args:
+            prompts: as for `read`.
         Returns:
             tokens: B x P of the rows (placeholders where vectors are). first: B x 1 x V, logits of
             the response's first token. keys, values: of each layer, B x heads x P x head_dim.
         """
-        rows = self.read(src_tokens, src_lengths, query_lengths, ratios)
+        rows = self.read(**prompts)
         state: Dict[str, Dict[str, Optional[Tensor]]] = {}
         with vectors_in(self.inner, rows):
             features, _ = prefill(self.inner, rows.tokens, state, features_only=True)

@@ -8,7 +8,13 @@ import math
 from itertools import pairwise
 from typing import List, NamedTuple
 
-STRATEGIES = ("former", "latter", "concat", "recursive", "truncate", "perplexity", "full")
+STRATEGIES = (
+    *("auto", "former", "latter", "concat"),
+    *("recursive", "truncate", "perplexity", "full"),  # baselines
+)
+
+
+HALVES = ("auto", "former", "latter")
 
 
 class Piece(NamedTuple):
@@ -33,6 +39,7 @@ def split_prompt(length: int, window: int, strategy: str) -> List[Piece]:
 
     former: the first half is compressed (beyond 2 L: all but the last L tokens).
     latter: the second half is (beyond 2 L: all but the first L tokens).
+    auto: former, if the caller does not choose for each prompt, as training does.
     concat: always all but the last L tokens. recursive: the same; each segment also reads the
     memory of those before. truncate: the last L tokens only. full, perplexity: the whole prompt,
     which for perplexity is then thinned out to L tokens.
@@ -47,7 +54,7 @@ def split_prompt(length: int, window: int, strategy: str) -> List[Piece]:
     if strategy == "truncate":
         return [Piece(length - window, length, False)]
     half = length // 2
-    kept = length - half if length <= 2 * window and strategy in ("former", "latter") else window
+    kept = length - half if length <= 2 * window and strategy in HALVES else window
     if strategy == "latter":
         return [Piece(0, kept, False), *cut_evenly(kept, length, window)]
     return [*cut_evenly(0, length - kept, window), Piece(length - kept, length, False)]

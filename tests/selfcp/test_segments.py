@@ -35,7 +35,7 @@ def test_pieces(length, window, strategy):
         assert all(p.length <= window for p in compressed)
         assert max(p.length for p in compressed) - min(p.length for p in compressed) <= 1
         assert (pieces[0] == kept[0]) == (strategy == "latter")
-        halves = strategy in ("former", "latter") and length <= 2 * window
+        halves = strategy in ("auto", "former", "latter") and length <= 2 * window
         assert kept[0].length == (math.ceil(length / 2) if halves else window)
         assert len(compressed) == (1 if halves else math.ceil(length / window - 1))
 

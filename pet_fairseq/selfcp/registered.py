@@ -1,0 +1,5 @@
+"""What fairseq is to know of SelfCP."""
+
+from pet_fairseq.selfcp import criterion, model, task
+
+__all__ = ["criterion", "model", "task"]

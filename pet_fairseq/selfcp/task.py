@@ -1,0 +1,128 @@
+"""Task `selfcp`: a response to a query about a prompt."""
+
+import os
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import List, Optional, Tuple
+
+import numpy as np
+from fairseq.data import Dictionary, data_utils
+from fairseq.dataclass import FairseqDataclass
+from fairseq.tasks import FairseqTask, register_task
+from omegaconf import II
+from torch import Tensor
+
+from pet_fairseq.errors import UserError
+from pet_fairseq.selfcp.dataset import PromptDataset
+
+PARTS = ("query", "prompt", "response")
+
+
+@dataclass
+class SelfCpTaskConfig(FairseqDataclass):
+    data: str = field(default="", metadata={"help": "folder made by pet-fairseq prompts"})
+    memory_ratio_range: str = field(
+        default="2,16",
+        metadata={
+            "help": "LOW,HIGH: in training each prompt gets a ratio from this range, and auto "
+            "compresses its former or latter part; empty: --memory-ratio and the former"
+        },
+    )
+    prompt_symbol: str = field(
+        default="<prompt>",
+        metadata={"help": "what stands between query and prompt for fairseq-interactive"},
+    )
+    train_subset: str = II("dataset.train_subset")
+    seed: int = II("common.seed")
+
+
+def read_range(text: str) -> Optional[Tuple[float, float]]:
+    """Raises UserError if it is not LOW,HIGH with 1 <= LOW <= HIGH."""
+    if not text:
+        return None
+    try:
+        low, high = map(float, text.split(","))
+    except ValueError:
+        low, high = 0.0, 0.0
+    if not 1 <= low <= high < float("inf"):
+        raise UserError(f"--memory-ratio-range {text}: give LOW,HIGH with 1 <= LOW <= HIGH")
+    return low, high
+
+
+@register_task("selfcp", dataclass=SelfCpTaskConfig)
+class SelfCpTask(FairseqTask):
+    """Queries, prompts and responses in one dictionary."""
+
+    def __init__(self, cfg: SelfCpTaskConfig, dictionary: Dictionary):
+        super().__init__(cfg)
+        self.dictionary = dictionary
+        self.ratios = read_range(cfg.memory_ratio_range)
+
+    @classmethod
+    def setup_task(cls, cfg: SelfCpTaskConfig, **_) -> "SelfCpTask":
+        path = Path(cfg.data, "dict.txt")
+        if not path.is_file():
+            raise UserError(f"{path}: no such file; give a folder made by pet-fairseq prompts")
+        return cls(cfg, Dictionary.load(str(path)))
+
+    def load_dataset(self, split: str, **_) -> None:
+        """Raises FileNotFoundError, as fairseq's tasks do."""
+        paths = {part: os.path.join(self.cfg.data, f"{split}.{part}") for part in PARTS}
+        parts = {
+            part: data_utils.load_indexed_dataset(path, self.dictionary, "mmap")
+            for part, path in paths.items()
+        }
+        if parts["query"] is None or parts["prompt"] is None:
+            raise FileNotFoundError(f"Dataset not found: {split} ({self.cfg.data})")
+        training = split in self.cfg.train_subset.split(",")
+        ratios = self.ratios if training else None
+        self.datasets[split] = PromptDataset(
+            *parts.values(), self.dictionary, ratios=ratios, seed=self.cfg.seed
+        )
+
+    def build_dataset_for_inference(
+        self, src_tokens: List[Tensor], src_lengths: List[int], **_
+    ) -> PromptDataset:
+        """Lines of fairseq-interactive: query, the prompt symbol, prompt; or only a prompt."""
+        symbol = self.dictionary.index(self.cfg.prompt_symbol)
+        if symbol == self.dictionary.unk():
+            raise UserError(f"--prompt-symbol {self.cfg.prompt_symbol}: not in the dictionary")
+        lines = [tokens[tokens.ne(self.dictionary.eos())] for tokens in src_tokens]
+        pairs = [split_line(line, symbol) for line in lines]
+        query, prompt = (Texts(list(side)) for side in zip(*pairs))
+        return PromptDataset(query, prompt, None, self.dictionary)
+
+    def max_positions(self) -> Tuple[int, int]:
+        return sys.maxsize, sys.maxsize
+
+    @property
+    def source_dictionary(self) -> Dictionary:
+        return self.dictionary
+
+    @property
+    def target_dictionary(self) -> Dictionary:
+        return self.dictionary
+
+
+def split_line(tokens: Tensor, symbol: int) -> Tuple[Tensor, Tensor]:
+    """Before and after the first such symbol; all is prompt if there is none."""
+    places = tokens.eq(symbol).nonzero()
+    if not len(places):
+        return tokens[:0], tokens
+    first = int(places[0])
+    return tokens[:first], tokens[first + 1 :]
+
+
+class Texts:
+    """A list of tokens, as PromptDataset reads them."""
+
+    def __init__(self, texts: List[Tensor]):
+        self.texts = texts
+        self.sizes = np.array([len(text) for text in texts])
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __getitem__(self, index: int) -> Tensor:
+        return self.texts[index]
