@@ -2,6 +2,7 @@
 
 from typing import Dict, List
 
+import torch
 from fairseq.criterions import register_criterion
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion, CrossEntropyCriterionConfig
 from fairseq.logging import metrics
@@ -15,6 +16,9 @@ class SelfCpCriterion(CrossEntropyCriterion):
         """The loss (nats, summed over the response's tokens), their number, and what to log."""
         output = model(**sample["net_input"])
         loss, _ = self.compute_loss(model, output, sample, reduce=reduce)
+        if torch.is_grad_enabled() and not loss.requires_grad:
+            # nothing was compressed in this batch; zeros as gradients keep DDP in step
+            loss = loss + 0 * sum(p.sum() for p in model.parameters() if p.requires_grad)
         target = sample["target"]
         real = target.ne(self.padding_idx)
         right = (output[0].argmax(dim=-1).eq(target) & real).sum()
@@ -25,7 +29,7 @@ class SelfCpCriterion(CrossEntropyCriterion):
             "nsentences": len(target),
             "sample_size": sample_size,
             "right": right,
-            "prompt": sample["net_input"]["src_lengths"].sum(),
+            "prompt": sample["net_input"]["src_lengths"].sum() - len(target),  # without <s>
             "read": output[1]["read"].sum(),
         }
         return loss, sample_size, log

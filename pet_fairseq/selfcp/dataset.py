@@ -31,7 +31,7 @@ class PromptDataset(FairseqDataset):
         self.ratios = ratios
         self.seed = seed
         self.epoch = 1
-        self.source_sizes = 1 + np.asarray(query.sizes) + np.asarray(prompt.sizes)
+        self.source_sizes = 2 + np.asarray(query.sizes) + np.asarray(prompt.sizes)
         self.target_sizes = 0 if response is None else 1 + np.asarray(response.sizes)
         self.sizes = self.source_sizes + self.target_sizes
 
@@ -77,15 +77,15 @@ class PromptDataset(FairseqDataset):
         if not samples:
             return {}
         pad, end = self.dictionary.pad(), torch.tensor([self.dictionary.eos()])
+        between = torch.tensor([self.dictionary.bos()])  # fairseq's language models do not use it
 
         def rows(tensors: List[Tensor]) -> Tensor:
             return data_utils.collate_tokens([t.long() for t in tensors], pad)
 
-        sources = [torch.cat([end, s["query"], s["prompt"]]) for s in samples]
+        sources = [torch.cat([end, s["query"], between, s["prompt"]]) for s in samples]
         net_input = {
             "src_tokens": rows(sources),
             "src_lengths": torch.tensor([len(source) for source in sources]),
-            "query_lengths": torch.tensor([len(s["query"]) for s in samples]),
         }
         batch = {
             "id": torch.tensor([s["id"] for s in samples]),

@@ -47,23 +47,23 @@ class PromptReader(FairseqEncoder):
         self,
         src_tokens: Tensor,
         src_lengths: Tensor,
-        query_lengths: Tensor,
         ratios: Optional[Tensor] = None,
         latter: Optional[Tensor] = None,
     ) -> Rows:
         """Query, memory tokens and kept tokens of each prompt in their order.
 
         Args:
-            src_tokens: B x T, </s>, query and prompt, padded on the right. src_lengths: B.
-            query_lengths: B, tokens of the query. ratios: B, prompt tokens for a memory token, if
-            they are not all --memory-ratio. latter: B, True = compress the latter part (auto).
+            src_tokens: B x T, </s>, query, <s> and prompt, padded on the right; the model does not
+            read the <s>. src_lengths: B. ratios: B, prompt tokens for a memory token, if they are
+            not all --memory-ratio. latter: B, True = compress the latter part (auto).
         Raises:
             UserError: more than the model has positions for.
         """
         heads, prompts = [], []
-        for row, length, query in zip(src_tokens, src_lengths.tolist(), query_lengths.tolist()):
-            heads.append(row[: 1 + query])
-            prompts.append(row[1 + query : length])
+        for row, length in zip(src_tokens, src_lengths.tolist()):
+            head, prompt = split_at(row[:length], self.dictionary.bos())
+            heads.append(head)
+            prompts.append(prompt)
         if self.cfg.prompt_strategy == "perplexity":
             prompts = [self.thin_out(*texts) for texts in zip(heads, prompts)]
         pieces = [
@@ -188,3 +188,9 @@ class PromptReader(FairseqEncoder):
 
     def max_positions(self) -> int:
         return sys.maxsize  # what is too long is compressed
+
+
+def split_at(tokens: Tensor, symbol: int) -> Tuple[Tensor, Tensor]:
+    """What is before and after the first such symbol."""
+    first = int(tokens.eq(symbol).nonzero()[0])
+    return tokens[:first], tokens[first + 1 :]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import List, Optional, Tuple
 
 import numpy as np
+import torch
 from fairseq.data import Dictionary, data_utils
 from fairseq.dataclass import FairseqDataclass
 from fairseq.tasks import FairseqTask, register_task
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.selfcp.dataset import PromptDataset
+from pet_fairseq.selfcp.reader import split_at
 
 PARTS = ("query", "prompt", "response")
 
@@ -88,8 +90,12 @@ class SelfCpTask(FairseqTask):
         symbol = self.dictionary.index(self.cfg.prompt_symbol)
         if symbol == self.dictionary.unk():
             raise UserError(f"--prompt-symbol {self.cfg.prompt_symbol}: not in the dictionary")
-        lines = [tokens[tokens.ne(self.dictionary.eos())] for tokens in src_tokens]
-        pairs = [split_line(line, symbol) for line in lines]
+        pairs = []
+        for tokens in src_tokens:
+            tokens = tokens[tokens.ne(self.dictionary.eos())]
+            if not tokens.eq(symbol).any():
+                tokens = torch.cat([tokens.new_tensor([symbol]), tokens])  # all is prompt
+            pairs.append(split_at(tokens, symbol))
         query, prompt = (Texts(list(side)) for side in zip(*pairs))
         return PromptDataset(query, prompt, None, self.dictionary)
 
@@ -103,15 +109,6 @@ class SelfCpTask(FairseqTask):
     @property
     def target_dictionary(self) -> Dictionary:
         return self.dictionary
-
-
-def split_line(tokens: Tensor, symbol: int) -> Tuple[Tensor, Tensor]:
-    """Before and after the first such symbol; all is prompt if there is none."""
-    places = tokens.eq(symbol).nonzero()
-    if not len(places):
-        return tokens[:0], tokens
-    first = int(places[0])
-    return tokens[:first], tokens[first + 1 :]
 
 
 class Texts:

@@ -51,15 +51,15 @@ def make_sample(task, lengths, response=4, seed=0, ratio=3.0):
     def words(n):
         return torch.randint(4, len(task.dictionary), (n,), generator=draw)
 
-    rows = [torch.cat([torch.tensor([eos]), words(q + n)]) for q, n in lengths]
+    start, between = torch.tensor([eos]), torch.tensor([task.dictionary.bos()])
+    rows = [torch.cat([start, words(q), between, words(n)]) for q, n in lengths]
     answers = [words(1 + (response + i) % 5) for i in range(len(lengths))]
     pad_rows = torch.nn.utils.rnn.pad_sequence
-    start, end = torch.tensor([eos]), torch.tensor([eos])
+    end = start
     return {
         "net_input": {
             "src_tokens": pad_rows(rows, True, pad),
             "src_lengths": torch.tensor([len(row) for row in rows]),
-            "query_lengths": torch.tensor([q for q, _ in lengths]),
             "ratios": torch.full((len(lengths),), ratio),
             "prev_output_tokens": pad_rows([torch.cat([start, a]) for a in answers], True, pad),
         },
@@ -111,9 +111,9 @@ def logits_slowly(model, sample, i):
     """B x R x V for one sentence alone."""
     net_input = sample["net_input"]
     row = net_input["src_tokens"][i, : net_input["src_lengths"][i]].tolist()
-    head = 1 + int(net_input["query_lengths"][i])
+    head = row.index(0)  # of <s>
     ratio = float(net_input["ratios"][i])
-    vectors, embedded = prefix_slowly(model, row[:head], row[head:], ratio)
+    vectors, embedded = prefix_slowly(model, row[:head], row[head + 1 :], ratio)
     response = net_input["prev_output_tokens"][i, 1:]
     response = response[response != 1].tolist()
     states = read_slowly(model.decoder.inner, vectors + embedded(response))
@@ -160,13 +160,14 @@ def test_within_the_window_it_is_the_backbone(kind, task, tmp_path):
     for row, n, previous in zip(
         *(net_input[k] for k in ("src_tokens", "src_lengths", "prev_output_tokens"))
     ):
-        rows.append(torch.cat([row[:n], previous[1:][previous[1:] != 1]]))
+        row = row[:n][row[:n] != 0]  # without the <s> between query and prompt
+        rows.append(torch.cat([row, previous[1:][previous[1:] != 1]]))
     tokens = torch.nn.utils.rnn.pad_sequence(rows, True, 1)
     with torch.no_grad():
         expected = model.decoder.inner(tokens)[0]
     for i, n in enumerate(net_input["src_lengths"].tolist()):
         real = int((sample["target"][i] != 1).sum())
-        assert torch.equal(found[i, :real], expected[i, n - 1 : n - 1 + real])
+        assert torch.equal(found[i, :real], expected[i, n - 2 : n - 2 + real])
 
 
 def test_gradients_reach_the_tag_through_the_frozen_model(task, tmp_path):

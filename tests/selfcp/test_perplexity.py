@@ -65,8 +65,9 @@ def test_the_losses_are_the_backbones(task, tmp_path):  # noqa: F811
     assert not rows.places.any()
     inner = model.decoder.inner
     for i, (query, length) in enumerate(LENGTHS):
-        row = net_input["src_tokens"][i, : 1 + query + length]
-        head, prompt = row[: 1 + query], row[1 + query :]
+        row = net_input["src_tokens"][i, : 2 + query + length]
+        head, prompt = row[: 1 + query], row[2 + query :]
+        row = torch.cat([head, prompt])
         expected = prompt
         if length > 7:
             with torch.no_grad():

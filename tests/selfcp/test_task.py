@@ -12,7 +12,8 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.selfcp.criterion import SelfCpCriterion
 from pet_fairseq.selfcp.model import SelfCpModel
 from pet_fairseq.selfcp.options import SelfCpConfig
-from pet_fairseq.selfcp.task import SelfCpTask, SelfCpTaskConfig, read_range, split_line
+from pet_fairseq.selfcp.reader import split_at
+from pet_fairseq.selfcp.task import SelfCpTask, SelfCpTaskConfig, read_range
 from tests.selfcp.test_model import TINY, make_sample, make_selfcp
 from tests.selfcp.test_model import task as language_modeling  # noqa: F401  fixture
 from tests.translation import save_model
@@ -65,9 +66,8 @@ def test_batches_hold_what_was_written(split, data, tmp_path):
         for i, number in enumerate(batch["id"].tolist()):
             query, prompt, response = (data[split][part][number] for part in data[split])
             source = net_input["src_tokens"][i]
-            assert source[: net_input["src_lengths"][i]].tolist() == [2, *query, *prompt]
+            assert source[: net_input["src_lengths"][i]].tolist() == [2, *query, 0, *prompt]
             assert source[net_input["src_lengths"][i] :].eq(1).all()
-            assert net_input["query_lengths"][i] == len(query)
             assert batch["target"][i][batch["target"][i] != 1].tolist() == [*response, 2]
             previous = net_input["prev_output_tokens"][i]
             assert previous[previous != 1].tolist() == [2, *response]
@@ -103,17 +103,19 @@ def test_lines_of_interactive(data, tmp_path):
     tokens = [words.encode_line(line, add_if_not_exist=False).long() for line in lines]
     dataset = task.build_dataset_for_inference(tokens, [len(t) for t in tokens])
     batch = dataset.collater([dataset[i] for i in range(len(lines))])
-    assert batch["net_input"]["query_lengths"].tolist() == [2, 0, 0, 1]
-    texts = [words.string(row) for row in batch["net_input"]["src_tokens"]]
+    texts = [" ".join(words[i] for i in row) for row in batch["net_input"]["src_tokens"]]
     assert [t.replace(" <pad>", "") for t in texts] == [
-        *("w1 w2 w3 w4 w5", "w6 w7", "w1", "w1 w2 <prompt> w3"),
+        "</s> w1 w2 <s> w3 w4 w5",
+        "</s> <s> w6 w7",
+        "</s> <s> w1",
+        "</s> w1 <s> w2 <prompt> w3",
     ]
     assert batch["target"] is None and "prev_output_tokens" not in batch["net_input"]
 
 
-def test_split_line():
-    assert [t.tolist() for t in split_line(torch.tensor([5, 9, 6]), 9)] == [[5], [6]]
-    assert [t.tolist() for t in split_line(torch.tensor([9]), 9)] == [[], []]
+def test_split_at():
+    assert [t.tolist() for t in split_at(torch.tensor([5, 9, 6, 9]), 9)] == [[5], [6, 9]]
+    assert [t.tolist() for t in split_at(torch.tensor([9]), 9)] == [[], []]
 
 
 @pytest.mark.parametrize("text", ["2", "a,b", "0.5,3", "5,4", "1,inf", "nan,3", "1,2,3"])
@@ -161,3 +163,12 @@ def test_the_loss_is_over_the_response_only(language_modeling, tmp_path):  # noq
     assert log["right"] == right
     # 3 + 5 tokens, 2 + 23; the second's prompt: 16 in three segments, of which 2 tokens each, and 7
     assert log["prompt"] == 8 + 25 and log["read"] == 8 + 2 + 3 * 2 + 7
+
+
+def test_a_batch_of_short_prompts_has_gradients_of_zero(language_modeling, tmp_path):  # noqa: F811
+    model = make_selfcp(language_modeling, tmp_path).train()
+    sample = make_sample(language_modeling, [(2, 5), (1, 7)])
+    sample |= {"ntokens": int(sample["target"].ne(1).sum()), "nsentences": 2}
+    SelfCpCriterion(language_modeling, sentence_avg=False)(model, sample)[0].backward()
+    trained = [p for p in model.parameters() if p.requires_grad]
+    assert len(trained) == 3 and all(not p.grad.any() for p in trained)

@@ -1,0 +1,150 @@
+"""SelfCP by fairseq's own commands: a language model, its memory, responses to long prompts."""
+
+import random
+
+import numpy as np
+import pytest
+import torch
+from fairseq.checkpoint_utils import load_checkpoint_to_cpu
+from fairseq.data import Dictionary
+from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
+
+from tests.cli.processes import REPO, TRAIN, run
+
+USER = ("--user-dir", REPO / "pet_fairseq")
+PLAIN = [word for word in TRAIN if word not in ("--dropout", "0.1")]
+TINY = (
+    *("--decoder-layers", "2", "--decoder-embed-dim", "32", "--decoder-ffn-embed-dim", "64"),
+    *("--decoder-attention-heads", "2", "--share-decoder-input-output-embed"),
+)
+SIZES = {"train": 600, "valid": 60, "test": 30}
+
+
+def make_record(draw):
+    """A prompt that is one word many times, and that word as the response."""
+    word = f"w{draw.randrange(6)}"
+    return {"query": "ask", "prompt": " ".join([word] * draw.randint(3, 30)), "response": word}
+
+
+@pytest.fixture(scope="module")
+def records():
+    draw = random.Random(1)
+    return {split: [make_record(draw) for _ in range(n)] for split, n in SIZES.items()}
+
+
+@pytest.fixture(scope="module")
+def data(records, tmp_path_factory):
+    """The folder that pet-fairseq prompts makes, by hand; in lm/ the same as plain text."""
+    folder = tmp_path_factory.mktemp("prompts")
+    words = Dictionary()
+    for i, word in enumerate(["ask", "<prompt>", *(f"w{i}" for i in range(6)), "rare"]):
+        words.add_symbol(word, n=20 - i)
+    words.save(str(folder / "dict.txt"))
+    for split, rows in records.items():
+        for part in ("query", "prompt", "response"):
+            path = str(folder / f"{split}.{part}")
+            builder = MMapIndexedDatasetBuilder(f"{path}.bin", dtype=np.int32)
+            for row in rows:
+                ids = [words.index(word) for word in row[part].split()]
+                builder.add_item(torch.tensor(ids, dtype=torch.int32))
+            builder.finalize(f"{path}.idx")
+        text = "".join(f"ask {row['prompt']} {row['response']}\n" for row in rows)
+        (folder / f"{split}.txt").write_text(text)
+    splits = [f"--{split}pref={folder / split}.txt" for split in ("train", "valid")]
+    given = ("--srcdict", folder / "dict.txt", "--destdir", folder / "lm")
+    run("fairseq-preprocess", "--only-source", *splits, *given)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def backbone(data, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("backbone")
+    run(
+        *("fairseq-train", data / "lm", "--save-dir", folder, "--task", "language_modeling"),
+        *("--sample-break-mode", "eos", "--tokens-per-sample", "40", *PLAIN, *TINY),
+        *("--arch", "transformer_lm", "--criterion", "cross_entropy", "--max-update", "150"),
+        *("--max-target-positions", "64"),
+    )
+    return folder / "checkpoint_best.pt"
+
+
+def train_selfcp(data, folder, backbone, *more, check=True):
+    return run(
+        *("fairseq-train", data, *USER, "--save-dir", folder, "--task", "selfcp", *PLAIN),
+        *("--arch", "selfcp", "--backbone-path", backbone, "--window", "8", "--memory-ratio", "4"),
+        *("--criterion", "selfcp_lm", "--max-update", "60", *more),
+        check=check,
+    )
+
+
+@pytest.fixture(scope="module")
+def trained(data, backbone, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("selfcp")
+    return folder / "checkpoint_best.pt", train_selfcp(data, folder, backbone)
+
+
+GENERATE = ("--cpu", "--task", "selfcp", "--beam", "3", "--max-len-b", "5")
+
+
+def answers(data, path, *more):
+    result = run(
+        *("fairseq-generate", data, *USER, *GENERATE, "--path", path),
+        *("--required-batch-size-multiple", "1", *more),
+    )
+    lines = [line.split("\t") for line in result.output.splitlines() if line.startswith("H-")]
+    assert len(lines) == SIZES["test"]
+    return [text for _, _, text in sorted(lines, key=lambda fields: int(fields[0][2:]))]
+
+
+def test_training(trained):
+    _, log = trained
+    losses = log.values("loss", "valid")
+    assert losses[-1] < losses[0]
+    assert log.values("read", "valid")[-1] < log.values("prompt", "valid")[-1]
+
+
+def test_the_file_is_small(trained):
+    state = load_checkpoint_to_cpu(str(trained[0]))["model"]
+    names = {"encoder.memory_tag", "encoder.connector.weight", "encoder.connector.bias"}
+    assert set(state) == names | {"backbone_hash"}
+
+
+def test_answers(data, records, trained):
+    found = answers(data, trained[0])
+    right = sum(a.split()[:1] == [r["response"]] for a, r in zip(found, records["test"]))
+    assert right >= 20
+    cut = answers(data, trained[0], "--model-overrides", "{'prompt_strategy': 'truncate'}")
+    assert len(cut) == len(found)
+
+
+def test_interactive_answers_as_generate(data, records, trained):
+    lines = "".join(f"{r['query']} <prompt> {r['prompt']}\n" for r in records["test"])
+    result = run(
+        *("fairseq-interactive", data, *USER, *GENERATE, "--path", trained[0]), text_in=lines
+    )
+    found = [line.split("\t")[2] for line in result.output.splitlines() if line.startswith("H-")]
+    assert found == answers(data, trained[0])
+
+
+def test_bad_input(data, backbone, trained, tmp_path):
+    half = tmp_path / "half.pt"
+    half.write_bytes(trained[0].read_bytes()[:2000])
+    other = tmp_path / "other"
+    other.mkdir()
+    for file in data.glob("*.*"):
+        (other / file.name).write_bytes(file.read_bytes())
+    (other / "dict.txt").write_text((data / "dict.txt").read_text().replace("w3", "v3"))
+    for result, message in (
+        (train_selfcp(data, tmp_path, backbone, "--memory-ratio", "0.5", check=False), "0.5: give"),
+        (train_selfcp(data, tmp_path, backbone, "--window", "64", check=False), "--window 64: the"),
+        (train_selfcp(data, tmp_path, trained[0], check=False), "holds a compressed model"),
+        (train_selfcp(other, tmp_path, backbone, check=False), "made with another dictionary"),
+        (train_selfcp(tmp_path, tmp_path, backbone, check=False), "dict.txt: no such file"),
+        (
+            train_selfcp(data, tmp_path, backbone, "--memory-ratio-range", "5,2", check=False),
+            "--memory-ratio-range 5,2: give LOW,HIGH",
+        ),
+        (run("fairseq-generate", data, *USER, *GENERATE, "--path", half, check=False), "half.pt"),
+    ):
+        assert result.status != 0 and "Traceback" not in result.output
+        assert message in result.output.splitlines()[-1]
