@@ -126,13 +126,17 @@ class SelfCpModel(FairseqEncoderDecoderModel):
                 right. prompts: as for PromptReader.read.
         """
         read = self.encoder.read(**prompts)
+        return self.respond(read, prev_output_tokens), {"read": read.lengths}
+
+    def respond(self, read: Rows, prev_output_tokens: Tensor) -> Tensor:
+        """Logits of responses to what was read, B x R x V; prev_output_tokens as for `forward`."""
         inner = self.decoder.inner
         rows = followed_by(read, prev_output_tokens[:, 1:], inner.padding_idx)
         self.encoder.check_length(rows)
         states = last_states(inner, rows)
         steps = torch.arange(prev_output_tokens.size(1), device=states.device)
         at_response = (read.lengths[:, None] - 1 + steps)[..., None].expand(-1, -1, states.size(-1))
-        return inner.output_layer(states.gather(1, at_response)), {"read": read.lengths}
+        return inner.output_layer(states.gather(1, at_response))
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
         """Check the backbone and fill in what the file leaves out.

@@ -30,9 +30,19 @@ def load_variator(paths: str, option: str, data: str = "") -> Tuple[VariatorMode
     return build_loaded(state, path, data)
 
 
-def load_any(path: str, option: str, data: str = "") -> Tuple[BaseFairseqModel, FairseqTask]:
-    """The model of any checkpoint, in eval mode, and its task; else as `load_variator`."""
-    return build_loaded(load_checkpoint(path, option), path, data)
+def load_any(
+    path: str, option: str, data: str = "", **overrides
+) -> Tuple[BaseFairseqModel, FairseqTask]:
+    """The model of any checkpoint, in eval mode, and its task; else as `load_variator`.
+
+    Args:
+        overrides: options of the model in place of the stored ones.
+    """
+    state = load_checkpoint(path, option)
+    with open_dict(state["cfg"]):
+        for name, value in overrides.items():
+            setattr(state["cfg"].model, name, value)
+    return build_loaded(state, path, data)
 
 
 def build_loaded(state: dict, path: str, data: str) -> Tuple[BaseFairseqModel, FairseqTask]:

@@ -1,0 +1,106 @@
+"""Which of some responses a model expects most: questions with a closed set of answers."""
+
+import json
+import sys
+from pathlib import Path
+from typing import List, NamedTuple, Optional
+
+import sentencepiece
+import torch
+from torch import Tensor
+
+from pet_fairseq.errors import UserError
+from pet_fairseq.files import write_whole
+from pet_fairseq.pet.calibration import check_device
+from pet_fairseq.selfcp.model import SelfCpModel
+from pet_fairseq.variator.load import load_any, read_batches
+
+
+class Choices(NamedTuple):
+    """Numbers of the candidates: chosen, and given as the response (-1: none of them)."""
+
+    chosen: List[int]
+    right: List[int]
+
+    @property
+    def accuracy(self) -> float:
+        """Percent."""
+        pairs = list(zip(self.chosen, self.right))
+        return 100 * sum(a == b for a, b in pairs) / len(pairs)
+
+
+@torch.inference_mode()
+def losses(model: SelfCpModel, prompts: dict, candidates: List[Tensor]) -> Tensor:
+    """Mean loss of each candidate's tokens and </s>, nats a token: B x candidates.
+
+    Args:
+        prompts: as for PromptReader.read; each is read once. candidates: tokens without </s>.
+    """
+    rows = model.encoder.read(**prompts)
+    end = rows.tokens.new_tensor([model.encoder.dictionary.eos()])
+    found = []
+    for candidate in candidates:
+        target = torch.cat([candidate.to(end), end]).expand(len(rows.tokens), -1)
+        previous = torch.cat([end, candidate.to(end)]).expand(len(rows.tokens), -1)
+        scores = model.respond(rows, previous).float().log_softmax(dim=-1)
+        found.append(-scores.gather(2, target[..., None])[..., 0].mean(dim=1))
+    return torch.stack(found, dim=1)
+
+
+def choose(
+    path: str,
+    data: str,
+    candidates: List[str],
+    subset: str = "test",
+    sentences: int = sys.maxsize,
+    max_tokens: int = 8000,
+    device: str = "cpu",
+    out: Optional[Path] = None,
+    **overrides,
+) -> dict:
+    """Choose for each record of a subset; accuracy in percent, and how often each was chosen.
+
+    Args:
+        candidates: texts. overrides: options of the model, such as prompt_strategy.
+    Raises:
+        UserError: no such files, not a model of this kind, or candidates that are none.
+    """
+    check_device(device)
+    model, task = load_any(path, "--path", data, **overrides)
+    if not isinstance(model, SelfCpModel):
+        raise UserError(f"--path {path}: give a file of --arch selfcp")
+    tokens = encode(candidates, task)
+    texts = [task.dictionary.string(text) for text in tokens]
+    if len(set(texts)) < len(texts) or len(texts) < 2:
+        raise UserError(f"--candidates {','.join(candidates)}: give two or more different ones")
+    found = Choices([], [])
+    for sample in read_batches(task, subset, sentences, max_tokens, device):
+        prompts = {k: v for k, v in sample["net_input"].items() if k != "prev_output_tokens"}
+        found.chosen.extend(losses(model.to(device), prompts, tokens).argmin(dim=1).tolist())
+        pad = task.dictionary.pad()
+        given = [task.dictionary.string(row[row.ne(pad)]) for row in sample["target"]]
+        found.right.extend(texts.index(text) if text in texts else -1 for text in given)
+    result = {
+        "accuracy": found.accuracy,
+        "total": len(found.right),
+        "chosen": {c: found.chosen.count(i) for i, c in enumerate(candidates)},
+        "not among the candidates": found.right.count(-1),
+    }
+    if out is not None:
+        write_whole(out, lambda file: file.write_text(json.dumps(result) + "\n"))
+    return result
+
+
+def encode(texts: List[str], task) -> List[Tensor]:
+    """Tokens of texts, by the SentencePiece model in the data folder.
+
+    Raises:
+        UserError: there is none.
+    """
+    file = Path(task.cfg.data, "spm.model")
+    if not file.is_file():
+        raise UserError(f"{file}: no such file; give a folder made by pet-fairseq prompts")
+    pieces = sentencepiece.SentencePieceProcessor(model_file=str(file))
+    lines = (" ".join(pieces.encode(text, out_type=str)) for text in texts)
+    encode_line = task.dictionary.encode_line
+    return [encode_line(line, add_if_not_exist=False, append_eos=False).long() for line in lines]

@@ -1,0 +1,83 @@
+"""scripts/bleu.py and scripts/rouge.py on made-up outputs of fairseq-generate."""
+
+import json
+import math
+
+import pytest
+
+from tests.cli.processes import REPO, run
+
+SPEED = (
+    "2026 | INFO | Translated 3 sentences (9 tokens) in 0.1s (30.00 sentences/s, 90.00 tokens/s)\n"
+)
+HYPOTHESES = ["the cat sat on the mat", "a dog", "birds are singing loudly today"]
+RESPONSES = ["the cat sat on a mat", "a dog", "the birds sing today"]
+
+
+def write_output(path, hypotheses=HYPOTHESES, targets=RESPONSES):
+    lines = []
+    for i in (2, 0, 1):  # fairseq writes the batches in another order
+        if i < len(hypotheses):
+            lines += [f"T-{i}\t{targets[i]}", f"H-{i}\t-0.5\tx", f"D-{i}\t-0.5\t{hypotheses[i]}"]
+            lines += [f"D-{i}\t-0.9\tnot the best"]
+    path.write_text("\n".join(lines) + "\n" + SPEED)
+    return path
+
+
+def scores(script, *args, check=True):
+    result = run("python", REPO / "scripts" / script, *args, check=check)
+    return json.loads(result.output.splitlines()[-1]) if check else result
+
+
+def overlap(hypothesis, response, size):
+    """F-measure of n-grams, by hand; none of the words here is changed by the stemmer but two."""
+    stems = {"singing": "sing", "birds": "bird", "loudly": "loudli"}
+    words = [[stems.get(w, w) for w in text.split()] for text in (hypothesis, response)]
+    grams = [[tuple(w[i : i + size]) for i in range(len(w) - size + 1)] for w in words]
+    common = sum(min(grams[0].count(g), grams[1].count(g)) for g in set(grams[0]))
+    return 2 * common / (len(grams[0]) + len(grams[1]))
+
+
+def test_rouge(tmp_path):
+    found = scores("rouge.py", write_output(tmp_path / "out"))
+    for size in (1, 2):
+        expected = [overlap(h, r, size) for h, r in zip(HYPOTHESES, RESPONSES)]
+        assert found[f"rouge{size}"] == pytest.approx(100 * sum(expected) / 3)
+    assert found["accuracy"] == pytest.approx(100 / 3) and found["total"] == 3
+    (tmp_path / "responses").write_text("".join(f"{h}\n" for h in HYPOTHESES))
+    own = scores("rouge.py", tmp_path / "out", "--responses", tmp_path / "responses")
+    assert own["rougeL"] == own["accuracy"] == 100
+
+
+def test_bleu(tmp_path):
+    (tmp_path / "reference").write_text("".join(f"{r}\n" for r in RESPONSES))
+    found = scores("bleu.py", write_output(tmp_path / "out"), tmp_path / "reference")
+    assert found["total"] == 3 and "tok:13a" in found["signature"]
+    precisions = []
+    for size in range(1, 5):
+        common = total = 0
+        for hypothesis, response in zip(HYPOTHESES, RESPONSES):
+            grams = [
+                [tuple(w[i : i + size]) for i in range(len(w) - size + 1)]
+                for w in (hypothesis.split(), response.split())
+            ]
+            common += sum(min(grams[0].count(g), grams[1].count(g)) for g in set(grams[0]))
+            total += len(grams[0])
+        precisions.append(common / total)
+    lengths = [sum(len(text.split()) for text in texts) for texts in (HYPOTHESES, RESPONSES)]
+    brevity = min(0, 1 - lengths[1] / lengths[0])
+    expected = math.exp(brevity + sum(map(math.log, precisions)) / 4)
+    assert found["bleu"] == pytest.approx(100 * expected)
+
+
+@pytest.mark.parametrize("script", ["bleu.py", "rouge.py"])
+def test_bad_input(script, tmp_path):
+    out, other = write_output(tmp_path / "out"), tmp_path / "other"
+    other.write_text("one line\n")
+    more = (other,) if script == "bleu.py" else ("--responses", other)
+    for args, message in (
+        ((out, *more), f"{out}: 3 "),
+        ((tmp_path / "none", *more), "none: no such file"),
+    ):
+        result = scores(script, *args, check=False)
+        assert result.status == 1 and message in result.output.splitlines()[-1]
