@@ -1,5 +1,8 @@
 from setuptools import find_packages, setup
 
+SERVE = ["aiohttp>=3.9,<4"]
+ROUGE = ["rouge-score>=0.1.2,<0.2"]
+
 setup(
     name="pet-fairseq",
     version="0.1.0",
@@ -17,6 +20,10 @@ setup(
         "subword-nmt>=0.3.8,<0.4",
         "matplotlib>=3.8,<4",
     ],
-    extras_require={"dev": ["pytest>=8,<10", "ruff>=0.17,<0.18"]},
+    extras_require={
+        "serve": SERVE,
+        "rouge": ROUGE,
+        "dev": [*SERVE, *ROUGE, "pytest>=8,<10", "ruff>=0.17,<0.18"],
+    },
     entry_points={"console_scripts": ["pet-fairseq=pet_fairseq.cli:main"]},
 )

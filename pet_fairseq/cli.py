@@ -8,6 +8,7 @@ from typing import List, Optional
 
 from pet_fairseq.command_options import add_sample_options
 from pet_fairseq.errors import UserError
+from pet_fairseq.serve import options as serve_options
 from pet_fairseq.variator import commands as variator_commands
 
 
@@ -130,8 +131,17 @@ def _parse(argv: Optional[List[str]]):
     )
     command.set_defaults(run=_report)
 
+    command = commands.add_parser(
+        "serve",
+        help="answer HTTP requests with a model, its compression ratio chosen by the load",
+        epilog="also --tokenizer and --bpe with their options, as for fairseq-interactive",
+        allow_abbrev=False,
+    )
+    serve_options.add_options(command)
+    command.set_defaults(run=_serve)
+
     args, rest = parser.parse_known_args(argv)
-    if rest and args.command != "params":
+    if rest and args.command not in ("params", "serve"):
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     return args, rest
 
@@ -203,6 +213,17 @@ def _report(args, rest) -> int:
     from pet_fairseq.report import write_report
 
     print(write_report(args.runs, args.reference, args.teacher, args.baseline, args.significance))
+    return 0
+
+
+def _serve(args, rest) -> int:
+    try:
+        from pet_fairseq.serve.run import serve
+    except ModuleNotFoundError as error:
+        if error.name != "aiohttp":
+            raise
+        raise UserError("aiohttp is missing; pip install 'pet-fairseq[serve]'") from error
+    serve(args, rest)
     return 0
 
 

@@ -39,7 +39,7 @@ def main() -> None:
     args = parser.parse_args()
     try:
         print(json.dumps(score(args.output, args.reference)))
-    except UserError as error:
+    except (UserError, OSError) as error:
         sys.exit(f"bleu.py: error: {error}")
 
 

@@ -62,7 +62,7 @@ def main() -> None:
     args = parser.parse_args()
     try:
         print(json.dumps(score(args.output, args.responses)))
-    except UserError as error:
+    except (UserError, OSError) as error:
         sys.exit(f"rouge.py: error: {error}")
 
 

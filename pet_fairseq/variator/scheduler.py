@@ -1,75 +1,88 @@
 """Which ratio a server uses next, from what waits and a promise about latency (no fairseq here).
 
 The ratio is the smallest at which everything that waits now would be answered within the target; if
-none is fast enough, the largest. How fast each ratio is, is learned from the batches as they run.
+none is fast enough, the fastest. What a batch costs at each ratio is measured beforehand; how fast
+the machine and the texts of the moment are is learned from every batch, whatever its ratio, so that
+no estimate grows old while another ratio is in use.
 """
 
-from typing import Dict, List
+from typing import Dict, List, NamedTuple
 
 
-def choose_ratio(
-    seconds_per_token: Dict[int, float], waiting_tokens: int, oldest_wait: float, target: float
-) -> int:
+class Cost(NamedTuple):
+    """Seconds at one ratio: of a batch, however small, and of each token."""
+
+    batch: float
+    token: float
+
+    def seconds(self, tokens: int, batches: int = 1) -> float:
+        return batches * self.batch + tokens * self.token
+
+
+def choose_ratio(seconds: Dict[int, float], oldest_wait: float, target: float) -> int:
     """The smallest ratio that keeps the promise.
 
     Args:
-        seconds_per_token: by ratio. waiting_tokens: in the queue, the next batch included.
+        seconds: by ratio, for everything that waits, the next batch included.
         oldest_wait: seconds that the oldest request has waited. target: seconds from arrival to
             answer.
     """
-    for ratio in sorted(seconds_per_token):
-        if oldest_wait + waiting_tokens * seconds_per_token[ratio] <= target:
+    for ratio in sorted(seconds):
+        if oldest_wait + seconds[ratio] <= target:
             return ratio
-    return max(seconds_per_token)
+    return min(seconds, key=seconds.get)
 
 
 class RatioScheduler:
-    """Chooses ratios, and keeps a running estimate of what each of them costs.
+    """Chooses ratios, and keeps a running estimate of how fast batches are now.
 
     Args:
-        relative_costs: time of a token by ratio, relative to ratio 1 (FLOPs are a good start).
+        costs: by ratio, as measured once.
         target: seconds from arrival to answer that are promised for nearly all requests.
+        batch_tokens: the most that a batch holds.
         headroom: share of the target to aim at; what comes while a batch runs needs the rest.
         memory: weight of the newest batch in the running estimate, in (0, 1].
     """
 
     def __init__(
         self,
-        relative_costs: Dict[int, float],
+        costs: Dict[int, Cost],
         target: float,
+        batch_tokens: int,
         headroom: float = 0.7,
         memory: float = 0.2,
     ):
         if not target > 0:
             raise ValueError(f"target {target}: give seconds above 0")
-        self.relative_costs = dict(relative_costs)
+        self.costs = dict(costs)
         self.target = target
+        self.batch_tokens = batch_tokens
         self.headroom = headroom
         self.memory = memory
-        self.seconds_per_token: Dict[int, float] = {}  # of the ratios that have run
+        # running means; a large batch says more about the speed than a small one
+        self.expected = self.taken = self.costs[self.ratios[0]].seconds(batch_tokens)
 
     @property
     def ratios(self) -> List[int]:
-        return sorted(self.relative_costs)
+        return sorted(self.costs)
+
+    @property
+    def pace(self) -> float:
+        """Seconds that batches take now for each second that they took when measured."""
+        return self.taken / self.expected
 
     def choose(self, waiting_tokens: int, oldest_wait: float) -> int:
-        """The ratio for the next batch."""
-        if not self.seconds_per_token:
-            return self.ratios[0]  # nothing is known yet
+        """The ratio for the next batch, which is among what waits."""
         return choose_ratio(
-            self.estimates(), waiting_tokens, oldest_wait, self.headroom * self.target
+            self.estimates(waiting_tokens), oldest_wait, self.headroom * self.target
         )
+
+    def estimates(self, tokens: int) -> Dict[int, float]:
+        """Seconds for so many tokens, by ratio."""
+        batches = -(-tokens // self.batch_tokens)
+        return {k: self.pace * cost.seconds(tokens, batches) for k, cost in self.costs.items()}
 
     def observe(self, ratio: int, tokens: int, seconds: float) -> None:
         """A batch of so many tokens took so long."""
-        found = seconds / max(tokens, 1)
-        known = self.seconds_per_token.get(ratio, found)
-        self.seconds_per_token[ratio] = known + self.memory * (found - known)
-
-    def estimates(self) -> Dict[int, float]:
-        """Seconds per token of every ratio; of those that never ran from the ones that did."""
-        per_cost = [s / self.relative_costs[k] for k, s in self.seconds_per_token.items()]
-        base = sum(per_cost) / len(per_cost)
-        return {
-            k: self.seconds_per_token.get(k, base * cost) for k, cost in self.relative_costs.items()
-        }
+        self.expected += self.memory * (self.costs[ratio].seconds(tokens) - self.expected)
+        self.taken += self.memory * (seconds - self.taken)

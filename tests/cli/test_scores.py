@@ -77,7 +77,7 @@ def test_bad_input(script, tmp_path):
     more = (other,) if script == "bleu.py" else ("--responses", other)
     for args, message in (
         ((out, *more), f"{out}: 3 "),
-        ((tmp_path / "none", *more), "none: no such file"),
+        ((tmp_path / "none", *more), f"No such file or directory: '{tmp_path}/none'"),
     ):
         result = scores(script, *args, check=False)
         assert result.status == 1 and message in result.output.splitlines()[-1]

@@ -1,0 +1,1 @@
+"""`pet-fairseq serve`: a model with its plugins behind HTTP, its ratio chosen by the load."""

@@ -1,0 +1,70 @@
+"""From the files that the user names to a model that answers."""
+
+import argparse
+import os
+from typing import List
+
+from fairseq.tasks.sentence_prediction import SentencePredictionTask
+from omegaconf import DictConfig, open_dict
+
+from pet_fairseq.checkpoints import load_checkpoint
+from pet_fairseq.errors import UserError
+from pet_fairseq.serve.model import Classifier, ServedModel, Translator
+from pet_fairseq.serve.text import build_text, parse_text_options
+from pet_fairseq.variator.load import build_loaded
+
+
+def load(args: argparse.Namespace, text_options: List[str]) -> ServedModel:
+    """The model of --path, with everything that a request needs.
+
+    Args:
+        args: see options.py. text_options: the other words of the command line.
+    Raises:
+        UserError: files that are missing or do not fit, a task that cannot be served, or a ratio
+            that is not there.
+    """
+    path, *plugins = args.path.split(os.pathsep)
+    state = load_checkpoint(path, "--path")
+    override(state["cfg"], args.path, args.backbone_path, plugins)
+    model, task = build_loaded(state, path, args.data or "")
+    languages = {name: getattr(task.cfg, name, None) for name in ("source_lang", "target_lang")}
+    text = build_text(parse_text_options(text_options, **languages))
+    served = serve_model(model, task, text, args)
+    if args.ratio != "auto" and args.ratio not in served.ratios:
+        raise UserError(f"--ratio {args.ratio}: --path holds {served.ratios}; give one of these")
+    return served
+
+
+def override(cfg: DictConfig, paths: str, backbone: str | None, plugins: List[str]) -> None:
+    """Let the command line replace a plugin file's options.
+
+    Raises:
+        UserError: options of plugins for a model that has none.
+    """
+    given = {"backbone_path": backbone, "plugin_path": os.pathsep.join(plugins)}
+    given = {name: value for name, value in given.items() if value}
+    if given and getattr(cfg.model, "_name", "") != "variator":
+        raise UserError(
+            f"--path {paths}: the first file holds no plugins; put one of --arch variator there, "
+            "or give a single file without --backbone-path"
+        )
+    with open_dict(cfg):
+        for name, value in given.items():
+            setattr(cfg.model, name, value)
+
+
+def serve_model(model, task, text, args: argparse.Namespace) -> ServedModel:
+    """The kind of service that fits the task."""
+    options = {
+        # a longer text would not fit into any batch
+        "max_tokens": min(args.max_tokens_per_request, args.max_batch_tokens),
+        "device": args.device,
+    }
+    if isinstance(task, SentencePredictionTask):
+        return Classifier(model, task, text, **options)
+    if getattr(model, "decoder", None) is not None and getattr(model, "encoder", None) is not None:
+        return Translator(model, task, text, beam=args.beam, lenpen=args.lenpen, **options)
+    raise UserError(
+        f"--path: a model of the task {type(task).__name__}; give one that classifies sentences "
+        "(sentence_prediction) or an encoder-decoder"
+    )

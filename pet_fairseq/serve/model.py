@@ -1,0 +1,153 @@
+"""What a request means to the model: text to tokens, tokens to a batch, a batch to answers."""
+
+from argparse import Namespace
+from contextlib import nullcontext
+from typing import ContextManager, Dict, List
+
+import torch
+from fairseq.data.data_utils import collate_tokens
+from fairseq.dataclass.configs import GenerationConfig
+from fairseq.utils import apply_to_sample, resolve_max_positions
+from torch import Tensor, nn
+
+from pet_fairseq.errors import UserError
+from pet_fairseq.serve.request import RequestError
+from pet_fairseq.serve.text import Text
+from pet_fairseq.variator.model import VariatorModel
+
+
+class ServedModel:
+    """A model, its task and its tokenisation.
+
+    `encode` and `answer` may run in two threads at once, but each in one thread only.
+    """
+
+    def __init__(self, model: nn.Module, task, text: Text, max_tokens: int, device: str = "cpu"):
+        self.model = model.to(device).eval()
+        self.task = task
+        self.text = text
+        self.device = device
+        positions = resolve_max_positions(task.max_positions(), model.max_positions())
+        positions = positions[0] if isinstance(positions, tuple) else positions
+        self.max_tokens = min(max_tokens, positions)
+
+    @property
+    def ratios(self) -> List[int]:
+        """The ratios that can be asked for."""
+        return self.model.ratios if isinstance(self.model, VariatorModel) else [1]
+
+    @property
+    def dictionary(self):
+        return self.task.source_dictionary
+
+    def encode(self, text: str) -> Tensor:
+        """The tokens of a text: T.
+
+        Raises:
+            RequestError: none are left, or too many.
+        """
+        line = self.text.encode(text)
+        tokens = self.dictionary.encode_line(line, add_if_not_exist=False).long()
+        if len(tokens) < 2:  # the end of the sentence only
+            raise RequestError(400, "text: nothing is left after tokenisation")
+        # someone wrote the word "<pad>"
+        tokens = self.add_marks(
+            tokens.where(tokens != self.dictionary.pad(), self.dictionary.unk())
+        )
+        if len(tokens) > self.max_tokens:
+            raise RequestError(
+                413, f"text: {len(tokens)} tokens, at most {self.max_tokens} are taken"
+            )
+        return tokens
+
+    def answer(self, texts: List[Tensor], ratio: int) -> List[Dict]:
+        """The answers to encoded texts, which run together at a ratio."""
+        with torch.inference_mode(), self.at(ratio):
+            return self.run(texts)
+
+    def rehearse(self, texts: List[Tensor], ratio: int) -> None:
+        """Work as for answers to texts of this size, whatever their words."""
+        self.answer(texts, ratio)
+
+    def at(self, ratio: int) -> ContextManager:
+        if isinstance(self.model, VariatorModel):
+            return self.model.compression_ratio(ratio)
+        return nullcontext()
+
+    def on_device(self, sample: dict) -> dict:
+        return apply_to_sample(lambda tensor: tensor.to(self.device), sample)
+
+    def add_marks(self, tokens: Tensor) -> Tensor:
+        """What training added to a sentence beside its end."""
+        return tokens
+
+    def run(self, texts: List[Tensor]) -> List[Dict]:
+        raise NotImplementedError
+
+
+class Classifier(ServedModel):
+    """An encoder trained with fairseq's sentence_prediction on single sentences."""
+
+    def __init__(self, model: nn.Module, task, *args, **options):
+        cfg = task.cfg
+        if cfg.regression_target:
+            raise UserError("--path: a model of regression targets; only classes can be served")
+        if getattr(model, "decoder", None) is not None:
+            raise UserError("--path: a classifier with a decoder; only encoders can be served")
+        super().__init__(model, task, *args, **options)
+        labels = task.label_dictionary
+        self.labels = [labels[labels.nspecial + i] for i in range(cfg.num_classes)]
+
+    def add_marks(self, tokens: Tensor) -> Tensor:
+        first = self.task.cfg.init_token
+        return tokens if first is None else torch.cat([tokens.new_tensor([first]), tokens])
+
+    def run(self, texts: List[Tensor]) -> List[Dict]:
+        net_input = {
+            "src_tokens": collate_tokens(texts, self.dictionary.pad()),
+            "src_lengths": torch.tensor([len(tokens) for tokens in texts]),
+        }
+        logits, _ = self.model(
+            **self.on_device(net_input),
+            features_only=True,
+            classification_head_name=self.task.cfg.classification_head_name,
+        )
+        return [self.described(row.tolist()) for row in logits.float().softmax(dim=-1)]
+
+    def described(self, probabilities: List[float]) -> Dict:
+        by_label = dict(zip(self.labels, probabilities))
+        return {"label": max(by_label, key=by_label.get), "probabilities": by_label}
+
+
+class Translator(ServedModel):
+    """An encoder-decoder and the generator of its task."""
+
+    def __init__(self, model: nn.Module, *args, beam: int = 5, lenpen: float = 1.0, **options):
+        super().__init__(model, *args, **options)
+        generation = GenerationConfig(beam=beam, lenpen=lenpen)
+        self.model.prepare_for_inference_(Namespace(generation=generation))
+        self.generator = self.task.build_generator([self.model], generation)
+
+    def run(self, texts: List[Tensor]) -> List[Dict]:
+        dataset = self.task.build_dataset_for_inference(texts, [len(tokens) for tokens in texts])
+        sample = dataset.collater([dataset[i] for i in range(len(texts))])  # sorts by length
+        found = self.task.inference_step(self.generator, [self.model], self.on_device(sample))
+        best = {i: hypotheses[0]["tokens"] for i, hypotheses in zip(sample["id"].tolist(), found)}
+        return [{"text": self.decode(best[i])} for i in range(len(texts))]
+
+    def rehearse(self, texts: List[Tensor], ratio: int) -> None:
+        """Random words could be translated to texts of any length; these are as long as they."""
+        generator, length = self.generator, max(map(len, texts))
+        before = generator.min_len, generator.max_len_a, generator.max_len_b
+        generator.min_len, generator.max_len_a, generator.max_len_b = length, 0, length
+        try:
+            self.answer(texts, ratio)
+        finally:
+            generator.min_len, generator.max_len_a, generator.max_len_b = before
+
+    def decode(self, tokens: Tensor) -> str:
+        marks = self.generator.symbols_to_strip_from_output
+        words = self.task.target_dictionary.string(
+            tokens.int().cpu(), extra_symbols_to_ignore=marks
+        )
+        return self.text.decode(words)

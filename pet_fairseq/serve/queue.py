@@ -1,0 +1,109 @@
+"""Texts that wait: bounded, first come first served, cut into batches by tokens."""
+
+import asyncio
+from collections import deque
+from typing import Deque, List, NamedTuple, Optional
+
+from torch import Tensor
+
+from pet_fairseq.serve.request import RequestError
+
+
+class Item(NamedTuple):
+    """A text in the queue; tokens: T, arrived: the event loop's seconds."""
+
+    tokens: Tensor
+    arrived: float
+    answer: asyncio.Future
+
+    @property
+    def length(self) -> int:
+        return len(self.tokens)
+
+
+class BatchQueue:
+    """A queue of one event loop.
+
+    A place is reserved before a text is tokenised, so that the bound holds for those too.
+
+    Args:
+        places: texts that may wait. batch_tokens: of a batch, rows times the longest row.
+    """
+
+    def __init__(self, places: int, batch_tokens: int):
+        self.places = places
+        self.batch_tokens = batch_tokens
+        self.items: Deque[Item] = deque()
+        self.reserved = 0
+        self.closed = False
+        self._changed = asyncio.Event()
+
+    def __len__(self) -> int:
+        """Texts that wait, those without tokens yet included."""
+        return len(self.items) + self.reserved
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that wait."""
+        return sum(item.length for item in self.items)
+
+    def reserve(self, count: int) -> None:
+        """Keep places for texts that come.
+
+        Raises:
+            RequestError: 413 if they never fit; 503 if the queue is full now, or closed.
+        """
+        if count > self.places:
+            raise RequestError(413, f"texts: {count} are more than the queue holds ({self.places})")
+        if self.closed:
+            raise RequestError(503, "the server is shutting down")
+        if len(self) + count > self.places:
+            self._drop_abandoned()
+        if len(self) + count > self.places:
+            raise RequestError(503, "the queue is full")
+        self.reserved += count
+
+    def release(self, count: int) -> None:
+        """Give back reserved places."""
+        self.reserved -= count
+        self._changed.set()
+
+    def put(self, texts: List[Tensor], arrived: float) -> List[asyncio.Future]:
+        """Fill reserved places; returns the answers to come."""
+        loop = asyncio.get_running_loop()
+        items = [Item(tokens, arrived, loop.create_future()) for tokens in texts]
+        self.items.extend(items)
+        self.release(len(items))
+        return [item.answer for item in items]
+
+    def close(self) -> None:
+        """Take no more; what waits is still handed out."""
+        self.closed = True
+        self._changed.set()
+
+    async def next_batch(self) -> Optional[List[Item]]:
+        """The oldest texts that run together; None once the queue is closed and empty."""
+        while True:
+            self._drop_abandoned()
+            if self.items:
+                return self._cut()
+            if self.closed and not self.reserved:
+                return None
+            self._changed.clear()
+            await self._changed.wait()
+
+    def _cut(self) -> List[Item]:
+        """At least one text, and more while they fit with their padding."""
+        batch = [self.items.popleft()]
+        longest = batch[0].length
+        while self.items:
+            longest = max(longest, self.items[0].length)
+            if longest * (len(batch) + 1) > self.batch_tokens:
+                break
+            batch.append(self.items.popleft())
+        return batch
+
+    def _drop_abandoned(self) -> None:
+        """Forget texts whose client has gone."""
+        if any(item.answer.done() for item in self.items):
+            self.items = deque(item for item in self.items if not item.answer.done())

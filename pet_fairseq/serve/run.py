@@ -1,0 +1,112 @@
+"""The life of the server: load, measure, listen, and finish what is there when told to stop."""
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import signal
+from typing import Dict, List
+
+from aiohttp import web
+
+from pet_fairseq.serve.app import make_runner
+from pet_fairseq.serve.costs import measure_costs
+from pet_fairseq.serve.engine import Engine
+from pet_fairseq.serve.load import load
+from pet_fairseq.serve.metrics import Metrics
+from pet_fairseq.serve.model import ServedModel
+from pet_fairseq.serve.queue import BatchQueue
+from pet_fairseq.variator.scheduler import Cost, RatioScheduler
+
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+def serve(args: argparse.Namespace, text_options: List[str]) -> None:
+    """Answer requests until SIGTERM or SIGINT; see options.py for args.
+
+    Raises:
+        UserError: what the user gave cannot be served. OSError: the address cannot be used.
+    """
+    quiet()
+    model = load(args, text_options)
+    ratios = model.ratios if args.ratio == "auto" else [args.ratio]
+    costs = measure_costs(model, ratios, args.max_batch_tokens)
+    print(format_costs(costs, args.max_batch_tokens, args.target_ms), flush=True)
+    asyncio.run(answer_until_stopped(args, model, costs))
+
+
+def quiet() -> None:
+    """fairseq turns on every logger; junk that clients send is answered, not logged."""
+    for name in ("fairseq", "asyncio"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
+
+
+def format_costs(costs: Dict[int, Cost], batch_tokens: int, target_ms: float) -> str:
+    """A line for each ratio, and one if even the fastest leaves no time to wait for a batch."""
+    taken = {ratio: 1000 * cost.seconds(batch_tokens) for ratio, cost in costs.items()}
+    lines = [
+        f"ratio {ratio}: about {ms:.0f} ms for a batch of {batch_tokens} tokens"
+        for ratio, ms in taken.items()
+    ]
+    if 2 * min(taken.values()) > target_ms:
+        lines.append(
+            f"note: with such batches --target-ms {target_ms:g} cannot be kept under load; lower "
+            "--max-batch-tokens or raise the target"
+        )
+    return "\n".join(lines)
+
+
+def make_engine(args: argparse.Namespace, model: ServedModel, costs: Dict[int, Cost]) -> Engine:
+    target = args.target_ms / 1000
+    scheduler = RatioScheduler(costs, target, args.max_batch_tokens)
+    queue = BatchQueue(args.max_queue, args.max_batch_tokens)
+    metrics = Metrics(target, scheduler.ratios[0])
+    return Engine(model, queue, scheduler, metrics, args.max_tokens_per_request)
+
+
+async def answer_until_stopped(
+    args: argparse.Namespace, model: ServedModel, costs: Dict[int, Cost]
+) -> None:
+    """Listen; on a signal take no more, answer what waits, and return."""
+    engine = make_engine(args, model, costs)
+    runner = make_runner(engine, args.max_request_bytes)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, args.host, args.port)
+        await site.start()
+        work = asyncio.create_task(engine.run())
+        with stop_event() as stopped:
+            print(f"listening on {address(runner)}", flush=True)
+            await first_of(stopped.wait(), work)
+        await site.stop()
+        engine.queue.close()
+        await work  # raises what made it end early
+    finally:
+        await runner.cleanup()  # the answers are on their way
+
+
+def address(runner: web.AppRunner) -> str:
+    host, port = runner.addresses[0][:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+async def first_of(stopped, work: asyncio.Task) -> None:
+    """Wait for the signal, or for the engine to fail."""
+    waiting = asyncio.ensure_future(stopped)
+    await asyncio.wait({waiting, work}, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+
+
+@contextlib.contextmanager
+def stop_event():
+    """An event that the first signal sets; after the block signals have their usual effect."""
+    event = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in STOP_SIGNALS:
+        loop.add_signal_handler(number, event.set)
+    try:
+        yield event
+    finally:
+        for number in STOP_SIGNALS:
+            loop.remove_signal_handler(number)

@@ -1,0 +1,115 @@
+"""A server in the test's own process, whose model answers when it is told to."""
+
+import asyncio
+import contextlib
+import threading
+from typing import AsyncIterator, NamedTuple
+
+import torch
+from aiohttp import ClientSession, web
+
+from pet_fairseq.serve.app import make_runner
+from pet_fairseq.serve.engine import Engine
+from pet_fairseq.serve.metrics import Metrics
+from pet_fairseq.serve.queue import BatchQueue
+from pet_fairseq.serve.request import RequestError
+from pet_fairseq.variator.scheduler import Cost, RatioScheduler
+from tests.serve.test_metrics import read_page
+
+
+class HeldModel:
+    """Answers with the number of words; stops before each batch until it is let go."""
+
+    max_tokens = 20
+
+    def __init__(self):
+        self.free = threading.Event()
+        self.free.set()
+        self.started = threading.Semaphore(0)
+        self.batches = []
+
+    def encode(self, text):
+        tokens = torch.ones(len(text.split()), dtype=torch.long)
+        if len(tokens) > self.max_tokens:
+            raise RequestError(413, "text: too long")
+        return tokens
+
+    def answer(self, texts, ratio):
+        self.started.release()
+        assert self.free.wait(timeout=60)
+        self.batches.append((ratio, [len(tokens) for tokens in texts]))
+        if any(len(tokens) == 13 for tokens in texts):
+            raise RuntimeError("13 words")
+        return [{"label": str(len(tokens))} for tokens in texts]
+
+
+class Server(NamedTuple):
+    """A server at work and a session of clients."""
+
+    engine: Engine
+    session: ClientSession
+    address: tuple
+
+    @property
+    def model(self):
+        return self.engine.model
+
+    @property
+    def queue(self):
+        return self.engine.queue
+
+    async def ask(self, texts, status=200):
+        """Send one text or several; returns the answer after checking its status."""
+        body = {"text": texts} if isinstance(texts, str) else {"texts": texts}
+        async with self.session.post("/predict", json=body) as response:
+            assert response.status == status
+            return await response.json()
+
+    def start(self, *requests):
+        """Ask without waiting for the answers."""
+        return [asyncio.create_task(self.ask(texts)) for texts in requests]
+
+    async def hold(self):
+        """Let the model begin with a text of one word and stop there; returns that request."""
+        self.model.free.clear()
+        (task,) = self.start("a")
+        assert await asyncio.to_thread(self.model.started.acquire, timeout=60)
+        return task
+
+    async def page(self):
+        """What /metrics shows, by name and labels."""
+        async with self.session.get("/metrics") as response:
+            assert response.status == 200
+            assert response.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+            return read_page(await response.text())
+
+
+def make_engine(places, batch_tokens, target):
+    """Its costs are far above what a test takes, so that waiting tokens alone decide the ratio."""
+    costs = {1: Cost(0.0, 1.0), 2: Cost(0.0, 0.7), 4: Cost(0.0, 0.4)}
+    scheduler = RatioScheduler(costs, target, batch_tokens, headroom=1.0, memory=1e-9)
+    queue = BatchQueue(places, batch_tokens)
+    return Engine(HeldModel(), queue, scheduler, Metrics(target, 1), max_tokens=30)
+
+
+@contextlib.asynccontextmanager
+async def running(places=100, batch_tokens=20, target=100.0) -> AsyncIterator[Server]:
+    engine = make_engine(places, batch_tokens, target)
+    runner = make_runner(engine, max_bytes=1000)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    work = asyncio.create_task(engine.run())
+    host, port = runner.addresses[0]
+    try:
+        async with ClientSession(f"http://{host}:{port}") as session:
+            yield Server(engine, session, (host, port))
+    finally:
+        engine.model.free.set()
+        engine.queue.close()
+        await work
+        await runner.cleanup()
+
+
+async def until(condition):
+    while not condition():
+        await asyncio.sleep(0.001)

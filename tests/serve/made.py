@@ -1,0 +1,97 @@
+"""Tiny models for the server: their data, backbones and plugin files, as fairseq leaves them."""
+
+from argparse import Namespace
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from fairseq.data import Dictionary
+from fairseq.models import ARCH_CONFIG_REGISTRY, build_model
+from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
+
+from tests.translation import WORDS, make_task, save_model
+from tests.variator.test_model import make_variator
+
+RATIOS = (2, 4)
+HEAD = "sentence_classification_head"
+LABELS = ["bad", "good", "none"]
+
+
+class Made(NamedTuple):
+    """A task, the backbone's checkpoint and a plugin file for each of RATIOS."""
+
+    task: object
+    backbone: str
+    plugins: list[str]
+
+    @property
+    def path(self) -> str:
+        return ":".join(self.plugins)
+
+
+def save_state(path: Path, name: str, model, model_cfg, task) -> str:
+    """A checkpoint with what loading needs."""
+    options = {k: v for k, v in vars(task.cfg).items() if not str(v).startswith("${")}
+    state = {
+        "args": None,
+        "cfg": {"model": model_cfg, "task": {**options, "_name": name}},
+        "model": model.state_dict(),
+        "optimizer_history": [{"optimizer_name": "x", "lr_scheduler_state": {}, "num_updates": 1}],
+        "extra_state": {"train_iterator": {"epoch": 1}},
+    }
+    torch.save(state, path)
+    return str(path)
+
+
+def save_plugins(folder: Path, name: str, task, backbone: str) -> Made:
+    """Random plugins for a backbone."""
+    files = []
+    for ratio in RATIOS:
+        model = make_variator(task, backbone, compression_ratio=ratio)
+        cfg = Namespace(**vars(model.cfg))
+        files.append(save_state(folder / f"plugins{ratio}.pt", name, model, cfg, task))
+    return Made(task, backbone, files)
+
+
+def make_translator(folder: Path) -> Made:
+    task = make_task(folder / "data")
+    torch.manual_seed(2)
+    return save_plugins(folder, "translation", task, save_model(folder / "b.pt", task))
+
+
+def make_classifier(folder: Path) -> Made:
+    """RoBERTa of two layers with a head for three classes, in which nothing is trained."""
+    task = classification_task(folder / "data")
+    args = Namespace(
+        arch="roberta_base",
+        _name="roberta_base",
+        dropout=0.0,
+        attention_dropout=0.0,
+        encoder_layers=2,
+        encoder_embed_dim=32,
+        encoder_ffn_embed_dim=64,
+        encoder_attention_heads=2,
+        max_positions=40,
+    )
+    ARCH_CONFIG_REGISTRY["roberta_base"](args)
+    torch.manual_seed(2)
+    model = build_model(args, task)
+    model.register_classification_head(HEAD, num_classes=len(LABELS))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))  # no answer is like another
+    backbone = save_state(folder / "b.pt", "sentence_prediction", model, args, task)
+    return save_plugins(folder, "sentence_prediction", task, backbone)
+
+
+def classification_task(folder: Path) -> SentencePredictionTask:
+    for name, words in (("input0", WORDS), ("label", LABELS)):
+        (folder / name).mkdir(parents=True)
+        dictionary = Dictionary()
+        for word in words:
+            dictionary.add_symbol(word)
+        dictionary.save(str(folder / name / "dict.txt"))
+    cfg = SentencePredictionConfig(data=str(folder), num_classes=len(LABELS), max_positions=40)
+    cfg.init_token = 0
+    cfg.classification_head_name, cfg.regression_target, cfg.seed = HEAD, False, 1
+    return SentencePredictionTask.setup_task(cfg)

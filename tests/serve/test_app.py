@@ -1,0 +1,209 @@
+"""The server with a model that can be held: statuses, batches, ratios, and what is counted."""
+
+import asyncio
+import gzip
+import json
+
+import pytest
+
+from pet_fairseq.serve import app
+from tests.serve.held import running, until
+from tests.serve.test_request import REFUSED
+
+REQUESTS = "pet_fairseq_requests_total"
+
+
+def raw(body):
+    """A request as bytes."""
+    head = f"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+def test_answers():
+    async def main():
+        async with running() as server:
+            assert await server.ask("a b c") == {"label": "3", "ratio": 1}
+            assert await server.ask(["a", "a b"]) == {
+                "answers": [{"label": "1", "ratio": 1}, {"label": "2", "ratio": 1}]
+            }
+            async with server.session.get("/health") as response:
+                assert await response.json() == {"status": "ok", "ratios": [1, 2, 4]}
+            values = await server.page()
+            assert values[REQUESTS + '{status="200"}'] == 2
+            assert values["pet_fairseq_latency_seconds_count"] == 2
+            assert 0 < values['pet_fairseq_latency_seconds{quantile="0.5"}'] < 60
+
+    asyncio.run(main())
+
+
+def test_waiting_requests_share_batches_and_the_ratio_follows_the_queue():
+    async def main():
+        async with running(target=30.0) as server:
+            tasks = [await server.hold()]
+            tasks += server.start(*["a b c d e f"] * 10)  # 60 tokens, too many for ratio 2
+            await until(lambda: server.queue.tokens == 60)
+            values = await server.page()
+            assert values["pet_fairseq_queue_texts"] == 10
+            assert values["pet_fairseq_queue_tokens"] == 60
+            server.model.free.set()
+            ratios = [answer["ratio"] for answer in await asyncio.gather(*tasks)]
+            batches = [(1, [1]), (4, [6] * 3), (2, [6] * 3), (1, [6] * 3), (1, [6])]
+            assert server.model.batches == batches
+            assert sorted(ratios) == [1] * 5 + [2] * 3 + [4] * 3
+            values = await server.page()
+            for ratio, count, tokens in ((1, 3, 25), (2, 1, 18), (4, 1, 18)):
+                assert values[f'pet_fairseq_batches_total{{ratio="{ratio}"}}'] == count
+                assert values[f'pet_fairseq_tokens_total{{ratio="{ratio}"}}'] == tokens
+            assert values["pet_fairseq_ratio"] == 1
+
+    asyncio.run(main())
+
+
+def test_a_full_queue():
+    async def main():
+        async with running(places=3) as server:
+            tasks = [await server.hold(), *server.start(["a b", "a"])]
+            await until(lambda: server.queue.tokens == 3)
+            async with server.session.post("/predict", json={"texts": ["a", "a"]}) as response:
+                assert response.status == 503
+                assert response.headers["Retry-After"] == "1"
+                assert await response.json() == {"error": "the queue is full"}
+            tasks += server.start("a b c")  # one place is left
+            await until(lambda: server.queue.tokens == 6)
+            await server.ask("a", status=503)
+            server.model.free.set()
+            await asyncio.gather(*tasks)
+            values = await server.page()
+            assert values[REQUESTS + '{status="503"}'] == 2
+            assert values[REQUESTS + '{status="200"}'] == 3
+            assert values["pet_fairseq_queue_texts"] == 0
+            await server.ask("a")
+
+    asyncio.run(main())
+
+
+async def in_pieces(piece, count):
+    for _ in range(count):
+        yield piece
+
+
+GZIP = {"Content-Encoding": "gzip"}
+BAD = [
+    *((400, lambda body=body: {"data": body}) for body, _ in REFUSED if len(body) <= 1000),
+    (413, lambda: {"data": b'{"text": "' + b"a" * 1000 + b'"}'}),
+    (413, lambda: {"data": in_pieces(b" " * 400, 3)}),  # chunked: no length is announced
+    (415, lambda: {"data": gzip.compress(b'{"text": "a"}'), "headers": GZIP}),
+    (413, lambda: {"json": {"text": "a " * 21}}),
+    (413, lambda: {"json": {"texts": ["a " * 16, "a " * 15]}}),
+    (413, lambda: {"json": {"texts": ["a"] * 101}}),
+]
+
+
+def test_bad_requests_change_nothing():
+    async def main():
+        async with running() as server:
+            await server.ask("a b c")
+            before = await server.page()
+            counted = {}
+            for status, make in BAD:
+                async with server.session.post("/predict", **make()) as response:
+                    assert response.status == status
+                    assert set(await response.json()) == {"error"}
+                counted[status] = counted.get(status, 0) + 1
+            after = await server.page()
+            for status, count in counted.items():
+                assert after.pop(f'{REQUESTS}{{status="{status}"}}') == count
+            assert after == before
+            assert server.queue.reserved == 0
+            assert server.model.batches == [(1, [3])]
+            assert (await server.ask("a b"))["label"] == "2"
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "method, path, status", [("GET", "/predict", 405), ("POST", "/metrics", 405), ("GET", "/", 404)]
+)
+def test_other_routes(method, path, status):
+    async def main():
+        async with running() as server:
+            await server.ask("a")
+            before = await server.page()
+            async with server.session.request(method, path) as response:
+                assert response.status == status
+            assert await server.page() == before
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "request_bytes, status",
+    [
+        (raw(b'{"text": "a"}')[:-1], b" 408 "),  # the last byte never comes
+        (b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n", b" 413 "),
+        (
+            b"POST /predict HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nnone\r\n",
+            b" 400 ",
+        ),
+        (b"\x00\xff\xfe\r\n\r\n", b" 400 "),
+    ],
+)
+def test_broken_http(request_bytes, status, monkeypatch):
+    monkeypatch.setattr(app, "BODY_SECONDS", 0.05)
+
+    async def main():
+        async with running() as server:
+            reader, writer = await asyncio.open_connection(*server.address)
+            writer.write(request_bytes)
+            assert status in await asyncio.wait_for(reader.readline(), timeout=60)
+            writer.close()
+            await server.ask("a")
+            assert server.model.batches == [(1, [1])]
+
+    asyncio.run(main())
+
+
+def test_a_model_that_fails_on_a_batch(caplog):
+    async def main():
+        async with running() as server:
+            refused = await server.ask("a " * 13, status=500)
+            assert refused == {"error": "the model failed on this text's batch"}
+            assert (await server.ask("a"))["label"] == "1"
+            assert (await server.page())[REQUESTS + '{status="500"}'] == 1
+
+    asyncio.run(main())
+    assert "13 words" in caplog.text
+
+
+def test_a_client_that_goes_away():
+    async def main():
+        async with running() as server:
+            tasks = [await server.hold()]
+            _, writer = await asyncio.open_connection(*server.address)
+            writer.write(raw(json.dumps({"text": "a b c d"}).encode()))
+            await until(lambda: server.queue.tokens == 4)
+            writer.close()
+            await until(lambda: server.engine.metrics.requests[app.GONE])
+            tasks += server.start("a b")
+            await until(lambda: server.queue.tokens == 6)
+            server.model.free.set()
+            await asyncio.gather(*tasks)
+            assert server.model.batches == [(1, [1]), (1, [2])]
+
+    asyncio.run(main())
+
+
+def test_shutting_down():
+    async def main():
+        async with running() as server:
+            tasks = [await server.hold(), *server.start("a b", "a b c")]
+            await until(lambda: server.queue.tokens == 5)
+            server.queue.close()
+            assert "shutting down" in (await server.ask("a", status=503))["error"]
+            async with server.session.get("/health") as response:
+                assert response.status == 503
+            server.model.free.set()
+            answers = await asyncio.gather(*tasks)
+            assert [answer["label"] for answer in answers] == ["1", "2", "3"]
+
+    asyncio.run(main())

@@ -1,0 +1,63 @@
+"""Costs measured on a model whose batches take known times."""
+
+from argparse import Namespace
+
+import pytest
+
+from pet_fairseq.serve import costs
+from pet_fairseq.serve.run import format_costs
+from pet_fairseq.variator.scheduler import Cost
+from tests.helpers import dictionary
+
+KNOWN = {1: Cost(0.002, 0.0004), 4: Cost(0.003, 0.0001)}
+
+
+class Clocked:
+    """Batches take longer the first time and whenever something disturbs."""
+
+    def __init__(self, max_tokens):
+        self.max_tokens = max_tokens
+        self.dictionary = dictionary()
+        self.now = 0.0
+        self.calls = []
+
+    def rehearse(self, texts, ratio):
+        tokens = sum(map(len, texts))
+        self.calls.append((ratio, len(texts), tokens))
+        disturbed = 3 if len(self.calls) <= 4 or len(self.calls) % 3 == 0 else 1
+        self.now += disturbed * KNOWN[ratio].seconds(tokens)
+
+
+def measure(monkeypatch, max_tokens, batch_tokens):
+    model = Clocked(max_tokens)
+    monkeypatch.setattr(costs, "time", Namespace(perf_counter=lambda: model.now))
+    return costs.measure_costs(model, [1, 4], batch_tokens), model
+
+
+def test_the_line_is_found(monkeypatch):
+    found, model = measure(monkeypatch, max_tokens=100, batch_tokens=10_000)
+    assert set(model.calls) == {(k, *size) for k in (1, 4) for size in ((1, 8), (5, 500))}
+    for ratio, cost in KNOWN.items():
+        assert tuple(found[ratio]) == pytest.approx(tuple(cost))
+
+
+def test_short_texts_and_small_batches(monkeypatch):
+    found, model = measure(monkeypatch, max_tokens=6, batch_tokens=6)
+    assert set(model.calls) == {(1, 1, 6), (4, 1, 6)}
+    assert found[4].seconds(6) == pytest.approx(KNOWN[4].seconds(6))
+
+
+def test_slow_models_are_measured_once(monkeypatch):
+    monkeypatch.setattr(costs, "PATIENCE", 0.0)
+    _, model = measure(monkeypatch, max_tokens=100, batch_tokens=10_000)
+    assert len(model.calls) == 4
+
+
+def test_what_is_told_about_costs():
+    calm = format_costs(KNOWN, batch_tokens=1000, target_ms=210)
+    assert calm.splitlines() == [
+        "ratio 1: about 402 ms for a batch of 1000 tokens",
+        "ratio 4: about 103 ms for a batch of 1000 tokens",
+    ]
+    (*_, note) = format_costs(KNOWN, batch_tokens=1000, target_ms=200).splitlines()
+    assert note.startswith("note: with such batches --target-ms 200 cannot be kept")

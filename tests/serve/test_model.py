@@ -1,0 +1,200 @@
+"""Answers against the models themselves, and what cannot be loaded."""
+
+import shutil
+
+import pytest
+import torch
+from fairseq.dataclass.configs import GenerationConfig
+from fairseq.models import build_model
+
+from pet_fairseq.cli import _parse
+from pet_fairseq.errors import UserError
+from pet_fairseq.hooks import forward_hooks
+from pet_fairseq.serve.load import load
+from pet_fairseq.serve.model import Classifier, Translator
+from pet_fairseq.serve.request import RequestError
+from tests.serve.made import HEAD, LABELS, RATIOS, make_classifier, make_translator
+from tests.variator.test_model import make_variator
+
+TEXTS = ["w1 w2 w3", "w5 w4 w3 w2 w1 w0 w9", "w7", "w2 w2 w8 w9 unknown w1"]
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory):
+    return make_classifier(tmp_path_factory.mktemp("classifier"))
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory):
+    return make_translator(tmp_path_factory.mktemp("translator"))
+
+
+def serve(made, *words, path=None):
+    return load(*_parse(["serve", "--path", path or made.path, *words]))
+
+
+def plain(made):
+    """The backbone as it is in its file, without Variator."""
+    state = torch.load(made.backbone, weights_only=True)
+    model = build_model(state["cfg"]["model"], made.task)
+    if hasattr(model, "register_classification_head"):
+        model.register_classification_head(HEAD, num_classes=len(LABELS))
+    model.load_state_dict(state["model"])
+    return model.eval()
+
+
+def direct(made, ratio):
+    """The model that the server should use at a ratio, made by other means."""
+    if ratio == 1:
+        return plain(made)
+    model = make_variator(made.task, made.backbone, False, compression_ratio=ratio)
+    state = torch.load(made.plugins[RATIOS.index(ratio)], weights_only=True)
+    model.load_state_dict(state["model"])
+    return model.eval()
+
+
+def numbers(made, text):
+    """Places in the dictionary, one by one."""
+    dictionary = made.task.source_dictionary
+    return [dictionary.index(word) for word in text.split()] + [dictionary.eos()]
+
+
+@pytest.mark.parametrize("ratio", [1, *RATIOS])
+def test_classes(classifier, ratio):
+    served = serve(classifier)
+    model = direct(classifier, ratio)
+    encoded = [served.encode(text) for text in TEXTS]
+    together = served.answer(encoded, ratio)
+    for text, tokens, answer in zip(TEXTS, encoded, together):
+        row = torch.tensor([[0, *numbers(classifier, text)]])
+        with torch.no_grad():
+            logits, _ = model(row, features_only=True, classification_head_name=HEAD)
+        expected = dict(zip(LABELS, logits[0].softmax(dim=0).tolist()))
+        assert served.answer([tokens], ratio) == [
+            {"label": max(expected, key=expected.get), "probabilities": expected}
+        ]
+        assert answer["probabilities"] == pytest.approx(expected, abs=1e-5)
+    assert len({str(a) for a in together}) == len(TEXTS)
+
+
+@pytest.mark.parametrize("ratio", [1, *RATIOS])
+def test_translations(translator, ratio):
+    served = serve(translator, "--beam", "3")
+    model = direct(translator, ratio)
+    options = GenerationConfig(beam=3, max_len_b=20)
+    generator = translator.task.build_generator([model], options)
+    served.generator.max_len_b = 20
+    words = translator.task.target_dictionary
+    expected = []
+    for text in TEXTS:
+        row = torch.tensor([numbers(translator, text)])
+        net_input = {"src_tokens": row, "src_lengths": torch.tensor([row.size(1)])}
+        best = generator.generate([model], {"net_input": net_input})[0][0]["tokens"]
+        expected.append({"text": " ".join(words[i] for i in best.tolist() if i != words.eos())})
+    encoded = [served.encode(text) for text in TEXTS]
+    assert served.answer(encoded, ratio) == expected
+    assert served.answer(encoded[2:3], ratio) == expected[2:3]
+    assert len({str(a) for a in expected}) > 1
+
+
+def test_rehearsals_translate_to_as_many_words(translator):
+    """Whatever the words, and without a trace."""
+    served = serve(translator, "--beam", "2")
+    served.generator.max_len_b = 30
+    steps = []
+
+    def count_steps(module, inputs, output):
+        steps.append(module)
+
+    texts = [served.encode("w1 w2 w3 w4 w5"), served.encode("w7")]
+    before = served.answer(texts, 2)
+    with forward_hooks((served.model.decoder.layers[0], count_steps)):
+        for ratio in (1, 2, 4):
+            served.rehearse(texts, ratio)
+            assert len(steps) == 7  # six words and the end
+            steps.clear()
+    assert served.answer(texts, 2) == before
+
+
+def test_tokenizer_works_both_ways(translator):
+    served = serve(translator, "--bpe", "characters")
+    assert isinstance(served, Translator)
+    dictionary = served.dictionary
+    assert served.encode("ab").tolist() == [dictionary.unk()] * 2 + [dictionary.eos()]
+    assert served.decode(torch.tensor([dictionary.index("w3"), dictionary.eos()])) == "w3"
+    served = serve(translator, "--bpe", "subword_nmt", "--bpe-codes", write_codes(translator))
+    assert served.decode(torch.tensor([dictionary.index("w3"), dictionary.index("w4")])) == "w3 w4"
+
+
+def write_codes(made):
+    file = made.backbone + ".codes"
+    with open(file, "w") as codes:
+        codes.write("#version: 0.2\nw 3</w>\n")
+    return file
+
+
+def test_the_padding_word_is_a_word(classifier):
+    served = serve(classifier)
+    assert isinstance(served, Classifier)
+    pad, unk = served.dictionary.pad(), served.dictionary.unk()
+    tokens = served.encode("<pad> w1 <pad>")
+    assert pad not in tokens and tokens.tolist().count(unk) == 2
+    alone = served.answer([tokens], 2)
+    both = served.answer([tokens, served.encode(TEXTS[1])], 2)
+    assert both[0]["probabilities"] == pytest.approx(alone[0]["probabilities"], abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    "options, most",
+    [
+        ((), 40),  # positions of the model
+        (("--max-tokens-per-request", "9"), 9),
+        (("--max-batch-tokens", "8"), 8),
+    ],
+)
+def test_long_texts(classifier, options, most):
+    served = serve(classifier, *options)
+    words = most - 2  # and the marks of begin and end
+    assert len(served.encode("w1 " * words)) == most
+    with pytest.raises(RequestError, match=f"{most + 1} tokens, at most {most}") as error:
+        served.encode("w1 " * (words + 1))
+    assert error.value.status == 413
+
+
+def test_nothing_left(classifier):
+    served = serve(classifier)
+    with pytest.raises(RequestError, match="nothing is left") as error:
+        served.encode(" \n")
+    assert error.value.status == 400
+
+
+def test_plain_checkpoints_have_ratio_1_only(classifier):
+    served = serve(classifier, path=classifier.backbone)
+    assert served.ratios == [1]
+    tokens = [served.encode(TEXTS[0])]
+    assert served.answer(tokens, 1) == serve(classifier).answer(tokens, 1)
+
+
+def test_a_moved_backbone(classifier, tmp_path):
+    moved = shutil.copy(classifier.backbone, tmp_path / "moved.pt")
+    served = serve(classifier, "--backbone-path", str(moved))
+    assert served.model.cfg.backbone_path == str(moved)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (("--ratio", "3"), r"--ratio 3: --path holds \[1, 2, 4\]; give one of these"),
+        (("--data", "/none"), "--data /none: no such folder"),
+        (("--path", "/none.pt"), "--path /none.pt: no such file"),
+        (("--backbone-path", "/none.pt"), "--backbone-path /none.pt: no such file"),
+    ],
+)
+def test_bad_options(classifier, options, message):
+    with pytest.raises(UserError, match=message):
+        serve(classifier, *options)
+
+
+def test_plugins_for_a_plain_model(classifier):
+    with pytest.raises(UserError, match="the first file holds no plugins"):
+        serve(classifier, path=f"{classifier.backbone}:{classifier.plugins[0]}")

@@ -1,0 +1,130 @@
+"""The queue: its bound, its order, how batches are cut, and its end."""
+
+import asyncio
+import itertools
+import random
+
+import pytest
+import torch
+
+from pet_fairseq.serve.queue import BatchQueue
+from pet_fairseq.serve.request import RequestError
+
+
+def fill(queue, lengths, arrived=0.0):
+    queue.reserve(len(lengths))
+    return queue.put([torch.zeros(n, dtype=torch.long) for n in lengths], arrived)
+
+
+async def drain(queue):
+    """The lengths in each batch, to the end."""
+    queue.close()
+    batches = []
+    while batch := await queue.next_batch():
+        batches.append([item.length for item in batch])
+    return batches
+
+
+@pytest.mark.parametrize(
+    "lengths, expected",
+    [
+        ([5, 5, 5], [[5, 5], [5]]),
+        ([2, 2, 2, 2, 2, 2], [[2] * 5, [2]]),
+        ([4, 1, 1], [[4, 1], [1]]),  # the third would make 12 with its padding
+        ([1, 1, 4], [[1, 1], [4]]),
+        ([30, 1], [[30], [1]]),
+        ([], []),
+    ],
+)
+def test_batches_of_ten_tokens(lengths, expected):
+    async def main():
+        queue = BatchQueue(places=10, batch_tokens=10)
+        if lengths:
+            fill(queue, lengths)
+        return await drain(queue)
+
+    assert asyncio.run(main()) == expected
+
+
+def test_batches_are_as_large_as_they_can_be():
+    lengths = [random.randint(1, 30) for _ in range(200)]
+
+    async def main():
+        queue = BatchQueue(places=200, batch_tokens=64)
+        fill(queue, lengths)
+        return await drain(queue)
+
+    batches = asyncio.run(main())
+    assert [*itertools.chain(*batches)] == lengths
+    for batch, after in itertools.pairwise(batches):
+        assert len(batch) * max(batch) <= 64
+        longer = [*batch, after[0]]
+        assert len(longer) * max(longer) > 64
+
+
+def test_bound_holds_for_texts_without_tokens_too():
+    async def main():
+        queue = BatchQueue(places=4, batch_tokens=10)
+        fill(queue, [3, 2])
+        queue.reserve(1)
+        assert (len(queue), queue.tokens) == (3, 5)
+        with pytest.raises(RequestError, match="queue is full") as full:
+            queue.reserve(2)
+        with pytest.raises(RequestError, match=r"5 are more than the queue holds \(4\)") as never:
+            queue.reserve(5)
+        queue.reserve(1)
+        queue.release(2)
+        queue.reserve(2)
+        assert len(queue) == 4
+        return full.value.status, never.value.status
+
+    assert asyncio.run(main()) == (503, 413)
+
+
+def test_texts_of_clients_that_went_away():
+    async def main():
+        queue = BatchQueue(places=3, batch_tokens=100)
+        first, _, third = fill(queue, [3, 4, 5])
+        first.cancel()
+        third.cancel()
+        queue.reserve(2)  # their places
+        queue.release(2)
+        return await drain(queue)
+
+    assert asyncio.run(main()) == [[4]]
+
+
+def test_a_batch_is_awaited():
+    async def main():
+        queue = BatchQueue(places=3, batch_tokens=100)
+        waiting = asyncio.create_task(queue.next_batch())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        (answer,) = fill(queue, [3], arrived=7.0)
+        (item,) = await waiting
+        assert (item.length, item.arrived, item.answer) == (3, 7.0, answer)
+        assert len(queue) == 0
+
+    asyncio.run(main())
+
+
+def test_closing_waits_for_reserved_places():
+    async def main():
+        queue = BatchQueue(places=3, batch_tokens=100)
+        queue.reserve(2)
+        queue.close()
+        with pytest.raises(RequestError, match="shutting down") as refused:
+            queue.reserve(1)
+        waiting = asyncio.create_task(queue.next_batch())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        queue.put([torch.zeros(4)], 0.0)
+        assert [item.length for item in await waiting] == [4]
+        waiting = asyncio.create_task(queue.next_batch())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        queue.release(1)
+        assert await waiting is None
+        return refused.value.status
+
+    assert asyncio.run(main()) == 503

@@ -1,0 +1,53 @@
+"""Tokenizer and BPE by the options of fairseq-interactive."""
+
+import pytest
+
+from pet_fairseq.serve.text import build_text, parse_text_options
+
+
+def text_of(*words, **defaults):
+    return build_text(parse_text_options(list(words), **defaults))
+
+
+def test_nothing_chosen():
+    assert text_of().encode("Ein  Hund.") == text_of().decode("Ein  Hund.") == "Ein  Hund."
+
+
+def test_tokenizer_and_bpe_there_and_back(tmp_path):
+    codes = tmp_path / "codes"
+    codes.write_text("#version: 0.2\nH u\nn d</w>\n")
+    text = text_of("--tokenizer", "moses", "--bpe", "subword_nmt", "--bpe-codes", str(codes))
+    assert text.encode("Ein Hund.") == "E@@ i@@ n Hu@@ nd ."
+    assert text.decode("E@@ i@@ n Hu@@ nd .") == "Ein Hund."
+
+
+def test_languages_come_from_the_task_unless_given():
+    def languages(*words):
+        args = parse_text_options([*words], source_lang="fr", target_lang=None)
+        return args.source_lang, args.target_lang
+
+    assert languages("--tokenizer", "moses") == ("fr", "en")
+    assert languages("--tokenizer", "moses", "--source-lang", "it") == ("it", "en")
+    text = text_of("--tokenizer", "moses", source_lang="fr", target_lang="fr")
+    assert text.encode("l'eau") == "l&apos; eau"
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["--bpe", "subword_nmt"], "--bpe-codes is missing"),
+        (["--bpe", "nothing"], "invalid choice: 'nothing'"),
+        (["--bpe-codes", "x"], "unrecognized arguments: --bpe-codes x"),
+        (["--buffer", "3"], "unrecognized arguments: --buffer 3"),
+    ],
+)
+def test_bad_options(words, message, capsys):
+    with pytest.raises(SystemExit) as stop:
+        parse_text_options(words)
+    assert stop.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_codes_that_are_not_there():
+    with pytest.raises(OSError, match="/none"):
+        text_of("--bpe", "subword_nmt", "--bpe-codes", "/none")
