@@ -1,0 +1,99 @@
+"""What memory tokens are like: their cosines with the prompt's tokens (SelfCP, Figure 4)."""
+
+import json
+from pathlib import Path
+from typing import List, NamedTuple
+
+import matplotlib
+import torch
+import torch.nn.functional as F
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from pet_fairseq.errors import UserError
+from pet_fairseq.files import check_folder, write_whole
+from pet_fairseq.selfcp.model import SelfCpModel
+from pet_fairseq.selfcp.segments import memory_length, split_prompt
+from pet_fairseq.variator.load import load_any
+
+matplotlib.use("Agg")
+
+MOST_LABELLED = 60  # tokens up to which the axis names each
+
+
+class Segment(NamedTuple):
+    """A compressed part of one prompt."""
+
+    words: List[str]
+    cosines: Tensor  # memory tokens x words
+
+
+def cosines(memory: Tensor, tokens: Tensor) -> Tensor:
+    """Cosine of each row of `memory` (m x C) with each of `tokens` (n x C): m x n."""
+    return F.normalize(memory, dim=1) @ F.normalize(tokens, dim=1).T
+
+
+@torch.inference_mode()
+def similarities(model: SelfCpModel, query: Tensor, prompt: Tensor) -> List[Segment]:
+    """Of every segment of a prompt that is compressed; tokens by the vectors the model reads."""
+    reader, cfg = model.encoder, model.cfg
+    dictionary, embed = reader.dictionary, reader.inner.embed_tokens
+    head = torch.cat([query.new_tensor([dictionary.eos()]), query])
+    found = []
+    for piece in split_prompt(len(prompt), cfg.window, cfg.prompt_strategy):
+        if piece.compressed:
+            text = prompt[piece.start : piece.stop]
+            number = memory_length(piece.length, cfg.memory_ratio)
+            (memory,) = reader.compress([[head, text]], [number])
+            words = [dictionary[i] for i in text.tolist()]
+            found.append(Segment(words, cosines(memory, embed(text))))
+    return found
+
+
+def memory_map(
+    path: str, data: str, subset: str, index: int, out: Path, **overrides
+) -> List[Segment]:
+    """Write memory_map.json and memory_map.png for one record of a subset.
+
+    Raises:
+        UserError: not a model of this kind, no such record, or one that is not compressed.
+    """
+    model, task = load_any(path, "--path", data, **overrides)
+    if not isinstance(model, SelfCpModel):
+        raise UserError(f"--path {path}: give a file of --arch selfcp")
+    try:
+        task.load_dataset(subset)
+    except FileNotFoundError as error:
+        raise UserError(f"--subset {subset}: not in {task.cfg.data}") from error
+    dataset = task.dataset(subset)
+    if not 0 <= index < len(dataset):
+        raise UserError(f"--index {index}: {subset} has records 0 to {len(dataset) - 1}")
+    record = dataset[index]
+    found = similarities(model, record["query"].long(), record["prompt"].long())
+    if not found:
+        raise UserError(
+            f"--index {index}: nothing of its prompt of {len(record['prompt'])} tokens is "
+            f"compressed with --prompt-strategy {model.cfg.prompt_strategy}; give a longer one"
+        )
+    check_folder(out, "--out")
+    content = [{"words": s.words, "cosines": s.cosines.tolist()} for s in found]
+    figure = plot(found)
+    write_whole(out / "memory_map.json", lambda file: file.write_text(json.dumps(content)))
+    write_whole(out / "memory_map.png", lambda file: figure.savefig(file, dpi=150, format="png"))
+    return found
+
+
+def plot(found: List[Segment]) -> Figure:
+    """A panel for each segment: memory tokens down, the segment's words across."""
+    longest = max(len(segment.words) for segment in found)
+    size = (max(6, min(24, 0.16 * longest)), sum(1.6 + 0.12 * len(s.cosines) for s in found))
+    figure = Figure(figsize=size, layout="constrained")
+    panels = figure.subplots(len(found), 1, squeeze=False)[:, 0]
+    most = max(float(segment.cosines.abs().max()) for segment in found)
+    for axes, segment in zip(panels, found):
+        image = axes.imshow(segment.cosines, aspect="auto", cmap="RdBu_r", vmin=-most, vmax=most)
+        axes.set(ylabel="memory token", xlabel="token of the prompt")
+        if len(segment.words) <= MOST_LABELLED:
+            axes.set_xticks(range(len(segment.words)), segment.words, rotation=90, fontsize=6)
+    figure.colorbar(image, ax=list(panels), label="cosine")
+    return figure
