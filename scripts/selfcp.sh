@@ -9,6 +9,7 @@
 # Environment:
 #   ROWS     ways to read a prompt ("former latter concat truncate perplexity full"); `selfcp_rows` has all of them; with a
 #            number behind it another ratio than RATIO: former4
+#   WINDOW, LM_UPDATES, MEMORY_UPDATES: other settings than the recipe's
 #   RATIO    12; SEEDS ("1"); BACKBONE: a checkpoint to use in place of training one
 #   STAGES   only these: backbone, memory, names of rows, table; DRY_RUN=1 prints the commands
 # Finished stages are skipped, an interrupted training resumes.
@@ -35,6 +36,20 @@ selfcp_recipe() {
   done
   stage table "" run "$ROOT/scripts/seeds_table.py" "$RUNS" ${ROWS}
 }
+
+# settings_for NAME WINDOW: what the recipes share; sizes for two CPU cores, a GPU wants more of everything
+settings_for() {
+  DATA=${DATA:-$ROOT/runs/$1/data/bin} RUNS=${RUNS:-$ROOT/runs/$1/selfcp}
+  COMMON=(--cpu --num-workers 0 --optimizer adam --adam-betas '(0.9, 0.98)' --weight-decay 0.01 --clip-norm 1
+    --lr-scheduler polynomial_decay)
+  LM_ARCH=(--arch transformer_lm --decoder-layers 4 --decoder-embed-dim 256 --decoder-ffn-embed-dim 1024
+    --decoder-attention-heads 4 --decoder-normalize-before --share-decoder-input-output-embed --max-target-positions 2048)
+  LM=(--criterion cross_entropy --sample-break-mode eos --tokens-per-sample 512 --max-tokens 4096 --lr 1e-3 --dropout 0.1
+    $(updates "${LM_UPDATES:-4000}"))
+  MEMORY=(--window "${WINDOW:-$2}" --max-tokens 4096 --lr 1e-3 $(updates "${MEMORY_UPDATES:-1000}"))
+}
+
+updates() { echo "--max-update $1 --total-num-update $1 --warmup-updates $(($1 / 10))"; }
 
 # strategy_of ROW, ratio_of ROW: former4 -> former, 4
 strategy_of() { echo "${1%%[0-9]*}"; }

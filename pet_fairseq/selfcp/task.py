@@ -90,14 +90,18 @@ class SelfCpTask(FairseqTask):
         symbol = self.dictionary.index(self.cfg.prompt_symbol)
         if symbol == self.dictionary.unk():
             raise UserError(f"--prompt-symbol {self.cfg.prompt_symbol}: not in the dictionary")
+        blank = self.dictionary.index("\u2581")  # what "query <prompt> text" has before the symbol
         pairs = []
         for tokens in src_tokens:
             tokens = tokens[tokens.ne(self.dictionary.eos())]
             if not tokens.eq(symbol).any():
                 tokens = torch.cat([tokens.new_tensor([symbol]), tokens])  # all is prompt
-            pairs.append(split_at(tokens, symbol))
-        query, prompt = (Texts(list(side)) for side in zip(*pairs))
-        return PromptDataset(query, prompt, None, self.dictionary)
+            query, prompt = split_at(tokens, symbol)
+            if len(query) and query[-1] == blank != self.dictionary.unk():
+                query = query[:-1]
+            pairs.append((query, prompt))
+        queries, prompts = (Texts(list(side)) for side in zip(*pairs))
+        return PromptDataset(queries, prompts, None, self.dictionary)
 
     def max_positions(self) -> Tuple[int, int]:
         return sys.maxsize, sys.maxsize

@@ -44,6 +44,7 @@ def data(tmp_path):
     for i in range(13):
         dictionary.add_symbol(f"w{i}", n=20 - i)
     dictionary.add_symbol("<prompt>", n=1)
+    dictionary.add_symbol("\u2581", n=1)
     dictionary.save(str(tmp_path / "dict.txt"))
     return {split: write_parts(tmp_path, split, i) for i, split in enumerate(("train", "test"))}
 
@@ -100,6 +101,7 @@ def test_lines_of_interactive(data, tmp_path):
     task = make_task(tmp_path)
     words = task.dictionary
     lines = ["w1 w2 <prompt> w3 w4 w5", "w6 w7", "<prompt> w1", "w1 <prompt> w2 <prompt> w3"]
+    lines += ["w1 \u2581 <prompt> w2"]  # as SentencePiece makes it of "w1 <prompt> w2"
     tokens = [words.encode_line(line, add_if_not_exist=False).long() for line in lines]
     dataset = task.build_dataset_for_inference(tokens, [len(t) for t in tokens])
     batch = dataset.collater([dataset[i] for i in range(len(lines))])
@@ -109,6 +111,7 @@ def test_lines_of_interactive(data, tmp_path):
         "</s> <s> w6 w7",
         "</s> <s> w1",
         "</s> w1 <s> w2 <prompt> w3",
+        "</s> w1 <s> w2",
     ]
     assert batch["target"] is None and "prev_output_tokens" not in batch["net_input"]
 

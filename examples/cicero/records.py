@@ -1,0 +1,107 @@
+"""CICERO's questions about dialogues as prompts.
+
+    python records.py OUT FILE...
+
+FILE... is the release's data.zip, or val and test and maybe train as .json or .jsonl, gzipped or
+not: an object a line with Dialogue, Target, Question, Choices and Correct Answers. Writes
+{train,valid,test}.jsonl to the new folder OUT. Without train, every 10th dialogue of val is for
+validation and the others are for training.
+
+The query is the question and the utterance it is about, the prompt the dialogue, the response the
+first correct choice; "references" holds all correct ones.
+"""
+
+import argparse
+import gzip
+import json
+import sys
+import zipfile
+import zlib
+from pathlib import Path
+
+QUERY = "{Question} Target: {Target}"
+HELD_OUT = 10
+SPLITS = ("train", "val", "test")
+
+
+class BadInputError(Exception):
+    """A file that cannot be used; the message says which."""
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def read(paths: list[Path]) -> dict[str, bytes]:
+    """The content of train, val and test, as far as they are there."""
+    found: dict[str, bytes] = {}
+    for path in paths:
+        if path.suffix == ".zip":
+            with zipfile.ZipFile(path) as archive:
+                found |= {n: archive.read(n) for n in archive.namelist() if n.endswith("json")}
+        else:
+            data = path.read_bytes()
+            found[path.name] = gzip.decompress(data) if path.suffix == ".gz" else data
+    by_split = {Path(name).name.split(".")[0]: data for name, data in found.items()}
+    return {split: by_split[split] for split in SPLITS if split in by_split}
+
+
+def records(split: str, data: bytes) -> list[tuple[str, dict]]:
+    """Each question with the name of its dialogue."""
+    found = []
+    for number, line in enumerate(data.splitlines(), 1):
+        try:
+            item = json.loads(line)
+            answers = [one_line(item["Choices"][i]) for i in item["Correct Answers"]]
+            record = {
+                "query": one_line(QUERY.format(**item)),
+                "prompt": one_line(" ".join(item["Dialogue"])),
+                "response": answers[0],
+                "references": answers,
+            }
+            found.append((item["ID"], record))
+        except (ValueError, KeyError, IndexError, TypeError) as error:
+            raise BadInputError(f"{split}: line {number}: not as CICERO is ({error!r})") from error
+    return found
+
+
+def divide(data: dict[str, bytes]) -> dict[str, list[dict]]:
+    """The records of train, valid and test."""
+    if not {"val", "test"} <= data.keys():
+        raise BadInputError("val or test is missing")
+    sets = {split: records(split, lines) for split, lines in data.items()}
+    if "train" in sets:
+        chosen = {"train": sets["train"], "valid": sets["val"]}
+    else:
+        dialogues = list(dict.fromkeys(name for name, _ in sets["val"]))
+        held_out = set(dialogues[HELD_OUT - 1 :: HELD_OUT])
+        chosen = {
+            "train": [item for item in sets["val"] if item[0] not in held_out],
+            "valid": [item for item in sets["val"] if item[0] in held_out],
+        }
+    chosen["test"] = sets["test"]
+    empty = [split for split, items in chosen.items() if not items]
+    if empty:
+        raise BadInputError(f"no questions for {empty[0]}")
+    return {split: [record for _, record in items] for split, items in chosen.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("out", type=Path)
+    parser.add_argument("files", type=Path, nargs="+")
+    args = parser.parse_args()
+
+    try:
+        splits = divide(read(args.files))
+    except (OSError, EOFError, zlib.error, BadInputError, zipfile.BadZipFile) as error:
+        sys.exit(f"records.py: {', '.join(map(str, args.files))}: {error}; give other files")
+    args.out.mkdir(parents=True)
+    for split, chosen in splits.items():
+        text = "".join(json.dumps(record) + "\n" for record in chosen)
+        (args.out / f"{split}.jsonl").write_text(text)
+        print(f"{split}: {len(chosen)} questions")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# CoLA (Warstadt et al., 2019) with solved examples as the prompt (in-context learning).
+#
+# Usage: prepare.sh [FOLDER]
+#   FOLDER  with GLUE's CoLA.zip, or its train.tsv and dev.tsv; without it the archive is downloaded from
+#           https://dl.fbaipublicfiles.com/glue/data
+# Environment: OUT (runs/cola/data), SHOTS (64), SPM (a SentencePiece model; without it one is trained), VOCAB_SIZE (8000),
+#   TEXT=FILE[:FILE...] (more text for the language model, a paragraph a line), MIRROR (another URL), EXPECTED
+#   (scripts/fetch.sh), STAGES="raw binarise", DRY_RUN=1
+#
+# Size and sha256 sum are those that Hugging Face's datasets library publishes. We had no copy to compare them with.
+FROM=${1:-}
+. "$(dirname "${BASH_SOURCE[0]}")/../../scripts/common.sh"
+. "$ROOT/scripts/fetch.sh"
+url=${MIRROR:-https://dl.fbaipublicfiles.com/glue/data}
+sum=f212fcd832b8f7b435fb991f101abf89f96b933ab400603bf198960dfc32cbff
+out=${OUT:-$ROOT/runs/cola/data}
+shots=${SHOTS:-64}
+IFS=: read -r -a texts <<<"${TEXT:-}"
+
+raw() {
+  local new=$out/raw.tmp files=(CoLA.zip) known=(376971 "$sum") name
+  [ -z "$FROM" ] || [ ! -f "$FROM/train.tsv" ] || files=(train.tsv dev.tsv) known=()
+  for name in "${files[@]}"; do
+    fetch "$url/$name" "$out/download/$name" "${known[@]}"
+  done
+  run rm -rf "$new"
+  run python3 "$ROOT/examples/cola/records.py" "$new" "${files[@]/#/$out/download/}" --shots "$shots"
+  write "$new/shots" echo "$shots"
+  run mv "$new" "$out/raw"
+}
+
+[ ! -f "$out/raw/shots" ] || [ "$(cat "$out/raw/shots")" = "$shots" ] ||
+  die "SHOTS=$shots: $out has prompts of $(cat "$out/raw/shots") examples; give another OUT"
+[ -z "${SPM:-}" ] || [ ! -e "$out/bin" ] || cmp -s "$SPM" "$out/bin/spm.model" ||
+  die "SPM=$SPM: $out/bin was made with another SentencePiece model; give another OUT or remove it"
+stage raw "$out/raw" raw
+stage binarise "$out/bin" run pet-fairseq prompts --train "$out/raw/train.jsonl" --valid "$out/raw/valid.jsonl" \
+  --test "$out/raw/test.jsonl" --out "$out/bin" ${SPM:+--spm "$SPM"} ${VOCAB_SIZE:+--vocab-size "$VOCAB_SIZE"} \
+  ${TEXT:+--text "${texts[@]}"}

@@ -1,0 +1,62 @@
+"""Accuracy of generated values by distance from the end of the prompt.
+
+    python by_distance.py TEST.jsonl OUTPUT...
+
+OUTPUT is what fairseq-generate printed for the test set, made with --bpe sentencepiece. A Markdown
+table: a row for each output, a column for each quarter of the distances.
+"""
+
+import argparse
+import json
+import re
+import sys
+from pathlib import Path
+
+PARTS = 4
+
+
+def answers(path: Path) -> dict[int, str]:
+    """The best hypothesis of each record, by its number."""
+    found: dict[int, str] = {}
+    text = path.read_text(encoding="utf-8")
+    for number, line in re.findall(r"^D-(\d+)\t[^\t\n]*\t(.*)$", text, re.MULTILINE):
+        found.setdefault(int(number), line.strip())
+    return found
+
+
+def quarters(distances: list[int]) -> list[tuple[int, int]]:
+    """Ranges of distances, first and last, with about as many records in each."""
+    ordered = sorted(distances)
+    ends = [ordered[len(ordered) * i // PARTS - 1] for i in range(1, PARTS + 1)]
+    starts = [ordered[0], *(end + 1 for end in ends[:-1])]
+    return [(a, b) for a, b in zip(starts, ends) if a <= b]
+
+
+def accuracies(records: list[dict], found: dict[int, str]) -> list[float]:
+    """Percent, for each quarter and for all."""
+    right = [found[i] == record["response"] for i, record in enumerate(records)]
+    distances = [record["distance"] for record in records]
+    ranges = [*quarters(distances), (min(distances), max(distances))]
+    parts = [[r for r, d in zip(right, distances) if a <= d <= b] for a, b in ranges]
+    return [100 * sum(part) / len(part) for part in parts]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("test", type=Path)
+    parser.add_argument("outputs", type=Path, nargs="+")
+    args = parser.parse_args()
+    records = [json.loads(line) for line in args.test.read_text().splitlines()]
+    heads = [f"{a} to {b}" for a, b in quarters([record["distance"] for record in records])]
+    print("| output | " + " | ".join([*heads, "all"]) + " |")
+    print("|---|" + "---:|" * (len(heads) + 1))
+    for path in args.outputs:
+        found = answers(path)
+        if sorted(found) != list(range(len(records))):
+            sys.exit(f"by_distance.py: {path}: {len(found)} answers to {len(records)} questions")
+        cells = [f"{value:.1f}" for value in accuracies(records, found)]
+        print(f"| {path.parent.name} | " + " | ".join(cells) + " |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""Queries, prompts and responses as JSON lines: read one at a time and checked."""
+
+import gzip
+import json
+import sys
+import zlib
+from pathlib import Path
+from typing import BinaryIO, Iterator, NamedTuple, Tuple
+
+from tqdm import tqdm
+
+from pet_fairseq.errors import UserError
+
+BLOCK = 1 << 20  # bytes of a line too large that are in memory at a time
+
+
+class Record(NamedTuple):
+    query: str
+    prompt: str
+    response: str
+
+
+def read_records(path: Path, most: int, doing: str) -> Iterator[Tuple[str, Record]]:
+    """The records of a file of JSON lines, each with where it is; empty lines are left out.
+
+    Args:
+        most: bytes of a line, its end included. doing: word for the progress bar.
+    Raises:
+        UserError: names file and line.
+    """
+    found = False
+    for where, line in _text_lines(path, most, doing):
+        found = True
+        yield where, _parse(line, where)
+    if not found:
+        raise UserError(f"{path}: no records; give a JSON object in each line")
+
+
+def read_paragraphs(path: Path, most: int, doing: str) -> Iterator[Tuple[str, str]]:
+    """The lines of a text that are not empty, each with where it is; the rest as read_records."""
+    for where, line in _text_lines(path, most, doing):
+        yield where, line.strip()
+
+
+def cut(text: str, most: int) -> Iterator[str]:
+    """The text in parts of at most `most` characters, cut before a blank where there is one."""
+    start = 0
+    while len(text) - start > most:
+        blank = text.rfind(" ", start + 1, start + most + 1)
+        end = blank if blank > start else start + most
+        yield text[start:end]
+        start = end
+    yield text[start:]
+
+
+# --- lines ----------------------------------------------------------------------------------------
+
+
+def _text_lines(path: Path, most: int, doing: str) -> Iterator[Tuple[str, str]]:
+    for where, line in _lines(path, most, doing):
+        try:
+            text = line.decode("utf-8").removeprefix("\ufeff")  # some editors begin a file so
+        except UnicodeDecodeError as error:
+            raise UserError(
+                f"{where}: not UTF-8 (0x{line[error.start]:02x} at byte {error.start} of the "
+                "line); convert the file"
+            ) from error
+        if text and not text.isspace():
+            yield where, text
+
+
+def _lines(path: Path, most: int, doing: str) -> Iterator[Tuple[str, bytes]]:
+    """The lines of a file, gzipped or not, with a bar on stderr that counts bytes of the file."""
+    bar = tqdm(
+        **{"desc": f"{doing} {path.name}", "total": path.stat().st_size, "file": sys.stderr},
+        **{"unit": "B", "unit_scale": True, "mininterval": 2},
+    )
+    with bar, path.open("rb") as file:
+        stream = gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file
+        number = 1
+        try:
+            while line := stream.readline(most + 1):
+                where = f"{path}: line {number}"
+                if len(line) > most:
+                    raise UserError(_too_large(where, line, stream, most))
+                yield where, line
+                bar.update(file.tell() - bar.n)
+                number += 1
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise UserError(
+                f"{path}: line {number}: not gzip, or cut short ({error}); give the whole file"
+            ) from error
+
+
+def _too_large(where: str, start: bytes, stream: BinaryIO, most: int) -> str:
+    size, block = len(start), start
+    while block and not block.endswith(b"\n"):
+        block = stream.readline(BLOCK)
+        size += len(block)
+    return (
+        f"{where}: {size / 1e6:,.1f} MB, more than --max-record-mb {most / 1e6:g}; cut it, or give "
+        "a larger value if there is memory for it"
+    )
+
+
+def _parse(line: str, where: str) -> Record:
+    try:
+        fields = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{where}: not JSON ({error}); give one object a line") from error
+    except MemoryError as error:
+        raise UserError(
+            f"{where}: {len(line) / 1e6:,.1f} million characters do not fit into memory; cut it"
+        ) from error
+    if not isinstance(fields, dict):
+        raise UserError(f"{where}: not a JSON object; give one with {', '.join(Record._fields)}")
+    for name in Record._fields:
+        _check_field(fields, name, where)
+    if not fields["response"].strip():
+        raise UserError(f"{where}: 'response' is empty; give one or leave the record out")
+    return Record(*(fields[name] for name in Record._fields))
+
+
+def _check_field(fields: dict, name: str, where: str) -> None:
+    if name not in fields:
+        raise UserError(f"{where}: no field '{name}'; give {', '.join(Record._fields)}")
+    if not isinstance(fields[name], str):
+        raise UserError(f"{where}: '{name}' is not a string; write it in quotation marks")
+    try:
+        fields[name].encode("utf-8")
+    except UnicodeEncodeError as error:
+        code = ord(fields[name][error.start])
+        raise UserError(
+            f"{where}: '{name}' has half a character, \\u{code:04x}, that UTF-8 cannot hold; mend "
+            "the line"
+        ) from error

@@ -1,0 +1,42 @@
+"""pet-fairseq choose and memory-map as real processes."""
+
+import json
+
+from tests.cli.processes import run
+from tests.selfcp.test_choose import folder  # noqa: F401  fixture
+
+
+def test_choose(folder, tmp_path):  # noqa: F811
+    command = ("pet-fairseq", "choose", "--path", folder / "selfcp.pt", "--data", folder)
+    out = tmp_path / "result.json"
+    text = run(*command, "--candidates", "good", "bad", "--out", out).output.splitlines()[-1]
+    result = json.loads(text)
+    assert result == json.loads(out.read_text()) and result["total"] == 20
+    assert sum(result["chosen"].values()) == 20
+    cut = ("--candidates", "good", "bad", "--prompt-strategy", "truncate", "--window", "2")
+    assert json.loads(run(*command, *cut).output.splitlines()[-1])["total"] == 20
+    for wrong, message in (
+        (("--candidates", "good"), "--candidates good: give two or more"),
+        (("--candidates", "a", "b", "--prompt-strategy", "half"), "--prompt-strategy half: give"),
+        (("--candidates", "good", "bad", "--subset", "dev"), "--subset dev: not in"),
+        (("--candidates", "good", "bad", "--memory-ratio", "0"), "--memory-ratio 0: give 1"),
+    ):
+        result = run(*command, *wrong, check=False)
+        assert result.status == 1 and message in result.output.splitlines()[-1]
+
+
+def test_memory_map(folder, tmp_path):  # noqa: F811
+    command = ("pet-fairseq", "memory-map", "--path", folder / "selfcp.pt", "--data", folder)
+    out = tmp_path / "map"
+    run(*command, "--index", "3", "--memory-ratio", "3", "--out", out)
+    (segment, *_) = json.loads((out / "memory_map.json").read_text())
+    assert len(segment["cosines"]) == -(-len(segment["words"]) // 3)
+    assert all(len(row) == len(segment["words"]) for row in segment["cosines"])
+    assert (out / "memory_map.png").read_bytes().startswith(b"\x89PNG")
+    for wrong, message in (
+        (("--index", "20"), "--index 20: test has records 0 to 19"),
+        (("--window", "60"), "--index 0: nothing of its prompt"),
+    ):
+        result = run(*command, *wrong, "--out", tmp_path / "none", check=False)
+        assert result.status == 1 and message in result.output.splitlines()[-1]
+        assert not (tmp_path / "none").exists()

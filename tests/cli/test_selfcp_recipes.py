@@ -1,0 +1,108 @@
+"""SelfCP's recipes: dry runs, wrong inputs, the game of recall, the table over seeds."""
+
+import json
+
+import pytest
+
+from tests.cli.processes import REPO, run
+from tests.cli.shell import refuses, sh
+
+SETS = ("movie_reviews", "cicero", "xsum", "arxiv", "cola", "duc2007", "recall")
+EVERY_ROW = "full former former4 latter concat recursive truncate perplexity"
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_every_row(name, tmp_path):
+    folders = {"DATA": str(tmp_path / "data"), "RUNS": str(tmp_path / "runs")}
+    options = {"ROWS": EVERY_ROW, "SEEDS": "1 2", "DRY_RUN": "1"}
+    out = sh(f"examples/{name}/run.sh", **folders, **options).stdout
+    # the language model once; memory, and that of the recursive way, for each seed
+    assert out.count("+ fairseq-train") == 1 + 2 * 2
+    answering = "pet-fairseq choose" if name in ("movie_reviews", "cola") else "fairseq-generate"
+    assert out.count(f"+ {answering}") == 2 * 8
+    assert out.count("--arch selfcp") == 4 and out.count("--prompt-strategy auto") == 2
+    assert "recursive_memory.seed2/checkpoint_best.pt" in out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_wrong_input(tmp_path):
+    folders = {"DATA": str(tmp_path / "data"), "RUNS": str(tmp_path / "runs")}
+    script = "examples/cicero/run.sh"
+    result = sh(script, check=False, **folders)
+    refuses(result, f"{tmp_path}/data: no such folder; run prepare.sh first")
+    (tmp_path / "data").mkdir()
+    refuses(sh(script, check=False, ROWS="half", **folders), "ROWS: nothing is called half")
+    refuses(sh(script, check=False, BACKBONE="no.pt", **folders), "no.pt: no such file")
+
+
+def make(out, *args, check=True):
+    return run("python", REPO / "examples/recall/make.py", out, *args, check=check)
+
+
+SMALL = ("--train", "30", "--valid", "5", "--test", "40", "--text", "20", "--keys", "30")
+
+
+def test_recall(tmp_path):
+    make(tmp_path / "a", *SMALL, "--pairs", "3", "9")
+    make(tmp_path / "b", *SMALL, "--pairs", "3", "9")
+    sizes = {"train": 30, "valid": 5, "test": 40}
+    seen = set()
+    for split, size in sizes.items():
+        text = (tmp_path / "a" / f"{split}.jsonl").read_text()
+        assert text == (tmp_path / "b" / f"{split}.jsonl").read_text()
+        records = [json.loads(line) for line in text.splitlines()]
+        assert len(records) == size
+        for record in records:
+            pairs = [pair.split(" is ") for pair in record["prompt"].removesuffix(".").split(". ")]
+            keys = [key for key, _ in pairs]
+            assert 3 <= len(set(keys)) == len(keys) <= 9
+            asked = record["query"].removeprefix("what is ").removesuffix("?")
+            place = keys.index(asked)
+            assert pairs[place][1] == record["response"]
+            assert record["distance"] == len(keys) - 1 - place
+            assert record["prompt"] not in seen
+            seen.add(record["prompt"])
+    assert len((tmp_path / "a/text.txt").read_text().splitlines()) == 20
+    for pairs in (("9", "3"), ("0", "3"), ("3", "31")):
+        result = make(tmp_path / "c", *SMALL, "--pairs", *pairs, check=False)
+        assert result.status == 1 and f"--pairs {' '.join(pairs)}: give" in result.output
+
+
+def test_accuracy_by_distance(tmp_path):
+    distances = [0, 1, 2, 3, 4, 5, 6, 7]
+    records = [{"response": f"v{d}", "distance": d} for d in distances]
+    (tmp_path / "test.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
+    answers = ["v0", "v1", "v2", "x", "v4", "x", "x", "x"]
+    run_folder = tmp_path / "former.seed1"
+    run_folder.mkdir()
+    lines = [f"D-{i}\t-0.1\t{a}" for i, a in reversed(list(enumerate(answers)))]
+    (run_folder / "generate.txt").write_text("\n".join(lines) + "\n")
+    script = REPO / "examples/recall/by_distance.py"
+    out = run("python", script, tmp_path / "test.jsonl", run_folder / "generate.txt").output
+    assert "| output | 0 to 1 | 2 to 3 | 4 to 5 | 6 to 7 | all |" in out
+    assert "| former.seed1 | 100.0 | 50.0 | 50.0 | 0.0 | 50.0 |" in out
+    (run_folder / "generate.txt").write_text(lines[0])
+    cut = run("python", script, tmp_path / "test.jsonl", run_folder / "generate.txt", check=False)
+    assert cut.status == 1 and "1 answers to 8 questions" in cut.output
+
+
+def test_table_over_seeds(tmp_path):
+    for name, scores in {
+        "former.seed1": {"accuracy": 70.0, "total": 9},
+        "former.seed2": {"accuracy": 73.0, "total": 9},
+        "truncate.seed1": {"accuracy": 60.0, "rouge1": 12.345},
+        "formerly.seed1": {"accuracy": 1.0},
+    }.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "result.json").write_text(json.dumps(scores))
+    command = ("python", REPO / "scripts/seeds_table.py", tmp_path)
+    table = (tmp_path / "table.md", run(*command, "former", "truncate").output)
+    assert table[1].endswith(table[0].read_text())
+    assert table[0].read_text().splitlines() == [
+        "| run | seeds | accuracy | rouge1 |",
+        "| --- | ---: | ---: | ---: |",
+        "| former | 2 | 71.50 ± 2.12 | - |",
+        "| truncate | 1 | 60.00 | 12.35 |",
+    ]
+    missing = run(*command, "latter", check=False)
+    assert missing.status == 1 and "no scores of latter" in missing.output.splitlines()[-1]
