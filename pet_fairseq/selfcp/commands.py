@@ -150,7 +150,8 @@ def _memory_map(args, rest) -> int:
 def _prompts(args, rest) -> int:
     splits = {split: getattr(args, split) for split in SPLITS if getattr(args, split) is not None}
     _check(args, splits)
-    from pet_fairseq.selfcp.binarise import VOCAB_SIZE, make_prompts
+    from pet_fairseq.selfcp.binarise import make_prompts
+    from pet_fairseq.selfcp.vocabulary import VOCAB_SIZE
 
     said = make_prompts(
         *(splits, args.text, args.out, args.spm, args.vocab_size or VOCAB_SIZE, args.lm_tokens),

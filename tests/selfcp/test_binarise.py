@@ -13,15 +13,10 @@ import sentencepiece
 from fairseq.data import Dictionary, data_utils
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.selfcp import binarise
-from pet_fairseq.selfcp.binarise import (
-    Items,
-    LanguageModelItems,
-    Vocabulary,
-    make_prompts,
-    train_model,
-    whole_folder,
-)
+from pet_fairseq.selfcp import vocabulary as vocabularies
+from pet_fairseq.selfcp.binarise import make_prompts, whole_folder
+from pet_fairseq.selfcp.items import Items, LanguageModelItems
+from pet_fairseq.selfcp.vocabulary import Vocabulary, train_model
 
 SYLLABLES = "ba ko ri sen tul mo fi gar".split()
 FIELDS = ("query", "prompt", "response")
@@ -160,7 +155,7 @@ def test_ends_of_long_texts_are_learnt():
 
 def test_learnt_from_lines_of_everywhere(monkeypatch):
     """The sample is not the beginning."""
-    monkeypatch.setattr(binarise, "SAMPLE", 300)
+    monkeypatch.setattr(vocabularies, "SAMPLE", 300)
     lines = (f"{letter} and more" for letter in "éöü" for _ in range(2000))
     assert set("éöü") <= pieces_of(train_model(lines, 200))
 

@@ -1,0 +1,115 @@
+"""SentencePiece models, and fairseq's numbers for their pieces."""
+
+import io
+import sys
+from pathlib import Path
+from typing import Iterable, Iterator, List
+
+import numpy as np
+import sentencepiece
+from fairseq.data import Dictionary
+
+from pet_fairseq.errors import UserError
+from pet_fairseq.selfcp.prompts import cut
+
+PROMPT_SYMBOL = "<prompt>"  # between query and prompt, for fairseq-interactive
+VOCAB_SIZE = 8000
+SAMPLE = 200_000  # lines that SentencePiece learns from, drawn at random
+SAMPLE_LINE = 300  # characters; SentencePiece leaves out lines of more than 4,192 bytes
+ALWAYS = "".join(map(chr, range(33, 127)))  # ASCII's characters are pieces, met or not
+PART = 1_000_000  # characters of a text that are encoded at once
+
+
+class Vocabulary:
+    """A SentencePiece model with fairseq's numbers for its pieces, and how often each was met."""
+
+    def __init__(self, model: bytes, name: str):
+        """Raises UserError if it is no such model; `name` says which."""
+        try:  # nothing at all would be taken for a model that is to come later
+            self.processor = sentencepiece.SentencePieceProcessor(model_proto=model or b"?")
+        except RuntimeError as error:
+            raise UserError(
+                f"{name}: not a SentencePiece model with an <unk> piece; give the .model file"
+            ) from error
+        self.dictionary = Dictionary()
+        for piece in self._words(name):
+            self.dictionary.add_symbol(piece, n=0)
+        numbers = range(self.processor.get_piece_size())
+        self.ids = np.array([self.dictionary.index(self._piece(i)) for i in numbers])
+        self.counts = np.zeros(len(self.dictionary), dtype=np.int64)
+
+    def _piece(self, number: int) -> str:
+        return self.processor.id_to_piece(number)
+
+    def _words(self, name: str) -> Iterator[str]:
+        """The pieces that are no special symbols of fairseq, in the model's order."""
+        special = {"<unk>", "<s>", "</s>", "<pad>"}
+        special |= {self._piece(i) for i in self._special_numbers() if i >= 0}
+        for i in range(self.processor.get_piece_size()):
+            piece = self._piece(i)
+            if piece.split() != [piece]:
+                raise UserError(
+                    f"{name}: piece {i} is or has white space ({piece!r}), which fairseq's "
+                    "dictionaries cannot hold; give another model"
+                )
+            if piece not in special:
+                yield piece
+
+    def _special_numbers(self) -> List[int]:
+        model = self.processor
+        return [model.unk_id(), model.bos_id(), model.eos_id(), model.pad_id()]
+
+    def encode(self, text: str, part: int = PART) -> np.ndarray:
+        """The text's pieces as fairseq's numbers, int64, without </s>."""
+        encode = self.processor.encode
+        return np.concatenate(
+            [self.ids[np.array(encode(piece), dtype=np.int64)] for piece in cut(text, part)]
+        )
+
+    def count(self, tokens: np.ndarray) -> None:
+        np.add.at(self.counts, tokens, 1)
+
+    def save(self, path: Path) -> None:
+        """dict.txt, without fairseq's special symbols."""
+        self.dictionary.count = self.counts.tolist()
+        self.dictionary.save(str(path))
+
+
+def train_model(lines: Iterable[str], vocab_size: int) -> bytes:
+    """A SentencePiece model with at most so many pieces, learnt from a sample of the lines.
+
+    Raises:
+        UserError: what `lines` raises, too few pieces, or nothing to learn from.
+    """
+    failed: List[UserError] = []
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=_keep_error(lines, failed),
+            model_writer=model,
+            vocab_size=vocab_size,
+            hard_vocab_limit=False,
+            input_sentence_size=SAMPLE,
+            shuffle_input_sentence=True,
+            user_defined_symbols=[PROMPT_SYMBOL],
+            required_chars=ALWAYS,
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        if failed:
+            raise failed[0] from None
+        reason = str(error).split("] ")[-1].split(" Increase vocab_size")[0]
+        reason = reason or "the text has nothing to learn from"
+        raise UserError(f"--vocab-size {vocab_size}: SentencePiece says: {reason}") from error
+    return model.getvalue()
+
+
+def _keep_error(lines: Iterable[str], failed: List[UserError]) -> Iterator[str]:
+    """The lines; SentencePiece turns an error on the way into one of its own."""
+    try:
+        for line in lines:
+            yield from cut(line, SAMPLE_LINE)
+    except UserError as error:
+        failed.append(error)
+        raise
+    print("training the SentencePiece model", file=sys.stderr)
