@@ -13,6 +13,6 @@ raw() {
 }
 
 stage raw "$out/raw" raw
-# the language model learns from short games only: no record fits into one token
+# the language model learns from the short games only
 stage binarise "$out/bin" run pet-fairseq prompts --train "$out/raw/train.jsonl" --valid "$out/raw/valid.jsonl" \
-  --test "$out/raw/test.jsonl" --text "$out/raw/text.txt" --lm-tokens 1 --vocab-size 300 --out "$out/bin"
+  --test "$out/raw/test.jsonl" --text "$out/raw/text.txt" --no-lm-records --vocab-size 300 --out "$out/bin"

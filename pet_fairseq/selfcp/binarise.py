@@ -24,13 +24,15 @@ def make_prompts(
     vocab_size: int = VOCAB_SIZE,
     lm_tokens: int = 512,
     most: int = 64_000_000,
+    lm_records: bool = True,
 ) -> str:
     """Write the folder `out` and say what is in it; docs/selfcp_data.md has its format.
 
     Args:
         splits: JSON lines of train, valid or test. text: for a language model, a paragraph a line.
         spm: a model to use; None: one of vocab_size pieces is trained on train and text.
-        lm_tokens: of a text for a language model, at most; most: bytes of a line.
+        lm_tokens: of a text for a language model, at most; most: bytes of a line. lm_records:
+            whether records are text for the language model too.
     Raises:
         UserError: a wrong file or record; nothing is left of `out` then.
     """
@@ -43,7 +45,7 @@ def make_prompts(
         vocabulary = Vocabulary(model, f"--spm {spm}")
         (folder / "spm.model").write_bytes(model)
         (folder / "lm").mkdir()
-        said = write_all(folder, splits, text, vocabulary, lm_tokens, most)
+        said = write_all(folder, splits, text, vocabulary, lm_tokens, most, lm_records)
         vocabulary.save(folder / "dict.txt")
         shutil.copy(folder / "dict.txt", folder / "lm" / "dict.txt")
     words = vocabulary.counts[vocabulary.dictionary.nspecial :]
@@ -91,6 +93,7 @@ def write_all(
     vocabulary: Vocabulary,
     lm_tokens: int,
     most: int,
+    lm_records: bool,
 ) -> List[str]:
     """All items; returns a line about each data set."""
     said = []
@@ -103,7 +106,8 @@ def write_all(
             stack.enter_context(items)
         for split, path in splits.items():
             records = encoded(path, vocabulary, most, counted=split == "train")
-            said.append(write_split(folder / split, records, vocabulary, lm.get(split)))
+            also = lm.get(split) if lm_records else None
+            said.append(write_split(folder / split, records, vocabulary, also))
         write_text(text, vocabulary, lm, most)
     return said + [describe_lm(split, items) for split, items in lm.items()]
 

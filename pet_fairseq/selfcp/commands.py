@@ -54,6 +54,11 @@ def add_commands(commands) -> None:
         "prompt there, other text is divided (default: %(default)s)",
     )
     command.add_argument(
+        "--no-lm-records",
+        action="store_true",
+        help="only --text is for the language model, not the records",
+    )
+    command.add_argument(
         "--max-record-mb",
         type=float,
         default=64,
@@ -156,6 +161,7 @@ def _prompts(args, rest) -> int:
     said = make_prompts(
         *(splits, args.text, args.out, args.spm, args.vocab_size or VOCAB_SIZE, args.lm_tokens),
         most=int(args.max_record_mb * 1e6),
+        lm_records=not args.no_lm_records,
     )
     print(said)
     return 0

@@ -314,6 +314,18 @@ def test_only_what_was_given(files, model, tmp_path):
     assert not list((tmp_path / "b").glob("*.bin"))
 
 
+def test_records_can_be_kept_from_the_language_model(files, model, tmp_path):
+    splits, _, texts = files
+    (tmp_path / "given.model").write_bytes(model)
+    out = tmp_path / "a"
+    make_prompts(splits, texts, out, tmp_path / "given.model", lm_records=False)
+    dictionary = Dictionary.load(str(out / "dict.txt"))
+    lines = sum(len(text.read_text().split("\n\n")) for text in texts)
+    sizes = [len(read(out / "lm" / split, dictionary)) for split in ("train", "valid")]
+    assert sizes == [lines - lines // 100, lines // 100]
+    assert (out / "train.prompt.bin").is_file()
+
+
 def test_what_does_not_fit_is_counted(files, model, tmp_path):
     splits, records, _ = files
     (tmp_path / "given.model").write_bytes(model)
