@@ -4,7 +4,8 @@ To fairseq it is an encoder-decoder: the encoder reads query and prompt, the dec
 Both are the same frozen model.
 """
 
-from typing import Dict, List, Optional, Tuple
+from contextlib import contextmanager
+from typing import Dict, Iterator, List, Optional, Tuple
 
 import torch
 from fairseq.data import Dictionary
@@ -19,7 +20,6 @@ from pet_fairseq.backbone import (
     load_backbone,
 )
 from pet_fairseq.errors import UserError
-from pet_fairseq.hooks import forward_hooks
 from pet_fairseq.selfcp.memory import Rows, last_states
 from pet_fairseq.selfcp.options import SelfCpConfig, check_options
 from pet_fairseq.selfcp.reader import PromptReader
@@ -45,13 +45,23 @@ class Responder(FairseqIncrementalDecoder):
             prev_output_tokens: B x (1 + the response so far); the first stands for all that was
                 read. encoder_out: of PromptReader.
         """
+        tokens = torch.cat([encoder_out["tokens"][0], prev_output_tokens[:, 1:]], dim=1)
         if prev_output_tokens.size(1) == 1:
             self.fill(incremental_state, encoder_out)
-            return encoder_out["first"][0], {"attn": [None]}
-        tokens = torch.cat([encoder_out["tokens"][0], prev_output_tokens[:, 1:]], dim=1)
-        with self.positions_after_padding(tokens):
-            output, _ = self.inner(tokens, incremental_state=incremental_state)
-        return output, {"attn": [None]}
+            output = encoder_out["first"][0]
+        else:
+            with self.positions_of_all():
+                output, _ = self.inner(tokens, incremental_state=incremental_state)
+        return self.end_at_last_position(output, tokens), {"attn": [None]}
+
+    def end_at_last_position(self, output: Tensor, tokens: Tensor) -> Tensor:
+        """Only </s> may follow where the model has no position left: B x 1 x V."""
+        full = tokens.ne(self.inner.padding_idx).sum(dim=1) >= self.inner.max_positions()
+        if not full.any():
+            return output
+        ends = torch.full_like(output, -torch.inf)
+        ends[..., self.dictionary.eos()] = 0
+        return torch.where(full[:, None, None], ends, output)
 
     def fill(self, incremental_state: Dict, encoder_out: Dict[str, List[Tensor]]) -> None:
         """Give each layer's attention what it would have kept; `encoder_out` lets go of it."""
@@ -64,14 +74,22 @@ class Responder(FairseqIncrementalDecoder):
         encoder_out["keys"].clear()
         encoder_out["values"].clear()
 
-    def positions_after_padding(self, tokens: Tensor):
-        """Inside, the last token's position does not count padding, as it does not in training."""
+    @contextmanager
+    def positions_of_all(self) -> Iterator[None]:
+        """Inside, positions do not count padding, as in training; incremental ones would."""
 
-        def count_real(module, inputs, output: Tensor) -> Tensor:
-            return module.forward(tokens)[:, -1:]
+        def forget_state(module, args: tuple, options: dict) -> tuple:
+            return args, {**options, "incremental_state": None}
 
         embed = self.inner.embed_positions
-        return forward_hooks(*([] if embed is None else [(embed, count_real)]))
+        if embed is None:
+            yield
+            return
+        hook = embed.register_forward_pre_hook(forget_state, with_kwargs=True)
+        try:
+            yield
+        finally:
+            hook.remove()
 
     def get_normalized_probs(self, net_output, log_probs: bool, sample=None) -> Tensor:
         return self.inner.get_normalized_probs(net_output, log_probs, sample)

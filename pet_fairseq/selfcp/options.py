@@ -35,6 +35,13 @@ class SelfCpConfig(FairseqDataclass):
     max_compressor_tokens: int = field(
         default=16384, metadata={"help": "in one batch of the compressor, padding included"}
     )
+    bank: str = field(
+        default="",
+        metadata={"help": "folder made by pet-fairseq bank: read demonstrations before the query"},
+    )
+    shots: int = field(
+        default=4, metadata={"help": "demonstrations for each prompt, if there is a bank"}
+    )
 
 
 def check_options(cfg: SelfCpConfig) -> None:
@@ -45,3 +52,5 @@ def check_options(cfg: SelfCpConfig) -> None:
         raise UserError(f"--window {cfg.window}: give 1 or more")
     if cfg.max_compressor_tokens < 1:
         raise UserError(f"--max-compressor-tokens {cfg.max_compressor_tokens}: give 1 or more")
+    if cfg.shots < 0:
+        raise UserError(f"--shots {cfg.shots}: give 0 or more")

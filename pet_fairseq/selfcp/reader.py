@@ -1,6 +1,7 @@
 """From prompts to what the generator reads: segments, memory tokens, and all in order."""
 
 import sys
+from pathlib import Path
 from typing import Dict, List, Optional, Sequence, Tuple
 
 import torch
@@ -10,6 +11,8 @@ from torch import Tensor, nn
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.prefill import prefill
+from pet_fairseq.selfcp.bank import Bank
+from pet_fairseq.selfcp.demonstrations import memory_for, open_bank, weights_hash
 from pet_fairseq.selfcp.memory import (
     Rows,
     batches_of,
@@ -40,6 +43,13 @@ class PromptReader(FairseqEncoder):
         rare = words[rarest_word(dictionary.count, dictionary.nspecial)].detach()
         self.memory_tag = nn.Parameter(inner.embed_scale * rare.clone())
         self.connector = make_connector(cfg.connector, words.size(1))
+        self.bank: Optional[Bank] = None  # opened when it is first used
+        self.loaded_hash = ""
+        self.register_load_state_dict_post_hook(PromptReader.after_loading)
+
+    def after_loading(self, _keys) -> None:
+        """Weights are known by what they were before they are rounded to half precision."""
+        self.bank, self.loaded_hash = None, weights_hash(self)
 
     # --- pieces -----------------------------------------------------------------------------------
 
@@ -50,20 +60,22 @@ class PromptReader(FairseqEncoder):
         ratios: Optional[Tensor] = None,
         latter: Optional[Tensor] = None,
     ) -> Rows:
-        """Query, memory tokens and kept tokens of each prompt in their order.
+        """Query, memory tokens and kept tokens of each prompt in their order; with --bank between
+        </s> and the query the memory tokens of demonstrations.
 
         Args:
             src_tokens: B x T, </s>, query, <s> and prompt, padded on the right; the model does not
             read the <s>. src_lengths: B. ratios: B, prompt tokens for a memory token, if they are
             not all --memory-ratio. latter: B, True = compress the latter part (auto).
         Raises:
-            UserError: more than the model has positions for.
+            UserError: more than the model has positions for, or no bank for this model.
         """
         heads, prompts = [], []
         for row, length in zip(src_tokens, src_lengths.tolist()):
             head, prompt = split_at(row[:length], self.dictionary.bos())
             heads.append(head)
             prompts.append(prompt)
+        shown = self.demonstrations(heads, prompts)
         if self.cfg.prompt_strategy == "perplexity":
             prompts = [self.thin_out(*texts) for texts in zip(heads, prompts)]
         pieces = [
@@ -88,9 +100,28 @@ class PromptReader(FairseqEncoder):
             rows = [[heads[i], parts[i][k]] for i, k in segments]
             for (i, k), memory in zip(segments, self.compress(rows, numbers)):
                 parts[i][k] = memory
-        rows = self.lay_out([[head, *some] for head, some in zip(heads, parts)])
+        rows = self.lay_out(
+            [
+                [head[:1], *memory, head[1:], *some]
+                for head, memory, some in zip(heads, shown, parts)
+            ]
+        )
         self.check_length(rows)
         return rows
+
+    def demonstrations(self, heads: List[Tensor], prompts: List[Tensor]) -> List[Parts]:
+        """Memory tokens from --bank for each query and prompt, the most similar last."""
+        if not (self.cfg.bank and self.cfg.shots):
+            return [[] for _ in prompts]
+        if self.training:
+            raise UserError(
+                f"--bank {self.cfg.bank}: holds memory of a trained connector, which training "
+                "would change; give it for generation"
+            )
+        if self.bank is None:
+            self.bank = open_bank(Path(self.cfg.bank), self)
+        texts = [torch.cat([head[1:], prompt]) for head, prompt in zip(heads, prompts)]
+        return memory_for(self.bank, self, texts, self.cfg.shots)
 
     def strategies(self, number: int, latter: Optional[Tensor]) -> List[str]:
         """Of each prompt."""
@@ -146,14 +177,15 @@ class PromptReader(FairseqEncoder):
     def lay_out(self, rows: Sequence[Parts]) -> Rows:
         return lay_out(rows, self.dictionary.pad(), self.dictionary.unk())
 
-    def check_length(self, rows: Rows) -> None:
-        """Raises UserError if the backbone has no positions for the longest row."""
-        longest, most = int(rows.lengths.max()), self.inner.max_positions()
+    def check_length(self, rows: Rows, more: int = 0) -> None:
+        """Raises UserError if the backbone has no positions for the longest row and `more`."""
+        longest, most = int(rows.lengths.max()) + more, self.inner.max_positions()
         if longest > most:
+            shots = ", or fewer --shots" if self.cfg.bank else ""
             raise UserError(
                 f"--window {self.cfg.window}: query, prompt and memory come to {longest} tokens, "
                 f"but the backbone has {most} positions; give a smaller window or a larger "
-                "--memory-ratio"
+                f"--memory-ratio{shots}"
             )
 
     # --- generation -------------------------------------------------------------------------------
@@ -168,6 +200,7 @@ class PromptReader(FairseqEncoder):
             the response's first token. keys, values: of each layer, B x heads x P x head_dim.
         """
         rows = self.read(**prompts)
+        self.check_length(rows, more=1)
         state: Dict[str, Dict[str, Optional[Tensor]]] = {}
         with vectors_in(self.inner, rows):
             features, _ = prefill(self.inner, rows.tokens, state, features_only=True)

@@ -224,6 +224,21 @@ def test_generation_equals_running_all_again_each_step(kind, strategy, beam, tas
             torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("kind", ["post-norm", "learned"])
+def test_responses_end_where_the_model_has_no_positions_left(kind, task, tmp_path):
+    model = make_selfcp(task, tmp_path, kind, prompt_strategy="full").eval()
+    lengths = [(0, 60), (0, 62), (2, 20)]
+    sample = make_sample(task, lengths)
+    generator = SequenceGenerator([model], task.dictionary, beam_size=2, max_len_a=0, max_len_b=30)
+    for (query, prompt), hypotheses in zip(lengths, generator.generate([model], sample)):
+        for hypothesis in hypotheses:
+            # </s>, query, prompt and all of the response but its </s> have positions
+            assert 1 + query + prompt + len(hypothesis["tokens"]) - 1 <= 64
+    sample = make_sample(task, [(0, 63)])
+    with pytest.raises(UserError, match=r"come to 65 tokens, but the backbone has 64 positions"):
+        generator.generate([model], sample)
+
+
 def test_greedy_takes_the_best_token_each_time(task, tmp_path):
     model = make_selfcp(task, tmp_path).eval()
     sample = make_sample(task, LENGTHS)

@@ -1,0 +1,246 @@
+"""Memory tokens of demonstrations on disk, found by the cosine of the first ones (SelfCP, eq. 4).
+
+A folder with three files that only grow, and a manifest that says how much of them counts:
+
+memory.f32  the memory tokens, one demonstration after another: M x C
+first.f32   the first memory token of each, scaled to length 1: N x C
+index.bin   where each one's memory ends, a digest of its text, the crc32 of its memory
+bank.json   what made the bank and of which data; block by block the SHA-256 of the last two files
+
+Numbers are little-endian. What the manifest does not count is left from an interrupted build: it is
+not read, and the next build writes over it.
+"""
+
+import fcntl
+import hashlib
+import os
+import zlib
+from contextlib import contextmanager
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence
+
+import numpy as np
+
+from pet_fairseq.errors import UserError
+from pet_fairseq.selfcp.manifest import MANIFEST, Block, Manifest, Source, read_manifest
+
+FILES = MEMORY, FIRST, INDEX = "memory.f32", "first.f32", "index.bin"
+FLOAT = np.dtype("<f4")
+ENTRY = np.dtype([("end", "<u8"), ("text", "<u8"), ("crc", "<u4")])
+MOST_KEYS = 32  # looked for at once
+
+
+class Hit(NamedTuple):
+    """Number of a demonstration, counted from 0, and how similar it is."""
+
+    number: int
+    cosine: float
+
+
+class Bank:
+    """Reads a bank that is there; files are memory-mapped.
+
+    Raises:
+        UserError: no bank, or the manifest, the index or the first memory tokens are damaged.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.manifest = read_manifest(folder)
+        number, width = self.manifest.records, self.manifest.width
+        self.first = map_file(folder / FIRST, FLOAT, (number, width))
+        self.rows = map_file(folder / MEMORY, FLOAT, (self.manifest.rows, width))
+        self.index = map_file(folder / INDEX, ENTRY, (number,))
+        ends = accumulate((block.records for block in self.manifest.blocks), initial=0)
+        for (start, stop), block in zip(pairwise(ends), self.manifest.blocks):
+            check_sha256(folder / FIRST, self.first[start:stop], block.first)
+            check_sha256(folder / INDEX, self.index[start:stop], block.index)
+        self.ends = self.index["end"].astype(np.int64)
+        self.texts = self.index["text"].copy()
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def memory(self, number: int) -> np.ndarray:
+        """The memory tokens of a demonstration, m x C.
+
+        Raises:
+            UserError: they are damaged.
+        """
+        start = self.ends[number - 1] if number else 0
+        rows = self.rows[start : self.ends[number]]
+        if zlib.crc32(rows) != self.index["crc"][number]:
+            raise UserError(
+                f"{self.folder / MEMORY}: damaged (memory of demonstration {number}); build the "
+                "bank anew"
+            )
+        return rows
+
+    def search(
+        self, keys: np.ndarray, number: int, texts: Optional[Sequence[int]] = None
+    ) -> List[List[Hit]]:
+        """The most similar demonstrations of each key, best first; of equal ones the first.
+
+        Exact: as if each cosine were computed in double precision, whatever else is looked for.
+
+        Args:
+            keys: B x C. number: how many for each, fewer if there are no more. texts: B, digests of
+            texts of which no demonstration is wanted.
+        """
+        units = unit(keys)
+        hits = []
+        for start in range(0, len(units), MOST_KEYS):
+            some = units[start : start + MOST_KEYS]
+            for i, scores in enumerate(some.astype(FLOAT) @ self.first.T, start):
+                if texts is not None:
+                    scores[self.texts == np.uint64(texts[i])] = -np.inf
+                hits.append(self.best(units[i], scores, number))
+        return hits
+
+    def best(self, key: np.ndarray, scores: np.ndarray, number: int) -> List[Hit]:
+        """From cosines in single precision (N) to the best `number` in double precision."""
+        number = min(number, len(scores))
+        if number < 1:
+            return []
+        threshold = np.partition(scores, -number)[-number]
+        # four times the bound on the rounding of a product of two vectors of length 1
+        margin = len(key) * 2 * np.finfo(FLOAT).eps
+        near = np.flatnonzero((scores >= threshold - margin) & (scores > -np.inf))
+        cosines = (self.first[near] * key).sum(axis=1)
+        order = np.argsort(-cosines, kind="stable")[:number]
+        return [Hit(int(near[i]), float(cosines[i])) for i in order]
+
+
+class Writer:
+    """Appends to a bank that is there. Inside `locked` only.
+
+    Raises:
+        UserError: as Bank.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.manifest = Bank(folder).manifest
+
+    def begin(self, source: Source) -> int:
+        """How many records of this data the bank holds already; goes on behind them.
+
+        Raises:
+            UserError: those of other data come first.
+        """
+        manifest = self.manifest
+        known = [other.sha256 for other in manifest.sources]
+        if source.sha256 not in known:
+            if known and manifest.unfinished:
+                raise UserError(f"{self.folder}: {manifest.unfinished}")
+            manifest.sources.append(source)
+            manifest.write(self.folder)
+        elif source.sha256 != known[-1]:
+            return source.records
+        return manifest.records - sum(before.records for before in manifest.sources[:-1])
+
+    def append(self, memories: Sequence[np.ndarray], texts: Sequence[int]) -> None:
+        """Add demonstrations; when this returns they are on disk.
+
+        Args:
+            memories: of each m x C. texts: a digest of each.
+        Raises:
+            UserError: memory that is not finite.
+        """
+        rows = np.concatenate(memories).astype(FLOAT)
+        if not np.isfinite(rows).all():
+            raise UserError(f"{self.folder}: the model gives memory that is not finite; train it")
+        first = unit(np.stack([memory[0] for memory in memories])).astype(FLOAT)
+        ends = self.manifest.rows + np.cumsum([len(memory) for memory in memories])
+        index = np.empty(len(memories), ENTRY)
+        index["end"], index["text"] = ends, texts
+        starts = [0, *(ends - self.manifest.rows)]
+        index["crc"] = [zlib.crc32(rows[start:stop]) for start, stop in pairwise(starts)]
+        for name, data in ((MEMORY, rows), (FIRST, first), (INDEX, index)):
+            counted = self.manifest.rows if name == MEMORY else self.manifest.records
+            write_at(self.folder / name, counted * data[:1].nbytes, data)
+        self.manifest.blocks.append(Block(len(memories), len(rows), sha256(first), sha256(index)))
+        self.manifest.write(self.folder)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Inside, no other process writes the bank; the system ends that with the process.
+
+    Raises:
+        UserError: another process is writing it.
+    """
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        take_lock(handle, folder)
+        yield
+    finally:
+        os.close(handle)
+
+
+def take_lock(handle: int, folder: Path) -> None:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise UserError(f"{folder}: another process is writing this bank; wait for it") from error
+
+
+def create(folder: Path, width: int, memory_ratio: float, made_with: Dict[str, str]) -> None:
+    """An empty bank.
+
+    Raises:
+        UserError: there is something else in the folder.
+    """
+    others = sorted(path.name for path in folder.iterdir() if path.name != MANIFEST + ".tmp")
+    if others:
+        raise UserError(
+            f"{folder}: holds other files ({others[0]}), but no {MANIFEST}; give an empty folder"
+        )
+    Manifest(width, memory_ratio, made_with, [], []).write(folder)
+
+
+# --- bytes ----------------------------------------------------------------------------------------
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    """Rows scaled to length 1, in double precision; rows of zeros stay zeros."""
+    vectors = vectors.astype(np.float64)
+    lengths = np.sqrt((vectors * vectors).sum(axis=1, keepdims=True))
+    return vectors / np.where(lengths > 0, lengths, 1)
+
+
+def map_file(path: Path, dtype: np.dtype, shape: tuple) -> np.ndarray:
+    """The start of a file, read-only.
+
+    Raises:
+        UserError: the file is shorter.
+    """
+    needed = dtype.itemsize * int(np.prod(shape))
+    size = path.stat().st_size if path.is_file() else 0
+    if size < needed:
+        raise UserError(
+            f"{path}: cut short, {size:,} of {needed:,} bytes are there; build the bank anew"
+        )
+    return (
+        np.asarray(np.memmap(path, dtype, "r", shape=shape)) if needed else np.empty(shape, dtype)
+    )
+
+
+def write_at(path: Path, offset: int, data: np.ndarray) -> None:
+    """Let the file end in the data from this place on, on disk when this returns."""
+    with open(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b") as file:
+        file.truncate(offset)
+        file.seek(offset)
+        file.write(data.tobytes())
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sha256(data: np.ndarray) -> str:
+    return hashlib.sha256(data.tobytes()).hexdigest()
+
+
+def check_sha256(path: Path, data: np.ndarray, expected: str) -> None:
+    if hashlib.sha256(data.view(np.uint8)).hexdigest() != expected:
+        raise UserError(f"{path}: damaged; build the bank anew")

@@ -1,0 +1,222 @@
+"""Demonstrations as memory tokens: into a bank, and out of it for a prompt (SelfCP, eq. 4).
+
+A demonstration is a record's query, prompt and response, compressed as one segment behind </s>.
+It is found by a query and prompt compressed in the same way. A language model's first memory token
+does not depend on how many follow, so one is enough to find by.
+"""
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Tuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pet_fairseq.backbone import file_hash
+from pet_fairseq.errors import UserError
+from pet_fairseq.files import check_folder
+from pet_fairseq.selfcp.bank import Bank, Hit, Writer, create, locked
+from pet_fairseq.selfcp.dataset import PromptDataset
+from pet_fairseq.selfcp.manifest import MANIFEST, Manifest, Source, read_manifest
+from pet_fairseq.selfcp.segments import memory_length
+
+if TYPE_CHECKING:
+    from pet_fairseq.selfcp.reader import PromptReader
+
+PARTS = {
+    "backbone": "backbone",
+    "connector": "memory tag and connector",
+    "dictionary": "dictionary",
+}
+
+
+# --- whose memory it is ---------------------------------------------------------------------------
+
+
+def weights_hash(reader: "PromptReader") -> str:
+    """SHA-256 of the memory tag and the connector."""
+    digest = hashlib.sha256()
+    for tensor in (reader.memory_tag, *reader.connector.state_dict().values()):
+        digest.update(tensor.detach().float().cpu().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def made_with(reader: "PromptReader") -> Dict[str, str]:
+    """SHA-256 of what the memory depends on, by the names of PARTS."""
+    rounded = reader.memory_tag.dtype in (torch.float16, torch.bfloat16)
+    return {
+        "backbone": bytes(file_hash(reader.cfg.backbone_path).tolist()).hex(),
+        "connector": reader.loaded_hash if rounded else weights_hash(reader),
+        "dictionary": hashlib.sha256("\n".join(reader.dictionary.symbols).encode()).hexdigest(),
+    }
+
+
+def check_made_with(manifest: Manifest, folder: Path, reader: "PromptReader") -> None:
+    """Raises UserError if the memory is of another model, naming the part that differs."""
+    for part, ours in made_with(reader).items():
+        theirs = manifest.made_with.get(part, "none")
+        if theirs != ours:
+            raise UserError(
+                f"{folder}: built with another {PARTS[part]} (sha256 {theirs[:12]}) than this "
+                f"model's ({ours[:12]}); give the bank of this model"
+            )
+
+
+def open_bank(folder: Path, reader: "PromptReader") -> Bank:
+    """The bank to find demonstrations in for a reader.
+
+    Raises:
+        UserError: no bank, damaged, unfinished, or of another model.
+    """
+    bank = Bank(folder)
+    check_made_with(bank.manifest, folder, reader)
+    if bank.manifest.unfinished:
+        raise UserError(f"{folder}: {bank.manifest.unfinished}")
+    return bank
+
+
+# --- texts ----------------------------------------------------------------------------------------
+
+
+def longest_text(positions: int, ratio: float) -> int:
+    """Most tokens of a segment that fit into so many positions with </s> and memory tags."""
+    return next(n for n in range(positions, 0, -1) if 1 + n + memory_length(n, ratio) <= positions)
+
+
+def segment(reader: "PromptReader", text: Tensor, ratio: float) -> Tensor:
+    """</s> and the text, of which the front is cut off if the backbone has no positions for it."""
+    room = longest_text(reader.inner.max_positions(), ratio)
+    end = torch.tensor([reader.dictionary.eos()])
+    return torch.cat([end, text[-room:].long().cpu()]).to(reader.memory_tag.device)
+
+
+def digest(text: Tensor) -> int:
+    """64 bits of a hash of the tokens: tells whether two texts are the same."""
+    tokens = text.cpu().numpy().astype("<i4").tobytes()
+    return int.from_bytes(hashlib.blake2b(tokens, digest_size=8).digest(), "little")
+
+
+# --- out of a bank --------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def find(bank: Bank, reader: "PromptReader", texts: List[Tensor], shots: int) -> List[List[Hit]]:
+    """The demonstrations for texts (query and prompt), best first; never one of the same text."""
+    rows = [[segment(reader, text, bank.manifest.memory_ratio)] for text in texts]
+    keys = torch.cat(reader.compress(rows, [1] * len(rows)))
+    return bank.search(keys.float().cpu().numpy(), shots, [digest(text) for text in texts])
+
+
+def memory_for(
+    bank: Bank, reader: "PromptReader", texts: List[Tensor], shots: int
+) -> List[List[Tensor]]:
+    """Of each text the memory tokens of its demonstrations, m x C, the most similar one last."""
+    found = find(bank, reader, texts, shots)
+    like = reader.memory_tag
+    return [
+        [torch.tensor(bank.memory(hit.number)).to(like) for hit in reversed(hits)] for hits in found
+    ]
+
+
+# --- into a bank ----------------------------------------------------------------------------------
+
+
+def ratio_of(folder: Path, reader: "PromptReader", wanted: Optional[float]) -> float:
+    """The ratio of the bank in a folder; if there is none, the wanted one or the model's.
+
+    Raises:
+        UserError: the bank there has another ratio than the wanted one.
+    """
+    if not (folder / MANIFEST).is_file():
+        return wanted or float(reader.cfg.memory_ratio)
+    ratio = read_manifest(folder).memory_ratio
+    if wanted not in (None, ratio):
+        raise UserError(
+            f"--memory-ratio {wanted:g}: {folder} was begun with {ratio:g}; give that or another "
+            "folder"
+        )
+    return ratio
+
+
+def describe(
+    reader: "PromptReader", records: PromptDataset, data: str, subset: str, ratio: float
+) -> Source:
+    """Where demonstrations come from.
+
+    Raises:
+        UserError: there are none.
+    """
+    if records.parts["response"] is None or not len(records):
+        missing = "responses" if len(records) else "records"
+        raise UserError(f"--subset {subset}: has no {missing} in {data}; give one that has")
+    files = [
+        Path(data, f"{subset}.{part}.{end}") for part in records.parts for end in ("bin", "idx")
+    ]
+    hashes = bytes(number for file in files for number in file_hash(str(file)).tolist())
+    lengths = sum(np.asarray(part.sizes) for part in records.parts.values())
+    cut = int((lengths > longest_text(reader.inner.max_positions(), ratio)).sum())
+    return Source(data, subset, hashlib.sha256(hashes).hexdigest(), len(records), cut)
+
+
+def start(folder: Path, reader: "PromptReader", source: Source, ratio: float) -> None:
+    """Make an empty bank, if there is none yet.
+
+    Raises:
+        UserError: there is a bank of other data, or there are other files.
+    """
+    check_folder(folder, "--out")
+    with locked(folder):
+        if not (folder / MANIFEST).is_file():
+            create(folder, len(reader.memory_tag), ratio, made_with(reader))
+        sources = read_manifest(folder).sources
+    if sources and sources[0].sha256 != source.sha256:
+        raise UserError(
+            f"--out {folder}: a bank of other data ({sources[0].subset} of {sources[0].data}); "
+            "give another folder, or add to it with `pet-fairseq bank add`"
+        )
+
+
+def fill(
+    folder: Path,
+    reader: "PromptReader",
+    records: PromptDataset,
+    source: Source,
+    block: int,
+    say: Callable[[str], None],
+) -> int:
+    """Append the records that the bank does not hold yet, `block` at a time; returns how many.
+
+    Raises:
+        UserError: a bank that is damaged, of another model, or unfinished with other data.
+    """
+    with locked(folder):
+        writer = Writer(folder)
+        check_made_with(writer.manifest, folder, reader)
+        done = writer.begin(source)
+        for begin in range(done, len(records), block):
+            end = min(begin + block, len(records))
+            some = [records[i] for i in range(begin, end)]
+            writer.append(*compress_records(reader, some, writer.manifest.memory_ratio))
+            say(f"{end:,} of {len(records):,} demonstrations")
+    return len(records) - done
+
+
+def prompt_of(record: dict) -> Tensor:
+    """Tokens of a record's query and prompt."""
+    return torch.cat([record["query"], record["prompt"]])
+
+
+@torch.no_grad()
+def compress_records(
+    reader: "PromptReader", records: List[dict], ratio: float
+) -> Tuple[List[np.ndarray], List[int]]:
+    """Memory of demonstrations (m x C, single precision) and digests of their query and prompt."""
+    prompts = [prompt_of(record) for record in records]
+    rows = [
+        segment(reader, torch.cat([prompt, record["response"]]), ratio)
+        for prompt, record in zip(prompts, records)
+    ]
+    numbers = [max(1, memory_length(len(row) - 1, ratio)) for row in rows]
+    memories = reader.compress([[row] for row in rows], numbers)
+    return [m.float().cpu().numpy() for m in memories], [digest(prompt) for prompt in prompts]

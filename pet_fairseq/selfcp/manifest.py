@@ -1,0 +1,107 @@
+"""bank.json: what a bank of demonstrations holds, written after what it names."""
+
+import hashlib
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Dict, List
+
+from pet_fairseq.errors import UserError
+from pet_fairseq.files import write_whole
+
+MANIFEST = "bank.json"
+VERSION = 1
+
+
+@dataclass
+class Source:
+    """Data that a bank is made of; `cut`: how many records were too long for the backbone."""
+
+    data: str
+    subset: str
+    sha256: str
+    records: int
+    cut: int
+
+
+@dataclass
+class Block:
+    """Demonstrations that were written together: how many, their memory tokens, and SHA-256."""
+
+    records: int
+    rows: int
+    first: str
+    index: str
+
+
+@dataclass
+class Manifest:
+    width: int
+    memory_ratio: float
+    made_with: Dict[str, str]  # SHA-256 by what it is of
+    sources: List[Source]
+    blocks: List[Block]
+    version: int = VERSION
+
+    @property
+    def records(self) -> int:
+        return sum(block.records for block in self.blocks)
+
+    @property
+    def rows(self) -> int:
+        return sum(block.rows for block in self.blocks)
+
+    @property
+    def unfinished(self) -> str:
+        """What is missing, "" if nothing is."""
+        wanted = sum(source.records for source in self.sources)
+        if self.sources and wanted == self.records:
+            return ""
+        action = "add" if len(self.sources) > 1 else "build"
+        return (
+            f"unfinished, holds {self.records:,} of {wanted:,} demonstrations; give the same "
+            f"command `pet-fairseq bank {action}` again"
+        )
+
+    def write(self, folder: Path) -> None:
+        """Replace what is there, on disk when this returns."""
+        fields = asdict(self)
+        text = json.dumps({**fields, "checksum": checksum(fields)}, indent=1)
+
+        def write(path: Path) -> None:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+
+        write_whole(folder / MANIFEST, write)
+
+
+def checksum(fields: dict) -> str:
+    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Raises UserError: no bank, one of another version, or a damaged manifest."""
+    path = folder / MANIFEST
+    if not path.is_file():
+        reason = f"not a bank, it has no {MANIFEST}" if folder.is_dir() else "no such folder"
+        raise UserError(f"{folder}: {reason}; make one with `pet-fairseq bank build`")
+    try:
+        fields = json.loads(path.read_text(encoding="utf-8"))
+        intact = fields.pop("checksum") == checksum(fields)
+    except (ValueError, AttributeError, LookupError, TypeError):
+        intact = False
+    if not intact:
+        raise UserError(f"{path}: damaged; build the bank anew")
+    if fields["version"] != VERSION:
+        raise UserError(
+            f"{path}: version {fields['version']}, this program reads {VERSION}; build the bank "
+            "anew"
+        )
+    lists = {
+        "sources": [Source(**source) for source in fields.pop("sources")],
+        "blocks": [Block(**block) for block in fields.pop("blocks")],
+    }
+    return Manifest(**fields, **lists)
