@@ -72,3 +72,10 @@ def leave_out(*parts: str) -> Callable:
             del state_dict[name]
 
     return hook
+
+
+def fill_in(model: nn.Module, state_dict: Dict[str, Tensor]) -> None:
+    """Give a state that was left without the backbone the model's own tensors for it."""
+    for named in (model.named_parameters, model.named_buffers):
+        for name, tensor in named(remove_duplicate=False):
+            state_dict.setdefault(name, tensor.detach())

@@ -14,6 +14,8 @@
 #   STAGES   only these: backbone, memory, names of rows, table; DRY_RUN=1 prints the commands
 # Finished stages are skipped, an interrupted training resumes.
 
+. "$ROOT/scripts/training.sh"
+
 selfcp_rows() {
   echo full former latter concat recursive truncate perplexity
 }
@@ -49,8 +51,6 @@ settings_for() {
   MEMORY=(--window "${WINDOW:-$2}" --max-tokens 4096 --lr 1e-3 $(updates "${MEMORY_UPDATES:-1000}"))
 }
 
-updates() { echo "--max-update $1 --total-num-update $1 --warmup-updates $(($1 / 10))"; }
-
 # strategy_of ROW, ratio_of ROW: former4 -> former, 4
 strategy_of() { echo "${1%%[0-9]*}"; }
 ratio_of() {
@@ -58,19 +58,9 @@ ratio_of() {
   echo "${ratio:-$RATIO}"
 }
 
-# fit RUN BIN OPTIONS...
-fit() {
-  local folder=$1 bin=$2
-  shift 2
-  "$ROOT/scripts/train.sh" "$folder" "$bin" "${COMMON[@]}" "$@"
-}
-
 train_backbone() {
   if [ -n "${BACKBONE:-}" ]; then
-    [ -f "$BACKBONE" ] || die "$BACKBONE: no such file"
-    run mkdir -p "$RUNS/backbone"
-    run ln -sf "$(realpath "$BACKBONE")" "$RUNS/backbone/checkpoint_best.pt"
-    run touch "$RUNS/backbone/train.done"
+    use_model "$RUNS/backbone" "$BACKBONE"
   else
     fit "$RUNS/backbone" "$DATA/lm" --task language_modeling "${LM_ARCH[@]}" "${LM[@]}"
   fi

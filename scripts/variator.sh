@@ -16,6 +16,8 @@
 #   STAGES   only these: pretrained, names of rows, evaluate, table; DRY_RUN=1 prints the commands
 # Finished stages are skipped, an interrupted training resumes.
 
+. "$ROOT/scripts/training.sh"
+
 declare -A PLUGIN_OPTIONS=(
   [k2]="--compression-ratio 2" [k4]="--compression-ratio 4" [k8]="--compression-ratio 8"
   [k16]="--compression-ratio 16" [k32]="--compression-ratio 32"
@@ -47,14 +49,6 @@ variator_recipe() {
   stage table "" make_table
 }
 
-# use_model RUN FILE: a given checkpoint instead of a training
-use_model() {
-  [ -f "$2" ] || die "$2: no such file"
-  run mkdir -p "$1"
-  run ln -sf "$(realpath "$2")" "$1/checkpoint_best.pt"
-  run touch "$1/train.done"
-}
-
 best() { echo "$RUNS/$1/checkpoint_best.pt"; }
 
 train_pretrained() {
@@ -73,13 +67,6 @@ train_backbone() {
   else
     fit "$RUNS/backbone" "$DATA" "${TASK[@]}" "${ARCH[@]}" "${MODEL_TASK[@]}" "${start[@]}"
   fi
-}
-
-# fit RUN BIN OPTIONS...
-fit() {
-  local folder=$1 bin=$2
-  shift 2
-  "$ROOT/scripts/train.sh" "$folder" "$bin" "${COMMON[@]}" "$@"
 }
 
 train_variator_row() {

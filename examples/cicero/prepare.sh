@@ -11,9 +11,9 @@
 FROM=${1:-}
 . "$(dirname "${BASH_SOURCE[0]}")/../../scripts/common.sh"
 . "$ROOT/scripts/fetch.sh"
+. "$ROOT/scripts/prompts.sh"
 url=${MIRROR:-https://github.com/declare-lab/CICERO/releases/download/v2.0.0}
 out=${OUT:-$ROOT/runs/cicero/data}
-IFS=: read -r -a texts <<<"${TEXT:-}"
 
 # which files to take: the archive, or those that FROM holds
 choose() {
@@ -41,9 +41,4 @@ raw() {
   run mv "$new" "$out/raw"
 }
 
-[ -z "${SPM:-}" ] || [ ! -e "$out/bin" ] || cmp -s "$SPM" "$out/bin/spm.model" ||
-  die "SPM=$SPM: $out/bin was made with another SentencePiece model; give another OUT or remove it"
-stage raw "$out/raw" raw
-stage binarise "$out/bin" run pet-fairseq prompts --train "$out/raw/train.jsonl" --valid "$out/raw/valid.jsonl" \
-  --test "$out/raw/test.jsonl" --out "$out/bin" ${SPM:+--spm "$SPM"} ${VOCAB_SIZE:+--vocab-size "$VOCAB_SIZE"} \
-  ${TEXT:+--text "${texts[@]}"}
+prompts_stages "$out" train valid test

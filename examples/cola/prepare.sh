@@ -12,11 +12,11 @@
 FROM=${1:-}
 . "$(dirname "${BASH_SOURCE[0]}")/../../scripts/common.sh"
 . "$ROOT/scripts/fetch.sh"
+. "$ROOT/scripts/prompts.sh"
 url=${MIRROR:-https://dl.fbaipublicfiles.com/glue/data}
 sum=f212fcd832b8f7b435fb991f101abf89f96b933ab400603bf198960dfc32cbff
 out=${OUT:-$ROOT/runs/cola/data}
 shots=${SHOTS:-64}
-IFS=: read -r -a texts <<<"${TEXT:-}"
 
 raw() {
   local new=$out/raw.tmp files=(CoLA.zip) known=(376971 "$sum") name
@@ -32,9 +32,4 @@ raw() {
 
 [ ! -f "$out/raw/shots" ] || [ "$(cat "$out/raw/shots")" = "$shots" ] ||
   die "SHOTS=$shots: $out has prompts of $(cat "$out/raw/shots") examples; give another OUT"
-[ -z "${SPM:-}" ] || [ ! -e "$out/bin" ] || cmp -s "$SPM" "$out/bin/spm.model" ||
-  die "SPM=$SPM: $out/bin was made with another SentencePiece model; give another OUT or remove it"
-stage raw "$out/raw" raw
-stage binarise "$out/bin" run pet-fairseq prompts --train "$out/raw/train.jsonl" --valid "$out/raw/valid.jsonl" \
-  --test "$out/raw/test.jsonl" --out "$out/bin" ${SPM:+--spm "$SPM"} ${VOCAB_SIZE:+--vocab-size "$VOCAB_SIZE"} \
-  ${TEXT:+--text "${texts[@]}"}
+prompts_stages "$out" train valid test

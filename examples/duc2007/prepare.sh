@@ -9,8 +9,8 @@
 FROM=${1:-}
 . "$(dirname "${BASH_SOURCE[0]}")/../../scripts/common.sh"
 . "$ROOT/scripts/fetch.sh"
+. "$ROOT/scripts/prompts.sh"
 out=${OUT:-$ROOT/runs/duc2007/data}
-IFS=: read -r -a texts <<<"${TEXT:-}"
 [ -n "$FROM" ] || die "FOLDER: missing; give the unpacked files of DUC 2007, see README.md"
 [ -n "${SPM:-}${TEXT:-}" ] || die "SPM: missing; give the SentencePiece model of the language model, its BIN/spm.model"
 
@@ -22,8 +22,4 @@ raw() {
   run mv "$new" "$out/raw"
 }
 
-[ -z "${SPM:-}" ] || [ ! -e "$out/bin" ] || cmp -s "$SPM" "$out/bin/spm.model" ||
-  die "SPM=$SPM: $out/bin was made with another SentencePiece model; give another OUT or remove it"
-stage raw "$out/raw" raw
-stage binarise "$out/bin" run pet-fairseq prompts --test "$out/raw/test.jsonl" --out "$out/bin" ${SPM:+--spm "$SPM"} \
-  ${VOCAB_SIZE:+--vocab-size "$VOCAB_SIZE"} ${TEXT:+--text "${texts[@]}"}
+prompts_stages "$out" test

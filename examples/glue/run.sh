@@ -15,8 +15,6 @@ RUNS=${RUNS:-$ROOT/runs/glue/$task/$form}
 RAW=$folder/raw_text LENGTH=${LENGTH:-32}
 [ "${DRY_RUN:-0}" = 1 ] || [ -d "$RAW" ] || RAW=
 
-updates() { echo "--max-update $1 --total-num-update $1 --warmup-updates $(($1 / 10))"; }
-
 COMMON=(--cpu --num-workers 0 --optimizer adam --adam-betas '(0.9, 0.98)' --weight-decay 0.01 --clip-norm 1
   --lr-scheduler polynomial_decay)
 SPANS="--tokens-per-sample 128 --sample-break-mode none"

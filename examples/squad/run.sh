@@ -12,8 +12,6 @@ DATA=$folder/text RUNS=${RUNS:-$ROOT/runs/squad/text} RAW=$folder/raw_text LENGT
 device=(--fp16)
 [ "${CPU:-0}" != 1 ] || device=(--cpu)
 
-updates() { echo "--max-update $1 --total-num-update $1 --warmup-updates $(($1 / 10))"; }
-
 COMMON=("${device[@]}" --num-workers 0 --optimizer adam --adam-betas '(0.9, 0.98)' --weight-decay 0.01 --clip-norm 1
   --lr-scheduler polynomial_decay)
 ARCH=(--arch transformer --share-all-embeddings)

@@ -73,20 +73,13 @@ def _load(args) -> Tuple:
     for name in COUNTS:
         if getattr(args, name, 1) < 1:
             raise UserError(f"--{name} {getattr(args, name)}: give 1 or more")
-    from pet_fairseq.checkpoints import load_checkpoint
     from pet_fairseq.pet.calibration import check_device
-    from pet_fairseq.variator.load import build_loaded
+    from pet_fairseq.selfcp.load import load_selfcp
+    from pet_fairseq.variator.load import load_subset
 
     check_device(args.device)
-    state = load_checkpoint(args.path, "--path")
-    if getattr(state["cfg"].model, "_name", "") != "selfcp":
-        raise UserError(f"--path {args.path}: give a file of --arch selfcp")
-    model, task = build_loaded(state, args.path, args.data)
-    try:
-        task.load_dataset(args.subset)
-    except FileNotFoundError as error:
-        raise UserError(f"--subset {args.subset}: not in {args.data}") from error
-    return model.to(args.device).encoder, task.dataset(args.subset)
+    model, task = load_selfcp(args.path, args.data)
+    return model.to(args.device).encoder, load_subset(task, args.subset)
 
 
 def _build(args, rest) -> int:

@@ -12,8 +12,9 @@ from torch import Tensor
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import write_whole
 from pet_fairseq.pet.calibration import check_device
+from pet_fairseq.selfcp.load import load_selfcp
 from pet_fairseq.selfcp.model import SelfCpModel
-from pet_fairseq.variator.load import load_any, read_batches
+from pet_fairseq.variator.load import read_batches
 
 
 class Choices(NamedTuple):
@@ -66,9 +67,7 @@ def choose(
         UserError: no such files, not a model of this kind, or candidates that are none.
     """
     check_device(device)
-    model, task = load_any(path, "--path", data, **overrides)
-    if not isinstance(model, SelfCpModel):
-        raise UserError(f"--path {path}: give a file of --arch selfcp")
+    model, task = load_selfcp(path, data, **overrides)
     tokens = encode(candidates, task)
     texts = [task.dictionary.string(text) for text in tokens]
     if len(set(texts)) < len(texts) or len(texts) < 2:

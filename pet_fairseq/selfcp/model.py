@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from pet_fairseq.backbone import (
     check_hash,
     file_hash,
+    fill_in,
     is_decoder_only,
     leave_out,
     load_backbone,
@@ -164,10 +165,7 @@ class SelfCpModel(FairseqEncoderDecoderModel):
         """
         what = "the memory tag and connector"
         check_hash(state_dict, self.backbone_hash, self.cfg.backbone_path, what)
-        for key, value in self.named_parameters(remove_duplicate=False):
-            state_dict.setdefault(key, value.detach())
-        for key, value in self.named_buffers(remove_duplicate=False):
-            state_dict.setdefault(key, value)
+        fill_in(self, state_dict)
 
 
 def followed_by(rows: Rows, response: Tensor, padding_idx: int) -> Rows:

@@ -12,9 +12,10 @@ from torch import Tensor
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import check_folder, write_whole
+from pet_fairseq.selfcp.load import load_selfcp
 from pet_fairseq.selfcp.model import SelfCpModel
 from pet_fairseq.selfcp.segments import memory_length, split_prompt
-from pet_fairseq.variator.load import load_any
+from pet_fairseq.variator.load import load_subset
 
 matplotlib.use("Agg")
 
@@ -58,14 +59,8 @@ def memory_map(
     Raises:
         UserError: not a model of this kind, no such record, or one that is not compressed.
     """
-    model, task = load_any(path, "--path", data, **overrides)
-    if not isinstance(model, SelfCpModel):
-        raise UserError(f"--path {path}: give a file of --arch selfcp")
-    try:
-        task.load_dataset(subset)
-    except FileNotFoundError as error:
-        raise UserError(f"--subset {subset}: not in {task.cfg.data}") from error
-    dataset = task.dataset(subset)
+    model, task = load_selfcp(path, data, **overrides)
+    dataset = load_subset(task, subset)
     if not 0 <= index < len(dataset):
         raise UserError(f"--index {index}: {subset} has records 0 to {len(dataset) - 1}")
     record = dataset[index]

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Iterator, Tuple
 
 from fairseq import checkpoint_utils, tasks
+from fairseq.data import FairseqDataset
 from fairseq.models import BaseFairseqModel
 from fairseq.tasks import FairseqTask
 from fairseq.utils import move_to_cuda
@@ -30,19 +31,9 @@ def load_variator(paths: str, option: str, data: str = "") -> Tuple[VariatorMode
     return build_loaded(state, path, data)
 
 
-def load_any(
-    path: str, option: str, data: str = "", **overrides
-) -> Tuple[BaseFairseqModel, FairseqTask]:
-    """The model of any checkpoint, in eval mode, and its task; else as `load_variator`.
-
-    Args:
-        overrides: options of the model in place of the stored ones.
-    """
-    state = load_checkpoint(path, option)
-    with open_dict(state["cfg"]):
-        for name, value in overrides.items():
-            setattr(state["cfg"].model, name, value)
-    return build_loaded(state, path, data)
+def load_any(path: str, option: str, data: str = "") -> Tuple[BaseFairseqModel, FairseqTask]:
+    """The model of any checkpoint, in eval mode, and its task; else as `load_variator`."""
+    return build_loaded(load_checkpoint(path, option), path, data)
 
 
 def build_loaded(state: dict, path: str, data: str) -> Tuple[BaseFairseqModel, FairseqTask]:
@@ -70,14 +61,20 @@ def read_batches(
     """
     if sentences < 1:
         raise UserError(f"--sentences {sentences}: give 1 or more")
-    try:
-        task.load_dataset(subset)
-    except (FileNotFoundError, AssertionError) as error:  # sentence_prediction asserts
-        raise UserError(f"--subset {subset}: not in {task.cfg.data}") from error
-    batches = task.get_batch_iterator(task.dataset(subset), max_tokens=max_tokens)
+    dataset = load_subset(task, subset)
+    batches = task.get_batch_iterator(dataset, max_tokens=max_tokens)
     given = 0
     for sample in batches.next_epoch_itr(shuffle=False):
         if given >= sentences:
             return
         given += len(sample["net_input"]["src_tokens"])
         yield move_to_cuda(sample) if device == "cuda" else sample
+
+
+def load_subset(task: FairseqTask, subset: str) -> FairseqDataset:
+    """Raises UserError if the task's data has no such subset."""
+    try:
+        task.load_dataset(subset)
+    except (FileNotFoundError, AssertionError) as error:  # sentence_prediction asserts
+        raise UserError(f"--subset {subset}: not in {task.cfg.data}") from error
+    return task.dataset(subset)

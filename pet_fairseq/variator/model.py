@@ -7,7 +7,7 @@ from typing import Dict, Iterator, List, Optional, Tuple
 from fairseq.models import register_model
 from torch import Tensor, nn
 
-from pet_fairseq.backbone import check_hash, file_hash, leave_out, load_backbone
+from pet_fairseq.backbone import check_hash, file_hash, fill_in, leave_out, load_backbone
 from pet_fairseq.checkpoints import load_checkpoint
 from pet_fairseq.errors import UserError
 from pet_fairseq.variator.backbone import ModelAround, find_stack
@@ -160,13 +160,7 @@ class VariatorModel(ModelAround):
                 f"compression_ratio {self.untrained}: the plugin file holds {sorted(stored)}; give "
                 "one of these or 1, or a file with that ratio as plugin_path"
             )
-        for key, value in self.state_dict_with_backbone().items():
-            state_dict.setdefault(key, value)
-
-    def state_dict_with_backbone(self) -> Dict[str, Tensor]:
-        """Every parameter and buffer by name."""
-        named = [*self.named_parameters(remove_duplicate=False), *self.named_buffers()]
-        return {key: value.detach() for key, value in named}
+        fill_in(self, state_dict)
 
     def check_backbone(self, state_dict: Dict[str, Tensor], what: str) -> None:
         """Raises UserError if plugins were trained on another backbone than this one."""

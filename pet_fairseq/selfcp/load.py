@@ -1,0 +1,29 @@
+"""A model `selfcp` and its task from a checkpoint."""
+
+from typing import Tuple
+
+from omegaconf import open_dict
+
+from pet_fairseq.checkpoints import load_checkpoint
+from pet_fairseq.errors import UserError
+from pet_fairseq.selfcp.model import SelfCpModel
+from pet_fairseq.selfcp.task import SelfCpTask
+from pet_fairseq.variator.load import build_loaded
+
+
+def load_selfcp(path: str, data: str, **overrides) -> Tuple[SelfCpModel, SelfCpTask]:
+    """In eval mode, with a data folder in place of the checkpoint's.
+
+    Args:
+        overrides: options of the model in place of the stored ones, such as prompt_strategy.
+    Raises:
+        UserError: another kind of checkpoint, wrong options, or no such data.
+    """
+    state = load_checkpoint(path, "--path")
+    cfg = state["cfg"].model
+    if getattr(cfg, "_name", "") != "selfcp":
+        raise UserError(f"--path {path}: give a file of --arch selfcp")
+    with open_dict(state["cfg"]):
+        for name, value in overrides.items():
+            setattr(cfg, name, value)
+    return build_loaded(state, path, data)

@@ -1,0 +1,18 @@
+# Sourced by the prepare.sh recipes of SelfCP, after common.sh: from OUT/raw, JSON lines, to OUT/bin, fairseq's binary data.
+#
+# Environment: SPM, VOCAB_SIZE, TEXT=FILE[:FILE...], see the recipes
+
+# prompts_stages OUT SPLIT...: the function `raw` makes OUT/raw/SPLIT.jsonl, pet-fairseq prompts the rest
+prompts_stages() {
+  local out=$1 split texts files=()
+  shift
+  IFS=: read -r -a texts <<<"${TEXT:-}"
+  for split in "$@"; do
+    files+=("--$split" "$out/raw/$split.jsonl")
+  done
+  [ -z "${SPM:-}" ] || [ ! -e "$out/bin" ] || cmp -s "$SPM" "$out/bin/spm.model" ||
+    die "SPM=$SPM: $out/bin was made with another SentencePiece model; give another OUT or remove it"
+  stage raw "$out/raw" raw
+  stage binarise "$out/bin" run pet-fairseq prompts "${files[@]}" --out "$out/bin" ${SPM:+--spm "$SPM"} \
+    ${VOCAB_SIZE:+--vocab-size "$VOCAB_SIZE"} ${TEXT:+--text "${texts[@]}"}
+}
