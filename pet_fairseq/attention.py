@@ -108,7 +108,7 @@ class MultiheadAttention(FairseqIncrementalState, nn.Module):
         if self.head_rows is None:
             return
         for name in self.head_rows:
-            weight, bias = self._used(name)
+            weight, bias = self.weights_in_use(name)
             linear = nn.Linear(weight.size(1), weight.size(0), device="meta")
             linear.weight, linear.bias = (
                 nn.Parameter(x.detach().clone(), requires_grad=False) for x in (weight, bias)
@@ -201,11 +201,14 @@ class MultiheadAttention(FairseqIncrementalState, nn.Module):
     def _project(self, name: str, x: Tensor) -> Tensor:
         if self.head_rows is None:
             return getattr(self, name)(x)
-        return F.linear(x, *self._used(name))
+        return F.linear(x, *self.weights_in_use(name))
 
-    def _used(self, name: str) -> Tuple[Tensor, Tensor]:
+    def weights_in_use(self, name: str) -> Tuple[Tensor, Tensor]:
         """Weight and bias of a projection without the heads that are not used."""
-        linear, rows = getattr(self, name), self.head_rows[name]
+        linear = getattr(self, name)
+        if self.head_rows is None:
+            return linear.weight, linear.bias
+        rows = self.head_rows[name]
         if rows.device != linear.weight.device:
             rows = self.head_rows[name] = rows.to(linear.weight.device)
         if name == "out_proj":

@@ -1,0 +1,1 @@
+"""Fast beam search: what fairseq's SequenceGenerator finds, sooner."""

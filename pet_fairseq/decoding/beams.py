@@ -1,0 +1,150 @@
+"""One step of beam search, as pure functions: what to choose from, what ends, what goes on.
+
+B sentences, R beams of each, K candidates, T tokens so far with the start symbol, V words.
+"""
+
+import math
+from typing import NamedTuple, Optional, Sequence, Tuple
+
+import torch
+from torch import Tensor
+
+GROUP = 128  # numbers that are looked at together when the best are sought
+
+
+class Beams(NamedTuple):
+    """The hypotheses in progress."""
+
+    sentences: Tensor  # B, their places in the batch
+    tokens: Tensor  # B x R x T
+    totals: Tensor  # B x R x (T - 1), sum of log-probabilities up to each token
+    ignored: Tensor  # B x R, True where there is no hypothesis
+
+    @property
+    def step(self) -> int:
+        return self.totals.size(2)
+
+    def select(self, sentences) -> "Beams":
+        """Some sentences of them, by a slice or an index."""
+        return Beams(*(x[sentences] for x in self))
+
+
+class Candidates(NamedTuple):
+    """Continuations of each sentence's beams, best first; B x K each."""
+
+    totals: Tensor
+    words: Tensor
+    beams: Tensor
+
+
+def first_beams(sentences: int, beam_size: int, start: int, device: torch.device) -> Beams:
+    return Beams(
+        torch.arange(sentences, device=device),
+        torch.full((sentences, beam_size, 1), start, device=device),
+        torch.zeros(sentences, beam_size, 0, device=device),
+        torch.zeros(sentences, beam_size, dtype=torch.bool, device=device),
+    )
+
+
+def average_ensemble(lprobs: Sequence[Tensor]) -> Tensor:
+    """Log of the mean probability."""
+    if len(lprobs) == 1:
+        return lprobs[0]
+    return torch.logsumexp(torch.stack(tuple(lprobs)), dim=0) - math.log(len(lprobs))
+
+
+def ban_repeated_ngrams(lprobs: Tensor, tokens: Tensor, size: int, pad: int) -> None:
+    """-inf, in place, for every word that would complete an n-gram that is there already.
+
+    Args:
+        lprobs: B x R x V; tokens: B x R x T; size: n; pad: a word that is never chosen anyway.
+    """
+    if size == 1:
+        tokens = tokens[:, :, 1:]  # the start symbol is no word
+    if tokens.size(2) < size:
+        return
+    ngrams = tokens.unfold(2, size, 1)  # B x R x W x n
+    last = tokens[:, :, None, tokens.size(2) - size + 1 :]  # the n - 1 words before
+    repeats = (ngrams[..., :-1] == last).all(-1)
+    lprobs.scatter_(2, torch.where(repeats, ngrams[..., -1], pad), -math.inf)
+
+
+def best_candidates(lprobs: Tensor, totals: Optional[Tensor], count: int) -> Candidates:
+    """The most probable continuations.
+
+    Args:
+        lprobs: B x R x V, overwritten; totals: B x R, of the beams, None for nothing;
+        count: how many; never all there are, as padding is never chosen.
+    """
+    if totals is not None:
+        lprobs.add_(totals[:, :, None])
+    flat = lprobs.flatten(1)
+    count = min(count, flat.size(1) - 1)
+    if flat.is_cuda:  # here looking at the result would mean to wait for it
+        best, indices = flat.nan_to_num_(-math.inf, math.inf, -math.inf).topk(count)
+    else:
+        best, indices = top(flat, count)
+        if best.isnan().any():
+            best, indices = top(flat.masked_fill_(flat.isnan(), -math.inf), count)
+    words = lprobs.size(2)
+    return Candidates(best, indices % words, indices // words)
+
+
+def top(x: Tensor, count: int) -> Tuple[Tensor, Tensor]:
+    """What `x.topk(count)` gives, also where numbers are equal, sooner on a CPU.
+
+    The best numbers are in the groups with the best maxima, so only these need to be ranked. Equal
+    ones would come in another order than from topk: then it is asked.
+
+    Args:
+        x: B x N, without nan or with nan to be found among the best.
+    """
+    groups = x.size(1) // GROUP
+    if groups <= 4 * count:
+        return x.topk(count)
+    body = x[:, : groups * GROUP].unflatten(1, (groups, GROUP))
+    chosen = body.amax(-1).topk(count + 1).indices  # B x (count + 1)
+    members = body.gather(1, chosen[:, :, None].expand(-1, -1, GROUP)).flatten(1)
+    members = torch.cat([members, x[:, groups * GROUP :]], dim=1)
+    best, places = members.topk(count + 1)
+    ties = (best[:, 1:] == best[:, :-1]) & best[:, 1:].ne(-math.inf)
+    if ties.any():
+        return x.topk(count)
+    best, places = best[:, :count], places[:, :count]
+    tail = places - chosen.size(1) * GROUP  # 0 and more: behind the last group
+    group = chosen.gather(1, (places // GROUP).clamp(max=count))
+    indices = torch.where(tail < 0, group * GROUP + places % GROUP, groups * GROUP + tail)
+    return best, indices
+
+
+def find_ends(candidates: Candidates, ignored: Tensor, eos: int) -> Tensor:
+    """Which candidates end a hypothesis, B x K; fairseq counts the best R of them only."""
+    ends = candidates.words.eq(eos) & candidates.totals.ne(-math.inf)
+    ends[:, : ignored.size(1)] &= ~ignored
+    return ends
+
+
+def extend(beams: Beams, candidates: Candidates, chosen: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+    """Tokens B x N x (T + 1), totals B x N x T and parents B x N of chosen candidates (B x N)."""
+    parents = candidates.beams.gather(1, chosen)
+    words, ends = candidates.words.gather(1, chosen), candidates.totals.gather(1, chosen)
+
+    def append(history: Tensor, new: Tensor) -> Tensor:
+        index = parents[:, :, None].expand(-1, -1, history.size(2))
+        return torch.cat([history.gather(1, index), new[:, :, None]], dim=2)
+
+    return append(beams.tokens, words), append(beams.totals, ends), parents
+
+
+def go_on(beams: Beams, candidates: Candidates, ends: Tensor) -> Tuple[Beams, Tensor]:
+    """The best R candidates that do not end, and the beams they continue (B x R).
+
+    Where fewer are left, ended ones fill the places and are ignored from then on.
+    """
+    beam_size = beams.ignored.size(1)
+    over = ends.clone()
+    over[:, :beam_size] |= beams.ignored
+    places = torch.arange(over.size(1), device=over.device)
+    rank, chosen = torch.topk(over * 2 * beam_size + places, beam_size, largest=False)
+    tokens, totals, parents = extend(beams, candidates, chosen)
+    return Beams(beams.sentences, tokens, totals, rank >= 2 * beam_size), parents

@@ -1,0 +1,67 @@
+"""What self-attention remembers of earlier steps, and which part of it each beam may see.
+
+Slots are numbered in the order in which they are written: one for the first step, R for every
+later one, in the order of the beams. B sentences, H heads, R beams, K slots, D width of a head.
+"""
+
+import math
+from typing import Optional
+
+import torch
+from torch import Tensor
+
+FIRST_CAPACITY = 64
+
+
+class Slots:
+    """Keys or values of one layer, B x H x K x D; they grow and never change places."""
+
+    def __init__(self):
+        self.used = 0
+        self._room: Optional[Tensor] = None
+
+    @property
+    def filled(self) -> Tensor:
+        return self._room[:, :, : self.used]
+
+    def append(self, new: Tensor) -> Tensor:
+        """Write B x H x R x D behind what is there; all of it."""
+        end = self.used + new.size(2)
+        if self._room is None or end > self._room.size(2):
+            batch, heads, _, width = new.shape
+            room = new.new_empty(batch, heads, max(FIRST_CAPACITY, 2 * end), width)
+            if self.used:
+                room[:, :, : self.used] = self.filled
+            self._room = room
+        self._room[:, :, self.used : end] = new
+        self.used = end
+        return self.filled
+
+    def keep(self, sentences: Tensor) -> None:
+        """Forget the other sentences; the room stays, the first of it is used."""
+        kept = self.filled.index_select(0, sentences)
+        self._room = self._room[: len(sentences)]
+        self._room[:, :, : self.used] = kept
+
+
+class Visibility:
+    """Which slots each beam descends from, as a bias for attention: 0, or -inf if it does not."""
+
+    def __init__(self):
+        self.bias: Optional[Tensor] = None  # B x 1 x R x K; None while every slot is visible
+
+    def extend(self, batch: int, rows: int, like: Tensor) -> None:
+        """A new step: every beam sees its own new slot only, beside what it saw before."""
+        if rows == 1:
+            return  # the only beam, or the first step: all that is there is its own
+        own = like.new_full((rows, rows), -math.inf).fill_diagonal_(0)
+        before = self.bias if self.bias is not None else like.new_zeros(batch, 1, rows, 1)
+        self.bias = torch.cat([before, own.expand(batch, 1, rows, rows)], dim=-1)
+
+    def follow(self, beams: Tensor, kept: Optional[Tensor]) -> None:
+        """As `TransformerSteps.follow`."""
+        if self.bias is None:
+            return
+        bias = self.bias if kept is None else self.bias.index_select(0, kept)
+        index = beams[:, None, :, None].expand(-1, -1, -1, bias.size(-1))
+        self.bias = bias.gather(2, index)

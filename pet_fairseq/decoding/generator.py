@@ -1,0 +1,204 @@
+"""Beam search in place of fairseq's SequenceGenerator: the same hypotheses, sooner."""
+
+import math
+from typing import Dict, List, NamedTuple, Optional
+
+import torch
+from fairseq.sequence_generator import SequenceGenerator
+from torch import Tensor
+
+from pet_fairseq.decoding.beams import (
+    Beams,
+    Candidates,
+    average_ensemble,
+    ban_repeated_ngrams,
+    best_candidates,
+    extend,
+    find_ends,
+    first_beams,
+    go_on,
+)
+from pet_fairseq.decoding.hypotheses import Hypotheses
+from pet_fairseq.decoding.stock import StockSteps
+from pet_fairseq.decoding.transformer import TransformerSteps, is_plain
+from pet_fairseq.errors import UserError
+
+# log-probabilities computed at once on a CPU, so that they stay in its cache
+BLOCK_NUMBERS = 2_500_000
+# finished sentences are dropped when they are this share of the batch
+DROPPED_SHARE = 1 / 8
+# steps between two looks at what has finished, where looking means to wait for the device
+STEPS_BETWEEN_LOOKS = 4
+
+
+class Limits(NamedTuple):
+    """What the options say about each sentence in progress."""
+
+    max_len: int  # longest output, without end-of-sentence
+    src_lengths: Tensor  # B
+    prefixes: Optional[Tensor]  # B x P, padded
+
+    def select(self, sentences) -> "Limits":
+        prefixes = None if self.prefixes is None else self.prefixes[sentences]
+        return Limits(self.max_len, self.src_lengths[sentences], prefixes)
+
+
+class FastGenerator(SequenceGenerator):
+    """Takes fairseq's options. Models that are no plain Transformers use their own decoder."""
+
+    def __init__(self, models, tgt_dict, **kwargs):
+        super().__init__(models, tgt_dict, **kwargs)
+        self.steps = [
+            TransformerSteps(model, self.temperature)
+            if is_plain(model)
+            else StockSteps(model, self.beam_size, self.temperature)
+            for model in self.model.models
+        ]
+
+    def _generate(
+        self,
+        sample: Dict[str, Dict[str, Tensor]],
+        prefix_tokens: Optional[Tensor] = None,
+        constraints: Optional[Tensor] = None,
+        bos_token: Optional[int] = None,
+    ) -> List[List[Dict[str, Tensor]]]:
+        """As fairseq's.
+
+        Raises:
+            UserError: --min-len is above the longest output that the other options allow.
+        """
+        if constraints is not None or "src_tokens" not in sample["net_input"]:
+            return super()._generate(sample, prefix_tokens, constraints, bos_token)
+        start = self.eos if bos_token is None else bos_token
+        return self._search(sample["net_input"], prefix_tokens, start).best_first()
+
+    @torch.inference_mode()
+    def _search(
+        self, net_input: Dict[str, Tensor], prefixes: Optional[Tensor], start: int
+    ) -> Hypotheses:
+        src_tokens, src_lengths = net_input["src_tokens"], self._source_lengths(net_input)
+        limits = Limits(self._max_length(src_tokens, src_lengths), src_lengths, prefixes)
+        for steps in self.steps:
+            steps.begin(net_input)
+        len_penalty = self.len_penalty if self.normalize_scores else None
+        hypotheses = Hypotheses(
+            len(src_tokens), self.beam_size, limits.max_len + 1, len_penalty, src_tokens.device
+        )
+        beams = first_beams(len(src_tokens), self.beam_size, start, src_tokens.device)
+        while True:
+            candidates = self._find_candidates(beams, limits)
+            ends = find_ends(candidates, beams.ignored, self.eos)
+            self._collect(beams, candidates, ends, hypotheses, limits)
+            if beams.step == limits.max_len:
+                return hypotheses
+            kept = self._unfinished(beams, hypotheses)
+            beams, parents = go_on(beams, candidates, ends)
+            if kept is not None:
+                if len(kept) == 0:
+                    return hypotheses
+                beams, parents, limits = beams.select(kept), parents[kept], limits.select(kept)
+            for steps in self.steps:
+                steps.follow(parents, kept)
+
+    def _source_lengths(self, net_input: Dict[str, Tensor]) -> Tensor:
+        if "src_lengths" in net_input:
+            return net_input["src_lengths"]
+        words = net_input["src_tokens"].ne(self.eos) & net_input["src_tokens"].ne(self.pad)
+        return words.sum(dim=1)
+
+    def _max_length(self, src_tokens: Tensor, src_lengths: Tensor) -> int:
+        """The longest output of a batch, without end-of-sentence."""
+        if self.match_source_len:
+            max_len = int(src_lengths.max())
+        else:
+            longest = int(self.max_len_a * src_tokens.size(1) + self.max_len_b)
+            max_len = min(longest, self.max_len - 1)
+        if self.min_len > max_len:
+            raise UserError(
+                f"--min-len {self.min_len}: above {max_len}, the longest output of a source of "
+                f"{src_tokens.size(1)} tokens; lower it, or raise --max-len-a or --max-len-b"
+            )
+        return max_len
+
+    def _find_candidates(self, beams: Beams, limits: Limits) -> Candidates:
+        """The best continuations of the beams; at the first step these are all equal."""
+        count, rows = len(beams.sentences), 1 if beams.step == 0 else self.beam_size
+        last = beams.tokens[:, :rows, -1]
+        features = [steps.step(last, beams.step).view(count, rows, -1) for steps in self.steps]
+        block = self._block(count, rows, last.device)
+        found = []
+        for start in range(0, count, block):
+            part = slice(start, start + block)
+            lprobs = average_ensemble(
+                [steps.log_probs(x[part]) for steps, x in zip(self.steps, features)]
+            )
+            self._restrict(lprobs, beams.select(part), limits.select(part))
+            totals = beams.totals[part, :, -1] if beams.step else None
+            found.append(best_candidates(lprobs, totals, 2 * self.beam_size))
+        return Candidates(*(torch.cat(parts) for parts in zip(*found)))
+
+    def _block(self, sentences: int, rows: int, device: torch.device) -> int:
+        """How many sentences to look at together: blocks of one size."""
+        if device.type != "cpu":
+            return sentences
+        blocks = math.ceil(sentences * rows * self.vocab_size / BLOCK_NUMBERS)
+        return math.ceil(sentences / blocks)
+
+    def _restrict(self, lprobs: Tensor, beams: Beams, limits: Limits) -> None:
+        """Apply the options to log-probabilities B x R x V, in place and in fairseq's order."""
+        step = beams.step
+        lprobs[:, :, self.pad] = -math.inf
+        lprobs[:, :, self.unk] -= self.unk_penalty
+        if step >= limits.max_len:
+            lprobs[:, :, : self.eos] = -math.inf
+            lprobs[:, :, self.eos + 1 :] = -math.inf
+        prefixes = limits.prefixes
+        if prefixes is not None and step < min(prefixes.size(1), limits.max_len):
+            self._force_prefix(lprobs, beams, prefixes)
+        else:
+            if step < self.min_len:
+                lprobs[:, :, self.eos] = -math.inf
+            if self.token_indices_to_suppress is not None:
+                lprobs[:, :, self.token_indices_to_suppress] = -math.inf
+        if self.repeat_ngram_blocker is not None:
+            size = self.repeat_ngram_blocker.no_repeat_ngram_size
+            ban_repeated_ngrams(lprobs, beams.tokens[:, : lprobs.size(1)], size, self.pad)
+        if self.should_set_src_lengths:  # as LengthConstrainedBeamSearch does
+            lprobs[step < limits.src_lengths, :, self.eos] = -math.inf
+            lprobs[step >= limits.src_lengths, :, self.eos] = 0
+
+    def _force_prefix(self, lprobs: Tensor, beams: Beams, prefixes: Tensor) -> None:
+        """Leave only the prefix's next token; a prefix that ends makes a sentence's beams equal."""
+        rows = lprobs.size(1)
+        totals = beams.totals if beams.step else lprobs.new_zeros(*lprobs.shape[:2], 1)
+        tokens = beams.tokens[:, :rows]
+        flat = [x.flatten(0, 1) for x in (lprobs, totals, tokens)]
+        self._prefix_tokens(beams.step, *flat, prefixes, rows)
+
+    def _collect(
+        self,
+        beams: Beams,
+        candidates: Candidates,
+        ends: Tensor,
+        hypotheses: Hypotheses,
+        limits: Limits,
+    ) -> None:
+        """Keep the hypotheses that end among the best R candidates."""
+        ended = ends[:, : self.beam_size]
+        if ended.device.type == "cpu" and not ended.any():
+            return
+        best = torch.arange(self.beam_size, device=ended.device).expand(len(ended), -1)
+        tokens, totals, _ = extend(beams, candidates, best)
+        valid = None
+        if self.match_source_len:
+            valid = beams.step <= limits.src_lengths
+        hypotheses.add(beams.sentences, ended, tokens[:, :, 1:], totals, valid)
+
+    def _unfinished(self, beams: Beams, hypotheses: Hypotheses) -> Optional[Tensor]:
+        """The sentences to go on with; None for all, also while few enough have finished."""
+        if beams.tokens.is_cuda and beams.step % STEPS_BETWEEN_LOOKS:
+            return None
+        going = (~hypotheses.is_full(beams.sentences)).nonzero().squeeze(1)
+        finished = len(beams.sentences) - len(going)
+        few = finished < max(1, len(beams.sentences) * DROPPED_SHARE)
+        return None if few and len(going) else going

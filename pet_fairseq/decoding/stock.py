@@ -1,0 +1,52 @@
+"""The same steps for any other model, through its own incremental decoder."""
+
+from typing import Dict, List, Optional
+
+import torch
+from fairseq.sequence_generator import EnsembleModel
+from torch import Tensor, nn
+
+
+class StockSteps:
+    """Decodes with a model as fairseq's generator does; see `TransformerSteps` for the methods.
+
+    Its features are log-probabilities already. fairseq's modules expect all beams from the first
+    step on, and all tokens of a beam at every step.
+    """
+
+    def __init__(self, model: nn.Module, beam_size: int, temperature: float = 1.0):
+        self.model = EnsembleModel([model])
+        self.beam_size = beam_size
+        self.encoder_outs: List[Dict[str, List[Tensor]]] = []
+        self.state: List[Dict[str, Dict[str, Optional[Tensor]]]] = []
+        self.tokens: Optional[Tensor] = None  # (B R) x T
+        self.temperature = temperature
+
+    def begin(self, net_input: dict) -> None:
+        self.encoder_outs = self.model.forward_encoder(net_input)
+        self.state = [{}]
+        self.tokens = None
+
+    def step(self, tokens: Tensor, position: int) -> Tensor:
+        batch, rows = tokens.shape
+        if position == 0:
+            order = torch.arange(batch, device=tokens.device).repeat_interleave(self.beam_size)
+            self.encoder_outs = self.model.reorder_encoder_out(self.encoder_outs, order)
+            self.tokens = tokens.repeat(1, self.beam_size).view(-1, 1)
+        else:
+            self.tokens = torch.cat([self.tokens, tokens.reshape(-1, 1)], dim=1)
+        lprobs, _ = self.model.forward_decoder(
+            self.tokens, self.encoder_outs, self.state, self.temperature
+        )
+        return lprobs[:: self.beam_size].contiguous() if rows < self.beam_size else lprobs
+
+    def log_probs(self, features: Tensor) -> Tensor:
+        return features
+
+    def follow(self, beams: Tensor, kept: Optional[Tensor]) -> None:
+        sentences = torch.arange(len(beams), device=beams.device) if kept is None else kept
+        order = (sentences[:, None] * self.beam_size + beams).view(-1)
+        self.tokens = self.tokens[order]
+        self.model.reorder_incremental_state(self.state, order)
+        if kept is not None:  # otherwise beams move within sentences, where the source is equal
+            self.encoder_outs = self.model.reorder_encoder_out(self.encoder_outs, order)

@@ -1,0 +1,65 @@
+"""Task `pet_translation`: fairseq's translation with fast beam search."""
+
+import logging
+from dataclasses import dataclass, field
+from typing import Optional
+
+from fairseq.dataclass import ChoiceEnum
+from fairseq.tasks import register_task
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+
+from pet_fairseq.decoding.generator import FastGenerator
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class PetTranslationConfig(TranslationConfig):
+    decoding: ChoiceEnum(["fast", "fairseq"]) = field(
+        default="fast",
+        metadata={
+            "help": "fast: pet_fairseq's beam search, which finds the same translations sooner; "
+            "fairseq: fairseq's own"
+        },
+    )
+
+
+@register_task("pet_translation", dataclass=PetTranslationConfig)
+class PetTranslationTask(TranslationTask):
+    def build_generator(
+        self,
+        models,
+        args,
+        seq_gen_cls=None,
+        extra_gen_cls_kwargs=None,
+        prefix_allowed_tokens_fn=None,
+    ):
+        """fairseq's hook for generate, interactive and --eval-bleu."""
+        if seq_gen_cls is None and self.cfg.decoding == "fast":
+            reason = not_sped_up(args, extra_gen_cls_kwargs, prefix_allowed_tokens_fn)
+            if reason is None:
+                seq_gen_cls = FastGenerator
+            else:
+                logger.warning(f"{reason}: decoding with fairseq's generator, not the fast one")
+        return super().build_generator(
+            models, args, seq_gen_cls, extra_gen_cls_kwargs, prefix_allowed_tokens_fn
+        )
+
+
+def not_sped_up(args, extra=None, prefix_allowed_tokens_fn=None) -> Optional[str]:
+    """The option that the fast generator lacks, None if it has all of them."""
+
+    def given(name: str, unset=False) -> bool:
+        return getattr(args, name, unset) not in (unset, None)
+
+    unsupported = {
+        "--sampling": given("sampling"),
+        "--diverse-beam-groups": getattr(args, "diverse_beam_groups", -1) > 0,
+        "--diversity-rate": getattr(args, "diversity_rate", -1) > -1,
+        "--constraints": given("constraints"),
+        "--print-alignment": given("print_alignment"),
+        "--lm-path": (extra or {}).get("lm_model") is not None,
+        "prefix_allowed_tokens_fn": prefix_allowed_tokens_fn is not None
+        or given("prefix_allowed_tokens_fn", None),
+    }
+    return next((name for name, is_given in unsupported.items() if is_given), None)

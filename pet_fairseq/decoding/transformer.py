@@ -1,0 +1,294 @@
+"""One decoding step of a Transformer decoder, on weights gathered from its modules.
+
+What makes it fast: the beams of a sentence attend together, to caches that never move. Keys and
+values of every step stay where they were written, one slot per beam, and a mask says which slots a
+beam descends from; following other beams costs a small gather in that mask.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Callable, List, Optional, Tuple
+
+import torch
+import torch.nn.functional as F
+from fairseq.models.transformer import TransformerDecoderBase, TransformerModelBase
+from fairseq.modules import FairseqDropout
+from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
+from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
+from torch import Tensor, nn
+
+from pet_fairseq.attention import MultiheadAttention
+from pet_fairseq.decoding.cache import Slots, Visibility
+
+Affine = Tuple[Tensor, Tensor]  # weight (out x in), bias (out)
+
+# methods that a subclass must have left alone for the step below to be its forward pass
+DECODER_METHODS = ("forward", "extract_features", "extract_features_scriptable", "output_layer")
+LAYER_METHODS = ("forward", "residual_connection")
+LAYER_EXTRAS = ("c_attn", "attn_ln", "ffn_layernorm", "w_resid")
+
+
+def is_plain(model: nn.Module) -> bool:
+    """Whether `TransformerSteps` computes what the model's decoder does.
+
+    It knows fairseq's Transformer and `pet_transformer` with all their usual options; not adaptive
+    softmax, quantisation noise, dropout that stays on, or layers with additions of their own.
+    """
+    decoder = getattr(model, "decoder", None)
+    if not isinstance(decoder, TransformerDecoderBase) or decoder.cross_self_attention:
+        return False
+    if decoder.adaptive_softmax is not None or decoder.quant_noise is not None:
+        return False
+    if isinstance(model, TransformerModelBase) and not _inherits(
+        model, TransformerModelBase, ("get_normalized_probs", "get_normalized_probs_scriptable")
+    ):
+        return False
+    return (
+        _inherits(decoder, TransformerDecoderBase, DECODER_METHODS)
+        and not any(_is_changed(module) for module in decoder.modules())
+        and type(decoder.output_projection) is nn.Linear
+        and all(_is_plain_layer(layer) for layer in _layers(decoder))
+    )
+
+
+def _is_plain_layer(layer: nn.Module) -> bool:
+    return (
+        isinstance(layer, TransformerDecoderLayerBase)
+        and _inherits(layer, TransformerDecoderLayerBase, LAYER_METHODS)
+        and all(getattr(layer, name, None) is None for name in LAYER_EXTRAS)
+        and type(layer.fc1) is type(layer.fc2) is nn.Linear
+        and _is_plain_attention(layer.self_attn)
+        and _is_plain_attention(layer.encoder_attn)
+    )
+
+
+def _is_plain_attention(attention: Optional[nn.Module]) -> bool:
+    if type(attention) is FairseqMultiheadAttention:
+        if attention.bias_k is not None or attention.add_zero_attn or attention.use_xformers:
+            return False
+    elif type(attention) is not MultiheadAttention:
+        return False
+    projections = (attention.q_proj, attention.k_proj, attention.v_proj, attention.out_proj)
+    return all(type(p) is nn.Linear and p.bias is not None for p in projections)
+
+
+def _inherits(module: nn.Module, base: type, methods: Tuple[str, ...]) -> bool:
+    return all(getattr(type(module), name) is getattr(base, name) for name in methods)
+
+
+def _is_changed(module: nn.Module) -> bool:
+    """Whether it computes something that its class does not show."""
+    dropout = isinstance(module, FairseqDropout) and module.apply_during_inference
+    hooked = module._forward_hooks or module._forward_pre_hooks
+    return bool(dropout or hooked or "forward" in module.__dict__)
+
+
+def _layers(decoder: TransformerDecoderBase) -> List[nn.Module]:
+    return [decoder.layers[i] for i in range(len(decoder.layers))]  # LayerDrop's iterator skips
+
+
+@dataclass
+class LayerWeights:
+    """A decoder layer: projections of one input in one matrix, queries scaled."""
+
+    self_qkv: Affine
+    self_out: Affine
+    cross_q: Affine
+    cross_kv: Affine
+    cross_out: Affine
+    fc1: Affine
+    fc2: Affine
+    norms: Tuple[nn.Module, nn.Module, nn.Module]  # of self-attention, cross-attention, FFN
+    normalize_before: bool
+    activation: Callable[[Tensor], Tensor]
+    self_heads: int
+    cross_heads: int
+
+
+def gather_weights(layer: TransformerDecoderLayerBase) -> LayerWeights:
+    """Copies of the attentions' weights; those of the FFN are the layer's own."""
+    own, cross = layer.self_attn, layer.encoder_attn
+    return LayerWeights(
+        self_qkv=_stack(_queries(own), _weights(own, "k_proj"), _weights(own, "v_proj")),
+        self_out=_weights(own, "out_proj"),
+        cross_q=_queries(cross),
+        cross_kv=_stack(_weights(cross, "k_proj"), _weights(cross, "v_proj")),
+        cross_out=_weights(cross, "out_proj"),
+        fc1=(layer.fc1.weight, layer.fc1.bias),
+        fc2=(layer.fc2.weight, layer.fc2.bias),
+        norms=(layer.self_attn_layer_norm, layer.encoder_attn_layer_norm, layer.final_layer_norm),
+        normalize_before=layer.normalize_before,
+        activation=layer.activation_fn,
+        self_heads=own.num_heads,
+        cross_heads=cross.num_heads,
+    )
+
+
+def _weights(attention: nn.Module, name: str) -> Affine:
+    if isinstance(attention, MultiheadAttention):
+        return attention.weights_in_use(name)
+    projection = getattr(attention, name)
+    return projection.weight, projection.bias
+
+
+def _queries(attention: nn.Module) -> Affine:
+    scale = attention.head_dim**-0.5
+    weight, bias = _weights(attention, "q_proj")
+    return weight * scale, bias * scale
+
+
+def _stack(*projections: Affine) -> Affine:
+    weights, biases = zip(*projections)
+    return torch.cat(weights), torch.cat(biases)
+
+
+class TransformerSteps:
+    """Decodes a batch with one model, step by step. B sentences, R rows (beams) of each.
+
+    R is 1 at the first step, at which all beams are equal, and the beam size afterwards.
+    """
+
+    def __init__(self, model: nn.Module, temperature: float = 1.0):
+        self.model = model
+        self.temperature = temperature
+        self.decoder = model.decoder
+        self.encoder = model.encoder
+        self.layers: List[LayerWeights] = []
+        self.caches: List[Tuple[Slots, Slots]] = []  # keys and values of each layer
+        self.source: List[Tuple[Tensor, Tensor]] = []
+        self.source_mask: Optional[Tensor] = None
+        self.visible = Visibility()
+
+    def begin(self, net_input: dict) -> None:
+        """Encode a batch."""
+        if not (self.layers and self.model._is_generation_fast):  # weights may be in training
+            self.layers = [gather_weights(layer) for layer in _layers(self.decoder)]
+        encoder_out = self.encoder.forward_torchscript(net_input)
+        states = encoder_out["encoder_out"][0]  # S x B x E
+        self.source = [_source_keys_values(states, layer) for layer in self.layers]
+        masks = encoder_out["encoder_padding_mask"]
+        self.source_mask = _mask_bias(masks[0], states) if masks and masks[0].any() else None
+        self.caches = [(Slots(), Slots()) for _ in self.layers]
+        self.visible = Visibility()
+
+    def step(self, tokens: Tensor, position: int) -> Tensor:
+        """The decoder's features after one more token.
+
+        Args:
+            tokens: B x R, the last tokens of the beams; position: how many came before them.
+        Returns:
+            (B R) x C
+        """
+        x = self._embed(tokens, position)
+        self.visible.extend(*tokens.shape, x)
+        for layer, cache, source in zip(self.layers, self.caches, self.source):
+            x = self._run_layer(x, layer, cache, source, tokens.size(1))
+        if self.decoder.layer_norm is not None:
+            x = self.decoder.layer_norm(x)
+        if self.decoder.project_out_dim is not None:
+            x = self.decoder.project_out_dim(x)
+        return x
+
+    def log_probs(self, features: Tensor) -> Tensor:
+        """N x C -> N x V, in float32 or wider."""
+        logits = self.decoder.output_projection(features)
+        if self.temperature != 1.0:
+            logits = logits.div_(self.temperature)
+        return F.log_softmax(logits, dim=-1, dtype=_wide(logits.dtype))
+
+    def follow(self, beams: Tensor, kept: Optional[Tensor]) -> None:
+        """Go on with other beams.
+
+        Args:
+            beams: B x R, the beam that each new one continues.
+            kept: the sentences that go on, None for all; `beams` has only their rows.
+        """
+        if kept is not None:
+            for keys, values in self.caches:
+                keys.keep(kept)
+                values.keep(kept)
+            self.source = [tuple(x.index_select(0, kept) for x in layer) for layer in self.source]
+            if self.source_mask is not None:
+                self.source_mask = self.source_mask.index_select(0, kept)
+        self.visible.follow(beams, kept)
+
+    def _embed(self, tokens: Tensor, position: int) -> Tensor:
+        decoder = self.decoder
+        x = decoder.embed_scale * decoder.embed_tokens(tokens.reshape(-1))
+        if decoder.project_in_dim is not None:
+            x = decoder.project_in_dim(x)
+        if decoder.embed_positions is not None:
+            before = tokens[:1, :1].expand(1, position + 1)
+            x = x + decoder.embed_positions(before, incremental_state={})[:, -1]
+        if decoder.layernorm_embedding is not None:
+            x = decoder.layernorm_embedding(x)
+        return x
+
+    def _run_layer(
+        self,
+        x: Tensor,
+        layer: LayerWeights,
+        cache: Tuple[Slots, Slots],
+        source: Tuple[Tensor, Tensor],
+        rows: int,
+    ) -> Tensor:
+        before = layer.normalize_before
+        self_norm, cross_norm, ffn_norm = layer.norms
+
+        y = self_norm(x) if before else x
+        q, k, v = _split_heads(F.linear(y, *layer.self_qkv), 3, layer.self_heads, rows)
+        keys, values = cache
+        context = attend(q, keys.append(k), values.append(v), self.visible.bias)
+        x = F.linear(context, *layer.self_out).add_(x)
+        x = x if before else self_norm(x)
+
+        y = cross_norm(x) if before else x
+        (q,) = _split_heads(F.linear(y, *layer.cross_q), 1, layer.cross_heads, rows)
+        context = attend(q, *source, self.source_mask)
+        x = F.linear(context, *layer.cross_out).add_(x)
+        x = x if before else cross_norm(x)
+
+        y = ffn_norm(x) if before else x
+        x = F.linear(layer.activation(F.linear(y, *layer.fc1)), *layer.fc2).add_(x)
+        return x if before else ffn_norm(x)
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, bias: Optional[Tensor]) -> Tensor:
+    """softmax(q k^T + bias) v over the heads of all rows.
+
+    Args:
+        q: B x H x R x D, scaled; k, v: B x H x S x D; bias: B x 1 x R x S or broadcasting to it.
+    Returns:
+        (B R) x (H D)
+    """
+    scores = q @ k.transpose(-1, -2)
+    if bias is not None:
+        scores = scores.add_(bias)
+    weights = F.softmax(scores, dim=-1, dtype=_wide(scores.dtype)).type_as(v)
+    batch, heads, rows, width = q.shape
+    return (weights @ v).transpose(1, 2).reshape(batch * rows, heads * width)
+
+
+def _split_heads(x: Tensor, parts: int, heads: int, rows: int) -> Tuple[Tensor, ...]:
+    """(B R) x (parts H D) -> parts tensors B x H x R x D"""
+    count, width = x.shape
+    x = x.view(count // rows, rows, parts, heads, width // (parts * heads))
+    return x.permute(2, 0, 3, 1, 4).unbind(0)
+
+
+def _source_keys_values(states: Tensor, layer: LayerWeights) -> Tuple[Tensor, Tensor]:
+    """Encoder states S x B x E -> keys and values, each B x H x S x D"""
+    length, batch, _ = states.shape
+    x = F.linear(states, *layer.cross_kv).view(length, batch, 2, layer.cross_heads, -1)
+    k, v = x.permute(2, 1, 3, 0, 4).contiguous().unbind(0)
+    return k, v
+
+
+def _mask_bias(mask: Tensor, like: Tensor) -> Tensor:
+    """B x S, True = padding -> B x 1 x 1 x S with -inf there."""
+    bias = torch.zeros(mask.shape, dtype=like.dtype, device=like.device)
+    return bias.masked_fill(mask.bool(), -math.inf)[:, None, None]
+
+
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    return torch.promote_types(dtype, torch.float32)

@@ -1,0 +1,94 @@
+"""`--task pet_translation` in fairseq-generate, -interactive and -train."""
+
+import pytest
+
+from tests.cli.processes import CROSS_ENTROPY, REPO, TRAIN, run
+
+USER_DIR = ("--user-dir", REPO / "pet_fairseq", "--cpu")
+ALL = ("--required-batch-size-multiple", "1")
+FAST = ("--task", "pet_translation")
+SHORT = ("--max-len-b", "15")  # this little model repeats a word; long repetitions nearly tie
+
+
+def results(output: str) -> list[tuple]:
+    """The hypotheses and positional scores of a log."""
+    lines = [line.split("\t") for line in output.splitlines() if line[:2] in ("H-", "P-")]
+    return [(line[0], line[-1] if line[0][0] == "H" else numbers(line[-1])) for line in lines]
+
+
+def numbers(text: str) -> list:
+    return [pytest.approx(float(number), abs=2e-4) for number in text.split()]
+
+
+def plain(found: list[tuple]) -> list[tuple]:
+    return [
+        (name, value if isinstance(value, str) else [x.expected for x in value])
+        for name, value in found
+    ]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--beam", "1"),
+        ("--beam", "4", "--nbest", "3", "--lenpen", "0.6", "--prefix-size", "2", *SHORT),
+    ],
+)
+def test_generates_what_fairseq_does(options, student, teacher, data):
+    for path in (student[0] / "checkpoint_best.pt", teacher):
+        command = ("fairseq-generate", data, "--path", path, *USER_DIR, *ALL, *options)
+        theirs = results(run(*command).output)
+        assert len(theirs) >= 60
+        for fast in (FAST, (*FAST, "--decoding", "fairseq")):
+            assert plain(results(run(*command, *fast).output)) == theirs
+
+
+def test_ensemble(student, teacher, data):
+    paths = f"{student[0] / 'checkpoint_best.pt'}:{teacher}"
+    command = ("fairseq-generate", data, "--path", paths, *USER_DIR, *ALL)
+    assert plain(results(run(*command, *FAST).output)) == results(run(*command).output)
+
+
+def test_interactive(teacher, data):
+    command = ("fairseq-interactive", data, "--path", teacher, *USER_DIR, "-s", "de", "-t", "en")
+    found = [
+        results(run(*command, *fast, text_in="a1 a2 a3\n\na0 unheard\n").output)
+        for fast in (FAST, ())
+    ]
+    assert len(found[0]) == 6 and plain(found[0]) == found[1]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--sampling", "--beam", "2", "--nbest", "2", "--seed", "1"),
+        ("--diverse-beam-groups", "2", "--beam", "4"),
+    ],
+)
+def test_falls_back_and_says_so_once(options, teacher, data):
+    command = ("fairseq-generate", data, "--path", teacher, *USER_DIR, *ALL, *options)
+    found = run(*command, *FAST).output
+    assert found.count(f"{options[0]}: decoding with fairseq's generator") == 1
+    assert plain(results(found)) == results(run(*command).output) != []
+
+
+def test_min_len_above_max_len(teacher, data):
+    limits = ("--max-len-b", "4", "--min-len", "9")
+    command = ("fairseq-generate", data, "--path", teacher, *USER_DIR, *ALL, *FAST)
+    failed = run(*command, *limits, check=False)
+    assert failed.status != 0
+    assert failed.output.splitlines()[-1].startswith("pet_fairseq: error: --min-len 9: above 4")
+
+
+def test_eval_bleu_in_training(data, tmp_path):
+    """The same BLEU with either generator, while the weights change."""
+    scores = []
+    for decoding in ("fast", "fairseq"):
+        log = run(
+            *("fairseq-train", data, "--arch", "pet_transformer_tiny", *CROSS_ENTROPY, *TRAIN),
+            *("--max-update", "30", "--validate-interval-updates", "15", *USER_DIR, *FAST),
+            *("--eval-bleu", "--eval-bleu-args", '{"beam": 3, "max_len_b": 20}'),
+            *("--decoding", decoding, "--save-dir", tmp_path / decoding),
+        )
+        scores.append(log.values("bleu", "valid"))
+    assert len(scores[0]) >= 2 and scores[0] == scores[1]

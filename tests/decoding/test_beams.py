@@ -1,0 +1,100 @@
+"""The pure parts of beam search against slow ones."""
+
+import math
+
+import pytest
+import torch
+
+from pet_fairseq.decoding.beams import GROUP, average_ensemble, ban_repeated_ngrams, top
+from pet_fairseq.decoding.cache import FIRST_CAPACITY, Slots, Visibility
+
+
+@pytest.mark.parametrize("width", [5, GROUP, 70 * GROUP, 70 * GROUP + 1, 71 * GROUP - 1])
+@pytest.mark.parametrize("count", [1, 2, 16])
+@pytest.mark.parametrize("kind", ["distinct", "ties", "mostly -inf", "last ones", "equal"])
+def test_top_is_topk(width, count, kind):
+    if count >= width:
+        pytest.skip("more than there are")
+    x = {
+        "distinct": torch.randn(4, width),
+        "ties": torch.randint(0, 50, (4, width)).float(),
+        "mostly -inf": torch.full((4, width), -math.inf),
+        "last ones": torch.arange(4.0 * width).view(4, width),
+        "equal": torch.zeros(4, width),
+    }[kind]
+    if kind == "mostly -inf":
+        x[:, width // 2] = 1
+    best, indices = top(x, count)
+    expected = x.topk(count)
+    assert torch.equal(best, expected.values)
+    finite = best > -math.inf
+    assert torch.equal(indices[finite], expected.indices[finite])
+
+
+def test_top_shows_nan():
+    x = torch.randn(2, 70 * GROUP)
+    x[1, 300] = math.nan
+    assert top(x, 4)[0].isnan().any(dim=1).tolist() == [False, True]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+@pytest.mark.parametrize("length", [1, 2, 3, 9])
+def test_ban_repeated_ngrams(size, length):
+    words, pad = 5, 1
+    tokens = torch.randint(2, words, (3, 2, length))
+    lprobs = torch.zeros(3, 2, words)
+    ban_repeated_ngrams(lprobs, tokens, size, pad)
+    for sentence in range(3):
+        for beam in range(2):
+            have = tokens[sentence, beam].tolist()
+            text = have[1:] if size == 1 else have  # a single start symbol is no word
+            ngrams = {tuple(text[i : i + size]) for i in range(len(text) - size + 1)}
+            for word in set(range(words)) - {pad}:
+                ending = tuple([*have, word][len(have) + 1 - size :]) if len(have) >= size else None
+                banned = lprobs[sentence, beam, word] == -math.inf
+                assert banned == (ending in ngrams)
+
+
+def test_average_ensemble():
+    lprobs = [torch.randn(2, 3, 5, dtype=torch.float64).log_softmax(-1) for _ in range(3)]
+    expected = sum(x.exp() for x in lprobs) / 3
+    torch.testing.assert_close(average_ensemble(lprobs).exp(), expected)
+    assert average_ensemble(lprobs[:1]) is lprobs[0]
+
+
+def test_slots_grow_and_keep():
+    slots, expected = Slots(), torch.empty(6, 2, 0, 3)
+    for step in range(FIRST_CAPACITY):
+        new = torch.randn(expected.size(0), 2, 1 if step == 0 else 4, 3)
+        expected = torch.cat([expected, new], dim=2)
+        assert torch.equal(slots.append(new), expected)
+        if step in (3, 40):
+            kept = torch.tensor([0, 2, 4, 5] if step == 3 else [1, 2])
+            slots.keep(kept)
+            expected = expected[kept]
+
+
+def test_each_beam_sees_its_own_ancestors():
+    """Against lists of slots that are handed down from beam to beam."""
+    batch, beams = 3, 4
+    visible = Visibility()
+    visible.extend(batch, 1, torch.zeros(1))
+    assert visible.bias is None
+    seen = [[[0] for _ in range(beams)] for _ in range(batch)]
+    used = 1
+    for step in range(1, 6):
+        parents = torch.randint(0, beams, (len(seen), beams))
+        kept = None
+        if step == 3:
+            kept = torch.tensor([0, 2])
+            seen, parents = [seen[0], seen[2]], parents[:2]
+        visible.follow(parents, kept)
+        seen = [[list(old[p]) for p in row] for old, row in zip(seen, parents.tolist())]
+        visible.extend(len(seen), beams, torch.zeros(1))
+        for sentence in seen:
+            for beam in range(beams):
+                sentence[beam].append(used + beam)
+        used += beams
+        slots = visible.bias[:, 0].eq(0)
+        assert visible.bias.shape == (len(seen), 1, beams, used)
+        assert [[x.nonzero().squeeze(1).tolist() for x in row] for row in slots] == seen
