@@ -2,6 +2,7 @@ from setuptools import find_packages, setup
 
 SERVE = ["aiohttp>=3.9,<4"]
 ROUGE = ["rouge-score>=0.1.2,<0.2"]
+CTRANSLATE2 = ["ctranslate2>=4.5,<5"]
 
 setup(
     name="pet-fairseq",
@@ -23,7 +24,8 @@ setup(
     extras_require={
         "serve": SERVE,
         "rouge": ROUGE,
-        "dev": [*SERVE, *ROUGE, "pytest>=8,<10", "ruff>=0.17,<0.18"],
+        "ctranslate2": CTRANSLATE2,
+        "dev": [*SERVE, *ROUGE, *CTRANSLATE2, "pytest>=8,<10", "ruff>=0.17,<0.18"],
     },
     entry_points={"console_scripts": ["pet-fairseq=pet_fairseq.cli:main"]},
 )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import List, Optional
 
 from pet_fairseq.command_options import add_sample_options
+from pet_fairseq.decoding import commands as decoding_commands
 from pet_fairseq.errors import UserError
 from pet_fairseq.selfcp import bank_commands
 from pet_fairseq.selfcp import commands as selfcp_commands
@@ -81,6 +82,7 @@ def _parse(argv: Optional[List[str]]):
     variator_commands.add_commands(commands)
     selfcp_commands.add_commands(commands)
     bank_commands.add_commands(commands)
+    decoding_commands.add_commands(commands)
 
     command = commands.add_parser("toy-data", help="write a small parallel corpus from a grammar")
     command.add_argument(

@@ -18,6 +18,11 @@ def make_task(folder, words=WORDS, **options):
         dictionary.add_symbol(word)
     for lang in ("de", "en"):
         dictionary.save(str(folder / f"dict.{lang}.txt"))
+    return load_task(folder, **options)
+
+
+def load_task(folder, **options):
+    """The task of a folder with dictionaries."""
     cfg = TranslationConfig(data=str(folder), source_lang="de", target_lang="en", **options)
     return TranslationTask.setup_task(cfg)
 
@@ -43,6 +48,15 @@ def save_model(path, task, arch="transformer_tiny", **options):
     state["cfg"]["model"]._name = arch
     torch.save(state, path)
     return str(path)
+
+
+def save_another(path, checkpoint, task, arch, **options):
+    """A checkpoint of fairseq-train with another, untrained model in it."""
+    state = torch.load(checkpoint)
+    model, state["cfg"]["model"] = make_model(task, arch, **options)
+    state["cfg"]["model"]._name = arch
+    state["model"] = model.state_dict()
+    torch.save(state, path)
 
 
 def make_batch(task, lengths, columns=None, seed=0):

@@ -9,6 +9,7 @@ from fairseq.checkpoint_utils import load_checkpoint_to_cpu
 from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 
+import pet_fairseq
 from tests.cli.processes import REPO, TRAIN, run
 
 USER = ("--user-dir", REPO / "pet_fairseq")
@@ -124,6 +125,12 @@ def test_interactive_answers_as_generate(data, records, trained):
     )
     found = [line.split("\t")[2] for line in result.output.splitlines() if line.startswith("H-")]
     assert found == answers(data, trained[0])
+
+
+def test_hub_answers_as_generate(data, records, trained):
+    answerer = pet_fairseq.from_pretrained(str(trained[0]), str(data))
+    lines = [f"{r['query']} <prompt> {r['prompt']}" for r in records["test"]]
+    assert answerer.translate(lines, beam=3, max_len_b=5) == answers(data, trained[0])
 
 
 def test_bad_input(data, backbone, trained, tmp_path):

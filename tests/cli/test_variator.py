@@ -5,7 +5,9 @@ import json
 import pytest
 from fairseq.checkpoint_utils import load_checkpoint_to_cpu
 
+import pet_fairseq
 from tests.cli.processes import CROSS_ENTROPY, REPO, TRAIN, run, train
+from tests.translation import load_task
 
 GENERATE = ("--user-dir", REPO / "pet_fairseq", "--cpu", "--required-batch-size-multiple", "1")
 
@@ -143,3 +145,24 @@ def test_plugins_are_moved_to_another_backbone(data, teacher, plugins, tmp_path)
     assert gone_on.values("distance", "valid")[0] < new.values("distance", "valid")[0]
     result = run(*command, teacher, check=False)
     assert result.status == 1 and "holds no plugins" in result.output.splitlines()[-1]
+
+
+def test_hub_translates_as_generate(data, teacher, plugins):
+    """With plugins, and without them through an option of the model."""
+    path = plugins["4"][0]
+    sources = source_lines(data)
+    for options, same in (({}, path), ({"compression_ratio": 1}, teacher)):
+        translator = pet_fairseq.from_pretrained(str(path), str(data), **options)
+        expected = [text for _, text in sorted_by_number(hypotheses(data, "--path", same))]
+        assert translator.translate(sources) == expected
+
+
+def source_lines(data):
+    """The test set's sources from the binary data."""
+    task = load_task(data, dataset_impl=None, required_seq_len_multiple=1, train_subset="train")
+    task.load_dataset("test")
+    return [task.source_dictionary.string(tokens) for tokens in task.dataset("test").src]
+
+
+def sorted_by_number(rows):
+    return sorted(rows, key=lambda row: int(row[0][2:]))

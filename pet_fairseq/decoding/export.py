@@ -1,0 +1,132 @@
+"""`pet-fairseq export`: a translation model for engines that do not know this package."""
+
+import shutil
+import tempfile
+from argparse import Namespace
+from pathlib import Path
+
+import torch
+from fairseq.models import ARCH_MODEL_NAME_REGISTRY, ARCH_MODEL_REGISTRY, FairseqModel
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from omegaconf import OmegaConf
+
+from pet_fairseq.checkpoints import load_checkpoint
+from pet_fairseq.decoding.plain import check_kind, plain_model
+from pet_fairseq.errors import UserError
+from pet_fairseq.pet.calibration import load_model
+
+MODEL = "model.pt"
+QUANTIZATIONS = (
+    "float32",
+    "float16",
+    "bfloat16",
+    "int16",
+    "int8",
+    "int8_float32",
+    "int8_float16",
+    "int8_bfloat16",
+)
+TASK_OPTIONS = set(TranslationConfig.__dataclass_fields__)
+
+
+def export(checkpoint: str, data: str, to: str, out: Path, quantization: str | None = None) -> None:
+    """Write a folder with the model's plain form and its dictionaries.
+
+    Args:
+        checkpoint: a Transformer or PET model; data: fairseq-preprocess's folder; to: "fairseq"
+        for OUT/model.pt, "ctranslate2" for a folder that its Translator opens; quantization: one
+        of QUANTIZATIONS, for ctranslate2 (float32).
+    Raises:
+        UserError: names the option or file and the reason.
+    """
+    if quantization is not None and to != "ctranslate2":
+        raise UserError("--quantization: only for --to ctranslate2; leave it out")
+    if quantization not in (None, *QUANTIZATIONS):
+        raise UserError(f"--quantization {quantization}: give one of {', '.join(QUANTIZATIONS)}")
+    if out.exists():
+        raise UserError(f"--out {out}: exists; give the name of a new folder")
+    if not out.parent.is_dir():
+        raise UserError(f"--out {out}: {out.parent} is no folder; make it first")
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f"{out.name}.") as made:
+        folder = Path(made, "fairseq")
+        folder.mkdir()
+        write_fairseq(checkpoint, data, folder)
+        if to == "ctranslate2":
+            folder = write_ctranslate2(folder, Path(made, to), quantization or "float32")
+        folder.chmod(0o755)
+        shutil.move(folder, out)
+
+
+def write_fairseq(checkpoint: str, data: str, folder: Path) -> None:
+    """Write model.pt and the dictionaries."""
+    state = load_checkpoint(checkpoint, "CHECKPOINT")
+    args = state["cfg"]["model"]
+    name = getattr(args, "arch", None) or getattr(args, "_name", None)
+    kind = ARCH_MODEL_REGISTRY.get(name, object)
+    check_kind(ARCH_MODEL_NAME_REGISTRY.get(name, name), kind, checkpoint)
+    model, task = load_model(checkpoint, data)
+    plain, plain_args = plain_model(model, args, task)
+    torch.save(plain_state(state, plain, plain_args, task), folder / MODEL)
+    for language, dictionary in dictionaries(task).items():
+        dictionary.save(str(folder / f"dict.{language}.txt"))
+
+
+def plain_state(state: dict, plain: FairseqModel, args: Namespace, task: TranslationTask) -> dict:
+    """The loaded checkpoint with another model in it, as stock fairseq reads it."""
+    cfg = OmegaConf.to_container(state["cfg"], resolve=True, enum_to_str=True)
+    options = {name: value for name, value in cfg["task"].items() if name in TASK_OPTIONS}
+    languages = {"source_lang": task.cfg.source_lang, "target_lang": task.cfg.target_lang}
+    cfg["task"] = {**options, **languages, "_name": "translation", "data": "."}
+    cfg["model"] = args
+    cfg["criterion"] = {"_name": "label_smoothed_cross_entropy", "label_smoothing": 0.1}
+    cfg.setdefault("common", {})["user_dir"] = None
+    kept = {name: state.get(name) for name in ("optimizer_history", "extra_state")}
+    return {"args": None, "cfg": cfg, "model": plain.state_dict(), **kept}
+
+
+def dictionaries(task: TranslationTask) -> dict:
+    return {
+        task.cfg.source_lang: task.source_dictionary,
+        task.cfg.target_lang: task.target_dictionary,
+    }
+
+
+def write_ctranslate2(plain: Path, out: Path, quantization: str) -> Path:
+    """Convert an exported fairseq folder; returns `out`.
+
+    Raises:
+        UserError: CTranslate2 is missing, or cannot hold this model.
+    """
+    try:
+        from ctranslate2.converters import FairseqConverter
+    except ModuleNotFoundError as error:
+        raise UserError("ctranslate2 is missing; pip install 'pet-fairseq[ctranslate2]'") from error
+    cfg = load_checkpoint(str(plain / MODEL), "CHECKPOINT")["cfg"]
+    check_for_ctranslate2(cfg["model"])
+    languages = (cfg["task"]["source_lang"], cfg["task"]["target_lang"])
+    try:
+        FairseqConverter(str(plain / MODEL), str(plain), *languages).convert(
+            str(out), quantization=quantization
+        )
+    except ValueError as error:  # how it refuses a model
+        raise UserError(f"--to ctranslate2: {error}".replace("\n", " ")) from error
+    return out
+
+
+def check_for_ctranslate2(args: Namespace) -> None:
+    """Raises UserError for models of which its converter would make something else, or crash."""
+    for option in ("attention_heads", "normalize_before"):
+        encoder, decoder = (getattr(args, f"{stack}_{option}") for stack in ("encoder", "decoder"))
+        if encoder != decoder:
+            option = option.replace("_", "-")
+            raise UserError(
+                f"--to ctranslate2: it needs one --*-{option} for both stacks, not {encoder} and "
+                f"{decoder}; use --to fairseq"
+            )
+    for option in ("decoder_input_dim", "decoder_output_dim"):
+        if getattr(args, option, None) not in (None, args.decoder_embed_dim):
+            raise UserError(
+                f"--to ctranslate2: no room for --{option.replace('_', '-')} "
+                f"{getattr(args, option)} beside --decoder-embed-dim {args.decoder_embed_dim}; use "
+                "--to fairseq"
+            )

@@ -1,0 +1,117 @@
+"""`pet-fairseq export`, and the exported models in stock fairseq and in CTranslate2."""
+
+import pytest
+
+from tests.cli.processes import REPO, run
+from tests.translation import load_task, save_another
+
+USER_DIR = ("--user-dir", REPO / "pet_fairseq")
+GENERATE = ("--cpu", "--required-batch-size-multiple", "1", "--max-len-b", "12", "--beam", "1")
+# torch's safe loading refuses every checkpoint of fairseq alone
+STOCK = {"TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"}
+
+
+@pytest.fixture(scope="module")
+def exported(student, data, tmp_path_factory):
+    """An exporter: target and more options -> the folder."""
+    made = {}
+
+    def export(to, *options):
+        if (to, options) not in made:
+            out = tmp_path_factory.mktemp("export") / "out"
+            checkpoint = student[0] / "checkpoint_best.pt"
+            done = run("pet-fairseq", "export", checkpoint, *to_options(data, to, out), *options)
+            assert done.output.splitlines()[-1] == f"wrote {out}"
+            assert [path.name for path in out.parent.iterdir()] == ["out"]
+            made[to, options] = out
+        return made[to, options]
+
+    return export
+
+
+def to_options(data, to, out):
+    return ("--data", data, "--to", to, "--out", out)
+
+
+def translations(data, path, *options, env=None):
+    """Source and translation of each sentence."""
+    output = run(
+        "fairseq-generate", data, "--path", path, *GENERATE, *options, env=env or {}
+    ).output
+    found = {"S": {}, "H": {}}
+    for line in output.splitlines():
+        kind, _, rest = line.partition("-")
+        if kind in found and "\t" in rest:
+            fields = rest.split("\t")
+            found[kind][int(fields[0])] = fields[-1]
+    return [(found["S"][i], found["H"][i]) for i in sorted(found["H"])]
+
+
+@pytest.fixture(scope="module")
+def expected(student, data):
+    found = translations(data, student[0] / "checkpoint_best.pt", *USER_DIR)
+    assert len(found) == 30
+    return found
+
+
+def test_stock_fairseq_translates_the_same(exported, expected, data):
+    folder = exported("fairseq")
+    assert {path.name for path in folder.iterdir()} == {"model.pt", "dict.de.txt", "dict.en.txt"}
+    assert translations(data, folder / "model.pt", env=STOCK) == expected
+
+
+def test_exported_models_can_be_exported(exported, expected, data, tmp_path):
+    again = tmp_path / "again"
+    model = exported("fairseq") / "model.pt"
+    run("pet-fairseq", "export", model, *to_options(data, "fairseq", again))
+    assert translations(data, again / "model.pt", *USER_DIR) == expected
+
+
+@pytest.mark.parametrize("quantization", [(), ("--quantization", "int8")])
+def test_ctranslate2_translates_the_same(quantization, exported, expected):
+    ctranslate2 = pytest.importorskip("ctranslate2")
+    folder = exported("ctranslate2", *quantization)
+    translator = ctranslate2.Translator(str(folder), device="cpu", intra_threads=1)
+    options = {"beam_size": 1, "max_decoding_length": 12}  # it ends beam search otherwise
+    same = 0
+    for source, translation in expected:
+        source = source.replace("<<unk>>", "<unk>").split()
+        (found,) = translator.translate_batch([source], **options)
+        same += " ".join(found.hypotheses[0]) == translation
+    assert same >= (20 if quantization else 30)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (("--quantization", "int7"), "--quantization int7: give one of float32, "),
+        (
+            ("--to", "fairseq", "--quantization", "int8"),
+            "--quantization: only for --to ctranslate2",
+        ),
+        (("--out", "."), "--out .: exists; give the name of a new folder"),
+        (("--out", "no/where"), "--out no/where: no is no folder"),
+        (("--data", "nowhere"), "--data nowhere: no such folder"),
+    ],
+)
+def test_wrong_options(options, message, student, data, tmp_path):
+    checkpoint = student[0] / "checkpoint_best.pt"
+    given = to_options(data, "ctranslate2", "out")
+    failed = run("pet-fairseq", "export", checkpoint, *given, *options, check=False, cwd=tmp_path)
+    assert failed.status == 1
+    assert failed.output.splitlines()[-1].startswith(f"pet-fairseq export: error: {message}")
+    assert not list(tmp_path.iterdir())
+
+
+def test_models_of_another_kind(data, teacher, tmp_path):
+    task = load_task(data)
+    for arch, heads, message in (
+        ("can_transformer", 4, "holds can_transformer: compressed attention is no layer"),
+        ("transformer_tiny", 4, "one --*-attention-heads for both stacks, not 2 and 4"),
+    ):
+        path = tmp_path / f"{arch}.pt"
+        save_another(path, teacher, task, arch, decoder_attention_heads=heads)
+        given = to_options(data, "ctranslate2", tmp_path / "out")
+        failed = run("pet-fairseq", "export", path, *given, check=False)
+        assert failed.status == 1 and message in failed.output.splitlines()[-1]
+        assert not (tmp_path / "out").exists()

@@ -1,0 +1,92 @@
+"""`pet_fairseq.from_pretrained`: text in, text out."""
+
+import pytest
+
+import pet_fairseq
+from pet_fairseq.decoding.generator import FastGenerator
+from pet_fairseq.errors import UserError
+from tests.cli.processes import REPO, run
+from tests.translation import load_task, save_another
+
+TEXT = ["a1 a2 a3", "", "a0 unheard a5 a5"]
+USER_DIR = ("--user-dir", REPO / "pet_fairseq", "--cpu")
+
+
+def interactive(data, path, *options):
+    """What fairseq-interactive says about TEXT."""
+    command = ("fairseq-interactive", data, "--path", path, *USER_DIR, *options)
+    output = run(*command, "-s", "de", "-t", "en", text_in="\n".join(TEXT) + "\n").output
+    lines = [line.split("\t") for line in output.splitlines() if line.startswith("D-")]
+    return [text for _, _, text in lines]
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_says_what_interactive_says(beam, student, teacher, data):
+    for path in (student[0] / "checkpoint_best.pt", teacher):
+        translator = pet_fairseq.from_pretrained(str(path), str(data))
+        expected = interactive(data, path, "--beam", beam)
+        assert translator.translate(TEXT, beam=beam) == expected
+        assert translator.translate(TEXT[0], beam=beam) == expected[0]
+    assert translator.translate([]) == []
+
+
+def test_decodes_fast(student, data):
+    path = str(student[0] / "checkpoint_best.pt")
+    translator = pet_fairseq.from_pretrained(path, str(data))
+    generator = translator.task.build_generator(translator.models, translator.cfg.generation)
+    assert isinstance(generator, FastGenerator)
+
+
+def test_options_and_ensembles(student, teacher, data):
+    paths = f"{student[0] / 'checkpoint_best.pt'}:{teacher}"
+    translator = pet_fairseq.from_pretrained(paths, str(data), max_len_b=3, lenpen=0.2)
+    expected = interactive(data, paths, "--max-len-b", "3", "--lenpen", "0.2")
+    assert translator.translate(TEXT) == expected
+    assert max(len(text.split()) for text in expected) <= 3
+
+
+def test_finds_bpe_codes_and_tokenises(data, teacher, tmp_path):
+    """Codes beside the data mean subword-nmt and Moses, as scripts/preprocess.sh does it."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for file in data.glob("dict.*"):
+        (folder / file.name).write_bytes(file.read_bytes())
+    (folder / "bpe.codes").write_text("#version: 0.2\na 1</w>\n")
+    translator = pet_fairseq.from_pretrained(str(teacher), str(folder))
+    assert translator.apply_bpe(translator.tokenize("a1, a2!")) == "a1 , a@@ 2 !"
+    plain = pet_fairseq.from_pretrained(str(teacher), str(folder), segmentation="")
+    assert plain.bpe is None and plain.tokenizer is None
+    codes = str(folder / "bpe.codes")
+    given = pet_fairseq.from_pretrained(str(teacher), str(data), codes, tokenizer="space")
+    assert given.apply_bpe(given.tokenize("a1,  a2")) == "a@@ 1@@ , a@@ 2"
+
+
+def test_every_arch_of_translation(data, teacher, tmp_path):
+    task = load_task(data)
+    for arch in ("can_transformer", "deep_shallow_12_1", "pet_transformer_tiny"):
+        sizes = {f"{stack}_layers": 2 for stack in ("encoder", "decoder")}
+        save_another(tmp_path / "model.pt", teacher, task, arch, **sizes, **narrow(8))
+        translator = pet_fairseq.from_pretrained(str(tmp_path / "model.pt"), str(data))
+        assert len(translator.translate(TEXT, max_len_b=4)) == len(TEXT)
+
+
+def narrow(width):
+    sizes = {}
+    for stack in ("encoder", "decoder"):
+        sizes |= {f"{stack}_embed_dim": width, f"{stack}_ffn_embed_dim": width}
+        sizes[f"{stack}_attention_heads"] = 2
+    return sizes
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"path": "no.pt"}, "path no.pt: no such file"),
+        ({"data": "nowhere"}, "data nowhere: no such folder"),
+        ({"segmentation": "no.codes"}, "segmentation no.codes: no such file"),
+        ({"compression_ratio": 4}, "compression_ratio: neither this model nor generation"),
+    ],
+)
+def test_wrong_arguments(arguments, message, teacher, data):
+    with pytest.raises(UserError, match=message):
+        pet_fairseq.from_pretrained(**{"path": str(teacher), "data": str(data), **arguments})
