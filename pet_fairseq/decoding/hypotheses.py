@@ -42,7 +42,7 @@ class Hypotheses:
             end-of-sentence; totals: B x R x T, the sum of log-probabilities up to each token;
             valid: B, False where ending at this length gives a score of -inf; None for nowhere.
         """
-        length = tokens.size(2)
+        length, totals = tokens.size(2), totals.float()
         order = self.counts[sentences, None] + ended.cumsum(1) - 1
         slot = torch.where(ended & (order < self.beam_size), order, self.beam_size)
         at = (sentences[:, None], slot)

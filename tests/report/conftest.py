@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from pet_fairseq.report import write_report
+from pet_fairseq.report.write import write_report
 from tests.report.made import REFERENCE, WORSE, save_run
 
 

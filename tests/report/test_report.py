@@ -7,8 +7,8 @@ from sacrebleu.metrics import BLEU
 
 from pet_fairseq import cli
 from pet_fairseq.errors import UserError
-from pet_fairseq.report import write_report
 from pet_fairseq.report.outputs import read_output
+from pet_fairseq.report.write import write_report
 from tests.report.made import (
     REFERENCE,
     WORDS,
