@@ -2,13 +2,14 @@
 """Speed of translation: fairseq's generator, the fast one, CTranslate2 in float32 and int8.
 
 Random weights, sources of one length, translations forced to one length, so that every engine does
-the same work. Each model and engine has a process of its own, which waits while another is
-measured; the engines take turns, the first round warms up, the median of the others counts. Beside
-the speed: the share of what the arithmetic allows (the FLOPs of the needed matrix products over
-the rate of a large product), and the peak of memory.
+the same work; or NAME=CHECKPOINT and its test set, as long as its translations are. Each model and
+engine has a process of its own, which waits while another is measured; the engines take turns, the
+first round warms up, the median of the others counts. Beside the speed: the share of what the
+arithmetic allows (the FLOPs of the needed matrix products over the rate of a large product), and
+the peak of memory, libraries included.
 
     python scripts/bench_decoding.py --out FOLDER [--models teacher pet d256] [--rounds 5]
-    python scripts/bench_decoding.py --out FOLDER --models d256 --engines fast fairseq "own decoder"
+    python scripts/bench_decoding.py --out FOLDER --models NAME=FILE --data BIN --engines fast fairseq
 """
 
 import argparse
@@ -46,73 +47,107 @@ WITHOUT = {
     "own decoder": {f"{GENERATOR}.is_plain": lambda model: False},
     "one block": {f"{GENERATOR}.BLOCK_NUMBERS": float("inf")},
     "plain topk": {"pet_fairseq.decoding.beams.top": torch.topk},
+    "dropped at once": {f"{GENERATOR}.DROPPED_SHARE": 0},
+    "never dropped": {f"{GENERATOR}.DROPPED_SHARE": 2},
+    "no inference mode": {"torch.inference_mode": torch.no_grad},
 }
 ENGINES = ("fairseq", "fast", *CTRANSLATE2, *WITHOUT)
 
 
-def make_model(name, words):
-    from fairseq.models import ARCH_CONFIG_REGISTRY, build_model
+class Subject:
+    """A model to measure: random weights and sources, or a checkpoint and its test set.
 
-    from pet_fairseq.pet.compression import Vocabularies
+    `sources` are lists of word numbers without end-of-sentence; `forced` is the length of all
+    translations, None if they end by themselves.
+    """
 
-    args = Namespace(**MODELS[name])
-    ARCH_CONFIG_REGISTRY[args.arch](args)
-    args._name = args.arch
-    torch.manual_seed(1)
-    vocabularies = Vocabularies(words, words)
-    return build_model(args, vocabularies).eval(), args, vocabularies
+    def __init__(self, name, options):
+        from fairseq.models import ARCH_CONFIG_REGISTRY, build_model
+
+        from pet_fairseq.checkpoints import load_checkpoint
+        from pet_fairseq.pet.calibration import load_model
+        from pet_fairseq.pet.compression import Vocabularies
+
+        self.name, _, path = name.partition("=")
+        if path:
+            self.args = load_checkpoint(path, "--models")["cfg"]["model"]
+            self.model, self.task = load_model(path, options.data)
+            self.task.load_dataset("test")
+            self.forced = None
+            self.sources = sorted(
+                (tokens[:-1].tolist() for tokens in self.task.dataset("test").src), key=len
+            )
+        else:
+            self.args = Namespace(**MODELS[self.name])
+            ARCH_CONFIG_REGISTRY[self.args.arch](self.args)
+            self.args._name = self.args.arch
+            torch.manual_seed(1)
+            self.task = Vocabularies(options.words, options.words)
+            self.model = build_model(self.args, self.task)
+            self.forced = LENGTH
+            self.sources = torch.randint(4, options.words, (1000, LENGTH)).tolist()
+        self.model.eval()
+        self.words = self.task.target_dictionary
+
+    def batches(self, size, least):
+        """Neighbours, from all over the sources: at least one batch and `least` sentences."""
+        count = max(1, -(-least // size))
+        starts = [(len(self.sources) - size) * (2 * i + 1) // (2 * count) for i in range(count)]
+        return [self.sources[start : start + size] for start in starts]
 
 
 # --- engines: each translates a list of sources, word numbers without end-of-sentence -------------
 
 
-def torch_engine(engine, name, options):
+def torch_engine(engine, subject, options):
     from fairseq.sequence_generator import SequenceGenerator
 
     from pet_fairseq.decoding.generator import FastGenerator
 
-    model, _, vocabularies = make_model(name, options.words)
+    model, words = subject.model, subject.words
     model.make_generation_fast_(need_attn=False)
     model.to(device=options.device, dtype=getattr(torch, options.dtype))
     kind = SequenceGenerator if engine == "fairseq" else FastGenerator
-    dictionary = vocabularies.target_dictionary
+    length = {"max_len_b": subject.forced, "min_len": subject.forced} if subject.forced else {}
 
     def translate(sources, beam):
-        generator = kind([model], dictionary, beam_size=beam, max_len_b=LENGTH, min_len=LENGTH)
-        tokens = torch.tensor([[*source, dictionary.eos()] for source in sources])
-        lengths = torch.full((len(sources),), LENGTH + 1)
+        generator = kind([model], words, beam_size=beam, **length)
+        tokens = torch.full((len(sources), max(map(len, sources)) + 1), words.pad())
+        for row, source in zip(tokens, sources):
+            row[-len(source) - 1 :] = torch.tensor([*source, words.eos()])
+        lengths = torch.tensor([len(source) + 1 for source in sources])
         net_input = {"src_tokens": tokens, "src_lengths": lengths}
         net_input = {key: value.to(options.device) for key, value in net_input.items()}
         found = generator.generate([model], {"net_input": net_input})
-        assert all(len(hypotheses[0]["tokens"]) == LENGTH + 1 for hypotheses in found)
+        return sum(len(hypotheses[0]["tokens"]) - 1 for hypotheses in found)
 
     return translate
 
 
-def ctranslate2_engine(engine, name, options):
+def ctranslate2_engine(engine, subject, options):
     import ctranslate2
     from ctranslate2.converters import FairseqConverter
 
     from pet_fairseq.decoding.plain import plain_model
 
-    model, args, vocabularies = make_model(name, options.words)
-    plain, args = plain_model(model, args, vocabularies)
-    dictionary = vocabularies.target_dictionary
+    plain, args = plain_model(subject.model, subject.args, subject.task)
+    source_words = subject.task.source_dictionary
     with tempfile.TemporaryDirectory() as folder:
-        for language in ("de", "en"):
-            dictionary.save(f"{folder}/dict.{language}.txt")
+        source_words.save(f"{folder}/dict.de.txt")
+        subject.words.save(f"{folder}/dict.en.txt")
         state = {"args": None, "cfg": {"model": args}, "model": plain.state_dict()}
         torch.save(state, f"{folder}/model.pt")
         converter = FairseqConverter(f"{folder}/model.pt", folder, "de", "en")
         converter.convert(f"{folder}/out", quantization=CTRANSLATE2[engine])
         threads = torch.get_num_threads()
         translator = ctranslate2.Translator(f"{folder}/out", options.device, intra_threads=threads)
+    length = {"max_decoding_length": subject.forced or 200}
+    length["min_decoding_length"] = subject.forced or 1
 
     def translate(sources, beam):
-        words = [[dictionary[number] for number in source] for source in sources]
-        length = {"max_decoding_length": LENGTH, "min_decoding_length": LENGTH}
+        words = [[source_words[number] for number in source] for source in sources]
         found = translator.translate_batch(words, beam_size=beam, max_batch_size=0, **length)
-        assert all(len(one.hypotheses[0]) == LENGTH for one in found)
+        return sum(len(one.hypotheses[0]) for one in found)
 
     return translate
 
@@ -126,14 +161,13 @@ def work(connection, engine, name, options):
         for target, replacement in WITHOUT.get(engine, {}).items():
             patches.enter_context(mock.patch(target, replacement))
         build = ctranslate2_engine if engine in CTRANSLATE2 else torch_engine
-        translate = build(engine, name, options)
+        translate = build(engine, Subject(name, options), options)
         while (asked := connection.recv()) is not None:
             beam, batches = asked
             Path("/proc/self/clear_refs").write_text("5")  # peak memory counts from here
             start = time.perf_counter()
-            for batch in batches:
-                translate(batch, beam)
-            connection.send((time.perf_counter() - start, peak_megabytes()))
+            tokens = sum(translate(batch, beam) for batch in batches)
+            connection.send((time.perf_counter() - start, peak_megabytes(), tokens))
 
 
 def peak_megabytes():
@@ -144,9 +178,8 @@ def peak_megabytes():
 # --- the arithmetic -------------------------------------------------------------------------------
 
 
-def needed_flops(name, words, beam):
+def needed_flops(model, beam):
     """FLOPs of the matrix products for one sentence; the first step has one row, not `beam`."""
-    model, _, _ = make_model(name, words)
     source, steps = LENGTH + 1, LENGTH + 1
     rows = 1 + (steps - 1) * beam
     encoder, decoder = model.encoder.layers, model.decoder.layers
@@ -192,38 +225,37 @@ def product_rate(options):
 
 
 def measure(name, options):
-    """Rows of one model: engines x beams x batch sizes."""
+    """Rows of one model: beams x batch sizes x engines."""
     context = multiprocessing.get_context("spawn")
+    subject = Subject(name, options)
     workers = {}
     for engine in options.engines:
-        here, there = context.Pipe()
-        process = context.Process(target=work, args=(there, engine, name, options), daemon=True)
-        process.start()
-        workers[engine] = here
+        workers[engine], there = context.Pipe()
+        context.Process(target=work, args=(there, engine, name, options), daemon=True).start()
     rows = []
     for beam in options.beams:
-        flops = needed_flops(name, options.words, beam)
+        flops = needed_flops(subject.model, beam) if subject.forced else None
         for size_of_batch in options.batch_sizes:
+            batches = subject.batches(size_of_batch, options.sentences_of_small)
             rate = product_rate(options)
-            times, peaks = take_turns(workers, beam, batches(size_of_batch, options), options)
-            sentences = max(
-                size_of_batch, options.sentences_of_small // size_of_batch * size_of_batch
-            )
-            for engine, found in times.items():
-                speed = sentences / statistics.median(found)
+            found = take_turns(workers, (beam, batches), options.rounds)
+            first = found[options.engines[0]]
+            for engine, rounds in found.items():
+                seconds = statistics.median(s for s, _, _ in rounds)
+                speed = sum(map(len, batches)) / seconds
                 rows.append(
                     {
-                        "model": name,
+                        "model": subject.name,
                         "engine": engine,
                         "beam": beam,
                         "batch": size_of_batch,
                         "sentences_per_second": speed,
-                        "tokens_per_second": speed * LENGTH,
-                        "times_fairseq": statistics.median(
-                            a / b for a, b in zip(times[options.engines[0]], found)
+                        "tokens_per_second": rounds[0][2] / seconds,
+                        "over_first": statistics.median(
+                            a / b for (a, _, _), (b, _, _) in zip(first, rounds)
                         ),
-                        "share_of_bound": speed * flops / rate,
-                        "peak_megabytes": max(peaks[engine]),
+                        "share_of_bound": speed * flops / rate if flops else None,
+                        "peak_megabytes": max(peak for _, peak, _ in rounds),
                     }
                 )
     for worker in workers.values():
@@ -231,23 +263,16 @@ def measure(name, options):
     return rows
 
 
-def batches(size_of_batch, options):
-    count = max(1, options.sentences_of_small // size_of_batch)
-    shape = (count, size_of_batch, LENGTH)
-    return torch.randint(4, options.words, shape).tolist()
-
-
-def take_turns(workers, beam, work_to_do, options):
-    times, peaks = ({engine: [] for engine in workers} for _ in range(2))
-    for number in range(options.rounds + 1):
-        order = list(workers) if number % 2 else list(reversed(workers))
-        for engine in order:
-            workers[engine].send((beam, work_to_do))
-            seconds, peak = workers[engine].recv()
+def take_turns(workers, asked, rounds):
+    """For each engine (seconds, peak megabytes, tokens) of each round; a first one warms up."""
+    found = {engine: [] for engine in workers}
+    for number in range(rounds + 1):
+        for engine in list(workers) if number % 2 else list(reversed(workers)):
+            workers[engine].send(asked)
+            result = workers[engine].recv()
             if number:
-                times[engine].append(seconds)
-                peaks[engine].append(peak)
-    return times, peaks
+                found[engine].append(result)
+    return found
 
 
 def table(rows):
@@ -257,10 +282,11 @@ def table(rows):
         "|---|---:|---:|---|---:|---:|---:|---:|---:|",
     ]
     for row in rows:
+        share = "" if row["share_of_bound"] is None else f"{row['share_of_bound']:.0%}"
         lines.append(
             f"| {row['model']} | {row['beam']} | {row['batch']} | {row['engine']} "
             f"| {row['sentences_per_second']:.1f} | {row['tokens_per_second']:.0f} "
-            f"| {row['times_fairseq']:.2f} | {row['share_of_bound']:.0%} "
+            f"| {row['over_first']:.2f} | {share} "
             f"| {row['peak_megabytes']:.0f} |"
         )
     return "\n".join(lines) + "\n"
@@ -295,7 +321,10 @@ def plot(rows, path):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER")
-    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=MODELS)
+    parser.add_argument(
+        "--models", nargs="+", default=list(MODELS), help=f"of {', '.join(MODELS)}, or NAME=FILE"
+    )
+    parser.add_argument("--data", metavar="BIN", help="for models from files")
     parser.add_argument(
         "--engines", nargs="+", default=["fairseq", "fast", *CTRANSLATE2], choices=ENGINES
     )
