@@ -9,7 +9,7 @@ arithmetic allows (the FLOPs of the needed matrix products over the rate of a la
 the peak of memory, libraries included.
 
     python scripts/bench_decoding.py --out FOLDER [--models teacher pet d256] [--rounds 5]
-    python scripts/bench_decoding.py --out FOLDER --models NAME=FILE --data BIN --engines fast fairseq
+    python scripts/bench_decoding.py --out FOLDER --models NAME=FILE --data BIN
 """
 
 import argparse

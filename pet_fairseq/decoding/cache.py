@@ -14,7 +14,7 @@ FIRST_CAPACITY = 64
 
 
 class Slots:
-    """Keys or values of one layer, B x H x K x D; they grow and never change places."""
+    """Keys and values of one layer, 2 x B x H x K x D; they grow and never change places."""
 
     def __init__(self):
         self.used = 0
@@ -22,26 +22,25 @@ class Slots:
 
     @property
     def filled(self) -> Tensor:
-        return self._room[:, :, : self.used]
+        return self._room[..., : self.used, :]
 
     def append(self, new: Tensor) -> Tensor:
-        """Write B x H x R x D behind what is there; all of it."""
-        end = self.used + new.size(2)
-        if self._room is None or end > self._room.size(2):
-            batch, heads, _, width = new.shape
-            room = new.new_empty(batch, heads, max(FIRST_CAPACITY, 2 * end), width)
+        """Write 2 x B x H x R x D behind what is there; all of it."""
+        end = self.used + new.size(3)
+        if self._room is None or end > self._room.size(3):
+            room = new.new_empty(*new.shape[:3], max(FIRST_CAPACITY, 2 * end), new.size(4))
             if self.used:
-                room[:, :, : self.used] = self.filled
+                room[..., : self.used, :] = self.filled
             self._room = room
-        self._room[:, :, self.used : end] = new
+        self._room[..., self.used : end, :] = new
         self.used = end
         return self.filled
 
     def keep(self, sentences: Tensor) -> None:
-        """Forget the other sentences; the room stays, the first of it is used."""
-        kept = self.filled.index_select(0, sentences)
-        self._room = self._room[: len(sentences)]
-        self._room[:, :, : self.used] = kept
+        """Forget the other sentences; the first of the room is used from then on."""
+        kept = self.filled.index_select(1, sentences)
+        self._room = self._room[:, : len(sentences)]
+        self._room[..., : self.used, :] = kept
 
 
 class Visibility:

@@ -154,8 +154,8 @@ class TransformerSteps:
         self.decoder = model.decoder
         self.encoder = model.encoder
         self.layers: List[LayerWeights] = []
-        self.caches: List[Tuple[Slots, Slots]] = []  # keys and values of each layer
-        self.source: List[Tuple[Tensor, Tensor]] = []
+        self.caches: List[Slots] = []
+        self.source: List[Tensor] = []  # 2 x B x H x S x D for each layer
         self.source_mask: Optional[Tensor] = None
         self.visible = Visibility()
 
@@ -168,7 +168,7 @@ class TransformerSteps:
         self.source = [_source_keys_values(states, layer) for layer in self.layers]
         masks = encoder_out["encoder_padding_mask"]
         self.source_mask = _mask_bias(masks[0], states) if masks and masks[0].any() else None
-        self.caches = [(Slots(), Slots()) for _ in self.layers]
+        self.caches = [Slots() for _ in self.layers]
         self.visible = Visibility()
 
     def step(self, tokens: Tensor, position: int) -> Tensor:
@@ -204,10 +204,9 @@ class TransformerSteps:
             kept: the sentences that go on, None for all; `beams` has only their rows.
         """
         if kept is not None:
-            for keys, values in self.caches:
-                keys.keep(kept)
-                values.keep(kept)
-            self.source = [tuple(x.index_select(0, kept) for x in layer) for layer in self.source]
+            for cache in self.caches:
+                cache.keep(kept)
+            self.source = [source.index_select(1, kept) for source in self.source]
             if self.source_mask is not None:
                 self.source_mask = self.source_mask.index_select(0, kept)
         self.visible.follow(beams, kept)
@@ -228,23 +227,22 @@ class TransformerSteps:
         self,
         x: Tensor,
         layer: LayerWeights,
-        cache: Tuple[Slots, Slots],
-        source: Tuple[Tensor, Tensor],
+        cache: Slots,
+        source: Tensor,
         rows: int,
     ) -> Tensor:
         before = layer.normalize_before
         self_norm, cross_norm, ffn_norm = layer.norms
 
         y = self_norm(x) if before else x
-        q, k, v = _split_heads(F.linear(y, *layer.self_qkv), 3, layer.self_heads, rows)
-        keys, values = cache
-        context = attend(q, keys.append(k), values.append(v), self.visible.bias)
+        qkv = _split_heads(F.linear(y, *layer.self_qkv), 3, layer.self_heads, rows)
+        context = attend(qkv[0], cache.append(qkv[1:]), self.visible.bias)
         x = F.linear(context, *layer.self_out).add_(x)
         x = x if before else self_norm(x)
 
         y = cross_norm(x) if before else x
-        (q,) = _split_heads(F.linear(y, *layer.cross_q), 1, layer.cross_heads, rows)
-        context = attend(q, *source, self.source_mask)
+        q = _split_heads(F.linear(y, *layer.cross_q), 1, layer.cross_heads, rows)
+        context = attend(q[0], source, self.source_mask)
         x = F.linear(context, *layer.cross_out).add_(x)
         x = x if before else cross_norm(x)
 
@@ -253,35 +251,33 @@ class TransformerSteps:
         return x if before else ffn_norm(x)
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, bias: Optional[Tensor]) -> Tensor:
+def attend(q: Tensor, keys_values: Tensor, bias: Optional[Tensor]) -> Tensor:
     """softmax(q k^T + bias) v over the heads of all rows.
 
     Args:
-        q: B x H x R x D, scaled; k, v: B x H x S x D; bias: B x 1 x R x S or broadcasting to it.
+        q: B x H x R x D, scaled; keys_values: 2 x B x H x S x D; bias: B x 1 x R x S or
+        broadcasting to it.
     Returns:
         (B R) x (H D)
     """
-    scores = q @ k.transpose(-1, -2)
-    if bias is not None:
-        scores = scores.add_(bias)
-    weights = F.softmax(scores, dim=-1, dtype=_wide(scores.dtype)).type_as(v)
     batch, heads, rows, width = q.shape
-    return (weights @ v).transpose(1, 2).reshape(batch * rows, heads * width)
+    keys, values = keys_values
+    context = F.scaled_dot_product_attention(q, keys, values, attn_mask=bias, scale=1.0)
+    return context.transpose(1, 2).reshape(batch * rows, heads * width)
 
 
-def _split_heads(x: Tensor, parts: int, heads: int, rows: int) -> Tuple[Tensor, ...]:
-    """(B R) x (parts H D) -> parts tensors B x H x R x D"""
+def _split_heads(x: Tensor, parts: int, heads: int, rows: int) -> Tensor:
+    """(B R) x (parts H D) -> parts x B x H x R x D"""
     count, width = x.shape
     x = x.view(count // rows, rows, parts, heads, width // (parts * heads))
-    return x.permute(2, 0, 3, 1, 4).unbind(0)
+    return x.permute(2, 0, 3, 1, 4)
 
 
-def _source_keys_values(states: Tensor, layer: LayerWeights) -> Tuple[Tensor, Tensor]:
-    """Encoder states S x B x E -> keys and values, each B x H x S x D"""
+def _source_keys_values(states: Tensor, layer: LayerWeights) -> Tensor:
+    """Encoder states S x B x E -> 2 x B x H x S x D"""
     length, batch, _ = states.shape
     x = F.linear(states, *layer.cross_kv).view(length, batch, 2, layer.cross_heads, -1)
-    k, v = x.permute(2, 1, 3, 0, 4).contiguous().unbind(0)
-    return k, v
+    return x.permute(2, 1, 3, 0, 4).contiguous()
 
 
 def _mask_bias(mask: Tensor, like: Tensor) -> Tensor:

@@ -63,15 +63,15 @@ def test_average_ensemble():
 
 
 def test_slots_grow_and_keep():
-    slots, expected = Slots(), torch.empty(6, 2, 0, 3)
+    slots, expected = Slots(), torch.empty(2, 6, 2, 0, 3)
     for step in range(FIRST_CAPACITY):
-        new = torch.randn(expected.size(0), 2, 1 if step == 0 else 4, 3)
-        expected = torch.cat([expected, new], dim=2)
+        new = torch.randn(2, expected.size(1), 2, 1 if step == 0 else 4, 3)
+        expected = torch.cat([expected, new], dim=3)
         assert torch.equal(slots.append(new), expected)
         if step in (3, 40):
             kept = torch.tensor([0, 2, 4, 5] if step == 3 else [1, 2])
             slots.keep(kept)
-            expected = expected[kept]
+            expected = expected[:, kept]
 
 
 def test_each_beam_sees_its_own_ancestors():
