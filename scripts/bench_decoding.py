@@ -45,7 +45,7 @@ GENERATOR = "pet_fairseq.decoding.generator"
 # the fast generator without one of its parts: what to put in the place of what
 WITHOUT = {
     "own decoder": {f"{GENERATOR}.is_plain": lambda model: False},
-    "one block": {f"{GENERATOR}.BLOCK_NUMBERS": float("inf")},
+    "one block": {f"{GENERATOR}.BLOCK_NUMBERS": 10**12},
     "plain topk": {"pet_fairseq.decoding.beams.top": torch.topk},
     "dropped at once": {f"{GENERATOR}.DROPPED_SHARE": 0},
     "never dropped": {f"{GENERATOR}.DROPPED_SHARE": 2},
@@ -162,6 +162,7 @@ def work(connection, engine, name, options):
             patches.enter_context(mock.patch(target, replacement))
         build = ctranslate2_engine if engine in CTRANSLATE2 else torch_engine
         translate = build(engine, Subject(name, options), options)
+        connection.send("ready")
         while (asked := connection.recv()) is not None:
             beam, batches = asked
             Path("/proc/self/clear_refs").write_text("5")  # peak memory counts from here
@@ -232,6 +233,8 @@ def measure(name, options):
     for engine in options.engines:
         workers[engine], there = context.Pipe()
         context.Process(target=work, args=(there, engine, name, options), daemon=True).start()
+    for worker in workers.values():
+        worker.recv()
     rows = []
     for beam in options.beams:
         flops = needed_flops(subject.model, beam) if subject.forced else None
