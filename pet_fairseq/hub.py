@@ -63,11 +63,12 @@ def from_pretrained(
 def _build_task(cfg: DictConfig, data: str, path: str) -> FairseqTask:
     """The checkpoint's task on a data folder, with fast decoding."""
     if cfg.task._name in TRANSLATION:
-        found = load_task(cfg.task, data).cfg
+        found = load_task(cfg.task, data)
         known = PetTranslationConfig.__dataclass_fields__
         kept = {name: value for name, value in cfg.task.items() if name in known}
-        kept |= {name: getattr(found, name) for name in ("data", *LANGUAGES)}
-        return PetTranslationTask.setup_task(PetTranslationConfig(**{**kept, "eval_bleu": False}))
+        kept |= {name: getattr(found.cfg, name) for name in ("data", *LANGUAGES)}
+        config = PetTranslationConfig(**{**kept, "eval_bleu": False})
+        return PetTranslationTask(config, found.source_dictionary, found.target_dictionary)
     if cfg.task._name == "selfcp":
         with open_dict(cfg):
             cfg.task.data = data

@@ -49,7 +49,6 @@ WITHOUT = {
     "plain topk": {"pet_fairseq.decoding.beams.top": torch.topk},
     "dropped at once": {f"{GENERATOR}.DROPPED_SHARE": 0},
     "never dropped": {f"{GENERATOR}.DROPPED_SHARE": 2},
-    "no inference mode": {"torch.inference_mode": torch.no_grad},
 }
 ENGINES = ("fairseq", "fast", *CTRANSLATE2, *WITHOUT)
 

@@ -38,16 +38,21 @@ def save_model(path, task, arch="transformer_tiny", **options):
     model, args = make_model(task, arch, **options)
     name = "translation" if isinstance(task, TranslationTask) else "language_modeling"
     task_options = vars(getattr(task, "args", task.cfg))
+    args._name = arch
+    save_state(path, model, args, {**task_options, "_name": name})
+    return str(path)
+
+
+def save_state(path, model, model_options, task_options):
+    """What fairseq writes of a model, and what it needs to load it."""
     state = {
         "args": None,
-        "cfg": {"model": args, "task": {**task_options, "_name": name}},
+        "cfg": {"model": model_options, "task": task_options},
         "model": model.state_dict(),
         "optimizer_history": [{"optimizer_name": "x", "lr_scheduler_state": {}, "num_updates": 1}],
         "extra_state": {"train_iterator": {"epoch": 1}},
     }
-    state["cfg"]["model"]._name = arch
     torch.save(state, path)
-    return str(path)
 
 
 def save_another(path, checkpoint, task, arch, **options):

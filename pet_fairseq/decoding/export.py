@@ -50,15 +50,15 @@ def export(checkpoint: str, data: str, to: str, out: Path, quantization: str | N
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f"{out.name}.") as made:
         folder = Path(made, "fairseq")
         folder.mkdir()
-        write_fairseq(checkpoint, data, folder)
+        cfg = write_fairseq(checkpoint, data, folder)
         if to == "ctranslate2":
-            folder = write_ctranslate2(folder, Path(made, to), quantization or "float32")
+            folder = write_ctranslate2(folder, cfg, Path(made, to), quantization or "float32")
         folder.chmod(0o755)
         shutil.move(folder, out)
 
 
-def write_fairseq(checkpoint: str, data: str, folder: Path) -> None:
-    """Write model.pt and the dictionaries."""
+def write_fairseq(checkpoint: str, data: str, folder: Path) -> dict:
+    """Write model.pt and the dictionaries; returns the options in model.pt."""
     state = load_checkpoint(checkpoint, "CHECKPOINT")
     args = state["cfg"]["model"]
     name = getattr(args, "arch", None) or getattr(args, "_name", None)
@@ -66,9 +66,11 @@ def write_fairseq(checkpoint: str, data: str, folder: Path) -> None:
     check_kind(ARCH_MODEL_NAME_REGISTRY.get(name, name), kind, checkpoint)
     model, task = load_model(checkpoint, data)
     plain, plain_args = plain_model(model, args, task)
-    torch.save(plain_state(state, plain, plain_args, task), folder / MODEL)
+    exported = plain_state(state, plain, plain_args, task)
+    torch.save(exported, folder / MODEL)
     for language, dictionary in dictionaries(task).items():
         dictionary.save(str(folder / f"dict.{language}.txt"))
+    return exported["cfg"]
 
 
 def plain_state(state: dict, plain: FairseqModel, args: Namespace, task: TranslationTask) -> dict:
@@ -91,8 +93,8 @@ def dictionaries(task: TranslationTask) -> dict:
     }
 
 
-def write_ctranslate2(plain: Path, out: Path, quantization: str) -> Path:
-    """Convert an exported fairseq folder; returns `out`.
+def write_ctranslate2(plain: Path, cfg: dict, out: Path, quantization: str) -> Path:
+    """Convert an exported fairseq folder with these options; returns `out`.
 
     Raises:
         UserError: CTranslate2 is missing, or cannot hold this model.
@@ -101,7 +103,6 @@ def write_ctranslate2(plain: Path, out: Path, quantization: str) -> Path:
         from ctranslate2.converters import FairseqConverter
     except ModuleNotFoundError as error:
         raise UserError("ctranslate2 is missing; pip install 'pet-fairseq[ctranslate2]'") from error
-    cfg = load_checkpoint(str(plain / MODEL), "CHECKPOINT")["cfg"]
     check_for_ctranslate2(cfg["model"])
     languages = (cfg["task"]["source_lang"], cfg["task"]["target_lang"])
     try:

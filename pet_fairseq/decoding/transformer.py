@@ -5,7 +5,6 @@ values of every step stay where they were written, one slot per beam, and a mask
 beam descends from; following other beams costs a small gather in that mask.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Callable, List, Optional, Tuple
 
@@ -17,7 +16,7 @@ from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
 from torch import Tensor, nn
 
-from pet_fairseq.attention import MultiheadAttention
+from pet_fairseq.attention import MultiheadAttention, attention_bias
 from pet_fairseq.decoding.cache import Slots, Visibility
 
 Affine = Tuple[Tensor, Tensor]  # weight (out x in), bias (out)
@@ -167,7 +166,8 @@ class TransformerSteps:
         states = encoder_out["encoder_out"][0]  # S x B x E
         self.source = [_source_keys_values(states, layer) for layer in self.layers]
         masks = encoder_out["encoder_padding_mask"]
-        self.source_mask = _mask_bias(masks[0], states) if masks and masks[0].any() else None
+        padding = masks[0] if masks and masks[0].any() else None
+        self.source_mask = attention_bias(None, padding, states.dtype)
         self.caches = [Slots() for _ in self.layers]
         self.visible = Visibility()
 
@@ -194,7 +194,7 @@ class TransformerSteps:
         logits = self.decoder.output_projection(features)
         if self.temperature != 1.0:
             logits = logits.div_(self.temperature)
-        return F.log_softmax(logits, dim=-1, dtype=_wide(logits.dtype))
+        return F.log_softmax(logits, dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))
 
     def follow(self, beams: Tensor, kept: Optional[Tensor]) -> None:
         """Go on with other beams.
@@ -278,13 +278,3 @@ def _source_keys_values(states: Tensor, layer: LayerWeights) -> Tensor:
     length, batch, _ = states.shape
     x = F.linear(states, *layer.cross_kv).view(length, batch, 2, layer.cross_heads, -1)
     return x.permute(2, 1, 3, 0, 4).contiguous()
-
-
-def _mask_bias(mask: Tensor, like: Tensor) -> Tensor:
-    """B x S, True = padding -> B x 1 x 1 x S with -inf there."""
-    bias = torch.zeros(mask.shape, dtype=like.dtype, device=like.device)
-    return bias.masked_fill(mask.bool(), -math.inf)[:, None, None]
-
-
-def _wide(dtype: torch.dtype) -> torch.dtype:
-    return torch.promote_types(dtype, torch.float32)

@@ -18,7 +18,7 @@ from pet_fairseq.variator.load import load_any
 from tests.cli.processes import REPO, Result, run, start
 from tests.selfcp.test_demonstrations import logits_slowly, make_records, write_split
 from tests.selfcp.test_model import TINY
-from tests.translation import save_model
+from tests.translation import save_model, save_state
 
 SIZE = 600
 TEST = 6
@@ -30,20 +30,11 @@ def save_selfcp(path, task, backbone, seed):
     torch.manual_seed(seed)
     cfg = SelfCpConfig(backbone_path=backbone, window=7, memory_ratio=3)
     model = SelfCpModel.build_model(cfg, task)
-    state = {
-        "args": None,
-        "cfg": {
-            "model": {**vars(cfg), "_name": "selfcp"},
-            "task": {
-                **{"_name": "selfcp", "data": str(path.parent), "memory_ratio_range": ""},
-                **{"train_subset": "train", "seed": 1},
-            },
-        },
-        "model": model.state_dict(),
-        "optimizer_history": [{"optimizer_name": "x", "lr_scheduler_state": {}, "num_updates": 1}],
-        "extra_state": {"train_iterator": {"epoch": 1}},
+    task_options = {
+        **{"_name": "selfcp", "data": str(path.parent), "memory_ratio_range": ""},
+        **{"train_subset": "train", "seed": 1},
     }
-    torch.save(state, path)
+    save_state(path, model, {**vars(cfg), "_name": "selfcp"}, task_options)
 
 
 @pytest.fixture(scope="module")

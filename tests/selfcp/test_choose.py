@@ -19,7 +19,7 @@ from pet_fairseq.selfcp.task import SelfCpTask, SelfCpTaskConfig
 from pet_fairseq.variator.load import load_any
 from tests.selfcp.test_model import LENGTHS, TINY, logits_slowly, make_sample, make_selfcp
 from tests.selfcp.test_model import task as language_modeling  # noqa: F401  fixture
-from tests.translation import save_model
+from tests.translation import save_model, save_state
 
 
 @pytest.mark.parametrize("strategy", ["former", "truncate"])
@@ -71,17 +71,8 @@ def folder(tmp_path_factory):
     path = save_model(folder / "lm.pt", task, "transformer_lm", **TINY)
     cfg = SelfCpConfig(backbone_path=path, window=4, memory_ratio=2)
     model = SelfCpModel.build_model(cfg, task)
-    state = {
-        "args": None,
-        "cfg": {
-            "model": {**vars(cfg), "_name": "selfcp"},
-            "task": {"_name": "selfcp", "data": str(folder), "train_subset": "train", "seed": 1},
-        },
-        "model": model.state_dict(),
-        "optimizer_history": [{"optimizer_name": "x", "lr_scheduler_state": {}, "num_updates": 1}],
-        "extra_state": {"train_iterator": {"epoch": 1}},
-    }
-    torch.save(state, folder / "selfcp.pt")
+    task_options = {"_name": "selfcp", "data": str(folder), "train_subset": "train", "seed": 1}
+    save_state(folder / "selfcp.pt", model, {**vars(cfg), "_name": "selfcp"}, task_options)
     return folder
 
 

@@ -9,7 +9,7 @@ from fairseq.data import Dictionary
 from fairseq.models import ARCH_CONFIG_REGISTRY, build_model
 from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
 
-from tests.translation import WORDS, make_task, save_model
+from tests.translation import WORDS, make_task, save_model, save_state
 from tests.variator.test_model import make_variator
 
 RATIOS = (2, 4)
@@ -29,17 +29,10 @@ class Made(NamedTuple):
         return ":".join(self.plugins)
 
 
-def save_state(path: Path, name: str, model, model_cfg, task) -> str:
+def save_with_task(path: Path, name: str, model, model_cfg, task) -> str:
     """A checkpoint with what loading needs."""
     options = {k: v for k, v in vars(task.cfg).items() if not str(v).startswith("${")}
-    state = {
-        "args": None,
-        "cfg": {"model": model_cfg, "task": {**options, "_name": name}},
-        "model": model.state_dict(),
-        "optimizer_history": [{"optimizer_name": "x", "lr_scheduler_state": {}, "num_updates": 1}],
-        "extra_state": {"train_iterator": {"epoch": 1}},
-    }
-    torch.save(state, path)
+    save_state(path, model, model_cfg, {**options, "_name": name})
     return str(path)
 
 
@@ -49,7 +42,7 @@ def save_plugins(folder: Path, name: str, task, backbone: str) -> Made:
     for ratio in RATIOS:
         model = make_variator(task, backbone, compression_ratio=ratio)
         cfg = Namespace(**vars(model.cfg))
-        files.append(save_state(folder / f"plugins{ratio}.pt", name, model, cfg, task))
+        files.append(save_with_task(folder / f"plugins{ratio}.pt", name, model, cfg, task))
     return Made(task, backbone, files)
 
 
@@ -80,7 +73,7 @@ def make_classifier(folder: Path) -> Made:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))  # no answer is like another
-    backbone = save_state(folder / "b.pt", "sentence_prediction", model, args, task)
+    backbone = save_with_task(folder / "b.pt", "sentence_prediction", model, args, task)
     return save_plugins(folder, "sentence_prediction", task, backbone)
 
 

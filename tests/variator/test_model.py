@@ -9,7 +9,7 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.variator.model import VariatorModel
 from pet_fairseq.variator.move import move_plugins, new_plugins
 from pet_fairseq.variator.options import VariatorConfig
-from tests.translation import make_batch, make_model, make_task, save_model, select
+from tests.translation import make_batch, make_model, make_task, save_model, save_state, select
 
 BACKBONES = {
     "post-norm": ("transformer_tiny", {}),
@@ -150,14 +150,7 @@ def test_saves_plugins_only_and_loads_them(task, tmp_path):
 
 
 def save_plugins(path, model, cfg):
-    state = {
-        "args": None,
-        "cfg": {"model": argparse.Namespace(**vars(cfg)), "task": {"_name": "translation"}},
-        "model": model.state_dict(),
-        "optimizer_history": [{"optimizer_name": "x", "lr_scheduler_state": {}, "num_updates": 1}],
-        "extra_state": {"train_iterator": {"epoch": 1}},
-    }
-    torch.save(state, path)
+    save_state(path, model, argparse.Namespace(**vars(cfg)), {"_name": "translation"})
     return str(path)
 
 
