@@ -46,7 +46,6 @@ GENERATOR = "pet_fairseq.decoding.generator"
 WITHOUT = {
     "own decoder": {f"{GENERATOR}.is_plain": lambda model: False},
     "one block": {f"{GENERATOR}.BLOCK_NUMBERS": 10**12},
-    "plain topk": {"pet_fairseq.decoding.beams.top": torch.topk},
     "dropped at once": {f"{GENERATOR}.DROPPED_SHARE": 0},
     "never dropped": {f"{GENERATOR}.DROPPED_SHARE": 2},
 }

@@ -9,8 +9,6 @@ from typing import NamedTuple, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
-GROUP = 128  # numbers that are looked at together when the best are sought
-
 
 class Beams(NamedTuple):
     """The hypotheses in progress."""
@@ -83,38 +81,11 @@ def best_candidates(lprobs: Tensor, totals: Optional[Tensor], count: int) -> Can
     if flat.is_cuda:  # here looking at the result would mean to wait for it
         best, indices = flat.nan_to_num_(-math.inf, math.inf, -math.inf).topk(count)
     else:
-        best, indices = top(flat, count)
+        best, indices = flat.topk(count)
         if best.isnan().any():
-            best, indices = top(flat.masked_fill_(flat.isnan(), -math.inf), count)
+            best, indices = flat.masked_fill_(flat.isnan(), -math.inf).topk(count)
     words = lprobs.size(2)
     return Candidates(best, indices % words, indices // words)
-
-
-def top(x: Tensor, count: int) -> Tuple[Tensor, Tensor]:
-    """What `x.topk(count)` gives, also where numbers are equal, sooner on a CPU.
-
-    The best numbers are in the groups with the best maxima, so only these need to be ranked. Equal
-    ones would come in another order than from topk: then it is asked.
-
-    Args:
-        x: B x N, without nan or with nan to be found among the best.
-    """
-    groups = x.size(1) // GROUP
-    if groups <= 4 * count:
-        return x.topk(count)
-    body = x[:, : groups * GROUP].unflatten(1, (groups, GROUP))
-    chosen = body.amax(-1).topk(count + 1).indices  # B x (count + 1)
-    members = body.gather(1, chosen[:, :, None].expand(-1, -1, GROUP)).flatten(1)
-    members = torch.cat([members, x[:, groups * GROUP :]], dim=1)
-    best, places = members.topk(count + 1)
-    ties = (best[:, 1:] == best[:, :-1]) & best[:, 1:].ne(-math.inf)
-    if ties.any():
-        return x.topk(count)
-    best, places = best[:, :count], places[:, :count]
-    tail = places - chosen.size(1) * GROUP  # 0 and more: behind the last group
-    group = chosen.gather(1, (places // GROUP).clamp(max=count))
-    indices = torch.where(tail < 0, group * GROUP + places % GROUP, groups * GROUP + tail)
-    return best, indices
 
 
 def find_ends(candidates: Candidates, ignored: Tensor, eos: int) -> Tensor:

@@ -10,37 +10,40 @@ from typing import Optional
 import torch
 from torch import Tensor
 
-FIRST_CAPACITY = 64
-
 
 class Slots:
-    """Keys and values of one layer, 2 x B x H x K x D; they grow and never change places."""
+    """Keys and values of one layer, 2 x B x H x K x D; they grow and never change places.
 
-    def __init__(self):
+    There is room for `expected` slots from the start; more are possible but have to be moved.
+    """
+
+    def __init__(self, expected: int):
+        self.expected = expected
         self.used = 0
-        self._room: Optional[Tensor] = None
+        self._room: Optional[Tensor] = None  # 2 x B x K x H x D, so that a step is written in a row
 
     @property
     def filled(self) -> Tensor:
-        return self._room[..., : self.used, :]
+        return self._room[:, :, : self.used].transpose(2, 3)
 
     def append(self, new: Tensor) -> Tensor:
         """Write 2 x B x H x R x D behind what is there; all of it."""
-        end = self.used + new.size(3)
-        if self._room is None or end > self._room.size(3):
-            room = new.new_empty(*new.shape[:3], max(FIRST_CAPACITY, 2 * end), new.size(4))
+        new = new.transpose(2, 3)
+        end = self.used + new.size(2)
+        if self._room is None or end > self._room.size(2):
+            room = new.new_empty(*new.shape[:2], max(self.expected, 2 * end), *new.shape[3:])
             if self.used:
-                room[..., : self.used, :] = self.filled
+                room[:, :, : self.used] = self._room[:, :, : self.used]
             self._room = room
-        self._room[..., self.used : end, :] = new
+        self._room[:, :, self.used : end] = new
         self.used = end
         return self.filled
 
     def keep(self, sentences: Tensor) -> None:
         """Forget the other sentences; the first of the room is used from then on."""
-        kept = self.filled.index_select(1, sentences)
+        kept = self._room[:, :, : self.used].index_select(1, sentences)
         self._room = self._room[:, : len(sentences)]
-        self._room[..., : self.used, :] = kept
+        self._room[:, :, : self.used] = kept
 
 
 class Visibility:

@@ -49,9 +49,9 @@ class FastGenerator(SequenceGenerator):
     def __init__(self, models, tgt_dict, **kwargs):
         super().__init__(models, tgt_dict, **kwargs)
         self.steps = [
-            TransformerSteps(model, self.temperature)
-            if is_plain(model)
-            else StockSteps(model, self.beam_size, self.temperature)
+            (TransformerSteps if is_plain(model) else StockSteps)(
+                model, self.beam_size, self.temperature
+            )
             for model in self.model.models
         ]
 

@@ -19,6 +19,8 @@ from torch import Tensor, nn
 from pet_fairseq.attention import MultiheadAttention, attention_bias
 from pet_fairseq.decoding.cache import Slots, Visibility
 
+MORE_STEPS = 10  # a translation is seldom longer than its source by more
+
 Affine = Tuple[Tensor, Tensor]  # weight (out x in), bias (out)
 
 # methods that a subclass must have left alone for the step below to be its forward pass
@@ -147,8 +149,9 @@ class TransformerSteps:
     R is 1 at the first step, at which all beams are equal, and the beam size afterwards.
     """
 
-    def __init__(self, model: nn.Module, temperature: float = 1.0):
+    def __init__(self, model: nn.Module, beam_size: int, temperature: float = 1.0):
         self.model = model
+        self.beam_size = beam_size
         self.temperature = temperature
         self.decoder = model.decoder
         self.encoder = model.encoder
@@ -168,7 +171,8 @@ class TransformerSteps:
         masks = encoder_out["encoder_padding_mask"]
         padding = masks[0] if masks and masks[0].any() else None
         self.source_mask = attention_bias(None, padding, states.dtype)
-        self.caches = [Slots() for _ in self.layers]
+        expected = self.beam_size * (states.size(0) + MORE_STEPS)
+        self.caches = [Slots(expected) for _ in self.layers]
         self.visible = Visibility()
 
     def step(self, tokens: Tensor, position: int) -> Tensor:

@@ -5,36 +5,26 @@ import math
 import pytest
 import torch
 
-from pet_fairseq.decoding.beams import GROUP, average_ensemble, ban_repeated_ngrams, top
-from pet_fairseq.decoding.cache import FIRST_CAPACITY, Slots, Visibility
+from pet_fairseq.decoding.beams import average_ensemble, ban_repeated_ngrams, best_candidates
+from pet_fairseq.decoding.cache import Slots, Visibility
 
 
-@pytest.mark.parametrize("width", [5, GROUP, 70 * GROUP, 70 * GROUP + 1, 71 * GROUP - 1])
-@pytest.mark.parametrize("count", [1, 2, 16])
-@pytest.mark.parametrize("kind", ["distinct", "ties", "mostly -inf", "last ones", "equal"])
-def test_top_is_topk(width, count, kind):
-    if count >= width:
-        pytest.skip("more than there are")
-    x = {
-        "distinct": torch.randn(4, width),
-        "ties": torch.randint(0, 50, (4, width)).float(),
-        "mostly -inf": torch.full((4, width), -math.inf),
-        "last ones": torch.arange(4.0 * width).view(4, width),
-        "equal": torch.zeros(4, width),
-    }[kind]
-    if kind == "mostly -inf":
-        x[:, width // 2] = 1
-    best, indices = top(x, count)
-    expected = x.topk(count)
-    assert torch.equal(best, expected.values)
-    finite = best > -math.inf
-    assert torch.equal(indices[finite], expected.indices[finite])
-
-
-def test_top_shows_nan():
-    x = torch.randn(2, 70 * GROUP)
-    x[1, 300] = math.nan
-    assert top(x, 4)[0].isnan().any(dim=1).tolist() == [False, True]
+@pytest.mark.parametrize("broken", [False, True])
+def test_best_candidates(broken):
+    """Against sorting all continuations; what is no number is never chosen."""
+    lprobs, totals = torch.randn(3, 2, 7), torch.randn(3, 2)
+    if broken:
+        lprobs[1, 0, 2:] = math.nan
+    found = best_candidates(lprobs.clone(), totals, 6)
+    for sentence in range(3):
+        continuations = [
+            (float(lprobs[sentence, beam, word] + totals[sentence, beam]), word, beam)
+            for beam in range(2)
+            for word in range(7)
+            if not lprobs[sentence, beam, word].isnan()
+        ]
+        expected = sorted(continuations, reverse=True)[:6]
+        assert list(zip(*(x[sentence].tolist() for x in found))) == expected
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
@@ -63,8 +53,8 @@ def test_average_ensemble():
 
 
 def test_slots_grow_and_keep():
-    slots, expected = Slots(), torch.empty(2, 6, 2, 0, 3)
-    for step in range(FIRST_CAPACITY):
+    slots, expected = Slots(9), torch.empty(2, 6, 2, 0, 3)
+    for step in range(64):
         new = torch.randn(2, expected.size(1), 2, 1 if step == 0 else 4, 3)
         expected = torch.cat([expected, new], dim=3)
         assert torch.equal(slots.append(new), expected)
