@@ -41,6 +41,7 @@ MODELS = {
     },
 }
 CTRANSLATE2 = {"ctranslate2": "float32", "ctranslate2 int8": "int8"}
+SHARED = ", shared"  # behind an engine of CTranslate2: every thread translates a share of the batch
 GENERATOR = "pet_fairseq.decoding.generator"
 # the fast generator without one of its parts: what to put in the place of what
 WITHOUT = {
@@ -49,7 +50,7 @@ WITHOUT = {
     "dropped at once": {f"{GENERATOR}.DROPPED_SHARE": 0},
     "never dropped": {f"{GENERATOR}.DROPPED_SHARE": 2},
 }
-ENGINES = ("fairseq", "fast", *CTRANSLATE2, *WITHOUT)
+ENGINES = ("fairseq", "fast", *CTRANSLATE2, *(e + SHARED for e in CTRANSLATE2), *WITHOUT)
 
 
 class Subject:
@@ -136,15 +137,21 @@ def ctranslate2_engine(engine, subject, options):
         state = {"args": None, "cfg": {"model": args}, "model": plain.state_dict()}
         torch.save(state, f"{folder}/model.pt")
         converter = FairseqConverter(f"{folder}/model.pt", folder, "de", "en")
-        converter.convert(f"{folder}/out", quantization=CTRANSLATE2[engine])
-        threads = torch.get_num_threads()
-        translator = ctranslate2.Translator(f"{folder}/out", options.device, intra_threads=threads)
+        converter.convert(f"{folder}/out", quantization=CTRANSLATE2[engine.removesuffix(SHARED)])
+        shares = options.threads if engine.endswith(SHARED) else 1
+        translator = ctranslate2.Translator(
+            f"{folder}/out",
+            options.device,
+            inter_threads=shares,
+            intra_threads=options.threads // shares,
+        )
     length = {"max_decoding_length": subject.forced or 200}
     length["min_decoding_length"] = subject.forced or 1
 
     def translate(sources, beam):
         words = [[source_words[number] for number in source] for source in sources]
-        found = translator.translate_batch(words, beam_size=beam, max_batch_size=0, **length)
+        share = -(-len(words) // shares)
+        found = translator.translate_batch(words, beam_size=beam, max_batch_size=share, **length)
         return sum(len(one.hypotheses[0]) for one in found)
 
     return translate
@@ -158,7 +165,7 @@ def work(connection, engine, name, options):
     with ExitStack() as patches:
         for target, replacement in WITHOUT.get(engine, {}).items():
             patches.enter_context(mock.patch(target, replacement))
-        build = ctranslate2_engine if engine in CTRANSLATE2 else torch_engine
+        build = ctranslate2_engine if engine.startswith("ctranslate2") else torch_engine
         translate = build(engine, Subject(name, options), options)
         connection.send("ready")
         while (asked := connection.recv()) is not None:
