@@ -25,8 +25,8 @@ case $form in
     TASK=(--task sentence_prediction --num-classes "${CLASSES[$task]}" --init-token 0 --separator-token 2
       --max-positions 512 --shorten-method truncate --best-checkpoint-metric accuracy --maximize-best-checkpoint-metric)
     RAW_TASK=(--task masked_lm $SPANS --mask-multiple-length 3)
-    MODEL_RAW=(--criterion masked_lm --max-positions 512 --max-tokens 4096 --lr 1e-3 --dropout 0.1 $(updates 1500))
-    MODEL_TASK=(--criterion sentence_prediction --max-tokens 4096 --lr 3e-4 --dropout 0.1 $(updates 1000))
+    MODEL_RAW=(--criterion masked_lm --max-positions 512 --max-tokens 2048 --lr 1e-3 --dropout 0.1 $(updates 1500))
+    MODEL_TASK=(--criterion sentence_prediction --max-tokens 2048 --lr 3e-4 --dropout 0.1 $(updates 1000))
     evaluate() { evaluate_classes "$1"; }
     ;;
   text)
@@ -38,16 +38,16 @@ case $form in
     done
     TASK=(--task translation --source-lang text --target-lang answer)
     RAW_TASK=(--task span_masked_lm $SPANS)
-    MODEL_RAW=(--criterion label_smoothed_cross_entropy --max-tokens 4096 --lr 1e-3 --dropout 0.1 $(updates 1500))
-    MODEL_TASK=(--criterion label_smoothed_cross_entropy --max-tokens 4096 --lr 5e-4 --dropout 0.1 $(updates 1000))
+    MODEL_RAW=(--criterion label_smoothed_cross_entropy --max-tokens 2048 --lr 1e-3 --dropout 0.1 $(updates 1500))
+    MODEL_TASK=(--criterion label_smoothed_cross_entropy --max-tokens 2048 --lr 5e-4 --dropout 0.1 $(updates 1000))
     evaluate() {
-      generate_answers "$1" --cpu --beam 1 --max-tokens 4096
+      generate_answers "$1" --cpu --beam 1 --max-tokens 2048
       write "$1/result.json" python3 "$ROOT/scripts/answers.py" accuracy "$1/generate.txt" "$folder/raw/test.answer"
     }
     ;;
   *) die "FORM=$form: give classes or text" ;;
 esac
-PLUGINS_RAW=(--max-tokens 4096 --lr 1e-3 $(updates 500))
-PLUGINS_TASK=(--max-tokens 4096 --lr 1e-3 $(updates 500))
-WHOLE_TASK=(--max-tokens 4096 --lr 3e-4 $(updates 500))
+PLUGINS_RAW=(--max-tokens 2048 --lr 1e-3 $(updates 500))
+PLUGINS_TASK=(--max-tokens 2048 --lr 1e-3 $(updates 1000))
+WHOLE_TASK=(--max-tokens 2048 --lr 3e-4 $(updates 1000))
 variator_recipe
