@@ -70,8 +70,10 @@ def _number(value: Optional[float], form: str, unit: float = 1) -> str:
 
 
 def _bleu(row: Row, beam: int) -> str:
-    spread = row.bleu_spread.get(beam)
-    return _number(row.bleu.get(beam), ".2f") + (f" ± {spread:.2f}" if spread is not None else "")
+    """A row's mean and spread, and of how many seeds if not of all."""
+    spread, seeds = row.bleu_spread.get(beam), sum(beam in run.bleu for run in row.runs)
+    text = _number(row.bleu.get(beam), ".2f") + (f" ± {spread:.2f}" if spread is not None else "")
+    return text + (f" ({seeds} of {len(row.runs)})" if 0 < seeds < len(row.runs) else "")
 
 
 def _speed(row: Row, beam: int, comparison: Comparison) -> str:
@@ -88,7 +90,7 @@ def _notes(comparison: Comparison, reference: List[str]) -> List[str]:
     if _several_seeds(comparison):
         notes.append(
             "rows with several seeds: BLEU is their mean ± sample standard deviation, training "
-            "time their mean; sizes and title are the first seed's"
+            "time their mean; sizes and title are the first seed's; (1 of 2): of one seed"
         )
     for row in comparison.rows:
         stored = sorted({run.sizes.layer_parameters or 0 for run in row.runs})

@@ -68,6 +68,7 @@ def test_an_output_that_one_seed_lacks_is_named(seeds, report):
     files = "pet.seed10/generate.beam1.1.txt, pet.seed10/generate.beam5.2.txt"
     assert f"* missing: {files}; the row is incomplete" in text
     assert rows["pet"]["bleu_spread"]["1"] == 0  # of two seeds
+    assert f"| {rows['pet']['bleu']['1']:.2f} ± 0.00 (2 of 3) |" in text
     pooled = statistics.median([50.0, 110.0, 20.0, 40.0, 70.0])
     assert rows["pet"]["sentences_per_second"]["5"] == pooled
 
