@@ -25,7 +25,14 @@ setup(
         "serve": SERVE,
         "rouge": ROUGE,
         "ctranslate2": CTRANSLATE2,
-        "dev": [*SERVE, *ROUGE, *CTRANSLATE2, "pytest>=8,<10", "ruff>=0.17,<0.18"],
+        "dev": [
+            *SERVE,
+            *ROUGE,
+            *CTRANSLATE2,
+            "pytest>=8,<10",
+            "pytest-xdist>=3.6,<4",
+            "ruff>=0.17,<0.18",
+        ],
     },
     entry_points={"console_scripts": ["pet-fairseq=pet_fairseq.cli:main"]},
 )

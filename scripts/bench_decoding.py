@@ -27,6 +27,8 @@ from unittest import mock
 import torch
 from torch import nn
 
+from pet_fairseq.decoding.beams import top
+
 LENGTH = 15  # words of a source and of a translation
 MODELS = {
     "teacher": {"arch": "transformer_iwslt_de_en"},
@@ -47,8 +49,10 @@ GENERATOR = "pet_fairseq.decoding.generator"
 WITHOUT = {
     "own decoder": {f"{GENERATOR}.is_plain": lambda model: False},
     "one block": {f"{GENERATOR}.BLOCK_NUMBERS": 10**12},
+    "plain topk": {"pet_fairseq.decoding.beams.top_by_groups": top},
     "dropped at once": {f"{GENERATOR}.DROPPED_SHARE": 0},
     "never dropped": {f"{GENERATOR}.DROPPED_SHARE": 2},
+    "no inference mode": {"torch.inference_mode": torch.no_grad},
 }
 ENGINES = ("fairseq", "fast", *CTRANSLATE2, *(e + SHARED for e in CTRANSLATE2), *WITHOUT)
 

@@ -70,7 +70,9 @@ class FastGenerator(SequenceGenerator):
         if constraints is not None or "src_tokens" not in sample["net_input"]:
             return super()._generate(sample, prefix_tokens, constraints, bos_token)
         start = self.eos if bos_token is None else bos_token
-        return self._search(sample["net_input"], prefix_tokens, start).best_first()
+        with torch.inference_mode():
+            hypotheses = self._search(sample["net_input"], prefix_tokens, start)
+        return hypotheses.best_first()
 
     def _search(
         self, net_input: Dict[str, Tensor], prefixes: Optional[Tensor], start: int

@@ -66,13 +66,15 @@ class Hypotheses:
         scores = self.scores[:, :-1].masked_fill(room >= self.counts[:, None], -math.inf)
         order = scores.sort(dim=1, descending=True, stable=True).indices.tolist()
         lengths, counts = self.lengths.tolist(), self.counts.tolist()
+        # copies: what inference mode made must not be changed outside of it
+        tokens, scores = self.tokens.clone(), self.scores.clone()
         positional = self.totals.clone()
         positional[:, :, 1:] -= self.totals[:, :, :-1]
         return [
             [
                 {
-                    "tokens": self.tokens[s, slot, : lengths[s][slot]],
-                    "score": self.scores[s, slot],
+                    "tokens": tokens[s, slot, : lengths[s][slot]],
+                    "score": scores[s, slot],
                     "attention": torch.empty(0),
                     "alignment": torch.empty(0),
                     "positional_scores": positional[s, slot, : lengths[s][slot]],

@@ -198,7 +198,10 @@ class TransformerSteps:
         logits = self.decoder.output_projection(features)
         if self.temperature != 1.0:
             logits = logits.div_(self.temperature)
-        return F.log_softmax(logits, dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))
+        dtype = torch.promote_types(logits.dtype, torch.float32)
+        # in place: with less memory to hand out, the CPU's allocator keeps what it has
+        out = logits if logits.device.type == "cpu" and logits.dtype == dtype else None
+        return torch.log_softmax(logits, dim=-1, dtype=dtype, out=out)
 
     def follow(self, beams: Tensor, kept: Optional[Tensor]) -> None:
         """Go on with other beams.

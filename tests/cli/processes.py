@@ -47,6 +47,11 @@ class Result:
         fields = [part.split() for line in lines for part in line.split("|")]
         return [float(field[1]) for field in fields if len(field) == 2 and field[0] == key]
 
+    def printed(self, kinds: str) -> list[list[str]]:
+        """The fields of fairseq-generate's lines of these kinds, for example H, or HP for both."""
+        lines = [line.split("\t") for line in self.output.splitlines()]
+        return [fields for fields in lines if fields[0][:1] in kinds and fields[0][1:2] == "-"]
+
 
 def run(command: str, *args, check: bool = True, text_in: str | None = None, **options) -> Result:
     """Run a command to its end; with `check` a failure fails the test and shows the output."""

@@ -184,10 +184,7 @@ def generate(folder, path, overrides, check=True):
 
 def hypotheses(result):
     """Tokens and their scores in nats, in the order of the test set."""
-    lines = {}
-    for line in result.output.splitlines():
-        if line[:2] in ("H-", "P-"):
-            lines[line.split("\t")[0]] = line.split("\t")[-1].split()
+    lines = {fields[0]: fields[-1].split() for fields in result.printed("HP")}
     return [
         (lines[f"H-{i}"], [math.log(2) * float(x) for x in lines[f"P-{i}"]]) for i in range(TEST)
     ]

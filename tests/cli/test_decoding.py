@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.cli.processes import CROSS_ENTROPY, REPO, TRAIN, run
+from tests.cli.processes import CROSS_ENTROPY, REPO, TRAIN, Result, run
 
 USER_DIR = ("--user-dir", REPO / "pet_fairseq", "--cpu")
 ALL = ("--required-batch-size-multiple", "1")
@@ -10,9 +10,9 @@ FAST = ("--task", "pet_translation")
 SHORT = ("--max-len-b", "15")  # this little model repeats a word; long repetitions nearly tie
 
 
-def results(output: str) -> list[tuple]:
-    """The hypotheses and positional scores of a log."""
-    lines = [line.split("\t") for line in output.splitlines() if line[:2] in ("H-", "P-")]
+def results(result: Result) -> list[tuple]:
+    """The hypotheses and positional scores that a command printed."""
+    lines = result.printed("HP")
     return [(line[0], line[-1] if line[0][0] == "H" else numbers(line[-1])) for line in lines]
 
 
@@ -37,24 +37,22 @@ def plain(found: list[tuple]) -> list[tuple]:
 def test_generates_what_fairseq_does(options, student, teacher, data):
     for path in (student[0] / "checkpoint_best.pt", teacher):
         command = ("fairseq-generate", data, "--path", path, *USER_DIR, *ALL, *options)
-        theirs = results(run(*command).output)
+        theirs = results(run(*command))
         assert len(theirs) >= 60
         for fast in (FAST, (*FAST, "--decoding", "fairseq")):
-            assert plain(results(run(*command, *fast).output)) == theirs
+            assert plain(results(run(*command, *fast))) == theirs
 
 
 def test_ensemble(student, teacher, data):
     paths = f"{student[0] / 'checkpoint_best.pt'}:{teacher}"
     command = ("fairseq-generate", data, "--path", paths, *USER_DIR, *ALL)
-    assert plain(results(run(*command, *FAST).output)) == results(run(*command).output)
+    assert plain(results(run(*command, *FAST))) == results(run(*command))
 
 
 def test_interactive(teacher, data):
     command = ("fairseq-interactive", data, "--path", teacher, *USER_DIR, "-s", "de", "-t", "en")
-    found = [
-        results(run(*command, *fast, text_in="a1 a2 a3\n\na0 unheard\n").output)
-        for fast in (FAST, ())
-    ]
+    text = "a1 a2 a3\n\na0 unheard\n"
+    found = [results(run(*command, *fast, text_in=text)) for fast in (FAST, ())]
     assert len(found[0]) == 6 and plain(found[0]) == found[1]
 
 
@@ -67,9 +65,9 @@ def test_interactive(teacher, data):
 )
 def test_falls_back_and_says_so_once(options, teacher, data):
     command = ("fairseq-generate", data, "--path", teacher, *USER_DIR, *ALL, *options)
-    found = run(*command, *FAST).output
-    assert found.count(f"{options[0]}: decoding with fairseq's generator") == 1
-    assert plain(results(found)) == results(run(*command).output) != []
+    found = run(*command, *FAST)
+    assert found.output.count(f"{options[0]}: decoding with fairseq's generator") == 1
+    assert plain(results(found)) == results(run(*command)) != []
 
 
 def test_min_len_above_max_len(teacher, data):

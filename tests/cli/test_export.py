@@ -35,16 +35,9 @@ def to_options(data, to, out):
 
 def translations(data, path, *options, env=None):
     """Source and translation of each sentence."""
-    output = run(
-        "fairseq-generate", data, "--path", path, *GENERATE, *options, env=env or {}
-    ).output
-    found = {"S": {}, "H": {}}
-    for line in output.splitlines():
-        kind, _, rest = line.partition("-")
-        if kind in found and "\t" in rest:
-            fields = rest.split("\t")
-            found[kind][int(fields[0])] = fields[-1]
-    return [(found["S"][i], found["H"][i]) for i in sorted(found["H"])]
+    result = run("fairseq-generate", data, "--path", path, *GENERATE, *options, env=env or {})
+    found = {fields[0]: fields[-1] for fields in result.printed("SH")}
+    return [(found[f"S-{i}"], found[f"H-{i}"]) for i in range(len(found) // 2)]
 
 
 @pytest.fixture(scope="module")

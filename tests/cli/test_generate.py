@@ -23,8 +23,8 @@ def test_generate_translates_every_sentence(beam, student, data):
 
 def test_generate_scores_a_plain_checkpoint_as_fairseq_does(teacher, data):
     """The user-dir must not change what fairseq does with its own models."""
-    out = run("fairseq-generate", data, "--path", teacher, *USER_DIR, *ALL).output
-    scores = [float(line.split("\t")[1]) for line in out.splitlines() if line.startswith("H-")]
+    result = run("fairseq-generate", data, "--path", teacher, *USER_DIR, *ALL)
+    scores = [float(score) for _, score, _ in result.printed("H")]
     assert len(scores) == 30 and all(score < 0 and math.isfinite(score) for score in scores)
 
 

@@ -15,9 +15,8 @@ USER_DIR = ("--user-dir", REPO / "pet_fairseq", "--cpu")
 def interactive(data, path, *options):
     """What fairseq-interactive says about TEXT."""
     command = ("fairseq-interactive", data, "--path", path, *USER_DIR, *options)
-    output = run(*command, "-s", "de", "-t", "en", text_in="\n".join(TEXT) + "\n").output
-    lines = [line.split("\t") for line in output.splitlines() if line.startswith("D-")]
-    return [text for _, _, text in lines]
+    result = run(*command, "-s", "de", "-t", "en", text_in="\n".join(TEXT) + "\n")
+    return [text for _, _, text in result.printed("D")]
 
 
 @pytest.mark.parametrize("beam", [1, 4])

@@ -92,7 +92,7 @@ def answers(data, path, *more):
         *("fairseq-generate", data, *USER, *GENERATE, "--path", path),
         *("--required-batch-size-multiple", "1", *more),
     )
-    lines = [line.split("\t") for line in result.output.splitlines() if line.startswith("H-")]
+    lines = result.printed("H")
     assert len(lines) == SIZES["test"]
     return [text for _, _, text in sorted(lines, key=lambda fields: int(fields[0][2:]))]
 
@@ -123,8 +123,7 @@ def test_interactive_answers_as_generate(data, records, trained):
     result = run(
         *("fairseq-interactive", data, *USER, *GENERATE, "--path", trained[0]), text_in=lines
     )
-    found = [line.split("\t")[2] for line in result.output.splitlines() if line.startswith("H-")]
-    assert found == answers(data, trained[0])
+    assert [text for _, _, text in result.printed("H")] == answers(data, trained[0])
 
 
 def test_hub_answers_as_generate(data, records, trained):

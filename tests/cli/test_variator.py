@@ -39,9 +39,9 @@ def plugins(data, teacher, tmp_path_factory):
 def hypotheses(*args):
     """The text of each sentence's translation, by sentence."""
     result = run("fairseq-generate", *args, *GENERATE)
-    lines = [line for line in result.output.splitlines() if line.startswith("H-")]
+    lines = result.printed("H")
     assert len(lines) == 30
-    return sorted((number, text) for number, _, text in (line.split("\t") for line in lines))
+    return sorted((number, text) for number, _, text in lines)
 
 
 def test_the_distance_falls(plugins):

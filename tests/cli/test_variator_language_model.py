@@ -41,9 +41,9 @@ def answers(texts, path, *more):
         *("--task", "language_modeling", "--sample-break-mode", "eos", "--beam", "2", *more),
         *("--required-batch-size-multiple", "1", "--max-len-b", "20"),
     )
-    lines = [line for line in result.output.splitlines() if line.startswith("H-")]
+    lines = result.printed("H")
     assert len(lines) == 20
-    return [line.split("\t")[2].split(" <sep> ") for line in lines]
+    return [text.split(" <sep> ") for _, _, text in lines]
 
 
 @pytest.fixture(scope="module")

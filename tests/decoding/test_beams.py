@@ -5,8 +5,47 @@ import math
 import pytest
 import torch
 
-from pet_fairseq.decoding.beams import average_ensemble, ban_repeated_ngrams, best_candidates
+from pet_fairseq.decoding.beams import (
+    GROUP,
+    average_ensemble,
+    ban_repeated_ngrams,
+    best_candidates,
+    top,
+    top_by_groups,
+)
 from pet_fairseq.decoding.cache import Slots, Visibility
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("width", [5, GROUP, 70 * GROUP, 70 * GROUP + 1, 71 * GROUP - 1])
+@pytest.mark.parametrize("count", [1, 2, 16])
+@pytest.mark.parametrize("kind", ["distinct", "ties", "mostly -inf", "last ones", "equal"])
+def test_groups_give_the_same(rows, width, count, kind):
+    if count >= rows * width:
+        pytest.skip("more than there are")
+    shape = (4, rows, width)
+    lprobs = {
+        "distinct": torch.randn(shape),
+        "ties": torch.randint(0, 50, shape).float(),
+        "mostly -inf": torch.full(shape, -math.inf),
+        "last ones": torch.arange(4.0 * rows * width).view(shape),
+        "equal": torch.zeros(shape),
+    }[kind]
+    if kind == "mostly -inf":
+        lprobs[:, -1, width // 2] = 1
+    totals = torch.zeros(4, rows) if kind == "equal" else torch.randn(4, rows).round()
+    best, places = top_by_groups(lprobs, totals, count)
+    expected, expected_places = top(lprobs, totals, count)
+    assert torch.equal(best, expected)
+    finite = best > -math.inf
+    assert torch.equal(places[finite], expected_places[finite])
+
+
+def test_groups_show_what_is_no_number():
+    lprobs = torch.randn(2, 1, 70 * GROUP)
+    lprobs[1, 0, 300] = math.nan
+    best, _ = top_by_groups(lprobs, torch.zeros(2, 1), 4)
+    assert best.isnan().any(dim=1).tolist() == [False, True]
 
 
 @pytest.mark.parametrize("broken", [False, True])
@@ -15,7 +54,7 @@ def test_best_candidates(broken):
     lprobs, totals = torch.randn(3, 2, 7), torch.randn(3, 2)
     if broken:
         lprobs[1, 0, 2:] = math.nan
-    found = best_candidates(lprobs.clone(), totals, 6)
+    found = best_candidates(lprobs, totals, 6)
     for sentence in range(3):
         continuations = [
             (float(lprobs[sentence, beam, word] + totals[sentence, beam]), word, beam)
