@@ -13,6 +13,7 @@ the peak of memory, libraries included.
 """
 
 import argparse
+import itertools
 import json
 import logging
 import multiprocessing
@@ -311,23 +312,33 @@ def plot(rows, path):
     logging.getLogger("matplotlib").setLevel(logging.WARNING)  # fairseq turns on everything
     from matplotlib import pyplot
 
-    groups = sorted({(row["model"], row["beam"]) for row in rows})
-    figure, axes = pyplot.subplots(1, len(groups), figsize=(3.2 * len(groups), 3.2), squeeze=False)
-    for axis, (model, beam) in zip(axes[0], groups):
+    models = list(dict.fromkeys(row["model"] for row in rows))
+    beams = sorted({row["beam"] for row in rows})
+    figure, axes = pyplot.subplots(
+        len(beams),
+        len(models),
+        figsize=(3 * len(models) + 2, 2.8 * len(beams)),
+        squeeze=False,
+        layout="constrained",
+    )
+    for axis, (beam, model) in zip(axes.flat, itertools.product(beams, models)):
         mine = [row for row in rows if (row["model"], row["beam"]) == (model, beam)]
         for engine in dict.fromkeys(row["engine"] for row in mine):
-            points = [r for r in mine if r["engine"] == engine]
+            points = [row for row in mine if row["engine"] == engine]
             axis.plot(
-                [str(r["batch"]) for r in points],
-                [r["sentences_per_second"] for r in points],
+                [str(row["batch"]) for row in points],
+                [row["sentences_per_second"] for row in points],
                 marker="o",
                 label=engine,
             )
-        axis.set(title=f"{model}, beam {beam}", xlabel="sentences in a batch")
-    axes[0][0].set_ylabel("sentences/s")
-    axes[0][-1].legend(fontsize="small")
-    figure.tight_layout()
-    figure.savefig(path, dpi=120)
+        axis.set(title=f"{model}, beam {beam}", ylim=(0, None))
+    for axis in axes[-1]:
+        axis.set_xlabel("sentences in a batch")
+    for axis in axes[:, 0]:
+        axis.set_ylabel("sentences/s")
+    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside right upper")
+    figure.savefig(path, dpi=100)
+    pyplot.close(figure)
 
 
 def main():

@@ -110,7 +110,7 @@ def top_by_groups(lprobs: Tensor, totals: Tensor, count: int) -> Tuple[Tensor, T
     """
     batch, rows, words = lprobs.shape
     groups = words // GROUP
-    if rows * groups <= 4 * count:
+    if rows * groups <= 16 * count:  # too few to gain by it
         return top(lprobs, totals, count)
     grouped = lprobs[:, :, : groups * GROUP].unflatten(2, (groups, GROUP))
     maxima = grouped.amax(-1).add_(totals[:, :, None]).flatten(1)
