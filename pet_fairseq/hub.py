@@ -12,7 +12,7 @@ from omegaconf import DictConfig, open_dict
 from pet_fairseq.checkpoints import load_checkpoint
 from pet_fairseq.decoding.task import PetTranslationConfig, PetTranslationTask
 from pet_fairseq.errors import UserError
-from pet_fairseq.pet.calibration import load_task
+from pet_fairseq.loading import load_task
 
 BPE_CODES = ("bpe.codes", "codes", "code", "bpecodes")
 SENTENCEPIECE = ("spm.model", "sentencepiece.bpe.model")

@@ -69,13 +69,13 @@ class Subject:
         from fairseq.models import ARCH_CONFIG_REGISTRY, build_model
 
         from pet_fairseq.checkpoints import load_checkpoint
-        from pet_fairseq.pet.calibration import load_model
+        from pet_fairseq.loading import load_transformer
         from pet_fairseq.pet.compression import Vocabularies
 
         self.name, _, path = name.partition("=")
         if path:
             self.args = load_checkpoint(path, "--models")["cfg"]["model"]
-            self.model, self.task = load_model(path, options.data)
+            self.model, self.task = load_transformer(path, options.data)
             self.task.load_dataset("test")
             self.forced = None
             self.sources = sorted(

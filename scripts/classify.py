@@ -14,7 +14,7 @@ import torch
 
 import pet_fairseq  # noqa: F401  registers the models
 from pet_fairseq.errors import UserError
-from pet_fairseq.variator.load import load_any, read_batches
+from pet_fairseq.loading import load_model, read_batches
 
 
 @torch.inference_mode()
@@ -24,7 +24,7 @@ def accuracy(checkpoint: str, data: str, subset: str) -> dict:
     Raises:
         UserError: not such a model, or no such subset.
     """
-    model, task = load_any(checkpoint, "CHECKPOINT", data)
+    model, task = load_model(checkpoint, "CHECKPOINT", data)
     head = getattr(task.cfg, "classification_head_name", None)
     if head not in getattr(model, "classification_heads", {}):
         raise UserError(f"CHECKPOINT {checkpoint}: has no head of classes; fine-tune it with one")

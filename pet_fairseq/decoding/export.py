@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from pet_fairseq.checkpoints import load_checkpoint
 from pet_fairseq.decoding.plain import check_kind, plain_model
 from pet_fairseq.errors import UserError
-from pet_fairseq.pet.calibration import load_model
+from pet_fairseq.loading import load_transformer
 
 MODEL = "model.pt"
 QUANTIZATIONS = (
@@ -64,7 +64,7 @@ def write_fairseq(checkpoint: str, data: str, folder: Path) -> dict:
     name = getattr(args, "arch", None) or getattr(args, "_name", None)
     kind = ARCH_MODEL_REGISTRY.get(name, object)
     check_kind(ARCH_MODEL_NAME_REGISTRY.get(name, name), kind, checkpoint)
-    model, task = load_model(checkpoint, data)
+    model, task = load_transformer(checkpoint, data)
     plain, plain_args = plain_model(model, args, task)
     exported = plain_state(state, plain, plain_args, task)
     torch.save(exported, folder / MODEL)

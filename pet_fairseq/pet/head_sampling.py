@@ -16,7 +16,7 @@ from pet_fairseq.attention import MultiheadAttention
 from pet_fairseq.checkpoints import load_checkpoint
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import write_whole
-from pet_fairseq.pet.calibration import check_device, load_model, read_samples
+from pet_fairseq.loading import check_device, load_transformer, read_samples
 from pet_fairseq.pet.compression import Counts, count_parameters
 from pet_fairseq.pet.heads import KEPT, attentions_of, cut_heads, format_heads
 
@@ -174,7 +174,7 @@ def sample_heads(
     check_wide(load_checkpoint(checkpoint, "--checkpoint"), checkpoint, heads)
     check_out(out)
     check_device(device)
-    model, task = load_model(checkpoint, data)
+    model, task = load_transformer(checkpoint, data)
     before = count_parameters(model)
     if score == "weight":
         scores = weight_scores(model)

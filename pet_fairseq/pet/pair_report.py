@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import check_folder, write_whole
-from pet_fairseq.pet.calibration import check_device, load_model, read_samples
+from pet_fairseq.loading import check_device, load_transformer, read_samples
 from pet_fairseq.pet.pair_search import (
     STACKS,
     THESIS_CHOICE,
@@ -43,7 +43,7 @@ def suggest_pairs(
     """
     names = read_stacks(stacks)
     check_device(device)
-    model, task = load_model(checkpoint, data)
+    model, task = load_transformer(checkpoint, data)
     samples = read_samples(task, subset, sentences, max_tokens, model.max_positions(), device)
     if out is not None:
         check_folder(out, "--out")

@@ -73,9 +73,8 @@ def _load(args) -> Tuple:
     for name in COUNTS:
         if getattr(args, name, 1) < 1:
             raise UserError(f"--{name} {getattr(args, name)}: give 1 or more")
-    from pet_fairseq.pet.calibration import check_device
+    from pet_fairseq.loading import check_device, load_subset
     from pet_fairseq.selfcp.load import load_selfcp
-    from pet_fairseq.variator.load import load_subset
 
     check_device(args.device)
     model, task = load_selfcp(args.path, args.data)

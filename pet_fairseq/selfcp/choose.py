@@ -11,10 +11,9 @@ from torch import Tensor
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import write_whole
-from pet_fairseq.pet.calibration import check_device
+from pet_fairseq.loading import check_device, read_batches
 from pet_fairseq.selfcp.load import load_selfcp
 from pet_fairseq.selfcp.model import SelfCpModel
-from pet_fairseq.variator.load import read_batches
 
 
 class Choices(NamedTuple):

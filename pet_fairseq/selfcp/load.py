@@ -6,9 +6,9 @@ from omegaconf import open_dict
 
 from pet_fairseq.checkpoints import load_checkpoint
 from pet_fairseq.errors import UserError
+from pet_fairseq.loading import build_loaded
 from pet_fairseq.selfcp.model import SelfCpModel
 from pet_fairseq.selfcp.task import SelfCpTask
-from pet_fairseq.variator.load import build_loaded
 
 
 def load_selfcp(path: str, data: str, **overrides) -> Tuple[SelfCpModel, SelfCpTask]:

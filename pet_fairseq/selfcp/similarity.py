@@ -12,10 +12,10 @@ from torch import Tensor
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import check_folder, write_whole
+from pet_fairseq.loading import load_subset
 from pet_fairseq.selfcp.load import load_selfcp
 from pet_fairseq.selfcp.model import SelfCpModel
 from pet_fairseq.selfcp.segments import memory_length, split_prompt
-from pet_fairseq.variator.load import load_subset
 
 matplotlib.use("Agg")
 

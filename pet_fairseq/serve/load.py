@@ -9,9 +9,9 @@ from omegaconf import DictConfig, open_dict
 
 from pet_fairseq.checkpoints import load_checkpoint
 from pet_fairseq.errors import UserError
+from pet_fairseq.loading import build_loaded
 from pet_fairseq.serve.model import Classifier, ServedModel, Translator
 from pet_fairseq.serve.text import build_text, parse_text_options
-from pet_fairseq.variator.load import build_loaded
 
 
 def load(args: argparse.Namespace, text_options: List[str]) -> ServedModel:

@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import check_folder, write_whole
-from pet_fairseq.pet.calibration import check_device
-from pet_fairseq.variator.load import load_variator, read_batches
+from pet_fairseq.loading import check_device, read_batches
+from pet_fairseq.variator.load import load_variator
 from pet_fairseq.variator.neurons import watch_neurons
 
 matplotlib.use("Agg")

@@ -12,9 +12,9 @@ from fairseq.data import Dictionary
 from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageModelingTask
 
 from pet_fairseq.cli import main
+from pet_fairseq.loading import load_model
 from pet_fairseq.selfcp.model import SelfCpModel
 from pet_fairseq.selfcp.options import SelfCpConfig
-from pet_fairseq.variator.load import load_any
 from tests.cli.processes import REPO, Result, run, start
 from tests.selfcp.test_demonstrations import logits_slowly, make_records, write_split
 from tests.selfcp.test_model import TINY
@@ -193,7 +193,7 @@ def hypotheses(result):
 def test_generation(folder, built, records):
     """Scores are those of the memory laid out by hand."""
     found = hypotheses(generate(folder, "selfcp.pt", str({"bank": str(built), "shots": 3})))
-    model, task = load_any(str(folder / "selfcp.pt"), "--path", str(folder))
+    model, task = load_model(str(folder / "selfcp.pt"), "--path", str(folder))
     for (words, scores), (query, prompt, _) in zip(found, records["test"]):
         response = [task.dictionary.index(word) for word in words]
         with torch.no_grad():

@@ -12,11 +12,11 @@ from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 
 from pet_fairseq.errors import UserError
+from pet_fairseq.loading import load_model
 from pet_fairseq.selfcp.choose import choose, encode, losses
 from pet_fairseq.selfcp.model import SelfCpModel
 from pet_fairseq.selfcp.options import SelfCpConfig
 from pet_fairseq.selfcp.task import SelfCpTask, SelfCpTaskConfig
-from pet_fairseq.variator.load import load_any
 from tests.selfcp.test_model import LENGTHS, TINY, logits_slowly, make_sample, make_selfcp
 from tests.selfcp.test_model import task as language_modeling  # noqa: F401  fixture
 from tests.translation import save_model, save_state
@@ -81,7 +81,7 @@ def test_accuracy_equals_asking_one_at_a_time(folder, tmp_path):
     path, out = str(folder / "selfcp.pt"), tmp_path / "result.json"
     result = choose(path, str(folder), names, out=out, max_tokens=60)
     assert json.loads(out.read_text()) == result
-    model, task = load_any(path, "--path", str(folder))
+    model, task = load_model(path, "--path", str(folder))
     task.load_dataset("test")
     dataset, candidates = task.dataset("test"), encode(names, task)
     chosen = []

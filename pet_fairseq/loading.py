@@ -1,27 +1,54 @@
-"""A trained model, and sentences to look at it with: for `suggest-pairs` and `sample-heads`."""
+"""What commands start from: a model and its task from a checkpoint, samples of a data folder."""
 
 import os
 from pathlib import Path
-from typing import List, Tuple
+from typing import Iterator, List, Tuple
 
 import numpy as np
 import torch
-from fairseq import checkpoint_utils
-from fairseq.data import LanguagePairDataset
+from fairseq import checkpoint_utils, tasks
+from fairseq.data import FairseqDataset
 from fairseq.data.data_utils import infer_language_pair
-from fairseq.models import ARCH_MODEL_REGISTRY
+from fairseq.models import ARCH_MODEL_REGISTRY, BaseFairseqModel
 from fairseq.models.nat import FairseqNATModel
 from fairseq.models.transformer import TransformerModelBase
+from fairseq.tasks import FairseqTask
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
-from fairseq.utils import apply_to_sample
-from omegaconf import DictConfig
+from fairseq.utils import apply_to_sample, move_to_cuda
+from omegaconf import DictConfig, open_dict
 from torch import nn
 
 from pet_fairseq.checkpoints import check_dictionaries, load_checkpoint, trained_languages
 from pet_fairseq.errors import UserError
 
 
-def load_model(path: str, data: str) -> Tuple[nn.Module, TranslationTask]:
+def load_model(path: str, option: str, data: str = "") -> Tuple[BaseFairseqModel, FairseqTask]:
+    """The model of any checkpoint, in eval mode, and its task.
+
+    Args:
+        option: names the path in errors. data: a folder in place of the one it was trained on.
+    Raises:
+        UserError: no safe checkpoint, or no such data.
+    """
+    return build_loaded(load_checkpoint(path, option), path, data)
+
+
+def build_loaded(state: dict, path: str, data: str) -> Tuple[BaseFairseqModel, FairseqTask]:
+    """Model and task of a loaded checkpoint, with a data folder in place of its own if given."""
+    state["args"] = None  # fairseq has made cfg of it
+    cfg = state["cfg"]
+    with open_dict(cfg):
+        cfg.task.data = data or cfg.task.data
+    if not Path(cfg.task.data.split(os.pathsep)[0]).is_dir():
+        raise UserError(
+            f"--data {cfg.task.data}: no such folder; give one made by fairseq-preprocess"
+        )
+    task = tasks.setup_task(cfg.task, from_checkpoint=True)
+    (model,), _ = checkpoint_utils.load_model_ensemble([path], task=task, state=state)
+    return model.eval(), task
+
+
+def load_transformer(path: str, data: str) -> Tuple[nn.Module, TranslationTask]:
     """The model of a checkpoint, and the translation task of a data folder for its languages.
 
     Raises:
@@ -40,12 +67,6 @@ def load_model(path: str, data: str) -> Tuple[nn.Module, TranslationTask]:
     check_dictionaries(state, path, "--checkpoint", task)
     models, _ = checkpoint_utils.load_model_ensemble([path], task=task, state=state)
     return models[0], task
-
-
-def check_device(device: str) -> None:
-    """Raises UserError if torch cannot use it."""
-    if device != "cpu" and not torch.cuda.is_available():
-        raise UserError(f"--device {device}: torch finds no GPU here; give --device cpu")
 
 
 def load_task(trained: DictConfig, data: str) -> TranslationTask:
@@ -78,6 +99,43 @@ def load_task(trained: DictConfig, data: str) -> TranslationTask:
     return TranslationTask.setup_task(cfg)
 
 
+def check_device(device: str) -> None:
+    """Raises UserError if torch cannot use it."""
+    if device != "cpu" and not torch.cuda.is_available():
+        raise UserError(f"--device {device}: torch finds no GPU here; give --device cpu")
+
+
+def load_subset(task: FairseqTask, subset: str) -> FairseqDataset:
+    """Raises UserError if the task's data has no such subset."""
+    try:
+        task.load_dataset(subset)
+    except (FileNotFoundError, AssertionError) as error:  # sentence_prediction asserts
+        data = Path(task.cfg.data)
+        present = ", ".join(sorted({path.name.split(".")[0] for path in data.rglob("*.idx")}))
+        raise UserError(f"--subset {subset}: not in {data}, which has {present}") from error
+    return task.dataset(subset)
+
+
+def read_batches(
+    task: FairseqTask, subset: str, sentences: int, max_tokens: int, device: str = "cpu"
+) -> Iterator[dict]:
+    """Batches of a subset until at least so many sentences were given.
+
+    Raises:
+        UserError: no such subset, or a number that allows no batch.
+    """
+    if sentences < 1:
+        raise UserError(f"--sentences {sentences}: give 1 or more")
+    dataset = load_subset(task, subset)
+    batches = task.get_batch_iterator(dataset, max_tokens=max_tokens)
+    given = 0
+    for sample in batches.next_epoch_itr(shuffle=False):
+        if given >= sentences:
+            return
+        given += len(sample["net_input"]["src_tokens"])
+        yield move_to_cuda(sample) if device == "cuda" else sample
+
+
 def read_samples(
     task: TranslationTask,
     subset: str,
@@ -92,11 +150,14 @@ def read_samples(
         sentences: how many at most. max_tokens: of a batch, padding included.
         max_positions: longest source and target; longer sentences are left out.
     Raises:
-        UserError: no such subset, nothing to read in it, or a number that allows no batch.
+        UserError: no such subset, no target side or nothing to read in it, or a number that
+            allows no batch.
     """
     if sentences < 1:
         raise UserError(f"--sentences {sentences}: give 1 or more")
     dataset = load_subset(task, subset)
+    if dataset.tgt is None:
+        raise UserError(f"--subset {subset}: has no target sentences in {task.cfg.data}")
     total = len(dataset)
     number = min(sentences, total)
     picked = np.arange(number) * total // max(number, 1)
@@ -119,17 +180,3 @@ def read_samples(
         batches[-1].append(index)
     samples = [dataset.collater([dataset[i] for i in batch]) for batch in batches]
     return [apply_to_sample(lambda tensor: tensor.to(device), sample) for sample in samples]
-
-
-def load_subset(task: TranslationTask, subset: str) -> LanguagePairDataset:
-    """Raises UserError if there is no such subset or it lacks the target side."""
-    try:
-        task.load_dataset(subset)
-    except FileNotFoundError as error:
-        data = Path(task.cfg.data)
-        present = ", ".join(sorted({path.name.split(".")[0] for path in data.glob("*.idx")}))
-        raise UserError(f"--subset {subset}: not in {data}, which has {present}") from error
-    dataset = task.datasets[subset]
-    if dataset.tgt is None:
-        raise UserError(f"--subset {subset}: has no target sentences in {task.cfg.data}")
-    return dataset
