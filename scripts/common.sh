@@ -42,6 +42,15 @@ same_lines() {
   [ "$(count_lines "$1")" = "$(count_lines "$2")" ] || die "$1 and $2 differ in their number of lines"
 }
 
+# same_settings FOLDER SETTINGS: note them in FOLDER; stop if it was made with others
+same_settings() {
+  local noted=$1/settings
+  [ ! -f "$noted" ] || [ "$(cat "$noted")" = "$2" ] ||
+    die "$1 was made with other settings ($(cat "$noted"), now $2); give another folder or remove it"
+  mkdir -p "$1"
+  echo "$2" >"$noted"
+}
+
 # stage NAME FILE COMMAND...: run COMMAND unless its last product FILE is there or STAGES leaves NAME out
 stage() {
   local name=$1 product=$2

@@ -35,10 +35,7 @@ check() {
     done
     same_lines "$raw/$split.$src" "$raw/$split.$tgt"
   done
-  [ ! -f "$out/settings" ] || [ "$(cat "$out/settings")" = "$settings" ] ||
-    die "$out was made with other settings ($(cat "$out/settings"), now $settings); give another folder or remove it"
-  mkdir -p "$out"
-  echo "$settings" >"$out/settings"
+  same_settings "$out" "$settings"
 }
 
 tokenise() {

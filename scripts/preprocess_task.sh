@@ -44,10 +44,7 @@ check() {
       same_lines "$raw/$split.text" "$file"
     done
   done
-  [ ! -f "$out/settings" ] || [ "$(cat "$out/settings")" = "$settings" ] ||
-    die "$out was made with other settings ($(cat "$out/settings"), now $settings); give another folder or remove it"
-  mkdir -p "$out"
-  echo "$settings" >"$out/settings"
+  same_settings "$out" "$settings"
 }
 
 tokenise() {
