@@ -73,7 +73,7 @@ def best_candidates(lprobs: Tensor, totals: Optional[Tensor], count: int) -> Can
     """The most probable continuations.
 
     Args:
-        lprobs: B x R x V; totals: B x R, of the beams, None for nothing;
+        lprobs: B x R x V, may be overwritten; totals: B x R, of the beams, None for nothing;
         count: how many; never all there are, as padding is never chosen.
     """
     _, rows, words = lprobs.shape
@@ -81,11 +81,11 @@ def best_candidates(lprobs: Tensor, totals: Optional[Tensor], count: int) -> Can
         totals = lprobs.new_zeros(lprobs.shape[:2])
     count = min(count, rows * words - 1)
     if lprobs.is_cuda:  # here looking at the result would mean to wait for it
-        best, indices = top(lprobs.nan_to_num(-math.inf, math.inf, -math.inf), totals, count)
+        best, indices = top(lprobs.nan_to_num_(-math.inf, math.inf, -math.inf), totals, count)
     else:
         best, indices = top_by_groups(lprobs, totals, count)
         if best.isnan().any():
-            lprobs = lprobs.masked_fill(lprobs.isnan(), -math.inf)
+            lprobs.masked_fill_(lprobs.isnan(), -math.inf)
             best, indices = top_by_groups(lprobs, totals, count)
     return Candidates(best, indices % words, indices // words)
 
@@ -117,13 +117,13 @@ def top_by_groups(lprobs: Tensor, totals: Tensor, count: int) -> Tuple[Tensor, T
     chosen = maxima.topk(count + 1).indices
     first = chosen // groups * words + chosen % groups * GROUP
 
-    def following(starts: Tensor, count: int) -> Tensor:
-        return (starts[..., None] + torch.arange(count, device=starts.device)).flatten(-2)
+    def from_each(starts: Tensor, number: int) -> Tensor:
+        return (starts[..., None] + torch.arange(number, device=starts.device)).flatten(-2)
 
-    members = following(first, GROUP)
+    members = from_each(first, GROUP)
     row_ends = torch.arange(1, rows + 1, device=first.device) * words
     left = words % GROUP  # at the end of a row, too few for a group
-    places = torch.cat([members, following(row_ends - left, left).expand(batch, -1)], dim=1)
+    places = torch.cat([members, from_each(row_ends - left, left).expand(batch, -1)], dim=1)
     sums = lprobs.flatten(1).gather(1, places) + totals.gather(1, places // words)
     best, ranked = sums.topk(count + 1)
     ties = (best[:, 1:] == best[:, :-1]) & best[:, 1:].ne(-math.inf)
