@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.report.measure import cached_bleu
-from pet_fairseq.report.outputs import read_output, read_text
+from pet_fairseq.report.outputs import read_hypotheses, read_text
 
 
 def score(output: Path, reference: Path) -> dict:
@@ -23,7 +23,7 @@ def score(output: Path, reference: Path) -> dict:
     Raises:
         UserError: unusable files, or files about different sets.
     """
-    hypotheses = read_output(output).hypotheses
+    hypotheses = read_hypotheses(output)
     lines = read_text(reference, "reference").removesuffix("\n").split("\n")
     if len(hypotheses) != len(lines):
         raise UserError(f"{output}: {len(hypotheses)} sentences, but {reference} has {len(lines)}")

@@ -15,7 +15,7 @@ COMMON=(--cpu --num-workers 0 --optimizer adam --adam-betas '(0.9, 0.98)' --lr-s
   --source-lang de --target-lang en)
 TASK=(--task translation)
 PLUGINS_TASK=("${schedule[@]}" --lr 2e-3)
-WHOLE_TASK=("${schedule[@]}" --lr 5e-4)
+WHOLE_TASK=("${schedule[@]}" --lr 5e-4 --dropout 0)
 
 evaluate() {
   generate_answers "$1" --source-lang de --target-lang en --cpu --max-tokens 3000 --beam 5 --remove-bpe --tokenizer moses

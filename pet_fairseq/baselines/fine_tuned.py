@@ -3,9 +3,10 @@
 import copy
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Iterator
+from typing import Iterator, Optional
 
 from fairseq.dataclass import FairseqDataclass
+from fairseq.modules import FairseqDropout
 from torch import nn
 
 from pet_fairseq.backbone import load_backbone
@@ -22,6 +23,9 @@ class FineTunedConfig(FairseqDataclass):
     compression_ratio: int = field(
         default=4, metadata={"help": "k: the feed-forward networks cost 1/k of what they did"}
     )
+    dropout: Optional[float] = field(
+        default=None, metadata={"help": "in all places, in place of the model's own dropout"}
+    )
 
 
 class FineTunedModel(ModelAround):
@@ -32,6 +36,8 @@ class FineTunedModel(ModelAround):
         # no Module: the teacher stays out of state_dict, optimizer and DDP
         self.teacher = FrozenModels([copy.deepcopy(backbone)])
         self.cheapen(backbone, cfg.compression_ratio)
+        if cfg.dropout is not None:
+            set_dropout(backbone, cfg.dropout)
 
     def cheapen(self, backbone: nn.Module, ratio: int) -> None:
         """Change the model in place."""
@@ -41,9 +47,18 @@ class FineTunedModel(ModelAround):
     def build_model(cls, cfg: FineTunedConfig, task) -> "FineTunedModel":
         if cfg.compression_ratio < 1:
             raise UserError(f"--compression-ratio {cfg.compression_ratio}: give 1 or more")
+        if cfg.dropout is not None and not 0 <= cfg.dropout < 1:
+            raise UserError(f"--dropout {cfg.dropout}: give 0 or more, less than 1")
         return cls(cfg, load_backbone(cfg.backbone_path, task))
 
     @contextmanager
     def frozen(self) -> Iterator[nn.Module]:
         """The model as it was before."""
         yield self.teacher.like(next(self.parameters()))[0]
+
+
+def set_dropout(model: nn.Module, share: float) -> None:
+    """Of each kind and in every layer."""
+    for module in model.modules():
+        if isinstance(module, FairseqDropout):
+            module.p = share

@@ -52,6 +52,15 @@ def read_output(path: Path) -> Output:
     return Output(hypotheses, targets, float(speed[1].replace(",", "")))
 
 
+def read_hypotheses(path: Path) -> List[str]:
+    """Detokenised hypotheses of an output, in corpus order; its log lines may be missing.
+
+    Raises:
+        UserError: not text, or a sentence is missing.
+    """
+    return _lines(read_text(path, "output"), "D", path)
+
+
 def _lines(text: str, kind: str, path: Path) -> List[str]:
     """The D (detokenised hypothesis) or T (target) lines, in corpus order.
 

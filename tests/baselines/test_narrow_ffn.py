@@ -14,8 +14,8 @@ def task(tmp_path):
     return make_task(tmp_path / "data")
 
 
-def make_narrow(task, path, ratio):
-    cfg = FineTunedConfig(backbone_path=str(path), compression_ratio=ratio)
+def make_narrow(task, path, ratio, **options):
+    cfg = FineTunedConfig(backbone_path=str(path), compression_ratio=ratio, **options)
     return NarrowModel.build_model(cfg, task).eval()
 
 
@@ -64,6 +64,8 @@ def test_refused(task, tmp_path):
     path = save_model(tmp_path / "b.pt", task)
     with pytest.raises(UserError, match="--compression-ratio 0: give 1 or more"):
         make_narrow(task, path, 0)
+    with pytest.raises(UserError, match="--dropout 1: give 0 or more, less than 1"):
+        make_narrow(task, path, 2, dropout=1)
     pet = save_model(tmp_path / "pet.pt", task, "pet_transformer_tiny")
     with pytest.raises(UserError, match=r"pet.pt: its layers share weights, so narrow_ffn cannot"):
         make_narrow(task, pet, 2)

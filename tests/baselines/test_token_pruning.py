@@ -17,10 +17,9 @@ def task(tmp_path):
     return make_task(tmp_path / "data")
 
 
-def make_pruned(task, path, ratio):
-    return TokenPruningModel.build_model(
-        FineTunedConfig(backbone_path=str(path), compression_ratio=ratio), task
-    ).eval()
+def make_pruned(task, path, ratio, **options):
+    cfg = FineTunedConfig(backbone_path=str(path), compression_ratio=ratio, **options)
+    return TokenPruningModel.build_model(cfg, task).eval()
 
 
 @pytest.mark.parametrize("left", [True, False, None])
@@ -93,6 +92,18 @@ def test_everything_is_trained_but_the_teacher(task, tmp_path):
     with model.frozen() as teacher:
         assert not teacher.training and not any(p.requires_grad for p in teacher.parameters())
     assert not any("teacher" in name for name in model.state_dict())
+
+
+@pytest.mark.parametrize("arch", ["transformer", "pet_transformer_tiny"])
+def test_dropout(arch, task, tmp_path):
+    path = save_model(tmp_path / "b.pt", task, arch)
+    net_input = make_batch(task, [3, 7])["net_input"]
+
+    def changes(**options):
+        model = make_pruned(task, path, 2, **options).train()
+        return not torch.equal(model(**net_input)[0], model(**net_input)[0])
+
+    assert changes(dropout=0.5) and not changes(dropout=0.0)
 
 
 def test_bad_options(task, tmp_path):
