@@ -2,6 +2,7 @@ from setuptools import find_packages, setup
 
 SERVE = ["aiohttp>=3.9,<4"]
 ROUGE = ["rouge-score>=0.1.2,<0.2"]
+BERT = ["safetensors>=0.5,<1", "tokenizers>=0.21,<1"]
 CTRANSLATE2 = ["ctranslate2>=4.5,<5"]
 
 setup(
@@ -24,10 +25,12 @@ setup(
     extras_require={
         "serve": SERVE,
         "rouge": ROUGE,
+        "bert": BERT,
         "ctranslate2": CTRANSLATE2,
         "dev": [
             *SERVE,
             *ROUGE,
+            *BERT,
             *CTRANSLATE2,
             "pytest>=8,<10",
             "pytest-xdist>=3.6,<4",

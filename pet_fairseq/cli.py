@@ -1,6 +1,7 @@
 """The command `pet-fairseq`: parse, call, print."""
 
 import argparse
+import logging
 import sys
 from pathlib import Path
 from typing import List, Optional
@@ -53,6 +54,18 @@ def _parse(argv: Optional[List[str]]):
     )
     command.set_defaults(run=_repair)
 
+    command = commands.add_parser(
+        "import-bert", help="a BERT from Hugging Face's transformers as a model of fairseq"
+    )
+    command.add_argument(
+        "folder",
+        type=Path,
+        metavar="FOLDER",
+        help="with config.json, model.safetensors and tokenizer.json",
+    )
+    command.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="a new folder")
+    command.set_defaults(run=_import_bert)
+
     args, rest = parser.parse_known_args(argv)
     if rest and args.command not in ("params", "serve"):
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
@@ -81,6 +94,14 @@ def _repair(args, rest) -> int:
         print(f"{args.folder}: nothing to repair")
     else:
         print(f"{repair.damaged}: was damaged or missing, now a copy of {repair.source.name}")
+    return 0
+
+
+def _import_bert(args, rest) -> int:
+    logging.getLogger("hydra").setLevel(logging.WARNING)  # fairseq turns on everything
+    from pet_fairseq.bert import import_bert
+
+    print(import_bert(args.folder, args.out))
     return 0
 
 

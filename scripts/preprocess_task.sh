@@ -12,15 +12,19 @@
 #   RAW_TEXT=FILE[:FILE...]  text for pre-training, a sentence or paragraph a line; every 100th line is for validation
 #   MAX_TOKENS=512           drops training questions of more BPE pieces and cuts those of valid and test to that length
 #   KEEP_END=TEXT            what a question that is cut still has to end with
+#   BERT=FOLDER              made by `pet-fairseq import-bert`: its pieces and its dictionary instead of Moses and BPE
 #   WORKERS (2), STAGES="tokenise segment dictionary text classes raw_text", DRY_RUN=1
 #
 # dict.txt ends in 100 sentinels: span_masked_lm takes the last words of its dictionary for them, the very last one first.
+# That of a BERT has none.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 [ $# -ge 3 ] || die "usage: preprocess_task.sh RAW MERGES OUT [INPUT...]"
 raw=$1 merges=$2 out=$3
 shift 3
 inputs=("$@") workers=${WORKERS:-2} splits=(train valid test)
 kinds=(text answer "${inputs[@]}")
+tokeniser=(sacremoses -q -l en -j "$workers" tokenize -a -x)
+[ -z "${BERT:-}" ] || tokeniser=(python3 "$ROOT/scripts/wordpiece.py" "$BERT/tokenizer.json")
 IFS=: read -r -a raw_texts <<<"${RAW_TEXT:-}"
 names=() training=("${kinds[@]/#/train.}")
 for split in "${splits[@]}"; do
@@ -33,8 +37,9 @@ fi
 
 # stop if the inputs are not there, or OUT was begun with other settings
 check() {
-  local settings="$merges ${RAW_TEXT:--} ${MAX_TOKENS:--} ${kinds[*]}" file needed=("${kinds[@]}")
+  local settings="$merges ${RAW_TEXT:--} ${MAX_TOKENS:--} ${kinds[*]}${BERT:+ $BERT}" file needed=("${kinds[@]}")
   [ ${#inputs[@]} = 0 ] || needed+=(label)
+  [ -z "${BERT:-}" ] || [ -f "$BERT/dict.txt" ] || die "BERT: $BERT/dict.txt: no such file; make it by import-bert"
   for file in "${raw_texts[@]}"; do
     [ -f "$file" ] || die "RAW_TEXT: $file: no such file"
   done
@@ -54,23 +59,31 @@ tokenise() {
   for name in "${names[@]}"; do
     from=$raw/$name
     [[ $name != *.raw_text ]] || from=$out/plain/$name
-    write "$out/tok/$name" -i "$from" sacremoses -q -l en -j "$workers" tokenize -a -x
+    write "$out/tok/$name" -i "$from" "${tokeniser[@]}"
     same_lines "$from" "$out/tok/$name"
   done
   run touch "$out/tok/done"
 }
 
 segment() {
-  local name
   run mkdir -p "$out/bpe"
+  if [ -n "${BERT:-}" ]; then
+    run cp "${names[@]/#/$out/tok/}" "$out/bpe"
+  else
+    segment_by_bpe
+  fi
+  [ -z "${MAX_TOKENS:-}" ] || shorten
+  run touch "$out/bpe/done"
+}
+
+segment_by_bpe() {
+  local name
   write "$out/bpe/all" cat "${training[@]/#/$out/tok/}"
   write "$out/bpe.codes" -i "$out/bpe/all" subword-nmt learn-bpe -s "$merges"
   run rm "$out/bpe/all"
   for name in "${names[@]}"; do
     write "$out/bpe/$name" -i "$out/tok/$name" subword-nmt apply-bpe -c "$out/bpe.codes"
   done
-  [ -z "${MAX_TOKENS:-}" ] || shorten
-  run touch "$out/bpe/done"
 }
 
 shorten() {
@@ -82,6 +95,10 @@ shorten() {
 }
 
 dictionary() {
+  if [ -n "${BERT:-}" ]; then
+    run cp "$BERT/dict.txt" "$out/dict.txt"
+    return 0
+  fi
   run python3 "$ROOT/scripts/dictionary.py" "$out/dict.txt" "${training[@]/#/$out/bpe/}" --sentinels 100
 }
 

@@ -46,7 +46,7 @@ settings_for() {
     --lr-scheduler polynomial_decay)
   LM_ARCH=(--arch transformer_lm --decoder-layers 4 --decoder-embed-dim 256 --decoder-ffn-embed-dim 1024
     --decoder-attention-heads 4 --decoder-normalize-before --share-decoder-input-output-embed --max-target-positions 2048)
-  LM=(--criterion cross_entropy --sample-break-mode eos --tokens-per-sample 512 --max-tokens 4096 --lr 1e-3 --dropout 0.1
+  LM=(--criterion cross_entropy --sample-break-mode eos --tokens-per-sample 512 --max-tokens 2048 --lr 1e-3 --dropout 0.1
     $(updates "${LM_UPDATES:-4000}"))
   MEMORY=(--window "${WINDOW:-$2}" --max-tokens 4096 --lr 1e-3 $(updates "${MEMORY_UPDATES:-1000}"))
 }

@@ -41,7 +41,7 @@ variator_recipe() {
   for row in $ROWS; do
     [[ " $(variator_rows) " == *" $row "* ]] || die "ROWS: nothing is called $row; there are $(variator_rows)"
   done
-  [ -z "$RAW" ] || stage pretrained "$RUNS/pretrained/train.done" train_pretrained
+  [ -z "$RAW${PRETRAINED:-}" ] || stage pretrained "$RUNS/pretrained/train.done" train_pretrained
   for row in $ROWS; do
     stage "$row" "$RUNS/$row/train.done" train_variator_row "$row"
   done
@@ -61,7 +61,7 @@ train_pretrained() {
 
 train_backbone() {
   local start=()
-  [ -z "$RAW" ] || start=(--finetune-from-model "$(best pretrained)")
+  [ -z "$RAW${PRETRAINED:-}" ] || start=(--finetune-from-model "$(best pretrained)")
   if [ -n "${BACKBONE:-}" ]; then
     use_model "$RUNS/backbone" "$BACKBONE"
   else

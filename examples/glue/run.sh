@@ -3,6 +3,7 @@
 #
 # Usage: run.sh TASK      after prepare.sh TASK
 # Environment: FORM (classes): classes, an encoder with a head of classes; text, an encoder-decoder that answers a question.
+#   BERT: a folder made by `pet-fairseq import-bert` and given to prepare.sh, to start from in place of random weights; for classes
 #   DATA, RUNS: folders (runs/glue/TASK/data, runs/glue/TASK/FORM); ROWS, BACKBONE, PRETRAINED, STAGES, DRY_RUN: scripts/variator.sh.
 # The sizes are for two CPU cores. A bigger model: BACKBONE=FILE PRETRAINED=FILE, trained on this DATA.
 . "$(dirname "${BASH_SOURCE[0]}")/../../scripts/common.sh"
@@ -18,6 +19,19 @@ RAW=$folder/raw_text LENGTH=${LENGTH:-32}
 COMMON=(--cpu --num-workers 0 --optimizer adam --adam-betas '(0.9, 0.98)' --weight-decay 0.01 --clip-norm 1
   --lr-scheduler polynomial_decay)
 SPANS="--tokens-per-sample 128 --sample-break-mode none"
+
+# the model that prepare.sh took the words of; it needs less training, and smaller steps
+start_from_bert() {
+  [ "$form" = classes ] || die "BERT: is an encoder; give FORM=classes"
+  [ -f "$BERT/model_options" ] || die "BERT: $BERT/model_options: no such file; make it by pet-fairseq import-bert"
+  read -r -a ARCH <"$BERT/model_options"
+  PRETRAINED=${PRETRAINED:-$BERT/checkpoint.pt}
+  MODEL_TASK=(--criterion sentence_prediction --max-tokens 1024 --lr 1e-4 --dropout 0.1 $(updates 500))
+  PLUGINS_RAW=(--max-tokens 1024 --lr 1e-3 $(updates 200))
+  PLUGINS_TASK=(--max-tokens 1024 --lr 1e-3 $(updates 300))
+  WHOLE_TASK=(--max-tokens 1024 --lr 1e-4 $(updates 300))
+}
+
 case $form in
   classes)
     DATA=$folder/classes
@@ -50,4 +64,5 @@ esac
 PLUGINS_RAW=(--max-tokens 2048 --lr 1e-3 $(updates 500))
 PLUGINS_TASK=(--max-tokens 2048 --lr 1e-3 $(updates 1000))
 WHOLE_TASK=(--max-tokens 2048 --lr 3e-4 $(updates 1000))
+[ -z "${BERT:-}" ] || start_from_bert
 variator_recipe

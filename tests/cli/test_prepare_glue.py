@@ -15,6 +15,8 @@ from fairseq.tasks.sentence_prediction import SentencePredictionConfig
 from fairseq.tasks.span_masked_lm import SpanMaskedLMConfig
 from fairseq.tasks.translation import TranslationConfig
 
+from pet_fairseq.bert import import_bert
+from tests.bert import write_bert
 from tests.cli.processes import BIN
 from tests.cli.shell import refuses, sh
 
@@ -458,3 +460,25 @@ def test_bad_raw_text(env, tmp_path):
     assert not list((tmp_path / "out/plain").iterdir())
     result = sh(RECIPE, "sst2", tmp_path, check=False, **env, RAW_TEXT=f"{tmp_path}/text:none")
     refuses(result, "RAW_TEXT: none: no such file")
+
+
+def test_the_words_of_a_bert(env, tmp_path):
+    write_bert(tmp_path / "bert")
+    import_bert(tmp_path / "bert", tmp_path / "imported")
+    rows = [
+        ((text,), str(i % 2))
+        for i, text in enumerate(["A GOOD film,\u2028good.", "Bad [SEP] x"] * 2)
+    ]
+    for name in ("train", "dev"):
+        (tmp_path / f"{name}.tsv").write_text(table("sst2", rows))
+    (tmp_path / "text").write_text("a film.\n" * 100)
+    sh(RECIPE, "sst2", tmp_path, **env, BERT=tmp_path / "imported", RAW_TEXT=tmp_path / "text")
+    out = tmp_path / "out"
+    assert lines(out / "bpe/test.sentence1")[:2] == ["a good film , good .", "bad [SEP] [UNK]"]
+    ours = Dictionary.load(str(out / "classes/input0/dict.txt"))
+    assert ours.symbols == Dictionary.load(str(tmp_path / "imported/dict.txt")).symbols
+    assert lines(out / "bpe/valid.raw_text") == ["a film ."]
+    wrong = sh(
+        RECIPE, "sst2", tmp_path, **{**env, "OUT": str(tmp_path / "o")}, BERT="none", check=False
+    )
+    refuses(wrong, "BERT: none/dict.txt: no such file")

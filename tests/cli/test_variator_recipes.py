@@ -2,6 +2,8 @@
 
 import pytest
 
+from pet_fairseq.bert import import_bert
+from tests.bert import write_bert
 from tests.cli.processes import REPO
 from tests.cli.shell import refuses, sh
 
@@ -42,6 +44,23 @@ def test_without_raw_text_plugins_are_only_adapted(tmp_path):
     assert out.count("+ fairseq-train") == 5 + 4 + 1 + 2 + 2 and "move-plugins" not in out
     assert out.count("scripts/bleu.py") == len(rows.split())
     assert f"ln -sf {tmp_path}/model.pt" in out
+
+
+def test_glue_from_a_bert(tmp_path):
+    write_bert(tmp_path / "bert")
+    import_bert(tmp_path / "bert", tmp_path / "imported")
+    imported = tmp_path / "imported"
+    out = dry(tmp_path, RECIPES[0], "sst2", BERT=str(imported), ROWS="backbone k4 token_pruning")
+    assert f"ln -sf {imported}/checkpoint.pt {tmp_path}/runs/pretrained/checkpoint_best.pt" in out
+    model, pre_trained, adapted, pruned = (
+        line for line in out.splitlines() if line.startswith("+ fairseq-train")
+    )
+    assert "--encoder-embed-dim 12 " in model and "--finetune-from-model" in model
+    assert "--task masked_lm" in pre_trained and "--arch variator" in adapted
+    assert "--arch token_pruning" in pruned
+    env = {"DATA": str(tmp_path), "RUNS": str(tmp_path / "runs"), "check": False}
+    refuses(sh(RECIPES[0], "rte", BERT=str(imported), FORM="text", **env), "BERT: is an encoder")
+    refuses(sh(RECIPES[0], "rte", BERT="none", **env), "BERT: none/model_options: no such file")
 
 
 def test_wrong_input(tmp_path):
