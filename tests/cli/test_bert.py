@@ -1,0 +1,35 @@
+"""From the files of a BERT to fine-tuning it, as a user types it."""
+
+import torch
+
+from pet_fairseq.checkpoints import load_checkpoint
+from tests.bert import write_bert
+from tests.cli.processes import REPO, run
+from tests.cli.shell import sh
+
+
+def test_an_imported_bert_is_fine_tuned(tmp_path):
+    write_bert(tmp_path / "files")
+    bert = tmp_path / "bert"
+    log = run("pet-fairseq", "import-bert", tmp_path / "files", "--out", bert)
+    assert "12" in (bert / "model_options").read_text() and f"wrote {bert}" in log.output
+    for name in ("train", "dev", "test"):
+        rows = "".join(f"{word} film\t{label}\n" for word, label in (("good", 1), ("bad", 0)) * 4)
+        (tmp_path / f"{name}.tsv").write_text("sentence\tlabel\n" + rows)
+    expected = tmp_path / "expected"
+    expected.write_text("".join(f"{name}.tsv -\n" for name in ("train", "dev", "test")))
+    data = tmp_path / "data"
+    sh("examples/glue/prepare.sh", "sst2", tmp_path, BERT=bert, OUT=data, EXPECTED=expected)
+    run(
+        *("fairseq-train", data / "classes", "--user-dir", REPO / "pet_fairseq", "--cpu"),
+        *("--task", "sentence_prediction", "--num-classes", "2", "--init-token", "0"),
+        *("--separator-token", "2", *(bert / "model_options").read_text().split()),
+        *("--finetune-from-model", bert / "checkpoint.pt", "--criterion", "sentence_prediction"),
+        *("--optimizer", "adam", "--lr", "0", "--max-update", "2", "--batch-size", "8"),
+        *("--required-batch-size-multiple", "1", "--save-dir", tmp_path / "tuned"),
+    )
+    before = load_checkpoint(str(bert / "checkpoint.pt"), "FILE")["model"]
+    after = load_checkpoint(str(tmp_path / "tuned/checkpoint_best.pt"), "FILE")["model"]
+    assert any("classification_heads" in name for name in after)
+    for name, tensor in before.items():
+        assert torch.equal(after[name], tensor), name
