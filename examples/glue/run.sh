@@ -26,6 +26,7 @@ start_from_bert() {
   [ -f "$BERT/model_options" ] || die "BERT: $BERT/model_options: no such file; make it by pet-fairseq import-bert"
   read -r -a ARCH <"$BERT/model_options"
   PRETRAINED=${PRETRAINED:-$BERT/checkpoint.pt}
+  COMMON+=(--max-valid-steps 100) # there is only one validation, at the end
   MODEL_TASK=(--criterion sentence_prediction --max-tokens 1024 --lr 1e-4 --dropout 0.1 $(updates 500))
   PLUGINS_RAW=(--max-tokens 1024 --lr 1e-3 $(updates 200))
   PLUGINS_TASK=(--max-tokens 1024 --lr 1e-3 $(updates 300))
