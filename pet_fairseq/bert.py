@@ -18,9 +18,8 @@ from torch import Tensor, nn
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import check_folder, write_whole
 
-# in the order of fairseq's first four words
-SPECIAL = {"[CLS]": "<s>", "[PAD]": "<pad>", "[SEP]": "</s>", "[UNK]": "<unk>"}
-MASK = ("[MASK]", "<mask>")
+SPECIAL = ("[CLS]", "[PAD]", "[SEP]", "[UNK]")  # fairseq's first four: <s> <pad> </s> <unk>
+MASK, MASK_IN_FAIRSEQ = "[MASK]", "<mask>"
 ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_accurate", "relu": "relu"}
 FIRST_POSITION = 2  # fairseq counts positions from its padding index + 1
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
@@ -78,9 +77,9 @@ def read_config(folder: Path) -> dict:
         raise UserError(
             f"{path}: is a model of type {kind} with {positions} positions; give a BERT"
         )
-    if config["hidden_act"] not in ACTIVATIONS:
+    if config.get("hidden_act") not in ACTIVATIONS:
         raise UserError(
-            f"{path}: hidden_act is {config['hidden_act']}; fairseq has {', '.join(ACTIVATIONS)}"
+            f"{path}: hidden_act is {config.get('hidden_act')}; fairseq has {', '.join(ACTIVATIONS)}"
         )
     return config
 
@@ -96,7 +95,7 @@ def read_vocabulary(path: Path) -> List[str]:
     if [number for _, number in pieces] != list(range(len(pieces))):
         raise UserError(f"{path}: its numbers have gaps; give the tokenizer of a BERT")
     vocabulary = [piece for piece, _ in pieces]
-    for piece in (*SPECIAL, MASK[0]):
+    for piece in (*SPECIAL, MASK):
         if piece not in vocabulary:
             raise UserError(f"{path}: has no {piece}; give the tokenizer of a BERT")
     return vocabulary
@@ -121,9 +120,9 @@ def dictionary_of(vocabulary: List[str]) -> Tuple[List[str], List[int]]:
     `<mask>` comes last, where fairseq's tasks would add it.
     """
     number = {piece: i for i, piece in enumerate(vocabulary)}
-    others = [piece for piece in vocabulary if piece not in SPECIAL and piece != MASK[0]]
+    others = [piece for piece in vocabulary if piece not in SPECIAL and piece != MASK]
     rows = [number[piece] for piece in (*SPECIAL, *others, MASK[0])]
-    return [*others, MASK[1]], rows
+    return [*others, MASK_IN_FAIRSEQ], rows
 
 
 def read_weights(path: Path) -> Dict[str, Tensor]:
