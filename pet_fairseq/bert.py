@@ -77,10 +77,9 @@ def read_config(folder: Path) -> dict:
         raise UserError(
             f"{path}: is a model of type {kind} with {positions} positions; give a BERT"
         )
-    if config.get("hidden_act") not in ACTIVATIONS:
-        raise UserError(
-            f"{path}: hidden_act is {config.get('hidden_act')}; fairseq has {', '.join(ACTIVATIONS)}"
-        )
+    activation = config.get("hidden_act")
+    if activation not in ACTIVATIONS:
+        raise UserError(f"{path}: hidden_act is {activation}; fairseq has {', '.join(ACTIVATIONS)}")
     return config
 
 
@@ -121,7 +120,7 @@ def dictionary_of(vocabulary: List[str]) -> Tuple[List[str], List[int]]:
     """
     number = {piece: i for i, piece in enumerate(vocabulary)}
     others = [piece for piece in vocabulary if piece not in SPECIAL and piece != MASK]
-    rows = [number[piece] for piece in (*SPECIAL, *others, MASK[0])]
+    rows = [number[piece] for piece in (*SPECIAL, *others, MASK)]
     return [*others, MASK_IN_FAIRSEQ], rows
 
 
