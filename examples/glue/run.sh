@@ -4,6 +4,7 @@
 # Usage: run.sh TASK      after prepare.sh TASK
 # Environment: FORM (classes): classes, an encoder with a head of classes; text, an encoder-decoder that answers a question.
 #   BERT: a folder made by `pet-fairseq import-bert` and given to prepare.sh, to start from in place of random weights; for classes
+#   UPDATES (300): with BERT, of the plugins and their competitors on the task
 #   DATA, RUNS: folders (runs/glue/TASK/data, runs/glue/TASK/FORM); ROWS, BACKBONE, PRETRAINED, STAGES, DRY_RUN: scripts/variator.sh.
 # The sizes are for two CPU cores. A bigger model: BACKBONE=FILE PRETRAINED=FILE, trained on this DATA.
 . "$(dirname "${BASH_SOURCE[0]}")/../../scripts/common.sh"
@@ -29,8 +30,8 @@ start_from_bert() {
   COMMON+=(--max-valid-steps 100) # there is only one validation, at the end
   MODEL_TASK=(--criterion sentence_prediction --max-tokens 1024 --lr 1e-4 --dropout 0.1 $(updates 500))
   PLUGINS_RAW=(--max-tokens 1024 --lr 1e-3 $(updates 200))
-  PLUGINS_TASK=(--max-tokens 1024 --lr 1e-3 $(updates 300))
-  WHOLE_TASK=(--max-tokens 1024 --lr 1e-4 $(updates 300))
+  PLUGINS_TASK=(--max-tokens 1024 --lr 1e-3 $(updates "${UPDATES:-300}"))
+  WHOLE_TASK=(--max-tokens 1024 --lr 1e-4 $(updates "${UPDATES:-300}"))
 }
 
 case $form in
