@@ -5,18 +5,21 @@ fairseq), and for segments: `roberta` has none, so the first one's vector is add
 """
 
 import json
+import shutil
 import warnings
 from pathlib import Path
 from typing import Dict, Iterator, List, Tuple
 
 import torch
-from fairseq import options, tasks
+from fairseq import options
+from fairseq.data import Dictionary
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.tasks.masked_lm import MaskedLMTask
 from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import check_folder, write_whole
+from pet_fairseq.files import check_folder, whole_folder
 
 SPECIAL = ("[CLS]", "[PAD]", "[SEP]", "[UNK]")  # fairseq's first four: <s> <pad> </s> <unk>
 MASK, MASK_IN_FAIRSEQ = "[MASK]", "<mask>"
@@ -41,6 +44,7 @@ HEAD = {
     "cls.predictions.transform.dense": "encoder.lm_head.dense",
     "cls.predictions.transform.LayerNorm": "encoder.lm_head.layer_norm",
 }
+HEAD_BIAS = "cls.predictions.bias"
 
 
 def import_bert(folder: Path, out: Path) -> str:
@@ -53,15 +57,18 @@ def import_bert(folder: Path, out: Path) -> str:
         raise UserError(f"--out {out}: is there already; give a new folder")
     config, tokenizer = read_config(folder), folder / TOKENIZER
     words, rows = dictionary_of(read_vocabulary(tokenizer))
-    state = fairseq_names(read_weights(folder / WEIGHTS), config, rows)
-    check_folder(out, "--out")
-    write_whole(out / TOKENIZER, lambda file: file.write_bytes(tokenizer.read_bytes()))
-    lines = "".join(f"{word} 1\n" for word in words)
-    write_whole(out / "dict.txt", lambda file: file.write_text(lines, encoding="utf-8"))
+    bert = read_weights(folder / WEIGHTS)
+    state = fairseq_names(bert, config, rows)
     arch = model_options(config)
-    write_whole(out / "model_options", lambda file: file.write_text(" ".join(arch) + "\n"))
-    found = write_checkpoint(out, arch, state)
-    head = "with" if found else "without"
+    check_folder(out.parent, "--out")
+    with whole_folder(out) as new:
+        shutil.copyfile(tokenizer, new / TOKENIZER)
+        lines = "".join(f"{word} 1\n" for word in words)
+        (new / "dict.txt").write_text(lines, encoding="utf-8")
+        (new / "model_options").write_text(" ".join(arch) + "\n")
+        checkpoint = make_checkpoint(out, arch, state, Dictionary.load(str(new / "dict.txt")))
+        torch.save(checkpoint, new / "checkpoint.pt")
+    head = "with" if HEAD_BIAS in bert else "without"
     return f"wrote {out}: {' '.join(arch)}, {len(rows):,} words, {head} the head for masked words"
 
 
@@ -156,15 +163,15 @@ def fairseq_names(bert: Dict[str, Tensor], config: dict, rows: List[int]) -> Dic
     padding = positions.new_zeros(FIRST_POSITION, positions.size(1))
     state[f"{STACK}.embed_positions.weight"] = torch.cat([padding, positions + segment])
     state[f"{STACK}.embed_tokens.weight"] = words
-    if "cls.predictions.bias" in bert:
+    if HEAD_BIAS in bert:
         state["encoder.lm_head.weight"] = words
-        state["encoder.lm_head.bias"] = bert["cls.predictions.bias"][rows]
+        state["encoder.lm_head.bias"] = bert[HEAD_BIAS][rows]
     return state
 
 
 def _renamed(bert: Dict[str, Tensor], layers: int) -> Iterator[Tuple[str, Tensor]]:
     names = {"embeddings.LayerNorm": f"{STACK}.layernorm_embedding"}
-    if "cls.predictions.bias" in bert:
+    if HEAD_BIAS in bert:
         names |= HEAD
     for i in range(layers):
         for old, new in LAYER.items():
@@ -187,35 +194,35 @@ def model_options(config: dict) -> List[str]:
     return ["--arch", "roberta", *(str(part) for pair in sizes.items() for part in pair)]
 
 
-def write_checkpoint(out: Path, arch: List[str], state: Dict[str, Tensor]) -> bool:
-    """Write out/checkpoint.pt as fairseq-train would; whether it has BERT's head for masked words.
+def make_checkpoint(
+    data: Path, arch: List[str], state: Dict[str, Tensor], dictionary: Dictionary
+) -> dict:
+    """What fairseq-train would save on data with this dictionary.
 
     A head that is not in the state starts from random weights.
 
     Raises:
         UserError: weights of other sizes than config.json says.
     """
-    typed = [str(out), "--task", "masked_lm", "--criterion", "masked_lm", *arch]
+    typed = [str(data), "--task", "masked_lm", "--criterion", "masked_lm", *arch]
     args = options.parse_args_and_arch(options.get_training_parser(), typed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # hydra's, about fairseq
         cfg = convert_namespace_to_omegaconf(args)
-    model = tasks.setup_task(cfg.task).build_model(cfg.model)
+    model = MaskedLMTask(cfg.task, dictionary).build_model(cfg.model)
     whole = model.state_dict()
     for name, tensor in state.items():
         if whole[name].shape != tensor.shape:
             sizes = f"{name} is {tuple(tensor.shape)}, not {tuple(whole[name].shape)}"
             raise UserError(f"{WEIGHTS}: other sizes than in {CONFIG}: {sizes}")
     nn.Module.load_state_dict(model, whole | state)
-    checkpoint = {
+    return {
         "args": None,
         "cfg": OmegaConf.to_container(cfg, enum_to_str=True),
         "model": model.state_dict(),
         "optimizer_history": [NO_OPTIMIZER],
         "extra_state": {},
     }
-    write_whole(out / "checkpoint.pt", lambda file: torch.save(checkpoint, file))
-    return "encoder.lm_head.bias" in state
 
 
 def _must_be(path: Path) -> Path:

@@ -1,9 +1,11 @@
 """Files that are there whole or not at all."""
 
 import os
+import shutil
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Callable
+from typing import Callable, Iterator
 
 from pet_fairseq.errors import UserError
 
@@ -13,6 +15,19 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     temporary = path.with_name(path.name + ".tmp")
     write(temporary)
     os.replace(temporary, path)
+
+
+@contextmanager
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """A new folder that gets its name when all is in it; nothing is left of it after an error."""
+    temporary = folder.with_name(folder.name + ".tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir()
+    try:
+        yield temporary
+        temporary.rename(folder)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def check_folder(folder: Path, option: str) -> None:

@@ -1,14 +1,14 @@
 """Prompts and text as fairseq's binary data; one record is in memory at a time."""
 
 import shutil
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Dict, Iterable, Iterator, List, Optional, Sequence
 
 import numpy as np
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import check_folder
+from pet_fairseq.files import check_folder, whole_folder
 from pet_fairseq.selfcp.items import Items, LanguageModelItems
 from pet_fairseq.selfcp.prompts import Record, read_paragraphs, read_records
 from pet_fairseq.selfcp.vocabulary import VOCAB_SIZE, Vocabulary, train_model
@@ -61,19 +61,6 @@ def check_out(out: Path, spm: Optional[Path]) -> None:
         made = f", made with another SentencePiece model than --spm {spm}" if other else ""
         raise UserError(f"--out {out}: is there already{made}; give another folder or remove it")
     check_folder(out.parent, "--out")
-
-
-@contextmanager
-def whole_folder(folder: Path) -> Iterator[Path]:
-    """A new folder that gets its name when all is in it; nothing is left of it after an error."""
-    temporary = folder.with_name(folder.name + ".tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir()
-    try:
-        yield temporary
-        temporary.rename(folder)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def training_lines(train: Optional[Path], text: Sequence[Path], most: int) -> Iterator[str]:
