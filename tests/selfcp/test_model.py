@@ -153,7 +153,7 @@ def test_batches_of_the_compressor_change_nothing(most, task, tmp_path):
 def test_within_the_window_it_is_the_backbone(kind, task, tmp_path):
     model = make_selfcp(task, tmp_path, kind).float()
     sample = make_sample(task, [(2, 5), (1, 7), (0, 3)])
-    net_input = sample["net_input"]
+    net_input, responses = sample["net_input"], sample["target"].size(1)
     with torch.no_grad():
         found = model(**net_input)[0]
     rows = []
@@ -162,12 +162,19 @@ def test_within_the_window_it_is_the_backbone(kind, task, tmp_path):
     ):
         row = row[:n][row[:n] != 0]  # without the <s> between query and prompt
         rows.append(torch.cat([row, previous[1:][previous[1:] != 1]]))
-    tokens = torch.nn.utils.rnn.pad_sequence(rows, True, 1)
+    inner, ends = model.decoder.inner, net_input["src_lengths"] - 2
+    # as much padding and as many logits as the model has: other shapes may be summed up otherwise
+    tokens = torch.full((3, net_input["src_tokens"].size(1) - 1 + responses - 1), 1)
+    for filled, row in zip(tokens, rows):
+        filled[: len(row)] = row
     with torch.no_grad():
-        expected = model.decoder.inner(tokens)[0]
-    for i, n in enumerate(net_input["src_lengths"].tolist()):
+        states = inner(tokens, features_only=True)[0]
+        asked = states[torch.arange(3)[:, None], ends[:, None] + torch.arange(responses)]
+        expected, whole = inner.output_layer(asked), inner(tokens)[0]
+    for i, end in enumerate(ends.tolist()):
         real = int((sample["target"][i] != 1).sum())
-        assert torch.equal(found[i, :real], expected[i, n - 2 : n - 2 + real])
+        assert torch.equal(found[i, :real], expected[i, :real])
+        torch.testing.assert_close(found[i, :real], whole[i, end : end + real])
 
 
 def test_gradients_reach_the_tag_through_the_frozen_model(task, tmp_path):
