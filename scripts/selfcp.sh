@@ -10,7 +10,7 @@
 #   ROWS     ways to read a prompt ("former latter concat truncate perplexity full"); `selfcp_rows` has all of them; with a
 #            number behind it another ratio than RATIO: former4
 #   WINDOW, LM_UPDATES, MEMORY_UPDATES: other settings than the recipe's
-#   RATIO    12; SEEDS ("1"); BACKBONE: a checkpoint to use in place of training one
+#   RATIO    12; SEEDS ("1"); BACKBONE: a checkpoint to use in place of training one; LM_FROM: one to begin that training with
 #   STAGES   only these: backbone, memory, names of rows, table; DRY_RUN=1 prints the commands
 # Finished stages are skipped, an interrupted training resumes.
 
@@ -62,7 +62,8 @@ train_backbone() {
   if [ -n "${BACKBONE:-}" ]; then
     use_model "$RUNS/backbone" "$BACKBONE"
   else
-    fit "$RUNS/backbone" "$DATA/lm" --task language_modeling "${LM_ARCH[@]}" "${LM[@]}"
+    [ -z "${LM_FROM:-}" ] || [ -f "$LM_FROM" ] || die "LM_FROM: $LM_FROM: no such file"
+    fit "$RUNS/backbone" "$DATA/lm" --task language_modeling "${LM_ARCH[@]}" "${LM[@]}" ${LM_FROM:+--finetune-from-model "$LM_FROM"}
   fi
 }
 
