@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """ROUGE and accuracy of what fairseq-generate wrote, as JSON (percent).
 
-    python scripts/rouge.py OUTPUT [--responses FILE]
+    python scripts/rouge.py OUTPUT [--responses FILE] [--validation LOG]
 
 OUTPUT was made with --bpe sentencepiece or --remove-bpe, so that it has detokenised text. Responses
-are the T lines in it, or a file with one in a line. rouge-score with stemming, F-measures.
+are the T lines in it, or a file with one in a line. rouge-score with stemming, F-measures. LOG is
+what fairseq-validate wrote: the responses' perplexity is taken from there.
 """
 
 import argparse
@@ -55,13 +56,29 @@ def score(output: Path, responses: Path | None) -> dict:
     return {**means, "accuracy": 100 * same / len(found), "total": len(found)}
 
 
+def perplexity(log: Path) -> float:
+    """The last one in a log of fairseq-validate.
+
+    Raises:
+        UserError: there is none.
+    """
+    found = re.findall(r"valid on .* \| ppl ([\d.]+)", read_text(log, "log"))
+    if not found:
+        raise UserError(f"{log}: no perplexity in it; run fairseq-validate again")
+    return float(found[-1])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("output", type=Path)
     parser.add_argument("--responses", type=Path)
+    parser.add_argument("--validation", type=Path)
     args = parser.parse_args()
     try:
-        print(json.dumps(score(args.output, args.responses)))
+        found = score(args.output, args.responses)
+        if args.validation is not None:
+            found["ppl"] = perplexity(args.validation)
+        print(json.dumps(found))
     except (UserError, OSError) as error:
         sys.exit(f"rouge.py: error: {error}")
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import write_whole
 
-SCORES = ("accuracy", "rouge1", "rouge2", "rougeL", "exact_match", "f1", "bleu")
+SCORES = ("accuracy", "rouge1", "rouge2", "rougeL", "exact_match", "f1", "bleu", "ppl")
 
 
 def read_seeds(runs: Path, name: str) -> dict[str, list[float]]:

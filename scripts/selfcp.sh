@@ -7,8 +7,8 @@
 #   LM, LM_ARCH      criterion, length and learning rate of the language model; its --arch and sizes
 #   MEMORY           window, length and learning rate of the memory tag and connector
 # Environment:
-#   ROWS     ways to read a prompt ("former latter concat truncate perplexity full"); `selfcp_rows` has all of them; with a
-#            number behind it another ratio than RATIO: former4
+#   ROWS     ways to read a prompt ("full former latter concat truncate truncate_latter perplexity"); `selfcp_rows` has all
+#            of them; with a number behind it another ratio than RATIO: former4
 #   WINDOW, LM_UPDATES, MEMORY_UPDATES: other settings than the recipe's
 #   RATIO    12; SEEDS ("1"); BACKBONE: a checkpoint to use in place of training one; LM_FROM: one to begin that training with
 #   STAGES   only these: backbone, memory, names of rows, table; DRY_RUN=1 prints the commands
@@ -17,12 +17,12 @@
 . "$ROOT/scripts/training.sh"
 
 selfcp_rows() {
-  echo full former latter concat recursive truncate perplexity
+  echo full former latter concat recursive truncate truncate_latter perplexity
 }
 
 selfcp_recipe() {
   local row seed
-  ROWS=${ROWS:-full former latter concat truncate perplexity} RATIO=${RATIO:-12}
+  ROWS=${ROWS:-full former latter concat truncate truncate_latter perplexity} RATIO=${RATIO:-12}
   [ "${DRY_RUN:-0}" = 1 ] || [ -d "$DATA" ] || die "$DATA: no such folder; run prepare.sh first"
   for row in $ROWS; do
     [[ " $(selfcp_rows) " == *" $(strategy_of "$row") "* ]] || die "ROWS: nothing is called $row; there are $(selfcp_rows)"
@@ -90,15 +90,18 @@ choose_among() {
     --out "$5/result.json"
 }
 
-# rouge_of OPTIONS -- CHECKPOINT STRATEGY RATIO FOLDER: generated responses by ROUGE
+# rouge_of OPTIONS -- CHECKPOINT STRATEGY RATIO FOLDER: generated responses by ROUGE; perplexity of the given ones
 rouge_of() {
-  local options=()
+  local options=() overrides
   while [ "$1" != -- ]; do
     options+=("$1")
     shift
   done
+  overrides="{'prompt_strategy': '$3', 'memory_ratio': $4}"
   write "$5/generate.txt" fairseq-generate "$DATA" --user-dir "$ROOT/pet_fairseq" --task selfcp --path "$2" \
-    --model-overrides "{'prompt_strategy': '$3', 'memory_ratio': $4}" --bpe sentencepiece \
-    --sentencepiece-model "$DATA/spm.model" --required-batch-size-multiple 1 "${options[@]}"
-  write "$5/result.json" "$ROOT/scripts/rouge.py" "$5/generate.txt"
+    --model-overrides "$overrides" --bpe sentencepiece --sentencepiece-model "$DATA/spm.model" \
+    --required-batch-size-multiple 1 "${options[@]}"
+  write "$5/validate.txt" fairseq-validate "$DATA" --user-dir "$ROOT/pet_fairseq" --task selfcp --path "$2" --cpu \
+    --model-overrides "$overrides" --valid-subset test --max-tokens 8000 --required-batch-size-multiple 1
+  write "$5/result.json" "$ROOT/scripts/rouge.py" "$5/generate.txt" --validation "$5/validate.txt"
 }

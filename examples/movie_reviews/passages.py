@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Passages of reviews with the query before and the label behind, a line each, as text for the language model.
+"""Passages of reviews between query and label, a line each: text for the language model.
 
     python examples/movie_reviews/passages.py RAW/train.jsonl >passages.txt
 
-A review gives few labels for its length; its passages of 10 to 120 words, each word in one of them, give many.
+A review gives one label for all its words; its passages, 10 to 120 words and each word in one of
+them, give many.
 """
 
 import argparse

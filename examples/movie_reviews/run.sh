@@ -6,6 +6,6 @@
 . "$(dirname "${BASH_SOURCE[0]}")/../../scripts/common.sh"
 . "$ROOT/scripts/selfcp.sh"
 settings_for movie_reviews 256
-ROWS=${ROWS:-former latter concat truncate perplexity} # not full: some reviews have more tokens than the model has positions
+ROWS=${ROWS:-former latter concat truncate truncate_latter perplexity} # not full: some reviews have more tokens than the model has positions
 evaluate() { choose_among "positive negative" "$@"; }
 selfcp_recipe

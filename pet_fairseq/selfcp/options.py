@@ -25,8 +25,9 @@ class SelfCpConfig(FairseqDataclass):
         metadata={
             "help": "what becomes of a longer prompt: its former or latter half is compressed "
             "(auto: in training either, else the former), or all but a window of it (concat), or "
-            "so that segments read the memory of those before (recursive); or it is cut "
-            "(truncate), thinned out by perplexity, or read in full"
+            "so that segments read the memory of those before (recursive); or its former or "
+            "latter part is cut off (truncate, truncate_latter), or it is thinned out by "
+            "perplexity, or read in full"
         },
     )
     connector: ChoiceEnum(CONNECTORS) = field(

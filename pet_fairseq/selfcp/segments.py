@@ -10,7 +10,7 @@ from typing import List, NamedTuple
 
 STRATEGIES = (
     *("auto", "former", "latter", "concat"),
-    *("recursive", "truncate", "perplexity", "full"),  # baselines
+    *("recursive", "truncate", "truncate_latter", "perplexity", "full"),  # baselines
 )
 
 
@@ -41,8 +41,8 @@ def split_prompt(length: int, window: int, strategy: str) -> List[Piece]:
     latter: the second half is (beyond 2 L: all but the first L tokens).
     auto: former, if the caller does not choose for each prompt, as training does.
     concat: always all but the last L tokens. recursive: the same; each segment also reads the
-    memory of those before. truncate: the last L tokens only. full, perplexity: the whole prompt,
-    which for perplexity is then thinned out to L tokens.
+    memory of those before. truncate: the last L tokens only. truncate_latter: the first L only.
+    full, perplexity: the whole prompt, which for perplexity is then thinned out to L tokens.
 
     Args:
         length: N; window: L, 1 or more.
@@ -53,6 +53,8 @@ def split_prompt(length: int, window: int, strategy: str) -> List[Piece]:
         return [Piece(0, length, False)]
     if strategy == "truncate":
         return [Piece(length - window, length, False)]
+    if strategy == "truncate_latter":
+        return [Piece(0, window, False)]
     half = length // 2
     kept = length - half if length <= 2 * window and strategy in HALVES else window
     if strategy == "latter":

@@ -46,6 +46,16 @@ def test_rouge(tmp_path):
     assert own["rougeL"] == own["accuracy"] == 100
 
 
+def test_perplexity(tmp_path):
+    output, log = write_output(tmp_path / "out"), tmp_path / "log"
+    line = "INFO | valid | valid on 'test' subset | loss 2 | accuracy 50.5 | ppl {} | wps 0"
+    log.write_text("\n".join(["loading", line.format("4.00"), line.format("11.74")]))
+    assert scores("rouge.py", output, "--validation", log)["ppl"] == 11.74
+    log.write_text("loading\n")
+    result = scores("rouge.py", output, "--validation", log, check=False)
+    assert result.status == 1 and f"{log}: no perplexity in it" in result.output.splitlines()[-1]
+
+
 def test_bleu(tmp_path):
     (tmp_path / "reference").write_text("".join(f"{r}\n" for r in RESPONSES))
     found = scores("bleu.py", write_output(tmp_path / "out"), tmp_path / "reference")

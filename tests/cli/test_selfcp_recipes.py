@@ -8,7 +8,7 @@ from tests.cli.processes import REPO, run
 from tests.cli.shell import refuses, sh
 
 SETS = ("movie_reviews", "cicero", "xsum", "arxiv", "cola", "duc2007", "recall")
-EVERY_ROW = "full former former4 latter concat recursive truncate perplexity"
+EVERY_ROW = "full former former4 latter concat recursive truncate truncate_latter perplexity"
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -19,7 +19,7 @@ def test_every_row(name, tmp_path):
     # the language model once; memory, and that of the recursive way, for each seed
     assert out.count("+ fairseq-train") == 1 + 2 * 2
     answering = "pet-fairseq choose" if name in ("movie_reviews", "cola") else "fairseq-generate"
-    assert out.count(f"+ {answering}") == 2 * 8
+    assert out.count(f"+ {answering}") == 2 * 9
     assert out.count("--arch selfcp") == 4 and out.count("--prompt-strategy auto") == 2
     assert "recursive_memory.seed2/checkpoint_best.pt" in out
     assert list(tmp_path.iterdir()) == []
@@ -37,6 +37,20 @@ def test_wrong_input(tmp_path):
 
 def make(out, *args, check=True):
     return run("python", REPO / "examples/recall/make.py", out, *args, check=check)
+
+
+def test_passages(tmp_path):
+    prompts = [" ".join(f"w{i}" for i in range(n)) for n in (1, 9, 300)]
+    records = [{"query": "good?", "prompt": p, "response": f"r{len(p)}"} for p in prompts]
+    (tmp_path / "train.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
+    out = run("python", REPO / "examples/movie_reviews/passages.py", tmp_path / "train.jsonl")
+    lines = [line.split() for line in out.output.splitlines()]
+    for prompt in prompts:
+        own = [line for line in lines if line[-1] == f"r{len(prompt)}"]
+        assert all(line[0] == "good?" for line in own)
+        assert [word for line in own for word in line[1:-1]] == prompt.split()
+        lengths = [len(line) - 2 for line in own]
+        assert max(lengths) <= 120 and all(n >= 10 for n in lengths[:-1])
 
 
 SMALL = ("--train", "30", "--valid", "5", "--test", "40", "--text", "20", "--keys", "30")

@@ -125,7 +125,8 @@ def logits_slowly(model, sample, i):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
-    "strategy", ["former", "latter", "concat", "recursive", "truncate", "full"]
+    "strategy",
+    ["former", "latter", "concat", "recursive", "truncate", "truncate_latter", "full"],
 )
 def test_logits_equal_the_reference(kind, strategy, task, tmp_path):
     model = make_selfcp(task, tmp_path, kind, prompt_strategy=strategy)

@@ -29,6 +29,8 @@ def test_pieces(length, window, strategy):
         assert pieces == [Piece(0, length, False)]
     elif strategy == "truncate":
         assert pieces == [Piece(length - window, length, False)]
+    elif strategy == "truncate_latter":
+        assert pieces == [Piece(0, window, False)]
     else:
         assert pieces[0].start == 0 and pieces[-1].stop == length
         assert len(kept) == 1 and kept[0].length <= window
