@@ -3,8 +3,9 @@
     python make.py OUT [--pairs 10 60] [--keys 120] [--values 20] [--train 8000] [--seed 1]
 
 Writes OUT/{train,valid,test}.jsonl with `query`, `prompt`, `response` and `distance`, how many
-pairs stand between the asked one and the end of the prompt; and OUT/text.txt, short records as text
-for the language model, which has to learn the game before it can play it with memory.
+pairs stand between the asked one and the end of the prompt; and OUT/text.txt for the language
+model, which has to learn the game before it can play it with memory: short records as text, and
+half as many drills, pairs that are told twice, where every second telling can be known.
 """
 
 import argparse
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Iterator
 
 SYLLABLES = [c + v for c in "bdfgklmnprstvz" for v in "aeiou"]
-SHORT = (2, 12)  # pairs in a text for the language model
+SHORT = (2, 20)  # pairs in a text for the language model
 
 
 def words(number: int, draw: random.Random) -> list[str]:
@@ -37,13 +38,36 @@ def record(draw: random.Random, keys: list[str], values: list[str], pairs: int) 
     }
 
 
-def records(seed: str, number: int, args: argparse.Namespace, pairs: tuple) -> Iterator[dict]:
-    """Different draws for each seed, the same words for all."""
+def drill(draw: random.Random, keys: list[str], values: list[str], pairs: int) -> str:
+    """Each pair twice, in any order."""
+    told = [f"{key} is {draw.choice(values)}." for key in draw.sample(keys, pairs)] * 2
+    draw.shuffle(told)
+    return " ".join(told)
+
+
+def vocabulary(args: argparse.Namespace) -> tuple[list[str], list[str]]:
+    """Keys and values: the same for all seeds of `records`."""
     known = words(args.keys + args.values, random.Random(f"{args.seed} words"))
-    keys, values = known[: args.keys], known[args.keys :]
+    return known[: args.keys], known[args.keys :]
+
+
+def records(seed: str, number: int, args: argparse.Namespace, pairs: tuple) -> Iterator[dict]:
+    """Different draws for each seed."""
+    keys, values = vocabulary(args)
     draw = random.Random(f"{args.seed} {seed}")
     for _ in range(number):
         yield record(draw, keys, values, draw.randint(*pairs))
+
+
+def text(args: argparse.Namespace) -> list[str]:
+    """Lines for the language model: --text short records and half as many drills."""
+    few, many = (min(number, args.pairs[1]) for number in SHORT)
+    games = records("text", args.text, args, (few, many))
+    lines = [f"{r['query']} {r['prompt']} {r['response']}" for r in games]
+    draw = random.Random(f"{args.seed} drills")
+    for _ in range(args.text // 2):
+        lines.append(drill(draw, *vocabulary(args), draw.randint(1, max(1, many // 2))))
+    return lines
 
 
 def main() -> None:
@@ -64,10 +88,7 @@ def main() -> None:
     for split in ("train", "valid", "test"):
         lines = (json.dumps(r) for r in records(split, getattr(args, split), args, (low, high)))
         (args.out / f"{split}.jsonl").write_text("".join(line + "\n" for line in lines))
-    short = (min(SHORT[0], high), min(SHORT[1], high))
-    games = records("text", args.text, args, short)
-    text = (f"{r['query']} {r['prompt']} {r['response']}\n" for r in games)
-    (args.out / "text.txt").write_text("".join(text))
+    (args.out / "text.txt").write_text("".join(f"{line}\n" for line in text(args)))
 
 
 if __name__ == "__main__":

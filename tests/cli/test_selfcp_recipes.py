@@ -76,7 +76,12 @@ def test_recall(tmp_path):
             assert record["distance"] == len(keys) - 1 - place
             assert record["prompt"] not in seen
             seen.add(record["prompt"])
-    assert len((tmp_path / "a/text.txt").read_text().splitlines()) == 20
+    lines = (tmp_path / "a/text.txt").read_text().splitlines()
+    assert len(lines) == 20 + 10 and all(line.startswith("what is ") for line in lines[:20])
+    for line in lines[20:]:  # drills
+        told = line.removesuffix(".").split(". ")
+        assert sorted(told) == sorted([*set(told)] * 2) and len(told) <= 9
+        assert len({pair.split(" is ")[0] for pair in told}) == len(told) // 2
     for pairs in (("9", "3"), ("0", "3"), ("3", "31")):
         result = make(tmp_path / "c", *SMALL, "--pairs", *pairs, check=False)
         assert result.status == 1 and f"--pairs {' '.join(pairs)}: give" in result.output
