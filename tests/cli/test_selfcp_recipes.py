@@ -43,14 +43,22 @@ def test_passages(tmp_path):
     prompts = [" ".join(f"w{i}" for i in range(n)) for n in (1, 9, 300)]
     records = [{"query": "good?", "prompt": p, "response": f"r{len(p)}"} for p in prompts]
     (tmp_path / "train.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
-    out = run("python", REPO / "examples/movie_reviews/passages.py", tmp_path / "train.jsonl")
-    lines = [line.split() for line in out.output.splitlines()]
+    command = ("python", REPO / "examples/movie_reviews/passages.py", tmp_path / "train.jsonl")
+    lines = [line.split() for line in run(*command).output.splitlines()]
     for prompt in prompts:
         own = [line for line in lines if line[-1] == f"r{len(prompt)}"]
         assert all(line[0] == "good?" for line in own)
         assert [word for line in own for word in line[1:-1]] == prompt.split()
         lengths = [len(line) - 2 for line in own]
         assert max(lengths) <= 120 and all(n >= 10 for n in lengths[:-1])
+    out = run(*command, "--json", "--words", "4", "4").output
+    found = [json.loads(line) for line in out.splitlines()]
+    assert [len(record["prompt"].split()) for record in found] == [1, 4, 4, 1, *[4] * 75]
+    assert {(record["query"], record["response"]) for record in found[1:4]} == {
+        ("good?", records[1]["response"])
+    }
+    wrong = run(*command, "--words", "4", "3", check=False)
+    assert wrong.status == 1 and "--words 4 3: give" in wrong.output
 
 
 SMALL = ("--train", "30", "--valid", "5", "--test", "40", "--text", "20", "--keys", "30")
