@@ -26,6 +26,7 @@ from pathlib import Path
 from unittest import mock
 
 import torch
+from peak_memory import peak, start_peak
 from torch import nn
 
 from pet_fairseq.decoding.beams import top
@@ -175,15 +176,10 @@ def work(connection, engine, name, options):
         connection.send("ready")
         while (asked := connection.recv()) is not None:
             beam, batches = asked
-            Path("/proc/self/clear_refs").write_text("5")  # peak memory counts from here
+            start_peak("cpu")
             start = time.perf_counter()
             tokens = sum(translate(batch, beam) for batch in batches)
-            connection.send((time.perf_counter() - start, peak_megabytes(), tokens))
-
-
-def peak_megabytes():
-    status = Path("/proc/self/status").read_text()
-    return int(status.split("VmHWM:")[1].split()[0]) / 1024
+            connection.send((time.perf_counter() - start, peak("cpu") / 2**20, tokens))
 
 
 # --- the arithmetic -------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ import time
 
 import torch
 import torch.nn.functional as F
+from peak_memory import peak, start_peak
 
 from pet_fairseq.distillation import chunk_size, chunked_sums, distillation_sums
 from pet_fairseq.teacher import ensemble_log_probs
@@ -88,25 +89,11 @@ def gradients(method, inputs):
 def peak_bytes(method: str, args) -> int:
     """Peak memory of one forward and backward pass beyond the inputs."""
     inputs = make_inputs(args)
-    if args.device == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        gradients(method, inputs)
-        return torch.cuda.max_memory_allocated() - before
     small = argparse.Namespace(**{**vars(args), "tokens": 8, "words": 64})
     gradients(method, make_inputs(small))  # loads libraries before the baseline is read
-    with open("/proc/self/clear_refs", "w") as file:
-        file.write("5")  # Linux: the peak starts anew from here
-    before = resident_bytes("VmRSS")
+    before = start_peak(args.device)
     gradients(method, inputs)
-    return resident_bytes("VmHWM") - before
-
-
-def resident_bytes(field: str) -> int:
-    """VmRSS, resident memory now, or VmHWM, its peak."""
-    with open("/proc/self/status") as file:
-        line = next(line for line in file if line.startswith(field))
-    return 1024 * int(line.split()[1])
+    return peak(args.device) - before
 
 
 def peak_in_own_process(method: str) -> int:

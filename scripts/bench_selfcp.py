@@ -10,7 +10,6 @@ A second table compresses the segments of a prompt in one batch and one after an
 
 import argparse
 import json
-import resource
 import statistics
 import subprocess
 import sys
@@ -21,6 +20,7 @@ import torch
 from fairseq.data import Dictionary
 from fairseq.models import ARCH_CONFIG_REGISTRY, build_model
 from fairseq.sequence_generator import SequenceGenerator
+from peak_memory import peak, start_peak
 from torch.utils.flop_counter import FlopCounterMode
 
 from pet_fairseq.selfcp.model import SelfCpModel
@@ -92,12 +92,6 @@ def wait(args):
         torch.cuda.synchronize()
 
 
-def peak_mb(args):
-    if args.device == "cuda":
-        return torch.cuda.max_memory_allocated() / 1e6
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-
-
 @torch.inference_mode()
 def run_one(args, way):
     """Seconds and memory of one way, once; multiply-adds if asked for."""
@@ -105,10 +99,10 @@ def run_one(args, way):
     sample = {"net_input": make_prompts(args, args.prompt, args.rows, dictionary)}
     generator = make_generator(args, model, dictionary)
     model.encoder.read(**make_prompts(args, 16, 1, dictionary))  # the first call is slow
-    before = peak_mb(args)
+    before = start_peak(args.device)
     read = seconds(args, model.encoder, **sample["net_input"])
     total = seconds(args, generator.generate, [model], sample)
-    result = {"read": read, "total": total, "memory": peak_mb(args) - before}
+    result = {"read": read, "total": total, "memory": (peak(args.device) - before) / 1e6}
     if args.flops:
         with FlopCounterMode(display=False) as counter:
             generator.generate([model], sample)
@@ -150,7 +144,7 @@ def compare_batches(args):
     print("\n| tokens to compress | segments | one by one s | one batch s | times as fast |")
     print("|---:|---:|---:|---:|---:|")
     for length in (512, 2048):
-        for number in (2, 4, 8):
+        for number in (2, 4, 8, 16):
             model.cfg.window = length // number
             prompts = make_prompts(args, length + model.cfg.window, 1, dictionary)
             taken = {1: [], 10**9: []}

@@ -17,7 +17,8 @@ import tempfile
 from pathlib import Path
 
 import torch
-from bench_selfcp import make_generator, make_model, make_prompts, peak_mb, seconds
+from bench_selfcp import make_generator, make_model, make_prompts, seconds
+from peak_memory import peak, start_peak
 
 from pet_fairseq.selfcp.bank import create
 from pet_fairseq.selfcp.demonstrations import fill, made_with
@@ -57,9 +58,9 @@ def run_one(args, way):
     if way == "bank":
         model.cfg.bank, model.cfg.shots = args.bank, shots
         model.encoder.read(**short["net_input"])  # opens the bank
-    before = peak_mb(args)
+    before = start_peak(args.device)
     taken = seconds(args, generator.generate, [model], sample)
-    memory = peak_mb(args) - before
+    memory = (peak(args.device) - before) / 1e6
     read = int(model.encoder.read(**sample["net_input"]).lengths[0])
     return {"seconds": taken, "memory": memory, "read": read}
 
