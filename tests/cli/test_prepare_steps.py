@@ -1,0 +1,212 @@
+"""The steps of the recipes' data: fetching and checking files, cleaning, preprocessing; offline."""
+
+import gzip
+import hashlib
+import random
+import subprocess
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.cli.processes import REPO, write_text
+from tests.cli.shell import bash, refuses, sh
+
+
+def shared(code: str, *args, **options) -> subprocess.CompletedProcess:
+    """Run a line of shell with the functions of scripts/fetch.sh."""
+    sources = f". {REPO}/scripts/common.sh; . {REPO}/scripts/fetch.sh; {code}"
+    return bash("-c", sources, "recipe", *args, **options)
+
+
+# Fetching
+
+
+@pytest.fixture
+def archive(tmp_path) -> Path:
+    """A gzipped file of random bytes at a "public" place."""
+    path = tmp_path / "public/corpus.tgz"
+    path.parent.mkdir()
+    path.write_bytes(gzip.compress(random.Random(1).randbytes(50_000)))
+    return path
+
+
+def fetch(archive: Path, file: Path, size="-", checksum="-", **options):
+    url = f"file://{archive.parent}/{file.name}"
+    return shared('fetch "$@"', url, file, size, checksum, **options)
+
+
+def digest(path: Path, kind: str) -> str:
+    return hashlib.new(kind, path.read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize("kind", ["md5", "sha256"])
+def test_fetch_keeps_an_intact_file(kind, archive, tmp_path):
+    file = tmp_path / "out/corpus.tgz"
+    size, checksum = archive.stat().st_size, digest(archive, kind)
+    fetch(archive, file, size, checksum)
+    assert file.read_bytes() == archive.read_bytes()
+    archive.unlink()  # a second download would fail
+    fetch(archive, file, size, checksum)
+    assert [path.name for path in file.parent.iterdir()] == ["corpus.tgz"]
+
+
+@pytest.mark.parametrize("place", ["url", "folder"])
+@pytest.mark.parametrize("known", ["size", "checksum", "nothing"])
+def test_fetch_refuses_a_cut_file(place, known, archive, tmp_path):
+    size = archive.stat().st_size if known == "size" else "-"
+    checksum = digest(archive, "sha256") if known == "checksum" else "-"
+    archive.write_bytes(archive.read_bytes()[:20_000])
+    env = {"FROM": str(archive.parent)} if place == "folder" else {}
+    file = tmp_path / "out/corpus.tgz"
+    result = fetch(archive, file, size, checksum, check=False, **env)
+    wrong = {
+        "size": f"20000 bytes, expected {size}",
+        "checksum": f"checksum {digest(archive, 'sha256')}, expected {checksum}",
+        "nothing": "damaged or cut short",
+    }
+    refuses(result, archive, wrong[known], "fetch it again")
+    assert not list(file.parent.iterdir())
+
+
+def test_fetch_refuses_a_wrong_checksum_and_replaces_a_wrong_file(archive, tmp_path):
+    file = tmp_path / "out/corpus.tgz"
+    refuses(fetch(archive, file, "-", "0" * 32, check=False), "checksum", "0" * 32)
+    refuses(fetch(archive, file, "-", "abc", check=False), "'abc' is neither md5 nor sha256")
+    file.write_bytes(b"cut")
+    fetch(archive, file)
+    assert file.read_bytes() == archive.read_bytes()
+
+
+def test_fetch_resumes_a_cut_download(archive, tmp_path):
+    """The first half is there already: only the second one comes from the source."""
+    file = tmp_path / "out/corpus.tgz"
+    file.parent.mkdir()
+    whole, checksum = archive.read_bytes(), digest(archive, "sha256")
+    (tmp_path / "out/corpus.tgz.part").write_bytes(whole[:30_000])
+    archive.write_bytes(bytes(30_000) + whole[30_000:])
+    fetch(archive, file, len(whole), checksum)
+    assert file.read_bytes() == whole
+
+
+def test_fetch_names_what_is_missing(archive, tmp_path):
+    file, folder = tmp_path / "out/other.tgz", archive.parent
+    refuses(fetch(archive, file, check=False), f"{folder}/other.tgz: download failed", "folder")
+    refuses(fetch(archive, file, check=False, FROM=str(folder)), f"{folder}/other.tgz: no such")
+    refuses(fetch(archive, file, check=False, FROM="/none"), "/none: no such folder")
+    refuses(fetch(archive, file, check=False, EXPECTED="/none"), "EXPECTED=/none: no such file")
+    assert not file.exists()
+
+
+def test_fetch_leaves_the_users_own_file(archive):
+    """Also when the folder given is the one that downloads go to."""
+    archive.write_bytes(b"cut")
+    result = fetch(archive, archive, check=False, FROM=str(archive.parent))
+    refuses(result, archive, "damaged", "replace it")
+    assert archive.read_bytes() == b"cut"
+
+
+def test_expected_replaces_what_a_recipe_knows(archive, tmp_path):
+    expected = tmp_path / "expected"
+    expected.write_text(f"corpus.tgz {archive.stat().st_size} {digest(archive, 'md5')}\n")
+    fetch(archive, tmp_path / "out/corpus.tgz", 1, "0" * 64, EXPECTED=str(expected))
+    expected.write_text("corpus.tgz 7\n")
+    result = fetch(archive, tmp_path / "new/corpus.tgz", check=False, EXPECTED=str(expected))
+    refuses(result, "bytes, expected 7")
+
+
+def test_damaged_zip(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as file:
+        file.writestr("fin.txt", "Go.\tMene.\n" * 20)
+    fetch(tmp_path / "a.zip", tmp_path / "out/a.zip")
+    damaged = (tmp_path / "a.zip").read_bytes().replace(b"Mene", b"Tule", 1)
+    (tmp_path / "a.zip").write_bytes(damaged)
+    refuses(fetch(tmp_path / "a.zip", tmp_path / "new/a.zip", check=False), "a.zip: damaged")
+
+
+def test_texts_are_checked(tmp_path):
+    a, b = tmp_path / "a", tmp_path / "b"
+    a.write_text("1\n2\n3\n")
+    b.write_text("1\n2\n")
+    shared('check_text t "$1" 3 "$2"', a, digest(a, "sha256"))
+    refuses(shared('check_text t "$1" 4', a, check=False), "t: 3 lines, expected 4")
+    refuses(shared('check_text t "$1" 2 "$2"', b, digest(a, "md5"), check=False), "t: checksum")
+    shared('check_pair t "$1" "$1" 3', a)
+    refuses(shared('check_pair t "$1" "$2" 1', a, b, check=False), a, b, "number of lines")
+    refuses(shared('check_pair t "$1" "$1" 4', a, check=False), "t: 3 pairs", "at least 4")
+
+
+# Cleaning
+
+
+def clean(folder: Path, *args, check: bool = True) -> subprocess.CompletedProcess:
+    command = ("-c", 'python3 "$@"', "-", REPO / "scripts/clean.py")
+    return bash(*command, folder / "in", folder / "out", "a", "b", *args, check=check)
+
+
+def random_pairs(draw: random.Random) -> list[tuple[str, str]]:
+    def side(length):
+        words = [draw.choice(["Ää", "b", "C" * 1000, "d" * 1001, "&#124;"]) for _ in range(length)]
+        return " ".join(word if len(word) < 9 or draw.random() < 0.05 else "E" for word in words)
+
+    lengths = [0, 1, 2, 3, 4, 5, 6, 7, 9, 10, 14, 15, 16]
+    return [(side(draw.choice(lengths)), side(draw.choice(lengths))) for _ in range(3000)]
+
+
+@pytest.mark.parametrize(("longest", "ratio"), [(15, 1.5), (9, 9.0)])
+def test_cleaning_and_holding_out(longest, ratio, tmp_path):
+    pairs = random_pairs(random.Random(longest))
+    for lang, side in (("a", 0), ("b", 1)):
+        (tmp_path / f"in.{lang}").write_text("".join(pair[side] + "\n" for pair in pairs))
+    options = ("--max-length", longest, "--ratio", ratio, "--lowercase")
+    clean(tmp_path, *options, "--valid", tmp_path / "valid", "--valid-every", 23)
+
+    kept = []
+    for a, b in pairs:
+        na, nb = len(a.split()), len(b.split())
+        if na < 1 or nb < 1 or na > longest or nb > longest:
+            continue
+        if na / nb > ratio or nb / na > ratio or "d" * 1001 in a + " " + b:
+            continue
+        kept.append((a.lower(), b.lower()))
+    assert 300 < len(kept) < 2500
+    valid = [pair for number, pair in enumerate(kept, start=1) if number % 23 == 0]
+    train = [pair for number, pair in enumerate(kept, start=1) if number % 23 != 0]
+    for name, expected in (("out", train), ("valid", valid)):
+        sides = [(tmp_path / f"{name}.{lang}").read_text().splitlines() for lang in "ab"]
+        assert list(zip(*sides)) == expected
+    assert not list(tmp_path.glob("*.tmp"))
+
+
+def test_a_last_line_without_its_end_counts(tmp_path):
+    (tmp_path / "a").write_text("1\n2\n3")
+    (tmp_path / "b").write_text("1\n2\n3\n")
+    shared('check_pair t "$1" "$2" 3; check_text t "$1" 3', tmp_path / "a", tmp_path / "b")
+
+
+def test_cleaning_refuses_sides_of_different_length(tmp_path):
+    (tmp_path / "in.a").write_text("x\ny\n")
+    (tmp_path / "in.b").write_text("x\n")
+    refuses(clean(tmp_path, check=False), "in.a", "in.b", "number of lines")
+    assert not (tmp_path / "out.a").exists()
+
+
+# Preprocessing
+
+
+def test_preprocess_makes_bpe_and_binary_data(tmp_path):
+    write_text(tmp_path / "raw", {"train": 60, "valid": 5, "test": 5})
+    sh("scripts/preprocess.sh", tmp_path / "raw", "de", "en", 30, tmp_path / "out")
+    assert (tmp_path / "out/bin/dict.en.txt").exists()
+    assert len((tmp_path / "out/bpe.codes").read_text().splitlines()) > 10
+    again = sh("scripts/preprocess.sh", tmp_path / "raw", "de", "en", 30, tmp_path / "out")
+    assert again.stdout.count("done before") == 3
+    result = sh(
+        "scripts/preprocess.sh", tmp_path / "raw", "de", "en", 40, tmp_path / "out", check=False
+    )
+    refuses(result, tmp_path / "out", "other settings", "another folder")
+    (tmp_path / "raw/test.en").write_text("one line\n")
+    result = sh(
+        "scripts/preprocess.sh", tmp_path / "raw", "de", "en", 30, tmp_path / "x", check=False
+    )
+    refuses(result, "differ in their number of lines")
