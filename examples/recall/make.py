@@ -4,8 +4,8 @@
 
 Writes OUT/{train,valid,test}.jsonl with `query`, `prompt`, `response` and `distance`, how many
 pairs stand between the asked one and the end of the prompt; and OUT/text.txt for the language
-model, which has to learn the game before it can play it with memory: short records as text, and
-half as many drills, pairs that are told twice, where every second telling can be known.
+model, which has to learn the game before it can play it with memory: short records as text, every
+second with more questions, and half as many drills, pairs told several times.
 """
 
 import argparse
@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Iterator
 
 SYLLABLES = [c + v for c in "bdfgklmnprstvz" for v in "aeiou"]
-SHORT = (2, 20)  # pairs in a text for the language model
+SHORT = (1, 20)  # pairs in a text for the language model
+DRILL = (4, 16)  # pairs in a drill
 
 
 def words(number: int, draw: random.Random) -> list[str]:
@@ -31,18 +32,30 @@ def record(draw: random.Random, keys: list[str], values: list[str], pairs: int) 
     given = [draw.choice(values) for _ in chosen]
     asked = draw.randrange(pairs)
     return {
-        "query": f"what is {chosen[asked]}?",
-        "prompt": " ".join(f"{key} is {value}." for key, value in zip(chosen, given)),
+        "query": f"{chosen[asked]}?",
+        "prompt": " ".join(f"{key} {value}" for key, value in zip(chosen, given)) + " answer",
         "response": given[asked],
         "distance": pairs - 1 - asked,
     }
 
 
+def as_text(game: dict) -> str:
+    return f"{game['query']} {game['prompt']} {game['response']}"
+
+
+def questions(draw: random.Random, game: dict) -> str:
+    """A game in which every pair is asked for, the text says so from the start."""
+    told = game["prompt"].split()
+    pairs = dict(zip(told[::2], told[1::2]))
+    pairs.pop(game["query"].removesuffix("?"))
+    others = [f"{key}? answer {pairs[key]}" for key in draw.sample(list(pairs), len(pairs))]
+    return " ".join(["many", as_text(game), *others])
+
+
 def drill(draw: random.Random, keys: list[str], values: list[str], pairs: int) -> str:
-    """Each pair twice, in any order."""
-    told = [f"{key} is {draw.choice(values)}." for key in draw.sample(keys, pairs)] * 2
-    draw.shuffle(told)
-    return " ".join(told)
+    """Pairs in some order, again in that order, and twice in any other."""
+    told = [f"{key} {draw.choice(values)}" for key in draw.sample(keys, pairs)]
+    return " ".join(told + told + draw.sample(told, pairs) + draw.sample(told, pairs))
 
 
 def vocabulary(args: argparse.Namespace) -> tuple[list[str], list[str]]:
@@ -51,22 +64,23 @@ def vocabulary(args: argparse.Namespace) -> tuple[list[str], list[str]]:
     return known[: args.keys], known[args.keys :]
 
 
-def records(seed: str, number: int, args: argparse.Namespace, pairs: tuple) -> Iterator[dict]:
+def records(seed: str, number: int, args: argparse.Namespace) -> Iterator[dict]:
     """Different draws for each seed."""
     keys, values = vocabulary(args)
     draw = random.Random(f"{args.seed} {seed}")
     for _ in range(number):
-        yield record(draw, keys, values, draw.randint(*pairs))
+        yield record(draw, keys, values, draw.randint(*args.pairs))
 
 
 def text(args: argparse.Namespace) -> list[str]:
     """Lines for the language model: --text short records and half as many drills."""
+    known, draw, lines = vocabulary(args), random.Random(f"{args.seed} text"), []
     few, many = (min(number, args.pairs[1]) for number in SHORT)
-    games = records("text", args.text, args, (few, many))
-    lines = [f"{r['query']} {r['prompt']} {r['response']}" for r in games]
-    draw = random.Random(f"{args.seed} drills")
     for _ in range(args.text // 2):
-        lines.append(drill(draw, *vocabulary(args), draw.randint(1, max(1, many // 2))))
+        lines.append(as_text(record(draw, *known, draw.randint(few, many))))
+        lines.append(questions(draw, record(draw, *known, draw.randint(few, many))))
+    few, many = (min(number, args.pairs[1]) for number in DRILL)
+    lines += [drill(draw, *known, draw.randint(few, many)) for _ in range(args.text // 2)]
     return lines
 
 
@@ -86,7 +100,7 @@ def main() -> None:
         sys.exit(f"make.py: --keys and --values: at most {len(SYLLABLES) ** 2} together")
     args.out.mkdir(parents=True)
     for split in ("train", "valid", "test"):
-        lines = (json.dumps(r) for r in records(split, getattr(args, split), args, (low, high)))
+        lines = (json.dumps(r) for r in records(split, getattr(args, split), args))
         (args.out / f"{split}.jsonl").write_text("".join(line + "\n" for line in lines))
     (args.out / "text.txt").write_text("".join(f"{line}\n" for line in text(args)))
 

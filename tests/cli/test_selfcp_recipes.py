@@ -75,21 +75,28 @@ def test_recall(tmp_path):
         records = [json.loads(line) for line in text.splitlines()]
         assert len(records) == size
         for record in records:
-            pairs = [pair.split(" is ") for pair in record["prompt"].removesuffix(".").split(". ")]
-            keys = [key for key, _ in pairs]
+            *told, last = record["prompt"].split()
+            keys, values = told[::2], told[1::2]
+            assert last == "answer" and len(values) == len(keys)
             assert 3 <= len(set(keys)) == len(keys) <= 9
-            asked = record["query"].removeprefix("what is ").removesuffix("?")
+            asked = record["query"].removesuffix("?")
             place = keys.index(asked)
-            assert pairs[place][1] == record["response"]
+            assert values[place] == record["response"]
             assert record["distance"] == len(keys) - 1 - place
             assert record["prompt"] not in seen
             seen.add(record["prompt"])
     lines = (tmp_path / "a/text.txt").read_text().splitlines()
-    assert len(lines) == 20 + 10 and all(line.startswith("what is ") for line in lines[:20])
+    assert len(lines) == 20 + 10
+    for line in lines[:20]:
+        query, *told, last, answer = line.split()
+        assert 1 <= len(told) // 2 <= 9 and last == "answer"
+        assert (query.removesuffix("?"), answer) in zip(told[::2], told[1::2])
     for line in lines[20:]:  # drills
-        told = line.removesuffix(".").split(". ")
-        assert sorted(told) == sorted([*set(told)] * 2) and len(told) <= 9
-        assert len({pair.split(" is ")[0] for pair in told}) == len(told) // 2
+        words = line.split()
+        told = list(zip(words[::2], words[1::2]))
+        first, again, *others = (told[i * len(told) // 4 :][: len(told) // 4] for i in range(4))
+        assert 4 <= len(first) <= 9 and len(dict(first)) == len(first) and again == first
+        assert all(sorted(other) == sorted(first) for other in others)
     for pairs in (("9", "3"), ("0", "3"), ("3", "31")):
         result = make(tmp_path / "c", *SMALL, "--pairs", *pairs, check=False)
         assert result.status == 1 and f"--pairs {' '.join(pairs)}: give" in result.output
