@@ -1,6 +1,7 @@
 """SelfCP's recipes: dry runs, wrong inputs, the game of recall, the table over seeds."""
 
 import json
+import re
 
 import pytest
 
@@ -64,6 +65,15 @@ def test_passages(tmp_path):
 SMALL = ("--train", "30", "--valid", "5", "--test", "40", "--text", "20", "--keys", "30")
 
 
+def game(line):
+    """The pairs and the key of a game as text, checked."""
+    query, *told, last, answer = line.split()
+    pairs = dict(zip(told[::2], told[1::2]))
+    assert 1 <= len(pairs) <= 9 and len(told) == 2 * len(pairs) and last == "answer"
+    assert pairs[query.removesuffix("?")] == answer
+    return pairs, query.removesuffix("?")
+
+
 def test_recall(tmp_path):
     make(tmp_path / "a", *SMALL, "--pairs", "3", "9")
     make(tmp_path / "b", *SMALL, "--pairs", "3", "9")
@@ -87,10 +97,13 @@ def test_recall(tmp_path):
             seen.add(record["prompt"])
     lines = (tmp_path / "a/text.txt").read_text().splitlines()
     assert len(lines) == 20 + 10
-    for line in lines[:20]:
-        query, *told, last, answer = line.split()
-        assert 1 <= len(told) // 2 <= 9 and last == "answer"
-        assert (query.removesuffix("?"), answer) in zip(told[::2], told[1::2])
+    for line in lines[:20:2]:
+        game(line)
+    for line in lines[1:20:2]:
+        many, first, *others = re.split(r" (?=\w+\?)", line)
+        pairs, asked = game(first)
+        answers = dict(re.fullmatch(r"(\w+)\? answer (\w+)", other).groups() for other in others)
+        assert many == "many" and answers == {k: v for k, v in pairs.items() if k != asked}
     for line in lines[20:]:  # drills
         words = line.split()
         told = list(zip(words[::2], words[1::2]))
