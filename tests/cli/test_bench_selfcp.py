@@ -29,5 +29,5 @@ def test_ways_to_read():
     costs = {row[0]: float(row[5]) for row in table(out, "way")}
     assert costs["full"] == 1 and costs["truncated"] < 0.5  # 16 of 64 tokens, and what all share
     assert [row[:2] for row in table(out, "tokens to compress")] == [
-        [length, number] for length in ("512", "2048") for number in ("2", "4", "8")
+        [length, number] for length in ("512", "2048") for number in ("2", "4", "8", "16")
     ]
