@@ -40,6 +40,11 @@ def build(arch="pet_transformer", seed=1, words=WORDS, small=True, **options):
     return model
 
 
+def plain(**options):
+    """A Transformer of fairseq's in which nothing is shared."""
+    return build(arch="transformer", **options).eval()
+
+
 def batch(source_lengths=(5, 2, 7, 4), target_lengths=(4, 6, 3, 6)):
     """Random ragged sentences: the source padded on the left, the target on the right."""
     words = dictionary()

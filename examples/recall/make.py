@@ -76,9 +76,9 @@ def text(args: argparse.Namespace) -> list[str]:
     """Lines for the language model: --text short records and half as many drills."""
     known, draw, lines = vocabulary(args), random.Random(f"{args.seed} text"), []
     few, many = (min(number, args.pairs[1]) for number in SHORT)
-    for _ in range(args.text // 2):
-        lines.append(as_text(record(draw, *known, draw.randint(few, many))))
-        lines.append(questions(draw, record(draw, *known, draw.randint(few, many))))
+    for i in range(args.text):
+        game = record(draw, *known, draw.randint(few, many))
+        lines.append(questions(draw, game) if i % 2 else as_text(game))
     few, many = (min(number, args.pairs[1]) for number in DRILL)
     lines += [drill(draw, *known, draw.randint(few, many)) for _ in range(args.text // 2)]
     return lines

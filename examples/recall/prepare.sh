@@ -13,6 +13,6 @@ raw() {
 }
 
 stage raw "$out/raw" raw
-# the language model learns from the short games only
+# the language model learns from the short games and drills only
 stage binarise "$out/bin" run pet-fairseq prompts --train "$out/raw/train.jsonl" --valid "$out/raw/valid.jsonl" \
   --test "$out/raw/test.jsonl" --text "$out/raw/text.txt" --no-lm-records --vocab-size 300 --out "$out/bin"

@@ -6,7 +6,7 @@
 . "$(dirname "${BASH_SOURCE[0]}")/../../scripts/common.sh"
 . "$ROOT/scripts/selfcp.sh"
 settings_for recall 32
-LM+=(--dropout 0) # no two games are the same, and dropout keeps it from learning to look up
+LM+=(--dropout 0) # no two games are the same: there is nothing to learn by heart
 evaluate() { rouge_of --cpu --beam 1 --max-len-b 6 -- "$@"; }
 selfcp_recipe
 [ -n "${STAGES:-}" ] || run python3 "$ROOT/examples/recall/by_distance.py" "$DATA/../raw/test.jsonl" "$RUNS"/*.seed*/generate.txt

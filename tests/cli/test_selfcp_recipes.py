@@ -70,8 +70,9 @@ def game(line):
     query, *told, last, answer = line.split()
     pairs = dict(zip(told[::2], told[1::2]))
     assert 1 <= len(pairs) <= 9 and len(told) == 2 * len(pairs) and last == "answer"
-    assert pairs[query.removesuffix("?")] == answer
-    return pairs, query.removesuffix("?")
+    asked = query.removesuffix("?")
+    assert pairs[asked] == answer
+    return pairs, asked
 
 
 def test_recall(tmp_path):

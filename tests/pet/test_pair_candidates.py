@@ -19,13 +19,7 @@ from pet_fairseq.pet.pair_search import (
     tied_tensors,
 )
 from pet_fairseq.pet.pairs import expand_preset
-from tests.helpers import build, values
-
-
-def plain(**options):
-    """A Transformer of fairseq's in which nothing is shared."""
-    return build(arch="transformer", **options).eval()
-
+from tests.helpers import build, plain, values
 
 # --- candidates -----------------------------------------------------------------------------------
 

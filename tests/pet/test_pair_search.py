@@ -19,12 +19,7 @@ from pet_fairseq.pet.pair_search import (
     mean_and_error,
     search,
 )
-from tests.helpers import batch, build, dictionary, values
-
-
-def plain(**options):
-    """A Transformer of fairseq's in which nothing is shared."""
-    return build(arch="transformer", **options).eval()
+from tests.helpers import batch, build, dictionary, plain, values
 
 
 def samples():
