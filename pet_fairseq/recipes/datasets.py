@@ -92,8 +92,8 @@ def add_options(parser: argparse.ArgumentParser, name: str) -> None:
         "--size",
         choices=tuple(SIZES),
         default=data_set.size,
-        help="small: for two CPU cores; full: the thesis's models, for one GPU; full_fast: the same "
-        "in minutes; demo: for the toy corpus (default: %(default)s)",
+        help="small: for two CPU cores; full: the thesis's models, for one GPU; full_fast: the "
+        "same in minutes; demo: for the toy corpus (default: %(default)s)",
     )
     parser.add_argument(
         "--rows",

@@ -114,6 +114,6 @@ def digest(path: Path) -> str:
 
 @cache
 def _file_digest(path: str, size: int, changed: int) -> str:
-    """The digest of a file's content; size and time of change tell the cache that it is as it was."""
+    """The digest of a file's content; the cache knows a changed one by its size or time."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()

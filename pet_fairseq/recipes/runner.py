@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import IO, Iterator, Mapping, Optional, Sequence
+from typing import Iterator, Mapping, Optional, Sequence
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.recipes.progress import Progress
@@ -88,10 +88,8 @@ def _check_before(stages: Sequence[Stage], options: RunOptions) -> None:
     """Find products that were made otherwise before anything runs."""
     unfinished: set[Path] = set()
     for stage in stages:
-        if (
-            any(_within(path, product) for path in stage.inputs for product in unfinished)
-            or look(stage, options) is not State.FINISHED
-        ):
+        waits = any(_within(path, product) for path in stage.inputs for product in unfinished)
+        if waits or look(stage, options) is not State.FINISHED:
             unfinished.add(stage.product)
 
 
@@ -166,7 +164,7 @@ class _Running:
     stage: Stage
     process: subprocess.Popen
     record: Record
-    log: IO
+    log: Path
     temporary: Optional[Path]
 
 
@@ -239,17 +237,17 @@ class _Run:
         if stage.kind is Kind.STDOUT:
             log = temporary
         self.progress.start(stage, resumed=state is State.BEGUN)
-        output = open(log, "ab" if stage.kind is Kind.TRAINING else "wb")
-        process = subprocess.Popen(
-            resolve(words),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env={"PYTHONWARNINGS": "ignore", **os.environ, **self.options.environment},
-            pass_fds=(self.lock,),
-            start_new_session=True,
-        )
-        self.running.append(_Running(stage, process, record, output, temporary))
+        with open(log, "ab" if stage.kind is Kind.TRAINING else "wb") as output:
+            process = subprocess.Popen(
+                resolve(words),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={"PYTHONWARNINGS": "ignore", **os.environ, **self.options.environment},
+                pass_fds=(self.lock,),
+                start_new_session=True,
+            )
+        self.running.append(_Running(stage, process, record, log, temporary))
 
     def _finish_ended(self) -> None:
         time.sleep(POLL_SECONDS if self.running else 0)
@@ -257,7 +255,6 @@ class _Run:
             if running.process.poll() is None:
                 continue
             self.running.remove(running)
-            running.log.close()
             if running.process.returncode == 0:
                 self._finish(running)
             else:
@@ -284,7 +281,6 @@ class _Run:
             except subprocess.TimeoutExpired:
                 os.killpg(running.process.pid, signal.SIGKILL)
                 running.process.wait()
-            running.log.close()
 
 
 def _interrupt(number: int, frame: object) -> None:
@@ -293,12 +289,13 @@ def _interrupt(number: int, frame: object) -> None:
 
 def _describe_failure(running: _Running) -> str:
     """One line: the stage, its program, the last line of the log and where to read on."""
-    log = Path(running.log.name)
-    lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    lines = running.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     last = lines[-1].strip() if lines else "no output"
     stage = running.stage
     status = running.process.returncode
-    return f"{stage.name}: {stage.command[0]} failed with status {status}: {last} (see {log})"
+    return (
+        f"{stage.name}: {stage.command[0]} failed with status {status}: {last} (see {running.log})"
+    )
 
 
 def resolve(words: Sequence[object]) -> list[str]:

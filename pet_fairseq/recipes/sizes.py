@@ -15,8 +15,9 @@ class Settings:
         updates: how long a student is trained.
         warmup: the simplified task; finetune: more training of a finished student.
         gold, simplified, distillation, patience: with the criterion of that name.
-        plain, speed, deep, can, pet, wide: architectures. All students but `speed` (PET's layers and
-            widths, nothing shared) and `wide` (PET with more heads) have equally many parameters.
+        plain, speed, deep, can, pet, wide: architectures. All students but `speed` (PET's layers
+            and widths, nothing shared) and `wide` (PET with more heads) have equally many
+            parameters.
         heads: to keep of the wide student's.
         generate: of fairseq-generate.
         precision: on a GPU.
@@ -130,7 +131,8 @@ FULL = Settings(
     gold=words("--dropout 0.1"),
     simplified=words("--dropout 0.1 --teacher-cache-mb 20000"),
     distillation=words(
-        "--dropout 0.1 --distillation-alpha 0.9 --distillation-temperature 1 --teacher-cache-mb 20000"
+        "--dropout 0.1 --distillation-alpha 0.9 --distillation-temperature 1 "
+        "--teacher-cache-mb 20000"
     ),
     patience=words("--dropout 0.1 --distillation-alpha 0.9 --distillation-temperature 1"),
     plain=("--arch", "transformer", *stacks(3, 224, 448, 4)),
