@@ -21,7 +21,7 @@ setup(
         "sentencepiece>=0.2,<0.3",
         "subword-nmt>=0.3.8,<0.4",
         "matplotlib>=3.8,<4",
-        "tensorboardX>=2.6,<3",  # fairseq's --tensorboard-logdir; without it every command asks for it
+        "tensorboardX>=2.6,<3",  # without it every fairseq command asks for it
     ],
     extras_require={
         "serve": SERVE,
