@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Demonstrations as text or from a bank: throughput and memory over shots (SelfCP, Figure 6).
 
-    python scripts/bench_shots.py [--shots 1 4 16 --demonstration 256 --device cuda]
+    python scripts/benchmarks/shots.py [--shots 1 4 16 --demonstration 256 --device cuda]
 
 A language model with random weights generates so many tokens after demonstrations and a short
 prompt. The demonstrations are tokens, or memory tokens that a bank holds. Every pair of a way and a
@@ -17,8 +17,8 @@ import tempfile
 from pathlib import Path
 
 import torch
-from bench_selfcp import make_generator, make_model, make_prompts, seconds
 from peak_memory import peak, start_peak
+from selfcp import make_generator, make_model, make_prompts, seconds
 
 from pet_fairseq.selfcp.bank import create
 from pet_fairseq.selfcp.demonstrations import fill, made_with

@@ -5,11 +5,11 @@
 # fairseq compiles extensions against torch, so torch comes first and fairseq is built without
 # isolation: with isolation pip would fetch a second torch, several GB, just to compile.
 set -euo pipefail
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$root"
 python=${PYTHON:-python3} torch=${TORCH:-torch==2.13.0}
 stamp=.venv/.complete
-key="$torch $(sha256sum setup.py scripts/make_env.sh | sha256sum | cut -c1-16)"
+key="$torch $(sha256sum setup.py scripts/environment/make_env.sh | sha256sum | cut -c1-16)"
 if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$key" ]; then
   exit 0
 fi

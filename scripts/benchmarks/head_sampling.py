@@ -5,7 +5,7 @@ Random models of the same widths: one with 2 H heads of which every layer keeps 
 from the start, and the wide one. The same sentences, forced to one length; alternating order,
 median of the rounds.
 
-    python scripts/bench_head_sampling.py [--device cuda]
+    python scripts/benchmarks/head_sampling.py [--device cuda]
 """
 
 import argparse

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Load test of `pet-fairseq serve` on the loopback: does the scheduler keep a target for latency?
 
-    python scripts/bench_serve.py                    # a RoBERTa with random weights and plugins
-    python scripts/bench_serve.py --path A.pt:B.pt --texts FILE [OPTIONS OF pet-fairseq serve]
+    python scripts/benchmarks/serve.py         # a RoBERTa with random weights and plugins
+    python scripts/benchmarks/serve.py --path A.pt:B.pt --texts FILE [OPTIONS OF pet-fairseq serve]
 
 First the requests a second that ratio 1 can answer are measured, with full batches. Then requests
 come at a low load and at one above that, at random times (Poisson, seeded) whether or not the

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """What memory tokens cost and save: long prompts cut, compressed or read in full (SelfCP, Table 7).
 
-    python scripts/bench_selfcp.py [--prompt 1024 --new 128 --width 512 --layers 6 --device cuda]
+    python scripts/benchmarks/selfcp.py [--prompt 1024 --new 128 --width 512 --layers 6]
+        [--device cuda]
 
 A language model with random weights generates so many tokens after each prompt. Every way runs in a
 process of its own, in turn with the others, for its peak memory; times are medians over repeats.

@@ -1,6 +1,6 @@
 """Divides text, a sentence a line, into the pieces of a BERT from `pet-fairseq import-bert`.
 
-python scripts/wordpiece.py FOLDER/tokenizer.json <TEXT >PIECES
+python scripts/text/wordpiece.py FOLDER/tokenizer.json <TEXT >PIECES
 """
 
 import argparse

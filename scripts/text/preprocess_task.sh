@@ -17,14 +17,14 @@
 #
 # dict.txt ends in 100 sentinels: span_masked_lm takes the last words of its dictionary for them, the very last one first.
 # That of a BERT has none.
-. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 [ $# -ge 3 ] || die "usage: preprocess_task.sh RAW MERGES OUT [INPUT...]"
 raw=$1 merges=$2 out=$3
 shift 3
 inputs=("$@") workers=${WORKERS:-2} splits=(train valid test)
 kinds=(text answer "${inputs[@]}")
 tokeniser=(sacremoses -q -l en -j "$workers" tokenize -a -x)
-[ -z "${BERT:-}" ] || tokeniser=(python3 "$ROOT/scripts/wordpiece.py" "$BERT/tokenizer.json")
+[ -z "${BERT:-}" ] || tokeniser=(python3 "$ROOT/scripts/text/wordpiece.py" "$BERT/tokenizer.json")
 IFS=: read -r -a raw_texts <<<"${RAW_TEXT:-}"
 names=() training=("${kinds[@]/#/train.}")
 for split in "${splits[@]}"; do
@@ -55,7 +55,7 @@ check() {
 tokenise() {
   local name from
   run mkdir -p "$out/tok"
-  [ ${#raw_texts[@]} = 0 ] || run python3 "$ROOT/scripts/raw_text.py" "$out/plain" "${raw_texts[@]}"
+  [ ${#raw_texts[@]} = 0 ] || run python3 "$ROOT/scripts/text/raw_text.py" "$out/plain" "${raw_texts[@]}"
   for name in "${names[@]}"; do
     from=$raw/$name
     [[ $name != *.raw_text ]] || from=$out/plain/$name
@@ -87,7 +87,7 @@ segment_by_bpe() {
 }
 
 shorten() {
-  local command=(python3 "$ROOT/scripts/shorten.py")
+  local command=(python3 "$ROOT/scripts/text/shorten.py")
   run "${command[@]}" "$out/bpe/train" "$MAX_TOKENS"
   for split in valid test; do
     run "${command[@]}" "$out/bpe/$split" "$MAX_TOKENS" --cut --keep-end "${KEEP_END:-}"
@@ -99,7 +99,7 @@ dictionary() {
     run cp "$BERT/dict.txt" "$out/dict.txt"
     return 0
   fi
-  run python3 "$ROOT/scripts/dictionary.py" "$out/dict.txt" "${training[@]/#/$out/bpe/}" --sentinels 100
+  run python3 "$ROOT/scripts/text/dictionary.py" "$out/dict.txt" "${training[@]/#/$out/bpe/}" --sentinels 100
 }
 
 text() {
@@ -126,7 +126,7 @@ classes() {
   for i in "${!inputs[@]}"; do
     one_side "$out/dict.txt" "$new/input$i" "$out/bpe" "${inputs[i]}" "${splits[@]}"
   done
-  run python3 "$ROOT/scripts/dictionary.py" "$out/classes.txt" "$raw"/{train,valid,test}.label --by-name
+  run python3 "$ROOT/scripts/text/dictionary.py" "$out/classes.txt" "$raw"/{train,valid,test}.label --by-name
   one_side "$out/classes.txt" "$new/label" "$raw" label "${splits[@]}"
   run mv "$new" "$out/classes"
 }

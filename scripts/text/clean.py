@@ -1,6 +1,6 @@
 """Cleans, lowercases and divides a tokenised parallel text.
 
-    python scripts/clean.py IN OUT SRC TGT [--max-length 175 --ratio 1.5] [--lowercase]
+    python scripts/text/clean.py IN OUT SRC TGT [--max-length 175 --ratio 1.5] [--lowercase]
         [--valid PREFIX --valid-every 23]
 
 Reads IN.SRC and IN.TGT, writes OUT.SRC and OUT.TGT. With --max-length only pairs are kept whose

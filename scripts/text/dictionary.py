@@ -1,6 +1,6 @@
 """Writes a dictionary for fairseq-preprocess --srcdict: the words of some texts and their counts.
 
-    python scripts/dictionary.py OUT FILE... [--sentinels 100] [--by-name]
+    python scripts/text/dictionary.py OUT FILE... [--sentinels 100] [--by-name]
 
 The most frequent word comes first, words of one count in the order of their names; with --by-name
 all words are in that order. --sentinels adds so many words at the end, <sentinel:0> last, for

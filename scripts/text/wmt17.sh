@@ -2,7 +2,7 @@
 #
 # Environment: OUT, SRC (en), TGT (the other language), BPE_MERGES (32000), CORPORA (names of the recipe's training
 #   corpora, all by default), DOWNLOADS (runs/wmt17/download, for both languages), MIRROR (another URL), EXPECTED
-#   (scripts/fetch.sh), STAGES="raw tokenise segment binarise", DRY_RUN=1
+#   (scripts/text/fetch.sh), STAGES="raw tokenise segment binarise", DRY_RUN=1
 #
 # The md5 sums of the archives are those that sacreBLEU (dev.tgz, test.tgz) and Sockeye's autopilot publish, sizes and
 # sha256 sums those of TensorFlow Datasets. We had no copies to compare them with.
@@ -19,7 +19,7 @@ wmt17() {
   local other=$1
   out=${OUT:-$ROOT/runs/wmt17_en_$other/data}
   stage raw "$out/raw" wmt17_raw "$@"
-  MAX_PIECES=250 "$ROOT/scripts/preprocess.sh" "$out/raw" "${SRC:-en}" "${TGT:-$other}" "${BPE_MERGES:-32000}" "$out"
+  MAX_PIECES=250 "$ROOT/scripts/text/preprocess.sh" "$out/raw" "${SRC:-en}" "${TGT:-$other}" "${BPE_MERGES:-32000}" "$out"
 }
 
 wmt17_raw() {

@@ -1,6 +1,7 @@
 """Memory and time of the distillation loss against a plain implementation.
 
-    python scripts/bench_distillation.py [--tokens 4096 --words 32000 --device cuda --dtype float16]
+    python scripts/benchmarks/distillation.py [--tokens 4096 --words 32000] [--device cuda]
+        [--dtype float16]
 
 Both start from the decoder features of student and teacher and end with the gradients of the
 student's features and output matrix. The plain one keeps the logits of both and computes

@@ -8,8 +8,8 @@ first round warms up, the median of the others counts. Beside the speed: the sha
 arithmetic allows (the FLOPs of the needed matrix products over the rate of a large product), and
 the peak of memory, libraries included.
 
-    python scripts/bench_decoding.py --out FOLDER [--models teacher pet d256] [--rounds 5]
-    python scripts/bench_decoding.py --out FOLDER --models NAME=FILE --data BIN
+    python scripts/benchmarks/decoding.py --out FOLDER [--models teacher pet d256] [--rounds 5]
+    python scripts/benchmarks/decoding.py --out FOLDER --models NAME=FILE --data BIN
 """
 
 import argparse

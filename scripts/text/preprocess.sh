@@ -14,7 +14,7 @@
 #   WORKERS (2), STAGES="tokenise clean segment binarise", DRY_RUN=1
 #
 # Tokenises as `fairseq-interactive --tokenizer moses --bpe subword_nmt` does, so both see the same tokens.
-. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 [ $# = 5 ] || die "usage: preprocess.sh RAW SRC TGT MERGES OUT"
 raw=$1 src=$2 tgt=$3 merges=$4 out=$5
 workers=${WORKERS:-2} ratio=${RATIO:-1.5}
@@ -22,7 +22,7 @@ given=(train valid test)
 [ -z "${SPLIT_VALID:-}" ] || given=(train test)
 lower=()
 [ "${LOWERCASE:-0}" = 0 ] || lower=(--lowercase)
-cleaner=(python3 "$ROOT/scripts/clean.py")
+cleaner=(python3 "$ROOT/scripts/text/clean.py")
 text=$out/tok
 [ -z "${MAX_TOKENS:-}${SPLIT_VALID:-}${lower[*]}" ] || text=$out/clean
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How long a search in a bank of demonstrations takes: random vectors, on disk, memory-mapped.
 
-OMP_NUM_THREADS=2 python scripts/bench_bank.py [--demonstrations 100000 --widths 256 512]
+OMP_NUM_THREADS=2 python scripts/benchmarks/bank.py [--demonstrations 100000 --widths 256 512]
 """
 
 import argparse

@@ -3,7 +3,7 @@
 
 Random weights; ratios in alternating order, median of paired rounds.
 
-    python scripts/bench_variator.py [--lengths 128 512 --width 512 --device cuda --site ffn]
+    python scripts/benchmarks/variator.py [--lengths 128 512 --width 512 --device cuda --site ffn]
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """Drops or cuts questions that have too many BPE pieces, in place.
 
-    python scripts/shorten.py PREFIX LENGTH [--cut] [--keep-end TEXT]
+    python scripts/text/shorten.py PREFIX LENGTH [--cut] [--keep-end TEXT]
 
 Reads and replaces PREFIX.text and PREFIX.answer. A question of more than LENGTH pieces is dropped
 with its answer; with --cut it loses pieces instead, in front of its end if that is TEXT.

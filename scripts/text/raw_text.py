@@ -1,6 +1,6 @@
 """Divides plain text for pre-training into training and validation.
 
-    python scripts/raw_text.py OUT FILE... [--valid-every 100]
+    python scripts/text/raw_text.py OUT FILE... [--valid-every 100]
 
 A line is a sentence or a paragraph; empty ones are left out and other white space becomes single
 blanks. Of the rest each line whose number is a multiple of --valid-every goes to
