@@ -34,6 +34,9 @@ class Device:
         return () if self.precision == "fp32" else ("--fp16",)
 
 
+CPU = Device()
+
+
 def choose_device(name: str) -> str:
     """cpu or cuda; `auto` is CUDA where torch has it."""
     if name != "auto":

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Callable, Optional, Sequence
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.recipes.device import Device
+from pet_fairseq.recipes.device import CPU, Device
 from pet_fairseq.recipes.record import read_record
 from pet_fairseq.recipes.sizes import Options, Settings
 from pet_fairseq.recipes.stage import USER_DIR, Kind, Output, Stage, Word, last_wins
@@ -38,7 +38,7 @@ class Plan:
     target_lang: str
     reference: Path
     settings: Settings
-    device: Device = Device()
+    device: Device = CPU
     text: Options = ("--remove-bpe", "--tokenizer", "moses")
     own_teacher: Optional[Path] = None
 
