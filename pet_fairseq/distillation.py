@@ -22,7 +22,7 @@ from fairseq.logging import metrics
 from torch import Tensor, nn
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.pet.compression import compression_rate, count_parameters
+from pet_fairseq.parameters import compression_rate, count_parameters
 from pet_fairseq.teacher import TEACHER_CACHE_HELP, TEACHER_PATH_HELP, Teacher, run_model
 
 logger = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from pet_fairseq.checkpoints import (
     tied_names,
     unique_tensors,
 )
-from pet_fairseq.pet.compression import Counts, count_parameters
+from pet_fairseq.parameters import ParameterCounts, count_parameters
 from pet_fairseq.pet.sizes import stored_model
 
 LAYER = re.compile(r"(encoder|decoder)\.layers\.")
@@ -74,7 +74,9 @@ def _without_ties(state_dict: Dict[str, Tensor], model: nn.Module) -> Dict[str, 
     return unique_tensors(owned)
 
 
-def _difference(tensors: Dict[str, Tensor], model: nn.Module, counts: Counts) -> Optional[str]:
+def _difference(
+    tensors: Dict[str, Tensor], model: nn.Module, counts: ParameterCounts
+) -> Optional[str]:
     """What is wrong if a checkpoint's options do not make the model whose tensors it holds."""
     names = {name for name, _ in model.named_parameters()}
     stored = sum(t.numel() for name, t in tensors.items() if name in names)
