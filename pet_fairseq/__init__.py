@@ -1,8 +1,9 @@
 """fairseq plugin for small and fast sequence-to-sequence models: `--user-dir pet_fairseq`."""
 
-from . import checkpoints, errors
+from . import errors
+from .checkpoints import safe_loading
 
-checkpoints.allow_fairseq_types()
+safe_loading.allow_fairseq_types()
 errors.install_excepthook()
 
 from . import distillation  # noqa: E402,F401  registers the criterion pet_distillation

@@ -87,7 +87,7 @@ def _toy_data(args, rest) -> int:
 
 
 def _repair(args, rest) -> int:
-    from pet_fairseq.checkpoints import repair_folder
+    from pet_fairseq.checkpoints.repair import repair_folder
 
     repair = repair_folder(args.folder)
     if repair.damaged is None:

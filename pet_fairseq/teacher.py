@@ -9,7 +9,7 @@ from fairseq.models import FairseqModel
 from fairseq.models.transformer import TransformerDecoderBase
 from torch import Tensor, nn
 
-from pet_fairseq.checkpoints import FrozenModels, load_frozen_models
+from pet_fairseq.checkpoints.frozen_models import FrozenModels, load_frozen_models
 from pet_fairseq.errors import UserError
 
 TEACHER_PATH_HELP = "checkpoint of the teacher, or an ensemble a.pt:b.pt (required)"

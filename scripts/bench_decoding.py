@@ -70,7 +70,7 @@ class Subject:
         from fairseq.models import ARCH_CONFIG_REGISTRY, build_model
 
         from pet_fairseq.architectures import Vocabularies
-        from pet_fairseq.checkpoints import load_checkpoint
+        from pet_fairseq.checkpoints.safe_loading import load_checkpoint
         from pet_fairseq.loading import load_transformer
 
         self.name, _, path = name.partition("=")

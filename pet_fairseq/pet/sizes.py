@@ -8,7 +8,8 @@ from fairseq import options
 from torch import nn
 
 from pet_fairseq.architectures import build_without_memory, is_encoder_decoder
-from pet_fairseq.checkpoints import load_checkpoint, vocabulary_sizes
+from pet_fairseq.checkpoints.dictionaries import vocabulary_sizes
+from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
 from pet_fairseq.parameters import (
     ParameterCounts,

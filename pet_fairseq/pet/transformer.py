@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from pet_fairseq.architectures import is_encoder_decoder, set_defaults
 from pet_fairseq.attention import MultiheadAttention
-from pet_fairseq.checkpoints import drop_tied_entries, restore_tied_entries
+from pet_fairseq.checkpoints.tied_tensors import drop_tied_entries, restore_tied_entries
 from pet_fairseq.errors import UserError
 from pet_fairseq.layers import attentions_of, wrap_layer
 from pet_fairseq.parameters import architecture_counts, compression_rate, count_parameters
@@ -183,7 +183,7 @@ class PetTransformerModel(TransformerModel):
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
         super().upgrade_state_dict_named(state_dict, name)
-        restore_tied_entries(self, state_dict)
+        restore_tied_entries(self, state_dict, "--encoder-pairs and --decoder-pairs")
 
 
 def check_options(args: Namespace) -> None:

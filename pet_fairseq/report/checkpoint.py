@@ -4,14 +4,11 @@ import re
 from pathlib import Path
 from typing import Dict, NamedTuple, Optional, Tuple
 
-import torch
 from torch import Tensor, nn
 
-from pet_fairseq.checkpoints import (
-    load_checkpoint,
-    tied_names,
-    unique_tensors,
-)
+from pet_fairseq.checkpoints.contents import stored_bytes, unique_tensors
+from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.checkpoints.tied_tensors import tied_names
 from pet_fairseq.parameters import ParameterCounts, count_parameters
 from pet_fairseq.pet.sizes import stored_model
 
@@ -83,27 +80,6 @@ def _difference(
     if stored == counts.total:
         return None
     return f"its options make a model of {counts.total:,} parameters, it holds {stored:,} of them"
-
-
-class _Counter:
-    """A file that only counts its bytes."""
-
-    def __init__(self):
-        self.bytes = 0
-
-    def write(self, data) -> int:
-        self.bytes += len(data)
-        return len(data)
-
-    def flush(self) -> None:
-        pass
-
-
-def stored_bytes(state: dict) -> int:
-    """Size of a checkpoint file without the optimizer's state."""
-    counter = _Counter()
-    torch.save({k: v for k, v in state.items() if k != "last_optimizer_state"}, counter)
-    return counter.bytes
 
 
 def training_seconds(path: Path) -> Optional[float]:

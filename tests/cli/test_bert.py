@@ -2,7 +2,7 @@
 
 import torch
 
-from pet_fairseq.checkpoints import load_checkpoint
+from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from tests.bert import write_bert
 from tests.cli.processes import REPO, run
 from tests.cli.shell import sh
