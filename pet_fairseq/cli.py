@@ -99,7 +99,7 @@ def _repair(args, rest) -> int:
 
 def _import_bert(args, rest) -> int:
     logging.getLogger("hydra").setLevel(logging.WARNING)  # fairseq turns on everything
-    from pet_fairseq.bert import import_bert
+    from pet_fairseq.pretrained.bert import import_bert
 
     print(import_bert(args.folder, args.out))
     return 0
