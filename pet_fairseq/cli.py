@@ -88,7 +88,7 @@ def _toy_data(args, rest) -> int:
 
 
 def _repair(args, rest) -> int:
-    from pet_fairseq.checkpoints import repair_folder
+    from pet_fairseq.checkpoints.repair import repair_folder
 
     repair = repair_folder(args.folder)
     if repair.damaged is None:
@@ -100,7 +100,7 @@ def _repair(args, rest) -> int:
 
 def _import_bert(args, rest) -> int:
     logging.getLogger("hydra").setLevel(logging.WARNING)  # fairseq turns on everything
-    from pet_fairseq.bert import import_bert
+    from pet_fairseq.pretrained.bert import import_bert
 
     print(import_bert(args.folder, args.out))
     return 0
