@@ -148,11 +148,11 @@ def select(stages: list[Stage], groups: list[str] | None) -> list[Stage]:
     """
     if groups is None:
         return stages
-    known = list(dict.fromkeys(stage.group for stage in stages))
+    known = list(dict.fromkeys(group for stage in stages for group in stage.groups))
     for group in groups:
         if group not in known:
             raise UserError(f"--stages {group}: there are {', '.join(known)}")
-    return [stage for stage in stages if stage.group in groups]
+    return [stage for stage in stages if set(stage.groups) & set(groups)]
 
 
 def run_options(args: argparse.Namespace, job: Job) -> RunOptions:
