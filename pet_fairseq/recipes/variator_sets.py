@@ -67,8 +67,8 @@ def glue_classes(task: str) -> Settings:
         ),
         raw_task=(*words("--task masked_lm --mask-multiple-length 3"), *SPANS),
         arch=words(
-            "--arch roberta --encoder-layers 4 --encoder-embed-dim 256 --encoder-ffn-embed-dim 1024 "
-            "--encoder-attention-heads 4"
+            "--arch roberta --encoder-layers 4 --encoder-embed-dim 256 "
+            "--encoder-ffn-embed-dim 1024 --encoder-attention-heads 4"
         ),
         model_raw=(
             *words("--criterion masked_lm --max-positions 512 --dropout 0.1"),
@@ -196,7 +196,7 @@ def add_glue_options(parser: argparse.ArgumentParser) -> None:
         "--bert",
         type=Path,
         metavar="FOLDER",
-        help="made by pet-fairseq import-bert and given to prepare.sh: starts from that model, with "
+        help="made by pet-fairseq import-bert and given to prepare.sh: starts from that model; for "
         "the form classes",
     )
     parser.add_argument(
