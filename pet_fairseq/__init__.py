@@ -1,13 +1,14 @@
 """fairseq plugin for small and fast sequence-to-sequence models: `--user-dir pet_fairseq`."""
 
-from . import checkpoints, errors
+from . import errors
+from .checkpoints import safe_loading
 
-checkpoints.allow_fairseq_types()
+safe_loading.allow_fairseq_types()
 errors.install_excepthook()
 
-from . import distillation  # noqa: E402,F401  registers the criterion pet_distillation
 from .baselines import can, deep_shallow, narrow_ffn, patient_kd, token_pruning  # noqa: E402,F401
 from .decoding import task  # noqa: E402,F401  registers pet_translation
+from .distillation.criterion import PetDistillationCriterion  # noqa: E402,F401  registers it
 from .hub import from_pretrained  # noqa: E402,F401
 from .pet import simplified_task, transformer  # noqa: E402,F401  a criterion and pet_transformer
 from .selfcp import registered  # noqa: E402,F401  task, model and criterion of SelfCP

@@ -9,6 +9,7 @@ from typing import List, Optional
 from pet_fairseq.decoding import commands as decoding
 from pet_fairseq.errors import UserError
 from pet_fairseq.pet import commands as pet
+from pet_fairseq.recipes import commands as recipes
 from pet_fairseq.report import commands as report
 from pet_fairseq.selfcp import bank_commands as bank
 from pet_fairseq.selfcp import commands as selfcp
@@ -34,7 +35,7 @@ def _parse(argv: Optional[List[str]]):
     command = commands.add_parser("user-dir", help="print the folder to give to --user-dir")
     command.set_defaults(run=_user_dir)
 
-    for room in (pet, variator, selfcp, bank, decoding, serve, report):
+    for room in (recipes, pet, variator, selfcp, bank, decoding, serve, report):
         room.add_commands(commands)
 
     command = commands.add_parser("toy-data", help="write a small parallel corpus from a grammar")
@@ -67,7 +68,7 @@ def _parse(argv: Optional[List[str]]):
     command.set_defaults(run=_import_bert)
 
     args, rest = parser.parse_known_args(argv)
-    if rest and args.command not in ("params", "serve"):
+    if rest and args.command not in ("params", "serve", "recipe"):
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     return args, rest
 
@@ -87,7 +88,7 @@ def _toy_data(args, rest) -> int:
 
 
 def _repair(args, rest) -> int:
-    from pet_fairseq.checkpoints import repair_folder
+    from pet_fairseq.checkpoints.repair import repair_folder
 
     repair = repair_folder(args.folder)
     if repair.damaged is None:
@@ -99,7 +100,7 @@ def _repair(args, rest) -> int:
 
 def _import_bert(args, rest) -> int:
     logging.getLogger("hydra").setLevel(logging.WARNING)  # fairseq turns on everything
-    from pet_fairseq.bert import import_bert
+    from pet_fairseq.pretrained.bert import import_bert
 
     print(import_bert(args.folder, args.out))
     return 0

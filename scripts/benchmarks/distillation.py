@@ -21,8 +21,8 @@ import torch
 import torch.nn.functional as F
 from peak_memory import peak, start_peak
 
-from pet_fairseq.distillation import chunk_size, chunked_sums, distillation_sums
-from pet_fairseq.teacher import ensemble_log_probs
+from pet_fairseq.distillation.chunks import chunk_size, chunked_sums
+from pet_fairseq.distillation.loss import TokenSums, distillation_sums, ensemble_log_probs
 
 ALPHA, TEMPERATURE, SMOOTHING = 0.5, 2.0, 0.1
 
@@ -74,7 +74,7 @@ def ours(features, weight, teacher_features, teacher_weight, target):
             student_logits, teacher_log_probs, target[rows], ALPHA, TEMPERATURE, SMOOTHING
         )
 
-    return chunked_sums(sums, features, [weight], chunk_size(len(weight))).loss
+    return chunked_sums(sums, features, [weight], chunk_size(len(weight)), TokenSums).loss
 
 
 METHODS = {"plain": plain, "ours": ours}

@@ -19,7 +19,8 @@ from fairseq.models import build_model
 from fairseq.sequence_generator import SequenceGenerator
 
 import pet_fairseq  # noqa: F401  registers the models
-from pet_fairseq.pet.compression import Vocabularies, count_parameters
+from pet_fairseq.architectures import Vocabularies
+from pet_fairseq.parameters import count_parameters
 from pet_fairseq.pet.heads import format_heads
 
 

@@ -14,7 +14,7 @@ from argparse import Namespace
 import torch
 from fairseq.models import build_model
 
-from pet_fairseq.pet.compression import Vocabularies
+from pet_fairseq.architectures import Vocabularies
 from pet_fairseq.variator.flops import encoder_cost, shape_of
 from pet_fairseq.variator.model import VariatorModel
 from pet_fairseq.variator.options import VariatorConfig

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
+from pet_fairseq.distillation.cache import pair_keys
+from pet_fairseq.distillation.teacher import Teacher
 from pet_fairseq.errors import UserError
-from pet_fairseq.teacher import Teacher, pair_keys
 from tests.translation import make_batch, make_model, make_task, save_model, select
 
 

@@ -7,11 +7,8 @@ import torch
 from fairseq.criterions.label_smoothed_cross_entropy import label_smoothed_nll_loss
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pet_fairseq.distillation import (
-    chunked_sums,
-    distillation_sums,
-)
-from pet_fairseq.teacher import ensemble_log_probs
+from pet_fairseq.distillation.chunks import chunked_sums
+from pet_fairseq.distillation.loss import TokenSums, distillation_sums, ensemble_log_probs
 
 
 def softmax(logits, temperature):
@@ -59,7 +56,7 @@ def sums_in_chunks(projection, alpha, temperature, smoothing, chunk):
         logits = rows_features @ weight.T + bias
         return distillation_sums(logits, log_probs, target[rows], alpha, temperature, smoothing)
 
-    return chunked_sums(sums, features, [weight, bias], chunk)
+    return chunked_sums(sums, features, [weight, bias], chunk, TokenSums)
 
 
 @pytest.mark.parametrize("alpha", [0, 0.1, 0.5, 1])
@@ -181,7 +178,7 @@ def test_half_precision(dtype):
             logits = (rows_features @ weight.T + bias) * scale
             return distillation_sums(logits, log_probs, target[rows], 0.5, 2.0, 0.1)
 
-        result = chunked_sums(sums, features, [weight, bias], 9)
+        result = chunked_sums(sums, features, [weight, bias], 9, TokenSums)
         result.loss.backward()
         assert all(torch.isfinite(t.grad).all() for t in halves) and torch.isfinite(result.loss)
         if scale == 1:

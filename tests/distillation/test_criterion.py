@@ -7,12 +7,9 @@ import pytest
 import torch
 from fairseq.logging import meters, metrics
 
-from pet_fairseq import distillation
-from pet_fairseq.distillation import (
-    PetDistillationConfig,
-    PetDistillationCriterion,
-    TokenSums,
-)
+from pet_fairseq.distillation import chunks
+from pet_fairseq.distillation.criterion import PetDistillationConfig, PetDistillationCriterion
+from pet_fairseq.distillation.loss import TokenSums
 from pet_fairseq.errors import UserError
 from tests.translation import WORDS, make_batch, make_model, make_task, save_model, select
 
@@ -205,8 +202,8 @@ def test_chunk_size_follows_the_vocabulary(task, teacher_path, monkeypatch):
     model, _ = make_model(task, "pet_transformer_tiny")
     batch = make_batch(task, [9, 4, 7])
     whole = criterion.compute_sums(model, batch)[0]
-    monkeypatch.setattr(distillation, "CHUNK_NUMBERS", 3 * len(task.target_dictionary))
-    chunks = criterion.compute_sums(model, batch)[0]
-    assert isinstance(chunks, TokenSums)
-    for a, b in zip(whole, chunks):
+    monkeypatch.setattr(chunks, "CHUNK_ELEMENTS", 3 * len(task.target_dictionary))
+    in_chunks = criterion.compute_sums(model, batch)[0]
+    assert isinstance(in_chunks, TokenSums)
+    for a, b in zip(whole, in_chunks):
         torch.testing.assert_close(a, b)

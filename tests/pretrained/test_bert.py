@@ -6,10 +6,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from pet_fairseq.bert import import_bert
 from pet_fairseq.errors import UserError
 from pet_fairseq.loading import load_model
-from tests.bert import PIECES, features, write_bert
+from pet_fairseq.pretrained.bert import import_bert
+from tests.pretrained.bert import PIECES, features, write_bert
 
 FAIRSEQ = {"<s>": "[CLS]", "<pad>": "[PAD]", "</s>": "[SEP]", "<unk>": "[UNK]", "<mask>": "[MASK]"}
 

@@ -9,10 +9,7 @@ vocabulary (PET, section 3.4; Kim and Rush, 2016).
 import logging
 import math
 from dataclasses import dataclass, field
-from typing import Callable, NamedTuple, Sequence, Tuple, Type
 
-import torch
-import torch.nn.functional as F
 from fairseq.criterions import register_criterion
 from fairseq.criterions.label_smoothed_cross_entropy import (
     LabelSmoothedCrossEntropyCriterion,
@@ -21,136 +18,14 @@ from fairseq.criterions.label_smoothed_cross_entropy import (
 from fairseq.logging import metrics
 from torch import Tensor, nn
 
+from pet_fairseq.distillation.chunks import chunk_size, chunked_sums
+from pet_fairseq.distillation.loss import TokenSums, distillation_sums
+from pet_fairseq.distillation.outputs import run_model
+from pet_fairseq.distillation.teacher import TEACHER_CACHE_HELP, TEACHER_PATH_HELP, Teacher
 from pet_fairseq.errors import UserError
-from pet_fairseq.pet.compression import compression_rate, count_parameters
-from pet_fairseq.teacher import TEACHER_CACHE_HELP, TEACHER_PATH_HELP, Teacher, run_model
+from pet_fairseq.parameters import compression_rate, count_parameters
 
 logger = logging.getLogger(__name__)
-
-# numbers in one [tokens, vocabulary] block: 64 MB in float32
-CHUNK_NUMBERS = 2**24
-
-# --- the loss -------------------------------------------------------------------------------------
-
-
-class TokenSums(NamedTuple):
-    """Sums over tokens, in nats; agreement and correct are counts."""
-
-    loss: Tensor
-    nll: Tensor
-    kl: Tensor
-    agreement: Tensor
-    correct: Tensor
-
-
-def distillation_sums(
-    logits: Tensor,
-    teacher_log_probs: Tensor,
-    target: Tensor,
-    alpha: float,
-    temperature: float,
-    label_smoothing: float,
-) -> TokenSums:
-    """The loss of N tokens and what is logged beside it.
-
-    Args:
-        logits: N x V, the student's; teacher_log_probs: N x V, at the temperature; target: N.
-        label_smoothing: epsilon, spread as fairseq does over the other V - 1 words.
-    Returns:
-        sums over the tokens. `kl` is KL(teacher_T || student_T) without its factor T^2.
-    """
-    logits = logits.to(teacher_log_probs.dtype)
-    log_probs = F.log_softmax(logits, dim=-1)
-    nll = -log_probs.gather(-1, target[:, None]).sum()
-    spread = label_smoothing / (logits.size(-1) - 1)
-    cross_entropy = (1 - label_smoothing - spread) * nll - spread * log_probs.sum()
-    softened = log_probs if temperature == 1 else F.log_softmax(logits / temperature, dim=-1)
-    kl = F.kl_div(softened, teacher_log_probs, reduction="sum", log_target=True)
-    choice = logits.detach().argmax(dim=-1)
-    return TokenSums(
-        loss=(1 - alpha) * cross_entropy + alpha * temperature**2 * kl,
-        nll=nll.detach(),
-        kl=kl.detach(),
-        agreement=(choice == teacher_log_probs.argmax(dim=-1)).sum(),
-        correct=(choice == target).sum(),
-    )
-
-
-Sums = Sequence[Tensor]
-
-
-class _ChunkedSums(torch.autograd.Function):
-    """Sums over chunks of tokens, with the gradient taken chunk by chunk in the forward pass.
-
-    No [tokens, vocabulary] tensor outlives its chunk, and nothing is computed twice: backward only
-    multiplies the finished gradients by the incoming factor.
-    """
-
-    @staticmethod
-    def forward(ctx, chunk_sums, chunk_tokens, features, *parameters):
-        feature_grad = torch.zeros_like(features)
-        # float32 at least: thousands of tokens add up here
-        grads = [
-            torch.zeros_like(p, dtype=torch.promote_types(p.dtype, torch.float32))
-            for p in parameters
-        ]
-        total = None
-        for start in range(0, max(len(features), 1), chunk_tokens):
-            rows = slice(start, start + chunk_tokens)
-            with torch.enable_grad():
-                chunk = features[rows].detach().requires_grad_()
-                sums = chunk_sums(chunk, rows)
-            found = torch.autograd.grad(sums.loss, [chunk, *parameters])
-            feature_grad[rows] = found[0]
-            for grad, more in zip(grads, found[1:]):
-                grad += more
-            total = _add(total, sums)
-        ctx.save_for_backward(feature_grad, *grads)
-        ctx.dtypes = [x.dtype for x in (features, *parameters)]
-        ctx.mark_non_differentiable(*total[1:])
-        return tuple(total)
-
-    @staticmethod
-    def backward(ctx, loss_grad, *_):
-        grads = [(grad * loss_grad).to(dtype) for grad, dtype in zip(ctx.saved_tensors, ctx.dtypes)]
-        return None, None, *grads
-
-
-def _add(total: Sums | None, sums: Sums) -> Sums:
-    sums = [value.detach() for value in sums]
-    return sums if total is None else [a + b for a, b in zip(total, sums)]
-
-
-def chunked_sums(
-    chunk_sums: Callable[[Tensor, slice], Sums],
-    features: Tensor,
-    parameters: Sequence[Tensor],
-    chunk_tokens: int,
-    kind: Type[Sums] = TokenSums,
-) -> Sums:
-    """`chunk_sums(features, all rows)`, computed and differentiated in chunks of rows.
-
-    Args:
-        chunk_sums: takes some rows of the features and their slice, returns their sums as a
-            `kind`, a named tuple with the loss first; may use `parameters` (and no other tensor
-            that needs a gradient).
-        features: N x C. parameters: every one takes part in the sums.
-    """
-    if torch.is_grad_enabled():
-        return kind(*_ChunkedSums.apply(chunk_sums, chunk_tokens, features, *parameters))
-    total = None
-    for start in range(0, max(len(features), 1), chunk_tokens):
-        rows = slice(start, start + chunk_tokens)
-        total = _add(total, chunk_sums(features[rows], rows))
-    return kind(*total)
-
-
-def chunk_size(vocabulary: int) -> int:
-    """How many tokens a chunk may have so that no block holds more than CHUNK_NUMBERS."""
-    return max(1, CHUNK_NUMBERS // vocabulary)
-
-
-# --- fairseq's side -------------------------------------------------------------------------------
 
 
 @dataclass
@@ -214,7 +89,7 @@ class PetDistillationCriterion(LabelSmoothedCrossEntropyCriterion):
             logging_output["total"] = tokens
         return sums.loss, sample_size, logging_output
 
-    def compute_sums(self, model: nn.Module, sample: dict) -> Tuple[TokenSums, int]:
+    def compute_sums(self, model: nn.Module, sample: dict) -> tuple[TokenSums, int]:
         """The sums over a batch's target tokens, and how many tokens those are."""
         real = sample["target"].ne(self.padding_idx)  # B x T
         real[:, : self.ignore_prefix_size] = False
@@ -234,7 +109,8 @@ class PetDistillationCriterion(LabelSmoothedCrossEntropyCriterion):
 
         parameters = [p for p in student.parameters if p.requires_grad]
         chunk_tokens = chunk_size(len(self.task.target_dictionary))
-        sums = chunked_sums(chunk_sums, student.features[real], parameters, chunk_tokens)
+        features = student.features[real]
+        sums = chunked_sums(chunk_sums, features, parameters, chunk_tokens, TokenSums)
         return sums, len(target)
 
     def log_rate_once(self, model: nn.Module) -> None:
