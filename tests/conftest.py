@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-import pet_fairseq  # noqa: F401  registers the models, as --user-dir does
+import pet_fairseq
 
+pet_fairseq.register()  # as --user-dir does
 torch.set_num_threads(1)
 
 
