@@ -82,7 +82,7 @@ class OneLineParser(ArgumentParser):
         self.exit(2, f"{self.prog}: error: {message}; see {self.prog} --help\n")
 
 
-# --- options that several commands have ------------------------------------------------------------
+# --- options that several commands have -----------------------------------------------------------
 
 
 def add_data_option(parser: ArgumentParser, made_by: str = "fairseq-preprocess") -> None:

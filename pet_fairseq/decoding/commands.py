@@ -38,7 +38,7 @@ COMMANDS = (
         name="export",
         group=Group.DEPLOYMENT,
         help="write a translation model for stock fairseq or for CTranslate2",
-        description="Writes a folder with the model's plain form, in which no parameters are "
+        description="Write a folder with the model's plain form, in which no parameters are "
         "shared between layers and every attention has only the heads that it uses.",
         add_arguments=_arguments,
         run=_run,

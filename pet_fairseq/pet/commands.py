@@ -113,8 +113,8 @@ COMMANDS = (
         group=Group.PET,
         help="count the parameters of a model and compare them to its teacher's",
         usage="pet-fairseq params [--reference R] (CHECKPOINT | --arch NAME [MODEL OPTIONS])",
-        description="Counts the parameters of a checkpoint, or of the model that some options "
-        "describe, and says how many percent of the reference's layer parameters these are.",
+        description="Count the parameters of a checkpoint, or of the model that some options "
+        "describe, and say how many percent of the reference's layer parameters these are.",
         epilog="All other options describe the model; see fairseq-train --arch NAME --help.",
         add_arguments=_params_arguments,
         run=_params,
@@ -124,7 +124,7 @@ COMMANDS = (
         name="sample-heads",
         group=Group.PET,
         help="keep the best attention heads in each layer of a wide student",
-        description="Keeps the best heads of every attention and writes a smaller checkpoint.",
+        description="Keep the best heads of every attention and write a smaller checkpoint.",
         add_arguments=_sample_heads_arguments,
         run=_sample_heads,
     ),

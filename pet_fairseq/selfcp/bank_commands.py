@@ -58,7 +58,7 @@ def _load(args: Namespace) -> tuple:
     return model.to(args.device).encoder, load_subset(task, args.subset)
 
 
-# --- build and add ---------------------------------------------------------------------------------
+# --- build and add --------------------------------------------------------------------------------
 
 
 def _build_arguments(parser: ArgumentParser) -> None:
@@ -120,7 +120,7 @@ def _print_now(line: str) -> None:
     print(line, flush=True)
 
 
-# --- search and info -------------------------------------------------------------------------------
+# --- search and info ------------------------------------------------------------------------------
 
 
 def _search_arguments(parser: ArgumentParser) -> None:

@@ -19,7 +19,7 @@ from pet_fairseq.selfcp.segments import STRATEGIES
 SPLITS = ("train", "valid", "test")
 
 
-# --- prompts ---------------------------------------------------------------------------------------
+# --- prompts --------------------------------------------------------------------------------------
 
 
 def _prompts_arguments(parser: ArgumentParser) -> None:
@@ -115,7 +115,7 @@ def _check_prompts(args: Namespace, splits: dict[str, Path]) -> None:
         raise UserError(f"--max-record-mb {args.max_record_mb:g}: give more than 0")
 
 
-# --- choose and memory-map -------------------------------------------------------------------------
+# --- choose and memory-map ------------------------------------------------------------------------
 
 
 def _add_model_options(parser: ArgumentParser) -> None:
@@ -221,7 +221,7 @@ COMMANDS = (
         name="prompts",
         group=Group.SELFCP,
         help="turn queries, prompts and responses into binary data for SelfCP",
-        description="Turns JSON lines with the strings query, prompt and response into fairseq's "
+        description="Turn JSON lines with the strings query, prompt and response into fairseq's "
         "binary format, and into text for the language model that is to answer.",
         add_arguments=_prompts_arguments,
         run=_prompts,

@@ -175,7 +175,7 @@ COMMANDS = (
         name="new-plugins",
         group=Group.VARIATOR,
         help="write untrained plugins for a model",
-        description="Writes untrained plugins. With --compression mean --decompression copy they "
+        description="Write untrained plugins. With --compression mean --decompression copy they "
         "have no parameters to train.",
         add_arguments=_new_plugins_arguments,
         run=_new_plugins,
