@@ -14,13 +14,14 @@ from pet_fairseq.decoding import commands as decoding
 from pet_fairseq.errors import UserError
 from pet_fairseq.pet import commands as pet
 from pet_fairseq.report import commands as report
+from pet_fairseq.score import commands as score
 from pet_fairseq.selfcp import bank_commands as bank
 from pet_fairseq.selfcp import commands as selfcp
 from pet_fairseq.serve import commands as serve
 from pet_fairseq.toy import commands as toy
 from pet_fairseq.variator import commands as variator
 
-ROOMS = (pet, variator, selfcp, bank, decoding, serve, report, general, toy)
+ROOMS = (pet, variator, selfcp, bank, decoding, serve, score, report, general, toy)
 COMMANDS = {command.name: command for command in chain(*(room.COMMANDS for room in ROOMS))}
 HELP = ("-h", "--help")
 
@@ -37,8 +38,15 @@ def main(argv: Optional[list[str]] = None) -> int:
             register_quietly()
         return command.run(args) or 0
     except (UserError, OSError) as error:
-        print(f"pet-fairseq {command.name}: error: {error}", file=sys.stderr)
+        print(f"pet-fairseq {command.name}: error: {one_line(error)}", file=sys.stderr)
         return 1
+
+
+def one_line(error: Exception) -> str:
+    """The message of an error that names the file it is about."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
 
 
 def register_quietly() -> None:

@@ -36,7 +36,7 @@ selfcp_recipe() {
       stage "$row" "$RUNS/$row.seed$seed/result.json" answer_row "$row" "$seed"
     done
   done
-  stage table "" run "$ROOT/scripts/seeds_table.py" "$RUNS" ${ROWS}
+  stage table "" run pet-fairseq score table "$RUNS" ${ROWS}
 }
 
 # settings_for NAME WINDOW: what the recipes share; sizes for two CPU cores, a GPU wants more of everything
@@ -103,5 +103,5 @@ rouge_of() {
     --required-batch-size-multiple 1 "${options[@]}"
   write "$5/validate.txt" fairseq-validate "$DATA" --user-dir "$ROOT/pet_fairseq" --task selfcp --path "$2" --cpu \
     --model-overrides "$overrides" --valid-subset test --max-tokens 8000 --required-batch-size-multiple 1
-  write "$5/result.json" "$ROOT/scripts/rouge.py" "$5/generate.txt" --validation "$5/validate.txt"
+  write "$5/result.json" pet-fairseq score rouge "$5/generate.txt" --validation "$5/validate.txt"
 }

@@ -144,7 +144,7 @@ make_table() {
 
 # evaluate_classes RUN
 evaluate_classes() {
-  write "$1/result.json" "$ROOT/scripts/classify.py" "$(best "$(basename "$1")")" "$DATA"
+  write "$1/result.json" pet-fairseq score classes "$(best "$(basename "$1")")" "$DATA"
 }
 
 # generate_answers RUN OPTIONS...: the test set's answers in RUN/generate.txt

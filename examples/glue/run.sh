@@ -58,7 +58,7 @@ case $form in
     MODEL_TASK=(--criterion label_smoothed_cross_entropy --max-tokens 2048 --lr 5e-4 --dropout 0.1 $(updates 1000))
     evaluate() {
       generate_answers "$1" --cpu --beam 1 --max-tokens 2048
-      write "$1/result.json" python3 "$ROOT/scripts/answers.py" accuracy "$1/generate.txt" "$folder/raw/test.answer"
+      write "$1/result.json" pet-fairseq score accuracy "$1/generate.txt" "$folder/raw/test.answer"
     }
     ;;
   *) die "FORM=$form: give classes or text" ;;

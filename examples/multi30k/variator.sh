@@ -19,6 +19,6 @@ WHOLE_TASK=("${schedule[@]}" --lr 5e-4 --dropout 0)
 
 evaluate() {
   generate_answers "$1" --source-lang de --target-lang en --cpu --max-tokens 3000 --beam 5 --remove-bpe --tokenizer moses
-  write "$1/result.json" "$ROOT/scripts/bleu.py" "$1/generate.txt" "$folder/raw/test.en"
+  write "$1/result.json" pet-fairseq score bleu "$1/generate.txt" "$folder/raw/test.en"
 }
 variator_recipe

@@ -28,6 +28,6 @@ WHOLE_TASK=(--max-tokens 16384 --lr 5e-5 $(updates 8000))
 
 evaluate() {
   generate_answers "$1" "${device[@]}" --beam 1 --max-tokens 16384
-  write "$1/result.json" python3 "$ROOT/scripts/answers.py" squad "$1/generate.txt" "$folder/raw/test.answers.json"
+  write "$1/result.json" pet-fairseq score squad "$1/generate.txt" "$folder/raw/test.answers.json"
 }
 variator_recipe
