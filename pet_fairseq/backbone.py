@@ -7,7 +7,8 @@ import torch
 from fairseq.models import build_model
 from torch import Tensor, nn
 
-from pet_fairseq.checkpoints import check_dictionaries, load_checkpoint
+from pet_fairseq.checkpoints.dictionaries import check_dictionaries
+from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
 
 MODELS_AROUND = ("variator", "token_pruning", "narrow_ffn", "selfcp")

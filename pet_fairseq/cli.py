@@ -13,6 +13,7 @@ from pet_fairseq.command_line import Command, Group, OneLineParser
 from pet_fairseq.decoding import commands as decoding
 from pet_fairseq.errors import UserError
 from pet_fairseq.pet import commands as pet
+from pet_fairseq.recipes import commands as recipes
 from pet_fairseq.report import commands as report
 from pet_fairseq.score import commands as score
 from pet_fairseq.selfcp import bank_commands as bank
@@ -21,7 +22,7 @@ from pet_fairseq.serve import commands as serve
 from pet_fairseq.toy import commands as toy
 from pet_fairseq.variator import commands as variator
 
-ROOMS = (pet, variator, selfcp, bank, decoding, serve, score, report, general, toy)
+ROOMS = (recipes, pet, variator, selfcp, bank, decoding, serve, score, report, general, toy)
 COMMANDS = {command.name: command for command in chain(*(room.COMMANDS for room in ROOMS))}
 HELP = ("-h", "--help")
 
@@ -38,11 +39,11 @@ def main(argv: Optional[list[str]] = None) -> int:
             register_quietly()
         return command.run(args) or 0
     except (UserError, OSError) as error:
-        print(f"pet-fairseq {command.name}: error: {one_line(error)}", file=sys.stderr)
+        print(f"pet-fairseq {command.name}: error: {message(error)}", file=sys.stderr)
         return 1
 
 
-def one_line(error: Exception) -> str:
+def message(error: Exception) -> str:
     """The message of an error that names the file it is about."""
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"

@@ -32,7 +32,8 @@ class Command:
         name: one word, or two for one of a family of commands, such as "bank build".
         group: the heading that it stands under in `pet-fairseq --help`.
         help: what it does, in one line.
-        add_arguments: declares its arguments on an argparse parser.
+        add_arguments: declares its arguments on an argparse parser; None for a command that reads
+            its words itself, --help too: `run` is given all of them as the list `args.rest`.
         run: does it with the parsed arguments. It raises UserError for what the user can mend, and
             may return an exit status other than 0.
         description: what `pet-fairseq NAME --help` says in place of `help`; usage, epilog: as for
@@ -46,7 +47,7 @@ class Command:
     name: str
     group: Group
     help: str
-    add_arguments: Callable[[ArgumentParser], None]
+    add_arguments: Optional[Callable[[ArgumentParser], None]]
     run: Callable[[Namespace], Optional[int]]
     description: Optional[str] = None
     usage: Optional[str] = None
@@ -68,6 +69,8 @@ class Command:
 
     def parse(self, words: list[str]) -> Namespace:
         """The command's arguments; a wrong one ends the program with one line on stderr."""
+        if self.add_arguments is None:
+            return Namespace(rest=words)
         if not self.keeps_rest:
             return self.parser().parse_args(words)
         args, rest = self.parser().parse_known_args(words)

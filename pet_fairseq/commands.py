@@ -29,7 +29,7 @@ def _import_bert_arguments(parser: ArgumentParser) -> None:
 
 
 def _import_bert(args: Namespace) -> None:
-    from pet_fairseq.bert import import_bert
+    from pet_fairseq.pretrained.bert import import_bert
 
     print(import_bert(args.folder, args.out))
 
@@ -41,7 +41,7 @@ def _repair_arguments(parser: ArgumentParser) -> None:
 
 
 def _repair(args: Namespace) -> None:
-    from pet_fairseq.checkpoints import repair_folder
+    from pet_fairseq.checkpoints.repair import repair_folder
 
     repair = repair_folder(args.folder)
     if repair.damaged is None:

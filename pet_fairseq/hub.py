@@ -9,7 +9,7 @@ from fairseq.hub_utils import GeneratorHubInterface
 from fairseq.tasks import FairseqTask
 from omegaconf import DictConfig, open_dict
 
-from pet_fairseq.checkpoints import load_checkpoint
+from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.decoding.task import PetTranslationConfig, PetTranslationTask
 from pet_fairseq.errors import UserError
 from pet_fairseq.loading import load_task

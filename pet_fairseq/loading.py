@@ -18,7 +18,8 @@ from fairseq.utils import apply_to_sample, move_to_cuda
 from omegaconf import DictConfig, open_dict
 from torch import nn
 
-from pet_fairseq.checkpoints import check_dictionaries, load_checkpoint, trained_languages
+from pet_fairseq.checkpoints.dictionaries import check_dictionaries, trained_languages
+from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
 
 

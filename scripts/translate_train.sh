@@ -33,8 +33,8 @@ while [ $# -gt 0 ]; do
 done
 [ -e "$out/train.txt" ] || write "$out/train.txt" fairseq-generate "$bin" --user-dir "$ROOT/pet_fairseq" \
   --path "$teacher" --gen-subset train --beam "${BEAM:-5}" --required-batch-size-multiple 1 "${options[@]}"
-write "$out/text/train.$src" "$ROOT/scripts/lines.sh" "$out/train.txt" S
-write "$out/text/train.$tgt" "$ROOT/scripts/lines.sh" "$out/train.txt" H
+write "$out/text/train.$src" "$ROOT/scripts/text/lines.sh" "$out/train.txt" S
+write "$out/text/train.$tgt" "$ROOT/scripts/text/lines.sh" "$out/train.txt" H
 [ "${DRY_RUN:-0}" = 1 ] || rm -rf "$out/bin.tmp"
 run fairseq-preprocess --source-lang "$src" --target-lang "$tgt" --trainpref "$out/text/train" \
   --srcdict "$bin/dict.$src.txt" --tgtdict "$bin/dict.$tgt.txt" --destdir "$out/bin.tmp" --workers 2

@@ -10,7 +10,7 @@ from fairseq.modules import FairseqDropout
 from torch import nn
 
 from pet_fairseq.backbone import load_backbone
-from pet_fairseq.checkpoints import FrozenModels
+from pet_fairseq.checkpoints.frozen_models import FrozenModels
 from pet_fairseq.errors import UserError
 from pet_fairseq.variator.backbone import ModelAround
 

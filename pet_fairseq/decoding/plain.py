@@ -11,7 +11,7 @@ from torch import nn
 
 from pet_fairseq.attention import MultiheadAttention
 from pet_fairseq.errors import UserError
-from pet_fairseq.pet.heads import attentions_of
+from pet_fairseq.layers import attentions_of
 
 ARCH = "transformer"
 # what to do with a model that has no plain form, by the name it is registered under

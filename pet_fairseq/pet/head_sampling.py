@@ -13,12 +13,13 @@ from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from pet_fairseq.attention import MultiheadAttention
-from pet_fairseq.checkpoints import load_checkpoint
+from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import write_whole
+from pet_fairseq.layers import attentions_of
 from pet_fairseq.loading import check_device, load_transformer, read_samples
-from pet_fairseq.pet.compression import Counts, count_parameters
-from pet_fairseq.pet.heads import KEPT, attentions_of, cut_heads, format_heads
+from pet_fairseq.parameters import ParameterCounts, count_parameters
+from pet_fairseq.pet.heads import KEPT, cut_heads, format_heads
 
 SCORES = ("contribution", "weight")
 Scores = Dict[str, Dict[str, Tensor]]  # stack -> attention -> layers x heads
@@ -148,8 +149,8 @@ class Sampled(NamedTuple):
 
     scores: Scores
     kept: Kept
-    before: Counts
-    after: Counts
+    before: ParameterCounts
+    after: ParameterCounts
 
 
 def sample_heads(

@@ -75,17 +75,6 @@ def read_kept_heads(get: Callable[[str], Any], stack: str) -> Dict[str, List[Lis
     return kept
 
 
-def attentions_of(layers: nn.ModuleList) -> Dict[str, List[MultiheadAttention]]:
-    """The attentions of a stack, by their name in a layer, in the order of the layers."""
-    found: Dict[str, List[MultiheadAttention]] = {}
-    for i in range(len(layers)):  # by index: LayerDrop leaves some out of an iteration
-        for name in ("self_attn", "encoder_attn"):
-            attention = getattr(layers[i], name, None)
-            if attention is not None:
-                found.setdefault(name, []).append(attention)
-    return found
-
-
 @torch.no_grad()
 def cut_heads(
     attentions: Dict[str, List[MultiheadAttention]], kept: Dict[str, List[List[int]]]

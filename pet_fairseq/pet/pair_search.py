@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pet_fairseq.distillation import chunk_size
+from pet_fairseq.distillation.chunks import chunk_size
 from pet_fairseq.errors import UserError
 from pet_fairseq.pet.pairs import Part, find_owner, parse_pairs
 

@@ -21,9 +21,10 @@ from fairseq.models import FairseqModel
 from omegaconf import II
 from torch import Tensor, nn
 
-from pet_fairseq.distillation import chunk_size, chunked_sums
+from pet_fairseq.distillation.chunks import chunk_size, chunked_sums
+from pet_fairseq.distillation.outputs import run_model
+from pet_fairseq.distillation.teacher import TEACHER_CACHE_HELP, TEACHER_PATH_HELP, Teacher
 from pet_fairseq.errors import UserError
-from pet_fairseq.teacher import TEACHER_CACHE_HELP, TEACHER_PATH_HELP, Teacher, run_model
 
 logger = logging.getLogger(__name__)
 

@@ -7,15 +7,15 @@ from typing import Callable, List, NamedTuple
 from fairseq import options
 from torch import nn
 
-from pet_fairseq.checkpoints import load_checkpoint, vocabulary_sizes
+from pet_fairseq.architectures import build_without_memory, is_encoder_decoder
+from pet_fairseq.checkpoints.dictionaries import vocabulary_sizes
+from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
-from pet_fairseq.pet.compression import (
-    Counts,
+from pet_fairseq.parameters import (
+    ParameterCounts,
     architecture_counts,
-    build_without_memory,
     compression_rate,
     count_parameters,
-    is_countable,
 )
 
 DECODER_OVER_ENCODER = (1.0, 0.75, 0.5)
@@ -29,7 +29,7 @@ class Widths(NamedTuple):
     encoder_ffn: int
     decoder: int
     decoder_ffn: int
-    counts: Counts
+    counts: ParameterCounts
     rate: float
 
 
@@ -42,17 +42,17 @@ def parse_model_options(arguments: List[str]) -> Namespace:
     if "--arch" not in arguments and "-a" not in arguments:
         raise UserError("give a CHECKPOINT, or model options that start with --arch NAME")
     args = options.parse_args_and_arch(options.get_training_parser(), ["data", *arguments])
-    if not is_countable(args.arch):
+    if not is_encoder_decoder(args.arch):
         raise UserError(f"--arch {args.arch}: not an encoder-decoder Transformer")
     return args
 
 
-def option_counts(arguments: List[str]) -> Counts:
+def option_counts(arguments: List[str]) -> ParameterCounts:
     """Counts for model options; embeddings for vocabularies of the 4 special words only."""
     return count_parameters(build_without_memory(parse_model_options(arguments)))
 
 
-def checkpoint_counts(path: str, option: str) -> Counts:
+def checkpoint_counts(path: str, option: str) -> ParameterCounts:
     """Counts for the model in a checkpoint.
 
     Raises:
@@ -73,14 +73,16 @@ def stored_model(state: dict, path: str, option: str) -> nn.Module:
     return build_without_memory(state["cfg"].model, *sizes.values())
 
 
-def reference_counts(reference: str) -> Counts:
+def reference_counts(reference: str) -> ParameterCounts:
     """Counts for an architecture's name or a checkpoint."""
-    if is_countable(reference):
+    if is_encoder_decoder(reference):
         return architecture_counts(reference)
     return checkpoint_counts(reference, "--reference")
 
 
-def find_widths(arguments: List[str], target_rate: float, reference: Counts) -> List[Widths]:
+def find_widths(
+    arguments: List[str], target_rate: float, reference: ParameterCounts
+) -> List[Widths]:
     """Widths for these options that come nearest to a rate, the nearest first.
 
     One setting for each ratio of decoder to encoder width and of FFN to width; widths are
@@ -103,7 +105,9 @@ def find_widths(arguments: List[str], target_rate: float, reference: Counts) -> 
     return sorted(found, key=lambda w: abs(w.rate - target_rate))
 
 
-def _widths(args, i: int, decoder_ratio: float, ffn_ratio: int, reference: Counts) -> Widths:
+def _widths(
+    args, i: int, decoder_ratio: float, ffn_ratio: int, reference: ParameterCounts
+) -> Widths:
     """The i-th encoder width, i >= 1, and what follows from it."""
     encoder = i * math.lcm(8, args.encoder_attention_heads)
     step = math.lcm(8, args.decoder_attention_heads)
@@ -131,7 +135,7 @@ def _nearest(widths: Callable[[int], Widths], target_rate: float) -> Widths:
     return min(widths(low), widths(high), key=lambda w: abs(w.rate - target_rate))
 
 
-def format_counts(counts: Counts, name: str, reference: Counts) -> str:
+def format_counts(counts: ParameterCounts, name: str, reference: ParameterCounts) -> str:
     """A few lines for the terminal."""
     rate = compression_rate(counts, reference)
     return "\n".join(

@@ -1,11 +1,11 @@
 """Model `pet_transformer`: fairseq's Transformer with replaceable pairs (PET, chapter 3)."""
 
+import logging
 from argparse import Namespace
 from dataclasses import dataclass, field
 from typing import Dict, Optional
 
 from fairseq.dataclass.utils import gen_parser_from_dataclass
-from fairseq.distributed import fsdp_wrap
 from fairseq.models import register_model, register_model_architecture
 from fairseq.models.transformer import (
     TransformerConfig,
@@ -15,19 +15,22 @@ from fairseq.models.transformer import (
 )
 from fairseq.models.transformer.transformer_config import DecoderConfig, EncDecBaseConfig
 from fairseq.models.transformer.transformer_legacy import base_architecture
-from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from fairseq.modules.transformer_layer import (
     TransformerDecoderLayerBase,
     TransformerEncoderLayerBase,
 )
 from torch import Tensor, nn
 
+from pet_fairseq.architectures import is_encoder_decoder, set_defaults
 from pet_fairseq.attention import MultiheadAttention
-from pet_fairseq.checkpoints import drop_tied_entries, restore_tied_entries
+from pet_fairseq.checkpoints.tied_tensors import drop_tied_entries, restore_tied_entries
 from pet_fairseq.errors import UserError
-from pet_fairseq.pet.compression import is_countable, log_compression
-from pet_fairseq.pet.heads import attentions_of, cut_heads, read_kept_heads
+from pet_fairseq.layers import attentions_of, wrap_layer
+from pet_fairseq.parameters import architecture_counts, compression_rate, count_parameters
+from pet_fairseq.pet.heads import cut_heads, read_kept_heads
 from pet_fairseq.pet.pairs import parse_pairs, share
+
+logger = logging.getLogger(__name__)
 
 HEAD_DIM_HELP = "width of one attention head (default: embedding width / heads)"
 KEPT_HEADS_HELP = (
@@ -118,14 +121,6 @@ class PetDecoderLayer(TransformerDecoderLayerBase):
         )
 
 
-def wrap_layer(layer: nn.Module, cfg: TransformerConfig) -> nn.Module:
-    """What fairseq does with every layer: activation checkpointing and FSDP, if asked for."""
-    if cfg.checkpoint_activations:
-        layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
-    min_params = 0 if cfg.checkpoint_activations else cfg.min_params_to_wrap
-    return fsdp_wrap(layer, min_num_params=min_params)
-
-
 def keep_heads(layers: nn.ModuleList, cfg: EncDecBaseConfig, stack: str) -> None:
     """Cut the heads that the stack's options do not keep."""
     kept = read_kept_heads(lambda name: getattr(cfg, name), stack)
@@ -188,7 +183,7 @@ class PetTransformerModel(TransformerModel):
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
         super().upgrade_state_dict_named(state_dict, name)
-        restore_tied_entries(self, state_dict)
+        restore_tied_entries(self, state_dict, "--encoder-pairs and --decoder-pairs")
 
 
 def check_options(args: Namespace) -> None:
@@ -218,18 +213,23 @@ def check_options(args: Namespace) -> None:
             raise UserError(f"--{stack}-kept-heads: does not go with --quant-noise-pq; use one")
     if args.cross_self_attention:
         raise UserError("--cross-self-attention is not supported by pet_transformer; leave it out")
-    if not is_countable(args.compression_reference):
+    if not is_encoder_decoder(args.compression_reference):
         raise UserError(
             f"--compression-reference {args.compression_reference}: not an encoder-decoder "
             "Transformer that --arch knows; give a name such as transformer_iwslt_de_en"
         )
 
 
-def set_defaults(args: Namespace, **defaults) -> None:
-    """Set the options that the user did not give."""
-    for name, value in defaults.items():
-        if not hasattr(args, name):
-            setattr(args, name, value)
+def log_compression(model: nn.Module, reference: str) -> None:
+    """Log the compression rate of a new model; `reference` is an architecture's name."""
+    if next(model.parameters()).is_meta:  # built only to be counted
+        return
+    counts = count_parameters(model)
+    rate = compression_rate(counts, architecture_counts(reference))
+    logger.info(
+        f"layer parameters: {counts.layers:,} stored, {counts.unshared_layers:,} without sharing; "
+        f"compression rate {rate:.2f}% of {reference}"
+    )
 
 
 @register_model_architecture("pet_transformer", "pet_transformer")

@@ -4,15 +4,12 @@ import re
 from pathlib import Path
 from typing import Dict, NamedTuple, Optional, Tuple
 
-import torch
 from torch import Tensor, nn
 
-from pet_fairseq.checkpoints import (
-    load_checkpoint,
-    tied_names,
-    unique_tensors,
-)
-from pet_fairseq.pet.compression import Counts, count_parameters
+from pet_fairseq.checkpoints.contents import stored_bytes, unique_tensors
+from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.checkpoints.tied_tensors import tied_names
+from pet_fairseq.parameters import ParameterCounts, count_parameters
 from pet_fairseq.pet.sizes import stored_model
 
 LAYER = re.compile(r"(encoder|decoder)\.layers\.")
@@ -74,34 +71,15 @@ def _without_ties(state_dict: Dict[str, Tensor], model: nn.Module) -> Dict[str, 
     return unique_tensors(owned)
 
 
-def _difference(tensors: Dict[str, Tensor], model: nn.Module, counts: Counts) -> Optional[str]:
+def _difference(
+    tensors: Dict[str, Tensor], model: nn.Module, counts: ParameterCounts
+) -> Optional[str]:
     """What is wrong if a checkpoint's options do not make the model whose tensors it holds."""
     names = {name for name, _ in model.named_parameters()}
     stored = sum(t.numel() for name, t in tensors.items() if name in names)
     if stored == counts.total:
         return None
     return f"its options make a model of {counts.total:,} parameters, it holds {stored:,} of them"
-
-
-class _Counter:
-    """A file that only counts its bytes."""
-
-    def __init__(self):
-        self.bytes = 0
-
-    def write(self, data) -> int:
-        self.bytes += len(data)
-        return len(data)
-
-    def flush(self) -> None:
-        pass
-
-
-def stored_bytes(state: dict) -> int:
-    """Size of a checkpoint file without the optimizer's state."""
-    counter = _Counter()
-    torch.save({k: v for k, v in state.items() if k != "last_optimizer_state"}, counter)
-    return counter.bytes
 
 
 def training_seconds(path: Path) -> Optional[float]:

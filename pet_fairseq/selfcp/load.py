@@ -4,7 +4,7 @@ from typing import Tuple
 
 from omegaconf import open_dict
 
-from pet_fairseq.checkpoints import load_checkpoint
+from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
 from pet_fairseq.loading import build_loaded
 from pet_fairseq.selfcp.model import SelfCpModel

@@ -7,7 +7,7 @@ from typing import List
 from fairseq.tasks.sentence_prediction import SentencePredictionTask
 from omegaconf import DictConfig, open_dict
 
-from pet_fairseq.checkpoints import load_checkpoint
+from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
 from pet_fairseq.loading import build_loaded
 from pet_fairseq.serve.model import Classifier, ServedModel, Translator

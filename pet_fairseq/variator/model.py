@@ -8,7 +8,7 @@ from fairseq.models import register_model
 from torch import Tensor, nn
 
 from pet_fairseq.backbone import check_hash, file_hash, fill_in, leave_out, load_backbone
-from pet_fairseq.checkpoints import load_checkpoint
+from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
 from pet_fairseq.variator.backbone import ModelAround, find_stack
 from pet_fairseq.variator.options import VariatorConfig, check_options, prompt_end_index

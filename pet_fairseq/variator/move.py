@@ -6,9 +6,10 @@ import torch
 from fairseq.models import build_model
 from omegaconf import OmegaConf, open_dict
 
-from pet_fairseq.checkpoints import load_checkpoint, vocabulary_sizes
+from pet_fairseq.architectures import Vocabularies
+from pet_fairseq.checkpoints.dictionaries import vocabulary_sizes
+from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.files import write_whole
-from pet_fairseq.pet.compression import Vocabularies
 from pet_fairseq.variator.model import VariatorModel, load_into, read_plugins
 from pet_fairseq.variator.options import VariatorConfig, check_options
 

@@ -10,10 +10,10 @@ from typing import Callable, Dict, List, NamedTuple, Optional
 import matplotlib
 from matplotlib.figure import Figure
 
-from pet_fairseq.checkpoints import load_checkpoint, unique_tensors
+from pet_fairseq.checkpoints.contents import stored_bytes, unique_tensors
+from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import write_whole
-from pet_fairseq.report.checkpoint import stored_bytes
 from pet_fairseq.variator.flops import (
     Shape,
     encoder_cost,

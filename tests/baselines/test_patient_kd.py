@@ -8,7 +8,7 @@ from fairseq.logging import metrics
 from torch.testing import assert_close
 
 from pet_fairseq.baselines.patient_kd import PatientKdConfig, PatientKdCriterion
-from pet_fairseq.distillation import PetDistillationConfig, PetDistillationCriterion
+from pet_fairseq.distillation.criterion import PetDistillationConfig, PetDistillationCriterion
 from pet_fairseq.errors import UserError
 from tests.translation import make_batch, make_model, make_task, save_model
 

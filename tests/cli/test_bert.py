@@ -2,10 +2,10 @@
 
 import torch
 
-from pet_fairseq.checkpoints import load_checkpoint
-from tests.bert import write_bert
+from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from tests.cli.processes import REPO, run
 from tests.cli.shell import sh
+from tests.pretrained.bert import write_bert
 
 
 def test_an_imported_bert_is_fine_tuned(tmp_path):

@@ -4,7 +4,7 @@ import resource
 import signal
 import time
 
-from pet_fairseq.checkpoints import is_intact
+from pet_fairseq.checkpoints.repair import is_intact
 from tests.cli.processes import REPO, TRAIN, run, start, train
 
 SAVE_OFTEN = ("--save-interval-updates", "1", "--keep-interval-updates", "2", "--max-update", "400")

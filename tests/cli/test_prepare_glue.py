@@ -15,10 +15,10 @@ from fairseq.tasks.sentence_prediction import SentencePredictionConfig
 from fairseq.tasks.span_masked_lm import SpanMaskedLMConfig
 from fairseq.tasks.translation import TranslationConfig
 
-from pet_fairseq.bert import import_bert
-from tests.bert import write_bert
+from pet_fairseq.pretrained.bert import import_bert
 from tests.cli.processes import BIN
 from tests.cli.shell import refuses, sh
+from tests.pretrained.bert import write_bert
 
 RECIPE = "examples/glue/prepare.sh"
 ENTAILS = "Sentence 1: {} Sentence 2: {} Does sentence 1 entails sentence 2?"

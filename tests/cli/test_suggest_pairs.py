@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pet_fairseq import cli
-from pet_fairseq.checkpoints import load_checkpoint
+from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from tests.cli.processes import REPO, preprocess, run, write_text
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from pet_fairseq.bert import import_bert
-from tests.bert import write_bert
+from pet_fairseq.pretrained.bert import import_bert
 from tests.cli.processes import REPO
 from tests.cli.shell import refuses, sh
+from tests.pretrained.bert import write_bert
 
 RECIPES = ("examples/glue/run.sh", "examples/squad/run.sh", "examples/multi30k/variator.sh")
 EVERY_ROW = (

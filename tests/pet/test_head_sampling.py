@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from pet_fairseq.layers import attentions_of
 from pet_fairseq.pet.head_sampling import (
     best_heads,
     contribution_scores,
@@ -10,7 +11,7 @@ from pet_fairseq.pet.head_sampling import (
     head_norms,
     weight_scores,
 )
-from pet_fairseq.pet.heads import KEPT, attentions_of
+from pet_fairseq.pet.heads import KEPT
 from tests.helpers import batch, build
 from tests.pet.test_heads import HEADS, WIDE
 

@@ -1,0 +1,38 @@
+"""What a checkpoint stores: its tensors, each once, and its bytes."""
+
+import torch
+from torch import Tensor
+
+
+def unique_tensors(state_dict: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The entries of a loaded state, each stored tensor once, without fairseq's version marks."""
+    seen = set()
+    unique = {}
+    for name, tensor in state_dict.items():
+        key = (tensor.untyped_storage().data_ptr(), tensor.storage_offset(), tensor.shape)
+        if key in seen or name.endswith((".version", "._float_tensor")):
+            continue
+        seen.add(key)
+        unique[name] = tensor
+    return unique
+
+
+class _Counter:
+    """A file that only counts its bytes."""
+
+    def __init__(self):
+        self.bytes = 0
+
+    def write(self, data) -> int:
+        self.bytes += len(data)
+        return len(data)
+
+    def flush(self) -> None:
+        pass
+
+
+def stored_bytes(state: dict) -> int:
+    """Size of a checkpoint file without the optimizer's state."""
+    counter = _Counter()
+    torch.save({k: v for k, v in state.items() if k != "last_optimizer_state"}, counter)
+    return counter.bytes

@@ -1,0 +1,118 @@
+"""The dictionaries that a checkpoint was trained with, compared to those of a task."""
+
+import logging
+import os
+from pathlib import Path
+
+import omegaconf
+from fairseq.data import Dictionary, data_utils
+from fairseq.tasks import FairseqTask
+from torch import Tensor
+
+from pet_fairseq.errors import UserError
+
+logger = logging.getLogger(__name__)
+
+
+def check_dictionaries(state: dict, path: str, option: str, task: FairseqTask) -> None:
+    """Compare the dictionaries a checkpoint was trained with to the task's.
+
+    A checkpoint names its data folder but holds no dictionary. If the folder is gone, the
+    dictionary is looked for beside the checkpoint; failing that only the sizes are compared.
+
+    Raises:
+        UserError: names both files and the first difference.
+    """
+    cfg = state["cfg"].task
+    if getattr(task.cfg, "source_lang", None) is None:
+        check_single_dictionary(state, path, option, task)
+        return
+    ours = {"source_lang": task.source_dictionary, "target_lang": task.target_dictionary}
+    our_folder = task.cfg.data.split(os.pathsep)[0]
+    sizes = vocabulary_sizes(state["model"])
+    folder = str(cfg.get("data") or "").split(os.pathsep)[0]
+    languages = trained_languages(cfg, folder)
+    for side, dictionary in ours.items():
+        our_file = Path(our_folder, f"dict.{getattr(task.cfg, side)}.txt")
+        name = f"dict.{languages.get(side) or getattr(task.cfg, side)}.txt"
+        files = [Path(folder, name), Path(path).with_name(name)]
+        file = next((f for f in files if f.is_file()), None)
+        if file is not None:
+            difference = first_difference(Dictionary.load(str(file)), dictionary)
+        elif sizes[side] is not None and sizes[side] != len(dictionary):
+            file = path
+            difference = f"{sizes[side]} words against {len(dictionary)}"
+        else:
+            logger.warning(f"{option} {path}: its {files[0]} is gone; cannot compare dictionaries")
+            continue
+        if difference:
+            raise UserError(
+                f"{option} {path}: made with another dictionary: {file} and {our_file} differ: "
+                f"{difference}; use a model trained on data made with the same dictionaries"
+            )
+
+
+def check_single_dictionary(state: dict, path: str, option: str, task: FairseqTask) -> None:
+    """The same for tasks with one dictionary: of language models, of sentences with classes.
+
+    Raises:
+        UserError: names both files and the first difference.
+    """
+    ours, ours_from = task.source_dictionary, getattr(task, "args", task.cfg).data
+    size = vocabulary_size(state["model"])
+    folder = str(state["cfg"].task.get("data") or "").split(os.pathsep)[0]
+    files = [Path(folder, name) for name in ("dict.txt", "input0/dict.txt")]
+    file = next((f for f in files if f.is_file()), None)
+    difference = ""
+    if file is not None:
+        theirs = Dictionary.load(str(file))
+        for symbol in ours.symbols[len(theirs) :]:
+            if symbol.startswith("<"):  # <mask>, which some tasks add
+                theirs.add_symbol(symbol)
+        difference = first_difference(theirs, ours)
+    elif size is not None and size != len(ours):
+        file, difference = path, f"{size} words against {len(ours)}"
+    if difference:
+        raise UserError(
+            f"{option} {path}: made with another dictionary: {file} and that of {ours_from} "
+            f"differ: {difference}; use data made with the same dictionary"
+        )
+
+
+def vocabulary_size(state_dict: dict[str, Tensor]) -> int | None:
+    """Rows of the embedding matrix of a model with one dictionary."""
+    names = [name for name in state_dict if name.endswith("embed_tokens.weight")]
+    return state_dict[names[0]].size(0) if names else None
+
+
+def trained_languages(cfg: omegaconf.DictConfig, folder: str) -> dict[str, str | None]:
+    """The language pair of a checkpoint's task; fairseq infers it from the folder if not given."""
+    pair = [cfg.get("source_lang"), cfg.get("target_lang")]
+    if None in pair and os.path.isdir(folder):
+        pair = data_utils.infer_language_pair(folder)
+    return dict(zip(("source_lang", "target_lang"), pair))
+
+
+def vocabulary_sizes(state_dict: dict[str, Tensor]) -> dict[str, int | None]:
+    """Rows of the embedding matrices in a state, None where there is no such matrix.
+
+    A shared matrix is stored under the encoder's name only.
+    """
+    source = state_dict.get("encoder.embed_tokens.weight")
+    target = state_dict.get("decoder.embed_tokens.weight")
+    if target is None and any(name.startswith("decoder.layers.") for name in state_dict):
+        target = source
+    return {
+        "source_lang": None if source is None else source.size(0),
+        "target_lang": None if target is None else target.size(0),
+    }
+
+
+def first_difference(theirs: Dictionary, ours: Dictionary) -> str:
+    """Where two dictionaries part, "" if they hold the same words in the same order."""
+    for i, (a, b) in enumerate(zip(theirs.symbols, ours.symbols)):
+        if a != b:
+            return f"entry {i} is {a!r} against {b!r}"
+    if len(theirs) != len(ours):
+        return f"{len(theirs)} words against {len(ours)}"
+    return ""

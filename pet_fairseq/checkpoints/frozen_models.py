@@ -1,0 +1,47 @@
+"""Models from checkpoints that are only asked, never trained."""
+
+import os
+
+from fairseq import checkpoint_utils
+from fairseq.models import FairseqModel
+from fairseq.tasks import FairseqTask
+from torch import Tensor
+
+from pet_fairseq.checkpoints.dictionaries import check_dictionaries
+from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+
+
+class FrozenModels:
+    """Models that are only asked, never trained.
+
+    Not an nn.Module, so that nothing inside reaches a state_dict, an optimizer or DDP.
+    """
+
+    def __init__(self, models: list[FairseqModel]):
+        self.models = models
+        for model in models:
+            model.eval()
+            model.requires_grad_(False)
+
+    def like(self, parameter: Tensor) -> list[FairseqModel]:
+        """The models on the parameter's device and in its dtype, moved at the first call only."""
+        ours = next(self.models[0].parameters())
+        if ours.device != parameter.device or ours.dtype != parameter.dtype:
+            for model in self.models:
+                model.to(device=parameter.device, dtype=parameter.dtype)
+        return self.models
+
+
+def load_frozen_models(paths: str, option: str, task: FairseqTask) -> FrozenModels:
+    """Load one checkpoint or an ensemble `a.pt:b.pt` with the same dictionaries as `task`.
+
+    Raises:
+        UserError: a file that is missing, damaged or unsafe, or made for other dictionaries.
+    """
+    models = []
+    for path in paths.split(os.pathsep):
+        state = load_checkpoint(path, option)
+        check_dictionaries(state, path, option, task)
+        loaded, _ = checkpoint_utils.load_model_ensemble([path], task=task, state=state)
+        models += loaded
+    return FrozenModels(models)

@@ -1,0 +1,63 @@
+"""A folder of checkpoints put right after a crash."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.errors import UnsafeCheckpointError, UserError
+from pet_fairseq.files import write_whole
+
+
+class Repair(NamedTuple):
+    """`damaged` was replaced by a copy of `source`; both None if nothing was wrong."""
+
+    damaged: Path | None
+    source: Path | None
+
+
+def is_intact(path: Path) -> bool:
+    """Whether a checkpoint can be read to its end.
+
+    Raises:
+        UnsafeCheckpointError: it is whole but holds more than a checkpoint should.
+    """
+    try:
+        load_checkpoint(str(path), "checkpoint")
+    except UnsafeCheckpointError:
+        raise
+    except UserError:
+        return False
+    return True
+
+
+def repair_folder(folder: Path) -> Repair:
+    """Put the newest readable checkpoint in the place of a damaged checkpoint_last.pt.
+
+    fairseq writes a checkpoint to a temporary file and renames it, but then *copies* it to
+    checkpoint_last.pt; a crash or a full disk during the copy leaves that name unreadable.
+
+    Raises:
+        UserError: no such folder, or no readable checkpoint in it.
+    """
+    if not folder.is_dir():
+        raise UserError(f"{folder}: no such folder")
+    last = folder / "checkpoint_last.pt"
+    if last.exists() and is_intact(last):
+        return Repair(None, None)
+    others = [p for p in folder.glob("checkpoint*.pt") if p != last]
+    if not last.exists() and not others:
+        return Repair(None, None)
+    for candidate in _newest_first(others):
+        if is_intact(candidate):
+            write_whole(last, lambda file, source=candidate: file.write_bytes(source.read_bytes()))
+            return Repair(last, candidate)
+    raise UserError(
+        f"{last}: damaged, and no other readable checkpoint in {folder}; delete it to start anew"
+    )
+
+
+def _newest_first(paths: list[Path]) -> list[Path]:
+    def key(path: Path) -> tuple[float, str]:
+        return (path.stat().st_mtime, path.name)
+
+    return sorted(paths, key=key, reverse=True)

@@ -1,0 +1,69 @@
+"""Reading checkpoints under torch's safe loading."""
+
+import argparse
+import collections
+import os
+import pickle
+import struct
+import typing
+
+import omegaconf
+import torch
+from fairseq import checkpoint_utils
+from omegaconf.base import ContainerMetadata, Metadata
+from omegaconf.nodes import AnyNode
+
+from pet_fairseq.errors import UnsafeCheckpointError, UserError, is_refusal, why_unreadable
+
+# plain containers of options: what fairseq puts into a checkpoint beside tensors
+FAIRSEQ_TYPES = [
+    argparse.Namespace,
+    omegaconf.DictConfig,
+    omegaconf.ListConfig,
+    ContainerMetadata,
+    Metadata,
+    AnyNode,
+    typing.Any,
+    collections.defaultdict,
+    dict,
+    list,
+    int,
+]
+
+
+# what torch and fairseq raise for a file that is no checkpoint, or half of one
+UNREADABLE = (
+    pickle.UnpicklingError,
+    struct.error,
+    RuntimeError,
+    OSError,
+    EOFError,
+    LookupError,
+    TypeError,
+    AttributeError,
+)
+
+
+def allow_fairseq_types() -> None:
+    """Let torch's safe loading accept fairseq's options; everything else stays refused."""
+    torch.serialization.add_safe_globals(FAIRSEQ_TYPES)
+
+
+def load_checkpoint(path: str, option: str) -> dict:
+    """Read a fairseq checkpoint to the CPU, under torch's safe loading.
+
+    Args:
+        option: what the user typed to name the file, for the error message.
+    Raises:
+        UserError: no such file, not a checkpoint, damaged, or refused as unsafe.
+    """
+    if not os.path.isfile(path):
+        raise UserError(f"{option} {path}: no such file")
+    try:
+        state = checkpoint_utils.load_checkpoint_to_cpu(path)
+    except UNREADABLE as error:
+        kind = UnsafeCheckpointError if is_refusal(error, path) else UserError
+        raise kind(f"{option} {path}: {why_unreadable(error, path)}") from error
+    if "model" not in state or (state.get("cfg") is None and state.get("args") is None):
+        raise UserError(f"{option} {path}: not a fairseq checkpoint; give one that it wrote")
+    return state

@@ -1,0 +1,45 @@
+"""Tensors that a model shares: stored once in a checkpoint, and under every name in the model."""
+
+import torch
+from torch import Tensor, nn
+
+from pet_fairseq.errors import UserError
+
+
+def tied_names(model: nn.Module) -> dict[str, str]:
+    """Second and further names of shared parameters -> the first name, in the model's order."""
+    first: dict[int, str] = {}
+    tied = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        owner = first.setdefault(id(parameter), name)
+        if owner != name:
+            tied[name] = owner
+    return tied
+
+
+def drop_tied_entries(model: nn.Module, state_dict: dict, prefix: str, _metadata: dict) -> None:
+    """State-dict hook: keep every shared tensor under its first name only.
+
+    fairseq copies each entry to the CPU before saving, so a second name would be a second copy.
+    """
+    for name in tied_names(model):
+        state_dict.pop(prefix + name, None)
+
+
+def restore_tied_entries(model: nn.Module, state_dict: dict[str, Tensor], options: str) -> None:
+    """Fill in the names that `drop_tied_entries` left out, so that strict loading succeeds.
+
+    Args:
+        options: those that decide what the model shares, for the error message.
+    Raises:
+        UserError: the state holds different values for parameters that this model shares.
+    """
+    for name, owner in tied_names(model).items():
+        if owner not in state_dict:
+            continue  # loading reports it
+        if name in state_dict and not torch.equal(state_dict[name], state_dict[owner]):
+            raise UserError(
+                f"checkpoint: {name} and {owner} differ, but this model shares them; load it with "
+                f"the {options} it was trained with"
+            )
+        state_dict[name] = state_dict[owner]

@@ -1,0 +1,89 @@
+"""A frozen teacher: asked about a batch, it gives its distributions over the next token."""
+
+import os
+from typing import Callable
+
+import torch
+from fairseq.models import FairseqModel
+from torch import Tensor, nn
+
+from pet_fairseq.checkpoints.frozen_models import FrozenModels, load_frozen_models
+from pet_fairseq.distillation.cache import TeacherCache
+from pet_fairseq.distillation.loss import ensemble_log_probs
+from pet_fairseq.distillation.outputs import Outputs, has_output_layer, run_model
+from pet_fairseq.errors import UserError
+
+TEACHER_PATH_HELP = "checkpoint of the teacher, or an ensemble a.pt:b.pt (required)"
+TEACHER_CACHE_HELP = (
+    "MiB of memory in which to keep what the teacher said about a sentence pair, so that it is run "
+    "once and not in every epoch; 0 keeps nothing"
+)
+
+
+class Teacher(FrozenModels):
+    """One frozen model or an ensemble, in the device and dtype of the student.
+
+    Args:
+        paths: a checkpoint, or an ensemble `a.pt:b.pt`; task: its dictionaries must be theirs.
+        cache_mb: keep the features of so many MiB of sentence pairs in memory, see TeacherCache.
+    Raises:
+        UserError: an unusable checkpoint, or one that reads shorter sentences than the task.
+    """
+
+    def __init__(self, paths: str, task, cache_mb: float = 0):
+        if not paths:
+            raise UserError("--teacher-path: missing; give the checkpoint of the teacher")
+        if cache_mb < 0:
+            raise UserError(f"--teacher-cache-mb {cache_mb:g}: give 0 or more")
+        super().__init__(load_frozen_models(paths, "--teacher-path", task).models)
+        check_positions(self.models, task)
+        self.cache = TeacherCache(cache_mb, task.target_dictionary.pad())
+        if self.cache.enabled and not all(map(has_output_layer, self.models)):
+            raise UserError(
+                f"--teacher-cache-mb {cache_mb:g}: {paths.split(os.pathsep)[0]} is no Transformer "
+                "with a plain output layer; leave the option out"
+            )
+
+    def ask(
+        self, student: FairseqModel, sample: dict, real: Tensor
+    ) -> Callable[[slice, float], Tensor]:
+        """Run the teacher on a batch.
+
+        Args:
+            sample: fairseq's batch; real: B x T, which target positions count, N of them.
+        Returns:
+            a function of rows (a slice of the N) and temperature: log-probabilities, n x V.
+        """
+        models = self.like(next(student.parameters()))
+        outputs: list[Outputs] = []
+
+        def compute() -> Tensor:
+            outputs.extend(run_model(model, sample["net_input"]) for model in models)
+            return torch.cat([out.features[real] for out in outputs], dim=-1)
+
+        with torch.no_grad():
+            features = self.cache.lookup(sample, real, compute)
+        layers = [out.output_layer for out in outputs] or [m.decoder.output_layer for m in models]
+        widths = [out.features.size(-1) for out in outputs] or [
+            m.decoder.output_projection.in_features for m in models
+        ]
+
+        @torch.no_grad()
+        def log_probs(rows: slice, temperature: float) -> Tensor:
+            parts = features[rows].split(widths, dim=-1)
+            return ensemble_log_probs([f(part) for f, part in zip(layers, parts)], temperature)
+
+        return log_probs
+
+
+def check_positions(teachers: list[nn.Module], task) -> None:
+    """Raises UserError if the task lets longer sentences through than a teacher can read."""
+    for teacher in teachers:
+        for side, limit, wanted in zip(
+            ("source", "target"), teacher.max_positions(), task.max_positions()
+        ):
+            if wanted > limit:
+                raise UserError(
+                    f"--max-{side}-positions {wanted}: the teacher reads {limit} tokens at most; "
+                    f"give --max-{side}-positions {limit}"
+                )

@@ -1,0 +1,47 @@
+"""How large a model is: its parameters and its compression rate (PET, section 4.1.3)."""
+
+from argparse import Namespace
+from typing import NamedTuple
+
+from torch import nn
+
+from pet_fairseq.architectures import build_without_memory
+from pet_fairseq.attention import MultiheadAttention
+
+
+class ParameterCounts(NamedTuple):
+    """Numbers of parameters: stored in the layers, active in them, stored in the whole model.
+
+    Active are those that one forward pass uses: every layer counts for itself, and only the heads
+    in use count.
+    """
+
+    layers: int
+    unshared_layers: int
+    total: int
+
+
+def count_parameters(model: nn.Module) -> ParameterCounts:
+    """Count a Transformer's parameters, each shared one once; layers without embeddings.
+
+    Raises:
+        AttributeError: the model has no encoder and decoder of Transformer layers.
+    """
+    stacks = nn.ModuleList([getattr(model, s).layers for s in ("encoder", "decoder")])
+    unused = sum(m.unused_numbers() for m in stacks.modules() if isinstance(m, MultiheadAttention))
+    named = stacks.named_parameters(remove_duplicate=False)
+    return ParameterCounts(
+        layers=sum(p.numel() for p in stacks.parameters()),
+        unshared_layers=sum(p.numel() for _, p in named) - unused,
+        total=sum(p.numel() for p in model.parameters()),
+    )
+
+
+def architecture_counts(arch: str) -> ParameterCounts:
+    """Count the parameters of a named encoder-decoder architecture with its default options."""
+    return count_parameters(build_without_memory(Namespace(arch=arch)))
+
+
+def compression_rate(counts: ParameterCounts, reference: ParameterCounts) -> float:
+    """Layer parameters as a share of the reference's, in percent."""
+    return 100.0 * counts.layers / reference.layers

@@ -1,0 +1,66 @@
+"""How errors reach the user: in one line that names the option or the file."""
+
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+
+from pet_fairseq.errors import UserError, one_line
+from tests.checkpoints.written import Malicious, cut, write_checkpoint
+
+REPO = Path(__file__).parents[1]
+REGISTERED = "from pet_fairseq import errors, register; register()"
+
+
+def test_errors_of_fairseqs_own_loading(tmp_path):
+    """fairseq-generate --path reads without our function: the hook finds the file's name."""
+    path = tmp_path / "checkpoint.pt"
+    write_checkpoint(path)
+    cut(path)
+    with pytest.raises((RuntimeError, OSError)) as error:
+        checkpoint_utils.load_checkpoint_to_cpu(str(path))
+    line = one_line(error.value, error.value.__traceback__)
+    assert line.startswith(f"{path}: not a readable checkpoint")
+    assert "\n" not in line
+
+    torch.save({"model": Malicious(tmp_path / "marker")}, path)
+    with pytest.raises(pickle.UnpicklingError) as error:
+        checkpoint_utils.load_checkpoint_to_cpu(str(path))
+    line = one_line(error.value, error.value.__traceback__)
+    assert line.startswith(f"{path}: refused")
+    assert "\n" not in line
+    assert "weights_only" not in line
+    assert not (tmp_path / "marker").exists()
+
+
+def test_one_line():
+    assert one_line(UserError("--x 3: wrong"), None) == "--x 3: wrong"
+    for other in (ValueError("x"), RuntimeError("x"), KeyError("x"), KeyboardInterrupt()):
+        assert one_line(other, None) is None
+
+
+def python(code):
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], cwd=REPO, capture_output=True, text=True
+    )
+
+
+def test_hook_shows_user_errors_in_one_line():
+    result = python(f"{REGISTERED}; raise errors.UserError('--x 3: wrong')")
+    assert result.returncode == 1
+    lines = [line for line in result.stderr.splitlines() if not line.startswith("INFO:")]
+    assert lines == ["pet_fairseq: error: --x 3: wrong"]
+    assert result.stdout == ""
+
+
+def test_hook_leaves_other_errors():
+    result = python(
+        "from pet_fairseq import register; register(); raise ValueError('a mistake of ours')"
+    )
+    assert result.returncode == 1
+    assert "Traceback (most recent call last)" in result.stderr
+    assert result.stderr.endswith("ValueError: a mistake of ours\n")
