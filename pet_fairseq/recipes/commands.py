@@ -58,7 +58,7 @@ def _place(name: str) -> Place:
     folder = Path(name)
     if folder.name not in RECIPES:
         raise UserError(f"{name}: there is no such recipe; give one of {', '.join(RECIPES)}")
-    inside = len(folder.parts) > 1 and folder.is_dir()
+    inside = len(folder.parts) > 1 and folder.parent.is_dir()
     return Place(folder.name, (folder.parent.parent if inside else Path()) / "runs")
 
 
@@ -125,11 +125,11 @@ def select(stages: list[Stage], groups: list[str] | None) -> list[Stage]:
     """
     if groups is None:
         return stages
-    known = list(dict.fromkeys(stage.group for stage in stages))
+    known = list(dict.fromkeys(group for stage in stages for group in stage.groups))
     for group in groups:
         if group not in known:
             raise UserError(f"--stages {group}: there are {', '.join(known)}")
-    return [stage for stage in stages if stage.group in groups]
+    return [stage for stage in stages if set(stage.groups) & set(groups)]
 
 
 def run_options(args: Namespace, job: Job) -> RunOptions:

@@ -178,10 +178,10 @@ def toy_corpus(plan: translation.Plan) -> list[Stage]:
     raw = plan.data / "raw"
     prefixes = (f"--{split}pref" for split in ("train", "valid", "test"))
     return [
-        Stage("toy-data", "data", ("pet-fairseq", "toy-data", str(raw)), raw),
+        Stage("toy-data", ("data",), ("pet-fairseq", "toy-data", str(raw)), raw),
         Stage(
             "preprocess",
-            "data",
+            ("data",),
             command=(
                 *("fairseq-preprocess", *plan.languages),
                 *(

@@ -1,8 +1,8 @@
 """What every recipe takes and gives."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Mapping, Optional
+from typing import Iterable, Mapping, Optional
 
 from pet_fairseq.recipes.stage import Stage
 
@@ -37,3 +37,19 @@ class Job:
     folder: Path
     places: Mapping[str, Path]
     last_words: str = ""
+
+
+def merge(stages: Iterable[Stage]) -> list[Stage]:
+    """Stages without repetition: one that several groups need belongs to all of them.
+
+    Raises:
+        ValueError: two different stages have one name.
+    """
+    by_name: dict[str, Stage] = {}
+    for stage in stages:
+        first = by_name.setdefault(stage.name, stage)
+        groups = tuple(dict.fromkeys((*first.groups, *stage.groups)))
+        by_name[stage.name] = replace(first, groups=groups)
+        if replace(stage, groups=groups) != by_name[stage.name]:
+            raise ValueError(f"two different stages are called {stage.name}")
+    return list(by_name.values())

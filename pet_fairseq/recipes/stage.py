@@ -35,7 +35,7 @@ class Stage:
 
     Attributes:
         name: unique within a recipe, such as `pet.seed1/warmup`.
-        group: what `--stages` calls it: the name of a row, or `generate`, `report` and the like.
+        groups: what `--stages` calls it: names of rows, or `generate`, `report` and the like.
         command: the program and its arguments.
         product: file or folder that is there when the stage is finished.
         inputs: files and folders that the command reads.
@@ -45,7 +45,7 @@ class Stage:
     """
 
     name: str
-    group: str
+    groups: tuple[str, ...]
     command: tuple[Word, ...]
     product: Path
     inputs: tuple[Path, ...] = ()

@@ -10,14 +10,13 @@ from typing import Callable, Optional, Sequence
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.recipes.device import CPU, Device
+from pet_fairseq.recipes.job import merge
 from pet_fairseq.recipes.record import read_record
 from pet_fairseq.recipes.sizes import Options, Settings
-from pet_fairseq.recipes.stage import USER_DIR, Kind, Output, Stage, Word, last_wins
+from pet_fairseq.recipes.stage import Kind, Output, Stage, Word, last_wins
+from pet_fairseq.recipes.training import BEST, fairseq_generate, fairseq_train
 
-BEST = "checkpoint_best.pt"
 SMOOTHING = ("--label-smoothing", "0.1")
-# without it fairseq drops the sentences that do not fill a batch of 8
-ALL_SENTENCES = ("--required-batch-size-multiple", "1")
 
 
 @dataclass(frozen=True)
@@ -185,16 +184,10 @@ def train_stage(
     """fairseq-train into a folder with what all trainings of the plan have in common."""
     return Stage(
         name,
-        group,
-        command=(
-            *(*plan.device.train, str(data), "--user-dir", USER_DIR, "--save-dir", str(folder)),
-            *("--log-format", "simple", "--log-interval", "50", "--no-epoch-checkpoints"),
-            *last_wins(
-                (
-                    *(*ALL_SENTENCES, *plan.device.training_options, *plan.languages),
-                    *(*plan.settings.common, *options),
-                )
-            ),
+        (group,),
+        command=fairseq_train(
+            *(plan.device, data, folder),
+            (*plan.languages, *last_wins((*plan.settings.common, *options))),
         ),
         product=folder / BEST,
         inputs=inputs,
@@ -215,7 +208,7 @@ def sampled(plan: Plan, row: str, seed: int) -> list[Stage]:
     wide, out = folder / "wide" / BEST, folder / "sampled.pt"
     sample = Stage(
         f"{folder.name}/sample-heads",
-        row,
+        (row,),
         command=(
             *("pet-fairseq", "sample-heads", "--checkpoint", str(wide), "--data", str(plan.bin)),
             *("--heads", str(plan.settings.heads), "--out", str(out)),
@@ -263,7 +256,7 @@ def teacher_text(plan: Plan, row: str) -> list[Stage]:
     translations = folder / "train.txt"
     translate = Stage(
         "teacher_text/translate",
-        row,
+        (row,),
         command=generate_command(plan, plan.teacher, 5, ("--gen-subset", "train"), text=()),
         product=translations,
         inputs=(plan.bin, plan.teacher),
@@ -271,7 +264,7 @@ def teacher_text(plan: Plan, row: str) -> list[Stage]:
     )
     binarise = Stage(
         "teacher_text/binarise",
-        row,
+        (row,),
         command=(
             *("pet-fairseq", "teacher-text", str(translations), "--data", str(plan.bin)),
             *(*plan.languages, "--out", str(plan.teacher_text)),
@@ -286,11 +279,12 @@ def generate_command(
     plan: Plan, checkpoint: Path, beam: int, options: Options = (), text: Optional[Options] = None
 ) -> tuple[Word, ...]:
     """fairseq-generate on the plan's data."""
-    return (
-        *("fairseq-generate", str(plan.bin), "--user-dir", USER_DIR, "--path", str(checkpoint)),
-        *("--beam", str(beam), *ALL_SENTENCES, *plan.languages),
-        *(plan.text if text is None else text),
-        *(*plan.settings.generate, *plan.device.generation_options, *options),
+    return fairseq_generate(
+        *(plan.device, plan.bin, checkpoint),
+        (
+            *("--beam", str(beam), *plan.languages, *(plan.text if text is None else text)),
+            *(*plan.settings.generate, *options),
+        ),
     )
 
 
@@ -390,14 +384,12 @@ def build_stages(
     plan: Plan, rows: Sequence[str], seeds: Sequence[int], beams: Sequence[int], repeats: int
 ) -> list[Stage]:
     """All stages of the rows: trainings, translations, the report without its options."""
-    stages: dict[str, Stage] = {}
-    wanted = [row.name for row in ROWS if row.name in _with_needs(rows)]
-    for seed in seeds:
-        for name in wanted:
-            for stage in BY_NAME[name].build(plan, name, seed):
-                stages.setdefault(stage.name, stage)
+    wanted = [row for row in ROWS if row.name in _with_needs(rows)]
+    trainings = [
+        stage for seed in seeds for row in wanted for stage in row.build(plan, row.name, seed)
+    ]
     checkpoints = _checkpoints(plan, rows, seeds)
-    return [*stages.values(), *translations(plan, checkpoints, beams, repeats)]
+    return [*merge(trainings), *translations(plan, checkpoints, beams, repeats)]
 
 
 def _with_needs(rows: Sequence[str]) -> set[str]:
@@ -421,7 +413,7 @@ def translations(
     return [
         Stage(
             f"{folder.name}/beam{beam}.{repeat}",
-            "generate",
+            ("generate",),
             command=generate_command(plan, checkpoint, beam),
             product=folder / f"generate.beam{beam}.{repeat}.txt",
             inputs=(plan.bin, checkpoint),
@@ -446,7 +438,7 @@ def report_stage(plan: Plan, rows: Sequence[str], seeds: Sequence[int], options:
             texts += [(folder / "name.txt", row.title) for folder in sorted(own)]
     return Stage(
         "report",
-        "report",
+        ("report",),
         command=(
             *("pet-fairseq", "report", str(plan.runs), "--reference", str(plan.reference)),
             *options,
