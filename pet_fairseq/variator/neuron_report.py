@@ -1,19 +1,16 @@
 """What `pet-fairseq neurons` shows and writes."""
 
-import json
 from pathlib import Path
 from typing import Dict, List, Optional
 
-import matplotlib
 from matplotlib.figure import Figure
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import check_folder, write_whole
+from pet_fairseq.files import check_folder, write_figure, write_json, write_text
 from pet_fairseq.loading import check_device, read_batches
+from pet_fairseq.markdown import table
 from pet_fairseq.variator.load import load_variator
 from pet_fairseq.variator.neurons import watch_neurons
-
-matplotlib.use("Agg")
 
 Shares = Dict[int, Dict[str, List[float]]]  # by ratio and name: one number for each layer
 
@@ -45,9 +42,9 @@ def report_neurons(
     if out is not None:
         figure = plot(found)
         content = {"checkpoint": checkpoint, "data": data, "subset": subset, "layers": found}
-        write_whole(out / "neurons.md", lambda file: file.write_text(text, encoding="utf-8"))
-        write_whole(out / "neurons.json", lambda file: file.write_text(json.dumps(content)))
-        write_whole(out / "neurons.png", lambda file: figure.savefig(file, dpi=150, format="png"))
+        write_text(out / "neurons.md", text)
+        write_json(out / "neurons.json", content)
+        write_figure(out / "neurons.png", figure)
     return text
 
 
@@ -64,10 +61,10 @@ def to_markdown(found: Shares) -> str:
     if not found:
         raise UserError("--checkpoint: holds no plugins for a ratio above 1")
     names = list(next(iter(found.values())))
-    rows = [["k", *(f"{name} %" for name in names)], ["---:"] * (len(names) + 1)]
+    rows = []
     for ratio, shares in found.items():
         rows.append([str(ratio), *(f"{100 * mean(shares[name]):.1f}" for name in names)])
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n"
+    return table(["k", *(f"{name} %" for name in names)], rows, text=())
 
 
 def plot(found: Shares) -> Figure:
