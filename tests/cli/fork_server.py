@@ -19,6 +19,7 @@ import socket
 import sys
 import threading
 import warnings
+from importlib.util import spec_from_loader
 from pathlib import Path
 
 # what fairseq's commands load, also later than at their start
@@ -30,14 +31,37 @@ LOADED = (
 )
 
 
+class FairseqLoader:
+    """Gives a command the fairseq that is loaded, and does to its log what loading it does.
+
+    Whoever calls logging.basicConfig first sets up the log: for some commands that is fairseq.
+    """
+
+    def __init__(self):
+        self.loaded = sys.modules.pop("fairseq")
+        self.spec = self.loaded.__spec__
+
+    def find_spec(self, name, path=None, target=None):
+        return spec_from_loader(name, self) if name == "fairseq" else None
+
+    def create_module(self, spec):
+        return self.loaded
+
+    def exec_module(self, module):
+        module.__spec__ = self.spec
+        sys.meta_path.remove(self)
+        logging.basicConfig(level=logging.DEBUG)  # as fairseq.tasks.text_to_speech
+
+
 def preload() -> None:
     """Load what commands load, and undo what the modules of commands do while being loaded."""
+    logging.root.addHandler(logging.NullHandler())  # so that nobody sets up the log here
     for name in LOADED:
         importlib.import_module(name)
     for name in [name for name in sys.modules if name.startswith("fairseq_cli")]:
         del sys.modules[name]  # the command's own module is loaded by the command
+    sys.meta_path.insert(0, FairseqLoader())
     logging.root.handlers.clear()
-    logging.root.setLevel(logging.WARNING)
     assert "pet_fairseq" not in sys.modules
     assert threading.active_count() == 1  # a fork has only the thread that forks
     gc.freeze()  # forks share these objects as long as nobody touches them
