@@ -10,7 +10,6 @@ status is 1 if one is not noticed. docs/development_defects.md has the table of 
 import argparse
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -18,6 +17,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 REPO = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(REPO))
+
+from tests.cli.processes import start  # noqa: E402
+
 FOLDERS = ("pet_fairseq", "scripts")  # where a defect's text is looked for
 COPIED = (*FOLDERS, "examples", "tests", "docs", "README.md", "Makefile", "pyproject.toml")
 
@@ -251,22 +254,28 @@ def noticed_by(tree: Path, defect: Defect) -> str:
     path = find(tree, defect)
     whole = path.read_text()
     path.write_text(whole.replace(defect.text, defect.wrong))
-    command = [sys.executable, "-m", "pytest", "-x", "-n", "0", "-p", "no:cacheprovider", "-rfE"]
-    result = subprocess.run(
-        [*command, *defect.tests.split()],
-        cwd=tree,
-        env={**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-    )
+    options = ("-x", "-n", "0", "-p", "no:cacheprovider", "-rfE")
+    tests = start("pytest", *options, *defect.tests.split(), cwd=tree)
+    output, _ = tests.communicate()
     path.write_text(whole)
-    if result.returncode == 0:
+    if tests.returncode == 0:
         return ""
     marks = ("FAILED ", "ERROR ")
-    lines = [line.split()[1] for line in result.stdout.splitlines() if line.startswith(marks)]
-    if result.returncode != 1 or not lines:
-        sys.exit(f"{defect.name}: the tests could not run: {result.stdout[-2000:]}{result.stderr}")
+    lines = [line.split()[1] for line in output.splitlines() if line.startswith(marks)]
+    if tests.returncode != 1 or not lines:
+        sys.exit(f"{defect.name}: the tests could not run: {output[-3000:]}")
     return lines[0].split("[")[0]
+
+
+def copy_tree(tree: Path, copy: Path) -> None:
+    copy.mkdir()
+    for name in COPIED:
+        if (tree / name).is_dir():
+            unwanted = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(tree / name, copy / name, ignore=unwanted)
+        elif (tree / name).exists():
+            shutil.copy(tree / name, copy / name)
+    (copy / ".venv").symlink_to((tree / ".venv").resolve())
 
 
 def main() -> int:
@@ -278,18 +287,16 @@ def main() -> int:
     missed = 0
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder, "tree")
-        copy.mkdir()
-        for name in COPIED:
-            copied = shutil.copytree if (args.tree / name).is_dir() else shutil.copy
-            copied(args.tree / name, copy / name)
-        (copy / ".venv").symlink_to((args.tree / ".venv").resolve())
+        copy_tree(args.tree, copy)
         for defect in chosen:
             find(copy, defect)
+        # for the process whose forks run the tests, see tests/cli/fork_server.py
+        os.environ.update(PYTHONPATH=str(copy), PYTHONDONTWRITEBYTECODE="1")
         for defect in chosen:
-            start = time.perf_counter()
+            began = time.perf_counter()
             test = noticed_by(copy, defect)
             missed += not test
-            seconds = f"{time.perf_counter() - start:.0f} s"
+            seconds = f"{time.perf_counter() - began:.0f} s"
             file = find(copy, defect).relative_to(copy)
             print(f"| {defect.name} | {file} | {test or 'NOT NOTICED'} | {seconds} |", flush=True)
     return int(missed > 0)

@@ -7,6 +7,7 @@ pet_fairseq as the command does, and ends as Python ends. `fork_client.py` asks 
 Usage: fork_server.py SOCKET; it prints a line when it listens and ends when its input does.
 """
 
+import contextlib
 import gc
 import importlib
 import json
@@ -69,7 +70,6 @@ def preload() -> None:
 
 def accept(address: str) -> socket.socket:
     """Wait for clients for ever; return each one's connection in a process of its own."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those processes
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
         listener.listen()
@@ -77,12 +77,20 @@ def accept(address: str) -> socket.socket:
         while True:
             ready, _, _ = select.select([listener, sys.stdin], [], [])
             if sys.stdin in ready:
+                reap()
                 sys.exit()
             connection, _ = listener.accept()
             if os.fork() == 0:
-                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 return connection
             connection.close()
+            reap()
+
+
+def reap() -> None:
+    """Take note of the processes that have ended; their times count as the server's then."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG) != (0, 0):
+            pass
 
 
 def attend(connection: socket.socket) -> dict:
