@@ -7,10 +7,10 @@ import torch
 from fairseq.models import ARCH_MODEL_NAME_REGISTRY, build_model
 from fairseq.models.transformer import TransformerModel
 from fairseq.tasks import FairseqTask
-from torch import nn
+from torch import Tensor, nn
 
 from pet_fairseq.architectures import architecture_name, command_line_options, model_class
-from pet_fairseq.attention import MultiheadAttention
+from pet_fairseq.attention import PROJECTIONS, MultiheadAttention
 from pet_fairseq.errors import UserError
 from pet_fairseq.layers import attentions_of
 
@@ -45,23 +45,31 @@ def plain_model(
     Shared weights are unrolled, unused heads cut.
 
     Args:
-        model: with its final weights; cut to its used heads. args: its options.
+        model: with its final weights. args: its options.
     Raises:
         UserError: heads that are wider or narrower together than the model.
     """
     plain_args = plain_options(model, args)
     plain = build_model(plain_args, task).eval()
-    for module in model.modules():
-        if isinstance(module, MultiheadAttention):
-            module.make_generation_fast_()
-    weights = dict(model.named_parameters(remove_duplicate=False))
-    weights |= dict(model.named_buffers())
-    missing, unexpected = plain.load_state_dict(weights, strict=False)
+    missing, unexpected = plain.load_state_dict(weights_in_use(model), strict=False)
     assert not unexpected and all(name.endswith(".version") for name in missing), (
         missing,
         unexpected,
     )
     return plain, plain_args
+
+
+def weights_in_use(model: nn.Module) -> dict[str, Tensor]:
+    """A model's parameters and buffers under all their names, without heads that are not used."""
+    weights = dict(model.named_parameters(remove_duplicate=False))
+    weights |= dict(model.named_buffers())
+    for path, module in model.named_modules():
+        if not isinstance(module, MultiheadAttention):
+            continue
+        for name in PROJECTIONS:
+            weight, bias = module.weights_in_use(name)
+            weights |= {f"{path}.{name}.weight": weight, f"{path}.{name}.bias": bias}
+    return weights
 
 
 def plain_options(model: nn.Module, args: Namespace) -> Namespace:
