@@ -8,7 +8,7 @@ TORCH ?= torch==2.13.0
 .PHONY: env demo test lint format clean
 
 env:
-	@PYTHON="$(PYTHON)" TORCH="$(TORCH)" scripts/make_env.sh
+	@PYTHON="$(PYTHON)" TORCH="$(TORCH)" scripts/environment/make_env.sh
 
 demo: env
 	@scripts/demo.sh

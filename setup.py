@@ -1,3 +1,5 @@
+from pathlib import Path
+
 from setuptools import find_packages, setup
 
 SERVE = ["aiohttp>=3.9,<4"]
@@ -7,8 +9,31 @@ CTRANSLATE2 = ["ctranslate2>=4.5,<5"]
 
 setup(
     name="pet-fairseq",
-    version="0.1.0",
+    version="0.2.0",
     description="Small and fast sequence-to-sequence models: a fairseq plugin",
+    long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    author="pet_fairseq contributors",
+    license="MIT",
+    license_files=["LICENSE"],
+    keywords=[
+        "fairseq",
+        "knowledge distillation",
+        "model compression",
+        "machine translation",
+        "Transformer",
+    ],
+    classifiers=[
+        "Development Status :: 4 - Beta",
+        "Environment :: Console",
+        "Intended Audience :: Developers",
+        "Intended Audience :: Science/Research",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Topic :: Text Processing :: Linguistic",
+    ],
     packages=find_packages(include=["pet_fairseq", "pet_fairseq.*"]),
     python_requires=">=3.11,<3.13",
     install_requires=[
@@ -21,7 +46,7 @@ setup(
         "sentencepiece>=0.2,<0.3",
         "subword-nmt>=0.3.8,<0.4",
         "matplotlib>=3.8,<4",
-        "tensorboardX>=2.6,<3",  # fairseq's --tensorboard-logdir; without it every command asks for it
+        "tensorboardX>=2.6,<3",  # without it every fairseq command asks for it
     ],
     extras_require={
         "serve": SERVE,

@@ -6,11 +6,11 @@
 #           from the authors' mirror, https://archive.org/download/armancohan-long-summarization-paper-code
 # Environment: OUT (runs/arxiv/data), SPM (a SentencePiece model; without it one is trained), VOCAB_SIZE (8000),
 #   TEXT=FILE[:FILE...] (more text for the language model, a paragraph a line), MIRROR (another URL), EXPECTED
-#   (scripts/fetch.sh), STAGES="raw binarise", DRY_RUN=1
+#   (scripts/text/fetch.sh), STAGES="raw binarise", DRY_RUN=1
 FROM=${1:-}
 . "$(dirname "${BASH_SOURCE[0]}")/../../scripts/common.sh"
-. "$ROOT/scripts/fetch.sh"
-. "$ROOT/scripts/prompts.sh"
+. "$ROOT/scripts/text/fetch.sh"
+. "$ROOT/scripts/text/prompts.sh"
 url=${MIRROR:-https://archive.org/download/armancohan-long-summarization-paper-code}
 out=${OUT:-$ROOT/runs/arxiv/data}
 

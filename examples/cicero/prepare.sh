@@ -7,11 +7,11 @@
 #           https://github.com/declare-lab/CICERO/releases/download/v2.0.0
 # Environment: OUT (runs/cicero/data), SPM (a SentencePiece model; without it one is trained), VOCAB_SIZE (8000),
 #   TEXT=FILE[:FILE...] (more text for the language model, a paragraph a line), MIRROR (another URL), EXPECTED
-#   (scripts/fetch.sh), STAGES="raw binarise", DRY_RUN=1
+#   (scripts/text/fetch.sh), STAGES="raw binarise", DRY_RUN=1
 FROM=${1:-}
 . "$(dirname "${BASH_SOURCE[0]}")/../../scripts/common.sh"
-. "$ROOT/scripts/fetch.sh"
-. "$ROOT/scripts/prompts.sh"
+. "$ROOT/scripts/text/fetch.sh"
+. "$ROOT/scripts/text/prompts.sh"
 url=${MIRROR:-https://github.com/declare-lab/CICERO/releases/download/v2.0.0}
 out=${OUT:-$ROOT/runs/cicero/data}
 

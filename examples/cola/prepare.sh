@@ -6,13 +6,13 @@
 #           https://dl.fbaipublicfiles.com/glue/data
 # Environment: OUT (runs/cola/data), SHOTS (64), SPM (a SentencePiece model; without it one is trained), VOCAB_SIZE (8000),
 #   TEXT=FILE[:FILE...] (more text for the language model, a paragraph a line), MIRROR (another URL), EXPECTED
-#   (scripts/fetch.sh), STAGES="raw binarise", DRY_RUN=1
+#   (scripts/text/fetch.sh), STAGES="raw binarise", DRY_RUN=1
 #
 # Size and sha256 sum are those that Hugging Face's datasets library publishes. We had no copy to compare them with.
 FROM=${1:-}
 . "$(dirname "${BASH_SOURCE[0]}")/../../scripts/common.sh"
-. "$ROOT/scripts/fetch.sh"
-. "$ROOT/scripts/prompts.sh"
+. "$ROOT/scripts/text/fetch.sh"
+. "$ROOT/scripts/text/prompts.sh"
 url=${MIRROR:-https://dl.fbaipublicfiles.com/glue/data}
 sum=f212fcd832b8f7b435fb991f101abf89f96b933ab400603bf198960dfc32cbff
 out=${OUT:-$ROOT/runs/cola/data}

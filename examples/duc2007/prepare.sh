@@ -8,8 +8,8 @@
 #   VOCAB_SIZE (8000), TEXT=FILE[:FILE...] (text for the language model, a paragraph a line), STAGES="raw binarise", DRY_RUN=1
 FROM=${1:-}
 . "$(dirname "${BASH_SOURCE[0]}")/../../scripts/common.sh"
-. "$ROOT/scripts/fetch.sh"
-. "$ROOT/scripts/prompts.sh"
+. "$ROOT/scripts/text/fetch.sh"
+. "$ROOT/scripts/text/prompts.sh"
 out=${OUT:-$ROOT/runs/duc2007/data}
 [ -n "$FROM" ] || die "FOLDER: missing; give the unpacked files of DUC 2007, see README.md"
 [ -n "${SPM:-}${TEXT:-}" ] || die "SPM: missing; give the SentencePiece model of the language model, its BIN/spm.model"

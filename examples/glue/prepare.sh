@@ -8,14 +8,14 @@
 #           with labels, all of them or none gzipped; for rte also rte.zip with the XML of RTE-1 to 3; for mrpc also
 #           msr_paraphrase_train.txt with mrpc_dev_ids.tsv or msr_paraphrase_test.txt. Without it the task is downloaded
 #           from https://dl.fbaipublicfiles.com
-# Environment: OUT (runs/glue/TASK/data), BPE_MERGES (8000), RAW_TEXT and WORKERS (scripts/preprocess_task.sh), MIRROR
-#   (another URL), EXPECTED (scripts/fetch.sh),
+# Environment: OUT (runs/glue/TASK/data), BPE_MERGES (8000), RAW_TEXT and WORKERS (scripts/text/preprocess_task.sh), MIRROR
+#   (another URL), EXPECTED (scripts/text/fetch.sh),
 #   STAGES="raw tokenise segment dictionary text classes raw_text", DRY_RUN=1
 #
 # Sizes and sha256 sums are those that Hugging Face's datasets library publishes. We had no copies to compare them with.
 task=${1:-} FROM=${2:-}
 . "$(dirname "${BASH_SOURCE[0]}")/../../scripts/common.sh"
-. "$ROOT/scripts/fetch.sh"
+. "$ROOT/scripts/text/fetch.sh"
 glue=https://dl.fbaipublicfiles.com/glue/data
 senteval=https://dl.fbaipublicfiles.com/senteval/senteval_data
 out=${OUT:-$ROOT/runs/glue/$task/data}
@@ -89,4 +89,4 @@ raw() {
 [ ! -f "$out/raw/task" ] || [ "$(cat "$out/raw/task")" = "$task" ] ||
   die "$out holds $(cat "$out/raw/task"), not $task; give another OUT"
 stage raw "$out/raw" raw
-"$ROOT/scripts/preprocess_task.sh" "$out/raw" "${BPE_MERGES:-8000}" "$out" "${inputs[@]}"
+"$ROOT/scripts/text/preprocess_task.sh" "$out/raw" "${BPE_MERGES:-8000}" "$out" "${inputs[@]}"

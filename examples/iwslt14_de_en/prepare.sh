@@ -5,7 +5,7 @@
 # Usage: prepare.sh [FOLDER]
 #   FOLDER  with de-en.tgz; without it the archive is downloaded from fairseq's public copy
 # Environment: OUT (runs/iwslt14_de_en/data), SRC (de), TGT (en), BPE_MERGES (10000), DOWNLOADS (OUT/download),
-#   MIRROR (another URL), EXPECTED (scripts/fetch.sh), STAGES="raw tokenise clean segment binarise", DRY_RUN=1
+#   MIRROR (another URL), EXPECTED (scripts/text/fetch.sh), STAGES="raw tokenise clean segment binarise", DRY_RUN=1
 #
 # Checked, as public logs of that script show them: the size of the archive, 174,443 training and 6,750 test pairs. Its
 # checksum is not known to us: give one with EXPECTED. After cleaning those logs have 160,239 training and 7,283
@@ -13,7 +13,7 @@
 # The test set is in OUT/raw and, in lower case, as the reference for what the model writes, in OUT/lower.
 FROM=${1:-}
 . "$(dirname "${BASH_SOURCE[0]}")/../../scripts/common.sh"
-. "$ROOT/scripts/fetch.sh"
+. "$ROOT/scripts/text/fetch.sh"
 url=${MIRROR:-https://dl.fbaipublicfiles.com/fairseq/data/iwslt14}
 out=${OUT:-$ROOT/runs/iwslt14_de_en/data}
 archive=${DOWNLOADS:-$out/download}/de-en.tgz
@@ -41,4 +41,4 @@ raw() {
 
 stage raw "$out/raw" raw
 MAX_TOKENS=175 LOWERCASE=1 SPLIT_VALID=23 \
-  "$ROOT/scripts/preprocess.sh" "$out/raw" "${SRC:-de}" "${TGT:-en}" "${BPE_MERGES:-10000}" "$out"
+  "$ROOT/scripts/text/preprocess.sh" "$out/raw" "${SRC:-de}" "${TGT:-en}" "${BPE_MERGES:-10000}" "$out"

@@ -4,11 +4,11 @@
 # Usage: prepare.sh [FOLDER]
 #   FOLDER  with {train,val,test_2016_flickr}.{de,en}.gz; without it they are downloaded from
 #           https://github.com/multi30k/dataset (data/task1/raw)
-# Environment: OUT (runs/multi30k/data), SRC (de), TGT (en), BPE_MERGES (5000), MIRROR (another URL), EXPECTED (scripts/fetch.sh),
+# Environment: OUT (runs/multi30k/data), SRC (de), TGT (en), BPE_MERGES (5000), MIRROR (another URL), EXPECTED (scripts/text/fetch.sh),
 #   STAGES="raw tokenise segment binarise", DRY_RUN=1
 FROM=${1:-}
 . "$(dirname "${BASH_SOURCE[0]}")/../../scripts/common.sh"
-. "$ROOT/scripts/fetch.sh"
+. "$ROOT/scripts/text/fetch.sh"
 url=${MIRROR:-https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw}
 out=${OUT:-$ROOT/runs/multi30k/data}
 
@@ -32,4 +32,4 @@ raw() {
 }
 
 stage raw "$out/raw" raw
-"$ROOT/scripts/preprocess.sh" "$out/raw" "${SRC:-de}" "${TGT:-en}" "${BPE_MERGES:-5000}" "$out"
+"$ROOT/scripts/text/preprocess.sh" "$out/raw" "${SRC:-de}" "${TGT:-en}" "${BPE_MERGES:-5000}" "$out"

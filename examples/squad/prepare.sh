@@ -5,13 +5,13 @@
 # Usage: prepare.sh [FOLDER]
 #   FOLDER  with train-v1.1.json and dev-v1.1.json; without it they are downloaded from
 #           https://rajpurkar.github.io/SQuAD-explorer/dataset
-# Environment: OUT (runs/squad/data), BPE_MERGES (8000), MAX_TOKENS (512), RAW_TEXT and WORKERS (scripts/preprocess_task.sh),
-#   MIRROR (another URL), EXPECTED (scripts/fetch.sh), STAGES="raw tokenise segment dictionary text raw_text", DRY_RUN=1
+# Environment: OUT (runs/squad/data), BPE_MERGES (8000), MAX_TOKENS (512), RAW_TEXT and WORKERS (scripts/text/preprocess_task.sh),
+#   MIRROR (another URL), EXPECTED (scripts/text/fetch.sh), STAGES="raw tokenise segment dictionary text raw_text", DRY_RUN=1
 #
 # Sizes and sha256 sums are those of TensorFlow Datasets. We had no copies to compare them with.
 FROM=${1:-}
 . "$(dirname "${BASH_SOURCE[0]}")/../../scripts/common.sh"
-. "$ROOT/scripts/fetch.sh"
+. "$ROOT/scripts/text/fetch.sh"
 url=${MIRROR:-https://rajpurkar.github.io/SQuAD-explorer/dataset}
 out=${OUT:-$ROOT/runs/squad/data}
 
@@ -26,4 +26,4 @@ raw() {
 
 stage raw "$out/raw" raw
 MAX_TOKENS=${MAX_TOKENS:-512} KEEP_END="Answer:" \
-  "$ROOT/scripts/preprocess_task.sh" "$out/raw" "${BPE_MERGES:-8000}" "$out"
+  "$ROOT/scripts/text/preprocess_task.sh" "$out/raw" "${BPE_MERGES:-8000}" "$out"

@@ -5,13 +5,13 @@
 #   FOLDER  with fin-eng.zip, or fin.txt.gz (the list in that archive, gzipped); without it the archive is downloaded
 #           from https://www.manythings.org/anki
 # Environment: OUT (runs/tatoeba_en_fi/data), SRC (en), TGT (fi), BPE_MERGES (5000), MIRROR (another URL),
-#   EXPECTED (scripts/fetch.sh), STAGES="raw tokenise segment binarise", DRY_RUN=1
+#   EXPECTED (scripts/text/fetch.sh), STAGES="raw tokenise segment binarise", DRY_RUN=1
 #
 # The list grows, so a download has no fixed size or checksum: it is read to its end, has to have 50,000 pairs or more,
 # and split.py says whether it is the version with 59,490 pairs that the project's results were measured on.
 FROM=${1:-}
 . "$(dirname "${BASH_SOURCE[0]}")/../../scripts/common.sh"
-. "$ROOT/scripts/fetch.sh"
+. "$ROOT/scripts/text/fetch.sh"
 url=${MIRROR:-https://www.manythings.org/anki}
 out=${OUT:-$ROOT/runs/tatoeba_en_fi/data}
 pairs=fin-eng.zip
@@ -28,4 +28,4 @@ raw() {
 }
 
 stage raw "$out/raw" raw
-"$ROOT/scripts/preprocess.sh" "$out/raw" "${SRC:-en}" "${TGT:-fi}" "${BPE_MERGES:-5000}" "$out"
+"$ROOT/scripts/text/preprocess.sh" "$out/raw" "${SRC:-en}" "${TGT:-fi}" "${BPE_MERGES:-5000}" "$out"

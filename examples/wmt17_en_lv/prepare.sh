@@ -5,14 +5,14 @@
 # Usage: prepare.sh [FOLDER]
 #   FOLDER  with training-parallel-ep-v8.tgz, rapid2016.tgz, leta.v1.tgz, dcep.lv-en.v1.tgz, books.lv-en.v1.tgz, dev.tgz
 #           and test.tgz; without it they are downloaded from https://data.statmt.org/wmt17/translation-task
-# Environment: OUT (runs/wmt17_en_lv/data), CORPORA="europarl rapid leta dcep books" and what scripts/wmt17.sh lists
+# Environment: OUT (runs/wmt17_en_lv/data), CORPORA="europarl rapid leta dcep books" and what scripts/text/wmt17.sh lists
 #
 # Exact: 2,003 validation and 2,001 test pairs (TensorFlow Datasets). The training corpora have to reach a minimum:
 # TensorFlow Datasets counts 3,567,528 pairs in the last three.
 FROM=${1:-}
 . "$(dirname "${BASH_SOURCE[0]}")/../../scripts/common.sh"
-. "$ROOT/scripts/fetch.sh"
-. "$ROOT/scripts/wmt17.sh"
+. "$ROOT/scripts/text/fetch.sh"
+. "$ROOT/scripts/text/wmt17.sh"
 wmt17 lv newsdev2017 2003 2001 \
   "europarl training-parallel-ep-v8.tgz - 07b77f254d189a5bfb7b43b7fc489716 training/europarl-v8.lv-en 600000" \
   "rapid rapid2016.tgz - 17a3a1846433ad26acb95da02f93af93 rapid2016.en-lv 200000" \

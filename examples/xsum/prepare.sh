@@ -7,13 +7,13 @@
 #           https://raw.githubusercontent.com/EdinburghNLP/XSum/master/XSum-Dataset
 # Environment: OUT (runs/xsum/data), SPM (a SentencePiece model; without it one is trained), VOCAB_SIZE (8000),
 #   TEXT=FILE[:FILE...] (more text for the language model, a paragraph a line), MIRROR (another URL), EXPECTED
-#   (scripts/fetch.sh), STAGES="raw binarise", DRY_RUN=1
+#   (scripts/text/fetch.sh), STAGES="raw binarise", DRY_RUN=1
 #
 # Sizes and sha256 sums are those that Hugging Face's datasets library publishes. We had no copies to compare them with.
 FROM=${1:-}
 . "$(dirname "${BASH_SOURCE[0]}")/../../scripts/common.sh"
-. "$ROOT/scripts/fetch.sh"
-. "$ROOT/scripts/prompts.sh"
+. "$ROOT/scripts/text/fetch.sh"
+. "$ROOT/scripts/text/prompts.sh"
 authors=${MIRROR:-https://huggingface.co/datasets/EdinburghNLP/xsum/resolve/main/data}
 splits=${MIRROR:-https://raw.githubusercontent.com/EdinburghNLP/XSum/master/XSum-Dataset}
 out=${OUT:-$ROOT/runs/xsum/data}

@@ -13,7 +13,7 @@ def table(output: str, first: str) -> list[list[str]]:
 
 
 def test_shots():
-    script = REPO / "scripts/bench_shots.py"
+    script = REPO / "scripts/benchmarks/shots.py"
     out = run("python", script, "--shots", "1", "3", "--demonstration", "40", *SMALL).output
     rows = table(out, "shots")
     assert [row[0] for row in rows] == ["1", "3"]
@@ -24,7 +24,7 @@ def test_shots():
 
 
 def test_ways_to_read():
-    script = REPO / "scripts/bench_selfcp.py"
+    script = REPO / "scripts/benchmarks/selfcp.py"
     out = run("python", script, "--prompt", "64", "--window", "16", *SMALL).output
     costs = {row[0]: float(row[5]) for row in table(out, "way")}
     assert costs["full"] == 1 and costs["truncated"] < 0.5  # 16 of 64 tokens, and what all share

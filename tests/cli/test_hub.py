@@ -45,7 +45,7 @@ def test_options_and_ensembles(student, teacher, data):
 
 
 def test_finds_bpe_codes_and_tokenises(data, teacher, tmp_path):
-    """Codes beside the data mean subword-nmt and Moses, as scripts/preprocess.sh does it."""
+    """Codes beside the data mean subword-nmt and Moses, as scripts/text/preprocess.sh does it."""
     folder = tmp_path / "data"
     folder.mkdir()
     for file in data.glob("dict.*"):

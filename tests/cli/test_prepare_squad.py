@@ -128,7 +128,7 @@ def undo(pieces: str) -> str:
 
 
 def shorten(folder: Path, *args, check: bool = True):
-    command = ("-c", 'python3 "$@"', "-", REPO / "scripts/shorten.py", folder / "set")
+    command = ("-c", 'python3 "$@"', "-", REPO / "scripts/text/shorten.py", folder / "set")
     return bash(*command, *args, check=check)
 
 

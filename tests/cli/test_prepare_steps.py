@@ -12,10 +12,12 @@ import pytest
 from tests.cli.processes import REPO, write_text
 from tests.cli.shell import bash, refuses, sh
 
+PREPROCESS = "scripts/text/preprocess.sh"
+
 
 def shared(code: str, *args, **options) -> subprocess.CompletedProcess:
-    """Run a line of shell with the functions of scripts/fetch.sh."""
-    sources = f". {REPO}/scripts/common.sh; . {REPO}/scripts/fetch.sh; {code}"
+    """Run a line of shell with the functions of scripts/text/fetch.sh."""
+    sources = f". {REPO}/scripts/common.sh; . {REPO}/scripts/text/fetch.sh; {code}"
     return bash("-c", sources, "recipe", *args, **options)
 
 
@@ -140,7 +142,7 @@ def test_texts_are_checked(tmp_path):
 
 
 def clean(folder: Path, *args, check: bool = True) -> subprocess.CompletedProcess:
-    command = ("-c", 'python3 "$@"', "-", REPO / "scripts/clean.py")
+    command = ("-c", 'python3 "$@"', "-", REPO / "scripts/text/clean.py")
     return bash(*command, folder / "in", folder / "out", "a", "b", *args, check=check)
 
 
@@ -196,17 +198,17 @@ def test_cleaning_refuses_sides_of_different_length(tmp_path):
 
 def test_preprocess_makes_bpe_and_binary_data(tmp_path):
     write_text(tmp_path / "raw", {"train": 60, "valid": 5, "test": 5})
-    sh("scripts/preprocess.sh", tmp_path / "raw", "de", "en", 30, tmp_path / "out")
+
+    def preprocess(merges: int, out: str, **options) -> subprocess.CompletedProcess:
+        languages = ("de", "en", merges)
+        return sh(PREPROCESS, tmp_path / "raw", *languages, tmp_path / out, **options)
+
+    preprocess(30, "out")
     assert (tmp_path / "out/bin/dict.en.txt").exists()
     assert len((tmp_path / "out/bpe.codes").read_text().splitlines()) > 10
-    again = sh("scripts/preprocess.sh", tmp_path / "raw", "de", "en", 30, tmp_path / "out")
-    assert again.stdout.count("done before") == 3
-    result = sh(
-        "scripts/preprocess.sh", tmp_path / "raw", "de", "en", 40, tmp_path / "out", check=False
-    )
-    refuses(result, tmp_path / "out", "other settings", "another folder")
+    assert preprocess(30, "out").stdout.count("done before") == 3
+    again = preprocess(40, "out", check=False)
+    refuses(again, tmp_path / "out", "other settings", "another folder")
     (tmp_path / "raw/test.en").write_text("one line\n")
-    result = sh(
-        "scripts/preprocess.sh", tmp_path / "raw", "de", "en", 30, tmp_path / "x", check=False
-    )
+    result = preprocess(30, "x", check=False)
     refuses(result, "differ in their number of lines")

@@ -76,7 +76,7 @@ def test_wrong_inputs(tmp_path):
     refuses(sh("scripts/ablations.sh", "none", check=False), "none: no such data set", "multi30k")
     refuses(sh("scripts/ablations.sh", "multi30k", check=False, TABLES="4"), "TABLES: 4 is not one")
     refuses(sh("scripts/beam_sensitivity.sh", "none", check=False), "none: no such data set")
-    refuses(sh("scripts/lines.sh", "x", "Q", check=False), "Q: give S, T or H")
+    refuses(sh("scripts/text/lines.sh", "x", "Q", check=False), "Q: give S, T or H")
 
 
 RECIPE = """

@@ -1,0 +1,60 @@
+"""The recipes by name: adding one is an entry here and a module with its rows."""
+
+import argparse
+from dataclasses import dataclass
+from functools import partial
+from typing import Callable
+
+from pet_fairseq.recipes import datasets, selfcp, variator_sets
+from pet_fairseq.recipes.job import Job, Place
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A recipe: one line about it, its options and its stages."""
+
+    about: str
+    add_options: Callable[[argparse.ArgumentParser], None]
+    build: Callable[[argparse.Namespace, Place], Job]
+
+
+def _translation(name: str, about: str) -> Recipe:
+    return Recipe(about, partial(datasets.add_options, name=name), datasets.build)
+
+
+def _prompts(name: str, about: str) -> Recipe:
+    return Recipe(about, partial(selfcp.add_options, name=name), selfcp.build)
+
+
+RECIPES = {
+    "demo": _translation("demo", "a toy corpus from teacher to table, minutes on two CPU cores"),
+    "multi30k": _translation("multi30k", "German to English image captions"),
+    "tatoeba_en_fi": _translation("tatoeba_en_fi", "English to Finnish everyday sentences"),
+    "iwslt14_de_en": _translation("iwslt14_de_en", "German to English talks"),
+    "iwslt14_en_de": _translation("iwslt14_en_de", "English to German talks"),
+    "wmt17_en_fi": _translation("wmt17_en_fi", "English to Finnish news"),
+    "wmt17_en_lv": _translation("wmt17_en_lv", "English to Latvian news"),
+    "own_data": _translation("own_data", "two languages of yours"),
+    "multi30k_variator": Recipe(
+        "plugins for a model of the recipe multi30k",
+        variator_sets.add_multi30k_options,
+        variator_sets.build_multi30k,
+    ),
+    "glue": Recipe(
+        "plugins for a classifier, or for an encoder-decoder that answers questions",
+        variator_sets.add_glue_options,
+        variator_sets.build_glue,
+    ),
+    "squad": Recipe(
+        "plugins for an encoder-decoder that answers questions about a text",
+        variator_sets.add_squad_options,
+        variator_sets.build_squad,
+    ),
+    "movie_reviews": _prompts("movie_reviews", "are long film reviews positive?"),
+    "cicero": _prompts("cicero", "questions about dialogues"),
+    "xsum": _prompts("xsum", "summaries of news in one sentence"),
+    "arxiv": _prompts("arxiv", "abstracts of papers"),
+    "duc2007": _prompts("duc2007", "summaries of several news texts"),
+    "cola": _prompts("cola", "acceptable sentences, with demonstrations as the prompt"),
+    "recall": _prompts("recall", "a game: which value belongs to a key in the prompt?"),
+}

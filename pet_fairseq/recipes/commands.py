@@ -1,0 +1,215 @@
+"""The commands that run recipes: parse, call, print."""
+
+import os
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from pet_fairseq.command_line import Command, Group, OneLineParser
+from pet_fairseq.errors import UserError
+from pet_fairseq.recipes.catalogue import RECIPES
+from pet_fairseq.recipes.device import DEVICES, choose_device
+from pet_fairseq.recipes.job import Job, Place
+from pet_fairseq.recipes.runner import RunOptions, dry_run, run_stages
+from pet_fairseq.recipes.stage import Stage
+
+# --- recipe ---------------------------------------------------------------------------------------
+
+
+def _recipe(args: Namespace) -> int:
+    words = args.rest
+    if not words or words[0] in ("-h", "--help"):
+        print(_recipes_help())
+        return 0 if words else 2
+    place = _place(words[0])
+    args = recipe_parser(place.name).parse_args(words[1:])
+    args.device = choose_device(args.device)
+    job = job_of(place, args)
+    stages = select(job.stages, args.stages)
+    if args.dry_run:
+        print(dry_run(stages))
+        return 0
+    run_stages(stages, job.folder, run_options(args, job))
+    if job.last_words:
+        print(job.last_words)
+    return 0
+
+
+def _recipes_help() -> str:
+    names = [f"  {name:<16} {recipe.about}" for name, recipe in RECIPES.items()]
+    return "\n".join(
+        [
+            "usage: pet-fairseq recipe NAME [OPTIONS]",
+            "",
+            "Train and compare models on a data set. NAME is, or is a folder called, one of",
+            "",
+            *names,
+            "",
+            "pet-fairseq recipe NAME --help explains the options of one recipe.",
+        ]
+    )
+
+
+def _place(name: str) -> Place:
+    """The recipe of a name, or of a folder such as examples/multi30k.
+
+    Raises:
+        UserError: there is no such recipe.
+    """
+    folder = Path(name)
+    if folder.name not in RECIPES:
+        raise UserError(f"{name}: there is no such recipe; give one of {', '.join(RECIPES)}")
+    inside = len(folder.parts) > 1 and folder.parent.is_dir()
+    return Place(folder.name, (folder.parent.parent if inside else Path()) / "runs")
+
+
+def recipe_parser(name: str) -> ArgumentParser:
+    """The options of a recipe: its own and those of all recipes."""
+    recipe = RECIPES[name]
+    parser = OneLineParser(
+        prog=f"pet-fairseq recipe {name}", description=recipe.about[0].upper() + recipe.about[1:]
+    )
+    recipe.add_options(parser)
+    common = parser.add_argument_group("how to run it")
+    common.add_argument(
+        "--data", type=Path, metavar="FOLDER", help="made by prepare.sh (default: runs/NAME/data)"
+    )
+    common.add_argument("--runs", type=Path, metavar="FOLDER", help="for all that is made")
+    common.add_argument(
+        "--stages",
+        nargs="+",
+        metavar="NAME",
+        help="only these: names of rows, or of what follows, such as generate and report",
+    )
+    add_run_options(common)
+    return parser
+
+
+def add_run_options(group) -> None:
+    """Options of all commands that run stages."""
+    group.add_argument(
+        "--jobs",
+        type=int,
+        default=1,
+        help="stages that may run side by side; what is timed runs alone (default: 1)",
+    )
+    group.add_argument(
+        "--device",
+        choices=DEVICES,
+        default="auto",
+        help="auto: CUDA where it is, else the CPU (default: auto)",
+    )
+    group.add_argument(
+        "--again",
+        action="store_true",
+        help="make anew what another command or other inputs made; without it that is an error",
+    )
+    group.add_argument(
+        "--adopt",
+        action="store_true",
+        help="take as finished what is there without a record of how it was made",
+    )
+    group.add_argument("--dry-run", action="store_true", help="print the commands")
+
+
+def job_of(place: Place, args: Namespace) -> Job:
+    """What the options ask for, with the folders that they name."""
+    place = Place(place.name, place.base, args.data, args.runs)
+    return RECIPES[place.name].build(args, place)
+
+
+def select(stages: list[Stage], groups: list[str] | None) -> list[Stage]:
+    """The stages of some groups, all of them without any.
+
+    Raises:
+        UserError: a group that no stage is of.
+    """
+    if groups is None:
+        return stages
+    known = list(dict.fromkeys(group for stage in stages for group in stage.groups))
+    for group in groups:
+        if group not in known:
+            raise UserError(f"--stages {group}: there are {', '.join(known)}")
+    return [stage for stage in stages if set(stage.groups) & set(groups)]
+
+
+def run_options(args: Namespace, job: Job) -> RunOptions:
+    """Options for the runner; jobs on a CPU share its cores.
+
+    Raises:
+        UserError: no number of jobs.
+    """
+    if args.jobs < 1:
+        raise UserError(f"--jobs {args.jobs}: give 1 or more")
+    environment = {}
+    if args.jobs > 1 and args.device == "cpu" and "OMP_NUM_THREADS" not in os.environ:
+        environment["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // args.jobs))
+    return RunOptions(args.jobs, args.again, args.adopt, job.places, environment)
+
+
+# --- what recipes run -----------------------------------------------------------------------------
+
+
+def _teacher_text_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "output",
+        type=Path,
+        metavar="OUTPUT",
+        help="what fairseq-generate printed for the training set",
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        required=True,
+        metavar="BIN",
+        help="the folder that the output was generated from",
+    )
+    for side in ("source", "target"):
+        parser.add_argument(
+            f"--{side}-lang", required=True, metavar="LANG", help=f"the {side} language"
+        )
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="FOLDER", help="the new folder to write"
+    )
+
+
+def _teacher_text(args: Namespace) -> None:
+    from pet_fairseq.recipes.teacher_text import make_teacher_text
+
+    make_teacher_text(args.output, args.data, args.source_lang, args.target_lang, args.out)
+    print(f"wrote {args.out}")
+
+
+def _train_bf16(args: Namespace) -> None:
+    from pet_fairseq.recipes.train_bf16 import train
+
+    train(args.rest)
+
+
+COMMANDS = (
+    Command(
+        name="recipe",
+        group=Group.RECIPES,
+        help="train and compare models on a data set, from prepared data to a table",
+        add_arguments=None,
+        run=_recipe,
+        needs_models=False,
+    ),
+    Command(
+        name="teacher-text",
+        group=Group.RECIPES,
+        help="make training data with a teacher's translations as its target side",
+        description="Make training data for sequence-level distillation: take what "
+        "fairseq-generate printed for the training set as its target side; the other sets stay as "
+        "they are.",
+        add_arguments=_teacher_text_arguments,
+        run=_teacher_text,
+        needs_models=False,
+    ),
+    Command(
+        name="train-bf16",
+        group=Group.RECIPES,
+        help="train as fairseq-train does with the same options, but in bfloat16 on a GPU",
+        add_arguments=None,
+        run=_train_bf16,
+    ),
+)

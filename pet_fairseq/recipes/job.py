@@ -1,0 +1,55 @@
+"""What every recipe takes and gives."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Iterable, Mapping, Optional
+
+from pet_fairseq.recipes.stage import Stage
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a recipe works.
+
+    Attributes:
+        name: of the recipe.
+        base: folder for all that recipes make, `runs`.
+        data, runs: folders that the user gave.
+    """
+
+    name: str
+    base: Path
+    data: Optional[Path] = None
+    runs: Optional[Path] = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """The stages that a recipe's options ask for.
+
+    Attributes:
+        folder: what is made; one run at a time works in it.
+        places: folders that may be moved without a stage having to run again.
+        last_words: printed at the end.
+    """
+
+    stages: list[Stage]
+    folder: Path
+    places: Mapping[str, Path]
+    last_words: str = ""
+
+
+def merge(stages: Iterable[Stage]) -> list[Stage]:
+    """Stages without repetition: one that several groups need belongs to all of them.
+
+    Raises:
+        ValueError: two different stages have one name.
+    """
+    by_name: dict[str, Stage] = {}
+    for stage in stages:
+        first = by_name.setdefault(stage.name, stage)
+        groups = tuple(dict.fromkeys((*first.groups, *stage.groups)))
+        by_name[stage.name] = replace(first, groups=groups)
+        if replace(stage, groups=groups) != by_name[stage.name]:
+            raise ValueError(f"two different stages are called {stage.name}")
+    return list(by_name.values())

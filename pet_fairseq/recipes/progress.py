@@ -1,0 +1,117 @@
+"""How far the running stages are: a bar for each on a terminal, plain lines in a log."""
+
+import re
+import sys
+import time
+from dataclasses import dataclass
+from typing import Optional
+
+from tqdm import tqdm
+
+from pet_fairseq.recipes.stage import Kind, Stage
+
+UPDATES = re.compile(rb"num_updates=(\d+)")
+SPEED = re.compile(rb"\bups=([\d.]+)")
+EPOCH = re.compile(rb"\bepoch (\d+)")
+SECONDS_BETWEEN_LINES = 60
+
+
+@dataclass
+class Watched:
+    """A running stage and what its log said last."""
+
+    stage: Stage
+    started: float
+    read: int = 0  # bytes of the log
+    updates: int = 0
+    updates_per_second: float = 0.0
+    epoch: int = 0
+    bar: Optional[tqdm] = None
+
+    @property
+    def total(self) -> Optional[int]:
+        """Updates to do, if the command says so."""
+        value = self.stage.option("--max-update")
+        return int(value) if self.stage.kind is Kind.TRAINING and value else None
+
+    def look(self) -> None:
+        """Read on in the log of a training."""
+        if self.stage.kind is not Kind.TRAINING or not self.stage.log.is_file():
+            return
+        with open(self.stage.log, "rb") as log:
+            log.seek(self.read)
+            text = log.read()
+        self.read += len(text)
+        for pattern, name, kind in (
+            (UPDATES, "updates", int),
+            (SPEED, "updates_per_second", float),
+            (EPOCH, "epoch", int),
+        ):
+            values = pattern.findall(text)
+            if values:
+                setattr(self, name, kind(values[-1]))
+
+    def say(self) -> str:
+        """One line: updates done and to do, speed, time left, as far as they are known."""
+        minutes = clock(time.monotonic() - self.started)
+        if not self.updates:
+            return f"{self.stage.name}: running for {minutes}"
+        done = f"{self.updates:,}" + (f" of {self.total:,}" if self.total else "") + " updates"
+        speed = self.updates_per_second
+        left = ""
+        if self.total and speed:
+            left = f", {clock(max(0, self.total - self.updates) / speed)} left"
+        return f"{self.stage.name}: {done}, epoch {self.epoch}, {speed:g} updates/s{left}"
+
+
+def clock(seconds: float) -> str:
+    """Hours, minutes and seconds."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+class Progress:
+    """Shows the running stages on a terminal or in a log."""
+
+    def __init__(self) -> None:
+        self.on_terminal = sys.stdout.isatty()
+        self.watched: dict[str, Watched] = {}
+        self.last_lines = time.monotonic()
+
+    def start(self, stage: Stage, resumed: bool) -> None:
+        watched = Watched(stage, time.monotonic())
+        if resumed and stage.log.is_file():
+            watched.read = stage.log.stat().st_size
+        if self.on_terminal and stage.kind is Kind.TRAINING:
+            watched.bar = tqdm(desc=stage.name, total=watched.total, unit=" updates", leave=False)
+        self.watched[stage.name] = watched
+        self.print(f"== {stage.name}" + (": goes on where it stopped" if resumed else ""))
+
+    def stop(self, stage: Stage) -> None:
+        watched = self.watched.pop(stage.name)
+        if watched.bar is not None:
+            watched.bar.close()
+        self.print(f"== {stage.name}: done in {clock(time.monotonic() - watched.started)}")
+
+    def close(self) -> None:
+        for watched in self.watched.values():
+            if watched.bar is not None:
+                watched.bar.close()
+
+    def update(self) -> None:
+        """Show what the logs say now; a log of ours gets a line a minute for each stage."""
+        now = time.monotonic()
+        for watched in self.watched.values():
+            watched.look()
+            if watched.bar is not None:
+                watched.bar.n = watched.updates
+                watched.bar.refresh()
+        if not self.on_terminal and now - self.last_lines >= SECONDS_BETWEEN_LINES:
+            self.last_lines = now
+            for watched in self.watched.values():
+                self.print(watched.say())
+
+    def print(self, line: str) -> None:
+        tqdm.write(line)
+        sys.stdout.flush()

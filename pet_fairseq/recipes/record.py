@@ -1,0 +1,119 @@
+"""What a product was made from: a small record beside it."""
+
+import hashlib
+import json
+import os
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Mapping, Optional
+
+from pet_fairseq.errors import UserError
+from pet_fairseq.files import write_whole
+from pet_fairseq.recipes.stage import Stage, shell_words
+
+
+@dataclass(frozen=True)
+class Record:
+    """A command and the contents of its inputs, with paths that survive a move of the folders."""
+
+    command: list[str]
+    inputs: dict[str, str]  # path: digest of the content
+    finished: bool = False
+
+
+def record_path(product: Path) -> Path:
+    return product.with_name(f".{product.name}.made.json")
+
+
+def read_record(product: Path) -> Optional[Record]:
+    """The record beside a product, None if there is none.
+
+    Raises:
+        UserError: the record cannot be read.
+    """
+    path = record_path(product)
+    if not path.is_file():
+        return None
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return Record(list(content["command"]), dict(content["inputs"]), bool(content["finished"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path}: is no record of a recipe; remove it, or give --again") from error
+
+
+def write_record(product: Path, record: Record) -> None:
+    text = json.dumps(asdict(record), indent=1) + "\n"
+    write_whole(record_path(product), lambda file: file.write_text(text, encoding="utf-8"))
+
+
+def make_record(stage: Stage, places: Mapping[str, Path], finished: bool) -> Record:
+    """The record of a stage whose inputs are there.
+
+    Args:
+        places: names of the folders that may be moved, such as `RUNS`, and where they are now.
+    """
+    return Record(
+        [_shorten(word, places) for word in shell_words(stage.command)],
+        {_shorten(str(path), places): digest(path) for path in stage.inputs},
+        finished,
+    )
+
+
+def _shorten(word: str, places: Mapping[str, Path]) -> str:
+    for name, folder in sorted(places.items(), key=lambda place: -len(str(place[1]))):
+        if word == str(folder) or word.startswith(f"{folder}/"):
+            return name + word[len(str(folder)) :]
+    return word
+
+
+def differences(before: Record, now: Record) -> list[str]:
+    """What is not the same, in words; empty if nothing but `finished` differs."""
+    old, new = _options(before.command), _options(now.command)
+    lines = [
+        f"{name} {new.get(name, '(not given)')}, before {old.get(name, '(not given)')}"
+        for name in {**new, **old}
+        if new.get(name) != old.get(name)
+    ]
+    for path in {**now.inputs, **before.inputs}:
+        if now.inputs.get(path) != before.inputs.get(path) and path in now.inputs:
+            lines.append(f"another content of {path}" if path in before.inputs else f"reads {path}")
+    return lines
+
+
+def _options(command: list[str]) -> dict[str, str]:
+    """The values of each option; those before the first option belong to the program."""
+    values: dict[str, list[str]] = {}
+    name = command[0]
+    for word in command[1:]:
+        if word.startswith("--"):
+            name = word
+            values.setdefault(name, [])
+        else:
+            values.setdefault(name, []).append(word)
+    return {name: " ".join(words) or "(given)" for name, words in values.items()}
+
+
+def digest(path: Path) -> str:
+    """A digest of a file, or of the files of a folder but their logs.
+
+    Raises:
+        UserError: there is nothing of that name.
+    """
+    if path.is_file():
+        status = path.stat()
+        return _file_digest(os.fspath(path), status.st_size, status.st_mtime_ns)
+    if not path.is_dir():
+        raise UserError(f"{path}: no such file or folder")
+    whole = hashlib.blake2b(digest_size=16)
+    for file in sorted(path.rglob("*")):
+        if file.is_file() and file.suffix != ".log" and not file.name.startswith("."):
+            whole.update(f"{file.relative_to(path)} {digest(file)}\n".encode())
+    return whole.hexdigest()
+
+
+@cache
+def _file_digest(path: str, size: int, changed: int) -> str:
+    """The digest of a file's content; the cache knows a changed one by its size or time."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()

@@ -1,0 +1,356 @@
+"""Runs the stages of a recipe: skips what is made, resumes trainings, several at a time.
+
+A product gets its name when it is complete: what a command prints or writes goes to a temporary
+name first, and a training counts as finished when its record says so.
+"""
+
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Iterator, Mapping, Optional, Sequence
+
+from pet_fairseq.errors import UserError
+from pet_fairseq.recipes.progress import Progress
+from pet_fairseq.recipes.record import (
+    Record,
+    differences,
+    make_record,
+    read_record,
+    record_path,
+    write_record,
+)
+from pet_fairseq.recipes.stage import Kind, Output, Stage, shell_lines
+
+POLL_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How to run stages.
+
+    Attributes:
+        jobs: stages that may run side by side.
+        again: make anew what was made by another command or from other inputs.
+        adopt: take products without a record as they are.
+        places: folders that may be moved, for the records.
+        environment: variables for the commands beside those of this process.
+    """
+
+    jobs: int = 1
+    again: bool = False
+    adopt: bool = False
+    places: Mapping[str, Path] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+class State(Enum):
+    """What there is of a stage's product."""
+
+    MISSING = "missing"
+    BEGUN = "begun"  # a training that can go on
+    FINISHED = "finished"
+
+
+def dry_run(stages: Sequence[Stage]) -> str:
+    """The commands of the stages, to be pasted into a shell."""
+    return "\n".join(shell_lines(stages))
+
+
+def run_stages(stages: Sequence[Stage], folder: Path, options: RunOptions) -> None:
+    """Run the stages that are not finished; `folder` is locked meanwhile.
+
+    Raises:
+        UserError: an input is missing, a product was made otherwise, or a command failed.
+    """
+    _check_inputs(stages)
+    with _locked(folder) as lock:
+        _check_before(stages, options)
+        _Run(stages, options, lock).run()
+
+
+def _check_inputs(stages: Sequence[Stage]) -> None:
+    products = [stage.product for stage in stages]
+    for stage in stages:
+        for path in stage.inputs:
+            if not path.exists() and not any(_within(path, product) for product in products):
+                raise UserError(f"{path}: no such file or folder; {stage.name} reads it")
+
+
+def _check_before(stages: Sequence[Stage], options: RunOptions) -> None:
+    """Find products that were made otherwise before anything runs."""
+    unfinished: set[Path] = set()
+    for stage in stages:
+        waits = any(_within(path, product) for path in stage.inputs for product in unfinished)
+        if waits or look(stage, options) is not State.FINISHED:
+            unfinished.add(stage.product)
+
+
+def _within(path: Path, product: Path) -> bool:
+    return path == product or product in path.parents
+
+
+def look(stage: Stage, options: RunOptions) -> State:
+    """What there is of the product; the inputs have to be there.
+
+    With `again` a product that was made otherwise counts as missing, and is removed when its stage
+    starts. With `adopt` a product without a record gets one.
+
+    Raises:
+        UserError: the product was made by another command or from other inputs.
+    """
+    if stage.always:
+        return State.MISSING
+    before = read_record(stage.product)
+    if before is None:
+        return _look_without_record(stage, options)
+    now = make_record(stage, options.places, before.finished)
+    changes = differences(before, now)
+    if changes and not options.again:
+        raise UserError(
+            f"{stage.product}: was made otherwise ({'; '.join(changes)}); give --again to make it "
+            "anew, or another folder"
+        )
+    if changes or (before.finished and not stage.product.exists()):
+        return State.MISSING
+    if before.finished:
+        return State.FINISHED
+    can_go_on = stage.product.with_name("checkpoint_last.pt").exists()
+    return State.BEGUN if stage.kind is Kind.TRAINING and can_go_on else State.MISSING
+
+
+def _look_without_record(stage: Stage, options: RunOptions) -> State:
+    if not stage.product.exists():
+        return State.MISSING
+    if options.adopt:
+        write_record(stage.product, make_record(stage, options.places, finished=True))
+        return State.FINISHED
+    if options.again:
+        return State.MISSING
+    raise UserError(
+        f"{stage.product}: has no record of how it was made; give --adopt to take it as it is, "
+        "--again to make it anew, or another folder"
+    )
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[int]:
+    """A lock on the folder, which the commands inherit: one that outlives us keeps it.
+
+    Raises:
+        UserError: another process has it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / ".lock", "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UserError(
+                f"{folder}: another run, or a command that it started, is at work there; wait for "
+                "it or end it"
+            ) from error
+        yield file.fileno()
+
+
+@dataclass
+class _Running:
+    stage: Stage
+    process: subprocess.Popen
+    record: Record
+    log: Path
+    temporary: Optional[Path]
+
+
+class _Run:
+    """The loop over stages: starts what is ready, up to `jobs` at a time."""
+
+    def __init__(self, stages: Sequence[Stage], options: RunOptions, lock: int):
+        self.waiting = list(stages)
+        self.options = options
+        self.lock = lock
+        self.running: list[_Running] = []
+        self.failures: list[str] = []
+        self.progress = Progress()
+
+    def run(self) -> None:
+        before = signal.signal(signal.SIGTERM, _interrupt)
+        try:
+            while (self.waiting and not self.failures) or self.running:
+                started = self._start_ready()
+                if not (started or self.running or self.failures):
+                    names = ", ".join(stage.name for stage in self.waiting)
+                    raise ValueError(f"these stages wait for one another: {names}")
+                self._finish_ended()
+                self.progress.update()
+        finally:
+            signal.signal(signal.SIGTERM, before)
+            self._end_all()
+            self.progress.close()
+        if self.failures:
+            raise UserError("\n".join(self.failures))
+
+    def _start_ready(self) -> bool:
+        """Start or skip what is ready; whether there was anything."""
+        ready = 0
+        for stage in list(self.waiting):
+            if self.failures or not self._may_start(stage):
+                continue
+            ready += 1
+            self.waiting.remove(stage)
+            state = look(stage, self.options)
+            if state is State.FINISHED:
+                self.progress.print(f"== {stage.name}: done before ({stage.product})")
+            else:
+                self._start(stage, state)
+        return ready > 0
+
+    def _may_start(self, stage: Stage) -> bool:
+        if len(self.running) >= self.options.jobs:
+            return False
+        if any(running.stage.alone for running in self.running) or (stage.alone and self.running):
+            return False
+        unfinished = [other for other in self.waiting if other is not stage]
+        unfinished += [running.stage for running in self.running]
+        return not any(
+            _within(path, other.product)
+            for path in (*stage.inputs, *((stage.product,) if stage.always else ()))
+            for other in unfinished
+        ) and not (stage.always and unfinished)
+
+    def _start(self, stage: Stage, state: State) -> None:
+        if state is State.MISSING and not stage.always:
+            remove_product(stage)
+        stage.product.parent.mkdir(parents=True, exist_ok=True)
+        for path, text in stage.texts:
+            if path.parent.is_dir():
+                path.write_text(text + "\n", encoding="utf-8")
+        record = make_record(stage, self.options.places, finished=False)
+        temporary, log = None, stage.log
+        words = list(stage.command)
+        if stage.kind is Kind.TRAINING:
+            write_record(stage.product, record)
+            _repair(stage.product.parent)
+        elif not stage.always:
+            temporary = stage.product.with_name(f".part.{stage.product.name}")
+            _remove(temporary)
+            words = [str(temporary) if word == str(stage.product) else word for word in words]
+        if stage.kind is Kind.STDOUT:
+            log = temporary
+        self.progress.start(stage, resumed=state is State.BEGUN)
+        with open(log, "ab" if stage.kind is Kind.TRAINING else "wb") as output:
+            process = subprocess.Popen(
+                resolve(words),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={"PYTHONWARNINGS": "ignore", **os.environ, **self.options.environment},
+                pass_fds=(self.lock,),
+                start_new_session=True,
+            )
+        self.running.append(_Running(stage, process, record, log, temporary))
+
+    def _finish_ended(self) -> None:
+        time.sleep(POLL_SECONDS if self.running else 0)
+        for running in list(self.running):
+            if running.process.poll() is None:
+                continue
+            self.running.remove(running)
+            if running.process.returncode == 0:
+                self._finish(running)
+            else:
+                self.progress.watched.pop(running.stage.name)
+                self.failures.append(_describe_failure(running))
+
+    def _finish(self, running: _Running) -> None:
+        stage = running.stage
+        if running.temporary is not None and running.temporary.exists():
+            os.replace(running.temporary, stage.product)
+        if not stage.product.exists():
+            self.failures.append(f"{stage.name}: ended without {stage.product}, see {stage.log}")
+            return
+        if not stage.always:
+            write_record(stage.product, Record(running.record.command, running.record.inputs, True))
+        self.progress.stop(stage)
+
+    def _end_all(self) -> None:
+        for running in self.running:
+            os.killpg(running.process.pid, signal.SIGTERM)
+        for running in self.running:
+            try:
+                running.process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                os.killpg(running.process.pid, signal.SIGKILL)
+                running.process.wait()
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _describe_failure(running: _Running) -> str:
+    """One line: the stage, its program, the last line of the log and where to read on."""
+    lines = running.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    last = lines[-1].strip() if lines else "no output"
+    stage = running.stage
+    status = running.process.returncode
+    return (
+        f"{stage.name}: {stage.command[0]} failed with status {status}: {last} (see {running.log})"
+    )
+
+
+def resolve(words: Sequence[object]) -> list[str]:
+    """The words of a command with the program's path, and with the output of other commands."""
+    program, *arguments = words
+    resolved = [find_program(str(program))]
+    for word in arguments:
+        if isinstance(word, Output):
+            command = [find_program("pet-fairseq"), *word.command]
+            resolved += subprocess.run(
+                command, check=True, capture_output=True, text=True
+            ).stdout.split()
+        else:
+            resolved.append(str(word))
+    return resolved
+
+
+def find_program(name: str) -> str:
+    """The program of this Python's environment, else of the search path.
+
+    Raises:
+        UserError: there is none.
+    """
+    folders = [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
+    path = shutil.which(name, path=os.pathsep.join(folders))
+    if path is None:
+        raise UserError(f"{name}: no such program; install it or put its folder into PATH")
+    return path
+
+
+def _repair(folder: Path) -> None:
+    """Put the newest readable checkpoint in the place of one that a crash has damaged."""
+    if not any(folder.glob("checkpoint*.pt")):
+        return
+    subprocess.run([find_program("pet-fairseq"), "repair", str(folder)], check=True)
+
+
+def remove_product(stage: Stage) -> None:
+    """Remove what an earlier run of the stage left."""
+    _remove(record_path(stage.product))
+    if stage.kind is Kind.TRAINING:
+        for path in stage.product.parent.glob("checkpoint*.pt"):
+            path.unlink()
+    _remove(stage.product)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

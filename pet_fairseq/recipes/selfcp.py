@@ -1,0 +1,325 @@
+"""Recipes of SelfCP: a language model, its memory, and ways to read long prompts.
+
+A row of the table is a prompt strategy, with a number behind it at another ratio: former4.
+"""
+
+import argparse
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable, Optional, Sequence
+
+from pet_fairseq.errors import UserError
+from pet_fairseq.recipes.device import CPU, Device
+from pet_fairseq.recipes.job import Job, Place, merge
+from pet_fairseq.recipes.sizes import BETAS, Options, words
+from pet_fairseq.recipes.stage import USER_DIR, Kind, Stage, last_wins
+from pet_fairseq.recipes.training import ALL_SENTENCES, BEST, fairseq_generate, fairseq_train
+
+# rows: the memory that they read with, and --prompt-strategy in its training
+ROWS = {
+    "full": ("memory", "auto"),
+    "former": ("memory", "auto"),
+    "latter": ("memory", "auto"),
+    "concat": ("memory", "auto"),
+    "recursive": ("recursive_memory", "recursive"),
+    "truncate": ("memory", "auto"),
+    "truncate_latter": ("memory", "auto"),
+    "perplexity": ("memory", "auto"),
+}
+DEFAULT = ("full", "former", "latter", "concat", "truncate", "truncate_latter", "perplexity")
+ROW = re.compile(r"([a-z_]+)(\d*)")
+
+COMMON = (
+    *words("--num-workers 0 --optimizer adam"),
+    *BETAS,
+    *words("--weight-decay 0.01 --clip-norm 1 --lr-scheduler polynomial_decay"),
+)
+LM_ARCH = words(
+    "--arch transformer_lm --decoder-layers 4 --decoder-embed-dim 256 --decoder-ffn-embed-dim 1024 "
+    "--decoder-attention-heads 4 --decoder-normalize-before --share-decoder-input-output-embed "
+    "--max-target-positions 2048"
+)
+LM = words(
+    "--criterion cross_entropy --sample-break-mode eos --tokens-per-sample 512 --max-tokens 2048 "
+    "--lr 1e-3 --dropout 0.1"
+)
+MEMORY = words("--max-tokens 4096 --lr 1e-3")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The settings and the folders of one recipe.
+
+    Attributes:
+        data: made by pet-fairseq prompts. runs: for all that is made.
+        evaluate: the stages that score a row; they write result.json.
+        window, ratio: tokens left as they are; prompt tokens for a memory token.
+        lm, lm_updates, memory_updates: options of the language model's training; its length, and
+            that of the memory's.
+        own_backbone: a language model to use in place of training one.
+        lm_from: a checkpoint to begin that training with.
+    """
+
+    data: Path
+    runs: Path
+    evaluate: "Evaluate"
+    window: int
+    ratio: int = 12
+    lm: Options = ()
+    lm_updates: int = 4000
+    memory_updates: int = 1000
+    device: Device = CPU
+    own_backbone: Optional[Path] = None
+    lm_from: Optional[Path] = None
+
+    @property
+    def backbone(self) -> Path:
+        return self.runs / "backbone" / BEST
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A row for one seed: how prompts are read, and by which checkpoint."""
+
+    row: str
+    strategy: str
+    ratio: int
+    checkpoint: Path
+    folder: Path
+
+
+Evaluate = Callable[[Plan, Reading], list[Stage]]
+
+
+def parse_row(name: str, ratio: int) -> tuple[str, int]:
+    """The strategy and the ratio of a row.
+
+    Raises:
+        UserError: no such row.
+    """
+    match = ROW.fullmatch(name)
+    if match is None or match[1] not in ROWS:
+        raise UserError(f"--rows {name}: there is no such row; give some of {', '.join(ROWS)}")
+    return match[1], int(match[2] or ratio)
+
+
+def schedule(updates: int) -> Options:
+    """Train so long; the learning rate rises in the first tenth, then falls to 0."""
+    return words(
+        f"--max-update {updates} --total-num-update {updates} --warmup-updates {updates // 10}"
+    )
+
+
+def backbone(plan: Plan) -> Stage:
+    """The language model: a given one, or trained."""
+    if plan.own_backbone is not None:
+        command = ("ln", "-sf", str(plan.own_backbone.resolve()), str(plan.backbone))
+        inputs = (plan.own_backbone,)
+        return Stage("backbone", ("backbone",), command, plan.backbone, inputs)
+    starts = () if plan.lm_from is None else (plan.lm_from,)
+    start = tuple(word for path in starts for word in ("--finetune-from-model", str(path)))
+    data = plan.data / "lm"
+    options = last_wins(
+        (
+            *(*COMMON, "--task", "language_modeling", *LM_ARCH, *LM, *schedule(plan.lm_updates)),
+            *(*plan.lm, *start),
+        )
+    )
+    return Stage(
+        "backbone",
+        ("backbone",),
+        command=fairseq_train(plan.device, data, plan.backbone.parent, options),
+        product=plan.backbone,
+        inputs=(data, *starts),
+        kind=Kind.TRAINING,
+    )
+
+
+def memory(plan: Plan, kind: str, strategy: str, seed: int, group: str) -> Stage:
+    """The memory tag and the connector, for one seed."""
+    folder = plan.runs / f"{kind}.seed{seed}"
+    options = last_wins(
+        (
+            *(*COMMON, "--task", "selfcp", "--arch", "selfcp", "--criterion", "selfcp_lm"),
+            *("--seed", str(seed), "--prompt-strategy", strategy),
+            *("--backbone-path", str(plan.backbone), "--window", str(plan.window)),
+            *(*MEMORY, *schedule(plan.memory_updates)),
+        )
+    )
+    return Stage(
+        folder.name,
+        (group,),
+        command=fairseq_train(plan.device, plan.data, folder, options),
+        product=folder / BEST,
+        inputs=(plan.data, plan.backbone),
+        kind=Kind.TRAINING,
+    )
+
+
+def build_stages(plan: Plan, rows: Sequence[str], seeds: Sequence[int]) -> list[Stage]:
+    """All stages of some rows, and the table over the seeds.
+
+    Raises:
+        UserError: a row that does not exist.
+    """
+    parsed = {row: parse_row(row, plan.ratio) for row in rows}
+    stages = [backbone(plan)]
+    for seed in seeds:
+        for row, (strategy, ratio) in parsed.items():
+            kind, trained_with = ROWS[strategy]
+            group = "memory" if kind == "memory" else row
+            stages.append(memory(plan, kind, trained_with, seed, group))
+            checkpoint = plan.runs / f"{kind}.seed{seed}" / BEST
+            folder = plan.runs / f"{row}.seed{seed}"
+            stages += plan.evaluate(plan, Reading(row, strategy, ratio, checkpoint, folder))
+    return [*merge(stages), table(plan, rows)]
+
+
+def table(plan: Plan, rows: Sequence[str]) -> Stage:
+    command = ("pet-fairseq", "score", "table", str(plan.runs), *rows)
+    return Stage("table", ("table",), command, plan.runs / "table.md", always=True)
+
+
+# --- how rows are scored --------------------------------------------------------------------------
+
+
+def by_choice(candidates: Options) -> Evaluate:
+    """Closed-ended: the candidate that the model expects most."""
+
+    def stages(plan: Plan, reading: Reading) -> list[Stage]:
+        out = reading.folder / "result.json"
+        command = (
+            *("pet-fairseq", "choose", "--path", str(reading.checkpoint)),
+            *("--data", str(plan.data), "--candidates", *candidates),
+            *("--prompt-strategy", reading.strategy, "--memory-ratio", str(reading.ratio)),
+            *("--device", plan.device.name, "--out", str(out)),
+        )
+        inputs = (plan.data, plan.backbone, reading.checkpoint)
+        return [Stage(reading.folder.name, (reading.row,), command, out, inputs)]
+
+    return stages
+
+
+def by_rouge(options: Options) -> Evaluate:
+    """Generated responses by ROUGE, and the perplexity of the given ones."""
+
+    def stages(plan: Plan, reading: Reading) -> list[Stage]:
+        folder, name = reading.folder, reading.folder.name
+        overrides = f"{{'prompt_strategy': '{reading.strategy}', 'memory_ratio': {reading.ratio}}}"
+        output, log, out = (folder / n for n in ("generate.txt", "validate.txt", "result.json"))
+        inputs = (plan.data, plan.backbone, reading.checkpoint)
+        model = ("--task", "selfcp", "--model-overrides", overrides)
+        pieces = ("--bpe", "sentencepiece", "--sentencepiece-model", str(plan.data / "spm.model"))
+        generate = Stage(
+            f"{name}/generate",
+            (reading.row,),
+            command=fairseq_generate(
+                plan.device, plan.data, reading.checkpoint, (*model, *pieces, *options)
+            ),
+            product=output,
+            inputs=inputs,
+            kind=Kind.STDOUT,
+        )
+        validate = Stage(
+            f"{name}/validate",
+            (reading.row,),
+            command=(
+                *("fairseq-validate", str(plan.data), "--user-dir", USER_DIR, *model),
+                *("--path", str(reading.checkpoint), *plan.device.generation_options),
+                *("--valid-subset", "test", "--max-tokens", "8000", *ALL_SENTENCES),
+            ),
+            product=log,
+            inputs=inputs,
+            kind=Kind.STDOUT,
+        )
+        command = (
+            *("pet-fairseq", "score", "rouge", str(output), "--validation", str(log)),
+            *("--out", str(out)),
+        )
+        score = Stage(name, (reading.row,), command, out, (output, log))
+        return [generate, validate, score]
+
+    return stages
+
+
+# --- the recipes ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A data set of prompts; the sizes are for two CPU cores."""
+
+    window: int
+    candidates: Options = ()  # by choice among these; else by ROUGE
+    beam: int = 4
+    max_len: int = 250
+    rows: tuple[str, ...] = DEFAULT
+    lm: Options = ()  # later ones win
+
+
+DATA_SETS = {
+    "movie_reviews": DataSet(
+        *(256, ("positive", "negative")),
+        rows=DEFAULT[1:],  # without full: some reviews have more tokens than the model positions
+    ),
+    "cicero": DataSet(64, max_len=30),
+    "xsum": DataSet(512, max_len=60),
+    "arxiv": DataSet(512),
+    "duc2007": DataSet(512),
+    "cola": DataSet(128, ("acceptable", "unacceptable")),
+    # no two games are the same: there is nothing to learn by heart
+    "recall": DataSet(32, beam=1, max_len=6, lm=("--dropout", "0")),
+}
+
+
+def add_options(parser: argparse.ArgumentParser, name: str) -> None:
+    """Options of the recipe of a data set."""
+    data_set = DATA_SETS[name]
+    parser.add_argument(
+        "--rows",
+        nargs="+",
+        default=list(data_set.rows),
+        metavar="ROW",
+        help=f"ways to read a prompt: {', '.join(ROWS)}; with a number behind it at another ratio: "
+        f"former4 (default: {' '.join(data_set.rows)})",
+    )
+    parser.add_argument("--seeds", nargs="+", type=int, default=[1], metavar="N", help="of memory")
+    for option, default, about in (
+        ("--window", data_set.window, "tokens of a prompt that are read as they are"),
+        ("--ratio", 12, "prompt tokens for a memory token"),
+        ("--lm-updates", 4000, "of the language model"),
+        ("--memory-updates", 1000, "of the memory"),
+        ("--beam", data_set.beam, "size of the beam for generated responses"),
+    ):
+        parser.add_argument(
+            option, type=int, default=default, metavar="N", help=f"{about} (default: %(default)s)"
+        )
+    parser.add_argument(
+        "--backbone",
+        type=Path,
+        metavar="CHECKPOINT",
+        help="a language model to use in place of training one",
+    )
+    parser.add_argument(
+        "--lm-from",
+        type=Path,
+        metavar="CHECKPOINT",
+        help="a language model to begin its training with",
+    )
+
+
+def build(args: argparse.Namespace, place: Place) -> Job:
+    """The stages that the options ask for."""
+    data_set = DATA_SETS[place.name]
+    data = place.data or place.base / place.name / "data" / "bin"
+    runs = place.runs or place.base / place.name / "selfcp"
+    generation = words(f"--beam {args.beam} --max-len-b {data_set.max_len}")
+    evaluate = by_choice(data_set.candidates) if data_set.candidates else by_rouge(generation)
+    plan = Plan(
+        *(data, runs, evaluate, args.window, args.ratio, data_set.lm),
+        *(args.lm_updates, args.memory_updates, Device(args.device)),
+        *(args.backbone, args.lm_from),
+    )
+    stages = build_stages(plan, args.rows, args.seeds)
+    return Job(stages, runs, {"DATA": data, "RUNS": runs})

@@ -1,0 +1,212 @@
+"""Settings of translation recipes by size: options of the models and of their trainings."""
+
+from dataclasses import dataclass, replace
+
+Options = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Options for fairseq-train and fairseq-generate; what comes later wins.
+
+    Attributes:
+        common: of every training.
+        teacher, student: their trainings; the teacher's with its architecture.
+        updates: how long a student is trained.
+        warmup: the simplified task; finetune: more training of a finished student.
+        gold, simplified, distillation, patience: with the criterion of that name.
+        plain, speed, deep, can, pet, wide: architectures. All students but `speed` (PET's layers
+            and widths, nothing shared) and `wide` (PET with more heads) have equally many
+            parameters.
+        heads: to keep of the wide student's.
+        generate: of fairseq-generate.
+        precision: on a GPU.
+    """
+
+    common: Options
+    teacher: Options
+    student: Options
+    updates: Options
+    warmup: Options
+    finetune: Options
+    gold: Options
+    simplified: Options
+    distillation: Options
+    patience: Options
+    plain: Options
+    speed: Options
+    deep: Options
+    can: Options
+    pet: Options
+    wide: Options
+    heads: int
+    generate: Options
+    precision: str = "fp32"
+
+
+def stacks(layers: int, width: int, ffn: int, heads: int) -> Options:
+    """Model options that are the same for encoder and decoder."""
+    return tuple(
+        word
+        for stack in ("encoder", "decoder")
+        for option, value in (
+            ("layers", layers),
+            ("embed-dim", width),
+            ("ffn-embed-dim", ffn),
+            ("attention-heads", heads),
+        )
+        for word in (f"--{stack}-{option}", str(value))
+    )
+
+
+def words(text: str) -> Options:
+    return tuple(text.split())
+
+
+def updates(number: int) -> Options:
+    """Train so long; the learning rate falls to 0."""
+    return words(f"--max-update {number} --total-num-update {number}")
+
+
+BETAS = ("--adam-betas", "(0.9, 0.98)")
+PRE_NORM = words("--encoder-normalize-before --decoder-normalize-before")
+AUTO = words("--confident-correct auto --confident-wrong auto")
+
+# Two CPU cores: a teacher in half an hour, a student in minutes. About 9.6% of the teacher's layer
+# parameters. Dropout is what suits the validation loss: text alone is overfitted without it, a
+# teacher is not.
+SMALL = Settings(
+    common=(
+        *words("--num-workers 0 --optimizer adam"),
+        *BETAS,
+        *words("--weight-decay 0.0001 --lr-scheduler polynomial_decay --warmup-updates 400"),
+        *words("--share-decoder-input-output-embed"),
+        *PRE_NORM,
+    ),
+    teacher=(
+        *words("--arch transformer --max-tokens 3000 --lr 2e-3 --dropout 0.3"),
+        *words("--attention-dropout 0.1 --activation-dropout 0.1"),
+        *stacks(3, 192, 768, 4),
+        *updates(3000),
+    ),
+    student=words("--max-tokens 2000 --lr 4e-3"),
+    updates=updates(3000),
+    warmup=(*updates(300), *words("--warmup-updates 100"), *AUTO),
+    finetune=(*updates(1000), *words("--warmup-updates 50 --lr 2e-3")),
+    gold=words("--dropout 0.1"),
+    simplified=words("--dropout 0 --teacher-cache-mb 1000"),
+    distillation=words(
+        "--dropout 0 --teacher-cache-mb 1000 --distillation-alpha 0.9 --distillation-temperature 1"
+    ),
+    patience=words("--dropout 0 --distillation-alpha 0.9 --distillation-temperature 1"),
+    plain=("--arch", "transformer", *stacks(2, 88, 154, 4)),
+    speed=("--arch", "transformer", *stacks(4, 88, 176, 4)),
+    deep=("--arch", "transformer", *stacks(6, 72, 126, 4), "--decoder-layers", "1"),
+    can=("--arch", "can_transformer", *stacks(2, 88, 176, 4)),
+    pet=("--arch", "pet_transformer", *stacks(4, 88, 176, 4)),
+    wide=(
+        *("--arch", "pet_transformer", *stacks(4, 88, 176, 8)),
+        *words("--encoder-head-dim 22 --decoder-head-dim 22"),
+    ),
+    heads=4,
+    generate=words("--num-workers 0 --max-tokens 3000"),
+)
+
+# The thesis's models, for one GPU: 9.5% of transformer_iwslt_de_en's layer parameters.
+FULL = Settings(
+    common=(
+        *words("--optimizer adam"),
+        *BETAS,
+        *words("--weight-decay 0.0001 --lr-scheduler inverse_sqrt --warmup-updates 4000"),
+        *words("--share-decoder-input-output-embed"),
+    ),
+    teacher=words(
+        "--arch transformer_iwslt_de_en --max-tokens 4096 --lr 5e-4 --dropout 0.3 --max-epoch 100 "
+        "--patience 10"
+    ),
+    student=words("--max-tokens 4096 --lr 1e-3"),
+    updates=words("--max-epoch 200 --patience 15"),
+    warmup=words("--max-epoch 3"),
+    finetune=words("--max-epoch 50 --patience 10 --warmup-updates 400 --lr 5e-4"),
+    gold=words("--dropout 0.1"),
+    simplified=words("--dropout 0.1 --teacher-cache-mb 20000"),
+    distillation=words(
+        "--dropout 0.1 --distillation-alpha 0.9 --distillation-temperature 1 "
+        "--teacher-cache-mb 20000"
+    ),
+    patience=words("--dropout 0.1 --distillation-alpha 0.9 --distillation-temperature 1"),
+    plain=("--arch", "transformer", *stacks(3, 224, 448, 4)),
+    speed=(
+        *("--arch", "transformer", *stacks(4, 320, 640, 4)),
+        *words("--decoder-embed-dim 240 --decoder-ffn-embed-dim 480"),
+    ),
+    deep=words("--arch deep_shallow_12_1"),
+    can=words("--arch can_iwslt_de_en"),
+    pet=words("--arch pet_transformer_iwslt_de_en"),
+    wide=words(
+        "--arch pet_transformer_iwslt_de_en --encoder-attention-heads 8 --encoder-head-dim 80 "
+        "--decoder-attention-heads 8 --decoder-head-dim 60"
+    ),
+    heads=4,
+    generate=words("--max-tokens 12000"),
+    precision="bf16",
+)
+
+
+# The models of FULL in a few minutes each on one large GPU, with a learning rate that falls to 0
+# over a fixed number of updates: for small data sets such as Multi30k.
+FULL_FAST = replace(
+    FULL,
+    common=(
+        *words("--optimizer adam"),
+        *BETAS,
+        *words("--weight-decay 0.0001 --lr-scheduler polynomial_decay --warmup-updates 500"),
+        *words("--share-decoder-input-output-embed"),
+        *PRE_NORM,
+    ),
+    teacher=(
+        *words("--arch transformer_iwslt_de_en --max-tokens 8192 --lr 1e-3 --dropout 0.3"),
+        *updates(2500),
+    ),
+    student=words("--max-tokens 8192 --lr 2e-3"),
+    updates=updates(2500),
+    warmup=(*updates(250), *words("--warmup-updates 100"), *AUTO),
+    finetune=(*updates(800), *words("--warmup-updates 50 --lr 1e-3")),
+)
+
+# The demo's toy corpus: minutes on two CPU cores.
+DEMO = replace(
+    SMALL,
+    common=(
+        *words("--num-workers 0 --max-tokens 2000 --optimizer adam"),
+        *BETAS,
+        *words("--lr-scheduler inverse_sqrt --warmup-updates 200"),
+        *words("--share-decoder-input-output-embed"),
+    ),
+    teacher=(
+        *words("--arch transformer --lr 2e-3 --max-update 1100 --dropout 0.1"),
+        *stacks(3, 128, 256, 4),
+    ),
+    student=("--lr", "6e-3", *PRE_NORM),
+    updates=words("--max-update 1000"),
+    warmup=(*words("--max-update 100"), *AUTO),
+    finetune=words("--max-update 300"),
+    gold=words("--dropout 0"),
+    simplified=words("--dropout 0"),
+    distillation=words(
+        "--dropout 0 --distillation-alpha 0.9 --distillation-temperature 1 --teacher-cache-mb 500"
+    ),
+    patience=words("--dropout 0 --distillation-alpha 0.9 --distillation-temperature 1"),
+    plain=("--arch", "transformer", *stacks(2, 48, 84, 4)),
+    speed=("--arch", "transformer", *stacks(4, 48, 96, 4)),
+    deep=("--arch", "transformer", *stacks(6, 40, 64, 4), "--decoder-layers", "1"),
+    can=("--arch", "can_transformer", *stacks(2, 48, 96, 4)),
+    pet=("--arch", "pet_transformer_tiny", *stacks(4, 48, 96, 4)),
+    wide=(
+        *("--arch", "pet_transformer_tiny", *stacks(4, 48, 96, 8)),
+        *words("--encoder-head-dim 12 --decoder-head-dim 12"),
+    ),
+    generate=words("--num-workers 0 --max-tokens 2000"),
+)
+
+SIZES = {"small": SMALL, "full": FULL, "full_fast": FULL_FAST, "demo": DEMO}

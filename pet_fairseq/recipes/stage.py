@@ -1,0 +1,107 @@
+"""A stage of a recipe: one command, what it reads and the one thing that it makes."""
+
+import shlex
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Iterable, Optional, Sequence, Union
+
+
+@dataclass(frozen=True)
+class Output:
+    """Stands in a command for the words that another command of pet-fairseq prints."""
+
+    command: tuple[str, ...]
+
+    def shell(self) -> str:
+        return f"$(pet-fairseq {shlex.join(self.command)})"
+
+
+USER_DIR = Output(("user-dir",))
+Word = Union[str, Output]
+
+
+class Kind(Enum):
+    """How a stage's command makes its product."""
+
+    TRAINING = "fairseq-train keeps checkpoints in the product's folder and resumes from them"
+    STDOUT = "the command prints it"
+    WRITES = "the command writes the file or folder that it is given"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One step of a recipe.
+
+    Attributes:
+        name: unique within a recipe, such as `pet.seed1/warmup`.
+        groups: what `--stages` calls it: names of rows, or `generate`, `report` and the like.
+        command: the program and its arguments.
+        product: file or folder that is there when the stage is finished.
+        inputs: files and folders that the command reads.
+        alone: whether nothing else may run beside it, because it measures time.
+        always: whether it runs each time, because it summarises what is there.
+        texts: small files that are written before the command runs.
+    """
+
+    name: str
+    groups: tuple[str, ...]
+    command: tuple[Word, ...]
+    product: Path
+    inputs: tuple[Path, ...] = ()
+    kind: Kind = Kind.WRITES
+    alone: bool = False
+    always: bool = False
+    texts: tuple[tuple[Path, str], ...] = ()
+
+    @property
+    def log(self) -> Path:
+        """The file that gets what the command prints, unless that is the product."""
+        if self.kind is Kind.TRAINING:
+            return self.product.with_name("train.log")
+        return self.product.with_name(f".{self.product.name}.log")
+
+    def option(self, name: str) -> Optional[str]:
+        """The value of an option of the command, the last one if it is given twice."""
+        places = [i for i, word in enumerate(self.command[:-1]) if word == name]
+        return str(self.command[places[-1] + 1]) if places else None
+
+
+def last_wins(options: Sequence[Word]) -> tuple[Word, ...]:
+    """Options without those that a later one overrides, as a parser would read them."""
+    values: dict[Word, list[Word]] = {}
+    name: Word = ""
+    for word in options:
+        if isinstance(word, Output) or word.startswith("--"):
+            name = word
+            values[name] = []
+        else:
+            values[name].append(word)
+    return tuple(word for name, words in values.items() for word in (name, *words))
+
+
+def shell_words(command: Iterable[Word]) -> list[str]:
+    """The words of a command as a shell wants them."""
+    return [word.shell() if isinstance(word, Output) else shlex.quote(word) for word in command]
+
+
+def shell_lines(stages: Iterable[Stage]) -> list[str]:
+    """The stages as lines of a shell, each under a comment with its name."""
+    lines, folders = [], set()
+    for stage in stages:
+        lines.append(f"# {stage.name}")
+        folder = stage.product.parent
+        if stage.kind is Kind.TRAINING:
+            folders.add(folder)  # fairseq-train makes it
+        elif folder not in folders:
+            folders.add(folder)
+            lines.append(f"mkdir -p {shlex.quote(str(folder))}")
+        for path, text in stage.texts:
+            lines.append(
+                f"printf '%s\\n' {shlex.join(text.splitlines())} > {shlex.quote(str(path))}"
+            )
+        line = " ".join(shell_words(stage.command))
+        if stage.kind is Kind.STDOUT:
+            line += f" > {shlex.quote(str(stage.product))} 2>&1"
+        lines.append(line)
+    return lines

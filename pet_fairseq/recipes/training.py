@@ -1,0 +1,32 @@
+"""The commands of fairseq that all recipes use."""
+
+from pathlib import Path
+from typing import Sequence
+
+from pet_fairseq.recipes.device import Device
+from pet_fairseq.recipes.stage import USER_DIR, Word
+
+BEST = "checkpoint_best.pt"
+# without it fairseq drops the sentences that do not fill a batch of 8
+ALL_SENTENCES = ("--required-batch-size-multiple", "1")
+
+
+def fairseq_train(
+    device: Device, data: Path, folder: Path, options: Sequence[Word]
+) -> tuple[Word, ...]:
+    """fairseq-train into a folder, with a log that the runner can read."""
+    return (
+        *(*device.train, str(data), "--user-dir", USER_DIR, "--save-dir", str(folder)),
+        *("--log-format", "simple", "--log-interval", "50", "--no-epoch-checkpoints"),
+        *(*ALL_SENTENCES, *device.training_options, *options),
+    )
+
+
+def fairseq_generate(
+    device: Device, data: Path, checkpoint: Path, options: Sequence[Word]
+) -> tuple[Word, ...]:
+    """fairseq-generate for the test set."""
+    return (
+        *("fairseq-generate", str(data), "--user-dir", USER_DIR, "--path", str(checkpoint)),
+        *(*ALL_SENTENCES, *device.generation_options, *options),
+    )

@@ -1,0 +1,303 @@
+"""The data sets of Variator's recipes: settings, options, and from these to stages."""
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+from typing import Callable, Optional
+
+from pet_fairseq.errors import UserError
+from pet_fairseq.recipes.device import Device
+from pet_fairseq.recipes.job import Job, Place
+from pet_fairseq.recipes.sizes import BETAS, Options, words
+from pet_fairseq.recipes.stage import Stage
+from pet_fairseq.recipes.training import BEST
+from pet_fairseq.recipes.variator import (
+    BY_NAME,
+    DEFAULT,
+    Plan,
+    Settings,
+    build_stages,
+    by_classes,
+    by_generation,
+)
+
+COMMON = (
+    *words("--num-workers 0 --optimizer adam"),
+    *BETAS,
+    *words("--weight-decay 0.01 --clip-norm 1 --lr-scheduler polynomial_decay"),
+)
+QUESTIONS = words("--task translation --source-lang text --target-lang answer")
+
+
+def schedule(max_tokens: int, lr: str, updates: int) -> Options:
+    """Train so long; the learning rate rises in the first tenth, then falls to 0."""
+    return words(
+        f"--max-tokens {max_tokens} --lr {lr} --max-update {updates} --total-num-update {updates} "
+        f"--warmup-updates {updates // 10}"
+    )
+
+
+def encoder_decoder(layers: int, width: int, ffn: int, heads: int) -> Options:
+    return (
+        *words("--arch transformer --share-all-embeddings"),
+        *(
+            word
+            for stack in ("encoder", "decoder")
+            for word in words(
+                f"--{stack}-layers {layers} --{stack}-embed-dim {width} --{stack}-ffn-embed-dim "
+                f"{ffn} --{stack}-attention-heads {heads} --{stack}-normalize-before"
+            )
+        ),
+    )
+
+
+CROSS_ENTROPY = words("--criterion label_smoothed_cross_entropy --dropout 0.1")
+SPANS = words("--tokens-per-sample 128 --sample-break-mode none")
+CLASSES = {"mnli": 3, "qnli": 2, "qqp": 2, "rte": 2, "sst2": 2, "mrpc": 2}
+
+
+def glue_classes(task: str) -> Settings:
+    """An encoder of 4 layers with a head of classes."""
+    return Settings(
+        common=COMMON,
+        task=words(
+            f"--task sentence_prediction --num-classes {CLASSES[task]} --init-token 0 "
+            "--separator-token 2 --max-positions 512 --shorten-method truncate "
+            "--best-checkpoint-metric accuracy --maximize-best-checkpoint-metric"
+        ),
+        raw_task=(*words("--task masked_lm --mask-multiple-length 3"), *SPANS),
+        arch=words(
+            "--arch roberta --encoder-layers 4 --encoder-embed-dim 256 "
+            "--encoder-ffn-embed-dim 1024 --encoder-attention-heads 4"
+        ),
+        model_raw=(
+            *words("--criterion masked_lm --max-positions 512 --dropout 0.1"),
+            *schedule(2048, "1e-3", 1500),
+        ),
+        model_task=(
+            *words("--criterion sentence_prediction --dropout 0.1"),
+            *schedule(2048, "3e-4", 1000),
+        ),
+        plugins_raw=schedule(2048, "1e-3", 500),
+        plugins_task=schedule(2048, "1e-3", 1000),
+        whole_task=schedule(2048, "3e-4", 1000),
+        length=32,
+    )
+
+
+def glue_from_bert(task: str, arch: Options, updates: int) -> Settings:
+    """A pre-trained encoder: less training, smaller steps, one validation at the end."""
+    common = (*COMMON, "--max-valid-steps", "100")
+    classes = glue_classes(task)
+    return Settings(
+        common,
+        *(classes.task, classes.raw_task, arch, classes.model_raw),
+        model_task=(
+            *words("--criterion sentence_prediction --dropout 0.1"),
+            *schedule(1024, "1e-4", 500),
+        ),
+        plugins_raw=schedule(1024, "1e-3", 200),
+        plugins_task=schedule(1024, "1e-3", updates),
+        whole_task=schedule(1024, "1e-4", updates),
+        length=classes.length,
+    )
+
+
+GLUE_TEXT = Settings(
+    common=COMMON,
+    task=QUESTIONS,
+    raw_task=(*words("--task span_masked_lm"), *SPANS),
+    arch=encoder_decoder(3, 256, 1024, 4),
+    model_raw=(*CROSS_ENTROPY, *schedule(2048, "1e-3", 1500)),
+    model_task=(*CROSS_ENTROPY, *schedule(2048, "5e-4", 1000)),
+    plugins_raw=schedule(2048, "1e-3", 500),
+    plugins_task=schedule(2048, "1e-3", 1000),
+    whole_task=schedule(2048, "3e-4", 1000),
+    length=32,
+)
+
+SQUAD = Settings(
+    common=COMMON,
+    task=QUESTIONS,
+    raw_task=words("--task span_masked_lm --tokens-per-sample 512 --sample-break-mode none"),
+    arch=encoder_decoder(6, 512, 2048, 8),
+    model_raw=(*CROSS_ENTROPY, *schedule(16384, "5e-4", 50000)),
+    model_task=(*CROSS_ENTROPY, *schedule(16384, "3e-4", 10000)),
+    plugins_raw=schedule(16384, "1e-3", 20000),
+    plugins_task=schedule(16384, "1e-4", 8000),
+    whole_task=schedule(16384, "5e-5", 8000),
+    length=256,
+    precision="fp16",
+)
+
+
+def multi30k(source_lang: str, target_lang: str) -> Settings:
+    """Plugins for a translation model that was trained before."""
+    languages = ("--source-lang", source_lang, "--target-lang", target_lang)
+    length = schedule(3000, "2e-3", 1500)
+    return Settings(
+        common=(
+            *words("--num-workers 0 --optimizer adam"),
+            *BETAS,
+            *words("--lr-scheduler polynomial_decay"),
+            *languages,
+        ),
+        task=words("--task translation"),
+        raw_task=(),
+        arch=(),
+        model_raw=(),
+        model_task=(),
+        plugins_raw=(),
+        plugins_task=length,
+        whole_task=(*length, *words("--lr 5e-4 --dropout 0")),
+        length=16,
+    )
+
+
+def add_options(parser: argparse.ArgumentParser, default_rows: tuple[str, ...] = DEFAULT) -> None:
+    """Options of all recipes of Variator."""
+    parser.add_argument(
+        "--rows",
+        nargs="+",
+        default=list(default_rows),
+        metavar="ROW",
+        help=f"rows of the table: {', '.join(BY_NAME)} (default: {' '.join(default_rows)})",
+    )
+    parser.add_argument(
+        "--backbone",
+        type=Path,
+        metavar="CHECKPOINT",
+        help="the model to compress, in place of training one",
+    )
+    parser.add_argument(
+        "--length", type=int, metavar="N", help="tokens of a sentence, for the table's costs"
+    )
+
+
+def add_pretrained_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--pretrained",
+        type=Path,
+        metavar="CHECKPOINT",
+        help="the model before fine-tuning, in place of pre-training one",
+    )
+
+
+def add_glue_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--task", required=True, choices=tuple(CLASSES), help="of GLUE")
+    parser.add_argument(
+        "--form",
+        choices=("classes", "text"),
+        default="classes",
+        help="classes: an encoder with a head of classes; text: an encoder-decoder that answers a "
+        "question (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--bert",
+        type=Path,
+        metavar="FOLDER",
+        help="made by pet-fairseq import-bert and given to prepare.sh: starts from that model; for "
+        "the form classes",
+    )
+    parser.add_argument(
+        "--updates",
+        type=int,
+        default=300,
+        metavar="N",
+        help="with --bert: of the plugins and their competitors on the task (default: %(default)s)",
+    )
+    add_options(parser)
+    add_pretrained_option(parser)
+
+
+def build_glue(args: argparse.Namespace, place: Place) -> Job:
+    """A task of GLUE as classes or as text."""
+    base = place.base / place.name / args.task
+    folder = place.data or base / "data"
+    runs = place.runs or base / args.form
+    pretrained_path = args.pretrained
+    settings, evaluate = glue_classes(args.task), by_classes
+    if args.form == "text":
+        options = words("--beam 1 --num-workers 0 --max-tokens 2048")
+        evaluate = by_generation(("accuracy",), folder / "raw" / "test.answer", options)
+        settings = GLUE_TEXT
+    if args.bert is not None:
+        settings = glue_from_bert(args.task, read_bert_options(args), args.updates)
+        pretrained_path = pretrained_path or args.bert / "checkpoint.pt"
+    return make_job(args, settings, evaluate, folder, args.form, runs, pretrained_path)
+
+
+def read_bert_options(args: argparse.Namespace) -> Options:
+    """The model options of an imported BERT.
+
+    Raises:
+        UserError: not such a folder, or the form is not for an encoder.
+    """
+    if args.form != "classes":
+        raise UserError("--bert: is an encoder; give --form classes")
+    path = args.bert / "model_options"
+    if not path.is_file():
+        raise UserError(f"--bert {path}: no such file; make it by pet-fairseq import-bert")
+    return words(path.read_text(encoding="utf-8"))
+
+
+def add_squad_options(parser: argparse.ArgumentParser) -> None:
+    add_options(parser)
+    add_pretrained_option(parser)
+
+
+def build_squad(args: argparse.Namespace, place: Place) -> Job:
+    """SQuAD as text to text."""
+    base = place.base / place.name
+    folder, runs = place.data or base / "data", place.runs or base / "text"
+    truth = folder / "raw" / "test.answers.json"
+    options = words("--beam 1 --num-workers 0 --max-tokens 16384")
+    evaluate = by_generation(("squad",), truth, options)
+    return make_job(args, SQUAD, evaluate, folder, "text", runs, args.pretrained)
+
+
+MULTI30K_ROWS = ("backbone", "k2", "k4", "k8", "mean_copy", "token_pruning", "narrow_ffn")
+
+
+def add_multi30k_options(parser: argparse.ArgumentParser) -> None:
+    add_options(parser, MULTI30K_ROWS)
+
+
+def build_multi30k(args: argparse.Namespace, place: Place) -> Job:
+    """Plugins for a model that the recipe multi30k trained, its teacher by default."""
+    base = place.base / "multi30k"
+    folder, runs = place.data or base / "data", place.runs or base / "variator"
+    args.backbone = args.backbone or base / "small" / "teacher" / BEST
+    options = words(
+        "--source-lang de --target-lang en --num-workers 0 --max-tokens 3000 --beam 5 --remove-bpe "
+        "--tokenizer moses"
+    )
+    evaluate = by_generation(("bleu",), folder / "raw" / "test.en", options)
+    return make_job(args, multi30k("de", "en"), evaluate, folder, "bin", runs, None)
+
+
+def make_job(
+    args: argparse.Namespace,
+    settings: Settings,
+    evaluate: Callable[[Plan, str], list[Stage]],
+    folder: Path,
+    form: str,
+    runs: Path,
+    pretrained_path: Optional[Path],
+) -> Job:
+    """The stages for data in a folder; raw text is used if it is there, or nothing is yet."""
+    raw = folder / "raw_text"
+    has_raw = settings.raw_task and (raw.is_dir() or not folder.exists())
+    if args.length is not None:
+        settings = replace(settings, length=args.length)
+    plan = Plan(
+        folder / form,
+        raw if has_raw else None,
+        runs,
+        settings,
+        evaluate,
+        Device(args.device, settings.precision),
+        args.backbone,
+        pretrained_path,
+    )
+    return Job(build_stages(plan, tuple(args.rows)), runs, {"DATA": folder, "RUNS": runs})

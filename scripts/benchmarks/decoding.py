@@ -1,0 +1,378 @@
+#!/usr/bin/env python3
+"""Speed of translation: fairseq's generator, the fast one, CTranslate2 in float32 and int8.
+
+Random weights, sources of one length, translations forced to one length, so that every engine does
+the same work; or NAME=CHECKPOINT and its test set, as long as its translations are. Each model and
+engine has a process of its own, which waits while another is measured; the engines take turns, the
+first round warms up, the median of the others counts. Beside the speed: the share of what the
+arithmetic allows (the FLOPs of the needed matrix products over the rate of a large product), and
+the peak of memory, libraries included.
+
+    python scripts/benchmarks/decoding.py --out FOLDER [--models teacher pet d256] [--rounds 5]
+    python scripts/benchmarks/decoding.py --out FOLDER --models NAME=FILE --data BIN
+"""
+
+import argparse
+import itertools
+import json
+import logging
+import multiprocessing
+import statistics
+import tempfile
+import time
+from argparse import Namespace
+from contextlib import ExitStack
+from pathlib import Path
+from unittest import mock
+
+import torch
+from peak_memory import peak, start_peak
+from torch import nn
+
+from pet_fairseq.decoding.beams import top
+
+LENGTH = 15  # words of a source and of a translation
+MODELS = {
+    "teacher": {"arch": "transformer_iwslt_de_en"},
+    "pet": {"arch": "pet_transformer_iwslt_de_en"},
+    "d256": {
+        "arch": "transformer",
+        "share_all_embeddings": True,
+        **{f"{stack}_layers": 4 for stack in ("encoder", "decoder")},
+        **{f"{stack}_embed_dim": 256 for stack in ("encoder", "decoder")},
+        **{f"{stack}_ffn_embed_dim": 768 for stack in ("encoder", "decoder")},
+        **{f"{stack}_attention_heads": 4 for stack in ("encoder", "decoder")},
+    },
+}
+CTRANSLATE2 = {"ctranslate2": "float32", "ctranslate2 int8": "int8"}
+SHARED = ", shared"  # behind an engine of CTranslate2: every thread translates a share of the batch
+GENERATOR = "pet_fairseq.decoding.generator"
+# the fast generator without one of its parts: what to put in the place of what
+WITHOUT = {
+    "own decoder": {f"{GENERATOR}.is_plain": lambda model: False},
+    "one block": {f"{GENERATOR}.BLOCK_NUMBERS": 10**12},
+    "plain topk": {"pet_fairseq.decoding.beams.top_by_groups": top},
+    "dropped at once": {f"{GENERATOR}.DROPPED_SHARE": 0},
+    "never dropped": {f"{GENERATOR}.DROPPED_SHARE": 2},
+    "no inference mode": {"torch.inference_mode": torch.no_grad},
+}
+ENGINES = ("fairseq", "fast", *CTRANSLATE2, *(e + SHARED for e in CTRANSLATE2), *WITHOUT)
+
+
+class Subject:
+    """A model to measure: random weights and sources, or a checkpoint and its test set.
+
+    `sources` are lists of word numbers without end-of-sentence; `forced` is the length of all
+    translations, None if they end by themselves.
+    """
+
+    def __init__(self, name, options):
+        from fairseq.models import ARCH_CONFIG_REGISTRY, build_model
+
+        from pet_fairseq.architectures import Vocabularies
+        from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+        from pet_fairseq.loading import load_transformer
+
+        self.name, _, path = name.partition("=")
+        if path:
+            self.args = load_checkpoint(path, "--models")["cfg"]["model"]
+            self.model, self.task = load_transformer(path, options.data)
+            self.task.load_dataset("test")
+            self.forced = None
+            self.sources = sorted(
+                (tokens[:-1].tolist() for tokens in self.task.dataset("test").src), key=len
+            )
+        else:
+            self.args = Namespace(**MODELS[self.name])
+            ARCH_CONFIG_REGISTRY[self.args.arch](self.args)
+            self.args._name = self.args.arch
+            torch.manual_seed(1)
+            self.task = Vocabularies(options.words, options.words)
+            self.model = build_model(self.args, self.task)
+            self.forced = LENGTH
+            self.sources = torch.randint(4, options.words, (1000, LENGTH)).tolist()
+        self.model.eval()
+        self.words = self.task.target_dictionary
+
+    def batches(self, size, least):
+        """Neighbours, from all over the sources: at least one batch and `least` sentences."""
+        count = max(1, -(-least // size))
+        starts = [(len(self.sources) - size) * (2 * i + 1) // (2 * count) for i in range(count)]
+        return [self.sources[start : start + size] for start in starts]
+
+
+# --- engines: each translates a list of sources, word numbers without end-of-sentence -------------
+
+
+def torch_engine(engine, subject, options):
+    from fairseq.sequence_generator import SequenceGenerator
+
+    from pet_fairseq.decoding.generator import FastGenerator
+
+    model, words = subject.model, subject.words
+    model.make_generation_fast_(need_attn=False)
+    model.to(device=options.device, dtype=getattr(torch, options.dtype))
+    kind = SequenceGenerator if engine == "fairseq" else FastGenerator
+    length = {"max_len_b": subject.forced, "min_len": subject.forced} if subject.forced else {}
+
+    def translate(sources, beam):
+        generator = kind([model], words, beam_size=beam, **length)
+        tokens = torch.full((len(sources), max(map(len, sources)) + 1), words.pad())
+        for row, source in zip(tokens, sources):
+            row[-len(source) - 1 :] = torch.tensor([*source, words.eos()])
+        lengths = torch.tensor([len(source) + 1 for source in sources])
+        net_input = {"src_tokens": tokens, "src_lengths": lengths}
+        net_input = {key: value.to(options.device) for key, value in net_input.items()}
+        finished = generator.generate([model], {"net_input": net_input})
+        return sum(len(hypotheses[0]["tokens"]) - 1 for hypotheses in finished)
+
+    return translate
+
+
+def ctranslate2_engine(engine, subject, options):
+    import ctranslate2
+    from ctranslate2.converters import FairseqConverter
+
+    from pet_fairseq.decoding.plain import plain_model
+
+    plain, args = plain_model(subject.model, subject.args, subject.task)
+    source_words = subject.task.source_dictionary
+    with tempfile.TemporaryDirectory() as folder:
+        source_words.save(f"{folder}/dict.de.txt")
+        subject.words.save(f"{folder}/dict.en.txt")
+        state = {"args": None, "cfg": {"model": args}, "model": plain.state_dict()}
+        torch.save(state, f"{folder}/model.pt")
+        converter = FairseqConverter(f"{folder}/model.pt", folder, "de", "en")
+        converter.convert(f"{folder}/out", quantization=CTRANSLATE2[engine.removesuffix(SHARED)])
+        shares = options.threads if engine.endswith(SHARED) else 1
+        translator = ctranslate2.Translator(
+            f"{folder}/out",
+            options.device,
+            inter_threads=shares,
+            intra_threads=options.threads // shares,
+        )
+    length = {"max_decoding_length": subject.forced or 200}
+    length["min_decoding_length"] = subject.forced or 1
+
+    def translate(sources, beam):
+        words = [[source_words[number] for number in source] for source in sources]
+        share = -(-len(words) // shares)
+        translations = translator.translate_batch(
+            words, beam_size=beam, max_batch_size=share, **length
+        )
+        return sum(len(one.hypotheses[0]) for one in translations)
+
+    return translate
+
+
+def work(connection, engine, name, options):
+    """Runs in a process of its own: builds an engine, then times what is asked for."""
+    import pet_fairseq  # noqa: F401  registers the models
+
+    torch.set_num_threads(options.threads)
+    with ExitStack() as patches:
+        for target, replacement in WITHOUT.get(engine, {}).items():
+            patches.enter_context(mock.patch(target, replacement))
+        build = ctranslate2_engine if engine.startswith("ctranslate2") else torch_engine
+        translate = build(engine, Subject(name, options), options)
+        connection.send("ready")
+        while (asked := connection.recv()) is not None:
+            beam, batches = asked
+            start_peak("cpu")
+            start = time.perf_counter()
+            tokens = sum(translate(batch, beam) for batch in batches)
+            connection.send((time.perf_counter() - start, peak("cpu") / 2**20, tokens))
+
+
+# --- the arithmetic -------------------------------------------------------------------------------
+
+
+def needed_flops(model, beam):
+    """FLOPs of the matrix products for one sentence; the first step has one row, not `beam`."""
+    source, steps = LENGTH + 1, LENGTH + 1
+    rows = 1 + (steps - 1) * beam
+    encoder, decoder = model.encoder.layers, model.decoder.layers
+    total = source * sum(map(size, encoder))
+    cross = [layer.encoder_attn for layer in decoder]
+    of_source = sum(size(a.k_proj) + size(a.v_proj) for a in cross)
+    total += source * of_source + rows * (sum(map(size, decoder)) - of_source)
+    total += rows * model.decoder.output_projection.weight.numel()
+    total += len(encoder) * 2 * source**2 * width(encoder[0].self_attn)
+    seen = 1 + beam * sum(range(2, steps + 1))  # keys over all steps and rows
+    total += sum(2 * seen * width(layer.self_attn) for layer in decoder)
+    total += sum(2 * rows * source * width(a) for a in cross)
+    return 2 * total
+
+
+def size(module):
+    """Multiplications of a module's linear layers for one position."""
+    linears = (m for _, m in module.named_modules(remove_duplicate=False))
+    return sum(m.weight.numel() for m in linears if isinstance(m, nn.Linear))
+
+
+def width(attention):
+    return attention.num_heads * attention.head_dim
+
+
+def product_rate(options):
+    """FLOPs a second of a large float product: the best of several."""
+    a, b = (
+        torch.randn(2048, 2048, device=options.device, dtype=getattr(torch, options.dtype))
+        for _ in range(2)
+    )
+    best = float("inf")
+    for _ in range(20):
+        start = time.perf_counter()
+        a @ b
+        if options.device == "cuda":
+            torch.cuda.synchronize()
+        best = min(best, time.perf_counter() - start)
+    return 2 * 2048**3 / best
+
+
+# --- measuring ------------------------------------------------------------------------------------
+
+
+def measure(name, options):
+    """Rows of one model: beams x batch sizes x engines."""
+    context = multiprocessing.get_context("spawn")
+    subject = Subject(name, options)
+    workers = {}
+    for engine in options.engines:
+        workers[engine], there = context.Pipe()
+        context.Process(target=work, args=(there, engine, name, options), daemon=True).start()
+    for worker in workers.values():
+        worker.recv()
+    rows = []
+    for beam in options.beams:
+        flops = needed_flops(subject.model, beam) if subject.forced else None
+        for size_of_batch in options.batch_sizes:
+            batches = subject.batches(size_of_batch, options.sentences_of_small)
+            rate = product_rate(options)
+            timings = take_turns(workers, (beam, batches), options.rounds)
+            first = timings[options.engines[0]]
+            for engine, rounds in timings.items():
+                seconds = statistics.median(s for s, _, _ in rounds)
+                speed = sum(map(len, batches)) / seconds
+                rows.append(
+                    {
+                        "model": subject.name,
+                        "engine": engine,
+                        "beam": beam,
+                        "batch": size_of_batch,
+                        "sentences_per_second": speed,
+                        "tokens_per_second": rounds[0][2] / seconds,
+                        "over_first": statistics.median(
+                            a / b for (a, _, _), (b, _, _) in zip(first, rounds)
+                        ),
+                        "share_of_bound": speed * flops / rate if flops else None,
+                        "peak_megabytes": max(peak for _, peak, _ in rounds),
+                    }
+                )
+    for worker in workers.values():
+        worker.send(None)
+    return rows
+
+
+def take_turns(workers, asked, rounds):
+    """Returns each engine's (seconds, peak megabytes, tokens) by round; a first round warms up."""
+    timings = {engine: [] for engine in workers}
+    for number in range(rounds + 1):
+        for engine in list(workers) if number % 2 else list(reversed(workers)):
+            workers[engine].send(asked)
+            result = workers[engine].recv()
+            if number:
+                timings[engine].append(result)
+    return timings
+
+
+def table(rows):
+    lines = [
+        "| model | beam | batch | engine | sentences/s | tokens/s | over the first | of the bound "
+        "| peak MB |",
+        "|---|---:|---:|---|---:|---:|---:|---:|---:|",
+    ]
+    for row in rows:
+        share = "" if row["share_of_bound"] is None else f"{row['share_of_bound']:.0%}"
+        lines.append(
+            f"| {row['model']} | {row['beam']} | {row['batch']} | {row['engine']} "
+            f"| {row['sentences_per_second']:.1f} | {row['tokens_per_second']:.0f} "
+            f"| {row['over_first']:.2f} | {share} "
+            f"| {row['peak_megabytes']:.0f} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def plot(rows, path):
+    import matplotlib
+
+    matplotlib.use("Agg")
+    logging.getLogger("matplotlib").setLevel(logging.WARNING)  # fairseq turns on everything
+    from matplotlib import pyplot
+
+    models = list(dict.fromkeys(row["model"] for row in rows))
+    beams = sorted({row["beam"] for row in rows})
+    figure, axes = pyplot.subplots(
+        len(beams),
+        len(models),
+        figsize=(3 * len(models) + 2, 2.8 * len(beams)),
+        squeeze=False,
+        layout="constrained",
+    )
+    for axis, (beam, model) in zip(axes.flat, itertools.product(beams, models)):
+        mine = [row for row in rows if (row["model"], row["beam"]) == (model, beam)]
+        for engine in dict.fromkeys(row["engine"] for row in mine):
+            points = [row for row in mine if row["engine"] == engine]
+            axis.plot(
+                [str(row["batch"]) for row in points],
+                [row["sentences_per_second"] for row in points],
+                marker="o",
+                label=engine,
+            )
+        axis.set(title=f"{model}, beam {beam}", ylim=(0, None))
+    for axis in axes[-1]:
+        axis.set_xlabel("sentences in a batch")
+    for axis in axes[:, 0]:
+        axis.set_ylabel("sentences/s")
+    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside right upper")
+    figure.savefig(path, dpi=100)
+    pyplot.close(figure)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER")
+    parser.add_argument(
+        "--models", nargs="+", default=list(MODELS), help=f"of {', '.join(MODELS)}, or NAME=FILE"
+    )
+    parser.add_argument("--data", metavar="BIN", help="for models from files")
+    parser.add_argument(
+        "--engines", nargs="+", default=["fairseq", "fast", *CTRANSLATE2], choices=ENGINES
+    )
+    parser.add_argument("--beams", nargs="+", type=int, default=[1, 5])
+    parser.add_argument(
+        "--batch-sizes",
+        nargs="+",
+        type=int,
+        default=[1, 32, 128, 4000 // (LENGTH + 1)],
+        help="sentences; the last default is 4,000 tokens",
+    )
+    parser.add_argument("--sentences-of-small", type=int, default=16, help="at least so many")
+    parser.add_argument("--words", type=int, default=10000, help="of the vocabulary")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--dtype", default="float32", choices=("float32", "float16", "bfloat16"))
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    rows = []
+    for name in options.models:
+        rows += measure(name, options)
+        (options.out / "decoding.json").write_text(json.dumps(rows, indent=1))
+        (options.out / "decoding.md").write_text(table(rows))
+        plot(rows, options.out / "decoding.png")
+    print(table(rows), end="")
+
+
+if __name__ == "__main__":
+    main()

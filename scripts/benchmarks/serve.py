@@ -1,0 +1,306 @@
+#!/usr/bin/env python3
+"""Load test of `pet-fairseq serve` on the loopback: does the scheduler keep a target for latency?
+
+    python scripts/benchmarks/serve.py         # a RoBERTa with random weights and plugins
+    python scripts/benchmarks/serve.py --path A.pt:B.pt --texts FILE [OPTIONS OF pet-fairseq serve]
+
+First the requests a second that ratio 1 can answer are measured, with full batches. Then requests
+come at a low load and at one above that, at random times (Poisson, seeded) whether or not the
+earlier ones are answered, to servers with fixed ratios and with --ratio auto. Latency is counted
+from the time at which a request is due. The clients are this process, each server is its own.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import math
+import os
+import random
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from argparse import Namespace
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from aiohttp import ClientSession, TCPConnector
+from fairseq.data import Dictionary
+from fairseq.models import ARCH_CONFIG_REGISTRY, build_model
+from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
+
+import pet_fairseq  # noqa: F401  registers the model
+from pet_fairseq.variator.model import VariatorModel
+from pet_fairseq.variator.options import VariatorConfig
+
+WORDS = 1000
+HEAD = "sentence_classification_head"
+
+# --- a model that needs no training ---------------------------------------------------------------
+
+
+def make_task(folder):
+    for name, words in (("input0", [f"w{i}" for i in range(WORDS)]), ("label", ["no", "yes"])):
+        (folder / name).mkdir()
+        dictionary = Dictionary()
+        for word in words:
+            dictionary.add_symbol(word)
+        dictionary.save(str(folder / name / "dict.txt"))
+    cfg = SentencePredictionConfig(data=str(folder), num_classes=2, init_token=0)
+    cfg.classification_head_name, cfg.regression_target, cfg.seed = HEAD, False, 1
+    return SentencePredictionTask.setup_task(cfg)
+
+
+def save(path, model, model_cfg, task):
+    options = {**vars(task.cfg), "_name": "sentence_prediction"}
+    state = {
+        "args": None,
+        "cfg": {"model": model_cfg, "task": options},
+        "model": model.state_dict(),
+        "optimizer_history": [{"optimizer_name": "", "lr_scheduler_state": {}, "num_updates": 1}],
+        "extra_state": {"train_iterator": {"epoch": 1}},
+    }
+    torch.save(state, path)
+    return str(path)
+
+
+def make_files(folder, args):
+    """Random backbone and plugins; returns what to give as --path."""
+    torch.manual_seed(1)
+    task = make_task(folder)
+    options = Namespace(
+        arch="roberta_base",
+        _name="roberta_base",
+        encoder_layers=args.layers,
+        encoder_embed_dim=args.width,
+        encoder_ffn_embed_dim=args.ffn,
+        encoder_attention_heads=args.heads,
+        max_positions=512,
+    )
+    ARCH_CONFIG_REGISTRY["roberta_base"](options)
+    backbone = build_model(options, task)
+    backbone.register_classification_head(HEAD, num_classes=2)
+    path = save(folder / "backbone.pt", backbone, options, task)
+    files = []
+    for ratio in args.ratios:
+        cfg = VariatorConfig(
+            backbone_path=path,
+            compression_ratio=ratio,
+            bottleneck_dim=args.bottleneck_dim,
+            compression_site=args.site,
+        )
+        cfg._name = "variator"
+        model = VariatorModel.build_model(cfg, task)
+        files.append(save(folder / f"{ratio}.pt", model, Namespace(**vars(cfg)), task))
+    return os.pathsep.join(files)
+
+
+def random_texts(lengths, count=500):
+    draw = random.Random(1)
+    return [
+        " ".join(f"w{draw.randrange(WORDS)}" for _ in range(draw.randint(*lengths)))
+        for _ in range(count)
+    ]
+
+
+# --- servers and clients --------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def server(*options):
+    """A server on a free port; returns its address and process id."""
+    command = [sys.executable, "-m", "pet_fairseq.cli", "serve", "--port", "0", *map(str, options)]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    try:
+        for line in process.stdout:
+            if line.startswith("listening on "):
+                break
+        else:
+            raise SystemExit(f"the server did not start; try: {' '.join(command)}")
+        yield line.split()[-1], process.pid
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def starved_seconds(pid):
+    """How long a process's threads could have run but got no processor; 0 without Linux' /proc."""
+    files = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(file.read_text().split()[1]) for file in files) / 1e9
+
+
+@contextlib.asynccontextmanager
+async def clients(address):
+    async with ClientSession(address, connector=TCPConnector(limit=0)) as session:
+        yield session
+
+
+async def ask(session, text, due):
+    """Status and seconds since the request was due."""
+    async with session.post("/predict", json={"text": text}) as response:
+        await response.read()
+        return response.status, time.perf_counter() - due
+
+
+async def measure_capacity(address, texts, concurrency, seconds):
+    """Requests a second while there are always so many under way; the first third warms up."""
+    done, refused = [], []
+    start = time.perf_counter()
+
+    async def client(number, session):
+        draw = random.Random(number)
+        while time.perf_counter() < start + seconds and not refused:
+            status, _ = await ask(session, draw.choice(texts), time.perf_counter())
+            (done if status == 200 else refused).append(time.perf_counter())
+
+    async with clients(address) as session:
+        await asyncio.gather(*(client(i, session) for i in range(concurrency)))
+    if refused:
+        raise ValueError("some texts were refused; give others with --texts")
+    counted = [t for t in done if start + seconds / 3 < t <= start + seconds]
+    return len(counted) / (seconds * 2 / 3)
+
+
+async def batches_by_ratio(session):
+    async with session.get("/metrics") as response:
+        page = await response.text()
+    counts = re.findall(r'^pet_fairseq_batches_total\{ratio="(\d+)"\} (\d+)', page, re.MULTILINE)
+    return Counter({int(ratio): int(count) for ratio, count in counts})
+
+
+async def load(address, texts, rate, seconds, seed):
+    """Poisson arrivals; returns answers as (status, seconds) and batches by ratio."""
+    draw = random.Random(seed)
+    tasks = []
+    async with clients(address) as session:
+        before = await batches_by_ratio(session)
+        due = start = time.perf_counter()
+        while (due := due + draw.expovariate(rate)) < start + seconds:
+            await asyncio.sleep(max(0.0, due - time.perf_counter()))
+            tasks.append(asyncio.create_task(ask(session, draw.choice(texts), due)))
+        answers = await asyncio.gather(*tasks)
+        after = await batches_by_ratio(session)
+    return answers, after - before
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+
+def percentile(values, share):
+    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)] if values else math.nan
+
+
+@dataclass
+class Row:
+    """A load on a server; answers and batches of all rounds together."""
+
+    name: str
+    rate: float  # requests a second
+    mode: str
+    address: str
+    pid: int
+    answers: list = field(default_factory=list)
+    batches: Counter = field(default_factory=Counter)
+    starved: float = 0.0
+    seconds: float = 0.0
+
+    def run(self, texts, seconds, seed):
+        start, starved = time.perf_counter(), starved_seconds(self.pid)
+        answers, batches = asyncio.run(load(self.address, texts, self.rate, seconds, seed))
+        self.answers += answers
+        self.batches += batches
+        self.starved += starved_seconds(self.pid) - starved
+        self.seconds += time.perf_counter() - start
+
+    def line(self, target):
+        taken = [1000 * seconds for status, seconds in self.answers if status == 200]
+        p50, p95, p99 = (percentile(taken, share) for share in (0.5, 0.95, 0.99))
+        total = self.batches.total()
+        shares = [f"{k}: {100 * n / total:.0f}%" for k, n in sorted(self.batches.items())]
+        full = sum(status == 503 for status, _ in self.answers)
+        return (
+            f"| {self.name}, {self.rate:.2f}/s | {self.mode} | {len(self.answers)} | {p50:.0f} | "
+            f"{p95:.0f} | {p99:.0f} | {'yes' if p95 <= target else 'no'} | {', '.join(shares)} | "
+            f"{full} | {100 * self.starved / self.seconds:.0f} |"
+        )
+
+
+def compare(args, path, texts, options):
+    """Run everything and print the table."""
+    mean_tokens = statistics.mean(len(text.split()) + 2 for text in texts)
+    common = ("--path", path, "--max-batch-tokens", args.batch_tokens, *options)
+    in_batch = max(1, round(args.batch_tokens / mean_tokens))
+    with contextlib.ExitStack() as servers:
+        plain = servers.enter_context(server("--ratio", 1, *common))
+        starved = starved_seconds(plain[1])
+        under_way = min(3 * in_batch, 100)
+        capacity = asyncio.run(measure_capacity(plain[0], texts, under_way, args.seconds))
+        starved = starved_seconds(plain[1]) - starved
+        batch_ms = 1000 * in_batch / capacity
+        target = args.target_ms or args.target_batches * batch_ms
+        print(
+            f"Ratio 1 answers {capacity:.2f} requests of {mean_tokens:.0f} tokens a second, a "
+            f"batch of {in_batch} in {batch_ms:.0f} ms (starved {100 * starved / args.seconds:.0f}"
+            f"% of the time); target {target:.0f} ms for p95.\n",
+            flush=True,
+        )
+        auto = servers.enter_context(server("--target-ms", target, *common))
+        fastest = max(args.ratios)
+        fast = servers.enter_context(server("--ratio", fastest, *common))
+        low, high = args.low * capacity, args.high * capacity
+        rows = [
+            Row("low", low, "auto", *auto),
+            Row("high", high, "1", *plain),
+            Row("high", high, "auto", *auto),
+            Row("high", high, f"{fastest}", *fast),
+        ]
+        for i in range(args.rounds):
+            for row in rows:
+                row.run(texts, args.seconds, args.seed + i)
+    print(
+        "| load | ratio | requests | p50 ms | p95 ms | p99 ms | kept | batches | 503 | starved % |"
+    )
+    print("|---|---|---:|---:|---:|---:|---|---|---:|---:|")
+    for row in rows:
+        print(row.line(target))
+    print("\nkept: p95 within the target. starved: time in which a server could have run but")
+    print("other processes had the processor; a few percent at most on a machine that is free.")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
+    parser.add_argument("--path", help="plugin files instead of random ones")
+    parser.add_argument("--texts", type=Path, help="with --path: requests, one a line")
+    parser.add_argument("--layers", type=int, default=6)
+    parser.add_argument("--width", type=int, default=512)
+    parser.add_argument("--ffn", type=int, default=2048)
+    parser.add_argument("--heads", type=int, default=8)
+    parser.add_argument("--bottleneck-dim", type=int, default=64)
+    parser.add_argument("--site", default="ffn")
+    parser.add_argument("--ratios", type=int, nargs="+", default=[2, 4, 8], help="in --path too")
+    parser.add_argument("--lengths", type=int, nargs=2, default=[200, 400], help="of random texts")
+    parser.add_argument("--batch-tokens", type=int, default=1024)
+    parser.add_argument("--low", type=float, default=0.3, help="load over ratio 1's capacity")
+    parser.add_argument("--high", type=float, default=1.3, help="the same")
+    parser.add_argument("--target-batches", type=float, default=4, help="target over batch time")
+    parser.add_argument("--target-ms", type=float, help="instead of --target-batches")
+    parser.add_argument("--seconds", type=float, default=15, help="of a round of a row")
+    parser.add_argument("--rounds", type=int, default=2, help="the rows take turns")
+    parser.add_argument("--seed", type=int, default=1)
+    args, options = parser.parse_known_args()
+    if args.path is not None:
+        compare(args, args.path, args.texts.read_text().splitlines(), options)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = make_files(Path(folder), args)
+        compare(args, path, random_texts(args.lengths), options)
+
+
+if __name__ == "__main__":
+    main()

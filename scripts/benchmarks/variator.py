@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""Wall-clock time of an encoder with plugins over the plain encoder, beside the ratio of FLOPs.
+
+Random weights; ratios in alternating order, median of paired rounds.
+
+    python scripts/benchmarks/variator.py [--lengths 128 512 --width 512 --device cuda --site ffn]
+"""
+
+import argparse
+import statistics
+import time
+from argparse import Namespace
+
+import torch
+from fairseq.models import build_model
+
+from pet_fairseq.architectures import Vocabularies
+from pet_fairseq.variator.flops import encoder_cost, shape_of
+from pet_fairseq.variator.model import VariatorModel
+from pet_fairseq.variator.options import VariatorConfig
+
+
+def make_model(args):
+    options = {"arch": "transformer", "encoder_layers": args.layers, "decoder_layers": 1}
+    for stack in ("encoder", "decoder"):
+        options |= {
+            f"{stack}_embed_dim": args.width,
+            f"{stack}_ffn_embed_dim": args.ffn,
+            f"{stack}_attention_heads": args.heads,
+        }
+    torch.manual_seed(1)
+    vocabularies = Vocabularies(1000, 1000)
+    backbone = build_model(Namespace(**options), vocabularies)
+    cfg = VariatorConfig(
+        backbone_path=__file__,  # any file: its hash is not looked at here
+        bottleneck_dim=args.bottleneck_dim,
+        compression_site=args.site,
+    )
+    model = VariatorModel(cfg, backbone, vocabularies.source_dictionary.pad())
+    for ratio in args.ratios:
+        model.add_plugins(ratio, cfg)
+    return model.to(args.device).eval()
+
+
+@torch.inference_mode()
+def seconds(model, tokens):
+    if tokens.is_cuda:
+        torch.cuda.synchronize()
+    start = time.perf_counter()
+    model.stack(tokens, None)
+    if tokens.is_cuda:
+        torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
+def measure(model, ratios, tokens, repeats):
+    """Time ratios to the plain encoder: the median over rounds."""
+    rounds = []
+    for i in range(repeats + 1):  # the first one warms up
+        taken = {}
+        for ratio in ratios if i % 2 else ratios[::-1]:
+            with model.compression_ratio(ratio):
+                taken[ratio] = seconds(model, tokens)
+        rounds.append(taken)
+    return {k: statistics.median(r[k] / r[1] for r in rounds[1:]) for k in ratios}, rounds
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--width", type=int, default=512)
+    parser.add_argument("--ffn", type=int, default=2048)
+    parser.add_argument("--heads", type=int, default=8)
+    parser.add_argument("--layers", type=int, default=6)
+    parser.add_argument("--bottleneck-dim", type=int, default=64)
+    parser.add_argument("--site", default="ffn")
+    parser.add_argument("--ratios", type=int, nargs="+", default=[2, 4, 8, 16, 32])
+    parser.add_argument("--lengths", type=int, nargs="+", default=[128, 512])
+    parser.add_argument("--tokens", type=int, default=4096, help="in a batch")
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--device", default="cpu")
+    args = parser.parse_args()
+    model = make_model(args)
+    print("| length | k | ms | time ratio | FLOPs ratio | saved, of the saving in FLOPs % |")
+    print("|---:|---:|---:|---:|---:|---:|")
+    for length in args.lengths:
+        size = (max(1, args.tokens // length), length)
+        tokens = torch.randint(4, 1000, size, device=args.device)
+        ratios = [1, *args.ratios]
+        times, rounds = measure(model, ratios, tokens, args.repeats)
+        plain = encoder_cost(shape_of(model)._replace(ratio=1), length)
+        for k in ratios:
+            flops = encoder_cost(shape_of(model)._replace(ratio=k), length) / plain
+            ms = 1000 * statistics.median(r[k] for r in rounds[1:])
+            share = "-" if k == 1 else f"{100 * (1 - times[k]) / (1 - flops):.0f}"
+            print(f"| {length} | {k} | {ms:.1f} | {times[k]:.3f} | {flops:.3f} | {share} |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""Writes a dictionary for fairseq-preprocess --srcdict: the words of some texts and their counts.
+
+    python scripts/text/dictionary.py OUT FILE... [--sentinels 100] [--by-name]
+
+The most frequent word comes first, words of one count in the order of their names; with --by-name
+all words are in that order. --sentinels adds so many words at the end, <sentinel:0> last, for
+fairseq's span_masked_lm. No words are added to fill up to a multiple of 8, as fairseq-preprocess
+does with dictionaries it makes itself: span_masked_lm would take those for sentinels.
+"""
+
+import argparse
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+
+def counted(files: Iterable[Path]) -> Counter:
+    """How often each word is in the files."""
+    counts: Counter = Counter()
+    for path in files:
+        with path.open(encoding="utf-8", newline="\n") as file:
+            for line in file:
+                counts.update(line.split())
+    return counts
+
+
+def entries(counts: Counter, sentinels: int, by_name: bool) -> list[tuple[str, int]]:
+    """The words of the dictionary in its order; sentinels have count 0."""
+    words = sorted(counts.items(), key=lambda item: (0 if by_name else -item[1], item[0]))
+    return words + [(f"<sentinel:{i}>", 0) for i in reversed(range(sentinels))]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("out", type=Path)
+    parser.add_argument("files", type=Path, nargs="+")
+    parser.add_argument("--sentinels", type=int, default=0)
+    parser.add_argument("--by-name", action="store_true")
+    args = parser.parse_args()
+
+    counts = counted(args.files)
+    if not counts:
+        sys.exit(f"dictionary.py: {', '.join(map(str, args.files))}: no words; give other files")
+    words = entries(counts, args.sentinels, args.by_name)
+    temporary = Path(f"{args.out}.tmp")
+    temporary.write_text("".join(f"{word} {count}\n" for word, count in words), encoding="utf-8")
+    os.replace(temporary, args.out)
+    print(f"{args.out}: {len(counts)} words, {args.sentinels} sentinels")
+
+
+if __name__ == "__main__":
+    main()
