@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from pet_fairseq.serve.model import ServedModel
-from pet_fairseq.variator.scheduler import Cost
+from pet_fairseq.serve.scheduler import Cost
 
 SMALL, LENGTH, LARGE = 8, 128, 512  # tokens: of a small batch, of a row and of a large batch
 ROUNDS = 5

@@ -12,7 +12,7 @@ from pet_fairseq.serve.metrics import Metrics
 from pet_fairseq.serve.model import ServedModel
 from pet_fairseq.serve.queue import BatchQueue, Item
 from pet_fairseq.serve.request import RequestError
-from pet_fairseq.variator.scheduler import RatioScheduler
+from pet_fairseq.serve.scheduler import RatioScheduler
 
 logger = logging.getLogger(__name__)
 

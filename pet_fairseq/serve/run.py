@@ -16,7 +16,7 @@ from pet_fairseq.serve.load import load
 from pet_fairseq.serve.metrics import Metrics
 from pet_fairseq.serve.model import ServedModel
 from pet_fairseq.serve.queue import BatchQueue
-from pet_fairseq.variator.scheduler import Cost, RatioScheduler
+from pet_fairseq.serve.scheduler import Cost, RatioScheduler
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 

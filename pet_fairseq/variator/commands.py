@@ -4,8 +4,7 @@ import logging
 from pathlib import Path
 
 from pet_fairseq.command_options import add_sample_options
-from pet_fairseq.variator.plugin import COMPRESSIONS, DECOMPRESSIONS
-from pet_fairseq.variator.sites import SITES
+from pet_fairseq.variator.choices import COMPRESSIONS, DECOMPRESSIONS, SITES
 
 
 def add_commands(commands) -> None:
@@ -79,8 +78,8 @@ def _flops(args, rest) -> int:
 
 
 def _new_plugins(args, rest) -> int:
-    from pet_fairseq.variator.move import new_plugins
     from pet_fairseq.variator.options import VariatorConfig
+    from pet_fairseq.variator.plugin_files import new_plugins
 
     names = ("command", "run", "out")
     new_plugins(VariatorConfig(**{k: v for k, v in vars(args).items() if k not in names}), args.out)
@@ -89,7 +88,7 @@ def _new_plugins(args, rest) -> int:
 
 
 def _move_plugins(args, rest) -> int:
-    from pet_fairseq.variator.move import move_plugins
+    from pet_fairseq.variator.plugin_files import move_plugins
 
     move_plugins(args.plugins, args.backbone_path, args.out)
     print(f"wrote {args.out}; train it further with --finetune-from-model {args.out}")
@@ -98,7 +97,7 @@ def _move_plugins(args, rest) -> int:
 
 def _plugins(args, rest) -> int:
     logging.getLogger("matplotlib").setLevel(logging.WARNING)  # fairseq turns on everything
-    from pet_fairseq.variator.table import write_table
+    from pet_fairseq.variator.comparison import write_table
 
     print(write_table(args.runs, args.backbone, args.length), end="")
     return 0

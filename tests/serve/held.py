@@ -13,7 +13,7 @@ from pet_fairseq.serve.engine import Engine
 from pet_fairseq.serve.metrics import Metrics
 from pet_fairseq.serve.queue import BatchQueue
 from pet_fairseq.serve.request import RequestError
-from pet_fairseq.variator.scheduler import Cost, RatioScheduler
+from pet_fairseq.serve.scheduler import Cost, RatioScheduler
 from tests.serve.test_metrics import read_page
 
 
