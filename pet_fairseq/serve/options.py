@@ -4,7 +4,7 @@ import argparse
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
-    """All but those of tokenizer and BPE, which depend on their choice (see text.py)."""
+    """Add all options but those of tokenizer and BPE, which text.py adds for the chosen ones."""
     model = command.add_argument_group("model")
     model.add_argument(
         "--path",

@@ -6,9 +6,9 @@ A `variator` model is its own teacher, at ratio 1: it is in memory once (Variato
 """
 
 import math
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Dict, Iterator, List, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -23,7 +23,7 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.hooks import forward_hooks
 from pet_fairseq.variator.backbone import BackboneWrapper, find_encoder
 
-Vectors = Dict[str, Tensor]  # by stack: N x C, the real positions sentence by sentence
+Vectors = dict[str, Tensor]  # by stack: N x C, the real positions sentence by sentence
 
 
 @dataclass
@@ -122,7 +122,7 @@ class VariatorDistillationCriterion(FairseqCriterion):
         log["loss"] = loss.detach() * sample_size
         return loss * sample_size, sample_size, log
 
-    def call_options(self, model: BackboneWrapper, sample: dict) -> Tuple[dict, bool]:
+    def call_options(self, model: BackboneWrapper, sample: dict) -> tuple[dict, bool]:
         """Options for calling the model, and whether the targets are classes of sentences.
 
         Raises:
@@ -135,7 +135,7 @@ class VariatorDistillationCriterion(FairseqCriterion):
             return {"features_only": True, "classification_head_name": self.head_name}, True
         return {"features_only": self.task_loss_weight == 0}, False
 
-    def task_loss(self, model, output, sample: dict, classes: bool) -> Tuple[Tensor, Tensor, int]:
+    def task_loss(self, model, output, sample: dict, classes: bool) -> tuple[Tensor, Tensor, int]:
         """Mean cross-entropy (nats), right answers, and how many there were."""
         target = model.get_targets(sample, output)
         if "prompt" in (output[1] or {}):  # but for the last, its targets are in its groups
@@ -150,7 +150,7 @@ class VariatorDistillationCriterion(FairseqCriterion):
         return F.cross_entropy(logits.float(), target), correct, len(target)
 
     @classmethod
-    def reduce_metrics(cls, logging_outputs: List[Dict]) -> None:
+    def reduce_metrics(cls, logging_outputs: list[dict]) -> None:
         """Log loss and distance; with a task loss also that (bits) and the accuracy (percent)."""
 
         def total(key: str) -> float:
