@@ -18,7 +18,7 @@ FLOORS = [
     ["distillation", "pretrained", "toy"],
     ["pet", "selfcp", "variator"],
     ["baselines"],  # each builds on the method it competes with
-    ["decoding", "report", "serve"],
+    ["decoding", "recipes", "report", "serve"],
     ["hub"],
     ["cli"],
     [""],  # the package's own __init__.py, which registers everything
