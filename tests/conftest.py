@@ -10,8 +10,9 @@ import pytest
 import torch
 from filelock import FileLock
 
-import pet_fairseq  # noqa: F401  registers the models, as --user-dir does
+import pet_fairseq
 
+pet_fairseq.register()  # as --user-dir does
 torch.set_num_threads(1)
 
 

@@ -13,6 +13,7 @@ from pet_fairseq.errors import UserError, one_line
 from tests.checkpoints.written import Malicious, cut, write_checkpoint
 
 REPO = Path(__file__).parents[1]
+REGISTERED = "from pet_fairseq import errors, register; register()"
 
 
 def test_errors_of_fairseqs_own_loading(tmp_path):
@@ -49,7 +50,7 @@ def python(code):
 
 
 def test_hook_shows_user_errors_in_one_line():
-    result = python("import pet_fairseq.errors as errors; raise errors.UserError('--x 3: wrong')")
+    result = python(f"{REGISTERED}; raise errors.UserError('--x 3: wrong')")
     assert result.returncode == 1
     lines = [line for line in result.stderr.splitlines() if not line.startswith("INFO:")]
     assert lines == ["pet_fairseq: error: --x 3: wrong"]
@@ -57,7 +58,9 @@ def test_hook_shows_user_errors_in_one_line():
 
 
 def test_hook_leaves_other_errors():
-    result = python("import pet_fairseq; raise ValueError('a mistake of ours')")
+    result = python(
+        "from pet_fairseq import register; register(); raise ValueError('a mistake of ours')"
+    )
     assert result.returncode == 1
     assert "Traceback (most recent call last)" in result.stderr
     assert result.stderr.endswith("ValueError: a mistake of ours\n")

@@ -10,8 +10,7 @@ from torch import nn
 from pet_fairseq.backbone import is_decoder_only
 from pet_fairseq.errors import UserError
 from pet_fairseq.variator.backbone import STACKS
-from pet_fairseq.variator.plugin import ACTIVATIONS, COMPRESSIONS, DECOMPRESSIONS
-from pet_fairseq.variator.sites import SITES
+from pet_fairseq.variator.choices import ACTIVATIONS, COMPRESSIONS, DECOMPRESSIONS, SITES
 
 
 @dataclass

@@ -95,10 +95,6 @@ def decompress(
 
 # --- the plugin -----------------------------------------------------------------------------------
 
-COMPRESSIONS = ("weighted", "mean")
-DECOMPRESSIONS = ("adapter", "copy")
-ACTIVATIONS = ("tanh", "none")
-
 
 class Plugin(nn.Module):
     """Trained parameters for one ratio at one site: k^2 d + k + 3 r d + r + d of them.

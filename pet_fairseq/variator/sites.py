@@ -14,8 +14,6 @@ from torch import Tensor, nn
 from pet_fairseq.errors import UserError
 from pet_fairseq.variator.plugin import Plugin, group_padding
 
-SITES = ("ffn", "attention", "attention-kv")
-
 
 class Switch:
     """What all sites of a model look at: the ratio in use (1: none) and the batch at hand."""

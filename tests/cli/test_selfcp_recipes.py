@@ -143,7 +143,7 @@ def test_table_over_seeds(tmp_path):
     }.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / "result.json").write_text(json.dumps(scores))
-    command = ("python", REPO / "scripts/seeds_table.py", tmp_path)
+    command = ("pet-fairseq", "score", "table", tmp_path)
     table = (tmp_path / "table.md", run(*command, "former", "truncate").output)
     assert table[1].endswith(table[0].read_text())
     assert table[0].read_text().splitlines() == [

@@ -30,8 +30,8 @@ def test_glue_with_pre_training(task, form, tmp_path):
     raw = "masked_lm" if form == "classes" else "span_masked_lm"
     assert sum(f"--task {raw} " in line for line in lines) == 1 + 9 + 3
     assert ("--num-classes 3" in out) == (task == "mnli" and form == "classes")
-    assert ("scripts/classify.py" in out) == (form == "classes")
-    assert ("scripts/answers.py accuracy" in out) == (form == "text")
+    assert ("pet-fairseq score classes" in out) == (form == "classes")
+    assert ("pet-fairseq score accuracy" in out) == (form == "text")
     assert out.count("new-plugins") == 1 and out.count("--task-loss-weight 0.5") == 1
     assert list(tmp_path.iterdir()) == []
 
@@ -42,7 +42,7 @@ def test_without_raw_text_plugins_are_only_adapted(tmp_path):
     env = {"ROWS": rows, "BACKBONE": str(tmp_path / "model.pt")}
     out = dry(tmp_path, RECIPES[2], **env)
     assert out.count("+ fairseq-train") == 5 + 4 + 1 + 2 + 2 and "move-plugins" not in out
-    assert out.count("scripts/bleu.py") == len(rows.split())
+    assert out.count("pet-fairseq score bleu") == len(rows.split())
     assert f"ln -sf {tmp_path}/model.pt" in out
 
 
