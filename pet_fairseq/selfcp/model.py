@@ -103,6 +103,11 @@ class Responder(FairseqIncrementalDecoder):
 class SelfCpModel(FairseqEncoderDecoderModel):
     """Trains and saves the memory tag and the connector only."""
 
+    wraps_backbone = True  # its checkpoints are no backbones
+    no_plain_form = (
+        "memory needs this package; its language model is the file of its --backbone-path"
+    )
+
     def __init__(self, cfg: SelfCpConfig, backbone: nn.Module, dictionary: Dictionary):
         inner = backbone.decoder
         backbone.requires_grad_(False)

@@ -55,6 +55,8 @@ def read_range(text: str) -> Optional[Tuple[float, float]]:
 class SelfCpTask(FairseqTask):
     """Queries, prompts and responses in one dictionary."""
 
+    generates_text = True  # so `pet_fairseq.from_pretrained` takes its models
+
     def __init__(self, cfg: SelfCpTaskConfig, dictionary: Dictionary):
         super().__init__(cfg)
         self.dictionary = dictionary

@@ -52,6 +52,8 @@ def find_stack(backbone: nn.Module, stack: str) -> tuple[nn.Module, str]:
 class ModelAround(BaseFairseqModel):
     """A model that holds another one and answers fairseq as that would."""
 
+    wraps_backbone = True  # its checkpoints are no backbones
+
     def __init__(self, cfg, backbone: nn.Module):
         super().__init__()
         self.cfg = cfg

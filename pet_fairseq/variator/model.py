@@ -21,6 +21,10 @@ from pet_fairseq.variator.stacks import VariatorDecoder, VariatorEncoder
 class VariatorModel(ModelAround):
     """A backbone of which one stack works on groups of positions while a ratio above 1 is set."""
 
+    no_plain_form = (
+        "plugins need this package; export their --backbone-path, or use pet-fairseq serve"
+    )
+
     def __init__(
         self,
         cfg: VariatorConfig,
