@@ -12,7 +12,7 @@ env:
 	@PYTHON="$(PYTHON)" TORCH="$(TORCH)" scripts/environment/make_env.sh
 
 demo: env
-	@scripts/demo.sh
+	@PATH="$(CURDIR)/.venv/bin:$$PATH" pet-fairseq recipe demo
 
 test: env
 	@.venv/bin/python -m pytest -m "not slow"
