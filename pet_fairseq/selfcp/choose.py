@@ -1,6 +1,5 @@
 """Questions with a closed set of answers: the response that a model expects most."""
 
-import json
 import sys
 from pathlib import Path
 from typing import NamedTuple, Optional
@@ -10,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import write_whole
+from pet_fairseq.files import write_json
 from pet_fairseq.loading import check_device, read_batches
 from pet_fairseq.selfcp.load import load_selfcp
 from pet_fairseq.selfcp.model import SelfCpModel
@@ -85,7 +84,7 @@ def choose(
         "not among the candidates": choices.right.count(-1),
     }
     if out is not None:
-        write_whole(out, lambda file: file.write_text(json.dumps(result) + "\n"))
+        write_json(out, result)
     return result
 
 
