@@ -9,7 +9,7 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 
-from pet_fairseq.errors import UserError, one_line
+from pet_fairseq.errors import UNREADABLE, UserError, checkpoint_being_read, one_line
 from tests.checkpoints.written import Malicious, cut, write_checkpoint
 
 REPO = Path(__file__).parents[1]
@@ -26,6 +26,7 @@ def test_errors_of_fairseqs_own_loading(tmp_path):
     line = one_line(error.value, error.value.__traceback__)
     assert line.startswith(f"{path}: not a readable checkpoint")
     assert "\n" not in line
+    assert one_line(KeyboardInterrupt(), error.value.__traceback__) is None
 
     torch.save({"model": Malicious(tmp_path / "marker")}, path)
     with pytest.raises(pickle.UnpicklingError) as error:
@@ -35,6 +36,26 @@ def test_errors_of_fairseqs_own_loading(tmp_path):
     assert "\n" not in line
     assert "weights_only" not in line
     assert not (tmp_path / "marker").exists()
+
+
+def test_the_file_is_known_however_fairseq_passes_it(tmp_path):
+    """As an open file or as a path, by position or by name."""
+    path = tmp_path / "checkpoint.pt"
+    path.write_bytes(b"PK and no more")
+    calls = [
+        "with open(path, 'rb') as file: torch.load(file)",
+        "with open(path, 'rb') as any_name: torch.load(f=any_name, map_location='cpu')",
+        "torch.load(path)",
+        "torch.load(str(path))",
+    ]
+    for call in calls:
+        fairseq = {"__name__": "fairseq.checkpoint_utils", "torch": torch, "path": path}
+        with pytest.raises(UNREADABLE) as error:
+            exec(call, fairseq)
+        assert checkpoint_being_read(error.value.__traceback__) == str(path)
+        with pytest.raises(UNREADABLE) as error:
+            exec(call, {**fairseq, "__name__": "a_script_of_the_user"})
+        assert checkpoint_being_read(error.value.__traceback__) is None
 
 
 def test_one_line():

@@ -1,7 +1,7 @@
 """The map of memory tokens: their cosines with the prompt's tokens (SelfCP, Figure 4)."""
 
 from pathlib import Path
-from typing import List, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -21,7 +21,7 @@ MOST_LABELLED = 60  # tokens up to which the axis names each
 class SegmentMap(NamedTuple):
     """A compressed part of one prompt, and how similar its memory tokens are to its words."""
 
-    words: List[str]
+    words: list[str]
     cosines: Tensor  # memory tokens x words
 
 
@@ -31,7 +31,7 @@ def cosines(memory: Tensor, tokens: Tensor) -> Tensor:
 
 
 @torch.inference_mode()
-def similarities(model: SelfCpModel, query: Tensor, prompt: Tensor) -> List[SegmentMap]:
+def similarities(model: SelfCpModel, query: Tensor, prompt: Tensor) -> list[SegmentMap]:
     """Compare the memory of each segment of a prompt with the embeddings of its words."""
     reader, cfg = model.encoder, model.cfg
     dictionary, embed = reader.dictionary, reader.inner.embed_tokens
@@ -49,7 +49,7 @@ def similarities(model: SelfCpModel, query: Tensor, prompt: Tensor) -> List[Segm
 
 def memory_map(
     path: str, data: str, subset: str, index: int, out: Path, **overrides
-) -> List[SegmentMap]:
+) -> list[SegmentMap]:
     """Write memory_map.json and memory_map.png for one record of a subset.
 
     Raises:
@@ -74,7 +74,7 @@ def memory_map(
     return maps
 
 
-def plot(maps: List[SegmentMap]) -> Figure:
+def plot(maps: list[SegmentMap]) -> Figure:
     """A panel for each segment: memory tokens down, the segment's words across."""
     longest = max(len(segment.words) for segment in maps)
     size = (max(6, min(24, 0.16 * longest)), sum(1.6 + 0.12 * len(s.cosines) for s in maps))
