@@ -1,4 +1,4 @@
-"""A frozen model that another one is built around: its file, and that it stays the same file."""
+"""Frozen models that others are built around: loading one, and telling that it is the same."""
 
 import hashlib
 from typing import Callable, Dict
@@ -59,8 +59,8 @@ def file_hash(path: str) -> Tensor:
 
 def check_hash(state_dict: Dict[str, Tensor], ours: Tensor, path: str, what: str) -> None:
     """Raises UserError if a state was saved around another backbone than the file `path`."""
-    found = state_dict.get("backbone_hash")
-    if found is None or not torch.equal(found.cpu(), ours.cpu()):
+    stored = state_dict.get("backbone_hash")
+    if stored is None or not torch.equal(stored.cpu(), ours.cpu()):
         raise UserError(
             f"--backbone-path {path}: not the file that {what} was trained on; give that one"
         )

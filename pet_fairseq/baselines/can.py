@@ -59,7 +59,10 @@ class CanDecoderLayer(nn.Module):
         need_attn: bool = False,
         need_head_weights: bool = False,
     ) -> Tuple[Tensor, Optional[Tensor], None]:
-        """T x B x C to the same; the weights on the source, H x B x T x S, if wanted."""
+        """The layer's output, T x B x C as its input; if wanted the weights on the source.
+
+        The weights are H x B x T x S.
+        """
         normed = self.layer_norm(x)
         context, source_weights = self.attention(
             normed,

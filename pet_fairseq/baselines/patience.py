@@ -45,16 +45,16 @@ def patience_layers(
     sides = text.split("/")
     if len(sides) > 2:
         raise UserError(f"--patience-layers {text}: give one map, or two as ENCODER/DECODER")
-    found = {
+    layers = {
         stack: _stack_layers(text, side.strip(), stack, teacher[stack], student[stack])
         for stack, side in zip(STACKS, (sides[0], sides[-1]))
     }
-    if not any(found.values()):
+    if not any(layers.values()):
         raise UserError(
             "--patience-layers: nothing to match, both stacks of the student have one layer; "
             "give --encoder-layers 2 or more, or use --criterion pet_distillation"
         )
-    return found
+    return layers
 
 
 def _stack_layers(text: str, side: str, stack: str, teacher: int, student: int) -> List[int]:

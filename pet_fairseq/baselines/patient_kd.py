@@ -55,7 +55,7 @@ States = Dict[str, List[Tensor]]  # by stack: the embedding and each layer's out
 
 @contextmanager
 def recorded_states(model: nn.Module) -> Iterator[States]:
-    """Inside, whenever the model runs, its states are left in the dictionary; no extra run."""
+    """Leave the states of each run of the model in the dictionary, without an extra run."""
     states: States = {}
 
     def keep_encoder(module, inputs, output) -> None:
@@ -124,12 +124,12 @@ class PatientKdCriterion(PetDistillationCriterion):
         for stack, layers in self.layers.items():
             real = tokens[stack].ne(self.padding_idx).T  # T x B
             maps = self.maps[stack] if stack in self.maps else [nn.Identity()] * len(layers)
-            found = [
+            per_layer = [
                 unit_distance(to_teacher(student[stack][j][real]), teacher[stack][layer][real])
                 for j, (layer, to_teacher) in enumerate(zip(layers, maps), start=1)
             ]
-            if found:
-                distances.append(torch.stack(found).mean())
+            if per_layer:
+                distances.append(torch.stack(per_layer).mean())
         return torch.stack(distances).mean()
 
     def log_terms_once(self, log: dict) -> None:
@@ -144,7 +144,7 @@ class PatientKdCriterion(PetDistillationCriterion):
         )
 
     def load_state_dict(self, state_dict, strict=True):
-        """A model that another criterion trained comes without maps: they start anew."""
+        """Load the maps; they start anew for a model that another criterion trained."""
         if state_dict is None:
             logger.warning("the checkpoint holds no patience maps; they start anew")
             return None

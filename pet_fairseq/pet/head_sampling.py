@@ -82,7 +82,7 @@ class _Contributions:
         self.tokens += len(context)
 
     def finish(self) -> Tensor:
-        """Mean over tokens: H."""
+        """Remove the hooks; the mean over the tokens: H."""
         for hook in self.hooks:
             hook.remove()
         return self.total / max(self.tokens, 1)
@@ -105,7 +105,7 @@ def contribution_scores(model: FairseqModel, batches: Iterable[dict], padding_id
         }
         for stack in KEPT
     }
-    everyone = {
+    meters_of_stack = {
         stack: [meter for group in groups.values() for meter in group]
         for stack, groups in meters.items()
     }
@@ -114,7 +114,7 @@ def contribution_scores(model: FairseqModel, batches: Iterable[dict], padding_id
             "encoder": sample["net_input"]["src_tokens"].ne(padding_idx).T,
             "decoder": sample["target"].ne(padding_idx).T,
         }
-        for stack, group in everyone.items():
+        for stack, group in meters_of_stack.items():
             for meter in group:
                 meter.real = real[stack]
         model(**sample["net_input"], features_only=True)
@@ -145,7 +145,7 @@ def best_heads(scores: Tensor, number: int) -> List[List[int]]:
 
 
 class Sampled(NamedTuple):
-    """What was done, and the sizes before and after."""
+    """The scores of all heads, the heads kept, and the sizes before and after."""
 
     scores: Scores
     kept: Kept

@@ -54,7 +54,7 @@ def _parse_layer(layer: str, spec: str, option: str, num_heads: int) -> List[int
 
 
 def format_heads(layers: Sequence[Sequence[int]]) -> str:
-    """What `parse_heads` reads."""
+    """The heads of each layer, from 0, as the text that `parse_heads` reads."""
     return "/".join(",".join(str(head + 1) for head in sorted(heads)) for heads in layers)
 
 

@@ -155,7 +155,7 @@ class PetSimplifiedTaskCriterion(FairseqCriterion):
         return thresholds
 
     def sample_batches(self, device: torch.device):
-        """Small batches of sentences spread over the training set, and where they are real."""
+        """Small batches of sentences spread over the training set, and which targets are real."""
         name = "train" if "train" in self.task.datasets else next(iter(self.task.datasets))
         dataset = self.task.dataset(name)
         step = max(1, len(dataset) // SAMPLE_SENTENCES)

@@ -269,7 +269,7 @@ def pet_transformer_iwslt_de_en(args: Namespace) -> None:
 
 @register_model_architecture("pet_transformer", "pet_transformer_tiny")
 def pet_transformer_tiny(args: Namespace) -> None:
-    """For tests and the demo: trains in minutes on two CPU cores."""
+    """A size for tests and the demo, which trains in minutes on two CPU cores."""
     set_defaults(
         args,
         encoder_embed_dim=64,

@@ -48,8 +48,10 @@ HEAD_BIAS = "cls.predictions.bias"
 
 
 def import_bert(folder: Path, out: Path) -> str:
-    """Write `out` with checkpoint.pt, dict.txt, tokenizer.json and model_options; says what it has.
+    """Write `out` with checkpoint.pt, dict.txt, tokenizer.json and model_options.
 
+    Returns:
+        a line for the terminal that says what was written.
     Raises:
         UserError: a file that is missing, or a model that is not BERT.
     """
@@ -59,7 +61,7 @@ def import_bert(folder: Path, out: Path) -> str:
     words, rows = dictionary_of(read_vocabulary(tokenizer))
     bert = read_weights(folder / WEIGHTS)
     state = fairseq_names(bert, config, rows)
-    arch = model_options(config)
+    arch = architecture_options(config)
     check_folder(out.parent, "--out")
     with whole_folder(out) as new:
         shutil.copyfile(tokenizer, new / TOKENIZER)
@@ -73,7 +75,7 @@ def import_bert(folder: Path, out: Path) -> str:
 
 
 def read_config(folder: Path) -> dict:
-    """config.json. Raises UserError if it is missing or not BERT's."""
+    """Read config.json. Raises UserError if it is missing or not BERT's."""
     path = folder / CONFIG
     try:
         config = json.loads(_must_be(path).read_text(encoding="utf-8"))
@@ -108,7 +110,11 @@ def read_vocabulary(path: Path) -> List[str]:
 
 
 def load_tokenizer(path: Path):
-    """Raises UserError if there is no such file, or the package tokenizers is missing."""
+    """Open a tokenizer.json.
+
+    Raises:
+        UserError: there is no such file, or the package tokenizers is missing.
+    """
     try:
         from tokenizers import Tokenizer
     except ImportError as error:
@@ -181,7 +187,7 @@ def _renamed(bert: Dict[str, Tensor], layers: int) -> Iterator[Tuple[str, Tensor
             yield f"{new}.{kind}", bert[f"{old}.{kind}"]
 
 
-def model_options(config: dict) -> List[str]:
+def architecture_options(config: dict) -> List[str]:
     """The options of fairseq-train that build this model."""
     sizes = {
         "--encoder-layers": config["num_hidden_layers"],
