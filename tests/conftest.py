@@ -16,6 +16,11 @@ pet_fairseq.register()  # as --user-dir does
 torch.set_num_threads(1)
 
 
+def pytest_runtest_setup(item):
+    if item.get_closest_marker("gpu") and not torch.cuda.is_available():
+        pytest.skip("torch finds no GPU here")
+
+
 @pytest.fixture(autouse=True)
 def seed():
     random.seed(1)

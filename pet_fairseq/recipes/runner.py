@@ -68,7 +68,8 @@ def run_stages(stages: Sequence[Stage], folder: Path, options: RunOptions) -> No
     """Run the stages that are not finished; `folder` is locked meanwhile.
 
     Raises:
-        UserError: an input is missing, a product was made otherwise, or a command failed.
+        UserError: an input is missing, a product was made otherwise, a command failed, or the run
+            was interrupted.
     """
     _check_inputs(stages)
     with _locked(folder) as lock:
@@ -189,6 +190,8 @@ class _Run:
                     raise ValueError(f"these stages wait for one another: {names}")
                 self._finish_ended()
                 self.progress.update()
+        except KeyboardInterrupt as error:
+            raise UserError("interrupted; give the same command again to go on") from error
         finally:
             signal.signal(signal.SIGTERM, before)
             self._end_all()

@@ -1,39 +1,9 @@
-"""SelfCP's recipes: dry runs, wrong inputs, the game of recall, the table over seeds."""
+"""What the examples of SelfCP make: passages of reviews, the game of recall, tables."""
 
 import json
 import re
 
-import pytest
-
 from tests.cli.processes import REPO, run
-from tests.cli.shell import refuses, sh
-
-SETS = ("movie_reviews", "cicero", "xsum", "arxiv", "cola", "duc2007", "recall")
-EVERY_ROW = "full former former4 latter concat recursive truncate truncate_latter perplexity"
-
-
-@pytest.mark.parametrize("name", SETS)
-def test_every_row(name, tmp_path):
-    folders = {"DATA": str(tmp_path / "data"), "RUNS": str(tmp_path / "runs")}
-    options = {"ROWS": EVERY_ROW, "SEEDS": "1 2", "DRY_RUN": "1"}
-    out = sh(f"examples/{name}/run.sh", **folders, **options).stdout
-    # the language model once; memory, and that of the recursive way, for each seed
-    assert out.count("+ fairseq-train") == 1 + 2 * 2
-    answering = "pet-fairseq choose" if name in ("movie_reviews", "cola") else "fairseq-generate"
-    assert out.count(f"+ {answering}") == 2 * 9
-    assert out.count("--arch selfcp") == 4 and out.count("--prompt-strategy auto") == 2
-    assert "recursive_memory.seed2/checkpoint_best.pt" in out
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_wrong_input(tmp_path):
-    folders = {"DATA": str(tmp_path / "data"), "RUNS": str(tmp_path / "runs")}
-    script = "examples/cicero/run.sh"
-    result = sh(script, check=False, **folders)
-    refuses(result, f"{tmp_path}/data: no such folder; run prepare.sh first")
-    (tmp_path / "data").mkdir()
-    refuses(sh(script, check=False, ROWS="half", **folders), "ROWS: nothing is called half")
-    refuses(sh(script, check=False, BACKBONE="no.pt", **folders), "no.pt: no such file")
 
 
 def make(out, *args, check=True):
