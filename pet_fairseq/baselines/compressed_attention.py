@@ -3,7 +3,7 @@
 Y. Li et al., "An Efficient Transformer Decoder with Compressed Sub-layers", AAAI 2021.
 """
 
-from typing import Dict, NamedTuple, Optional, Tuple
+from typing import NamedTuple, Optional
 
 import torch
 import torch.nn.functional as F
@@ -89,7 +89,7 @@ class CompressedAttention(FairseqIncrementalState, nn.Module):
         incremental_state: Optional[IncrementalState] = None,
         attn_mask: Optional[Tensor] = None,
         padding_mask: Optional[Tensor] = None,
-    ) -> Tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor]:
         """Attend from T target positions to the source and to the target.
 
         Args:
@@ -163,5 +163,5 @@ class CompressedAttention(FairseqIncrementalState, nn.Module):
         return incremental_state
 
 
-def _select(cache: Dict[str, Optional[Tensor]], rows: Tensor) -> Dict[str, Optional[Tensor]]:
+def _select(cache: dict[str, Optional[Tensor]], rows: Tensor) -> dict[str, Optional[Tensor]]:
     return {name: None if t is None else t.index_select(0, rows) for name, t in cache.items()}

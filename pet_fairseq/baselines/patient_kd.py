@@ -10,7 +10,7 @@ layer (as in TinyBERT, Jiao et al., 2020). The maps belong to the criterion, not
 import logging
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Dict, Iterator, List, Optional
+from typing import Iterator, Optional
 
 import torch
 from fairseq.criterions import register_criterion
@@ -50,7 +50,7 @@ class PatientKdConfig(PetDistillationConfig):
     decoder_layers: Optional[int] = field(default=None, metadata={"help": "student's layers"})
 
 
-States = Dict[str, List[Tensor]]  # by stack: the embedding and each layer's output, T x B x C
+States = dict[str, list[Tensor]]  # by stack: the embedding and each layer's output, T x B x C
 
 
 @contextmanager
@@ -175,7 +175,7 @@ def check_options(cfg: PatientKdConfig) -> None:
             raise UserError(f"--{option}: patient_kd must know it; choose an --arch that has it")
 
 
-def only_transformer(teachers: List[nn.Module], path: str) -> TransformerModelBase:
+def only_transformer(teachers: list[nn.Module], path: str) -> TransformerModelBase:
     """The teacher; raises UserError if there are several or its layers' states are unknown."""
     if len(teachers) > 1:
         raise UserError(f"--teacher-path {path}: patient_kd takes one teacher, no ensemble")
@@ -187,7 +187,7 @@ def only_transformer(teachers: List[nn.Module], path: str) -> TransformerModelBa
     return teachers[0]
 
 
-def check_student(model: nn.Module, layers: Dict[str, int]) -> None:
+def check_student(model: nn.Module, layers: dict[str, int]) -> None:
     """Raises UserError if a model has not the layers' states to compare in every batch."""
     for stack, kind in zip(STACKS, (TransformerEncoderBase, TransformerDecoderBase)):
         module = getattr(model, stack, None)

@@ -4,7 +4,7 @@ B sentences, R beams of each, K candidates, T tokens so far with the start symbo
 """
 
 import math
-from typing import NamedTuple, Optional, Sequence, Tuple
+from typing import NamedTuple, Optional, Sequence
 
 import torch
 from torch import Tensor
@@ -90,7 +90,7 @@ def best_candidates(lprobs: Tensor, totals: Optional[Tensor], count: int) -> Can
     return Candidates(best, indices % words, indices // words)
 
 
-def top(lprobs: Tensor, totals: Tensor, count: int) -> Tuple[Tensor, Tensor]:
+def top(lprobs: Tensor, totals: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """The greatest sums of a beam's total and a word's log-probability, and their flat indices.
 
     Args:
@@ -101,7 +101,7 @@ def top(lprobs: Tensor, totals: Tensor, count: int) -> Tuple[Tensor, Tensor]:
     return (lprobs + totals[:, :, None]).flatten(1).topk(count)
 
 
-def top_by_groups(lprobs: Tensor, totals: Tensor, count: int) -> Tuple[Tensor, Tensor]:
+def top_by_groups(lprobs: Tensor, totals: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """What `top` gives, also where sums are equal, sooner on a CPU.
 
     The greatest are in the groups of words with the greatest maxima, so only these are ranked.
@@ -139,7 +139,7 @@ def find_ends(candidates: Candidates, ignored: Tensor, eos: int) -> Tensor:
     return ends
 
 
-def extend(beams: Beams, candidates: Candidates, chosen: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+def extend(beams: Beams, candidates: Candidates, chosen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Tokens B x N x (T + 1), totals B x N x T and parents B x N of chosen candidates (B x N)."""
     parents = candidates.beams.gather(1, chosen)
     words, ends = candidates.words.gather(1, chosen), candidates.totals.gather(1, chosen)
@@ -151,7 +151,7 @@ def extend(beams: Beams, candidates: Candidates, chosen: Tensor) -> Tuple[Tensor
     return append(beams.tokens, words), append(beams.totals, ends), parents
 
 
-def go_on(beams: Beams, candidates: Candidates, ends: Tensor) -> Tuple[Beams, Tensor]:
+def go_on(beams: Beams, candidates: Candidates, ends: Tensor) -> tuple[Beams, Tensor]:
     """The best R candidates that do not end, and the beams they continue (B x R).
 
     Where fewer are left, ended ones fill up the R and are ignored from then on.

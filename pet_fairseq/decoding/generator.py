@@ -1,7 +1,7 @@
 """Beam search in place of fairseq's SequenceGenerator: the same hypotheses, sooner."""
 
 import math
-from typing import Dict, List, NamedTuple, Optional
+from typing import NamedTuple, Optional
 
 import torch
 from fairseq.sequence_generator import SequenceGenerator
@@ -57,11 +57,11 @@ class FastGenerator(SequenceGenerator):
 
     def _generate(
         self,
-        sample: Dict[str, Dict[str, Tensor]],
+        sample: dict[str, dict[str, Tensor]],
         prefix_tokens: Optional[Tensor] = None,
         constraints: Optional[Tensor] = None,
         bos_token: Optional[int] = None,
-    ) -> List[List[Dict[str, Tensor]]]:
+    ) -> list[list[dict[str, Tensor]]]:
         """Translate a batch, with the arguments and the result of fairseq's generator.
 
         Raises:
@@ -75,7 +75,7 @@ class FastGenerator(SequenceGenerator):
         return hypotheses.best_first()
 
     def _search(
-        self, net_input: Dict[str, Tensor], prefixes: Optional[Tensor], start: int
+        self, net_input: dict[str, Tensor], prefixes: Optional[Tensor], start: int
     ) -> Hypotheses:
         src_tokens, src_lengths = net_input["src_tokens"], self._source_lengths(net_input)
         limits = Limits(self._max_length(src_tokens, src_lengths), src_lengths, prefixes)
@@ -101,7 +101,7 @@ class FastGenerator(SequenceGenerator):
             for steps in self.steps:
                 steps.follow(parents, kept)
 
-    def _source_lengths(self, net_input: Dict[str, Tensor]) -> Tensor:
+    def _source_lengths(self, net_input: dict[str, Tensor]) -> Tensor:
         if "src_lengths" in net_input:
             return net_input["src_lengths"]
         words = net_input["src_tokens"].ne(self.eos) & net_input["src_tokens"].ne(self.pad)

@@ -1,7 +1,7 @@
 """The finished hypotheses of a batch, collected without waiting for the device."""
 
 import math
-from typing import Dict, List, Optional
+from typing import Optional
 
 import torch
 from torch import Tensor
@@ -60,7 +60,7 @@ class Hypotheses:
     def is_full(self, sentences: Tensor) -> Tensor:
         return self.counts[sentences] == self.beam_size
 
-    def best_first(self) -> List[List[Dict[str, Tensor]]]:
+    def best_first(self) -> list[list[dict[str, Tensor]]]:
         """For each sentence its hypotheses in fairseq's form, best first."""
         order_of_end = torch.arange(self.beam_size, device=self.scores.device)
         scores = self.scores[:, :-1].masked_fill(order_of_end >= self.counts[:, None], -math.inf)

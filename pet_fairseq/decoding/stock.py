@@ -1,6 +1,6 @@
 """Decoding steps of any model, through its own incremental decoder."""
 
-from typing import Dict, List, Optional
+from typing import Optional
 
 import torch
 from fairseq.sequence_generator import EnsembleModel
@@ -17,8 +17,8 @@ class StockSteps:
     def __init__(self, model: nn.Module, beam_size: int, temperature: float = 1.0):
         self.model = EnsembleModel([model])
         self.beam_size = beam_size
-        self.encoder_outs: List[Dict[str, List[Tensor]]] = []
-        self.state: List[Dict[str, Dict[str, Optional[Tensor]]]] = []
+        self.encoder_outs: list[dict[str, list[Tensor]]] = []
+        self.state: list[dict[str, dict[str, Optional[Tensor]]]] = []
         self.tokens: Optional[Tensor] = None  # (B R) x T
         self.temperature = temperature
 

@@ -6,7 +6,7 @@ beam descends from; following other beams costs a small gather in that mask.
 """
 
 from dataclasses import dataclass
-from typing import Callable, List, Optional, Tuple
+from typing import Callable, Optional
 
 import torch
 import torch.nn.functional as F
@@ -21,7 +21,7 @@ from pet_fairseq.decoding.cache import KeyValueCache, Visibility
 
 MORE_STEPS = 10  # a translation is seldom longer than its source by more
 
-Affine = Tuple[Tensor, Tensor]  # weight (out x in), bias (out)
+Affine = tuple[Tensor, Tensor]  # weight (out x in), bias (out)
 
 # methods that a subclass must have left alone for the step below to be its forward pass
 DECODER_METHODS = ("forward", "extract_features", "extract_features_scriptable", "output_layer")
@@ -76,7 +76,7 @@ def _is_plain_attention(attention: Optional[nn.Module]) -> bool:
     return all(type(p) is nn.Linear and p.bias is not None for p in projections)
 
 
-def _inherits(module: nn.Module, base: type, methods: Tuple[str, ...]) -> bool:
+def _inherits(module: nn.Module, base: type, methods: tuple[str, ...]) -> bool:
     return all(getattr(type(module), name) is getattr(base, name) for name in methods)
 
 
@@ -87,7 +87,7 @@ def _is_changed(module: nn.Module) -> bool:
     return bool(dropout or hooked or "forward" in module.__dict__)
 
 
-def _layers(decoder: TransformerDecoderBase) -> List[nn.Module]:
+def _layers(decoder: TransformerDecoderBase) -> list[nn.Module]:
     return [decoder.layers[i] for i in range(len(decoder.layers))]  # LayerDrop's iterator skips
 
 
@@ -102,7 +102,7 @@ class LayerWeights:
     cross_out: Affine
     fc1: Affine
     fc2: Affine
-    norms: Tuple[nn.Module, nn.Module, nn.Module]  # of self-attention, cross-attention, FFN
+    norms: tuple[nn.Module, nn.Module, nn.Module]  # of self-attention, cross-attention, FFN
     normalize_before: bool
     activation: Callable[[Tensor], Tensor]
     self_heads: int
@@ -158,9 +158,9 @@ class TransformerSteps:
         self.temperature = temperature
         self.decoder = model.decoder
         self.encoder = model.encoder
-        self.layers: List[LayerWeights] = []
-        self.caches: List[KeyValueCache] = []
-        self.source: List[Tensor] = []  # 2 x B x H x S x D for each layer
+        self.layers: list[LayerWeights] = []
+        self.caches: list[KeyValueCache] = []
+        self.source: list[Tensor] = []  # 2 x B x H x S x D for each layer
         self.source_mask: Optional[Tensor] = None
         self.visible = Visibility()
 

@@ -5,7 +5,7 @@ keeps the best of each attention and writes the smaller model; fine-tuning is pl
 """
 
 from pathlib import Path
-from typing import Dict, Iterable, List, NamedTuple, Tuple
+from typing import Iterable, NamedTuple
 
 import torch
 from fairseq.models import FairseqModel
@@ -22,8 +22,8 @@ from pet_fairseq.pet.attention import PetAttention
 from pet_fairseq.pet.heads import KEPT, cut_heads, format_heads
 
 SCORES = ("contribution", "weight")
-Scores = Dict[str, Dict[str, Tensor]]  # stack -> attention -> layers x heads
-Kept = Dict[str, Dict[str, List[List[int]]]]  # the same, the kept heads of each layer, from 0
+Scores = dict[str, dict[str, Tensor]]  # stack -> attention -> layers x heads
+Kept = dict[str, dict[str, list[list[int]]]]  # the same, the kept heads of each layer, from 0
 
 # --- scores ---------------------------------------------------------------------------------------
 
@@ -73,7 +73,7 @@ class _Contributions:
     def _leave(self, *_) -> None:
         self.running = False
 
-    def _see(self, out_proj: nn.Linear, inputs: Tuple[Tensor]) -> None:
+    def _see(self, out_proj: nn.Linear, inputs: tuple[Tensor]) -> None:
         if not self.running:
             return  # another layer's turn
         context = inputs[0][self.real]  # N x (H D)
@@ -135,7 +135,7 @@ def weight_scores(model: FairseqModel) -> Scores:
     }
 
 
-def best_heads(scores: Tensor, number: int) -> List[List[int]]:
+def best_heads(scores: Tensor, number: int) -> list[list[int]]:
     """The heads with the highest scores in each layer (scores: layers x heads), in order."""
     order = scores.argsort(dim=1, descending=True, stable=True)
     return [sorted(heads) for heads in order[:, :number].tolist()]

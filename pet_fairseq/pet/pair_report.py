@@ -6,7 +6,7 @@ import math
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import List, Optional, Sequence
+from typing import Optional, Sequence
 
 from tqdm import tqdm
 
@@ -65,7 +65,7 @@ def write_files(out: Path, text: str, content: dict, result: SearchResult) -> No
     write_whole(out / "pairs.png", lambda path: figure.savefig(path, dpi=150, format="png"))
 
 
-def read_stacks(text: str) -> List[str]:
+def read_stacks(text: str) -> list[str]:
     """Raises UserError for anything but encoder, decoder or both with a comma between."""
     names = [name.strip() for name in text.split(",")]
     if len(set(names)) < len(names) or not {*names} <= {*STACKS}:
@@ -117,7 +117,7 @@ def to_markdown(result: SearchResult, checkpoint: str, data: str) -> str:
     return text + "".join(f"* {note}\n" for note in notes(result))
 
 
-def _table(kind: str, rows: List[Measured], paste: Optional[str] = None) -> str:
+def _table(kind: str, rows: list[Measured], paste: Optional[str] = None) -> str:
     header = ["rank", kind, "rise", "±", "cosine", "saves %"] + ([paste] if paste else [])
     cells = [
         [str(rank), m.name, f"{m.rise:+z.4f}", "-" if m.error is None else f"{m.error:.4f}"]
@@ -136,7 +136,7 @@ def _table(kind: str, rows: List[Measured], paste: Optional[str] = None) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in [lines[0], rule, *lines[1:]])
 
 
-def notes(result: SearchResult) -> List[str]:
+def notes(result: SearchResult) -> list[str]:
     """Where the thesis's schemes rank here, and what was not measured."""
     lines = [where_thesis_ranks(result, stack) for stack in result.layers]
     for stack, layers in result.layers.items():

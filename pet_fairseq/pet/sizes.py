@@ -2,7 +2,7 @@
 
 import math
 from argparse import Namespace
-from typing import Callable, List, NamedTuple
+from typing import Callable, NamedTuple
 
 from fairseq import options
 from torch import nn
@@ -33,7 +33,7 @@ class Widths(NamedTuple):
     rate: float
 
 
-def parse_model_options(arguments: List[str]) -> Namespace:
+def parse_model_options(arguments: list[str]) -> Namespace:
     """The options as fairseq-train reads them.
 
     Raises:
@@ -47,7 +47,7 @@ def parse_model_options(arguments: List[str]) -> Namespace:
     return args
 
 
-def option_counts(arguments: List[str]) -> ParameterCounts:
+def option_counts(arguments: list[str]) -> ParameterCounts:
     """Parameter counts for model options, with embeddings of the 4 special words only."""
     return count_parameters(build_without_memory(parse_model_options(arguments)))
 
@@ -81,8 +81,8 @@ def reference_counts(reference: str) -> ParameterCounts:
 
 
 def find_widths(
-    arguments: List[str], target_rate: float, reference: ParameterCounts
-) -> List[Widths]:
+    arguments: list[str], target_rate: float, reference: ParameterCounts
+) -> list[Widths]:
     """Widths for these options that come nearest to a rate, the nearest first.
 
     One setting for each ratio of decoder to encoder width and of FFN to width; widths are
@@ -149,7 +149,7 @@ def format_counts(counts: ParameterCounts, name: str, reference: ParameterCounts
     )
 
 
-def format_widths(settings: List[Widths]) -> str:
+def format_widths(settings: list[Widths]) -> str:
     """The settings as a table for the terminal; each line ends in options to copy."""
     lines = [f"{'rate %':>7} {'layer params':>13}  options"]
     for w in settings:
