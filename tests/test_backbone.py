@@ -5,8 +5,8 @@ from argparse import Namespace
 import pytest
 
 from pet_fairseq.architectures import model_class
-from pet_fairseq.baselines.fine_tuned import FineTunedModel
 from pet_fairseq.selfcp.model import SelfCpModel
+from pet_fairseq.variator.competitors.fine_tuned import FineTunedModel
 from pet_fairseq.variator.model import VariatorModel
 
 

@@ -4,15 +4,12 @@ import textwrap
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pet_fairseq.files import write_whole
+from pet_fairseq.files import write_figure
 from pet_fairseq.report.compare import Comparison
 from pet_fairseq.report.rows import Row
-
-matplotlib.use("Agg")
 
 MARKERS = "os^Dv<>PX*"
 FEWEST_BEAMS = 3  # that make a curve
@@ -62,7 +59,7 @@ def plot_over_rate(
     axes.set_xlabel("compression rate: layer parameters, % of the teacher's")
     axes.set_ylabel(label)
     _add_legend(axes)
-    _save(figure, path)
+    write_figure(path, figure)
 
 
 def plot_bleu_over_beam(rows: List[Row], beams: List[int], path: Path) -> None:
@@ -77,7 +74,7 @@ def plot_bleu_over_beam(rows: List[Row], beams: List[int], path: Path) -> None:
     axes.set_xlabel("beam size")
     axes.set_ylabel("BLEU")
     _add_legend(axes)
-    _save(figure, path)
+    write_figure(path, figure)
 
 
 def plot_speed(rows: List[Row], beams: List[int], path: Path) -> None:
@@ -98,7 +95,7 @@ def plot_speed(rows: List[Row], beams: List[int], path: Path) -> None:
     axes.grid(axis="x", alpha=0.3)
     if beams:  # above the axes, where it covers no bar
         axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=len(beams), frameon=False)
-    _save(figure, path)
+    write_figure(path, figure)
 
 
 def speed_form(speed: float) -> str:
@@ -131,7 +128,3 @@ def _axes(width: float, height: float) -> Tuple[Figure, Axes]:
     """An empty plot, in inches."""
     figure = Figure(figsize=(width, height), layout="constrained", dpi=150)
     return figure, figure.add_subplot()
-
-
-def _save(figure: Figure, path: Path) -> None:
-    write_whole(path, lambda file: figure.savefig(file, dpi=150, format="png"))

@@ -2,6 +2,7 @@
 
 from typing import List, Optional
 
+from pet_fairseq.markdown import table
 from pet_fairseq.report.compare import SAMPLES, Comparison
 from pet_fairseq.report.measure import Run, cached_bleu
 from pet_fairseq.report.plots import speed_form
@@ -10,34 +11,28 @@ from pet_fairseq.report.rows import Row
 
 def to_markdown(comparison: Comparison, reference: List[str]) -> str:
     """The main table, BLEU by beam if there are more than the main beams, and notes."""
-    text = _table(_main_table(comparison))
+    text = _main_table(comparison)
     if comparison.beams != comparison.main_beams:
-        text += "\nBLEU by beam size:\n\n" + _table(_beam_table(comparison))
+        text += "\nBLEU by beam size:\n\n" + _beam_table(comparison)
     notes = _notes(comparison, reference) + _tests(comparison)
     notes += [f"missing: {what}" for row in comparison.rows for what in _missing(row)]
     return text + "\n" + "".join(f"* {note}\n" for note in notes)
 
 
-def _table(rows: List[List[str]]) -> str:
-    header, *body = rows
-    rule = ["---"] + ["---:"] * (len(header) - 1)
-    return "".join(f"| {' | '.join(row)} |\n" for row in [header, rule, *body])
-
-
-def _main_table(comparison: Comparison) -> List[List[str]]:
+def _main_table(comparison: Comparison) -> str:
     beams, beam = comparison.main_beams, comparison.beam
     header = ["run", "seeds", "layer parameters", "active", "rate %", "all parameters"]
     header += ["checkpoint MB", *(f"BLEU beam {b}" for b in beams)]
     header += [f"to {comparison.baseline.name}, beam {beam}"] if beam is not None else []
     header += [*(f"sentences/s beam {b}" for b in beams), "training min"]
-    return [header, *(_main_row(row, comparison) for row in comparison.rows)]
+    return table(header, [_main_row(row, comparison) for row in comparison.rows])
 
 
 def _main_row(row: Row, comparison: Comparison) -> List[str]:
     beams = comparison.main_beams
     difference = _number(comparison.difference(row), "+.2f")
     return [
-        _cell(row.title),
+        row.title,
         str(len(row.runs)),
         _number(row.sizes.layer_parameters, ",d"),
         _number(row.sizes.active_parameters, ",d"),
@@ -51,16 +46,11 @@ def _main_row(row: Row, comparison: Comparison) -> List[str]:
     ]
 
 
-def _beam_table(comparison: Comparison) -> List[List[str]]:
+def _beam_table(comparison: Comparison) -> str:
     beams = comparison.beams
     header = ["run", *(f"beam {beam}" for beam in beams)]
-    return [header] + [
-        [_cell(row.title), *(_bleu(row, beam) for beam in beams)] for row in comparison.rows
-    ]
-
-
-def _cell(title: str) -> str:
-    return title.replace("|", "\\|")
+    rows = [[row.title, *(_bleu(row, beam) for beam in beams)] for row in comparison.rows]
+    return table(header, rows)
 
 
 def _number(value: Optional[float], form: str, unit: float = 1) -> str:

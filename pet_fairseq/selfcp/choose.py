@@ -1,16 +1,15 @@
-"""Which of some responses a model expects most: questions with a closed set of answers."""
+"""Questions with a closed set of answers: the response that a model expects most."""
 
-import json
 import sys
 from pathlib import Path
-from typing import List, NamedTuple, Optional
+from typing import NamedTuple, Optional
 
 import sentencepiece
 import torch
 from torch import Tensor
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import write_whole
+from pet_fairseq.files import write_json
 from pet_fairseq.loading import check_device, read_batches
 from pet_fairseq.selfcp.load import load_selfcp
 from pet_fairseq.selfcp.model import SelfCpModel
@@ -19,8 +18,8 @@ from pet_fairseq.selfcp.model import SelfCpModel
 class Choices(NamedTuple):
     """What was chosen and what was right for each record, as indices of the candidates."""
 
-    chosen: List[int]
-    right: List[int]  # -1: the response is not among the candidates
+    chosen: list[int]
+    right: list[int]  # -1: the response is not among the candidates
 
     @property
     def accuracy(self) -> float:
@@ -30,7 +29,7 @@ class Choices(NamedTuple):
 
 
 @torch.inference_mode()
-def losses(model: SelfCpModel, prompts: dict, candidates: List[Tensor]) -> Tensor:
+def losses(model: SelfCpModel, prompts: dict, candidates: list[Tensor]) -> Tensor:
     """Mean loss of each candidate's tokens and </s>, nats a token: B x candidates.
 
     Args:
@@ -50,7 +49,7 @@ def losses(model: SelfCpModel, prompts: dict, candidates: List[Tensor]) -> Tenso
 def choose(
     path: str,
     data: str,
-    candidates: List[str],
+    candidates: list[str],
     subset: str = "test",
     sentences: int = sys.maxsize,
     max_tokens: int = 8000,
@@ -85,11 +84,11 @@ def choose(
         "not among the candidates": choices.right.count(-1),
     }
     if out is not None:
-        write_whole(out, lambda file: file.write_text(json.dumps(result) + "\n"))
+        write_json(out, result)
     return result
 
 
-def encode(texts: List[str], task) -> List[Tensor]:
+def encode(texts: list[str], task) -> list[Tensor]:
     """Tokenise texts with the SentencePiece model in the data folder.
 
     Raises:

@@ -1,23 +1,19 @@
 """The map of memory tokens: their cosines with the prompt's tokens (SelfCP, Figure 4)."""
 
-import json
 from pathlib import Path
-from typing import List, NamedTuple
+from typing import NamedTuple
 
-import matplotlib
 import torch
 import torch.nn.functional as F
 from matplotlib.figure import Figure
 from torch import Tensor
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import check_folder, write_whole
+from pet_fairseq.files import check_folder, write_figure, write_json
 from pet_fairseq.loading import load_subset
 from pet_fairseq.selfcp.load import load_selfcp
 from pet_fairseq.selfcp.model import SelfCpModel
 from pet_fairseq.selfcp.segments import memory_length, split_prompt
-
-matplotlib.use("Agg")
 
 MOST_LABELLED = 60  # tokens up to which the axis names each
 
@@ -25,7 +21,7 @@ MOST_LABELLED = 60  # tokens up to which the axis names each
 class SegmentMap(NamedTuple):
     """A compressed part of one prompt, and how similar its memory tokens are to its words."""
 
-    words: List[str]
+    words: list[str]
     cosines: Tensor  # memory tokens x words
 
 
@@ -35,7 +31,7 @@ def cosines(memory: Tensor, tokens: Tensor) -> Tensor:
 
 
 @torch.inference_mode()
-def similarities(model: SelfCpModel, query: Tensor, prompt: Tensor) -> List[SegmentMap]:
+def similarities(model: SelfCpModel, query: Tensor, prompt: Tensor) -> list[SegmentMap]:
     """Compare the memory of each segment of a prompt with the embeddings of its words."""
     reader, cfg = model.encoder, model.cfg
     dictionary, embed = reader.dictionary, reader.inner.embed_tokens
@@ -53,7 +49,7 @@ def similarities(model: SelfCpModel, query: Tensor, prompt: Tensor) -> List[Segm
 
 def memory_map(
     path: str, data: str, subset: str, index: int, out: Path, **overrides
-) -> List[SegmentMap]:
+) -> list[SegmentMap]:
     """Write memory_map.json and memory_map.png for one record of a subset.
 
     Raises:
@@ -73,12 +69,12 @@ def memory_map(
     check_folder(out, "--out")
     content = [{"words": s.words, "cosines": s.cosines.tolist()} for s in maps]
     figure = plot(maps)
-    write_whole(out / "memory_map.json", lambda file: file.write_text(json.dumps(content)))
-    write_whole(out / "memory_map.png", lambda file: figure.savefig(file, dpi=150, format="png"))
+    write_json(out / "memory_map.json", content)
+    write_figure(out / "memory_map.png", figure)
     return maps
 
 
-def plot(maps: List[SegmentMap]) -> Figure:
+def plot(maps: list[SegmentMap]) -> Figure:
     """A panel for each segment: memory tokens down, the segment's words across."""
     longest = max(len(segment.words) for segment in maps)
     size = (max(6, min(24, 0.16 * longest)), sum(1.6 + 0.12 * len(s.cosines) for s in maps))

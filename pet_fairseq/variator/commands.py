@@ -87,8 +87,8 @@ def _new_plugins_arguments(parser: ArgumentParser) -> None:
 
 
 def _new_plugins(args: Namespace) -> None:
-    from pet_fairseq.variator.move import new_plugins
     from pet_fairseq.variator.options import VariatorConfig
+    from pet_fairseq.variator.plugin_files import new_plugins
 
     options = {name: value for name, value in vars(args).items() if name != "out"}
     new_plugins(VariatorConfig(**options), args.out)
@@ -107,7 +107,7 @@ def _move_plugins_arguments(parser: ArgumentParser) -> None:
 
 
 def _move_plugins(args: Namespace) -> None:
-    from pet_fairseq.variator.move import move_plugins
+    from pet_fairseq.variator.plugin_files import move_plugins
 
     move_plugins(args.plugins, args.backbone_path, args.out)
     print(f"wrote {args.out}; train it further with --finetune-from-model {args.out}")
@@ -137,7 +137,7 @@ def _plugins_arguments(parser: ArgumentParser) -> None:
 
 
 def _plugins(args: Namespace) -> None:
-    from pet_fairseq.variator.table import write_table
+    from pet_fairseq.variator.comparison import write_table
 
     print(write_table(args.runs, args.backbone, args.length), end="")
 

@@ -12,7 +12,9 @@ from pet_fairseq.report.rows import Row
 def figures(monkeypatch):
     """The figures that the plot functions would save, by file name."""
     kept = {}
-    monkeypatch.setattr(plots, "_save", lambda figure, path: kept.update({path.stem: figure}))
+    monkeypatch.setattr(
+        plots, "write_figure", lambda path, figure: kept.update({path.stem: figure})
+    )
     return kept
 
 

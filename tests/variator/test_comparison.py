@@ -3,11 +3,13 @@
 import json
 
 import pytest
+import torch
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.variator.move import new_plugins
+from pet_fairseq.variator.comparison import write_table
+from pet_fairseq.variator.competitors.fine_tuned import FineTunedConfig
 from pet_fairseq.variator.options import VariatorConfig
-from pet_fairseq.variator.table import write_table
+from pet_fairseq.variator.plugin_files import new_plugins
 from tests.translation import make_task, save_model
 
 
@@ -59,6 +61,25 @@ def test_rows(runs):
     assert [row["name"] for row in json.loads((runs / "plugins.json").read_text())["rows"]] == list(
         found
     )
+
+
+def test_a_pruned_model_is_a_run(runs):
+    """Its cost is by its own formula: 6 of 22 tokens go through each of 2 networks."""
+    path = runs / "pruned/checkpoint_best.pt"
+    path.parent.mkdir()
+    cfg = FineTunedConfig(backbone_path=str(runs / "backbone/checkpoint_best.pt"))
+    cfg._name = "token_pruning"
+    state = torch.load(runs / "k2/checkpoint_best.pt", weights_only=True)
+    state["cfg"]["model"], state["model"] = vars(cfg), {}
+    torch.save(state, path)
+    (path.parent / "result.json").write_text(json.dumps({"accuracy": 80}))
+    rows = {row[0]: row for row in cells(write_table(runs, "backbone", 22))}
+    t, d, f = 22, 64, 1024
+    rest = 4 * t * d * d + 2 * t * t * d
+    share = (rest + 2 * 6 * d * f) / (rest + 2 * t * d * f)
+    assert rows["pruned"][1] == "4" and rows["pruned"][4] == f"{100 * share:.1f}%"
+    kinds = [row["kind"] for row in json.loads((runs / "plugins.json").read_text())["rows"]]
+    assert kinds[1:] == ["variator"] * 3 + ["token_pruning"]
 
 
 def test_order_and_missing_scores(runs):

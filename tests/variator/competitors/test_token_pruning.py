@@ -5,9 +5,13 @@ import math
 import pytest
 import torch
 
-from pet_fairseq.baselines.fine_tuned import FineTunedConfig
-from pet_fairseq.baselines.token_pruning import TokenPruningModel, chosen_tokens, received_attention
 from pet_fairseq.errors import UserError
+from pet_fairseq.variator.competitors.fine_tuned import FineTunedConfig
+from pet_fairseq.variator.competitors.token_pruning import (
+    TokenPruningModel,
+    chosen_tokens,
+    received_attention,
+)
 from tests.translation import make_batch, make_model, make_task, save_model, select
 from tests.variator.test_plugin import padding_mask
 
@@ -92,6 +96,26 @@ def test_everything_is_trained_but_the_teacher(task, tmp_path):
     with model.frozen() as teacher:
         assert not teacher.training and not any(p.requires_grad for p in teacher.parameters())
     assert not any("teacher" in name for name in model.state_dict())
+
+
+@pytest.mark.parametrize("arch", ["transformer_tiny", "pet_transformer_tiny"])
+def test_a_checkpoint_has_its_old_names_and_loads(arch, task, tmp_path):
+    """Also that of a model whose layers share parameters, each stored once."""
+    path = save_model(tmp_path / "b.pt", task, arch)
+    model, again = make_pruned(task, path, 2), make_pruned(task, path, 2)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    prefix = "backbone.encoder.layers.0."
+    assert {n.removeprefix(prefix).rpartition(".")[0] for n in state if n.startswith(prefix)} == {
+        *("fc1.inner", "fc2.inner", "self_attn_layer_norm", "final_layer_norm"),
+        *(f"self_attn.inner.{part}_proj" for part in ("q", "k", "v", "out")),
+    }
+    again.load_state_dict(state)
+    net_input = make_batch(task, [3, 7])["net_input"]
+    with torch.no_grad():
+        assert torch.equal(again(**net_input)[0], model(**net_input)[0])
 
 
 @pytest.mark.parametrize("arch", ["transformer", "pet_transformer_tiny"])

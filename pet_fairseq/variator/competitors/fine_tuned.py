@@ -1,18 +1,20 @@
 """Models that are made cheaper and then trained as a whole to give what they gave before."""
 
 import copy
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Iterator, Optional
+from typing import Optional
 
 from fairseq.dataclass import FairseqDataclass
 from fairseq.modules import FairseqDropout
-from torch import nn
+from torch import Tensor, nn
 
 from pet_fairseq.backbone import load_backbone
 from pet_fairseq.checkpoints.frozen_models import FrozenModels
+from pet_fairseq.checkpoints.tied_tensors import restore_tied_entries
 from pet_fairseq.errors import UserError
-from pet_fairseq.variator.backbone import ModelAround
+from pet_fairseq.variator.backbone import BackboneWrapper
 
 
 @dataclass
@@ -28,7 +30,7 @@ class FineTunedConfig(FairseqDataclass):
     )
 
 
-class FineTunedModel(ModelAround):
+class FineTunedModel(BackboneWrapper):
     """A model that `cheapen` changes; criterion variator_distillation compares it with a copy."""
 
     def __init__(self, cfg: FineTunedConfig, backbone: nn.Module):
@@ -51,14 +53,19 @@ class FineTunedModel(ModelAround):
             raise UserError(f"--dropout {cfg.dropout}: give 0 or more, less than 1")
         return cls(cfg, load_backbone(cfg.backbone_path, task))
 
+    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
+        """Fill in what a backbone with shared parameters leaves out of a checkpoint."""
+        super().upgrade_state_dict_named(state_dict, name)
+        restore_tied_entries(self, state_dict)
+
     @contextmanager
     def frozen(self) -> Iterator[nn.Module]:
-        """The model as it was before."""
+        """Inside the block, the model as it was before."""
         yield self.teacher.like(next(self.parameters()))[0]
 
 
-def set_dropout(model: nn.Module, share: float) -> None:
-    """Of each kind and in every layer."""
+def set_dropout(model: nn.Module, dropout: float) -> None:
+    """Set every kind of dropout in every layer."""
     for module in model.modules():
         if isinstance(module, FairseqDropout):
-            module.p = share
+            module.p = dropout

@@ -1,4 +1,4 @@
-"""Which ratio a server uses next, from what waits and a promise about latency (no fairseq here).
+"""Chooses a server's next ratio from what waits and a promise about latency (no fairseq here).
 
 The ratio is the smallest at which everything that waits now would be answered within the target; if
 none is fast enough, the fastest. What a batch costs at each ratio is measured beforehand; how fast
@@ -6,7 +6,7 @@ the machine and the texts of the moment are is learned from every batch, whateve
 no estimate grows old while another ratio is in use.
 """
 
-from typing import Dict, List, NamedTuple
+from typing import NamedTuple
 
 
 class Cost(NamedTuple):
@@ -19,7 +19,7 @@ class Cost(NamedTuple):
         return batches * self.batch + tokens * self.token
 
 
-def choose_ratio(seconds: Dict[int, float], oldest_wait: float, target: float) -> int:
+def choose_ratio(seconds: dict[int, float], oldest_wait: float, target: float) -> int:
     """The smallest ratio that keeps the promise.
 
     Args:
@@ -46,7 +46,7 @@ class RatioScheduler:
 
     def __init__(
         self,
-        costs: Dict[int, Cost],
+        costs: dict[int, Cost],
         target: float,
         batch_tokens: int,
         headroom: float = 0.7,
@@ -63,7 +63,7 @@ class RatioScheduler:
         self.expected = self.taken = self.costs[self.ratios[0]].seconds(batch_tokens)
 
     @property
-    def ratios(self) -> List[int]:
+    def ratios(self) -> list[int]:
         return sorted(self.costs)
 
     @property
@@ -77,7 +77,7 @@ class RatioScheduler:
             self.estimates(waiting_tokens), oldest_wait, self.headroom * self.target
         )
 
-    def estimates(self, tokens: int) -> Dict[int, float]:
+    def estimates(self, tokens: int) -> dict[int, float]:
         """Seconds for so many tokens, by ratio."""
         batches = -(-tokens // self.batch_tokens)
         return {k: self.pace * cost.seconds(tokens, batches) for k, cost in self.costs.items()}

@@ -15,7 +15,7 @@ from pet_fairseq.variator.options import VariatorConfig, check_options
 
 
 def build_around(state: dict, cfg: VariatorConfig) -> VariatorModel:
-    """A model around the backbone of a loaded checkpoint, which keeps its random weights.
+    """Build a model around the backbone of a loaded checkpoint, which keeps its random weights.
 
     Raises:
         UserError: no model that plugins fit.

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from pet_fairseq.baselines.fine_tuned import FineTunedConfig
-from pet_fairseq.baselines.narrow_ffn import NarrowModel
 from pet_fairseq.errors import UserError
+from pet_fairseq.variator.competitors.fine_tuned import FineTunedConfig
+from pet_fairseq.variator.competitors.narrow_ffn import NarrowModel
 from tests.translation import make_batch, make_model, make_task, save_model
 
 

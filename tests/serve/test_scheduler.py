@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from pet_fairseq.variator.scheduler import Cost, RatioScheduler, choose_ratio
+from pet_fairseq.serve.scheduler import Cost, RatioScheduler, choose_ratio
 
 SHARES = {1: 1.0, 2: 0.7, 4: 0.5, 8: 0.4}
 COSTS = {k: Cost(0.002, 0.001 * share) for k, share in SHARES.items()}

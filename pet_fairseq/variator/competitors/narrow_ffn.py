@@ -7,8 +7,9 @@ then trained with distillation from the model as it was.
 from fairseq.models import register_model
 from torch import Tensor, nn
 
-from pet_fairseq.baselines.fine_tuned import FineTunedConfig, FineTunedModel
 from pet_fairseq.errors import UserError
+from pet_fairseq.variator.competitors.fine_tuned import FineTunedConfig, FineTunedModel
+from pet_fairseq.variator.costs import Shape, plain_layer_cost
 
 
 def strongest_units(into: Tensor, out_of: Tensor, number: int) -> Tensor:
@@ -34,6 +35,12 @@ def narrow_ffn(layer: nn.Module, ratio: int) -> None:
 @register_model("narrow_ffn", dataclass=FineTunedConfig)
 class NarrowModel(FineTunedModel):
     """A model with narrow feed-forward networks."""
+
+    @staticmethod
+    def encoder_cost(shape: Shape, length: int) -> int:
+        """The layers' multiply-adds when each FFN keeps one of k inner units."""
+        narrow = shape._replace(ffn_embed_dim=-(-shape.ffn_embed_dim // shape.ratio))
+        return shape.layers * plain_layer_cost(narrow, length)
 
     def cheapen(self, backbone: nn.Module, ratio: int) -> None:
         """Raises UserError for layers that share their weights."""

@@ -1,6 +1,6 @@
-"""What stands for a backbone's encoder or decoder: it tells the sites which positions to group."""
+"""Wrappers of a backbone's encoder or decoder: they tell which positions are to be grouped."""
 
-from typing import Dict, Optional, Tuple
+from typing import Optional
 
 import torch
 from fairseq.models import FairseqEncoder, FairseqIncrementalDecoder
@@ -9,11 +9,11 @@ from torch import Tensor, nn
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.prefill import prefill
-from pet_fairseq.variator.sites import Switch
+from pet_fairseq.variator.grouping import Grouping
 
 
 class Delegate:
-    """What a class does not have itself is its `inner` module's: layers, embed_tokens, ..."""
+    """Looks up what the class does not have itself in `inner`: layers, embed_tokens, ..."""
 
     def __getattr__(self, name: str):
         try:
@@ -23,27 +23,27 @@ class Delegate:
 
 
 class VariatorEncoder(Delegate, FairseqEncoder):
-    """Stands for the backbone's encoder: tells the sites where the padding is.
+    """Stands for the backbone's encoder and tells where the padding is.
 
     Sources padded on the left are moved to the left edge, so that a sentence is divided into the
     same groups in every batch. At ratio 1 nothing is touched.
     """
 
-    def __init__(self, inner: nn.Module, switch: Switch, padding_idx: int):
+    def __init__(self, inner: nn.Module, grouping: Grouping, padding_idx: int):
         super().__init__(getattr(inner, "dictionary", None))
         self.inner = inner
-        self.switch = switch
+        self.grouping = grouping
         self.padding_idx = padding_idx
 
     def forward(self, src_tokens: Tensor, *args, **options):
         """The inner encoder's output; src_tokens B x T."""
-        if self.switch.ratio == 1:
+        if self.grouping.ratio == 1:
             return self.inner(src_tokens, *args, **options)
         padding = src_tokens.eq(self.padding_idx)
         if padding[:, 0].any():
             src_tokens = convert_padding_direction(src_tokens, self.padding_idx, left_to_right=True)
             padding = src_tokens.eq(self.padding_idx)
-        with self.switch.batch(padding if padding.any() else None):
+        with self.grouping.batch(padding if padding.any() else None):
             return self.inner(src_tokens, *args, **options)
 
     def reorder_encoder_out(self, encoder_out, new_order):
@@ -57,10 +57,10 @@ class VariatorEncoder(Delegate, FairseqEncoder):
 
 
 def prompt_mask(tokens: Tensor, end: int) -> Tensor:
-    """Which positions are in the prompt, B x T: up to the first `end` with it, none without one."""
+    """The mask of the prompts, B x T: up to the first `end` with it, nothing without one."""
     ends = tokens.eq(end)
-    after = ends.cumsum(dim=1) - ends.long()  # how many came before
-    return after.eq(0) & ends.any(dim=1, keepdim=True)
+    ends_before = ends.cumsum(dim=1) - ends.long()
+    return ends_before.eq(0) & ends.any(dim=1, keepdim=True)
 
 
 class VariatorDecoder(Delegate, FairseqIncrementalDecoder):
@@ -70,10 +70,10 @@ class VariatorDecoder(Delegate, FairseqIncrementalDecoder):
     it is complete; until then nothing is computed, as its symbols are given.
     """
 
-    def __init__(self, inner: nn.Module, switch: Switch, padding_idx: int, prompt_end_idx: int):
+    def __init__(self, inner: nn.Module, grouping: Grouping, padding_idx: int, prompt_end_idx: int):
         super().__init__(inner.dictionary)
         self.inner = inner
-        self.switch = switch
+        self.grouping = grouping
         self.padding_idx = padding_idx
         self.prompt_end_idx = prompt_end_idx
 
@@ -81,11 +81,11 @@ class VariatorDecoder(Delegate, FairseqIncrementalDecoder):
         self,
         prev_output_tokens: Tensor,
         encoder_out=None,
-        incremental_state: Optional[Dict] = None,
+        incremental_state: Optional[dict] = None,
         **options,
-    ) -> Tuple[Tensor, dict]:
+    ) -> tuple[Tensor, dict]:
         """The inner decoder's output; prev_output_tokens B x T."""
-        if self.switch.ratio == 1:
+        if self.grouping.ratio == 1:
             return self.inner(prev_output_tokens, encoder_out, incremental_state, **options)
         if incremental_state is not None:
             return self.step(prev_output_tokens, incremental_state, **options)
@@ -93,12 +93,12 @@ class VariatorDecoder(Delegate, FairseqIncrementalDecoder):
         lengths = prompt.sum(dim=1)
         longest = int(lengths.max())
         if longest == 0:
-            return self.plain(prev_output_tokens, **options)
-        with self.switch.batch(~prompt[:, :longest], plain_from=int(lengths.min())):
+            return self.run_uncompressed(prev_output_tokens, **options)
+        with self.grouping.batch(~prompt[:, :longest], first_ungrouped=int(lengths.min())):
             output, extra = self.inner(prev_output_tokens, **options)
         return output, {**extra, "prompt": prompt}
 
-    def step(self, tokens: Tensor, incremental_state: Dict, **options) -> Tuple[Tensor, dict]:
+    def step(self, tokens: Tensor, incremental_state: dict, **options) -> tuple[Tensor, dict]:
         """The output for the last position, B x 1 x V; tokens: all so far, B x T."""
         given = tokens.eq(self.prompt_end_idx)
         in_prompt = ~given.any(dim=1)
@@ -106,17 +106,17 @@ class VariatorDecoder(Delegate, FairseqIncrementalDecoder):
             zeros = tokens.new_zeros(len(tokens), 1, len(self.dictionary), dtype=torch.float)
             return zeros, {"attn": [None], "in_prompt": in_prompt}
         if given[:, :-1].any(dim=1).all():
-            return self.plain(tokens, incremental_state=incremental_state, **options)
+            return self.run_uncompressed(tokens, incremental_state=incremental_state, **options)
         output, _ = prefill(self, tokens, incremental_state, **options)
         return output[:, -1:], {"attn": [None], "in_prompt": in_prompt}
 
-    def plain(self, tokens: Tensor, **options) -> Tuple[Tensor, dict]:
-        """The inner decoder without plugins."""
-        with self.switch.at(1):
+    def run_uncompressed(self, tokens: Tensor, **options) -> tuple[Tensor, dict]:
+        """Run the inner decoder without plugins."""
+        with self.grouping.with_ratio(1):
             return self.inner(tokens, **options)
 
     def get_normalized_probs(self, net_output, log_probs: bool, sample=None) -> Tensor:
-        """As the inner decoder; in generation, 1 for all symbols while a prompt is being given.
+        """The inner decoder's; in generation, 1 for all symbols while a prompt is being given.
 
         Raises:
             UserError: probabilities of a compressed prompt's own symbols, which it has seen.
