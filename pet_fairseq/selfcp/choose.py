@@ -75,7 +75,7 @@ def choose(
         prompts = {k: v for k, v in sample["net_input"].items() if k != "prev_output_tokens"}
         choices.chosen.extend(losses(model.to(device), prompts, tokens).argmin(dim=1).tolist())
         pad = task.dictionary.pad()
-        given = [task.dictionary.string(row[row.ne(pad)]) for row in sample["target"]]
+        given = [task.dictionary.string(target[target.ne(pad)]) for target in sample["target"]]
         choices.right.extend(texts.index(text) if text in texts else -1 for text in given)
     result = {
         "accuracy": choices.accuracy,

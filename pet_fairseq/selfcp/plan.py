@@ -25,7 +25,7 @@ class Segment(NamedTuple):
         return slice(0 if self.recursive else self.piece, self.piece + 1)
 
 
-class Plan(NamedTuple):
+class ReadingPlan(NamedTuple):
     """What is read of each prompt, and in which order its segments are compressed."""
 
     pieces: list[list[Piece]]  # of each prompt, in their order
@@ -34,7 +34,7 @@ class Plan(NamedTuple):
 
 def plan_reading(
     lengths: Sequence[int], window: int, strategies: Sequence[str], ratios: Sequence[float]
-) -> Plan:
+) -> ReadingPlan:
     """Plan the reading of prompts.
 
     Args:
@@ -50,7 +50,7 @@ def plan_reading(
         if piece.compressed
     ]
     ordered = sorted(segments, key=round_of)  # stable: prompt by prompt within a round
-    return Plan(pieces, [list(some) for _, some in groupby(ordered, key=round_of)])
+    return ReadingPlan(pieces, [list(some) for _, some in groupby(ordered, key=round_of)])
 
 
 def round_of(segment: Segment) -> int:
