@@ -16,7 +16,7 @@ from pet_fairseq.selfcp.model import SelfCpModel
 
 
 class Choices(NamedTuple):
-    """What was chosen and what was right for each record, as indices of the candidates."""
+    """The chosen and the right candidate of each record, as indices of the candidates."""
 
     chosen: list[int]
     right: list[int]  # -1: the response is not among the candidates

@@ -21,12 +21,12 @@ class Segment(NamedTuple):
 
     @property
     def pieces_read(self) -> slice:
-        """Which pieces of the prompt the compressor reads, this one last."""
+        """The slice of the prompt's pieces that the compressor reads, this one last."""
         return slice(0 if self.recursive else self.piece, self.piece + 1)
 
 
 class ReadingPlan(NamedTuple):
-    """What is read of each prompt, and in which order its segments are compressed."""
+    """The pieces that are read of each prompt, and the order in which segments are compressed."""
 
     pieces: list[list[Piece]]  # of each prompt, in their order
     rounds: list[list[Segment]]  # the segments of a round need only the memory of earlier rounds
