@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Iterator, List, Tuple
+from typing import Iterator
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
 
 
-def load_model(path: str, option: str, data: str = "") -> Tuple[BaseFairseqModel, FairseqTask]:
+def load_model(path: str, option: str, data: str = "") -> tuple[BaseFairseqModel, FairseqTask]:
     """The model of any checkpoint, in eval mode, and its task.
 
     Args:
@@ -35,7 +35,7 @@ def load_model(path: str, option: str, data: str = "") -> Tuple[BaseFairseqModel
     return build_loaded(load_checkpoint(path, option), path, data)
 
 
-def build_loaded(state: dict, path: str, data: str) -> Tuple[BaseFairseqModel, FairseqTask]:
+def build_loaded(state: dict, path: str, data: str) -> tuple[BaseFairseqModel, FairseqTask]:
     """Model and task of a loaded checkpoint, with a data folder in place of its own if given."""
     state["args"] = None  # fairseq has made cfg of it
     cfg = state["cfg"]
@@ -50,7 +50,7 @@ def build_loaded(state: dict, path: str, data: str) -> Tuple[BaseFairseqModel, F
     return model.eval(), task
 
 
-def load_transformer(path: str, data: str) -> Tuple[nn.Module, TranslationTask]:
+def load_transformer(path: str, data: str) -> tuple[nn.Module, TranslationTask]:
     """The model of a checkpoint, and the translation task of a data folder for its languages.
 
     Raises:
@@ -142,9 +142,9 @@ def read_samples(
     subset: str,
     sentences: int,
     max_tokens: int,
-    max_positions: Tuple[int, int],
+    max_positions: tuple[int, int],
     device: str = "cpu",
-) -> List[dict]:
+) -> list[dict]:
     """Batches of similar lengths with sentences from all over a subset, in even steps.
 
     Args:
@@ -174,7 +174,7 @@ def read_samples(
         raise UserError(
             f"--max-tokens {max_tokens}: a sentence has {longest} tokens; give {longest} or more"
         )
-    batches: List[List[int]] = [[]]
+    batches: list[list[int]] = [[]]
     for index in picked:  # each is the longest of its batch so far
         if (len(batches[-1]) + 1) * dataset.num_tokens(index) > max_tokens:
             batches.append([])

@@ -4,7 +4,7 @@ import math
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import List, Optional, Sequence
+from typing import Optional, Sequence
 
 from tqdm import tqdm
 
@@ -63,7 +63,7 @@ def write_files(out: Path, text: str, content: dict, result: SearchResult) -> No
     write_figure(out / "pairs.png", figure)
 
 
-def read_stacks(text: str) -> List[str]:
+def read_stacks(text: str) -> list[str]:
     """Raises UserError for anything but encoder, decoder or both with a comma between."""
     names = [name.strip() for name in text.split(",")]
     if len(set(names)) < len(names) or not {*names} <= {*STACKS}:
@@ -115,7 +115,7 @@ def to_markdown(result: SearchResult, checkpoint: str, data: str) -> str:
     return text + "".join(f"* {note}\n" for note in notes(result))
 
 
-def _table(kind: str, rows: List[Measured], paste: Optional[str] = None) -> str:
+def _table(kind: str, rows: list[Measured], paste: Optional[str] = None) -> str:
     header = ["rank", kind, "rise", "±", "cosine", "saves %"] + ([paste] if paste else [])
     cells = [
         [str(rank), m.name, f"{m.rise:+z.4f}", "-" if m.error is None else f"{m.error:.4f}"]
@@ -126,7 +126,7 @@ def _table(kind: str, rows: List[Measured], paste: Optional[str] = None) -> str:
     return aligned_table(header, cells, text=(1, 6))
 
 
-def notes(result: SearchResult) -> List[str]:
+def notes(result: SearchResult) -> list[str]:
     """Where the thesis's schemes rank here, and what was not measured."""
     lines = [where_thesis_ranks(result, stack) for stack in result.layers]
     for stack, layers in result.layers.items():

@@ -83,7 +83,7 @@ def mean_and_error(sums: Tensor, tokens: Tensor) -> tuple[float, Optional[float]
 
 
 class Measured(NamedTuple):
-    """A candidate with what tying it does.
+    """A candidate, and how tying it changes the model.
 
     rise: of the loss, in nats per target token; error: its standard error over sentences; cosine:
     of the tied weights; saved: parameters; saved_percent: of those in the stack's layers.

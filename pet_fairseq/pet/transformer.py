@@ -3,7 +3,7 @@
 import logging
 from argparse import Namespace
 from dataclasses import dataclass, field
-from typing import Dict, Optional
+from typing import Optional
 
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import register_model, register_model_architecture
@@ -181,7 +181,7 @@ class PetTransformerModel(TransformerModel):
     def build_decoder(cls, args, tgt_dict, embed_tokens):
         return PetDecoder(args, tgt_dict, embed_tokens, no_encoder_attn=args.no_cross_attention)
 
-    def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
+    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         super().upgrade_state_dict_named(state_dict, name)
         restore_tied_entries(self, state_dict, "--encoder-pairs and --decoder-pairs")
 
@@ -269,7 +269,7 @@ def pet_transformer_iwslt_de_en(args: Namespace) -> None:
 
 @register_model_architecture("pet_transformer", "pet_transformer_tiny")
 def pet_transformer_tiny(args: Namespace) -> None:
-    """For tests and the demo: trains in minutes on two CPU cores."""
+    """A size for tests and the demo, which trains in minutes on two CPU cores."""
     set_defaults(
         args,
         encoder_embed_dim=64,
