@@ -16,6 +16,8 @@ from pet_fairseq.recipes.sizes import SIZES
 from pet_fairseq.recipes.stage import Output, shell_lines
 from tests.recipes.paper import check_order, names, stages, trainings
 
+pytestmark = pytest.mark.paper
+
 pet_fairseq.register()
 ALL = len(translation.ROWS)
 # the teacher; those without a warm-up; those with one; sampled heads: wide twice, tuned once; long
