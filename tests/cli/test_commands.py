@@ -119,6 +119,10 @@ def test_the_overview_has_one_line_for_each_command(capsys):
         assert headings[-1] == f"{command.group.value}:"
 
 
+def test_no_two_commands_have_one_name():
+    assert len(cli.COMMANDS) == sum(len(room.COMMANDS) for room in cli.ROOMS)
+
+
 def test_every_argument_is_explained():
     parsers = [c.parser() for c in cli.COMMANDS.values() if c.add_arguments is not None]
     parsers += [recipe_parser(name) for name in RECIPES]
