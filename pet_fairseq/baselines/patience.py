@@ -11,8 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pet_fairseq.errors import UserError
-
-STACKS = ("encoder", "decoder")
+from pet_fairseq.layers import STACKS
 
 
 def last_layers(teacher_layers: int, student_layers: int) -> list[int]:

@@ -22,10 +22,11 @@ from fairseq.models.transformer import (
 )
 from torch import Tensor, nn
 
-from pet_fairseq.baselines.patience import STACKS, patience_layers, unit_distance
+from pet_fairseq.baselines.patience import patience_layers, unit_distance
 from pet_fairseq.distillation.criterion import PetDistillationConfig, PetDistillationCriterion
 from pet_fairseq.errors import UserError
 from pet_fairseq.hooks import forward_hooks
+from pet_fairseq.layers import STACKS
 
 logger = logging.getLogger(__name__)
 

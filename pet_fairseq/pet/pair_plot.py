@@ -9,11 +9,11 @@ from matplotlib.axes import Axes
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 
-from pet_fairseq.pet.pair_candidates import PROJECTIONS
+from pet_fairseq.pet.pair_candidates import PROJECTION_SLOTS
 from pet_fairseq.pet.pair_search import Measured, SearchResult
 
 MOST_LABELLED = 12  # slots of a panel up to which its cells hold numbers
-ROW = 4  # panels side by side
+PANELS_PER_ROW = 4
 BESIDE = 1.3  # inches beside and below a panel's cells, for labels and the colour bar
 
 
@@ -45,7 +45,7 @@ class Panel(NamedTuple):
 
 def split_panels(stack: str, measured: list[Measured]) -> list[Panel]:
     """A panel for all slots that a chain of pairs connects, the layers' first."""
-    names = ("L", *PROJECTIONS[stack])
+    names = ("L", *PROJECTION_SLOTS[stack])
 
     def order(slot: str) -> tuple[bool, int, int]:
         name = slot.rstrip("0123456789")
@@ -66,7 +66,7 @@ def heat_maps(result: SearchResult) -> Figure:
     rows = []
     for stack in result.layers:
         panels = split_panels(stack, result.ranked(stack, "pair"))
-        rows += [panels[i : i + ROW] for i in range(0, len(panels), ROW)]
+        rows += [panels[i : i + PANELS_PER_ROW] for i in range(0, len(panels), PANELS_PER_ROW)]
     heights = [BESIDE + max(panel.inches for panel in row) for row in rows]
     width = max([6.0, *(sum(BESIDE + panel.inches for panel in row) for row in rows)])
     figure = Figure(figsize=(width, sum(heights) + 0.5))

@@ -25,7 +25,7 @@ WITHIN_DECODER_LAYER = {
     "kv": "Kself=Vself Kenc=Venc",
     "layers": "",
 }
-PROJECTIONS = {"Q": "q_proj", "K": "k_proj", "V": "v_proj", "O": "out_proj"}
+MODULE_OF_LETTER = {"Q": "q_proj", "K": "k_proj", "V": "v_proj", "O": "out_proj"}
 SLOT = re.compile(r"(?:(L)|([QKVO])(self|enc)?)(\d+)?")
 
 
@@ -138,7 +138,7 @@ def _parse_slot(slot: str, text: str, stack: str, num_layers: int) -> tuple[str,
     if whole:
         return "", layer
     module = "encoder_attn" if attention == "enc" else "self_attn"
-    return f"{module}.{PROJECTIONS[projection]}", layer
+    return f"{module}.{MODULE_OF_LETTER[projection]}", layer
 
 
 def find_owner(part: ModulePath, pairs: list[Pair], stack: str) -> ModulePath:

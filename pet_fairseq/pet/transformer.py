@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from pet_fairseq.architectures import is_encoder_decoder, set_defaults
 from pet_fairseq.checkpoints.tied_tensors import drop_tied_entries, restore_tied_entries
 from pet_fairseq.errors import UserError
-from pet_fairseq.layers import attentions_of, wrap_layer
+from pet_fairseq.layers import STACKS, attentions_of, wrap_layer
 from pet_fairseq.parameters import architecture_counts, compression_rate, count_parameters
 from pet_fairseq.pet.attention import PetAttention
 from pet_fairseq.pet.heads import cut_heads, read_kept_heads
@@ -192,7 +192,7 @@ def check_options(args: Namespace) -> None:
     Raises:
         UserError: names the option, its value and the way out.
     """
-    for stack in ("encoder", "decoder"):
+    for stack in STACKS:
         width, heads, head_dim, layers = (
             getattr(args, f"{stack}_{name}")
             for name in ("embed_dim", "attention_heads", "head_dim", "layers")

@@ -16,7 +16,7 @@ from pet_fairseq.selfcp.model import SelfCpModel
 
 
 class Choices(NamedTuple):
-    """What was chosen and what was right for each record, as indices of the candidates."""
+    """The chosen and the right candidate of each record, as indices of the candidates."""
 
     chosen: list[int]
     right: list[int]  # -1: the response is not among the candidates
@@ -75,7 +75,7 @@ def choose(
         prompts = {k: v for k, v in sample["net_input"].items() if k != "prev_output_tokens"}
         choices.chosen.extend(losses(model.to(device), prompts, tokens).argmin(dim=1).tolist())
         pad = task.dictionary.pad()
-        given = [task.dictionary.string(row[row.ne(pad)]) for row in sample["target"]]
+        given = [task.dictionary.string(target[target.ne(pad)]) for target in sample["target"]]
         choices.right.extend(texts.index(text) if text in texts else -1 for text in given)
     result = {
         "accuracy": choices.accuracy,

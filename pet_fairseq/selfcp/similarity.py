@@ -26,7 +26,7 @@ class SegmentMap(NamedTuple):
 
 
 def cosines(memory: Tensor, tokens: Tensor) -> Tensor:
-    """Cosine of each row of `memory` (m x C) with each of `tokens` (n x C): m x n."""
+    """The cosine of each vector of `memory` (m x C) with each of `tokens` (n x C): m x n."""
     return F.normalize(memory, dim=1) @ F.normalize(tokens, dim=1).T
 
 

@@ -21,7 +21,8 @@ def recipe(*args, **options):
 
 def commands(output):
     """The commands of a dry run without comments."""
-    lines = [line for line in output.splitlines() if not line.startswith("#")]
+    whole = output.replace("\\\n", "")  # lines that go on
+    lines = [line for line in whole.splitlines() if not line.startswith("#")]
     return [shlex.split(line) for line in lines]
 
 

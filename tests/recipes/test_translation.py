@@ -16,6 +16,8 @@ from pet_fairseq.recipes.sizes import SIZES
 from pet_fairseq.recipes.stage import Output, shell_lines
 from tests.recipes.paper import check_order, names, stages, trainings
 
+pytestmark = pytest.mark.paper
+
 pet_fairseq.register()
 ALL = len(translation.ROWS)
 # the teacher; those without a warm-up; those with one; sampled heads: wide twice, tuned once; long
@@ -202,7 +204,8 @@ def test_finished_rows_and_the_report_know_what_was_trained_before(tmp_path):
     assert texts[runs / "order.txt"].split() == ["teacher", "scratch", "kd", "can", "pet"]
     assert texts[runs / "can.seed2/name.txt"] == "CAN"
     options = ("--rows", "kd", "--baseline", "pet", "--significance")
-    command = shlex.split(shell_lines([stages("multi30k", tmp_path, *options)["report"]])[-1])
+    lines = shell_lines([stages("multi30k", tmp_path, *options)["report"]])
+    command = shlex.split("\n".join(lines).replace("\\\n", ""))
     assert command[-3:] == ["--baseline", "pet", "--significance"]
 
 
