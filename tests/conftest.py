@@ -1,10 +1,14 @@
-"""Every test starts from the same random state, on one thread."""
+"""Every test starts from the same random state, on one thread; what is costly is made once."""
 
 import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from filelock import FileLock
 
 import pet_fairseq  # noqa: F401  registers the models, as --user-dir does
 
@@ -16,3 +20,30 @@ def seed():
     random.seed(1)
     np.random.seed(1)
     torch.manual_seed(1)
+
+
+@pytest.fixture(autouse=True)
+def cold(request, monkeypatch):
+    """In tests marked so, commands start with nothing loaded."""
+    if request.node.get_closest_marker("cold"):
+        monkeypatch.setenv("PET_FAIRSEQ_COLD", "1")
+
+
+@pytest.fixture(scope="session")
+def once(tmp_path_factory, worker_id) -> Callable[[str, Callable[[Path], object]], Path]:
+    """A maker of folders that all workers of a run share: the first one to ask for it fills it."""
+    root = tmp_path_factory.getbasetemp()
+    shared = (root if worker_id == "master" else root.parent) / "shared"
+    shared.mkdir(exist_ok=True)
+
+    def make(name: str, fill: Callable[[Path], object]) -> Path:
+        folder, complete = shared / name, shared / f"{name}.complete"
+        with FileLock(shared / f"{name}.lock"):
+            if not complete.exists():
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir()
+                fill(folder)
+                complete.touch()
+        return folder
+
+    return make

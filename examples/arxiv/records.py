@@ -25,7 +25,7 @@ class BadInputError(Exception):
 
 
 def opened(paths: list[Path]) -> Iterator[tuple[str, BinaryIO]]:
-    """Name and content of the files, or of those in the archive."""
+    """Yields the name and the content of each file, or of those in the archive."""
     for path in paths:
         if path.suffix == ".zip":
             with zipfile.ZipFile(path) as archive:
@@ -39,7 +39,7 @@ def opened(paths: list[Path]) -> Iterator[tuple[str, BinaryIO]]:
 
 
 def record(line: bytes) -> Optional[dict]:
-    """None if the paper has no text or no abstract."""
+    """The record of a paper, None if it has no text or no abstract."""
     paper = json.loads(line)
     article = " ".join(" ".join(paper["article_text"]).split())
     abstract = " ".join(paper["abstract_text"]).replace("<S>", " ").replace("</S>", " ")
@@ -55,13 +55,13 @@ def convert(name: str, lines: BinaryIO, path: Path) -> None:
     with path.open("w") as file:
         for number, line in enumerate(lines, 1):
             try:
-                found = record(line)
+                paper = record(line)
             except (ValueError, KeyError, TypeError) as error:
                 raise BadInputError(f"{name}: line {number}: not a paper ({error!r})") from error
-            if found is None:
+            if paper is None:
                 left_out += 1
                 continue
-            print(json.dumps(found), file=file)
+            print(json.dumps(paper), file=file)
             written += 1
     if not written:
         raise BadInputError(f"{name}: no papers")

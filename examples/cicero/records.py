@@ -34,21 +34,21 @@ def one_line(text: str) -> str:
 
 def read(paths: list[Path]) -> dict[str, bytes]:
     """The content of train, val and test, as far as they are there."""
-    found: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     for path in paths:
         if path.suffix == ".zip":
             with zipfile.ZipFile(path) as archive:
-                found |= {n: archive.read(n) for n in archive.namelist() if n.endswith("json")}
+                contents |= {n: archive.read(n) for n in archive.namelist() if n.endswith("json")}
         else:
             data = path.read_bytes()
-            found[path.name] = gzip.decompress(data) if path.suffix == ".gz" else data
-    by_split = {Path(name).name.split(".")[0]: data for name, data in found.items()}
+            contents[path.name] = gzip.decompress(data) if path.suffix == ".gz" else data
+    by_split = {Path(name).name.split(".")[0]: data for name, data in contents.items()}
     return {split: by_split[split] for split in SPLITS if split in by_split}
 
 
 def records(split: str, data: bytes) -> list[tuple[str, dict]]:
     """Each question with the name of its dialogue."""
-    found = []
+    questions = []
     for number, line in enumerate(data.splitlines(), 1):
         try:
             item = json.loads(line)
@@ -59,10 +59,10 @@ def records(split: str, data: bytes) -> list[tuple[str, dict]]:
                 "response": answers[0],
                 "references": answers,
             }
-            found.append((item["ID"], record))
+            questions.append((item["ID"], record))
         except (ValueError, KeyError, IndexError, TypeError) as error:
             raise BadInputError(f"{split}: line {number}: not as CICERO is ({error!r})") from error
-    return found
+    return questions
 
 
 def divide(data: dict[str, bytes]) -> dict[str, list[dict]]:

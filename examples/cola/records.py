@@ -31,22 +31,22 @@ class BadInputError(Exception):
 
 def read(paths: list[Path]) -> dict[str, bytes]:
     """The content of train.tsv and dev.tsv, wherever they are."""
-    found: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     for path in paths:
         if path.suffix == ".zip":
             with zipfile.ZipFile(path) as archive:
-                found |= {Path(n).name: archive.read(n) for n in archive.namelist()}
+                contents |= {Path(n).name: archive.read(n) for n in archive.namelist()}
         else:
-            found[path.name] = path.read_bytes()
-    missing = [name for name in FILES if name not in found]
+            contents[path.name] = path.read_bytes()
+    missing = [name for name in FILES if name not in contents]
     if missing:
         raise BadInputError(f"there is no {missing[0]}")
-    return found
+    return contents
 
 
 def examples(name: str, data: bytes) -> Examples:
-    """A sentence that is there twice counts once, with its first label."""
-    found: Examples = {}
+    """The sentences of a table with their labels; one that is there twice has its first label."""
+    labels: Examples = {}
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -55,12 +55,12 @@ def examples(name: str, data: bytes) -> Examples:
         fields = line.rstrip("\r").split("\t")
         if len(fields) != 4 or fields[1] not in LABELS:
             raise BadInputError(f"{name}: line {number}: not source, 0 or 1, mark, sentence")
-        found.setdefault(" ".join(fields[3].split()), LABELS[fields[1]])
-    return found
+        labels.setdefault(" ".join(fields[3].split()), LABELS[fields[1]])
+    return labels
 
 
 def hold_out(train: Examples) -> tuple[Examples, Examples]:
-    """Train without, and valid with, every 20th sentence."""
+    """The sentences of train and of valid; every 20th is for valid."""
     parts: tuple[Examples, Examples] = ({}, {})
     for number, (sentence, label) in enumerate(train.items(), 1):
         parts[number % HELD_OUT == 0][sentence] = label
@@ -68,7 +68,7 @@ def hold_out(train: Examples) -> tuple[Examples, Examples]:
 
 
 def record(sentence: str, label: str, pool: list[tuple[str, str]], draw: random.Random, shots: int):
-    """One record; the pool has more than `shots` examples."""
+    """The record of a sentence; the pool has more than `shots` examples."""
     drawn = draw.sample(pool, shots + 1)
     others = [example for example in drawn if example[0] != sentence][:shots]
     return {

@@ -1,10 +1,7 @@
 #!/usr/bin/env bash
 # CoLA with demonstrations in the prompt: a language model, its memory, ways to read them; accuracy.
 #
-# Usage: run.sh           after prepare.sh
-# Environment: DATA (runs/cola/data/bin), RUNS (runs/cola/selfcp), ROWS, RATIO, SEEDS, WINDOW, BACKBONE, STAGES, DRY_RUN: scripts/selfcp.sh
-. "$(dirname "${BASH_SOURCE[0]}")/../../scripts/common.sh"
-. "$ROOT/scripts/selfcp.sh"
-settings_for cola 128
-evaluate() { choose_among "acceptable unacceptable" "$@"; }
-selfcp_recipe
+# Usage: run.sh [OPTIONS]      after prepare.sh; options: pet-fairseq recipe cola --help
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+PATH="$here/../../.venv/bin:$PATH" exec pet-fairseq recipe "$here" "$@"

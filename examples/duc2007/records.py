@@ -25,7 +25,7 @@ class BadInputError(Exception):
 
 
 def read(path: Path) -> str:
-    """NIST's files are ASCII but for a few characters."""
+    """The text of a file of NIST's, ASCII but for a few characters."""
     data = path.read_bytes()
     try:
         return data.decode("utf-8")
@@ -39,7 +39,7 @@ def inside(tag: str, text: str) -> list[str]:
 
 
 def plain(text: str) -> str:
-    """Without tags and entities, in one line."""
+    """The text without tags and entities, in one line."""
     return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", text)).split())
 
 
@@ -61,27 +61,27 @@ def summaries(folder: Path, topic: str) -> list[str]:
 def record(folder: Path, topic: str) -> dict:
     """The record of a <topic>."""
     fields = {tag: inside(tag, topic) for tag in ("num", "narr", "docs")}
-    missing = [tag for tag, found in fields.items() if not found]
+    missing = [tag for tag, texts in fields.items() if not texts]
     if missing:
         raise BadInputError(f"{TOPICS}: a topic without <{missing[0]}>")
     number = plain(fields["num"][0])
-    places = [path for path in folder.rglob(number) if path.is_dir()]
-    if not places:
+    folders = [path for path in folder.rglob(number) if path.is_dir()]
+    if not folders:
         raise BadInputError(f"there is no folder {number} with documents")
     texts = []
     for name in fields["docs"][0].split():
-        files = [place / name for place in places if (place / name).is_file()]
+        files = [path / name for path in folders if (path / name).is_file()]
         if not files:
             raise BadInputError(f"there is no document {number}/{name}")
         texts.append(document(files[0]))
-    found = summaries(folder, number)
-    if not found:
+    references = summaries(folder, number)
+    if not references:
         raise BadInputError(f"there is no summary {number[:-1]}.M.250.*.*")
     return {
         "query": plain(fields["narr"][0]),
         "prompt": " ".join(texts),
-        "response": found[0],
-        "references": found,
+        "response": references[0],
+        "references": references,
     }
 
 

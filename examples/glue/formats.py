@@ -45,16 +45,16 @@ class BadInputError(Exception):
 
 def readers(paths: list[Path]) -> Readers:
     """How to read each file, by its name; files of a zip archive by theirs, in any folder of it."""
-    found: Readers = {}
+    by_name: Readers = {}
     for path in paths:
         if path.suffix == ".zip":
             archive = zipfile.ZipFile(path)
-            found |= {Path(name).name: partial(archive.read, name) for name in archive.namelist()}
+            by_name |= {Path(name).name: partial(archive.read, name) for name in archive.namelist()}
         elif path.suffix == ".gz":
-            found[path.stem] = partial(gunzip, path)
+            by_name[path.stem] = partial(gunzip, path)
         else:
-            found[path.name] = path.read_bytes
-    return found
+            by_name[path.name] = path.read_bytes
+    return by_name
 
 
 def gunzip(path: Path) -> bytes:
@@ -73,7 +73,7 @@ def rows(files: Readers, name: str) -> list[list[str]]:
 
 
 def examples(name: str, table: list[list[str]], task: Task) -> list[Example]:
-    """What a table says, rows that are cut or joined left out; its first row is the header."""
+    """The examples of a table with a header, without its cut or joined lines."""
     header = table[0]
     for column in (*task.columns, task.label):
         if column not in header:
@@ -86,18 +86,18 @@ def examples(name: str, table: list[list[str]], task: Task) -> list[Example]:
         )
     if broken:
         print(f"{name}: {len(broken)} broken lines left out, the first is {broken[0]}")
-    places = [header.index(column) for column in task.columns]
+    columns = [header.index(column) for column in task.columns]
     label = header.index(task.label)
-    found = []
+    kept = []
     for number, row in enumerate(table[1:], 2):
         if len(row) != len(header):
             continue
         if row[label] not in task.classes:
             known = ", ".join(task.classes)
             raise BadInputError(f"{name}: line {number}: label '{row[label]}', not one of {known}")
-        sentences = tuple(one_line(row[place]) for place in places)
-        found.append(Example(sentences, task.classes[row[label]]))
-    return found
+        sentences = tuple(one_line(row[column]) for column in columns)
+        kept.append(Example(sentences, task.classes[row[label]]))
+    return kept
 
 
 def one_line(text: str) -> str:
@@ -110,7 +110,7 @@ def xml_examples(name: str, data: bytes) -> list[Example]:
         pairs = list(ElementTree.fromstring(data).iter("pair"))
     except ElementTree.ParseError as error:
         raise BadInputError(f"{name}: not XML ({error})") from error
-    found = []
+    labelled = []
     for pair in pairs:
         value = pair.get("value") or pair.get("entailment") or ""
         sentences = tuple(one_line(pair.findtext(tag) or "") for tag in ("t", "h"))
@@ -118,12 +118,12 @@ def xml_examples(name: str, data: bytes) -> list[Example]:
             raise BadInputError(f"{name}: pair {pair.get('id')}: label '{value}' is unknown")
         if not all(sentences):
             raise BadInputError(f"{name}: pair {pair.get('id')}: no text in its t or h")
-        found.append(Example(sentences, XML_LABELS[value.upper()]))
-    return found
+        labelled.append(Example(sentences, XML_LABELS[value.upper()]))
+    return labelled
 
 
 def hold_out(train: list[Example]) -> tuple[list[Example], list[Example]]:
-    """Train without, and valid with, every 20th different first sentence.
+    """Divides train: valid gets every 20th different first sentence.
 
     Examples with the same first sentence stay together. Every n-th for a smaller n, down to 2, if
     that would be fewer than HELD_OUT sentences.
@@ -146,7 +146,7 @@ def divided(
 
 
 def tables(files: Readers, task: Task) -> dict[str, list[Example]]:
-    """GLUE's own layout; three sets if test.tsv has labels."""
+    """The sets of GLUE's own layout; test.tsv counts if it has labels."""
     names = ("train.tsv", f"{task.dev}.tsv")
     train, dev = (examples(name, rows(files, name), task) for name in names)
     if "test.tsv" in files and task.label in (table := rows(files, "test.tsv"))[0]:
@@ -155,7 +155,7 @@ def tables(files: Readers, task: Task) -> dict[str, list[Example]]:
 
 
 def xml_files(files: Readers) -> dict[str, list[Example]]:
-    """RTE-1 to 3: what the challenges gave out to develop on is train, what they tested on test."""
+    """The sets of RTE-1 to 3: their development data is train, their test data is test."""
     sets = {}
     for kind in ("dev", "test"):
         names = sorted(name for name in files if name.endswith(f"_{kind}.xml"))
@@ -166,7 +166,7 @@ def xml_files(files: Readers) -> dict[str, list[Example]]:
 
 
 def paraphrases(files: Readers, task: Task) -> dict[str, list[Example]]:
-    """MRPC's own files: its test set, or GLUE's dev set if there are the numbers of that."""
+    """The sets of MRPC's own files; test is GLUE's dev set if the files have its numbers."""
     name, numbers = "msr_paraphrase_train.txt", "mrpc_dev_ids.tsv"
     header, *table = rows(files, name)
     if numbers not in files:
@@ -190,7 +190,7 @@ def read(name: str, files: Readers) -> dict[str, list[Example]]:
 
 
 def write(prefix: str, chosen: list[Example], task: Task) -> None:
-    """PREFIX.sentence1 and the others."""
+    """Writes PREFIX.sentence1 and the other files of a set."""
     columns = {
         f"sentence{i + 1}": [example.sentences[i] for example in chosen]
         for i in range(len(task.columns))

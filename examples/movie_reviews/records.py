@@ -29,12 +29,12 @@ def split_of(number: int) -> str:
 
 def records(archive: zipfile.ZipFile) -> dict[str, list[dict]]:
     """The records of each split, in the order of their numbers."""
-    found = []
+    members = []
     for name in archive.namelist():
         if match := NAME.fullmatch(name):
-            found.append((int(match[2]), match[1], name))
+            members.append((int(match[2]), match[1], name))
     splits: dict[str, list[dict]] = {"train": [], "valid": [], "test": []}
-    for number, label, name in sorted(found):
+    for number, label, name in sorted(members):
         try:
             review = " ".join(archive.read(name).decode("utf-8").split())
         except UnicodeDecodeError as error:

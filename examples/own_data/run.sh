@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # A teacher and a PET student on parallel text of one's own, and the table that compares them.
 #
-# Usage: run.sh SRC TGT [OPTION...]      after prepare.sh; options of `pet-fairseq recipe`
-. "$(dirname "${BASH_SOURCE[0]}")/../../scripts/common.sh"
-[ $# -ge 2 ] || die "usage: run.sh SRC TGT [OPTION...], such as run.sh de en --rows teacher pet"
-run pet-fairseq recipe "$ROOT/examples/own_data" --data "${DATA:-$ROOT/runs/own_data/data}" \
-  --runs "${RUNS:-$ROOT/runs/own_data/small}" --source-lang "$1" --target-lang "$2" "${@:3}"
+# Usage: run.sh -s SRC -t TGT [OPTIONS]      after prepare.sh; options: pet-fairseq recipe own_data --help
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+PATH="$here/../../.venv/bin:$PATH" exec pet-fairseq recipe "$here" "$@"

@@ -17,11 +17,11 @@ PARTS = 4
 
 def answers(path: Path) -> dict[int, str]:
     """The best hypothesis of each record, by its number."""
-    found: dict[int, str] = {}
+    hypotheses: dict[int, str] = {}
     text = path.read_text(encoding="utf-8")
     for number, line in re.findall(r"^D-(\d+)\t[^\t\n]*\t(.*)$", text, re.MULTILINE):
-        found.setdefault(int(number), line.strip())
-    return found
+        hypotheses.setdefault(int(number), line.strip())
+    return hypotheses
 
 
 def quarters(distances: list[int]) -> list[tuple[int, int]]:
@@ -32,9 +32,9 @@ def quarters(distances: list[int]) -> list[tuple[int, int]]:
     return [(a, b) for a, b in zip(starts, ends) if a <= b]
 
 
-def accuracies(records: list[dict], found: dict[int, str]) -> list[float]:
-    """Percent, for each quarter and for all."""
-    right = [found[i] == record["response"] for i, record in enumerate(records)]
+def accuracies(records: list[dict], generated: dict[int, str]) -> list[float]:
+    """The accuracies of each quarter and of all records, in percent."""
+    right = [generated[i] == record["response"] for i, record in enumerate(records)]
     distances = [record["distance"] for record in records]
     ranges = [*quarters(distances), (min(distances), max(distances))]
     parts = [[r for r, d in zip(right, distances) if a <= d <= b] for a, b in ranges]
@@ -47,14 +47,16 @@ def main() -> None:
     parser.add_argument("outputs", type=Path, nargs="+")
     args = parser.parse_args()
     records = [json.loads(line) for line in args.test.read_text().splitlines()]
-    heads = [f"{a} to {b}" for a, b in quarters([record["distance"] for record in records])]
-    print("| output | " + " | ".join([*heads, "all"]) + " |")
-    print("|---|" + "---:|" * (len(heads) + 1))
+    ranges = [f"{a} to {b}" for a, b in quarters([record["distance"] for record in records])]
+    print("| output | " + " | ".join([*ranges, "all"]) + " |")
+    print("|---|" + "---:|" * (len(ranges) + 1))
     for path in args.outputs:
-        found = answers(path)
-        if sorted(found) != list(range(len(records))):
-            sys.exit(f"by_distance.py: {path}: {len(found)} answers to {len(records)} questions")
-        cells = [f"{value:.1f}" for value in accuracies(records, found)]
+        generated = answers(path)
+        if sorted(generated) != list(range(len(records))):
+            sys.exit(
+                f"by_distance.py: {path}: {len(generated)} answers to {len(records)} questions"
+            )
+        cells = [f"{value:.1f}" for value in accuracies(records, generated)]
         print(f"| {path.parent.name} | " + " | ".join(cells) + " |")
 
 

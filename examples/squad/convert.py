@@ -33,36 +33,35 @@ def one_line(text: str) -> str:
 
 def questions(article: dict) -> list[Question]:
     """The questions about one article."""
-    found = []
+    asked = []
     for paragraph in article["paragraphs"]:
         for item in paragraph["qas"]:
             answers = [one_line(answer["text"]) for answer in item["answers"]]
             if not all(answers) or not answers:
                 raise BadInputError(f"question {item['id']} has no answer, v1.1 has one for each")
             text = TEXT.format(question=item["question"], context=paragraph["context"])
-            found.append(Question(item["id"], one_line(text), answers))
-    return found
+            asked.append(Question(item["id"], one_line(text), answers))
+    return asked
 
 
 def articles(path: Path) -> list[list[Question]]:
     """The questions of each article that has any."""
     try:
         data = json.loads(path.read_bytes())["data"]
-        found = [questions(article) for article in data]
+        with_questions = [asked for asked in map(questions, data) if asked]
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise BadInputError(f"{path}: cannot be read ({error})") from error
     except (KeyError, TypeError) as error:
         raise BadInputError(f"{path}: not as SQuAD v1.1 is ({error!r})") from error
     except BadInputError as error:
         raise BadInputError(f"{path}: {error}") from error
-    found = [article for article in found if article]
-    if not found:
+    if not with_questions:
         raise BadInputError(f"{path}: no questions")
-    return found
+    return with_questions
 
 
 def hold_out(train: list[list[Question]]) -> tuple[list[Question], list[Question]]:
-    """The questions of train without, and of valid with, every 20th article."""
+    """The questions of train and of valid; every 20th article is for valid."""
     every = max(2, min(20, len(train)))
     parts: tuple[list[Question], list[Question]] = ([], [])
     for number, article in enumerate(train, 1):

@@ -59,7 +59,7 @@ def summaries(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def record(text: str) -> Optional[dict]:
-    """None if the article has no first sentence or nothing else."""
+    """The record of an article, None if it has no first sentence or nothing else."""
     parts = MARK.split(text)
     sections = {name: " ".join(clean(part)) for name, part in zip(parts[1::2], parts[2::2])}
     summary, article = (sections.get(name, "") for name in ("FIRST-SENTENCE", "RESTBODY"))
@@ -90,11 +90,11 @@ def main() -> None:
                 for split in SPLITS.values()
             }
             for number, text in summaries(args.archive):
-                split, found = splits.pop(number, None), record(text)
-                if split is None or found is None:
+                split, article = splits.pop(number, None), record(text)
+                if split is None or article is None:
                     counts["in no split" if split is None else "empty"] += 1
                     continue
-                print(json.dumps(found), file=files[split])
+                print(json.dumps(article), file=files[split])
                 counts[split] += 1
         if not all(counts[split] for split in SPLITS.values()):
             raise BadInputError("not an article for each split")

@@ -81,7 +81,7 @@ def _place(name: str) -> Place:
     folder = Path(name)
     if folder.name not in RECIPES:
         raise UserError(f"{name}: there is no such recipe; give one of {', '.join(RECIPES)}")
-    inside = len(folder.parts) > 1 and folder.is_dir()
+    inside = len(folder.parts) > 1 and folder.parent.is_dir()
     return Place(folder.name, (folder.parent.parent if inside else Path()) / "runs")
 
 

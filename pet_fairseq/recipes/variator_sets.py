@@ -216,16 +216,11 @@ def build_glue(args: argparse.Namespace, place: Place) -> Job:
     folder = place.data or base / "data"
     runs = place.runs or base / args.form
     pretrained_path = args.pretrained
-    settings, evaluate = (
-        GLUE_TEXT,
-        by_generation(
-            ("accuracy",),
-            folder / "raw" / "test.answer",
-            words("--beam 1 --num-workers 0 --max-tokens 2048"),
-        ),
-    )
-    if args.form == "classes":
-        settings, evaluate = glue_classes(args.task), by_classes
+    settings, evaluate = glue_classes(args.task), by_classes
+    if args.form == "text":
+        options = words("--beam 1 --num-workers 0 --max-tokens 2048")
+        evaluate = by_generation(("accuracy",), folder / "raw" / "test.answer", options)
+        settings = GLUE_TEXT
     if args.bert is not None:
         settings = glue_from_bert(args.task, read_bert_options(args), args.updates)
         pretrained_path = pretrained_path or args.bert / "checkpoint.pt"
@@ -256,9 +251,8 @@ def build_squad(args: argparse.Namespace, place: Place) -> Job:
     base = place.base / place.name
     folder, runs = place.data or base / "data", place.runs or base / "text"
     truth = folder / "raw" / "test.answers.json"
-    evaluate = by_generation(
-        ("squad",), truth, words("--beam 1 --num-workers 0 --max-tokens 16384")
-    )
+    options = words("--beam 1 --num-workers 0 --max-tokens 16384")
+    evaluate = by_generation(("squad",), truth, options)
     return make_job(args, SQUAD, evaluate, folder, "text", runs, args.pretrained)
 
 

@@ -28,7 +28,7 @@ from pet_fairseq.selfcp.manifest import MANIFEST, Block, Manifest, Source, read_
 FILES = MEMORY, FIRST, INDEX = "memory.f32", "first.f32", "index.bin"
 FLOAT = np.dtype("<f4")
 ENTRY = np.dtype([("end", "<u8"), ("text", "<u8"), ("crc", "<u4")])
-MOST_KEYS = 32  # looked for at once
+MAX_KEYS = 32  # looked for at once
 
 
 class Hit(NamedTuple):
@@ -50,7 +50,7 @@ class Bank:
         self.manifest = read_manifest(folder)
         number, width = self.manifest.records, self.manifest.width
         self.first = map_file(folder / FIRST, FLOAT, (number, width))
-        self.rows = map_file(folder / MEMORY, FLOAT, (self.manifest.rows, width))
+        self.memories = map_file(folder / MEMORY, FLOAT, (self.manifest.memory_tokens, width))
         self.index = map_file(folder / INDEX, ENTRY, (number,))
         ends = accumulate((block.records for block in self.manifest.blocks), initial=0)
         for (start, stop), block in zip(pairwise(ends), self.manifest.blocks):
@@ -69,13 +69,13 @@ class Bank:
             UserError: they are damaged.
         """
         start = self.ends[number - 1] if number else 0
-        rows = self.rows[start : self.ends[number]]
-        if zlib.crc32(rows) != self.index["crc"][number]:
+        memory = self.memories[start : self.ends[number]]
+        if zlib.crc32(memory) != self.index["crc"][number]:
             raise UserError(
                 f"{self.folder / MEMORY}: damaged (memory of demonstration {number}); build the "
                 "bank anew"
             )
-        return rows
+        return memory
 
     def search(
         self, keys: np.ndarray, number: int, texts: Optional[Sequence[int]] = None
@@ -90,8 +90,8 @@ class Bank:
         """
         units = unit(keys)
         hits = []
-        for start in range(0, len(units), MOST_KEYS):
-            some = units[start : start + MOST_KEYS]
+        for start in range(0, len(units), MAX_KEYS):
+            some = units[start : start + MAX_KEYS]
             for i, scores in enumerate(some.astype(FLOAT) @ self.first.T, start):
                 if texts is not None:
                     scores[self.texts == np.uint64(texts[i])] = -np.inf
@@ -99,7 +99,7 @@ class Bank:
         return hits
 
     def best(self, key: np.ndarray, scores: np.ndarray, number: int) -> List[Hit]:
-        """From cosines in single precision (N) to the best `number` in double precision."""
+        """The best `number` by cosines in double precision, given those in single precision (N)."""
         number = min(number, len(scores))
         if number < 1:
             return []
@@ -124,7 +124,7 @@ class Writer:
         self.manifest = Bank(folder).manifest
 
     def begin(self, source: Source) -> int:
-        """How many records of this data the bank holds already; goes on behind them.
+        """Begin or go on with a data set; returns how many of its records the bank holds already.
 
         Raises:
             UserError: those of other data come first.
@@ -144,29 +144,30 @@ class Writer:
         """Add demonstrations; when this returns they are on disk.
 
         Args:
-            memories: of each m x C. texts: a digest of each.
+            memories: m x C for each. texts: a digest of each.
         Raises:
             UserError: memory that is not finite.
         """
-        rows = np.concatenate(memories).astype(FLOAT)
-        if not np.isfinite(rows).all():
+        memory = np.concatenate(memories).astype(FLOAT)
+        if not np.isfinite(memory).all():
             raise UserError(f"{self.folder}: the model gives memory that is not finite; train it")
-        first = unit(np.stack([memory[0] for memory in memories])).astype(FLOAT)
-        ends = self.manifest.rows + np.cumsum([len(memory) for memory in memories])
+        first = unit(np.stack([tokens[0] for tokens in memories])).astype(FLOAT)
+        before = self.manifest.memory_tokens
+        ends = before + np.cumsum([len(tokens) for tokens in memories])
         index = np.empty(len(memories), ENTRY)
         index["end"], index["text"] = ends, texts
-        starts = [0, *(ends - self.manifest.rows)]
-        index["crc"] = [zlib.crc32(rows[start:stop]) for start, stop in pairwise(starts)]
-        for name, data in ((MEMORY, rows), (FIRST, first), (INDEX, index)):
-            counted = self.manifest.rows if name == MEMORY else self.manifest.records
+        starts = [0, *(ends - before)]
+        index["crc"] = [zlib.crc32(memory[start:stop]) for start, stop in pairwise(starts)]
+        for name, data in ((MEMORY, memory), (FIRST, first), (INDEX, index)):
+            counted = before if name == MEMORY else self.manifest.records
             write_at(self.folder / name, counted * data[:1].nbytes, data)
-        self.manifest.blocks.append(Block(len(memories), len(rows), sha256(first), sha256(index)))
+        self.manifest.blocks.append(Block(len(memories), len(memory), sha256(first), sha256(index)))
         self.manifest.write(self.folder)
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Inside, no other process writes the bank; the system ends that with the process.
+    """Inside the block no other process writes the bank; the system ends that with the process.
 
     Raises:
         UserError: another process is writing it.
@@ -187,7 +188,7 @@ def take_lock(handle: int, folder: Path) -> None:
 
 
 def create(folder: Path, width: int, memory_ratio: float, made_with: Dict[str, str]) -> None:
-    """An empty bank.
+    """Make an empty bank.
 
     Raises:
         UserError: there is something else in the folder.
@@ -211,7 +212,7 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 
 
 def map_file(path: Path, dtype: np.dtype, shape: tuple) -> np.ndarray:
-    """The start of a file, read-only.
+    """Map the start of a file to memory, read-only.
 
     Raises:
         UserError: the file is shorter.
@@ -228,7 +229,7 @@ def map_file(path: Path, dtype: np.dtype, shape: tuple) -> np.ndarray:
 
 
 def write_at(path: Path, offset: int, data: np.ndarray) -> None:
-    """Let the file end in the data from this place on, on disk when this returns."""
+    """Write the data at this offset and end the file behind it; on disk when this returns."""
     with open(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b") as file:
         file.truncate(offset)
         file.seek(offset)

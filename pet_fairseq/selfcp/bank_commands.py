@@ -147,19 +147,19 @@ def _info(args, rest) -> int:
 
 def _describe(bank, verified: bool) -> List[str]:
     from pet_fairseq.selfcp.bank import FILES
-    from pet_fairseq.selfcp.demonstrations import PARTS
+    from pet_fairseq.selfcp.demonstrations import MADE_WITH
 
     manifest = bank.manifest
     sizes = {name: (bank.folder / name).stat().st_size for name in FILES if len(bank)}
     return [
-        f"{len(bank):,} demonstrations, {manifest.rows:,} memory tokens of width {manifest.width}, "
-        f"ratio {manifest.memory_ratio:g}",
+        f"{len(bank):,} demonstrations, {manifest.memory_tokens:,} memory tokens of width "
+        f"{manifest.width}, ratio {manifest.memory_ratio:g}",
         *(
             f"from {source.subset} of {source.data}: {source.records:,}, {source.cut:,} of them "
             f"cut, sha256 {source.sha256}"
             for source in manifest.sources
         ),
-        *(f"{PARTS[part]}: sha256 {value}" for part, value in manifest.made_with.items()),
+        *(f"{MADE_WITH[part]}: sha256 {value}" for part, value in manifest.made_with.items()),
         *(f"{name}: {size:,} bytes" for name, size in sizes.items()),
         "every byte verified" if verified else "verified but for the memory tokens: see --verify",
         *([manifest.unfinished] if manifest.unfinished else []),

@@ -17,14 +17,14 @@ from pet_fairseq.selfcp.model import SelfCpModel
 
 
 class Choices(NamedTuple):
-    """Numbers of the candidates: chosen, and given as the response (-1: none of them)."""
+    """What was chosen and what was right for each record, as indices of the candidates."""
 
     chosen: List[int]
-    right: List[int]
+    right: List[int]  # -1: the response is not among the candidates
 
     @property
     def accuracy(self) -> float:
-        """Percent."""
+        """The share of right choices in percent."""
         pairs = list(zip(self.chosen, self.right))
         return 100 * sum(a == b for a, b in pairs) / len(pairs)
 
@@ -36,15 +36,15 @@ def losses(model: SelfCpModel, prompts: dict, candidates: List[Tensor]) -> Tenso
     Args:
         prompts: as for PromptReader.read; each is read once. candidates: tokens without </s>.
     """
-    rows = model.encoder.read(**prompts)
-    end = rows.tokens.new_tensor([model.encoder.dictionary.eos()])
-    found = []
+    inputs = model.encoder.read(**prompts)
+    end = inputs.tokens.new_tensor([model.encoder.dictionary.eos()])
+    by_candidate = []
     for candidate in candidates:
-        target = torch.cat([candidate.to(end), end]).expand(len(rows.tokens), -1)
-        previous = torch.cat([end, candidate.to(end)]).expand(len(rows.tokens), -1)
-        scores = model.respond(rows, previous).float().log_softmax(dim=-1)
-        found.append(-scores.gather(2, target[..., None])[..., 0].mean(dim=1))
-    return torch.stack(found, dim=1)
+        target = torch.cat([candidate.to(end), end]).expand(len(inputs.tokens), -1)
+        previous = torch.cat([end, candidate.to(end)]).expand(len(inputs.tokens), -1)
+        lprobs = model.respond(inputs, previous).float().log_softmax(dim=-1)
+        by_candidate.append(-lprobs.gather(2, target[..., None])[..., 0].mean(dim=1))
+    return torch.stack(by_candidate, dim=1)
 
 
 def choose(
@@ -58,7 +58,7 @@ def choose(
     out: Optional[Path] = None,
     **overrides,
 ) -> dict:
-    """Choose for each record of a subset; accuracy in percent, and how often each was chosen.
+    """Choose for each record of a subset; returns accuracy (percent) and how often each was chosen.
 
     Args:
         candidates: texts. overrides: options of the model, such as prompt_strategy.
@@ -71,18 +71,18 @@ def choose(
     texts = [task.dictionary.string(text) for text in tokens]
     if len(set(texts)) < len(texts) or len(texts) < 2:
         raise UserError(f"--candidates {','.join(candidates)}: give two or more different ones")
-    found = Choices([], [])
+    choices = Choices([], [])
     for sample in read_batches(task, subset, sentences, max_tokens, device):
         prompts = {k: v for k, v in sample["net_input"].items() if k != "prev_output_tokens"}
-        found.chosen.extend(losses(model.to(device), prompts, tokens).argmin(dim=1).tolist())
+        choices.chosen.extend(losses(model.to(device), prompts, tokens).argmin(dim=1).tolist())
         pad = task.dictionary.pad()
         given = [task.dictionary.string(row[row.ne(pad)]) for row in sample["target"]]
-        found.right.extend(texts.index(text) if text in texts else -1 for text in given)
+        choices.right.extend(texts.index(text) if text in texts else -1 for text in given)
     result = {
-        "accuracy": found.accuracy,
-        "total": len(found.right),
-        "chosen": {c: found.chosen.count(i) for i, c in enumerate(candidates)},
-        "not among the candidates": found.right.count(-1),
+        "accuracy": choices.accuracy,
+        "total": len(choices.right),
+        "chosen": {c: choices.chosen.count(i) for i, c in enumerate(candidates)},
+        "not among the candidates": choices.right.count(-1),
     }
     if out is not None:
         write_whole(out, lambda file: file.write_text(json.dumps(result) + "\n"))
@@ -90,10 +90,10 @@ def choose(
 
 
 def encode(texts: List[str], task) -> List[Tensor]:
-    """Tokens of texts, by the SentencePiece model in the data folder.
+    """Tokenise texts with the SentencePiece model in the data folder.
 
     Raises:
-        UserError: there is none.
+        UserError: the folder has no such model.
     """
     file = Path(task.cfg.data, "spm.model")
     if not file.is_file():

@@ -103,3 +103,9 @@ class PromptDataset(FairseqDataset):
             net_input["ratios"] = torch.tensor([s["ratio"] for s in samples])
             net_input["latter"] = torch.tensor([bool(s["latter"]) for s in samples])
         return batch
+
+
+def split_at(tokens: Tensor, symbol: int) -> Tuple[Tensor, Tensor]:
+    """Return the tokens before and after the first such symbol."""
+    first = int(tokens.eq(symbol).nonzero()[0])
+    return tokens[:first], tokens[first + 1 :]

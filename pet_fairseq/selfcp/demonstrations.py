@@ -7,7 +7,7 @@ does not depend on how many follow, so one is enough to find by.
 
 import hashlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Tuple
+from typing import Callable, Dict, List, Optional, Tuple
 
 import numpy as np
 import torch
@@ -17,14 +17,12 @@ from pet_fairseq.backbone import file_hash
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import check_folder
 from pet_fairseq.selfcp.bank import Bank, Hit, Writer, create, locked
+from pet_fairseq.selfcp.compressor import Compressor
 from pet_fairseq.selfcp.dataset import PromptDataset
 from pet_fairseq.selfcp.manifest import MANIFEST, Manifest, Source, read_manifest
 from pet_fairseq.selfcp.segments import memory_length
 
-if TYPE_CHECKING:
-    from pet_fairseq.selfcp.reader import PromptReader
-
-PARTS = {
+MADE_WITH = {  # what memory depends on, and what a user calls it
     "backbone": "backbone",
     "connector": "memory tag and connector",
     "dictionary": "dictionary",
@@ -34,43 +32,34 @@ PARTS = {
 # --- whose memory it is ---------------------------------------------------------------------------
 
 
-def weights_hash(reader: "PromptReader") -> str:
-    """SHA-256 of the memory tag and the connector."""
-    digest = hashlib.sha256()
-    for tensor in (reader.memory_tag, *reader.connector.state_dict().values()):
-        digest.update(tensor.detach().float().cpu().numpy().tobytes())
-    return digest.hexdigest()
-
-
-def made_with(reader: "PromptReader") -> Dict[str, str]:
-    """SHA-256 of what the memory depends on, by the names of PARTS."""
-    rounded = reader.memory_tag.dtype in (torch.float16, torch.bfloat16)
+def made_with(compressor: Compressor) -> Dict[str, str]:
+    """SHA-256 of what the memory depends on, by the names of MADE_WITH."""
     return {
-        "backbone": bytes(file_hash(reader.cfg.backbone_path).tolist()).hex(),
-        "connector": reader.loaded_hash if rounded else weights_hash(reader),
-        "dictionary": hashlib.sha256("\n".join(reader.dictionary.symbols).encode()).hexdigest(),
+        "backbone": bytes(file_hash(compressor.cfg.backbone_path).tolist()).hex(),
+        "connector": compressor.weights_hash,
+        "dictionary": hashlib.sha256("\n".join(compressor.dictionary.symbols).encode()).hexdigest(),
     }
 
 
-def check_made_with(manifest: Manifest, folder: Path, reader: "PromptReader") -> None:
+def check_made_with(manifest: Manifest, folder: Path, compressor: Compressor) -> None:
     """Raises UserError if the memory is of another model, naming the part that differs."""
-    for part, ours in made_with(reader).items():
+    for part, ours in made_with(compressor).items():
         theirs = manifest.made_with.get(part, "none")
         if theirs != ours:
             raise UserError(
-                f"{folder}: built with another {PARTS[part]} (sha256 {theirs[:12]}) than this "
+                f"{folder}: built with another {MADE_WITH[part]} (sha256 {theirs[:12]}) than this "
                 f"model's ({ours[:12]}); give the bank of this model"
             )
 
 
-def open_bank(folder: Path, reader: "PromptReader") -> Bank:
-    """The bank to find demonstrations in for a reader.
+def open_bank(folder: Path, compressor: Compressor) -> Bank:
+    """Open the bank of demonstrations that a compressor made.
 
     Raises:
         UserError: no bank, damaged, unfinished, or of another model.
     """
     bank = Bank(folder)
-    check_made_with(bank.manifest, folder, reader)
+    check_made_with(bank.manifest, folder, compressor)
     if bank.manifest.unfinished:
         raise UserError(f"{folder}: {bank.manifest.unfinished}")
     return bank
@@ -80,15 +69,15 @@ def open_bank(folder: Path, reader: "PromptReader") -> Bank:
 
 
 def longest_text(positions: int, ratio: float) -> int:
-    """Most tokens of a segment that fit into so many positions with </s> and memory tags."""
+    """The most tokens of text that fit into so many positions with </s> and the memory tags."""
     return next(n for n in range(positions, 0, -1) if 1 + n + memory_length(n, ratio) <= positions)
 
 
-def segment(reader: "PromptReader", text: Tensor, ratio: float) -> Tensor:
+def segment(compressor: Compressor, text: Tensor, ratio: float) -> Tensor:
     """</s> and the text, of which the front is cut off if the backbone has no positions for it."""
-    room = longest_text(reader.inner.max_positions(), ratio)
-    end = torch.tensor([reader.dictionary.eos()])
-    return torch.cat([end, text[-room:].long().cpu()]).to(reader.memory_tag.device)
+    longest = longest_text(compressor.inner.max_positions(), ratio)
+    end = torch.tensor([compressor.dictionary.eos()])
+    return torch.cat([end, text[-longest:].long().cpu()]).to(compressor.memory_tag.device)
 
 
 def digest(text: Tensor) -> int:
@@ -101,35 +90,35 @@ def digest(text: Tensor) -> int:
 
 
 @torch.no_grad()
-def find(bank: Bank, reader: "PromptReader", texts: List[Tensor], shots: int) -> List[List[Hit]]:
-    """The demonstrations for texts (query and prompt), best first; never one of the same text."""
-    rows = [[segment(reader, text, bank.manifest.memory_ratio)] for text in texts]
-    keys = torch.cat(reader.compress(rows, [1] * len(rows)))
+def find(bank: Bank, compressor: Compressor, texts: List[Tensor], shots: int) -> List[List[Hit]]:
+    """Find demonstrations for texts (query and prompt), best first; never one of the same text."""
+    segments = [[segment(compressor, text, bank.manifest.memory_ratio)] for text in texts]
+    keys = torch.cat(compressor.compress(segments, [1] * len(segments)))
     return bank.search(keys.float().cpu().numpy(), shots, [digest(text) for text in texts])
 
 
-def memory_for(
-    bank: Bank, reader: "PromptReader", texts: List[Tensor], shots: int
+def recall_memory(
+    bank: Bank, compressor: Compressor, texts: List[Tensor], shots: int
 ) -> List[List[Tensor]]:
-    """Of each text the memory tokens of its demonstrations, m x C, the most similar one last."""
-    found = find(bank, reader, texts, shots)
-    like = reader.memory_tag
+    """The memory tokens (m x C) of each text's demonstrations, the most similar one last."""
+    like = compressor.memory_tag
     return [
-        [torch.tensor(bank.memory(hit.number)).to(like) for hit in reversed(hits)] for hits in found
+        [torch.tensor(bank.memory(hit.number)).to(like) for hit in reversed(hits)]
+        for hits in find(bank, compressor, texts, shots)
     ]
 
 
 # --- into a bank ----------------------------------------------------------------------------------
 
 
-def ratio_of(folder: Path, reader: "PromptReader", wanted: Optional[float]) -> float:
+def ratio_of(folder: Path, compressor: Compressor, wanted: Optional[float]) -> float:
     """The ratio of the bank in a folder; if there is none, the wanted one or the model's.
 
     Raises:
         UserError: the bank there has another ratio than the wanted one.
     """
     if not (folder / MANIFEST).is_file():
-        return wanted or float(reader.cfg.memory_ratio)
+        return wanted or float(compressor.cfg.memory_ratio)
     ratio = read_manifest(folder).memory_ratio
     if wanted not in (None, ratio):
         raise UserError(
@@ -140,9 +129,9 @@ def ratio_of(folder: Path, reader: "PromptReader", wanted: Optional[float]) -> f
 
 
 def describe(
-    reader: "PromptReader", records: PromptDataset, data: str, subset: str, ratio: float
+    compressor: Compressor, records: PromptDataset, data: str, subset: str, ratio: float
 ) -> Source:
-    """Where demonstrations come from.
+    """Describe where demonstrations come from.
 
     Raises:
         UserError: there are none.
@@ -155,11 +144,11 @@ def describe(
     ]
     hashes = bytes(number for file in files for number in file_hash(str(file)).tolist())
     lengths = sum(np.asarray(part.sizes) for part in records.parts.values())
-    cut = int((lengths > longest_text(reader.inner.max_positions(), ratio)).sum())
+    cut = int((lengths > longest_text(compressor.inner.max_positions(), ratio)).sum())
     return Source(data, subset, hashlib.sha256(hashes).hexdigest(), len(records), cut)
 
 
-def start(folder: Path, reader: "PromptReader", source: Source, ratio: float) -> None:
+def start(folder: Path, compressor: Compressor, source: Source, ratio: float) -> None:
     """Make an empty bank, if there is none yet.
 
     Raises:
@@ -168,7 +157,7 @@ def start(folder: Path, reader: "PromptReader", source: Source, ratio: float) ->
     check_folder(folder, "--out")
     with locked(folder):
         if not (folder / MANIFEST).is_file():
-            create(folder, len(reader.memory_tag), ratio, made_with(reader))
+            create(folder, len(compressor.memory_tag), ratio, made_with(compressor))
         sources = read_manifest(folder).sources
     if sources and sources[0].sha256 != source.sha256:
         raise UserError(
@@ -179,7 +168,7 @@ def start(folder: Path, reader: "PromptReader", source: Source, ratio: float) ->
 
 def fill(
     folder: Path,
-    reader: "PromptReader",
+    compressor: Compressor,
     records: PromptDataset,
     source: Source,
     block: int,
@@ -192,31 +181,35 @@ def fill(
     """
     with locked(folder):
         writer = Writer(folder)
-        check_made_with(writer.manifest, folder, reader)
+        check_made_with(writer.manifest, folder, compressor)
         done = writer.begin(source)
         for begin in range(done, len(records), block):
             end = min(begin + block, len(records))
             some = [records[i] for i in range(begin, end)]
-            writer.append(*compress_records(reader, some, writer.manifest.memory_ratio))
+            writer.append(*compress_records(compressor, some, writer.manifest.memory_ratio))
             say(f"{end:,} of {len(records):,} demonstrations")
     return len(records) - done
 
 
 def prompt_of(record: dict) -> Tensor:
-    """Tokens of a record's query and prompt."""
+    """The tokens of a record's query and prompt."""
     return torch.cat([record["query"], record["prompt"]])
 
 
 @torch.no_grad()
 def compress_records(
-    reader: "PromptReader", records: List[dict], ratio: float
+    compressor: Compressor, records: List[dict], ratio: float
 ) -> Tuple[List[np.ndarray], List[int]]:
-    """Memory of demonstrations (m x C, single precision) and digests of their query and prompt."""
+    """Compress demonstrations.
+
+    Returns:
+        memory tokens of each, m x C in single precision; digests of each one's query and prompt.
+    """
     prompts = [prompt_of(record) for record in records]
-    rows = [
-        segment(reader, torch.cat([prompt, record["response"]]), ratio)
+    texts = [
+        segment(compressor, torch.cat([prompt, record["response"]]), ratio)
         for prompt, record in zip(prompts, records)
     ]
-    numbers = [max(1, memory_length(len(row) - 1, ratio)) for row in rows]
-    memories = reader.compress([[row] for row in rows], numbers)
+    numbers = [max(1, memory_length(len(text) - 1, ratio)) for text in texts]
+    memories = compressor.compress([[text] for text in texts], numbers)
     return [m.float().cpu().numpy() for m in memories], [digest(prompt) for prompt in prompts]

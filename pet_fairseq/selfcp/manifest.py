@@ -27,10 +27,10 @@ class Source:
 
 @dataclass
 class Block:
-    """Demonstrations that were written together: how many, their memory tokens, and SHA-256."""
+    """Demonstrations that were written together, and the SHA-256 of what was written."""
 
     records: int
-    rows: int
+    rows: int  # of memory.f32: memory tokens; the name is part of the format
     first: str
     index: str
 
@@ -49,12 +49,12 @@ class Manifest:
         return sum(block.records for block in self.blocks)
 
     @property
-    def rows(self) -> int:
+    def memory_tokens(self) -> int:
         return sum(block.rows for block in self.blocks)
 
     @property
     def unfinished(self) -> str:
-        """What is missing, "" if nothing is."""
+        """A sentence about what is missing, "" if nothing is."""
         wanted = sum(source.records for source in self.sources)
         if self.sources and wanted == self.records:
             return ""

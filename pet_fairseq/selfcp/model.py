@@ -21,7 +21,7 @@ from pet_fairseq.backbone import (
     load_backbone,
 )
 from pet_fairseq.errors import UserError
-from pet_fairseq.selfcp.memory import Rows, last_states
+from pet_fairseq.selfcp.mixed_input import MixedInput, append_tokens, last_states
 from pet_fairseq.selfcp.options import SelfCpConfig, check_options
 from pet_fairseq.selfcp.reader import PromptReader
 
@@ -144,17 +144,18 @@ class SelfCpModel(FairseqEncoderDecoderModel):
             prev_output_tokens: B x R, one symbol that is not read, then the response, padded on the
                 right. prompts: as for PromptReader.read.
         """
-        read = self.encoder.read(**prompts)
-        return self.respond(read, prev_output_tokens), {"read": read.lengths}
+        inputs = self.encoder.read(**prompts)
+        return self.respond(inputs, prev_output_tokens), {"read": inputs.lengths}
 
-    def respond(self, read: Rows, prev_output_tokens: Tensor) -> Tensor:
+    def respond(self, inputs: MixedInput, prev_output_tokens: Tensor) -> Tensor:
         """Logits of responses to what was read, B x R x V; prev_output_tokens as for `forward`."""
         inner = self.decoder.inner
-        rows = followed_by(read, prev_output_tokens[:, 1:], inner.padding_idx)
-        self.encoder.check_length(rows)
-        states = last_states(inner, rows)
+        whole = append_tokens(inputs, prev_output_tokens[:, 1:], inner.padding_idx)
+        self.encoder.check_length(whole)
+        states = last_states(inner, whole)
         steps = torch.arange(prev_output_tokens.size(1), device=states.device)
-        at_response = (read.lengths[:, None] - 1 + steps)[..., None].expand(-1, -1, states.size(-1))
+        at_response = inputs.lengths[:, None] - 1 + steps
+        at_response = at_response[..., None].expand(-1, -1, states.size(-1))
         return inner.output_layer(states.gather(1, at_response))
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
@@ -166,15 +167,3 @@ class SelfCpModel(FairseqEncoderDecoderModel):
         what = "the memory tag and connector"
         check_hash(state_dict, self.backbone_hash, self.cfg.backbone_path, what)
         fill_in(self, state_dict)
-
-
-def followed_by(rows: Rows, response: Tensor, padding_idx: int) -> Rows:
-    """The rows with the response's tokens behind each: B x R, padded on the right."""
-    time = rows.tokens.size(1) + response.size(1)
-    tokens = rows.tokens.new_full((len(rows.tokens), time), padding_idx)
-    places = rows.places.new_zeros(tokens.shape)
-    tokens[:, : rows.tokens.size(1)] = rows.tokens
-    places[:, : rows.places.size(1)] = rows.places
-    steps = torch.arange(response.size(1), device=tokens.device)
-    tokens.scatter_(1, rows.lengths[:, None] + steps, response)
-    return Rows(tokens, places, rows.vectors, rows.lengths + response.ne(padding_idx).sum(dim=1))

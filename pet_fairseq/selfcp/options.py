@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.selfcp.memory import CONNECTORS
+from pet_fairseq.selfcp.connector import CONNECTORS
 from pet_fairseq.selfcp.segments import STRATEGIES
 
 

@@ -1,4 +1,4 @@
-"""What memory tokens are like: their cosines with the prompt's tokens (SelfCP, Figure 4)."""
+"""The map of memory tokens: their cosines with the prompt's tokens (SelfCP, Figure 4)."""
 
 import json
 from pathlib import Path
@@ -22,8 +22,8 @@ matplotlib.use("Agg")
 MOST_LABELLED = 60  # tokens up to which the axis names each
 
 
-class Segment(NamedTuple):
-    """A compressed part of one prompt."""
+class SegmentMap(NamedTuple):
+    """A compressed part of one prompt, and how similar its memory tokens are to its words."""
 
     words: List[str]
     cosines: Tensor  # memory tokens x words
@@ -35,25 +35,25 @@ def cosines(memory: Tensor, tokens: Tensor) -> Tensor:
 
 
 @torch.inference_mode()
-def similarities(model: SelfCpModel, query: Tensor, prompt: Tensor) -> List[Segment]:
-    """Of every segment of a prompt that is compressed; tokens by the vectors the model reads."""
+def similarities(model: SelfCpModel, query: Tensor, prompt: Tensor) -> List[SegmentMap]:
+    """Compare the memory of each segment of a prompt with the embeddings of its words."""
     reader, cfg = model.encoder, model.cfg
     dictionary, embed = reader.dictionary, reader.inner.embed_tokens
-    head = torch.cat([query.new_tensor([dictionary.eos()]), query])
-    found = []
+    query = torch.cat([query.new_tensor([dictionary.eos()]), query])
+    maps = []
     for piece in split_prompt(len(prompt), cfg.window, cfg.prompt_strategy):
         if piece.compressed:
             text = prompt[piece.start : piece.stop]
             number = memory_length(piece.length, cfg.memory_ratio)
-            (memory,) = reader.compress([[head, text]], [number])
+            (memory,) = reader.compress([[query, text]], [number])
             words = [dictionary[i] for i in text.tolist()]
-            found.append(Segment(words, cosines(memory, embed(text))))
-    return found
+            maps.append(SegmentMap(words, cosines(memory, embed(text))))
+    return maps
 
 
 def memory_map(
     path: str, data: str, subset: str, index: int, out: Path, **overrides
-) -> List[Segment]:
+) -> List[SegmentMap]:
     """Write memory_map.json and memory_map.png for one record of a subset.
 
     Raises:
@@ -64,28 +64,28 @@ def memory_map(
     if not 0 <= index < len(dataset):
         raise UserError(f"--index {index}: {subset} has records 0 to {len(dataset) - 1}")
     record = dataset[index]
-    found = similarities(model, record["query"].long(), record["prompt"].long())
-    if not found:
+    maps = similarities(model, record["query"].long(), record["prompt"].long())
+    if not maps:
         raise UserError(
             f"--index {index}: nothing of its prompt of {len(record['prompt'])} tokens is "
             f"compressed with --prompt-strategy {model.cfg.prompt_strategy}; give a longer one"
         )
     check_folder(out, "--out")
-    content = [{"words": s.words, "cosines": s.cosines.tolist()} for s in found]
-    figure = plot(found)
+    content = [{"words": s.words, "cosines": s.cosines.tolist()} for s in maps]
+    figure = plot(maps)
     write_whole(out / "memory_map.json", lambda file: file.write_text(json.dumps(content)))
     write_whole(out / "memory_map.png", lambda file: figure.savefig(file, dpi=150, format="png"))
-    return found
+    return maps
 
 
-def plot(found: List[Segment]) -> Figure:
+def plot(maps: List[SegmentMap]) -> Figure:
     """A panel for each segment: memory tokens down, the segment's words across."""
-    longest = max(len(segment.words) for segment in found)
-    size = (max(6, min(24, 0.16 * longest)), sum(1.6 + 0.12 * len(s.cosines) for s in found))
+    longest = max(len(segment.words) for segment in maps)
+    size = (max(6, min(24, 0.16 * longest)), sum(1.6 + 0.12 * len(s.cosines) for s in maps))
     figure = Figure(figsize=size, layout="constrained")
-    panels = figure.subplots(len(found), 1, squeeze=False)[:, 0]
-    most = max(float(segment.cosines.abs().max()) for segment in found)
-    for axes, segment in zip(panels, found):
+    panels = figure.subplots(len(maps), 1, squeeze=False)[:, 0]
+    most = max(float(segment.cosines.abs().max()) for segment in maps)
+    for axes, segment in zip(panels, maps):
         image = axes.imshow(segment.cosines, aspect="auto", cmap="RdBu_r", vmin=-most, vmax=most)
         axes.set(ylabel="memory token", xlabel="token of the prompt")
         if len(segment.words) <= MOST_LABELLED:

@@ -15,8 +15,7 @@ from omegaconf import II
 from torch import Tensor
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.selfcp.dataset import PromptDataset
-from pet_fairseq.selfcp.reader import split_at
+from pet_fairseq.selfcp.dataset import PromptDataset, split_at
 
 PARTS = ("query", "prompt", "response")
 

@@ -38,19 +38,19 @@ def milliseconds(work):
 
 
 def measure(folder, queries, args, draw):
-    """Of each repeat, other queries each time: search, and reading what was found."""
+    """Milliseconds of each repeat: of the search, and of reading the memory of its results."""
     bank = Bank(folder)
     searches, reads = [], []
     for i in range(args.repeats + 3):  # the first three warm up
         keys = draw.standard_normal((queries, bank.manifest.width), dtype=np.float32)
-        found = []
+        results = []
         taken = milliseconds(
-            lambda keys=keys, found=found: found.extend(
+            lambda keys=keys, results=results: results.extend(
                 bank.search(keys, args.shots, [1 << 63] * len(keys))
             )
         )
         read = milliseconds(
-            lambda found=found: [bank.memory(hit.number) for hits in found for hit in hits]
+            lambda results=results: [bank.memory(hit.number) for hits in results for hit in hits]
         )
         if i >= 3:
             searches.append(taken)

@@ -123,8 +123,8 @@ def torch_engine(engine, subject, options):
         lengths = torch.tensor([len(source) + 1 for source in sources])
         net_input = {"src_tokens": tokens, "src_lengths": lengths}
         net_input = {key: value.to(options.device) for key, value in net_input.items()}
-        found = generator.generate([model], {"net_input": net_input})
-        return sum(len(hypotheses[0]["tokens"]) - 1 for hypotheses in found)
+        finished = generator.generate([model], {"net_input": net_input})
+        return sum(len(hypotheses[0]["tokens"]) - 1 for hypotheses in finished)
 
     return translate
 
@@ -157,14 +157,16 @@ def ctranslate2_engine(engine, subject, options):
     def translate(sources, beam):
         words = [[source_words[number] for number in source] for source in sources]
         share = -(-len(words) // shares)
-        found = translator.translate_batch(words, beam_size=beam, max_batch_size=share, **length)
-        return sum(len(one.hypotheses[0]) for one in found)
+        translations = translator.translate_batch(
+            words, beam_size=beam, max_batch_size=share, **length
+        )
+        return sum(len(one.hypotheses[0]) for one in translations)
 
     return translate
 
 
 def work(connection, engine, name, options):
-    """A process: build an engine, then time what is asked for."""
+    """Runs in a process of its own: builds an engine, then times what is asked for."""
     import pet_fairseq  # noqa: F401  registers the models
 
     torch.set_num_threads(options.threads)
@@ -203,7 +205,7 @@ def needed_flops(model, beam):
 
 
 def size(module):
-    """Multiplications for one position."""
+    """Multiplications of a module's linear layers for one position."""
     linears = (m for _, m in module.named_modules(remove_duplicate=False))
     return sum(m.weight.numel() for m in linears if isinstance(m, nn.Linear))
 
@@ -247,9 +249,9 @@ def measure(name, options):
         for size_of_batch in options.batch_sizes:
             batches = subject.batches(size_of_batch, options.sentences_of_small)
             rate = product_rate(options)
-            found = take_turns(workers, (beam, batches), options.rounds)
-            first = found[options.engines[0]]
-            for engine, rounds in found.items():
+            timings = take_turns(workers, (beam, batches), options.rounds)
+            first = timings[options.engines[0]]
+            for engine, rounds in timings.items():
                 seconds = statistics.median(s for s, _, _ in rounds)
                 speed = sum(map(len, batches)) / seconds
                 rows.append(
@@ -273,15 +275,15 @@ def measure(name, options):
 
 
 def take_turns(workers, asked, rounds):
-    """For each engine (seconds, peak megabytes, tokens) of each round; a first one warms up."""
-    found = {engine: [] for engine in workers}
+    """Returns each engine's (seconds, peak megabytes, tokens) by round; a first round warms up."""
+    timings = {engine: [] for engine in workers}
     for number in range(rounds + 1):
         for engine in list(workers) if number % 2 else list(reversed(workers)):
             workers[engine].send(asked)
             result = workers[engine].recv()
             if number:
-                found[engine].append(result)
-    return found
+                timings[engine].append(result)
+    return timings
 
 
 def table(rows):

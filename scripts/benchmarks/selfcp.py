@@ -63,7 +63,7 @@ def make_model(args, strategy):
 
 
 def make_prompts(args, length, rows, dictionary):
-    """Random words behind a query of 8: as PromptReader.read takes them."""
+    """Makes prompts of random words behind a query of 8, as a reader takes them."""
     draw = torch.Generator().manual_seed(2)
     tokens = torch.randint(
         dictionary.nspecial, len(dictionary), (rows, 10 + length), generator=draw
@@ -74,7 +74,7 @@ def make_prompts(args, length, rows, dictionary):
 
 
 def make_generator(args, model, dictionary):
-    """Greedy, exactly so many new tokens."""
+    """A greedy generator of exactly so many new tokens."""
     return SequenceGenerator(
         [model], dictionary, beam_size=1, max_len_a=0, max_len_b=args.new, min_len=args.new
     )
@@ -95,7 +95,7 @@ def wait(args):
 
 @torch.inference_mode()
 def run_one(args, way):
-    """Seconds and memory of one way, once; multiply-adds if asked for."""
+    """Measures one way once: seconds, memory and, if asked for, multiply-adds."""
     model, dictionary = make_model(args, WAYS[way])
     sample = {"net_input": make_prompts(args, args.prompt, args.rows, dictionary)}
     generator = make_generator(args, model, dictionary)
@@ -112,14 +112,14 @@ def run_one(args, way):
 
 
 def compare_ways(args):
-    """A table, by processes of this script."""
-    found = {way: [] for way in WAYS}
+    """Prints a table that compares the ways, each measured by processes of this script."""
+    runs_of = {way: [] for way in WAYS}
     for i in range(args.repeats):
         for way in list(WAYS)[:: 1 if i % 2 else -1]:
             command = [sys.executable, __file__, *sys.argv[1:], "--one", way]
             command += ["--flops"] if i == 0 else []
             text = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-            found[way].append(json.loads(text.splitlines()[-1]))
+            runs_of[way].append(json.loads(text.splitlines()[-1]))
     print(
         f"{args.rows} prompts of {args.prompt} tokens, {args.new} new ones, window {args.window}, "
         f"ratio {args.ratio:g}; {args.layers} layers of width {args.width}, {args.device}\n"
@@ -128,7 +128,7 @@ def compare_ways(args):
     print("|---|---:|---:|---:|---:|---:|---:|")
     medians = {
         way: {k: statistics.median(r[k] for r in runs if k in r) for k in runs[0] | runs[-1]}
-        for way, runs in found.items()
+        for way, runs in runs_of.items()
     }
     full = medians["full"]
     for way, m in medians.items():
@@ -140,7 +140,7 @@ def compare_ways(args):
 
 @torch.inference_mode()
 def compare_batches(args):
-    """Segments of one prompt in one batch of the compressor against one after another."""
+    """Prints how much faster segments are compressed in one batch than one after another."""
     model, dictionary = make_model(args, "concat")
     print("\n| tokens to compress | segments | one by one s | one batch s | times as fast |")
     print("|---:|---:|---:|---:|---:|")

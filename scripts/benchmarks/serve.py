@@ -170,8 +170,8 @@ async def measure_capacity(address, texts, concurrency, seconds):
 async def batches_by_ratio(session):
     async with session.get("/metrics") as response:
         page = await response.text()
-    found = re.findall(r'^pet_fairseq_batches_total\{ratio="(\d+)"\} (\d+)', page, re.MULTILINE)
-    return Counter({int(ratio): int(count) for ratio, count in found})
+    counts = re.findall(r'^pet_fairseq_batches_total\{ratio="(\d+)"\} (\d+)', page, re.MULTILINE)
+    return Counter({int(ratio): int(count) for ratio, count in counts})
 
 
 async def load(address, texts, rate, seconds, seed):

@@ -47,7 +47,7 @@ def make_bank(args, folder):
 
 @torch.inference_mode()
 def run_one(args, way):
-    """Seconds, memory and tokens read of one way and number of shots."""
+    """Measures one way and number of shots: seconds, memory and tokens read."""
     (shots,) = args.shots
     model, dictionary = make_model(args, "full")
     length = PROMPT + (shots * args.demonstration if way == "text" else 0)
@@ -66,7 +66,7 @@ def run_one(args, way):
 
 
 def measure(args, way, shots, bank):
-    """In a process of its own."""
+    """Runs one way in a process of its own and returns what it measured."""
     command = [sys.executable, __file__, *sys.argv[1:], "--one", way, "--bank", bank]
     command += ["--shots", str(shots)]  # the last one counts
     text = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
@@ -83,15 +83,15 @@ def compare(args, bank):
     print(f"| shots | as text: {columns} | from a bank: {columns} | times as fast |")
     print("|" + "---:|" * 8)
     for shots in args.shots:
-        found = {way: [] for way in WAYS}
+        runs_of = {way: [] for way in WAYS}
         for i in range(args.repeats):
             for way in WAYS[:: 1 if i % 2 else -1]:
-                found[way].append(measure(args, way, shots, bank))
+                runs_of[way].append(measure(args, way, shots, bank))
         cells = [str(shots)]
-        for runs in found.values():
+        for runs in runs_of.values():
             m = {key: statistics.median(run[key] for run in runs) for key in runs[0]}
             cells += [f"{m['read']:,}", f"{args.rows / m['seconds']:.2f}", f"{m['memory']:.0f}"]
-        pairs = zip(*found.values())
+        pairs = zip(*runs_of.values())
         ratio = statistics.median(text["seconds"] / bank["seconds"] for text, bank in pairs)
         print("|", " | ".join([*cells, f"{ratio:.2f}"]), "|", flush=True)
 

@@ -103,21 +103,21 @@ segments() {
 
 # check_text NAME FILE LINES [CHECKSUM]: stop unless the text is as expected
 check_text() {
-  local lines sum found
+  local lines sum number
   [ "${DRY_RUN:-0}" != 1 ] || return 0
   read -r lines sum < <(expected "$1" "$3" "${4:--}")
-  found=$(count_lines "$2")
-  [ "$lines" = - ] || [ "$found" = "$lines" ] || die "$1: $found lines, expected $lines$not_right"
+  number=$(count_lines "$2")
+  [ "$lines" = - ] || [ "$number" = "$lines" ] || die "$1: $number lines, expected $lines$not_right"
   [ "$sum" = - ] || [ "$(checksum "$2" "$sum")" = "$sum" ] ||
     die "$1: checksum of the text $(checksum "$2" "$sum"), expected $sum$not_right"
 }
 
 # check_pair NAME A B LEAST: stop unless both sides have the same number of lines, and at least so many
 check_pair() {
-  local least found _
+  local least number _
   [ "${DRY_RUN:-0}" != 1 ] || return 0
   same_lines "$2" "$3"
   read -r least _ < <(expected "$1" "$4" -)
-  found=$(count_lines "$2")
-  [ "$found" -ge "$least" ] || die "$1: $found pairs, expected at least $least$not_right"
+  number=$(count_lines "$2")
+  [ "$number" -ge "$least" ] || die "$1: $number pairs, expected at least $least$not_right"
 }

@@ -1,4 +1,4 @@
-"""A teacher and a student on tiny generated data, made once for all tests of this folder."""
+"""A teacher and a student on tiny generated data, made once for all tests."""
 
 from pathlib import Path
 
@@ -8,23 +8,20 @@ from tests.cli.processes import CROSS_ENTROPY, Result, preprocess, train, write_
 
 
 @pytest.fixture(scope="session")
-def raw(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("raw")
-    write_text(folder, {"train": 300, "valid": 30, "test": 30})
-    return folder
+def raw(once) -> Path:
+    return once("raw", lambda folder: write_text(folder, {"train": 300, "valid": 30, "test": 30}))
 
 
 @pytest.fixture(scope="session")
-def data(raw, tmp_path_factory) -> Path:
-    return preprocess(raw, tmp_path_factory.mktemp("data") / "bin")
+def data(raw, once) -> Path:
+    return once("data", lambda folder: preprocess(raw, folder))
 
 
 @pytest.fixture(scope="session")
-def teacher(data, tmp_path_factory) -> Path:
+def teacher(data, once) -> Path:
     """A plain fairseq Transformer, trained a little."""
-    folder = tmp_path_factory.mktemp("teacher")
-    train(data, folder, "--arch", "transformer_tiny", *CROSS_ENTROPY, "--max-update", "60")
-    return folder / "checkpoint_best.pt"
+    options = ("--arch", "transformer_tiny", *CROSS_ENTROPY, "--max-update", "60")
+    return once("teacher", lambda folder: train(data, folder, *options)) / "checkpoint_best.pt"
 
 
 @pytest.fixture(scope="session")
@@ -36,7 +33,12 @@ def student_options(teacher) -> tuple:
 
 
 @pytest.fixture(scope="session")
-def student(data, student_options, tmp_path_factory) -> tuple[Path, Result]:
+def student(data, student_options, once) -> tuple[Path, Result]:
     """A PET student of that teacher: its folder and the log of its training."""
-    folder = tmp_path_factory.mktemp("student")
-    return folder, train(data, folder, *student_options, "--max-update", "60")
+
+    def fill(folder):
+        log = train(data, folder, *student_options, "--max-update", "60").output
+        (folder / "train.log").write_text(log)
+
+    folder = once("student", fill)
+    return folder, Result(0, (folder / "train.log").read_text())

@@ -1,37 +1,81 @@
 """Real processes on tiny generated data: what a user types, offline and on the CPU."""
 
+import atexit
 import os
 import random
+import shutil
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
-REPO = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parent
+REPO = HERE.parents[1]
 BIN = Path(sys.executable).parent
 TRAIN = (
     *("--optimizer", "adam", "--lr", "5e-3", "--max-tokens", "500", "--dropout", "0.1"),
     *("--required-batch-size-multiple", "1", "--no-epoch-checkpoints", "--log-format", "simple"),
     *("--cpu", "--num-workers", "0", "--seed", "3"),
 )
+ALONE = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
 CROSS_ENTROPY = ("--criterion", "label_smoothed_cross_entropy")
 
 
+# read while Python and torch are loaded: only a process of its own sees a change of these
+IMPORT_TIME = ("PYTHON", "OMP_", "CUDA_")
+
+
+@cache
+def fork_server() -> str:
+    """The address of this process's fork server, which ends with this process."""
+    folder = tempfile.mkdtemp(prefix="fork_server_")
+    address = f"{folder}/socket"
+    server = subprocess.Popen(
+        [sys.executable, HERE / "fork_server.py", address],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, **ALONE},
+    )
+    first = server.stdout.readline()
+    assert first == "listening\n", first + server.communicate()[0]
+
+    def stop():
+        server.communicate()
+        shutil.rmtree(folder)
+
+    atexit.register(stop)
+    return address
+
+
+def command_line(command: str, *args, cold: bool) -> list[str]:
+    """How to start one of the environment's commands, or `python SCRIPT`."""
+    words = [str(BIN / command), *map(str, args)]
+    if cold or "PET_FAIRSEQ_COLD" in os.environ:
+        return words
+    script = words[1:] if command == "python" else words
+    return [sys.executable, "-IS", str(HERE / "fork_client.py"), fork_server(), *script]
+
+
 def start(command: str, *args, **options) -> subprocess.Popen:
-    """Start one of the environment's commands, output and errors in one pipe."""
-    env = {
-        **os.environ,
-        "OMP_NUM_THREADS": "1",
-        "CUDA_VISIBLE_DEVICES": "",
-        **options.pop("env", {}),
-    }
+    """Start one of the environment's commands, output and errors in one pipe.
+
+    It runs in a fork of a process that has fairseq loaded, unless the test is marked `cold` or the
+    process is to begin with something that a fork does not take over.
+    """
+    env = options.pop("env", {})
+    cold = "preexec_fn" in options or args[:1] == ("-c",)
+    cold |= any(name.startswith(IMPORT_TIME) for name in env)
     return subprocess.Popen(
-        [str(BIN / command), *map(str, args)],
+        command_line(command, *args, cold=cold),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         stdin=options.pop("stdin", subprocess.DEVNULL),
         text=True,
-        env=env,
+        env={**os.environ, **ALONE, **env},
         **options,
     )
 

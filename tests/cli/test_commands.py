@@ -12,6 +12,7 @@ def fails(*args) -> str:
     return result.output.strip().splitlines()[-1]
 
 
+@pytest.mark.cold
 def test_user_dir():
     assert run("pet-fairseq", "user-dir").output.splitlines()[-1] == str(REPO / "pet_fairseq")
 

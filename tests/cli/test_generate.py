@@ -21,6 +21,7 @@ def test_generate_translates_every_sentence(beam, student, data):
     assert f"with beam={beam}" in out
 
 
+@pytest.mark.cold
 def test_generate_scores_a_plain_checkpoint_as_fairseq_does(teacher, data):
     """The user-dir must not change what fairseq does with its own models."""
     result = run("fairseq-generate", data, "--path", teacher, *USER_DIR, *ALL)
@@ -28,6 +29,7 @@ def test_generate_scores_a_plain_checkpoint_as_fairseq_does(teacher, data):
     assert len(scores) == 30 and all(score < 0 and math.isfinite(score) for score in scores)
 
 
+@pytest.mark.cold
 def test_interactive(student, data):
     folder, _ = student
     out = run(
@@ -38,6 +40,7 @@ def test_interactive(student, data):
     assert [f"H-{i}\t" in out for i in range(3)] == [True] * 3
 
 
+@pytest.mark.cold
 def test_validate_reports_kl(student, data, tmp_path):
     folder, log = student
     command = (
@@ -53,6 +56,7 @@ def test_validate_reports_kl(student, data, tmp_path):
     assert f"--teacher-path {moved}: no such file" in run(*command, *overrides, check=False).output
 
 
+@pytest.mark.cold
 def test_stock_fairseq_trains_on_beside_the_plugin(data, tmp_path):
     """Loading the user-dir changes nothing about a plain training."""
     arguments = ("fairseq-train", data, "--arch", "transformer_tiny", *CROSS_ENTROPY, *TRAIN)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.processes import REPO
+from tests.cli.processes import REPO, run
 from tests.cli.shell import refuses, sh
 
 PREPARE = "examples/own_data/prepare.sh"
@@ -141,11 +141,24 @@ def test_dry_run_writes_nothing(texts, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_the_readme_shows_the_command_of_run_sh():
+def shown_command() -> list[str]:
+    """The words of the command that the README shows for training."""
     text = (REPO / "examples/own_data/README.md").read_text().replace("\\\n", " ")
-    (shown,) = [line for line in text.splitlines() if line.startswith("pet-fairseq recipe ")]
+    (line,) = [line for line in text.splitlines() if line.startswith("pet-fairseq recipe ")]
+    return shlex.split(line)
+
+
+def test_run_sh_is_the_command_of_the_readme():
     options = ("--rows", "teacher", "pet", "--seeds", "1")
     options += ("--size", "small", "--jobs", "1", "--device", "auto")
     printed = sh("examples/own_data/run.sh", "de", "en", *options, DRY_RUN="1").stdout
     words = shlex.split(printed.replace(f"{REPO}/", "").removeprefix("+ "))
-    assert sorted(words) == sorted(shlex.split(shown))
+    assert sorted(words) == sorted(shown_command())
+
+
+def test_the_command_of_the_readme_trains_teacher_and_student():
+    lines = run(*shown_command(), "--dry-run", cwd=REPO).output.splitlines()
+    trainings = [line for line in lines if line.startswith(("fairseq-train ", "pet-fairseq train"))]
+    assert ["pet_transformer" in line for line in trainings] == [False, True, True]
+    for line in trainings:
+        assert "--source-lang de --target-lang en" in line

@@ -10,6 +10,7 @@ from fairseq.checkpoint_utils import load_checkpoint_to_cpu
 import pet_fairseq  # noqa: F401  allows fairseq's types in checkpoints
 from tests.cli.processes import CROSS_ENTROPY, REPO, run, train
 
+pytestmark = pytest.mark.cold
 USER_DIR = ("--user-dir", REPO / "pet_fairseq")
 
 

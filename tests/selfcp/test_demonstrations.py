@@ -140,7 +140,7 @@ def test_long_ones_are_cut_and_counted(data, make, tmp_path):
     manifest = Bank(build(model, tmp_path)).manifest
     lengths = [len(whole(record)) for record in data["train"]]
     assert manifest.sources[0].cut == sum(length > ROOM for length in lengths) >= 2
-    assert manifest.rows == sum(memory_length(min(n, ROOM), RATIO) for n in lengths)
+    assert manifest.memory_tokens == sum(memory_length(min(n, ROOM), RATIO) for n in lengths)
 
 
 @pytest.mark.parametrize("ratio", [1, 2.5, 12])

@@ -62,7 +62,7 @@ def test_the_losses_are_the_backbones(task, tmp_path):  # noqa: F811
     net_input = make_sample(task, LENGTHS)["net_input"]
     del net_input["prev_output_tokens"]
     rows = model.encoder.read(**net_input)
-    assert not rows.places.any()
+    assert not rows.is_vector.any()
     inner = model.decoder.inner
     for i, (query, length) in enumerate(LENGTHS):
         row = net_input["src_tokens"][i, : 2 + query + length]

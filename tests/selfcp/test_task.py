@@ -10,9 +10,9 @@ from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.selfcp.criterion import SelfCpCriterion
+from pet_fairseq.selfcp.dataset import split_at
 from pet_fairseq.selfcp.model import SelfCpModel
 from pet_fairseq.selfcp.options import SelfCpConfig
-from pet_fairseq.selfcp.reader import split_at
 from pet_fairseq.selfcp.task import SelfCpTask, SelfCpTaskConfig, read_range
 from tests.selfcp.test_model import TINY, make_sample, make_selfcp
 from tests.selfcp.test_model import task as language_modeling  # noqa: F401  fixture

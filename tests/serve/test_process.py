@@ -50,6 +50,7 @@ async def page(session):
         return read_page(await response.text())
 
 
+@pytest.mark.cold
 def test_classification(tmp_path):
     made = make_classifier(tmp_path)
     expected = []

@@ -1,0 +1,104 @@
+"""The compressor: a frozen language model that turns text into memory tokens."""
+
+import hashlib
+import sys
+from collections.abc import Sequence
+
+import torch
+from fairseq.data import Dictionary
+from fairseq.models import FairseqEncoder
+from torch import Tensor, nn
+
+from pet_fairseq.errors import UserError
+from pet_fairseq.selfcp.connector import make_connector, rarest_word
+from pet_fairseq.selfcp.mixed_input import (
+    MixedInput,
+    Parts,
+    batch_by_tokens,
+    join_parts,
+    last_states,
+)
+from pet_fairseq.selfcp.options import SelfCpConfig
+
+
+class Compressor(FairseqEncoder):
+    """The language model with all that is trained: the memory tag [M] and the connector.
+
+    Args:
+        inner: the decoder of the language model.
+    """
+
+    def __init__(self, inner: nn.Module, cfg: SelfCpConfig, dictionary: Dictionary):
+        super().__init__(dictionary)
+        self.inner = inner
+        self.cfg = cfg
+        words = inner.embed_tokens.weight
+        rare = words[rarest_word(dictionary.count, dictionary.nspecial)].detach()
+        self.memory_tag = nn.Parameter(inner.embed_scale * rare.clone())
+        self.connector = make_connector(cfg.connector, words.size(1))
+        self.loaded_hash = ""
+        self.register_load_state_dict_post_hook(call_after_loading)
+
+    def compress(self, texts: Sequence[Parts], numbers: Sequence[int]) -> list[Tensor]:
+        """Memory tokens for each text: the connector's map of the last states at its tags.
+
+        Args:
+            texts: what is read before the tags; numbers: of memory tokens for each, m.
+        Returns:
+            m x C for each text, from one padded batch if --max-compressor-tokens allows.
+        Raises:
+            UserError: a text that is longer than the model has positions.
+        """
+        tagged = [[*parts, self.memory_tag.expand(m, -1)] for parts, m in zip(texts, numbers)]
+        lengths = [sum(map(len, parts)) for parts in tagged]
+        memories: dict[int, Tensor] = {}
+        for batch in batch_by_tokens(lengths, self.cfg.max_compressor_tokens):
+            inputs = self.join([tagged[i] for i in batch])
+            self.check_length(inputs)
+            states = last_states(self.inner, inputs)
+            at_tags = [states[b, lengths[i] - numbers[i] : lengths[i]] for b, i in enumerate(batch)]
+            memory = self.connector(torch.cat(at_tags))
+            memories |= zip(batch, memory.split([numbers[i] for i in batch]))
+        return [memories[i] for i in range(len(texts))]
+
+    def join(self, sequences: Sequence[Parts]) -> MixedInput:
+        """Build what the model reads from the parts of each sequence."""
+        return join_parts(sequences, self.dictionary.pad(), self.dictionary.unk())
+
+    def check_length(self, inputs: MixedInput, more: int = 0) -> None:
+        """Raises UserError if the model has no positions for the longest sequence and `more`."""
+        longest, positions = int(inputs.lengths.max()) + more, self.inner.max_positions()
+        if longest > positions:
+            shots = ", or fewer --shots" if self.cfg.bank else ""
+            raise UserError(
+                f"--window {self.cfg.window}: query, prompt and memory come to {longest} tokens, "
+                f"but the backbone has {positions} positions; give a smaller window or a larger "
+                f"--memory-ratio{shots}"
+            )
+
+    def max_positions(self) -> int:
+        return sys.maxsize  # what is too long is compressed
+
+    # --- identity ---------------------------------------------------------------------------------
+
+    def after_loading(self) -> None:
+        """Remember the weights as they were before they are rounded to half precision."""
+        self.loaded_hash = self.hash_weights()
+
+    @property
+    def weights_hash(self) -> str:
+        """SHA-256 of the memory tag and the connector as they were before any rounding."""
+        rounded = self.memory_tag.dtype in (torch.float16, torch.bfloat16)
+        return self.loaded_hash if rounded else self.hash_weights()
+
+    def hash_weights(self) -> str:
+        """Return the SHA-256 of the memory tag and the connector as they are now."""
+        digest = hashlib.sha256()
+        for tensor in (self.memory_tag, *self.connector.state_dict().values()):
+            digest.update(tensor.detach().float().cpu().numpy().tobytes())
+        return digest.hexdigest()
+
+
+def call_after_loading(compressor: Compressor, _incompatible_keys) -> None:
+    """torch's hook after loading a state."""
+    compressor.after_loading()

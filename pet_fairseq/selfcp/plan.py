@@ -1,0 +1,70 @@
+"""The plan of what is read of a batch of prompts: pure data, made from lengths alone."""
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import NamedTuple, Optional
+
+from pet_fairseq.selfcp.segments import Piece, memory_length, split_prompt
+
+
+class Segment(NamedTuple):
+    """A piece of a prompt that is compressed to memory tokens.
+
+    The compressor reads it behind the query; if it is recursive, behind the memory of the prompt's
+    earlier pieces too.
+    """
+
+    prompt: int  # index in the batch
+    piece: int  # index among the prompt's pieces
+    memory_tokens: int
+    recursive: bool
+
+    @property
+    def pieces_read(self) -> slice:
+        """Which pieces of the prompt the compressor reads, this one last."""
+        return slice(0 if self.recursive else self.piece, self.piece + 1)
+
+
+class Plan(NamedTuple):
+    """What is read of each prompt, and in which order its segments are compressed."""
+
+    pieces: list[list[Piece]]  # of each prompt, in their order
+    rounds: list[list[Segment]]  # the segments of a round need only the memory of earlier rounds
+
+
+def plan_reading(
+    lengths: Sequence[int], window: int, strategies: Sequence[str], ratios: Sequence[float]
+) -> Plan:
+    """Plan the reading of prompts.
+
+    Args:
+        lengths: tokens of each prompt; window: L, tokens up to which nothing is compressed.
+        strategies: one of segments.STRATEGIES for each prompt.
+        ratios: tokens for one memory token, for each prompt.
+    """
+    pieces = [split_prompt(n, window, strategy) for n, strategy in zip(lengths, strategies)]
+    segments = [
+        Segment(i, k, memory_length(piece.length, ratios[i]), strategies[i] == "recursive")
+        for i, some in enumerate(pieces)
+        for k, piece in enumerate(some)
+        if piece.compressed
+    ]
+    ordered = sorted(segments, key=round_of)  # stable: prompt by prompt within a round
+    return Plan(pieces, [list(some) for _, some in groupby(ordered, key=round_of)])
+
+
+def round_of(segment: Segment) -> int:
+    """The number of the round in which a segment is compressed."""
+    return segment.piece if segment.recursive else 0
+
+
+def choose_strategies(strategy: str, latter: Optional[Sequence[bool]], number: int) -> list[str]:
+    """The strategy for each of so many prompts.
+
+    Args:
+        latter: for `auto`, whether a prompt's latter part is compressed, drawn in training; None:
+            not drawn.
+    """
+    if strategy != "auto" or latter is None:
+        return [strategy] * number
+    return ["latter" if chosen else "former" for chosen in latter]

@@ -1,0 +1,107 @@
+"""Runs commands in forks of a process that has torch and fairseq loaded, but not pet_fairseq.
+
+Importing them takes 5 to 8 seconds, which a fork does not pay. In all else it is the command: it
+executes the console script with its own arguments, environment, folder and streams, loads
+pet_fairseq as the command does, and ends as Python ends. `fork_client.py` asks for it.
+
+Usage: fork_server.py SOCKET; it prints a line when it listens and ends when its input does.
+"""
+
+import gc
+import importlib
+import json
+import logging
+import os
+import runpy
+import select
+import signal
+import socket
+import sys
+import threading
+import warnings
+from pathlib import Path
+
+# what fairseq's commands load, also later than at their start
+LOADED = (
+    *("fairseq.models", "fairseq.tasks", "fairseq.criterions", "fairseq_cli.train"),
+    *("fairseq_cli.generate", "fairseq_cli.interactive", "fairseq_cli.validate"),
+    *("fairseq_cli.preprocess", "torch._dynamo", "sacrebleu", "tensorboardX"),
+    *("numpy", "matplotlib.figure", "matplotlib.backends.backend_agg"),
+)
+
+
+def preload() -> None:
+    """Load what commands load, and undo what the modules of commands do while being loaded."""
+    for name in LOADED:
+        importlib.import_module(name)
+    for name in [name for name in sys.modules if name.startswith("fairseq_cli")]:
+        del sys.modules[name]  # the command's own module is loaded by the command
+    logging.root.handlers.clear()
+    logging.root.setLevel(logging.WARNING)
+    assert "pet_fairseq" not in sys.modules
+    assert threading.active_count() == 1  # a fork has only the thread that forks
+    gc.freeze()  # forks share these objects as long as nobody touches them
+
+
+def accept(address: str) -> socket.socket:
+    """Wait for clients for ever; return each one's connection in a process of its own."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those processes
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(address)
+        listener.listen()
+        print("listening", flush=True)
+        while True:
+            ready, _, _ = select.select([listener, sys.stdin], [], [])
+            if sys.stdin in ready:
+                sys.exit()
+            connection, _ = listener.accept()
+            if os.fork() == 0:
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                return connection
+            connection.close()
+
+
+def attend(connection: socket.socket) -> dict:
+    """Fork the process of a command, and tell the client how it ends; only that one returns."""
+    _, streams, _, _ = socket.recv_fds(connection, 1, 3)
+    request = json.loads(connection.makefile().readline())
+    pid = os.fork()
+    if pid == 0:
+        for number, stream in enumerate(streams):
+            os.dup2(stream, number)
+            os.close(stream)
+        connection.close()
+        return request
+    for stream in streams:
+        os.close(stream)
+    connection.sendall(f"{pid}\n".encode())
+    end = os.pidfd_open(pid)
+    ready, _, _ = select.select([end, connection], [], [])
+    if connection in ready:  # the client was killed
+        os.kill(pid, signal.SIGKILL)
+    _, status = os.waitpid(pid, 0)
+    connection.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
+    os._exit(0)
+
+
+def become(argv: list[str], env: dict[str, str], cwd: str) -> None:
+    """Take over what a new process would find."""
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(env)
+    sys.argv[:] = argv
+    sys.path[0] = str(Path(argv[0]).parent)
+    if "PYTHONWARNINGS" in env:
+        warnings.simplefilter(env["PYTHONWARNINGS"])
+    sys.modules["numpy"].random.seed()  # anew, as Python's own generator is after a fork
+
+
+def main() -> None:
+    address = sys.argv[1]
+    preload()
+    become(**attend(accept(address)))
+    runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()

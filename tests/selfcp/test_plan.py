@@ -1,0 +1,68 @@
+"""Plans of what is read: by hand, and properties of plans for random batches; no model anywhere."""
+
+import random
+
+import pytest
+
+from pet_fairseq.selfcp.plan import Segment, choose_strategies, plan_reading
+from pet_fairseq.selfcp.segments import STRATEGIES, Piece, memory_length, split_prompt
+
+
+def test_by_hand():
+    """A window of 5: a prompt that fits, one of two halves, and one of two segments and a rest."""
+    plan = plan_reading([3, 9, 13], 5, ["former", "latter", "concat"], [2.0, 2.0, 4.0])
+    assert plan.pieces == [
+        [Piece(0, 3, False)],
+        [Piece(0, 5, False), Piece(5, 9, True)],
+        [Piece(0, 4, True), Piece(4, 8, True), Piece(8, 13, False)],
+    ]
+    assert plan.rounds == [
+        [Segment(1, 1, 2, False), Segment(2, 0, 1, False), Segment(2, 1, 1, False)]
+    ]
+
+
+def test_recursive_segments_wait_for_those_before_them():
+    plan = plan_reading([13, 4, 18], 5, ["recursive"] * 3, [2.0, 2.0, 4.0])
+    assert plan.rounds == [
+        [Segment(0, 0, 2, True), Segment(2, 0, 2, True)],
+        [Segment(0, 1, 2, True), Segment(2, 1, 1, True)],
+        [Segment(2, 2, 1, True)],
+    ]
+    assert [list("abcd")[s.pieces_read] for s in (plan.rounds[2][0], Segment(0, 2, 1, False))] == [
+        ["a", "b", "c"],
+        ["c"],
+    ]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("seed", range(5))
+def test_every_compressed_piece_is_in_one_round(strategy, seed):
+    draw = random.Random(seed)
+    window = draw.randint(1, 20)
+    lengths = [draw.randint(0, 100) for _ in range(6)]
+    ratios = [draw.uniform(1, 9) for _ in lengths]
+    plan = plan_reading(lengths, window, [strategy] * len(lengths), ratios)
+    compressed = {}
+    for i, length in enumerate(lengths):
+        assert plan.pieces[i] == split_prompt(length, window, strategy)
+        for k, piece in enumerate(plan.pieces[i]):
+            if piece.compressed:
+                compressed[i, k] = memory_length(piece.stop - piece.start, ratios[i])
+    segments = [segment for some in plan.rounds for segment in some]
+    assert {(s.prompt, s.piece): s.memory_tokens for s in segments} == compressed
+    assert len(segments) == len(compressed)
+    if strategy != "recursive":
+        assert len(plan.rounds) <= 1
+    for number, some in enumerate(plan.rounds):
+        assert some == sorted(some)  # prompt by prompt
+        assert strategy != "recursive" or {s.piece for s in some} == {number}
+
+
+def test_nothing_to_read():
+    assert plan_reading([0, 0], 5, ["former"] * 2, [2.0] * 2) == ([[], []], [])
+
+
+def test_strategies():
+    assert choose_strategies("auto", [True, False], 2) == ["latter", "former"]
+    assert choose_strategies("auto", None, 3) == ["auto"] * 3
+    assert choose_strategies("concat", [True, False], 2) == ["concat"] * 2
