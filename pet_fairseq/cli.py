@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import List, Optional
 
+from pet_fairseq.compress import commands as compress
 from pet_fairseq.decoding import commands as decoding
 from pet_fairseq.errors import UserError
 from pet_fairseq.pet import commands as pet
@@ -35,7 +36,7 @@ def _parse(argv: Optional[List[str]]):
     command = commands.add_parser("user-dir", help="print the folder to give to --user-dir")
     command.set_defaults(run=_user_dir)
 
-    for room in (recipes, pet, variator, selfcp, bank, decoding, serve, report):
+    for room in (compress, recipes, pet, variator, selfcp, bank, decoding, serve, report):
         room.add_commands(commands)
 
     command = commands.add_parser("toy-data", help="write a small parallel corpus from a grammar")

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Optional
 
 from pet_fairseq.compress.layout import MODELS, Layout
-from pet_fairseq.compress.student import METHODS, Method, Size, choose_student
+from pet_fairseq.compress.methods import BEAM, METHODS, ROUNDS, Method
+from pet_fairseq.compress.student import Size, choose_student
 from pet_fairseq.compress.teacher import Teacher, read_teacher
 from pet_fairseq.compress.text import TextStyle, find_style
 from pet_fairseq.compress.training import (
@@ -23,7 +24,6 @@ from pet_fairseq.compress.training import (
     updates_per_epoch,
     validation_options,
 )
-from pet_fairseq.compress.widths import Shape
 from pet_fairseq.errors import UserError
 from pet_fairseq.loading import load_subset, load_task
 from pet_fairseq.recipes.device import Device
@@ -31,9 +31,6 @@ from pet_fairseq.recipes.job import Job
 from pet_fairseq.recipes.sizes import Options
 from pet_fairseq.recipes.stage import Kind, Stage, Word
 from pet_fairseq.recipes.training import fairseq_generate, fairseq_train
-
-BEAM = 5
-ROUNDS = 5  # in which translations are timed
 
 
 @dataclass(frozen=True)
@@ -297,7 +294,7 @@ class _Stages:
     def translate(self) -> Stage:
         engines = {model: self.layout.exported(model, "ctranslate2") for model in MODELS}
         tokens = self.layout.test / "source.tokens"
-        options = [word for item in engines.items() for word in ("--model", "{}={}".format(*item))]
+        options = [w for name, path in engines.items() for w in ("--model", name, str(path))]
         return Stage(
             *("speed", ("translate",)),
             command=(

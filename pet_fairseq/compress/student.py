@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Optional
 
+from pet_fairseq.compress.methods import DEFAULT_RATE, Method
 from pet_fairseq.compress.teacher import Teacher
 from pet_fairseq.compress.widths import Shape, check_size, find_shape, int8_bytes, layer_parameters
 from pet_fairseq.errors import UserError
@@ -10,30 +11,6 @@ from pet_fairseq.recipes.sizes import PRE_NORM, Options
 
 MEGABYTE = 1e6
 TOLERANCE = 0.1  # of the wanted size
-
-
-@dataclass(frozen=True)
-class Method:
-    """A way to train a student.
-
-    Attributes:
-        layers: of each stack, as few as possible.
-        criterion: of its training, after the simplified task if `warms_up`.
-    """
-
-    arch: str
-    layers: int
-    criterion: str
-    warms_up: bool = False
-
-
-METHODS = {
-    "distil": Method("transformer", 2, "pet_distillation"),
-    "pet": Method("pet_transformer", 4, "pet_distillation", warms_up=True),
-    "pet-patient": Method("pet_transformer", 4, "patient_kd", warms_up=True),
-}
-DEFAULT_METHOD = "distil"  # the fastest one, and as good as the others in docs/results.md
-DEFAULT_RATE = 10.0
 
 
 @dataclass(frozen=True)
@@ -89,7 +66,7 @@ def _shape(teacher: Teacher, layers: int, size: Size, options: Options) -> Shape
     else:
         option, wanted, unit = "--rate", DEFAULT_RATE if size.rate is None else size.rate, "%"
         measure = lambda model: 100 * layer_parameters(model) / teacher.counts.layers  # noqa: E731
-    found = find_shape(options, teacher.vocabularies, (layers, layers), measure, wanted)
+    found = find_shape(options, teacher.vocabularies, layers, measure, wanted)
     check_size(option, wanted, found.size, TOLERANCE, unit)
     return found.shape
 

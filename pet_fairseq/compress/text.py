@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import whole_folder
-from pet_fairseq.loading import load_subset
+from pet_fairseq.loading import load_subset, load_task
 
 # what fairseq-generate's --remove-bpe is to be, by a sign that the pieces of words carry
 SEGMENTATIONS = {
@@ -45,8 +45,14 @@ class TextStyle:
         """A function from a line of tokens to text, as fairseq-generate has it.
 
         Raises:
-            UserError: fairseq has no such tokenizer, or cannot load it.
+            UserError: fairseq has no such tokenizer or kind of pieces, or cannot load it.
         """
+        try:
+            post_process("", self.remove_bpe)
+        except NotImplementedError as error:
+            raise UserError(
+                f"--remove-bpe {self.remove_bpe}: give subword_nmt, sentencepiece or none"
+            ) from error
         tokenizer = self._build_tokenizer() if self.tokenizer else None
 
         def decode(tokens: str) -> str:
@@ -100,14 +106,18 @@ def find_segmentation(words: Dictionary) -> Optional[str]:
     return None
 
 
-def write_test_text(task: TranslationTask, subset: str, style: TextStyle, folder: Path) -> None:
+def write_set(data: Path, subset: str, style: TextStyle, folder: Path) -> None:
     """Write source.tokens, source.txt and, if the data has a target side, reference.txt.
 
     A word that is not in the dictionary is lost in the data: about.json counts those of the target.
 
     Raises:
-        UserError: no such subset.
+        UserError: no such data or subset.
     """
+    if folder.exists():
+        raise UserError(f"--out {folder}: exists; give the name of a new folder")
+    languages = {"source_lang": style.source_lang, "target_lang": style.target_lang}
+    task = load_task(DictConfig(languages), str(data))
     dataset = load_subset(task, subset)
     decode = style.decoder()
     sources = [task.source_dictionary.string(tokens) for tokens in dataset.src]

@@ -12,13 +12,12 @@ from typing import Optional
 
 from fairseq.data import LanguagePairDataset
 
+from pet_fairseq.compress.methods import EPOCHS, FEWEST_UPDATES, MOST_UPDATES
 from pet_fairseq.errors import UserError
 from pet_fairseq.recipes.device import Device
 from pet_fairseq.recipes.sizes import AUTO, BETAS, Options, words
 from pet_fairseq.recipes.stage import Output, Word
 
-EPOCHS = 15
-FEWEST_UPDATES, MOST_UPDATES = 1_000, 50_000
 PATIENCE = 10  # validations without a better one
 UPDATES_BETWEEN_VALIDATIONS = 100  # at least
 LONGEST_EPOCH = 4_000  # updates; in longer ones it validates also in between
@@ -65,7 +64,9 @@ class Budget:
         if self.updates is not None:
             return str(max(1, round(share * self.updates)))
         scaled = f"{share / self.trainings:.4f}"
-        return Output(("updates-for", str(self.log), "--hours", f"{self.hours:g}", "--share", scaled))
+        return Output(
+            ("updates-for", str(self.log), "--hours", f"{self.hours:g}", "--share", scaled)
+        )
 
     def schedule(self, share: float = 1) -> tuple[Word, ...]:
         """Train so long; the learning rate rises, then falls to 0."""
@@ -105,7 +106,12 @@ def validation_options(per_epoch: int) -> Options:
     every = str(max(1, UPDATES_BETWEEN_VALIDATIONS // per_epoch))
     options = ("--validate-interval", every, "--save-interval", every)
     if per_epoch > LONGEST_EPOCH:
-        options += ("--save-interval-updates", str(LONGEST_EPOCH // 2), "--keep-interval-updates", "1")
+        options += (
+            "--save-interval-updates",
+            str(LONGEST_EPOCH // 2),
+            "--keep-interval-updates",
+            "1",
+        )
     return (*options, "--patience", str(PATIENCE))
 
 

@@ -57,7 +57,8 @@ def translate_exported(
             write_lines(folder / f"{name}.txt", map(decode, lines))
         (folder / SPEEDS).write_text(json.dumps(speeds, indent=1) + "\n", encoding="utf-8")
     return "\n".join(
-        f"{name}: {speed:,.0f} sentences/s" for name, speed in speeds["sentences_per_second"].items()
+        f"{name}: {speed:,.0f} sentences/s"
+        for name, speed in speeds["sentences_per_second"].items()
     )
 
 
@@ -71,7 +72,8 @@ def check(
     for name, folder in models:
         if not (folder / "model.bin").is_file():
             raise UserError(
-                f"--model {name}={folder}: no model of CTranslate2; make one with pet-fairseq export"
+                f"--model {name} {folder}: no model for CTranslate2; make one with pet-fairseq "
+                "export"
             )
     if not tokens.is_file():
         raise UserError(f"--input {tokens}: no such file")

@@ -21,19 +21,15 @@ OVERHEAD_PER_VARIABLE = 60  # bytes for the name and the shape of a tensor in CT
 
 @dataclass(frozen=True)
 class Shape:
-    """A student's shape; widths are those of encoder and decoder."""
+    """The shape of a student's encoder, and of its decoder."""
 
-    encoder_layers: int
-    decoder_layers: int
+    layers: int
     width: int
     ffn: int
 
     @property
     def options(self) -> Options:
-        return (
-            *stacks(self.encoder_layers, self.width, self.ffn, HEADS),
-            *("--decoder-layers", str(self.decoder_layers)),
-        )
+        return stacks(self.layers, self.width, self.ffn, HEADS)
 
 
 @dataclass(frozen=True)
@@ -50,7 +46,7 @@ Measure = Callable[[nn.Module], float]
 def find_shape(
     options: Options,
     vocabularies: tuple[int, int],
-    layers: tuple[int, int],
+    layers: int,
     measure: Measure,
     target: float,
 ) -> Sized:
@@ -58,16 +54,16 @@ def find_shape(
 
     Args:
         options: the model's, with --arch; those of its shape are replaced.
-        layers: of encoder and decoder. measure: size of a model without memory, larger for wider
+        layers: of each stack. measure: size of a model without memory, larger for wider
             models. target: the wanted size.
     """
-    args = parse_model_options([*options, *Shape(*layers, STEP, STEP).options])
+    args = parse_model_options([*options, *Shape(layers, STEP, STEP).options])
 
     def size(shape: Shape) -> float:
         return measure(build_without_memory(_with_shape(args, shape), *vocabularies))
 
     def of_width(width: int) -> Shape:
-        return Shape(*layers, width, FFN_OVER_WIDTH * width)
+        return Shape(layers, width, FFN_OVER_WIDTH * width)
 
     width = _largest(lambda n: size(of_width(n * STEP)) <= target) * STEP
     candidates = [max(width, SMALLEST), max(width, SMALLEST) + STEP]
@@ -86,12 +82,12 @@ def _with_shape(args: Namespace, shape: Shape) -> Namespace:
 
 
 def _with_fitting_ffn(
-    layers: tuple[int, int], width: int, size: Callable[[Shape], float], target: float
+    layers: int, width: int, size: Callable[[Shape], float], target: float
 ) -> Iterator[Shape]:
     """Shapes of a width with an FFN between 1 and 4 times as wide, just below and above a size."""
-    fits = _largest(lambda n: size(Shape(*layers, width, n * STEP)) <= target) * STEP
+    fits = _largest(lambda n: size(Shape(layers, width, n * STEP)) <= target) * STEP
     for ffn in (fits, fits + STEP):
-        yield Shape(*layers, width, min(max(ffn, width), 4 * width))
+        yield Shape(layers, width, min(max(ffn, width), 4 * width))
 
 
 def _largest(fits: Callable[[int], bool]) -> int:
