@@ -16,7 +16,7 @@ HEADS = 4
 STEP = 8  # widths are multiples of it, and so of the heads
 FFN_OVER_WIDTH = 2
 SMALLEST = 16
-OVERHEAD_PER_VARIABLE = 60  # bytes for the name and the shape of a tensor in CTranslate2's file
+OVERHEAD_PER_TENSOR = 75  # bytes for its name and shape in CTranslate2's file
 
 
 @dataclass(frozen=True)
@@ -115,59 +115,53 @@ def int8_bytes(model: nn.Module) -> int:
     share parameters. It joins the projections of an attention that read the same input, so that
     these are stored once only where all of them are shared.
     """
-    tensors: dict[tuple, int] = {}
-    for stack in (model.encoder, model.decoder):
-        joined: set[int] = set()
-        for module in stack.modules():
-            for group in _joined_projections(module):
-                joined |= {id(linear) for linear in group}
-                _add_linears(tensors, group)
-        for module in stack.modules():
-            if id(module) not in joined:
-                _add_module(tensors, module)
-        _add_positions(tensors, stack.embed_positions)
-    return sum(tensors.values()) + OVERHEAD_PER_VARIABLE * len(tensors)
+    tensors = [tensor for stack in (model.encoder, model.decoder) for tensor in _tensors(stack)]
+    return sum(dict(tensors).values()) + OVERHEAD_PER_TENSOR * len(tensors)
 
 
-def _joined_projections(module: nn.Module) -> Iterator[list[nn.Module]]:
+Tensor = tuple[tuple, int]  # what is equal if the tensor is, and its bytes
+
+
+def _tensors(stack: nn.Module) -> Iterator[Tensor]:
+    """The tensors of an encoder or a decoder as they are exported, shared ones each time."""
+    joined: set[str] = set()
+    for name, module in stack.named_modules(remove_duplicate=False):
+        projections = _joined_projections(module)
+        if projections:
+            joined |= {f"{name}.{projection}" for projection in projections}
+            yield from _linear([getattr(module, projection) for projection in projections])
+        elif isinstance(module, nn.Linear) and name not in joined:
+            yield from _linear([module])
+        elif isinstance(module, nn.LayerNorm):
+            for vector in (module.weight, module.bias):
+                yield (id(vector),), 4 * vector.numel()
+    matrix = stack.embed_tokens.weight
+    yield (id(matrix),), matrix.numel() + 4 * matrix.size(0)
+    yield _positions(stack.embed_positions)
+
+
+def _joined_projections(module: nn.Module) -> tuple[str, ...]:
+    """Of an attention: the names of those that are stored as one matrix."""
     if not hasattr(module, "q_proj"):
-        return
-    if module.self_attention:
-        yield [module.q_proj, module.k_proj, module.v_proj]
-    else:
-        yield [module.k_proj, module.v_proj]
+        return ()
+    return ("q_proj", "k_proj", "v_proj") if module.self_attention else ("k_proj", "v_proj")
 
 
-def _add_linears(tensors: dict[tuple, int], linears: list[nn.Module]) -> None:
-    """Add matrices that are stored as one, and their biases."""
+def _linear(linears: list[nn.Linear]) -> Iterator[Tensor]:
+    """The joined matrix of linear layers, and their joined bias."""
     weights = [linear.weight for linear in linears]
-    tensors[tuple(map(id, weights))] = sum(w.numel() + 4 * w.size(0) for w in weights)
+    yield tuple(map(id, weights)), sum(w.numel() + 4 * w.size(0) for w in weights)
     biases = [linear.bias for linear in linears if linear.bias is not None]
     if biases:
-        tensors[tuple(map(id, biases))] = sum(4 * b.numel() for b in biases)
+        yield tuple(map(id, biases)), sum(4 * b.numel() for b in biases)
 
 
-def _add_module(tensors: dict[tuple, int], module: nn.Module) -> None:
-    if isinstance(module, nn.Linear):
-        _add_linears(tensors, [module])
-    elif isinstance(module, nn.Embedding) and not _holds_positions(module):
-        tensors[(id(module.weight),)] = module.weight.numel() + 4 * module.weight.size(0)
-    elif isinstance(module, nn.LayerNorm):
-        for vector in (module.weight, module.bias):
-            tensors[(id(vector),)] = 4 * vector.numel()
-
-
-def _holds_positions(module: nn.Module) -> bool:
-    return hasattr(module, "max_positions")
-
-
-def _add_positions(tensors: dict[tuple, int], positions: nn.Module) -> None:
+def _positions(positions: nn.Module) -> Tensor:
     """Sinusoidal tables of one size are equal, learned ones are not."""
     learned = isinstance(positions, nn.Embedding)
     table = positions.weight if learned else positions.weights
     rows, width = table.size(0) - positions.padding_idx - 1, table.size(1)
-    key = (id(table),) if learned else ("positions", rows, width)
-    tensors[key] = 4 * rows * width
+    return (id(table),) if learned else ("positions", rows, width), 4 * rows * width
 
 
 def check_size(option: str, wanted: float, reached: float, tolerance: float, unit: str) -> None:
