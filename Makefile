@@ -1,19 +1,23 @@
-# make env    .venv with everything installed     make demo   teacher, student and a table in 10 minutes
-# make test   the tests                           make lint   ruff and its formatter
+# make env    .venv with everything installed     make demo       teacher, student and a table in 10 minutes
+# make test   all but the slow tests              make test-all   the slow ones too: other data sets, precisions, ...
+# make lint   ruff and its formatter              make format     both, and they mend what they can
 # Another Python or torch: make env PYTHON=python3.12 TORCH=torch==2.11.0
 
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
 
-.PHONY: env demo test lint format clean
+.PHONY: env demo test test-all lint format clean
 
 env:
 	@PYTHON="$(PYTHON)" TORCH="$(TORCH)" scripts/environment/make_env.sh
 
 demo: env
-	@scripts/demo.sh
+	@PATH="$(CURDIR)/.venv/bin:$$PATH" pet-fairseq recipe demo
 
 test: env
+	@.venv/bin/python -m pytest -m "not slow"
+
+test-all: env
 	@.venv/bin/python -m pytest
 
 lint: env

@@ -46,6 +46,7 @@ setup(
         "sentencepiece>=0.2,<0.3",
         "subword-nmt>=0.3.8,<0.4",
         "matplotlib>=3.8,<4",
+        "tqdm>=4.60,<5",
         "tensorboardX>=2.6,<3",  # without it every fairseq command asks for it
     ],
     extras_require={
@@ -58,8 +59,11 @@ setup(
             *ROUGE,
             *BERT,
             *CTRANSLATE2,
+            "filelock>=3.12,<5",
+            "packaging>=23",
             "pytest>=8,<10",
             "pytest-xdist>=3.6,<4",
+            "PyYAML>=6,<7",
             "ruff>=0.17,<0.18",
         ],
     },

@@ -1,15 +1,26 @@
-"""fairseq plugin for small and fast sequence-to-sequence models: `--user-dir pet_fairseq`."""
+"""Small and fast sequence-to-sequence models with fairseq: `--user-dir pet_fairseq`.
 
-from . import errors
-from .checkpoints import safe_loading
+fairseq imports this package to register its models, criteria and tasks. Where fairseq is not loaded
+yet, as when `pet-fairseq --help` is printed, the import stays light and registers nothing: call
+`pet_fairseq.register()` if you import this package before fairseq.
+"""
 
-safe_loading.allow_fairseq_types()
-errors.install_excepthook()
+import sys
 
-from .baselines import can, deep_shallow, narrow_ffn, patient_kd, token_pruning  # noqa: E402,F401
-from .decoding import task  # noqa: E402,F401  registers pet_translation
-from .distillation.criterion import PetDistillationCriterion  # noqa: E402,F401  registers it
-from .hub import from_pretrained  # noqa: E402,F401
-from .pet import simplified_task, transformer  # noqa: E402,F401  a criterion and pet_transformer
-from .selfcp import registered  # noqa: E402,F401  task, model and criterion of SelfCP
-from .variator import criterion, model  # noqa: E402,F401  registers variator and its criterion
+
+def register() -> None:
+    """Register everything with fairseq; a second call does nothing."""
+    from pet_fairseq import registry  # noqa: F401  registers while it is imported
+
+
+def __getattr__(name: str):
+    if name != "from_pretrained":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    register()
+    from pet_fairseq.hub import from_pretrained
+
+    return from_pretrained
+
+
+if "fairseq" in sys.modules:
+    register()

@@ -1,6 +1,8 @@
 """fairseq's named architectures: their defaults, their classes, and their models as mere shapes."""
 
+import argparse
 from argparse import Namespace
+from typing import Any
 
 import torch
 from fairseq.data import Dictionary
@@ -14,6 +16,23 @@ def set_defaults(args: Namespace, **defaults) -> None:
     for name, value in defaults.items():
         if not hasattr(args, name):
             setattr(args, name, value)
+
+
+def architecture_name(options: Any) -> str | None:
+    """The architecture in a checkpoint's `cfg.model`."""
+    return getattr(options, "arch", None) or getattr(options, "_name", None)
+
+
+def model_class(options: Any) -> type:
+    """The class of the model in a checkpoint's `cfg.model`; `object` if nobody registered it."""
+    return ARCH_MODEL_REGISTRY.get(architecture_name(options), object)
+
+
+def command_line_options(kind: type) -> list[argparse.Action]:
+    """The options that a registered model class adds to fairseq's command line."""
+    parser = argparse.ArgumentParser(add_help=False)
+    kind.add_args(parser)
+    return parser._actions
 
 
 def is_encoder_decoder(arch: str) -> bool:

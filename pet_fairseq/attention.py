@@ -1,7 +1,7 @@
 """Multi-head attention on torch's fused kernel, with fairseq's interface and parameter names."""
 
 import math
-from typing import Dict, Optional, Sequence, Tuple
+from typing import Optional
 
 import torch
 import torch.nn.functional as F
@@ -11,14 +11,16 @@ from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
 from fairseq.modules.quant_noise import quant_noise
 from torch import Tensor, nn
 
-IncrementalState = Dict[str, Dict[str, Optional[Tensor]]]
+PROJECTIONS = ("q_proj", "k_proj", "v_proj", "out_proj")
+
+IncrementalState = dict[str, dict[str, Optional[Tensor]]]
 
 
 class MultiheadAttention(FairseqIncrementalState, nn.Module):
     """softmax(Q K^T / sqrt(head_dim)) V per head, where the inner width heads x head_dim is free.
 
-    Takes the place of fairseq's module in its Transformer layers: same sub-modules (`q_proj`,
-    `k_proj`, `v_proj`, `out_proj`), same calls, same cache for incremental decoding.
+    Takes the place of fairseq's module in its Transformer layers: same sub-modules (PROJECTIONS),
+    same calls, same cache for incremental decoding.
 
     Args:
         embed_dim: width of queries and of the output.
@@ -58,7 +60,6 @@ class MultiheadAttention(FairseqIncrementalState, nn.Module):
         self.v_proj = linear(vdim or embed_dim, inner_dim)
         self.q_proj = linear(embed_dim, inner_dim)
         self.out_proj = linear(inner_dim, embed_dim)
-        self.head_rows: Optional[Dict[str, Tensor]] = None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -69,52 +70,6 @@ class MultiheadAttention(FairseqIncrementalState, nn.Module):
             nn.init.xavier_uniform_(projection.weight, gain=gain)
         nn.init.xavier_uniform_(self.out_proj.weight)
         nn.init.zeros_(self.out_proj.bias)
-
-    def select_heads(self, stored: Dict[str, Sequence[int]], heads: Sequence[int]) -> None:
-        """Use these heads only; the others take no part in any computation or cache.
-
-        Args:
-            stored: for each projection the heads it holds, in their order.
-            heads: the heads to use, in the order in which they are computed.
-        """
-        self.num_heads = len(heads)
-        device = self.out_proj.weight.device
-        rows = {
-            name: torch.tensor(
-                [held.index(h) * self.head_dim + i for h in heads for i in range(self.head_dim)],
-                device=device,
-            )
-            for name, held in stored.items()
-        }
-        self.head_rows = None
-        if any(list(held) != list(heads) for held in stored.values()):
-            self.head_rows = rows
-
-    def unused_numbers(self) -> int:
-        """How many numbers in the projections belong to heads that are not used."""
-        if self.head_rows is None:
-            return 0
-        unused = 0
-        for name, rows in self.head_rows.items():
-            linear = getattr(self, name)
-            if name == "out_proj":  # its bias belongs to no head
-                unused += linear.weight.numel() - linear.out_features * len(rows)
-            else:
-                unused += (linear.out_features - len(rows)) * (linear.in_features + 1)
-        return unused
-
-    def make_generation_fast_(self, **_) -> None:
-        """fairseq calls this before it generates: keep the parameters of the used heads only."""
-        if self.head_rows is None:
-            return
-        for name in self.head_rows:
-            weight, bias = self.weights_in_use(name)
-            linear = nn.Linear(weight.size(1), weight.size(0), device="meta")
-            linear.weight, linear.bias = (
-                nn.Parameter(x.detach().clone(), requires_grad=False) for x in (weight, bias)
-            )
-            setattr(self, name, linear)
-        self.head_rows = None
 
     def forward(
         self,
@@ -127,7 +82,7 @@ class MultiheadAttention(FairseqIncrementalState, nn.Module):
         static_kv: bool = False,
         attn_mask: Optional[Tensor] = None,
         need_head_weights: bool = False,
-    ) -> Tuple[Tensor, Optional[Tensor]]:
+    ) -> tuple[Tensor, Optional[Tensor]]:
         """Attend from T queries to S keys.
 
         Args:
@@ -187,11 +142,11 @@ class MultiheadAttention(FairseqIncrementalState, nn.Module):
     # fairseq's decoder layer reads and writes the cache through these two names
     def _get_input_buffer(
         self, incremental_state: Optional[IncrementalState]
-    ) -> Dict[str, Optional[Tensor]]:
+    ) -> dict[str, Optional[Tensor]]:
         return self.get_incremental_state(incremental_state, "attn_state") or {}
 
     def _set_input_buffer(
-        self, incremental_state: IncrementalState, buffer: Dict[str, Optional[Tensor]]
+        self, incremental_state: IncrementalState, buffer: dict[str, Optional[Tensor]]
     ) -> IncrementalState:
         return self.set_incremental_state(incremental_state, "attn_state", buffer)
 
@@ -199,21 +154,12 @@ class MultiheadAttention(FairseqIncrementalState, nn.Module):
     upgrade_state_dict_named = FairseqMultiheadAttention.upgrade_state_dict_named
 
     def _project(self, name: str, x: Tensor) -> Tensor:
-        if self.head_rows is None:
-            return getattr(self, name)(x)
-        return F.linear(x, *self.weights_in_use(name))
+        return getattr(self, name)(x)
 
-    def weights_in_use(self, name: str) -> Tuple[Tensor, Tensor]:
-        """Weight and bias of a projection without the heads that are not used."""
+    def weights_in_use(self, name: str) -> tuple[Tensor, Tensor]:
+        """Weight and bias of a projection, as far as this attention computes with them."""
         linear = getattr(self, name)
-        if self.head_rows is None:
-            return linear.weight, linear.bias
-        rows = self.head_rows[name]
-        if rows.device != linear.weight.device:
-            rows = self.head_rows[name] = rows.to(linear.weight.device)
-        if name == "out_proj":
-            return linear.weight.index_select(1, rows), linear.bias
-        return linear.weight.index_select(0, rows), linear.bias.index_select(0, rows)
+        return linear.weight, linear.bias
 
     def _split_heads(self, x: Tensor) -> Tensor:
         """T x B x (H D) -> B x H x T x D"""
@@ -227,8 +173,8 @@ class MultiheadAttention(FairseqIncrementalState, nn.Module):
 
 
 def append_to_cache(
-    cache: Dict[str, Optional[Tensor]], k: Tensor, v: Tensor, padding_mask: Optional[Tensor]
-) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
+    cache: dict[str, Optional[Tensor]], k: Tensor, v: Tensor, padding_mask: Optional[Tensor]
+) -> tuple[Tensor, Tensor, Optional[Tensor]]:
     """Append new keys and values (B x H x T x D) and their padding mask (B x T) to the cached ones.
 
     A missing mask, old or new, means no padding. The result has a mask if either part has one.

@@ -7,15 +7,17 @@ import torch
 from fairseq.models import build_model
 from torch import Tensor, nn
 
+from pet_fairseq.architectures import model_class
 from pet_fairseq.checkpoints.dictionaries import check_dictionaries
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
 
-MODELS_AROUND = ("variator", "token_pruning", "narrow_ffn", "selfcp")
-
 
 def load_backbone(path: str, task) -> nn.Module:
     """The model in a checkpoint, with its classification heads.
+
+    Models that are themselves built around another one say so by the class attribute
+    `wraps_backbone = True`; they are no backbones.
 
     Raises:
         UserError: no such file, unusable, or made for other dictionaries than the task's.
@@ -23,7 +25,7 @@ def load_backbone(path: str, task) -> nn.Module:
     if not path:
         raise UserError("--backbone-path: missing; give the checkpoint of the model to compress")
     state = load_checkpoint(path, "--backbone-path")
-    if getattr(state["cfg"].model, "_name", "") in MODELS_AROUND:
+    if getattr(model_class(state["cfg"].model), "wraps_backbone", False):
         raise UserError(f"--backbone-path {path}: holds a compressed model, not a backbone")
     check_dictionaries(state, path, "--backbone-path", task)
     backbone = build_model(state["cfg"].model, task)

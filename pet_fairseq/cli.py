@@ -1,110 +1,110 @@
-"""The command `pet-fairseq`: parse, call, print."""
+"""The command `pet-fairseq`: find the command, parse its arguments, run it."""
 
-import argparse
 import logging
 import sys
-from pathlib import Path
-from typing import List, Optional
+from argparse import Namespace
+from collections.abc import Iterable
+from itertools import chain
+from typing import Optional
 
+import pet_fairseq
+from pet_fairseq import commands as general
+from pet_fairseq.command_line import Command, Group, OneLineParser
 from pet_fairseq.compress import commands as compress
 from pet_fairseq.decoding import commands as decoding
 from pet_fairseq.errors import UserError
 from pet_fairseq.pet import commands as pet
 from pet_fairseq.recipes import commands as recipes
 from pet_fairseq.report import commands as report
+from pet_fairseq.score import commands as score
 from pet_fairseq.selfcp import bank_commands as bank
 from pet_fairseq.selfcp import commands as selfcp
 from pet_fairseq.serve import commands as serve
+from pet_fairseq.toy import commands as toy
 from pet_fairseq.variator import commands as variator
 
+ROOMS = (
+    compress,
+    recipes,
+    pet,
+    variator,
+    selfcp,
+    bank,
+    decoding,
+    serve,
+    score,
+    report,
+    general,
+    toy,
+)
+COMMANDS = {command.name: command for command in chain(*(room.COMMANDS for room in ROOMS))}
+HELP = ("-h", "--help")
 
-def main(argv: Optional[List[str]] = None) -> int:
-    args, rest = _parse(argv)
+
+def main(argv: Optional[list[str]] = None) -> int:
+    """Run one command line; the exit status is 1 after a mistake that the user can mend.
+
+    Raises:
+        SystemExit: after help, and with status 2 after an unknown command or a wrong option.
+    """
+    command, args = parse(sys.argv[1:] if argv is None else argv)
     try:
-        return args.run(args, rest)
+        if command.needs_models:
+            register_quietly()
+        return command.run(args) or 0
     except (UserError, OSError) as error:
-        print(f"pet-fairseq {args.command}: error: {error}", file=sys.stderr)
+        print(f"pet-fairseq {command.name}: error: {message(error)}", file=sys.stderr)
         return 1
 
 
-def _parse(argv: Optional[List[str]]):
-    parser = argparse.ArgumentParser(
-        prog="pet-fairseq", description="Small and fast sequence-to-sequence models with fairseq."
-    )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-
-    command = commands.add_parser("user-dir", help="print the folder to give to --user-dir")
-    command.set_defaults(run=_user_dir)
-
-    for room in (compress, recipes, pet, variator, selfcp, bank, decoding, serve, report):
-        room.add_commands(commands)
-
-    command = commands.add_parser("toy-data", help="write a small parallel corpus from a grammar")
-    command.add_argument(
-        "out", type=Path, metavar="OUT", help="folder for {train,valid,test}.{de,en}"
-    )
-    command.add_argument("--seed", type=int, default=1, help="default: %(default)s")
-    for split, size in (("train", 16000), ("valid", 500), ("test", 500)):
-        command.add_argument(f"--{split}-size", type=int, default=size, help="default: %(default)s")
-    command.set_defaults(run=_toy_data)
-
-    command = commands.add_parser(
-        "repair", help="replace a damaged checkpoint_last.pt by the newest readable checkpoint"
-    )
-    command.add_argument(
-        "folder", type=Path, metavar="FOLDER", help="a --save-dir of fairseq-train"
-    )
-    command.set_defaults(run=_repair)
-
-    command = commands.add_parser(
-        "import-bert", help="a BERT from Hugging Face's transformers as a model of fairseq"
-    )
-    command.add_argument(
-        "folder",
-        type=Path,
-        metavar="FOLDER",
-        help="with config.json, model.safetensors and tokenizer.json",
-    )
-    command.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="a new folder")
-    command.set_defaults(run=_import_bert)
-
-    args, rest = parser.parse_known_args(argv)
-    if rest and args.command not in ("params", "serve", "recipe"):
-        parser.error(f"unrecognized arguments: {' '.join(rest)}")
-    return args, rest
+def message(error: Exception) -> str:
+    """The message of an error that names the file it is about."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
 
 
-def _user_dir(args, rest) -> int:
-    print(Path(__file__).resolve().parent)
-    return 0
+def register_quietly() -> None:
+    """Register this package with fairseq, which makes the loggers of all libraries talk."""
+    for library in ("hydra", "matplotlib"):
+        logging.getLogger(library).setLevel(logging.WARNING)
+    pet_fairseq.register()
 
 
-def _toy_data(args, rest) -> int:
-    from pet_fairseq.toy.corpus import write_corpus
+def parse(words: list[str]) -> tuple[Command, Namespace]:
+    """A command and its arguments from the words of a command line; nothing is run.
 
-    sizes = {split: getattr(args, f"{split}_size") for split in ("train", "valid", "test")}
-    write_corpus(args.out, args.seed, sizes)
-    print(f"wrote {', '.join(f'{n} {split}' for split, n in sizes.items())} pairs to {args.out}")
-    return 0
+    Raises:
+        SystemExit: as `main`.
+    """
+    for length in (2, 1):
+        name = " ".join(words[:length])
+        if name in COMMANDS:
+            return COMMANDS[name], COMMANDS[name].parse(words[length:])
+    program = OneLineParser(prog="pet-fairseq")
+    if not words:
+        program.error("no command was given")
+    first, second = (*words, "")[:2]
+    family = [command for command in COMMANDS.values() if command.name.split()[0] == first]
+    asked = COMMANDS.values() if first in HELP else family if second in HELP else []
+    if asked:
+        print(overview(asked))
+        sys.exit()
+    if family:
+        choices = ", ".join(command.name.split()[1] for command in family)
+        program.error(f"{' '.join(words[:2])}: no such command; give one of {choices}")
+    program.error(f"{first}: no such command")
 
 
-def _repair(args, rest) -> int:
-    from pet_fairseq.checkpoints.repair import repair_folder
-
-    repair = repair_folder(args.folder)
-    if repair.damaged is None:
-        print(f"{args.folder}: nothing to repair")
-    else:
-        print(f"{repair.damaged}: was damaged or missing, now a copy of {repair.source.name}")
-    return 0
-
-
-def _import_bert(args, rest) -> int:
-    logging.getLogger("hydra").setLevel(logging.WARNING)  # fairseq turns on everything
-    from pet_fairseq.pretrained.bert import import_bert
-
-    print(import_bert(args.folder, args.out))
-    return 0
+def overview(commands: Iterable[Command]) -> str:
+    """What `pet-fairseq --help` prints: the commands in groups, with one line each."""
+    width = max(len(command.name) for command in commands)
+    lines = ["usage: pet-fairseq COMMAND ...", "", "Small and fast models with fairseq."]
+    for group in Group:
+        members = [command for command in commands if command.group is group]
+        lines += ["", f"{group.value}:"] if members else []
+        lines += [f"  {command.name:{width}}  {command.help}" for command in members]
+    return "\n".join([*lines, "", "pet-fairseq COMMAND --help explains one command."])
 
 
 if __name__ == "__main__":

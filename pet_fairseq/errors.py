@@ -1,10 +1,25 @@
 """Errors a user can cause, and how they are shown: one line, no traceback."""
 
+import inspect
+import os
 import pickle
 import re
+import struct
 import sys
 from types import TracebackType
 from typing import Optional
+
+# what torch and fairseq raise for a file that is no checkpoint, or half of one
+UNREADABLE = (
+    pickle.UnpicklingError,
+    struct.error,
+    RuntimeError,
+    OSError,
+    EOFError,
+    LookupError,
+    TypeError,
+    AttributeError,
+)
 
 
 class UserError(ValueError):
@@ -19,7 +34,7 @@ def one_line(error: BaseException, traceback: Optional[TracebackType]) -> Option
     """The line to show for an error that the user can mend, or None for every other error."""
     if isinstance(error, UserError):
         return str(error)
-    path = _checkpoint_being_read(traceback)
+    path = checkpoint_being_read(traceback) if isinstance(error, UNREADABLE) else None
     return None if path is None else f"{path}: {why_unreadable(error, path)}"
 
 
@@ -47,15 +62,26 @@ def is_refusal(error: BaseException, path: str) -> bool:
     return start == b"PK" or start[:1] == b"\x80"  # a zip archive, or a bare pickle
 
 
-def _checkpoint_being_read(traceback: Optional[TracebackType]) -> Optional[str]:
-    """The file that fairseq was reading through torch.load, None if it was not doing that."""
-    path = None
+def checkpoint_being_read(traceback: Optional[TracebackType]) -> Optional[str]:
+    """The file that torch.load was reading for fairseq when it failed; None if it was not.
+
+    fairseq opens checkpoints itself, and neither its exceptions nor torch's name the file, so the
+    arguments of torch.load in the traceback are the only place that knows it. Its frame is told by
+    its code and the file by being its first argument: neither depends on a name inside torch or
+    fairseq. Should that change nonetheless, tests/test_errors.py fails.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return None
+    load = inspect.unwrap(torch.load).__code__
+    called_by_fairseq = False
     while traceback is not None:
-        code, variables = traceback.tb_frame.f_code, traceback.tb_frame.f_locals
-        if code.co_name == "load_checkpoint_to_cpu":
-            path = str(variables.get("local_path"))
-        elif path is not None and code.co_filename.endswith("torch/serialization.py"):
-            return path
+        frame = traceback.tb_frame
+        if frame.f_globals.get("__name__") == "fairseq.checkpoint_utils":
+            called_by_fairseq = True
+        elif called_by_fairseq and frame.f_code is load:
+            file = frame.f_locals[load.co_varnames[0]]
+            return os.fspath(file if isinstance(file, (str, os.PathLike)) else file.name)
         traceback = traceback.tb_next
     return None
 

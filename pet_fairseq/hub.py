@@ -6,7 +6,8 @@ from typing import Any, Optional
 
 from fairseq import checkpoint_utils, tasks
 from fairseq.hub_utils import GeneratorHubInterface
-from fairseq.tasks import FairseqTask
+from fairseq.tasks import TASK_REGISTRY, FairseqTask
+from fairseq.tasks.translation import TranslationTask
 from omegaconf import DictConfig, open_dict
 
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
@@ -17,7 +18,7 @@ from pet_fairseq.loading import load_task
 BPE_CODES = ("bpe.codes", "codes", "code", "bpecodes")
 SENTENCEPIECE = ("spm.model", "sentencepiece.bpe.model")
 LANGUAGES = ("source_lang", "target_lang")
-TRANSLATION = ("translation", "pet_translation")
+TRANSLATION = (TranslationTask, PetTranslationTask)
 
 
 def from_pretrained(
@@ -61,30 +62,47 @@ def from_pretrained(
 
 
 def _build_task(cfg: DictConfig, data: str, path: str) -> FairseqTask:
-    """The checkpoint's task on a data folder, with fast decoding."""
-    if cfg.task._name in TRANSLATION:
-        found = load_task(cfg.task, data)
-        known = PetTranslationConfig.__dataclass_fields__
-        kept = {name: value for name, value in cfg.task.items() if name in known}
-        kept |= {name: getattr(found.cfg, name) for name in ("data", *LANGUAGES)}
-        config = PetTranslationConfig(**{**kept, "eval_bleu": False})
-        return PetTranslationTask(config, found.source_dictionary, found.target_dictionary)
-    if cfg.task._name == "selfcp":
+    """The checkpoint's task on a data folder; translation gets fast decoding.
+
+    Other tasks that generate text from text say so by the class attribute `generates_text = True`.
+
+    Raises:
+        UserError: a task that generates no text, or no data for it.
+    """
+    kind = TASK_REGISTRY.get(cfg.task._name, object)
+    if kind in TRANSLATION:
+        return _translation_task(cfg.task, data)
+    if getattr(kind, "generates_text", False):
         with open_dict(cfg):
             cfg.task.data = data
         return tasks.setup_task(cfg.task, from_checkpoint=True)
+    usable = [
+        name
+        for name, task in TASK_REGISTRY.items()
+        if task in TRANSLATION or getattr(task, "generates_text", False)
+    ]
     raise UserError(
         f"path {path}: trained with --task {cfg.task._name}, which generates no text from text; "
-        "give a model of --task translation, pet_translation or selfcp"
+        f"give a model of --task {', '.join(usable[:-1])} or {usable[-1]}"
     )
+
+
+def _translation_task(trained: DictConfig, data: str) -> PetTranslationTask:
+    """A trained translation task on a data folder, with fast decoding."""
+    plain = load_task(trained, data)
+    fields = PetTranslationConfig.__dataclass_fields__
+    options = {name: value for name, value in trained.items() if name in fields}
+    options |= {name: getattr(plain.cfg, name) for name in ("data", *LANGUAGES)}
+    config = PetTranslationConfig(**{**options, "eval_bleu": False})
+    return PetTranslationTask(config, plain.source_dictionary, plain.target_dictionary)
 
 
 def _override(cfg: DictConfig, options: dict) -> None:
     for name, value in options.items():
-        known = [part for part in (cfg.model, cfg.generation) if hasattr(part, name)]
-        if not known:
+        holders = [part for part in (cfg.model, cfg.generation) if hasattr(part, name)]
+        if not holders:
             raise UserError(f"{name}: neither this model nor generation has such an option")
-        for part in known:
+        for part in holders:
             if isinstance(part, DictConfig):
                 with open_dict(part):
                     part[name] = value

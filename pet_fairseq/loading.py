@@ -9,7 +9,7 @@ import torch
 from fairseq import checkpoint_utils, tasks
 from fairseq.data import FairseqDataset
 from fairseq.data.data_utils import infer_language_pair
-from fairseq.models import ARCH_MODEL_REGISTRY, BaseFairseqModel
+from fairseq.models import BaseFairseqModel
 from fairseq.models.nat import FairseqNATModel
 from fairseq.models.transformer import TransformerModelBase
 from fairseq.tasks import FairseqTask
@@ -18,6 +18,7 @@ from fairseq.utils import apply_to_sample, move_to_cuda
 from omegaconf import DictConfig, open_dict
 from torch import nn
 
+from pet_fairseq.architectures import architecture_name, model_class
 from pet_fairseq.checkpoints.dictionaries import check_dictionaries, trained_languages
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
@@ -57,12 +58,11 @@ def load_transformer(path: str, data: str) -> Tuple[nn.Module, TranslationTask]:
     """
     state = load_checkpoint(path, "--checkpoint")
     cfg = state["cfg"]
-    arch = getattr(cfg.model, "arch", None) or cfg.model._name
-    kind = ARCH_MODEL_REGISTRY.get(arch, object)
+    kind = model_class(cfg.model)
     if not issubclass(kind, TransformerModelBase) or issubclass(kind, FairseqNATModel):
         raise UserError(
-            f"--checkpoint {path}: its architecture {arch} is not an encoder-decoder Transformer; "
-            "give one such as fairseq's transformer or pet_transformer"
+            f"--checkpoint {path}: its architecture {architecture_name(cfg.model)} is not an "
+            "encoder-decoder Transformer; give one such as fairseq's transformer or pet_transformer"
         )
     task = load_task(cfg.task, data)
     check_dictionaries(state, path, "--checkpoint", task)

@@ -1,6 +1,5 @@
 """`pet-fairseq model-options`: the options that build a checkpoint's model again."""
 
-import argparse
 import shlex
 from argparse import Namespace
 from enum import Enum
@@ -8,6 +7,7 @@ from typing import Any, List
 
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 
+from pet_fairseq.architectures import command_line_options
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
 
@@ -26,10 +26,8 @@ def model_options(path: str) -> List[str]:
         raise UserError(f"CHECKPOINT {path}: its model has no named architecture but {arch!r}")
     defaults = Namespace(arch=arch)
     ARCH_CONFIG_REGISTRY[arch](defaults)
-    parser = argparse.ArgumentParser(add_help=False)
-    ARCH_MODEL_REGISTRY[arch].add_args(parser)
     options = ["--arch", arch]
-    for action in parser._actions:
+    for action in command_line_options(ARCH_MODEL_REGISTRY[arch]):
         value = getattr(args, action.dest, None)
         if value is None or value == getattr(defaults, action.dest, None):
             continue

@@ -3,10 +3,11 @@
 from argparse import Namespace
 from typing import NamedTuple
 
+import torch
 from torch import nn
 
 from pet_fairseq.architectures import build_without_memory
-from pet_fairseq.attention import MultiheadAttention
+from pet_fairseq.attention import PROJECTIONS, MultiheadAttention
 
 
 class ParameterCounts(NamedTuple):
@@ -28,13 +29,20 @@ def count_parameters(model: nn.Module) -> ParameterCounts:
         AttributeError: the model has no encoder and decoder of Transformer layers.
     """
     stacks = nn.ModuleList([getattr(model, s).layers for s in ("encoder", "decoder")])
-    unused = sum(m.unused_numbers() for m in stacks.modules() if isinstance(m, MultiheadAttention))
+    unused = sum(count_unused(m) for m in stacks.modules() if isinstance(m, MultiheadAttention))
     named = stacks.named_parameters(remove_duplicate=False)
     return ParameterCounts(
         layers=sum(p.numel() for p in stacks.parameters()),
         unshared_layers=sum(p.numel() for _, p in named) - unused,
         total=sum(p.numel() for p in model.parameters()),
     )
+
+
+@torch.no_grad()
+def count_unused(attention: MultiheadAttention) -> int:
+    """How many parameters of its projections an attention does not use: those of other heads."""
+    stored = sum(p.numel() for name in PROJECTIONS for p in getattr(attention, name).parameters())
+    return stored - sum(p.numel() for name in PROJECTIONS for p in attention.weights_in_use(name))
 
 
 def architecture_counts(arch: str) -> ParameterCounts:

@@ -10,9 +10,15 @@ import pytest
 import torch
 from filelock import FileLock
 
-import pet_fairseq  # noqa: F401  registers the models, as --user-dir does
+import pet_fairseq
 
+pet_fairseq.register()  # as --user-dir does
 torch.set_num_threads(1)
+
+
+def pytest_runtest_setup(item):
+    if item.get_closest_marker("gpu") and not torch.cuda.is_available():
+        pytest.skip("torch finds no GPU here")
 
 
 @pytest.fixture(autouse=True)

@@ -9,10 +9,11 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 
-from pet_fairseq.errors import UserError, one_line
+from pet_fairseq.errors import UNREADABLE, UserError, checkpoint_being_read, one_line
 from tests.checkpoints.written import Malicious, cut, write_checkpoint
 
 REPO = Path(__file__).parents[1]
+REGISTERED = "from pet_fairseq import errors, register; register()"
 
 
 def test_errors_of_fairseqs_own_loading(tmp_path):
@@ -25,6 +26,7 @@ def test_errors_of_fairseqs_own_loading(tmp_path):
     line = one_line(error.value, error.value.__traceback__)
     assert line.startswith(f"{path}: not a readable checkpoint")
     assert "\n" not in line
+    assert one_line(KeyboardInterrupt(), error.value.__traceback__) is None
 
     torch.save({"model": Malicious(tmp_path / "marker")}, path)
     with pytest.raises(pickle.UnpicklingError) as error:
@@ -34,6 +36,26 @@ def test_errors_of_fairseqs_own_loading(tmp_path):
     assert "\n" not in line
     assert "weights_only" not in line
     assert not (tmp_path / "marker").exists()
+
+
+def test_the_file_is_known_however_fairseq_passes_it(tmp_path):
+    """As an open file or as a path, by position or by name."""
+    path = tmp_path / "checkpoint.pt"
+    path.write_bytes(b"PK and no more")
+    calls = [
+        "with open(path, 'rb') as file: torch.load(file)",
+        "with open(path, 'rb') as any_name: torch.load(f=any_name, map_location='cpu')",
+        "torch.load(path)",
+        "torch.load(str(path))",
+    ]
+    for call in calls:
+        fairseq = {"__name__": "fairseq.checkpoint_utils", "torch": torch, "path": path}
+        with pytest.raises(UNREADABLE) as error:
+            exec(call, fairseq)
+        assert checkpoint_being_read(error.value.__traceback__) == str(path)
+        with pytest.raises(UNREADABLE) as error:
+            exec(call, {**fairseq, "__name__": "a_script_of_the_user"})
+        assert checkpoint_being_read(error.value.__traceback__) is None
 
 
 def test_one_line():
@@ -49,7 +71,7 @@ def python(code):
 
 
 def test_hook_shows_user_errors_in_one_line():
-    result = python("import pet_fairseq.errors as errors; raise errors.UserError('--x 3: wrong')")
+    result = python(f"{REGISTERED}; raise errors.UserError('--x 3: wrong')")
     assert result.returncode == 1
     lines = [line for line in result.stderr.splitlines() if not line.startswith("INFO:")]
     assert lines == ["pet_fairseq: error: --x 3: wrong"]
@@ -57,7 +79,9 @@ def test_hook_shows_user_errors_in_one_line():
 
 
 def test_hook_leaves_other_errors():
-    result = python("import pet_fairseq; raise ValueError('a mistake of ours')")
+    result = python(
+        "from pet_fairseq import register; register(); raise ValueError('a mistake of ours')"
+    )
     assert result.returncode == 1
     assert "Traceback (most recent call last)" in result.stderr
     assert result.stderr.endswith("ValueError: a mistake of ours\n")

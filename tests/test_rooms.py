@@ -11,17 +11,18 @@ PACKAGE = Path(__file__).parents[1] / "pet_fairseq"
 # A room is a folder or a module of the package. From the ground up: a room may import the rooms on
 # the floors below it; rooms on one floor do not know each other. A new room needs a place here.
 FLOORS = [
-    ["errors", "command_options", "architectures", "attention", "hooks", "layers", "prefill"],
-    ["files", "parameters"],
+    ["errors", "command_line", "architectures", "attention", "hooks", "layers", "prefill"],
+    ["files", "generated", "markdown", "parameters"],
     ["checkpoints"],
     ["backbone", "loading", "model_options"],
     ["distillation", "pretrained", "toy"],
     ["pet", "selfcp", "variator"],
     ["baselines"],  # each builds on the method it competes with
-    ["decoding", "report", "serve"],
-    ["hub"],
+    ["decoding", "recipes", "report", "score", "serve"],
+    ["compress"],  # a use of recipes, export and reports
+    ["hub", "commands", "registry"],
+    [""],  # the package's own __init__.py
     ["cli"],
-    [""],  # the package's own __init__.py, which registers everything
 ]
 
 

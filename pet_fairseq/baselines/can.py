@@ -88,6 +88,10 @@ class CanDecoder(TransformerDecoderBase):
 class CanTransformerModel(TransformerModel):
     """fairseq's Transformer and its options; only the decoder's layers are other ones."""
 
+    no_plain_form = (
+        "compressed attention is no layer of a plain Transformer; use fairseq with --user-dir"
+    )
+
     @classmethod
     def build_model(cls, args, task):
         check_options(args)

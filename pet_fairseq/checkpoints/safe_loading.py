@@ -3,8 +3,6 @@
 import argparse
 import collections
 import os
-import pickle
-import struct
 import typing
 
 import omegaconf
@@ -13,7 +11,13 @@ from fairseq import checkpoint_utils
 from omegaconf.base import ContainerMetadata, Metadata
 from omegaconf.nodes import AnyNode
 
-from pet_fairseq.errors import UnsafeCheckpointError, UserError, is_refusal, why_unreadable
+from pet_fairseq.errors import (
+    UNREADABLE,
+    UnsafeCheckpointError,
+    UserError,
+    is_refusal,
+    why_unreadable,
+)
 
 # plain containers of options: what fairseq puts into a checkpoint beside tensors
 FAIRSEQ_TYPES = [
@@ -29,19 +33,6 @@ FAIRSEQ_TYPES = [
     list,
     int,
 ]
-
-
-# what torch and fairseq raise for a file that is no checkpoint, or half of one
-UNREADABLE = (
-    pickle.UnpicklingError,
-    struct.error,
-    RuntimeError,
-    OSError,
-    EOFError,
-    LookupError,
-    TypeError,
-    AttributeError,
-)
 
 
 def allow_fairseq_types() -> None:

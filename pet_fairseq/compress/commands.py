@@ -1,9 +1,10 @@
 """The command `pet-fairseq compress`, and those that its stages run: parse, call, print."""
 
-import argparse
 import logging
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from pet_fairseq.command_line import Command, Group, add_subset_option
 from pet_fairseq.compress.methods import (
     BEAM,
     DEFAULT_METHOD,
@@ -19,57 +20,21 @@ from pet_fairseq.recipes.device import Device, choose_device
 from pet_fairseq.recipes.runner import dry_run, run_stages
 
 
-def add_commands(commands) -> None:
-    """Add them to argparse's sub-parsers."""
-    for name, help_line, add_options, run in (
-        (
-            "compress",
-            "make a small model of a trained one: train, export, compare",
-            _compress_options,
-            _compress,
-        ),
-        ("test-text", "write a set of binary data as text", _test_text_options, _test_text),
-        (
-            "translate-exported",
-            "translate a text with models for CTranslate2, in turn, and time them",
-            _translate_options,
-            _translate,
-        ),
-        (
-            "updates-for",
-            "how many updates fit into a time, by the log of a short training",
-            _updates_options,
-            _updates,
-        ),
-        (
-            "compress-report",
-            "write the report in a folder that compress made",
-            _report_options,
-            _report,
-        ),
-    ):
-        command = commands.add_parser(
-            name, help=help_line, description=f"{help_line[0].upper()}{help_line[1:]}."
-        )
-        add_options(command)
-        command.set_defaults(run=run)
-
-
-def _compress_options(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
+def _compress_options(parser: ArgumentParser) -> None:
+    parser.add_argument(
         "teacher", type=Path, metavar="TEACHER", help="checkpoint of a translation model"
     )
-    command.add_argument(
+    parser.add_argument(
         "--data",
         type=Path,
         required=True,
         metavar="BIN",
         help="what it was trained on, from fairseq-preprocess",
     )
-    command.add_argument(
+    parser.add_argument(
         "--out", type=Path, required=True, metavar="FOLDER", help="for all that is made"
     )
-    size = command.add_argument_group("how small")
+    size = parser.add_argument_group("how small")
     size.add_argument(
         "--rate",
         type=float,
@@ -82,7 +47,7 @@ def _compress_options(command: argparse.ArgumentParser) -> None:
         metavar="MB",
         help="of the model exported to CTranslate2 in int8, embeddings included",
     )
-    training = command.add_argument_group("how to train")
+    training = parser.add_argument_group("how to train")
     training.add_argument(
         "--method",
         choices=METHODS,
@@ -102,7 +67,7 @@ def _compress_options(command: argparse.ArgumentParser) -> None:
         "--hours", type=float, metavar="H", help="as many updates as fit into that time"
     )
     training.add_argument("--seed", type=int, default=1, help="default: %(default)s")
-    test = command.add_argument_group("what to compare on")
+    test = parser.add_argument_group("what to compare on")
     test.add_argument(
         "--test",
         default="test",
@@ -117,7 +82,7 @@ def _compress_options(command: argparse.ArgumentParser) -> None:
         help="raw target text (default: the target side of the data, detokenised)",
     )
     _add_text_options(test)
-    add_run_options(command.add_argument_group("how to run it"))
+    add_run_options(parser.add_argument_group("how to run it"))
 
 
 def _add_text_options(group) -> None:
@@ -135,21 +100,21 @@ def _add_text_options(group) -> None:
     )
 
 
-def _add_style_options(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--source-lang", required=True, metavar="LANG")
-    command.add_argument("--target-lang", required=True, metavar="LANG")
-    _add_text_options(command)
-    command.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="a new folder")
+def _add_style_options(parser: ArgumentParser) -> None:
+    parser.add_argument("--source-lang", required=True, metavar="LANG")
+    parser.add_argument("--target-lang", required=True, metavar="LANG")
+    _add_text_options(parser)
+    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="a new folder")
 
 
-def _test_text_options(command: argparse.ArgumentParser) -> None:
-    command.add_argument("data", type=Path, metavar="BIN", help="folder made by fairseq-preprocess")
-    command.add_argument("--subset", default="test", help="default: %(default)s")
-    _add_style_options(command)
+def _test_text_options(parser: ArgumentParser) -> None:
+    parser.add_argument("data", type=Path, metavar="BIN", help="folder made by fairseq-preprocess")
+    add_subset_option(parser, default="test")
+    _add_style_options(parser)
 
 
-def _translate_options(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
+def _translate_options(parser: ArgumentParser) -> None:
+    parser.add_argument(
         "--model",
         action="append",
         required=True,
@@ -157,45 +122,43 @@ def _translate_options(command: argparse.ArgumentParser) -> None:
         metavar=("NAME", "FOLDER"),
         help="a folder from pet-fairseq export --to ctranslate2, and a name for it; several times",
     )
-    command.add_argument(
+    parser.add_argument(
         "--input",
         type=Path,
         required=True,
         metavar="FILE",
         help="the tokens of a sentence on each line",
     )
-    command.add_argument("--beam", type=int, default=BEAM, help="default: %(default)s")
-    command.add_argument("--rounds", type=int, default=ROUNDS, help="default: %(default)s")
-    command.add_argument(
+    parser.add_argument("--beam", type=int, default=BEAM, help="default: %(default)s")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="default: %(default)s")
+    parser.add_argument(
         "--threads", type=int, default=0, help="batches at once (default: one for each core)"
     )
-    _add_style_options(command)
+    _add_style_options(parser)
 
 
-def _updates_options(command: argparse.ArgumentParser) -> None:
-    command.add_argument("log", type=Path, metavar="LOG", help="what fairseq-train printed")
-    command.add_argument("--hours", type=float, required=True)
-    command.add_argument(
-        "--share", type=float, default=1, help="of the time (default: %(default)s)"
-    )
+def _updates_options(parser: ArgumentParser) -> None:
+    parser.add_argument("log", type=Path, metavar="LOG", help="what fairseq-train printed")
+    parser.add_argument("--hours", type=float, required=True)
+    parser.add_argument("--share", type=float, default=1, help="of the time (default: %(default)s)")
 
 
-def _report_options(command: argparse.ArgumentParser) -> None:
-    command.add_argument("out", type=Path, metavar="FOLDER")
-    command.add_argument("--teacher", type=Path, required=True, metavar="CHECKPOINT")
-    command.add_argument(
+def _report_options(parser: ArgumentParser) -> None:
+    parser.add_argument("out", type=Path, metavar="FOLDER")
+    parser.add_argument("--teacher", type=Path, required=True, metavar="CHECKPOINT")
+    parser.add_argument(
         "--reference",
         type=Path,
         metavar="FILE",
         help="raw target text (default: the target side of the data)",
     )
-    command.add_argument(
+    parser.add_argument(
         "--without-ctranslate2", metavar="REASON", help="the models were compared in fairseq"
     )
 
 
-def _compress(args: argparse.Namespace, rest: list[str]) -> int:
-    logging.getLogger("fairseq").setLevel(logging.WARNING)  # it tells what it reads
+def _compress(args: Namespace) -> None:
+    logging.getLogger("fairseq").setLevel(logging.WARNING)  # it says what it reads
     from pet_fairseq.compress.plan import Request, build_job
     from pet_fairseq.compress.student import Size
 
@@ -221,46 +184,79 @@ def _compress(args: argparse.Namespace, rest: list[str]) -> int:
     )
     if args.dry_run:
         print(dry_run(job.stages))
-        return 0
-    run_stages(job.stages, job.folder, run_options(args, job))
+        run_stages(job.stages, job.folder, run_options(args, job))
     report = args.out / "report.md"
     print(f"\n{report.read_text(encoding='utf-8').splitlines()[0]}\nread on in {report}")
-    return 0
 
 
-def _test_text(args: argparse.Namespace, rest: list[str]) -> int:
+def _test_text(args: Namespace) -> None:
     from pet_fairseq.compress.text import write_set
 
     write_set(args.data, args.subset, _style(args), args.out)
     print(f"wrote {args.out}")
-    return 0
 
 
-def _translate(args: argparse.Namespace, rest: list[str]) -> int:
+def _translate(args: Namespace) -> None:
     from pet_fairseq.compress.translate import translate_exported
 
     options = (args.beam, args.rounds, args.threads, args.out)
     models = [(name, Path(folder)) for name, folder in args.model]
     print(translate_exported(models, args.input, _style(args), *options))
-    return 0
 
 
-def _style(args: argparse.Namespace):
+def _style(args: Namespace):
     from pet_fairseq.compress.text import TextStyle
 
     return TextStyle(args.source_lang, args.target_lang, args.remove_bpe, args.tokenizer)
 
 
-def _updates(args: argparse.Namespace, rest: list[str]) -> int:
-    from pet_fairseq.compress.training import updates_for
+def _updates(args: Namespace) -> None:
+    from pet_fairseq.compress.timing import updates_for
 
     print(updates_for(args.log, args.hours, args.share))
-    return 0
 
 
-def _report(args: argparse.Namespace, rest: list[str]) -> int:
-    logging.getLogger("matplotlib").setLevel(logging.WARNING)  # fairseq turns on everything
+def _report(args: Namespace) -> None:
     from pet_fairseq.compress.report import write_report
 
     print(write_report(args.out, args.teacher, args.reference, args.without_ctranslate2, BEAM))
-    return 0
+
+
+COMMANDS = (
+    Command(
+        name="compress",
+        group=Group.RECIPES,
+        help="make a small model from a trained one: train, export and compare it",
+        add_arguments=_compress_options,
+        run=_compress,
+    ),
+    Command(
+        name="compress-report",
+        group=Group.REPORTS,
+        help="write the report in a folder that compress made",
+        add_arguments=_report_options,
+        run=_report,
+    ),
+    Command(
+        name="test-text",
+        group=Group.SETUP,
+        help="write a part of binary data as text",
+        add_arguments=_test_text_options,
+        run=_test_text,
+    ),
+    Command(
+        name="translate-exported",
+        group=Group.DEPLOYMENT,
+        help="translate a text with models for CTranslate2 in turn, and time them",
+        add_arguments=_translate_options,
+        run=_translate,
+    ),
+    Command(
+        name="updates-for",
+        group=Group.RECIPES,
+        help="print how many updates fit into a time, by the log of a short training",
+        add_arguments=_updates_options,
+        run=_updates,
+        needs_models=False,
+    ),
+)

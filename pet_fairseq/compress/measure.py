@@ -9,10 +9,10 @@ from typing import Optional
 import torch
 
 from pet_fairseq.compress.layout import MODELS, Layout
-from pet_fairseq.compress.text import read_lines
 from pet_fairseq.compress.translate import SPEEDS
 from pet_fairseq.decoding.export import MODEL as FAIRSEQ_FILE
 from pet_fairseq.errors import UserError
+from pet_fairseq.files import read_lines, read_text
 from pet_fairseq.report.checkpoint import Sizes, measure_sizes, training_seconds
 from pet_fairseq.report.measure import cached_bleu
 from pet_fairseq.report.outputs import read_output
@@ -83,12 +83,12 @@ def measure(
         UserError: a file that does not fit the others.
     """
     layout = Layout(out)
-    references = read_lines(reference or layout.test / "reference.txt")
+    references = read_lines(reference or layout.test / "reference.txt", "--reference")
     bleu = cached_bleu(references)
-    about = json.loads((layout.test / "about.json").read_text(encoding="utf-8"))
+    about = json.loads(read_text(layout.test / "about.json", "test set"))
     speeds = None
     if engine == CTRANSLATE2:
-        speeds = json.loads((layout.speed / SPEEDS).read_text(encoding="utf-8"))
+        speeds = json.loads(read_text(layout.speed / SPEEDS, "speeds"))
 
     def measure_model(model: str, checkpoint: Path) -> Measured:
         sizes, _ = measure_sizes(checkpoint)
@@ -109,7 +109,7 @@ def measure(
         where=_cores(speeds["threads"]) if speeds else _device(),
         beam=beam,
         rounds=len(speeds["seconds"]["teacher"]) if speeds else len(_outputs(layout, "teacher")),
-        sources=read_lines(layout.test / "source.txt"),
+        sources=read_lines(layout.test / "source.txt", "test set"),
         references=references,
         signature=str(bleu.get_signature()),
         unknown_words=0 if reference else about["unknown_reference_words"],
@@ -154,7 +154,7 @@ def _in_ctranslate2(
     layout: Layout, model: str, speeds: dict, bleu, references: list[str]
 ) -> InEngine:
     path = layout.speed / f"{model}.txt"
-    hypotheses = _checked(read_lines(path), references, path)
+    hypotheses = _checked(read_lines(path, "translations"), references, path)
     return InEngine(
         _file(layout, model, CTRANSLATE2).stat().st_size,
         bleu.corpus_score(hypotheses, None).score,

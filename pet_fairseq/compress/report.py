@@ -1,15 +1,15 @@
 """The report of `pet-fairseq compress`: its first line, tables, samples and the plot."""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Optional, Sequence
+from typing import Optional
 
 import matplotlib
 from matplotlib.figure import Figure
 
 from pet_fairseq.compress.measure import CTRANSLATE2, FAIRSEQ, InEngine, Measurements, measure
-from pet_fairseq.files import write_whole
+from pet_fairseq.files import write_figure, write_json, write_text
+from pet_fairseq.markdown import table
 
 matplotlib.use("Agg")
 
@@ -35,8 +35,8 @@ def write_report(
     reference_name = str(reference) if reference else "the target side of the data, detokenised"
     text = to_markdown(measured, teacher, reference_name, why_no_ctranslate2)
     write_plot(measured, out / "report.png")
-    _write(out / "report.json", json.dumps(to_json(measured), indent=1) + "\n")
-    _write(out / "report.md", text)
+    write_json(out / "report.json", to_json(measured))
+    write_text(out / "report.md", text)
     return text.splitlines()[0]
 
 
@@ -69,14 +69,14 @@ def to_markdown(
         parts.append(f"Measured in fairseq: {why_no_ctranslate2}.")
     parts += [
         "![size and BLEU](report.png)",
-        table(["", "teacher", "student"], main_rows(measured), numbers_from=1),
+        table(["", "teacher", "student"], main_rows(measured)),
         "\n".join(f"* {note}" for note in notes(measured, teacher, reference)),
         "## Samples",
-        table(["source", "reference", "teacher", "student"], sample_rows(measured)),
+        table(["source", "reference", "teacher", "student"], sample_rows(measured), 4),
         "## What is here",
         files(measured),
     ]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(part.rstrip() for part in parts) + "\n"
 
 
 def checkpoint_line(measured: Measurements) -> str:
@@ -147,18 +147,6 @@ def files(measured: Measurements) -> str:
     return "\n".join(f"* {line}" for line in lines)
 
 
-def table(
-    header: Sequence[str], rows: Sequence[Sequence[str]], numbers_from: Optional[int] = None
-) -> str:
-    """A table in Markdown, whose columns from a number on are aligned right."""
-    right = len(header) if numbers_from is None else numbers_from
-    rule = ["---" if i < right else "---:" for i in range(len(header))]
-    return "\n".join(
-        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |"
-        for row in (header, rule, *rows)
-    )
-
-
 def to_json(measured: Measurements) -> dict:
     """All figures and the first line; no texts."""
     models = {
@@ -202,8 +190,4 @@ def write_plot(measured: Measurements, path: Path) -> None:
     axes.set(xlabel="MB of the exported model", ylabel=f"BLEU (beam {measured.beam})")
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)
-    write_whole(path, lambda file: figure.savefig(file, dpi=150, format="png"))
-
-
-def _write(path: Path, text: str) -> None:
-    write_whole(path, lambda file: file.write_text(text, encoding="utf-8"))
+    write_figure(path, figure)

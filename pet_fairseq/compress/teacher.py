@@ -7,18 +7,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import Optional
 
-from fairseq.models import ARCH_MODEL_NAME_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq.models.nat import FairseqNATModel
 from fairseq.models.transformer import TransformerModelBase
 from fairseq.tasks.translation import TranslationTask
 from omegaconf import DictConfig
 from torch import nn
 
+from pet_fairseq.architectures import architecture_name, model_class
 from pet_fairseq.checkpoints.dictionaries import check_dictionaries
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.compress.widths import int8_bytes
 from pet_fairseq.decoding.export import check_for_ctranslate2
-from pet_fairseq.decoding.plain import check_kind
+from pet_fairseq.decoding.plain import check_plain_form
 from pet_fairseq.errors import UserError
 from pet_fairseq.loading import load_task
 from pet_fairseq.parameters import ParameterCounts, count_parameters
@@ -70,11 +70,8 @@ class Teacher:
 
     def why_no_plain_form(self) -> Optional[str]:
         """Why it cannot be exported, None if it can."""
-        name = _architecture(self.trained)
         try:
-            check_kind(
-                ARCH_MODEL_NAME_REGISTRY.get(name, name), ARCH_MODEL_REGISTRY[name], str(self.path)
-            )
+            check_plain_form(self.options, str(self.path))
         except UserError as error:
             return str(error)
         return None
@@ -98,18 +95,13 @@ def read_teacher(path: Path, data: Path) -> Teacher:
             made with other dictionaries.
     """
     state = load_checkpoint(str(path), "TEACHER")
-    name = _architecture(state["cfg"])
-    kind = ARCH_MODEL_REGISTRY.get(name, object)
+    options = state["cfg"]["model"]
+    kind = model_class(options)
     if not issubclass(kind, TransformerModelBase) or issubclass(kind, FairseqNATModel):
         raise UserError(
-            f"TEACHER {path}: its architecture {name} is not an encoder-decoder Transformer; give "
-            "a translation model such as fairseq's transformer"
+            f"TEACHER {path}: its architecture {architecture_name(options)} is not an "
+            "encoder-decoder Transformer; give a translation model such as fairseq's transformer"
         )
     task = load_task(state["cfg"]["task"], str(data))
     check_dictionaries(state, str(path), "TEACHER", task)
     return Teacher(path, state["cfg"], stored_model(state, str(path), "TEACHER"), task)
-
-
-def _architecture(trained: DictConfig) -> str:
-    model = trained["model"]
-    return getattr(model, "arch", None) or model._name

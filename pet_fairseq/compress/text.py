@@ -1,9 +1,8 @@
 """How a model's tokens become text, and the test set as text."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional
+from typing import Iterable, Optional
 
 from fairseq.data import Dictionary, encoders
 from fairseq.data.data_utils import post_process
@@ -11,7 +10,7 @@ from fairseq.tasks.translation import TranslationTask
 from omegaconf import DictConfig
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import whole_folder
+from pet_fairseq.files import whole_folder, write_json, write_text
 from pet_fairseq.loading import load_subset, load_task
 
 # what fairseq-generate's --remove-bpe is to be, by a sign that the pieces of words carry
@@ -132,13 +131,8 @@ def write_set(data: Path, subset: str, style: TextStyle, folder: Path) -> None:
                 out / "reference.txt", (decode(words.string(tokens)) for tokens in dataset.tgt)
             )
         about = {"sentences": len(sources), "unknown_reference_words": unknown}
-        (out / "about.json").write_text(json.dumps(about) + "\n", encoding="utf-8")
+        write_json(out / "about.json", about)
 
 
-def write_lines(path: Path, lines) -> None:
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-
-
-def read_lines(path: Path) -> list[str]:
-    """The lines of a file; only the last one's end is dropped: an empty last sentence counts."""
-    return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    write_text(path, "".join(f"{line}\n" for line in lines))

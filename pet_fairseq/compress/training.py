@@ -4,8 +4,6 @@ They are those of the recipes' sizes (pet_fairseq/recipes/sizes.py), which were 
 """
 
 import math
-import re
-import statistics
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
@@ -13,7 +11,6 @@ from typing import Optional
 from fairseq.data import LanguagePairDataset
 
 from pet_fairseq.compress.methods import EPOCHS, FEWEST_UPDATES, MOST_UPDATES
-from pet_fairseq.errors import UserError
 from pet_fairseq.recipes.device import Device
 from pet_fairseq.recipes.sizes import AUTO, BETAS, Options, words
 from pet_fairseq.recipes.stage import Output, Word
@@ -124,32 +121,3 @@ def criterion_options(name: str, teacher: Path, cache_mb: int) -> Options:
         "pet_distillation": (*options, *DISTILLATION, *cache),
         "patient_kd": (*options, *DISTILLATION),
     }[name]
-
-
-# --- how many updates fit into a time -------------------------------------------------------------
-
-NUMBER = {
-    name: re.compile(rf"train_inner .*\b{name}=([\d.]+)") for name in ("num_updates", "wall", "ups")
-}
-
-
-def updates_for(log: Path, hours: float, share: float) -> int:
-    """How many updates a share of the hours has room for, by the log of a short training.
-
-    Raises:
-        UserError: a log without speeds, or a time that is too short.
-    """
-    text = log.read_text(encoding="utf-8", errors="replace")
-    numbers, walls, speeds = (
-        [float(value) for value in pattern.findall(text)] for pattern in NUMBER.values()
-    )
-    if len(numbers) < 2:
-        raise UserError(f"{log}: has no speeds; it has to be fairseq-train's, of two lines or more")
-    seconds = walls[-1] - walls[0]  # whole seconds: too rough for a short time
-    speed = (numbers[-1] - numbers[0]) / seconds if seconds >= 20 else statistics.median(speeds[1:])
-    updates = int(share * speed * 3600 * hours)
-    if updates < 10:
-        raise UserError(
-            f"--hours {hours:g}: room for {updates} updates at {speed:.2g} a second; give more"
-        )
-    return updates

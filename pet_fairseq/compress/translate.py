@@ -1,15 +1,14 @@
 """`pet-fairseq translate-exported`: exported models translate one text, in turn, and are timed."""
 
-import json
 import os
 import statistics
 import time
 from pathlib import Path
 from typing import Callable, Sequence
 
-from pet_fairseq.compress.text import TextStyle, read_lines, write_lines
+from pet_fairseq.compress.text import TextStyle, write_lines
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import whole_folder
+from pet_fairseq.files import read_lines, whole_folder, write_json
 
 BATCH_TOKENS = 2_000
 MAX_LENGTH = 200  # as fairseq-generate's --max-len-b
@@ -38,7 +37,7 @@ def translate_exported(
     """
     check(models, tokens, beam, rounds, out)
     threads = threads or len(os.sched_getaffinity(0))
-    sentences = [line.split() for line in read_lines(tokens)]
+    sentences = [line.split() for line in read_lines(tokens, "--input")]
     translators = {name: load(folder, beam, threads) for name, folder in models}
     texts, seconds = take_turns(translators, sentences, rounds)
     decode = style.decoder()
@@ -55,7 +54,7 @@ def translate_exported(
     with whole_folder(out) as folder:
         for name, lines in texts.items():
             write_lines(folder / f"{name}.txt", map(decode, lines))
-        (folder / SPEEDS).write_text(json.dumps(speeds, indent=1) + "\n", encoding="utf-8")
+        write_json(folder / SPEEDS, speeds)
     return "\n".join(
         f"{name}: {speed:,.0f} sentences/s"
         for name, speed in speeds["sentences_per_second"].items()

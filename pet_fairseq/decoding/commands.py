@@ -1,32 +1,46 @@
 """The command `pet-fairseq export`."""
 
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from pet_fairseq.command_line import Command, Group, add_data_option
 
-def add_commands(commands) -> None:
-    command = commands.add_parser(
-        "export",
-        help="write a translation model for stock fairseq or CTranslate2",
-        description="Writes a folder with the model's plain form: pairs unrolled, heads cut.",
+
+def _arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="a Transformer or a PET student")
+    add_data_option(parser)
+    parser.add_argument(
+        "--to",
+        required=True,
+        choices=("fairseq", "ctranslate2"),
+        help="the program that is to run the model",
     )
-    command.add_argument("checkpoint", metavar="CHECKPOINT", help="a Transformer or PET model")
-    command.add_argument(
-        "--data", required=True, metavar="BIN", help="folder made by fairseq-preprocess"
-    )
-    command.add_argument("--to", required=True, choices=("fairseq", "ctranslate2"))
-    command.add_argument(
+    parser.add_argument(
         "--quantization",
         metavar="TYPE",
-        help="of CTranslate2's weights: float32 (default), float16, bfloat16, int16, int8, "
-        "int8_float32, int8_float16, int8_bfloat16",
+        help="the type of CTranslate2's weights: float32 (default), float16, bfloat16, int16, "
+        "int8, int8_float32, int8_float16 or int8_bfloat16",
     )
-    command.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="a new folder")
-    command.set_defaults(run=_export)
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="FOLDER", help="the new folder to write"
+    )
 
 
-def _export(args, rest) -> int:
+def _run(args: Namespace) -> None:
     from pet_fairseq.decoding.export import export
 
     export(args.checkpoint, args.data, args.to, args.out, args.quantization)
     print(f"wrote {args.out}")
-    return 0
+
+
+COMMANDS = (
+    Command(
+        name="export",
+        group=Group.DEPLOYMENT,
+        help="write a translation model for stock fairseq or for CTranslate2",
+        description="Write a folder with the model's plain form, in which no parameters are "
+        "shared between layers and every attention has only the heads that it uses.",
+        add_arguments=_arguments,
+        run=_run,
+    ),
+)

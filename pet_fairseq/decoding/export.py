@@ -6,12 +6,12 @@ from argparse import Namespace
 from pathlib import Path
 
 import torch
-from fairseq.models import ARCH_MODEL_NAME_REGISTRY, ARCH_MODEL_REGISTRY, FairseqModel
+from fairseq.models import FairseqModel
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from omegaconf import OmegaConf
 
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
-from pet_fairseq.decoding.plain import check_kind, plain_model
+from pet_fairseq.decoding.plain import check_plain_form, plain_model
 from pet_fairseq.errors import UserError
 from pet_fairseq.loading import load_transformer
 
@@ -61,9 +61,7 @@ def write_fairseq(checkpoint: str, data: str, folder: Path) -> dict:
     """Write model.pt and the dictionaries; returns the options in model.pt."""
     state = load_checkpoint(checkpoint, "CHECKPOINT")
     args = state["cfg"]["model"]
-    name = getattr(args, "arch", None) or getattr(args, "_name", None)
-    kind = ARCH_MODEL_REGISTRY.get(name, object)
-    check_kind(ARCH_MODEL_NAME_REGISTRY.get(name, name), kind, checkpoint)
+    check_plain_form(args, checkpoint)
     model, task = load_transformer(checkpoint, data)
     plain, plain_args = plain_model(model, args, task)
     exported = plain_state(state, plain, plain_args, task)

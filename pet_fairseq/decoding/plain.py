@@ -1,66 +1,75 @@
 """The plain form of a model: fairseq's own `transformer` that computes the same."""
 
 from argparse import Namespace
-from typing import Optional, Set, Tuple
+from typing import Any, Optional
 
 import torch
-from fairseq.models import build_model
+from fairseq.models import ARCH_MODEL_NAME_REGISTRY, build_model
 from fairseq.models.transformer import TransformerModel
 from fairseq.tasks import FairseqTask
-from torch import nn
+from torch import Tensor, nn
 
-from pet_fairseq.attention import MultiheadAttention
+from pet_fairseq.architectures import architecture_name, command_line_options, model_class
+from pet_fairseq.attention import PROJECTIONS, MultiheadAttention
 from pet_fairseq.errors import UserError
 from pet_fairseq.layers import attentions_of
 
 ARCH = "transformer"
-# what to do with a model that has no plain form, by the name it is registered under
-NO_PLAIN_FORM = {
-    "variator": "plugins need this package; export their --backbone-path, or use pet-fairseq serve",
-    "selfcp": "memory needs this package; its language model is the file of its --backbone-path",
-    "can_transformer": "compressed attention is no layer of a plain Transformer; use fairseq with "
-    "--user-dir",
-}
-PET_OPTIONS = ("pairs", "head_dim", "kept_heads", "kept_cross_heads")
 
 
-def check_kind(name: Optional[str], kind: type, path: str) -> None:
-    """Raises UserError if a model registered under this name has no plain form."""
-    if name in NO_PLAIN_FORM:
-        raise UserError(f"CHECKPOINT {path}: holds {name}: {NO_PLAIN_FORM[name]}")
+def check_plain_form(options: Any, path: str) -> None:
+    """Refuse a checkpoint whose model has no plain form, by its options.
+
+    A model class that has none says in the class attribute `no_plain_form` what to do instead.
+
+    Raises:
+        UserError: names the file, the model and the way out.
+    """
+    arch, kind = architecture_name(options), model_class(options)
+    holds = f"CHECKPOINT {path}: holds {ARCH_MODEL_NAME_REGISTRY.get(arch, arch)}"
+    if hasattr(kind, "no_plain_form"):
+        raise UserError(f"{holds}: {kind.no_plain_form}")
     if not issubclass(kind, TransformerModel):
         raise UserError(
-            f"CHECKPOINT {path}: holds {name}, no translation model; give a Transformer trained "
-            "with --task translation or pet_translation"
+            f"{holds}, no translation model; give a Transformer trained with --task translation or "
+            "pet_translation"
         )
 
 
 @torch.no_grad()
 def plain_model(
     model: nn.Module, args: Namespace, task: FairseqTask
-) -> Tuple[nn.Module, Namespace]:
+) -> tuple[nn.Module, Namespace]:
     """A plain Transformer with the model's weights, and its options.
 
     Shared weights are unrolled, unused heads cut.
 
     Args:
-        model: with its final weights; cut to its used heads. args: its options.
+        model: with its final weights. args: its options.
     Raises:
         UserError: heads that are wider or narrower together than the model.
     """
     plain_args = plain_options(model, args)
     plain = build_model(plain_args, task).eval()
-    for module in model.modules():
-        if isinstance(module, MultiheadAttention):
-            module.make_generation_fast_()
-    weights = dict(model.named_parameters(remove_duplicate=False))
-    weights |= dict(model.named_buffers())
-    missing, unexpected = plain.load_state_dict(weights, strict=False)
+    missing, unexpected = plain.load_state_dict(weights_in_use(model), strict=False)
     assert not unexpected and all(name.endswith(".version") for name in missing), (
         missing,
         unexpected,
     )
     return plain, plain_args
+
+
+def weights_in_use(model: nn.Module) -> dict[str, Tensor]:
+    """A model's parameters and buffers under all their names, without heads that are not used."""
+    weights = dict(model.named_parameters(remove_duplicate=False))
+    weights |= dict(model.named_buffers())
+    for path, module in model.named_modules():
+        if not isinstance(module, MultiheadAttention):
+            continue
+        for name in PROJECTIONS:
+            weight, bias = module.weights_in_use(name)
+            weights |= {f"{path}.{name}.weight": weight, f"{path}.{name}.bias": bias}
+    return weights
 
 
 def plain_options(model: nn.Module, args: Namespace) -> Namespace:
@@ -70,12 +79,16 @@ def plain_options(model: nn.Module, args: Namespace) -> Namespace:
         heads = _heads(model, stack)
         if heads is not None:
             setattr(plain, f"{stack}_attention_heads", heads)
-        for name in PET_OPTIONS:
-            vars(plain).pop(f"{stack}_{name}", None)
-    vars(plain).pop("compression_reference", None)
+    for name in option_names(type(model)) - option_names(TransformerModel):
+        vars(plain).pop(name, None)
     plain.arch = plain._name = ARCH
     plain.task = "translation"  # CTranslate2's converter asks here
     return plain
+
+
+def option_names(kind: type) -> set[str]:
+    """The names of the options that a model class has."""
+    return {action.dest for action in command_line_options(kind)}
 
 
 def _heads(model: nn.Module, stack: str) -> Optional[int]:
@@ -84,7 +97,7 @@ def _heads(model: nn.Module, stack: str) -> Optional[int]:
     Raises:
         UserError: they differ, or do not make up the width.
     """
-    found: Set[int] = set()
+    numbers: set[int] = set()
     for name, attentions in attentions_of(getattr(model, stack).layers).items():
         for number, attention in enumerate(attentions, start=1):
             width = attention.num_heads * attention.head_dim
@@ -95,10 +108,10 @@ def _heads(model: nn.Module, stack: str) -> Optional[int]:
                     f"{attention.embed_dim} together; sample heads first: pet-fairseq sample-heads "
                     f"--heads {attention.embed_dim // attention.head_dim}"
                 )
-            found.add(attention.num_heads)
-    if len(found) > 1:
+            numbers.add(attention.num_heads)
+    if len(numbers) > 1:
         raise UserError(
-            f"the {stack}'s layers have {sorted(found)} heads, but a plain Transformer's all have "
-            "one number; sample heads to one number"
+            f"the {stack}'s layers have {sorted(numbers)} heads, but a plain Transformer's all "
+            "have one number; sample heads to one number"
         )
-    return found.pop() if found else None
+    return numbers.pop() if numbers else None

@@ -67,7 +67,10 @@ def _is_plain_attention(attention: Optional[nn.Module]) -> bool:
     if type(attention) is FairseqMultiheadAttention:
         if attention.bias_k is not None or attention.add_zero_attn or attention.use_xformers:
             return False
-    elif type(attention) is not MultiheadAttention:
+    elif not (
+        isinstance(attention, MultiheadAttention)
+        and _inherits(attention, MultiheadAttention, ("forward",))
+    ):
         return False
     projections = (attention.q_proj, attention.k_proj, attention.v_proj, attention.out_proj)
     return all(type(p) is nn.Linear and p.bias is not None for p in projections)

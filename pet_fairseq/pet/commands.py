@@ -1,121 +1,138 @@
 """PET's commands of `pet-fairseq`: parse, call, print."""
 
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from pet_fairseq.command_options import add_sample_options
+from pet_fairseq.command_line import Command, Group, add_sample_options
 from pet_fairseq.errors import UserError
 
 
-def add_commands(commands) -> None:
-    """Add them to argparse's sub-parsers."""
-    command = commands.add_parser(
-        "params",
-        help="parameters and compression rate of a checkpoint or of model options",
-        usage="pet-fairseq params [--reference R] (CHECKPOINT | --arch NAME [MODEL OPTIONS])",
-        description="Counts the parameters of a checkpoint, or of the model of some options.",
-        epilog="all other options go to the model, see fairseq-train --arch NAME --help",
-        allow_abbrev=False,
-    )
-    command.add_argument(
+def _params_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
         "--reference",
         default="transformer_iwslt_de_en",
         metavar="ARCH_OR_CHECKPOINT",
-        help="what 100%% is: an architecture or the teacher's checkpoint (default: %(default)s)",
+        help="the model whose size is 100%%: the name of an architecture, or the teacher's "
+        "checkpoint (default: %(default)s)",
     )
-    command.add_argument(
+    parser.add_argument(
         "--target-rate",
         type=float,
         metavar="R",
-        help="list widths for these options whose compression rate is nearest to R percent",
+        help="list the widths that bring a model with these options nearest to R percent",
     )
-    command.set_defaults(run=_params)
-
-    command = commands.add_parser(
-        "model-options",
-        help="the options for fairseq-train that build a checkpoint's model again",
-    )
-    command.add_argument("checkpoint", metavar="CHECKPOINT", help="a file that fairseq wrote")
-    command.set_defaults(run=_model_options)
-
-    command = commands.add_parser(
-        "sample-heads",
-        help="keep the best attention heads of each layer of a wide PET student",
-        description="Keeps the best heads of every attention and writes a smaller checkpoint.",
-    )
-    add_sample_options(command, "the wide student", subset="train", sentences=1000)
-    command.add_argument("--heads", type=int, required=True, help="heads to keep per attention")
-    command.add_argument("--out", type=Path, required=True, help="checkpoint to write")
-    command.add_argument(
-        "--score",
-        choices=("contribution", "weight"),
-        default="contribution",
-        help="contribution: mean norm of what a head adds to its layer's output; weight: sum of "
-        "its absolute weights, equal in layers that share them (default: %(default)s)",
-    )
-    command.set_defaults(run=_sample_heads)
-
-    command = commands.add_parser(
-        "suggest-pairs", help="which slots of a trained model could share parameters"
-    )
-    add_sample_options(command, "the trained teacher", subset="valid", sentences=200)
-    command.add_argument(
-        "--stacks", default="encoder,decoder", help="encoder, decoder or both (default: both)"
-    )
-    command.add_argument(
-        "--candidates",
-        default="thesis",
-        choices=("thesis", "all"),
-        help="the pairs that PET's thesis considered, or every two projections",
-    )
-    command.add_argument(
-        "--out", type=Path, metavar="FOLDER", help="for pairs.md, pairs.json and pairs.png"
-    )
-    command.set_defaults(run=_suggest_pairs)
 
 
-def _params(args, rest) -> int:
+def _params(args: Namespace) -> None:
     from pet_fairseq.pet import sizes
 
-    checkpoint = rest[0] if rest and not rest[0].startswith("-") else None
-    if checkpoint is not None and len(rest) > 1:
-        raise UserError(f"{rest[1]}: give a checkpoint or model options, not both")
+    options = args.rest
+    checkpoint = options[0] if options and not options[0].startswith("-") else None
+    if checkpoint is not None and len(options) > 1:
+        raise UserError(f"{options[1]}: give a checkpoint or model options, not both")
     if checkpoint is not None and args.target_rate is not None:
         raise UserError("--target-rate: give model options instead of a checkpoint")
     reference = sizes.reference_counts(args.reference)
     if args.target_rate is not None:
-        print(sizes.format_widths(sizes.find_widths(rest, args.target_rate, reference)))
-        return 0
+        print(sizes.format_widths(sizes.find_widths(options, args.target_rate, reference)))
+        return
     counts = (
         sizes.checkpoint_counts(checkpoint, "CHECKPOINT")
         if checkpoint is not None
-        else sizes.option_counts(rest)
+        else sizes.option_counts(options)
     )
     print(sizes.format_counts(counts, args.reference, reference))
-    return 0
 
 
-def _model_options(args, rest) -> int:
-    from pet_fairseq.model_options import model_options
+def _sample_heads_arguments(parser: ArgumentParser) -> None:
+    add_sample_options(parser, "the checkpoint of the wide student", subset="train", sentences=1000)
+    parser.add_argument(
+        "--heads",
+        type=int,
+        required=True,
+        metavar="N",
+        help="the number of heads that each attention keeps",
+    )
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="FILE", help="the checkpoint to write"
+    )
+    parser.add_argument(
+        "--score",
+        choices=("contribution", "weight"),
+        default="contribution",
+        help="what makes a head good: the mean norm of what it adds to its layer's output "
+        "(contribution), or the sum of its absolute weights, which is the same in all layers that "
+        "share them (weight) (default: %(default)s)",
+    )
 
-    print(" ".join(model_options(args.checkpoint)))
-    return 0
 
-
-def _sample_heads(args, rest) -> int:
+def _sample_heads(args: Namespace) -> None:
     from pet_fairseq.pet.head_sampling import format_sampled, sample_heads
 
-    options = {k: v for k, v in vars(args).items() if k not in ("command", "run")}
-    print(format_sampled(sample_heads(**options)))
+    print(format_sampled(sample_heads(**vars(args))))
     print(
         f"wrote {args.out}; fine-tune it with --finetune-from-model {args.out} "
         f"$(pet-fairseq model-options {args.out})"
     )
-    return 0
 
 
-def _suggest_pairs(args, rest) -> int:
+def _suggest_pairs_arguments(parser: ArgumentParser) -> None:
+    add_sample_options(
+        parser, "the checkpoint of the trained teacher", subset="valid", sentences=200
+    )
+    parser.add_argument(
+        "--stacks",
+        default="encoder,decoder",
+        metavar="NAMES",
+        help="where to look for pairs: encoder, decoder or encoder,decoder (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--candidates",
+        default="thesis",
+        choices=("thesis", "all"),
+        help="the pairs to try: those that PET's thesis considered, or every two projections "
+        "(default: %(default)s)",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="FOLDER",
+        help="also write pairs.md, pairs.json and pairs.png into this folder",
+    )
+
+
+def _suggest_pairs(args: Namespace) -> None:
     from pet_fairseq.pet.pair_report import suggest_pairs
 
-    options = {k: v for k, v in vars(args).items() if k not in ("command", "run")}
-    print(suggest_pairs(**options))
-    return 0
+    print(suggest_pairs(**vars(args)))
+
+
+COMMANDS = (
+    Command(
+        name="params",
+        group=Group.PET,
+        help="count the parameters of a model and compare them to its teacher's",
+        usage="pet-fairseq params [--reference R] (CHECKPOINT | --arch NAME [MODEL OPTIONS])",
+        description="Count the parameters of a checkpoint, or of the model that some options "
+        "describe, and say how many percent of the reference's layer parameters these are.",
+        epilog="All other options describe the model; see fairseq-train --arch NAME --help.",
+        add_arguments=_params_arguments,
+        run=_params,
+        keeps_rest=True,
+    ),
+    Command(
+        name="sample-heads",
+        group=Group.PET,
+        help="keep the best attention heads in each layer of a wide student",
+        description="Keep the best heads of every attention and write a smaller checkpoint.",
+        add_arguments=_sample_heads_arguments,
+        run=_sample_heads,
+    ),
+    Command(
+        name="suggest-pairs",
+        group=Group.PET,
+        help="find out which parts of a trained model could share their parameters",
+        add_arguments=_suggest_pairs_arguments,
+        run=_suggest_pairs,
+    ),
+)

@@ -12,13 +12,13 @@ from fairseq.models import FairseqModel
 from omegaconf import OmegaConf
 from torch import Tensor, nn
 
-from pet_fairseq.attention import MultiheadAttention
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import write_whole
 from pet_fairseq.layers import attentions_of
 from pet_fairseq.loading import check_device, load_transformer, read_samples
 from pet_fairseq.parameters import ParameterCounts, count_parameters
+from pet_fairseq.pet.attention import PetAttention
 from pet_fairseq.pet.heads import KEPT, cut_heads, format_heads
 
 SCORES = ("contribution", "weight")
@@ -39,7 +39,7 @@ def head_norms(context: Tensor, out_weight: Tensor, num_heads: int) -> Tensor:
     return (heads @ slices).norm(dim=-1).T
 
 
-def head_magnitudes(attention: MultiheadAttention) -> Tensor:
+def head_magnitudes(attention: PetAttention) -> Tensor:
     """Sum of the absolute weights and biases of each head's rows in Q, K and V: H."""
     total = 0
     for linear in (attention.q_proj, attention.k_proj, attention.v_proj):
@@ -55,7 +55,7 @@ class _Contributions:
     share.
     """
 
-    def __init__(self, attention: MultiheadAttention):
+    def __init__(self, attention: PetAttention):
         self.attention = attention
         self.total = torch.zeros(attention.num_heads, dtype=torch.float64)
         self.tokens = 0

@@ -9,10 +9,10 @@ from typing import Any, Callable, Dict, List, Sequence
 import torch
 from torch import nn
 
-from pet_fairseq.attention import MultiheadAttention
+from pet_fairseq.attention import PROJECTIONS
 from pet_fairseq.errors import UserError
+from pet_fairseq.pet.attention import PetAttention, rows_of_heads
 
-PROJECTIONS = ("q_proj", "k_proj", "v_proj", "out_proj")
 # option -> attention of the layer it is about
 KEPT = {
     "encoder": {"kept_heads": "self_attn"},
@@ -76,9 +76,7 @@ def read_kept_heads(get: Callable[[str], Any], stack: str) -> Dict[str, List[Lis
 
 
 @torch.no_grad()
-def cut_heads(
-    attentions: Dict[str, List[MultiheadAttention]], kept: Dict[str, List[List[int]]]
-) -> None:
+def cut_heads(attentions: Dict[str, List[PetAttention]], kept: Dict[str, List[List[int]]]) -> None:
     """Keep these heads of a stack's attentions; projections shrink to what their users keep.
 
     Args:
@@ -111,9 +109,7 @@ def cut_heads(
 
 def _shrink(linear: nn.Linear, heads: List[int], head_dim: int, is_output: bool) -> None:
     """Cut a projection to some heads, in place, so that all its users see it."""
-    rows = torch.tensor(
-        [h * head_dim + i for h in heads for i in range(head_dim)], device=linear.weight.device
-    )
+    rows = rows_of_heads(heads, head_dim, linear.weight.device)
     linear.weight = nn.Parameter(linear.weight.index_select(int(is_output), rows))
     if is_output:
         linear.in_features = len(rows)

@@ -9,7 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 
-from pet_fairseq.pet.pair_search import PROJECTIONS, Measured, Search
+from pet_fairseq.pet.pair_candidates import PROJECTIONS
+from pet_fairseq.pet.pair_search import Measured, SearchResult
 
 MOST_LABELLED = 12  # slots of a panel up to which its cells hold numbers
 ROW = 4  # panels side by side
@@ -60,11 +61,11 @@ def split_panels(stack: str, measured: List[Measured]) -> List[Panel]:
     return [Panel(stack, slots, rises) for slots in panels]
 
 
-def heat_maps(found: Search) -> Figure:
+def heat_maps(result: SearchResult) -> Figure:
     """Panels of single pairs; layers and projections have a colour scale each in every stack."""
     rows = []
-    for stack in found.layers:
-        panels = split_panels(stack, found.ranked(stack, "pair"))
+    for stack in result.layers:
+        panels = split_panels(stack, result.ranked(stack, "pair"))
         rows += [panels[i : i + ROW] for i in range(0, len(panels), ROW)]
     heights = [BESIDE + max(panel.inches for panel in row) for row in rows]
     width = max([6.0, *(sum(BESIDE + panel.inches for panel in row) for row in rows)])
@@ -78,15 +79,15 @@ def heat_maps(found: Search) -> Figure:
         for panel in row:
             top = bottom + height - 0.4  # inches; the rest of BESIDE is for labels below
             corner = (left + 0.7, top - panel.inches)
-            _draw(figure, panel, corner, _scale(found, panel))
+            _draw(figure, panel, corner, _scale(result, panel))
             left += BESIDE + panel.inches
     return figure
 
 
-def _scale(found: Search, panel: Panel) -> PowerNorm:
+def _scale(result: SearchResult, panel: Panel) -> PowerNorm:
     """Colours from 0 to the largest rise of this kind in the stack; small rises stay apart."""
     layers = panel.slots[0][0] == "L"
-    rises = [m.rise for m in found.ranked(panel.stack, "pair") if (m.pairs[0] == "L") == layers]
+    rises = [m.rise for m in result.ranked(panel.stack, "pair") if (m.pairs[0] == "L") == layers]
     return PowerNorm(0.5, vmin=0, vmax=max(1e-6, *rises))
 
 

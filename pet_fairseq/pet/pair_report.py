@@ -13,14 +13,8 @@ from tqdm import tqdm
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import check_folder, write_whole
 from pet_fairseq.loading import check_device, load_transformer, read_samples
-from pet_fairseq.pet.pair_search import (
-    STACKS,
-    THESIS_CHOICE,
-    Measured,
-    Search,
-    matched_layers,
-    search,
-)
+from pet_fairseq.pet.pair_candidates import STACKS, THESIS_CHOICE, matched_layers
+from pet_fairseq.pet.pair_search import Measured, SearchResult, search
 
 SHOWN_PAIRS = 15  # single pairs of a stack in the tables; JSON has all
 
@@ -51,21 +45,21 @@ def suggest_pairs(
     def progress(candidates: Sequence) -> tqdm:
         return tqdm(candidates, desc="tying", unit="candidate", file=sys.stderr, mininterval=2)
 
-    found = search(model.to(device), samples, names, candidates, progress)
-    text = to_markdown(found, checkpoint, f"{subset} of {data}")
+    result = search(model.to(device), samples, names, candidates, progress)
+    text = to_markdown(result, checkpoint, f"{subset} of {data}")
     if out is not None:
-        content = {"checkpoint": checkpoint, "data": data, "subset": subset} | to_json(found)
-        write_files(out, text, content, found)
+        content = {"checkpoint": checkpoint, "data": data, "subset": subset} | to_json(result)
+        write_files(out, text, content, result)
     return text
 
 
-def write_files(out: Path, text: str, content: dict, found: Search) -> None:
+def write_files(out: Path, text: str, content: dict, result: SearchResult) -> None:
     """pairs.md, pairs.json and pairs.png in a folder."""
     # here, because a run without files needs no matplotlib; fairseq turns on all of its log
     logging.getLogger("matplotlib").setLevel(logging.WARNING)
     from pet_fairseq.pet.pair_plot import heat_maps
 
-    figure = heat_maps(found)
+    figure = heat_maps(result)
     write_whole(out / "pairs.md", lambda path: path.write_text(text, encoding="utf-8"))
     write_whole(out / "pairs.json", lambda path: path.write_text(json.dumps(content, indent=1)))
     write_whole(out / "pairs.png", lambda path: figure.savefig(path, dpi=150, format="png"))
@@ -82,36 +76,36 @@ def read_stacks(text: str) -> List[str]:
 # --- tables ---------------------------------------------------------------------------------------
 
 
-def to_json(found: Search) -> dict:
+def to_json(result: SearchResult) -> dict:
     """All that was measured; `rank` counts the schemes, or the pairs, of one stack."""
     ranks: Counter = Counter()
     measured = []
-    for candidate in found.measured:
+    for candidate in result.measured:
         key = (candidate.stack, candidate.kind)
         ranks[key] += 1
         measured.append({**candidate._asdict(), "rank": ranks[key]})
     return {
-        "loss": found.loss,
-        "sentences": found.sentences,
-        "tokens": found.tokens,
-        "layers": found.layers,
+        "loss": result.loss,
+        "sentences": result.sentences,
+        "tokens": result.tokens,
+        "layers": result.layers,
         "schemes": [m for m in measured if m["kind"] == "scheme"],
         "pairs": [m for m in measured if m["kind"] == "pair"],
-        "left_out": [candidate._asdict() for candidate in found.left_out],
+        "left_out": [candidate._asdict() for candidate in result.left_out],
     }
 
 
-def to_markdown(found: Search, checkpoint: str, data: str) -> str:
+def to_markdown(result: SearchResult, checkpoint: str, data: str) -> str:
     """The tables for people, best first; columns are aligned for the terminal."""
     text = (
         f"# Pairs for {checkpoint}\n\n"
         f"Rise of the loss when slots are tied by their average, without training, in nats per "
-        f"target token:\nthe loss untied is {found.loss:.4f} on {found.sentences:,} sentences "
-        f"({found.tokens:,} tokens) of {data}.\n'saves' is the share of the stack's layer "
+        f"target token:\nthe loss untied is {result.loss:.4f} on {result.sentences:,} sentences "
+        f"({result.tokens:,} tokens) of {data}.\n'saves' is the share of the stack's layer "
         f"parameters; ± is one standard error over sentences.\n"
     )
-    for stack in found.layers:
-        schemes, pairs = (found.ranked(stack, kind) for kind in ("scheme", "pair"))
+    for stack in result.layers:
+        schemes, pairs = (result.ranked(stack, kind) for kind in ("scheme", "pair"))
         if schemes:
             text += f"\n## {stack.capitalize()} schemes\n\n"
             text += _table("scheme", schemes, f"to paste: --{stack}-pairs")
@@ -120,7 +114,7 @@ def to_markdown(found: Search, checkpoint: str, data: str) -> str:
             text += f"\n## {stack.capitalize()} pairs, the best {shown} of {len(pairs)}\n\n"
             text += _table("pair", pairs[:shown])
     text += "\n## Notes\n\n"
-    return text + "".join(f"* {note}\n" for note in notes(found))
+    return text + "".join(f"* {note}\n" for note in notes(result))
 
 
 def _table(kind: str, rows: List[Measured], paste: Optional[str] = None) -> str:
@@ -142,32 +136,32 @@ def _table(kind: str, rows: List[Measured], paste: Optional[str] = None) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in [lines[0], rule, *lines[1:]])
 
 
-def notes(found: Search) -> List[str]:
+def notes(result: SearchResult) -> List[str]:
     """Where the thesis's schemes rank here, and what was not measured."""
-    said = [where_thesis_ranks(found, stack) for stack in found.layers]
-    for stack, layers in found.layers.items():
+    lines = [where_thesis_ranks(result, stack) for stack in result.layers]
+    for stack, layers in result.layers.items():
         if layers % 2 and matched_layers(layers):
             pairs = ", ".join(f"{i} with {j}" for i, j in matched_layers(layers))
-            said.append(
+            lines.append(
                 f"{stack}: {layers} layers is odd, so schemes between layers pair {pairs} and "
                 f"leave layer {math.ceil(layers / 2)} alone"
             )
-    reasons = Counter((c.stack, c.reason) for c in found.left_out)
-    said += [
+    reasons = Counter((c.stack, c.reason) for c in result.left_out)
+    lines += [
         f"{stack}: {count} {'candidate' if count == 1 else 'candidates'} left out: {reason}"
         for (stack, reason), count in reasons.items()
     ]
-    return said
+    return lines
 
 
-def where_thesis_ranks(found: Search, stack: str) -> str:
+def where_thesis_ranks(result: SearchResult, stack: str) -> str:
     """One line on the scheme that the thesis found best in a stack."""
     name = THESIS_CHOICE[stack]
-    schemes = found.ranked(stack, "scheme")
+    schemes = result.ranked(stack, "scheme")
     ours = next((m for m in schemes if m.name == name), None)
     start = f"{stack}: the thesis's choice, {name},"
     if ours is None:
-        reasons = [c.reason for c in found.left_out if (c.stack, c.name) == (stack, name)]
+        reasons = [c.reason for c in result.left_out if (c.stack, c.name) == (stack, name)]
         return f"{start} was not measured: {(reasons or ['too few layers'])[0]}"
     same_size = [m for m in schemes if m.saved >= ours.saved]
     return (

@@ -2,212 +2,25 @@
 
 The search behind PET's replaceable pairs (thesis, section 3.2), automated: tie the slots of a
 candidate by their average, without any training, and see how much the validation loss rises.
-A candidate is a list of pairs as --encoder-pairs and --decoder-pairs take it, and ties exactly the
-slots that such a model would share.
+A candidate ties exactly the slots that a model with these pairs would share.
 """
 
-import itertools
 import math
-from collections import defaultdict
-from contextlib import contextmanager
-from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Iterable, NamedTuple, Optional, Sequence
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pet_fairseq.distillation.chunks import chunk_size
 from pet_fairseq.errors import UserError
-from pet_fairseq.pet.pairs import Part, find_owner, parse_pairs
-
-STACKS = ("encoder", "decoder")
-CANDIDATES = ("thesis", "all")
-INPUTS = {  # projections whose pairs the thesis considered: those of the attention's inputs
-    "encoder": ("Q", "K", "V"),
-    "decoder": ("Qself", "Kself", "Vself", "Qenc", "Kenc", "Venc"),
-}
-PROJECTIONS = {
-    "encoder": ("Q", "K", "V", "O"),
-    "decoder": ("Qself", "Kself", "Vself", "Oself", "Qenc", "Kenc", "Venc", "Oenc"),
-}
-# what the thesis found best in each stack
-CROSSWISE = "crosswise Q-K"
-THESIS_CHOICE = {"encoder": CROSSWISE, "decoder": "Qself=Qenc"}
-
-# --- candidates -----------------------------------------------------------------------------------
-
-
-class Candidate(NamedTuple):
-    """What to tie in a stack; `kind` is "scheme" or "pair", `name` what a table shows."""
-
-    stack: str
-    kind: str
-    name: str
-    pairs: str
-
-
-def matched_layers(num_layers: int) -> List[Tuple[int, int]]:
-    """Layers (from 1) that the thesis pairs: i with i + n/2; for odd n the middle one is alone."""
-    half = math.ceil(num_layers / 2)
-    return [(i, i + half) for i in range(1, num_layers - half + 1)]
-
-
-def pair_candidates(stack: str, num_layers: int, which: str) -> List[str]:
-    """Single pairs of a stack.
-
-    Args:
-        which: "thesis", every two layers and the projection pairs that the thesis considered, or
-            "all", every two layers and every two projections.
-    Raises:
-        UserError: another value.
-    """
-    if which not in CANDIDATES:
-        raise UserError(f"--candidates {which}: give one of {', '.join(CANDIDATES)}")
-    numbers = range(1, num_layers + 1)
-    pairs = [f"L{i}=L{j}" for i, j in itertools.combinations(numbers, 2)]
-    if which == "all":
-        slots = [f"{name}{i}" for i in numbers for name in PROJECTIONS[stack]]
-        return pairs + [f"{a}={b}" for a, b in itertools.combinations(slots, 2)]
-    if stack == "encoder":
-        kinds = ("QQ", "KK", "VV", "QK", "KQ")
-        pairs += [f"{a}{i}={b}{j}" for i, j in matched_layers(num_layers) for a, b in kinds]
-    inside = list(itertools.combinations(INPUTS[stack], 2))
-    return pairs + [f"{a}{i}={b}{i}" for i in numbers for a, b in inside]
-
-
-def schemes(stack: str, num_layers: int) -> Dict[str, str]:
-    """Name -> list of pairs of every scheme: a kind of pair wherever it is possible at once.
-
-    Between layers the pairs are those of `matched_layers`; one layer alone has no such schemes.
-    """
-    matched = matched_layers(num_layers)
-
-    def between(*kinds: str) -> str:
-        return " ".join(f"{a}{i}={b}{j}" for i, j in matched for a, b in kinds)
-
-    layers = between("LL")
-    inside = [f"{a}={b}" for a, b in itertools.combinations(INPUTS[stack], 2)]
-    if stack == "encoder":
-        found = {
-            "layers": layers,
-            f"layers, {CROSSWISE}": f"{layers} {between('QK', 'KQ')}",
-            CROSSWISE: between("QK", "KQ"),
-            "Q-Q and K-K": between("QQ", "KK"),
-            "Q-Q": between("QQ"),
-            "K-K": between("KK"),
-            "V-V": between("VV"),
-        }
-        inside.append("Q=K Q=V")
-    else:
-        with_layers = ("Qself=Qenc", "Qself=Kself", "Kself=Vself Kenc=Venc")
-        found = {"layers": layers} | {f"layers, {kind}": f"{layers} {kind}" for kind in with_layers}
-        inside += ["Kself=Vself Kenc=Venc", "Qself=Kself Qself=Vself"]
-    return (found if matched else {}) | {pairs: pairs for pairs in inside}
-
-
-def list_candidates(stack: str, num_layers: int, which: str) -> List[Candidate]:
-    """All candidates of a stack, schemes first."""
-    found = [Candidate(stack, "scheme", *item) for item in schemes(stack, num_layers).items()]
-    pairs = pair_candidates(stack, num_layers, which)
-    return found + [Candidate(stack, "pair", pair, pair) for pair in pairs]
-
-
-# --- tying ----------------------------------------------------------------------------------------
-
-
-class CannotTieError(ValueError):
-    """A candidate that this model leaves no room for; the text says why."""
-
-
-def tied_tensors(layers: nn.ModuleList, pairs: str, stack: str) -> List[List[Tensor]]:
-    """Groups of parameters that become one under a list of pairs, each tensor once.
-
-    Raises:
-        CannotTieError: a slot is missing, shapes differ, or two of the slots share already.
-    """
-    parsed = parse_pairs(pairs, stack, len(layers))
-    modules = {
-        Part(i, path): module
-        for i, layer in enumerate(layers)
-        for path, module in layer.named_modules(remove_duplicate=False)
-        if path and next(module.parameters(False), None) is not None
-    }
-    owners = {part: find_owner(part, parsed, stack) for part in modules}
-    named = [part for pair in parsed for part in pair[:2] if part.path]
-    if not modules.keys() >= {*owners.values(), *named}:
-        raise CannotTieError("no such slot")
-    parts: Dict[Part, List[nn.Module]] = defaultdict(list)
-    for part, owner in owners.items():
-        parts[owner].append(modules[part])
-    groups = [group for members in parts.values() for group in _same_parameters(members)]
-    return merge_groups([group for group in groups if len(group) > 1])
-
-
-def _same_parameters(members: List[nn.Module]) -> List[List[Tensor]]:
-    """The members' parameters by name: a group for the weights, one for the biases."""
-    parameters = [dict(module.named_parameters()) for module in members]
-    if len({tuple((n, p.shape) for n, p in named.items()) for named in parameters}) > 1:
-        raise CannotTieError("shapes differ")
-    groups = [[named[name] for named in parameters] for name in parameters[0]]
-    if any(len({id(p) for p in group}) < len(group) for group in groups):
-        raise CannotTieError("share already")
-    return groups
-
-
-def merge_groups(groups: List[List[Tensor]]) -> List[List[Tensor]]:
-    """Join groups that have a tensor in common, as happens where the model shares parameters."""
-    merged: List[Dict[int, Tensor]] = []
-    for group in groups:
-        joined = {id(tensor): tensor for tensor in group}
-        apart = []
-        for other in merged:
-            if other.keys() & joined.keys():
-                joined |= other
-            else:
-                apart.append(other)
-        merged = [*apart, joined]
-    return [list(group.values()) for group in merged]
-
-
-@contextmanager
-@torch.no_grad()
-def averaged(groups: List[List[Tensor]]) -> Iterator[None]:
-    """Give every tensor of a group the group's mean; on leaving, the old values bit by bit."""
-    before = [[tensor.clone() for tensor in group] for group in groups]
-    try:
-        for group in groups:
-            # in float64 the mean of equal numbers is that number
-            mean = torch.stack([tensor.double() for tensor in group]).mean(dim=0)
-            for tensor in group:
-                tensor.copy_(mean)
-        yield
-    finally:
-        for group, values in zip(groups, before):
-            for tensor, value in zip(group, values):
-                tensor.copy_(value)
-
-
-@torch.no_grad()
-def mean_cosine(groups: List[List[Tensor]]) -> float:
-    """Cosine similarity of every two weight matrices in a group, averaged first over the group.
-
-    Biases and layer norms do not count.
-    """
-    cosines = []
-    for group in groups:
-        if group[0].dim() < 2:
-            continue
-        flat = torch.stack([tensor.flatten().double() for tensor in group])
-        similarity = F.normalize(flat) @ F.normalize(flat).T  # members x members
-        upper = torch.triu_indices(len(group), len(group), offset=1, device=flat.device)
-        cosines.append(similarity[upper[0], upper[1]].mean())
-    return torch.stack(cosines).mean().item()
-
-
-def saved_parameters(groups: List[List[Tensor]]) -> int:
-    """How many parameters fewer a model stores when each group is one tensor."""
-    return sum(tensor.numel() for group in groups for tensor in group[1:])
-
+from pet_fairseq.pet.pair_candidates import STACKS, Candidate, list_candidates
+from pet_fairseq.pet.pair_tying import (
+    CannotTieError,
+    averaged,
+    mean_cosine,
+    saved_parameters,
+    tied_tensors,
+)
 
 # --- loss -----------------------------------------------------------------------------------------
 
@@ -243,7 +56,7 @@ def _token_losses(decoder: nn.Module, rows: Tensor, target: Tensor) -> Tensor:
 
 @torch.no_grad()
 def all_losses(
-    model: nn.Module, samples: List[dict], encoder_outs: List[dict] | None = None
+    model: nn.Module, samples: list[dict], encoder_outs: list[dict] | None = None
 ) -> Tensor:
     """`sentence_losses` of all batches in a row; with `encoder_outs` the encoder does not run."""
     if encoder_outs is None:
@@ -251,7 +64,7 @@ def all_losses(
     return torch.cat([sentence_losses(model, s, e) for s, e in zip(samples, encoder_outs)])
 
 
-def mean_and_error(sums: Tensor, tokens: Tensor) -> Tuple[float, Optional[float]]:
+def mean_and_error(sums: Tensor, tokens: Tensor) -> tuple[float, Optional[float]]:
     """Mean per token, and its standard error over sentences (None for a single one).
 
     Args:
@@ -297,7 +110,7 @@ class LeftOut(NamedTuple):
     reason: str
 
 
-class Search(NamedTuple):
+class SearchResult(NamedTuple):
     """What a search found: `measured` has the lowest rise first, schemes and pairs mixed.
 
     loss: nats per target token of the model as it is; layers: their number in each stack.
@@ -306,11 +119,11 @@ class Search(NamedTuple):
     loss: float
     sentences: int
     tokens: int
-    layers: Dict[str, int]
-    measured: List[Measured]
-    left_out: List[LeftOut]
+    layers: dict[str, int]
+    measured: list[Measured]
+    left_out: list[LeftOut]
 
-    def ranked(self, stack: str, kind: str) -> List[Measured]:
+    def ranked(self, stack: str, kind: str) -> list[Measured]:
         """The schemes or the pairs of a stack, the lowest rise first."""
         return [m for m in self.measured if (m.stack, m.kind) == (stack, kind)]
 
@@ -318,11 +131,11 @@ class Search(NamedTuple):
 @torch.no_grad()
 def search(
     model: nn.Module,
-    samples: List[dict],
+    samples: list[dict],
     stacks: Iterable[str] = STACKS,
     which: str = "thesis",
     progress: Callable[[Sequence[Candidate]], Iterable[Candidate]] = iter,
-) -> Search:
+) -> SearchResult:
     """Measure every candidate of the stacks on fairseq batches.
 
     Args:
@@ -359,7 +172,7 @@ def search(
         percent = 100 * saved / sum(p.numel() for p in layers.parameters())
         rise, error = mean_and_error(rises, tokens)
         measured.append(Measured(*candidate, rise, error, mean_cosine(groups), saved, percent))
-    return Search(
+    return SearchResult(
         loss=loss,
         sentences=len(losses),
         tokens=int(tokens.sum()),

@@ -29,7 +29,7 @@ PROJECTIONS = {"Q": "q_proj", "K": "k_proj", "V": "v_proj", "O": "out_proj"}
 SLOT = re.compile(r"(?:(L)|([QKVO])(self|enc)?)(\d+)?")
 
 
-class Part(NamedTuple):
+class ModulePath(NamedTuple):
     """A sub-module of a layer: 0-based layer, path inside it ("" = the whole layer)."""
 
     layer: int
@@ -39,8 +39,8 @@ class Part(NamedTuple):
 class Pair(NamedTuple):
     """`replaced` uses the parameters of `owner`; `text` is the pair as the user wrote it."""
 
-    owner: Part
-    replaced: Part
+    owner: ModulePath
+    replaced: ModulePath
     text: str
 
 
@@ -88,7 +88,7 @@ def parse_pairs(spec: str, stack: str, num_layers: int) -> List[Pair]:
     pairs: List[Pair] = []
     for text in expand_preset(spec, stack, num_layers).replace(",", " ").split():
         pairs += _parse_pair(text, stack, num_layers)
-    replaced: Dict[Part, str] = {}
+    replaced: Dict[ModulePath, str] = {}
     for pair in pairs:
         if pair.replaced in replaced:
             raise _bad(
@@ -115,7 +115,7 @@ def _parse_pair(text: str, stack: str, num_layers: int) -> List[Pair]:
         numbers = [(i, i) for i in range(num_layers)]
     else:
         numbers = [(owner_layer, replaced_layer)]
-    pairs = [Pair(Part(i, owner), Part(j, replaced), text) for i, j in numbers]
+    pairs = [Pair(ModulePath(i, owner), ModulePath(j, replaced), text) for i, j in numbers]
     if any(pair.owner == pair.replaced for pair in pairs):
         raise _bad(stack, text, "pairs a slot with itself")
     return pairs
@@ -141,7 +141,7 @@ def _parse_slot(slot: str, text: str, stack: str, num_layers: int) -> Tuple[str,
     return f"{module}.{PROJECTIONS[projection]}", layer
 
 
-def find_owner(part: Part, pairs: List[Pair], stack: str) -> Part:
+def find_owner(part: ModulePath, pairs: List[Pair], stack: str) -> ModulePath:
     """The part whose parameters `part` uses in the end, itself if nothing replaces it.
 
     A projection pair overrides the layer pair of its layer; chains are followed to their end.
@@ -156,10 +156,10 @@ def find_owner(part: Part, pairs: List[Pair], stack: str) -> Part:
         if pair is not None:
             following = pair.owner
         else:
-            pair = by_part.get(Part(part.layer, ""))
+            pair = by_part.get(ModulePath(part.layer, ""))
             if pair is None:
                 return part
-            following = Part(pair.owner.layer, part.path)
+            following = ModulePath(pair.owner.layer, part.path)
         if part in seen:
             raise _bad(stack, pair.text, "runs in a circle with the other pairs")
         seen.add(part)
@@ -179,7 +179,7 @@ def share(layers: nn.ModuleList, spec: str, stack: str) -> None:
     pairs = parse_pairs(spec, stack, len(layers))
     # by index: with LayerDrop, iterating over the layers leaves some out
     indices = range(len(layers))
-    parts = [Part(i, path) for i in indices for path in _parameter_paths(layers[i])]
+    parts = [ModulePath(i, path) for i in indices for path in _parameter_paths(layers[i])]
     for pair in pairs:
         for part in (pair.owner, pair.replaced):
             if part.path and part not in parts:

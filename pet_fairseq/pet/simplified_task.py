@@ -1,15 +1,12 @@
 """Criterion `pet_simplified_task`: warm-up of a student on a four-class task (PET, section 3.3).
 
-For each target token, what the teacher does decides the class (PET, Table 2): 0 right and
-confident, 1 right, not confident, 2 wrong and confident, 3 wrong, not confident. The student's
-probabilities of these classes come from its own distribution (PET, eq. 3.1-3.3), so the warm-up
-trains exactly the parameters that distillation goes on with.
+The student's probabilities of the four classes come from its own distribution over the words, so
+the warm-up trains exactly the parameters that distillation goes on with.
 """
 
-import logging
 import math
 from dataclasses import dataclass, field
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import Dict, Optional
 
 import torch
 import torch.nn.functional as F
@@ -25,101 +22,24 @@ from pet_fairseq.distillation.chunks import chunk_size, chunked_sums
 from pet_fairseq.distillation.outputs import run_model
 from pet_fairseq.distillation.teacher import TEACHER_CACHE_HELP, TEACHER_PATH_HELP, Teacher
 from pet_fairseq.errors import UserError
+from pet_fairseq.pet.simplified_loss import (
+    CLASSES,
+    ClassSums,
+    Judgement,
+    class_log_probs,
+    class_sums,
+    judge,
+    median_confidence,
+    teacher_classes,
+)
+from pet_fairseq.pet.simplified_thresholds import (
+    DEFAULT_THRESHOLDS,
+    fill_thresholds,
+    log_classes,
+    read_threshold,
+)
 
-logger = logging.getLogger(__name__)
-
-CLASSES = ("confidently right", "right", "confidently wrong", "wrong")
-# the values of the thesis's released code; the thesis itself gives none
-DEFAULT_THRESHOLDS = (0.9, 0.7)
 SAMPLE_SENTENCES = 1000  # of the training set: for `auto` and for the class shares in the log
-
-# --- the task -------------------------------------------------------------------------------------
-
-
-class Judgement(NamedTuple):
-    """What the teacher does with N tokens."""
-
-    top: Tensor  # N, log of its highest probability
-    right: Tensor  # N, whether that is the gold token's
-
-
-def judge(log_probs: Tensor, target: Tensor) -> Judgement:
-    """Judge the teacher's distributions (N x V, log) against the gold tokens (N)."""
-    top, choice = log_probs.max(dim=-1)
-    return Judgement(top, choice == target)
-
-
-def teacher_classes(judgement: Judgement, correct: float, wrong: float) -> Tensor:
-    """The class of each token, 0 to 3 (PET, Table 2): N.
-
-    Args:
-        correct, wrong: the top probability from which the teacher counts as confident where it is
-            right, and where it is wrong (eps1, eps2).
-    """
-    top, right = judgement
-    confident = top >= torch.where(right, math.log(correct), math.log(wrong)).to(top)
-    return 2 * (~right).long() + (~confident).long()
-
-
-def median_confidence(judgement: Judgement) -> Tuple[Optional[float], Optional[float]]:
-    """The median top probability where the teacher is right, and where it is wrong.
-
-    None for a side without any token.
-    """
-    top, right = judgement.top.exp(), judgement.right
-    return tuple(part.median().item() if len(part) else None for part in (top[right], top[~right]))
-
-
-def log_complement(logits: Tensor, index: Tensor) -> Tensor:
-    """log(1 - softmax(logits)[index]): N, exact also where that probability rounds to 1.
-
-    Args:
-        logits: N x V; index: N.
-    """
-    others = logits.scatter(-1, index[:, None], -math.inf)
-    return others.logsumexp(dim=-1) - logits.logsumexp(dim=-1)
-
-
-def class_log_probs(logits: Tensor, target: Tensor) -> Tensor:
-    """log of the student's four class probabilities (PET, eq. 3.1-3.3): N x 4.
-
-    With c the student's top probability and r that of the gold token they are c r, (1 - c) r,
-    c (1 - r) and (1 - c)(1 - r).
-
-    Args:
-        logits: N x V, in any precision, computed in float32 at least; target: N.
-    """
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    log_probs = F.log_softmax(logits, dim=-1)
-    choice = logits.detach().argmax(dim=-1)
-    c, r = (log_probs.gather(-1, index[:, None])[:, 0] for index in (choice, target))
-    not_c, not_r = log_complement(logits, choice), log_complement(logits, target)
-    return torch.stack([c + r, not_c + r, c + not_r, not_c + not_r], dim=-1)
-
-
-class ClassSums(NamedTuple):
-    """Sums over tokens: the loss in nats, tokens whose class is met, tokens per class (4)."""
-
-    loss: Tensor
-    correct: Tensor
-    shares: Tensor
-
-
-def class_sums(class_logits: Tensor, classes: Tensor) -> ClassSums:
-    """The four-class task's loss and what is logged beside it.
-
-    Args:
-        class_logits: N x 4, log-probabilities up to a constant per token; classes: N.
-    """
-    # nll_loss where they are normalised already: log_softmax would lose what is near log(1)
-    return ClassSums(
-        loss=F.nll_loss(class_logits, classes, reduction="sum"),
-        correct=(class_logits.detach().argmax(dim=-1) == classes).sum(),
-        shares=torch.bincount(classes, minlength=len(CLASSES)),
-    )
-
-
-# --- fairseq's side -------------------------------------------------------------------------------
 
 
 @dataclass
@@ -171,7 +91,7 @@ class PetSimplifiedTaskCriterion(FairseqCriterion):
             read_threshold("--confident-correct", confident_correct),
             read_threshold("--confident-wrong", confident_wrong),
         )
-        self.thresholds: Optional[Tuple[float, float]] = None
+        self.thresholds: Optional[tuple[float, float]] = None
         self.teacher = Teacher(teacher_path, task, teacher_cache_mb)
         self.head = simplified_head
         self.class_layer = build_class_layer(
@@ -222,7 +142,7 @@ class PetSimplifiedTaskCriterion(FairseqCriterion):
         return F.log_softmax(self.class_layer(inputs).float(), dim=-1)
 
     @torch.no_grad()
-    def choose_thresholds(self, model: FairseqModel) -> Tuple[float, float]:
+    def choose_thresholds(self, model: FairseqModel) -> tuple[float, float]:
         """The thresholds, `auto` ones from a sample of the training set; warns of empty classes."""
         judgements = [
             judge(self.teacher.ask(model, batch, real)(slice(None), 1.0), batch["target"][real])
@@ -251,7 +171,7 @@ class PetSimplifiedTaskCriterion(FairseqCriterion):
             yield batch, batch["target"].ne(self.padding_idx)
 
     @classmethod
-    def reduce_metrics(cls, logging_outputs: List[Dict]) -> None:
+    def reduce_metrics(cls, logging_outputs: list[Dict]) -> None:
         """Log loss (bits), class_accuracy and the four class shares (percent)."""
 
         def total(key: str) -> float:
@@ -268,51 +188,6 @@ class PetSimplifiedTaskCriterion(FairseqCriterion):
     @staticmethod
     def logging_outputs_can_be_summed() -> bool:
         return True
-
-
-def read_threshold(option: str, text: str) -> Optional[float]:
-    """A threshold as a number, None for `auto`.
-
-    Raises:
-        UserError: not a number in (0, 1].
-    """
-    if text == "auto":
-        return None
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value <= 1:
-        raise UserError(f"{option} {text}: give a number above 0 and up to 1, or auto")
-    return value
-
-
-def fill_thresholds(
-    given: Tuple[Optional[float], Optional[float]],
-    medians: Tuple[Optional[float], Optional[float]],
-) -> Tuple[float, float]:
-    """The given thresholds, the medians for those that are `auto`, defaults where there is none."""
-    return tuple(
-        next(value for value in choices if value is not None)
-        for choices in zip(given, medians, DEFAULT_THRESHOLDS)
-    )
-
-
-def log_classes(thresholds: Tuple[float, float], shares: Tensor) -> None:
-    """Log the class shares on the sample; a class without tokens is a warning."""
-    percent = 100.0 * shares / shares.sum()
-    listing = ", ".join(f"{name} {share:.1f}%" for name, share in zip(CLASSES, percent.tolist()))
-    logger.info(
-        f"thresholds {thresholds[0]:.4f} (right) and {thresholds[1]:.4f} (wrong); the teacher on "
-        f"{int(shares.sum()):,} tokens of the training set: {listing}"
-    )
-    for i, (name, count) in enumerate(zip(CLASSES, shares.tolist())):
-        if count == 0:
-            option = "--confident-correct" if i < 2 else "--confident-wrong"
-            logger.warning(
-                f"{option} {thresholds[i // 2]:.4f}: no token of the sample is {name}; the student "
-                "learns nothing about this class; try auto, or another teacher"
-            )
 
 
 def build_class_layer(head: str, vocabulary: int, width: Optional[int]) -> Optional[nn.Linear]:

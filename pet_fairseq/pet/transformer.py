@@ -22,11 +22,11 @@ from fairseq.modules.transformer_layer import (
 from torch import Tensor, nn
 
 from pet_fairseq.architectures import is_encoder_decoder, set_defaults
-from pet_fairseq.attention import MultiheadAttention
 from pet_fairseq.checkpoints.tied_tensors import drop_tied_entries, restore_tied_entries
 from pet_fairseq.errors import UserError
 from pet_fairseq.layers import attentions_of, wrap_layer
 from pet_fairseq.parameters import architecture_counts, compression_rate, count_parameters
+from pet_fairseq.pet.attention import PetAttention
 from pet_fairseq.pet.heads import cut_heads, read_kept_heads
 from pet_fairseq.pet.pairs import parse_pairs, share
 
@@ -87,7 +87,7 @@ class PetTransformerConfig(TransformerConfig):
 
 
 def build_self_attention(embed_dim: int, stack: EncDecBaseConfig, cfg: TransformerConfig):
-    return MultiheadAttention(
+    return PetAttention(
         embed_dim,
         stack.attention_heads,
         head_dim=stack.head_dim,
@@ -108,7 +108,7 @@ class PetDecoderLayer(TransformerDecoderLayerBase):
         return build_self_attention(embed_dim, cfg.decoder, cfg)
 
     def build_encoder_attention(self, embed_dim, cfg):
-        return MultiheadAttention(
+        return PetAttention(
             embed_dim,
             cfg.decoder.attention_heads,
             head_dim=cfg.decoder.head_dim,

@@ -1,9 +1,10 @@
 """The commands that run recipes: parse, call, print."""
 
-import argparse
 import os
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from pet_fairseq.command_line import Command, Group, OneLineParser
 from pet_fairseq.errors import UserError
 from pet_fairseq.recipes.catalogue import RECIPES
 from pet_fairseq.recipes.device import DEVICES, choose_device
@@ -11,55 +12,16 @@ from pet_fairseq.recipes.job import Job, Place
 from pet_fairseq.recipes.runner import RunOptions, dry_run, run_stages
 from pet_fairseq.recipes.stage import Stage
 
-
-def add_commands(commands) -> None:
-    """Add them to argparse's sub-parsers."""
-    names = "\n".join(f"  {name:<16} {recipe.about}" for name, recipe in RECIPES.items())
-    command = commands.add_parser(
-        "recipe",
-        help="train and compare models on a data set, from prepared data to a table",
-        usage="pet-fairseq recipe NAME [OPTIONS]",
-        description="Trains and compares models on a data set.",
-        epilog=f"recipes:\n{names}\n\noptions: pet-fairseq recipe NAME --help",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        add_help=False,
-    )
-    command.add_argument("name", nargs="?", metavar="NAME", help="or a folder of that name")
-    command.add_argument("-h", "--help", action="store_true", dest="recipe_help")
-    command.set_defaults(run=_recipe, parser=command)
-
-    command = commands.add_parser(
-        "teacher-text",
-        help="training data with a teacher's translations as its target side",
-        description="Sequence-level distillation: takes what fairseq-generate printed for the "
-        "training set, and makes binary data of it; the other sets stay as they are.",
-    )
-    command.add_argument("output", type=Path, metavar="OUTPUT", help="of fairseq-generate")
-    command.add_argument(
-        "--data", type=Path, required=True, metavar="BIN", help="the data it was generated from"
-    )
-    command.add_argument("--source-lang", required=True, metavar="LANG")
-    command.add_argument("--target-lang", required=True, metavar="LANG")
-    command.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="a new folder")
-    command.set_defaults(run=_teacher_text)
-
-    command = commands.add_parser(
-        "train-bf16",
-        help="fairseq-train in bfloat16 on a GPU; takes its options",
-        add_help=False,
-        prefix_chars="\0",
-    )
-    command.add_argument("options", nargs=argparse.REMAINDER)
-    command.set_defaults(run=_train_bf16)
+# --- recipe ---------------------------------------------------------------------------------------
 
 
-def _recipe(args: argparse.Namespace, rest: list[str]) -> int:
-    if args.name is None:
-        args.parser.print_help()
-        return 0 if args.recipe_help else 2
-    place = _place(args.name)
-    parser = recipe_parser(place.name)
-    args = parser.parse_args([*rest, "--help"] if args.recipe_help else rest)
+def _recipe(args: Namespace) -> int:
+    words = args.rest
+    if not words or words[0] in ("-h", "--help"):
+        print(_recipes_help())
+        return 0 if words else 2
+    place = _place(words[0])
+    args = recipe_parser(place.name).parse_args(words[1:])
     args.device = choose_device(args.device)
     job = job_of(place, args)
     stages = select(job.stages, args.stages)
@@ -70,6 +32,21 @@ def _recipe(args: argparse.Namespace, rest: list[str]) -> int:
     if job.last_words:
         print(job.last_words)
     return 0
+
+
+def _recipes_help() -> str:
+    names = [f"  {name:<16} {recipe.about}" for name, recipe in RECIPES.items()]
+    return "\n".join(
+        [
+            "usage: pet-fairseq recipe NAME [OPTIONS]",
+            "",
+            "Train and compare models on a data set. NAME is, or is a folder called, one of",
+            "",
+            *names,
+            "",
+            "pet-fairseq recipe NAME --help explains the options of one recipe.",
+        ]
+    )
 
 
 def _place(name: str) -> Place:
@@ -85,10 +62,10 @@ def _place(name: str) -> Place:
     return Place(folder.name, (folder.parent.parent if inside else Path()) / "runs")
 
 
-def recipe_parser(name: str) -> argparse.ArgumentParser:
+def recipe_parser(name: str) -> ArgumentParser:
     """The options of a recipe: its own and those of all recipes."""
     recipe = RECIPES[name]
-    parser = argparse.ArgumentParser(
+    parser = OneLineParser(
         prog=f"pet-fairseq recipe {name}", description=recipe.about[0].upper() + recipe.about[1:]
     )
     recipe.add_options(parser)
@@ -134,7 +111,7 @@ def add_run_options(group) -> None:
     group.add_argument("--dry-run", action="store_true", help="print the commands")
 
 
-def job_of(place: Place, args: argparse.Namespace) -> Job:
+def job_of(place: Place, args: Namespace) -> Job:
     """What the options ask for, with the folders that they name."""
     place = Place(place.name, place.base, args.data, args.runs)
     return RECIPES[place.name].build(args, place)
@@ -155,7 +132,7 @@ def select(stages: list[Stage], groups: list[str] | None) -> list[Stage]:
     return [stage for stage in stages if set(stage.groups) & set(groups)]
 
 
-def run_options(args: argparse.Namespace, job: Job) -> RunOptions:
+def run_options(args: Namespace, job: Job) -> RunOptions:
     """Options for the runner; jobs on a CPU share its cores.
 
     Raises:
@@ -169,16 +146,70 @@ def run_options(args: argparse.Namespace, job: Job) -> RunOptions:
     return RunOptions(args.jobs, args.again, args.adopt, job.places, environment)
 
 
-def _teacher_text(args: argparse.Namespace, rest: list[str]) -> int:
+# --- what recipes run -----------------------------------------------------------------------------
+
+
+def _teacher_text_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "output",
+        type=Path,
+        metavar="OUTPUT",
+        help="what fairseq-generate printed for the training set",
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        required=True,
+        metavar="BIN",
+        help="the folder that the output was generated from",
+    )
+    for side in ("source", "target"):
+        parser.add_argument(
+            f"--{side}-lang", required=True, metavar="LANG", help=f"the {side} language"
+        )
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="FOLDER", help="the new folder to write"
+    )
+
+
+def _teacher_text(args: Namespace) -> None:
     from pet_fairseq.recipes.teacher_text import make_teacher_text
 
     make_teacher_text(args.output, args.data, args.source_lang, args.target_lang, args.out)
     print(f"wrote {args.out}")
-    return 0
 
 
-def _train_bf16(args: argparse.Namespace, rest: list[str]) -> int:
+def _train_bf16(args: Namespace) -> None:
     from pet_fairseq.recipes.train_bf16 import train
 
-    train(args.options)
-    return 0
+    train(args.rest)
+
+
+COMMANDS = (
+    Command(
+        name="recipe",
+        group=Group.RECIPES,
+        help="train and compare models on a data set, from prepared data to a table",
+        add_arguments=None,
+        run=_recipe,
+        needs_models=False,
+    ),
+    Command(
+        name="teacher-text",
+        group=Group.RECIPES,
+        help="make training data with a teacher's translations as its target side",
+        description="Make training data for sequence-level distillation: take what "
+        "fairseq-generate printed for the training set as its target side; the other sets stay as "
+        "they are.",
+        add_arguments=_teacher_text_arguments,
+        run=_teacher_text,
+        needs_models=False,
+    ),
+    Command(
+        name="train-bf16",
+        group=Group.RECIPES,
+        help="train as fairseq-train does with the same options, but in bfloat16 on a GPU",
+        add_arguments=None,
+        run=_train_bf16,
+    ),
+)

@@ -68,7 +68,8 @@ def run_stages(stages: Sequence[Stage], folder: Path, options: RunOptions) -> No
     """Run the stages that are not finished; `folder` is locked meanwhile.
 
     Raises:
-        UserError: an input is missing, a product was made otherwise, or a command failed.
+        UserError: an input is missing, a product was made otherwise, a command failed, or the run
+            was interrupted.
     """
     _check_inputs(stages)
     with _locked(folder) as lock:
@@ -183,9 +184,14 @@ class _Run:
         before = signal.signal(signal.SIGTERM, _interrupt)
         try:
             while (self.waiting and not self.failures) or self.running:
-                self._start_ready()
+                started = self._start_ready()
+                if not (started or self.running or self.failures):
+                    names = ", ".join(stage.name for stage in self.waiting)
+                    raise ValueError(f"these stages wait for one another: {names}")
                 self._finish_ended()
                 self.progress.update()
+        except KeyboardInterrupt as error:
+            raise UserError("interrupted; give the same command again to go on") from error
         finally:
             signal.signal(signal.SIGTERM, before)
             self._end_all()
@@ -193,16 +199,20 @@ class _Run:
         if self.failures:
             raise UserError("\n".join(self.failures))
 
-    def _start_ready(self) -> None:
+    def _start_ready(self) -> bool:
+        """Start or skip what is ready; whether there was anything."""
+        ready = 0
         for stage in list(self.waiting):
             if self.failures or not self._may_start(stage):
                 continue
+            ready += 1
             self.waiting.remove(stage)
             state = look(stage, self.options)
             if state is State.FINISHED:
                 self.progress.print(f"== {stage.name}: done before ({stage.product})")
             else:
                 self._start(stage, state)
+        return ready > 0
 
     def _may_start(self, stage: Stage) -> bool:
         if len(self.running) >= self.options.jobs:

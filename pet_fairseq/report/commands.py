@@ -1,32 +1,52 @@
 """The command `pet-fairseq report`."""
 
-import logging
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from pet_fairseq.command_line import Command, Group
 
-def add_commands(commands) -> None:
-    command = commands.add_parser("report", help="compare the finished runs in a folder")
-    command.add_argument("runs", type=Path, metavar="RUNS", help="folder with one folder per run")
-    command.add_argument(
-        "--reference", type=Path, required=True, help="raw target text of the test set"
+
+def _arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "runs", type=Path, metavar="RUNS", help="a folder that holds one folder for each run"
     )
-    command.add_argument(
-        "--teacher", default="teacher", metavar="RUN", help="the 100%% run (default: %(default)s)"
+    parser.add_argument(
+        "--reference",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="the raw target text of the test set",
     )
-    command.add_argument(
+    parser.add_argument(
+        "--teacher",
+        default="teacher",
+        metavar="RUN",
+        help="the run whose size and speed are 100%% (default: %(default)s)",
+    )
+    parser.add_argument(
         "--baseline",
         metavar="RUN",
-        help="the run to compare BLEU to (default: the teacher)",
+        help="the run that BLEU is compared to (default: the teacher)",
     )
-    command.add_argument(
-        "--significance", action="store_true", help="paired bootstrap test against the baseline"
+    parser.add_argument(
+        "--significance",
+        action="store_true",
+        help="add a paired bootstrap test of each run against the baseline",
     )
-    command.set_defaults(run=_report)
 
 
-def _report(args, rest) -> int:
-    logging.getLogger("matplotlib").setLevel(logging.WARNING)  # fairseq turns on everything
+def _run(args: Namespace) -> None:
     from pet_fairseq.report.write import write_report
 
     print(write_report(args.runs, args.reference, args.teacher, args.baseline, args.significance))
-    return 0
+
+
+COMMANDS = (
+    Command(
+        name="report",
+        group=Group.REPORTS,
+        help="compare the size, BLEU and speed of the finished runs in a folder",
+        add_arguments=_arguments,
+        run=_run,
+    ),
+)

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Dict, Iterable, List, Optional, Tuple
 
 from pet_fairseq.errors import UserError
+from pet_fairseq.files import read_text
 from pet_fairseq.report.checkpoint import UNKNOWN, Sizes
 from pet_fairseq.report.measure import Run, is_run
-from pet_fairseq.report.outputs import output_key, read_text
+from pet_fairseq.report.outputs import output_key
 
 SEED = re.compile(r"(.+)\.seed(\d+)")
 

@@ -1,16 +1,14 @@
 """The report on a folder of runs: read everything, compare, write Markdown, JSON and plots."""
 
-import json
 from itertools import chain
 from pathlib import Path
 from typing import Dict, List, Optional
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import write_whole
+from pet_fairseq.files import read_lines, read_text, write_json, write_text
 from pet_fairseq.report import plots
 from pet_fairseq.report.compare import Comparison, bootstrap
 from pet_fairseq.report.measure import cached_bleu, measure_run
-from pet_fairseq.report.outputs import read_text
 from pet_fairseq.report.rows import (
     Row,
     check_same_test_set,
@@ -45,8 +43,7 @@ def write_report(
     """
     if not reference.is_file():
         raise UserError(f"--reference {reference}: no such file; give the test set's target text")
-    # only the last line's end: an empty last sentence counts
-    lines = read_text(reference, "--reference").removesuffix("\n").split("\n")
+    lines = read_lines(reference, "--reference")
     folders = find_rows(runs)
     _check_name(teacher, "--teacher", folders, runs)
     _check_name(baseline or teacher, "--baseline", folders, runs)
@@ -62,9 +59,9 @@ def write_report(
     if significance and not comparison.p_values:
         text += "* paired bootstrap: not possible, no other row has a beam of the baseline\n"
     text += "".join(f"* missing: run `{n}`, named in order.txt\n" for n in absent(order, folders))
-    _write(runs / "report.json", json.dumps(to_json(comparison), indent=1))
+    write_json(runs / "report.json", to_json(comparison))
     plots.write_plots(comparison, runs)
-    _write(runs / "report.md", text)
+    write_text(runs / "report.md", text)
     return text
 
 
@@ -100,7 +97,3 @@ def _check_name(name: str, option: str, folders: Dict[str, List[Path]], runs: Pa
             f"{option} {name}: {runs} has no finished run of that name; give one of "
             f"{', '.join(folders)}"
         )
-
-
-def _write(path: Path, text: str) -> None:
-    write_whole(path, lambda file: file.write_text(text, encoding="utf-8"))

@@ -15,10 +15,11 @@ import fcntl
 import hashlib
 import os
 import zlib
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence
+from typing import NamedTuple, Optional
 
 import numpy as np
 
@@ -79,7 +80,7 @@ class Bank:
 
     def search(
         self, keys: np.ndarray, number: int, texts: Optional[Sequence[int]] = None
-    ) -> List[List[Hit]]:
+    ) -> list[list[Hit]]:
         """The most similar demonstrations of each key, best first; of equal ones the first.
 
         Exact: as if each cosine were computed in double precision, whatever else is looked for.
@@ -98,7 +99,7 @@ class Bank:
                 hits.append(self.best(units[i], scores, number))
         return hits
 
-    def best(self, key: np.ndarray, scores: np.ndarray, number: int) -> List[Hit]:
+    def best(self, key: np.ndarray, scores: np.ndarray, number: int) -> list[Hit]:
         """The best `number` by cosines in double precision, given those in single precision (N)."""
         number = min(number, len(scores))
         if number < 1:
@@ -187,7 +188,7 @@ def take_lock(handle: int, folder: Path) -> None:
         raise UserError(f"{folder}: another process is writing this bank; wait for it") from error
 
 
-def create(folder: Path, width: int, memory_ratio: float, made_with: Dict[str, str]) -> None:
+def create(folder: Path, width: int, memory_ratio: float, made_with: dict[str, str]) -> None:
     """Make an empty bank.
 
     Raises:

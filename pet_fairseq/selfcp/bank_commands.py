@@ -1,70 +1,47 @@
-"""The command `pet-fairseq bank`: parse, call, print."""
+"""The commands `pet-fairseq bank ...`: parse, call, print."""
 
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import List, Tuple
 
+from pet_fairseq.command_line import (
+    Command,
+    Group,
+    add_data_option,
+    add_device_option,
+    add_subset_option,
+)
 from pet_fairseq.errors import UserError
 
 COUNTS = ("sentences", "shots", "block")
 SHOWN = 10  # records of `search`
 
 
-def add_commands(commands) -> None:
-    """Add it to argparse's sub-parsers."""
-    bank = commands.add_parser(
-        "bank", help="demonstrations as memory tokens on disk, for generation with --bank"
+def _add_model_options(parser: ArgumentParser, subset: str) -> None:
+    parser.add_argument(
+        "--path", required=True, metavar="FILE", help="a checkpoint of --arch selfcp"
     )
-    actions = bank.add_subparsers(dest="action", required=True, metavar="ACTION")
+    add_data_option(parser, made_by="pet-fairseq prompts")
+    add_subset_option(parser, subset)
+    add_device_option(parser)
 
-    action = actions.add_parser("build", help="make a bank, or go on where building ended")
-    _add_model_options(action, subset="train")
-    action.add_argument("--out", type=Path, required=True, metavar="DIR", help="the bank")
-    action.add_argument(
-        "--memory-ratio", type=float, help="tokens for a memory token (default: the model's)"
+
+def _add_bank_option(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--bank", type=Path, required=True, metavar="DIR", help="the folder of the bank"
     )
-    _add_block(action)
-    action.set_defaults(run=_build)
-
-    action = actions.add_parser("add", help="more demonstrations for a bank")
-    action.add_argument("--bank", type=Path, required=True, metavar="DIR")
-    _add_model_options(action, subset="train")
-    _add_block(action)
-    action.set_defaults(run=_add)
-
-    action = actions.add_parser("search", help="which demonstrations records would get")
-    action.add_argument("--bank", type=Path, required=True, metavar="DIR")
-    _add_model_options(action, subset="test")
-    action.add_argument("--shots", type=int, default=4, help="for each (default: %(default)s)")
-    action.add_argument(
-        "--sentences", type=int, default=SHOWN, help="of the subset, at most (default: %(default)s)"
-    )
-    action.set_defaults(run=_search)
-
-    action = actions.add_parser("info", help="what a bank holds")
-    action.add_argument("bank", type=Path, metavar="DIR")
-    action.add_argument("--verify", action="store_true", help="also check every byte of memory")
-    action.set_defaults(run=_info)
 
 
-def _add_model_options(action, subset: str) -> None:
-    action.add_argument("--path", required=True, metavar="FILE", help="a file of --arch selfcp")
-    action.add_argument(
-        "--data", required=True, metavar="BIN", help="folder made by pet-fairseq prompts"
-    )
-    action.add_argument("--subset", default=subset, help="default: %(default)s")
-    action.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
-
-
-def _add_block(action) -> None:
-    action.add_argument(
+def _add_block_option(parser: ArgumentParser) -> None:
+    parser.add_argument(
         "--block",
         type=int,
         default=256,
-        help="demonstrations compressed and written together (default: %(default)s)",
+        metavar="N",
+        help="how many demonstrations are compressed and written together (default: %(default)s)",
     )
 
 
-def _load(args) -> Tuple:
+def _load(args: Namespace) -> tuple:
     """The reader of a checkpoint in eval mode, and the records of a subset.
 
     Raises:
@@ -81,7 +58,24 @@ def _load(args) -> Tuple:
     return model.to(args.device).encoder, load_subset(task, args.subset)
 
 
-def _build(args, rest) -> int:
+# --- build and add --------------------------------------------------------------------------------
+
+
+def _build_arguments(parser: ArgumentParser) -> None:
+    _add_model_options(parser, subset="train")
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="DIR", help="the folder of the bank to write"
+    )
+    parser.add_argument(
+        "--memory-ratio",
+        type=float,
+        metavar="X",
+        help="tokens for each memory token (default: the model's ratio)",
+    )
+    _add_block_option(parser)
+
+
+def _build(args: Namespace) -> None:
     ratio = args.memory_ratio
     if ratio is not None and not 1 <= ratio < float("inf"):
         raise UserError(f"--memory-ratio {ratio:g}: give 1 or more")
@@ -91,20 +85,26 @@ def _build(args, rest) -> int:
     used = demonstrations.ratio_of(args.out, reader, ratio)
     source = demonstrations.describe(reader, records, args.data, args.subset, used)
     demonstrations.start(args.out, reader, source, used)
-    return _fill(args.out, reader, records, source, args.block)
+    _fill(args.out, reader, records, source, args.block)
 
 
-def _add(args, rest) -> int:
+def _add_arguments(parser: ArgumentParser) -> None:
+    _add_bank_option(parser)
+    _add_model_options(parser, subset="train")
+    _add_block_option(parser)
+
+
+def _add(args: Namespace) -> None:
     from pet_fairseq.selfcp import demonstrations
     from pet_fairseq.selfcp.manifest import read_manifest
 
     ratio = read_manifest(args.bank).memory_ratio
     reader, records = _load(args)
     source = demonstrations.describe(reader, records, args.data, args.subset, ratio)
-    return _fill(args.bank, reader, records, source, args.block)
+    _fill(args.bank, reader, records, source, args.block)
 
 
-def _fill(folder: Path, reader, records, source, block: int) -> int:
+def _fill(folder: Path, reader, records, source, block: int) -> None:
     from pet_fairseq.selfcp import demonstrations
 
     if source.cut:
@@ -112,16 +112,37 @@ def _fill(folder: Path, reader, records, source, block: int) -> int:
             f"{source.cut:,} of {source.records:,} demonstrations are longer than the backbone's "
             f"{reader.inner.max_positions():,} positions allow: cut at their front"
         )
-    added = demonstrations.fill(folder, reader, records, source, block, _say)
+    added = demonstrations.fill(folder, reader, records, source, block, _print_now)
     print(f"{folder}: {added:,} demonstrations added, {source.records - added:,} were there")
-    return 0
 
 
-def _say(line: str) -> None:
+def _print_now(line: str) -> None:
     print(line, flush=True)
 
 
-def _search(args, rest) -> int:
+# --- search and info ------------------------------------------------------------------------------
+
+
+def _search_arguments(parser: ArgumentParser) -> None:
+    _add_bank_option(parser)
+    _add_model_options(parser, subset="test")
+    parser.add_argument(
+        "--shots",
+        type=int,
+        default=4,
+        metavar="N",
+        help="how many demonstrations each record gets (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--sentences",
+        type=int,
+        default=SHOWN,
+        metavar="N",
+        help="how many records of the subset to show at most (default: %(default)s)",
+    )
+
+
+def _search(args: Namespace) -> None:
     reader, records = _load(args)
     from pet_fairseq.selfcp.demonstrations import find, open_bank, prompt_of
 
@@ -131,10 +152,16 @@ def _search(args, rest) -> int:
         texts = [prompt_of(records[i]) for i in numbers]
         for number, hits in zip(numbers, find(bank, reader, texts, args.shots)):
             print(number, *(f"{hit.number}:{hit.cosine:.6f}" for hit in hits), sep="\t")
-    return 0
 
 
-def _info(args, rest) -> int:
+def _info_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("bank", type=Path, metavar="DIR", help="the folder of the bank")
+    parser.add_argument(
+        "--verify", action="store_true", help="also check every byte of the memory tokens"
+    )
+
+
+def _info(args: Namespace) -> None:
     from pet_fairseq.selfcp.bank import Bank
 
     bank = Bank(args.bank)
@@ -142,10 +169,9 @@ def _info(args, rest) -> int:
         for number in range(len(bank)):
             bank.memory(number)
     print("\n".join(_describe(bank, args.verify)))
-    return 0
 
 
-def _describe(bank, verified: bool) -> List[str]:
+def _describe(bank, verified: bool) -> list[str]:
     from pet_fairseq.selfcp.bank import FILES
     from pet_fairseq.selfcp.demonstrations import MADE_WITH
 
@@ -164,3 +190,35 @@ def _describe(bank, verified: bool) -> List[str]:
         "every byte verified" if verified else "verified but for the memory tokens: see --verify",
         *([manifest.unfinished] if manifest.unfinished else []),
     ]
+
+
+COMMANDS = (
+    Command(
+        name="bank build",
+        group=Group.SELFCP,
+        help="store demonstrations as memory tokens for --bank, or go on where that ended",
+        add_arguments=_build_arguments,
+        run=_build,
+    ),
+    Command(
+        name="bank add",
+        group=Group.SELFCP,
+        help="add more demonstrations to a bank",
+        add_arguments=_add_arguments,
+        run=_add,
+    ),
+    Command(
+        name="bank search",
+        group=Group.SELFCP,
+        help="show which demonstrations of a bank the records of a subset would get",
+        add_arguments=_search_arguments,
+        run=_search,
+    ),
+    Command(
+        name="bank info",
+        group=Group.SELFCP,
+        help="show what a bank holds, and check that it is undamaged",
+        add_arguments=_info_arguments,
+        run=_info,
+    ),
+)

@@ -1,9 +1,10 @@
 """Prompts and text as fairseq's binary data; one record is in memory at a time."""
 
 import shutil
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Dict, Iterable, Iterator, List, Optional, Sequence
+from typing import Optional
 
 import numpy as np
 
@@ -17,7 +18,7 @@ VALID_EVERY = 100  # which lines of a text are for validation
 
 
 def make_prompts(
-    splits: Dict[str, Path],
+    splits: dict[str, Path],
     text: Sequence[Path],
     out: Path,
     spm: Optional[Path] = None,
@@ -26,7 +27,7 @@ def make_prompts(
     most: int = 64_000_000,
     lm_records: bool = True,
 ) -> str:
-    """Write the folder `out` and say what is in it; docs/selfcp_data.md has its format.
+    """Write the folder `out`; returns lines about it. docs/selfcp_data.md has its format.
 
     Args:
         splits: JSON lines of train, valid or test. text: for a language model, a paragraph a line.
@@ -45,12 +46,14 @@ def make_prompts(
         vocabulary = Vocabulary(model, f"--spm {spm}")
         (folder / "spm.model").write_bytes(model)
         (folder / "lm").mkdir()
-        said = write_all(folder, splits, text, vocabulary, lm_tokens, most, lm_records)
+        lines = write_all(folder, splits, text, vocabulary, lm_tokens, most, lm_records)
         vocabulary.save(folder / "dict.txt")
         shutil.copy(folder / "dict.txt", folder / "lm" / "dict.txt")
     words = vocabulary.counts[vocabulary.dictionary.nspecial :]
-    said.append(f"dict.txt: {len(words):,} pieces, {(words == 0).sum():,} of them not met in train")
-    return "\n".join([f"wrote {out}", *said])
+    lines.append(
+        f"dict.txt: {len(words):,} pieces, {(words == 0).sum():,} of them not met in train"
+    )
+    return "\n".join([f"wrote {out}", *lines])
 
 
 def check_out(out: Path, spm: Optional[Path]) -> None:
@@ -58,13 +61,13 @@ def check_out(out: Path, spm: Optional[Path]) -> None:
     if out.exists():
         model = out / "spm.model"
         other = spm is not None and model.is_file() and model.read_bytes() != spm.read_bytes()
-        made = f", made with another SentencePiece model than --spm {spm}" if other else ""
-        raise UserError(f"--out {out}: is there already{made}; give another folder or remove it")
+        note = f", made with another SentencePiece model than --spm {spm}" if other else ""
+        raise UserError(f"--out {out}: is there already{note}; give another folder or remove it")
     check_folder(out.parent, "--out")
 
 
 def training_lines(train: Optional[Path], text: Sequence[Path], most: int) -> Iterator[str]:
-    """All that a SentencePiece model is to be learnt from."""
+    """The lines that a SentencePiece model is to be learnt from."""
     if train is not None:
         for _, record in read_records(train, most, "reading"):
             yield from record
@@ -75,15 +78,15 @@ def training_lines(train: Optional[Path], text: Sequence[Path], most: int) -> It
 
 def write_all(
     folder: Path,
-    splits: Dict[str, Path],
+    splits: dict[str, Path],
     text: Sequence[Path],
     vocabulary: Vocabulary,
     lm_tokens: int,
     most: int,
     lm_records: bool,
-) -> List[str]:
-    """All items; returns a line about each data set."""
-    said = []
+) -> list[str]:
+    """Write all items; returns a line about each data set."""
+    lines = []
     with ExitStack() as stack:
         lm = {
             split: LanguageModelItems(folder / "lm" / split, vocabulary, lm_tokens)
@@ -94,15 +97,19 @@ def write_all(
         for split, path in splits.items():
             records = encoded(path, vocabulary, most, counted=split == "train")
             also = lm.get(split) if lm_records else None
-            said.append(write_split(folder / split, records, vocabulary, also))
+            lines.append(write_split(folder / split, records, vocabulary, also))
         write_text(text, vocabulary, lm, most)
-    return said + [describe_lm(split, items) for split, items in lm.items()]
+    return lines + [describe_lm(split, items) for split, items in lm.items()]
 
 
 def encoded(
     path: Path, vocabulary: Vocabulary, most: int, counted: bool
-) -> Iterator[List[np.ndarray]]:
-    """Tokens of query, prompt and response; `counted` for dict.txt."""
+) -> Iterator[list[np.ndarray]]:
+    """Encode the records of a file; returns the tokens of query, prompt and response of each.
+
+    Args:
+        counted: whether the tokens count for dict.txt.
+    """
     for where, record in read_records(path, most, "encoding"):
         parts = [vocabulary.encode(text) for text in record]
         if not len(parts[-1]):
@@ -116,11 +123,11 @@ def encoded(
 
 def write_split(
     prefix: Path,
-    records: Iterable[List[np.ndarray]],
+    records: Iterable[list[np.ndarray]],
     vocabulary: Vocabulary,
     lm: Optional[LanguageModelItems],
 ) -> str:
-    """PREFIX.query and the others, and the same records for a language model."""
+    """Write PREFIX.query and the others, and the same records for a language model."""
     with ExitStack() as stack:
         parts = [Items(Path(f"{prefix}.{name}"), vocabulary) for name in Record._fields]
         for items in parts:
@@ -141,9 +148,9 @@ def write_split(
 
 
 def write_text(
-    text: Sequence[Path], vocabulary: Vocabulary, lm: Dict[str, LanguageModelItems], most: int
+    text: Sequence[Path], vocabulary: Vocabulary, lm: dict[str, LanguageModelItems], most: int
 ) -> None:
-    """Paragraphs for a language model, every VALID_EVERY-th of all files for validation."""
+    """Write paragraphs for a language model, every VALID_EVERY-th of all files for validation."""
     lines = (line for path in text for _, line in read_paragraphs(path, most, "encoding"))
     for number, line in enumerate(lines, 1):
         tokens = vocabulary.encode(line)
@@ -154,11 +161,12 @@ def write_text(
 
 
 def describe_lm(split: str, items: LanguageModelItems) -> str:
+    """Describe the texts of a language model's split in one line."""
     if not items.items:
         return f"lm/{split}: nothing, not written"
-    said = f"lm/{split}: {items.items:,} texts, {items.tokens:,} tokens"
+    line = f"lm/{split}: {items.items:,} texts, {items.tokens:,} tokens"
     if items.cut:
-        said += f", {items.cut:,} with a prompt cut at its front"
+        line += f", {items.cut:,} with a prompt cut at its front"
     if items.left_out:
-        said += f"; {items.left_out:,} records left out: query and response over {items.most}"
-    return said
+        line += f"; {items.left_out:,} records left out: query and response over {items.most}"
+    return line

@@ -1,9 +1,9 @@
-"""Which of some responses a model expects most: questions with a closed set of answers."""
+"""Questions with a closed set of answers: the response that a model expects most."""
 
 import json
 import sys
 from pathlib import Path
-from typing import List, NamedTuple, Optional
+from typing import NamedTuple, Optional
 
 import sentencepiece
 import torch
@@ -19,8 +19,8 @@ from pet_fairseq.selfcp.model import SelfCpModel
 class Choices(NamedTuple):
     """What was chosen and what was right for each record, as indices of the candidates."""
 
-    chosen: List[int]
-    right: List[int]  # -1: the response is not among the candidates
+    chosen: list[int]
+    right: list[int]  # -1: the response is not among the candidates
 
     @property
     def accuracy(self) -> float:
@@ -30,7 +30,7 @@ class Choices(NamedTuple):
 
 
 @torch.inference_mode()
-def losses(model: SelfCpModel, prompts: dict, candidates: List[Tensor]) -> Tensor:
+def losses(model: SelfCpModel, prompts: dict, candidates: list[Tensor]) -> Tensor:
     """Mean loss of each candidate's tokens and </s>, nats a token: B x candidates.
 
     Args:
@@ -50,7 +50,7 @@ def losses(model: SelfCpModel, prompts: dict, candidates: List[Tensor]) -> Tenso
 def choose(
     path: str,
     data: str,
-    candidates: List[str],
+    candidates: list[str],
     subset: str = "test",
     sentences: int = sys.maxsize,
     max_tokens: int = 8000,
@@ -89,7 +89,7 @@ def choose(
     return result
 
 
-def encode(texts: List[str], task) -> List[Tensor]:
+def encode(texts: list[str], task) -> list[Tensor]:
     """Tokenise texts with the SentencePiece model in the data folder.
 
     Raises:

@@ -1,174 +1,102 @@
 """SelfCP's commands of `pet-fairseq`: parse, call, print."""
 
 import json
-import logging
 import sys
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from pet_fairseq.command_line import (
+    Command,
+    Group,
+    add_batch_option,
+    add_data_option,
+    add_device_option,
+    add_subset_option,
+)
 from pet_fairseq.errors import UserError
 from pet_fairseq.selfcp.segments import STRATEGIES
 
 SPLITS = ("train", "valid", "test")
 
 
-def add_commands(commands) -> None:
-    """Add them to argparse's sub-parsers."""
-    command = commands.add_parser(
-        "prompts",
-        help="queries, prompts and responses as binary data for SelfCP",
-        description="Turns JSON lines with the strings query, prompt and response into fairseq's "
-        "binary format, and into text for the language model that is to answer.",
-    )
+# --- prompts --------------------------------------------------------------------------------------
+
+
+def _prompts_arguments(parser: ArgumentParser) -> None:
     for split in SPLITS:
-        command.add_argument(
-            f"--{split}", type=Path, metavar="FILE", help="JSON lines, may be gzipped (.gz)"
+        parser.add_argument(
+            f"--{split}",
+            type=Path,
+            metavar="FILE",
+            help=f"the records of the subset {split} as JSON lines; may be gzipped (.gz)",
         )
-    command.add_argument(
+    parser.add_argument(
         "--text",
         type=Path,
         nargs="+",
         default=[],
         metavar="FILE",
-        help="more text for the language model, a paragraph a line, may be gzipped (.gz)",
+        help="more text for the language model, a paragraph a line; may be gzipped (.gz)",
     )
-    command.add_argument("--out", type=Path, required=True, metavar="BIN", help="folder to make")
-    command.add_argument(
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="BIN", help="the new folder to write"
+    )
+    parser.add_argument(
         "--spm",
         type=Path,
         metavar="MODEL",
         help="a SentencePiece model, such as another BIN/spm.model; without it one is trained on "
         "--train and --text",
     )
-    command.add_argument(
+    parser.add_argument(
         "--vocab-size",
         type=int,
         metavar="N",
-        help="pieces of a model that is trained (default: 8000, fewer for little text)",
+        help="the number of pieces if a SentencePiece model is trained (default: 8000, fewer for "
+        "little text)",
     )
-    command.add_argument(
+    parser.add_argument(
         "--lm-tokens",
         type=int,
         default=512,
         metavar="N",
-        help="most tokens of a text for the language model: longer records lose the front of their "
-        "prompt there, other text is divided (default: %(default)s)",
+        help="the longest text for the language model, in tokens: longer records lose the front of "
+        "their prompt there, other text is divided (default: %(default)s)",
     )
-    command.add_argument(
+    parser.add_argument(
         "--no-lm-records",
         action="store_true",
-        help="only --text is for the language model, not the records",
+        help="give the language model only --text, not the records",
     )
-    command.add_argument(
+    parser.add_argument(
         "--max-record-mb",
         type=float,
         default=64,
         metavar="MB",
-        help="a line with more is refused without being read into memory (default: %(default)s)",
+        help="refuse a longer line without reading it into memory (default: %(default)s)",
     )
-    command.set_defaults(run=_prompts)
-
-    command = commands.add_parser(
-        "choose", help="closed-ended questions: the response that a SelfCP model expects most"
-    )
-    _add_model_options(command)
-    command.add_argument(
-        "--candidates", nargs="+", required=True, metavar="TEXT", help="the possible responses"
-    )
-    command.add_argument(
-        "--sentences",
-        type=int,
-        default=sys.maxsize,
-        metavar="N",
-        help="of the subset, about so many (default: all)",
-    )
-    command.add_argument(
-        "--max-tokens", type=int, default=8000, help="in a batch (default: %(default)s)"
-    )
-    command.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
-    command.add_argument("--out", type=Path, metavar="FILE", help="also write the JSON there")
-    command.set_defaults(run=_choose)
-
-    command = commands.add_parser(
-        "memory-map", help="cosines between memory tokens and the tokens they stand for"
-    )
-    _add_model_options(command)
-    command.add_argument(
-        "--index", type=int, default=0, metavar="N", help="record (default: %(default)s)"
-    )
-    command.add_argument(
-        "--out",
-        type=Path,
-        required=True,
-        metavar="FOLDER",
-        help="for memory_map.json and memory_map.png",
-    )
-    command.set_defaults(run=_memory_map)
 
 
-def _add_model_options(command) -> None:
-    command.add_argument("--path", required=True, metavar="FILE", help="of --arch selfcp")
-    command.add_argument(
-        "--data", required=True, metavar="BIN", help="folder made by pet-fairseq prompts"
-    )
-    command.add_argument("--subset", default="test", help="default: %(default)s")
-    for name, kind in (("prompt-strategy", str), ("memory-ratio", float), ("window", int)):
-        command.add_argument(
-            f"--{name}", type=kind, metavar="X", help="in place of the checkpoint's"
-        )
-
-
-def _model_options(args) -> dict:
-    """The given ones of those that replace a checkpoint's.
-
-    Raises:
-        UserError: an unknown strategy.
-    """
-    if args.prompt_strategy not in (None, *STRATEGIES):
-        raise UserError(
-            f"--prompt-strategy {args.prompt_strategy}: give one of {', '.join(STRATEGIES)}"
-        )
-    names = ("prompt_strategy", "memory_ratio", "window")
-    return {name: getattr(args, name) for name in names if getattr(args, name) is not None}
-
-
-def _choose(args, rest) -> int:
-    from pet_fairseq.selfcp.choose import choose
-
-    names = ("path", "data", "candidates", "subset", "sentences", "max_tokens", "device", "out")
-    options = {name: getattr(args, name) for name in names}
-    print(json.dumps(choose(**options, **_model_options(args))))
-    return 0
-
-
-def _memory_map(args, rest) -> int:
-    logging.getLogger("matplotlib").setLevel(logging.WARNING)  # fairseq turns on everything
-    from pet_fairseq.selfcp.similarity import memory_map
-
-    names = ("path", "data", "subset", "index", "out")
-    options = {name: getattr(args, name) for name in names}
-    found = memory_map(**options, **_model_options(args))
-    numbers = ", ".join(f"{len(s.words)} tokens in {len(s.cosines)}" for s in found)
-    print(f"wrote {args.out}/memory_map.json and .png; segments: {numbers}")
-    return 0
-
-
-def _prompts(args, rest) -> int:
+def _prompts(args: Namespace) -> None:
     splits = {split: getattr(args, split) for split in SPLITS if getattr(args, split) is not None}
-    _check(args, splits)
+    _check_prompts(args, splits)
     from pet_fairseq.selfcp.binarise import make_prompts
     from pet_fairseq.selfcp.vocabulary import VOCAB_SIZE
 
-    said = make_prompts(
+    summary = make_prompts(
         *(splits, args.text, args.out, args.spm, args.vocab_size or VOCAB_SIZE, args.lm_tokens),
         most=int(args.max_record_mb * 1e6),
         lm_records=not args.no_lm_records,
     )
-    print(said)
-    return 0
+    print(summary)
 
 
-def _check(args, splits: dict) -> None:
-    """Raises UserError for what is wrong with the options before anything is read."""
+def _check_prompts(args: Namespace, splits: dict[str, Path]) -> None:
+    """Check the options before anything is read.
+
+    Raises:
+        UserError: one that is missing, out of range or of no use.
+    """
     files = [(f"--{split}", path) for split, path in splits.items()]
     files += [("--text", path) for path in args.text] + ([("--spm", args.spm)] if args.spm else [])
     for option, path in files:
@@ -185,3 +113,131 @@ def _check(args, splits: dict) -> None:
             raise UserError(f"{option} {value}: give 2 or more")
     if not args.max_record_mb * 1e6 >= 1:
         raise UserError(f"--max-record-mb {args.max_record_mb:g}: give more than 0")
+
+
+# --- choose and memory-map ------------------------------------------------------------------------
+
+
+def _add_model_options(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--path", required=True, metavar="FILE", help="a checkpoint of --arch selfcp"
+    )
+    add_data_option(parser, made_by="pet-fairseq prompts")
+    add_subset_option(parser, "test")
+    parser.add_argument(
+        "--prompt-strategy",
+        metavar="NAME",
+        help="what becomes of a long prompt, in place of the checkpoint's strategy",
+    )
+    parser.add_argument(
+        "--memory-ratio",
+        type=float,
+        metavar="X",
+        help="tokens for each memory token, in place of the checkpoint's ratio",
+    )
+    parser.add_argument(
+        "--window",
+        type=int,
+        metavar="N",
+        help="the prompt tokens that are read as they are, in place of the checkpoint's window",
+    )
+
+
+def _model_options(args: Namespace) -> dict:
+    """The options that were given in place of the checkpoint's.
+
+    Raises:
+        UserError: an unknown strategy.
+    """
+    if args.prompt_strategy not in (None, *STRATEGIES):
+        raise UserError(
+            f"--prompt-strategy {args.prompt_strategy}: give one of {', '.join(STRATEGIES)}"
+        )
+    names = ("prompt_strategy", "memory_ratio", "window")
+    return {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+
+
+def _choose_arguments(parser: ArgumentParser) -> None:
+    _add_model_options(parser)
+    parser.add_argument(
+        "--candidates",
+        nargs="+",
+        required=True,
+        metavar="TEXT",
+        help="the responses to choose from",
+    )
+    parser.add_argument(
+        "--sentences",
+        type=int,
+        default=sys.maxsize,
+        metavar="N",
+        help="about how many records of the subset to answer (default: all)",
+    )
+    add_batch_option(parser, max_tokens=8000)
+    add_device_option(parser)
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="also write the scores to this file, as JSON"
+    )
+
+
+def _choose(args: Namespace) -> None:
+    from pet_fairseq.selfcp.choose import choose
+
+    names = ("path", "data", "candidates", "subset", "sentences", "max_tokens", "device", "out")
+    options = {name: getattr(args, name) for name in names}
+    print(json.dumps(choose(**options, **_model_options(args))))
+
+
+def _memory_map_arguments(parser: ArgumentParser) -> None:
+    _add_model_options(parser)
+    parser.add_argument(
+        "--index",
+        type=int,
+        default=0,
+        metavar="N",
+        help="the number of the record in the subset (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        required=True,
+        metavar="FOLDER",
+        help="the folder for memory_map.json and memory_map.png",
+    )
+
+
+def _memory_map(args: Namespace) -> None:
+    from pet_fairseq.selfcp.similarity import memory_map
+
+    names = ("path", "data", "subset", "index", "out")
+    options = {name: getattr(args, name) for name in names}
+    segments = memory_map(**options, **_model_options(args))
+    numbers = ", ".join(f"{len(s.words)} tokens in {len(s.cosines)}" for s in segments)
+    print(f"wrote {args.out}/memory_map.json and .png; segments: {numbers}")
+
+
+COMMANDS = (
+    Command(
+        name="prompts",
+        group=Group.SELFCP,
+        help="turn queries, prompts and responses into binary data for SelfCP",
+        description="Turn JSON lines with the strings query, prompt and response into fairseq's "
+        "binary format, and into text for the language model that is to answer.",
+        add_arguments=_prompts_arguments,
+        run=_prompts,
+    ),
+    Command(
+        name="choose",
+        group=Group.SELFCP,
+        help="answer closed-ended questions with the response that a model expects most",
+        add_arguments=_choose_arguments,
+        run=_choose,
+    ),
+    Command(
+        name="memory-map",
+        group=Group.SELFCP,
+        help="plot the cosines between memory tokens and the tokens they stand for",
+        add_arguments=_memory_map_arguments,
+        run=_memory_map,
+    ),
+)

@@ -1,7 +1,5 @@
 """Criterion `selfcp_lm`: the language model's loss on the response only (SelfCP, section 3.4)."""
 
-from typing import Dict, List
-
 import torch
 from fairseq.criterions import register_criterion
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion, CrossEntropyCriterionConfig
@@ -10,7 +8,7 @@ from fairseq.logging import metrics
 
 @register_criterion("selfcp_lm", dataclass=CrossEntropyCriterionConfig)
 class SelfCpCriterion(CrossEntropyCriterion):
-    """Cross-entropy; logs how much was read in place of how much there was."""
+    """Cross-entropy; also logs how much was read in place of how much there was."""
 
     def forward(self, model, sample, reduce=True):
         """The loss (nats, summed over the response's tokens), their number, and what to log."""
@@ -35,9 +33,11 @@ class SelfCpCriterion(CrossEntropyCriterion):
         return loss, sample_size, log
 
     @classmethod
-    def reduce_metrics(cls, logging_outputs: List[Dict]) -> None:
-        """As fairseq's (bits); accuracy of tokens in percent; mean tokens of query and prompt, and
-        what the model read in place of them."""
+    def reduce_metrics(cls, logging_outputs: list[dict]) -> None:
+        """Log what fairseq does (bits), and the accuracy of tokens in percent.
+
+        Also the mean number of tokens of query and prompt, and of what was read in their place.
+        """
         super().reduce_metrics(logging_outputs)
 
         def total(key: str) -> float:

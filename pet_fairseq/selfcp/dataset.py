@@ -1,6 +1,6 @@
 """Queries, prompts and responses as batches."""
 
-from typing import Dict, List, Optional, Tuple
+from typing import Optional
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ class PromptDataset(FairseqDataset):
         prompt,
         response,
         dictionary: Dictionary,
-        ratios: Optional[Tuple[float, float]] = None,
+        ratios: Optional[tuple[float, float]] = None,
         seed: int = 1,
     ):
         self.parts = {"query": query, "prompt": prompt, "response": response}
@@ -63,23 +63,23 @@ class PromptDataset(FairseqDataset):
         return int(self.sizes[index])
 
     def ordered_indices(self) -> np.ndarray:
-        """Short ones first, in a random order among those of one length."""
+        """Sort the indices by length, those of one length in a random order."""
         with data_utils.numpy_seed(self.seed, self.epoch):
             indices = np.random.permutation(len(self))
         return indices[np.argsort(self.sizes[indices], kind="mergesort")]
 
     def filter_indices_by_size(self, indices, max_sizes) -> tuple:
-        """All: what is too long is compressed."""
+        """Keep all records: what is too long is compressed."""
         return indices, []
 
-    def collater(self, samples: List[Dict]) -> dict:
-        """A batch as the model `selfcp` takes it; see PromptReader.read and SelfCpModel.forward."""
+    def collater(self, samples: list[dict]) -> dict:
+        """Build a batch for the model; see PromptReader.read and SelfCpModel.forward."""
         if not samples:
             return {}
         pad, end = self.dictionary.pad(), torch.tensor([self.dictionary.eos()])
         between = torch.tensor([self.dictionary.bos()])  # fairseq's language models do not use it
 
-        def rows(tensors: List[Tensor]) -> Tensor:
+        def rows(tensors: list[Tensor]) -> Tensor:
             return data_utils.collate_tokens([t.long() for t in tensors], pad)
 
         sources = [torch.cat([end, s["query"], between, s["prompt"]]) for s in samples]
@@ -105,7 +105,7 @@ class PromptDataset(FairseqDataset):
         return batch
 
 
-def split_at(tokens: Tensor, symbol: int) -> Tuple[Tensor, Tensor]:
+def split_at(tokens: Tensor, symbol: int) -> tuple[Tensor, Tensor]:
     """Return the tokens before and after the first such symbol."""
     first = int(tokens.eq(symbol).nonzero()[0])
     return tokens[:first], tokens[first + 1 :]

@@ -6,8 +6,9 @@ does not depend on how many follow, so one is enough to find by.
 """
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Callable, Dict, List, Optional, Tuple
+from typing import Optional
 
 import numpy as np
 import torch
@@ -32,7 +33,7 @@ MADE_WITH = {  # what memory depends on, and what a user calls it
 # --- whose memory it is ---------------------------------------------------------------------------
 
 
-def made_with(compressor: Compressor) -> Dict[str, str]:
+def made_with(compressor: Compressor) -> dict[str, str]:
     """SHA-256 of what the memory depends on, by the names of MADE_WITH."""
     return {
         "backbone": bytes(file_hash(compressor.cfg.backbone_path).tolist()).hex(),
@@ -90,7 +91,7 @@ def digest(text: Tensor) -> int:
 
 
 @torch.no_grad()
-def find(bank: Bank, compressor: Compressor, texts: List[Tensor], shots: int) -> List[List[Hit]]:
+def find(bank: Bank, compressor: Compressor, texts: list[Tensor], shots: int) -> list[list[Hit]]:
     """Find demonstrations for texts (query and prompt), best first; never one of the same text."""
     segments = [[segment(compressor, text, bank.manifest.memory_ratio)] for text in texts]
     keys = torch.cat(compressor.compress(segments, [1] * len(segments)))
@@ -98,8 +99,8 @@ def find(bank: Bank, compressor: Compressor, texts: List[Tensor], shots: int) ->
 
 
 def recall_memory(
-    bank: Bank, compressor: Compressor, texts: List[Tensor], shots: int
-) -> List[List[Tensor]]:
+    bank: Bank, compressor: Compressor, texts: list[Tensor], shots: int
+) -> list[list[Tensor]]:
     """The memory tokens (m x C) of each text's demonstrations, the most similar one last."""
     like = compressor.memory_tag
     return [
@@ -198,8 +199,8 @@ def prompt_of(record: dict) -> Tensor:
 
 @torch.no_grad()
 def compress_records(
-    compressor: Compressor, records: List[dict], ratio: float
-) -> Tuple[List[np.ndarray], List[int]]:
+    compressor: Compressor, records: list[dict], ratio: float
+) -> tuple[list[np.ndarray], list[int]]:
     """Compress demonstrations.
 
     Returns:

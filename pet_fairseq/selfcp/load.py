@@ -1,6 +1,4 @@
-"""A model `selfcp` and its task from a checkpoint."""
-
-from typing import Tuple
+"""Loads a model `selfcp` and its task from a checkpoint."""
 
 from omegaconf import open_dict
 
@@ -11,8 +9,8 @@ from pet_fairseq.selfcp.model import SelfCpModel
 from pet_fairseq.selfcp.task import SelfCpTask
 
 
-def load_selfcp(path: str, data: str, **overrides) -> Tuple[SelfCpModel, SelfCpTask]:
-    """In eval mode, with a data folder in place of the checkpoint's.
+def load_selfcp(path: str, data: str, **overrides) -> tuple[SelfCpModel, SelfCpTask]:
+    """Load a model in eval mode and its task, with a data folder in place of the checkpoint's.
 
     Args:
         overrides: options of the model in place of the stored ones, such as prompt_strategy.

@@ -5,7 +5,6 @@ import json
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Dict, List
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import write_whole
@@ -39,9 +38,9 @@ class Block:
 class Manifest:
     width: int
     memory_ratio: float
-    made_with: Dict[str, str]  # SHA-256 by what it is of
-    sources: List[Source]
-    blocks: List[Block]
+    made_with: dict[str, str]  # SHA-256 by what it is of
+    sources: list[Source]
+    blocks: list[Block]
     version: int = VERSION
 
     @property

@@ -4,8 +4,9 @@ To fairseq it is an encoder-decoder: the encoder reads query and prompt, the dec
 Both are the same frozen model.
 """
 
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Dict, Iterator, List, Optional, Tuple
+from typing import Optional
 
 import torch
 from fairseq.data import Dictionary
@@ -36,10 +37,10 @@ class Responder(FairseqIncrementalDecoder):
     def forward(
         self,
         prev_output_tokens: Tensor,
-        encoder_out: Dict[str, List[Tensor]],
-        incremental_state: Dict[str, Dict[str, Optional[Tensor]]],
+        encoder_out: dict[str, list[Tensor]],
+        incremental_state: dict[str, dict[str, Optional[Tensor]]],
         **options,
-    ) -> Tuple[Tensor, dict]:
+    ) -> tuple[Tensor, dict]:
         """Logits of the next token, B x 1 x V.
 
         Args:
@@ -56,7 +57,7 @@ class Responder(FairseqIncrementalDecoder):
         return self.end_at_last_position(output, tokens), {"attn": [None]}
 
     def end_at_last_position(self, output: Tensor, tokens: Tensor) -> Tensor:
-        """Only </s> may follow where the model has no position left: B x 1 x V."""
+        """Let only </s> follow where the model has no position left: B x 1 x V."""
         full = tokens.ne(self.inner.padding_idx).sum(dim=1) >= self.inner.max_positions()
         if not full.any():
             return output
@@ -64,7 +65,7 @@ class Responder(FairseqIncrementalDecoder):
         ends[..., self.dictionary.eos()] = 0
         return torch.where(full[:, None, None], ends, output)
 
-    def fill(self, incremental_state: Dict, encoder_out: Dict[str, List[Tensor]]) -> None:
+    def fill(self, incremental_state: dict, encoder_out: dict[str, list[Tensor]]) -> None:
         """Give each layer's attention what it would have kept; `encoder_out` lets go of it."""
         padding = encoder_out["tokens"][0].eq(self.inner.padding_idx)
         for layer, key, value in zip(self.inner.layers, encoder_out["keys"], encoder_out["values"]):
@@ -77,7 +78,7 @@ class Responder(FairseqIncrementalDecoder):
 
     @contextmanager
     def positions_of_all(self) -> Iterator[None]:
-        """Inside, positions do not count padding, as in training; incremental ones would."""
+        """Inside the block positions skip padding, as in training; incremental ones would not."""
 
         def forget_state(module, args: tuple, options: dict) -> tuple:
             return args, {**options, "incremental_state": None}
@@ -102,6 +103,11 @@ class Responder(FairseqIncrementalDecoder):
 @register_model("selfcp", dataclass=SelfCpConfig)
 class SelfCpModel(FairseqEncoderDecoderModel):
     """Trains and saves the memory tag and the connector only."""
+
+    wraps_backbone = True  # its checkpoints are no backbones
+    no_plain_form = (
+        "memory needs this package; its language model is the file of its --backbone-path"
+    )
 
     def __init__(self, cfg: SelfCpConfig, backbone: nn.Module, dictionary: Dictionary):
         inner = backbone.decoder
@@ -130,14 +136,14 @@ class SelfCpModel(FairseqEncoderDecoderModel):
         return cls(cfg, backbone, task.source_dictionary)
 
     def train(self, mode: bool = True):
-        """The backbone stays in eval mode: no dropout."""
+        """Set the mode, but leave the backbone in eval mode: no dropout."""
         super().train(mode)
         self.decoder.inner.eval()
         return self
 
     def forward(
         self, prev_output_tokens: Tensor, **prompts: Optional[Tensor]
-    ) -> Tuple[Tensor, dict]:
+    ) -> tuple[Tensor, dict]:
         """Logits of the response's tokens, B x R x V; "read": B, tokens and memory before them.
 
         Args:
@@ -158,7 +164,7 @@ class SelfCpModel(FairseqEncoderDecoderModel):
         at_response = at_response[..., None].expand(-1, -1, states.size(-1))
         return inner.output_layer(states.gather(1, at_response))
 
-    def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
+    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         """Check the backbone and fill in what the file leaves out.
 
         Raises:

@@ -4,8 +4,9 @@ import gzip
 import json
 import sys
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, Iterator, NamedTuple, Tuple
+from typing import BinaryIO, NamedTuple
 
 from tqdm import tqdm
 
@@ -20,30 +21,30 @@ class Record(NamedTuple):
     response: str
 
 
-def read_records(path: Path, most: int, doing: str) -> Iterator[Tuple[str, Record]]:
-    """The records of a file of JSON lines, each with where it is; empty lines are left out.
+def read_records(path: Path, most: int, doing: str) -> Iterator[tuple[str, Record]]:
+    """Read the records of a file of JSON lines, each with its place; empty lines are left out.
 
     Args:
         most: bytes of a line, its end included. doing: word for the progress bar.
     Raises:
         UserError: names file and line.
     """
-    found = False
+    empty = True
     for where, line in _text_lines(path, most, doing):
-        found = True
+        empty = False
         yield where, _parse(line, where)
-    if not found:
+    if empty:
         raise UserError(f"{path}: no records; give a JSON object in each line")
 
 
-def read_paragraphs(path: Path, most: int, doing: str) -> Iterator[Tuple[str, str]]:
-    """The lines of a text that are not empty, each with where it is; the rest as read_records."""
+def read_paragraphs(path: Path, most: int, doing: str) -> Iterator[tuple[str, str]]:
+    """Read the lines of a text that are not empty, each with its place; options as read_records."""
     for where, line in _text_lines(path, most, doing):
         yield where, line.strip()
 
 
 def cut(text: str, most: int) -> Iterator[str]:
-    """The text in parts of at most `most` characters, cut before a blank where there is one."""
+    """Cut a text into parts of at most `most` characters, before a blank where there is one."""
     start = 0
     while len(text) - start > most:
         blank = text.rfind(" ", start + 1, start + most + 1)
@@ -56,7 +57,7 @@ def cut(text: str, most: int) -> Iterator[str]:
 # --- lines ----------------------------------------------------------------------------------------
 
 
-def _text_lines(path: Path, most: int, doing: str) -> Iterator[Tuple[str, str]]:
+def _text_lines(path: Path, most: int, doing: str) -> Iterator[tuple[str, str]]:
     for where, line in _lines(path, most, doing):
         try:
             text = line.decode("utf-8").removeprefix("\ufeff")  # some editors begin a file so
@@ -69,8 +70,8 @@ def _text_lines(path: Path, most: int, doing: str) -> Iterator[Tuple[str, str]]:
             yield where, text
 
 
-def _lines(path: Path, most: int, doing: str) -> Iterator[Tuple[str, bytes]]:
-    """The lines of a file, gzipped or not, with a bar on stderr that counts bytes of the file."""
+def _lines(path: Path, most: int, doing: str) -> Iterator[tuple[str, bytes]]:
+    """Read the lines of a file, gzipped or not; a bar on stderr counts bytes of the file."""
     bar = tqdm(
         **{"desc": f"{doing} {path.name}", "total": path.stat().st_size, "file": sys.stderr},
         **{"unit": "B", "unit_scale": True, "mininterval": 2},

@@ -1,4 +1,4 @@
-"""What fairseq is to know of SelfCP."""
+"""All that fairseq registers of SelfCP."""
 
 from pet_fairseq.selfcp import criterion, model, task
 

@@ -6,7 +6,7 @@ beyond, all but L tokens, in segments of at most L that are compressed independe
 
 import math
 from itertools import pairwise
-from typing import List, NamedTuple
+from typing import NamedTuple
 
 STRATEGIES = (
     *("auto", "former", "latter", "concat"),
@@ -34,7 +34,7 @@ def memory_length(length: int, ratio: float) -> int:
     return math.ceil(length / ratio)
 
 
-def split_prompt(length: int, window: int, strategy: str) -> List[Piece]:
+def split_prompt(length: int, window: int, strategy: str) -> list[Piece]:
     """The pieces of a prompt in their order; tokens in none of them are dropped.
 
     former: the first half is compressed (beyond 2 L: all but the last L tokens).
@@ -62,7 +62,7 @@ def split_prompt(length: int, window: int, strategy: str) -> List[Piece]:
     return [*cut_evenly(0, length - kept, window), Piece(length - kept, length, False)]
 
 
-def cut_evenly(start: int, stop: int, window: int) -> List[Piece]:
+def cut_evenly(start: int, stop: int, window: int) -> list[Piece]:
     """The fewest segments of at most `window` tokens, of lengths that differ by one at most.
 
     With all but L of N tokens to compress these are ceil((N - L) / L) = ceil(N / L - 1) segments.

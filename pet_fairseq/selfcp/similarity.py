@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import List, NamedTuple
+from typing import NamedTuple
 
 import matplotlib
 import torch
@@ -25,7 +25,7 @@ MOST_LABELLED = 60  # tokens up to which the axis names each
 class SegmentMap(NamedTuple):
     """A compressed part of one prompt, and how similar its memory tokens are to its words."""
 
-    words: List[str]
+    words: list[str]
     cosines: Tensor  # memory tokens x words
 
 
@@ -35,7 +35,7 @@ def cosines(memory: Tensor, tokens: Tensor) -> Tensor:
 
 
 @torch.inference_mode()
-def similarities(model: SelfCpModel, query: Tensor, prompt: Tensor) -> List[SegmentMap]:
+def similarities(model: SelfCpModel, query: Tensor, prompt: Tensor) -> list[SegmentMap]:
     """Compare the memory of each segment of a prompt with the embeddings of its words."""
     reader, cfg = model.encoder, model.cfg
     dictionary, embed = reader.dictionary, reader.inner.embed_tokens
@@ -53,7 +53,7 @@ def similarities(model: SelfCpModel, query: Tensor, prompt: Tensor) -> List[Segm
 
 def memory_map(
     path: str, data: str, subset: str, index: int, out: Path, **overrides
-) -> List[SegmentMap]:
+) -> list[SegmentMap]:
     """Write memory_map.json and memory_map.png for one record of a subset.
 
     Raises:
@@ -78,7 +78,7 @@ def memory_map(
     return maps
 
 
-def plot(maps: List[SegmentMap]) -> Figure:
+def plot(maps: list[SegmentMap]) -> Figure:
     """A panel for each segment: memory tokens down, the segment's words across."""
     longest = max(len(segment.words) for segment in maps)
     size = (max(6, min(24, 0.16 * longest)), sum(1.6 + 0.12 * len(s.cosines) for s in maps))

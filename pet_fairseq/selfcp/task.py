@@ -4,7 +4,7 @@ import os
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import List, Optional, Tuple
+from typing import Optional
 
 import numpy as np
 import torch
@@ -16,8 +16,7 @@ from torch import Tensor
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.selfcp.dataset import PromptDataset, split_at
-
-PARTS = ("query", "prompt", "response")
+from pet_fairseq.selfcp.prompts import Record
 
 
 @dataclass
@@ -38,8 +37,12 @@ class SelfCpTaskConfig(FairseqDataclass):
     seed: int = II("common.seed")
 
 
-def read_range(text: str) -> Optional[Tuple[float, float]]:
-    """Raises UserError if it is not LOW,HIGH with 1 <= LOW <= HIGH."""
+def read_range(text: str) -> Optional[tuple[float, float]]:
+    """Read a range of ratios, None for an empty text.
+
+    Raises:
+        UserError: not LOW,HIGH with 1 <= LOW <= HIGH.
+    """
     if not text:
         return None
     try:
@@ -55,6 +58,8 @@ def read_range(text: str) -> Optional[Tuple[float, float]]:
 class SelfCpTask(FairseqTask):
     """Queries, prompts and responses in one dictionary."""
 
+    generates_text = True  # so `pet_fairseq.from_pretrained` takes its models
+
     def __init__(self, cfg: SelfCpTaskConfig, dictionary: Dictionary):
         super().__init__(cfg)
         self.dictionary = dictionary
@@ -69,7 +74,7 @@ class SelfCpTask(FairseqTask):
 
     def load_dataset(self, split: str, **_) -> None:
         """Raises FileNotFoundError, as fairseq's tasks do."""
-        paths = {part: os.path.join(self.cfg.data, f"{split}.{part}") for part in PARTS}
+        paths = {part: os.path.join(self.cfg.data, f"{split}.{part}") for part in Record._fields}
         parts = {
             part: data_utils.load_indexed_dataset(path, self.dictionary, "mmap")
             for part, path in paths.items()
@@ -83,9 +88,9 @@ class SelfCpTask(FairseqTask):
         )
 
     def build_dataset_for_inference(
-        self, src_tokens: List[Tensor], src_lengths: List[int], **_
+        self, src_tokens: list[Tensor], src_lengths: list[int], **_
     ) -> PromptDataset:
-        """Lines of fairseq-interactive: query, the prompt symbol, prompt; or only a prompt."""
+        """Read lines of fairseq-interactive: query, the prompt symbol, prompt; or only a prompt."""
         symbol = self.dictionary.index(self.cfg.prompt_symbol)
         if symbol == self.dictionary.unk():
             raise UserError(f"--prompt-symbol {self.cfg.prompt_symbol}: not in the dictionary")
@@ -102,7 +107,7 @@ class SelfCpTask(FairseqTask):
         queries, prompts = (Texts(list(side)) for side in zip(*pairs))
         return PromptDataset(queries, prompts, None, self.dictionary)
 
-    def max_positions(self) -> Tuple[int, int]:
+    def max_positions(self) -> tuple[int, int]:
         return sys.maxsize, sys.maxsize
 
     @property
@@ -117,7 +122,7 @@ class SelfCpTask(FairseqTask):
 class Texts:
     """A list of tokens, as PromptDataset reads them."""
 
-    def __init__(self, texts: List[Tensor]):
+    def __init__(self, texts: list[Tensor]):
         self.texts = texts
         self.sizes = np.array([len(text) for text in texts])
 

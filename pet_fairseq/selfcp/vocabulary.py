@@ -2,8 +2,8 @@
 
 import io
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Iterable, Iterator, List
 
 import numpy as np
 import sentencepiece
@@ -17,7 +17,7 @@ VOCAB_SIZE = 8000
 SAMPLE = 200_000  # lines that SentencePiece learns from, drawn at random
 SAMPLE_LINE = 300  # characters; SentencePiece leaves out lines of more than 4,192 bytes
 ALWAYS = "".join(map(chr, range(33, 127)))  # ASCII's characters are pieces, met or not
-PART = 1_000_000  # characters of a text that are encoded at once
+ENCODED_AT_ONCE = 1_000_000  # characters of a text
 
 
 class Vocabulary:
@@ -55,12 +55,12 @@ class Vocabulary:
             if piece not in special:
                 yield piece
 
-    def _special_numbers(self) -> List[int]:
+    def _special_numbers(self) -> list[int]:
         model = self.processor
         return [model.unk_id(), model.bos_id(), model.eos_id(), model.pad_id()]
 
-    def encode(self, text: str, part: int = PART) -> np.ndarray:
-        """The text's pieces as fairseq's numbers, int64, without </s>."""
+    def encode(self, text: str, part: int = ENCODED_AT_ONCE) -> np.ndarray:
+        """Encode a text; returns fairseq's numbers of its pieces, int64, without </s>."""
         encode = self.processor.encode
         return np.concatenate(
             [self.ids[np.array(encode(piece), dtype=np.int64)] for piece in cut(text, part)]
@@ -70,18 +70,18 @@ class Vocabulary:
         np.add.at(self.counts, tokens, 1)
 
     def save(self, path: Path) -> None:
-        """dict.txt, without fairseq's special symbols."""
+        """Write dict.txt, without fairseq's special symbols."""
         self.dictionary.count = self.counts.tolist()
         self.dictionary.save(str(path))
 
 
 def train_model(lines: Iterable[str], vocab_size: int) -> bytes:
-    """A SentencePiece model with at most so many pieces, learnt from a sample of the lines.
+    """Train a SentencePiece model with at most so many pieces on a sample of the lines.
 
     Raises:
         UserError: what `lines` raises, too few pieces, or nothing to learn from.
     """
-    failed: List[UserError] = []
+    failed: list[UserError] = []
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
@@ -104,8 +104,8 @@ def train_model(lines: Iterable[str], vocab_size: int) -> bytes:
     return model.getvalue()
 
 
-def _keep_error(lines: Iterable[str], failed: List[UserError]) -> Iterator[str]:
-    """The lines; SentencePiece turns an error on the way into one of its own."""
+def _keep_error(lines: Iterable[str], failed: list[UserError]) -> Iterator[str]:
+    """Pass on the lines and keep an error: SentencePiece turns it into one of its own."""
     try:
         for line in lines:
             yield from cut(line, SAMPLE_LINE)

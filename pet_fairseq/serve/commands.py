@@ -1,26 +1,31 @@
 """The command `pet-fairseq serve`."""
 
+from argparse import Namespace
+
+from pet_fairseq.command_line import Command, Group
 from pet_fairseq.errors import UserError
-from pet_fairseq.serve import options
+from pet_fairseq.serve.options import add_options
 
 
-def add_commands(commands) -> None:
-    command = commands.add_parser(
-        "serve",
-        help="answer HTTP requests with a model, its compression ratio chosen by the load",
-        epilog="also --tokenizer and --bpe with their options, as for fairseq-interactive",
-        allow_abbrev=False,
-    )
-    options.add_options(command)
-    command.set_defaults(run=_serve)
-
-
-def _serve(args, rest) -> int:
+def _run(args: Namespace) -> None:
     try:
         from pet_fairseq.serve.run import serve
     except ModuleNotFoundError as error:
         if error.name != "aiohttp":
             raise
         raise UserError("aiohttp is missing; pip install 'pet-fairseq[serve]'") from error
-    serve(args, rest)
-    return 0
+    serve(args, args.rest)
+
+
+COMMANDS = (
+    Command(
+        name="serve",
+        group=Group.DEPLOYMENT,
+        help="answer HTTP requests, compressing as much as the load demands",
+        description="Answer HTTP requests with a model; the load decides its compression ratio.",
+        epilog="Also give --tokenizer and --bpe with their options, as for fairseq-interactive.",
+        add_arguments=add_options,
+        run=_run,
+        keeps_rest=True,
+    ),
+)

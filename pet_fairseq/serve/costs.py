@@ -1,20 +1,19 @@
-"""What batches cost at each ratio, measured on this machine before the server listens."""
+"""The costs of batches at each ratio, measured on this machine before the server listens."""
 
 import time
-from typing import Dict, List
 
 import torch
 from torch import Tensor
 
 from pet_fairseq.serve.model import ServedModel
-from pet_fairseq.variator.scheduler import Cost
+from pet_fairseq.serve.scheduler import Cost
 
 SMALL, LENGTH, LARGE = 8, 128, 512  # tokens: of a small batch, of a row and of a large batch
 ROUNDS = 5
 PATIENCE = 10.0  # seconds after which no new round begins
 
 
-def measure_costs(model: ServedModel, ratios: List[int], batch_tokens: int) -> Dict[int, Cost]:
+def measure_costs(model: ServedModel, ratios: list[int], batch_tokens: int) -> dict[int, Cost]:
     """Seconds of a batch and of a token by ratio: the line through two batches of random words.
 
     Each batch runs a few times, in turn with the others, and its least time counts: whatever
@@ -26,7 +25,7 @@ def measure_costs(model: ServedModel, ratios: List[int], batch_tokens: int) -> D
         "small": [random_words(model, min(SMALL, length))],
         "large": [random_words(model, length)] * rows,
     }
-    least: Dict[tuple, float] = {}
+    least: dict[tuple, float] = {}
     start = time.perf_counter()
     for i in range(ROUNDS):
         if i and time.perf_counter() - start > PATIENCE:
@@ -51,7 +50,7 @@ def random_words(model: ServedModel, length: int) -> Tensor:
     return tokens
 
 
-def seconds(model: ServedModel, texts: List[Tensor], ratio: int) -> float:
+def seconds(model: ServedModel, texts: list[Tensor], ratio: int) -> float:
     start = time.perf_counter()
     model.rehearse(texts, ratio)
     return time.perf_counter() - start

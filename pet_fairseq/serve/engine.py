@@ -1,10 +1,9 @@
-"""From texts to answers: one thread for text, one for the model, the event loop between them."""
+"""The engine: one thread for text, one for the model, the event loop between them."""
 
 import asyncio
 import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Dict, List, Tuple
 
 from torch import Tensor
 
@@ -12,7 +11,7 @@ from pet_fairseq.serve.metrics import Metrics
 from pet_fairseq.serve.model import ServedModel
 from pet_fairseq.serve.queue import BatchQueue, Item
 from pet_fairseq.serve.request import RequestError
-from pet_fairseq.variator.scheduler import RatioScheduler
+from pet_fairseq.serve.scheduler import RatioScheduler
 
 logger = logging.getLogger(__name__)
 
@@ -40,8 +39,8 @@ class Engine:
         self.text_thread = ThreadPoolExecutor(1, "text")
         self.model_thread = ThreadPoolExecutor(1, "model")
 
-    async def submit(self, texts: List[str]) -> List[Dict]:
-        """The answers to the texts of a request.
+    async def submit(self, texts: list[str]) -> list[dict]:
+        """Answer the texts of a request.
 
         Raises:
             RequestError: too long or empty texts, a full queue, or the model failed on the batch.
@@ -56,15 +55,20 @@ class Engine:
             raise
         return await asyncio.gather(*self.queue.put(tokens, arrived))
 
-    def encode(self, texts: List[str]) -> List[Tensor]:
-        found = []
+    def encode(self, texts: list[str]) -> list[Tensor]:
+        """Encode the texts of a request.
+
+        Raises:
+            RequestError: they are too long, alone or together, or empty.
+        """
+        encoded = []
         left = self.max_tokens
         for text in texts:
-            found.append(self.model.encode(text))
-            left -= len(found[-1])
+            encoded.append(self.model.encode(text))
+            left -= len(encoded[-1])
             if left < 0:
                 raise RequestError(413, f"texts: more than {self.max_tokens} tokens together")
-        return found
+        return encoded
 
     async def run(self) -> None:
         """Work until the queue is closed and empty."""
@@ -73,7 +77,7 @@ class Engine:
         self.text_thread.shutdown()
         self.model_thread.shutdown()
 
-    async def _run_batch(self, batch: List[Item]) -> None:
+    async def _run_batch(self, batch: list[Item]) -> None:
         loop = asyncio.get_running_loop()
         tokens = sum(item.length for item in batch)
         oldest_wait = loop.time() - batch[0].arrived
@@ -93,13 +97,13 @@ class Engine:
             if not item.answer.done():
                 item.answer.set_result({**answer, "ratio": ratio})
 
-    def _timed(self, texts: List[Tensor], ratio: int) -> Tuple[List[Dict], float]:
+    def _timed(self, texts: list[Tensor], ratio: int) -> tuple[list[dict], float]:
         start = time.perf_counter()
         answers = self.model.answer(texts, ratio)
         return answers, time.perf_counter() - start
 
 
-def refuse(batch: List[Item]) -> None:
+def refuse(batch: list[Item]) -> None:
     """Tell the clients of a batch that the model failed on it."""
     for item in batch:
         if not item.answer.done():

@@ -1,21 +1,21 @@
-"""From the files that the user names to a model that answers."""
+"""Loads the files that the user names, to a model that answers."""
 
 import argparse
 import os
-from typing import List
 
+from fairseq.models import MODEL_REGISTRY
 from fairseq.tasks.sentence_prediction import SentencePredictionTask
 from omegaconf import DictConfig, open_dict
 
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
 from pet_fairseq.loading import build_loaded
-from pet_fairseq.serve.model import Classifier, ServedModel, Translator
+from pet_fairseq.serve.model import Classifier, ServedModel, Translator, has_ratios
 from pet_fairseq.serve.text import build_text, parse_text_options
 
 
-def load(args: argparse.Namespace, text_options: List[str]) -> ServedModel:
-    """The model of --path, with everything that a request needs.
+def load(args: argparse.Namespace, text_options: list[str]) -> ServedModel:
+    """Load the model of --path, with everything that a request needs.
 
     Args:
         args: see options.py. text_options: the other words of the command line.
@@ -35,7 +35,7 @@ def load(args: argparse.Namespace, text_options: List[str]) -> ServedModel:
     return served
 
 
-def override(cfg: DictConfig, paths: str, backbone: str | None, plugins: List[str]) -> None:
+def override(cfg: DictConfig, paths: str, backbone: str | None, plugins: list[str]) -> None:
     """Let the command line replace a plugin file's options.
 
     Raises:
@@ -43,7 +43,8 @@ def override(cfg: DictConfig, paths: str, backbone: str | None, plugins: List[st
     """
     given = {"backbone_path": backbone, "plugin_path": os.pathsep.join(plugins)}
     given = {name: value for name, value in given.items() if value}
-    if given and getattr(cfg.model, "_name", "") != "variator":
+    kind = MODEL_REGISTRY.get(getattr(cfg.model, "_name", ""), object)
+    if given and not has_ratios(kind):
         raise UserError(
             f"--path {paths}: the first file holds no plugins; put one of --arch variator there, "
             "or give a single file without --backbone-path"
@@ -54,7 +55,11 @@ def override(cfg: DictConfig, paths: str, backbone: str | None, plugins: List[st
 
 
 def serve_model(model, task, text, args: argparse.Namespace) -> ServedModel:
-    """The kind of service that fits the task."""
+    """Wrap a model as the kind of service that fits its task.
+
+    Raises:
+        UserError: no kind fits.
+    """
     options = {
         # a longer text would not fit into any batch
         "max_tokens": min(args.max_tokens_per_request, args.max_batch_tokens),

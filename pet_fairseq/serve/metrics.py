@@ -1,8 +1,7 @@
-"""What /metrics shows, in Prometheus' text format."""
+"""The figures of /metrics, in Prometheus' text format."""
 
 import math
 from collections import Counter, deque
-from typing import Deque, Dict, List, Tuple
 
 QUANTILES = (0.5, 0.95, 0.99)
 PREFIX = "pet_fairseq"
@@ -17,12 +16,12 @@ class Window:
 
     def __init__(self, seconds: float = 60.0, most: int = 10_000):
         self.seconds = seconds
-        self.values: Deque[Tuple[float, float]] = deque(maxlen=most)
+        self.values: deque[tuple[float, float]] = deque(maxlen=most)
 
     def add(self, value: float, now: float) -> None:
         self.values.append((now, value))
 
-    def quantiles(self, shares: Tuple[float, ...], now: float) -> List[float]:
+    def quantiles(self, shares: tuple[float, ...], now: float) -> list[float]:
         """The smallest value that a share of all values does not exceed; NaN without values."""
         while self.values and self.values[0][0] < now - self.seconds:
             self.values.popleft()
@@ -86,11 +85,11 @@ class Metrics:
         return "".join(family(*parts) for parts in families)
 
 
-def labelled(label: str, counts: Counter) -> Dict[str, int]:
+def labelled(label: str, counts: Counter) -> dict[str, int]:
     return {f'{{{label}="{key}"}}': counts[key] for key in sorted(counts)}
 
 
-def family(name: str, kind: str, what: str, values: Dict[str, float]) -> str:
+def family(name: str, kind: str, what: str, values: dict[str, float]) -> str:
     """One metric with its values by suffix."""
     name = f"{PREFIX}_{name}"
     head = f"# HELP {name} {what}\n# TYPE {name} {kind}\n"

@@ -1,8 +1,7 @@
-"""What a request means to the model: text to tokens, tokens to a batch, a batch to answers."""
+"""The model behind the server: text to tokens, tokens to a batch, a batch to answers."""
 
 from argparse import Namespace
-from contextlib import nullcontext
-from typing import ContextManager, Dict, List
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from fairseq.data.data_utils import collate_tokens
@@ -13,7 +12,11 @@ from torch import Tensor, nn
 from pet_fairseq.errors import UserError
 from pet_fairseq.serve.request import RequestError
 from pet_fairseq.serve.text import Text
-from pet_fairseq.variator.model import VariatorModel
+
+
+def has_ratios(kind: type) -> bool:
+    """Whether models of a class work at several ratios: with `ratios` and `compression_ratio`."""
+    return hasattr(kind, "compression_ratio")
 
 
 class ServedModel:
@@ -32,9 +35,9 @@ class ServedModel:
         self.max_tokens = min(max_tokens, positions)
 
     @property
-    def ratios(self) -> List[int]:
+    def ratios(self) -> list[int]:
         """The ratios that can be asked for."""
-        return self.model.ratios if isinstance(self.model, VariatorModel) else [1]
+        return self.model.ratios if has_ratios(type(self.model)) else [1]
 
     @property
     def dictionary(self):
@@ -60,17 +63,18 @@ class ServedModel:
             )
         return tokens
 
-    def answer(self, texts: List[Tensor], ratio: int) -> List[Dict]:
+    def answer(self, texts: list[Tensor], ratio: int) -> list[dict]:
         """The answers to encoded texts, which run together at a ratio."""
         with torch.inference_mode(), self.at(ratio):
             return self.run(texts)
 
-    def rehearse(self, texts: List[Tensor], ratio: int) -> None:
-        """Work as for answers to texts of this size, whatever their words."""
+    def rehearse(self, texts: list[Tensor], ratio: int) -> None:
+        """Do the work of answering texts of this size, whatever their words."""
         self.answer(texts, ratio)
 
-    def at(self, ratio: int) -> ContextManager:
-        if isinstance(self.model, VariatorModel):
+    def at(self, ratio: int) -> AbstractContextManager:
+        """Inside the block the model works at this ratio."""
+        if has_ratios(type(self.model)):
             return self.model.compression_ratio(ratio)
         return nullcontext()
 
@@ -78,10 +82,10 @@ class ServedModel:
         return apply_to_sample(lambda tensor: tensor.to(self.device), sample)
 
     def add_marks(self, tokens: Tensor) -> Tensor:
-        """What training added to a sentence beside its end."""
+        """Add what training added to a sentence beside its end."""
         return tokens
 
-    def run(self, texts: List[Tensor]) -> List[Dict]:
+    def run(self, texts: list[Tensor]) -> list[dict]:
         raise NotImplementedError
 
 
@@ -102,7 +106,7 @@ class Classifier(ServedModel):
         first = self.task.cfg.init_token
         return tokens if first is None else torch.cat([tokens.new_tensor([first]), tokens])
 
-    def run(self, texts: List[Tensor]) -> List[Dict]:
+    def run(self, texts: list[Tensor]) -> list[dict]:
         net_input = {
             "src_tokens": collate_tokens(texts, self.dictionary.pad()),
             "src_lengths": torch.tensor([len(tokens) for tokens in texts]),
@@ -114,7 +118,7 @@ class Classifier(ServedModel):
         )
         return [self.described(row.tolist()) for row in logits.float().softmax(dim=-1)]
 
-    def described(self, probabilities: List[float]) -> Dict:
+    def described(self, probabilities: list[float]) -> dict:
         by_label = dict(zip(self.labels, probabilities))
         return {"label": max(by_label, key=by_label.get), "probabilities": by_label}
 
@@ -128,15 +132,15 @@ class Translator(ServedModel):
         self.model.prepare_for_inference_(Namespace(generation=generation))
         self.generator = self.task.build_generator([self.model], generation)
 
-    def run(self, texts: List[Tensor]) -> List[Dict]:
+    def run(self, texts: list[Tensor]) -> list[dict]:
         dataset = self.task.build_dataset_for_inference(texts, [len(tokens) for tokens in texts])
         sample = dataset.collater([dataset[i] for i in range(len(texts))])  # sorts by length
-        found = self.task.inference_step(self.generator, [self.model], self.on_device(sample))
-        best = {i: hypotheses[0]["tokens"] for i, hypotheses in zip(sample["id"].tolist(), found)}
+        hypotheses = self.task.inference_step(self.generator, [self.model], self.on_device(sample))
+        best = {i: some[0]["tokens"] for i, some in zip(sample["id"].tolist(), hypotheses)}
         return [{"text": self.decode(best[i])} for i in range(len(texts))]
 
-    def rehearse(self, texts: List[Tensor], ratio: int) -> None:
-        """Random words could be translated to texts of any length; these are as long as they."""
+    def rehearse(self, texts: list[Tensor], ratio: int) -> None:
+        """Translate to texts of the same length: random words could give any length."""
         generator, length = self.generator, max(map(len, texts))
         before = generator.min_len, generator.max_len_a, generator.max_len_b
         generator.min_len, generator.max_len_a, generator.max_len_b = length, 0, length

@@ -2,51 +2,70 @@
 
 import argparse
 
+from pet_fairseq.command_line import add_device_option
+
 
 def add_options(command: argparse.ArgumentParser) -> None:
-    """All but those of tokenizer and BPE, which depend on their choice (see text.py)."""
+    """Declare all but the options of tokenizer and BPE, which depend on their choice (text.py)."""
     model = command.add_argument_group("model")
     model.add_argument(
         "--path",
         required=True,
         metavar="A.pt[:B.pt]",
-        help="checkpoint; more plugin files for the same backbone after colons",
+        help="the checkpoint; more plugin files for the same backbone may follow after colons",
     )
     model.add_argument(
-        "--data", metavar="BIN", help="folder with the dictionaries (default: the checkpoint's)"
+        "--data",
+        metavar="BIN",
+        help="the folder with the dictionaries (default: the one that the checkpoint names)",
     )
     model.add_argument(
-        "--backbone-path", metavar="FILE", help="the frozen model, if it is no longer where it was"
+        "--backbone-path",
+        metavar="FILE",
+        help="the checkpoint of the frozen model, if it is no longer where it was",
     )
-    model.add_argument("--beam", type=positive, default=5, help="default: %(default)s")
     model.add_argument(
-        "--lenpen", type=float, default=1.0, help="length penalty (default: %(default)s)"
+        "--beam", type=positive, default=5, metavar="N", help="the beam size (default: %(default)s)"
     )
-    model.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    model.add_argument(
+        "--lenpen",
+        type=float,
+        default=1.0,
+        metavar="X",
+        help="the length penalty (default: %(default)s)",
+    )
+    add_device_option(model)
 
     server = command.add_argument_group("server")
-    server.add_argument("--host", default="127.0.0.1", help="default: %(default)s")
     server.add_argument(
-        "--port", type=port, default=8080, help="0: any free one (default: %(default)s)"
+        "--host", default="127.0.0.1", help="the address to listen at (default: %(default)s)"
+    )
+    server.add_argument(
+        "--port",
+        type=port,
+        default=8080,
+        help="the port to listen at, 0 for any free one (default: %(default)s)",
     )
     server.add_argument(
         "--ratio",
         type=ratio,
         default="auto",
         metavar="auto|K",
-        help="auto: by the load; a number: always this one (default: %(default)s)",
+        help="the compression ratio: auto to let the load decide, or a number that always holds "
+        "(default: %(default)s)",
     )
     server.add_argument(
         "--target-ms",
         type=positive_float,
         default=500.0,
-        help="latency that nearly all requests are to keep (default: %(default)g)",
+        metavar="MS",
+        help="the latency that nearly all requests are to keep (default: %(default)g)",
     )
     for name, default, what in (
-        ("--max-queue", 256, "texts that may wait; more get status 503"),
-        ("--max-batch-tokens", 2048, "tokens that run together, padding included"),
-        ("--max-request-bytes", 65536, "larger requests get status 413"),
-        ("--max-tokens-per-request", 1024, "longer requests get status 413"),
+        ("--max-queue", 256, "how many texts may wait; more get status 503"),
+        ("--max-batch-tokens", 2048, "how many tokens run together, padding included"),
+        ("--max-request-bytes", 65536, "the largest request; larger ones get status 413"),
+        ("--max-tokens-per-request", 1024, "the longest request; longer ones get status 413"),
     ):
         server.add_argument(
             name, type=positive, default=default, metavar="N", help=f"{what} (default: %(default)s)"

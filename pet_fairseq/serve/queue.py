@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from typing import Deque, List, NamedTuple, Optional
+from typing import NamedTuple, Optional
 
 from torch import Tensor
 
@@ -27,13 +27,13 @@ class BatchQueue:
     A place is reserved before a text is tokenised, so that the bound holds for those too.
 
     Args:
-        places: texts that may wait. batch_tokens: of a batch, rows times the longest row.
+        capacity: texts that may wait. batch_tokens: of a batch, rows times the longest row.
     """
 
-    def __init__(self, places: int, batch_tokens: int):
-        self.places = places
+    def __init__(self, capacity: int, batch_tokens: int):
+        self.capacity = capacity
         self.batch_tokens = batch_tokens
-        self.items: Deque[Item] = deque()
+        self.items: deque[Item] = deque()
         self.reserved = 0
         self.closed = False
         self._changed = asyncio.Event()
@@ -53,13 +53,15 @@ class BatchQueue:
         Raises:
             RequestError: 413 if they never fit; 503 if the queue is full now, or closed.
         """
-        if count > self.places:
-            raise RequestError(413, f"texts: {count} are more than the queue holds ({self.places})")
+        if count > self.capacity:
+            raise RequestError(
+                413, f"texts: {count} are more than the queue holds ({self.capacity})"
+            )
         if self.closed:
             raise RequestError(503, "the server is shutting down")
-        if len(self) + count > self.places:
+        if len(self) + count > self.capacity:
             self._drop_abandoned()
-        if len(self) + count > self.places:
+        if len(self) + count > self.capacity:
             raise RequestError(503, "the queue is full")
         self.reserved += count
 
@@ -68,7 +70,7 @@ class BatchQueue:
         self.reserved -= count
         self._changed.set()
 
-    def put(self, texts: List[Tensor], arrived: float) -> List[asyncio.Future]:
+    def put(self, texts: list[Tensor], arrived: float) -> list[asyncio.Future]:
         """Fill reserved places; returns the answers to come."""
         loop = asyncio.get_running_loop()
         items = [Item(tokens, arrived, loop.create_future()) for tokens in texts]
@@ -81,7 +83,7 @@ class BatchQueue:
         self.closed = True
         self._changed.set()
 
-    async def next_batch(self) -> Optional[List[Item]]:
+    async def next_batch(self) -> Optional[list[Item]]:
         """The oldest texts that run together; None once the queue is closed and empty."""
         while True:
             self._drop_abandoned()
@@ -92,8 +94,8 @@ class BatchQueue:
             self._changed.clear()
             await self._changed.wait()
 
-    def _cut(self) -> List[Item]:
-        """At least one text, and more while they fit with their padding."""
+    def _cut(self) -> list[Item]:
+        """Take at least one text from the queue, and more while they fit with their padding."""
         batch = [self.items.popleft()]
         longest = batch[0].length
         while self.items:

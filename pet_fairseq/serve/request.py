@@ -1,7 +1,7 @@
-"""What a client may send, and how it is told that it sent something else."""
+"""Requests of clients: what they may send, and the error for anything else."""
 
 import json
-from typing import Any, List
+from typing import Any
 
 
 class RequestError(Exception):
@@ -12,7 +12,7 @@ class RequestError(Exception):
         self.status = status
 
 
-def read_texts(body: bytes) -> tuple[List[str], bool]:
+def read_texts(body: bytes) -> tuple[list[str], bool]:
     """The texts in {"text": "..."} or {"texts": ["...", ...]}, and whether it was the first form.
 
     Raises:

@@ -5,7 +5,6 @@ import asyncio
 import contextlib
 import logging
 import signal
-from typing import Dict, List
 
 from aiohttp import web
 
@@ -16,12 +15,12 @@ from pet_fairseq.serve.load import load
 from pet_fairseq.serve.metrics import Metrics
 from pet_fairseq.serve.model import ServedModel
 from pet_fairseq.serve.queue import BatchQueue
-from pet_fairseq.variator.scheduler import Cost, RatioScheduler
+from pet_fairseq.serve.scheduler import Cost, RatioScheduler
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-def serve(args: argparse.Namespace, text_options: List[str]) -> None:
+def serve(args: argparse.Namespace, text_options: list[str]) -> None:
     """Answer requests until SIGTERM or SIGINT; see options.py for args.
 
     Raises:
@@ -42,7 +41,7 @@ def quiet() -> None:
     logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
 
 
-def format_costs(costs: Dict[int, Cost], batch_tokens: int, target_ms: float) -> str:
+def format_costs(costs: dict[int, Cost], batch_tokens: int, target_ms: float) -> str:
     """A line for each ratio, and one if even the fastest leaves no time to wait for a batch."""
     taken = {ratio: 1000 * cost.seconds(batch_tokens) for ratio, cost in costs.items()}
     lines = [
@@ -57,7 +56,7 @@ def format_costs(costs: Dict[int, Cost], batch_tokens: int, target_ms: float) ->
     return "\n".join(lines)
 
 
-def make_engine(args: argparse.Namespace, model: ServedModel, costs: Dict[int, Cost]) -> Engine:
+def make_engine(args: argparse.Namespace, model: ServedModel, costs: dict[int, Cost]) -> Engine:
     target = args.target_ms / 1000
     scheduler = RatioScheduler(costs, target, args.max_batch_tokens)
     queue = BatchQueue(args.max_queue, args.max_batch_tokens)
@@ -66,7 +65,7 @@ def make_engine(args: argparse.Namespace, model: ServedModel, costs: Dict[int, C
 
 
 async def answer_until_stopped(
-    args: argparse.Namespace, model: ServedModel, costs: Dict[int, Cost]
+    args: argparse.Namespace, model: ServedModel, costs: dict[int, Cost]
 ) -> None:
     """Listen; on a signal take no more, answer what waits, and return."""
     engine = make_engine(args, model, costs)

@@ -1,7 +1,6 @@
 """Raw text as the model's dictionaries know it: fairseq-interactive's --tokenizer and --bpe."""
 
 import argparse
-from typing import List
 
 from fairseq.data import encoders
 from fairseq.dataclass.utils import gen_parser_from_dataclass
@@ -29,7 +28,7 @@ class Text:
         return text
 
 
-def parse_text_options(words: List[str], **defaults) -> argparse.Namespace:
+def parse_text_options(words: list[str], **defaults) -> argparse.Namespace:
     """The options that fairseq has for the chosen tokenizer and BPE.
 
     Args:

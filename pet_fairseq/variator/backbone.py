@@ -1,19 +1,19 @@
-"""The model that is compressed: which of its stacks, and a model around it."""
+"""The model that is compressed: which of its stacks, and what wraps it."""
 
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Dict, Iterator, Optional
+from typing import Optional
 
 from fairseq.models import BaseFairseqModel
 from torch import nn
 
 from pet_fairseq.backbone import is_decoder_only
 from pet_fairseq.errors import UserError
-
-STACKS = ("auto", "encoder", "decoder")
+from pet_fairseq.variator.costs import Shape
 
 
 def find_encoder(backbone: nn.Module) -> tuple[nn.Module, str]:
-    """The module that has the encoder's layers as an attribute of the second value's name.
+    """Find the encoder of Transformer layers: the module that holds it, and its name there.
 
     Raises:
         UserError: a model without an encoder of Transformer layers.
@@ -30,8 +30,10 @@ def find_encoder(backbone: nn.Module) -> tuple[nn.Module, str]:
 
 
 def find_stack(backbone: nn.Module, stack: str) -> tuple[nn.Module, str]:
-    """The same for the stack that is compressed: encoder, decoder, or auto for the only right one.
+    """Find the stack that is compressed: the module that holds it, and its name there.
 
+    Args:
+        stack: encoder, decoder, or auto for the only right one.
     Raises:
         UserError: the model has no such stack, or it predicts what its groups would show.
     """
@@ -49,8 +51,10 @@ def find_stack(backbone: nn.Module, stack: str) -> tuple[nn.Module, str]:
     return backbone, "decoder"
 
 
-class ModelAround(BaseFairseqModel):
+class BackboneWrapper(BaseFairseqModel):
     """A model that holds another one and answers fairseq as that would."""
+
+    wraps_backbone = True  # its checkpoints are no backbones
 
     def __init__(self, cfg, backbone: nn.Module):
         super().__init__()
@@ -59,7 +63,17 @@ class ModelAround(BaseFairseqModel):
 
     @contextmanager
     def frozen(self) -> Iterator[nn.Module]:
-        """Inside, a model that gives the outputs which the changed one is to keep."""
+        """Inside the block, a model that gives the outputs which the changed one is to keep."""
+        raise NotImplementedError
+
+    @staticmethod
+    def encoder_cost(shape: Shape, length: int) -> int:
+        """Multiply-adds of the matrix products of the compressed stack's layers for one sentence.
+
+        Args:
+            shape: of the backbone's stack, with the ratio and the plugins of the model.
+            length: tokens of the sentence.
+        """
         raise NotImplementedError
 
     @property
@@ -72,7 +86,7 @@ class ModelAround(BaseFairseqModel):
 
     @property
     def supported_targets(self) -> set:
-        """What the language_modeling task asks for."""
+        """The targets that the language_modeling task asks for."""
         return self.backbone.supported_targets
 
     @property
@@ -80,7 +94,7 @@ class ModelAround(BaseFairseqModel):
         return getattr(self.backbone, "classification_heads", nn.ModuleDict())
 
     def register_classification_head(self, name: str, num_classes: int, **_) -> None:
-        """What sentence_prediction asks for: the head is the backbone's, trained with it.
+        """Check the head that sentence_prediction asks for: it is the backbone's, trained with it.
 
         Raises:
             UserError: the backbone has no such head.
@@ -95,7 +109,7 @@ class ModelAround(BaseFairseqModel):
     def forward(self, *args, **options):
         return self.backbone(*args, **options)
 
-    def get_normalized_probs(self, net_output, log_probs: bool, sample: Optional[Dict] = None):
+    def get_normalized_probs(self, net_output, log_probs: bool, sample: Optional[dict] = None):
         return self.backbone.get_normalized_probs(net_output, log_probs, sample)
 
     def get_targets(self, sample, net_output):

@@ -1,113 +1,204 @@
 """Variator's commands of `pet-fairseq`: parse, call, print."""
 
-import logging
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from pet_fairseq.command_options import add_sample_options
-from pet_fairseq.variator.plugin import COMPRESSIONS, DECOMPRESSIONS
-from pet_fairseq.variator.sites import SITES
+from pet_fairseq.command_line import Command, Group, add_sample_options
+from pet_fairseq.variator.choices import COMPRESSIONS, DECOMPRESSIONS, SITES
 
 
-def add_commands(commands) -> None:
-    """Add them to argparse's sub-parsers."""
-    command = commands.add_parser(
-        "flops", help="what Variator's plugins would cost and save for a model"
+def _add_plugin_options(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--compression-ratio",
+        type=int,
+        default=4,
+        metavar="K",
+        help="how many positions become one (default: %(default)s)",
     )
-    command.add_argument("checkpoint", metavar="CHECKPOINT", help="the model to compress")
-    command.add_argument("--compression-ratio", type=int, default=4, help="default: %(default)s")
-    command.add_argument("--bottleneck-dim", type=int, default=64, help="default: %(default)s")
-    command.add_argument("--compression-site", choices=SITES, default="ffn")
-    command.add_argument(
-        "--lengths", type=int, nargs="+", default=[32, 128, 512], help="default: %(default)s"
+    parser.add_argument(
+        "--bottleneck-dim",
+        type=int,
+        default=64,
+        metavar="N",
+        help="the width of the adapters (default: %(default)s)",
     )
-    command.set_defaults(run=_flops)
-
-    command = commands.add_parser(
-        "new-plugins", help="untrained plugins, such as --compression mean --decompression copy"
+    parser.add_argument(
+        "--compression-site",
+        choices=SITES,
+        default="ffn",
+        help="what works on compressed vectors: the feed-forward network (ffn), the whole "
+        "attention, or its keys and values only (attention-kv) (default: %(default)s)",
     )
-    command.add_argument("--backbone-path", required=True, metavar="FILE", help="their model")
-    command.add_argument("--compression-ratio", type=int, default=4, help="default: %(default)s")
-    command.add_argument("--bottleneck-dim", type=int, default=64, help="default: %(default)s")
-    command.add_argument("--compression-site", choices=SITES, default="ffn")
-    command.add_argument("--compression", choices=COMPRESSIONS, default="weighted")
-    command.add_argument("--decompression", choices=DECOMPRESSIONS, default="adapter")
-    command.add_argument("--prompt-end", default="", help="for a decoder-only model")
-    command.add_argument("--out", type=Path, required=True, help="plugin file to write")
-    command.set_defaults(run=_new_plugins)
-
-    command = commands.add_parser(
-        "move-plugins",
-        help="plugins of a pre-trained model as plugins of that model fine-tuned",
-    )
-    command.add_argument("plugins", metavar="PLUGINS", help="a file of --arch variator")
-    command.add_argument(
-        "--backbone-path", required=True, metavar="FILE", help="the model they are to work in"
-    )
-    command.add_argument("--out", type=Path, required=True, help="plugin file to write")
-    command.set_defaults(run=_move_plugins)
-
-    command = commands.add_parser(
-        "plugins", help="compare plugins and other cheap models by cost, size and score"
-    )
-    command.add_argument(
-        "runs", type=Path, metavar="RUNS", help="folder with one folder per run, see scripts"
-    )
-    command.add_argument(
-        "--backbone", default="backbone", metavar="RUN", help="default: %(default)s"
-    )
-    command.add_argument(
-        "--length", type=int, default=128, help="tokens of a sentence (default: %(default)s)"
-    )
-    command.set_defaults(run=_plugins)
-
-    command = commands.add_parser(
-        "neurons", help="which neurons the compressed vectors of Variator's plugins activate"
-    )
-    add_sample_options(command, "plugin files a.pt:b.pt", subset="valid", sentences=200)
-    command.add_argument(
-        "--out", type=Path, metavar="FOLDER", help="for neurons.md, neurons.json and neurons.png"
-    )
-    command.set_defaults(run=_neurons)
 
 
-def _flops(args, rest) -> int:
+def _add_plugin_file(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="FILE", help="the plugin file to write"
+    )
+
+
+def _flops_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="the model to compress")
+    _add_plugin_options(parser)
+    parser.add_argument(
+        "--lengths",
+        type=int,
+        nargs="+",
+        default=[32, 128, 512],
+        metavar="N",
+        help="the lengths of sentences to count for, in tokens (default: %(default)s)",
+    )
+
+
+def _flops(args: Namespace) -> None:
     from pet_fairseq.variator.flops import flops_report
 
     options = (args.compression_ratio, args.bottleneck_dim, args.compression_site, args.lengths)
     print(flops_report(args.checkpoint, *options))
-    return 0
 
 
-def _new_plugins(args, rest) -> int:
-    from pet_fairseq.variator.move import new_plugins
+def _new_plugins_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--backbone-path",
+        required=True,
+        metavar="FILE",
+        help="the checkpoint of the model that the plugins are for",
+    )
+    _add_plugin_options(parser)
+    parser.add_argument(
+        "--compression",
+        choices=COMPRESSIONS,
+        default="weighted",
+        help="how the vectors of a group become one (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--decompression",
+        choices=DECOMPRESSIONS,
+        default="adapter",
+        help="how one result becomes those of its group (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--prompt-end",
+        default="",
+        metavar="WORD",
+        help="the word that ends a prompt, if the model is a language model",
+    )
+    _add_plugin_file(parser)
+
+
+def _new_plugins(args: Namespace) -> None:
     from pet_fairseq.variator.options import VariatorConfig
+    from pet_fairseq.variator.plugin_files import new_plugins
 
-    names = ("command", "run", "out")
-    new_plugins(VariatorConfig(**{k: v for k, v in vars(args).items() if k not in names}), args.out)
+    options = {name: value for name, value in vars(args).items() if name != "out"}
+    new_plugins(VariatorConfig(**options), args.out)
     print(f"wrote {args.out}")
-    return 0
 
 
-def _move_plugins(args, rest) -> int:
-    from pet_fairseq.variator.move import move_plugins
+def _move_plugins_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("plugins", metavar="PLUGINS", help="a plugin file of --arch variator")
+    parser.add_argument(
+        "--backbone-path",
+        required=True,
+        metavar="FILE",
+        help="the checkpoint of the model that they are to work in",
+    )
+    _add_plugin_file(parser)
+
+
+def _move_plugins(args: Namespace) -> None:
+    from pet_fairseq.variator.plugin_files import move_plugins
 
     move_plugins(args.plugins, args.backbone_path, args.out)
     print(f"wrote {args.out}; train it further with --finetune-from-model {args.out}")
-    return 0
 
 
-def _plugins(args, rest) -> int:
-    logging.getLogger("matplotlib").setLevel(logging.WARNING)  # fairseq turns on everything
-    from pet_fairseq.variator.table import write_table
+def _plugins_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "runs",
+        type=Path,
+        metavar="RUNS",
+        help="a folder that holds one folder for each run, with checkpoint_best.pt and result.json",
+    )
+    parser.add_argument(
+        "--backbone",
+        default="backbone",
+        metavar="RUN",
+        help="the run that the others started from (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--length",
+        type=int,
+        default=128,
+        metavar="N",
+        help="the length of a sentence for which the cost is counted, in tokens "
+        "(default: %(default)s)",
+    )
+
+
+def _plugins(args: Namespace) -> None:
+    from pet_fairseq.variator.comparison import write_table
 
     print(write_table(args.runs, args.backbone, args.length), end="")
-    return 0
 
 
-def _neurons(args, rest) -> int:
-    logging.getLogger("matplotlib").setLevel(logging.WARNING)  # fairseq turns on everything
+def _neurons_arguments(parser: ArgumentParser) -> None:
+    add_sample_options(
+        parser,
+        "a plugin file, or several for the same backbone as a.pt:b.pt",
+        subset="valid",
+        sentences=200,
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="FOLDER",
+        help="also write neurons.md, neurons.json and neurons.png into this folder",
+    )
+
+
+def _neurons(args: Namespace) -> None:
     from pet_fairseq.variator.neuron_report import report_neurons
 
-    options = {k: v for k, v in vars(args).items() if k not in ("command", "run")}
-    print(report_neurons(**options), end="")
-    return 0
+    print(report_neurons(**vars(args)), end="")
+
+
+COMMANDS = (
+    Command(
+        name="flops",
+        group=Group.VARIATOR,
+        help="count what plugins would cost and save in a model",
+        add_arguments=_flops_arguments,
+        run=_flops,
+    ),
+    Command(
+        name="new-plugins",
+        group=Group.VARIATOR,
+        help="write untrained plugins for a model",
+        description="Write untrained plugins. With --compression mean --decompression copy they "
+        "have no parameters to train.",
+        add_arguments=_new_plugins_arguments,
+        run=_new_plugins,
+    ),
+    Command(
+        name="move-plugins",
+        group=Group.VARIATOR,
+        help="move the plugins of a pre-trained model to the same model after fine-tuning",
+        add_arguments=_move_plugins_arguments,
+        run=_move_plugins,
+    ),
+    Command(
+        name="plugins",
+        group=Group.VARIATOR,
+        help="compare plugins and other cheap models by cost, size and score",
+        add_arguments=_plugins_arguments,
+        run=_plugins,
+    ),
+    Command(
+        name="neurons",
+        group=Group.VARIATOR,
+        help="count which neurons the plugins' compressed vectors activate",
+        add_arguments=_neurons_arguments,
+        run=_neurons,
+    ),
+)

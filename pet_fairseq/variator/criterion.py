@@ -6,23 +6,24 @@ A `variator` model is its own teacher, at ratio 1: it is in memory once (Variato
 """
 
 import math
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Dict, Iterator, List, Tuple
 
 import torch
 import torch.nn.functional as F
 from fairseq.criterions import FairseqCriterion, register_criterion
 from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
+from fairseq.models import MODEL_REGISTRY
 from omegaconf import II
 from torch import Tensor, nn
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.hooks import forward_hooks
-from pet_fairseq.variator.backbone import ModelAround, find_encoder
+from pet_fairseq.variator.backbone import BackboneWrapper, find_encoder
 
-Vectors = Dict[str, Tensor]  # by stack: N x C, the real positions sentence by sentence
+Vectors = dict[str, Tensor]  # by stack: N x C, the real positions sentence by sentence
 
 
 @dataclass
@@ -43,7 +44,7 @@ class VariatorDistillationConfig(FairseqDataclass):
 
 @contextmanager
 def last_vectors(model: nn.Module, sample: dict, padding_idx: int) -> Iterator[Vectors]:
-    """Inside, whenever the model runs, its last layers' outputs are left in the dictionary."""
+    """Inside the block the model leaves its last layers' outputs in the dictionary when it runs."""
     vectors: Vectors = {}
 
     def keep_encoder(module, inputs, output) -> None:
@@ -66,7 +67,7 @@ def last_vectors(model: nn.Module, sample: dict, padding_idx: int) -> Iterator[V
 
 
 def decoder_tokens(sample: dict) -> Tensor:
-    """What the decoder reads, B x T: a decoder-only model has it where others have the source."""
+    """The decoder's input, B x T: a decoder-only model has it where others have the source."""
     net_input = sample["net_input"]
     return net_input.get("prev_output_tokens", net_input["src_tokens"])
 
@@ -121,17 +122,20 @@ class VariatorDistillationCriterion(FairseqCriterion):
         log["loss"] = loss.detach() * sample_size
         return loss * sample_size, sample_size, log
 
-    def call_options(self, model: ModelAround, sample: dict) -> Tuple[dict, bool]:
-        """How to call the model, and whether the targets are classes of sentences."""
-        if not isinstance(model, ModelAround):
-            raise UserError(
-                "--arch: variator_distillation trains variator, token_pruning and narrow_ffn only"
-            )
+    def call_options(self, model: BackboneWrapper, sample: dict) -> tuple[dict, bool]:
+        """Options for calling the model, and whether the targets are classes of sentences.
+
+        Raises:
+            UserError: not a model around a backbone.
+        """
+        if not isinstance(model, BackboneWrapper):
+            kinds = [n for n, c in MODEL_REGISTRY.items() if issubclass(c, BackboneWrapper)]
+            raise UserError(f"--arch: variator_distillation trains {', '.join(sorted(kinds))} only")
         if model.decoder is None and sample["target"].numel() == sample["target"].size(0):
             return {"features_only": True, "classification_head_name": self.head_name}, True
         return {"features_only": self.task_loss_weight == 0}, False
 
-    def task_loss(self, model, output, sample: dict, classes: bool) -> Tuple[Tensor, Tensor, int]:
+    def task_loss(self, model, output, sample: dict, classes: bool) -> tuple[Tensor, Tensor, int]:
         """Mean cross-entropy (nats), right answers, and how many there were."""
         target = model.get_targets(sample, output)
         if "prompt" in (output[1] or {}):  # but for the last, its targets are in its groups
@@ -146,7 +150,7 @@ class VariatorDistillationCriterion(FairseqCriterion):
         return F.cross_entropy(logits.float(), target), correct, len(target)
 
     @classmethod
-    def reduce_metrics(cls, logging_outputs: List[Dict]) -> None:
+    def reduce_metrics(cls, logging_outputs: list[dict]) -> None:
         """Log loss and distance; with a task loss also that (bits) and the accuracy (percent)."""
 
         def total(key: str) -> float:

@@ -1,7 +1,6 @@
-"""A model with plugins and its task from plugin files."""
+"""Loads a model with its plugins, and its task, from plugin files."""
 
 import os
-from typing import Tuple
 
 from fairseq.tasks import FairseqTask
 
@@ -9,8 +8,8 @@ from pet_fairseq.loading import build_loaded
 from pet_fairseq.variator.model import VariatorModel, read_plugins
 
 
-def load_variator(paths: str, option: str, data: str = "") -> Tuple[VariatorModel, FairseqTask]:
-    """The model of one or more plugin files `a.pt:b.pt` for one backbone, in eval mode.
+def load_variator(paths: str, option: str, data: str = "") -> tuple[VariatorModel, FairseqTask]:
+    """Load the model of one or more plugin files `a.pt:b.pt` for one backbone, in eval mode.
 
     Args:
         option: names the paths in errors. data: a folder in place of the one it was trained on.

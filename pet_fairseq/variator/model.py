@@ -1,8 +1,9 @@
 """Model `variator`: a frozen model with compression plugins, the only thing its files hold."""
 
 import os
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Dict, Iterator, List, Optional, Tuple
+from typing import Optional
 
 from fairseq.models import register_model
 from torch import Tensor, nn
@@ -10,16 +11,23 @@ from torch import Tensor, nn
 from pet_fairseq.backbone import check_hash, file_hash, fill_in, leave_out, load_backbone
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
-from pet_fairseq.variator.backbone import ModelAround, find_stack
+from pet_fairseq.variator.backbone import BackboneWrapper, find_stack
+from pet_fairseq.variator.costs import Shape
+from pet_fairseq.variator.grouping import Grouping
 from pet_fairseq.variator.options import VariatorConfig, check_options, prompt_end_index
 from pet_fairseq.variator.plugin import Plugin
-from pet_fairseq.variator.sites import Site, Switch, attach, embed_dim
-from pet_fairseq.variator.stacks import VariatorDecoder, VariatorEncoder
+from pet_fairseq.variator.site_modules import attach
+from pet_fairseq.variator.sites import SITES
+from pet_fairseq.variator.stack_wrappers import VariatorDecoder, VariatorEncoder
 
 
 @register_model("variator", dataclass=VariatorConfig)
-class VariatorModel(ModelAround):
+class VariatorModel(BackboneWrapper):
     """A backbone of which one stack works on groups of positions while a ratio above 1 is set."""
+
+    no_plain_form = (
+        "plugins need this package; export their --backbone-path, or use pet-fairseq serve"
+    )
 
     def __init__(
         self,
@@ -29,20 +37,20 @@ class VariatorModel(ModelAround):
         prompt_end_idx: Optional[int] = None,
     ):
         super().__init__(cfg, backbone)
-        self.switch = Switch()
+        self.grouping = Grouping()
         holder, name = find_stack(backbone, cfg.compression_stack)
         stack = getattr(holder, name)
-        self.width = embed_dim(stack.layers)
-        self.sites: List[Site] = attach(stack.layers, cfg.compression_site, self.switch)
+        self.embed_dim, self.ffn_embed_dim = layer_widths(stack.layers)
+        self.site_modules = attach(stack.layers, cfg.compression_site, self.grouping)
         wrapped = (
-            VariatorDecoder(stack, self.switch, padding_idx, prompt_end_idx)
+            VariatorDecoder(stack, self.grouping, padding_idx, prompt_end_idx)
             if name == "decoder"
-            else VariatorEncoder(stack, self.switch, padding_idx)
+            else VariatorEncoder(stack, self.grouping, padding_idx)
         )
         setattr(holder, name, wrapped)
         backbone.requires_grad_(False)
-        # the sites are in the backbone; this is the list under which they are saved
-        self.plugins = nn.ModuleList(site.plugins for site in self.sites)
+        # the plugins are in the backbone; this is the list under which they are saved
+        self.plugins = nn.ModuleList(module.plugins for module in self.site_modules)
         self.register_buffer("backbone_hash", file_hash(cfg.backbone_path))
         self.register_state_dict_post_hook(leave_out("backbone"))
         self.untrained: Optional[int] = None  # a ratio whose plugins are new
@@ -65,7 +73,7 @@ class VariatorModel(ModelAround):
     # --- ratios -----------------------------------------------------------------------------------
 
     @property
-    def ratios(self) -> List[int]:
+    def ratios(self) -> list[int]:
         """The ratios that can be set."""
         return [1, *sorted(int(k) for k in (self.plugins[0] if len(self.plugins) else ()))]
 
@@ -80,12 +88,12 @@ class VariatorModel(ModelAround):
                 f"compression_ratio {ratio}: the plugin files hold {self.ratios}; give one of "
                 "these, or more files with --plugin-path"
             )
-        self.switch.ratio = ratio
+        self.grouping.ratio = ratio
 
     @contextmanager
     def compression_ratio(self, ratio: int) -> Iterator[None]:
-        """Another ratio inside a with block."""
-        with self.switch.at(self.switch.ratio):
+        """Inside the block another ratio is in use."""
+        with self.grouping.with_ratio(self.grouping.ratio):
             self.set_compression_ratio(ratio)
             yield
 
@@ -96,28 +104,33 @@ class VariatorModel(ModelAround):
 
     @property
     def stack(self) -> VariatorEncoder | VariatorDecoder:
-        """What wraps the layers that have the sites."""
+        """The wrapper of the stack whose layers have plugins."""
         holder, name = find_stack(self.backbone, self.cfg.compression_stack)
         return getattr(holder, name)
 
+    @staticmethod
+    def encoder_cost(shape: Shape, length: int) -> int:
+        """The layers' multiply-adds with plugins at the site; ratio 1 means without plugins."""
+        return shape.layers * SITES[shape.site].layer_cost(shape, length)
+
     @contextmanager
     def frozen(self) -> Iterator[nn.Module]:
-        """This model without plugins."""
+        """Inside the block, this model without plugins."""
         with self.compression_ratio(1):
             yield self
 
     def add_plugins(self, ratio: int, cfg: VariatorConfig) -> None:
-        """New plugins of a ratio at every site."""
-        copies = cfg.compression_site == "attention-kv"  # positions come out: nothing to expand
-        for site in self.sites:
-            site.add(
+        """Add new plugins of a ratio to every layer."""
+        decompresses = SITES[cfg.compression_site].decompresses
+        for module in self.site_modules:
+            module.add(
                 Plugin(
-                    self.width,
+                    self.embed_dim,
                     ratio,
                     cfg.bottleneck_dim,
                     cfg.adapter_activation,
                     cfg.compression,
-                    "copy" if copies else cfg.decompression,
+                    cfg.decompression if decompresses else "copy",
                 )
             )
 
@@ -140,12 +153,12 @@ class VariatorModel(ModelAround):
     # --- fairseq's side ---------------------------------------------------------------------------
 
     def train(self, mode: bool = True):
-        """The backbone stays in eval mode: no dropout."""
+        """Set the mode, but leave the backbone in eval mode: no dropout."""
         super().train(mode)
         self.backbone.eval()
         return self
 
-    def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
+    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         """Check the backbone, make room for the file's ratios, and fill in what it leaves out.
 
         Raises:
@@ -162,13 +175,21 @@ class VariatorModel(ModelAround):
             )
         fill_in(self, state_dict)
 
-    def check_backbone(self, state_dict: Dict[str, Tensor], what: str) -> None:
+    def check_backbone(self, state_dict: dict[str, Tensor], what: str) -> None:
         """Raises UserError if plugins were trained on another backbone than this one."""
         check_hash(state_dict, self.backbone_hash, self.cfg.backbone_path, what)
 
 
-def read_plugins(path: str, option: str) -> Tuple[dict, VariatorConfig]:
-    """A plugin file, and its options.
+def layer_widths(layers: nn.ModuleList) -> tuple[int, int]:
+    """The width of the layers and that of their feed-forward networks; 0 for what is not there."""
+    if not len(layers):
+        return 0, 0
+    ffn = getattr(layers[0], "fc1", None)
+    return layers[0].final_layer_norm.weight.numel(), getattr(ffn, "out_features", 0)
+
+
+def read_plugins(path: str, option: str) -> tuple[dict, VariatorConfig]:
+    """Read a plugin file; returns its state and its options.
 
     Raises:
         UserError: it holds no plugins.
@@ -180,7 +201,7 @@ def read_plugins(path: str, option: str) -> Tuple[dict, VariatorConfig]:
     return state, cfg
 
 
-def load_into(plugins: nn.ModuleList, state: Dict[str, Tensor], ratio: int, source: str) -> None:
+def load_into(plugins: nn.ModuleList, state: dict[str, Tensor], ratio: int, source: str) -> None:
     """Fill the plugins of one ratio from the state of a file, named by `source` in errors.
 
     Raises:

@@ -1,8 +1,8 @@
-"""What `pet-fairseq neurons` shows and writes."""
+"""The report of `pet-fairseq neurons`: table, plot and numbers."""
 
 import json
 from pathlib import Path
-from typing import Dict, List, Optional
+from typing import Optional
 
 import matplotlib
 from matplotlib.figure import Figure
@@ -15,7 +15,7 @@ from pet_fairseq.variator.neurons import watch_neurons
 
 matplotlib.use("Agg")
 
-Shares = Dict[int, Dict[str, List[float]]]  # by ratio and name: one number for each layer
+Shares = dict[int, dict[str, list[float]]]  # by ratio and name: one number for each layer
 
 
 def report_neurons(
@@ -27,7 +27,7 @@ def report_neurons(
     out: Optional[Path] = None,
     device: str = "cpu",
 ) -> str:
-    """Count at every ratio of the files, write neurons.{md,json,png} into `out`; the Markdown.
+    """Count at every ratio of the files and write neurons.{md,json,png}; returns the Markdown.
 
     Raises:
         UserError: a wrong option; nothing is written then.
@@ -37,47 +37,52 @@ def report_neurons(
     samples = list(read_batches(task, subset, sentences, max_tokens, device))
     if out is not None:
         check_folder(out, "--out")
-    found: Shares = {}
+    shares_by_ratio: Shares = {}
     for ratio in model.ratios[1:]:
         shares = watch_neurons(model.to(device), samples, ratio).shares()
-        found[ratio] = {name: values.tolist() for name, values in shares.items()}
-    text = to_markdown(found)
+        shares_by_ratio[ratio] = {name: values.tolist() for name, values in shares.items()}
+    text = to_markdown(shares_by_ratio)
     if out is not None:
-        figure = plot(found)
-        content = {"checkpoint": checkpoint, "data": data, "subset": subset, "layers": found}
+        figure = plot(shares_by_ratio)
+        content = {
+            "checkpoint": checkpoint,
+            "data": data,
+            "subset": subset,
+            "layers": shares_by_ratio,
+        }
         write_whole(out / "neurons.md", lambda file: file.write_text(text, encoding="utf-8"))
         write_whole(out / "neurons.json", lambda file: file.write_text(json.dumps(content)))
         write_whole(out / "neurons.png", lambda file: figure.savefig(file, dpi=150, format="png"))
     return text
 
 
-def mean(values: List[float]) -> float:
+def mean(values: list[float]) -> float:
     return sum(values) / len(values)
 
 
-def to_markdown(found: Shares) -> str:
-    """A row for each ratio: percent, mean over layers.
+def to_markdown(shares_by_ratio: Shares) -> str:
+    """Write a row for each ratio: percent, the mean over layers.
 
     Raises:
         UserError: there is no ratio above 1.
     """
-    if not found:
+    if not shares_by_ratio:
         raise UserError("--checkpoint: holds no plugins for a ratio above 1")
-    names = list(next(iter(found.values())))
+    names = list(next(iter(shares_by_ratio.values())))
     rows = [["k", *(f"{name} %" for name in names)], ["---:"] * (len(names) + 1)]
-    for ratio, shares in found.items():
+    for ratio, shares in shares_by_ratio.items():
         rows.append([str(ratio), *(f"{100 * mean(shares[name]):.1f}" for name in names)])
     return "\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n"
 
 
-def plot(found: Shares) -> Figure:
-    """Active neurons, and what the compressed vectors' ones have in common with their members'."""
+def plot(shares_by_ratio: Shares) -> Figure:
+    """Plot active neurons, and how many of a compressed vector's are active for its members too."""
     figure = Figure(figsize=(9, 3.6), layout="constrained")
-    names = list(next(iter(found.values())))
+    names = list(next(iter(shares_by_ratio.values())))
     for axes, part in zip(figure.subplots(1, 2), (names[:3], names[3:])):
         for name, marker in zip(part, "os^"):
-            values = [100 * mean(shares[name]) for shares in found.values()]
-            axes.plot([str(k) for k in found], values, marker=marker, label=name)
+            values = [100 * mean(shares[name]) for shares in shares_by_ratio.values()]
+            axes.plot([str(k) for k in shares_by_ratio], values, marker=marker, label=name)
         axes.set(xlabel="k", ylabel="% of neurons", ylim=(0, None))
         axes.grid(alpha=0.3)
         axes.legend(fontsize="small")

@@ -6,7 +6,8 @@ neurons are active, and which of them are the same. (Members of the model with p
 nothing: the compressed vector is a mean of theirs, and the first map is linear.)
 """
 
-from typing import Dict, Iterable, List, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple, Optional
 
 import torch
 from fairseq.utils import convert_padding_direction
@@ -15,11 +16,11 @@ from torch import Tensor, nn
 from pet_fairseq.errors import UserError
 from pet_fairseq.hooks import forward_hooks
 from pet_fairseq.variator.model import VariatorModel
-from pet_fairseq.variator.plugin import group_padding, split_groups
-from pet_fairseq.variator.sites import Entrance
+from pet_fairseq.variator.plugin import split_groups
+from pet_fairseq.variator.site_modules import CompressedFeedForward
 
 
-class Counts(NamedTuple):
+class NeuronCounts(NamedTuple):
     """Numbers of neurons, added up over groups; one entry for each layer."""
 
     of_members: Tensor  # active for a member, added up over members
@@ -31,8 +32,8 @@ class Counts(NamedTuple):
     members: Tensor  # how many members there were, times neurons
     groups: Tensor  # how many groups there were, times neurons
 
-    def shares(self) -> Dict[str, Tensor]:
-        """What the paper's Figure 5 and Table 5 show, each in [0, 1] by layer."""
+    def shares(self) -> dict[str, Tensor]:
+        """The shares that the paper's Figure 5 and Table 5 show, each in [0, 1] by layer."""
         return {
             "active, a position": self.of_members / self.members,
             "active, all positions of a group": self.of_union / self.groups,
@@ -42,8 +43,8 @@ class Counts(NamedTuple):
         }
 
 
-def count_neurons(members: Tensor, group: Tensor, padding: Tensor | None) -> List[Tensor]:
-    """The numbers of `Counts` for one layer and batch.
+def count_neurons(members: Tensor, group: Tensor, padding: Optional[Tensor]) -> list[Tensor]:
+    """The numbers of `NeuronCounts` for one layer and batch.
 
     Args:
         members: G x k x B x F, True = active for that member; group: G x B x F, for the compressed
@@ -71,40 +72,38 @@ def count_neurons(members: Tensor, group: Tensor, padding: Tensor | None) -> Lis
 
 
 @torch.no_grad()
-def watch_neurons(model: VariatorModel, samples: Iterable[dict], ratio: int) -> Counts:
-    """Run the model at a ratio and count in every layer.
+def watch_neurons(model: VariatorModel, samples: Iterable[dict], ratio: int) -> NeuronCounts:
+    """Run the model at a ratio and count active neurons in every layer.
 
     Raises:
         UserError: plugins at another site than the feed-forward networks.
     """
-    entrances = [layer.fc1 for layer in model.stack.layers]
-    if not all(isinstance(entrance, Entrance) for entrance in entrances):
+    sites = model.site_modules
+    if not all(isinstance(site, CompressedFeedForward) for site in sites):
         raise UserError("--checkpoint: its plugins are not at the feed-forward networks (ffn)")
-    alone: Dict[nn.Module, Tensor] = {}  # T x B x F, active neurons without plugins
-    counted: Dict[nn.Module, Tensor] = {}
+    alone: dict[nn.Module, Tensor] = {}  # T x B x F, active neurons without plugins
+    counts: dict[nn.Module, Tensor] = {}
 
-    def keep(entrance: Entrance, inputs, output: Tensor) -> None:
-        alone[entrance] = output > 0
+    def keep(site: CompressedFeedForward, inputs, output: Tensor) -> None:
+        alone[site] = site.ffn.fc1(inputs[0]) > 0
 
-    def count(entrance: Entrance, inputs, output: Tensor) -> None:
-        site = entrance.part
-        padding = group_padding(model.switch.padding_mask, inputs[0][: site.time], ratio)
-        members = split_groups(alone.pop(entrance)[: site.time], ratio)
-        numbers = count_neurons(members, output[: len(members)] > 0, padding)
-        counted[entrance] = counted.get(entrance, 0) + torch.stack(numbers).cpu()
+    def count(site: CompressedFeedForward, inputs, output: Tensor) -> None:
+        groups = site.compress(inputs[0])
+        members = split_groups(alone.pop(site), ratio)[: len(groups.vectors)]
+        numbers = count_neurons(members, site.ffn.fc1(groups.vectors) > 0, groups.padding)
+        counts[site] = counts.get(site, 0) + torch.stack(numbers).cpu()
 
     for sample in samples:
         net_input = with_padding_right(sample["net_input"], model.stack.padding_idx)
         for k, hook in ((1, keep), (ratio, count)):
-            hooks = ((entrance, hook) for entrance in entrances)
-            with model.compression_ratio(k), forward_hooks(*hooks):
+            with model.compression_ratio(k), forward_hooks(*((site, hook) for site in sites)):
                 model(**net_input, features_only=True)
-    by_layer = torch.stack([counted[entrance] for entrance in entrances])
-    return Counts(*by_layer.double().T)
+    by_layer = torch.stack([counts[site] for site in sites])
+    return NeuronCounts(*by_layer.double().T)
 
 
 def with_padding_right(net_input: dict, padding_idx: int) -> dict:
-    """The same sentences at the left edge, where plugins group them."""
+    """Move the sentences to the left edge, where plugins group them."""
     tokens = net_input["src_tokens"]
     moved = convert_padding_direction(tokens, padding_idx, left_to_right=True)
     return {**net_input, "src_tokens": moved}

@@ -9,9 +9,7 @@ from torch import nn
 
 from pet_fairseq.backbone import is_decoder_only
 from pet_fairseq.errors import UserError
-from pet_fairseq.variator.backbone import STACKS
-from pet_fairseq.variator.plugin import ACTIVATIONS, COMPRESSIONS, DECOMPRESSIONS
-from pet_fairseq.variator.sites import SITES
+from pet_fairseq.variator.choices import ACTIVATIONS, COMPRESSIONS, DECOMPRESSIONS, SITES, STACKS
 
 
 @dataclass
@@ -69,17 +67,18 @@ def check_options(cfg: VariatorConfig) -> None:
 def prompt_end_index(
     cfg: VariatorConfig, backbone: nn.Module, dictionary: Dictionary
 ) -> Optional[int]:
-    """Of the symbol that ends a prompt; None for a model with an encoder.
+    """The index of the symbol that ends a prompt; None for a model with an encoder.
 
     Raises:
         UserError: no such symbol, or a site that would show a decoder its future.
     """
     if not is_decoder_only(backbone):
         return None
-    if cfg.compression_site != "ffn":
+    if not SITES[cfg.compression_site].in_decoders:
+        usable = " or ".join(name for name, site in SITES.items() if site.in_decoders)
         raise UserError(
             f"--compression-site {cfg.compression_site}: in a decoder-only model a group of keys "
-            "would hide the prompt's order from its mask; give ffn"
+            f"would hide the prompt's order from its mask; give {usable}"
         )
     index = dictionary.index(cfg.prompt_end)
     if not cfg.prompt_end or index == dictionary.unk():

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 
 def split_groups(x: Tensor, ratio: int) -> Tensor:
-    """T x B x C -> G x k x B x C, the last group filled up with zeros."""
+    """Divide positions into groups, T x B x C -> G x k x B x C; zeros fill up the last one."""
     missing = -x.size(0) % ratio
     if missing:
         x = F.pad(x, (0, 0, 0, 0, 0, missing))
@@ -25,7 +25,7 @@ def split_groups(x: Tensor, ratio: int) -> Tensor:
 
 
 def group_padding(padding_mask: Optional[Tensor], x: Tensor, ratio: int) -> Optional[Tensor]:
-    """Which members of the groups are no real positions: G x k x B, None if all are real.
+    """The mask of members that are no real positions: G x k x B, None if all are real.
 
     Args:
         padding_mask: B x T, True = padding; None without any. x: T x B x C.
@@ -41,7 +41,7 @@ def group_padding(padding_mask: Optional[Tensor], x: Tensor, ratio: int) -> Opti
 def group_weights(
     members: Tensor, padding: Optional[Tensor], weight: Tensor, bias: Tensor
 ) -> Tensor:
-    """softmax(W_c concat(group) + b_c) over the members of each group: G x k x B.
+    """Weights of the members, softmax(W_c concat(group) + b_c): G x k x B.
 
     Args:
         members: G x k x B x C, zeros where `padding` is True.
@@ -51,8 +51,8 @@ def group_weights(
     groups, ratio, batch, width = members.shape
     # W_c concat(group) = sum over members j of W_c[:, j] h_j: no copy of the members
     per_member = weight.view(ratio, ratio, width).permute(1, 2, 0)  # member j, C, score i
-    rows = members.transpose(0, 1).reshape(ratio, groups * batch, width)
-    scores = torch.bmm(rows, per_member).sum(dim=0) + bias
+    by_member = members.transpose(0, 1).reshape(ratio, groups * batch, width)
+    scores = torch.bmm(by_member, per_member).sum(dim=0) + bias
     scores = scores.view(groups, batch, ratio).transpose(1, 2)  # G x k x B
     if padding is None:
         return scores.softmax(dim=1)
@@ -61,7 +61,7 @@ def group_weights(
 
 
 def merge(members: Tensor, weights: Tensor) -> Tensor:
-    """sum over j of a_j h_j: G x B x C.
+    """The weighted sum of each group, sum over j of a_j h_j: G x B x C.
 
     Args:
         members: G x k x B x C; weights: G x k x B.
@@ -79,7 +79,7 @@ def decompress(
     up_bias: Tensor,
     activation: str,
 ) -> Tensor:
-    """o_j = g + W2 act(W1 concat(g, h_j) + b1) + b2: G x k x B x C.
+    """The outputs of the members, o_j = g + W2 act(W1 concat(g, h_j) + b1) + b2: G x k x B x C.
 
     Args:
         group_output: G x B x C, g; members: G x k x B x C, h.
@@ -94,10 +94,6 @@ def decompress(
 
 
 # --- the plugin -----------------------------------------------------------------------------------
-
-COMPRESSIONS = ("weighted", "mean")
-DECOMPRESSIONS = ("adapter", "copy")
-ACTIVATIONS = ("tanh", "none")
 
 
 class Plugin(nn.Module):
@@ -156,14 +152,14 @@ class Plugin(nn.Module):
     def decompress(self, group_output: Tensor, members: Tensor, time: int) -> Tensor:
         """A vector for each of the T positions: T x B x C."""
         if self.down is None:
-            made = group_output[:, None].expand_as(members)
+            outputs = group_output[:, None].expand_as(members)
         else:
             down_group, down_member = self.down.weight.chunk(2, dim=1)
-            made = decompress(
+            outputs = decompress(
                 *(group_output, members, down_group, down_member, self.down.bias),
                 *(self.up.weight, self.up.bias, self.activation),
             )
-        return made.flatten(0, 1)[:time]
+        return outputs.flatten(0, 1)[:time]
 
     def extra_repr(self) -> str:
         return f"ratio={self.ratio}"

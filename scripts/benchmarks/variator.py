@@ -15,7 +15,7 @@ import torch
 from fairseq.models import build_model
 
 from pet_fairseq.architectures import Vocabularies
-from pet_fairseq.variator.flops import encoder_cost, shape_of
+from pet_fairseq.variator.flops import shape_of
 from pet_fairseq.variator.model import VariatorModel
 from pet_fairseq.variator.options import VariatorConfig
 
@@ -87,9 +87,9 @@ def main():
         tokens = torch.randint(4, 1000, size, device=args.device)
         ratios = [1, *args.ratios]
         times, rounds = measure(model, ratios, tokens, args.repeats)
-        plain = encoder_cost(shape_of(model)._replace(ratio=1), length)
+        plain = VariatorModel.encoder_cost(shape_of(model)._replace(ratio=1), length)
         for k in ratios:
-            flops = encoder_cost(shape_of(model)._replace(ratio=k), length) / plain
+            flops = VariatorModel.encoder_cost(shape_of(model)._replace(ratio=k), length) / plain
             ms = 1000 * statistics.median(r[k] for r in rounds[1:])
             share = "-" if k == 1 else f"{100 * (1 - times[k]) / (1 - flops):.0f}"
             print(f"| {length} | {k} | {ms:.1f} | {times[k]:.3f} | {flops:.3f} | {share} |")

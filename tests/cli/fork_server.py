@@ -7,6 +7,7 @@ pet_fairseq as the command does, and ends as Python ends. `fork_client.py` asks 
 Usage: fork_server.py SOCKET; it prints a line when it listens and ends when its input does.
 """
 
+import contextlib
 import gc
 import importlib
 import json
@@ -19,6 +20,7 @@ import socket
 import sys
 import threading
 import warnings
+from importlib.util import spec_from_loader
 from pathlib import Path
 
 # what fairseq's commands load, also later than at their start
@@ -30,14 +32,37 @@ LOADED = (
 )
 
 
+class FairseqLoader:
+    """Gives a command the fairseq that is loaded, and does to its log what loading it does.
+
+    Whoever calls logging.basicConfig first sets up the log: for some commands that is fairseq.
+    """
+
+    def __init__(self):
+        self.loaded = sys.modules.pop("fairseq")
+        self.spec = self.loaded.__spec__
+
+    def find_spec(self, name, path=None, target=None):
+        return spec_from_loader(name, self) if name == "fairseq" else None
+
+    def create_module(self, spec):
+        return self.loaded
+
+    def exec_module(self, module):
+        module.__spec__ = self.spec
+        sys.meta_path.remove(self)
+        logging.basicConfig(level=logging.DEBUG)  # as fairseq.tasks.text_to_speech
+
+
 def preload() -> None:
     """Load what commands load, and undo what the modules of commands do while being loaded."""
+    logging.root.addHandler(logging.NullHandler())  # so that nobody sets up the log here
     for name in LOADED:
         importlib.import_module(name)
     for name in [name for name in sys.modules if name.startswith("fairseq_cli")]:
         del sys.modules[name]  # the command's own module is loaded by the command
+    sys.meta_path.insert(0, FairseqLoader())
     logging.root.handlers.clear()
-    logging.root.setLevel(logging.WARNING)
     assert "pet_fairseq" not in sys.modules
     assert threading.active_count() == 1  # a fork has only the thread that forks
     gc.freeze()  # forks share these objects as long as nobody touches them
@@ -45,7 +70,6 @@ def preload() -> None:
 
 def accept(address: str) -> socket.socket:
     """Wait for clients for ever; return each one's connection in a process of its own."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those processes
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
         listener.listen()
@@ -53,12 +77,20 @@ def accept(address: str) -> socket.socket:
         while True:
             ready, _, _ = select.select([listener, sys.stdin], [], [])
             if sys.stdin in ready:
+                reap()
                 sys.exit()
             connection, _ = listener.accept()
             if os.fork() == 0:
-                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 return connection
             connection.close()
+            reap()
+
+
+def reap() -> None:
+    """Take note of the processes that have ended; their times count as the server's then."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG) != (0, 0):
+            pass
 
 
 def attend(connection: socket.socket) -> dict:

@@ -40,8 +40,11 @@ def fork_server() -> str:
         text=True,
         env={**os.environ, **ALONE},
     )
-    first = server.stdout.readline()
-    assert first == "listening\n", first + server.communicate()[0]
+    said = ""
+    while not said.endswith("listening\n"):
+        line = server.stdout.readline()
+        said += line
+        assert line, said
 
     def stop():
         server.communicate()

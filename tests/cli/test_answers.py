@@ -1,4 +1,4 @@
-"""scripts/answers.py: scoring what fairseq-generate wrote."""
+"""pet-fairseq score accuracy and squad: scoring the answers that fairseq-generate wrote."""
 
 import json
 import random
@@ -6,13 +6,27 @@ from pathlib import Path
 
 import pytest
 
-from scripts import answers
-from tests.cli.processes import REPO
-from tests.cli.shell import bash, refuses
+from pet_fairseq import cli
+from pet_fairseq.score import answers
 
 
-def score(*args, check: bool = True):
-    return bash("-c", 'python3 "$@"', "-", REPO / "scripts/answers.py", *args, check=check)
+@pytest.fixture
+def score(capsys):
+    """Runs a scorer; what it prints on stdout, or with fails=True its line on stderr."""
+
+    def call(*args, fails: bool = False) -> str:
+        assert cli.main(["score", *map(str, args)]) == fails
+        out, err = capsys.readouterr()
+        assert not (out if fails else err)
+        return err if fails else out
+
+    return call
+
+
+def refuses(line: str, *texts) -> None:
+    assert line.startswith("pet-fairseq score ") and line.count("\n") == 1
+    for text in texts:
+        assert str(text) in line
 
 
 def generated(path: Path, texts: list[str], draw: random.Random) -> Path:
@@ -27,15 +41,15 @@ def generated(path: Path, texts: list[str], draw: random.Random) -> Path:
     return path
 
 
-def test_accuracy(tmp_path):
+def test_accuracy(score, tmp_path):
     output = generated(tmp_path / "gen.txt", ["Yes", "No", "Yes", "no"], random.Random(1))
     (tmp_path / "test.answer").write_text("Yes\nNo\nNo\nNo\n")
-    result = score("accuracy", output, tmp_path / "test.answer")
-    assert json.loads(result.stdout) == {"accuracy": 50.0, "right": 2, "total": 4}
-    assert result.stderr == f"{output}: accuracy 50.00 over 4 questions\n"
+    out = tmp_path / "result.json"
+    scores = json.loads(score("accuracy", output, tmp_path / "test.answer", "--out", out))
+    assert scores == {"accuracy": 50.0, "right": 2, "total": 4} == json.loads(out.read_text())
 
 
-def test_squad(tmp_path):
+def test_squad(score, tmp_path):
     texts = ["the old tower of London", "Obama &apos;s wife", "19@@ 9@@ 0", "nothing of it"]
     output = generated(tmp_path / "gen.txt", texts, random.Random(2))
     gold = {
@@ -45,11 +59,9 @@ def test_squad(tmp_path):
         "d": ["Paris"],
     }
     (tmp_path / "gold.json").write_text(json.dumps(gold))
-    result = score("squad", output, tmp_path / "gold.json")
-    scores = json.loads(result.stdout)
+    scores = json.loads(score("squad", output, tmp_path / "gold.json"))
     assert scores["exact_match"] == 50 and scores["total"] == 4
     assert scores["f1"] == pytest.approx(100 * (6 / 7 + 1 + 1) / 4)
-    assert "exact_match 50.00, f1 71.43 over 4 questions" in result.stderr
 
 
 def slow_normal(text: str) -> list[str]:
@@ -87,23 +99,23 @@ def test_scores_are_those_of_slow_ones():
         given = slow_normal(hypothesis)
         exact += max(given == slow_normal(answer) for answer in right)
         overlap += max(slow_f1(given, slow_normal(answer)) for answer in right)
-    found = answers.squad(hypotheses, gold)
+    scores = answers.squad(hypotheses, gold)
     assert 20 < exact < 380
-    assert found["exact_match"] == pytest.approx(exact / 4)
-    assert found["f1"] == pytest.approx(overlap / 4)
+    assert scores["exact_match"] == pytest.approx(exact / 4)
+    assert scores["f1"] == pytest.approx(overlap / 4)
 
 
-def test_bad_input(tmp_path):
+def test_bad_input(score, tmp_path):
     output = generated(tmp_path / "gen.txt", ["Yes", "No"], random.Random(4))
     answer, gold = tmp_path / "test.answer", tmp_path / "gold.json"
     answer.write_text("Yes\nNo\nNo\n")
-    refuses(score("accuracy", output, answer, check=False), output, "2 answers", "3 questions")
-    refuses(score("accuracy", output, tmp_path / "none", check=False), "none: No such file")
+    refuses(score("accuracy", output, answer, fails=True), output, "2 answers", "3 questions")
+    refuses(score("accuracy", output, tmp_path / "none", fails=True), "none: No such file")
     (tmp_path / "cut.txt").write_text(output.read_text().split("P-")[0])
     answer.write_text("Yes\nNo\n")
-    refuses(score("accuracy", tmp_path / "cut.txt", answer, check=False), "cut.txt: 1 answers")
+    refuses(score("accuracy", tmp_path / "cut.txt", answer, fails=True), "cut.txt: 1 answers")
     for text in ('{"a": ["x"], "b": []}', '[["x"], ["y"]]', '{"a": [1], "b": ["y"]}', '{"a"'):
         gold.write_text(text)
-        refuses(score("squad", output, gold, check=False), gold, "not a JSON object")
+        refuses(score("squad", output, gold, fails=True), gold, "not a JSON object")
     gold.write_bytes(b'{"a": ["\xff"]}')
-    refuses(score("squad", output, gold, check=False), gold, "not UTF-8")
+    refuses(score("squad", output, gold, fails=True), gold, "not UTF-8")

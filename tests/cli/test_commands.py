@@ -1,8 +1,35 @@
 """The command pet-fairseq."""
 
+import subprocess
+import sys
+from argparse import Namespace
+
 import pytest
 
+from pet_fairseq import cli
+from pet_fairseq.command_line import Command, Group
+from pet_fairseq.errors import UserError
 from tests.cli.processes import REPO, run
+
+HEAVY = ("torch", "fairseq", "matplotlib", "sacrebleu", "numpy")  # what takes seconds to import
+PRINT_EVERY_HELP = f"""
+import contextlib, sys
+from pet_fairseq import cli
+names = [c.name for c in cli.COMMANDS.values() if c.name != "train-bf16"]  # help of fairseq's own
+for words in ([], *(name.split() for name in names)):
+    with contextlib.suppress(SystemExit):
+        cli.main([*words, "--help"])
+print("loaded:", *(module for module in {HEAVY} if module in sys.modules))
+"""
+REGISTER_LATE = """
+import sys
+import pet_fairseq
+assert "fairseq" not in sys.modules
+from fairseq.models import ARCH_MODEL_REGISTRY
+assert "pet_transformer" not in ARCH_MODEL_REGISTRY
+pet_fairseq.from_pretrained
+assert "pet_transformer" in ARCH_MODEL_REGISTRY
+"""
 
 
 def fails(*args) -> str:
@@ -58,3 +85,84 @@ def test_toy_data(tmp_path):
     lines = {p.name: len(p.read_text().splitlines()) for p in (tmp_path / "toy").iterdir()}
     expected = {"train": 50, "valid": 5, "test": 7}
     assert lines == {f"{s}.{lang}": n for s, n in expected.items() for lang in ("de", "en")}
+
+
+def python(code: str) -> str:
+    """What Python prints for some code, run in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", code], cwd=REPO, capture_output=True, text=True, check=True
+    ).stdout
+
+
+def test_every_help_is_light():
+    out = python(PRINT_EVERY_HELP)
+    for name in cli.COMMANDS.keys() - {"train-bf16"}:
+        assert f"usage: pet-fairseq {name} " in out
+    assert out.splitlines()[-1].split() == ["loaded:"]
+
+
+def test_a_late_fairseq_is_registered_on_demand():
+    python(REGISTER_LATE)
+
+
+def test_the_overview_has_one_line_for_each_command(capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["--help"])
+    assert not stop.value.code
+    lines = capsys.readouterr().out.splitlines()
+    for name, command in cli.COMMANDS.items():
+        (number,) = [i for i, line in enumerate(lines) if line.startswith(f"  {name} ")]
+        assert lines[number].endswith(command.help) and len(lines[number]) <= 100
+        headings = [line for line in lines[:number] if line.endswith(":")]
+        assert headings[-1] == f"{command.group.value}:"
+
+
+def test_the_overview_of_a_family(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["bank", "--help"])
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  ")]
+    assert [line.split()[:2] for line in lines] == [
+        ["bank", action] for action in ("build", "add", "search", "info")
+    ]
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ([], "pet-fairseq: error: no command was given"),
+        (["parms"], "pet-fairseq: error: parms: no such command"),
+        (["bank"], "pet-fairseq: error: bank: no such command; give one of build, add"),
+        (["bank", "burn"], "pet-fairseq: error: bank burn: no such command; give one of build, "),
+        (["toy-data", "x", "--sead", "1"], "error: unrecognized arguments: --sead 1; see pet-f"),
+        (["report", "x"], "pet-fairseq report: error: the following arguments are required: --r"),
+    ],
+)
+def test_a_wrong_command_or_option_is_named_in_one_line(words, message, capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(words)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert stop.value.code == 2 and message in line and line.endswith("--help")
+
+
+def test_how_a_command_runs(monkeypatch, capsys):
+    """Its arguments reach it; what it raises becomes one line, what it returns the exit status."""
+
+    def cook(args: Namespace) -> int | None:
+        if args.dish == "soup":
+            raise UserError("soup: the pot is missing")
+        return args.minutes
+
+    def add_arguments(parser):
+        parser.add_argument("dish")
+        parser.add_argument("--minutes", type=int)
+
+    fields = dict(group=Group.SETUP, help="cook", add_arguments=add_arguments, run=cook)
+    cooking = Command(name="kitchen cook", needs_models=False, **fields)
+    loose = Command(name="kitchen try", needs_models=False, keeps_rest=True, **fields)
+    monkeypatch.setattr(cli, "COMMANDS", {c.name: c for c in (cooking, loose)})
+    assert cli.main(["kitchen", "cook", "rice"]) == 0
+    assert cli.main(["kitchen", "cook", "rice", "--minutes", "3"]) == 3
+    assert cli.main(["kitchen", "cook", "soup"]) == 1
+    assert capsys.readouterr().err == "pet-fairseq kitchen cook: error: soup: the pot is missing\n"
+    command, args = cli.parse(["kitchen", "try", "rice", "--min", "4", "--salt"])
+    assert command is loose and args.rest == ["--min", "4", "--salt"] and args.minutes is None

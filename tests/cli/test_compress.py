@@ -171,7 +171,7 @@ def test_another_dictionary(build, data, tmp_path):
     shutil.copytree(data, other)
     words = (other / "dict.en.txt").read_text().splitlines()
     (other / "dict.en.txt").write_text("\n".join(words[::-1]) + "\n")
-    with pytest.raises(UserError, match="TEACHER .* made with another dictionary"):
+    with pytest.raises(UserError, match=r"TEACHER .* made with another dictionary"):
         build(data=other)
     with pytest.raises(UserError, match=f"--test {other}: made with other dictionaries"):
         build(test=str(other))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 
 import pytest
@@ -33,6 +34,33 @@ def test_ends_alike(name, tmp_path, monkeypatch):
         return [line for line in result.output.splitlines() if not line.startswith(" ")]
 
     assert said(forked) == said(alone)
+
+
+LOG_LINES = """
+import logging, sys
+{}
+print(logging.root.level, logging.root.handlers, flush=True)
+import fairseq, fairseq.tasks
+from fairseq_cli import generate
+assert fairseq.__spec__.name == "fairseq" and sys.modules["fairseq"] is fairseq
+logging.getLogger("x").debug("debug")
+logging.getLogger("x").info("info")
+print(fairseq.tasks.__name__, logging.root.level, logging.root.handlers)
+"""
+
+
+@pytest.mark.parametrize("first", ["", "import fairseq_cli.train"])
+def test_logs_alike(first, tmp_path, monkeypatch):
+    """fairseq_cli.train sets up the log before it loads fairseq; otherwise fairseq does."""
+    script = tmp_path / "script.py"
+    script.write_text(LOG_LINES.format(first))
+    forked = run("python", script).output
+    monkeypatch.setenv("PET_FAIRSEQ_COLD", "1")
+
+    def ours(output):
+        return [re.sub(r"^[-\d: ]+", "", line) for line in output.splitlines() if "x" in line]
+
+    assert ours(forked) == ours(run("python", script).output) != []
 
 
 SAYS = """

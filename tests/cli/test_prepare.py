@@ -20,6 +20,7 @@ RECIPES = [
 ]
 
 
+@pytest.mark.paper
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_dry_run_prints_commands_and_writes_nothing(recipe, tmp_path):
     env = {"OUT": str(tmp_path / "out"), "DOWNLOADS": str(tmp_path / "new"), "DRY_RUN": "1"}

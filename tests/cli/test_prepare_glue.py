@@ -146,6 +146,7 @@ def env(tmp_path) -> dict[str, str]:
     return {"EXPECTED": str(tmp_path / "expected"), "OUT": str(tmp_path / "out")}
 
 
+@pytest.mark.paper
 @pytest.mark.parametrize("task", QUESTIONS)
 def test_dry_run_prints_commands_and_writes_nothing(task, tmp_path):
     env = {"OUT": str(tmp_path / "out"), "DRY_RUN": "1"}

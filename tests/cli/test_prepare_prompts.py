@@ -64,6 +64,7 @@ def made(tmp_path: Path) -> dict[str, list[dict]]:
     return {split: records(tmp_path / "out", split) for split in ("train", "valid", "test")}
 
 
+@pytest.mark.paper
 @pytest.mark.parametrize("name", SETS)
 def test_dry_run_prints_commands_and_writes_nothing(name, tmp_path, public):
     env = {"OUT": str(tmp_path / "out"), "DRY_RUN": "1", "TEXT": "a b.txt:c.txt"}

@@ -69,6 +69,7 @@ def by_hand(articles: list[dict]) -> list[tuple[str, str]]:
     return found
 
 
+@pytest.mark.paper
 def test_dry_run_prints_commands_and_writes_nothing(tmp_path):
     env = {"OUT": str(tmp_path / "out"), "DRY_RUN": "1", "RAW_TEXT": "a.txt:b.txt"}
     out = sh(RECIPE, **env).stdout

@@ -1,11 +1,14 @@
-"""scripts/bleu.py and scripts/rouge.py on made-up outputs of fairseq-generate."""
+"""pet-fairseq score bleu and rouge on made-up outputs of fairseq-generate."""
 
 import json
 import math
+import subprocess
+import sys
 
 import pytest
 
-from tests.cli.processes import REPO, run
+from pet_fairseq import cli
+from tests.cli.processes import REPO
 
 HYPOTHESES = ["the cat sat on the mat", "a dog", "birds are singing loudly today"]
 RESPONSES = ["the cat sat on a mat", "a dog", "the birds sing today"]
@@ -21,9 +24,16 @@ def write_output(path, hypotheses=HYPOTHESES, targets=RESPONSES):
     return path
 
 
-def scores(script, *args, check=True):
-    result = run("python", REPO / "scripts" / script, *args, check=check)
-    return json.loads(result.output.splitlines()[-1]) if check else result
+@pytest.fixture
+def scores(capsys):
+    """Runs a scorer; its scores, or with fails=True the line it says on stderr."""
+
+    def call(*args, fails=False):
+        assert cli.main(["score", *map(str, args)]) == fails
+        out, err = capsys.readouterr()
+        return err if fails else json.loads(out)
+
+    return call
 
 
 def overlap(hypothesis, response, size):
@@ -35,30 +45,29 @@ def overlap(hypothesis, response, size):
     return 2 * common / (len(grams[0]) + len(grams[1]))
 
 
-def test_rouge(tmp_path):
-    found = scores("rouge.py", write_output(tmp_path / "out"))
+def test_rouge(scores, tmp_path):
+    found = scores("rouge", write_output(tmp_path / "out"))
     for size in (1, 2):
         expected = [overlap(h, r, size) for h, r in zip(HYPOTHESES, RESPONSES)]
         assert found[f"rouge{size}"] == pytest.approx(100 * sum(expected) / 3)
     assert found["accuracy"] == pytest.approx(100 / 3) and found["total"] == 3
     (tmp_path / "responses").write_text("".join(f"{h}\n" for h in HYPOTHESES))
-    own = scores("rouge.py", tmp_path / "out", "--responses", tmp_path / "responses")
+    own = scores("rouge", tmp_path / "out", "--responses", tmp_path / "responses")
     assert own["rougeL"] == own["accuracy"] == 100
 
 
-def test_perplexity(tmp_path):
+def test_perplexity(scores, tmp_path):
     output, log = write_output(tmp_path / "out"), tmp_path / "log"
     line = "INFO | valid | valid on 'test' subset | loss 2 | accuracy 50.5 | ppl {} | wps 0"
     log.write_text("\n".join(["loading", line.format("4.00"), line.format("11.74")]))
-    assert scores("rouge.py", output, "--validation", log)["ppl"] == 11.74
+    assert scores("rouge", output, "--validation", log)["ppl"] == 11.74
     log.write_text("loading\n")
-    result = scores("rouge.py", output, "--validation", log, check=False)
-    assert result.status == 1 and f"{log}: no perplexity in it" in result.output.splitlines()[-1]
+    assert f"{log}: no perplexity in it" in scores("rouge", output, "--validation", log, fails=True)
 
 
-def test_bleu(tmp_path):
+def test_bleu(scores, tmp_path):
     (tmp_path / "reference").write_text("".join(f"{r}\n" for r in RESPONSES))
-    found = scores("bleu.py", write_output(tmp_path / "out"), tmp_path / "reference")
+    found = scores("bleu", write_output(tmp_path / "out"), tmp_path / "reference")
     assert found["total"] == 3 and "tok:13a" in found["signature"]
     precisions = []
     for size in range(1, 5):
@@ -77,14 +86,29 @@ def test_bleu(tmp_path):
     assert found["bleu"] == pytest.approx(100 * expected)
 
 
-@pytest.mark.parametrize("script", ["bleu.py", "rouge.py"])
-def test_bad_input(script, tmp_path):
+@pytest.mark.parametrize("kind", ["bleu", "rouge"])
+def test_bad_input(scores, kind, tmp_path):
     out, other = write_output(tmp_path / "out"), tmp_path / "other"
     other.write_text("one line\n")
-    more = (other,) if script == "bleu.py" else ("--responses", other)
+    more = (other,) if kind == "bleu" else ("--responses", other)
     for args, message in (
         ((out, *more), f"{out}: 3 "),
-        ((tmp_path / "none", *more), f"No such file or directory: '{tmp_path}/none'"),
+        ((tmp_path / "none", *more), f"{tmp_path}/none: No such file or directory"),
     ):
-        result = scores(script, *args, check=False)
-        assert result.status == 1 and message in result.output.splitlines()[-1]
+        assert message in scores(kind, *args, fails=True)
+
+
+def test_scoring_text_needs_no_models(tmp_path):
+    """Neither torch nor fairseq is loaded: a score takes no seconds to start."""
+    output = write_output(tmp_path / "out", targets=HYPOTHESES)
+    (tmp_path / "reference").write_text("".join(f"{h}\n" for h in HYPOTHESES))
+    words = ["score", "bleu", str(output), str(tmp_path / "reference")]
+    code = f"""
+import sys
+from pet_fairseq import cli
+from tests.cli.processes import REPO
+assert cli.main({words}) == 0
+assert not {{"torch", "fairseq"}} & set(sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=REPO)
+    assert json.loads(done.stdout)["bleu"] == pytest.approx(100), done.stderr

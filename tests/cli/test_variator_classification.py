@@ -77,8 +77,8 @@ def test_plugins_keep_the_accuracy(reviews, backbone, site, tmp_path):
 
 
 def classify(checkpoint, data, *more):
-    script = REPO / "scripts/classify.py"
-    output = run("python", script, checkpoint, data, "--subset", "valid", *more).output
+    words = ("score", "classes", checkpoint, data, "--subset", "valid")
+    output = run("pet-fairseq", *words, *more).output
     return json.loads(output.splitlines()[-1])
 
 
@@ -105,10 +105,10 @@ def test_plugins_without_training_and_the_table(reviews, backbone, tmp_path):
 
 
 def test_bad_input(reviews, backbone, tmp_path):
-    script = REPO / "scripts/classify.py"
+    score = ("pet-fairseq", "score", "classes")
     for command, message in (
-        (("python", script, backbone, reviews, "--subset", "no"), "--subset no: not in"),
-        (("python", script, tmp_path / "no.pt", reviews), "no.pt: no such file"),
+        ((*score, backbone, reviews, "--subset", "no"), "--subset no: not in"),
+        ((*score, tmp_path / "no.pt", reviews), "no.pt: no such file"),
         (("pet-fairseq", "plugins", tmp_path), "no run backbone with a result.json"),
         (("pet-fairseq", "plugins", tmp_path, "--length", "0"), "--length 0: give 1 or more"),
     ):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pet_fairseq.compress.measure import CTRANSLATE2, FAIRSEQ, InEngine, Measured, Measurements
-from pet_fairseq.compress.report import first_line, table, to_json, to_markdown, write_plot
+from pet_fairseq.compress.report import first_line, to_json, to_markdown, write_plot
 from pet_fairseq.report.checkpoint import Sizes
 
 
@@ -86,7 +86,3 @@ def test_json_has_figures_but_no_texts(measured):
 def test_plot(measured, tmp_path):
     write_plot(measured, tmp_path / "plot.png")
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_table():
-    assert table(["", "n"], [["a", "1"]], numbers_from=1) == "|  | n |\n| --- | ---: |\n| a | 1 |"

@@ -4,8 +4,9 @@ import pytest
 from fairseq.data import Dictionary
 from omegaconf import DictConfig
 
-from pet_fairseq.compress.text import TextStyle, find_style, read_lines, write_lines
+from pet_fairseq.compress.text import TextStyle, find_style, write_lines
 from pet_fairseq.errors import UserError
+from pet_fairseq.files import read_lines
 from tests.translation import make_task
 
 
@@ -51,7 +52,7 @@ def test_styles_that_do_not_exist(style, message):
 
 def test_lines_keep_an_empty_last_sentence(tmp_path):
     write_lines(tmp_path / "x", ["a", "", ""])
-    assert read_lines(tmp_path / "x") == ["a", "", ""]
+    assert read_lines(tmp_path / "x", "x") == ["a", "", ""]
 
 
 def test_dictionaries_compare():

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from pet_fairseq.compress.timing import updates_for
 from pet_fairseq.compress.training import (
     Budget,
     Corpus,
     cache_megabytes,
     default_updates,
     learning_rate,
-    updates_for,
     updates_per_epoch,
     validation_options,
 )

@@ -32,7 +32,7 @@ def compare(models, words, sample, options, **arguments):
     return ours
 
 
-@pytest.mark.parametrize("seed", range(80))
+@pytest.mark.parametrize("seed", range(60))
 def test_finds_what_fairseq_finds(seed):
     rng = random.Random(seed)
     words = rng.choice((4, 8, 16, 60))
@@ -171,10 +171,9 @@ def test_min_len_above_max_len():
         generator.generate([model], random_sample(random.Random(3), 16, [4]))
 
 
-@pytest.mark.parametrize("device", ["cuda"])
-def test_on_a_gpu(device):
-    if not torch.cuda.is_available():
-        pytest.skip("no GPU")
+@pytest.mark.gpu
+def test_on_a_gpu():
+    device = "cuda"
     rng = random.Random(1)
     model = decisive(build("transformer", words=40)).to(device)
     sample = random_sample(rng, 40, lengths=[rng.randint(1, 9) for _ in range(30)])

@@ -1,5 +1,6 @@
 """What is installed and what is said about it: the wheel, CITATION.cff, CHANGELOG.md, LICENSE."""
 
+import ast
 import re
 import shutil
 import subprocess
@@ -7,10 +8,13 @@ import sys
 import zipfile
 from email.message import Message
 from email.parser import Parser
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 REPO = Path(__file__).parents[2]
 
@@ -63,6 +67,35 @@ def test_metadata(wheel, metadata):
     assert metadata.get_payload().strip() == (REPO / "README.md").read_text().strip()
     (name,) = [name for name in wheel.namelist() if name.endswith("/LICENSE")]
     assert "pet_fairseq contributors" in wheel.read(name).decode()
+
+
+def imported_modules(folders: list[Path]) -> set[str]:
+    """The first names of what the modules in some folders import, outside Python's own library."""
+    names = set()
+    for path in (path for folder in folders for path in folder.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                names |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                names.add(node.module.split(".")[0])
+    return names - sys.stdlib_module_names
+
+
+@pytest.mark.parametrize("folders", [["pet_fairseq"], ["pet_fairseq", "tests"]])
+def test_every_package_that_is_imported_is_required(metadata, folders):
+    """The tests may also import what only the extra `dev` brings."""
+    requirements = [Requirement(text) for text in metadata.get_all("Requires-Dist")]
+    if folders == ["pet_fairseq"]:
+        requirements = [r for r in requirements if 'extra == "dev"' not in str(r.marker)]
+    required = {canonicalize_name(requirement.name) for requirement in requirements}
+    providers = packages_distributions()
+    names = imported_modules([REPO / folder for folder in folders]) & providers.keys()
+    missing = [
+        name
+        for name in sorted(names - {"pet_fairseq", "tests"})
+        if not required & {canonicalize_name(provider) for provider in providers[name]}
+    ]
+    assert len(names) > 5 and missing == []
 
 
 def test_one_version_everywhere(metadata):

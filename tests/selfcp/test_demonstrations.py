@@ -12,8 +12,9 @@ from fairseq.sequence_generator import SequenceGenerator
 from pet_fairseq.errors import UserError
 from pet_fairseq.selfcp import demonstrations
 from pet_fairseq.selfcp.bank import Bank
+from pet_fairseq.selfcp.prompts import Record
 from pet_fairseq.selfcp.segments import memory_length, split_prompt
-from pet_fairseq.selfcp.task import PARTS, SelfCpTask, SelfCpTaskConfig
+from pet_fairseq.selfcp.task import SelfCpTask, SelfCpTaskConfig
 from tests.selfcp.test_model import KINDS, make_selfcp, prefix_slowly, read_slowly
 from tests.selfcp.test_model import task as language_modeling  # noqa: F401  fixture
 
@@ -38,7 +39,7 @@ def whole(record):
 
 def write_split(folder, split, records):
     """What pet-fairseq prompts writes, without dict.txt."""
-    for part, rows in zip(PARTS, zip(*records)):
+    for part, rows in zip(Record._fields, zip(*records)):
         builder = MMapIndexedDatasetBuilder(str(folder / f"{split}.{part}.bin"), dtype=np.int32)
         for row in rows:
             builder.add_item(torch.tensor(row, dtype=torch.int32))

@@ -24,9 +24,9 @@ def test_by_hand():
 def test_recursive_segments_wait_for_those_before_them():
     plan = plan_reading([13, 4, 18], 5, ["recursive"] * 3, [2.0, 2.0, 4.0])
     assert plan.rounds == [
-        [Segment(0, 0, 2, True), Segment(2, 0, 2, True)],
+        [Segment(0, 0, 2, True), Segment(2, 0, 1, True)],
         [Segment(0, 1, 2, True), Segment(2, 1, 1, True)],
-        [Segment(2, 2, 1, True)],
+        [Segment(2, 2, 2, True)],
     ]
     assert [list("abcd")[s.pieces_read] for s in (plan.rounds[2][0], Segment(0, 2, 1, False))] == [
         ["a", "b", "c"],

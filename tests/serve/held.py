@@ -13,7 +13,7 @@ from pet_fairseq.serve.engine import Engine
 from pet_fairseq.serve.metrics import Metrics
 from pet_fairseq.serve.queue import BatchQueue
 from pet_fairseq.serve.request import RequestError
-from pet_fairseq.variator.scheduler import Cost, RatioScheduler
+from pet_fairseq.serve.scheduler import Cost, RatioScheduler
 from tests.serve.test_metrics import read_page
 
 
@@ -84,17 +84,17 @@ class Server(NamedTuple):
             return read_page(await response.text())
 
 
-def make_engine(places, batch_tokens, target):
+def make_engine(capacity, batch_tokens, target):
     """Its costs are far above what a test takes, so that waiting tokens alone decide the ratio."""
     costs = {1: Cost(0.0, 1.0), 2: Cost(0.0, 0.7), 4: Cost(0.0, 0.4)}
     scheduler = RatioScheduler(costs, target, batch_tokens, headroom=1.0, memory=1e-9)
-    queue = BatchQueue(places, batch_tokens)
+    queue = BatchQueue(capacity, batch_tokens)
     return Engine(HeldModel(), queue, scheduler, Metrics(target, 1), max_tokens=30)
 
 
 @contextlib.asynccontextmanager
-async def running(places=100, batch_tokens=20, target=100.0) -> AsyncIterator[Server]:
-    engine = make_engine(places, batch_tokens, target)
+async def running(capacity=100, batch_tokens=20, target=100.0) -> AsyncIterator[Server]:
+    engine = make_engine(capacity, batch_tokens, target)
     runner = make_runner(engine, max_bytes=1000)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()

@@ -61,7 +61,7 @@ def test_waiting_requests_share_batches_and_the_ratio_follows_the_queue():
 
 def test_a_full_queue():
     async def main():
-        async with running(places=3) as server:
+        async with running(capacity=3) as server:
             tasks = [await server.hold(), *server.start(["a b", "a"])]
             await until(lambda: server.queue.tokens == 3)
             async with server.session.post("/predict", json={"texts": ["a", "a"]}) as response:

@@ -6,7 +6,7 @@ import pytest
 
 from pet_fairseq.serve import costs
 from pet_fairseq.serve.run import format_costs
-from pet_fairseq.variator.scheduler import Cost
+from pet_fairseq.serve.scheduler import Cost
 from tests.helpers import dictionary
 
 KNOWN = {1: Cost(0.002, 0.0004), 4: Cost(0.003, 0.0001)}

@@ -7,7 +7,7 @@ import torch
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.models import build_model
 
-from pet_fairseq.cli import _parse
+from pet_fairseq.cli import parse
 from pet_fairseq.errors import UserError
 from pet_fairseq.hooks import forward_hooks
 from pet_fairseq.serve.load import load
@@ -30,7 +30,8 @@ def translator(tmp_path_factory):
 
 
 def serve(made, *words, path=None):
-    return load(*_parse(["serve", "--path", path or made.path, *words]))
+    _, args = parse(["serve", "--path", path or made.path, *words])
+    return load(args, args.rest)
 
 
 def plain(made):

@@ -38,7 +38,7 @@ async def drain(queue):
 )
 def test_batches_of_ten_tokens(lengths, expected):
     async def main():
-        queue = BatchQueue(places=10, batch_tokens=10)
+        queue = BatchQueue(capacity=10, batch_tokens=10)
         if lengths:
             fill(queue, lengths)
         return await drain(queue)
@@ -50,7 +50,7 @@ def test_batches_are_as_large_as_they_can_be():
     lengths = [random.randint(1, 30) for _ in range(200)]
 
     async def main():
-        queue = BatchQueue(places=200, batch_tokens=64)
+        queue = BatchQueue(capacity=200, batch_tokens=64)
         fill(queue, lengths)
         return await drain(queue)
 
@@ -64,7 +64,7 @@ def test_batches_are_as_large_as_they_can_be():
 
 def test_bound_holds_for_texts_without_tokens_too():
     async def main():
-        queue = BatchQueue(places=4, batch_tokens=10)
+        queue = BatchQueue(capacity=4, batch_tokens=10)
         fill(queue, [3, 2])
         queue.reserve(1)
         assert (len(queue), queue.tokens) == (3, 5)
@@ -83,7 +83,7 @@ def test_bound_holds_for_texts_without_tokens_too():
 
 def test_texts_of_clients_that_went_away():
     async def main():
-        queue = BatchQueue(places=3, batch_tokens=100)
+        queue = BatchQueue(capacity=3, batch_tokens=100)
         first, _, third = fill(queue, [3, 4, 5])
         first.cancel()
         third.cancel()
@@ -96,7 +96,7 @@ def test_texts_of_clients_that_went_away():
 
 def test_a_batch_is_awaited():
     async def main():
-        queue = BatchQueue(places=3, batch_tokens=100)
+        queue = BatchQueue(capacity=3, batch_tokens=100)
         waiting = asyncio.create_task(queue.next_batch())
         await asyncio.sleep(0)
         assert not waiting.done()
@@ -110,7 +110,7 @@ def test_a_batch_is_awaited():
 
 def test_closing_waits_for_reserved_places():
     async def main():
-        queue = BatchQueue(places=3, batch_tokens=100)
+        queue = BatchQueue(capacity=3, batch_tokens=100)
         queue.reserve(2)
         queue.close()
         with pytest.raises(RequestError, match="shutting down") as refused:

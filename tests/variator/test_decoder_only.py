@@ -9,7 +9,7 @@ from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageMode
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.variator.criterion import VariatorDistillationCriterion
-from pet_fairseq.variator.stacks import prompt_mask
+from pet_fairseq.variator.stack_wrappers import prompt_mask
 from tests.translation import make_task, save_model
 from tests.variator.test_model import make_variator
 from tests.variator.test_plugin import by_hand
@@ -66,7 +66,7 @@ def lone_output(model, tokens):
     )
     x = x.transpose(0, 1)
     future = torch.full((len(tokens), len(tokens)), -torch.inf, dtype=x.dtype).triu(1)
-    for layer, site in zip(decoder.layers, model.sites):
+    for layer, site in zip(decoder.layers, model.site_modules):
         before = layer.normalize_before
         h = layer.self_attn_layer_norm(x) if before else x
         x = x + layer.self_attn(h, h, h, attn_mask=future)[0]
@@ -74,7 +74,7 @@ def lone_output(model, tokens):
         h = layer.final_layer_norm(x) if before else x
 
         def ffn(v, layer=layer):
-            return layer.fc2.inner(layer.fc1.inner(v).relu())
+            return layer.fc1.ffn.fc2(layer.fc1.ffn.fc1(v).relu())
 
         rest = ffn(h[length:])
         if length:
@@ -112,8 +112,11 @@ def test_ratio_1_is_the_backbone(task, tmp_path):
         assert torch.equal(model(tokens)[0], model.stack.inner(tokens)[0])
     without = make_tokens(task, [(5, None), (3, None)])
     with torch.no_grad():
-        assert not torch.allclose(model(tokens)[0], model.stack.plain(tokens)[0], atol=1e-3)
-        assert torch.equal(model(without)[0], model.stack.plain(without)[0])
+        assert not torch.allclose(
+            model(tokens)[0], model.stack.run_uncompressed(tokens)[0], atol=1e-3
+        )
+        uncompressed = model.stack.run_uncompressed(without)
+        assert torch.equal(model(without)[0], uncompressed[0])
 
 
 def test_no_position_sees_what_it_predicts(task, tmp_path):

@@ -2,15 +2,9 @@
 
 import pytest
 
-from pet_fairseq.variator.flops import (
-    Shape,
-    encoder_cost,
-    ffn_parameters,
-    measured_cost,
-    paper_ffn_saving,
-    plugin_parameters,
-    shape_of,
-)
+from pet_fairseq.variator.costs import Shape, ffn_parameters, paper_ffn_saving
+from pet_fairseq.variator.flops import measured_cost, shape_of
+from pet_fairseq.variator.sites import SITES
 from tests.translation import make_task, save_model
 from tests.variator.test_model import make_variator
 
@@ -19,7 +13,7 @@ def test_the_papers_example():
     """k = 4, r = 64, d = 768: 71.7% of the FFN's cost saved, 3.4% parameters added."""
     shape = Shape(layers=12, embed_dim=768, ffn_embed_dim=3072, ratio=4, bottleneck_dim=64)
     assert round(100 * paper_ffn_saving(shape), 1) == 71.7
-    assert round(100 * plugin_parameters(shape) / ffn_parameters(shape), 1) == 3.4
+    assert round(100 * SITES["ffn"].plugin_parameters(shape) / ffn_parameters(shape), 1) == 3.4
 
 
 FORMS = [
@@ -41,9 +35,11 @@ def test_formula_and_measurement_agree(form, ratio, arch, tmp_path):
     model = make_variator(task, path, compression_ratio=ratio, **form)
     for length in (48, 50, 7):
         shape = shape_of(model)
-        assert encoder_cost(shape, length) == pytest.approx(measured_cost(model, length), rel=0.01)
+        assert model.encoder_cost(shape, length) == pytest.approx(
+            measured_cost(model, length), rel=0.01
+        )
         with model.compression_ratio(1):
-            plain = encoder_cost(shape_of(model), length)
+            plain = model.encoder_cost(shape_of(model), length)
             assert plain == pytest.approx(measured_cost(model, length), rel=0.01)
     numbers = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    assert numbers == shape.layers * plugin_parameters(shape)
+    assert numbers == shape.layers * SITES[shape.site].plugin_parameters(shape)

@@ -7,8 +7,8 @@ import torch
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.variator.model import VariatorModel
-from pet_fairseq.variator.move import move_plugins, new_plugins
 from pet_fairseq.variator.options import VariatorConfig
+from pet_fairseq.variator.plugin_files import move_plugins, new_plugins
 from tests.translation import make_batch, make_model, make_task, save_model, save_state, select
 
 BACKBONES = {

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from pet_fairseq.variator.neurons import Counts, count_neurons, watch_neurons
+from pet_fairseq.variator.neurons import NeuronCounts, count_neurons, watch_neurons
 from tests.translation import make_batch, make_task, save_model
 from tests.variator.test_model import make_variator
 
@@ -55,7 +55,7 @@ def test_a_model_is_watched_layer_by_layer(ratio, tmp_path):
         for tokens, n in zip(batch["net_input"]["src_tokens"], batch["net_input"]["src_lengths"]):
             numbers = [a + b for a, b in zip(numbers, first_layer(model, tokens[-n:], ratio))]
     assert [int(counts[0]) for counts in found] == numbers
-    shares = Counts(*found).shares()
+    shares = NeuronCounts(*found).shares()
     # in the first layer the vectors are the same with and without plugins, later no more
     for name in ("compressed within union", "intersection within compressed"):
         assert shares[name][0] == 1 > shares[name][1] > 0.5
@@ -64,10 +64,10 @@ def test_a_model_is_watched_layer_by_layer(ratio, tmp_path):
 @torch.no_grad()
 def first_layer(model, tokens, ratio):
     encoder = model.stack.inner
-    layer, plugin = encoder.layers[0], model.sites[0].plugin
+    layer, plugin = encoder.layers[0], model.site_modules[0].plugin
     x = encoder.forward_embedding(tokens[None])[0].transpose(0, 1)
     x = layer.self_attn_layer_norm(x + layer.self_attn(x, x, x)[0])[:, 0]
-    first = layer.fc1.inner
+    first = layer.fc1.ffn.fc1
     numbers = [0] * 8
     for start in range(0, len(x), ratio):
         rows = x[start : start + ratio]

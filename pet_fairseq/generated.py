@@ -1,0 +1,35 @@
+"""What fairseq-generate printed: numbered lines, in the order in which it made its batches."""
+
+import re
+from pathlib import Path
+
+from pet_fairseq.errors import UserError
+
+LINES = {  # group 1 is the sentence's number, group 2 its text
+    "D": re.compile(r"^D-(\d+)\t[^\t\n]*\t(.*)$", re.MULTILINE),  # detokenised hypotheses
+    "T": re.compile(r"^T-(\d+)\t(.*)$", re.MULTILINE),  # targets
+}
+
+
+def numbered_lines(text: str, kind: str) -> dict[int, str]:
+    """The texts of the D or T lines by their sentence's number.
+
+    Of several hypotheses for a sentence (--nbest) the first is kept, which is the best.
+    """
+    texts: dict[int, str] = {}
+    for number, line in LINES[kind].findall(text):
+        texts.setdefault(int(number), line)
+    return texts
+
+
+def lines_in_order(text: str, kind: str, path: Path) -> list[str]:
+    """The texts of the D or T lines in corpus order; `path` is named in errors.
+
+    Raises:
+        UserError: a sentence is missing.
+    """
+    texts = numbered_lines(text, kind)
+    for i in range(len(texts)):
+        if i not in texts:
+            raise UserError(f"{path}: sentence {i} is missing; delete the file and generate again")
+    return [texts[i] for i in range(len(texts))]

@@ -1,0 +1,1 @@
+"""`pet-fairseq score`: scores of what a model wrote or chose, as JSON."""

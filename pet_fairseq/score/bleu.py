@@ -1,0 +1,30 @@
+"""sacreBLEU of what fairseq-generate printed."""
+
+from pathlib import Path
+
+from sacrebleu.metrics import BLEU
+
+from pet_fairseq.errors import UserError
+from pet_fairseq.files import read_lines, read_text
+from pet_fairseq.generated import lines_in_order
+
+
+def bleu_scores(output: Path, reference: Path) -> dict:
+    """BLEU with sacreBLEU's defaults, its signature, and the number of sentences.
+
+    Args:
+        output: made with --tokenizer and --remove-bpe, so that it has detokenised text.
+        reference: the raw target text of the test set.
+    Raises:
+        UserError: unusable files, or files about different sets.
+    """
+    hypotheses = lines_in_order(read_text(output, "OUTPUT"), "D", output)
+    lines = read_lines(reference, "REFERENCE")
+    if len(hypotheses) != len(lines):
+        raise UserError(
+            f"OUTPUT {output}: {len(hypotheses)} sentences, but {reference} has {len(lines)}; give "
+            "the output for this test set"
+        )
+    bleu = BLEU()
+    score = bleu.corpus_score(hypotheses, [lines]).score
+    return {"bleu": score, "signature": str(bleu.get_signature()), "total": len(lines)}

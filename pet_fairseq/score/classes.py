@@ -1,0 +1,41 @@
+"""Accuracy of a model that classifies sentences: any of fairseq's task sentence_prediction."""
+
+import sys
+
+import torch
+
+from pet_fairseq.errors import UserError
+from pet_fairseq.loading import check_device, load_model, read_batches
+
+
+@torch.inference_mode()
+def class_scores(checkpoint: str, data: str, subset: str = "test", device: str = "auto") -> dict:
+    """The share of right classes in percent, and the mean number of tokens of a sentence.
+
+    Args:
+        checkpoint: also one with plugins. device: auto is CUDA where it is, else the CPU.
+    Raises:
+        UserError: not such a model, no such subset, or no such device.
+    """
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    check_device(device)
+    model, task = load_model(checkpoint, "CHECKPOINT", data)
+    head = getattr(task.cfg, "classification_head_name", None)
+    if head not in getattr(model, "classification_heads", {}):
+        raise UserError(f"CHECKPOINT {checkpoint}: has no head of classes; fine-tune it with one")
+    model.to(device)
+    right = total = tokens = 0
+    for sample in read_batches(task, subset, sys.maxsize, max_tokens=8000, device=device):
+        options = {"features_only": True, "classification_head_name": head}
+        logits, _ = model(**sample["net_input"], **options)
+        target = sample["target"].view(-1)
+        right += int((logits.argmax(dim=-1) == target).sum())
+        total += len(target)
+        tokens += sample["ntokens"]
+    return {
+        "accuracy": 100 * right / total,
+        "right": right,
+        "total": total,
+        "length": round(tokens / total, 1),
+    }

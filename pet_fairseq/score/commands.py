@@ -1,0 +1,210 @@
+"""The commands `pet-fairseq score ...`: parse, call, print."""
+
+import json
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from typing import Optional
+
+from pet_fairseq.command_line import Command, Group, add_subset_option
+from pet_fairseq.files import write_json
+
+
+def _add_out_option(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="also write the scores to this file, as JSON"
+    )
+
+
+def _print_scores(scores: dict, out: Optional[Path]) -> None:
+    if out is not None:
+        write_json(out, scores)
+    print(json.dumps(scores))
+
+
+def _add_output(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "output", type=Path, metavar="OUTPUT", help="a file with what fairseq-generate printed"
+    )
+
+
+# --- texts ----------------------------------------------------------------------------------------
+
+
+def _bleu_arguments(parser: ArgumentParser) -> None:
+    _add_output(parser)
+    parser.add_argument(
+        "reference", type=Path, metavar="REFERENCE", help="the raw target text of the test set"
+    )
+    _add_out_option(parser)
+
+
+def _bleu(args: Namespace) -> None:
+    from pet_fairseq.score.bleu import bleu_scores
+
+    _print_scores(bleu_scores(args.output, args.reference), args.out)
+
+
+def _rouge_arguments(parser: ArgumentParser) -> None:
+    _add_output(parser)
+    parser.add_argument(
+        "--responses",
+        type=Path,
+        metavar="FILE",
+        help="the right responses, one in a line (default: the T lines of OUTPUT)",
+    )
+    parser.add_argument(
+        "--validation",
+        type=Path,
+        metavar="LOG",
+        help="what fairseq-validate printed, to take the responses' perplexity from",
+    )
+    _add_out_option(parser)
+
+
+def _rouge(args: Namespace) -> None:
+    from pet_fairseq.score.rouge import read_perplexity, rouge_scores
+
+    scores = rouge_scores(args.output, args.responses)
+    if args.validation is not None:
+        scores["ppl"] = read_perplexity(args.validation)
+    _print_scores(scores, args.out)
+
+
+# --- answers --------------------------------------------------------------------------------------
+
+
+def _accuracy_arguments(parser: ArgumentParser) -> None:
+    _add_output(parser)
+    parser.add_argument(
+        "answers", type=Path, metavar="ANSWERS", help="the right answers, one in a line"
+    )
+    _add_out_option(parser)
+
+
+def _accuracy(args: Namespace) -> None:
+    from pet_fairseq.score.answers import accuracy_scores
+
+    _print_scores(accuracy_scores(args.output, args.answers), args.out)
+
+
+def _squad_arguments(parser: ArgumentParser) -> None:
+    _add_output(parser)
+    parser.add_argument(
+        "answers",
+        type=Path,
+        metavar="ANSWERS",
+        help="a JSON object with a list of right answers for each question",
+    )
+    _add_out_option(parser)
+
+
+def _squad(args: Namespace) -> None:
+    from pet_fairseq.score.answers import squad_scores
+
+    _print_scores(squad_scores(args.output, args.answers), args.out)
+
+
+# --- classes --------------------------------------------------------------------------------------
+
+
+def _classes_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "checkpoint", metavar="CHECKPOINT", help="a model of the task sentence_prediction"
+    )
+    parser.add_argument("data", metavar="BIN", help="the folder with the sentences and classes")
+    add_subset_option(parser, "test")
+    parser.add_argument(
+        "--device",
+        default="auto",
+        choices=("auto", "cpu", "cuda"),
+        help="where the model runs; auto is CUDA where it is, else the CPU (default: %(default)s)",
+    )
+    _add_out_option(parser)
+
+
+def _classes(args: Namespace) -> None:
+    from pet_fairseq.score.classes import class_scores
+
+    scores = class_scores(args.checkpoint, args.data, args.subset, args.device)
+    _print_scores(scores, args.out)
+
+
+# --- table ----------------------------------------------------------------------------------------
+
+
+def _table_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "runs",
+        type=Path,
+        metavar="RUNS",
+        help="a folder that holds one folder for each run and seed, NAME.seed<N>/result.json; "
+        "table.md is written into it",
+    )
+    parser.add_argument(
+        "names", nargs="+", metavar="NAME", help="the name of a run, without its seed"
+    )
+
+
+def _table(args: Namespace) -> None:
+    from pet_fairseq.score.seeds import write_seeds_table
+
+    print(write_seeds_table(args.runs, args.names), end="")
+
+
+COMMANDS = (
+    Command(
+        name="score bleu",
+        group=Group.REPORTS,
+        help="score translations by sacreBLEU",
+        description="Score translations by sacreBLEU. OUTPUT was made with --tokenizer and "
+        "--remove-bpe, so that it has detokenised text.",
+        add_arguments=_bleu_arguments,
+        run=_bleu,
+        needs_models=False,
+    ),
+    Command(
+        name="score rouge",
+        group=Group.REPORTS,
+        help="score responses by ROUGE and exact matches",
+        description="Score responses by ROUGE and exact matches. OUTPUT was made with --bpe "
+        "sentencepiece or --remove-bpe, so that it has detokenised text.",
+        add_arguments=_rouge_arguments,
+        run=_rouge,
+        needs_models=False,
+    ),
+    Command(
+        name="score accuracy",
+        group=Group.REPORTS,
+        help="count the generated answers that are right, letter by letter",
+        description="Count the generated answers that are right, letter by letter. OUTPUT needs no "
+        "--tokenizer and no --remove-bpe: Moses tokens and BPE pieces are put together as English.",
+        add_arguments=_accuracy_arguments,
+        run=_accuracy,
+        needs_models=False,
+    ),
+    Command(
+        name="score squad",
+        group=Group.REPORTS,
+        help="score generated answers by SQuAD's exact match and F1",
+        description="Score generated answers by SQuAD's exact match and F1. OUTPUT needs no "
+        "--tokenizer and no --remove-bpe: Moses tokens and BPE pieces are put together as English.",
+        add_arguments=_squad_arguments,
+        run=_squad,
+        needs_models=False,
+    ),
+    Command(
+        name="score classes",
+        group=Group.REPORTS,
+        help="count the sentences that a model classifies right",
+        add_arguments=_classes_arguments,
+        run=_classes,
+    ),
+    Command(
+        name="score table",
+        group=Group.REPORTS,
+        help="tabulate scores with their mean and standard deviation over seeds",
+        add_arguments=_table_arguments,
+        run=_table,
+        needs_models=False,
+    ),
+)

@@ -1,0 +1,53 @@
+"""ROUGE and exact matches of what fairseq-generate printed, in percent."""
+
+import re
+from pathlib import Path
+from typing import Optional
+
+from pet_fairseq.errors import UserError
+from pet_fairseq.files import read_lines, read_text
+from pet_fairseq.generated import numbered_lines
+
+KINDS = ("rouge1", "rouge2", "rougeL")
+
+
+def rouge_scores(output: Path, responses: Optional[Path] = None) -> dict:
+    """Mean F-measures of rouge-score with stemming, and the share of exact matches.
+
+    Args:
+        output: made with --bpe sentencepiece or --remove-bpe, so that it has detokenised text.
+        responses: a text with the right response to each prompt in a line; by default those that
+            are in the output (its T lines).
+    Raises:
+        UserError: unusable files, or files about different sets; or rouge-score is missing.
+    """
+    try:
+        from rouge_score.rouge_scorer import RougeScorer
+    except ModuleNotFoundError as error:
+        raise UserError("rouge-score is missing; pip install 'pet-fairseq[rouge]'") from error
+    text = read_text(output, "OUTPUT")
+    hypotheses, targets = (numbered_lines(text, kind) for kind in "DT")
+    if responses is not None:
+        targets = dict(enumerate(read_lines(responses, "--responses")))
+    if not hypotheses or set(hypotheses) != set(targets):
+        raise UserError(
+            f"OUTPUT {output}: {len(hypotheses)} answers, but {len(targets)} responses; generate "
+            "again"
+        )
+    scorer = RougeScorer(KINDS, use_stemmer=True)
+    scores = [scorer.score(targets[i], hypothesis) for i, hypothesis in hypotheses.items()]
+    means = {kind: 100 * sum(s[kind].fmeasure for s in scores) / len(scores) for kind in KINDS}
+    exact = sum(text.strip() == targets[i].strip() for i, text in hypotheses.items())
+    return {**means, "accuracy": 100 * exact / len(hypotheses), "total": len(hypotheses)}
+
+
+def read_perplexity(log: Path) -> float:
+    """The last perplexity in a log of fairseq-validate.
+
+    Raises:
+        UserError: there is none.
+    """
+    perplexities = re.findall(r"valid on .* \| ppl ([\d.]+)", read_text(log, "--validation"))
+    if not perplexities:
+        raise UserError(f"--validation {log}: no perplexity in it; run fairseq-validate again")
+    return float(perplexities[-1])

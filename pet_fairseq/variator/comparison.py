@@ -1,0 +1,173 @@
+"""The comparison of `pet-fairseq plugins`: plugins and their competitors beside the model itself.
+
+Each run is a folder with checkpoint_best.pt and result.json, the scores of a test set.
+"""
+
+import json
+from itertools import chain, cycle
+from pathlib import Path
+from typing import NamedTuple, Optional
+
+import matplotlib
+from fairseq.models import MODEL_REGISTRY
+from matplotlib.figure import Figure
+
+from pet_fairseq.checkpoints.contents import stored_bytes, unique_tensors
+from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.errors import UserError
+from pet_fairseq.files import write_whole
+from pet_fairseq.variator.backbone import BackboneWrapper
+from pet_fairseq.variator.costs import plain_layer_cost
+from pet_fairseq.variator.flops import shape_of
+from pet_fairseq.variator.options import VariatorConfig
+from pet_fairseq.variator.plugin_files import build_around
+
+matplotlib.use("Agg")
+
+PLUGIN_OPTIONS = ("bottleneck_dim", "compression_site", "compression", "decompression")
+SCORES = ("accuracy", "exact_match", "f1", "bleu")  # of result.json, each in percent
+
+
+class RunRow(NamedTuple):
+    """A run in the comparison."""
+
+    name: str
+    kind: str  # --arch
+    ratio: int
+    trained: int  # parameters
+    size: int  # bytes, without the optimizer's state
+    cost: float  # multiply-adds of the encoder over those of the backbone
+    scores: dict[str, float]
+
+
+def write_table(runs: Path, backbone: str, length: int) -> str:
+    """Compare the runs in a folder and write plugins.{md,json,png} into it; returns the Markdown.
+
+    Args:
+        backbone: name of the run that the others start from. length: tokens of a sentence, for the
+            cost.
+    Raises:
+        UserError: no such run, a run without scores, or a length below 1.
+    """
+    if length < 1:
+        raise UserError(f"--length {length}: give 1 or more")
+    folders = {f.name: f for f in sorted(runs.glob("*")) if (f / "result.json").is_file()}
+    if backbone not in folders:
+        raise UserError(f"{runs}: no run {backbone} with a result.json; give --backbone NAME")
+    names = order(runs, [backbone, *(name for name in folders if name != backbone)])
+    rows = [read_row(folders[name], length) for name in names]
+    text = to_markdown(rows, backbone, length)
+    content = {"length": length, "rows": [row._asdict() for row in rows]}
+    write_whole(runs / "plugins.md", lambda file: file.write_text(text, encoding="utf-8"))
+    write_whole(runs / "plugins.json", lambda file: file.write_text(json.dumps(content, indent=1)))
+    figure = plot(rows, backbone)
+    write_whole(runs / "plugins.png", lambda file: figure.savefig(file, dpi=150, format="png"))
+    return text
+
+
+def order(runs: Path, names: list[str]) -> list[str]:
+    """Sort names as the folder's order.txt says; those that it does not name come at the end."""
+    file = runs / "order.txt"
+    wanted = file.read_text().split() if file.is_file() else []
+    return sorted(names, key=lambda name: wanted.index(name) if name in wanted else len(wanted))
+
+
+def read_row(folder: Path, length: int) -> RunRow:
+    """Read what the comparison shows of a run.
+
+    Raises:
+        UserError: a checkpoint or scores that cannot be used.
+    """
+    path = folder / "checkpoint_best.pt"
+    state = load_checkpoint(str(path), "RUNS")
+    cfg = state["cfg"].model
+    kind = getattr(cfg, "_name", "")
+    tensors = unique_tensors(state["model"])
+    trained = sum(t.numel() for n, t in tensors.items() if n != "backbone_hash")
+    ratio = cfg.compression_ratio if compresses(kind) else 1
+    return RunRow(
+        *(folder.name, kind, ratio, trained),
+        size=stored_bytes(state | {"model": tensors}),
+        cost=relative_cost(state, kind, str(path), length),
+        scores=read_scores(folder / "result.json"),
+    )
+
+
+def compresses(kind: str) -> bool:
+    """Whether the models registered under this name are compressed forms of a backbone."""
+    return issubclass(MODEL_REGISTRY.get(kind, object), BackboneWrapper)
+
+
+def read_scores(path: Path) -> dict[str, float]:
+    """Read the scores of a run, in percent.
+
+    Raises:
+        UserError: not a file of scores, or none that is known.
+    """
+    try:
+        result = json.loads(path.read_text())
+        scores = {name: float(result[name]) for name in SCORES if name in result}
+    except (ValueError, TypeError) as error:
+        raise UserError(f"{path}: no scores in it; evaluate the run again") from error
+    if not scores:
+        raise UserError(f"{path}: has none of {', '.join(SCORES)}; evaluate the run again")
+    return scores
+
+
+def relative_cost(state: dict, kind: str, path: str, length: int) -> float:
+    """Multiply-adds of the compressed stack's layers over those of the backbone's."""
+    cfg = state["cfg"].model
+    if not compresses(kind):
+        return 1.0
+    backbone = load_checkpoint(cfg.backbone_path, f"{path}: its backbone")
+    options = {name: getattr(cfg, name) for name in PLUGIN_OPTIONS if hasattr(cfg, name)}
+    model = build_around(backbone, VariatorConfig(backbone_path=cfg.backbone_path, **options))
+    shape = shape_of(model)._replace(ratio=cfg.compression_ratio)
+    plain = shape.layers * plain_layer_cost(shape, length)
+    return MODEL_REGISTRY[kind].encoder_cost(shape, length) / plain
+
+
+# --- what is shown --------------------------------------------------------------------------------
+
+
+def to_markdown(rows: list[RunRow], backbone: str, length: int) -> str:
+    """Write a row for each run, the difference to the backbone beside each score."""
+    base = next(row for row in rows if row.name == backbone)
+    names = list(base.scores)
+    head = ["run", "k", "trained parameters", "MB", f"encoder multiply-adds, {length} tokens"]
+    lines = [[*head, *(part for name in names for part in (name, f"to {backbone}"))]]
+    lines.append(["---", *["---:"] * (len(lines[0]) - 1)])
+    for row in rows:
+        cells = [row.name, str(row.ratio), f"{row.trained:,}", f"{row.size / 1e6:.2f}"]
+        cells.append(f"{100 * row.cost:.1f}%")
+        for name in names:
+            cells += score_cells(row.scores.get(name), base.scores[name])
+        lines.append(cells)
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def score_cells(score: Optional[float], base: float) -> list[str]:
+    """Write a score and its difference to the backbone's."""
+    return ["-", "-"] if score is None else [f"{score:.2f}", f"{score - base:+.2f}"]
+
+
+def plot(rows: list[RunRow], backbone: str) -> Figure:
+    """Plot the first score over the encoder's cost."""
+    name = next(iter(next(row for row in rows if row.name == backbone).scores))
+    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    axes = figure.subplots()
+    by_kind: dict[str, list[RunRow]] = {"model": []}
+    for row in rows:
+        if name in row.scores:
+            by_kind.setdefault(row.kind if compresses(row.kind) else "model", []).append(row)
+    for (kind, some), marker in zip(by_kind.items(), chain("*", cycle("osvD^"))):
+        if some:
+            points = [[100 * row.cost for row in some], [row.scores[name] for row in some]]
+            axes.plot(*points, marker, label=kind)
+        for row in some:
+            point = (100 * row.cost, row.scores[name])
+            axes.annotate(row.name, point, (4, 4), textcoords="offset points", fontsize=7)
+    axes.set(xlabel="multiply-adds of the encoder, % of the model's", ylabel=f"{name} %")
+    axes.grid(alpha=0.3)
+    axes.legend()
+    return figure

@@ -1,0 +1,71 @@
+"""Models that are made cheaper and then trained as a whole to give what they gave before."""
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Optional
+
+from fairseq.dataclass import FairseqDataclass
+from fairseq.modules import FairseqDropout
+from torch import Tensor, nn
+
+from pet_fairseq.backbone import load_backbone
+from pet_fairseq.checkpoints.frozen_models import FrozenModels
+from pet_fairseq.checkpoints.tied_tensors import restore_tied_entries
+from pet_fairseq.errors import UserError
+from pet_fairseq.variator.backbone import BackboneWrapper
+
+
+@dataclass
+class FineTunedConfig(FairseqDataclass):
+    backbone_path: str = field(
+        default="", metadata={"help": "checkpoint of the model to start from (required)"}
+    )
+    compression_ratio: int = field(
+        default=4, metadata={"help": "k: the feed-forward networks cost 1/k of what they did"}
+    )
+    dropout: Optional[float] = field(
+        default=None, metadata={"help": "in all places, in place of the model's own dropout"}
+    )
+
+
+class FineTunedModel(BackboneWrapper):
+    """A model that `cheapen` changes; criterion variator_distillation compares it with a copy."""
+
+    def __init__(self, cfg: FineTunedConfig, backbone: nn.Module):
+        super().__init__(cfg, backbone)
+        # no Module: the teacher stays out of state_dict, optimizer and DDP
+        self.teacher = FrozenModels([copy.deepcopy(backbone)])
+        self.cheapen(backbone, cfg.compression_ratio)
+        if cfg.dropout is not None:
+            set_dropout(backbone, cfg.dropout)
+
+    def cheapen(self, backbone: nn.Module, ratio: int) -> None:
+        """Change the model in place."""
+        raise NotImplementedError
+
+    @classmethod
+    def build_model(cls, cfg: FineTunedConfig, task) -> "FineTunedModel":
+        if cfg.compression_ratio < 1:
+            raise UserError(f"--compression-ratio {cfg.compression_ratio}: give 1 or more")
+        if cfg.dropout is not None and not 0 <= cfg.dropout < 1:
+            raise UserError(f"--dropout {cfg.dropout}: give 0 or more, less than 1")
+        return cls(cfg, load_backbone(cfg.backbone_path, task))
+
+    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
+        """Fill in what a backbone with shared parameters leaves out of a checkpoint."""
+        super().upgrade_state_dict_named(state_dict, name)
+        restore_tied_entries(self, state_dict)
+
+    @contextmanager
+    def frozen(self) -> Iterator[nn.Module]:
+        """Inside the block, the model as it was before."""
+        yield self.teacher.like(next(self.parameters()))[0]
+
+
+def set_dropout(model: nn.Module, dropout: float) -> None:
+    """Set every kind of dropout in every layer."""
+    for module in model.modules():
+        if isinstance(module, FairseqDropout):
+            module.p = dropout

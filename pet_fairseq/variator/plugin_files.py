@@ -1,0 +1,67 @@
+"""Plugin files without training: new ones, and those of a pre-trained model for it fine-tuned."""
+
+from pathlib import Path
+
+import torch
+from fairseq.models import build_model
+from omegaconf import OmegaConf, open_dict
+
+from pet_fairseq.architectures import Vocabularies
+from pet_fairseq.checkpoints.dictionaries import vocabulary_sizes
+from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.files import write_whole
+from pet_fairseq.variator.model import VariatorModel, load_into, read_plugins
+from pet_fairseq.variator.options import VariatorConfig, check_options
+
+
+def build_around(state: dict, cfg: VariatorConfig) -> VariatorModel:
+    """Build a model around the backbone of a loaded checkpoint, which keeps its random weights.
+
+    Raises:
+        UserError: no model that plugins fit.
+    """
+    vocabularies = Vocabularies(*(size or 4 for size in vocabulary_sizes(state["model"]).values()))
+    backbone = build_model(state["cfg"].model, vocabularies)
+    padding_idx = vocabularies.source_dictionary.pad()
+    return VariatorModel(cfg, backbone, padding_idx, prompt_end_idx=padding_idx)
+
+
+def new_plugins(cfg: VariatorConfig, out: Path) -> None:
+    """Write plugins as training starts from; `mean` and `copy` have nothing to train.
+
+    Raises:
+        UserError: options or a backbone that make no plugins.
+    """
+    check_options(cfg)
+    state = load_checkpoint(cfg.backbone_path, "--backbone-path")
+    cfg._name = "variator"
+    with open_dict(state["cfg"]):
+        state["cfg"].model = OmegaConf.structured(cfg)
+    model = build_around(load_checkpoint(cfg.backbone_path, "--backbone-path"), cfg)
+    model.add_plugins(cfg.compression_ratio, cfg)
+    save(state, model, out)
+
+
+def move_plugins(plugins: str, backbone_path: str, out: Path) -> None:
+    """Write the plugins of a file as plugins of another backbone, with that one's task.
+
+    Raises:
+        UserError: files that are missing, or plugins that do not fit.
+    """
+    state, cfg = read_plugins(plugins, "PLUGINS")
+    target = load_checkpoint(backbone_path, "--backbone-path")
+    with open_dict(state["cfg"]):
+        cfg.backbone_path, cfg.plugin_path = backbone_path, ""
+        state["cfg"].task = target["cfg"].task
+    model = build_around(target, cfg)
+    model.add_plugins(cfg.compression_ratio, cfg)
+    load_into(model.plugins, state["model"], cfg.compression_ratio, f"PLUGINS {plugins}")
+    save(state, model, out)
+
+
+def save(state: dict, model: VariatorModel, out: Path) -> None:
+    """Write a checkpoint with the state's options and the model's plugins."""
+    state["cfg"] = OmegaConf.to_container(state["cfg"], enum_to_str=True)
+    state["model"] = model.state_dict()
+    state.pop("last_optimizer_state", None)
+    write_whole(out, lambda file: torch.save(state, file))

@@ -1,0 +1,137 @@
+"""Wrappers of a backbone's encoder or decoder: they tell which positions are to be grouped."""
+
+from typing import Optional
+
+import torch
+from fairseq.models import FairseqEncoder, FairseqIncrementalDecoder
+from fairseq.utils import convert_padding_direction
+from torch import Tensor, nn
+
+from pet_fairseq.errors import UserError
+from pet_fairseq.prefill import prefill
+from pet_fairseq.variator.grouping import Grouping
+
+
+class Delegate:
+    """Looks up what the class does not have itself in `inner`: layers, embed_tokens, ..."""
+
+    def __getattr__(self, name: str):
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(super().__getattr__("inner"), name)
+
+
+class VariatorEncoder(Delegate, FairseqEncoder):
+    """Stands for the backbone's encoder and tells where the padding is.
+
+    Sources padded on the left are moved to the left edge, so that a sentence is divided into the
+    same groups in every batch. At ratio 1 nothing is touched.
+    """
+
+    def __init__(self, inner: nn.Module, grouping: Grouping, padding_idx: int):
+        super().__init__(getattr(inner, "dictionary", None))
+        self.inner = inner
+        self.grouping = grouping
+        self.padding_idx = padding_idx
+
+    def forward(self, src_tokens: Tensor, *args, **options):
+        """The inner encoder's output; src_tokens B x T."""
+        if self.grouping.ratio == 1:
+            return self.inner(src_tokens, *args, **options)
+        padding = src_tokens.eq(self.padding_idx)
+        if padding[:, 0].any():
+            src_tokens = convert_padding_direction(src_tokens, self.padding_idx, left_to_right=True)
+            padding = src_tokens.eq(self.padding_idx)
+        with self.grouping.batch(padding if padding.any() else None):
+            return self.inner(src_tokens, *args, **options)
+
+    def reorder_encoder_out(self, encoder_out, new_order):
+        return self.inner.reorder_encoder_out(encoder_out, new_order)
+
+    def max_positions(self):
+        return self.inner.max_positions()
+
+
+# --- decoder-only models --------------------------------------------------------------------------
+
+
+def prompt_mask(tokens: Tensor, end: int) -> Tensor:
+    """The mask of the prompts, B x T: up to the first `end` with it, nothing without one."""
+    ends = tokens.eq(end)
+    ends_before = ends.cumsum(dim=1) - ends.long()
+    return ends_before.eq(0) & ends.any(dim=1, keepdim=True)
+
+
+class VariatorDecoder(Delegate, FairseqIncrementalDecoder):
+    """Stands for the decoder of a decoder-only model: groups are made in the given prompt only.
+
+    No group holds a position that is to be predicted. In generation the prompt is read at once when
+    it is complete; until then nothing is computed, as its symbols are given.
+    """
+
+    def __init__(self, inner: nn.Module, grouping: Grouping, padding_idx: int, prompt_end_idx: int):
+        super().__init__(inner.dictionary)
+        self.inner = inner
+        self.grouping = grouping
+        self.padding_idx = padding_idx
+        self.prompt_end_idx = prompt_end_idx
+
+    def forward(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out=None,
+        incremental_state: Optional[dict] = None,
+        **options,
+    ) -> tuple[Tensor, dict]:
+        """The inner decoder's output; prev_output_tokens B x T."""
+        if self.grouping.ratio == 1:
+            return self.inner(prev_output_tokens, encoder_out, incremental_state, **options)
+        if incremental_state is not None:
+            return self.step(prev_output_tokens, incremental_state, **options)
+        prompt = prompt_mask(prev_output_tokens, self.prompt_end_idx)
+        lengths = prompt.sum(dim=1)
+        longest = int(lengths.max())
+        if longest == 0:
+            return self.run_uncompressed(prev_output_tokens, **options)
+        with self.grouping.batch(~prompt[:, :longest], first_ungrouped=int(lengths.min())):
+            output, extra = self.inner(prev_output_tokens, **options)
+        return output, {**extra, "prompt": prompt}
+
+    def step(self, tokens: Tensor, incremental_state: dict, **options) -> tuple[Tensor, dict]:
+        """The output for the last position, B x 1 x V; tokens: all so far, B x T."""
+        given = tokens.eq(self.prompt_end_idx)
+        in_prompt = ~given.any(dim=1)
+        if in_prompt.all():
+            zeros = tokens.new_zeros(len(tokens), 1, len(self.dictionary), dtype=torch.float)
+            return zeros, {"attn": [None], "in_prompt": in_prompt}
+        if given[:, :-1].any(dim=1).all():
+            return self.run_uncompressed(tokens, incremental_state=incremental_state, **options)
+        output, _ = prefill(self, tokens, incremental_state, **options)
+        return output[:, -1:], {"attn": [None], "in_prompt": in_prompt}
+
+    def run_uncompressed(self, tokens: Tensor, **options) -> tuple[Tensor, dict]:
+        """Run the inner decoder without plugins."""
+        with self.grouping.with_ratio(1):
+            return self.inner(tokens, **options)
+
+    def get_normalized_probs(self, net_output, log_probs: bool, sample=None) -> Tensor:
+        """The inner decoder's; in generation, 1 for all symbols while a prompt is being given.
+
+        Raises:
+            UserError: probabilities of a compressed prompt's own symbols, which it has seen.
+        """
+        extra = net_output[1] or {}
+        if "prompt" in extra:
+            raise UserError(
+                "compression_ratio: a compressed prompt has seen the symbols it would predict; for "
+                "probabilities of whole texts set it to 1"
+            )
+        probabilities = self.inner.get_normalized_probs(net_output, log_probs, sample)
+        if "in_prompt" not in extra:
+            return probabilities
+        given = extra["in_prompt"][:, None, None]
+        return probabilities.masked_fill(given, 0.0 if log_probs else 1.0)
+
+    def max_positions(self):
+        return self.inner.max_positions()

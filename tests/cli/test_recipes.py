@@ -1,0 +1,140 @@
+"""`pet-fairseq recipe` as a user types it: dry runs, wrong inputs, a small recipe to its report."""
+
+import json
+import shlex
+import shutil
+from dataclasses import replace
+
+import pytest
+
+from pet_fairseq.recipes import translation
+from pet_fairseq.recipes.device import Device
+from pet_fairseq.recipes.runner import RunOptions, run_stages
+from pet_fairseq.recipes.sizes import SMALL, stacks, words
+from tests.cli.processes import REPO, run
+from tests.cli.shell import sh
+
+
+def recipe(*args, **options):
+    return run("pet-fairseq", "recipe", *args, **options)
+
+
+def commands(output):
+    """The commands of a dry run without comments."""
+    lines = [line for line in output.splitlines() if not line.startswith("#")]
+    return [shlex.split(line) for line in lines]
+
+
+def test_a_dry_run_prints_commands_and_writes_nothing(tmp_path):
+    """From another folder, as after an installation."""
+    options = ("--rows", "pet", "kd", "--seeds", "1", "2", "--size", "small", "--jobs", "2")
+    out = recipe("multi30k", *options, "--device", "cpu", "--dry-run", cwd=tmp_path).output
+    trains = [line for line in commands(out) if line[0] == "fairseq-train"]
+    assert len(trains) == 1 + 2 * (1 + 2)
+    assert all(line[1] == "runs/multi30k/data/bin" for line in trains)
+    assert "--user-dir $(pet-fairseq user-dir)" in out
+    only = ("--stages", "kd", "report")
+    out = recipe("multi30k", *options, "--device", "cpu", *only, "--dry-run", cwd=tmp_path).output
+    assert [line[0] for line in commands(out)].count("fairseq-train") == 2
+    assert "fairseq-generate" not in out and commands(out)[-1][:2] == ["pet-fairseq", "report"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_folders_of_examples_are_names_of_recipes():
+    for name in ("multi30k", "glue", "cicero"):
+        result = recipe(REPO / "examples" / name, "--help")
+        assert f"usage: pet-fairseq recipe {name}" in result.output and "--rows" in result.output
+    for script, extra in (("multi30k/run.sh", ()), ("glue/run.sh", ("--task", "rte"))):
+        out = sh(f"examples/{script}", *extra, "--dry-run", "--device", "cpu").stdout
+        assert f" {REPO}/runs/{script.split('/')[0]}/" in out.replace("examples/../", "")
+    out = sh("examples/multi30k/variator.sh", "--dry-run", "--device", "cpu").stdout
+    assert f"{REPO}/runs/multi30k/variator/k4" in out
+
+
+@pytest.mark.parametrize(
+    "args, message",
+    [
+        (("multi31k",), "multi31k: there is no such recipe; give one of demo, multi30k"),
+        (("multi30k", "--rows", "cat"), "--rows cat: there is no such row; give some of teacher"),
+        (("multi30k", "--stages", "cat"), "--stages cat: there are teacher, scratch, pkd"),
+        (("multi30k", "--jobs", "0"), "--jobs 0: give 1 or more"),
+        (("multi30k",), "runs/multi30k/data/bin: no such file or folder; teacher reads it"),
+        (("multi30k", "--size", "huge"), "argument --size: invalid choice: 'huge'"),
+        (("glue",), "the following arguments are required: --task"),
+        (("own_data",), "--source-lang, --target-lang: give the languages of your data"),
+        (("squad", "--backbone", "no.pt"), "no such file or folder"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, tuple) else None,
+)
+def test_wrong_input(args, message, tmp_path):
+    result = recipe(*args, "--device", "cpu", check=False, cwd=tmp_path)
+    assert result.status != 0 and message in result.output.splitlines()[-1]
+    assert "Traceback" not in result.output and not list(tmp_path.rglob("*.pt"))
+
+
+def test_without_a_name_the_recipes_are_listed():
+    result = recipe(check=False)
+    assert result.status == 2 and "movie_reviews" in result.output
+    assert recipe("--help").output == result.output
+
+
+TINY = replace(
+    SMALL,
+    common=words("--num-workers 0 --optimizer adam --lr 5e-3 --max-tokens 500 --dropout 0.1"),
+    teacher=words("--arch transformer_tiny --max-update 40"),
+    student=(),
+    updates=words("--max-update 3"),
+    warmup=words("--max-update 2"),
+    finetune=words("--max-update 2"),
+    gold=(),
+    simplified=(),
+    distillation=words("--teacher-cache-mb 10"),
+    patience=(),
+    plain=words("--arch transformer_tiny"),
+    can=("--arch", "can_transformer", *stacks(2, 16, 32, 2)),
+    pet=words("--arch pet_transformer_tiny"),
+    wide=words("--arch pet_transformer_tiny --encoder-head-dim 16"),
+    heads=1,
+    generate=words("--num-workers 0"),
+)
+
+
+@pytest.mark.slow
+def test_a_recipe_from_the_teacher_to_the_report(data, raw, tmp_path, capsys):
+    folder, runs = tmp_path / "data", tmp_path / "runs"
+    folder.mkdir()
+    shutil.copytree(data, folder / "bin")
+    shutil.copytree(raw, folder / "raw")
+    plan = translation.Plan(folder, runs, "de", "en", folder / "raw/test.en", TINY, Device("cpu"))
+    rows = ["teacher", "scratch_seqkd", "pkd", "can", "pet_sampled"]
+    stages = translation.build_stages(plan, rows, [1], [1, 5], 1)
+    stages.append(translation.report_stage(plan, rows, [1], ()))
+    options = RunOptions(jobs=2, places={"RUNS": runs}, environment={"OMP_NUM_THREADS": "1"})
+    run_stages(stages, runs, options)
+    report = json.loads((runs / "report.json").read_text())
+    names = [row["name"] for row in report]
+    assert sorted(names) == sorted(rows) and names[0] == "teacher"
+    assert all(set(row["bleu"]) == {"1", "5"} for row in report)
+    check_teacher_text(runs / "teacher_text", raw)
+    capsys.readouterr()
+    run_stages(stages, runs, options)
+    again = capsys.readouterr().out
+    assert again.count("done before") == len(stages) - 1 and "== report: done in" in again
+    (folder / "bin/dict.de.txt").open("a").write("new 1\n")
+    with pytest.raises(ValueError, match=r"was made otherwise .*another content of .*bin"):
+        run_stages(stages, runs, options)
+
+
+def check_teacher_text(folder, raw):
+    """Its sources are the training set's, its targets are others, the other sets are as before."""
+    from fairseq.data import Dictionary
+    from fairseq.data.indexed_dataset import make_dataset
+
+    def read(lang, split="train"):
+        words = Dictionary.load(str(folder / f"bin/dict.{lang}.txt"))
+        dataset = make_dataset(str(folder / f"bin/{split}.de-en.{lang}"), impl="mmap")
+        return [words.string(dataset[i]) for i in range(len(dataset))]
+
+    assert read("de") == (raw / "train.de").read_text().splitlines()
+    assert len(read("en")) == len(read("de")) and read("en") != read("de")
+    assert read("en", "test") == (raw / "test.en").read_text().splitlines()

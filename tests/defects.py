@@ -1,0 +1,306 @@
+"""Breaks the package in one place at a time and shows which test notices.
+
+    python tests/defects.py [--tree FOLDER] [NAME ...]
+
+Each defect replaces a text that stands once in pet_fairseq or scripts, in a copy of the tree, and
+runs the tests of that place until one fails. It prints a row of a Markdown table for each; the exit
+status is 1 if one is not noticed. docs/development_defects.md has the table of all of them.
+"""
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+REPO = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(REPO))
+
+from tests.cli.processes import start  # noqa: E402
+
+FOLDERS = ("pet_fairseq", "scripts")  # where a defect's text is looked for
+COPIED = (*FOLDERS, "examples", "tests", "docs", "README.md", "Makefile", "pyproject.toml")
+
+
+class Defect(NamedTuple):
+    """One place that is wrong: `text` stands there, `wrong` instead; `tests` should notice."""
+
+    name: str
+    text: str
+    wrong: str
+    tests: str
+
+
+DEFECTS = (
+    # PET: pairs, heads, attention
+    Defect(
+        "layers paired from the outside in",
+        "numbers = [(i, i + half) for i in range(1, half + 1)]",
+        "numbers = [(i, num_layers + 1 - i) for i in range(1, half + 1)]",
+        "tests/pet",
+    ),
+    Defect(
+        "queries and keys of a pair not crossed",
+        'f"Q{i}=K{j} K{i}=Q{j}"',
+        'f"Q{i}=Q{j} K{i}=K{j}"',
+        "tests/pet",
+    ),
+    Defect(
+        "padding mask flipped",
+        "masked_fill(mask, torch.finfo(dtype).min / 2)",
+        "masked_fill(~mask, torch.finfo(dtype).min / 2)",
+        "tests/test_attention.py",
+    ),
+    Defect(
+        "one incremental cache for all layers",
+        "self.head_rows: Optional[Dict[str, Tensor]] = None",
+        "self.head_rows: Optional[Dict[str, Tensor]] = None\n"
+        '        self._incremental_state_id = "all"',
+        "tests/test_attention.py tests/pet/test_transformer.py",
+    ),
+    Defect(
+        "the worst heads kept",
+        "order = scores.argsort(dim=1, descending=True, stable=True)",
+        "order = scores.argsort(dim=1, stable=True)",
+        "tests/pet/test_head_sampling.py",
+    ),
+    Defect(
+        "classes of the simplified task exchanged",
+        "return 2 * (~right).long() + (~confident).long()",
+        "return (~right).long() + 2 * (~confident).long()",
+        "tests/pet/test_simplified_task.py",
+    ),
+    # distillation
+    Defect(
+        "padding counted in the loss",
+        'real = sample["target"].ne(self.padding_idx)  # B x T\n        real[:, :',
+        'real = torch.ones_like(sample["target"], dtype=torch.bool)\n        real[:, :',
+        "tests/test_distillation.py",
+    ),
+    Defect(
+        "T^2 dropped",
+        "alpha * temperature**2 * kl",
+        "alpha * kl",
+        "tests/test_distillation_loss.py",
+    ),
+    Defect(
+        "KL the other way round",
+        "F.kl_div(softened, teacher_log_probs, ",
+        "F.kl_div(teacher_log_probs, softened, ",
+        "tests/test_distillation_loss.py",
+    ),
+    Defect(
+        "softmax over the tokens",
+        "return F.log_softmax(logits[0].float() / temperature, dim=-1)",
+        "return F.log_softmax(logits[0].float() / temperature, dim=0)",
+        "tests/test_teacher.py tests/test_distillation.py",
+    ),
+    Defect(
+        "the teacher keeps its dropout",
+        "            model.eval()\n            model.requires_grad_(False)",
+        "            model.train()\n            model.requires_grad_(False)",
+        "tests/test_teacher.py tests/test_distillation.py",
+    ),
+    # checkpoints
+    Defect(
+        "unsafe loading allowed",
+        "torch.serialization.add_safe_globals(FAIRSEQ_TYPES)",
+        'os.environ["TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"] = "1"',
+        "tests/cli/test_safety.py",
+    ),
+    Defect(
+        "shared tensors stored twice",
+        "state_dict.pop(prefix + name, None)",
+        "pass",
+        "tests/test_checkpoints.py",
+    ),
+    Defect(
+        "repair takes the oldest checkpoint",
+        "return sorted(paths, key=key, reverse=True)",
+        "return sorted(paths, key=key)",
+        "tests/test_checkpoints.py",
+    ),
+    # recipes
+    Defect(
+        "a product of other settings used again",
+        '[ ! -f "$noted" ] || [ "$(cat "$noted")" = "$2" ] ||',
+        "true ||",
+        "tests/cli/test_prepare_steps.py",
+    ),
+    # baselines
+    Defect(
+        "CAN's decoder sees what comes",
+        "attention_scores(q, target, attn_mask)",
+        "attention_scores(q, target)",
+        "tests/baselines/test_can.py",
+    ),
+    Defect(
+        "patience: every layer follows the next one's",
+        "return list(range(first, teacher_layers))",
+        "return list(range(first + 1, teacher_layers + 1))",
+        "tests/baselines",
+    ),
+    Defect(
+        "token pruning keeps padding like words",
+        "return scores.masked_fill(padding_mask, -math.inf)",
+        "return scores",
+        "tests/baselines/test_token_pruning.py",
+    ),
+    # Variator
+    Defect(
+        "what fills up the last group counts as words",
+        "F.pad(padding_mask.T, (0, 0, 0, missing), value=True)",
+        "F.pad(padding_mask.T, (0, 0, 0, missing), value=False)",
+        "tests/variator",
+    ),
+    Defect(
+        "decompression with its inputs exchanged",
+        "down_group, down_member = self.down.weight.chunk(2, dim=1)",
+        "down_member, down_group = self.down.weight.chunk(2, dim=1)",
+        "tests/variator",
+    ),
+    Defect(
+        "half a group counted as none",
+        "t, g = length, -(-length // k)",
+        "t, g = length, length // k",
+        "tests/variator/test_flops.py",
+    ),
+    Defect(
+        "the server forgets how long a text has waited",
+        "if oldest_wait + seconds[ratio] <= target:",
+        "if seconds[ratio] <= target:",
+        "tests/variator/test_scheduler.py tests/serve",
+    ),
+    # SelfCP
+    Defect(
+        "memory tokens in the wrong order",
+        "states[b, lengths[i] - numbers[i] : lengths[i]] for",
+        "states[b, lengths[i] - numbers[i] : lengths[i]].flip(0) for",
+        "tests/selfcp",
+    ),
+    Defect(
+        "number of memory tokens rounded down",
+        "return math.ceil(length / ratio)",
+        "return max(1, math.floor(length / ratio))",
+        "tests/selfcp",
+    ),
+    Defect(
+        "the bank of another model accepted",
+        'if theirs != ours:\n            raise UserError(\n                f"{folder}: built with',
+        'if False:\n            raise UserError(\n                f"{folder}: built with',
+        "tests/selfcp/test_demonstrations.py tests/cli/test_bank.py",
+    ),
+    Defect(
+        "the most similar demonstration first",
+        "for hit in reversed(hits)]",
+        "for hit in hits]",
+        "tests/selfcp",
+    ),
+    # decoding and export
+    Defect(
+        "scores divided by a length without </s>",
+        "score = score / length**self.len_penalty",
+        "score = score / max(1, length - 1) ** self.len_penalty",
+        "tests/decoding",
+    ),
+    Defect(
+        "the cache does not follow the beams",
+        "self.bias = bias.gather(2, index)",
+        "self.bias = bias",
+        "tests/decoding",
+    ),
+    Defect(
+        "queries and keys exchanged in the export",
+        "weights |= dict(model.named_buffers())",
+        "weights |= dict(model.named_buffers())\n"
+        '    other = {"q_proj": "k_proj", "k_proj": "q_proj"}\n'
+        "    weights = {\n"
+        '        ".".join(other.get(word, word) for word in name.split(".")): tensor\n'
+        "        for name, tensor in weights.items()\n"
+        "    }",
+        "tests/decoding/test_plain.py",
+    ),
+    # reports
+    Defect(
+        "the first seed's BLEU in place of the mean",
+        "row.bleu[beam] = statistics.fmean(scores)",
+        "row.bleu[beam] = scores[0]",
+        "tests/report",
+    ),
+    Defect(
+        "BLEU on tokenised text",
+        r""""D": re.compile(r"^D-""",
+        r""""D": re.compile(r"^H-""",
+        "tests/report",
+    ),
+)
+
+
+def find(tree: Path, defect: Defect) -> Path:
+    """The file with the defect's text, which stands once in the tree."""
+    files = [path for folder in FOLDERS for path in (tree / folder).rglob("*.*") if path.is_file()]
+    counts = {path: path.read_bytes().count(defect.text.encode()) for path in files}
+    places = [path for path, count in counts.items() for _ in range(count)]
+    if len(places) != 1:
+        sys.exit(f"{defect.name}: its text stands {len(places)} times, not once: {defect.text!r}")
+    return places[0]
+
+
+def noticed_by(tree: Path, defect: Defect) -> str:
+    """The first test that fails with the defect, "" if none does."""
+    path = find(tree, defect)
+    whole = path.read_text()
+    path.write_text(whole.replace(defect.text, defect.wrong))
+    options = ("-x", "-n", "0", "-p", "no:cacheprovider", "-rfE")
+    tests = start("pytest", *options, *defect.tests.split(), cwd=tree)
+    output, _ = tests.communicate()
+    path.write_text(whole)
+    if tests.returncode == 0:
+        return ""
+    marks = ("FAILED ", "ERROR ")
+    lines = [line.split()[1] for line in output.splitlines() if line.startswith(marks)]
+    if tests.returncode != 1 or not lines:
+        sys.exit(f"{defect.name}: the tests could not run: {output[-3000:]}")
+    return lines[0].split("[")[0]
+
+
+def copy_tree(tree: Path, copy: Path) -> None:
+    copy.mkdir()
+    for name in COPIED:
+        if (tree / name).is_dir():
+            unwanted = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(tree / name, copy / name, ignore=unwanted)
+        elif (tree / name).exists():
+            shutil.copy(tree / name, copy / name)
+    (copy / ".venv").symlink_to((tree / ".venv").resolve())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", help="defects whose name holds one of these words")
+    parser.add_argument("--tree", type=Path, default=REPO, help="the tree to break a copy of")
+    args = parser.parse_args()
+    chosen = [d for d in DEFECTS if not args.names or any(n in d.name for n in args.names)]
+    missed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder, "tree")
+        copy_tree(args.tree, copy)
+        for defect in chosen:
+            find(copy, defect)
+        # for the process whose forks run the tests, see tests/cli/fork_server.py
+        os.environ.update(PYTHONPATH=str(copy), PYTHONDONTWRITEBYTECODE="1")
+        for defect in chosen:
+            began = time.perf_counter()
+            test = noticed_by(copy, defect)
+            missed += not test
+            seconds = f"{time.perf_counter() - began:.0f} s"
+            file = find(copy, defect).relative_to(copy)
+            print(f"| {defect.name} | {file} | {test or 'NOT NOTICED'} | {seconds} |", flush=True)
+    return int(missed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,117 @@
+"""Variator's recipes as data."""
+
+import pytest
+from fairseq import options
+
+import pet_fairseq
+from pet_fairseq.errors import UserError
+from pet_fairseq.pretrained.bert import import_bert
+from pet_fairseq.recipes.variator import BY_NAME
+from pet_fairseq.recipes.variator_sets import CLASSES
+from tests.pretrained.bert import write_bert
+from tests.recipes.paper import check_order, names, stages, trainings
+
+pet_fairseq.register()
+NAMES = names("variator_sets")
+ALL = tuple(BY_NAME)
+
+
+def arguments(name):
+    return ("--task", "rte") if name == "glue" else ()
+
+
+@pytest.mark.parametrize("form", ["classes", "text"])
+@pytest.mark.parametrize("task", list(CLASSES))
+def test_glue_with_pre_training(task, form, tmp_path):
+    found = stages("glue", tmp_path, "--task", task, "--form", form, "--rows", *ALL)
+    check_order(found)
+    # the model twice; five ratios and three forms and two sites twice; the second step of both
+    # lambdas and of what is not pre-trained; two competitors
+    assert len(trainings(found)) == 2 + 2 * (5 + 2 + 2) + 3 + 2
+    raw = "masked_lm" if form == "classes" else "span_masked_lm"
+    on_raw = [s for s in trainings(found) if s.option("--task") == raw]
+    assert len(on_raw) == 1 + 9 and all(s.command[1].endswith("raw_text") for s in on_raw)
+    classes = found["backbone"].option("--num-classes")
+    assert classes == (str(CLASSES[task]) if form == "classes" else None)
+    score = "classes" if form == "classes" else "accuracy"
+    results = [s for name, s in found.items() if name.endswith("/result")]
+    assert len(results) == len(ALL) and {s.command[2] for s in results} == {score}
+    assert found["lambda05"].option("--task-loss-weight") == "0.5"
+    assert found["step1.k4"].groups == ("k4", "no_adaptation", "lambda01", "lambda05")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_fairseq_takes_every_training_command(name, tmp_path):
+    parser = options.get_training_parser
+    for stage in trainings(stages(name, tmp_path, *arguments(name))):
+        words = [word for word in stage.command[1:] if isinstance(word, str)]
+        words.remove("--user-dir")
+        task = stage.option("--task")
+        args = options.parse_args_and_arch(parser(task), input_args=words)
+        assert args.save_dir == str(stage.product.parent)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_training_is_tied_to_the_cpu(name, tmp_path):
+    for device in ("cpu", "cuda"):
+        found = stages(name, tmp_path, *arguments(name), device=device)
+        for stage in found.values():
+            if stage.command[0].startswith("fairseq-"):
+                assert ("--cpu" in stage.command) == (device == "cpu"), stage.name
+            if stage.option("--device"):
+                assert stage.option("--device") == device
+
+
+def test_plugins_start_from_those_of_the_pre_trained_model(tmp_path):
+    found = stages("glue", tmp_path, "--task", "sst2", "--rows", "k8", "mean")
+    runs = tmp_path / "glue/sst2/classes"
+    for kind in ("k8", "mean"):
+        first, moved, then = found[f"step1.{kind}"], found[f"step1.{kind}/moved"], found[kind]
+        assert first.option("--backbone-path") == f"{runs}/pretrained/checkpoint_best.pt"
+        assert moved.command[2] == str(first.product)
+        assert then.option("--finetune-from-model") == str(moved.product)
+        assert then.option("--backbone-path") == f"{runs}/backbone/checkpoint_best.pt"
+        assert first.option("--compression-ratio") == then.option("--compression-ratio")
+    assert found["mean"].option("--compression") == "mean"
+    assert "backbone" in found  # also where it is not asked for
+
+
+def test_without_raw_text_plugins_are_only_adapted(tmp_path):
+    rows = [row for row in ALL if row != "no_adaptation"]
+    found = stages("multi30k_variator", tmp_path, "--rows", *rows, "--backbone", "model.pt")
+    assert len(trainings(found)) == 5 + 2 + 1 + 2 + 2 + 2
+    assert not any("move-plugins" in stage.command for stage in found.values())
+    assert [s.name for s in found.values() if s.command[0] == "ln"] == ["backbone"]
+    with pytest.raises(UserError, match="--rows no_adaptation: needs pre-training on raw text"):
+        stages("multi30k_variator", tmp_path, "--rows", "no_adaptation")
+    (tmp_path / "glue/rte/data/classes").mkdir(parents=True)  # prepared without RAW_TEXT
+    assert "pretrained" not in stages("glue", tmp_path, "--task", "rte")
+    (tmp_path / "glue/rte/data/raw_text").mkdir()
+    assert "pretrained" in stages("glue", tmp_path, "--task", "rte")
+
+
+def test_glue_from_a_bert(tmp_path):
+    write_bert(tmp_path / "bert")
+    import_bert(tmp_path / "bert", tmp_path / "imported")
+    bert = ("--bert", tmp_path / "imported", "--updates", "70")
+    rows = ("--rows", "backbone", "k4", "token_pruning")
+    found = stages("glue", tmp_path, "--task", "sst2", *bert, *rows)
+    assert found["pretrained"].command[2] == str(tmp_path / "imported/checkpoint.pt")
+    assert [s.name for s in trainings(found)] == ["backbone", "step1.k4", "k4", "token_pruning"]
+    assert found["backbone"].option("--encoder-embed-dim") == "12"
+    assert found["k4"].option("--max-update") == "70"
+    assert found["k4"].option("--warmup-updates") == "7"
+    with pytest.raises(UserError, match="--bert: is an encoder; give --form classes"):
+        stages("glue", tmp_path, "--task", "rte", *bert, "--form", "text")
+    with pytest.raises(UserError, match="--bert none/model_options: no such file; make it by"):
+        stages("glue", tmp_path, "--task", "rte", "--bert", "none")
+
+
+def test_the_length_of_the_table_and_wrong_rows(tmp_path):
+    table = stages("squad", tmp_path)["table"]
+    assert table.option("--length") == "256" and table.always
+    table = stages("squad", tmp_path, "--length", "99")["table"]
+    assert table.option("--length") == "99"
+    with pytest.raises(UserError, match="--rows k3: there is no such row; give some of backbone"):
+        stages("squad", tmp_path, "--rows", "k3")

@@ -1,0 +1,71 @@
+"""Narrow feed-forward networks against a choice by hand."""
+
+import pytest
+import torch
+
+from pet_fairseq.errors import UserError
+from pet_fairseq.variator.competitors.fine_tuned import FineTunedConfig
+from pet_fairseq.variator.competitors.narrow_ffn import NarrowModel
+from tests.translation import make_batch, make_model, make_task, save_model
+
+
+@pytest.fixture
+def task(tmp_path):
+    return make_task(tmp_path / "data")
+
+
+def make_narrow(task, path, ratio, **options):
+    cfg = FineTunedConfig(backbone_path=str(path), compression_ratio=ratio, **options)
+    return NarrowModel.build_model(cfg, task).eval()
+
+
+def silence_weak_units(layer, ratio):
+    """Zero all inner units but the strongest: what is left computes the same as the narrow one."""
+    units = range(layer.fc1.out_features)
+    strength = [
+        layer.fc1.weight[i].square().sum().sqrt() * layer.fc2.weight[:, i].square().sum().sqrt()
+        for i in units
+    ]
+    kept = sorted(units, key=lambda i: -strength[i])[: -(-len(units) // ratio)]
+    with torch.no_grad():
+        for i in set(units) - set(kept):
+            layer.fc1.weight[i] = 0
+            layer.fc1.bias[i] = 0
+
+
+@pytest.mark.parametrize("ratio", [1, 3, 4])
+def test_the_strongest_units_are_left(ratio, task, tmp_path):
+    path = save_model(tmp_path / "b.pt", task)
+    backbone, _ = make_model(task)
+    backbone.load_state_dict(torch.load(path, weights_only=True)["model"])
+    backbone.double().eval()
+    model = make_narrow(task, path, ratio).double()
+    layers = [*backbone.encoder.layers, *backbone.decoder.layers]
+    narrow = [*model.encoder.layers, *model.decoder.layers]
+    for layer, cut in zip(layers, narrow):
+        silence_weak_units(layer, ratio)
+        assert cut.fc1.weight.shape == (-(-layer.fc1.out_features // ratio), 64)
+    net_input = make_batch(task, [3, 7, 5])["net_input"]
+    with torch.no_grad():
+        torch.testing.assert_close(model(**net_input)[0], backbone(**net_input)[0])
+
+
+def test_all_is_trained_but_the_teacher(task, tmp_path):
+    model = make_narrow(task, save_model(tmp_path / "b.pt", task), 4).train()
+    model(**make_batch(task, [3, 7])["net_input"])[0].square().sum().backward()
+    assert all(p.grad is not None for p in model.parameters())
+    with model.frozen() as teacher:
+        assert teacher.encoder.layers[0].fc1.out_features == 64
+        assert not teacher.training and not any(p.requires_grad for p in teacher.parameters())
+    assert not any("teacher" in name for name in model.state_dict())
+
+
+def test_refused(task, tmp_path):
+    path = save_model(tmp_path / "b.pt", task)
+    with pytest.raises(UserError, match="--compression-ratio 0: give 1 or more"):
+        make_narrow(task, path, 0)
+    with pytest.raises(UserError, match="--dropout 1: give 0 or more, less than 1"):
+        make_narrow(task, path, 2, dropout=1)
+    pet = save_model(tmp_path / "pet.pt", task, "pet_transformer_tiny")
+    with pytest.raises(UserError, match=r"pet.pt: its layers share weights, so narrow_ffn cannot"):
+        make_narrow(task, pet, 2)

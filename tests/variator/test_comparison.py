@@ -1,0 +1,107 @@
+"""The table of plugins and competitors, from checkpoints of tiny models and made-up scores."""
+
+import json
+
+import pytest
+import torch
+
+from pet_fairseq.errors import UserError
+from pet_fairseq.variator.comparison import write_table
+from pet_fairseq.variator.competitors.fine_tuned import FineTunedConfig
+from pet_fairseq.variator.options import VariatorConfig
+from pet_fairseq.variator.plugin_files import new_plugins
+from tests.translation import make_task, save_model
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """A model, plugins for it of two ratios, and means, with scores."""
+    task = make_task(tmp_path / "data")
+    folder = tmp_path / "runs"
+    forms = {
+        "backbone": None,
+        "k2": {"compression_ratio": 2},
+        "k8": {"compression_ratio": 8},
+        "means": {"compression_ratio": 4, "compression": "mean", "decompression": "copy"},
+    }
+    for score, (name, options) in enumerate(forms.items()):
+        path = folder / name / "checkpoint_best.pt"
+        path.parent.mkdir(parents=True)
+        if options is None:
+            backbone = save_model(path, task, encoder_ffn_embed_dim=1024)
+        else:
+            new_plugins(VariatorConfig(backbone_path=backbone, bottleneck_dim=4, **options), path)
+        scores = {"accuracy": 90 - score, "f1": 50.5, "total": 7}
+        (path.parent / "result.json").write_text(json.dumps(scores))
+    (folder / "unfinished").mkdir()
+    return folder
+
+
+def cells(text):
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()]
+
+
+def test_rows(runs):
+    rows = cells(write_table(runs, "backbone", 24))
+    assert rows[0][5:] == ["accuracy", "to backbone", "f1", "to backbone"]
+    found = {row[0]: row[1:] for row in rows[2:]}
+    assert list(found) == ["backbone", "k2", "k8", "means"]
+    assert [found[name][0] for name in found] == ["1", "2", "8", "4"]
+    d, r = 64, 4
+    by_hand = [k * k * d + k + 3 * r * d + r + d for k in (2, 8)]
+    assert [found[k][1] for k in ("k2", "k8")] == [f"{2 * n:,}" for n in by_hand]
+    assert found["means"][1] == "0"
+    assert found["k8"][4:] == ["88.00", "-2.00", "50.50", "+0.00"]
+    # 2 layers: 4 t d^2 + 2 t^2 d + 2 t d f, of which the last is for t / 4 groups only
+    t, f = 24, 1024
+    rest = 4 * t * d * d + 2 * t * t * d
+    share = (rest + 2 * t / 4 * d * f) / (rest + 2 * t * d * f)
+    assert found["means"][3] == f"{100 * share:.1f}%"
+    assert (runs / "plugins.md").is_file() and (runs / "plugins.png").is_file()
+    assert [row["name"] for row in json.loads((runs / "plugins.json").read_text())["rows"]] == list(
+        found
+    )
+
+
+def test_a_pruned_model_is_a_run(runs):
+    """Its cost is by its own formula: 6 of 22 tokens go through each of 2 networks."""
+    path = runs / "pruned/checkpoint_best.pt"
+    path.parent.mkdir()
+    cfg = FineTunedConfig(backbone_path=str(runs / "backbone/checkpoint_best.pt"))
+    cfg._name = "token_pruning"
+    state = torch.load(runs / "k2/checkpoint_best.pt", weights_only=True)
+    state["cfg"]["model"], state["model"] = vars(cfg), {}
+    torch.save(state, path)
+    (path.parent / "result.json").write_text(json.dumps({"accuracy": 80}))
+    rows = {row[0]: row for row in cells(write_table(runs, "backbone", 22))}
+    t, d, f = 22, 64, 1024
+    rest = 4 * t * d * d + 2 * t * t * d
+    share = (rest + 2 * 6 * d * f) / (rest + 2 * t * d * f)
+    assert rows["pruned"][1] == "4" and rows["pruned"][4] == f"{100 * share:.1f}%"
+    kinds = [row["kind"] for row in json.loads((runs / "plugins.json").read_text())["rows"]]
+    assert kinds[1:] == ["variator"] * 3 + ["token_pruning"]
+
+
+def test_order_and_missing_scores(runs):
+    (runs / "order.txt").write_text("k8\nbackbone\nnobody\n")
+    (runs / "k2/result.json").write_text(json.dumps({"accuracy": 1.0}))
+    rows = cells(write_table(runs, "backbone", 24))[2:]
+    assert [row[0] for row in rows] == ["k8", "backbone", "k2", "means"]
+    assert rows[2][7:] == ["-", "-"]
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"accuracy": "x"}', '{"total": 3}'])
+def test_wrong_scores_are_refused(runs, content):
+    (runs / "k2/result.json").write_text(content)
+    with pytest.raises(UserError, match=r"k2/result.json: "):
+        write_table(runs, "backbone", 24)
+
+
+def test_refused(runs):
+    with pytest.raises(UserError, match=r"no run teacher with a result.json"):
+        write_table(runs, "teacher", 24)
+    with pytest.raises(UserError, match="--length 0: give 1 or more"):
+        write_table(runs, "backbone", 0)
+    (runs / "k2/checkpoint_best.pt").unlink()
+    with pytest.raises(UserError, match=r"k2/checkpoint_best.pt: no such file"):
+        write_table(runs, "backbone", 24)
