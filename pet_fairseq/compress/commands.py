@@ -163,28 +163,18 @@ def _compress(args: Namespace) -> None:
     from pet_fairseq.compress.student import Size
 
     args.device = choose_device(args.device)
-    job = build_job(
-        Request(
-            *(args.teacher, args.data, args.out, args.method),
-            size=Size(args.rate, args.megabytes),
-            device=Device(args.device),
-            **{
-                name: getattr(args, name)
-                for name in (
-                    "updates",
-                    "hours",
-                    "seed",
-                    "test",
-                    "reference",
-                    "remove_bpe",
-                    "tokenizer",
-                )
-            },
-        )
+    wishes = ("updates", "hours", "seed", "test", "reference", "remove_bpe", "tokenizer")
+    request = Request(
+        *(args.teacher, args.data, args.out, args.method),
+        size=Size(args.rate, args.megabytes),
+        device=Device(args.device),
+        **{name: getattr(args, name) for name in wishes},
     )
+    job = build_job(request)
     if args.dry_run:
         print(dry_run(job.stages))
-        run_stages(job.stages, job.folder, run_options(args, job))
+        return
+    run_stages(job.stages, job.folder, run_options(args, job))
     report = args.out / "report.md"
     print(f"\n{report.read_text(encoding='utf-8').splitlines()[0]}\nread on in {report}")
 
