@@ -51,11 +51,20 @@ def check_wanted(teacher: Teacher, size: Size) -> None:
             f"--rate {size.rate:g}: give a percentage of the teacher's layer parameters above 0 "
             "and below 100"
         )
+    if size.megabytes is not None:
+        check_megabytes(teacher, size.megabytes)
+
+
+def check_megabytes(teacher: Teacher, megabytes: float) -> None:
+    """Raises UserError for what the teacher itself does not exceed, and what nothing has."""
+    if not megabytes > 0:
+        raise UserError(f"--megabytes {megabytes:g}: give a number above 0")
+    if teacher.why_no_plain_form() is not None:
+        return  # it has no size in int8
     limit = teacher.int8_bytes / MEGABYTE
-    if size.megabytes is not None and not 0 < size.megabytes < limit:
+    if megabytes >= limit:
         raise UserError(
-            f"--megabytes {size.megabytes:g}: the teacher itself has {limit:.2f} MB in int8; give "
-            "a number above 0 and below that"
+            f"--megabytes {megabytes:g}: the teacher itself has {limit:.2f} MB in int8; give less"
         )
 
 

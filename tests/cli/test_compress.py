@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
 from pet_fairseq.compress import plan
 from pet_fairseq.compress.student import Size
@@ -13,7 +14,7 @@ from pet_fairseq.pet.sizes import checkpoint_counts, option_counts
 from pet_fairseq.recipes.device import CPU, Device
 from pet_fairseq.recipes.runner import dry_run
 from tests.cli.processes import run
-from tests.translation import load_task, save_another, save_model
+from tests.translation import load_task, save_another
 
 RATE = Size(rate=50)
 
@@ -92,7 +93,7 @@ def test_hours_are_measured_first(build, tmp_path):
 
 
 def test_megabytes_count_embeddings(build, teacher):
-    larger, smaller = (build(size=Size(megabytes=mb))["training"] for mb in (0.7, 0.4))
+    larger, smaller = (build(size=Size(megabytes=mb))["training"] for mb in (0.35, 0.25))
     widths = [int(stage.option("--encoder-embed-dim")) for stage in (larger, smaller)]
     assert widths[0] > widths[1]
 
@@ -159,11 +160,12 @@ def test_a_reference_of_another_set(build, raw, data):
         build(reference=raw / "train.en")
 
 
-def test_a_teacher_of_another_kind(build, data, tmp_path):
-    task = load_task(data)
-    path = save_model(tmp_path / "lm.pt", task, "transformer_lm")
-    with pytest.raises(UserError, match="transformer_lm is not an encoder-decoder Transformer"):
-        build(teacher=Path(path))
+def test_a_teacher_of_another_kind(build, teacher, tmp_path):
+    state = torch.load(teacher)
+    state["cfg"]["model"].arch = state["cfg"]["model"]._name = "fconv"
+    torch.save(state, tmp_path / "fconv.pt")
+    with pytest.raises(UserError, match=r"fconv\.pt: its architecture fconv is not an encoder-dec"):
+        build(teacher=tmp_path / "fconv.pt")
 
 
 def test_another_dictionary(build, data, tmp_path):
