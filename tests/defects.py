@@ -40,13 +40,13 @@ DEFECTS = (
         "layers paired from the outside in",
         "numbers = [(i, i + half) for i in range(1, half + 1)]",
         "numbers = [(i, num_layers + 1 - i) for i in range(1, half + 1)]",
-        "tests/pet",
+        "tests/pet/test_pairs.py",
     ),
     Defect(
         "queries and keys of a pair not crossed",
         'f"Q{i}=K{j} K{i}=Q{j}"',
         'f"Q{i}=Q{j} K{i}=K{j}"',
-        "tests/pet",
+        "tests/pet/test_pairs.py",
     ),
     Defect(
         "padding mask flipped",
@@ -56,9 +56,9 @@ DEFECTS = (
     ),
     Defect(
         "one incremental cache for all layers",
-        "self.head_rows: Optional[Dict[str, Tensor]] = None",
-        "self.head_rows: Optional[Dict[str, Tensor]] = None\n"
-        '        self._incremental_state_id = "all"',
+        "        super().__init__()\n        if head_dim is None",
+        '        super().__init__()\n        self._incremental_state_id = "all"\n'
+        "        if head_dim is None",
         "tests/test_attention.py tests/pet/test_transformer.py",
     ),
     Defect(
@@ -78,31 +78,31 @@ DEFECTS = (
         "padding counted in the loss",
         'real = sample["target"].ne(self.padding_idx)  # B x T\n        real[:, :',
         'real = torch.ones_like(sample["target"], dtype=torch.bool)\n        real[:, :',
-        "tests/test_distillation.py",
+        "tests/distillation/test_criterion.py",
     ),
     Defect(
         "T^2 dropped",
         "alpha * temperature**2 * kl",
         "alpha * kl",
-        "tests/test_distillation_loss.py",
+        "tests/distillation/test_loss.py",
     ),
     Defect(
         "KL the other way round",
         "F.kl_div(softened, teacher_log_probs, ",
         "F.kl_div(teacher_log_probs, softened, ",
-        "tests/test_distillation_loss.py",
+        "tests/distillation/test_loss.py",
     ),
     Defect(
         "softmax over the tokens",
         "return F.log_softmax(logits[0].float() / temperature, dim=-1)",
         "return F.log_softmax(logits[0].float() / temperature, dim=0)",
-        "tests/test_teacher.py tests/test_distillation.py",
+        "tests/distillation",
     ),
     Defect(
         "the teacher keeps its dropout",
         "            model.eval()\n            model.requires_grad_(False)",
         "            model.train()\n            model.requires_grad_(False)",
-        "tests/test_teacher.py tests/test_distillation.py",
+        "tests/distillation",
     ),
     # checkpoints
     Defect(
@@ -115,20 +115,32 @@ DEFECTS = (
         "shared tensors stored twice",
         "state_dict.pop(prefix + name, None)",
         "pass",
-        "tests/test_checkpoints.py",
+        "tests/checkpoints/test_tied_tensors.py tests/pet/test_transformer.py",
     ),
     Defect(
         "repair takes the oldest checkpoint",
         "return sorted(paths, key=key, reverse=True)",
         "return sorted(paths, key=key)",
-        "tests/test_checkpoints.py",
+        "tests/checkpoints/test_repair.py",
     ),
     # recipes
     Defect(
-        "a product of other settings used again",
+        "text prepared with other settings used again",
         '[ ! -f "$noted" ] || [ "$(cat "$noted")" = "$2" ] ||',
         "true ||",
         "tests/cli/test_prepare_steps.py",
+    ),
+    Defect(
+        "a product of another command used again",
+        "if new.get(name) != old.get(name)",
+        "if False",
+        "tests/recipes/test_runner.py",
+    ),
+    Defect(
+        "a product of other inputs used again",
+        "if now.inputs.get(path) != before.inputs.get(path) and path in now.inputs:",
+        "if False:",
+        "tests/recipes/test_runner.py",
     ),
     # baselines
     Defect(
@@ -147,7 +159,7 @@ DEFECTS = (
         "token pruning keeps padding like words",
         "return scores.masked_fill(padding_mask, -math.inf)",
         "return scores",
-        "tests/baselines/test_token_pruning.py",
+        "tests/variator/competitors/test_token_pruning.py",
     ),
     # Variator
     Defect(
@@ -164,15 +176,15 @@ DEFECTS = (
     ),
     Defect(
         "half a group counted as none",
-        "t, g = length, -(-length // k)",
-        "t, g = length, length // k",
+        "return -(-length // self.ratio)",
+        "return length // self.ratio",
         "tests/variator/test_flops.py",
     ),
     Defect(
         "the server forgets how long a text has waited",
         "if oldest_wait + seconds[ratio] <= target:",
         "if seconds[ratio] <= target:",
-        "tests/variator/test_scheduler.py tests/serve",
+        "tests/serve/test_scheduler.py",
     ),
     # SelfCP
     Defect(
@@ -226,8 +238,8 @@ DEFECTS = (
     # reports
     Defect(
         "the first seed's BLEU in place of the mean",
-        "row.bleu[beam] = statistics.fmean(scores)",
-        "row.bleu[beam] = scores[0]",
+        "group.bleu[beam] = statistics.fmean(scores)",
+        "group.bleu[beam] = scores[0]",
         "tests/report",
     ),
     Defect(

@@ -71,14 +71,23 @@ def recipe_parser(name: str) -> ArgumentParser:
     recipe.add_options(parser)
     common = parser.add_argument_group("how to run it")
     common.add_argument(
-        "--data", type=Path, metavar="FOLDER", help="made by prepare.sh (default: runs/NAME/data)"
+        "--data",
+        type=Path,
+        metavar="FOLDER",
+        help="the folder that prepare.sh wrote (default: the one in runs/NAME)",
     )
-    common.add_argument("--runs", type=Path, metavar="FOLDER", help="for all that is made")
+    common.add_argument(
+        "--runs",
+        type=Path,
+        metavar="FOLDER",
+        help="the folder for everything that the recipe writes (default: one in runs/NAME)",
+    )
     common.add_argument(
         "--stages",
         nargs="+",
         metavar="NAME",
-        help="only these: names of rows, or of what follows, such as generate and report",
+        help="run only these stages: the names of rows, or of what follows, such as generate and "
+        "report",
     )
     add_run_options(common)
     return parser
@@ -90,25 +99,28 @@ def add_run_options(group) -> None:
         "--jobs",
         type=int,
         default=1,
-        help="stages that may run side by side; what is timed runs alone (default: 1)",
+        metavar="N",
+        help="how many stages may run side by side; what is timed runs alone (default: 1)",
     )
     group.add_argument(
         "--device",
         choices=DEVICES,
         default="auto",
-        help="auto: CUDA where it is, else the CPU (default: auto)",
+        help="where the models run; auto is CUDA where it is, else the CPU (default: auto)",
     )
     group.add_argument(
         "--again",
         action="store_true",
-        help="make anew what another command or other inputs made; without it that is an error",
+        help="make anew what another command or other inputs made, which is an error otherwise",
     )
     group.add_argument(
         "--adopt",
         action="store_true",
         help="take as finished what is there without a record of how it was made",
     )
-    group.add_argument("--dry-run", action="store_true", help="print the commands")
+    group.add_argument(
+        "--dry-run", action="store_true", help="print the commands instead of running them"
+    )
 
 
 def job_of(place: Place, args: Namespace) -> Job:

@@ -92,23 +92,34 @@ def add_options(parser: argparse.ArgumentParser, name: str) -> None:
         "--size",
         choices=tuple(SIZES),
         default=data_set.size,
-        help="small: for two CPU cores; full: the thesis's models, for one GPU; full_fast: the "
-        "same in minutes; demo: for the toy corpus (default: %(default)s)",
+        help="the size of the models and of their training: small for two CPU cores, full for the "
+        "thesis's models on one GPU, full_fast for the same in minutes, demo for the toy corpus "
+        "(default: %(default)s)",
     )
     parser.add_argument(
         "--rows",
         nargs="+",
         default=list(data_set.rows),
         metavar="ROW",
-        help=f"models to train and compare: {', '.join(translation.BY_NAME)}; groups of them: "
-        f"{', '.join(translation.GROUPS)}; finished: those that are there (default: "
+        help=f"the models to train and compare: {', '.join(translation.BY_NAME)}; groups of them: "
+        f"{', '.join(translation.GROUPS)}; or finished for those that are there (default: "
         f"{' '.join(data_set.rows)})",
     )
     parser.add_argument(
-        "--seeds", nargs="+", type=int, default=[1], metavar="N", help="of the students"
+        "--seeds",
+        nargs="+",
+        type=int,
+        default=[1],
+        metavar="N",
+        help="the random seeds of the students (default: 1)",
     )
     parser.add_argument(
-        *("--beams", "--beam"), nargs="+", type=int, default=[1, 5], metavar="N", help="beam sizes"
+        *("--beams", "--beam"),
+        nargs="+",
+        type=int,
+        default=[1, 5],
+        metavar="N",
+        help="the beam sizes to translate with (default: 1 5)",
     )
     parser.add_argument(
         "--repeats",
@@ -116,8 +127,20 @@ def add_options(parser: argparse.ArgumentParser, name: str) -> None:
         default=data_set.repeats,
         help="how often each translation is timed (default: %(default)s)",
     )
-    parser.add_argument("--source-lang", "-s", default=data_set.source_lang, metavar="LANG")
-    parser.add_argument("--target-lang", "-t", default=data_set.target_lang, metavar="LANG")
+    parser.add_argument(
+        "--source-lang",
+        "-s",
+        default=data_set.source_lang,
+        metavar="LANG",
+        help="the source language (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--target-lang",
+        "-t",
+        default=data_set.target_lang,
+        metavar="LANG",
+        help="the target language (default: %(default)s)",
+    )
     parser.add_argument(
         "--teacher",
         type=Path,
@@ -128,13 +151,16 @@ def add_options(parser: argparse.ArgumentParser, name: str) -> None:
         "--reference",
         type=Path,
         metavar="FILE",
-        help=f"raw target text of the test set (default: {data_set.reference} in the data folder)",
+        help="the raw target text of the test set "
+        f"(default: {data_set.reference} in the data folder)",
     )
     parser.add_argument(
-        "--baseline", metavar="ROW", help="the row that the report compares BLEU to (teacher)"
+        "--baseline",
+        metavar="ROW",
+        help="the row that the report compares BLEU to (default: the teacher)",
     )
     parser.add_argument(
-        "--significance", action="store_true", help="paired bootstrap tests in the report"
+        "--significance", action="store_true", help="add paired bootstrap tests to the report"
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Mapping, Optional
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import write_whole
+from pet_fairseq.files import write_json
 from pet_fairseq.recipes.stage import Output, Stage, Word, shell_words
 
 
@@ -43,8 +43,7 @@ def read_record(product: Path) -> Optional[Record]:
 
 
 def write_record(product: Path, record: Record) -> None:
-    text = json.dumps(asdict(record), indent=1) + "\n"
-    write_whole(record_path(product), lambda file: file.write_text(text, encoding="utf-8"))
+    write_json(record_path(product), asdict(record))
 
 
 def make_record(stage: Stage, places: Mapping[str, Path], finished: bool) -> Record:

@@ -281,16 +281,23 @@ def add_options(parser: argparse.ArgumentParser, name: str) -> None:
         nargs="+",
         default=list(data_set.rows),
         metavar="ROW",
-        help=f"ways to read a prompt: {', '.join(ROWS)}; with a number behind it at another ratio: "
-        f"former4 (default: {' '.join(data_set.rows)})",
+        help=f"the ways to read a prompt: {', '.join(ROWS)}; a number behind one, as in former4, "
+        f"is another ratio (default: {' '.join(data_set.rows)})",
     )
-    parser.add_argument("--seeds", nargs="+", type=int, default=[1], metavar="N", help="of memory")
+    parser.add_argument(
+        "--seeds",
+        nargs="+",
+        type=int,
+        default=[1],
+        metavar="N",
+        help="the random seeds of the memory (default: 1)",
+    )
     for option, default, about in (
-        ("--window", data_set.window, "tokens of a prompt that are read as they are"),
-        ("--ratio", 12, "prompt tokens for a memory token"),
-        ("--lm-updates", 4000, "of the language model"),
-        ("--memory-updates", 1000, "of the memory"),
-        ("--beam", data_set.beam, "size of the beam for generated responses"),
+        ("--window", data_set.window, "how many tokens of a prompt are read as they are"),
+        ("--ratio", 12, "how many prompt tokens become one memory token"),
+        ("--lm-updates", 4000, "how many updates train the language model"),
+        ("--memory-updates", 1000, "how many updates train the memory"),
+        ("--beam", data_set.beam, "the beam size for generated responses"),
     ):
         parser.add_argument(
             option, type=int, default=default, metavar="N", help=f"{about} (default: %(default)s)"
@@ -305,7 +312,7 @@ def add_options(parser: argparse.ArgumentParser, name: str) -> None:
         "--lm-from",
         type=Path,
         metavar="CHECKPOINT",
-        help="a language model to begin its training with",
+        help="a language model to start training from",
     )
 
 

@@ -161,7 +161,7 @@ def add_options(parser: argparse.ArgumentParser, default_rows: tuple[str, ...] =
         nargs="+",
         default=list(default_rows),
         metavar="ROW",
-        help=f"rows of the table: {', '.join(BY_NAME)} (default: {' '.join(default_rows)})",
+        help=f"the rows of the table: {', '.join(BY_NAME)} (default: {' '.join(default_rows)})",
     )
     parser.add_argument(
         "--backbone",
@@ -170,7 +170,10 @@ def add_options(parser: argparse.ArgumentParser, default_rows: tuple[str, ...] =
         help="the model to compress, in place of training one",
     )
     parser.add_argument(
-        "--length", type=int, metavar="N", help="tokens of a sentence, for the table's costs"
+        "--length",
+        type=int,
+        metavar="N",
+        help="the length of a sentence that the table's costs are for, in tokens",
     )
 
 
@@ -184,27 +187,28 @@ def add_pretrained_option(parser: argparse.ArgumentParser) -> None:
 
 
 def add_glue_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--task", required=True, choices=tuple(CLASSES), help="of GLUE")
+    parser.add_argument("--task", required=True, choices=tuple(CLASSES), help="the task of GLUE")
     parser.add_argument(
         "--form",
         choices=("classes", "text"),
         default="classes",
-        help="classes: an encoder with a head of classes; text: an encoder-decoder that answers a "
-        "question (default: %(default)s)",
+        help="classes for an encoder with a head of classes, text for an encoder-decoder that "
+        "answers a question (default: %(default)s)",
     )
     parser.add_argument(
         "--bert",
         type=Path,
         metavar="FOLDER",
-        help="made by pet-fairseq import-bert and given to prepare.sh: starts from that model; for "
-        "the form classes",
+        help="start from the model in this folder, which pet-fairseq import-bert wrote and which "
+        "was given to prepare.sh; only with --form classes",
     )
     parser.add_argument(
         "--updates",
         type=int,
         default=300,
         metavar="N",
-        help="with --bert: of the plugins and their competitors on the task (default: %(default)s)",
+        help="with --bert, how many updates train the plugins and their competitors on the task "
+        "(default: %(default)s)",
     )
     add_options(parser)
     add_pretrained_option(parser)

@@ -9,6 +9,8 @@ import pytest
 from pet_fairseq import cli
 from pet_fairseq.command_line import Command, Group
 from pet_fairseq.errors import UserError
+from pet_fairseq.recipes.catalogue import RECIPES
+from pet_fairseq.recipes.commands import recipe_parser
 from tests.cli.processes import REPO, run
 
 HEAVY = ("torch", "fairseq", "matplotlib", "sacrebleu", "numpy")  # what takes seconds to import
@@ -115,6 +117,18 @@ def test_the_overview_has_one_line_for_each_command(capsys):
         assert lines[number].endswith(command.help) and len(lines[number]) <= 100
         headings = [line for line in lines[:number] if line.endswith(":")]
         assert headings[-1] == f"{command.group.value}:"
+
+
+def test_every_argument_is_explained():
+    parsers = [c.parser() for c in cli.COMMANDS.values() if c.add_arguments is not None]
+    parsers += [recipe_parser(name) for name in RECIPES]
+    silent = [
+        f"{parser.prog} {action.option_strings or action.metavar}"
+        for parser in parsers
+        for action in parser._actions
+        if not action.help
+    ]
+    assert parsers and not silent
 
 
 def test_the_overview_of_a_family(capsys):

@@ -190,6 +190,7 @@ def test_a_teacher_without_a_plain_form_is_compared_in_fairseq(build, teacher, d
 # --- a real run -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_from_a_teacher_to_a_report(teacher, data, tmp_path):
     ctranslate2 = pytest.importorskip("ctranslate2")
     out = tmp_path / "out"
