@@ -10,6 +10,7 @@ from typing import NoReturn, Optional
 import pet_fairseq
 from pet_fairseq import commands as general
 from pet_fairseq.command_line import Command, Group, OneLineParser
+from pet_fairseq.compress import commands as compress
 from pet_fairseq.decoding import commands as decoding
 from pet_fairseq.errors import UserError
 from pet_fairseq.pet import commands as pet
@@ -22,7 +23,20 @@ from pet_fairseq.serve import commands as serve
 from pet_fairseq.toy import commands as toy
 from pet_fairseq.variator import commands as variator
 
-ROOMS = (recipes, pet, variator, selfcp, bank, decoding, serve, score, report, general, toy)
+ROOMS = (
+    compress,
+    recipes,
+    pet,
+    variator,
+    selfcp,
+    bank,
+    decoding,
+    serve,
+    score,
+    report,
+    general,
+    toy,
+)
 COMMANDS = {command.name: command for command in chain(*(room.COMMANDS for room in ROOMS))}
 HELP = ("-h", "--help")
 
