@@ -106,10 +106,10 @@ def test_a_recipe_from_the_teacher_to_the_report(data, raw, tmp_path, capsys):
     folder.mkdir()
     shutil.copytree(data, folder / "bin")
     shutil.copytree(raw, folder / "raw")
-    plan = translation.Plan(folder, runs, "de", "en", folder / "raw/test.en", TINY, Device("cpu"))
+    setup = translation.Setup(folder, runs, "de", "en", folder / "raw/test.en", TINY, Device("cpu"))
     rows = ["teacher", "scratch_seqkd", "pkd", "can", "pet_sampled"]
-    stages = translation.build_stages(plan, rows, [1], [1, 5], 1)
-    stages.append(translation.report_stage(plan, rows, [1], ()))
+    stages = translation.build_stages(setup, rows, [1], [1, 5], 1)
+    stages.append(translation.report_stage(setup, rows, [1], ()))
     options = RunOptions(jobs=2, places={"RUNS": runs}, environment={"OMP_NUM_THREADS": "1"})
     run_stages(stages, runs, options)
     report = json.loads((runs / "report.json").read_text())
