@@ -2,7 +2,7 @@
 
 import argparse
 from argparse import Namespace
-from typing import Any
+from typing import Any, Optional
 
 import torch
 from fairseq.data import Dictionary
@@ -18,7 +18,7 @@ def set_defaults(args: Namespace, **defaults) -> None:
             setattr(args, name, value)
 
 
-def architecture_name(options: Any) -> str | None:
+def architecture_name(options: Any) -> Optional[str]:
     """The architecture in a checkpoint's `cfg.model`."""
     return getattr(options, "arch", None) or getattr(options, "_name", None)
 

@@ -1,7 +1,7 @@
 """Frozen models that others are built around: loading one, and telling that it is the same."""
 
 import hashlib
-from typing import Callable
+from collections.abc import Callable
 
 import torch
 from fairseq.models import build_model

@@ -1,7 +1,7 @@
 """Looking at what modules give while a model runs, with no trace afterwards."""
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Callable, Iterator
 
 from torch import nn
 

@@ -1,8 +1,8 @@
 """What commands start from: a model and its task from a checkpoint, samples of a data folder."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Iterator
 
 import numpy as np
 import torch

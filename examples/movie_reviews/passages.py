@@ -12,11 +12,11 @@ import argparse
 import json
 import random
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Iterator, List
 
 
-def cut(words: List[str], fewest: int, most: int, draw: random.Random) -> Iterator[List[str]]:
+def cut(words: list[str], fewest: int, most: int, draw: random.Random) -> Iterator[list[str]]:
     """Passages of lengths drawn evenly; the last is what is left."""
     while words:
         length = draw.randint(fewest, most)

@@ -12,8 +12,8 @@ import argparse
 import json
 import random
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Iterator
 
 SYLLABLES = [c + v for c in "bdfgklmnprstvz" for v in "aeiou"]
 SHORT = (1, 20)  # pairs in a text for the language model

@@ -8,9 +8,10 @@ layer (as in TinyBERT, Jiao et al., 2020). The maps belong to the criterion, not
 """
 
 import logging
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Iterator, Optional
+from typing import Optional
 
 import torch
 from fairseq.criterions import register_criterion

@@ -3,6 +3,7 @@
 import logging
 import os
 from pathlib import Path
+from typing import Optional
 
 import omegaconf
 from fairseq.data import Dictionary, data_utils
@@ -78,13 +79,13 @@ def check_single_dictionary(state: dict, path: str, option: str, task: FairseqTa
         )
 
 
-def vocabulary_size(state_dict: dict[str, Tensor]) -> int | None:
+def vocabulary_size(state_dict: dict[str, Tensor]) -> Optional[int]:
     """Rows of the embedding matrix of a model with one dictionary."""
     names = [name for name in state_dict if name.endswith("embed_tokens.weight")]
     return state_dict[names[0]].size(0) if names else None
 
 
-def trained_languages(cfg: omegaconf.DictConfig, folder: str) -> dict[str, str | None]:
+def trained_languages(cfg: omegaconf.DictConfig, folder: str) -> dict[str, Optional[str]]:
     """The language pair of a checkpoint's task; fairseq infers it from the folder if not given."""
     pair = [cfg.get("source_lang"), cfg.get("target_lang")]
     if None in pair and os.path.isdir(folder):
@@ -92,7 +93,7 @@ def trained_languages(cfg: omegaconf.DictConfig, folder: str) -> dict[str, str |
     return dict(zip(("source_lang", "target_lang"), pair))
 
 
-def vocabulary_sizes(state_dict: dict[str, Tensor]) -> dict[str, int | None]:
+def vocabulary_sizes(state_dict: dict[str, Tensor]) -> dict[str, Optional[int]]:
     """Rows of the embedding matrices in a state, None where there is no such matrix.
 
     A shared matrix is stored under the encoder's name only.

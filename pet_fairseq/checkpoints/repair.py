@@ -1,7 +1,7 @@
 """A folder of checkpoints put right after a crash."""
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UnsafeCheckpointError, UserError
@@ -11,8 +11,8 @@ from pet_fairseq.files import write_whole
 class Repair(NamedTuple):
     """`damaged` was replaced by a copy of `source`; both None if nothing was wrong."""
 
-    damaged: Path | None
-    source: Path | None
+    damaged: Optional[Path]
+    source: Optional[Path]
 
 
 def is_intact(path: Path) -> bool:

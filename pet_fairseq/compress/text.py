@@ -1,8 +1,9 @@
 """How a model's tokens become text, and the test set as text."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Iterable, Optional
+from typing import Optional
 
 from fairseq.data import Dictionary, encoders
 from fairseq.data.data_utils import post_process

@@ -3,8 +3,8 @@
 import os
 import statistics
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Callable, Sequence
 
 from pet_fairseq.compress.text import TextStyle, write_lines
 from pet_fairseq.errors import UserError

@@ -1,8 +1,8 @@
 """How wide a student has to be for a wanted size, and what its export will weigh."""
 
 from argparse import Namespace
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Callable, Iterator
 
 from torch import nn
 

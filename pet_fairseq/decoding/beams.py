@@ -4,7 +4,8 @@ B sentences, R beams of each, K candidates, T tokens so far with the start symbo
 """
 
 import math
-from typing import NamedTuple, Optional, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple, Optional
 
 import torch
 from torch import Tensor

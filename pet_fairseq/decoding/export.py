@@ -4,6 +4,7 @@ import shutil
 import tempfile
 from argparse import Namespace
 from pathlib import Path
+from typing import Optional
 
 import torch
 from fairseq.models import FairseqModel
@@ -29,7 +30,9 @@ QUANTIZATIONS = (
 TASK_OPTIONS = set(TranslationConfig.__dataclass_fields__)
 
 
-def export(checkpoint: str, data: str, to: str, out: Path, quantization: str | None = None) -> None:
+def export(
+    checkpoint: str, data: str, to: str, out: Path, quantization: Optional[str] = None
+) -> None:
     """Write a folder with the model's plain form and its dictionaries.
 
     Args:

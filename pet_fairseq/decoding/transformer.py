@@ -5,8 +5,9 @@ values of every step stay where they were written, one slot per beam, and a mask
 beam descends from; following other beams costs a small gather in that mask.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Callable, Optional
+from typing import Optional
 
 import torch
 import torch.nn.functional as F

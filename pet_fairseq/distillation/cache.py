@@ -1,6 +1,6 @@
 """A teacher's features of sentence pairs, kept so that it runs once and not in every epoch."""
 
-from typing import Callable
+from collections.abc import Callable
 
 import torch
 from torch import Tensor

@@ -1,6 +1,7 @@
 """Sums over tokens whose [tokens, vocabulary] tensors are made in chunks and never all at once."""
 
-from typing import Callable, Sequence
+from collections.abc import Callable, Sequence
+from typing import Optional
 
 import torch
 from torch import Tensor
@@ -48,7 +49,7 @@ class _ChunkedSums(torch.autograd.Function):
         return None, None, *grads
 
 
-def _add(total: Sums | None, sums: Sums) -> Sums:
+def _add(total: Optional[Sums], sums: Sums) -> Sums:
     sums = [value.detach() for value in sums]
     return sums if total is None else [a + b for a, b in zip(total, sums)]
 

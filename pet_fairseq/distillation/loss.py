@@ -1,6 +1,7 @@
 """The loss of word-level distillation, as pure functions (PET, section 3.4; Kim and Rush, 2016)."""
 
-from typing import NamedTuple, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F

@@ -1,6 +1,7 @@
 """A model's output before the projection that makes it as wide as the vocabulary."""
 
-from typing import Callable, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from fairseq.models.transformer import TransformerDecoderBase
 from torch import Tensor, nn

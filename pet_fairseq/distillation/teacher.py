@@ -1,7 +1,7 @@
 """A frozen teacher: asked about a batch, it gives its distributions over the next token."""
 
 import os
-from typing import Callable
+from collections.abc import Callable
 
 import torch
 from fairseq.models import FairseqModel

@@ -1,6 +1,7 @@
 """Attention that uses only some of the heads that its projections hold."""
 
-from typing import Optional, Sequence
+from collections.abc import Sequence
+from typing import Optional
 
 import torch
 import torch.nn.functional as F

@@ -4,8 +4,9 @@
 keeps the best of each attention and writes the smaller model; fine-tuning is plain fairseq-train.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Iterable, NamedTuple
+from typing import NamedTuple, Optional
 
 import torch
 from fairseq.models import FairseqModel
@@ -59,7 +60,7 @@ class _Contributions:
         self.attention = attention
         self.total = torch.zeros(attention.num_heads, dtype=torch.float64)
         self.tokens = 0
-        self.real: Tensor | None = None  # T x B, set before each batch
+        self.real: Optional[Tensor] = None  # T x B, set before each batch
         self.running = False
         self.hooks = [
             attention.register_forward_pre_hook(self._enter),

@@ -4,7 +4,8 @@ Layers that share parameters may keep different heads. A projection then stores 
 of its users keeps, and each attention computes with its own; a head that nobody keeps is gone.
 """
 
-from typing import Any, Callable, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import nn

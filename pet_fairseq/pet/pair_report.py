@@ -3,8 +3,9 @@
 import math
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Optional, Sequence
+from typing import Optional
 
 from tqdm import tqdm
 

@@ -6,7 +6,8 @@ A candidate ties exactly the slots that a model with these pairs would share.
 """
 
 import math
-from typing import Callable, Iterable, NamedTuple, Optional, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, Optional
 
 import torch
 from torch import Tensor, nn
@@ -57,7 +58,7 @@ def _token_losses(decoder: nn.Module, rows: Tensor, target: Tensor) -> Tensor:
 
 @torch.no_grad()
 def all_losses(
-    model: nn.Module, samples: list[dict], encoder_outs: list[dict] | None = None
+    model: nn.Module, samples: list[dict], encoder_outs: Optional[list[dict]] = None
 ) -> Tensor:
     """`sentence_losses` of all batches in a row; with `encoder_outs` the encoder does not run."""
     if encoder_outs is None:

@@ -1,8 +1,8 @@
 """Tying the slots of a trained Transformer by their average, for as long as a loss is measured."""
 
 from collections import defaultdict
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Iterator
 
 import torch
 import torch.nn.functional as F

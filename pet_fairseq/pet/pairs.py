@@ -8,7 +8,7 @@ projection pair holds in every layer: `Qself=Qenc`.
 """
 
 import re
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 from torch import nn
 
@@ -121,7 +121,7 @@ def _parse_pair(text: str, stack: str, num_layers: int) -> list[Pair]:
     return pairs
 
 
-def _parse_slot(slot: str, text: str, stack: str, num_layers: int) -> tuple[str, int | None]:
+def _parse_slot(slot: str, text: str, stack: str, num_layers: int) -> tuple[str, Optional[int]]:
     """Path inside the layer ("" for a whole layer) and 0-based layer number (None if not given)."""
     match = SLOT.fullmatch(slot)
     if match is None:

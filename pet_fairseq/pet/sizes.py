@@ -2,7 +2,8 @@
 
 import math
 from argparse import Namespace
-from typing import Callable, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from fairseq import options
 from torch import nn

@@ -7,8 +7,8 @@ fairseq), and for segments: `roberta` has none, so the first one's vector is add
 import json
 import shutil
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Iterator
 
 import torch
 from fairseq import options

@@ -1,9 +1,9 @@
 """The recipes by name: adding one is an entry here and a module with its rows."""
 
 import argparse
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Callable
 
 from pet_fairseq.recipes import datasets, selfcp, variator_sets
 from pet_fairseq.recipes.pipeline import Pipeline, Place

@@ -3,6 +3,7 @@
 import os
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
+from typing import Optional
 
 from pet_fairseq.command_line import Command, Group, OneLineParser
 from pet_fairseq.errors import UserError
@@ -127,7 +128,7 @@ def pipeline_of(place: Place, args: Namespace) -> Pipeline:
     return RECIPES[place.name].build(args, place)
 
 
-def select(stages: list[Stage], groups: list[str] | None) -> list[Stage]:
+def select(stages: list[Stage], groups: Optional[list[str]]) -> list[Stage]:
     """The stages of some groups, all of them without any.
 
     Raises:

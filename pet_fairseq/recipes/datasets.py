@@ -1,9 +1,10 @@
 """The data sets of the translation recipes, and from their options to stages."""
 
 import argparse
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Mapping, Optional
+from typing import Optional
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.recipes import translation

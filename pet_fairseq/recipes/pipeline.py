@@ -1,8 +1,9 @@
 """What every recipe takes and gives."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Iterable, Mapping, Optional
+from typing import Optional
 
 from pet_fairseq.recipes.stage import Stage
 

@@ -3,10 +3,11 @@
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Mapping, Optional
+from typing import Optional
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import write_json

@@ -11,11 +11,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
-from typing import Iterator, Mapping, Optional, Sequence
+from typing import Optional
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.recipes.progress import Progress

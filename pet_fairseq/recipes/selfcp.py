@@ -5,9 +5,10 @@ A row of the table is a prompt strategy, with a number behind it at another rati
 
 import argparse
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Optional, Sequence
+from typing import Optional
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.recipes.device import CPU, Device

@@ -1,10 +1,11 @@
 """A stage of a recipe: one command, what it reads and the one thing that it makes."""
 
 import shlex
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Iterable, Optional, Sequence, Union
+from typing import Optional, Union
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The commands of fairseq that all recipes use."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Sequence
 
 from pet_fairseq.recipes.device import Device
 from pet_fairseq.recipes.stage import USER_DIR, Word

@@ -4,9 +4,10 @@ A row is a model of the comparison. ROWS has all of them in the order of the rep
 one entry.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Optional, Sequence
+from typing import Optional
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.recipes.device import CPU, Device

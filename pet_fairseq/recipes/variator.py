@@ -3,9 +3,10 @@
 ROWS has the rows of the table in its order: adding one is one entry.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Callable, Optional
+from typing import Optional
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.recipes.device import CPU, Device

@@ -1,9 +1,10 @@
 """The data sets of Variator's recipes: settings, options, and from these to stages."""
 
 import argparse
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Callable, Optional
+from typing import Optional
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.recipes.device import Device

@@ -6,9 +6,10 @@ The folders NAME.seed1, NAME.seed2, ... make the group NAME, any other folder a 
 import re
 import statistics
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Iterable, Optional
+from typing import Optional
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_text

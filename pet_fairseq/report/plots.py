@@ -1,8 +1,9 @@
 """The report's plots as PNG files. A group of runs has the same colour and marker in each."""
 
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable, Optional
+from typing import Any, Optional
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+from typing import Optional
 
 from fairseq.tasks.sentence_prediction import SentencePredictionTask
 from omegaconf import DictConfig, open_dict
@@ -35,7 +36,7 @@ def load(args: argparse.Namespace, text_options: list[str]) -> ServedModel:
     return served
 
 
-def override(cfg: DictConfig, paths: str, backbone: str | None, plugins: list[str]) -> None:
+def override(cfg: DictConfig, paths: str, backbone: Optional[str], plugins: list[str]) -> None:
     """Let the command line replace a plugin file's options.
 
     Raises:

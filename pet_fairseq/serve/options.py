@@ -1,6 +1,7 @@
 """The options of `pet-fairseq serve`."""
 
 import argparse
+from typing import Union
 
 from pet_fairseq.command_line import add_device_option
 
@@ -93,5 +94,5 @@ def port(word: str) -> int:
     return number
 
 
-def ratio(word: str) -> str | int:
+def ratio(word: str) -> Union[str, int]:
     return word if word == "auto" else positive(word)

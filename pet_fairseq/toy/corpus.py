@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Optional
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.toy.grammar import (
@@ -161,7 +162,7 @@ def write_files(out: Path, files: Mapping[str, str]) -> None:
             draft.unlink(missing_ok=True)
 
 
-def write_corpus(out: Path, seed: int = 1, sizes: Mapping[str, int] | None = None) -> None:
+def write_corpus(out: Path, seed: int = 1, sizes: Optional[Mapping[str, int]] = None) -> None:
     """Writes train, valid and test (.de the source, .en the target) into the folder `out`.
 
     One tokenised sentence a line, the two sides aligned; the same seed and sizes give the same

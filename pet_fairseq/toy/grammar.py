@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import accumulate
-from typing import TypeVar
+from typing import Optional, TypeVar
 
 from pet_fairseq.toy.lexicon import BE, FRAMES, WERDEN, Lexicon, Noun, Verb
 from pet_fairseq.toy.words import (
@@ -140,7 +140,7 @@ def determine(determiner: Determiner, case: str, form: str) -> Pair:
     return DEFINITE[case][form] if style == "definite" else word, "e" if weak_e else "en"
 
 
-def choose_determiner(draw: Draw, plural: bool, owner: Phrase | None) -> Determiner:
+def choose_determiner(draw: Draw, plural: bool, owner: Optional[Phrase]) -> Determiner:
     """Any determiner; sometimes the owner's possessive ("seinen hut", "his hat")."""
     if owner and not owner.wh and draw.chance(0.12):
         word = ENGLISH_PRONOUNS[owner.pronoun][2]
@@ -168,7 +168,7 @@ def plain_phrase(draw: Draw, noun: Noun, determiner: Determiner, plural: bool) -
     return Phrase(german, (english, english), form, pronoun, noun.kind == "person")
 
 
-def noun_phrase(draw: Draw, noun: Noun, depth: int, owner: Phrase | None = None) -> Phrase:
+def noun_phrase(draw: Draw, noun: Noun, depth: int, owner: Optional[Phrase] = None) -> Phrase:
     """A phrase with, the less likely the deeper, a relative clause, a possessor or an equal."""
     plural = draw.chance(0.3)
     determiner = choose_determiner(draw, plural, owner)
@@ -219,7 +219,7 @@ class Part:
     slot: str
     german: str
     english: str
-    phrase: Phrase | None = None  # of a direct object
+    phrase: Optional[Phrase] = None  # of a direct object
     light: bool = False
     wh: bool = False
 
@@ -249,7 +249,7 @@ def german_group(verb: Verb, tense: str, agreement: int) -> tuple[str, str, str]
     return AUXILIARIES[tense][agreement], verb.prefix + verb.infinitive, ""
 
 
-def german_clause(clause: Clause, order: str, front: Part | None = None) -> str:
+def german_clause(clause: Clause, order: str, front: Optional[Part] = None) -> str:
     """The clause with its finite verb "first", "second" or "final", and with `front` in front."""
     verb, agreement = clause.verb, clause.subject.agreement
     finite, rest, prefix = german_group(WERDEN if clause.passive else verb, clause.tense, agreement)
@@ -283,7 +283,7 @@ def english_group(verb: Sequence[str], tense: str, pronoun: str, auxiliary: bool
     return "", verb[2 if tense == "perfect" else 1 if third else 0]
 
 
-def english_clause(clause: Clause, question: bool = False, front: Part | None = None) -> str:
+def english_clause(clause: Clause, question: bool = False, front: Optional[Part] = None) -> str:
     """Subject, verb, objects, manner, place, time; of `front`, only a time stays in front."""
     verb, pronoun = BE if clause.passive else clause.english_verb, clause.subject.pronoun
     auxiliary, main = english_group(verb, clause.tense, pronoun, question or clause.negated)
@@ -406,7 +406,7 @@ def random_subject(draw: Draw, depth: int) -> Phrase:
 
 
 def make_clause(
-    draw: Draw, depth: int, subject: Phrase | None = None, goal: Phrase | None = None
+    draw: Draw, depth: int, subject: Optional[Phrase] = None, goal: Optional[Phrase] = None
 ) -> Clause:
     """A random clause, perhaps with a given subject or a given object (`goal`)."""
     frame = draw.weighted({"accusative": 80, "dative": 20} if goal else FRAMES)

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Optional
+from typing import Optional, Union
 
 from fairseq.models import register_model
 from torch import Tensor, nn
@@ -103,7 +103,7 @@ class VariatorModel(BackboneWrapper):
         return any(True for _ in self.plugins.parameters())
 
     @property
-    def stack(self) -> VariatorEncoder | VariatorDecoder:
+    def stack(self) -> Union[VariatorEncoder, VariatorDecoder]:
         """The wrapper of the stack whose layers have plugins."""
         holder, name = find_stack(self.backbone, self.cfg.compression_stack)
         return getattr(holder, name)

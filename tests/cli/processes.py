@@ -10,6 +10,7 @@ import tempfile
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Optional
 
 HERE = Path(__file__).resolve().parent
 REPO = HERE.parents[1]
@@ -100,7 +101,9 @@ class Result:
         return [fields for fields in lines if fields[0][:1] in kinds and fields[0][1:2] == "-"]
 
 
-def run(command: str, *args, check: bool = True, text_in: str | None = None, **options) -> Result:
+def run(
+    command: str, *args, check: bool = True, text_in: Optional[str] = None, **options
+) -> Result:
     """Run a command to its end; with `check` a failure fails the test and shows the output."""
     if text_in is not None:
         options["stdin"] = subprocess.PIPE

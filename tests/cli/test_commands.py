@@ -4,6 +4,7 @@ import contextlib
 import subprocess
 import sys
 from argparse import Namespace
+from typing import Optional
 
 import pytest
 
@@ -174,7 +175,7 @@ def test_a_wrong_command_or_option_is_named_in_one_line(words, message, capsys):
 def test_how_a_command_runs(monkeypatch, capsys):
     """Its arguments reach it; what it raises becomes one line, what it returns the exit status."""
 
-    def cook(args: Namespace) -> int | None:
+    def cook(args: Namespace) -> Optional[int]:
         if args.dish == "soup":
             raise UserError("soup: the pot is missing")
         return args.minutes

@@ -8,6 +8,7 @@ import shutil
 import tarfile
 import zipfile
 from pathlib import Path
+from typing import Optional, Union
 
 import pytest
 from fairseq.data import Dictionary, data_utils
@@ -52,7 +53,7 @@ def public(tmp_path) -> Path:
     return folder
 
 
-def pack(path: Path, members: dict[str, str | bytes]) -> None:
+def pack(path: Path, members: dict[str, Union[str, bytes]]) -> None:
     with zipfile.ZipFile(path, "w") as file:
         for name, text in members.items():
             file.writestr(name, text)
@@ -223,7 +224,7 @@ def test_bad_dialogues(env, public, tmp_path):
 # XSum
 
 
-def article(number: int, summary: str | None = None, body: str | None = None) -> str:
+def article(number: int, summary: Optional[str] = None, body: Optional[str] = None) -> str:
     summary = f"Summary {number}.\nIt  is." if summary is None else summary
     body = f"Share this with\n\nBody {number}.\nEmail me.\nFacebook\n" if body is None else body
     return (
@@ -232,7 +233,7 @@ def article(number: int, summary: str | None = None, body: str | None = None) ->
     )
 
 
-def write_xsum(folder: Path, articles: dict[str, str | bytes], ids: dict) -> None:
+def write_xsum(folder: Path, articles: dict[str, Union[str, bytes]], ids: dict) -> None:
     with tarfile.open(folder / XSUM, "w:gz") as archive:
         for number, text in articles.items():
             data = text if isinstance(text, bytes) else text.encode()

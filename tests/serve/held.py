@@ -3,7 +3,8 @@
 import asyncio
 import contextlib
 import threading
-from typing import AsyncIterator, NamedTuple
+from collections.abc import AsyncIterator
+from typing import NamedTuple
 
 import torch
 from aiohttp import ClientSession, web
