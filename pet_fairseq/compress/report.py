@@ -72,7 +72,7 @@ def to_markdown(
         table(["", "teacher", "student"], main_rows(measured)),
         "\n".join(f"* {note}" for note in notes(measured, teacher, reference)),
         "## Samples",
-        table(["source", "reference", "teacher", "student"], sample_rows(measured), 4),
+        table(["source", "reference", "teacher", "student"], sample_rows(measured), text=range(4)),
         "## What is here",
         files(measured),
     ]
