@@ -1,11 +1,16 @@
-"""Tables in Markdown. `text` holds the numbers of the columns of text; the others are numbers."""
+"""Tables in Markdown.
+
+`text` says which columns hold text, by their numbers from 0 on; the others hold numbers, which are
+aligned at the right.
+"""
 
 from collections.abc import Collection, Iterable, Sequence
 
 
 def table_row(cells: Iterable[str]) -> str:
     """One line of a table, without its end; bars in the cells are escaped."""
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+    escaped = (cell.replace("|", r"\|") for cell in cells)
+    return f"| {' | '.join(escaped)} |"
 
 
 def table_head(header: Sequence[str], text: Collection[int] = (0,)) -> str:

@@ -27,7 +27,7 @@ from pet_fairseq.compress.training import (
 from pet_fairseq.errors import UserError
 from pet_fairseq.loading import load_subset, load_task
 from pet_fairseq.recipes.device import Device
-from pet_fairseq.recipes.job import Job
+from pet_fairseq.recipes.pipeline import Pipeline
 from pet_fairseq.recipes.sizes import Options
 from pet_fairseq.recipes.stage import Kind, Stage, Word
 from pet_fairseq.recipes.training import fairseq_generate, fairseq_train
@@ -59,7 +59,7 @@ class Request:
     tokenizer: Optional[str] = None
 
 
-def build_job(request: Request) -> Job:
+def build_job(request: Request) -> Pipeline:
     """The stages from the teacher to the report.
 
     Raises:
@@ -69,7 +69,7 @@ def build_job(request: Request) -> Job:
     check_times(request)
     job = _Stages(request, teacher)
     places = {"DATA": request.data, "OUT": request.out, "TEACHER": request.teacher}
-    return Job(job.build(), request.out, places)
+    return Pipeline(job.build(), request.out, places)
 
 
 def check_times(request: Request) -> None:

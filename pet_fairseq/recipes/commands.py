@@ -8,7 +8,7 @@ from pet_fairseq.command_line import Command, Group, OneLineParser
 from pet_fairseq.errors import UserError
 from pet_fairseq.recipes.catalogue import RECIPES
 from pet_fairseq.recipes.device import DEVICES, choose_device
-from pet_fairseq.recipes.job import Job, Place
+from pet_fairseq.recipes.pipeline import Pipeline, Place
 from pet_fairseq.recipes.runner import RunOptions, dry_run, run_stages
 from pet_fairseq.recipes.stage import Stage
 
@@ -23,14 +23,12 @@ def _recipe(args: Namespace) -> int:
     place = _place(words[0])
     args = recipe_parser(place.name).parse_args(words[1:])
     args.device = choose_device(args.device)
-    job = job_of(place, args)
-    stages = select(job.stages, args.stages)
+    pipeline = pipeline_of(place, args)
+    stages = select(pipeline.stages, args.stages)
     if args.dry_run:
         print(dry_run(stages))
         return 0
-    run_stages(stages, job.folder, run_options(args, job))
-    if job.last_words:
-        print(job.last_words)
+    run_stages(stages, pipeline.folder, run_options(args, pipeline))
     return 0
 
 
@@ -123,7 +121,7 @@ def add_run_options(group) -> None:
     )
 
 
-def job_of(place: Place, args: Namespace) -> Job:
+def pipeline_of(place: Place, args: Namespace) -> Pipeline:
     """What the options ask for, with the folders that they name."""
     place = Place(place.name, place.base, args.data, args.runs)
     return RECIPES[place.name].build(args, place)
@@ -144,7 +142,7 @@ def select(stages: list[Stage], groups: list[str] | None) -> list[Stage]:
     return [stage for stage in stages if set(stage.groups) & set(groups)]
 
 
-def run_options(args: Namespace, job: Job) -> RunOptions:
+def run_options(args: Namespace, pipeline: Pipeline) -> RunOptions:
     """Options for the runner; jobs on a CPU share its cores.
 
     Raises:
@@ -155,7 +153,7 @@ def run_options(args: Namespace, job: Job) -> RunOptions:
     environment = {}
     if args.jobs > 1 and args.device == "cpu" and "OMP_NUM_THREADS" not in os.environ:
         environment["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // args.jobs))
-    return RunOptions(args.jobs, args.again, args.adopt, job.places, environment)
+    return RunOptions(args.jobs, args.again, args.adopt, pipeline.places, environment)
 
 
 # --- what recipes run -----------------------------------------------------------------------------

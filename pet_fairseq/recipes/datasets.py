@@ -8,7 +8,7 @@ from typing import Mapping, Optional
 from pet_fairseq.errors import UserError
 from pet_fairseq.recipes import translation
 from pet_fairseq.recipes.device import Device
-from pet_fairseq.recipes.job import Job, Place
+from pet_fairseq.recipes.pipeline import Pipeline, Place
 from pet_fairseq.recipes.sizes import SIZES, Options, stacks, words
 from pet_fairseq.recipes.stage import Stage
 
@@ -164,7 +164,7 @@ def add_options(parser: argparse.ArgumentParser, name: str) -> None:
     )
 
 
-def build(args: argparse.Namespace, place: Place) -> Job:
+def build(args: argparse.Namespace, place: Place) -> Pipeline:
     """The stages that the options ask for.
 
     Raises:
@@ -181,7 +181,7 @@ def build(args: argparse.Namespace, place: Place) -> Job:
     settings = SIZES[args.size]
     if args.size == "full":
         settings = replace(settings, **data_set.full)
-    plan = translation.Plan(
+    setup = translation.Setup(
         *(data, runs, args.source_lang, args.target_lang),
         reference=args.reference or data / data_set.reference.format(lang=args.target_lang),
         settings=settings,
@@ -190,18 +190,18 @@ def build(args: argparse.Namespace, place: Place) -> Job:
         own_teacher=args.teacher,
     )
     rows = translation.choose_rows(args.rows, runs)
-    stages = translation.build_stages(plan, rows, args.seeds, args.beams, args.repeats)
+    stages = translation.build_stages(setup, rows, args.seeds, args.beams, args.repeats)
     options = ("--baseline", args.baseline) if args.baseline else ()
     options += ("--significance",) if args.significance else ()
-    stages.append(translation.report_stage(plan, rows, args.seeds, options))
+    stages.append(translation.report_stage(setup, rows, args.seeds, options))
     if data_set.made_here:
-        stages = [*toy_corpus(plan), *stages]
-    return Job(stages, runs, {"DATA": data, "RUNS": runs})
+        stages = [*toy_corpus(setup), *stages]
+    return Pipeline(stages, runs, {"DATA": data, "RUNS": runs})
 
 
-def toy_corpus(plan: translation.Plan) -> list[Stage]:
+def toy_corpus(setup: translation.Setup) -> list[Stage]:
     """The demo's data: sentences from a grammar, in fairseq's binary format."""
-    raw = plan.data / "raw"
+    raw = setup.data / "raw"
     prefixes = (f"--{split}pref" for split in ("train", "valid", "test"))
     return [
         Stage("toy-data", ("data",), ("pet-fairseq", "toy-data", str(raw)), raw),
@@ -209,15 +209,15 @@ def toy_corpus(plan: translation.Plan) -> list[Stage]:
             "preprocess",
             ("data",),
             command=(
-                *("fairseq-preprocess", *plan.languages),
+                *("fairseq-preprocess", *setup.languages),
                 *(
                     word
                     for split, option in zip(("train", "valid", "test"), prefixes)
                     for word in (option, str(raw / split))
                 ),
-                *("--destdir", str(plan.bin), "--workers", "2"),
+                *("--destdir", str(setup.bin), "--workers", "2"),
             ),
-            product=plan.bin,
+            product=setup.bin,
             inputs=(raw,),
         ),
     ]

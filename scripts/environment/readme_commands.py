@@ -3,7 +3,7 @@
 
     python scripts/environment/readme_commands.py [--check]
 
-A README has a comment with a dry run of `pet-fairseq recipe`, and below it a block for what it prints.
+A README has a comment with a dry run of `pet-fairseq recipe`, and below it a block with the output.
 """
 
 import os

@@ -1,19 +1,31 @@
 """The shell scripts as a user starts them."""
 
 import os
+import shlex
 import subprocess
 
-from tests.cli.processes import BIN, REPO
+from tests.cli.processes import BIN, REPO, command_line
+
+FORKED = ("fairseq-preprocess", "fairseq-train", "fairseq-generate", "pet-fairseq")
+
+
+def forked_commands() -> dict[str, str]:
+    """Functions that bash finds before the commands of these names, which load fairseq."""
+    return {
+        f"BASH_FUNC_{name}%%": f'() {{ {shlex.join(command_line(name, cold=False))} "$@"; }}'
+        for name in FORKED
+    }
 
 
 def bash(*args, check: bool = True, **env) -> subprocess.CompletedProcess:
     """Run bash with the environment's commands first on the path."""
     path = f"{BIN}:{os.environ['PATH']}"
+    settings = {"PATH": path, "OMP_NUM_THREADS": "1", "WORKERS": "1", **env}
     result = subprocess.run(
         ["bash", *map(str, args)],
         capture_output=True,
         text=True,
-        env={**os.environ, "PATH": path, "OMP_NUM_THREADS": "1", "WORKERS": "1", **env},
+        env={**os.environ, **forked_commands(), **settings},
         timeout=280,
     )
     assert not check or result.returncode == 0, result.stdout[-2000:] + result.stderr[-2000:]

@@ -107,6 +107,7 @@ def data_dict(student_options, side: str):
     return f"{folder}/dict.{'de' if side == 'src' else 'en'}.txt"
 
 
+@pytest.mark.slow
 def test_sentence_longer_than_the_positions(data, teacher, student_options, tmp_path):
     """fairseq's own refusal names the way out; a teacher that reads less is refused by us."""
     limits = ("--max-source-positions", "6", "--max-target-positions", "6", "--max-update", "2")

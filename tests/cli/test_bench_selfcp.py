@@ -1,6 +1,10 @@
 """SelfCP's benchmarks run on the smallest sizes and count what is read; times are not judged."""
 
+import pytest
+
 from tests.cli.processes import REPO, run
+
+pytestmark = pytest.mark.slow
 
 SMALL = ("--new", "4", "--width", "64", "--layers", "1", "--rows", "1", "--repeats", "1")
 

@@ -1,11 +1,14 @@
 """From the files of a BERT to fine-tuning it, as a user types it."""
 
+import pytest
 import torch
 
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from tests.cli.processes import REPO, run
 from tests.cli.shell import sh
 from tests.pretrained.bert import write_bert
+
+pytestmark = pytest.mark.slow
 
 
 def test_an_imported_bert_is_fine_tuned(tmp_path):

@@ -40,6 +40,7 @@ def train_ranks(data, folder, options, world_size: int) -> list[dict]:
     return [torch.load(folder / f"rank{rank}.pt") for rank in range(world_size)]
 
 
+@pytest.mark.slow
 @pytest.mark.cold
 def test_two_processes_equal_one_with_update_freq_2(data, student_options, tmp_path):
     options = (*student_options, "--dropout", "0", "--max-update", "4")

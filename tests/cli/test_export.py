@@ -53,6 +53,7 @@ def test_stock_fairseq_translates_the_same(exported, expected, data):
     assert translations(data, folder / "model.pt", env=STOCK) == expected
 
 
+@pytest.mark.slow
 def test_exported_models_can_be_exported(exported, expected, data, tmp_path):
     again = tmp_path / "again"
     model = exported("fairseq") / "model.pt"

@@ -56,6 +56,7 @@ def test_validate_reports_kl(student, data, tmp_path):
     assert f"--teacher-path {moved}: no such file" in run(*command, *overrides, check=False).output
 
 
+@pytest.mark.slow
 @pytest.mark.cold
 def test_stock_fairseq_trains_on_beside_the_plugin(data, tmp_path):
     """Loading the user-dir changes nothing about a plain training."""

@@ -185,6 +185,7 @@ LATVIAN = {
 }
 
 
+@pytest.mark.slow
 def test_wmt17_finnish_from_archives_to_bpe(tmp_path):
     env = wmt(tmp_path / "public", "fi", "newstest2016", FINNISH)
     env["DOWNLOADS"] = str(tmp_path / "downloads")
@@ -201,6 +202,7 @@ def test_wmt17_finnish_from_archives_to_bpe(tmp_path):
     assert lines(out / "bpe/train.fi") == [sides[1][i] for i in kept]
 
 
+@pytest.mark.slow
 def test_wmt17_latvian_texts(tmp_path):
     env = wmt(tmp_path / "public", "lv", "newsdev2017", LATVIAN)
     env |= {"DOWNLOADS": str(tmp_path / "downloads"), "STAGES": "raw"}
@@ -215,6 +217,7 @@ def test_wmt17_latvian_texts(tmp_path):
     assert len(lines(tmp_path / "out/raw/train.en")) == 150
 
 
+@pytest.mark.slow
 def test_wmt17_checks_what_it_fetches(tmp_path):
     public = tmp_path / "public"
     env = wmt(public, "lv", "newsdev2017", LATVIAN) | {"DOWNLOADS": str(tmp_path / "downloads")}
@@ -246,6 +249,7 @@ def tatoeba(tmp_path) -> tuple[Path, list[tuple[str, str]]]:
     return tmp_path / "public", pairs
 
 
+@pytest.mark.slow
 def test_tatoeba_is_divided_by_english_sentence(tatoeba, tmp_path):
     public, pairs = tatoeba
     public.mkdir()

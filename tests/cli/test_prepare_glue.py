@@ -20,6 +20,8 @@ from tests.cli.processes import BIN
 from tests.cli.shell import refuses, sh
 from tests.pretrained.bert import write_bert
 
+pytestmark = pytest.mark.slow
+
 RECIPE = "examples/glue/prepare.sh"
 ENTAILS = "Sentence 1: {} Sentence 2: {} Does sentence 1 entails sentence 2?"
 ALIKE = "paraphrase of each other?"

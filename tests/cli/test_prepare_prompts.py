@@ -15,6 +15,8 @@ from fairseq.data import Dictionary, data_utils
 from tests.cli.processes import BIN
 from tests.cli.shell import refuses, sh
 
+pytestmark = pytest.mark.slow
+
 SETS = ("movie_reviews", "cicero", "xsum", "arxiv", "cola", "duc2007")
 XSUM, XSUM_IDS = (
     "XSUM-EMNLP18-Summary-Data-Original.tar.gz",

@@ -11,6 +11,8 @@ import pytest
 from tests.cli.processes import BIN, REPO
 from tests.cli.shell import bash, refuses, sh
 
+pytestmark = pytest.mark.slow
+
 RECIPE = "examples/squad/prepare.sh"
 TRAIN, DEV = "train-v1.1.json", "dev-v1.1.json"
 

@@ -14,6 +14,10 @@ pytestmark = pytest.mark.cold
 USER_DIR = ("--user-dir", REPO / "pet_fairseq")
 
 
+def slow(value):
+    return pytest.param(value, marks=pytest.mark.slow)
+
+
 class Malicious:
     """Runs a shell command when unpickled without protection."""
 
@@ -40,7 +44,8 @@ def malicious(tmp_path, teacher):
 
 
 @pytest.mark.parametrize(
-    "how", ["generate", "validate", "interactive", "resume", "finetune", "teacher"]
+    "how",
+    ["generate", "resume", "teacher", *(slow(x) for x in ("validate", "interactive", "finetune"))],
 )
 def test_code_in_a_checkpoint_is_refused(how, malicious, data, tmp_path):
     path, marker = malicious

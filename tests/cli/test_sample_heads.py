@@ -79,6 +79,7 @@ def test_keeping_every_head_changes_nothing(data, wide, tmp_path):
     assert lines[0] == lines[1] and len(lines[0]) == 30
 
 
+@pytest.mark.slow
 def test_weight_score_keeps_the_same_heads_in_sharing_layers(data, wide, tmp_path):
     sample(wide, data, tmp_path / "w.pt", "--score", "weight")
     args = load_checkpoint_to_cpu(str(tmp_path / "w.pt"))["cfg"]["model"]

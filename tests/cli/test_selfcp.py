@@ -118,6 +118,7 @@ def test_answers(data, records, trained):
     assert len(cut) == len(found)
 
 
+@pytest.mark.slow
 def test_interactive_answers_as_generate(data, records, trained):
     lines = "".join(f"{r['query']} <prompt> {r['prompt']}\n" for r in records["test"])
     result = run(

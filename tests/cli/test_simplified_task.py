@@ -40,6 +40,7 @@ def test_distillation_goes_on_from_the_warm_up(data, options, student_options, t
         torch.testing.assert_close(state(student)[name], tensor, atol=1e-6, rtol=0, msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head", ["project", "replace"])
 def test_ablation_heads_resume_and_stay_out_of_the_model(head, data, options, tmp_path):
     chosen = (*options, "--simplified-head", head)
@@ -50,6 +51,7 @@ def test_ablation_heads_resume_and_stay_out_of_the_model(head, data, options, tm
     assert not any("class" in name for name in state(tmp_path))
 
 
+@pytest.mark.slow
 def test_half_precision(data, options, tmp_path):
     # a small first scale: fairseq counts an overflow with CUDA
     half = ("--memory-efficient-fp16", "--fp16-init-scale", "4")

@@ -76,6 +76,7 @@ def test_finetune_from_model_starts_from_its_parameters(data, student, student_o
         torch.testing.assert_close(model_state(tmp_path)[name], tensor, atol=1e-6, rtol=0, msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -96,6 +97,7 @@ def test_works_with(options, data, student_options, tmp_path):
     assert all(torch.isfinite(t).all() for t in model_state(tmp_path).values())
 
 
+@pytest.mark.slow
 def test_bf16(data, student_options, tmp_path):
     """fairseq's own --bf16 means a TPU; the command is for GPUs, here its trainer runs on a CPU."""
     arguments = ("--user-dir", REPO / "pet_fairseq", "--save-dir", tmp_path, *TRAIN)
@@ -109,6 +111,7 @@ def test_bf16(data, student_options, tmp_path):
     assert all(torch.isfinite(t).all() for t in model_state(tmp_path).values())
 
 
+@pytest.mark.slow
 def test_ensemble_and_joined_dictionary(raw, tmp_path):
     data = preprocess(raw, tmp_path / "bin", "--joined-dictionary")
     teachers = []

@@ -7,6 +7,8 @@ import pytest
 
 from tests.cli.processes import REPO, TRAIN, run
 
+pytestmark = pytest.mark.slow
+
 COMMON = (
     *("--user-dir", REPO / "pet_fairseq", "--task", "sentence_prediction", "--num-classes", "2"),
     *(

@@ -6,6 +6,8 @@ import pytest
 
 from tests.cli.processes import REPO, TRAIN, run
 
+pytestmark = pytest.mark.slow
+
 COMMON = (
     *("--user-dir", REPO / "pet_fairseq", "--task", "language_modeling"),
     *("--sample-break-mode", "eos", "--tokens-per-sample", "40"),

@@ -9,6 +9,8 @@ from pet_fairseq.recipes.selfcp import DATA_SETS, ROWS
 from pet_fairseq.selfcp.segments import STRATEGIES
 from tests.recipes.paper import check_order, stages, trainings
 
+pytestmark = pytest.mark.paper
+
 pet_fairseq.register()
 EVERY_ROW = (*ROWS, "former4")
 

@@ -11,6 +11,8 @@ from pet_fairseq.recipes.variator_sets import CLASSES
 from tests.pretrained.bert import write_bert
 from tests.recipes.paper import check_order, names, stages, trainings
 
+pytestmark = pytest.mark.paper
+
 pet_fairseq.register()
 NAMES = names("variator_sets")
 ALL = tuple(BY_NAME)
