@@ -159,7 +159,7 @@ def _report_options(parser: ArgumentParser) -> None:
 
 def _compress(args: Namespace) -> None:
     logging.getLogger("fairseq").setLevel(logging.WARNING)  # it says what it reads
-    from pet_fairseq.compress.plan import Request, build_job
+    from pet_fairseq.compress.plan import Request, build_pipeline
     from pet_fairseq.compress.student import Size
 
     args.device = choose_device(args.device)
@@ -170,11 +170,11 @@ def _compress(args: Namespace) -> None:
         device=Device(args.device),
         **{name: getattr(args, name) for name in wishes},
     )
-    job = build_job(request)
+    pipeline = build_pipeline(request)
     if args.dry_run:
-        print(dry_run(job.stages))
+        print(dry_run(pipeline.stages))
         return
-    run_stages(job.stages, job.folder, run_options(args, job))
+    run_stages(pipeline.stages, pipeline.folder, run_options(args, pipeline))
     report = args.out / "report.md"
     print(f"\n{report.read_text(encoding='utf-8').splitlines()[0]}\nread on in {report}")
 

@@ -59,7 +59,7 @@ class Request:
     tokenizer: Optional[str] = None
 
 
-def build_job(request: Request) -> Pipeline:
+def build_pipeline(request: Request) -> Pipeline:
     """The stages from the teacher to the report.
 
     Raises:
@@ -67,9 +67,8 @@ def build_job(request: Request) -> Pipeline:
     """
     teacher = read_teacher(request.teacher, request.data)
     check_times(request)
-    job = _Stages(request, teacher)
     places = {"DATA": request.data, "OUT": request.out, "TEACHER": request.teacher}
-    return Pipeline(job.build(), request.out, places)
+    return Pipeline(_Stages(request, teacher).build(), request.out, places)
 
 
 def check_times(request: Request) -> None:

@@ -6,6 +6,7 @@ from typing import Optional
 
 import matplotlib
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from pet_fairseq.compress.measure import CTRANSLATE2, FAIRSEQ, InEngine, Measurements, measure
 from pet_fairseq.files import write_figure, write_json, write_text
@@ -72,7 +73,7 @@ def to_markdown(
         table(["", "teacher", "student"], main_rows(measured)),
         "\n".join(f"* {note}" for note in notes(measured, teacher, reference)),
         "## Samples",
-        table(["source", "reference", "teacher", "student"], sample_rows(measured), 4),
+        table(["source", "reference", "teacher", "student"], sample_rows(measured), text=range(4)),
         "## What is here",
         files(measured),
     ]
@@ -185,8 +186,9 @@ def write_plot(measured: Measurements, path: Path) -> None:
             axes.annotate(name, (size, score), xytext=(6, 6), textcoords="offset points")
     axes.set_xscale("log")
     axes.margins(0.2)
-    axes.xaxis.set_major_formatter(lambda value, position: f"{value:g}")
-    axes.xaxis.set_minor_formatter(lambda value, position: f"{value:g}")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set(xlabel="MB of the exported model", ylabel=f"BLEU (beam {measured.beam})")
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)

@@ -25,7 +25,7 @@ def build(teacher, data, tmp_path):
 
     def build(teacher=teacher, data=data, method="distil", size=RATE, device=CPU, **options):
         request = plan.Request(teacher, data, tmp_path / "out", method, size, device, **options)
-        return {stage.name: stage for stage in plan.build_job(request).stages}
+        return {stage.name: stage for stage in plan.build_pipeline(request).stages}
 
     return build
 
