@@ -1,7 +1,7 @@
-"""A frozen model that another one is built around: its file, and that it stays the same file."""
+"""Frozen models that others are built around: loading one, and telling that it is the same."""
 
 import hashlib
-from typing import Callable, Dict
+from typing import Callable
 
 import torch
 from fairseq.models import build_model
@@ -34,7 +34,7 @@ def load_backbone(path: str, task) -> nn.Module:
     return backbone
 
 
-def register_heads(backbone: nn.Module, state_dict: Dict[str, Tensor]) -> None:
+def register_heads(backbone: nn.Module, state_dict: dict[str, Tensor]) -> None:
     """Make room for the classification heads in a checkpoint; fairseq drops unknown ones."""
     prefix, suffix = "classification_heads.", ".out_proj.weight"
     for key, weight in state_dict.items():
@@ -57,10 +57,10 @@ def file_hash(path: str) -> Tensor:
     return torch.tensor(list(digest), dtype=torch.uint8)
 
 
-def check_hash(state_dict: Dict[str, Tensor], ours: Tensor, path: str, what: str) -> None:
+def check_hash(state_dict: dict[str, Tensor], ours: Tensor, path: str, what: str) -> None:
     """Raises UserError if a state was saved around another backbone than the file `path`."""
-    found = state_dict.get("backbone_hash")
-    if found is None or not torch.equal(found.cpu(), ours.cpu()):
+    stored = state_dict.get("backbone_hash")
+    if stored is None or not torch.equal(stored.cpu(), ours.cpu()):
         raise UserError(
             f"--backbone-path {path}: not the file that {what} was trained on; give that one"
         )
@@ -69,7 +69,7 @@ def check_hash(state_dict: Dict[str, Tensor], ours: Tensor, path: str, what: str
 def leave_out(*parts: str) -> Callable:
     """A state-dict hook that removes these parts of a model: the backbone has its own file."""
 
-    def hook(model: nn.Module, state_dict: Dict, prefix: str, _metadata: dict) -> None:
+    def hook(model: nn.Module, state_dict: dict, prefix: str, _metadata: dict) -> None:
         prefixes = tuple(f"{prefix}{part}." for part in parts)
         for name in [n for n in state_dict if n.startswith(prefixes)]:
             del state_dict[name]
@@ -77,7 +77,7 @@ def leave_out(*parts: str) -> Callable:
     return hook
 
 
-def fill_in(model: nn.Module, state_dict: Dict[str, Tensor]) -> None:
+def fill_in(model: nn.Module, state_dict: dict[str, Tensor]) -> None:
     """Give a state that was left without the backbone the model's own tensors for it."""
     for named in (model.named_parameters, model.named_buffers):
         for name, tensor in named(remove_duplicate=False):

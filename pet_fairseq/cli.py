@@ -3,13 +3,14 @@
 import logging
 import sys
 from argparse import Namespace
-from collections.abc import Iterable
+from collections.abc import Collection
 from itertools import chain
-from typing import Optional
+from typing import NoReturn, Optional
 
 import pet_fairseq
 from pet_fairseq import commands as general
 from pet_fairseq.command_line import Command, Group, OneLineParser
+from pet_fairseq.compress import commands as compress
 from pet_fairseq.decoding import commands as decoding
 from pet_fairseq.errors import UserError
 from pet_fairseq.pet import commands as pet
@@ -22,7 +23,20 @@ from pet_fairseq.serve import commands as serve
 from pet_fairseq.toy import commands as toy
 from pet_fairseq.variator import commands as variator
 
-ROOMS = (recipes, pet, variator, selfcp, bank, decoding, serve, score, report, general, toy)
+ROOMS = (
+    compress,
+    recipes,
+    pet,
+    variator,
+    selfcp,
+    bank,
+    decoding,
+    serve,
+    score,
+    report,
+    general,
+    toy,
+)
 COMMANDS = {command.name: command for command in chain(*(room.COMMANDS for room in ROOMS))}
 HELP = ("-h", "--help")
 
@@ -67,22 +81,28 @@ def parse(words: list[str]) -> tuple[Command, Namespace]:
         name = " ".join(words[:length])
         if name in COMMANDS:
             return COMMANDS[name], COMMANDS[name].parse(words[length:])
+    _leave(words)
+
+
+def _leave(words: list[str]) -> NoReturn:
+    """Show the commands if the words ask for help, else refuse the words that name no command."""
     program = OneLineParser(prog="pet-fairseq")
     if not words:
         program.error("no command was given")
-    first, second = (*words, "")[:2]
-    family = [command for command in COMMANDS.values() if command.name.split()[0] == first]
-    asked = COMMANDS.values() if first in HELP else family if second in HELP else []
-    if asked:
-        print(overview(asked))
+    if words[0] in HELP:
+        print(overview(COMMANDS.values()))
         sys.exit()
-    if family:
-        choices = ", ".join(command.name.split()[1] for command in family)
-        program.error(f"{' '.join(words[:2])}: no such command; give one of {choices}")
-    program.error(f"{first}: no such command")
+    family = [command for command in COMMANDS.values() if command.name.split()[0] == words[0]]
+    if not family:
+        program.error(f"{words[0]}: no such command")
+    if words[1:] and words[1] in HELP:
+        print(overview(family))
+        sys.exit()
+    choices = ", ".join(command.name.split()[1] for command in family)
+    program.error(f"{' '.join(words[:2])}: no such command; give one of {choices}")
 
 
-def overview(commands: Iterable[Command]) -> str:
+def overview(commands: Collection[Command]) -> str:
     """What `pet-fairseq --help` prints: the commands in groups, with one line each."""
     width = max(len(command.name) for command in commands)
     lines = ["usage: pet-fairseq COMMAND ...", "", "Small and fast models with fairseq."]

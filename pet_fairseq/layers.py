@@ -5,6 +5,8 @@ from fairseq.models.transformer import TransformerConfig
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from torch import nn
 
+STACKS = ("encoder", "decoder")
+
 
 def wrap_layer(layer: nn.Module, cfg: TransformerConfig) -> nn.Module:
     """Do what fairseq does with every layer: activation checkpointing and FSDP, if asked for."""

@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Iterator, List, Tuple
+from typing import Iterator
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
 
 
-def load_model(path: str, option: str, data: str = "") -> Tuple[BaseFairseqModel, FairseqTask]:
+def load_model(path: str, option: str, data: str = "") -> tuple[BaseFairseqModel, FairseqTask]:
     """The model of any checkpoint, in eval mode, and its task.
 
     Args:
@@ -35,7 +35,7 @@ def load_model(path: str, option: str, data: str = "") -> Tuple[BaseFairseqModel
     return build_loaded(load_checkpoint(path, option), path, data)
 
 
-def build_loaded(state: dict, path: str, data: str) -> Tuple[BaseFairseqModel, FairseqTask]:
+def build_loaded(state: dict, path: str, data: str) -> tuple[BaseFairseqModel, FairseqTask]:
     """Model and task of a loaded checkpoint, with a data folder in place of its own if given."""
     state["args"] = None  # fairseq has made cfg of it
     cfg = state["cfg"]
@@ -50,7 +50,7 @@ def build_loaded(state: dict, path: str, data: str) -> Tuple[BaseFairseqModel, F
     return model.eval(), task
 
 
-def load_transformer(path: str, data: str) -> Tuple[nn.Module, TranslationTask]:
+def load_transformer(path: str, data: str) -> tuple[nn.Module, TranslationTask]:
     """The model of a checkpoint, and the translation task of a data folder for its languages.
 
     Raises:
@@ -142,9 +142,9 @@ def read_samples(
     subset: str,
     sentences: int,
     max_tokens: int,
-    max_positions: Tuple[int, int],
+    max_positions: tuple[int, int],
     device: str = "cpu",
-) -> List[dict]:
+) -> list[dict]:
     """Batches of similar lengths with sentences from all over a subset, in even steps.
 
     Args:
@@ -159,25 +159,51 @@ def read_samples(
     dataset = load_subset(task, subset)
     if dataset.tgt is None:
         raise UserError(f"--subset {subset}: has no target sentences in {task.cfg.data}")
+    indices = spread_indices(dataset, subset, sentences, max_positions)
+    samples = [
+        dataset.collater([dataset[i] for i in batch])
+        for batch in batches_of_similar_length(dataset, indices, max_tokens)
+    ]
+    return [apply_to_sample(lambda tensor: tensor.to(device), sample) for sample in samples]
+
+
+def spread_indices(
+    dataset: FairseqDataset, subset: str, sentences: int, max_positions: tuple[int, int]
+) -> list[int]:
+    """Indices of sentences from all over a data set, in even steps, without those too long.
+
+    Raises:
+        UserError: none is left.
+    """
     total = len(dataset)
     number = min(sentences, total)
-    picked = np.arange(number) * total // max(number, 1)
-    picked, _ = dataset.filter_indices_by_size(picked, max_positions)
-    if not len(picked):
+    indices = np.arange(number) * total // max(number, 1)
+    indices, _ = dataset.filter_indices_by_size(indices, max_positions)
+    if not len(indices):
         raise UserError(
             f"--subset {subset}: none of its {total} sentences can be read by the model, which "
             f"takes {max_positions[0]} source and {max_positions[1]} target tokens at most"
         )
-    picked = sorted(picked, key=dataset.num_tokens)
-    longest = dataset.num_tokens(picked[-1])
+    return list(indices)
+
+
+def batches_of_similar_length(
+    dataset: FairseqDataset, indices: list[int], max_tokens: int
+) -> list[list[int]]:
+    """The indices in batches of at most `max_tokens` tokens, padding included, the short first.
+
+    Raises:
+        UserError: one sentence alone is longer.
+    """
+    indices = sorted(indices, key=dataset.num_tokens)
+    longest = dataset.num_tokens(indices[-1])
     if max_tokens < longest:
         raise UserError(
             f"--max-tokens {max_tokens}: a sentence has {longest} tokens; give {longest} or more"
         )
-    batches: List[List[int]] = [[]]
-    for index in picked:  # each is the longest of its batch so far
+    batches: list[list[int]] = [[]]
+    for index in indices:  # each is the longest of its batch so far
         if (len(batches[-1]) + 1) * dataset.num_tokens(index) > max_tokens:
             batches.append([])
         batches[-1].append(index)
-    samples = [dataset.collater([dataset[i] for i in batch]) for batch in batches]
-    return [apply_to_sample(lambda tensor: tensor.to(device), sample) for sample in samples]
+    return batches

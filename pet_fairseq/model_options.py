@@ -3,7 +3,7 @@
 import shlex
 from argparse import Namespace
 from enum import Enum
-from typing import Any, List
+from typing import Any
 
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 
@@ -12,7 +12,7 @@ from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
 
 
-def model_options(path: str) -> List[str]:
+def model_options(path: str) -> list[str]:
     """`--arch NAME` and every model option that differs from the architecture's default.
 
     No value holds a blank where that can be helped, so that a shell reads them from `$(...)`.
@@ -35,7 +35,7 @@ def model_options(path: str) -> List[str]:
     return options
 
 
-def option_words(option: str, value: Any, flag: bool) -> List[str]:
+def option_words(option: str, value: Any, flag: bool) -> list[str]:
     """One option as words on a command line."""
     if flag:
         return [option] if value else []

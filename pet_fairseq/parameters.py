@@ -8,6 +8,7 @@ from torch import nn
 
 from pet_fairseq.architectures import build_without_memory
 from pet_fairseq.attention import PROJECTIONS, MultiheadAttention
+from pet_fairseq.layers import STACKS
 
 
 class ParameterCounts(NamedTuple):
@@ -28,7 +29,7 @@ def count_parameters(model: nn.Module) -> ParameterCounts:
     Raises:
         AttributeError: the model has no encoder and decoder of Transformer layers.
     """
-    stacks = nn.ModuleList([getattr(model, s).layers for s in ("encoder", "decoder")])
+    stacks = nn.ModuleList([getattr(model, s).layers for s in STACKS])
     unused = sum(count_unused(m) for m in stacks.modules() if isinstance(m, MultiheadAttention))
     named = stacks.named_parameters(remove_duplicate=False)
     return ParameterCounts(

@@ -1,11 +1,9 @@
 """Reading many positions at once into a decoder's incremental state (no fairseq hook does that)."""
 
-from typing import Dict, Tuple
-
 from torch import Tensor, nn
 
 
-def prefill(decoder, tokens: Tensor, incremental_state: Dict, **options) -> Tuple[Tensor, dict]:
+def prefill(decoder, tokens: Tensor, incremental_state: dict, **options) -> tuple[Tensor, dict]:
     """Run a decoder-only model over `tokens` and leave the state as if they had come one by one.
 
     Args:
@@ -26,7 +24,7 @@ def prefill(decoder, tokens: Tensor, incremental_state: Dict, **options) -> Tupl
     return output, extra
 
 
-def keys_and_values(attention: nn.Module, x: Tensor) -> Dict[str, Tensor]:
+def keys_and_values(attention: nn.Module, x: Tensor) -> dict[str, Tensor]:
     """What fairseq's attention keeps of its input x, T x B x C: both B x heads x T x head_dim."""
 
     def split(projected: Tensor) -> Tensor:

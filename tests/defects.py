@@ -238,8 +238,8 @@ DEFECTS = (
     # reports
     Defect(
         "the first seed's BLEU in place of the mean",
-        "row.bleu[beam] = statistics.fmean(scores)",
-        "row.bleu[beam] = scores[0]",
+        "group.bleu[beam] = statistics.fmean(scores)",
+        "group.bleu[beam] = scores[0]",
         "tests/report/test_seeds.py",
     ),
     Defect(

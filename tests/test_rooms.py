@@ -19,6 +19,7 @@ FLOORS = [
     ["pet", "selfcp", "variator"],
     ["baselines"],  # each builds on the method it competes with
     ["decoding", "recipes", "report", "score", "serve"],
+    ["compress"],  # a use of recipes, export and reports
     ["hub", "commands", "registry"],
     [""],  # the package's own __init__.py
     ["cli"],

@@ -8,20 +8,13 @@ table: a row for each output, a column for each quarter of the distances.
 
 import argparse
 import json
-import re
 import sys
 from pathlib import Path
 
+from pet_fairseq.generated import numbered_lines
+from pet_fairseq.markdown import table_head, table_row
+
 PARTS = 4
-
-
-def answers(path: Path) -> dict[int, str]:
-    """The best hypothesis of each record, by its number."""
-    hypotheses: dict[int, str] = {}
-    text = path.read_text(encoding="utf-8")
-    for number, line in re.findall(r"^D-(\d+)\t[^\t\n]*\t(.*)$", text, re.MULTILINE):
-        hypotheses.setdefault(int(number), line.strip())
-    return hypotheses
 
 
 def quarters(distances: list[int]) -> list[tuple[int, int]]:
@@ -48,16 +41,16 @@ def main() -> None:
     args = parser.parse_args()
     records = [json.loads(line) for line in args.test.read_text().splitlines()]
     ranges = [f"{a} to {b}" for a, b in quarters([record["distance"] for record in records])]
-    print("| output | " + " | ".join([*ranges, "all"]) + " |")
-    print("|---|" + "---:|" * (len(ranges) + 1))
+    print(table_head(["output", *ranges, "all"]))
     for path in args.outputs:
-        generated = answers(path)
+        texts = numbered_lines(path.read_text(encoding="utf-8"), "D")
+        generated = {number: text.strip() for number, text in texts.items()}
         if sorted(generated) != list(range(len(records))):
             sys.exit(
                 f"by_distance.py: {path}: {len(generated)} answers to {len(records)} questions"
             )
         cells = [f"{value:.1f}" for value in accuracies(records, generated)]
-        print(f"| {path.parent.name} | " + " | ".join(cells) + " |")
+        print(table_row([path.parent.name, *cells]))
 
 
 if __name__ == "__main__":

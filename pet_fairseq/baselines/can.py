@@ -4,7 +4,7 @@ Y. Li et al., "An Efficient Transformer Decoder with Compressed Sub-layers", AAA
 """
 
 from argparse import Namespace
-from typing import Optional, Tuple
+from typing import Optional
 
 from fairseq import utils
 from fairseq.models import register_model, register_model_architecture
@@ -58,8 +58,11 @@ class CanDecoderLayer(nn.Module):
         self_attn_padding_mask: Optional[Tensor] = None,
         need_attn: bool = False,
         need_head_weights: bool = False,
-    ) -> Tuple[Tensor, Optional[Tensor], None]:
-        """T x B x C to the same; the weights on the source, H x B x T x S, if wanted."""
+    ) -> tuple[Tensor, Optional[Tensor], None]:
+        """The layer's output, T x B x C as its input; if wanted the weights on the source.
+
+        The weights are H x B x T x S.
+        """
         normed = self.layer_norm(x)
         context, source_weights = self.attention(
             normed,

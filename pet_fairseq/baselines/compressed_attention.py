@@ -3,7 +3,7 @@
 Y. Li et al., "An Efficient Transformer Decoder with Compressed Sub-layers", AAAI 2021.
 """
 
-from typing import Dict, NamedTuple, Optional, Tuple
+from typing import NamedTuple, Optional
 
 import torch
 import torch.nn.functional as F
@@ -14,26 +14,28 @@ from torch import Tensor, nn
 from pet_fairseq.attention import IncrementalState, append_to_cache, attention_bias
 
 
-class Memory(NamedTuple):
-    """What is attended to; its fields are named as in fairseq's caches."""
+class KeysValues(NamedTuple):
+    """Keys and values that queries attend to; the fields are named as in fairseq's caches."""
 
     prev_key: Tensor  # B x H x N x D
     prev_value: Tensor  # B x H x N x V
     prev_key_padding_mask: Optional[Tensor]  # B x N, True = padding
 
 
-def attention_scores(q: Tensor, memory: Memory, attn_mask: Optional[Tensor] = None) -> Tensor:
+def attention_scores(q: Tensor, attended: KeysValues, attn_mask: Optional[Tensor] = None) -> Tensor:
     """q k^T plus masks: B x H x T x N.
 
     Args:
         q: B x H x T x D, already scaled. attn_mask: T x N, added to the scores.
     """
-    scores = q @ memory.prev_key.transpose(-1, -2)
-    bias = attention_bias(attn_mask, memory.prev_key_padding_mask, q.dtype)
+    scores = q @ attended.prev_key.transpose(-1, -2)
+    bias = attention_bias(attn_mask, attended.prev_key_padding_mask, q.dtype)
     return scores if bias is None else scores + bias
 
 
-def joint_weights(q: Tensor, source: Memory, target: Memory, attn_mask: Optional[Tensor]) -> Tensor:
+def joint_weights(
+    q: Tensor, source: KeysValues, target: KeysValues, attn_mask: Optional[Tensor]
+) -> Tensor:
     """One softmax over the S source and the N target keys, source first: B x H x T x (S + N).
 
     Args:
@@ -45,11 +47,11 @@ def joint_weights(q: Tensor, source: Memory, target: Memory, attn_mask: Optional
 
 
 def linear(inputs: int, outputs: int) -> nn.Linear:
-    """Xavier uniform, no bias at the start."""
-    made = nn.Linear(inputs, outputs)
-    nn.init.xavier_uniform_(made.weight)
-    nn.init.zeros_(made.bias)
-    return made
+    """A projection initialised by Xavier's uniform rule, its bias by 0."""
+    projection = nn.Linear(inputs, outputs)
+    nn.init.xavier_uniform_(projection.weight)
+    nn.init.zeros_(projection.bias)
+    return projection
 
 
 class CompressedAttention(FairseqIncrementalState, nn.Module):
@@ -87,7 +89,7 @@ class CompressedAttention(FairseqIncrementalState, nn.Module):
         incremental_state: Optional[IncrementalState] = None,
         attn_mask: Optional[Tensor] = None,
         padding_mask: Optional[Tensor] = None,
-    ) -> Tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor]:
         """Attend from T target positions to the source and to the target.
 
         Args:
@@ -102,7 +104,7 @@ class CompressedAttention(FairseqIncrementalState, nn.Module):
         target = self._target(x, padding_mask, incremental_state)
         q = self._split_heads(self.q_proj(x) * self.scaling)
         weights = joint_weights(q, source, target, attn_mask)
-        sizes = [memory.prev_key.size(2) for memory in (source, target)]
+        sizes = [attended.prev_key.size(2) for attended in (source, target)]
         on_source, on_target = self.dropout_module(weights).split(sizes, dim=-1)
         context = on_source @ source.prev_value + on_target @ target.prev_value
         # B x H x T x V -> T x B x (H V)
@@ -113,31 +115,31 @@ class CompressedAttention(FairseqIncrementalState, nn.Module):
         encoder_out: Tensor,
         encoder_padding_mask: Optional[Tensor],
         incremental_state: Optional[IncrementalState],
-    ) -> Memory:
-        """Of the encoder's output; while decoding made at the first step and kept."""
+    ) -> KeysValues:
+        """Keys and values of the encoder's output, which decoding computes once and keeps."""
         cache = self.get_incremental_state(incremental_state, "source")
         if cache:
-            return Memory(**cache)
+            return KeysValues(**cache)
         key = self._split_heads(self.source_k_proj(encoder_out))
         value = self._split_heads(self.source_v_proj(encoder_out))
-        memory = Memory(key, value, encoder_padding_mask)
-        self.set_incremental_state(incremental_state, "source", memory._asdict())
-        return memory
+        attended = KeysValues(key, value, encoder_padding_mask)
+        self.set_incremental_state(incremental_state, "source", attended._asdict())
+        return attended
 
     def _target(
         self,
         x: Tensor,
         padding_mask: Optional[Tensor],
         incremental_state: Optional[IncrementalState],
-    ) -> Memory:
-        """Of the target so far; while decoding it grows by one position at each step."""
+    ) -> KeysValues:
+        """Keys and values of the target so far, to which each step of decoding adds a position."""
         key, value = self._split_heads(self.k_proj(x)), self._split_heads(self.v_proj(x))
-        memory = Memory(key, value, padding_mask)
+        attended = KeysValues(key, value, padding_mask)
         cache = self.get_incremental_state(incremental_state, "target")
         if cache:
-            memory = Memory(*append_to_cache(cache, *memory))
-        self.set_incremental_state(incremental_state, "target", memory._asdict())
-        return memory
+            attended = KeysValues(*append_to_cache(cache, *attended))
+        self.set_incremental_state(incremental_state, "target", attended._asdict())
+        return attended
 
     def _split_heads(self, x: Tensor) -> Tensor:
         """T x B x (H D) -> B x H x T x D"""
@@ -161,5 +163,5 @@ class CompressedAttention(FairseqIncrementalState, nn.Module):
         return incremental_state
 
 
-def _select(cache: Dict[str, Optional[Tensor]], rows: Tensor) -> Dict[str, Optional[Tensor]]:
+def _select(cache: dict[str, Optional[Tensor]], rows: Tensor) -> dict[str, Optional[Tensor]]:
     return {name: None if t is None else t.index_select(0, rows) for name, t in cache.items()}

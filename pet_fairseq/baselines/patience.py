@@ -5,24 +5,22 @@ for encoder-decoders: all positions instead of the first one.
 """
 
 import math
-from typing import Dict, List
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from pet_fairseq.errors import UserError
+from pet_fairseq.layers import STACKS
 
-STACKS = ("encoder", "decoder")
 
-
-def last_layers(teacher_layers: int, student_layers: int) -> List[int]:
+def last_layers(teacher_layers: int, student_layers: int) -> list[int]:
     """Teacher layers n - k + j for the student's layers j = 1..k-1; its last one has the logits."""
     first = teacher_layers - student_layers + 1
     return list(range(first, teacher_layers))
 
 
-def skip_layers(teacher_layers: int, student_layers: int) -> List[int]:
+def skip_layers(teacher_layers: int, student_layers: int) -> list[int]:
     """Teacher layers ceil(j n / k) for the student's layers j = 1..k-1: spread evenly."""
     return [math.ceil(j * teacher_layers / student_layers) for j in range(1, student_layers)]
 
@@ -31,8 +29,8 @@ MAPS = {"last": last_layers, "skip": skip_layers}
 
 
 def patience_layers(
-    text: str, teacher: Dict[str, int], student: Dict[str, int]
-) -> Dict[str, List[int]]:
+    text: str, teacher: dict[str, int], student: dict[str, int]
+) -> dict[str, list[int]]:
     """The teacher layers that the student's layers 1..k-1 follow, counted from 1.
 
     Args:
@@ -45,19 +43,19 @@ def patience_layers(
     sides = text.split("/")
     if len(sides) > 2:
         raise UserError(f"--patience-layers {text}: give one map, or two as ENCODER/DECODER")
-    found = {
+    layers = {
         stack: _stack_layers(text, side.strip(), stack, teacher[stack], student[stack])
         for stack, side in zip(STACKS, (sides[0], sides[-1]))
     }
-    if not any(found.values()):
+    if not any(layers.values()):
         raise UserError(
             "--patience-layers: nothing to match, both stacks of the student have one layer; "
             "give --encoder-layers 2 or more, or use --criterion pet_distillation"
         )
-    return found
+    return layers
 
 
-def _stack_layers(text: str, side: str, stack: str, teacher: int, student: int) -> List[int]:
+def _stack_layers(text: str, side: str, stack: str, teacher: int, student: int) -> list[int]:
     problem = f"--patience-layers {text}: "
     if side in MAPS:
         layers = MAPS[side](teacher, student)

@@ -10,7 +10,7 @@ layer (as in TinyBERT, Jiao et al., 2020). The maps belong to the criterion, not
 import logging
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Dict, Iterator, List, Optional
+from typing import Iterator, Optional
 
 import torch
 from fairseq.criterions import register_criterion
@@ -22,10 +22,11 @@ from fairseq.models.transformer import (
 )
 from torch import Tensor, nn
 
-from pet_fairseq.baselines.patience import STACKS, patience_layers, unit_distance
+from pet_fairseq.baselines.patience import patience_layers, unit_distance
 from pet_fairseq.distillation.criterion import PetDistillationConfig, PetDistillationCriterion
 from pet_fairseq.errors import UserError
 from pet_fairseq.hooks import forward_hooks
+from pet_fairseq.layers import STACKS
 
 logger = logging.getLogger(__name__)
 
@@ -50,12 +51,12 @@ class PatientKdConfig(PetDistillationConfig):
     decoder_layers: Optional[int] = field(default=None, metadata={"help": "student's layers"})
 
 
-States = Dict[str, List[Tensor]]  # by stack: the embedding and each layer's output, T x B x C
+States = dict[str, list[Tensor]]  # by stack: the embedding and each layer's output, T x B x C
 
 
 @contextmanager
 def recorded_states(model: nn.Module) -> Iterator[States]:
-    """Inside, whenever the model runs, its states are left in the dictionary; no extra run."""
+    """Leave the states of each run of the model in the dictionary, without an extra run."""
     states: States = {}
 
     def keep_encoder(module, inputs, output) -> None:
@@ -124,12 +125,12 @@ class PatientKdCriterion(PetDistillationCriterion):
         for stack, layers in self.layers.items():
             real = tokens[stack].ne(self.padding_idx).T  # T x B
             maps = self.maps[stack] if stack in self.maps else [nn.Identity()] * len(layers)
-            found = [
+            per_layer = [
                 unit_distance(to_teacher(student[stack][j][real]), teacher[stack][layer][real])
                 for j, (layer, to_teacher) in enumerate(zip(layers, maps), start=1)
             ]
-            if found:
-                distances.append(torch.stack(found).mean())
+            if per_layer:
+                distances.append(torch.stack(per_layer).mean())
         return torch.stack(distances).mean()
 
     def log_terms_once(self, log: dict) -> None:
@@ -144,7 +145,7 @@ class PatientKdCriterion(PetDistillationCriterion):
         )
 
     def load_state_dict(self, state_dict, strict=True):
-        """A model that another criterion trained comes without maps: they start anew."""
+        """Load the maps; they start anew for a model that another criterion trained."""
         if state_dict is None:
             logger.warning("the checkpoint holds no patience maps; they start anew")
             return None
@@ -175,7 +176,7 @@ def check_options(cfg: PatientKdConfig) -> None:
             raise UserError(f"--{option}: patient_kd must know it; choose an --arch that has it")
 
 
-def only_transformer(teachers: List[nn.Module], path: str) -> TransformerModelBase:
+def only_transformer(teachers: list[nn.Module], path: str) -> TransformerModelBase:
     """The teacher; raises UserError if there are several or its layers' states are unknown."""
     if len(teachers) > 1:
         raise UserError(f"--teacher-path {path}: patient_kd takes one teacher, no ensemble")
@@ -187,7 +188,7 @@ def only_transformer(teachers: List[nn.Module], path: str) -> TransformerModelBa
     return teachers[0]
 
 
-def check_student(model: nn.Module, layers: Dict[str, int]) -> None:
+def check_student(model: nn.Module, layers: dict[str, int]) -> None:
     """Raises UserError if a model has not the layers' states to compare in every batch."""
     for stack, kind in zip(STACKS, (TransformerEncoderBase, TransformerDecoderBase)):
         module = getattr(model, stack, None)

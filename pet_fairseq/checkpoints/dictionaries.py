@@ -33,19 +33,18 @@ def check_dictionaries(state: dict, path: str, option: str, task: FairseqTask) -
     folder = str(cfg.get("data") or "").split(os.pathsep)[0]
     languages = trained_languages(cfg, folder)
     for side, dictionary in ours.items():
-        our_file = Path(our_folder, f"dict.{getattr(task.cfg, side)}.txt")
-        name = f"dict.{languages.get(side) or getattr(task.cfg, side)}.txt"
+        name = f"dict.{languages[side] or getattr(task.cfg, side)}.txt"
         files = [Path(folder, name), Path(path).with_name(name)]
         file = next((f for f in files if f.is_file()), None)
         if file is not None:
             difference = first_difference(Dictionary.load(str(file)), dictionary)
-        elif sizes[side] is not None and sizes[side] != len(dictionary):
-            file = path
-            difference = f"{sizes[side]} words against {len(dictionary)}"
-        else:
+        elif sizes[side] is None or sizes[side] == len(dictionary):
             logger.warning(f"{option} {path}: its {files[0]} is gone; cannot compare dictionaries")
             continue
+        else:
+            file, difference = path, f"{sizes[side]} words against {len(dictionary)}"
         if difference:
+            our_file = Path(our_folder, f"dict.{getattr(task.cfg, side)}.txt")
             raise UserError(
                 f"{option} {path}: made with another dictionary: {file} and {our_file} differ: "
                 f"{difference}; use a model trained on data made with the same dictionaries"
@@ -53,7 +52,7 @@ def check_dictionaries(state: dict, path: str, option: str, task: FairseqTask) -
 
 
 def check_single_dictionary(state: dict, path: str, option: str, task: FairseqTask) -> None:
-    """The same for tasks with one dictionary: of language models, of sentences with classes.
+    """Do the same for tasks with one dictionary: of language models, of sentences with classes.
 
     Raises:
         UserError: names both files and the first difference.

@@ -4,7 +4,7 @@ B sentences, R beams of each, K candidates, T tokens so far with the start symbo
 """
 
 import math
-from typing import NamedTuple, Optional, Sequence, Tuple
+from typing import NamedTuple, Optional, Sequence
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ GROUP = 128  # words that are looked at together when the best are sought
 class Beams(NamedTuple):
     """The hypotheses in progress."""
 
-    sentences: Tensor  # B, their places in the batch
+    sentences: Tensor  # B, their indices in the batch
     tokens: Tensor  # B x R x T
     totals: Tensor  # B x R x (T - 1), sum of log-probabilities up to each token
     ignored: Tensor  # B x R, True where there is no hypothesis
@@ -25,7 +25,7 @@ class Beams(NamedTuple):
         return self.totals.size(2)
 
     def select(self, sentences) -> "Beams":
-        """Some sentences of them, by a slice or an index."""
+        """The hypotheses of some sentences, by a slice or an index."""
         return Beams(*(x[sentences] for x in self))
 
 
@@ -47,14 +47,14 @@ def first_beams(sentences: int, beam_size: int, start: int, device: torch.device
 
 
 def average_ensemble(lprobs: Sequence[Tensor]) -> Tensor:
-    """Log of the mean probability."""
+    """The log of the mean probability, from log-probabilities of each model."""
     if len(lprobs) == 1:
         return lprobs[0]
     return torch.logsumexp(torch.stack(tuple(lprobs)), dim=0) - math.log(len(lprobs))
 
 
 def ban_repeated_ngrams(lprobs: Tensor, tokens: Tensor, size: int, pad: int) -> None:
-    """-inf, in place, for every word that would complete an n-gram that is there already.
+    """Write -inf, in place, for every word that would complete an n-gram that is there already.
 
     Args:
         lprobs: B x R x V; tokens: B x R x T; size: n; pad: a word that is never chosen anyway.
@@ -76,10 +76,10 @@ def best_candidates(lprobs: Tensor, totals: Optional[Tensor], count: int) -> Can
         lprobs: B x R x V, may be overwritten; totals: B x R, of the beams, None for nothing;
         count: how many; never all there are, as padding is never chosen.
     """
-    _, rows, words = lprobs.shape
+    _, num_beams, words = lprobs.shape
     if totals is None:
         totals = lprobs.new_zeros(lprobs.shape[:2])
-    count = min(count, rows * words - 1)
+    count = min(count, num_beams * words - 1)
     if lprobs.is_cuda:  # here looking at the result would mean to wait for it
         best, indices = top(lprobs.nan_to_num_(-math.inf, math.inf, -math.inf), totals, count)
     else:
@@ -90,27 +90,27 @@ def best_candidates(lprobs: Tensor, totals: Optional[Tensor], count: int) -> Can
     return Candidates(best, indices % words, indices // words)
 
 
-def top(lprobs: Tensor, totals: Tensor, count: int) -> Tuple[Tensor, Tensor]:
-    """The greatest sums of a beam's total and a word's log-probability, and their places.
+def top(lprobs: Tensor, totals: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The greatest sums of a beam's total and a word's log-probability, and their flat indices.
 
     Args:
         lprobs: B x R x V; totals: B x R.
     Returns:
-        B x count each; places are beam x V + word.
+        B x count each; an index is beam x V + word.
     """
     return (lprobs + totals[:, :, None]).flatten(1).topk(count)
 
 
-def top_by_groups(lprobs: Tensor, totals: Tensor, count: int) -> Tuple[Tensor, Tensor]:
+def top_by_groups(lprobs: Tensor, totals: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """What `top` gives, also where sums are equal, sooner on a CPU.
 
     The greatest are in the groups of words with the greatest maxima, so only these are ranked.
     Equal ones would come in another order: then `top` is asked. What is no number is among the
     greatest.
     """
-    batch, rows, words = lprobs.shape
+    batch, num_beams, words = lprobs.shape
     groups = words // GROUP
-    if rows * groups <= 16 * count:  # too few to gain by it
+    if num_beams * groups <= 16 * count:  # too few to gain by it
         return top(lprobs, totals, count)
     grouped = lprobs[:, :, : groups * GROUP].unflatten(2, (groups, GROUP))
     maxima = grouped.amax(-1).add_(totals[:, :, None]).flatten(1)
@@ -121,15 +121,15 @@ def top_by_groups(lprobs: Tensor, totals: Tensor, count: int) -> Tuple[Tensor, T
         return (starts[..., None] + torch.arange(number, device=starts.device)).flatten(-2)
 
     members = from_each(first, GROUP)
-    row_ends = torch.arange(1, rows + 1, device=first.device) * words
-    left = words % GROUP  # at the end of a row, too few for a group
-    places = torch.cat([members, from_each(row_ends - left, left).expand(batch, -1)], dim=1)
-    sums = lprobs.flatten(1).gather(1, places) + totals.gather(1, places // words)
+    beam_ends = torch.arange(1, num_beams + 1, device=first.device) * words
+    left = words % GROUP  # at the end of a beam's words, too few for a group
+    indices = torch.cat([members, from_each(beam_ends - left, left).expand(batch, -1)], dim=1)
+    sums = lprobs.flatten(1).gather(1, indices) + totals.gather(1, indices // words)
     best, ranked = sums.topk(count + 1)
     ties = (best[:, 1:] == best[:, :-1]) & best[:, 1:].ne(-math.inf)
     if ties.any():
         return top(lprobs, totals, count)
-    return best[:, :count], places.gather(1, ranked[:, :count])
+    return best[:, :count], indices.gather(1, ranked[:, :count])
 
 
 def find_ends(candidates: Candidates, ignored: Tensor, eos: int) -> Tensor:
@@ -139,7 +139,7 @@ def find_ends(candidates: Candidates, ignored: Tensor, eos: int) -> Tensor:
     return ends
 
 
-def extend(beams: Beams, candidates: Candidates, chosen: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+def extend(beams: Beams, candidates: Candidates, chosen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Tokens B x N x (T + 1), totals B x N x T and parents B x N of chosen candidates (B x N)."""
     parents = candidates.beams.gather(1, chosen)
     words, ends = candidates.words.gather(1, chosen), candidates.totals.gather(1, chosen)
@@ -151,15 +151,15 @@ def extend(beams: Beams, candidates: Candidates, chosen: Tensor) -> Tuple[Tensor
     return append(beams.tokens, words), append(beams.totals, ends), parents
 
 
-def go_on(beams: Beams, candidates: Candidates, ends: Tensor) -> Tuple[Beams, Tensor]:
+def go_on(beams: Beams, candidates: Candidates, ends: Tensor) -> tuple[Beams, Tensor]:
     """The best R candidates that do not end, and the beams they continue (B x R).
 
-    Where fewer are left, ended ones fill the places and are ignored from then on.
+    Where fewer are left, ended ones fill up the R and are ignored from then on.
     """
     beam_size = beams.ignored.size(1)
     over = ends.clone()
     over[:, :beam_size] |= beams.ignored
-    places = torch.arange(over.size(1), device=over.device)
-    rank, chosen = torch.topk(over * 2 * beam_size + places, beam_size, largest=False)
+    indices = torch.arange(over.size(1), device=over.device)
+    rank, chosen = torch.topk(over * 2 * beam_size + indices, beam_size, largest=False)
     tokens, totals, parents = extend(beams, candidates, chosen)
     return Beams(beams.sentences, tokens, totals, rank >= 2 * beam_size), parents

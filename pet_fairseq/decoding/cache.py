@@ -11,39 +11,39 @@ import torch
 from torch import Tensor
 
 
-class Slots:
-    """Keys and values of one layer, 2 x B x H x K x D; they grow and never change places.
+class KeyValueCache:
+    """Keys and values of one layer, 2 x B x H x K x D, which grow and are never moved.
 
-    There is room for `expected` slots from the start; more are possible but have to be moved.
+    There is space for `expected` slots from the start; with more of them all have to be copied.
     """
 
     def __init__(self, expected: int):
         self.expected = expected
         self.used = 0
-        self._room: Optional[Tensor] = None  # 2 x B x K x H x D, so that a step is written in a row
+        self._buffer: Optional[Tensor] = None  # 2 x B x K x H x D, so that a step lies in one piece
 
     @property
     def filled(self) -> Tensor:
-        return self._room[:, :, : self.used].transpose(2, 3)
+        return self._buffer[:, :, : self.used].transpose(2, 3)
 
     def append(self, new: Tensor) -> Tensor:
-        """Write 2 x B x H x R x D behind what is there; all of it."""
+        """Write 2 x B x H x R x D behind the filled slots; returns all of them."""
         new = new.transpose(2, 3)
         end = self.used + new.size(2)
-        if self._room is None or end > self._room.size(2):
-            room = new.new_empty(*new.shape[:2], max(self.expected, 2 * end), *new.shape[3:])
+        if self._buffer is None or end > self._buffer.size(2):
+            buffer = new.new_empty(*new.shape[:2], max(self.expected, 2 * end), *new.shape[3:])
             if self.used:
-                room[:, :, : self.used] = self._room[:, :, : self.used]
-            self._room = room
-        self._room[:, :, self.used : end] = new
+                buffer[:, :, : self.used] = self._buffer[:, :, : self.used]
+            self._buffer = buffer
+        self._buffer[:, :, self.used : end] = new
         self.used = end
         return self.filled
 
     def keep(self, sentences: Tensor) -> None:
-        """Forget the other sentences; the first of the room is used from then on."""
-        kept = self._room[:, :, : self.used].index_select(1, sentences)
-        self._room = self._room[:, : len(sentences)]
-        self._room[:, :, : self.used] = kept
+        """Forget the other sentences; those kept move to the front of the buffer."""
+        kept = self._buffer[:, :, : self.used].index_select(1, sentences)
+        self._buffer = self._buffer[:, : len(sentences)]
+        self._buffer[:, :, : self.used] = kept
 
 
 class Visibility:
@@ -52,16 +52,20 @@ class Visibility:
     def __init__(self):
         self.bias: Optional[Tensor] = None  # B x 1 x R x K; None while every slot is visible
 
-    def extend(self, batch: int, rows: int, like: Tensor) -> None:
-        """A new step: every beam sees its own new slot only, beside what it saw before."""
-        if rows == 1:
+    def extend(self, batch: int, num_beams: int, like: Tensor) -> None:
+        """Add a step: every beam sees its own new slot only, beside what it saw before.
+
+        Args:
+            batch: B. num_beams: R. like: a tensor of the wanted dtype and device.
+        """
+        if num_beams == 1:
             return  # the only beam, or the first step: all that is there is its own
-        own = like.new_full((rows, rows), -math.inf).fill_diagonal_(0)
-        before = self.bias if self.bias is not None else like.new_zeros(batch, 1, rows, 1)
-        self.bias = torch.cat([before, own.expand(batch, 1, rows, rows)], dim=-1)
+        own = like.new_full((num_beams, num_beams), -math.inf).fill_diagonal_(0)
+        before = self.bias if self.bias is not None else like.new_zeros(batch, 1, num_beams, 1)
+        self.bias = torch.cat([before, own.expand(batch, 1, num_beams, num_beams)], dim=-1)
 
     def follow(self, beams: Tensor, kept: Optional[Tensor]) -> None:
-        """As `TransformerSteps.follow`."""
+        """Go on with other beams; the arguments are those of `TransformerSteps.follow`."""
         if self.bias is None:
             return
         bias = self.bias if kept is None else self.bias.index_select(0, kept)

@@ -47,12 +47,12 @@ def export(checkpoint: str, data: str, to: str, out: Path, quantization: str | N
         raise UserError(f"--out {out}: exists; give the name of a new folder")
     if not out.parent.is_dir():
         raise UserError(f"--out {out}: {out.parent} is no folder; make it first")
-    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f"{out.name}.") as made:
-        folder = Path(made, "fairseq")
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f"{out.name}.") as temporary:
+        folder = Path(temporary, "fairseq")
         folder.mkdir()
         cfg = write_fairseq(checkpoint, data, folder)
         if to == "ctranslate2":
-            folder = write_ctranslate2(folder, cfg, Path(made, to), quantization or "float32")
+            folder = write_ctranslate2(folder, cfg, Path(temporary, to), quantization or "float32")
         folder.chmod(0o755)
         shutil.move(folder, out)
 

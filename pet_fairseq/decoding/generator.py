@@ -1,7 +1,7 @@
 """Beam search in place of fairseq's SequenceGenerator: the same hypotheses, sooner."""
 
 import math
-from typing import Dict, List, NamedTuple, Optional
+from typing import NamedTuple, Optional
 
 import torch
 from fairseq.sequence_generator import SequenceGenerator
@@ -32,7 +32,7 @@ STEPS_BETWEEN_LOOKS = 4
 
 
 class Limits(NamedTuple):
-    """What the options say about each sentence in progress."""
+    """The limits that the options set to each sentence in progress."""
 
     max_len: int  # longest output, without end-of-sentence
     src_lengths: Tensor  # B
@@ -57,12 +57,12 @@ class FastGenerator(SequenceGenerator):
 
     def _generate(
         self,
-        sample: Dict[str, Dict[str, Tensor]],
+        sample: dict[str, dict[str, Tensor]],
         prefix_tokens: Optional[Tensor] = None,
         constraints: Optional[Tensor] = None,
         bos_token: Optional[int] = None,
-    ) -> List[List[Dict[str, Tensor]]]:
-        """As fairseq's.
+    ) -> list[list[dict[str, Tensor]]]:
+        """Translate a batch, with the arguments and the result of fairseq's generator.
 
         Raises:
             UserError: --min-len is above the longest output that the other options allow.
@@ -75,7 +75,7 @@ class FastGenerator(SequenceGenerator):
         return hypotheses.best_first()
 
     def _search(
-        self, net_input: Dict[str, Tensor], prefixes: Optional[Tensor], start: int
+        self, net_input: dict[str, Tensor], prefixes: Optional[Tensor], start: int
     ) -> Hypotheses:
         src_tokens, src_lengths = net_input["src_tokens"], self._source_lengths(net_input)
         limits = Limits(self._max_length(src_tokens, src_lengths), src_lengths, prefixes)
@@ -101,7 +101,7 @@ class FastGenerator(SequenceGenerator):
             for steps in self.steps:
                 steps.follow(parents, kept)
 
-    def _source_lengths(self, net_input: Dict[str, Tensor]) -> Tensor:
+    def _source_lengths(self, net_input: dict[str, Tensor]) -> Tensor:
         if "src_lengths" in net_input:
             return net_input["src_lengths"]
         words = net_input["src_tokens"].ne(self.eos) & net_input["src_tokens"].ne(self.pad)
@@ -123,11 +123,11 @@ class FastGenerator(SequenceGenerator):
 
     def _find_candidates(self, beams: Beams, limits: Limits) -> Candidates:
         """The best continuations of the beams; at the first step these are all equal."""
-        count, rows = len(beams.sentences), 1 if beams.step == 0 else self.beam_size
-        last = beams.tokens[:, :rows, -1]
-        features = [steps.step(last, beams.step).view(count, rows, -1) for steps in self.steps]
-        block = self._block(count, rows, last.device)
-        found = []
+        count, num_beams = len(beams.sentences), 1 if beams.step == 0 else self.beam_size
+        last = beams.tokens[:, :num_beams, -1]
+        features = [steps.step(last, beams.step).view(count, num_beams, -1) for steps in self.steps]
+        block = self._block(count, num_beams, last.device)
+        blocks = []
         for start in range(0, count, block):
             part = slice(start, start + block)
             lprobs = average_ensemble(
@@ -135,14 +135,14 @@ class FastGenerator(SequenceGenerator):
             )
             self._restrict(lprobs, beams.select(part), limits.select(part))
             totals = beams.totals[part, :, -1] if beams.step else None
-            found.append(best_candidates(lprobs, totals, 2 * self.beam_size))
-        return Candidates(*(torch.cat(parts) for parts in zip(*found)))
+            blocks.append(best_candidates(lprobs, totals, 2 * self.beam_size))
+        return Candidates(*(torch.cat(parts) for parts in zip(*blocks)))
 
-    def _block(self, sentences: int, rows: int, device: torch.device) -> int:
-        """How many sentences to look at together: blocks of one size."""
+    def _block(self, sentences: int, num_beams: int, device: torch.device) -> int:
+        """The number of sentences in a block of log-probabilities; all blocks have one size."""
         if device.type != "cpu":
             return sentences
-        blocks = math.ceil(sentences * rows * self.vocab_size / BLOCK_NUMBERS)
+        blocks = math.ceil(sentences * num_beams * self.vocab_size / BLOCK_NUMBERS)
         return math.ceil(sentences / blocks)
 
     def _restrict(self, lprobs: Tensor, beams: Beams, limits: Limits) -> None:
@@ -170,11 +170,11 @@ class FastGenerator(SequenceGenerator):
 
     def _force_prefix(self, lprobs: Tensor, beams: Beams, prefixes: Tensor) -> None:
         """Leave only the prefix's next token; a prefix that ends makes a sentence's beams equal."""
-        rows = lprobs.size(1)
+        num_beams = lprobs.size(1)
         totals = beams.totals if beams.step else lprobs.new_zeros(*lprobs.shape[:2], 1)
-        tokens = beams.tokens[:, :rows]
+        tokens = beams.tokens[:, :num_beams]
         flat = [x.flatten(0, 1) for x in (lprobs, totals, tokens)]
-        self._prefix_tokens(beams.step, *flat, prefixes, rows)
+        self._prefix_tokens(beams.step, *flat, prefixes, num_beams)
 
     def _collect(
         self,

@@ -1,14 +1,14 @@
 """The finished hypotheses of a batch, collected without waiting for the device."""
 
 import math
-from typing import Dict, List, Optional
+from typing import Optional
 
 import torch
 from torch import Tensor
 
 
 class Hypotheses:
-    """Room for the first hypotheses of each sentence that end.
+    """The first R hypotheses of each sentence that end.
 
     Args:
         sentences, beam_size: how many sentences, how many hypotheses of each.
@@ -35,7 +35,7 @@ class Hypotheses:
         totals: Tensor,
         valid: Optional[Tensor],
     ) -> None:
-        """Keep candidates that have ended, in their order, while there is room.
+        """Keep candidates that have ended, in their order, up to R of a sentence.
 
         Args:
             sentences: B; ended: B x R, which candidates have; tokens: B x R x T with
@@ -60,10 +60,10 @@ class Hypotheses:
     def is_full(self, sentences: Tensor) -> Tensor:
         return self.counts[sentences] == self.beam_size
 
-    def best_first(self) -> List[List[Dict[str, Tensor]]]:
+    def best_first(self) -> list[list[dict[str, Tensor]]]:
         """For each sentence its hypotheses in fairseq's form, best first."""
-        room = torch.arange(self.beam_size, device=self.scores.device)
-        scores = self.scores[:, :-1].masked_fill(room >= self.counts[:, None], -math.inf)
+        order_of_end = torch.arange(self.beam_size, device=self.scores.device)
+        scores = self.scores[:, :-1].masked_fill(order_of_end >= self.counts[:, None], -math.inf)
         order = scores.sort(dim=1, descending=True, stable=True).indices.tolist()
         lengths, counts = self.lengths.tolist(), self.counts.tolist()
         # copies: what inference mode made must not be changed outside of it

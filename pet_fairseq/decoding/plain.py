@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from pet_fairseq.architectures import architecture_name, command_line_options, model_class
 from pet_fairseq.attention import PROJECTIONS, MultiheadAttention
 from pet_fairseq.errors import UserError
-from pet_fairseq.layers import attentions_of
+from pet_fairseq.layers import STACKS, attentions_of
 
 ARCH = "transformer"
 
@@ -75,7 +75,7 @@ def weights_in_use(model: nn.Module) -> dict[str, Tensor]:
 def plain_options(model: nn.Module, args: Namespace) -> Namespace:
     """The model's options as fairseq's `transformer` has them."""
     plain = Namespace(**vars(args))
-    for stack in ("encoder", "decoder"):
+    for stack in STACKS:
         heads = _heads(model, stack)
         if heads is not None:
             setattr(plain, f"{stack}_attention_heads", heads)

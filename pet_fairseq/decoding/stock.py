@@ -1,6 +1,6 @@
-"""The same steps for any other model, through its own incremental decoder."""
+"""Decoding steps of any model, through its own incremental decoder."""
 
-from typing import Dict, List, Optional
+from typing import Optional
 
 import torch
 from fairseq.sequence_generator import EnsembleModel
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 class StockSteps:
-    """Decodes with a model as fairseq's generator does; see `TransformerSteps` for the methods.
+    """Decode with a model as fairseq's generator does; `TransformerSteps` describes the methods.
 
     Its features are log-probabilities already. fairseq's modules expect all beams from the first
     step on, and all tokens of a beam at every step.
@@ -17,8 +17,8 @@ class StockSteps:
     def __init__(self, model: nn.Module, beam_size: int, temperature: float = 1.0):
         self.model = EnsembleModel([model])
         self.beam_size = beam_size
-        self.encoder_outs: List[Dict[str, List[Tensor]]] = []
-        self.state: List[Dict[str, Dict[str, Optional[Tensor]]]] = []
+        self.encoder_outs: list[dict[str, list[Tensor]]] = []
+        self.state: list[dict[str, dict[str, Optional[Tensor]]]] = []
         self.tokens: Optional[Tensor] = None  # (B R) x T
         self.temperature = temperature
 
@@ -28,7 +28,7 @@ class StockSteps:
         self.tokens = None
 
     def step(self, tokens: Tensor, position: int) -> Tensor:
-        batch, rows = tokens.shape
+        batch, num_beams = tokens.shape
         if position == 0:
             order = torch.arange(batch, device=tokens.device).repeat_interleave(self.beam_size)
             self.encoder_outs = self.model.reorder_encoder_out(self.encoder_outs, order)
@@ -38,7 +38,7 @@ class StockSteps:
         lprobs, _ = self.model.forward_decoder(
             self.tokens, self.encoder_outs, self.state, self.temperature
         )
-        return lprobs[:: self.beam_size].contiguous() if rows < self.beam_size else lprobs
+        return lprobs[:: self.beam_size].contiguous() if num_beams < self.beam_size else lprobs
 
     def log_probs(self, features: Tensor) -> Tensor:
         return features

@@ -6,7 +6,7 @@ beam descends from; following other beams costs a small gather in that mask.
 """
 
 from dataclasses import dataclass
-from typing import Callable, List, Optional, Tuple
+from typing import Callable, Optional
 
 import torch
 import torch.nn.functional as F
@@ -17,11 +17,11 @@ from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
 from torch import Tensor, nn
 
 from pet_fairseq.attention import MultiheadAttention, attention_bias
-from pet_fairseq.decoding.cache import Slots, Visibility
+from pet_fairseq.decoding.cache import KeyValueCache, Visibility
 
 MORE_STEPS = 10  # a translation is seldom longer than its source by more
 
-Affine = Tuple[Tensor, Tensor]  # weight (out x in), bias (out)
+Affine = tuple[Tensor, Tensor]  # weight (out x in), bias (out)
 
 # methods that a subclass must have left alone for the step below to be its forward pass
 DECODER_METHODS = ("forward", "extract_features", "extract_features_scriptable", "output_layer")
@@ -32,7 +32,7 @@ LAYER_EXTRAS = ("c_attn", "attn_ln", "ffn_layernorm", "w_resid")
 def is_plain(model: nn.Module) -> bool:
     """Whether `TransformerSteps` computes what the model's decoder does.
 
-    It knows fairseq's Transformer and `pet_transformer` with all their usual options; not adaptive
+    It knows fairseq's layers and our attention with all their usual options; not adaptive
     softmax, quantisation noise, dropout that stays on, or layers with additions of their own.
     """
     decoder = getattr(model, "decoder", None)
@@ -76,18 +76,18 @@ def _is_plain_attention(attention: Optional[nn.Module]) -> bool:
     return all(type(p) is nn.Linear and p.bias is not None for p in projections)
 
 
-def _inherits(module: nn.Module, base: type, methods: Tuple[str, ...]) -> bool:
+def _inherits(module: nn.Module, base: type, methods: tuple[str, ...]) -> bool:
     return all(getattr(type(module), name) is getattr(base, name) for name in methods)
 
 
 def _is_changed(module: nn.Module) -> bool:
-    """Whether it computes something that its class does not show."""
+    """Whether a module computes something that its class does not show."""
     dropout = isinstance(module, FairseqDropout) and module.apply_during_inference
     hooked = module._forward_hooks or module._forward_pre_hooks
     return bool(dropout or hooked or "forward" in module.__dict__)
 
 
-def _layers(decoder: TransformerDecoderBase) -> List[nn.Module]:
+def _layers(decoder: TransformerDecoderBase) -> list[nn.Module]:
     return [decoder.layers[i] for i in range(len(decoder.layers))]  # LayerDrop's iterator skips
 
 
@@ -102,7 +102,7 @@ class LayerWeights:
     cross_out: Affine
     fc1: Affine
     fc2: Affine
-    norms: Tuple[nn.Module, nn.Module, nn.Module]  # of self-attention, cross-attention, FFN
+    norms: tuple[nn.Module, nn.Module, nn.Module]  # of self-attention, cross-attention, FFN
     normalize_before: bool
     activation: Callable[[Tensor], Tensor]
     self_heads: int
@@ -147,7 +147,7 @@ def _stack(*projections: Affine) -> Affine:
 
 
 class TransformerSteps:
-    """Decodes a batch with one model, step by step. B sentences, R rows (beams) of each.
+    """Decodes a batch with one model, step by step. B sentences, R beams of each.
 
     R is 1 at the first step, at which all beams are equal, and the beam size afterwards.
     """
@@ -158,9 +158,9 @@ class TransformerSteps:
         self.temperature = temperature
         self.decoder = model.decoder
         self.encoder = model.encoder
-        self.layers: List[LayerWeights] = []
-        self.caches: List[Slots] = []
-        self.source: List[Tensor] = []  # 2 x B x H x S x D for each layer
+        self.layers: list[LayerWeights] = []
+        self.caches: list[KeyValueCache] = []
+        self.source: list[Tensor] = []  # 2 x B x H x S x D for each layer
         self.source_mask: Optional[Tensor] = None
         self.visible = Visibility()
 
@@ -175,7 +175,7 @@ class TransformerSteps:
         padding = masks[0] if masks and masks[0].any() else None
         self.source_mask = attention_bias(None, padding, states.dtype)
         expected = self.beam_size * (states.size(0) + MORE_STEPS)
-        self.caches = [Slots(expected) for _ in self.layers]
+        self.caches = [KeyValueCache(expected) for _ in self.layers]
         self.visible = Visibility()
 
     def step(self, tokens: Tensor, position: int) -> Tensor:
@@ -197,7 +197,7 @@ class TransformerSteps:
         return x
 
     def log_probs(self, features: Tensor) -> Tensor:
-        """N x C -> N x V, in float32 or wider."""
+        """The log-probabilities of features: N x C -> N x V, in float32 or wider."""
         logits = self.decoder.output_projection(features)
         if self.temperature != 1.0:
             logits = logits.div_(self.temperature)
@@ -211,7 +211,7 @@ class TransformerSteps:
 
         Args:
             beams: B x R, the beam that each new one continues.
-            kept: the sentences that go on, None for all; `beams` has only their rows.
+            kept: the sentences that go on, None for all; `beams` holds these only.
         """
         if kept is not None:
             for cache in self.caches:
@@ -237,21 +237,21 @@ class TransformerSteps:
         self,
         x: Tensor,
         layer: LayerWeights,
-        cache: Slots,
+        cache: KeyValueCache,
         source: Tensor,
-        rows: int,
+        num_beams: int,
     ) -> Tensor:
         before = layer.normalize_before
         self_norm, cross_norm, ffn_norm = layer.norms
 
         y = self_norm(x) if before else x
-        qkv = _split_heads(F.linear(y, *layer.self_qkv), 3, layer.self_heads, rows)
+        qkv = _split_heads(F.linear(y, *layer.self_qkv), 3, layer.self_heads, num_beams)
         context = attend(qkv[0], cache.append(qkv[1:]), self.visible.bias)
         x = F.linear(context, *layer.self_out).add_(x)
         x = x if before else self_norm(x)
 
         y = cross_norm(x) if before else x
-        q = _split_heads(F.linear(y, *layer.cross_q), 1, layer.cross_heads, rows)
+        q = _split_heads(F.linear(y, *layer.cross_q), 1, layer.cross_heads, num_beams)
         context = attend(q[0], source, self.source_mask)
         x = F.linear(context, *layer.cross_out).add_(x)
         x = x if before else cross_norm(x)
@@ -262,7 +262,7 @@ class TransformerSteps:
 
 
 def attend(q: Tensor, keys_values: Tensor, bias: Optional[Tensor]) -> Tensor:
-    """softmax(q k^T + bias) v over the heads of all rows.
+    """softmax(q k^T + bias) v over the heads of all beams.
 
     Args:
         q: B x H x R x D, scaled; keys_values: 2 x B x H x S x D; bias: B x 1 x R x S or
@@ -270,16 +270,16 @@ def attend(q: Tensor, keys_values: Tensor, bias: Optional[Tensor]) -> Tensor:
     Returns:
         (B R) x (H D)
     """
-    batch, heads, rows, width = q.shape
+    batch, heads, num_beams, width = q.shape
     keys, values = keys_values
     context = F.scaled_dot_product_attention(q, keys, values, attn_mask=bias, scale=1.0)
-    return context.transpose(1, 2).reshape(batch * rows, heads * width)
+    return context.transpose(1, 2).reshape(batch * num_beams, heads * width)
 
 
-def _split_heads(x: Tensor, parts: int, heads: int, rows: int) -> Tensor:
+def _split_heads(x: Tensor, parts: int, heads: int, num_beams: int) -> Tensor:
     """(B R) x (parts H D) -> parts x B x H x R x D"""
     count, width = x.shape
-    x = x.view(count // rows, rows, parts, heads, width // (parts * heads))
+    x = x.view(count // num_beams, num_beams, parts, heads, width // (parts * heads))
     return x.permute(2, 0, 3, 1, 4)
 
 

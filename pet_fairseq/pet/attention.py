@@ -1,4 +1,4 @@
-"""Attention that may use some only of the heads that its projections hold."""
+"""Attention that uses only some of the heads that its projections hold."""
 
 from typing import Optional, Sequence
 
@@ -67,7 +67,7 @@ class PetAttention(MultiheadAttention):
         return F.linear(x, *self.weights_in_use(name))
 
 
-def rows_of_heads(places: Sequence[int], head_dim: int, device: torch.device) -> Tensor:
-    """The rows of a projection that belong to the heads at these places: [heads x head_dim]."""
-    rows = [place * head_dim + i for place in places for i in range(head_dim)]
+def rows_of_heads(heads: Sequence[int], head_dim: int, device: torch.device) -> Tensor:
+    """The rows of a projection that belong to some of the heads it holds: [heads x head_dim]."""
+    rows = [head * head_dim + i for head in heads for i in range(head_dim)]
     return torch.tensor(rows, device=device)

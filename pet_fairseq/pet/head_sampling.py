@@ -5,7 +5,7 @@ keeps the best of each attention and writes the smaller model; fine-tuning is pl
 """
 
 from pathlib import Path
-from typing import Dict, Iterable, List, NamedTuple, Tuple
+from typing import Iterable, NamedTuple
 
 import torch
 from fairseq.models import FairseqModel
@@ -22,8 +22,8 @@ from pet_fairseq.pet.attention import PetAttention
 from pet_fairseq.pet.heads import KEPT, cut_heads, format_heads
 
 SCORES = ("contribution", "weight")
-Scores = Dict[str, Dict[str, Tensor]]  # stack -> attention -> layers x heads
-Kept = Dict[str, Dict[str, List[List[int]]]]  # the same, the kept heads of each layer, from 0
+Scores = dict[str, dict[str, Tensor]]  # stack -> attention -> layers x heads
+Kept = dict[str, dict[str, list[list[int]]]]  # the same, the kept heads of each layer, from 0
 
 # --- scores ---------------------------------------------------------------------------------------
 
@@ -73,7 +73,7 @@ class _Contributions:
     def _leave(self, *_) -> None:
         self.running = False
 
-    def _see(self, out_proj: nn.Linear, inputs: Tuple[Tensor]) -> None:
+    def _see(self, out_proj: nn.Linear, inputs: tuple[Tensor]) -> None:
         if not self.running:
             return  # another layer's turn
         context = inputs[0][self.real]  # N x (H D)
@@ -82,7 +82,7 @@ class _Contributions:
         self.tokens += len(context)
 
     def finish(self) -> Tensor:
-        """Mean over tokens: H."""
+        """Remove the hooks; the mean over the tokens: H."""
         for hook in self.hooks:
             hook.remove()
         return self.total / max(self.tokens, 1)
@@ -105,7 +105,7 @@ def contribution_scores(model: FairseqModel, batches: Iterable[dict], padding_id
         }
         for stack in KEPT
     }
-    everyone = {
+    meters_of_stack = {
         stack: [meter for group in groups.values() for meter in group]
         for stack, groups in meters.items()
     }
@@ -114,7 +114,7 @@ def contribution_scores(model: FairseqModel, batches: Iterable[dict], padding_id
             "encoder": sample["net_input"]["src_tokens"].ne(padding_idx).T,
             "decoder": sample["target"].ne(padding_idx).T,
         }
-        for stack, group in everyone.items():
+        for stack, group in meters_of_stack.items():
             for meter in group:
                 meter.real = real[stack]
         model(**sample["net_input"], features_only=True)
@@ -135,7 +135,7 @@ def weight_scores(model: FairseqModel) -> Scores:
     }
 
 
-def best_heads(scores: Tensor, number: int) -> List[List[int]]:
+def best_heads(scores: Tensor, number: int) -> list[list[int]]:
     """The heads with the highest scores in each layer (scores: layers x heads), in order."""
     order = scores.argsort(dim=1, descending=True, stable=True)
     return [sorted(heads) for heads in order[:, :number].tolist()]
@@ -145,7 +145,7 @@ def best_heads(scores: Tensor, number: int) -> List[List[int]]:
 
 
 class Sampled(NamedTuple):
-    """What was done, and the sizes before and after."""
+    """The scores of all heads, the heads kept, and the sizes before and after."""
 
     scores: Scores
     kept: Kept

@@ -4,7 +4,7 @@ Layers that share parameters may keep different heads. A projection then stores 
 of its users keeps, and each attention computes with its own; a head that nobody keeps is gone.
 """
 
-from typing import Any, Callable, Dict, List, Sequence
+from typing import Any, Callable, Sequence
 
 import torch
 from torch import nn
@@ -20,7 +20,7 @@ KEPT = {
 }
 
 
-def parse_heads(spec: str, option: str, num_layers: int, num_heads: int) -> List[List[int]]:
+def parse_heads(spec: str, option: str, num_layers: int, num_heads: int) -> list[list[int]]:
     """The heads kept in each layer, counted from 0, in increasing order.
 
     Args:
@@ -37,7 +37,7 @@ def parse_heads(spec: str, option: str, num_layers: int, num_heads: int) -> List
     return [_parse_layer(layer, spec, option, num_heads) for layer in layers]
 
 
-def _parse_layer(layer: str, spec: str, option: str, num_heads: int) -> List[int]:
+def _parse_layer(layer: str, spec: str, option: str, num_heads: int) -> list[int]:
     try:
         heads = [int(head) for head in layer.split(",")]
     except ValueError:
@@ -54,11 +54,11 @@ def _parse_layer(layer: str, spec: str, option: str, num_heads: int) -> List[int
 
 
 def format_heads(layers: Sequence[Sequence[int]]) -> str:
-    """What `parse_heads` reads."""
+    """The heads of each layer, from 0, as the text that `parse_heads` reads."""
     return "/".join(",".join(str(head + 1) for head in sorted(heads)) for heads in layers)
 
 
-def read_kept_heads(get: Callable[[str], Any], stack: str) -> Dict[str, List[List[int]]]:
+def read_kept_heads(get: Callable[[str], Any], stack: str) -> dict[str, list[list[int]]]:
     """The kept heads that a stack's options name, by attention; empty without such options.
 
     Args:
@@ -76,7 +76,7 @@ def read_kept_heads(get: Callable[[str], Any], stack: str) -> Dict[str, List[Lis
 
 
 @torch.no_grad()
-def cut_heads(attentions: Dict[str, List[PetAttention]], kept: Dict[str, List[List[int]]]) -> None:
+def cut_heads(attentions: dict[str, list[PetAttention]], kept: dict[str, list[list[int]]]) -> None:
     """Keep these heads of a stack's attentions; projections shrink to what their users keep.
 
     Args:
@@ -90,8 +90,8 @@ def cut_heads(attentions: Dict[str, List[PetAttention]], kept: Dict[str, List[Li
         for name, group in attentions.items()
         for attention, heads in zip(group, kept.get(name, [range(a.num_heads) for a in group]))
     ]
-    held: Dict[nn.Module, List[int]] = {}  # the heads each projection is to hold
-    roles: Dict[nn.Module, set] = {}
+    held: dict[nn.Module, list[int]] = {}  # the heads each projection is to hold
+    roles: dict[nn.Module, set] = {}
     for attention, heads in users:
         for name in PROJECTIONS:
             linear = getattr(attention, name)
@@ -107,7 +107,7 @@ def cut_heads(attentions: Dict[str, List[PetAttention]], kept: Dict[str, List[Li
         attention.select_heads(stored, list(heads))
 
 
-def _shrink(linear: nn.Linear, heads: List[int], head_dim: int, is_output: bool) -> None:
+def _shrink(linear: nn.Linear, heads: list[int], head_dim: int, is_output: bool) -> None:
     """Cut a projection to some heads, in place, so that all its users see it."""
     rows = rows_of_heads(heads, head_dim, linear.weight.device)
     linear.weight = nn.Parameter(linear.weight.index_select(int(is_output), rows))

@@ -10,13 +10,12 @@ from typing import NamedTuple
 
 from pet_fairseq.errors import UserError
 
-STACKS = ("encoder", "decoder")
 CANDIDATES = ("thesis", "all")
-INPUTS = {  # projections whose pairs the thesis considered: those of the attention's inputs
+INPUT_SLOTS = {  # projections whose pairs the thesis considered: those of the attention's inputs
     "encoder": ("Q", "K", "V"),
     "decoder": ("Qself", "Kself", "Vself", "Qenc", "Kenc", "Venc"),
 }
-PROJECTIONS = {
+PROJECTION_SLOTS = {
     "encoder": ("Q", "K", "V", "O"),
     "decoder": ("Qself", "Kself", "Vself", "Oself", "Qenc", "Kenc", "Venc", "Oenc"),
 }
@@ -54,12 +53,12 @@ def pair_candidates(stack: str, num_layers: int, which: str) -> list[str]:
     numbers = range(1, num_layers + 1)
     pairs = [f"L{i}=L{j}" for i, j in itertools.combinations(numbers, 2)]
     if which == "all":
-        slots = [f"{name}{i}" for i in numbers for name in PROJECTIONS[stack]]
+        slots = [f"{name}{i}" for i in numbers for name in PROJECTION_SLOTS[stack]]
         return pairs + [f"{a}={b}" for a, b in itertools.combinations(slots, 2)]
     if stack == "encoder":
         kinds = ("QQ", "KK", "VV", "QK", "KQ")
         pairs += [f"{a}{i}={b}{j}" for i, j in matched_layers(num_layers) for a, b in kinds]
-    inside = list(itertools.combinations(INPUTS[stack], 2))
+    inside = list(itertools.combinations(INPUT_SLOTS[stack], 2))
     return pairs + [f"{a}{i}={b}{i}" for i in numbers for a, b in inside]
 
 
@@ -74,7 +73,7 @@ def schemes(stack: str, num_layers: int) -> dict[str, str]:
         return " ".join(f"{a}{i}={b}{j}" for i, j in matched for a, b in kinds)
 
     layers = between("LL")
-    inside = [f"{a}={b}" for a, b in itertools.combinations(INPUTS[stack], 2)]
+    inside = [f"{a}={b}" for a, b in itertools.combinations(INPUT_SLOTS[stack], 2)]
     if stack == "encoder":
         between_layers = {
             "layers": layers,

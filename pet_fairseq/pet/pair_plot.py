@@ -1,7 +1,7 @@
 """Heat maps of `pet-fairseq suggest-pairs`: slots x slots, coloured by the rise of the loss."""
 
 import re
-from typing import Dict, List, NamedTuple, Set, Tuple
+from typing import NamedTuple
 
 import matplotlib
 import numpy as np
@@ -9,11 +9,11 @@ from matplotlib.axes import Axes
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 
-from pet_fairseq.pet.pair_candidates import PROJECTIONS
+from pet_fairseq.pet.pair_candidates import PROJECTION_SLOTS
 from pet_fairseq.pet.pair_search import Measured, SearchResult
 
 MOST_LABELLED = 12  # slots of a panel up to which its cells hold numbers
-ROW = 4  # panels side by side
+PANELS_PER_ROW = 4
 BESIDE = 1.3  # inches beside and below a panel's cells, for labels and the colour bar
 
 
@@ -21,8 +21,8 @@ class Panel(NamedTuple):
     """One heat map: the slots of its rows and columns, and rises by pair."""
 
     stack: str
-    slots: List[str]
-    rises: Dict[str, float]
+    slots: list[str]
+    rises: dict[str, float]
 
     @property
     def is_labelled(self) -> bool:
@@ -43,15 +43,15 @@ class Panel(NamedTuple):
         return f"{self.stack}: layer{'s' * (len(layers) > 1)} {' and '.join(map(str, layers))}"
 
 
-def split_panels(stack: str, measured: List[Measured]) -> List[Panel]:
+def split_panels(stack: str, measured: list[Measured]) -> list[Panel]:
     """A panel for all slots that a chain of pairs connects, the layers' first."""
-    names = ("L", *PROJECTIONS[stack])
+    names = ("L", *PROJECTION_SLOTS[stack])
 
-    def order(slot: str) -> Tuple[bool, int, int]:
+    def order(slot: str) -> tuple[bool, int, int]:
         name = slot.rstrip("0123456789")
         return name != "L", int(slot.removeprefix(name)), names.index(name)
 
-    connected: List[Set[str]] = []
+    connected: list[set[str]] = []
     for pair in measured:
         slots = set(pair.pairs.split("="))
         apart = [other for other in connected if not other & slots]
@@ -66,7 +66,7 @@ def heat_maps(result: SearchResult) -> Figure:
     rows = []
     for stack in result.layers:
         panels = split_panels(stack, result.ranked(stack, "pair"))
-        rows += [panels[i : i + ROW] for i in range(0, len(panels), ROW)]
+        rows += [panels[i : i + PANELS_PER_ROW] for i in range(0, len(panels), PANELS_PER_ROW)]
     heights = [BESIDE + max(panel.inches for panel in row) for row in rows]
     width = max([6.0, *(sum(BESIDE + panel.inches for panel in row) for row in rows)])
     figure = Figure(figsize=(width, sum(heights) + 0.5))
@@ -91,7 +91,7 @@ def _scale(result: SearchResult, panel: Panel) -> PowerNorm:
     return PowerNorm(0.5, vmin=0, vmax=max(1e-6, *rises))
 
 
-def _draw(figure: Figure, panel: Panel, corner: Tuple[float, float], scale: PowerNorm) -> None:
+def _draw(figure: Figure, panel: Panel, corner: tuple[float, float], scale: PowerNorm) -> None:
     """The lower triangle of slots x slots, empty where a pair was not measured.
 
     Args:

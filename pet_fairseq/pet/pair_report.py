@@ -1,19 +1,19 @@
 """What `pet-fairseq suggest-pairs` shows and writes: ranked tables and their files."""
 
-import json
-import logging
 import math
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import List, Optional, Sequence
+from typing import Optional, Sequence
 
 from tqdm import tqdm
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import check_folder, write_whole
+from pet_fairseq.files import check_folder, write_figure, write_json, write_text
+from pet_fairseq.layers import STACKS
 from pet_fairseq.loading import check_device, load_transformer, read_samples
-from pet_fairseq.pet.pair_candidates import STACKS, THESIS_CHOICE, matched_layers
+from pet_fairseq.markdown import aligned_table
+from pet_fairseq.pet.pair_candidates import THESIS_CHOICE, matched_layers
 from pet_fairseq.pet.pair_search import Measured, SearchResult, search
 
 SHOWN_PAIRS = 15  # single pairs of a stack in the tables; JSON has all
@@ -55,17 +55,16 @@ def suggest_pairs(
 
 def write_files(out: Path, text: str, content: dict, result: SearchResult) -> None:
     """pairs.md, pairs.json and pairs.png in a folder."""
-    # here, because a run without files needs no matplotlib; fairseq turns on all of its log
-    logging.getLogger("matplotlib").setLevel(logging.WARNING)
+    # here, because a run without files needs no matplotlib
     from pet_fairseq.pet.pair_plot import heat_maps
 
     figure = heat_maps(result)
-    write_whole(out / "pairs.md", lambda path: path.write_text(text, encoding="utf-8"))
-    write_whole(out / "pairs.json", lambda path: path.write_text(json.dumps(content, indent=1)))
-    write_whole(out / "pairs.png", lambda path: figure.savefig(path, dpi=150, format="png"))
+    write_text(out / "pairs.md", text)
+    write_json(out / "pairs.json", content)
+    write_figure(out / "pairs.png", figure)
 
 
-def read_stacks(text: str) -> List[str]:
+def read_stacks(text: str) -> list[str]:
     """Raises UserError for anything but encoder, decoder or both with a comma between."""
     names = [name.strip() for name in text.split(",")]
     if len(set(names)) < len(names) or not {*names} <= {*STACKS}:
@@ -117,7 +116,7 @@ def to_markdown(result: SearchResult, checkpoint: str, data: str) -> str:
     return text + "".join(f"* {note}\n" for note in notes(result))
 
 
-def _table(kind: str, rows: List[Measured], paste: Optional[str] = None) -> str:
+def _table(kind: str, rows: list[Measured], paste: Optional[str] = None) -> str:
     header = ["rank", kind, "rise", "±", "cosine", "saves %"] + ([paste] if paste else [])
     cells = [
         [str(rank), m.name, f"{m.rise:+z.4f}", "-" if m.error is None else f"{m.error:.4f}"]
@@ -125,18 +124,10 @@ def _table(kind: str, rows: List[Measured], paste: Optional[str] = None) -> str:
         + ([f'"{m.pairs}"'] if paste else [])
         for rank, m in enumerate(rows, 1)
     ]
-    table = [header, *cells]
-    widths = [max(len(row[column]) for row in table) for column in range(len(header))]
-    left = (1, 6)  # columns of text
-    lines = [
-        [c.ljust(w) if i in left else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths))]
-        for row in table
-    ]
-    rule = ["-" * w if i in left else "-" * (w - 1) + ":" for i, w in enumerate(widths)]
-    return "".join(f"| {' | '.join(line)} |\n" for line in [lines[0], rule, *lines[1:]])
+    return aligned_table(header, cells, text=(1, 6))
 
 
-def notes(result: SearchResult) -> List[str]:
+def notes(result: SearchResult) -> list[str]:
     """Where the thesis's schemes rank here, and what was not measured."""
     lines = [where_thesis_ranks(result, stack) for stack in result.layers]
     for stack, layers in result.layers.items():

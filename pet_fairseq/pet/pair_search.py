@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from pet_fairseq.distillation.chunks import chunk_size
 from pet_fairseq.errors import UserError
-from pet_fairseq.pet.pair_candidates import STACKS, Candidate, list_candidates
+from pet_fairseq.layers import STACKS
+from pet_fairseq.pet.pair_candidates import Candidate, list_candidates
 from pet_fairseq.pet.pair_tying import (
     CannotTieError,
     averaged,
@@ -83,7 +84,7 @@ def mean_and_error(sums: Tensor, tokens: Tensor) -> tuple[float, Optional[float]
 
 
 class Measured(NamedTuple):
-    """A candidate with what tying it does.
+    """A candidate, and how tying it changes the model.
 
     rise: of the loss, in nats per target token; error: its standard error over sentences; cosine:
     of the tied weights; saved: parameters; saved_percent: of those in the stack's layers.
@@ -165,13 +166,10 @@ def search(
         except CannotTieError as error:
             left_out.append(LeftOut(*candidate, str(error)))
             continue
-        with averaged(groups):
-            kept = encoder_outs if candidate.stack == "decoder" else None
-            rises = all_losses(model, samples, kept) - losses
-        saved = saved_parameters(groups)
-        percent = 100 * saved / sum(p.numel() for p in layers.parameters())
-        rise, error = mean_and_error(rises, tokens)
-        measured.append(Measured(*candidate, rise, error, mean_cosine(groups), saved, percent))
+        with averaged(groups):  # tying the decoder leaves the encoder's output as it is
+            reused = encoder_outs if candidate.stack == "decoder" else None
+            rises = all_losses(model, samples, reused) - losses
+        measured.append(_measured(candidate, groups, layers, *mean_and_error(rises, tokens)))
     return SearchResult(
         loss=loss,
         sentences=len(losses),
@@ -180,3 +178,16 @@ def search(
         measured=sorted(measured, key=lambda m: m.rise),
         left_out=left_out,
     )
+
+
+def _measured(
+    candidate: Candidate,
+    groups: list[list[Tensor]],
+    layers: nn.ModuleList,
+    rise: float,
+    error: Optional[float],
+) -> Measured:
+    """A candidate that ties these groups of parameters, with the rise of the loss."""
+    saved = saved_parameters(groups)
+    percent = 100 * saved / sum(p.numel() for p in layers.parameters())
+    return Measured(*candidate, rise, error, mean_cosine(groups), saved, percent)

@@ -8,7 +8,7 @@ projection pair holds in every layer: `Qself=Qenc`.
 """
 
 import re
-from typing import Dict, List, NamedTuple, Tuple
+from typing import NamedTuple
 
 from torch import nn
 
@@ -25,7 +25,7 @@ WITHIN_DECODER_LAYER = {
     "kv": "Kself=Vself Kenc=Venc",
     "layers": "",
 }
-PROJECTIONS = {"Q": "q_proj", "K": "k_proj", "V": "v_proj", "O": "out_proj"}
+MODULE_OF_LETTER = {"Q": "q_proj", "K": "k_proj", "V": "v_proj", "O": "out_proj"}
 SLOT = re.compile(r"(?:(L)|([QKVO])(self|enc)?)(\d+)?")
 
 
@@ -78,17 +78,17 @@ def expand_preset(spec: str, stack: str, num_layers: int) -> str:
     return " ".join(pairs).strip()
 
 
-def parse_pairs(spec: str, stack: str, num_layers: int) -> List[Pair]:
+def parse_pairs(spec: str, stack: str, num_layers: int) -> list[Pair]:
     """Read a preset or a list of pairs.
 
     Raises:
         UserError: names the option and the pair: unknown slot, layer out of range, a layer paired
             with a projection, a slot replaced twice or by itself.
     """
-    pairs: List[Pair] = []
+    pairs: list[Pair] = []
     for text in expand_preset(spec, stack, num_layers).replace(",", " ").split():
         pairs += _parse_pair(text, stack, num_layers)
-    replaced: Dict[ModulePath, str] = {}
+    replaced: dict[ModulePath, str] = {}
     for pair in pairs:
         if pair.replaced in replaced:
             raise _bad(
@@ -98,7 +98,7 @@ def parse_pairs(spec: str, stack: str, num_layers: int) -> List[Pair]:
     return pairs
 
 
-def _parse_pair(text: str, stack: str, num_layers: int) -> List[Pair]:
+def _parse_pair(text: str, stack: str, num_layers: int) -> list[Pair]:
     sides = text.split("=")
     if len(sides) != 2:
         raise _bad(stack, text, "a pair is two slots joined by one '='")
@@ -121,7 +121,7 @@ def _parse_pair(text: str, stack: str, num_layers: int) -> List[Pair]:
     return pairs
 
 
-def _parse_slot(slot: str, text: str, stack: str, num_layers: int) -> Tuple[str, int | None]:
+def _parse_slot(slot: str, text: str, stack: str, num_layers: int) -> tuple[str, int | None]:
     """Path inside the layer ("" for a whole layer) and 0-based layer number (None if not given)."""
     match = SLOT.fullmatch(slot)
     if match is None:
@@ -138,10 +138,10 @@ def _parse_slot(slot: str, text: str, stack: str, num_layers: int) -> Tuple[str,
     if whole:
         return "", layer
     module = "encoder_attn" if attention == "enc" else "self_attn"
-    return f"{module}.{PROJECTIONS[projection]}", layer
+    return f"{module}.{MODULE_OF_LETTER[projection]}", layer
 
 
-def find_owner(part: ModulePath, pairs: List[Pair], stack: str) -> ModulePath:
+def find_owner(part: ModulePath, pairs: list[Pair], stack: str) -> ModulePath:
     """The part whose parameters `part` uses in the end, itself if nothing replaces it.
 
     A projection pair overrides the layer pair of its layer; chains are followed to their end.
@@ -196,7 +196,7 @@ def share(layers: nn.ModuleList, spec: str, stack: str) -> None:
         setattr(layers[part.layer].get_submodule(parent), name, modules[owner])
 
 
-def _parameter_paths(layer: nn.Module) -> List[str]:
+def _parameter_paths(layer: nn.Module) -> list[str]:
     """Paths of the sub-modules that hold parameters themselves."""
     return [
         path
@@ -205,7 +205,7 @@ def _parameter_paths(layer: nn.Module) -> List[str]:
     ]
 
 
-def _shapes(module: nn.Module) -> Dict[str, Tuple[int, ...]]:
+def _shapes(module: nn.Module) -> dict[str, tuple[int, ...]]:
     return {name: tuple(p.shape) for name, p in module.named_parameters()}
 
 

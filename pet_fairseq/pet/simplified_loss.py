@@ -16,7 +16,7 @@ CLASSES = ("confidently right", "right", "confidently wrong", "wrong")
 
 
 class Judgement(NamedTuple):
-    """What the teacher does with N tokens."""
+    """How confident a teacher is about N tokens, and whether it is right."""
 
     top: Tensor  # N, log of its highest probability
     right: Tensor  # N, whether that is the gold token's

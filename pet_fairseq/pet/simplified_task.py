@@ -6,7 +6,7 @@ the warm-up trains exactly the parameters that distillation goes on with.
 
 import math
 from dataclasses import dataclass, field
-from typing import Dict, Optional
+from typing import Optional
 
 import torch
 import torch.nn.functional as F
@@ -155,7 +155,7 @@ class PetSimplifiedTaskCriterion(FairseqCriterion):
         return thresholds
 
     def sample_batches(self, device: torch.device):
-        """Small batches of sentences spread over the training set, and where they are real."""
+        """Small batches of sentences spread over the training set, and which targets are real."""
         name = "train" if "train" in self.task.datasets else next(iter(self.task.datasets))
         dataset = self.task.dataset(name)
         step = max(1, len(dataset) // SAMPLE_SENTENCES)
@@ -171,7 +171,7 @@ class PetSimplifiedTaskCriterion(FairseqCriterion):
             yield batch, batch["target"].ne(self.padding_idx)
 
     @classmethod
-    def reduce_metrics(cls, logging_outputs: list[Dict]) -> None:
+    def reduce_metrics(cls, logging_outputs: list[dict]) -> None:
         """Log loss (bits), class_accuracy and the four class shares (percent)."""
 
         def total(key: str) -> float:

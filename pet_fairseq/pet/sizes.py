@@ -2,7 +2,7 @@
 
 import math
 from argparse import Namespace
-from typing import Callable, List, NamedTuple
+from typing import Callable, NamedTuple
 
 from fairseq import options
 from torch import nn
@@ -33,7 +33,7 @@ class Widths(NamedTuple):
     rate: float
 
 
-def parse_model_options(arguments: List[str]) -> Namespace:
+def parse_model_options(arguments: list[str]) -> Namespace:
     """The options as fairseq-train reads them.
 
     Raises:
@@ -47,13 +47,13 @@ def parse_model_options(arguments: List[str]) -> Namespace:
     return args
 
 
-def option_counts(arguments: List[str]) -> ParameterCounts:
-    """Counts for model options; embeddings for vocabularies of the 4 special words only."""
+def option_counts(arguments: list[str]) -> ParameterCounts:
+    """Parameter counts for model options, with embeddings of the 4 special words only."""
     return count_parameters(build_without_memory(parse_model_options(arguments)))
 
 
 def checkpoint_counts(path: str, option: str) -> ParameterCounts:
-    """Counts for the model in a checkpoint.
+    """Parameter counts of the model in a checkpoint.
 
     Raises:
         UserError: unreadable file, or not an encoder-decoder Transformer.
@@ -74,15 +74,15 @@ def stored_model(state: dict, path: str, option: str) -> nn.Module:
 
 
 def reference_counts(reference: str) -> ParameterCounts:
-    """Counts for an architecture's name or a checkpoint."""
+    """Parameter counts of a named architecture or of the model in a checkpoint."""
     if is_encoder_decoder(reference):
         return architecture_counts(reference)
     return checkpoint_counts(reference, "--reference")
 
 
 def find_widths(
-    arguments: List[str], target_rate: float, reference: ParameterCounts
-) -> List[Widths]:
+    arguments: list[str], target_rate: float, reference: ParameterCounts
+) -> list[Widths]:
     """Widths for these options that come nearest to a rate, the nearest first.
 
     One setting for each ratio of decoder to encoder width and of FFN to width; widths are
@@ -94,15 +94,15 @@ def find_widths(
     if not target_rate > 0:
         raise UserError(f"--target-rate {target_rate}: give a percentage above 0")
     args = parse_model_options(arguments)
-    found = []
+    nearest = []
     for decoder_ratio in DECODER_OVER_ENCODER:
         for ffn_ratio in FFN_OVER_WIDTH:
 
             def widths(i: int, decoder_ratio=decoder_ratio, ffn_ratio=ffn_ratio) -> Widths:
                 return _widths(args, i, decoder_ratio, ffn_ratio, reference)
 
-            found.append(_nearest(widths, target_rate))
-    return sorted(found, key=lambda w: abs(w.rate - target_rate))
+            nearest.append(_nearest(widths, target_rate))
+    return sorted(nearest, key=lambda w: abs(w.rate - target_rate))
 
 
 def _widths(
@@ -136,7 +136,7 @@ def _nearest(widths: Callable[[int], Widths], target_rate: float) -> Widths:
 
 
 def format_counts(counts: ParameterCounts, name: str, reference: ParameterCounts) -> str:
-    """A few lines for the terminal."""
+    """The counts and the rate as a few lines for the terminal."""
     rate = compression_rate(counts, reference)
     return "\n".join(
         [
@@ -149,10 +149,10 @@ def format_counts(counts: ParameterCounts, name: str, reference: ParameterCounts
     )
 
 
-def format_widths(found: List[Widths]) -> str:
-    """A table for the terminal; each line ends in options to copy."""
+def format_widths(settings: list[Widths]) -> str:
+    """The settings as a table for the terminal; each line ends in options to copy."""
     lines = [f"{'rate %':>7} {'layer params':>13}  options"]
-    for w in found:
+    for w in settings:
         lines.append(
             f"{w.rate:7.2f} {w.counts.layers:13,}  --encoder-embed-dim {w.encoder} "
             f"--encoder-ffn-embed-dim {w.encoder_ffn} --decoder-embed-dim {w.decoder} "

@@ -3,7 +3,7 @@
 import logging
 from argparse import Namespace
 from dataclasses import dataclass, field
-from typing import Dict, Optional
+from typing import Optional
 
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import register_model, register_model_architecture
@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from pet_fairseq.architectures import is_encoder_decoder, set_defaults
 from pet_fairseq.checkpoints.tied_tensors import drop_tied_entries, restore_tied_entries
 from pet_fairseq.errors import UserError
-from pet_fairseq.layers import attentions_of, wrap_layer
+from pet_fairseq.layers import STACKS, attentions_of, wrap_layer
 from pet_fairseq.parameters import architecture_counts, compression_rate, count_parameters
 from pet_fairseq.pet.attention import PetAttention
 from pet_fairseq.pet.heads import cut_heads, read_kept_heads
@@ -181,7 +181,7 @@ class PetTransformerModel(TransformerModel):
     def build_decoder(cls, args, tgt_dict, embed_tokens):
         return PetDecoder(args, tgt_dict, embed_tokens, no_encoder_attn=args.no_cross_attention)
 
-    def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
+    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         super().upgrade_state_dict_named(state_dict, name)
         restore_tied_entries(self, state_dict, "--encoder-pairs and --decoder-pairs")
 
@@ -192,7 +192,7 @@ def check_options(args: Namespace) -> None:
     Raises:
         UserError: names the option, its value and the way out.
     """
-    for stack in ("encoder", "decoder"):
+    for stack in STACKS:
         width, heads, head_dim, layers = (
             getattr(args, f"{stack}_{name}")
             for name in ("embed_dim", "attention_heads", "head_dim", "layers")
@@ -269,7 +269,7 @@ def pet_transformer_iwslt_de_en(args: Namespace) -> None:
 
 @register_model_architecture("pet_transformer", "pet_transformer_tiny")
 def pet_transformer_tiny(args: Namespace) -> None:
-    """For tests and the demo: trains in minutes on two CPU cores."""
+    """A size for tests and the demo, which trains in minutes on two CPU cores."""
     set_defaults(
         args,
         encoder_embed_dim=64,

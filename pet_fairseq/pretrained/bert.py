@@ -8,7 +8,7 @@ import json
 import shutil
 import warnings
 from pathlib import Path
-from typing import Dict, Iterator, List, Tuple
+from typing import Iterator
 
 import torch
 from fairseq import options
@@ -48,8 +48,10 @@ HEAD_BIAS = "cls.predictions.bias"
 
 
 def import_bert(folder: Path, out: Path) -> str:
-    """Write `out` with checkpoint.pt, dict.txt, tokenizer.json and model_options; says what it has.
+    """Write `out` with checkpoint.pt, dict.txt, tokenizer.json and model_options.
 
+    Returns:
+        a line for the terminal that says what was written.
     Raises:
         UserError: a file that is missing, or a model that is not BERT.
     """
@@ -59,7 +61,7 @@ def import_bert(folder: Path, out: Path) -> str:
     words, rows = dictionary_of(read_vocabulary(tokenizer))
     bert = read_weights(folder / WEIGHTS)
     state = fairseq_names(bert, config, rows)
-    arch = model_options(config)
+    arch = architecture_options(config)
     check_folder(out.parent, "--out")
     with whole_folder(out) as new:
         shutil.copyfile(tokenizer, new / TOKENIZER)
@@ -73,7 +75,7 @@ def import_bert(folder: Path, out: Path) -> str:
 
 
 def read_config(folder: Path) -> dict:
-    """config.json. Raises UserError if it is missing or not BERT's."""
+    """Read config.json. Raises UserError if it is missing or not BERT's."""
     path = folder / CONFIG
     try:
         config = json.loads(_must_be(path).read_text(encoding="utf-8"))
@@ -90,7 +92,7 @@ def read_config(folder: Path) -> dict:
     return config
 
 
-def read_vocabulary(path: Path) -> List[str]:
+def read_vocabulary(path: Path) -> list[str]:
     """The pieces of a tokenizer.json in the order of their numbers.
 
     Raises:
@@ -108,7 +110,11 @@ def read_vocabulary(path: Path) -> List[str]:
 
 
 def load_tokenizer(path: Path):
-    """Raises UserError if there is no such file, or the package tokenizers is missing."""
+    """Open a tokenizer.json.
+
+    Raises:
+        UserError: there is no such file, or the package tokenizers is missing.
+    """
     try:
         from tokenizers import Tokenizer
     except ImportError as error:
@@ -120,7 +126,7 @@ def load_tokenizer(path: Path):
         raise UserError(f"{path}: not readable ({error}); download it again") from error
 
 
-def dictionary_of(vocabulary: List[str]) -> Tuple[List[str], List[int]]:
+def dictionary_of(vocabulary: list[str]) -> tuple[list[str], list[int]]:
     """fairseq's words after its first four, and for all of its words the number in BERT.
 
     `<mask>` comes last, where fairseq's tasks would add it.
@@ -131,7 +137,7 @@ def dictionary_of(vocabulary: List[str]) -> Tuple[List[str], List[int]]:
     return [*others, MASK_IN_FAIRSEQ], rows
 
 
-def read_weights(path: Path) -> Dict[str, Tensor]:
+def read_weights(path: Path) -> dict[str, Tensor]:
     """The tensors of model.safetensors under BERT's own names. Raises UserError if unreadable."""
     try:
         from safetensors import SafetensorError
@@ -145,7 +151,7 @@ def read_weights(path: Path) -> Dict[str, Tensor]:
     return {name.removeprefix("bert."): tensor.float() for name, tensor in tensors.items()}
 
 
-def fairseq_names(bert: Dict[str, Tensor], config: dict, rows: List[int]) -> Dict[str, Tensor]:
+def fairseq_names(bert: dict[str, Tensor], config: dict, rows: list[int]) -> dict[str, Tensor]:
     """BERT's tensors under the names of fairseq's `roberta`.
 
     Args:
@@ -169,7 +175,7 @@ def fairseq_names(bert: Dict[str, Tensor], config: dict, rows: List[int]) -> Dic
     return state
 
 
-def _renamed(bert: Dict[str, Tensor], layers: int) -> Iterator[Tuple[str, Tensor]]:
+def _renamed(bert: dict[str, Tensor], layers: int) -> Iterator[tuple[str, Tensor]]:
     names = {"embeddings.LayerNorm": f"{STACK}.layernorm_embedding"}
     if HEAD_BIAS in bert:
         names |= HEAD
@@ -181,7 +187,7 @@ def _renamed(bert: Dict[str, Tensor], layers: int) -> Iterator[Tuple[str, Tensor
             yield f"{new}.{kind}", bert[f"{old}.{kind}"]
 
 
-def model_options(config: dict) -> List[str]:
+def architecture_options(config: dict) -> list[str]:
     """The options of fairseq-train that build this model."""
     sizes = {
         "--encoder-layers": config["num_hidden_layers"],
@@ -195,7 +201,7 @@ def model_options(config: dict) -> List[str]:
 
 
 def make_checkpoint(
-    data: Path, arch: List[str], state: Dict[str, Tensor], dictionary: Dictionary
+    data: Path, arch: list[str], state: dict[str, Tensor], dictionary: Dictionary
 ) -> dict:
     """What fairseq-train would save on data with this dictionary.
 

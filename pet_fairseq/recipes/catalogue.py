@@ -6,7 +6,7 @@ from functools import partial
 from typing import Callable
 
 from pet_fairseq.recipes import datasets, selfcp, variator_sets
-from pet_fairseq.recipes.job import Job, Place
+from pet_fairseq.recipes.pipeline import Pipeline, Place
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class Recipe:
 
     about: str
     add_options: Callable[[argparse.ArgumentParser], None]
-    build: Callable[[argparse.Namespace, Place], Job]
+    build: Callable[[argparse.Namespace, Place], Pipeline]
 
 
 def _translation(name: str, about: str) -> Recipe:

@@ -8,7 +8,7 @@ from pet_fairseq.command_line import Command, Group, OneLineParser
 from pet_fairseq.errors import UserError
 from pet_fairseq.recipes.catalogue import RECIPES
 from pet_fairseq.recipes.device import DEVICES, choose_device
-from pet_fairseq.recipes.job import Job, Place
+from pet_fairseq.recipes.pipeline import Pipeline, Place
 from pet_fairseq.recipes.runner import RunOptions, dry_run, run_stages
 from pet_fairseq.recipes.stage import Stage
 
@@ -23,14 +23,12 @@ def _recipe(args: Namespace) -> int:
     place = _place(words[0])
     args = recipe_parser(place.name).parse_args(words[1:])
     args.device = choose_device(args.device)
-    job = job_of(place, args)
-    stages = select(job.stages, args.stages)
+    pipeline = pipeline_of(place, args)
+    stages = select(pipeline.stages, args.stages)
     if args.dry_run:
         print(dry_run(stages))
         return 0
-    run_stages(stages, job.folder, run_options(args, job))
-    if job.last_words:
-        print(job.last_words)
+    run_stages(stages, pipeline.folder, run_options(args, pipeline))
     return 0
 
 
@@ -71,14 +69,23 @@ def recipe_parser(name: str) -> ArgumentParser:
     recipe.add_options(parser)
     common = parser.add_argument_group("how to run it")
     common.add_argument(
-        "--data", type=Path, metavar="FOLDER", help="made by prepare.sh (default: runs/NAME/data)"
+        "--data",
+        type=Path,
+        metavar="FOLDER",
+        help="the folder that prepare.sh wrote (default: the one in runs/NAME)",
     )
-    common.add_argument("--runs", type=Path, metavar="FOLDER", help="for all that is made")
+    common.add_argument(
+        "--runs",
+        type=Path,
+        metavar="FOLDER",
+        help="the folder for everything that the recipe writes (default: one in runs/NAME)",
+    )
     common.add_argument(
         "--stages",
         nargs="+",
         metavar="NAME",
-        help="only these: names of rows, or of what follows, such as generate and report",
+        help="run only these stages: the names of rows, or of what follows, such as generate and "
+        "report",
     )
     add_run_options(common)
     return parser
@@ -90,28 +97,31 @@ def add_run_options(group) -> None:
         "--jobs",
         type=int,
         default=1,
-        help="stages that may run side by side; what is timed runs alone (default: 1)",
+        metavar="N",
+        help="how many stages may run side by side; what is timed runs alone (default: 1)",
     )
     group.add_argument(
         "--device",
         choices=DEVICES,
         default="auto",
-        help="auto: CUDA where it is, else the CPU (default: auto)",
+        help="where the models run; auto is CUDA where it is, else the CPU (default: auto)",
     )
     group.add_argument(
         "--again",
         action="store_true",
-        help="make anew what another command or other inputs made; without it that is an error",
+        help="make anew what another command or other inputs made, which is an error otherwise",
     )
     group.add_argument(
         "--adopt",
         action="store_true",
         help="take as finished what is there without a record of how it was made",
     )
-    group.add_argument("--dry-run", action="store_true", help="print the commands")
+    group.add_argument(
+        "--dry-run", action="store_true", help="print the commands instead of running them"
+    )
 
 
-def job_of(place: Place, args: Namespace) -> Job:
+def pipeline_of(place: Place, args: Namespace) -> Pipeline:
     """What the options ask for, with the folders that they name."""
     place = Place(place.name, place.base, args.data, args.runs)
     return RECIPES[place.name].build(args, place)
@@ -132,7 +142,7 @@ def select(stages: list[Stage], groups: list[str] | None) -> list[Stage]:
     return [stage for stage in stages if set(stage.groups) & set(groups)]
 
 
-def run_options(args: Namespace, job: Job) -> RunOptions:
+def run_options(args: Namespace, pipeline: Pipeline) -> RunOptions:
     """Options for the runner; jobs on a CPU share its cores.
 
     Raises:
@@ -143,7 +153,7 @@ def run_options(args: Namespace, job: Job) -> RunOptions:
     environment = {}
     if args.jobs > 1 and args.device == "cpu" and "OMP_NUM_THREADS" not in os.environ:
         environment["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // args.jobs))
-    return RunOptions(args.jobs, args.again, args.adopt, job.places, environment)
+    return RunOptions(args.jobs, args.again, args.adopt, pipeline.places, environment)
 
 
 # --- what recipes run -----------------------------------------------------------------------------

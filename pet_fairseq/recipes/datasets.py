@@ -8,7 +8,7 @@ from typing import Mapping, Optional
 from pet_fairseq.errors import UserError
 from pet_fairseq.recipes import translation
 from pet_fairseq.recipes.device import Device
-from pet_fairseq.recipes.job import Job, Place
+from pet_fairseq.recipes.pipeline import Pipeline, Place
 from pet_fairseq.recipes.sizes import SIZES, Options, stacks, words
 from pet_fairseq.recipes.stage import Stage
 
@@ -92,23 +92,34 @@ def add_options(parser: argparse.ArgumentParser, name: str) -> None:
         "--size",
         choices=tuple(SIZES),
         default=data_set.size,
-        help="small: for two CPU cores; full: the thesis's models, for one GPU; full_fast: the "
-        "same in minutes; demo: for the toy corpus (default: %(default)s)",
+        help="the size of the models and of their training: small for two CPU cores, full for the "
+        "thesis's models on one GPU, full_fast for the same in minutes, demo for the toy corpus "
+        "(default: %(default)s)",
     )
     parser.add_argument(
         "--rows",
         nargs="+",
         default=list(data_set.rows),
         metavar="ROW",
-        help=f"models to train and compare: {', '.join(translation.BY_NAME)}; groups of them: "
-        f"{', '.join(translation.GROUPS)}; finished: those that are there (default: "
+        help=f"the models to train and compare: {', '.join(translation.BY_NAME)}; groups of them: "
+        f"{', '.join(translation.GROUPS)}; or finished for those that are there (default: "
         f"{' '.join(data_set.rows)})",
     )
     parser.add_argument(
-        "--seeds", nargs="+", type=int, default=[1], metavar="N", help="of the students"
+        "--seeds",
+        nargs="+",
+        type=int,
+        default=[1],
+        metavar="N",
+        help="the random seeds of the students (default: 1)",
     )
     parser.add_argument(
-        *("--beams", "--beam"), nargs="+", type=int, default=[1, 5], metavar="N", help="beam sizes"
+        *("--beams", "--beam"),
+        nargs="+",
+        type=int,
+        default=[1, 5],
+        metavar="N",
+        help="the beam sizes to translate with (default: 1 5)",
     )
     parser.add_argument(
         "--repeats",
@@ -116,8 +127,20 @@ def add_options(parser: argparse.ArgumentParser, name: str) -> None:
         default=data_set.repeats,
         help="how often each translation is timed (default: %(default)s)",
     )
-    parser.add_argument("--source-lang", "-s", default=data_set.source_lang, metavar="LANG")
-    parser.add_argument("--target-lang", "-t", default=data_set.target_lang, metavar="LANG")
+    parser.add_argument(
+        "--source-lang",
+        "-s",
+        default=data_set.source_lang,
+        metavar="LANG",
+        help="the source language (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--target-lang",
+        "-t",
+        default=data_set.target_lang,
+        metavar="LANG",
+        help="the target language (default: %(default)s)",
+    )
     parser.add_argument(
         "--teacher",
         type=Path,
@@ -128,17 +151,20 @@ def add_options(parser: argparse.ArgumentParser, name: str) -> None:
         "--reference",
         type=Path,
         metavar="FILE",
-        help=f"raw target text of the test set (default: {data_set.reference} in the data folder)",
+        help="the raw target text of the test set "
+        f"(default: {data_set.reference} in the data folder)",
     )
     parser.add_argument(
-        "--baseline", metavar="ROW", help="the row that the report compares BLEU to (teacher)"
+        "--baseline",
+        metavar="ROW",
+        help="the row that the report compares BLEU to (default: the teacher)",
     )
     parser.add_argument(
-        "--significance", action="store_true", help="paired bootstrap tests in the report"
+        "--significance", action="store_true", help="add paired bootstrap tests to the report"
     )
 
 
-def build(args: argparse.Namespace, place: Place) -> Job:
+def build(args: argparse.Namespace, place: Place) -> Pipeline:
     """The stages that the options ask for.
 
     Raises:
@@ -155,7 +181,7 @@ def build(args: argparse.Namespace, place: Place) -> Job:
     settings = SIZES[args.size]
     if args.size == "full":
         settings = replace(settings, **data_set.full)
-    plan = translation.Plan(
+    setup = translation.Setup(
         *(data, runs, args.source_lang, args.target_lang),
         reference=args.reference or data / data_set.reference.format(lang=args.target_lang),
         settings=settings,
@@ -164,18 +190,18 @@ def build(args: argparse.Namespace, place: Place) -> Job:
         own_teacher=args.teacher,
     )
     rows = translation.choose_rows(args.rows, runs)
-    stages = translation.build_stages(plan, rows, args.seeds, args.beams, args.repeats)
+    stages = translation.build_stages(setup, rows, args.seeds, args.beams, args.repeats)
     options = ("--baseline", args.baseline) if args.baseline else ()
     options += ("--significance",) if args.significance else ()
-    stages.append(translation.report_stage(plan, rows, args.seeds, options))
+    stages.append(translation.report_stage(setup, rows, args.seeds, options))
     if data_set.made_here:
-        stages = [*toy_corpus(plan), *stages]
-    return Job(stages, runs, {"DATA": data, "RUNS": runs})
+        stages = [*toy_corpus(setup), *stages]
+    return Pipeline(stages, runs, {"DATA": data, "RUNS": runs})
 
 
-def toy_corpus(plan: translation.Plan) -> list[Stage]:
+def toy_corpus(setup: translation.Setup) -> list[Stage]:
     """The demo's data: sentences from a grammar, in fairseq's binary format."""
-    raw = plan.data / "raw"
+    raw = setup.data / "raw"
     prefixes = (f"--{split}pref" for split in ("train", "valid", "test"))
     return [
         Stage("toy-data", ("data",), ("pet-fairseq", "toy-data", str(raw)), raw),
@@ -183,15 +209,15 @@ def toy_corpus(plan: translation.Plan) -> list[Stage]:
             "preprocess",
             ("data",),
             command=(
-                *("fairseq-preprocess", *plan.languages),
+                *("fairseq-preprocess", *setup.languages),
                 *(
                     word
                     for split, option in zip(("train", "valid", "test"), prefixes)
                     for word in (option, str(raw / split))
                 ),
-                *("--destdir", str(plan.bin), "--workers", "2"),
+                *("--destdir", str(setup.bin), "--workers", "2"),
             ),
-            product=plan.bin,
+            product=setup.bin,
             inputs=(raw,),
         ),
     ]

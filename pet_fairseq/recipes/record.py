@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Mapping, Optional
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import write_whole
-from pet_fairseq.recipes.stage import Stage, shell_words
+from pet_fairseq.files import write_json
+from pet_fairseq.recipes.stage import Output, Stage, Word, shell_words
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,7 @@ def read_record(product: Path) -> Optional[Record]:
 
 
 def write_record(product: Path, record: Record) -> None:
-    text = json.dumps(asdict(record), indent=1) + "\n"
-    write_whole(record_path(product), lambda file: file.write_text(text, encoding="utf-8"))
+    write_json(record_path(product), asdict(record))
 
 
 def make_record(stage: Stage, places: Mapping[str, Path], finished: bool) -> Record:
@@ -54,10 +53,16 @@ def make_record(stage: Stage, places: Mapping[str, Path], finished: bool) -> Rec
         places: names of the folders that may be moved, such as `RUNS`, and where they are now.
     """
     return Record(
-        [_shorten(word, places) for word in shell_words(stage.command)],
+        shell_words(_shorten_word(word, places) for word in stage.command),
         {_shorten(str(path), places): digest(path) for path in stage.inputs},
         finished,
     )
+
+
+def _shorten_word(word: Word, places: Mapping[str, Path]) -> Word:
+    if isinstance(word, Output):
+        return Output(tuple(_shorten(part, places) for part in word.command))
+    return _shorten(word, places)
 
 
 def _shorten(word: str, places: Mapping[str, Path]) -> str:

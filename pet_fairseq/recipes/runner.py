@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 from typing import Iterator, Mapping, Optional, Sequence
@@ -246,10 +246,11 @@ class _Run:
             words = [str(temporary) if word == str(stage.product) else word for word in words]
         if stage.kind is Kind.STDOUT:
             log = temporary
-        self.progress.start(stage, resumed=state is State.BEGUN)
+        command = resolve(words)
+        self.progress.start(replace(stage, command=tuple(command)), state is State.BEGUN)
         with open(log, "ab" if stage.kind is Kind.TRAINING else "wb") as output:
             process = subprocess.Popen(
-                resolve(words),
+                command,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -314,13 +315,24 @@ def resolve(words: Sequence[object]) -> list[str]:
     resolved = [find_program(str(program))]
     for word in arguments:
         if isinstance(word, Output):
-            command = [find_program("pet-fairseq"), *word.command]
-            resolved += subprocess.run(
-                command, check=True, capture_output=True, text=True
-            ).stdout.split()
+            resolved += _printed(word)
         else:
             resolved.append(str(word))
     return resolved
+
+
+def _printed(output: Output) -> list[str]:
+    """The words that another command of pet-fairseq prints.
+
+    Raises:
+        UserError: it failed.
+    """
+    command = [find_program("pet-fairseq"), *output.command]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
+        raise UserError(f"pet-fairseq {' '.join(output.command)}: failed: {last}")
+    return done.stdout.split()
 
 
 def find_program(name: str) -> str:

@@ -11,7 +11,7 @@ from typing import Callable, Optional, Sequence
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.recipes.device import CPU, Device
-from pet_fairseq.recipes.job import Job, Place, merge
+from pet_fairseq.recipes.pipeline import Pipeline, Place, merge
 from pet_fairseq.recipes.sizes import BETAS, Options, words
 from pet_fairseq.recipes.stage import USER_DIR, Kind, Stage, last_wins
 from pet_fairseq.recipes.training import ALL_SENTENCES, BEST, fairseq_generate, fairseq_train
@@ -48,7 +48,7 @@ MEMORY = words("--max-tokens 4096 --lr 1e-3")
 
 
 @dataclass(frozen=True)
-class Plan:
+class Setup:
     """The settings and the folders of one recipe.
 
     Attributes:
@@ -89,7 +89,7 @@ class Reading:
     folder: Path
 
 
-Evaluate = Callable[[Plan, Reading], list[Stage]]
+Evaluate = Callable[[Setup, Reading], list[Stage]]
 
 
 def parse_row(name: str, ratio: int) -> tuple[str, int]:
@@ -111,74 +111,74 @@ def schedule(updates: int) -> Options:
     )
 
 
-def backbone(plan: Plan) -> Stage:
+def backbone(setup: Setup) -> Stage:
     """The language model: a given one, or trained."""
-    if plan.own_backbone is not None:
-        command = ("ln", "-sf", str(plan.own_backbone.resolve()), str(plan.backbone))
-        inputs = (plan.own_backbone,)
-        return Stage("backbone", ("backbone",), command, plan.backbone, inputs)
-    starts = () if plan.lm_from is None else (plan.lm_from,)
+    if setup.own_backbone is not None:
+        command = ("ln", "-sf", str(setup.own_backbone.resolve()), str(setup.backbone))
+        inputs = (setup.own_backbone,)
+        return Stage("backbone", ("backbone",), command, setup.backbone, inputs)
+    starts = () if setup.lm_from is None else (setup.lm_from,)
     start = tuple(word for path in starts for word in ("--finetune-from-model", str(path)))
-    data = plan.data / "lm"
+    data = setup.data / "lm"
     options = last_wins(
         (
-            *(*COMMON, "--task", "language_modeling", *LM_ARCH, *LM, *schedule(plan.lm_updates)),
-            *(*plan.lm, *start),
+            *(*COMMON, "--task", "language_modeling", *LM_ARCH, *LM, *schedule(setup.lm_updates)),
+            *(*setup.lm, *start),
         )
     )
     return Stage(
         "backbone",
         ("backbone",),
-        command=fairseq_train(plan.device, data, plan.backbone.parent, options),
-        product=plan.backbone,
+        command=fairseq_train(setup.device, data, setup.backbone.parent, options),
+        product=setup.backbone,
         inputs=(data, *starts),
         kind=Kind.TRAINING,
     )
 
 
-def memory(plan: Plan, kind: str, strategy: str, seed: int, group: str) -> Stage:
+def memory(setup: Setup, kind: str, strategy: str, seed: int, group: str) -> Stage:
     """The memory tag and the connector, for one seed."""
-    folder = plan.runs / f"{kind}.seed{seed}"
+    folder = setup.runs / f"{kind}.seed{seed}"
     options = last_wins(
         (
             *(*COMMON, "--task", "selfcp", "--arch", "selfcp", "--criterion", "selfcp_lm"),
             *("--seed", str(seed), "--prompt-strategy", strategy),
-            *("--backbone-path", str(plan.backbone), "--window", str(plan.window)),
-            *(*MEMORY, *schedule(plan.memory_updates)),
+            *("--backbone-path", str(setup.backbone), "--window", str(setup.window)),
+            *(*MEMORY, *schedule(setup.memory_updates)),
         )
     )
     return Stage(
         folder.name,
         (group,),
-        command=fairseq_train(plan.device, plan.data, folder, options),
+        command=fairseq_train(setup.device, setup.data, folder, options),
         product=folder / BEST,
-        inputs=(plan.data, plan.backbone),
+        inputs=(setup.data, setup.backbone),
         kind=Kind.TRAINING,
     )
 
 
-def build_stages(plan: Plan, rows: Sequence[str], seeds: Sequence[int]) -> list[Stage]:
+def build_stages(setup: Setup, rows: Sequence[str], seeds: Sequence[int]) -> list[Stage]:
     """All stages of some rows, and the table over the seeds.
 
     Raises:
         UserError: a row that does not exist.
     """
-    parsed = {row: parse_row(row, plan.ratio) for row in rows}
-    stages = [backbone(plan)]
+    parsed = {row: parse_row(row, setup.ratio) for row in rows}
+    stages = [backbone(setup)]
     for seed in seeds:
         for row, (strategy, ratio) in parsed.items():
             kind, trained_with = ROWS[strategy]
             group = "memory" if kind == "memory" else row
-            stages.append(memory(plan, kind, trained_with, seed, group))
-            checkpoint = plan.runs / f"{kind}.seed{seed}" / BEST
-            folder = plan.runs / f"{row}.seed{seed}"
-            stages += plan.evaluate(plan, Reading(row, strategy, ratio, checkpoint, folder))
-    return [*merge(stages), table(plan, rows)]
+            stages.append(memory(setup, kind, trained_with, seed, group))
+            checkpoint = setup.runs / f"{kind}.seed{seed}" / BEST
+            folder = setup.runs / f"{row}.seed{seed}"
+            stages += setup.evaluate(setup, Reading(row, strategy, ratio, checkpoint, folder))
+    return [*merge(stages), table(setup, rows)]
 
 
-def table(plan: Plan, rows: Sequence[str]) -> Stage:
-    command = ("pet-fairseq", "score", "table", str(plan.runs), *rows)
-    return Stage("table", ("table",), command, plan.runs / "table.md", always=True)
+def table(setup: Setup, rows: Sequence[str]) -> Stage:
+    command = ("pet-fairseq", "score", "table", str(setup.runs), *rows)
+    return Stage("table", ("table",), command, setup.runs / "table.md", always=True)
 
 
 # --- how rows are scored --------------------------------------------------------------------------
@@ -187,15 +187,15 @@ def table(plan: Plan, rows: Sequence[str]) -> Stage:
 def by_choice(candidates: Options) -> Evaluate:
     """Closed-ended: the candidate that the model expects most."""
 
-    def stages(plan: Plan, reading: Reading) -> list[Stage]:
+    def stages(setup: Setup, reading: Reading) -> list[Stage]:
         out = reading.folder / "result.json"
         command = (
             *("pet-fairseq", "choose", "--path", str(reading.checkpoint)),
-            *("--data", str(plan.data), "--candidates", *candidates),
+            *("--data", str(setup.data), "--candidates", *candidates),
             *("--prompt-strategy", reading.strategy, "--memory-ratio", str(reading.ratio)),
-            *("--device", plan.device.name, "--out", str(out)),
+            *("--device", setup.device.name, "--out", str(out)),
         )
-        inputs = (plan.data, plan.backbone, reading.checkpoint)
+        inputs = (setup.data, setup.backbone, reading.checkpoint)
         return [Stage(reading.folder.name, (reading.row,), command, out, inputs)]
 
     return stages
@@ -204,18 +204,18 @@ def by_choice(candidates: Options) -> Evaluate:
 def by_rouge(options: Options) -> Evaluate:
     """Generated responses by ROUGE, and the perplexity of the given ones."""
 
-    def stages(plan: Plan, reading: Reading) -> list[Stage]:
+    def stages(setup: Setup, reading: Reading) -> list[Stage]:
         folder, name = reading.folder, reading.folder.name
         overrides = f"{{'prompt_strategy': '{reading.strategy}', 'memory_ratio': {reading.ratio}}}"
         output, log, out = (folder / n for n in ("generate.txt", "validate.txt", "result.json"))
-        inputs = (plan.data, plan.backbone, reading.checkpoint)
+        inputs = (setup.data, setup.backbone, reading.checkpoint)
         model = ("--task", "selfcp", "--model-overrides", overrides)
-        pieces = ("--bpe", "sentencepiece", "--sentencepiece-model", str(plan.data / "spm.model"))
+        pieces = ("--bpe", "sentencepiece", "--sentencepiece-model", str(setup.data / "spm.model"))
         generate = Stage(
             f"{name}/generate",
             (reading.row,),
             command=fairseq_generate(
-                plan.device, plan.data, reading.checkpoint, (*model, *pieces, *options)
+                setup.device, setup.data, reading.checkpoint, (*model, *pieces, *options)
             ),
             product=output,
             inputs=inputs,
@@ -225,8 +225,8 @@ def by_rouge(options: Options) -> Evaluate:
             f"{name}/validate",
             (reading.row,),
             command=(
-                *("fairseq-validate", str(plan.data), "--user-dir", USER_DIR, *model),
-                *("--path", str(reading.checkpoint), *plan.device.generation_options),
+                *("fairseq-validate", str(setup.data), "--user-dir", USER_DIR, *model),
+                *("--path", str(reading.checkpoint), *setup.device.generation_options),
                 *("--valid-subset", "test", "--max-tokens", "8000", *ALL_SENTENCES),
             ),
             product=log,
@@ -281,16 +281,23 @@ def add_options(parser: argparse.ArgumentParser, name: str) -> None:
         nargs="+",
         default=list(data_set.rows),
         metavar="ROW",
-        help=f"ways to read a prompt: {', '.join(ROWS)}; with a number behind it at another ratio: "
-        f"former4 (default: {' '.join(data_set.rows)})",
+        help=f"the ways to read a prompt: {', '.join(ROWS)}; a number behind one, as in former4, "
+        f"is another ratio (default: {' '.join(data_set.rows)})",
     )
-    parser.add_argument("--seeds", nargs="+", type=int, default=[1], metavar="N", help="of memory")
+    parser.add_argument(
+        "--seeds",
+        nargs="+",
+        type=int,
+        default=[1],
+        metavar="N",
+        help="the random seeds of the memory (default: 1)",
+    )
     for option, default, about in (
-        ("--window", data_set.window, "tokens of a prompt that are read as they are"),
-        ("--ratio", 12, "prompt tokens for a memory token"),
-        ("--lm-updates", 4000, "of the language model"),
-        ("--memory-updates", 1000, "of the memory"),
-        ("--beam", data_set.beam, "size of the beam for generated responses"),
+        ("--window", data_set.window, "how many tokens of a prompt are read as they are"),
+        ("--ratio", 12, "how many prompt tokens become one memory token"),
+        ("--lm-updates", 4000, "how many updates train the language model"),
+        ("--memory-updates", 1000, "how many updates train the memory"),
+        ("--beam", data_set.beam, "the beam size for generated responses"),
     ):
         parser.add_argument(
             option, type=int, default=default, metavar="N", help=f"{about} (default: %(default)s)"
@@ -305,21 +312,21 @@ def add_options(parser: argparse.ArgumentParser, name: str) -> None:
         "--lm-from",
         type=Path,
         metavar="CHECKPOINT",
-        help="a language model to begin its training with",
+        help="a language model to start training from",
     )
 
 
-def build(args: argparse.Namespace, place: Place) -> Job:
+def build(args: argparse.Namespace, place: Place) -> Pipeline:
     """The stages that the options ask for."""
     data_set = DATA_SETS[place.name]
     data = place.data or place.base / place.name / "data" / "bin"
     runs = place.runs or place.base / place.name / "selfcp"
     generation = words(f"--beam {args.beam} --max-len-b {data_set.max_len}")
     evaluate = by_choice(data_set.candidates) if data_set.candidates else by_rouge(generation)
-    plan = Plan(
+    setup = Setup(
         *(data, runs, evaluate, args.window, args.ratio, data_set.lm),
         *(args.lm_updates, args.memory_updates, Device(args.device)),
         *(args.backbone, args.lm_from),
     )
-    stages = build_stages(plan, args.rows, args.seeds)
-    return Job(stages, runs, {"DATA": data, "RUNS": runs})
+    stages = build_stages(setup, args.rows, args.seeds)
+    return Pipeline(stages, runs, {"DATA": data, "RUNS": runs})

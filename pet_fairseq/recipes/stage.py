@@ -97,11 +97,28 @@ def shell_lines(stages: Iterable[Stage]) -> list[str]:
             folders.add(folder)
             lines.append(f"mkdir -p {shlex.quote(str(folder))}")
         for path, text in stage.texts:
-            lines.append(
-                f"printf '%s\\n' {shlex.join(text.splitlines())} > {shlex.quote(str(path))}"
-            )
-        line = " ".join(shell_words(stage.command))
+            content = ["printf", "%s\\n", *text.splitlines()]
+            lines += wrap([*map(shlex.quote, content), f"> {shlex.quote(str(path))}"])
+        words = shell_words(stage.command)
         if stage.kind is Kind.STDOUT:
-            line += f" > {shlex.quote(str(stage.product))} 2>&1"
-        lines.append(line)
+            words += [f"> {shlex.quote(str(stage.product))}", "2>&1"]
+        lines += wrap(words)
+    return lines
+
+
+def wrap(words: Sequence[str], width: int = 120) -> list[str]:
+    """A command on lines of at most `width` characters where that can be; options keep values."""
+    parts: list[str] = []
+    for word in words:
+        if not parts or word.startswith(("--", "> ")):
+            parts.append(word)
+        else:
+            parts[-1] += f" {word}"
+    lines = [parts[0]]
+    for part in parts[1:]:
+        if len(lines[-1]) + len(part) + 3 <= width:
+            lines[-1] += f" {part}"
+        else:
+            lines[-1] += " \\"
+            lines.append(f"    {part}")
     return lines

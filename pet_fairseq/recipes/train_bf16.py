@@ -3,7 +3,8 @@
 fairseq's own --bf16 switches to a TPU on the command line; its trainer does not need one.
 """
 
-import fairseq_cli.train  # first: it sets up the log
+import logging
+
 from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.distributed.utils import call_main
@@ -11,6 +12,9 @@ from fairseq.distributed.utils import call_main
 
 def train(arguments: list[str]) -> None:
     """Train as `fairseq-train ARGUMENTS` does, but in bfloat16."""
+    logging.root.handlers.clear()  # loading fairseq's tasks set up the log, and not as a training's
+    import fairseq_cli.train
+
     args = options.parse_args_and_arch(options.get_training_parser(), input_args=arguments)
     cfg = convert_namespace_to_omegaconf(args)
     cfg.common.bf16 = True

@@ -10,7 +10,7 @@ from typing import Callable, Optional, Sequence
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.recipes.device import CPU, Device
-from pet_fairseq.recipes.job import merge
+from pet_fairseq.recipes.pipeline import merge
 from pet_fairseq.recipes.record import read_record
 from pet_fairseq.recipes.sizes import Options, Settings
 from pet_fairseq.recipes.stage import Kind, Output, Stage, Word, last_wins
@@ -20,7 +20,7 @@ SMOOTHING = ("--label-smoothing", "0.1")
 
 
 @dataclass(frozen=True)
-class Plan:
+class Setup:
     """A data set, the settings of its models and the folders for them.
 
     Attributes:
@@ -92,7 +92,7 @@ LOSSES = {
     "simplified": (("pet_simplified_task",), "simplified", True),
 }
 
-Builder = Callable[[Plan, str, int], list[Stage]]
+Builder = Callable[[Setup, str, int], list[Stage]]
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Row:
 def student(loss: str, arch: str, options: Options = (), on_teacher_text: bool = False) -> Builder:
     """A student trained in one go."""
     training = Training(loss, arch, options=options, on_teacher_text=on_teacher_text)
-    return lambda plan, row, seed: train(plan, row, seed, training)
+    return lambda setup, row, seed: train(setup, row, seed, training)
 
 
 def warmed_up(
@@ -127,7 +127,7 @@ def warmed_up(
     """
     warm = f"{folder}/warmup".lstrip("/")
 
-    def build(plan: Plan, row: str, seed: int) -> list[Stage]:
+    def build(setup: Setup, row: str, seed: int) -> list[Stage]:
         first = Training(
             *("simplified", arch, ("student", "warmup"), (*options, *warmup), warm),
             on_teacher_text=on_teacher_text,
@@ -136,28 +136,28 @@ def warmed_up(
             *(loss, arch, ("student", "updates"), options, folder, f"{warm}/{BEST}"),
             on_teacher_text=on_teacher_text,
         )
-        return [*train(plan, row, seed, first), *train(plan, row, seed, then)]
+        return [*train(setup, row, seed, first), *train(setup, row, seed, then)]
 
     return build
 
 
-def train(plan: Plan, row: str, seed: int, training: Training) -> list[Stage]:
+def train(setup: Setup, row: str, seed: int, training: Training) -> list[Stage]:
     """The stage of a training, after those that make its text."""
-    settings = plan.settings
-    folder = plan.folder(row, seed)
-    data = plan.teacher_text if training.on_teacher_text else plan.bin
+    settings = setup.settings
+    folder = setup.folder(row, seed)
+    data = setup.teacher_text if training.on_teacher_text else setup.bin
     criterion, loss_settings, asks_teacher = LOSSES[training.loss]
     inputs = [data]
     if asks_teacher:
-        criterion = (*criterion, "--teacher-path", str(plan.teacher))
-        inputs.append(plan.teacher)
+        criterion = (*criterion, "--teacher-path", str(setup.teacher))
+        inputs.append(setup.teacher)
     start: Options = ()
     if training.start:
         start = ("--finetune-from-model", str(folder / training.start))
         inputs.append(folder / training.start)
     stage = train_stage(
-        plan,
-        name=str(folder.relative_to(plan.runs) / training.folder),
+        setup,
+        name=str(folder.relative_to(setup.runs) / training.folder),
         group=row,
         folder=folder / training.folder,
         data=data,
@@ -169,11 +169,11 @@ def train(plan: Plan, row: str, seed: int, training: Training) -> list[Stage]:
         ),
         inputs=tuple(inputs),
     )
-    return [*(teacher_text(plan, row) if training.on_teacher_text else ()), stage]
+    return [*(teacher_text(setup, row) if training.on_teacher_text else ()), stage]
 
 
 def train_stage(
-    plan: Plan,
+    setup: Setup,
     name: str,
     group: str,
     folder: Path,
@@ -181,13 +181,13 @@ def train_stage(
     options: tuple[Word, ...],
     inputs: tuple[Path, ...],
 ) -> Stage:
-    """fairseq-train into a folder with what all trainings of the plan have in common."""
+    """fairseq-train into a folder with what all trainings of the setup have in common."""
     return Stage(
         name,
         (group,),
         command=fairseq_train(
-            *(plan.device, data, folder),
-            (*plan.languages, *last_wins((*plan.settings.common, *options))),
+            *(setup.device, data, folder),
+            (*setup.languages, *last_wins((*setup.settings.common, *options))),
         ),
         product=folder / BEST,
         inputs=inputs,
@@ -195,95 +195,95 @@ def train_stage(
     )
 
 
-def build_teacher(plan: Plan, row: str, seed: int) -> list[Stage]:
+def build_teacher(setup: Setup, row: str, seed: int) -> list[Stage]:
     """The teacher, trained once whatever the seed; nothing if one is given."""
-    if plan.own_teacher is not None:
+    if setup.own_teacher is not None:
         return []
-    return train(plan, row, 1, Training("gold", "teacher", schedule=()))
+    return train(setup, row, 1, Training("gold", "teacher", schedule=()))
 
 
-def sampled(plan: Plan, row: str, seed: int) -> list[Stage]:
+def sampled(setup: Setup, row: str, seed: int) -> list[Stage]:
     """A wide student, its best heads, more training."""
-    folder = plan.folder(row, seed)
+    folder = setup.folder(row, seed)
     wide, out = folder / "wide" / BEST, folder / "sampled.pt"
     sample = Stage(
         f"{folder.name}/sample-heads",
         (row,),
         command=(
-            *("pet-fairseq", "sample-heads", "--checkpoint", str(wide), "--data", str(plan.bin)),
-            *("--heads", str(plan.settings.heads), "--out", str(out)),
+            *("pet-fairseq", "sample-heads", "--checkpoint", str(wide), "--data", str(setup.bin)),
+            *("--heads", str(setup.settings.heads), "--out", str(out)),
         ),
         product=out,
-        inputs=(wide, plan.bin),
+        inputs=(wide, setup.bin),
     )
-    first = warmed_up("wide", folder="wide")(plan, row, seed)
-    return [*first, sample, *finetune(plan, row, seed, out)]
+    first = warmed_up("wide", folder="wide")(setup, row, seed)
+    return [*first, sample, *finetune(setup, row, seed, out)]
 
 
-def longer(plan: Plan, row: str, seed: int) -> list[Stage]:
+def longer(setup: Setup, row: str, seed: int) -> list[Stage]:
     """The PET student of the same seed with as much more training as a sampled one gets."""
-    return finetune(plan, row, seed, plan.folder("pet", seed) / BEST)
+    return finetune(setup, row, seed, setup.folder("pet", seed) / BEST)
 
 
-def finetune(plan: Plan, row: str, seed: int, start: Path) -> list[Stage]:
+def finetune(setup: Setup, row: str, seed: int, start: Path) -> list[Stage]:
     """More distillation of a checkpoint's model."""
-    settings = plan.settings
-    folder = plan.folder(row, seed)
+    settings = setup.settings
+    folder = setup.folder(row, seed)
     criterion, loss_settings, _ = LOSSES["distil"]
     stage = train_stage(
-        plan,
+        setup,
         name=folder.name,
         group=row,
         folder=folder,
-        data=plan.bin,
+        data=setup.bin,
         options=(
-            *("--seed", str(seed), "--criterion", *criterion, "--teacher-path", str(plan.teacher)),
+            *("--seed", str(seed), "--criterion", *criterion, "--teacher-path", str(setup.teacher)),
             *getattr(settings, loss_settings),
             Output(("model-options", str(start))),
             *(*settings.student, *settings.finetune, "--finetune-from-model", str(start)),
         ),
-        inputs=(plan.bin, plan.teacher, start),
+        inputs=(setup.bin, setup.teacher, start),
     )
     return [stage]
 
 
-def teacher_text(plan: Plan, row: str) -> list[Stage]:
+def teacher_text(setup: Setup, row: str) -> list[Stage]:
     """Sequence-level distillation (Kim and Rush, 2016): the teacher translates the training set.
 
     The students train on the teacher's own pieces, so these are not made into text.
     """
-    folder = plan.teacher_text.parent
+    folder = setup.teacher_text.parent
     translations = folder / "train.txt"
     translate = Stage(
         "teacher_text/translate",
         (row,),
-        command=generate_command(plan, plan.teacher, 5, ("--gen-subset", "train"), text=()),
+        command=generate_command(setup, setup.teacher, 5, ("--gen-subset", "train"), text=()),
         product=translations,
-        inputs=(plan.bin, plan.teacher),
+        inputs=(setup.bin, setup.teacher),
         kind=Kind.STDOUT,
     )
     binarise = Stage(
         "teacher_text/binarise",
         (row,),
         command=(
-            *("pet-fairseq", "teacher-text", str(translations), "--data", str(plan.bin)),
-            *(*plan.languages, "--out", str(plan.teacher_text)),
+            *("pet-fairseq", "teacher-text", str(translations), "--data", str(setup.bin)),
+            *(*setup.languages, "--out", str(setup.teacher_text)),
         ),
-        product=plan.teacher_text,
-        inputs=(translations, plan.bin),
+        product=setup.teacher_text,
+        inputs=(translations, setup.bin),
     )
     return [translate, binarise]
 
 
 def generate_command(
-    plan: Plan, checkpoint: Path, beam: int, options: Options = (), text: Optional[Options] = None
+    setup: Setup, checkpoint: Path, beam: int, options: Options = (), text: Optional[Options] = None
 ) -> tuple[Word, ...]:
-    """fairseq-generate on the plan's data."""
+    """fairseq-generate on the setup's data."""
     return fairseq_generate(
-        *(plan.device, plan.bin, checkpoint),
+        *(setup.device, setup.bin, checkpoint),
         (
-            *("--beam", str(beam), *plan.languages, *(plan.text if text is None else text)),
-            *(*plan.settings.generate, *options),
+            *("--beam", str(beam), *setup.languages, *(setup.text if text is None else text)),
+            *(*setup.settings.generate, *options),
         ),
     )
 
@@ -381,42 +381,42 @@ def _is_finished(folder: Path) -> bool:
 
 
 def build_stages(
-    plan: Plan, rows: Sequence[str], seeds: Sequence[int], beams: Sequence[int], repeats: int
+    setup: Setup, rows: Sequence[str], seeds: Sequence[int], beams: Sequence[int], repeats: int
 ) -> list[Stage]:
     """All stages of the rows: trainings, translations, the report without its options."""
     wanted = [row for row in ROWS if row.name in _with_needs(rows)]
     trainings = [
-        stage for seed in seeds for row in wanted for stage in row.build(plan, row.name, seed)
+        stage for seed in seeds for row in wanted for stage in row.build(setup, row.name, seed)
     ]
-    checkpoints = _checkpoints(plan, rows, seeds)
-    return [*merge(trainings), *translations(plan, checkpoints, beams, repeats)]
+    checkpoints = _checkpoints(setup, rows, seeds)
+    return [*merge(trainings), *translations(setup, checkpoints, beams, repeats)]
 
 
 def _with_needs(rows: Sequence[str]) -> set[str]:
     return {name for row in rows for name in (row, *BY_NAME[row].needs)}
 
 
-def _checkpoints(plan: Plan, rows: Sequence[str], seeds: Sequence[int]) -> dict[Path, Path]:
+def _checkpoints(setup: Setup, rows: Sequence[str], seeds: Sequence[int]) -> dict[Path, Path]:
     """The checkpoint of each run's folder, teacher first."""
     checkpoints = {}
     for seed in seeds:
         for row in rows:
-            folder = plan.folder(row, seed)
-            checkpoints[folder] = plan.teacher if row == "teacher" else folder / BEST
+            folder = setup.folder(row, seed)
+            checkpoints[folder] = setup.teacher if row == "teacher" else folder / BEST
     return checkpoints
 
 
 def translations(
-    plan: Plan, checkpoints: dict[Path, Path], beams: Sequence[int], repeats: int
+    setup: Setup, checkpoints: dict[Path, Path], beams: Sequence[int], repeats: int
 ) -> list[Stage]:
     """fairseq-generate for the runs in turn, so that their speeds compare."""
     return [
         Stage(
             f"{folder.name}/beam{beam}.{repeat}",
             ("generate",),
-            command=generate_command(plan, checkpoint, beam),
+            command=generate_command(setup, checkpoint, beam),
             product=folder / f"generate.beam{beam}.{repeat}.txt",
-            inputs=(plan.bin, checkpoint),
+            inputs=(setup.bin, checkpoint),
             kind=Kind.STDOUT,
             alone=True,
         )
@@ -426,13 +426,15 @@ def translations(
     ]
 
 
-def report_stage(plan: Plan, rows: Sequence[str], seeds: Sequence[int], options: Options) -> Stage:
+def report_stage(
+    setup: Setup, rows: Sequence[str], seeds: Sequence[int], options: Options
+) -> Stage:
     """The report on every run that is there, trained now or before, with its rows' titles."""
-    folders = {folder for row in rows for seed in seeds for folder in [plan.folder(row, seed)]}
+    folders = {folder for row in rows for seed in seeds for folder in [setup.folder(row, seed)]}
     texts, order = [], []
     for row in ROWS:
-        own = {plan.folder(row.name, seed) for seed in seeds} & folders
-        own |= {folder for folder in _run_folders(plan.runs, row.name) if folder.is_dir()}
+        own = {setup.folder(row.name, seed) for seed in seeds} & folders
+        own |= {folder for folder in _run_folders(setup.runs, row.name) if folder.is_dir()}
         if own:
             order.append(row.name)
             texts += [(folder / "name.txt", row.title) for folder in sorted(own)]
@@ -440,11 +442,11 @@ def report_stage(plan: Plan, rows: Sequence[str], seeds: Sequence[int], options:
         "report",
         ("report",),
         command=(
-            *("pet-fairseq", "report", str(plan.runs), "--reference", str(plan.reference)),
+            *("pet-fairseq", "report", str(setup.runs), "--reference", str(setup.reference)),
             *options,
         ),
-        product=plan.runs / "report.md",
-        inputs=(plan.reference,),
+        product=setup.runs / "report.md",
+        inputs=(setup.reference,),
         always=True,
-        texts=(*texts, (plan.runs / "order.txt", "\n".join(order))),
+        texts=(*texts, (setup.runs / "order.txt", "\n".join(order))),
     )

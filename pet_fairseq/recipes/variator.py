@@ -9,7 +9,7 @@ from typing import Callable, Optional
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.recipes.device import CPU, Device
-from pet_fairseq.recipes.job import merge
+from pet_fairseq.recipes.pipeline import merge
 from pet_fairseq.recipes.sizes import Options
 from pet_fairseq.recipes.stage import Kind, Stage, last_wins
 from pet_fairseq.recipes.training import BEST, fairseq_generate, fairseq_train
@@ -46,7 +46,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Setup:
     """The settings and the folders of one recipe.
 
     Attributes:
@@ -61,7 +61,7 @@ class Plan:
     raw: Optional[Path]
     runs: Path
     settings: Settings
-    evaluate: Callable[["Plan", str], list[Stage]]
+    evaluate: Callable[["Setup", str], list[Stage]]
     device: Device = CPU
     own_backbone: Optional[Path] = None
     own_pretrained: Optional[Path] = None
@@ -74,7 +74,7 @@ class Plan:
         return self.raw is not None or self.own_pretrained is not None
 
 
-Builder = Callable[[Plan, str], list[Stage]]
+Builder = Callable[[Setup, str], list[Stage]]
 
 
 @dataclass(frozen=True)
@@ -87,48 +87,50 @@ class Row:
     needs_raw: bool = field(default=False, kw_only=True)
 
 
-def train(plan: Plan, folder: str, row: str, data: Path, options: Options, *inputs: Path) -> Stage:
+def train(
+    setup: Setup, folder: str, row: str, data: Path, options: Options, *inputs: Path
+) -> Stage:
     """fairseq-train into a folder of `runs`."""
-    options = last_wins((*plan.settings.common, *options))
+    options = last_wins((*setup.settings.common, *options))
     return Stage(
         folder,
         (row,),
-        command=fairseq_train(plan.device, data, plan.runs / folder, options),
-        product=plan.best(folder),
+        command=fairseq_train(setup.device, data, setup.runs / folder, options),
+        product=setup.best(folder),
         inputs=(data, *inputs),
         kind=Kind.TRAINING,
     )
 
 
-def use_checkpoint(plan: Plan, folder: str, row: str, checkpoint: Path) -> Stage:
+def use_checkpoint(setup: Setup, folder: str, row: str, checkpoint: Path) -> Stage:
     """A given checkpoint in place of a training."""
-    product = plan.best(folder)
+    product = setup.best(folder)
     command = ("ln", "-sf", str(checkpoint.resolve()), str(product))
     return Stage(folder, (row,), command, product, inputs=(checkpoint,))
 
 
-def pretrained(plan: Plan) -> list[Stage]:
+def pretrained(setup: Setup) -> list[Stage]:
     """The model before fine-tuning, trained on raw text or given; nothing without both."""
-    if plan.own_pretrained is not None:
-        return [use_checkpoint(plan, "pretrained", "pretrained", plan.own_pretrained)]
-    if plan.raw is None:
+    if setup.own_pretrained is not None:
+        return [use_checkpoint(setup, "pretrained", "pretrained", setup.own_pretrained)]
+    if setup.raw is None:
         return []
-    settings = plan.settings
+    settings = setup.settings
     options = (*settings.raw_task, *settings.arch, *settings.model_raw)
-    return [train(plan, "pretrained", "pretrained", plan.raw, options)]
+    return [train(setup, "pretrained", "pretrained", setup.raw, options)]
 
 
-def backbone(plan: Plan, row: str) -> list[Stage]:
+def backbone(setup: Setup, row: str) -> list[Stage]:
     """The fine-tuned model."""
-    if plan.own_backbone is not None:
-        return [use_checkpoint(plan, row, row, plan.own_backbone)]
-    settings = plan.settings
+    if setup.own_backbone is not None:
+        return [use_checkpoint(setup, row, row, setup.own_backbone)]
+    settings = setup.settings
     options = (*settings.task, *settings.arch, *settings.model_task)
-    if not plan.starts_from_pretrained:
-        return [train(plan, row, row, plan.data, options)]
-    start = plan.best("pretrained")
+    if not setup.starts_from_pretrained:
+        return [train(setup, row, row, setup.data, options)]
+    start = setup.best("pretrained")
     options += ("--finetune-from-model", str(start))
-    return [train(plan, row, row, plan.data, options, start)]
+    return [train(setup, row, row, setup.data, options, start)]
 
 
 def _ratio(ratio: int) -> Options:
@@ -143,73 +145,73 @@ def plugins(kind: str, options: Options, adaptation: Options = ()) -> Builder:
         adaptation: more options of the second step.
     """
 
-    def build(plan: Plan, row: str) -> list[Stage]:
-        if plan.raw is None:
-            return [adapt(plan, row, (*options, *adaptation))]
-        moved = plan.runs / f"step1.{kind}" / "moved.pt"
+    def build(setup: Setup, row: str) -> list[Stage]:
+        if setup.raw is None:
+            return [adapt(setup, row, (*options, *adaptation))]
+        moved = setup.runs / f"step1.{kind}" / "moved.pt"
         return [
-            pretrain(plan, kind, row, options),
-            move(plan, f"step1.{kind}/moved", kind, row, moved),
-            adapt(plan, row, (*options, *adaptation), moved),
+            pretrain(setup, kind, row, options),
+            move(setup, f"step1.{kind}/moved", kind, row, moved),
+            adapt(setup, row, (*options, *adaptation), moved),
         ]
 
     return build
 
 
-def pretrain(plan: Plan, kind: str, row: str, options: Options) -> Stage:
+def pretrain(setup: Setup, kind: str, row: str, options: Options) -> Stage:
     """Plugins for the model before fine-tuning, on raw text."""
-    settings = plan.settings
+    settings = setup.settings
     return train(
-        *(plan, f"step1.{kind}", row, plan.raw),
+        *(setup, f"step1.{kind}", row, setup.raw),
         (
             *(*settings.raw_task, "--arch", "variator"),
-            *("--backbone-path", str(plan.best("pretrained"))),
+            *("--backbone-path", str(setup.best("pretrained"))),
             *("--criterion", "variator_distillation", *options, *settings.plugins_raw),
         ),
-        plan.best("pretrained"),
+        setup.best("pretrained"),
     )
 
 
-def move(plan: Plan, name: str, kind: str, row: str, out: Path) -> Stage:
+def move(setup: Setup, name: str, kind: str, row: str, out: Path) -> Stage:
     """Pre-trained plugins as plugins of the fine-tuned model."""
-    plugins_path = plan.best(f"step1.{kind}")
+    plugins_path = setup.best(f"step1.{kind}")
     return Stage(
         name,
         (row,),
         command=(
             *("pet-fairseq", "move-plugins", str(plugins_path)),
-            *("--backbone-path", str(plan.best("backbone")), "--out", str(out)),
+            *("--backbone-path", str(setup.best("backbone")), "--out", str(out)),
         ),
         product=out,
-        inputs=(plugins_path, plan.best("backbone")),
+        inputs=(plugins_path, setup.best("backbone")),
     )
 
 
-def adapt(plan: Plan, row: str, options: Options, start: Optional[Path] = None) -> Stage:
+def adapt(setup: Setup, row: str, options: Options, start: Optional[Path] = None) -> Stage:
     """Plugins for the fine-tuned model, on the task."""
-    settings = plan.settings
+    settings = setup.settings
     starts = () if start is None else (start,)
     if start is not None:
         options += ("--finetune-from-model", str(start))
     return train(
-        *(plan, row, row, plan.data),
+        *(setup, row, row, setup.data),
         (
-            *(*settings.task, "--arch", "variator", "--backbone-path", str(plan.best("backbone"))),
+            *(*settings.task, "--arch", "variator", "--backbone-path", str(setup.best("backbone"))),
             *("--criterion", "variator_distillation", *settings.plugins_task, *options),
         ),
-        *(plan.best("backbone"), *starts),
+        *(setup.best("backbone"), *starts),
     )
 
 
-def unadapted(plan: Plan, row: str) -> list[Stage]:
+def unadapted(setup: Setup, row: str) -> list[Stage]:
     """Plugins with their first step only."""
-    first = pretrain(plan, "k4", row, _ratio(4))
-    return [first, move(plan, row, "k4", row, plan.best(row))]
+    first = pretrain(setup, "k4", row, _ratio(4))
+    return [first, move(setup, row, "k4", row, setup.best(row))]
 
 
-def untrained(plan: Plan, row: str) -> list[Stage]:
+def untrained(setup: Setup, row: str) -> list[Stage]:
     """Mean pooling and copies: nothing to train."""
-    out = plan.best(row)
+    out = setup.best(row)
     return [
         Stage(
             row,
@@ -217,26 +219,26 @@ def untrained(plan: Plan, row: str) -> list[Stage]:
             command=(
                 *("pet-fairseq", "new-plugins", *_ratio(4)),
                 *("--compression", "mean", "--decompression", "copy"),
-                *("--backbone-path", str(plan.best("backbone")), "--out", str(out)),
+                *("--backbone-path", str(setup.best("backbone")), "--out", str(out)),
             ),
             product=out,
-            inputs=(plan.best("backbone"),),
+            inputs=(setup.best("backbone"),),
         )
     ]
 
 
-def competitor(plan: Plan, row: str) -> list[Stage]:
+def competitor(setup: Setup, row: str) -> list[Stage]:
     """A model that begins as the backbone and trains all its weights; its --arch is the row."""
-    settings = plan.settings
+    settings = setup.settings
     return [
         train(
-            *(plan, row, row, plan.data),
+            *(setup, row, row, setup.data),
             (
                 *(*settings.task, "--arch", row, *_ratio(4)),
-                *("--backbone-path", str(plan.best("backbone"))),
+                *("--backbone-path", str(setup.best("backbone"))),
                 *("--criterion", "variator_distillation", *settings.whole_task),
             ),
-            plan.best("backbone"),
+            setup.best("backbone"),
         )
     ]
 
@@ -251,7 +253,7 @@ ROWS = (
     Row("mean_copy", untrained),
     Row("mean", plugins("mean", (*_ratio(4), "--compression", "mean"))),
     Row("copy", plugins("copy", (*_ratio(4), "--decompression", "copy"))),
-    Row("no_pretraining", lambda plan, row: [adapt(plan, row, _ratio(4))]),
+    Row("no_pretraining", lambda setup, row: [adapt(setup, row, _ratio(4))]),
     Row("no_adaptation", unadapted, needs_raw=True),
     Row("lambda01", plugins("k4", _ratio(4), ("--task-loss-weight", "0.1"))),
     Row("lambda05", plugins("k4", _ratio(4), ("--task-loss-weight", "0.5"))),
@@ -266,7 +268,7 @@ BY_NAME = {row.name: row for row in ROWS}
 DEFAULT = tuple(row.name for row in ROWS if row.default)
 
 
-def build_stages(plan: Plan, names: tuple[str, ...]) -> list[Stage]:
+def build_stages(setup: Setup, names: tuple[str, ...]) -> list[Stage]:
     """All stages of some rows, and the table of what is there.
 
     Raises:
@@ -277,72 +279,72 @@ def build_stages(plan: Plan, names: tuple[str, ...]) -> list[Stage]:
             raise UserError(
                 f"--rows {name}: there is no such row; give some of {', '.join(BY_NAME)}"
             )
-        if BY_NAME[name].needs_raw and plan.raw is None:
+        if BY_NAME[name].needs_raw and setup.raw is None:
             raise UserError(
                 f"--rows {name}: needs pre-training on raw text; prepare the data with RAW_TEXT"
             )
-    wanted = {"backbone", *names}
+    wanted = {"backbone", *names}  # which the table compares the others to
     rows = [row for row in ROWS if row.name in wanted]
-    stages = pretrained(plan)
+    stages = pretrained(setup)
     for row in rows:
-        stages += row.build(plan, row.name)
-    for name in (row.name for row in rows if row.name in names):
-        stages += plan.evaluate(plan, name)
-    return [*merge(stages), table(plan)]
+        stages += row.build(setup, row.name)
+    for row in rows:
+        stages += setup.evaluate(setup, row.name)
+    return [*merge(stages), table(setup)]
 
 
-def table(plan: Plan) -> Stage:
+def table(setup: Setup) -> Stage:
     """The comparison of every row that has a result."""
     return Stage(
         "table",
         ("table",),
         command=(
-            *("pet-fairseq", "plugins", str(plan.runs)),
-            *("--length", str(plan.settings.length)),
+            *("pet-fairseq", "plugins", str(setup.runs)),
+            *("--length", str(setup.settings.length)),
         ),
-        product=plan.runs / "plugins.md",
+        product=setup.runs / "plugins.md",
         always=True,
-        texts=((plan.runs / "order.txt", "\n".join(BY_NAME)),),
+        texts=((setup.runs / "order.txt", "\n".join(BY_NAME)),),
     )
 
 
 # --- how rows are scored --------------------------------------------------------------------------
 
 
-def result_stage(plan: Plan, row: str, command: tuple[str, ...], *inputs: Path) -> Stage:
+def result_stage(setup: Setup, row: str, command: tuple[str, ...], *inputs: Path) -> Stage:
     """A command that writes result.json with --out."""
-    out = plan.runs / row / "result.json"
+    out = setup.runs / row / "result.json"
     command = ("pet-fairseq", "score", *command, "--out", str(out))
     return Stage(f"{row}/result", ("evaluate",), command, out, inputs)
 
 
-def by_classes(plan: Plan, row: str) -> list[Stage]:
+def by_classes(setup: Setup, row: str) -> list[Stage]:
     """Accuracy of a model that classifies."""
-    best = plan.best(row)
-    command = ("classes", str(best), str(plan.data), "--device", plan.device.name)
-    return [result_stage(plan, row, command, best, plan.data, plan.best("backbone"))]
+    best = setup.best(row)
+    command = ("classes", str(best), str(setup.data), "--device", setup.device.name)
+    return [result_stage(setup, row, command, best, setup.data, setup.best("backbone"))]
 
 
 def by_generation(
     score: tuple[str, ...], truth: Path, options: Options
-) -> Callable[[Plan, str], list[Stage]]:
+) -> Callable[[Setup, str], list[Stage]]:
     """What the model generates for the test set, scored against the truth.
 
     Args:
         score: `bleu`, `accuracy` or `squad`.
     """
 
-    def stages(plan: Plan, row: str) -> list[Stage]:
-        best, output = plan.best(row), plan.runs / row / "generate.txt"
+    def stages(setup: Setup, row: str) -> list[Stage]:
+        best, output = setup.best(row), setup.runs / row / "generate.txt"
         generate = Stage(
             f"{row}/generate",
             ("evaluate",),
-            command=fairseq_generate(plan.device, plan.data, best, options),
+            command=fairseq_generate(setup.device, setup.data, best, options),
             product=output,
-            inputs=(plan.data, best, plan.best("backbone")),
+            inputs=(setup.data, best, setup.best("backbone")),
             kind=Kind.STDOUT,
         )
         command = (*score, str(output), str(truth))
-        return [generate, result_stage(plan, row, command, output, truth)]
+        return [generate, result_stage(setup, row, command, output, truth)]
 
     return stages

@@ -7,15 +7,15 @@ from typing import Callable, Optional
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.recipes.device import Device
-from pet_fairseq.recipes.job import Job, Place
+from pet_fairseq.recipes.pipeline import Pipeline, Place
 from pet_fairseq.recipes.sizes import BETAS, Options, words
 from pet_fairseq.recipes.stage import Stage
 from pet_fairseq.recipes.training import BEST
 from pet_fairseq.recipes.variator import (
     BY_NAME,
     DEFAULT,
-    Plan,
     Settings,
+    Setup,
     build_stages,
     by_classes,
     by_generation,
@@ -161,7 +161,7 @@ def add_options(parser: argparse.ArgumentParser, default_rows: tuple[str, ...] =
         nargs="+",
         default=list(default_rows),
         metavar="ROW",
-        help=f"rows of the table: {', '.join(BY_NAME)} (default: {' '.join(default_rows)})",
+        help=f"the rows of the table: {', '.join(BY_NAME)} (default: {' '.join(default_rows)})",
     )
     parser.add_argument(
         "--backbone",
@@ -170,7 +170,10 @@ def add_options(parser: argparse.ArgumentParser, default_rows: tuple[str, ...] =
         help="the model to compress, in place of training one",
     )
     parser.add_argument(
-        "--length", type=int, metavar="N", help="tokens of a sentence, for the table's costs"
+        "--length",
+        type=int,
+        metavar="N",
+        help="the length of a sentence that the table's costs are for, in tokens",
     )
 
 
@@ -184,33 +187,34 @@ def add_pretrained_option(parser: argparse.ArgumentParser) -> None:
 
 
 def add_glue_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--task", required=True, choices=tuple(CLASSES), help="of GLUE")
+    parser.add_argument("--task", required=True, choices=tuple(CLASSES), help="the task of GLUE")
     parser.add_argument(
         "--form",
         choices=("classes", "text"),
         default="classes",
-        help="classes: an encoder with a head of classes; text: an encoder-decoder that answers a "
-        "question (default: %(default)s)",
+        help="classes for an encoder with a head of classes, text for an encoder-decoder that "
+        "answers a question (default: %(default)s)",
     )
     parser.add_argument(
         "--bert",
         type=Path,
         metavar="FOLDER",
-        help="made by pet-fairseq import-bert and given to prepare.sh: starts from that model; for "
-        "the form classes",
+        help="start from the model in this folder, which pet-fairseq import-bert wrote and which "
+        "was given to prepare.sh; only with --form classes",
     )
     parser.add_argument(
         "--updates",
         type=int,
         default=300,
         metavar="N",
-        help="with --bert: of the plugins and their competitors on the task (default: %(default)s)",
+        help="with --bert, how many updates train the plugins and their competitors on the task "
+        "(default: %(default)s)",
     )
     add_options(parser)
     add_pretrained_option(parser)
 
 
-def build_glue(args: argparse.Namespace, place: Place) -> Job:
+def build_glue(args: argparse.Namespace, place: Place) -> Pipeline:
     """A task of GLUE as classes or as text."""
     base = place.base / place.name / args.task
     folder = place.data or base / "data"
@@ -224,7 +228,7 @@ def build_glue(args: argparse.Namespace, place: Place) -> Job:
     if args.bert is not None:
         settings = glue_from_bert(args.task, read_bert_options(args), args.updates)
         pretrained_path = pretrained_path or args.bert / "checkpoint.pt"
-    return make_job(args, settings, evaluate, folder, args.form, runs, pretrained_path)
+    return make_pipeline(args, settings, evaluate, folder, args.form, runs, pretrained_path)
 
 
 def read_bert_options(args: argparse.Namespace) -> Options:
@@ -246,14 +250,14 @@ def add_squad_options(parser: argparse.ArgumentParser) -> None:
     add_pretrained_option(parser)
 
 
-def build_squad(args: argparse.Namespace, place: Place) -> Job:
+def build_squad(args: argparse.Namespace, place: Place) -> Pipeline:
     """SQuAD as text to text."""
     base = place.base / place.name
     folder, runs = place.data or base / "data", place.runs or base / "text"
     truth = folder / "raw" / "test.answers.json"
     options = words("--beam 1 --num-workers 0 --max-tokens 16384")
     evaluate = by_generation(("squad",), truth, options)
-    return make_job(args, SQUAD, evaluate, folder, "text", runs, args.pretrained)
+    return make_pipeline(args, SQUAD, evaluate, folder, "text", runs, args.pretrained)
 
 
 MULTI30K_ROWS = ("backbone", "k2", "k4", "k8", "mean_copy", "token_pruning", "narrow_ffn")
@@ -263,7 +267,7 @@ def add_multi30k_options(parser: argparse.ArgumentParser) -> None:
     add_options(parser, MULTI30K_ROWS)
 
 
-def build_multi30k(args: argparse.Namespace, place: Place) -> Job:
+def build_multi30k(args: argparse.Namespace, place: Place) -> Pipeline:
     """Plugins for a model that the recipe multi30k trained, its teacher by default."""
     base = place.base / "multi30k"
     folder, runs = place.data or base / "data", place.runs or base / "variator"
@@ -273,24 +277,24 @@ def build_multi30k(args: argparse.Namespace, place: Place) -> Job:
         "--tokenizer moses"
     )
     evaluate = by_generation(("bleu",), folder / "raw" / "test.en", options)
-    return make_job(args, multi30k("de", "en"), evaluate, folder, "bin", runs, None)
+    return make_pipeline(args, multi30k("de", "en"), evaluate, folder, "bin", runs, None)
 
 
-def make_job(
+def make_pipeline(
     args: argparse.Namespace,
     settings: Settings,
-    evaluate: Callable[[Plan, str], list[Stage]],
+    evaluate: Callable[[Setup, str], list[Stage]],
     folder: Path,
     form: str,
     runs: Path,
     pretrained_path: Optional[Path],
-) -> Job:
+) -> Pipeline:
     """The stages for data in a folder; raw text is used if it is there, or nothing is yet."""
     raw = folder / "raw_text"
     has_raw = settings.raw_task and (raw.is_dir() or not folder.exists())
     if args.length is not None:
         settings = replace(settings, length=args.length)
-    plan = Plan(
+    setup = Setup(
         folder / form,
         raw if has_raw else None,
         runs,
@@ -300,4 +304,4 @@ def make_job(
         args.backbone,
         pretrained_path,
     )
-    return Job(build_stages(plan, tuple(args.rows)), runs, {"DATA": folder, "RUNS": runs})
+    return Pipeline(build_stages(setup, tuple(args.rows)), runs, {"DATA": folder, "RUNS": runs})

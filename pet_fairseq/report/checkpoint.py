@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Dict, NamedTuple, Optional, Tuple
+from typing import NamedTuple, Optional
 
 from torch import Tensor, nn
 
@@ -16,7 +16,7 @@ LAYER = re.compile(r"(encoder|decoder)\.layers\.")
 
 
 class Sizes(NamedTuple):
-    """None where it is not known."""
+    """How large a model is; None where that is not known."""
 
     layer_parameters: Optional[int] = None  # stored in the layers
     active_parameters: Optional[int] = None  # used by one forward pass through the layers
@@ -25,15 +25,15 @@ class Sizes(NamedTuple):
 
     @property
     def common(self) -> Optional[int]:
-        """What all seeds of a run have in common: sampled heads differ, but not their number."""
+        """The number that all seeds have in common: sampled heads differ, but not their number."""
         return self.layer_parameters if self.active_parameters is None else self.active_parameters
 
 
 UNKNOWN = Sizes()
 
 
-def measure_sizes(path: Path) -> Tuple[Sizes, Optional[str]]:
-    """Sizes of a checkpoint; and if its model cannot be built, why. Then tensors are counted.
+def measure_sizes(path: Path) -> tuple[Sizes, Optional[str]]:
+    """Sizes of a checkpoint, and why its model cannot be built; then its tensors are counted.
 
     Raises:
         UserError: not a readable checkpoint.
@@ -52,7 +52,7 @@ def measure_sizes(path: Path) -> Tuple[Sizes, Optional[str]]:
     return Sizes(layers, None, sum(t.numel() for t in tensors.values()), size), why
 
 
-def _build(state: dict, path: str) -> Tuple[Optional[nn.Module], Optional[str]]:
+def _build(state: dict, path: str) -> tuple[Optional[nn.Module], Optional[str]]:
     try:
         model = stored_model(state, path, "checkpoint")
         count_parameters(model)  # a model without such layers cannot be counted
@@ -61,7 +61,7 @@ def _build(state: dict, path: str) -> Tuple[Optional[nn.Module], Optional[str]]:
         return None, (str(error).splitlines() or [type(error).__name__])[0]
 
 
-def _without_ties(state_dict: Dict[str, Tensor], model: nn.Module) -> Dict[str, Tensor]:
+def _without_ties(state_dict: dict[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
     """The stored tensors, without second names of parameters that the model shares.
 
     A stock model saved from a GPU holds a copy under each name.
@@ -72,7 +72,7 @@ def _without_ties(state_dict: Dict[str, Tensor], model: nn.Module) -> Dict[str, 
 
 
 def _difference(
-    tensors: Dict[str, Tensor], model: nn.Module, counts: ParameterCounts
+    tensors: dict[str, Tensor], model: nn.Module, counts: ParameterCounts
 ) -> Optional[str]:
     """What is wrong if a checkpoint's options do not make the model whose tensors it holds."""
     names = {name for name, _ in model.named_parameters()}

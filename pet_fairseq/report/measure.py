@@ -6,7 +6,7 @@ outputs of fairseq-generate as generate.beam<B>.<k>.txt (k counts repeats).
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Dict, List, Optional
+from typing import Optional
 
 from sacrebleu.metrics import BLEU
 
@@ -22,14 +22,14 @@ class Run:
     name: str
     sizes: Sizes = UNKNOWN
     training_seconds: Optional[float] = None
-    bleu: Dict[int, float] = field(default_factory=dict)  # by beam, first repeat
-    sentences_per_second: Dict[int, List[float]] = field(default_factory=dict)  # by beam
-    outputs: Dict[int, List[Path]] = field(default_factory=dict)  # by beam
-    targets: Optional[List[str]] = None  # fairseq's own T- lines: which test set it was
-    missing: List[str] = field(default_factory=list)
+    bleu: dict[int, float] = field(default_factory=dict)  # by beam, first repeat
+    sentences_per_second: dict[int, list[float]] = field(default_factory=dict)  # by beam
+    outputs: dict[int, list[Path]] = field(default_factory=dict)  # by beam
+    targets: Optional[list[str]] = None  # fairseq's own T- lines: which test set it was
+    missing: list[str] = field(default_factory=list)
 
     @property
-    def output_names(self) -> List[str]:
+    def output_names(self) -> list[str]:
         return [path.name for paths in self.outputs.values() for path in paths]
 
 
@@ -39,7 +39,7 @@ def is_run(folder: Path) -> bool:
     return (folder / "checkpoint_best.pt").exists() or any(folder.glob("generate.beam*.txt"))
 
 
-def cached_bleu(reference: List[str]) -> BLEU:
+def cached_bleu(reference: list[str]) -> BLEU:
     """sacreBLEU with its defaults (13a tokens, mixed case) against one reference."""
     return BLEU(references=[reference])
 

@@ -3,7 +3,7 @@
 import re
 from collections import defaultdict
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Tuple
+from typing import NamedTuple
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_text
@@ -16,24 +16,24 @@ SPEED = re.compile(r"Translated [\d,]+ sentences .*\(([\d.,]+) sentences/s")
 class Output(NamedTuple):
     """What one run of fairseq-generate printed, in corpus order."""
 
-    hypotheses: List[str]
-    targets: List[str]  # tokenised, without the references' unknown words; [] with --quiet
+    hypotheses: list[str]
+    targets: list[str]  # tokenised, without the references' unknown words; [] with --quiet
     sentences_per_second: float
 
 
-def output_key(name: str) -> Tuple[int, int]:
-    """(beam, repeat) from an output's name, for sorting."""
+def output_key(name: str) -> tuple[int, int]:
+    """The beam size and the repeat in an output's name, for sorting."""
     match = NAME.fullmatch(name)
     return int(match[1]), int(match[2])
 
 
-def find_outputs(folder: Path) -> Dict[int, List[Path]]:
-    """A run's outputs by beam size, both in increasing order, the repeats too."""
-    found = defaultdict(list)
+def find_outputs(folder: Path) -> dict[int, list[Path]]:
+    """A run's outputs by beam size; beam sizes and repeats are in increasing order."""
+    outputs = defaultdict(list)
     names = (path.name for path in folder.iterdir() if NAME.fullmatch(path.name))
     for name in sorted(names, key=output_key):
-        found[output_key(name)[0]].append(folder / name)
-    return dict(found)
+        outputs[output_key(name)[0]].append(folder / name)
+    return dict(outputs)
 
 
 def read_output(path: Path) -> Output:

@@ -1,104 +1,104 @@
-"""The report's plots as PNG files. A row has the same colour and marker in each."""
+"""The report's plots as PNG files. A group of runs has the same colour and marker in each."""
 
 import textwrap
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Optional
 
-import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pet_fairseq.files import write_whole
+from pet_fairseq.files import write_figure
 from pet_fairseq.report.compare import Comparison
-from pet_fairseq.report.rows import Row
-
-matplotlib.use("Agg")
+from pet_fairseq.report.groups import RunGroup
 
 MARKERS = "os^Dv<>PX*"
 FEWEST_BEAMS = 3  # that make a curve
 
 
 def write_plots(comparison: Comparison, folder: Path) -> None:
-    """Write the plots; an old one of beam sizes is removed if there are too few now."""
+    """Write the plots; remove an old one of beam sizes if there are too few of them now."""
     beam = comparison.beam
     name = "" if beam is None else f" (beam {beam})"
 
-    def bleu(row: Row) -> Optional[float]:
-        return row.bleu.get(beam)
+    def bleu(group: RunGroup) -> Optional[float]:
+        return group.bleu.get(beam)
 
-    def speedup(row: Row) -> Optional[float]:
-        return comparison.speedup(row, beam)
+    def speedup(group: RunGroup) -> Optional[float]:
+        return comparison.speedup(group, beam)
 
     plot_over_rate(comparison, bleu, ".1f", f"BLEU{name}", folder / "bleu_over_rate.png")
     label = f"sentences/s, times the teacher's{name}"
     plot_over_rate(comparison, speedup, ".2f", label, folder / "speed_over_rate.png")
-    plot_speed(comparison.rows, comparison.main_beams, folder / "sentences_per_second.png")
+    plot_speed(comparison.groups, comparison.main_beams, folder / "sentences_per_second.png")
     curves = folder / "bleu_over_beam.png"
     if len(comparison.beams) >= FEWEST_BEAMS:
-        plot_bleu_over_beam(comparison.rows, comparison.beams, curves)
+        plot_bleu_over_beam(comparison.groups, comparison.beams, curves)
     else:
         curves.unlink(missing_ok=True)
 
 
 def plot_over_rate(
     comparison: Comparison,
-    value: Callable[[Row], Optional[float]],
+    value: Callable[[RunGroup], Optional[float]],
     form: str,
     label: str,
     path: Path,
 ) -> None:
-    """A point for each row whose value and compression rate are known."""
-    figure, axes = _axes(8.4, _legend_height(comparison.rows))
+    """Plot a point for each group whose value and compression rate are known."""
+    figure, axes = _axes(8.4, _legend_height(comparison.groups))
     farthest = 100.0
-    for i, row in enumerate(comparison.rows):
-        rate, y = comparison.rate(row), value(row)
+    for i, group in enumerate(comparison.groups):
+        rate, y = comparison.rate(group), value(group)
         if rate is None or y is None:
             continue
         farthest = max(farthest, rate)
-        title = _wrap(f"{row.title}: {y:{form}}")
+        title = _wrap(f"{group.title}: {y:{form}}")
         axes.plot(rate, y, linestyle="", alpha=0.8, label=title, **_style(i))
     axes.set_xlim(0, 1.05 * farthest)
     axes.margins(y=0.1)
     axes.set_xlabel("compression rate: layer parameters, % of the teacher's")
     axes.set_ylabel(label)
     _add_legend(axes)
-    _save(figure, path)
+    write_figure(path, figure)
 
 
-def plot_bleu_over_beam(rows: List[Row], beams: List[int], path: Path) -> None:
-    """A line of BLEU over beam size for each row (PET, Figure 8), the seeds' mean."""
-    figure, axes = _axes(8.4, _legend_height(rows))
-    for i, row in enumerate(rows):
-        measured = sorted(row.bleu)
-        scores = [row.bleu[beam] for beam in measured]
+def plot_bleu_over_beam(groups: list[RunGroup], beams: list[int], path: Path) -> None:
+    """Plot BLEU, the seeds' mean, over beam size as a line for each group (PET, Figure 8)."""
+    figure, axes = _axes(8.4, _legend_height(groups))
+    for i, group in enumerate(groups):
+        measured = sorted(group.bleu)
+        scores = [group.bleu[beam] for beam in measured]
         if scores:
-            axes.plot(measured, scores, label=_wrap(row.title), **_style(i))
+            axes.plot(measured, scores, label=_wrap(group.title), **_style(i))
     axes.set_xticks(beams)
     axes.set_xlabel("beam size")
     axes.set_ylabel("BLEU")
     _add_legend(axes)
-    _save(figure, path)
+    write_figure(path, figure)
 
 
-def plot_speed(rows: List[Row], beams: List[int], path: Path) -> None:
-    """Sentences per second for each row and beam, the first at the top; no bar if not measured."""
+def plot_speed(groups: list[RunGroup], beams: list[int], path: Path) -> None:
+    """Plot a bar of sentences per second for each group and beam that was measured.
+
+    The first group is at the top.
+    """
     bars = max(len(beams), 1)
-    figure, axes = _axes(7.2, 1 + (0.2 * bars + 0.15) * len(rows))
+    figure, axes = _axes(7.2, 1 + (0.2 * bars + 0.15) * len(groups))
     height = 0.8 / bars
     for i, beam in enumerate(beams):
-        measured = [y for y, row in enumerate(rows) if beam in row.sentences_per_second]
-        places = [y - 0.4 + (i + 0.5) * height for y in measured]
-        speeds = [rows[y].sentences_per_second[beam] for y in measured]
-        drawn = axes.barh(places, speeds, height * 0.95, label=f"beam {beam}", zorder=3)
+        measured = [y for y, group in enumerate(groups) if beam in group.sentences_per_second]
+        positions = [y - 0.4 + (i + 0.5) * height for y in measured]
+        speeds = [groups[y].sentences_per_second[beam] for y in measured]
+        drawn = axes.barh(positions, speeds, height * 0.95, label=f"beam {beam}", zorder=3)
         axes.bar_label(drawn, [format(speed, speed_form(speed)) for speed in speeds], padding=2)
-    axes.set_yticks(range(len(rows)), [_wrap(row.title) for row in rows])
-    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.set_yticks(range(len(groups)), [_wrap(group.title) for group in groups])
+    axes.set_ylim(len(groups) - 0.5, -0.5)
     axes.set_xlabel("sentences per second, fairseq-generate")
     axes.margins(x=0.1)
     axes.grid(axis="x", alpha=0.3)
     if beams:  # above the axes, where it covers no bar
         axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=len(beams), frameon=False)
-    _save(figure, path)
+    write_figure(path, figure)
 
 
 def speed_form(speed: float) -> str:
@@ -106,8 +106,8 @@ def speed_form(speed: float) -> str:
     return ".0f" if speed >= 10 else ".1f"
 
 
-def _style(i: int) -> Dict[str, Any]:
-    """Colour and marker of the i-th row, different for the first 100."""
+def _style(i: int) -> dict[str, Any]:
+    """The colour and marker of the i-th group, different for the first 100."""
     return dict(color=f"C{i % 10}", marker=MARKERS[(i + i // 10) % 10], markersize=7)
 
 
@@ -115,23 +115,19 @@ def _wrap(title: str) -> str:
     return textwrap.fill(title, 32)
 
 
-def _legend_height(rows: List[Row]) -> float:
-    """Inches, for titles of up to two lines each."""
-    return max(4.4, 0.4 * len(rows))
+def _legend_height(groups: list[RunGroup]) -> float:
+    """The height in inches of a legend whose titles have up to two lines each."""
+    return max(4.4, 0.4 * len(groups))
 
 
 def _add_legend(axes: Axes) -> None:
-    """A legend at the right of the axes, where it covers nothing; a grid."""
+    """Add a grid, and a legend at the right of the axes, where it covers nothing."""
     axes.grid(alpha=0.3)
     if axes.get_legend_handles_labels()[0]:
         axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
 
 
-def _axes(width: float, height: float) -> Tuple[Figure, Axes]:
-    """An empty plot, in inches."""
+def _axes(width: float, height: float) -> tuple[Figure, Axes]:
+    """An empty plot of a width and height in inches."""
     figure = Figure(figsize=(width, height), layout="constrained", dpi=150)
     return figure, figure.add_subplot()
-
-
-def _save(figure: Figure, path: Path) -> None:
-    write_whole(path, lambda file: figure.savefig(file, dpi=150, format="png"))

@@ -1,66 +1,56 @@
 """The report as Markdown and as JSON."""
 
-from typing import List, Optional
+from typing import Optional
 
+from pet_fairseq.markdown import table
 from pet_fairseq.report.compare import SAMPLES, Comparison
+from pet_fairseq.report.groups import RunGroup
 from pet_fairseq.report.measure import Run, cached_bleu
 from pet_fairseq.report.plots import speed_form
-from pet_fairseq.report.rows import Row
 
 
-def to_markdown(comparison: Comparison, reference: List[str]) -> str:
-    """The main table, BLEU by beam if there are more than the main beams, and notes."""
-    text = _table(_main_table(comparison))
+def to_markdown(comparison: Comparison, reference: list[str]) -> str:
+    """The main table, BLEU by beam size if there are more than the main beams, and notes."""
+    text = _main_table(comparison)
     if comparison.beams != comparison.main_beams:
-        text += "\nBLEU by beam size:\n\n" + _table(_beam_table(comparison))
+        text += "\nBLEU by beam size:\n\n" + _beam_table(comparison)
     notes = _notes(comparison, reference) + _tests(comparison)
-    notes += [f"missing: {what}" for row in comparison.rows for what in _missing(row)]
+    notes += [f"missing: {what}" for group in comparison.groups for what in _missing(group)]
     return text + "\n" + "".join(f"* {note}\n" for note in notes)
 
 
-def _table(rows: List[List[str]]) -> str:
-    header, *body = rows
-    rule = ["---"] + ["---:"] * (len(header) - 1)
-    return "".join(f"| {' | '.join(row)} |\n" for row in [header, rule, *body])
-
-
-def _main_table(comparison: Comparison) -> List[List[str]]:
+def _main_table(comparison: Comparison) -> str:
     beams, beam = comparison.main_beams, comparison.beam
     header = ["run", "seeds", "layer parameters", "active", "rate %", "all parameters"]
     header += ["checkpoint MB", *(f"BLEU beam {b}" for b in beams)]
     header += [f"to {comparison.baseline.name}, beam {beam}"] if beam is not None else []
     header += [*(f"sentences/s beam {b}" for b in beams), "training min"]
-    return [header, *(_main_row(row, comparison) for row in comparison.rows)]
+    return table(header, [_main_cells(group, comparison) for group in comparison.groups])
 
 
-def _main_row(row: Row, comparison: Comparison) -> List[str]:
+def _main_cells(group: RunGroup, comparison: Comparison) -> list[str]:
     beams = comparison.main_beams
-    difference = _number(comparison.difference(row), "+.2f")
+    difference = _number(comparison.difference(group), "+.2f")
     return [
-        _cell(row.title),
-        str(len(row.runs)),
-        _number(row.sizes.layer_parameters, ",d"),
-        _number(row.sizes.active_parameters, ",d"),
-        _number(comparison.rate(row), ".2f"),
-        _number(row.sizes.parameters, ",d"),
-        _number(row.sizes.checkpoint_bytes, ".2f", 1e6),
-        *(_bleu(row, beam) for beam in beams),
+        group.title,
+        str(len(group.runs)),
+        _number(group.sizes.layer_parameters, ",d"),
+        _number(group.sizes.active_parameters, ",d"),
+        _number(comparison.rate(group), ".2f"),
+        _number(group.sizes.parameters, ",d"),
+        _number(group.sizes.checkpoint_bytes, ".2f", 1e6),
+        *(_bleu(group, beam) for beam in beams),
         *([difference] if comparison.beam is not None else []),
-        *(_speed(row, beam, comparison) for beam in beams),
-        _number(row.training_seconds, ".1f", 60),
+        *(_speed(group, beam, comparison) for beam in beams),
+        _number(group.training_seconds, ".1f", 60),
     ]
 
 
-def _beam_table(comparison: Comparison) -> List[List[str]]:
+def _beam_table(comparison: Comparison) -> str:
     beams = comparison.beams
     header = ["run", *(f"beam {beam}" for beam in beams)]
-    return [header] + [
-        [_cell(row.title), *(_bleu(row, beam) for beam in beams)] for row in comparison.rows
-    ]
-
-
-def _cell(title: str) -> str:
-    return title.replace("|", "\\|")
+    lines = [[group.title, *(_bleu(group, beam) for beam in beams)] for group in comparison.groups]
+    return table(header, lines)
 
 
 def _number(value: Optional[float], form: str, unit: float = 1) -> str:
@@ -69,22 +59,22 @@ def _number(value: Optional[float], form: str, unit: float = 1) -> str:
     return format(value if unit == 1 else value / unit, form)
 
 
-def _bleu(row: Row, beam: int) -> str:
-    """A row's mean and spread, and of how many seeds if not of all."""
-    spread, seeds = row.bleu_spread.get(beam), sum(beam in run.bleu for run in row.runs)
-    text = _number(row.bleu.get(beam), ".2f") + (f" ± {spread:.2f}" if spread is not None else "")
-    return text + (f" ({seeds} of {len(row.runs)})" if 0 < seeds < len(row.runs) else "")
+def _bleu(group: RunGroup, beam: int) -> str:
+    """A group's mean BLEU and spread, and the number of seeds if some lack this beam."""
+    spread, seeds = group.bleu_spread.get(beam), sum(beam in run.bleu for run in group.runs)
+    text = _number(group.bleu.get(beam), ".2f") + (f" ± {spread:.2f}" if spread is not None else "")
+    return text + (f" ({seeds} of {len(group.runs)})" if 0 < seeds < len(group.runs) else "")
 
 
-def _speed(row: Row, beam: int, comparison: Comparison) -> str:
-    speed, ratio = row.sentences_per_second.get(beam), comparison.speedup(row, beam)
+def _speed(group: RunGroup, beam: int, comparison: Comparison) -> str:
+    speed, ratio = group.sentences_per_second.get(beam), comparison.speedup(group, beam)
     if speed is None:
         return "-"
     return format(speed, speed_form(speed)) + (f" ({ratio:.2f}x)" if ratio is not None else "")
 
 
-def _notes(comparison: Comparison, reference: List[str]) -> List[str]:
-    """How the columns were measured."""
+def _notes(comparison: Comparison, reference: list[str]) -> list[str]:
+    """Notes on how the columns were measured."""
     signature = cached_bleu(reference).get_signature()
     notes = [f"{len(reference):,} test sentences; sacreBLEU {signature}"]
     if _several_seeds(comparison):
@@ -92,16 +82,16 @@ def _notes(comparison: Comparison, reference: List[str]) -> List[str]:
             "rows with several seeds: BLEU is their mean ± sample standard deviation, training "
             "time their mean; sizes and title are the first seed's; (1 of 2): of one seed"
         )
-    for row in comparison.rows:
-        stored = sorted({run.sizes.layer_parameters or 0 for run in row.runs})
+    for group in comparison.groups:
+        stored = sorted({run.sizes.layer_parameters or 0 for run in group.runs})
         if len(stored) > 1:
             notes.append(
-                f"{row.name}: {stored[0]:,} to {stored[-1]:,} layer parameters stored, by seed"
+                f"{group.name}: {stored[0]:,} to {stored[-1]:,} layer parameters stored, by seed"
             )
     counts = [
-        sum(len(run.sentences_per_second.get(beam, [])) for run in row.runs)
-        for row in comparison.rows
-        for beam in row.bleu
+        sum(len(run.sentences_per_second.get(beam, [])) for run in group.runs)
+        for group in comparison.groups
+        for beam in group.bleu
     ]
     if counts:
         low, high = min(counts), max(counts)
@@ -117,10 +107,10 @@ def _notes(comparison: Comparison, reference: List[str]) -> List[str]:
 
 
 def _several_seeds(comparison: Comparison) -> bool:
-    return any(len(row.runs) > 1 for row in comparison.rows)
+    return any(len(group.runs) > 1 for group in comparison.groups)
 
 
-def _tests(comparison: Comparison) -> List[str]:
+def _tests(comparison: Comparison) -> list[str]:
     first = ", first seeds" if _several_seeds(comparison) else ""
     return [
         f"paired bootstrap, {name} against {comparison.baseline.name}{first}, beam "
@@ -129,39 +119,39 @@ def _tests(comparison: Comparison) -> List[str]:
     ]
 
 
-def _missing(row: Row) -> List[str]:
-    """What a row and its runs lack, a line each."""
-    lines = [f"{row.name}/{what}" for what in row.missing]
-    for run in row.runs:
+def _missing(group: RunGroup) -> list[str]:
+    """What a group lacks, and what each of its runs lacks, a line each."""
+    lines = [f"{group.name}/{what}" for what in group.missing]
+    for run in group.runs:
         if run.missing:
             files = ", ".join(f"{run.name}/{what}" for what in run.missing)
             lines.append(f"{files}; the row is incomplete")
     return lines
 
 
-def to_json(comparison: Comparison) -> List[dict]:
-    """A list of rows; each holds what was aggregated and, under "runs", the values of each seed."""
-    return [_json_row(row, comparison) for row in comparison.rows]
+def to_json(comparison: Comparison) -> list[dict]:
+    """What was aggregated for each group and, under "runs", the values of each of its seeds."""
+    return [_json_group(group, comparison) for group in comparison.groups]
 
 
-def _json_row(row: Row, comparison: Comparison) -> dict:
+def _json_group(group: RunGroup, comparison: Comparison) -> dict:
     return {
-        "name": row.name,
-        "title": row.title,
-        "seeds": len(row.runs),
-        **row.sizes._asdict(),
-        "rate_percent": comparison.rate(row),
-        "bleu": row.bleu,
-        "bleu_spread": row.bleu_spread,
+        "name": group.name,
+        "title": group.title,
+        "seeds": len(group.runs),
+        **group.sizes._asdict(),
+        "rate_percent": comparison.rate(group),
+        "bleu": group.bleu,
+        "bleu_spread": group.bleu_spread,
         "baseline": comparison.baseline.name,
         "beam_compared": comparison.beam,
-        "bleu_difference": comparison.difference(row),
-        "p_value": comparison.p_values.get(row.name),
-        "sentences_per_second": row.sentences_per_second,
-        "speedup": {beam: comparison.speedup(row, beam) for beam in row.bleu},
-        "training_seconds": row.training_seconds,
-        "missing": row.missing,
-        "runs": [_json_run(run) for run in row.runs],
+        "bleu_difference": comparison.difference(group),
+        "p_value": comparison.p_values.get(group.name),
+        "sentences_per_second": group.sentences_per_second,
+        "speedup": {beam: comparison.speedup(group, beam) for beam in group.bleu},
+        "training_seconds": group.training_seconds,
+        "missing": group.missing,
+        "runs": [_json_run(run) for run in group.runs],
     }
 
 

@@ -2,23 +2,23 @@
 
 from itertools import chain
 from pathlib import Path
-from typing import Dict, List, Optional
+from typing import Optional
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_lines, read_text, write_json, write_text
 from pet_fairseq.report import plots
 from pet_fairseq.report.compare import Comparison, bootstrap
-from pet_fairseq.report.measure import cached_bleu, measure_run
-from pet_fairseq.report.rows import (
-    Row,
+from pet_fairseq.report.groups import (
+    RunGroup,
     check_same_test_set,
-    find_rows,
-    make_row,
+    find_groups,
+    group_name,
+    group_order,
+    make_group,
     name_missing_outputs,
     name_missing_seeds,
-    row_name,
-    row_order,
 )
+from pet_fairseq.report.measure import cached_bleu, measure_run
 from pet_fairseq.report.tables import to_json, to_markdown
 
 
@@ -29,14 +29,15 @@ def write_report(
     baseline: Optional[str] = None,
     significance: bool = False,
 ) -> str:
-    """Write report.md, report.json and plots into a folder of runs; returns the Markdown.
+    """Write report.md, report.json and plots into a folder of runs, and return the Markdown.
 
-    Rows follow order.txt (a name a line) if the folder has one, else the teacher comes first.
+    Groups of runs follow order.txt (a name a line) if the folder has one, else the teacher comes
+    first.
 
     Args:
         reference: raw target text of the test set.
-        teacher: the row that sizes and speeds are compared to.
-        baseline: the row that BLEU is compared to, by default the teacher.
+        teacher: the group that sizes and speeds are compared to.
+        baseline: the group that BLEU is compared to, by default the teacher.
         significance: add paired bootstrap tests against the baseline.
     Raises:
         UserError: no runs, no teacher, no baseline, no reference, or runs that do not compare.
@@ -44,15 +45,15 @@ def write_report(
     if not reference.is_file():
         raise UserError(f"--reference {reference}: no such file; give the test set's target text")
     lines = read_lines(reference, "--reference")
-    folders = find_rows(runs)
+    folders = find_groups(runs)
     _check_name(teacher, "--teacher", folders, runs)
     _check_name(baseline or teacher, "--baseline", folders, runs)
-    order = row_order(runs, teacher)
-    names = dict.fromkeys([*map(row_name, order), *folders])  # each once, in this order
-    rows = measure_rows({name: folders[name] for name in names if name in folders}, lines)
-    by_name = {row.name: row for row in rows}
-    name_missing_seeds(rows, by_name[teacher])
-    comparison = Comparison(rows, by_name[teacher], by_name[baseline or teacher])
+    order = group_order(runs, teacher)
+    names = dict.fromkeys([*map(group_name, order), *folders])  # each once, in this order
+    groups = measure_groups({name: folders[name] for name in names if name in folders}, lines)
+    by_name = {group.name: group for group in groups}
+    name_missing_seeds(groups, by_name[teacher])
+    comparison = Comparison(groups, by_name[teacher], by_name[baseline or teacher])
     if significance:
         comparison.p_values = bootstrap(comparison, lines)
     text = to_markdown(comparison, lines)
@@ -65,14 +66,14 @@ def write_report(
     return text
 
 
-def absent(order: List[str], folders: Dict[str, List[Path]]) -> List[str]:
-    """The names that are neither a row's nor a run's, each once."""
-    runs = {folder.name for found in folders.values() for folder in found}
+def absent(order: list[str], folders: dict[str, list[Path]]) -> list[str]:
+    """The names in an order that neither a group nor a run has, each once."""
+    runs = {folder.name for group in folders.values() for folder in group}
     return [name for name in dict.fromkeys(order) if name not in folders and name not in runs]
 
 
-def measure_rows(folders: Dict[str, List[Path]], reference: List[str]) -> List[Row]:
-    """Measure every run, and aggregate the seeds of each row.
+def measure_groups(folders: dict[str, list[Path]], reference: list[str]) -> list[RunGroup]:
+    """Measure every run, and aggregate the seeds of each group.
 
     Raises:
         UserError: what `measure_run` raises, different test sets, seeds of different sizes.
@@ -82,16 +83,16 @@ def measure_rows(folders: Dict[str, List[Path]], reference: List[str]) -> List[R
     everything = list(chain.from_iterable(runs.values()))
     check_same_test_set(everything)
     name_missing_outputs(everything)
-    return [make_row(name, read_title(folders[name][0], name), runs[name]) for name in runs]
+    return [make_group(name, read_title(folders[name][0], name), runs[name]) for name in runs]
 
 
 def read_title(folder: Path, name: str) -> str:
-    """The text of a run's name.txt on one line, or the row's name."""
+    """The text of a run's name.txt on one line, or the group's name."""
     file = folder / "name.txt"
     return (" ".join(read_text(file, "title").split()) if file.is_file() else "") or name
 
 
-def _check_name(name: str, option: str, folders: Dict[str, List[Path]], runs: Path) -> None:
+def _check_name(name: str, option: str, folders: dict[str, list[Path]], runs: Path) -> None:
     if name not in folders:
         raise UserError(
             f"{option} {name}: {runs} has no finished run of that name; give one of "

@@ -206,7 +206,7 @@ def create(folder: Path, width: int, memory_ratio: float, made_with: dict[str, s
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
-    """Rows scaled to length 1, in double precision; rows of zeros stay zeros."""
+    """The vectors scaled to length 1, in double precision; vectors of zeros stay zeros."""
     vectors = vectors.astype(np.float64)
     lengths = np.sqrt((vectors * vectors).sum(axis=1, keepdims=True))
     return vectors / np.where(lengths > 0, lengths, 1)

@@ -1,6 +1,5 @@
 """Questions with a closed set of answers: the response that a model expects most."""
 
-import json
 import sys
 from pathlib import Path
 from typing import NamedTuple, Optional
@@ -10,14 +9,14 @@ import torch
 from torch import Tensor
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import write_whole
+from pet_fairseq.files import write_json
 from pet_fairseq.loading import check_device, read_batches
 from pet_fairseq.selfcp.load import load_selfcp
 from pet_fairseq.selfcp.model import SelfCpModel
 
 
 class Choices(NamedTuple):
-    """What was chosen and what was right for each record, as indices of the candidates."""
+    """The chosen and the right candidate of each record, as indices of the candidates."""
 
     chosen: list[int]
     right: list[int]  # -1: the response is not among the candidates
@@ -76,7 +75,7 @@ def choose(
         prompts = {k: v for k, v in sample["net_input"].items() if k != "prev_output_tokens"}
         choices.chosen.extend(losses(model.to(device), prompts, tokens).argmin(dim=1).tolist())
         pad = task.dictionary.pad()
-        given = [task.dictionary.string(row[row.ne(pad)]) for row in sample["target"]]
+        given = [task.dictionary.string(target[target.ne(pad)]) for target in sample["target"]]
         choices.right.extend(texts.index(text) if text in texts else -1 for text in given)
     result = {
         "accuracy": choices.accuracy,
@@ -85,7 +84,7 @@ def choose(
         "not among the candidates": choices.right.count(-1),
     }
     if out is not None:
-        write_whole(out, lambda file: file.write_text(json.dumps(result) + "\n"))
+        write_json(out, result)
     return result
 
 

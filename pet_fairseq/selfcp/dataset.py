@@ -79,12 +79,12 @@ class PromptDataset(FairseqDataset):
         pad, end = self.dictionary.pad(), torch.tensor([self.dictionary.eos()])
         between = torch.tensor([self.dictionary.bos()])  # fairseq's language models do not use it
 
-        def rows(tensors: list[Tensor]) -> Tensor:
+        def pad_right(tensors: list[Tensor]) -> Tensor:
             return data_utils.collate_tokens([t.long() for t in tensors], pad)
 
         sources = [torch.cat([end, s["query"], between, s["prompt"]]) for s in samples]
         net_input = {
-            "src_tokens": rows(sources),
+            "src_tokens": pad_right(sources),
             "src_lengths": torch.tensor([len(source) for source in sources]),
         }
         batch = {
@@ -97,8 +97,8 @@ class PromptDataset(FairseqDataset):
         if "response" in samples[0]:
             targets = [torch.cat([s["response"], end]) for s in samples]
             previous = [torch.cat([end, s["response"]]) for s in samples]
-            net_input["prev_output_tokens"] = rows(previous)
-            batch |= {"target": rows(targets), "ntokens": sum(map(len, targets))}
+            net_input["prev_output_tokens"] = pad_right(previous)
+            batch |= {"target": pad_right(targets), "ntokens": sum(map(len, targets))}
         if self.ratios is not None:
             net_input["ratios"] = torch.tensor([s["ratio"] for s in samples])
             net_input["latter"] = torch.tensor([bool(s["latter"]) for s in samples])

@@ -21,12 +21,12 @@ class Segment(NamedTuple):
 
     @property
     def pieces_read(self) -> slice:
-        """Which pieces of the prompt the compressor reads, this one last."""
+        """The slice of the prompt's pieces that the compressor reads, this one last."""
         return slice(0 if self.recursive else self.piece, self.piece + 1)
 
 
-class Plan(NamedTuple):
-    """What is read of each prompt, and in which order its segments are compressed."""
+class ReadingPlan(NamedTuple):
+    """The pieces that are read of each prompt, and the order in which segments are compressed."""
 
     pieces: list[list[Piece]]  # of each prompt, in their order
     rounds: list[list[Segment]]  # the segments of a round need only the memory of earlier rounds
@@ -34,7 +34,7 @@ class Plan(NamedTuple):
 
 def plan_reading(
     lengths: Sequence[int], window: int, strategies: Sequence[str], ratios: Sequence[float]
-) -> Plan:
+) -> ReadingPlan:
     """Plan the reading of prompts.
 
     Args:
@@ -50,7 +50,7 @@ def plan_reading(
         if piece.compressed
     ]
     ordered = sorted(segments, key=round_of)  # stable: prompt by prompt within a round
-    return Plan(pieces, [list(some) for _, some in groupby(ordered, key=round_of)])
+    return ReadingPlan(pieces, [list(some) for _, some in groupby(ordered, key=round_of)])
 
 
 def round_of(segment: Segment) -> int:

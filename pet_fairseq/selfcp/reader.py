@@ -17,7 +17,7 @@ from pet_fairseq.selfcp.demonstrations import open_bank, recall_memory
 from pet_fairseq.selfcp.mixed_input import MixedInput, Parts, vectors_embedded
 from pet_fairseq.selfcp.options import SelfCpConfig
 from pet_fairseq.selfcp.perplexity import keep_unexpected
-from pet_fairseq.selfcp.plan import Plan, choose_strategies, plan_reading
+from pet_fairseq.selfcp.plan import ReadingPlan, choose_strategies, plan_reading
 
 
 class PromptReader(Compressor):
@@ -51,8 +51,9 @@ class PromptReader(Compressor):
         Raises:
             UserError: more than the model has positions for, or no bank for this model.
         """
-        rows = [row[:length] for row, length in zip(src_tokens, src_lengths.tolist())]
-        queries, prompts = map(list, zip(*(split_at(row, self.dictionary.bos()) for row in rows)))
+        sources = [source[:n] for source, n in zip(src_tokens, src_lengths.tolist())]
+        halves = [split_at(source, self.dictionary.bos()) for source in sources]
+        queries, prompts = map(list, zip(*halves))
         demonstrations = self.recall(queries, prompts)
         if self.cfg.prompt_strategy == "perplexity":
             prompts = [self.thin_out(*texts) for texts in zip(queries, prompts)]
@@ -75,7 +76,7 @@ class PromptReader(Compressor):
         return inputs
 
     def carry_out(
-        self, plan: Plan, queries: Sequence[Tensor], prompts: Sequence[Tensor]
+        self, plan: ReadingPlan, queries: Sequence[Tensor], prompts: Sequence[Tensor]
     ) -> list[list[Tensor]]:
         """Return the pieces of each prompt, the segments among them compressed.
 

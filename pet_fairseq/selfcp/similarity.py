@@ -1,23 +1,19 @@
 """The map of memory tokens: their cosines with the prompt's tokens (SelfCP, Figure 4)."""
 
-import json
 from pathlib import Path
 from typing import NamedTuple
 
-import matplotlib
 import torch
 import torch.nn.functional as F
 from matplotlib.figure import Figure
 from torch import Tensor
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import check_folder, write_whole
+from pet_fairseq.files import check_folder, write_figure, write_json
 from pet_fairseq.loading import load_subset
 from pet_fairseq.selfcp.load import load_selfcp
 from pet_fairseq.selfcp.model import SelfCpModel
 from pet_fairseq.selfcp.segments import memory_length, split_prompt
-
-matplotlib.use("Agg")
 
 MOST_LABELLED = 60  # tokens up to which the axis names each
 
@@ -30,7 +26,7 @@ class SegmentMap(NamedTuple):
 
 
 def cosines(memory: Tensor, tokens: Tensor) -> Tensor:
-    """Cosine of each row of `memory` (m x C) with each of `tokens` (n x C): m x n."""
+    """The cosine of each vector of `memory` (m x C) with each of `tokens` (n x C): m x n."""
     return F.normalize(memory, dim=1) @ F.normalize(tokens, dim=1).T
 
 
@@ -73,8 +69,8 @@ def memory_map(
     check_folder(out, "--out")
     content = [{"words": s.words, "cosines": s.cosines.tolist()} for s in maps]
     figure = plot(maps)
-    write_whole(out / "memory_map.json", lambda file: file.write_text(json.dumps(content)))
-    write_whole(out / "memory_map.png", lambda file: figure.savefig(file, dpi=150, format="png"))
+    write_json(out / "memory_map.json", content)
+    write_figure(out / "memory_map.png", figure)
     return maps
 
 

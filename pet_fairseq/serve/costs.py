@@ -8,7 +8,7 @@ from torch import Tensor
 from pet_fairseq.serve.model import ServedModel
 from pet_fairseq.serve.scheduler import Cost
 
-SMALL, LENGTH, LARGE = 8, 128, 512  # tokens: of a small batch, of a row and of a large batch
+SMALL, LENGTH, LARGE = 8, 128, 512  # tokens: of a small batch, of a text and of a large batch
 ROUNDS = 5
 PATIENCE = 10.0  # seconds after which no new round begins
 
@@ -20,10 +20,10 @@ def measure_costs(model: ServedModel, ratios: list[int], batch_tokens: int) -> d
     disturbs makes it longer.
     """
     length = min(LENGTH, model.max_tokens)
-    rows = max(1, min(LARGE, batch_tokens) // length)
+    number = max(1, min(LARGE, batch_tokens) // length)
     batches = {
         "small": [random_words(model, min(SMALL, length))],
-        "large": [random_words(model, length)] * rows,
+        "large": [random_words(model, length)] * number,
     }
     least: dict[tuple, float] = {}
     start = time.perf_counter()

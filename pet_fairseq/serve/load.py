@@ -3,10 +3,10 @@
 import argparse
 import os
 
-from fairseq.models import MODEL_REGISTRY
 from fairseq.tasks.sentence_prediction import SentencePredictionTask
 from omegaconf import DictConfig, open_dict
 
+from pet_fairseq.architectures import model_class
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
 from pet_fairseq.loading import build_loaded
@@ -43,8 +43,7 @@ def override(cfg: DictConfig, paths: str, backbone: str | None, plugins: list[st
     """
     given = {"backbone_path": backbone, "plugin_path": os.pathsep.join(plugins)}
     given = {name: value for name, value in given.items() if value}
-    kind = MODEL_REGISTRY.get(getattr(cfg.model, "_name", ""), object)
-    if given and not has_ratios(kind):
+    if given and not has_ratios(model_class(cfg.model)):
         raise UserError(
             f"--path {paths}: the first file holds no plugins; put one of --arch variator there, "
             "or give a single file without --backbone-path"

@@ -27,7 +27,7 @@ class BatchQueue:
     A place is reserved before a text is tokenised, so that the bound holds for those too.
 
     Args:
-        capacity: texts that may wait. batch_tokens: of a batch, rows times the longest row.
+        capacity: texts that may wait. batch_tokens: of a batch, texts times the longest text.
     """
 
     def __init__(self, capacity: int, batch_tokens: int):

@@ -8,21 +8,19 @@ from itertools import chain, cycle
 from pathlib import Path
 from typing import NamedTuple, Optional
 
-import matplotlib
 from fairseq.models import MODEL_REGISTRY
 from matplotlib.figure import Figure
 
 from pet_fairseq.checkpoints.contents import stored_bytes, unique_tensors
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import write_whole
+from pet_fairseq.files import write_figure, write_json, write_text
+from pet_fairseq.markdown import table
 from pet_fairseq.variator.backbone import BackboneWrapper
 from pet_fairseq.variator.costs import plain_layer_cost
 from pet_fairseq.variator.flops import shape_of
 from pet_fairseq.variator.options import VariatorConfig
 from pet_fairseq.variator.plugin_files import build_around
-
-matplotlib.use("Agg")
 
 PLUGIN_OPTIONS = ("bottleneck_dim", "compression_site", "compression", "decompression")
 SCORES = ("accuracy", "exact_match", "f1", "bleu")  # of result.json, each in percent
@@ -58,10 +56,10 @@ def write_table(runs: Path, backbone: str, length: int) -> str:
     rows = [read_row(folders[name], length) for name in names]
     text = to_markdown(rows, backbone, length)
     content = {"length": length, "rows": [row._asdict() for row in rows]}
-    write_whole(runs / "plugins.md", lambda file: file.write_text(text, encoding="utf-8"))
-    write_whole(runs / "plugins.json", lambda file: file.write_text(json.dumps(content, indent=1)))
+    write_text(runs / "plugins.md", text)
+    write_json(runs / "plugins.json", content)
     figure = plot(rows, backbone)
-    write_whole(runs / "plugins.png", lambda file: figure.savefig(file, dpi=150, format="png"))
+    write_figure(runs / "plugins.png", figure)
     return text
 
 
@@ -134,16 +132,16 @@ def to_markdown(rows: list[RunRow], backbone: str, length: int) -> str:
     """Write a row for each run, the difference to the backbone beside each score."""
     base = next(row for row in rows if row.name == backbone)
     names = list(base.scores)
-    head = ["run", "k", "trained parameters", "MB", f"encoder multiply-adds, {length} tokens"]
-    lines = [[*head, *(part for name in names for part in (name, f"to {backbone}"))]]
-    lines.append(["---", *["---:"] * (len(lines[0]) - 1)])
+    header = ["run", "k", "trained parameters", "MB", f"encoder multiply-adds, {length} tokens"]
+    header += [part for name in names for part in (name, f"to {backbone}")]
+    lines = []
     for row in rows:
         cells = [row.name, str(row.ratio), f"{row.trained:,}", f"{row.size / 1e6:.2f}"]
         cells.append(f"{100 * row.cost:.1f}%")
         for name in names:
             cells += score_cells(row.scores.get(name), base.scores[name])
         lines.append(cells)
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+    return table(header, lines)
 
 
 def score_cells(score: Optional[float], base: float) -> list[str]:

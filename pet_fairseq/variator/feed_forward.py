@@ -4,7 +4,7 @@ from torch import Tensor, nn
 
 
 class FeedForward(nn.Module):
-    """What a layer does between its second residual connection's ends: T x B x C -> T x B x C."""
+    """The two maps of a layer with all that is between them: T x B x C -> T x B x C."""
 
     def __init__(self, layer: nn.Module):
         super().__init__()

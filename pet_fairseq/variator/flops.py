@@ -6,6 +6,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
+from pet_fairseq.markdown import table
 from pet_fairseq.variator.costs import Shape, ffn_parameters, paper_ffn_saving
 from pet_fairseq.variator.model import VariatorModel
 from pet_fairseq.variator.options import VariatorConfig, check_options
@@ -52,18 +53,23 @@ def cost_table(shape: Shape, lengths: list[int], measured: dict[int, tuple[int, 
         "of its FFN)",
         f"FFN saved by the paper's formula: {100 * paper_ffn_saving(shape):.1f}%",
         "",
-        "| length | without, million multiply-adds | with, formula | with, measured | ratio |",
-        "|---:|---:|---:|---:|---:|",
     ]
+    header = [
+        "length",
+        "without, million multiply-adds",
+        "with, formula",
+        "with, measured",
+        "ratio",
+    ]
+    rows = []
     for length in lengths:
         formula = VariatorModel.encoder_cost(shape, length)
         without = VariatorModel.encoder_cost(shape._replace(ratio=1), length)
         with_plugins, plain = measured[length]
-        lines.append(
-            f"| {length} | {without / 1e6:,.2f} ({plain / 1e6:,.2f} measured) | "
-            f"{formula / 1e6:,.2f} | {with_plugins / 1e6:,.2f} | {formula / without:.3f} |"
-        )
-    return "\n".join(lines)
+        cells = [str(length), f"{without / 1e6:,.2f} ({plain / 1e6:,.2f} measured)"]
+        cells += [f"{formula / 1e6:,.2f}", f"{with_plugins / 1e6:,.2f}", f"{formula / without:.3f}"]
+        rows.append(cells)
+    return "\n".join(lines) + "\n" + table(header, rows, text=()).rstrip()
 
 
 def flops_report(

@@ -1,4 +1,4 @@
-"""What all sites of a model have in common while it runs."""
+"""The state that all sites of a model share while it runs."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -11,12 +11,12 @@ from torch import Tensor, nn
 from pet_fairseq.backbone import check_hash, file_hash, fill_in, leave_out, load_backbone
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
+from pet_fairseq.variator.attach import attach
 from pet_fairseq.variator.backbone import BackboneWrapper, find_stack
 from pet_fairseq.variator.costs import Shape
 from pet_fairseq.variator.grouping import Grouping
 from pet_fairseq.variator.options import VariatorConfig, check_options, prompt_end_index
 from pet_fairseq.variator.plugin import Plugin
-from pet_fairseq.variator.site_modules import attach
 from pet_fairseq.variator.sites import SITES
 from pet_fairseq.variator.stack_wrappers import VariatorDecoder, VariatorEncoder
 

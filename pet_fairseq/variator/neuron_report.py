@@ -1,19 +1,16 @@
 """The report of `pet-fairseq neurons`: table, plot and numbers."""
 
-import json
 from pathlib import Path
 from typing import Optional
 
-import matplotlib
 from matplotlib.figure import Figure
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import check_folder, write_whole
+from pet_fairseq.files import check_folder, write_figure, write_json, write_text
 from pet_fairseq.loading import check_device, read_batches
+from pet_fairseq.markdown import table
 from pet_fairseq.variator.load import load_variator
 from pet_fairseq.variator.neurons import watch_neurons
-
-matplotlib.use("Agg")
 
 Shares = dict[int, dict[str, list[float]]]  # by ratio and name: one number for each layer
 
@@ -50,9 +47,9 @@ def report_neurons(
             "subset": subset,
             "layers": shares_by_ratio,
         }
-        write_whole(out / "neurons.md", lambda file: file.write_text(text, encoding="utf-8"))
-        write_whole(out / "neurons.json", lambda file: file.write_text(json.dumps(content)))
-        write_whole(out / "neurons.png", lambda file: figure.savefig(file, dpi=150, format="png"))
+        write_text(out / "neurons.md", text)
+        write_json(out / "neurons.json", content)
+        write_figure(out / "neurons.png", figure)
     return text
 
 
@@ -69,10 +66,10 @@ def to_markdown(shares_by_ratio: Shares) -> str:
     if not shares_by_ratio:
         raise UserError("--checkpoint: holds no plugins for a ratio above 1")
     names = list(next(iter(shares_by_ratio.values())))
-    rows = [["k", *(f"{name} %" for name in names)], ["---:"] * (len(names) + 1)]
+    rows = []
     for ratio, shares in shares_by_ratio.items():
         rows.append([str(ratio), *(f"{100 * mean(shares[name]):.1f}" for name in names)])
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n"
+    return table(["k", *(f"{name} %" for name in names)], rows, text=())
 
 
 def plot(shares_by_ratio: Shares) -> Figure:

@@ -1,4 +1,4 @@
-"""Which neurons of the feed-forward networks compressed vectors activate (Variator, section 4.9).
+"""Counts the neurons of feed-forward networks that compressed vectors activate (section 4.9).
 
 A neuron is active for a vector if the first map gives it more than 0. A group's compressed vector
 is compared with its members as the model without plugins has them in the same layer: how many

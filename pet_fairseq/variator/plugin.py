@@ -60,7 +60,7 @@ def group_weights(
     return weights.masked_fill(padding, 0)
 
 
-def merge(members: Tensor, weights: Tensor) -> Tensor:
+def merge_members(members: Tensor, weights: Tensor) -> Tensor:
     """The weighted sum of each group, sum over j of a_j h_j: G x B x C.
 
     Args:
@@ -145,9 +145,9 @@ class Plugin(nn.Module):
     def compress(self, members: Tensor, padding: Optional[Tensor]) -> Tensor:
         """One vector for each group: G x B x C."""
         if self.group_scores is None:
-            return merge(members, mean_weights(members, padding))
+            return merge_members(members, mean_weights(members, padding))
         scores = self.group_scores
-        return merge(members, group_weights(members, padding, scores.weight, scores.bias))
+        return merge_members(members, group_weights(members, padding, scores.weight, scores.bias))
 
     def decompress(self, group_output: Tensor, members: Tensor, time: int) -> Tensor:
         """A vector for each of the T positions: T x B x C."""

@@ -1,7 +1,6 @@
 """The modules that take the place of a layer's part and let it work on groups of positions.
 
-`attach` changes the layers of a model that exists, without touching its parameters. At ratio 1 the
-modules only pass on what they get.
+At ratio 1 they only pass on what they get.
 """
 
 from typing import NamedTuple, Optional
@@ -9,11 +8,9 @@ from typing import NamedTuple, Optional
 import torch
 from torch import Tensor, nn
 
-from pet_fairseq.errors import UserError
 from pet_fairseq.variator.feed_forward import FeedForward, replace_ffn
 from pet_fairseq.variator.grouping import Grouping
 from pet_fairseq.variator.plugin import Plugin, group_padding
-from pet_fairseq.variator.sites import SITES
 
 
 class Groups(NamedTuple):
@@ -143,25 +140,3 @@ class CompressedKeysValues(CompressedSelfAttention):
 
     def attend(self, x: Tensor, groups: Groups, **options) -> tuple[Tensor, Optional[Tensor]]:
         return self.inner(x, groups.vectors, groups.vectors, **options)
-
-
-def attach(layers: nn.ModuleList, site: str, grouping: Grouping) -> list[SiteModule]:
-    """Put a site's module into each layer; returns them in the order of the layers.
-
-    Args:
-        layers: fairseq's layers (or anything with the parts that the site needs); site: of SITES.
-    Raises:
-        UserError: the layers have no such part.
-    """
-    module = SITES[site].load_module()
-    modules = []
-    for i in range(len(layers)):  # by index: LayerDrop leaves some out of an iteration
-        layer = layers[i]
-        for name in module.needs:
-            if not isinstance(getattr(layer, name, None), nn.Module):
-                raise UserError(
-                    f"--compression-site {site}: {type(layer).__name__} of the backbone has no "
-                    f"{name}; give another site or a backbone of fairseq's Transformer layers"
-                )
-        modules.append(module.put_into(layer, grouping))
-    return modules

@@ -37,12 +37,6 @@ class Site:
     decompresses: bool = True
     in_decoders: bool = False
 
-    def load_module(self) -> type:
-        """The class of the site's module; only now torch is imported."""
-        from pet_fairseq.variator import site_modules
-
-        return getattr(site_modules, self.module)
-
     def plugin_parameters(self, shape: Shape) -> int:
         """Parameters of a plugin: k^2 d + k + 3 r d + r + d (Variator, section 3.4).
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pet_fairseq.markdown import table_head, table_row
 from pet_fairseq.selfcp.bank import Bank, Writer, create, locked
 from pet_fairseq.selfcp.manifest import Source
 
@@ -69,8 +70,8 @@ def main():
     draw = np.random.default_rng(1)
     threads = os.environ.get("OMP_NUM_THREADS", "all")
     print(f"{args.demonstrations:,} demonstrations, {args.shots} shots, {threads} threads\n")
-    print("| width | queries | search, median ms | p95 ms | reading memory ms | opening ms |")
-    print("|---:|---:|---:|---:|---:|---:|")
+    columns = ["search, median ms", "p95 ms", "reading memory ms", "opening ms"]
+    print(table_head(["width", "queries", *columns], text=()))
     for width in args.widths:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
@@ -80,7 +81,7 @@ def main():
                 searches, reads = measure(folder, queries, args, draw)
                 p95 = statistics.quantiles(searches, n=20)[-1]
                 numbers = (statistics.median(searches), p95, statistics.median(reads), opening)
-                print(f"| {width} | {queries} |", " | ".join(f"{x:.1f}" for x in numbers), "|")
+                print(table_row([str(width), str(queries), *(f"{x:.1f}" for x in numbers)]))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ the peak of memory, libraries included.
 
 import argparse
 import itertools
-import json
 import logging
 import multiprocessing
 import statistics
@@ -30,6 +29,8 @@ from peak_memory import peak, start_peak
 from torch import nn
 
 from pet_fairseq.decoding.beams import top
+from pet_fairseq.files import write_figure, write_json, write_text
+from pet_fairseq.markdown import table
 
 LENGTH = 15  # words of a source and of a translation
 MODELS = {
@@ -286,39 +287,26 @@ def take_turns(workers, asked, rounds):
     return timings
 
 
-def table(rows):
-    lines = [
-        "| model | beam | batch | engine | sentences/s | tokens/s | over the first | of the bound "
-        "| peak MB |",
-        "|---|---:|---:|---|---:|---:|---:|---:|---:|",
-    ]
+def make_table(rows):
+    header = ["model", "beam", "batch", "engine", "sentences/s", "tokens/s", "over the first"]
+    header += ["of the bound", "peak MB"]
+    lines = []
     for row in rows:
         share = "" if row["share_of_bound"] is None else f"{row['share_of_bound']:.0%}"
-        lines.append(
-            f"| {row['model']} | {row['beam']} | {row['batch']} | {row['engine']} "
-            f"| {row['sentences_per_second']:.1f} | {row['tokens_per_second']:.0f} "
-            f"| {row['over_first']:.2f} | {share} "
-            f"| {row['peak_megabytes']:.0f} |"
-        )
-    return "\n".join(lines) + "\n"
+        cells = [row["model"], str(row["beam"]), str(row["batch"]), row["engine"]]
+        cells += [f"{row['sentences_per_second']:.1f}", f"{row['tokens_per_second']:.0f}"]
+        lines.append([*cells, f"{row['over_first']:.2f}", share, f"{row['peak_megabytes']:.0f}"])
+    return table(header, lines, text=(0, 3))
 
 
 def plot(rows, path):
-    import matplotlib
-
-    matplotlib.use("Agg")
     logging.getLogger("matplotlib").setLevel(logging.WARNING)  # fairseq turns on everything
-    from matplotlib import pyplot
+    from matplotlib.figure import Figure
 
     models = list(dict.fromkeys(row["model"] for row in rows))
     beams = sorted({row["beam"] for row in rows})
-    figure, axes = pyplot.subplots(
-        len(beams),
-        len(models),
-        figsize=(3 * len(models) + 2, 2.8 * len(beams)),
-        squeeze=False,
-        layout="constrained",
-    )
+    figure = Figure((3 * len(models) + 2, 2.8 * len(beams)), layout="constrained")
+    axes = figure.subplots(len(beams), len(models), squeeze=False)
     for axis, (beam, model) in zip(axes.flat, itertools.product(beams, models)):
         mine = [row for row in rows if (row["model"], row["beam"]) == (model, beam)]
         for engine in dict.fromkeys(row["engine"] for row in mine):
@@ -335,8 +323,7 @@ def plot(rows, path):
     for axis in axes[:, 0]:
         axis.set_ylabel("sentences/s")
     figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside right upper")
-    figure.savefig(path, dpi=100)
-    pyplot.close(figure)
+    write_figure(path, figure)
 
 
 def main():
@@ -368,10 +355,10 @@ def main():
     rows = []
     for name in options.models:
         rows += measure(name, options)
-        (options.out / "decoding.json").write_text(json.dumps(rows, indent=1))
-        (options.out / "decoding.md").write_text(table(rows))
+        write_json(options.out / "decoding.json", rows)
+        write_text(options.out / "decoding.md", make_table(rows))
         plot(rows, options.out / "decoding.png")
-    print(table(rows), end="")
+    print(make_table(rows), end="")
 
 
 if __name__ == "__main__":

@@ -11,11 +11,11 @@ come from one process, alternating, as medians.
 """
 
 import argparse
-import json
 import statistics
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -23,6 +23,8 @@ from peak_memory import peak, start_peak
 
 from pet_fairseq.distillation.chunks import chunk_size, chunked_sums
 from pet_fairseq.distillation.loss import TokenSums, distillation_sums, ensemble_log_probs
+from pet_fairseq.files import write_json
+from pet_fairseq.markdown import table_head, table_row
 
 ALPHA, TEMPERATURE, SMOOTHING = 0.5, 2.0, 0.1
 
@@ -139,10 +141,11 @@ def main() -> int:
 
     size = f"{args.tokens} tokens x {args.words} words, width {args.width}"
     print(f"{size}, {args.dtype}, {args.device}")
-    print("\n| loss | peak memory MB | time s | tokens/s |\n|---|---:|---:|---:|")
+    print("\n" + table_head(["loss", "peak memory MB", "time s", "tokens/s"]))
     for name in METHODS:
         speed = args.tokens / median[name]
-        print(f"| {name} | {memory[name] / 1e6:.0f} | {median[name]:.3f} | {speed:.0f} |")
+        cells = (f"{memory[name] / 1e6:.0f}", f"{median[name]:.3f}", f"{speed:.0f}")
+        print(table_row([name, *cells]))
     figures = {
         "memory_ratio": memory["ours"] / memory["plain"],
         "time_ratio": statistics.median(b / a for a, b in zip(times["plain"], times["ours"])),
@@ -154,8 +157,8 @@ def main() -> int:
         f"largest gradient difference: {figures['gradient_difference']:.1e} of the largest gradient"
     )
     if args.json:
-        with open(args.json, "w") as file:
-            json.dump({**vars(args), **figures, "seconds": times, "bytes": memory}, file, indent=1)
+        content = {**vars(args), **figures, "seconds": times, "bytes": memory}
+        write_json(Path(args.json), content)
     return 0 if args.dtype != "float32" or figures["gradient_difference"] <= 1e-5 else 1
 
 

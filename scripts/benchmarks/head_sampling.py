@@ -20,6 +20,7 @@ from fairseq.sequence_generator import SequenceGenerator
 
 import pet_fairseq  # noqa: F401  registers the models
 from pet_fairseq.architectures import Vocabularies
+from pet_fairseq.markdown import table_head, table_row
 from pet_fairseq.parameters import count_parameters
 from pet_fairseq.pet.heads import format_heads
 
@@ -96,13 +97,13 @@ def main():
             if i:
                 times[name].append(taken)
     base = times["built with H heads"]
-    print("| model | layer parameters stored | active | sentences/s | time ratio |")
-    print("|---|---:|---:|---:|---:|")
+    header = ["model", "layer parameters stored", "active", "sentences/s", "time ratio"]
+    print(table_head(header))
     for name, taken in times.items():
         ratio = statistics.median(a / b for a, b in zip(taken, base))
         speed = args.sentences / statistics.median(taken)
         stored, active = counts[name].layers, counts[name].unshared_layers
-        print(f"| {name} | {stored:,} | {active:,} | {speed:.1f} | {ratio:.3f} |")
+        print(table_row([name, f"{stored:,}", f"{active:,}", f"{speed:.1f}", f"{ratio:.3f}"]))
 
 
 if __name__ == "__main__":

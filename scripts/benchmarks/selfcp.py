@@ -24,6 +24,7 @@ from fairseq.sequence_generator import SequenceGenerator
 from peak_memory import peak, start_peak
 from torch.utils.flop_counter import FlopCounterMode
 
+from pet_fairseq.markdown import table_head, table_row
 from pet_fairseq.selfcp.model import SelfCpModel
 from pet_fairseq.selfcp.options import SelfCpConfig
 
@@ -124,26 +125,25 @@ def compare_ways(args):
         f"{args.rows} prompts of {args.prompt} tokens, {args.new} new ones, window {args.window}, "
         f"ratio {args.ratio:g}; {args.layers} layers of width {args.width}, {args.device}\n"
     )
-    print("| way | read s | all s | to full | multiply-adds, 10^9 | to full | peak memory MB |")
-    print("|---|---:|---:|---:|---:|---:|---:|")
+    header = ["way", "read s", "all s", "to full", "multiply-adds, 10^9", "to full"]
+    print(table_head([*header, "peak memory MB"]))
     medians = {
         way: {k: statistics.median(r[k] for r in runs if k in r) for k in runs[0] | runs[-1]}
         for way, runs in runs_of.items()
     }
     full = medians["full"]
     for way, m in medians.items():
-        print(
-            f"| {way} | {m['read']:.2f} | {m['total']:.2f} | {m['total'] / full['total']:.2f} | "
-            f"{m['flops'] / 1e9:.1f} | {m['flops'] / full['flops']:.2f} | {m['memory']:.0f} |"
-        )
+        cells = [f"{m['read']:.2f}", f"{m['total']:.2f}", f"{m['total'] / full['total']:.2f}"]
+        cells += [f"{m['flops'] / 1e9:.1f}", f"{m['flops'] / full['flops']:.2f}"]
+        print(table_row([way, *cells, f"{m['memory']:.0f}"]))
 
 
 @torch.inference_mode()
 def compare_batches(args):
     """Prints how much faster segments are compressed in one batch than one after another."""
     model, dictionary = make_model(args, "concat")
-    print("\n| tokens to compress | segments | one by one s | one batch s | times as fast |")
-    print("|---:|---:|---:|---:|---:|")
+    header = ["tokens to compress", "segments", "one by one s", "one batch s", "times as fast"]
+    print("\n" + table_head(header, text=()))
     for length in (512, 2048):
         for number in (2, 4, 8, 16):
             model.cfg.window = length // number
@@ -155,7 +155,8 @@ def compare_batches(args):
                     taken[most].append(seconds(args, model.encoder.read, **prompts))
             alone, together = (statistics.median(times[1:]) for times in taken.values())
             ratio = statistics.median(a / b for a, b in list(zip(*taken.values()))[1:])
-            print(f"| {length} | {number} | {alone:.3f} | {together:.3f} | {ratio:.2f} |")
+            cells = (f"{alone:.3f}", f"{together:.3f}", f"{ratio:.2f}")
+            print(table_row([str(length), str(number), *cells]))
 
 
 def main():

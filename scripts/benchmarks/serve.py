@@ -34,6 +34,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, build_model
 from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
 
 import pet_fairseq  # noqa: F401  registers the model
+from pet_fairseq.markdown import table
 from pet_fairseq.variator.model import VariatorModel
 from pet_fairseq.variator.options import VariatorConfig
 
@@ -218,17 +219,17 @@ class Row:
         self.starved += starved_seconds(self.pid) - starved
         self.seconds += time.perf_counter() - start
 
-    def line(self, target):
+    def cells(self, target):
         taken = [1000 * seconds for status, seconds in self.answers if status == 200]
         p50, p95, p99 = (percentile(taken, share) for share in (0.5, 0.95, 0.99))
         total = self.batches.total()
         shares = [f"{k}: {100 * n / total:.0f}%" for k, n in sorted(self.batches.items())]
         full = sum(status == 503 for status, _ in self.answers)
-        return (
-            f"| {self.name}, {self.rate:.2f}/s | {self.mode} | {len(self.answers)} | {p50:.0f} | "
-            f"{p95:.0f} | {p99:.0f} | {'yes' if p95 <= target else 'no'} | {', '.join(shares)} | "
-            f"{full} | {100 * self.starved / self.seconds:.0f} |"
-        )
+        return [
+            *(f"{self.name}, {self.rate:.2f}/s", self.mode, str(len(self.answers))),
+            *(f"{p50:.0f}", f"{p95:.0f}", f"{p99:.0f}", "yes" if p95 <= target else "no"),
+            *(", ".join(shares), str(full), f"{100 * self.starved / self.seconds:.0f}"),
+        ]
 
 
 def compare(args, path, texts, options):
@@ -263,12 +264,9 @@ def compare(args, path, texts, options):
         for i in range(args.rounds):
             for row in rows:
                 row.run(texts, args.seconds, args.seed + i)
-    print(
-        "| load | ratio | requests | p50 ms | p95 ms | p99 ms | kept | batches | 503 | starved % |"
-    )
-    print("|---|---|---:|---:|---:|---:|---|---|---:|---:|")
-    for row in rows:
-        print(row.line(target))
+    header = ["load", "ratio", "requests", "p50 ms", "p95 ms", "p99 ms", "kept", "batches", "503"]
+    lines = [row.cells(target) for row in rows]
+    print(table([*header, "starved %"], lines, text=(0, 1, 6, 7)), end="")
     print("\nkept: p95 within the target. starved: time in which a server could have run but")
     print("other processes had the processor; a few percent at most on a machine that is free.")
 

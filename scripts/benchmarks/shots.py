@@ -20,6 +20,7 @@ import torch
 from peak_memory import peak, start_peak
 from selfcp import make_generator, make_model, make_prompts, seconds
 
+from pet_fairseq.markdown import table_head, table_row
 from pet_fairseq.selfcp.bank import create
 from pet_fairseq.selfcp.demonstrations import fill, made_with
 from pet_fairseq.selfcp.manifest import Source
@@ -79,9 +80,9 @@ def compare(args, bank):
         f"{args.new} new tokens, ratio {args.ratio:g}; {args.layers} layers of width {args.width}, "
         f"{args.device}\n"
     )
-    columns = "tokens read | responses/s | peak memory MB"
-    print(f"| shots | as text: {columns} | from a bank: {columns} | times as fast |")
-    print("|" + "---:|" * 8)
+    columns = ["tokens read", "responses/s", "peak memory MB"]
+    both = [f"as text: {columns[0]}", *columns[1:], f"from a bank: {columns[0]}", *columns[1:]]
+    print(table_head(["shots", *both, "times as fast"], text=()))
     for shots in args.shots:
         runs_of = {way: [] for way in WAYS}
         for i in range(args.repeats):
@@ -93,7 +94,7 @@ def compare(args, bank):
             cells += [f"{m['read']:,}", f"{args.rows / m['seconds']:.2f}", f"{m['memory']:.0f}"]
         pairs = zip(*runs_of.values())
         ratio = statistics.median(text["seconds"] / bank["seconds"] for text, bank in pairs)
-        print("|", " | ".join([*cells, f"{ratio:.2f}"]), "|", flush=True)
+        print(table_row([*cells, f"{ratio:.2f}"]), flush=True)
 
 
 def main():

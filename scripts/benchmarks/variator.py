@@ -15,6 +15,7 @@ import torch
 from fairseq.models import build_model
 
 from pet_fairseq.architectures import Vocabularies
+from pet_fairseq.markdown import table_head, table_row
 from pet_fairseq.variator.flops import shape_of
 from pet_fairseq.variator.model import VariatorModel
 from pet_fairseq.variator.options import VariatorConfig
@@ -80,8 +81,8 @@ def main():
     parser.add_argument("--device", default="cpu")
     args = parser.parse_args()
     model = make_model(args)
-    print("| length | k | ms | time ratio | FLOPs ratio | saved, of the saving in FLOPs % |")
-    print("|---:|---:|---:|---:|---:|---:|")
+    header = ["length", "k", "ms", "time ratio", "FLOPs ratio", "saved, of the saving in FLOPs %"]
+    print(table_head(header, text=()))
     for length in args.lengths:
         size = (max(1, args.tokens // length), length)
         tokens = torch.randint(4, 1000, size, device=args.device)
@@ -92,7 +93,8 @@ def main():
             flops = VariatorModel.encoder_cost(shape_of(model)._replace(ratio=k), length) / plain
             ms = 1000 * statistics.median(r[k] for r in rounds[1:])
             share = "-" if k == 1 else f"{100 * (1 - times[k]) / (1 - flops):.0f}"
-            print(f"| {length} | {k} | {ms:.1f} | {times[k]:.3f} | {flops:.3f} | {share} |")
+            cells = (f"{ms:.1f}", f"{times[k]:.3f}", f"{flops:.3f}", share)
+            print(table_row([str(length), str(k), *cells]))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The command pet-fairseq."""
 
+import contextlib
 import subprocess
 import sys
 from argparse import Namespace
@@ -9,6 +10,8 @@ import pytest
 from pet_fairseq import cli
 from pet_fairseq.command_line import Command, Group
 from pet_fairseq.errors import UserError
+from pet_fairseq.recipes.catalogue import RECIPES
+from pet_fairseq.recipes.commands import recipe_parser
 from tests.cli.processes import REPO, run
 
 HEAVY = ("torch", "fairseq", "matplotlib", "sacrebleu", "numpy")  # what takes seconds to import
@@ -32,11 +35,19 @@ assert "pet_transformer" in ARCH_MODEL_REGISTRY
 """
 
 
-def fails(*args) -> str:
-    """The one line of error of a command that must fail."""
-    result = run("pet-fairseq", *args, check=False)
-    assert result.status != 0 and "Traceback" not in result.output
-    return result.output.strip().splitlines()[-1]
+@pytest.fixture
+def fails(capsys):
+    """Runs a command that must fail, in this process; the last line of its error."""
+
+    def call(*args) -> str:
+        capsys.readouterr()
+        status = 2
+        with contextlib.suppress(SystemExit):
+            status = cli.main([str(arg) for arg in args])
+        assert status != 0
+        return capsys.readouterr().err.splitlines()[-1]
+
+    return call
 
 
 @pytest.mark.cold
@@ -66,7 +77,7 @@ def test_target_rate_lists_widths_that_reach_it(rate):
     assert best.split()[1] in again  # the listed options do make that many parameters
 
 
-def test_wrong_calls(tmp_path):
+def test_wrong_calls(fails, tmp_path):
     assert "no such file" in fails("params", tmp_path / "none.pt")
     assert "--arch" in fails("params")
     assert "not an encoder-decoder" in fails("params", "--arch", "transformer_lm")
@@ -115,6 +126,22 @@ def test_the_overview_has_one_line_for_each_command(capsys):
         assert lines[number].endswith(command.help) and len(lines[number]) <= 100
         headings = [line for line in lines[:number] if line.endswith(":")]
         assert headings[-1] == f"{command.group.value}:"
+
+
+def test_no_two_commands_have_one_name():
+    assert len(cli.COMMANDS) == sum(len(room.COMMANDS) for room in cli.ROOMS)
+
+
+def test_every_argument_is_explained():
+    parsers = [c.parser() for c in cli.COMMANDS.values() if c.add_arguments is not None]
+    parsers += [recipe_parser(name) for name in RECIPES]
+    silent = [
+        f"{parser.prog} {action.option_strings or action.metavar}"
+        for parser in parsers
+        for action in parser._actions
+        if not action.help
+    ]
+    assert parsers and not silent
 
 
 def test_the_overview_of_a_family(capsys):

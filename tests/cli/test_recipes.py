@@ -21,7 +21,8 @@ def recipe(*args, **options):
 
 def commands(output):
     """The commands of a dry run without comments."""
-    lines = [line for line in output.splitlines() if not line.startswith("#")]
+    whole = output.replace("\\\n", "")  # lines that go on
+    lines = [line for line in whole.splitlines() if not line.startswith("#")]
     return [shlex.split(line) for line in lines]
 
 
@@ -105,10 +106,10 @@ def test_a_recipe_from_the_teacher_to_the_report(data, raw, tmp_path, capsys):
     folder.mkdir()
     shutil.copytree(data, folder / "bin")
     shutil.copytree(raw, folder / "raw")
-    plan = translation.Plan(folder, runs, "de", "en", folder / "raw/test.en", TINY, Device("cpu"))
+    setup = translation.Setup(folder, runs, "de", "en", folder / "raw/test.en", TINY, Device("cpu"))
     rows = ["teacher", "scratch_seqkd", "pkd", "can", "pet_sampled"]
-    stages = translation.build_stages(plan, rows, [1], [1, 5], 1)
-    stages.append(translation.report_stage(plan, rows, [1], ()))
+    stages = translation.build_stages(setup, rows, [1], [1, 5], 1)
+    stages.append(translation.report_stage(setup, rows, [1], ()))
     options = RunOptions(jobs=2, places={"RUNS": runs}, environment={"OMP_NUM_THREADS": "1"})
     run_stages(stages, runs, options)
     report = json.loads((runs / "report.json").read_text())

@@ -14,7 +14,7 @@ from pet_fairseq.decoding.beams import (
     top,
     top_by_groups,
 )
-from pet_fairseq.decoding.cache import Slots, Visibility
+from pet_fairseq.decoding.cache import KeyValueCache, Visibility
 
 
 @pytest.mark.parametrize("width", [5, GROUP, 300 * GROUP, 300 * GROUP + 1, 301 * GROUP - 1])
@@ -95,7 +95,7 @@ def test_average_ensemble():
 
 
 def test_slots_grow_and_keep():
-    slots, expected = Slots(9), torch.empty(2, 6, 2, 0, 3)
+    slots, expected = KeyValueCache(9), torch.empty(2, 6, 2, 0, 3)
     for step in range(64):
         new = torch.randn(2, expected.size(1), 2, 1 if step == 0 else 4, 3)
         expected = torch.cat([expected, new], dim=3)

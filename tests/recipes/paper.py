@@ -1,19 +1,19 @@
 """Recipes on paper: the stages that a command line asks for."""
 
 from pet_fairseq.recipes.catalogue import RECIPES
-from pet_fairseq.recipes.commands import job_of, recipe_parser
-from pet_fairseq.recipes.job import Place
+from pet_fairseq.recipes.commands import pipeline_of, recipe_parser
+from pet_fairseq.recipes.pipeline import Place
 from pet_fairseq.recipes.stage import Kind
 
 
-def job(name, base, *options, device="cpu"):
+def pipeline(name, base, *options, device="cpu"):
     args = recipe_parser(name).parse_args([*map(str, options), "--device", device])
-    return job_of(Place(name, base), args)
+    return pipeline_of(Place(name, base), args)
 
 
 def stages(name, base, *options, **fields):
     """The stages by name."""
-    found = job(name, base, *options, **fields).stages
+    found = pipeline(name, base, *options, **fields).stages
     assert len({stage.name for stage in found}) == len(found)
     assert len({stage.product for stage in found}) == len(found)
     return {stage.name: stage for stage in found}

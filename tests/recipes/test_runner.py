@@ -6,12 +6,13 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.recipes.record import digest, read_record, record_path
+from pet_fairseq.recipes.record import digest, make_record, read_record, record_path
 from pet_fairseq.recipes.runner import RunOptions, run_stages
 from pet_fairseq.recipes.stage import Kind, Output, Stage
 from tests.cli.processes import REPO
@@ -313,3 +314,22 @@ def test_stages_that_wait_for_one_another_are_a_mistake(folder):
     a, b = folder / "runs/a", folder / "runs/b"
     with pytest.raises(ValueError, match="these stages wait for one another: a, b"):
         run(folder, shell("a", "true >$0", a, b), shell("b", "true >$0", b, a))
+
+
+def test_a_command_in_a_command_that_fails_ends_in_one_line(folder):
+    log = folder / "no.log"
+    value = Output(("updates-for", str(log), "--hours", "1"))
+    stage = shell("x", "true >$0", folder / "runs/x")
+    stage = replace(stage, command=(*stage.command, "--max-update", value))
+    with pytest.raises(UserError, match=r"pet-fairseq updates-for .*no\.log .*: failed: .*no\.log"):
+        run(folder, stage)
+
+
+def test_a_moved_folder_in_a_command_in_a_command_is_no_change(folder):
+    def record(place):
+        value = Output(("updates-for", f"{place}/timing.log", "--hours", "1"))
+        stage = Stage("x", ("x",), ("fairseq-train", "--max-update", value), place / "x")
+        return make_record(stage, {"RUNS": place}, finished=True)
+
+    assert record(folder / "here") == record(folder / "there")
+    assert "$(pet-fairseq updates-for RUNS/timing.log --hours 1)" in record(folder / "here").command

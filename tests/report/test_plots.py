@@ -5,20 +5,22 @@ import pytest
 from pet_fairseq.report import plots
 from pet_fairseq.report.checkpoint import Sizes
 from pet_fairseq.report.compare import Comparison
-from pet_fairseq.report.rows import Row
+from pet_fairseq.report.groups import RunGroup
 
 
 @pytest.fixture
 def figures(monkeypatch):
     """The figures that the plot functions would save, by file name."""
     kept = {}
-    monkeypatch.setattr(plots, "_save", lambda figure, path: kept.update({path.stem: figure}))
+    monkeypatch.setattr(
+        plots, "write_figure", lambda path, figure: kept.update({path.stem: figure})
+    )
     return kept
 
 
-def row(name, parameters=None, bleu=(), speed=()):
+def group(name, parameters=None, bleu=(), speed=()):
     sizes = Sizes(layer_parameters=parameters)
-    return Row(name, name, [], sizes, bleu=dict(bleu), sentences_per_second=dict(speed))
+    return RunGroup(name, name, [], sizes, bleu=dict(bleu), sentences_per_second=dict(speed))
 
 
 def lines(figure):
@@ -30,13 +32,13 @@ def lines(figure):
 
 
 def test_values(figures, tmp_path):
-    rows = [
-        row("teacher", 200, {1: 33.0, 4: 35.0, 5: 36.0}, {1: 100.0, 5: 20.0}),
-        row("small", 20, {1: 31.0, 5: 32.5}, {1: 300.0, 5: 25.0}),
-        row("large", 300, {5: 37.0}),
-        row("unknown", None, {5: 30.0}),
+    groups = [
+        group("teacher", 200, {1: 33.0, 4: 35.0, 5: 36.0}, {1: 100.0, 5: 20.0}),
+        group("small", 20, {1: 31.0, 5: 32.5}, {1: 300.0, 5: 25.0}),
+        group("large", 300, {5: 37.0}),
+        group("unknown", None, {5: 30.0}),
     ]
-    plots.write_plots(Comparison(rows, rows[0], rows[0]), tmp_path)
+    plots.write_plots(Comparison(groups, groups[0], groups[0]), tmp_path)
     assert lines(figures["bleu_over_rate"]) == {
         "teacher: 36.0": [(100.0, 36.0)],
         "small: 32.5": [(10.0, 32.5)],
@@ -55,12 +57,12 @@ def test_values(figures, tmp_path):
 
 def test_sixteen_rows_are_told_apart(figures, tmp_path):
     """Different marks; the legend is inside the picture and covers no point."""
-    rows = [row("teacher", 1000, {1: 33.0, 4: 34.2, 5: 35.1})]
-    rows += [
-        row(f"student {i} with a long title, of two lines", 96 + i, {1: 31.0, 4: 32, 5: 32 + i})
+    groups = [group("teacher", 1000, {1: 33.0, 4: 34.2, 5: 35.1})]
+    groups += [
+        group(f"student {i} with a long title, of two lines", 96 + i, {1: 31.0, 4: 32, 5: 32 + i})
         for i in range(15)
     ]
-    plots.write_plots(Comparison(rows, rows[0], rows[0]), tmp_path)
+    plots.write_plots(Comparison(groups, groups[0], groups[0]), tmp_path)
     for name in ("bleu_over_rate", "bleu_over_beam"):
         figure = figures[name]
         axes = figure.axes[0]
@@ -75,17 +77,17 @@ def test_sixteen_rows_are_told_apart(figures, tmp_path):
 
 
 def test_no_bar_where_nothing_was_measured(figures, tmp_path):
-    rows = [row("a", speed={1: 120.0, 5: 3.4}), row("b", speed={1: 60.0}), row("c")]
-    plots.plot_speed(rows, [1, 5], tmp_path / "speed.png")
+    groups = [group("a", speed={1: 120.0, 5: 3.4}), group("b", speed={1: 60.0}), group("c")]
+    plots.plot_speed(groups, [1, 5], tmp_path / "speed.png")
     axes = figures["speed"].axes[0]
     assert [bar.get_width() for bar in axes.patches] == [120.0, 60.0, 3.4]
     assert [text.get_text() for text in axes.texts] == ["120", "60", "3.4"]
     assert [tick.get_text() for tick in axes.get_yticklabels()] == ["a", "b", "c"]
-    assert axes.get_ylim()[0] > axes.get_ylim()[1]  # the first row at the top
+    assert axes.get_ylim()[0] > axes.get_ylim()[1]  # the first group at the top
 
 
 def test_nothing_measured(figures, tmp_path):
-    rows = [row("a"), row("b")]
-    plots.write_plots(Comparison(rows, rows[0], rows[0]), tmp_path)
+    groups = [group("a"), group("b")]
+    plots.write_plots(Comparison(groups, groups[0], groups[0]), tmp_path)
     assert set(figures) == {"bleu_over_rate", "speed_over_rate", "sentences_per_second"}
     assert not lines(figures["bleu_over_rate"])

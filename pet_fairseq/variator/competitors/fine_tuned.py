@@ -56,7 +56,7 @@ class FineTunedModel(BackboneWrapper):
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         """Fill in what a backbone with shared parameters leaves out of a checkpoint."""
         super().upgrade_state_dict_named(state_dict, name)
-        restore_tied_entries(self, state_dict)
+        restore_tied_entries(self, state_dict, "--backbone-path")
 
     @contextmanager
     def frozen(self) -> Iterator[nn.Module]:

@@ -1,6 +1,6 @@
-"""Rows of a report: runs of the same kind that differ in their seed only.
+"""Groups of runs that differ in their seed only: each is one line of the report's table.
 
-The folders NAME.seed1, NAME.seed2, ... make the row NAME, any other folder a row of its own.
+The folders NAME.seed1, NAME.seed2, ... make the group NAME, any other folder a group of its own.
 """
 
 import re
@@ -8,7 +8,7 @@ import statistics
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Dict, Iterable, List, Optional, Tuple
+from typing import Iterable, Optional
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_text
@@ -20,92 +20,92 @@ SEED = re.compile(r"(.+)\.seed(\d+)")
 
 
 @dataclass
-class Row:
-    """One or more runs, the first seed first, and what they have in common."""
+class RunGroup:
+    """One or more runs, the first seed first, and their means."""
 
     name: str
     title: str
-    runs: List[Run]
+    runs: list[Run]
     sizes: Sizes = UNKNOWN  # of the first seed
     training_seconds: Optional[float] = None  # mean
-    bleu: Dict[int, float] = field(default_factory=dict)  # by beam, mean
-    bleu_spread: Dict[int, Optional[float]] = field(default_factory=dict)  # by beam
-    sentences_per_second: Dict[int, float] = field(default_factory=dict)  # by beam, median
-    missing: List[str] = field(default_factory=list)  # seeds; each run names its own files
+    bleu: dict[int, float] = field(default_factory=dict)  # by beam, mean
+    bleu_spread: dict[int, Optional[float]] = field(default_factory=dict)  # by beam
+    sentences_per_second: dict[int, float] = field(default_factory=dict)  # by beam, median
+    missing: list[str] = field(default_factory=list)  # seeds; each run names its own files
 
 
-def row_name(folder: str) -> str:
+def group_name(folder: str) -> str:
     """A run's name without its seed."""
     match = SEED.fullmatch(folder)
     return match[1] if match else folder
 
 
-def find_rows(runs: Path) -> Dict[str, List[Path]]:
-    """Folders of the finished runs by row, in the order of names and seeds.
+def find_groups(runs: Path) -> dict[str, list[Path]]:
+    """The folders of the finished runs by group, in the order of names and seeds.
 
     Raises:
         UserError: no such folder, no run in it, or a run both with and without a seed.
     """
     if not runs.is_dir():
         raise UserError(f"{runs}: no such folder")
-    found = defaultdict(list)
+    groups = defaultdict(list)
     for folder in sorted(filter(is_run, runs.iterdir()), key=_seed_key):
-        found[row_name(folder.name)].append(folder)
-    if not found:
+        groups[group_name(folder.name)].append(folder)
+    if not groups:
         raise UserError(f"{runs}: holds no run (a folder with checkpoint_best.pt); train one first")
-    for name, folders in found.items():
+    for name, folders in groups.items():
         if folders[0].name == name and len(folders) > 1:
             raise UserError(
                 f"{folders[0]}: has no seed in its name, but {folders[1].name} has; rename it to "
                 f"{name}.seed<K> if it is the same kind of run, else to another name"
             )
-    return dict(found)
+    return dict(groups)
 
 
-def _seed_key(folder: Path) -> Tuple[str, int]:
+def _seed_key(folder: Path) -> tuple[str, int]:
     match = SEED.fullmatch(folder.name)
     return (match[1], int(match[2])) if match else (folder.name, -1)
 
 
-def row_order(runs: Path, first: str) -> List[str]:
-    """Names in order.txt, else only the row that comes first; a row or one of its runs a line."""
+def group_order(runs: Path, first: str) -> list[str]:
+    """The names of groups or runs in order.txt, one a line; without it only the name `first`."""
     order = runs / "order.txt"
     lines = read_text(order, "order").splitlines() if order.is_file() else [first]
     return [line.strip() for line in lines if line.strip()]
 
 
-def make_row(name: str, title: str, runs: List[Run]) -> Row:
-    """Aggregate runs.
+def make_group(name: str, title: str, runs: list[Run]) -> RunGroup:
+    """Aggregate the runs of a group.
 
     Raises:
         UserError: runs whose models are not of the same size.
     """
     check_same_sizes(runs)
-    row = Row(name, title, runs)
-    row.sizes = next((run.sizes for run in runs if run.sizes != UNKNOWN), UNKNOWN)
+    group = RunGroup(name, title, runs)
+    group.sizes = next((run.sizes for run in runs if run.sizes != UNKNOWN), UNKNOWN)
     seconds = [run.training_seconds for run in runs if run.training_seconds is not None]
-    row.training_seconds = statistics.fmean(seconds) if seconds else None
+    group.training_seconds = statistics.fmean(seconds) if seconds else None
     for beam in sorted({beam for run in runs for beam in run.bleu}):
         scores = [run.bleu[beam] for run in runs if beam in run.bleu]
         speeds = [speed for run in runs for speed in run.sentences_per_second.get(beam, [])]
-        row.bleu[beam] = statistics.fmean(scores)
-        row.bleu_spread[beam] = statistics.stdev(scores) if len(scores) > 1 else None
-        row.sentences_per_second[beam] = statistics.median(speeds)
-    return row
+        group.bleu[beam] = statistics.fmean(scores)
+        group.bleu_spread[beam] = statistics.stdev(scores) if len(scores) > 1 else None
+        group.sentences_per_second[beam] = statistics.median(speeds)
+    return group
 
 
-def check_same_sizes(runs: List[Run]) -> None:
-    """Raises UserError if two runs of a row compute with different numbers of parameters."""
+def check_same_sizes(runs: list[Run]) -> None:
+    """Raises UserError if two runs of a group compute with different numbers of parameters."""
     known = [run for run in runs if run.sizes != UNKNOWN]
     for run in known[1:]:
         if run.sizes.common != known[0].sizes.common:
             raise UserError(
-                f"runs {known[0].name} and {run.name} differ in size ({_say(known[0])} against "
-                f"{_say(run)}), so they are not seeds of one model; rename one of them"
+                f"runs {known[0].name} and {run.name} differ in size ({_size_of(known[0])} against "
+                f"{_size_of(run)}), so they are not seeds of one model; rename one of them"
             )
 
 
-def _say(run: Run) -> str:
+def _size_of(run: Run) -> str:
     return f"{run.sizes.layer_parameters:,} layer parameters of {run.sizes.parameters:,}"
 
 
@@ -120,7 +120,7 @@ def check_same_test_set(runs: Iterable[Run]) -> None:
             )
 
 
-def name_missing_outputs(runs: List[Run]) -> None:
+def name_missing_outputs(runs: list[Run]) -> None:
     """Note in `missing` each output (a beam, a repeat) that other runs have and a run lacks."""
     everything = sorted({name for run in runs for name in run.output_names}, key=output_key)
     for run in runs:
@@ -129,10 +129,10 @@ def name_missing_outputs(runs: List[Run]) -> None:
             run.missing += [name for name in everything if name not in present]
 
 
-def name_missing_seeds(rows: List[Row], teacher: Row) -> None:
-    """Note rows with fewer seeds than the row with most; one teacher is enough."""
-    most = max(rows, key=lambda row: len(row.runs))
-    for row in rows:
-        enough = 1 if row is teacher and len(row.runs) == 1 else len(most.runs)
-        if len(row.runs) < enough:
-            row.missing.append(f"seeds: it has {len(row.runs)}, `{most.name}` has {enough}")
+def name_missing_seeds(groups: list[RunGroup], teacher: RunGroup) -> None:
+    """Note in `missing` if a group has fewer seeds than the largest; one teacher is enough."""
+    most = max(groups, key=lambda group: len(group.runs))
+    for group in groups:
+        enough = 1 if group is teacher and len(group.runs) == 1 else len(most.runs)
+        if len(group.runs) < enough:
+            group.missing.append(f"seeds: it has {len(group.runs)}, `{most.name}` has {enough}")

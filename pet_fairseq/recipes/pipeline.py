@@ -24,19 +24,17 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Job:
+class Pipeline:
     """The stages that a recipe's options ask for.
 
     Attributes:
         folder: what is made; one run at a time works in it.
         places: folders that may be moved without a stage having to run again.
-        last_words: printed at the end.
     """
 
     stages: list[Stage]
     folder: Path
     places: Mapping[str, Path]
-    last_words: str = ""
 
 
 def merge(stages: Iterable[Stage]) -> list[Stage]:

@@ -1,0 +1,252 @@
+"""The command `pet-fairseq compress`, and those that its stages run: parse, call, print."""
+
+import logging
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from pet_fairseq.command_line import Command, Group, add_subset_option
+from pet_fairseq.compress.methods import (
+    BEAM,
+    DEFAULT_METHOD,
+    DEFAULT_RATE,
+    EPOCHS,
+    FEWEST_UPDATES,
+    METHODS,
+    MOST_UPDATES,
+    ROUNDS,
+)
+from pet_fairseq.recipes.commands import add_run_options, run_options
+from pet_fairseq.recipes.device import Device, choose_device
+from pet_fairseq.recipes.runner import dry_run, run_stages
+
+
+def _compress_options(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "teacher", type=Path, metavar="TEACHER", help="checkpoint of a translation model"
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        required=True,
+        metavar="BIN",
+        help="what it was trained on, from fairseq-preprocess",
+    )
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="FOLDER", help="for all that is made"
+    )
+    size = parser.add_argument_group("how small")
+    size.add_argument(
+        "--rate",
+        type=float,
+        metavar="PERCENT",
+        help=f"of the teacher's layer parameters (default: {DEFAULT_RATE:g})",
+    )
+    size.add_argument(
+        "--megabytes",
+        type=float,
+        metavar="MB",
+        help="of the model exported to CTranslate2 in int8, embeddings included",
+    )
+    training = parser.add_argument_group("how to train")
+    training.add_argument(
+        "--method",
+        choices=METHODS,
+        default=DEFAULT_METHOD,
+        help="distil: word-level distillation into a plain Transformer; pet: layers share "
+        "parameters, and the simplified task comes first; pet-patient: the same, and the student "
+        "follows the teacher's layers too (default: %(default)s)",
+    )
+    training.add_argument(
+        "--updates",
+        type=int,
+        metavar="N",
+        help=f"default: {EPOCHS} epochs, but {FEWEST_UPDATES:,} to {MOST_UPDATES:,} updates; it "
+        "ends sooner when the validation loss stops falling",
+    )
+    training.add_argument(
+        "--hours", type=float, metavar="H", help="as many updates as fit into that time"
+    )
+    training.add_argument("--seed", type=int, default=1, help="default: %(default)s")
+    test = parser.add_argument_group("what to compare on")
+    test.add_argument(
+        "--test",
+        default="test",
+        metavar="NAME",
+        help="a set of the data, or another folder from fairseq-preprocess with a set `test` "
+        "(default: %(default)s)",
+    )
+    test.add_argument(
+        "--reference",
+        type=Path,
+        metavar="FILE",
+        help="raw target text (default: the target side of the data, detokenised)",
+    )
+    _add_text_options(test)
+    add_run_options(parser.add_argument_group("how to run it"))
+
+
+def _add_text_options(group) -> None:
+    group.add_argument(
+        "--remove-bpe",
+        metavar="KIND",
+        help="as for fairseq-generate: subword_nmt, sentencepiece, or none (default: what the "
+        "dictionary's words show)",
+    )
+    group.add_argument(
+        "--tokenizer",
+        metavar="NAME",
+        help="as for fairseq-generate: moses, space, or none (default: the teacher's; moses where "
+        "words end in @@)",
+    )
+
+
+def _add_style_options(parser: ArgumentParser) -> None:
+    parser.add_argument("--source-lang", required=True, metavar="LANG")
+    parser.add_argument("--target-lang", required=True, metavar="LANG")
+    _add_text_options(parser)
+    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="a new folder")
+
+
+def _test_text_options(parser: ArgumentParser) -> None:
+    parser.add_argument("data", type=Path, metavar="BIN", help="folder made by fairseq-preprocess")
+    add_subset_option(parser, default="test")
+    _add_style_options(parser)
+
+
+def _translate_options(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--model",
+        action="append",
+        required=True,
+        nargs=2,
+        metavar=("NAME", "FOLDER"),
+        help="a folder from pet-fairseq export --to ctranslate2, and a name for it; several times",
+    )
+    parser.add_argument(
+        "--input",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="the tokens of a sentence on each line",
+    )
+    parser.add_argument("--beam", type=int, default=BEAM, help="default: %(default)s")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="default: %(default)s")
+    parser.add_argument(
+        "--threads", type=int, default=0, help="batches at once (default: one for each core)"
+    )
+    _add_style_options(parser)
+
+
+def _updates_options(parser: ArgumentParser) -> None:
+    parser.add_argument("log", type=Path, metavar="LOG", help="what fairseq-train printed")
+    parser.add_argument("--hours", type=float, required=True)
+    parser.add_argument("--share", type=float, default=1, help="of the time (default: %(default)s)")
+
+
+def _report_options(parser: ArgumentParser) -> None:
+    parser.add_argument("out", type=Path, metavar="FOLDER")
+    parser.add_argument("--teacher", type=Path, required=True, metavar="CHECKPOINT")
+    parser.add_argument(
+        "--reference",
+        type=Path,
+        metavar="FILE",
+        help="raw target text (default: the target side of the data)",
+    )
+    parser.add_argument(
+        "--without-ctranslate2", metavar="REASON", help="the models were compared in fairseq"
+    )
+
+
+def _compress(args: Namespace) -> None:
+    logging.getLogger("fairseq").setLevel(logging.WARNING)  # it says what it reads
+    from pet_fairseq.compress.plan import Request, build_job
+    from pet_fairseq.compress.student import Size
+
+    args.device = choose_device(args.device)
+    wishes = ("updates", "hours", "seed", "test", "reference", "remove_bpe", "tokenizer")
+    request = Request(
+        *(args.teacher, args.data, args.out, args.method),
+        size=Size(args.rate, args.megabytes),
+        device=Device(args.device),
+        **{name: getattr(args, name) for name in wishes},
+    )
+    job = build_job(request)
+    if args.dry_run:
+        print(dry_run(job.stages))
+        return
+    run_stages(job.stages, job.folder, run_options(args, job))
+    report = args.out / "report.md"
+    print(f"\n{report.read_text(encoding='utf-8').splitlines()[0]}\nread on in {report}")
+
+
+def _test_text(args: Namespace) -> None:
+    from pet_fairseq.compress.text import write_set
+
+    write_set(args.data, args.subset, _style(args), args.out)
+    print(f"wrote {args.out}")
+
+
+def _translate(args: Namespace) -> None:
+    from pet_fairseq.compress.translate import translate_exported
+
+    options = (args.beam, args.rounds, args.threads, args.out)
+    models = [(name, Path(folder)) for name, folder in args.model]
+    print(translate_exported(models, args.input, _style(args), *options))
+
+
+def _style(args: Namespace):
+    from pet_fairseq.compress.text import TextStyle
+
+    return TextStyle(args.source_lang, args.target_lang, args.remove_bpe, args.tokenizer)
+
+
+def _updates(args: Namespace) -> None:
+    from pet_fairseq.compress.timing import updates_for
+
+    print(updates_for(args.log, args.hours, args.share))
+
+
+def _report(args: Namespace) -> None:
+    from pet_fairseq.compress.report import write_report
+
+    print(write_report(args.out, args.teacher, args.reference, args.without_ctranslate2, BEAM))
+
+
+COMMANDS = (
+    Command(
+        name="compress",
+        group=Group.RECIPES,
+        help="make a small model from a trained one: train, export and compare it",
+        add_arguments=_compress_options,
+        run=_compress,
+    ),
+    Command(
+        name="compress-report",
+        group=Group.REPORTS,
+        help="write the report in a folder that compress made",
+        add_arguments=_report_options,
+        run=_report,
+    ),
+    Command(
+        name="test-text",
+        group=Group.SETUP,
+        help="write a part of binary data as text",
+        add_arguments=_test_text_options,
+        run=_test_text,
+    ),
+    Command(
+        name="translate-exported",
+        group=Group.DEPLOYMENT,
+        help="translate a text with models for CTranslate2 in turn, and time them",
+        add_arguments=_translate_options,
+        run=_translate,
+    ),
+    Command(
+        name="updates-for",
+        group=Group.RECIPES,
+        help="print how many updates fit into a time, by the log of a short training",
+        add_arguments=_updates_options,
+        run=_updates,
+        needs_models=False,
+    ),
+)

@@ -1,0 +1,177 @@
+"""What the finished stages of `pet-fairseq compress` show of teacher and student."""
+
+import json
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Optional
+
+import torch
+
+from pet_fairseq.compress.layout import MODELS, Layout
+from pet_fairseq.compress.translate import SPEEDS
+from pet_fairseq.decoding.export import MODEL as FAIRSEQ_FILE
+from pet_fairseq.errors import UserError
+from pet_fairseq.files import read_lines, read_text
+from pet_fairseq.report.checkpoint import Sizes, measure_sizes, training_seconds
+from pet_fairseq.report.measure import cached_bleu
+from pet_fairseq.report.outputs import read_output
+
+CTRANSLATE2, FAIRSEQ = "CTranslate2 int8", "fairseq"
+FILES = {CTRANSLATE2: ("ctranslate2", "model.bin"), FAIRSEQ: ("fairseq", FAIRSEQ_FILE)}
+
+
+@dataclass(frozen=True)
+class InEngine:
+    """A model in one engine.
+
+    Attributes:
+        bytes: of its file there.
+        sentences_per_second: the median, None where it was not timed under equal conditions.
+    """
+
+    bytes: int
+    bleu: float
+    translations: list[str]
+    sentences_per_second: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A model: its checkpoint, and itself by engine."""
+
+    sizes: Sizes
+    engines: dict[str, InEngine]
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """Both models on one test set.
+
+    Attributes:
+        engine: the one that both are compared in.
+        where: on what they were timed, such as "2 CPU cores".
+        unknown_words: of the reference, which are lost in it.
+    """
+
+    teacher: Measured
+    student: Measured
+    engine: str
+    where: str
+    beam: int
+    rounds: int
+    sources: list[str]
+    references: list[str]
+    signature: str
+    unknown_words: int
+    training_minutes: Optional[float]
+
+    @property
+    def both(self) -> dict[str, Measured]:
+        return dict(zip(MODELS, (self.teacher, self.student)))
+
+
+def measure(
+    out: Path, teacher: Path, reference: Optional[Path], engine: str, beam: int
+) -> Measurements:
+    """Read the folder's files.
+
+    Args:
+        reference: raw target text, None for the target side of the data.
+        engine: CTRANSLATE2 or FAIRSEQ.
+    Raises:
+        UserError: a file that does not fit the others.
+    """
+    layout = Layout(out)
+    references = read_lines(reference or layout.test / "reference.txt", "--reference")
+    bleu = cached_bleu(references)
+    about = json.loads(read_text(layout.test / "about.json", "test set"))
+    speeds = None
+    if engine == CTRANSLATE2:
+        speeds = json.loads(read_text(layout.speed / SPEEDS, "speeds"))
+
+    def measure_model(model: str, checkpoint: Path) -> Measured:
+        sizes, _ = measure_sizes(checkpoint)
+        engines = {FAIRSEQ: _in_fairseq(layout, model, sizes, bleu, references, engine)}
+        if speeds is not None:
+            engines[CTRANSLATE2] = _in_ctranslate2(layout, model, speeds, bleu, references)
+        return Measured(sizes, engines)
+
+    seconds = [
+        training_seconds(path.with_name("checkpoint_last.pt"))
+        for path in (layout.warmup, layout.student)
+    ]
+    known = [value for value in seconds if value is not None]
+    return Measurements(
+        measure_model("teacher", teacher),
+        measure_model("student", layout.student),
+        engine,
+        where=_cores(speeds["threads"]) if speeds else _device(),
+        beam=beam,
+        rounds=len(speeds["seconds"]["teacher"]) if speeds else len(_outputs(layout, "teacher")),
+        sources=read_lines(layout.test / "source.txt", "test set"),
+        references=references,
+        signature=str(bleu.get_signature()),
+        unknown_words=0 if reference else about["unknown_reference_words"],
+        training_minutes=sum(known) / 60 if known else None,
+    )
+
+
+def _cores(number: int) -> str:
+    return f"{number} CPU core{'s' if number > 1 else ''}"
+
+
+def _device() -> str:
+    """What fairseq-generate ran on: a GPU is used where `--device auto` finds one."""
+    return "a GPU" if torch.cuda.is_available() else _cores(torch.get_num_threads())
+
+
+def _outputs(layout: Layout, model: str) -> list[Path]:
+    """What fairseq-generate printed for a model, the first run first."""
+    repeat, paths = 1, []
+    while (path := layout.generated(model, repeat)).is_file():
+        paths.append(path)
+        repeat += 1
+    return paths
+
+
+def _in_fairseq(
+    layout: Layout, model: str, sizes: Sizes, bleu, references: list[str], engine: str
+) -> InEngine:
+    outputs = [read_output(path) for path in _outputs(layout, model)]
+    hypotheses = _checked(outputs[0].hypotheses, references, layout.generated(model, 1))
+    speed = statistics.median(output.sentences_per_second for output in outputs)
+    file = _file(layout, model, FAIRSEQ)
+    return InEngine(
+        file.stat().st_size if file.is_file() else sizes.checkpoint_bytes,
+        bleu.corpus_score(hypotheses, None).score,
+        hypotheses,
+        speed if engine == FAIRSEQ else None,
+    )
+
+
+def _in_ctranslate2(
+    layout: Layout, model: str, speeds: dict, bleu, references: list[str]
+) -> InEngine:
+    path = layout.speed / f"{model}.txt"
+    hypotheses = _checked(read_lines(path, "translations"), references, path)
+    return InEngine(
+        _file(layout, model, CTRANSLATE2).stat().st_size,
+        bleu.corpus_score(hypotheses, None).score,
+        hypotheses,
+        speeds["sentences_per_second"][model],
+    )
+
+
+def _file(layout: Layout, model: str, engine: str) -> Path:
+    folder, name = FILES[engine]
+    return layout.exported(model, folder) / name
+
+
+def _checked(hypotheses: list[str], references: list[str], path: Path) -> list[str]:
+    if len(hypotheses) != len(references):
+        raise UserError(
+            f"{path}: {len(hypotheses)} translations for {len(references)} references; give "
+            "--reference the text of this test set"
+        )
+    return hypotheses

@@ -1,0 +1,31 @@
+"""The ways to train a student, and what is done where the user does not say."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to train a student.
+
+    Attributes:
+        layers: of each stack, as few as possible.
+        criterion: of its training, after the simplified task if `warms_up`.
+    """
+
+    arch: str
+    layers: int
+    criterion: str
+    warms_up: bool = False
+
+
+METHODS = {
+    "distil": Method("transformer", 2, "pet_distillation"),
+    "pet": Method("pet_transformer", 4, "pet_distillation", warms_up=True),
+    "pet-patient": Method("pet_transformer", 4, "patient_kd", warms_up=True),
+}
+DEFAULT_METHOD = "distil"  # the fastest one, and as good as the others in docs/results.md
+DEFAULT_RATE = 10.0  # percent of the teacher's layer parameters
+BEAM = 5
+ROUNDS = 5  # in which translations are timed
+EPOCHS = 15
+FEWEST_UPDATES, MOST_UPDATES = 1_000, 50_000

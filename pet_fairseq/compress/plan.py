@@ -1,0 +1,324 @@
+"""The stages of `pet-fairseq compress`."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Optional
+
+from pet_fairseq.compress.layout import MODELS, Layout
+from pet_fairseq.compress.methods import BEAM, METHODS, ROUNDS, Method
+from pet_fairseq.compress.student import Size, choose_student
+from pet_fairseq.compress.teacher import Teacher, read_teacher
+from pet_fairseq.compress.text import TextStyle, find_style
+from pet_fairseq.compress.training import (
+    COMMON,
+    TASK_WARMUP,
+    TIMED_UPDATES,
+    Budget,
+    Corpus,
+    batch_tokens,
+    cache_megabytes,
+    criterion_options,
+    default_updates,
+    learning_rate,
+    updates_per_epoch,
+    validation_options,
+)
+from pet_fairseq.errors import UserError
+from pet_fairseq.loading import load_subset, load_task
+from pet_fairseq.recipes.device import Device
+from pet_fairseq.recipes.pipeline import Pipeline
+from pet_fairseq.recipes.sizes import Options
+from pet_fairseq.recipes.stage import Kind, Stage, Word
+from pet_fairseq.recipes.training import fairseq_generate, fairseq_train
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asks for.
+
+    Attributes:
+        updates, hours: how long to train, at most one of them.
+        test: a subset of the data, or a folder like it with a subset `test`.
+        reference: raw target text of the test set.
+        remove_bpe, tokenizer: how tokens become text, where the teacher does not show it.
+    """
+
+    teacher: Path
+    data: Path
+    out: Path
+    method: str
+    size: Size
+    device: Device
+    updates: Optional[int] = None
+    hours: Optional[float] = None
+    seed: int = 1
+    test: str = "test"
+    reference: Optional[Path] = None
+    remove_bpe: Optional[str] = None
+    tokenizer: Optional[str] = None
+
+
+def build_job(request: Request) -> Pipeline:
+    """The stages from the teacher to the report.
+
+    Raises:
+        UserError: names the option or the file that is wrong.
+    """
+    teacher = read_teacher(request.teacher, request.data)
+    check_times(request)
+    job = _Stages(request, teacher)
+    places = {"DATA": request.data, "OUT": request.out, "TEACHER": request.teacher}
+    return Pipeline(job.build(), request.out, places)
+
+
+def check_times(request: Request) -> None:
+    """Raises UserError for two times at once and for those that are too short."""
+    if request.updates is not None and request.hours is not None:
+        raise UserError("--updates and --hours: both say how long; give one of them")
+    if request.updates is not None and request.updates < 1:
+        raise UserError(f"--updates {request.updates}: give 1 or more")
+    if request.hours is not None and not request.hours > 0:
+        raise UserError(f"--hours {request.hours:g}: give a number above 0")
+
+
+@dataclass(frozen=True)
+class Subset:
+    """One set of a data folder."""
+
+    data: Path
+    name: str
+
+
+def find_test_set(request: Request, teacher: Teacher) -> Subset:
+    """The test set that the user names, with as many sentences as its reference.
+
+    Raises:
+        UserError: there is none, it has other dictionaries, or nothing to compare with.
+    """
+    given = Path(request.test)
+    test = Subset(given, "test") if given.is_dir() else Subset(request.data, request.test)
+    task = teacher.task
+    if given.is_dir():
+        task = load_task(teacher.trained["task"], str(given))
+        for name in ("source_dictionary", "target_dictionary"):
+            if getattr(task, name) != getattr(teacher.task, name):
+                raise UserError(f"--test {given}: made with other dictionaries than {request.data}")
+    dataset = _load(task, test.name, f"--test {request.test}", test.data)
+    if request.reference is None and dataset.tgt is None:
+        raise UserError(f"--test {request.test}: has no target side; give --reference FILE")
+    if request.reference is not None:
+        if not request.reference.is_file():
+            raise UserError(f"--reference {request.reference}: no such file")
+        lines = request.reference.read_bytes().count(b"\n")
+        if lines != len(dataset):
+            raise UserError(
+                f"--reference {request.reference}: has {lines} lines, the test set "
+                f"{len(dataset)} sentences; give the reference of this test set"
+            )
+    return test
+
+
+def _load(task, subset: str, option: str, data: Path):
+    try:
+        return load_subset(task, subset)
+    except UserError as error:
+        present = sorted({path.name.split(".")[0] for path in data.glob("*.idx")})
+        raise UserError(
+            f"{option}: {data} has no {subset} set, only {', '.join(present) or 'no data'}"
+        ) from error
+
+
+class _Stages:
+    """Builds the stages of one request."""
+
+    def __init__(self, request: Request, teacher: Teacher):
+        self.request = request
+        self.teacher = teacher
+        self.layout = Layout(request.out)
+        self.device = request.device
+        self.method: Method = METHODS[request.method]
+        self.shape, self.model_options = choose_student(teacher, self.method, request.size)
+        self.test = find_test_set(request, teacher)
+        self.style: TextStyle = find_style(
+            teacher.trained, teacher.task, request.remove_bpe, request.tokenizer
+        )
+        self.style.decoder()  # a tokenizer that does not exist is no matter for later
+        option = f"--data {request.data}"
+        self.corpus = Corpus.of(_load(teacher.task, "train", option, request.data))
+        _load(teacher.task, "valid", option, request.data)
+
+    def build(self) -> list[Stage]:
+        stages = [self.test_text(), *self.exports("teacher"), *self.training()]
+        stages += self.exports("student")
+        if self.in_ctranslate2:
+            stages += [self.generate(model, 1) for model in MODELS]
+            stages.append(self.translate())
+        else:
+            stages += [self.generate(m, k) for k in range(1, ROUNDS + 1) for m in MODELS]
+        return [*stages, self.report()]
+
+    @cached_property
+    def in_ctranslate2(self) -> bool:
+        return self.teacher.why_no_ctranslate2() is None
+
+    def checkpoint(self, model: str) -> Path:
+        return self.teacher.path if model == "teacher" else self.layout.student
+
+    def test_text(self) -> Stage:
+        return Stage(
+            *("test-text", ("translate",)),
+            command=(
+                *("pet-fairseq", "test-text", str(self.test.data), "--subset", self.test.name),
+                *(*self.teacher.languages, *self.style.options, "--out", str(self.layout.test)),
+            ),
+            product=self.layout.test,
+            inputs=(self.test.data,),
+        )
+
+    # --- training ---------------------------------------------------------------------------------
+
+    @cached_property
+    def max_tokens(self) -> int:
+        return batch_tokens(self.device, self.teacher.max_positions)
+
+    @cached_property
+    def budget(self) -> Budget:
+        if self.request.hours is not None:
+            trainings = 1 + TASK_WARMUP * self.method.warms_up
+            return Budget(None, self.layout.timing, self.request.hours, trainings)
+        per_epoch = updates_per_epoch(self.corpus, self.max_tokens)
+        return Budget(self.request.updates or default_updates(per_epoch))
+
+    def training(self) -> list[Stage]:
+        """Timing if the time is given, the simplified task if the method has it, distillation."""
+        stages = []
+        if self.request.hours is not None:
+            stages.append(self.timing())
+        start: Options = ()
+        if self.method.warms_up:
+            stages.append(self.train("warmup", "pet_simplified_task", TASK_WARMUP))
+            start = ("--finetune-from-model", str(self.layout.warmup))
+        return [*stages, self.train("training", self.method.criterion, 1, start)]
+
+    def train(self, name: str, criterion: str, share: float, start: Options = ()) -> Stage:
+        folder = self.request.out / name
+        product = self.layout.warmup if name == "warmup" else self.layout.student
+        timing = () if self.request.hours is None else (self.layout.timing,)
+        per_epoch = updates_per_epoch(self.corpus, self.max_tokens)
+        return Stage(
+            *(name, ("train",)),
+            command=fairseq_train(
+                *(self.device, self.request.data, folder),
+                (
+                    *(*self.settings(criterion), *self.budget.schedule(share)),
+                    *(*validation_options(per_epoch), *start),
+                ),
+            ),
+            product=product,
+            inputs=(self.request.data, self.teacher.path, *timing, *map(Path, start[1:])),
+            kind=Kind.TRAINING,
+        )
+
+    def timing(self) -> Stage:
+        """A few updates, only to see how fast they are."""
+        return Stage(
+            *("timing", ("train",)),
+            command=fairseq_train(
+                *(self.device, self.request.data, self.request.out / "timing"),
+                (
+                    *self.settings(self.method.criterion),
+                    *Budget(TIMED_UPDATES).schedule(),
+                    *("--no-save", "--disable-validation", "--log-interval", "10"),
+                ),
+            ),
+            product=self.layout.timing,
+            inputs=(self.request.data, self.teacher.path),
+            kind=Kind.STDOUT,
+            alone=True,
+        )
+
+    def settings(self, criterion: str) -> tuple[Word, ...]:
+        """What all trainings have in common."""
+        cache = cache_megabytes(self.corpus, self.teacher.options.decoder_embed_dim)
+        return (
+            *(*self.teacher.languages, *self.model_options, *COMMON),
+            *("--lr", f"{learning_rate(self.shape.width):g}"),
+            *("--max-tokens", str(self.max_tokens), "--seed", str(self.request.seed)),
+            *(("--num-workers", "0") if self.device.name == "cpu" else ()),
+            *criterion_options(criterion, self.teacher.path, cache),
+        )
+
+    # --- measuring --------------------------------------------------------------------------------
+
+    def exports(self, model: str) -> list[Stage]:
+        """For fairseq, and for CTranslate2 if it is there; nothing without a plain form."""
+        if self.teacher.why_no_plain_form() is not None and model == "teacher":
+            return []
+        engines = {"fairseq": ()}
+        if self.in_ctranslate2:
+            engines["ctranslate2"] = ("--quantization", "int8")
+        return [self.export(model, engine, options) for engine, options in engines.items()]
+
+    def export(self, model: str, engine: str, options: Options) -> Stage:
+        checkpoint, out = self.checkpoint(model), self.layout.exported(model, engine)
+        return Stage(
+            *(f"export/{model}/{engine}", ("export",)),
+            command=(
+                *("pet-fairseq", "export", str(checkpoint), "--data", str(self.request.data)),
+                *("--to", engine, *options, "--out", str(out)),
+            ),
+            product=out,
+            inputs=(self.request.data, checkpoint),
+        )
+
+    def generate(self, model: str, repeat: int) -> Stage:
+        """fairseq-generate, which is timed where CTranslate2 is not."""
+        checkpoint = self.checkpoint(model)
+        return Stage(
+            *(f"generate/{model}.{repeat}", ("translate",)),
+            command=fairseq_generate(
+                *(self.device, self.test.data, checkpoint),
+                (
+                    *(*self.teacher.languages, "--gen-subset", self.test.name),
+                    *("--beam", str(BEAM), *self.style.options),
+                    *("--max-tokens", str(self.max_tokens)),
+                ),
+            ),
+            product=self.layout.generated(model, repeat),
+            inputs=(self.test.data, checkpoint),
+            kind=Kind.STDOUT,
+            alone=not self.in_ctranslate2,
+        )
+
+    def translate(self) -> Stage:
+        engines = {model: self.layout.exported(model, "ctranslate2") for model in MODELS}
+        tokens = self.layout.test / "source.tokens"
+        options = [w for name, path in engines.items() for w in ("--model", name, str(path))]
+        return Stage(
+            *("speed", ("translate",)),
+            command=(
+                *("pet-fairseq", "translate-exported", *options, "--input", str(tokens)),
+                *(*self.teacher.languages, *self.style.options, "--beam", str(BEAM)),
+                *("--rounds", str(ROUNDS), "--out", str(self.layout.speed)),
+            ),
+            product=self.layout.speed,
+            inputs=(*engines.values(), tokens),
+            alone=True,
+        )
+
+    def report(self) -> Stage:
+        reference = self.request.reference
+        why_not = self.teacher.why_no_ctranslate2()
+        return Stage(
+            *("report", ("report",)),
+            command=(
+                *("pet-fairseq", "compress-report", str(self.request.out)),
+                *("--teacher", str(self.teacher.path)),
+                *(("--reference", str(reference)) if reference is not None else ()),
+                *(("--without-ctranslate2", why_not) if why_not is not None else ()),
+            ),
+            product=self.layout.report,
+            inputs=() if reference is None else (reference,),
+            always=True,
+        )

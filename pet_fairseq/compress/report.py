@@ -1,0 +1,193 @@
+"""The report of `pet-fairseq compress`: its first line, tables, samples and the plot."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Optional
+
+import matplotlib
+from matplotlib.figure import Figure
+
+from pet_fairseq.compress.measure import CTRANSLATE2, FAIRSEQ, InEngine, Measurements, measure
+from pet_fairseq.files import write_figure, write_json, write_text
+from pet_fairseq.markdown import table
+
+matplotlib.use("Agg")
+
+MEGABYTE = 1e6
+SAMPLES = 6
+MARKERS = {CTRANSLATE2: "o", FAIRSEQ: "s"}
+
+
+def write_report(
+    out: Path,
+    teacher: Path,
+    reference: Optional[Path],
+    why_no_ctranslate2: Optional[str],
+    beam: int,
+) -> str:
+    """Write report.md, report.json and report.png; returns the first line.
+
+    Args:
+        why_no_ctranslate2: why both were measured in fairseq, None if in CTranslate2.
+    """
+    engine = CTRANSLATE2 if why_no_ctranslate2 is None else FAIRSEQ
+    measured = measure(out, teacher, reference, engine, beam)
+    reference_name = str(reference) if reference else "the target side of the data, detokenised"
+    text = to_markdown(measured, teacher, reference_name, why_no_ctranslate2)
+    write_plot(measured, out / "report.png")
+    write_json(out / "report.json", to_json(measured))
+    write_text(out / "report.md", text)
+    return text.splitlines()[0]
+
+
+def first_line(measured: Measurements) -> str:
+    """Size, BLEU and speed of teacher and student, in the same engine."""
+    before, after = (model.engines[measured.engine] for model in measured.both.values())
+    speeds = before.sentences_per_second, after.sentences_per_second
+    return (
+        f"{megabytes(before)} MB -> {megabytes(after)} MB "
+        f"({before.bytes / after.bytes:.1f} times smaller), "
+        f"BLEU {before.bleu:.1f} -> {after.bleu:.1f} "
+        f"({round(after.bleu, 1) - round(before.bleu, 1):+.1f}), "
+        f"{speeds[0]:,.0f} -> {speeds[1]:,.0f} sentences/s ({speeds[1] / speeds[0]:.1f} times) "
+        f"in {measured.engine} on {measured.where}."
+    )
+
+
+def megabytes(model: InEngine) -> str:
+    """Two digits at least."""
+    size = model.bytes / MEGABYTE
+    return f"{size:.1f}" if size >= 1 else f"{size:.2f}"
+
+
+def to_markdown(
+    measured: Measurements, teacher: Path, reference: str, why_no_ctranslate2: Optional[str]
+) -> str:
+    """The report."""
+    parts = [first_line(measured), checkpoint_line(measured)]
+    if why_no_ctranslate2 is not None:
+        parts.append(f"Measured in fairseq: {why_no_ctranslate2}.")
+    parts += [
+        "![size and BLEU](report.png)",
+        table(["", "teacher", "student"], main_rows(measured)),
+        "\n".join(f"* {note}" for note in notes(measured, teacher, reference)),
+        "## Samples",
+        table(["source", "reference", "teacher", "student"], sample_rows(measured), 4),
+        "## What is here",
+        files(measured),
+    ]
+    return "\n\n".join(part.rstrip() for part in parts) + "\n"
+
+
+def checkpoint_line(measured: Measurements) -> str:
+    teacher, student = (m.sizes.checkpoint_bytes / MEGABYTE for m in measured.both.values())
+    rate = 100 * measured.student.sizes.layer_parameters / measured.teacher.sizes.layer_parameters
+    return (
+        f"The student has {rate:.1f}% of the teacher's layer parameters. In float32, as fairseq "
+        f"trains them, the checkpoints have {teacher:.1f} and {student:.1f} MB."
+    )
+
+
+def main_rows(measured: Measurements) -> list[list[str]]:
+    models = measured.both.values()
+
+    def row(title: str, form: str, values) -> list[str]:
+        return [title, *("-" if value is None else format(value, form) for value in values)]
+
+    rows = [
+        row("layer parameters", ",d", (m.sizes.layer_parameters for m in models)),
+        row("all parameters", ",d", (m.sizes.parameters for m in models)),
+    ]
+    for engine in measured.teacher.engines:
+        inside = [m.engines[engine] for m in models]
+        rows.append(row(f"MB in {engine}", ".2f", (m.bytes / MEGABYTE for m in inside)))
+        rows.append(row(f"BLEU in {engine}", ".2f", (m.bleu for m in inside)))
+        if engine == measured.engine:
+            speeds = (m.sentences_per_second for m in inside)
+            rows.append(row(f"sentences/s in {engine}", ",.0f", speeds))
+    return rows
+
+
+def notes(measured: Measurements, teacher: Path, reference: str) -> list[str]:
+    """How it was measured."""
+    lines = [
+        f"{len(measured.references):,} test sentences, beam {measured.beam}; sacreBLEU "
+        f"{measured.signature}",
+        f"reference: {reference}",
+    ]
+    if measured.unknown_words:
+        lines.append(
+            f"{measured.unknown_words:,} words of that reference are lost, because the dictionary "
+            "does not know them; give --reference FILE, the raw text, for the true BLEU"
+        )
+    lines.append(
+        f"speeds: the models in turn, median of {measured.rounds} rounds over the whole test set, "
+        f"on {measured.where}"
+    )
+    if measured.training_minutes is not None:
+        lines.append(f"training took {measured.training_minutes:.1f} minutes")
+    return [*lines, f"teacher: {teacher}"]
+
+
+def sample_rows(measured: Measurements) -> list[list[str]]:
+    """Sentences spread over the test set."""
+    number = len(measured.sources)
+    picked = sorted({(2 * i + 1) * number // (2 * SAMPLES) for i in range(SAMPLES)})
+    translations = [m.engines[measured.engine].translations for m in measured.both.values()]
+    texts = (measured.sources, measured.references, *translations)
+    return [[text[i] for text in texts] for i in picked]
+
+
+def files(measured: Measurements) -> str:
+    lines = ["`training/checkpoint_best.pt`: the student, for fairseq with `--user-dir`"]
+    lines.append("`fairseq/`: the same for stock fairseq")
+    if CTRANSLATE2 in measured.student.engines:
+        lines.append("`ctranslate2/`: the same in int8, for `ctranslate2.Translator`")
+    lines.append("`teacher/`: the teacher, exported in the same way, to compare with")
+    return "\n".join(f"* {line}" for line in lines)
+
+
+def to_json(measured: Measurements) -> dict:
+    """All figures and the first line; no texts."""
+    models = {
+        name: {
+            **model.sizes._asdict(),
+            "engines": {
+                engine: {k: v for k, v in asdict(inside).items() if k != "translations"}
+                for engine, inside in model.engines.items()
+            },
+        }
+        for name, model in measured.both.items()
+    }
+    return {
+        "summary": first_line(measured),
+        "engine": measured.engine,
+        "where": measured.where,
+        "beam": measured.beam,
+        "rounds": measured.rounds,
+        "sentences": len(measured.references),
+        "signature": measured.signature,
+        "unknown_reference_words": measured.unknown_words,
+        "training_minutes": measured.training_minutes,
+        **models,
+    }
+
+
+def write_plot(measured: Measurements, path: Path) -> None:
+    """BLEU over size: an arrow from the teacher to the student in each engine."""
+    figure = Figure(figsize=(6, 3.6), layout="constrained")
+    axes = figure.add_subplot()
+    for i, engine in enumerate(measured.teacher.engines):
+        points = [model.engines[engine] for model in measured.both.values()]
+        sizes, scores = [p.bytes / MEGABYTE for p in points], [p.bleu for p in points]
+        axes.plot(sizes, scores, color=f"C{i}", marker=MARKERS[engine], label=engine)
+        for name, size, score in zip(measured.both, sizes, scores):
+            axes.annotate(name, (size, score), xytext=(6, 6), textcoords="offset points")
+    axes.set_xscale("log")
+    axes.margins(0.2)
+    axes.xaxis.set_major_formatter(lambda value, position: f"{value:g}")
+    axes.xaxis.set_minor_formatter(lambda value, position: f"{value:g}")
+    axes.set(xlabel="MB of the exported model", ylabel=f"BLEU (beam {measured.beam})")
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False)
+    write_figure(path, figure)

@@ -1,0 +1,98 @@
+"""The student for a teacher: its architecture by method, its shape by the wanted size."""
+
+from dataclasses import dataclass
+from typing import Optional
+
+from pet_fairseq.compress.methods import DEFAULT_RATE, Method
+from pet_fairseq.compress.teacher import Teacher
+from pet_fairseq.compress.widths import Shape, check_size, find_shape, int8_bytes, layer_parameters
+from pet_fairseq.errors import UserError
+from pet_fairseq.recipes.sizes import PRE_NORM, Options
+
+MEGABYTE = 1e6
+TOLERANCE = 0.1  # of the wanted size
+
+
+@dataclass(frozen=True)
+class Size:
+    """The size that the user wants: percent of the teacher's layer parameters, or megabytes."""
+
+    rate: Optional[float] = None
+    megabytes: Optional[float] = None
+
+
+def choose_student(teacher: Teacher, method: Method, size: Size) -> tuple[Shape, Options]:
+    """The student's shape, and all options of its model.
+
+    It has more layers than the method needs if it would be wider than the teacher else.
+
+    Raises:
+        UserError: a size that no student has, or both sizes.
+    """
+    check_wanted(teacher, size)
+    options = model_options(teacher, method)
+    for extra in range(0, max(1, _layers(teacher) - method.layers + 1), 2):
+        shape = _shape(teacher, method.layers + extra, size, options)
+        if shape.width <= teacher.options.encoder_embed_dim:
+            break
+    return shape, (*options, *shape.options)
+
+
+def _layers(teacher: Teacher) -> int:
+    return min(teacher.options.encoder_layers, teacher.options.decoder_layers)
+
+
+def check_wanted(teacher: Teacher, size: Size) -> None:
+    """Raises UserError for both sizes at once, and for those of no smaller model."""
+    if size.rate is not None and size.megabytes is not None:
+        raise UserError("--rate and --megabytes: both say how small; give one of them")
+    if size.rate is not None and not 0 < size.rate < 100:
+        raise UserError(
+            f"--rate {size.rate:g}: give a percentage of the teacher's layer parameters above 0 "
+            "and below 100"
+        )
+    if size.megabytes is not None:
+        check_megabytes(teacher, size.megabytes)
+
+
+def check_megabytes(teacher: Teacher, megabytes: float) -> None:
+    """Raises UserError for what the teacher itself does not exceed, and what nothing has."""
+    if not megabytes > 0:
+        raise UserError(f"--megabytes {megabytes:g}: give a number above 0")
+    if teacher.why_no_plain_form() is not None:
+        return  # it has no size in int8
+    limit = teacher.int8_bytes / MEGABYTE
+    if megabytes >= limit:
+        raise UserError(
+            f"--megabytes {megabytes:g}: the teacher itself has {limit:.2f} MB in int8; give less"
+        )
+
+
+def _shape(teacher: Teacher, layers: int, size: Size, options: Options) -> Shape:
+    if size.megabytes is not None:
+        option, wanted, unit = "--megabytes", size.megabytes, " MB"
+        measure = lambda model: int8_bytes(model) / MEGABYTE  # noqa: E731
+    else:
+        option, wanted, unit = "--rate", DEFAULT_RATE if size.rate is None else size.rate, "%"
+        measure = lambda model: 100 * layer_parameters(model) / teacher.counts.layers  # noqa: E731
+    found = find_shape(options, teacher.vocabularies, layers, measure, wanted)
+    check_size(option, wanted, found.size, TOLERANCE, unit)
+    return found.shape
+
+
+def model_options(teacher: Teacher, method: Method) -> Options:
+    """Options of the student's model but its shape: embeddings and positions as the teacher's."""
+    source, target = teacher.max_positions
+    return (
+        *("--arch", method.arch, *PRE_NORM),
+        *("--max-source-positions", str(source), "--max-target-positions", str(target)),
+        *embedding_options(teacher),
+    )
+
+
+def embedding_options(teacher: Teacher) -> Options:
+    if teacher.options.share_all_embeddings:
+        return ("--share-all-embeddings",)
+    if teacher.options.share_decoder_input_output_embed:
+        return ("--share-decoder-input-output-embed",)
+    return ()

@@ -1,0 +1,138 @@
+"""How a model's tokens become text, and the test set as text."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Iterable, Optional
+
+from fairseq.data import Dictionary, encoders
+from fairseq.data.data_utils import post_process
+from fairseq.tasks.translation import TranslationTask
+from omegaconf import DictConfig
+
+from pet_fairseq.errors import UserError
+from pet_fairseq.files import whole_folder, write_json, write_text
+from pet_fairseq.loading import load_subset, load_task
+
+# what fairseq-generate's --remove-bpe is to be, by a sign that the pieces of words carry
+SEGMENTATIONS = {
+    "subword_nmt": lambda word: word.endswith("@@"),
+    "sentencepiece": lambda word: word.startswith("\u2581"),
+}
+
+
+@dataclass(frozen=True)
+class TextStyle:
+    """How fairseq makes text of tokens.
+
+    Attributes:
+        remove_bpe: the value of --remove-bpe, None where words are whole.
+        tokenizer: fairseq's name of one, None where tokens are text already.
+    """
+
+    source_lang: str
+    target_lang: str
+    remove_bpe: Optional[str] = None
+    tokenizer: Optional[str] = None
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Options of fairseq-generate, and of the commands here."""
+        bpe = ("--remove-bpe", self.remove_bpe) if self.remove_bpe else ()
+        return (*bpe, *(("--tokenizer", self.tokenizer) if self.tokenizer else ()))
+
+    def decoder(self):
+        """A function from a line of tokens to text, as fairseq-generate has it.
+
+        Raises:
+            UserError: fairseq has no such tokenizer or kind of pieces, or cannot load it.
+        """
+        try:
+            post_process("", self.remove_bpe)
+        except NotImplementedError as error:
+            raise UserError(
+                f"--remove-bpe {self.remove_bpe}: give subword_nmt, sentencepiece or none"
+            ) from error
+        tokenizer = self._build_tokenizer() if self.tokenizer else None
+
+        def decode(tokens: str) -> str:
+            text = post_process(tokens, self.remove_bpe)
+            return text if tokenizer is None else tokenizer.decode(text)
+
+        return decode
+
+    def _build_tokenizer(self):
+        languages = {"source_lang": self.source_lang, "target_lang": self.target_lang}
+        options = {"_name": self.tokenizer, **(languages if self.tokenizer == "moses" else {})}
+        try:
+            return encoders.build_tokenizer(DictConfig(options))
+        except (KeyError, ImportError) as error:
+            raise UserError(f"--tokenizer {self.tokenizer}: {error}") from error
+
+
+def find_style(
+    trained: DictConfig,
+    task: TranslationTask,
+    remove_bpe: Optional[str] = None,
+    tokenizer: Optional[str] = None,
+) -> TextStyle:
+    """The style of a model's text: what the user says, else what the model or its words show.
+
+    Args:
+        trained: the checkpoint's configuration. remove_bpe, tokenizer: options of the user; "none"
+            where nothing is to be done.
+    """
+    if remove_bpe is None:
+        remove_bpe = find_segmentation(task.target_dictionary)
+    if tokenizer is None:
+        chosen = trained.get("tokenizer")
+        tokenizer = chosen.get("_name") if isinstance(chosen, DictConfig) else chosen
+        tokenizer = tokenizer or trained["task"].get("eval_bleu_detok")
+        if tokenizer in (None, "space"):  # the default of --eval-bleu-detok says nothing
+            tokenizer = "moses" if remove_bpe == "subword_nmt" else None
+    return TextStyle(
+        task.cfg.source_lang,
+        task.cfg.target_lang,
+        None if remove_bpe == "none" else remove_bpe,
+        None if tokenizer in ("none", "space") else tokenizer,
+    )
+
+
+def find_segmentation(words: Dictionary) -> Optional[str]:
+    """What --remove-bpe has to be for the words of a dictionary, None where they are whole."""
+    for name, is_piece in SEGMENTATIONS.items():
+        if any(map(is_piece, words.symbols)):
+            return name
+    return None
+
+
+def write_set(data: Path, subset: str, style: TextStyle, folder: Path) -> None:
+    """Write source.tokens, source.txt and, if the data has a target side, reference.txt.
+
+    A word that is not in the dictionary is lost in the data: about.json counts those of the target.
+
+    Raises:
+        UserError: no such data or subset.
+    """
+    if folder.exists():
+        raise UserError(f"--out {folder}: exists; give the name of a new folder")
+    languages = {"source_lang": style.source_lang, "target_lang": style.target_lang}
+    task = load_task(DictConfig(languages), str(data))
+    dataset = load_subset(task, subset)
+    decode = style.decoder()
+    sources = [task.source_dictionary.string(tokens) for tokens in dataset.src]
+    unknown = 0
+    with whole_folder(folder) as out:
+        write_lines(out / "source.tokens", sources)
+        write_lines(out / "source.txt", map(decode, sources))
+        if dataset.tgt is not None:
+            words = task.target_dictionary
+            unknown = sum(int((tokens == words.unk()).sum()) for tokens in dataset.tgt)
+            write_lines(
+                out / "reference.txt", (decode(words.string(tokens)) for tokens in dataset.tgt)
+            )
+        about = {"sentences": len(sources), "unknown_reference_words": unknown}
+        write_json(out / "about.json", about)
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    write_text(path, "".join(f"{line}\n" for line in lines))

@@ -1,0 +1,123 @@
+"""The settings of a student's training, by the size of the student and of the training data.
+
+They are those of the recipes' sizes (pet_fairseq/recipes/sizes.py), which were tried, put as rules.
+"""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Optional
+
+from fairseq.data import LanguagePairDataset
+
+from pet_fairseq.compress.methods import EPOCHS, FEWEST_UPDATES, MOST_UPDATES
+from pet_fairseq.recipes.device import Device
+from pet_fairseq.recipes.sizes import AUTO, BETAS, Options, words
+from pet_fairseq.recipes.stage import Output, Word
+
+PATIENCE = 10  # validations without a better one
+UPDATES_BETWEEN_VALIDATIONS = 100  # at least
+LONGEST_EPOCH = 4_000  # updates; in longer ones it validates also in between
+TIMED_UPDATES = 100
+CACHE_LIMIT_MB = 2_000
+TASK_WARMUP = 0.1  # of the distillation's updates
+LR_WARMUP = 0.125  # of a training's updates
+COMMON = (
+    *("--optimizer", "adam", *BETAS, "--weight-decay", "0.0001", "--dropout", "0"),
+    *("--lr-scheduler", "polynomial_decay"),
+)
+DISTILLATION = words("--label-smoothing 0.1 --distillation-alpha 0.9 --distillation-temperature 1")
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """The size of a training set: sentence pairs, tokens of their longer sides, target tokens."""
+
+    pairs: int
+    tokens: int
+    target_tokens: int
+
+    @classmethod
+    def of(cls, dataset: LanguagePairDataset) -> "Corpus":
+        longer = [max(sizes) for sizes in zip(dataset.src_sizes, dataset.tgt_sizes)]
+        return cls(len(dataset), int(sum(longer)), int(sum(dataset.tgt_sizes)))
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long a student is trained, in updates or by a log that says how many fit into a time.
+
+    Attributes:
+        updates: of the distillation. log, hours: in place of them: of all trainings together.
+    """
+
+    updates: Optional[int] = None
+    log: Optional[Path] = None
+    hours: float = 0
+    trainings: float = 1  # all trainings together over the distillation
+
+    def share(self, share: float = 1) -> Word:
+        """A part of the updates, as a word of a command."""
+        if self.updates is not None:
+            return str(max(1, round(share * self.updates)))
+        scaled = f"{share / self.trainings:.4f}"
+        return Output(
+            ("updates-for", str(self.log), "--hours", f"{self.hours:g}", "--share", scaled)
+        )
+
+    def schedule(self, share: float = 1) -> tuple[Word, ...]:
+        """Train so long; the learning rate rises, then falls to 0."""
+        total, rise = self.share(share), self.share(LR_WARMUP * share)
+        return ("--max-update", total, "--total-num-update", total, "--warmup-updates", rise)
+
+
+def batch_tokens(device: Device, max_positions: tuple[int, int]) -> int:
+    """Tokens in a batch; the longest sentence fits in."""
+    return max(2_000 if device.name == "cpu" else 8_192, *max_positions)
+
+
+def updates_per_epoch(corpus: Corpus, max_tokens: int) -> int:
+    return math.ceil(corpus.tokens / max_tokens)
+
+
+def default_updates(per_epoch: int) -> int:
+    return min(max(EPOCHS * per_epoch, FEWEST_UPDATES), MOST_UPDATES)
+
+
+def learning_rate(width: int) -> float:
+    """4e-3 for width 88, falling with the square root of the width; 6e-3 at most.
+
+    In the recipes' sizes students of width 48, 88 and 320 have 6e-3, 4e-3 and 2e-3.
+    """
+    return float(f"{min(6e-3, 4e-3 * math.sqrt(88 / width)):.1e}")
+
+
+def cache_megabytes(corpus: Corpus, teacher_width: int) -> int:
+    """Room for the teacher's features of all pairs in float32, if that is not too much."""
+    needed = math.ceil(corpus.target_tokens * teacher_width * 4 / 2**20) + 1
+    return min(needed, CACHE_LIMIT_MB)
+
+
+def validation_options(per_epoch: int) -> Options:
+    """Validate, save and compare often enough, but not after every few updates."""
+    every = str(max(1, UPDATES_BETWEEN_VALIDATIONS // per_epoch))
+    options = ("--validate-interval", every, "--save-interval", every)
+    if per_epoch > LONGEST_EPOCH:
+        options += (
+            "--save-interval-updates",
+            str(LONGEST_EPOCH // 2),
+            "--keep-interval-updates",
+            "1",
+        )
+    return (*options, "--patience", str(PATIENCE))
+
+
+def criterion_options(name: str, teacher: Path, cache_mb: int) -> Options:
+    """Options of one of the three criteria that ask the teacher."""
+    options = ("--criterion", name, "--teacher-path", str(teacher))
+    cache = ("--teacher-cache-mb", str(cache_mb))
+    return {
+        "pet_simplified_task": (*options, *AUTO, *cache),
+        "pet_distillation": (*options, *DISTILLATION, *cache),
+        "patient_kd": (*options, *DISTILLATION),
+    }[name]

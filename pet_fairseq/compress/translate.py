@@ -1,0 +1,121 @@
+"""`pet-fairseq translate-exported`: exported models translate one text, in turn, and are timed."""
+
+import os
+import statistics
+import time
+from pathlib import Path
+from typing import Callable, Sequence
+
+from pet_fairseq.compress.text import TextStyle, write_lines
+from pet_fairseq.errors import UserError
+from pet_fairseq.files import read_lines, whole_folder, write_json
+
+BATCH_TOKENS = 2_000
+MAX_LENGTH = 200  # as fairseq-generate's --max-len-b
+SPEEDS = "speeds.json"
+
+Translate = Callable[[list[list[str]]], list[str]]
+
+
+def translate_exported(
+    models: Sequence[tuple[str, Path]],
+    tokens: Path,
+    style: TextStyle,
+    beam: int,
+    rounds: int,
+    threads: int,
+    out: Path,
+) -> str:
+    """Write NAME.txt for each model and speeds.json into a new folder; returns a line per model.
+
+    Args:
+        models: names, and folders that `pet-fairseq export --to ctranslate2` made.
+        tokens: a file with the tokens of a sentence on each line.
+        threads: translate so many batches at once, 0: as many as there are cores to use.
+    Raises:
+        UserError: CTranslate2 or a folder is missing, or a number that is too small.
+    """
+    check(models, tokens, beam, rounds, out)
+    threads = threads or len(os.sched_getaffinity(0))
+    sentences = [line.split() for line in read_lines(tokens, "--input")]
+    translators = {name: load(folder, beam, threads) for name, folder in models}
+    texts, seconds = take_turns(translators, sentences, rounds)
+    decode = style.decoder()
+    speeds = {
+        "engine": "CTranslate2",
+        "beam": beam,
+        "threads": threads,
+        "sentences": len(sentences),
+        "seconds": seconds,
+        "sentences_per_second": {
+            name: len(sentences) / statistics.median(times) for name, times in seconds.items()
+        },
+    }
+    with whole_folder(out) as folder:
+        for name, lines in texts.items():
+            write_lines(folder / f"{name}.txt", map(decode, lines))
+        write_json(folder / SPEEDS, speeds)
+    return "\n".join(
+        f"{name}: {speed:,.0f} sentences/s"
+        for name, speed in speeds["sentences_per_second"].items()
+    )
+
+
+def check(
+    models: Sequence[tuple[str, Path]], tokens: Path, beam: int, rounds: int, out: Path
+) -> None:
+    """Raises UserError for inputs that are not there and for numbers below 1."""
+    for option, number in (("--beam", beam), ("--rounds", rounds)):
+        if number < 1:
+            raise UserError(f"{option} {number}: give 1 or more")
+    for name, folder in models:
+        if not (folder / "model.bin").is_file():
+            raise UserError(
+                f"--model {name} {folder}: no model for CTranslate2; make one with pet-fairseq "
+                "export"
+            )
+    if not tokens.is_file():
+        raise UserError(f"--input {tokens}: no such file")
+    if out.exists():
+        raise UserError(f"--out {out}: exists; give the name of a new folder")
+
+
+def load(folder: Path, beam: int, threads: int) -> Translate:
+    """A function from sentences to lines of tokens; every thread translates batches of its own."""
+    try:
+        import ctranslate2
+    except ModuleNotFoundError as error:
+        raise UserError("ctranslate2 is missing; pip install 'pet-fairseq[ctranslate2]'") from error
+    translator = ctranslate2.Translator(
+        str(folder), device="cpu", inter_threads=threads, intra_threads=1
+    )
+
+    def translate(sentences: list[list[str]]) -> list[str]:
+        results = translator.translate_batch(
+            sentences,
+            beam_size=beam,
+            max_batch_size=BATCH_TOKENS,
+            batch_type="tokens",
+            max_decoding_length=MAX_LENGTH,
+        )
+        return [" ".join(result.hypotheses[0]) for result in results]
+
+    return translate
+
+
+def take_turns(
+    translators: dict[str, Translate], sentences: list[list[str]], rounds: int
+) -> tuple[dict[str, list[str]], dict[str, list[float]]]:
+    """Translations, and the seconds of each round; the first round warms up and is not timed.
+
+    Each round has another order, so that none always follows the same.
+    """
+    names = list(translators)
+    texts = {name: translators[name](sentences) for name in names}
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    for number in range(rounds):
+        for name in names if number % 2 else reversed(names):
+            start = time.perf_counter()
+            translators[name](sentences)
+            seconds[name].append(time.perf_counter() - start)
+    return texts, seconds

@@ -1,0 +1,223 @@
+"""`pet-fairseq compress`: its stages for a tiny teacher, wrong inputs, and one real run."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from pet_fairseq.compress import plan
+from pet_fairseq.compress.student import Size
+from pet_fairseq.errors import UserError
+from pet_fairseq.pet.sizes import checkpoint_counts, option_counts
+from pet_fairseq.recipes.device import CPU, Device
+from pet_fairseq.recipes.runner import dry_run
+from tests.cli.processes import run
+from tests.translation import load_task, save_another
+
+RATE = Size(rate=50)
+
+
+@pytest.fixture
+def build(teacher, data, tmp_path):
+    """A builder of stages, by name."""
+
+    def build(teacher=teacher, data=data, method="distil", size=RATE, device=CPU, **options):
+        request = plan.Request(teacher, data, tmp_path / "out", method, size, device, **options)
+        return {stage.name: stage for stage in plan.build_job(request).stages}
+
+    return build
+
+
+def model_options(stage):
+    """The options of the model among those of a training."""
+    words = [str(word) for word in stage.command]
+    first, last = words.index("--arch"), words.index("--optimizer")
+    return words[first:last]
+
+
+# --- stages ---------------------------------------------------------------------------------------
+
+
+def test_distillation_into_a_plain_transformer(build, teacher, data):
+    pytest.importorskip("ctranslate2")
+    stages = build()
+    assert list(stages) == [
+        "test-text",
+        *("export/teacher/fairseq", "export/teacher/ctranslate2", "training"),
+        *("export/student/fairseq", "export/student/ctranslate2"),
+        *("generate/teacher.1", "generate/student.1", "speed", "report"),
+    ]
+    training = stages["training"]
+    for option, value in (
+        ("--arch", "transformer"),
+        ("--criterion", "pet_distillation"),
+        ("--teacher-path", str(teacher)),
+        ("--encoder-layers", "2"),
+        ("--max-update", "1000"),
+        ("--seed", "1"),
+    ):
+        assert training.option(option) == value
+    assert "--cpu" in training.command and "--encoder-normalize-before" in training.command
+    ours, theirs = option_counts(model_options(training)), checkpoint_counts(str(teacher), "")
+    assert ours.layers / theirs.layers == pytest.approx(0.5, rel=0.1)
+    assert [name for name, stage in stages.items() if stage.alone] == ["speed"]
+
+
+@pytest.mark.parametrize(
+    "method, criterion", [("pet", "pet_distillation"), ("pet-patient", "patient_kd")]
+)
+def test_pet_warms_up(build, method, criterion):
+    stages = build(method=method, updates=500, seed=7)
+    warmup, training = stages["warmup"], stages["training"]
+    assert warmup.option("--criterion") == "pet_simplified_task"
+    assert (warmup.option("--max-update"), training.option("--max-update")) == ("50", "500")
+    assert training.option("--criterion") == criterion
+    assert training.option("--finetune-from-model") == str(warmup.product)
+    assert warmup.product in training.inputs
+    assert ("--teacher-cache-mb" in training.command) == (method == "pet")
+    assert model_options(warmup) == model_options(training)
+    assert training.option("--encoder-layers") == "4" and training.option("--seed") == "7"
+
+
+def test_hours_are_measured_first(build, tmp_path):
+    stages = build(hours=2.5, method="pet")
+    timing, training = stages["timing"], stages["training"]
+    assert timing.alone and timing.product in training.inputs
+    log = tmp_path / "out" / "timing.log"
+    assert f"--max-update $(pet-fairseq updates-for {log} --hours 2.5 --share 0.9091)" in dry_run(
+        [training]
+    )
+    assert "--no-save" in timing.command and timing.option("--criterion") == "pet_distillation"
+
+
+def test_megabytes_count_embeddings(build, teacher):
+    larger, smaller = (build(size=Size(megabytes=mb))["training"] for mb in (0.35, 0.25))
+    widths = [int(stage.option("--encoder-embed-dim")) for stage in (larger, smaller)]
+    assert widths[0] > widths[1]
+
+
+def test_a_gpu(build):
+    training = build(device=Device("cuda"))["training"]
+    assert "--cpu" not in training.command
+    assert training.option("--max-tokens") == "8192"
+
+
+def test_without_ctranslate2_both_are_timed_in_fairseq(build, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    stages = build()
+    assert "speed" not in stages and "export/student/ctranslate2" not in stages
+    generate = [name for name in stages if name.startswith("generate/")]
+    assert generate[:3] == ["generate/teacher.1", "generate/student.1", "generate/teacher.2"]
+    assert all(stages[name].alone for name in generate)
+    assert "CTranslate2 is missing" in stages["report"].option("--without-ctranslate2")
+
+
+def test_another_test_set(build, raw, data, tmp_path):
+    other = tmp_path / "other"
+    prefix = raw / "valid"
+    languages = ("-s", "de", "-t", "en", f"--srcdict={data}/dict.de.txt")
+    run(
+        *("fairseq-preprocess", *languages, f"--tgtdict={data}/dict.en.txt"),
+        *(f"--testpref={prefix}", f"--destdir={other}"),
+    )
+    stages = build(test=str(other), reference=raw / "valid.en")
+    assert stages["generate/student.1"].command[1] == str(other)
+    assert stages["report"].option("--reference") == str(raw / "valid.en")
+    assert build(test="valid")["test-text"].option("--subset") == "valid"
+
+
+# --- wrong inputs ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"teacher": Path("none.pt")}, "TEACHER none.pt: no such file"),
+        ({"data": Path("nowhere")}, "--data nowhere: no such folder"),
+        ({"size": Size(10, 2)}, "--rate and --megabytes: both say how small"),
+        ({"size": Size(rate=0)}, "--rate 0: give a percentage"),
+        ({"size": Size(rate=100)}, "--rate 100: give a percentage"),
+        ({"size": Size(rate=0.01)}, r"--rate 0\.01: the smallest student"),
+        ({"size": Size(megabytes=90)}, "--megabytes 90: the teacher itself has"),
+        ({"size": Size(megabytes=0.001)}, r"--megabytes 0\.001: the smallest student"),
+        ({"updates": 5, "hours": 1.0}, "--updates and --hours: both say how long"),
+        ({"updates": 0}, "--updates 0: give 1 or more"),
+        ({"hours": 0.0}, "--hours 0: give a number above 0"),
+        ({"test": "test1"}, "--test test1: .* has no test1 set, only test, train, valid"),
+        ({"reference": Path("none.txt")}, "--reference none.txt: no such file"),
+        ({"tokenizer": "mosses"}, "--tokenizer mosses"),
+    ],
+)
+def test_wrong_inputs(build, options, message):
+    with pytest.raises(UserError, match=message):
+        build(**options)
+
+
+def test_a_reference_of_another_set(build, raw, data):
+    with pytest.raises(UserError, match="has 300 lines, the test set 30 sentences"):
+        build(reference=raw / "train.en")
+
+
+def test_a_teacher_of_another_kind(build, teacher, tmp_path):
+    state = torch.load(teacher)
+    state["cfg"]["model"].arch = state["cfg"]["model"]._name = "fconv"
+    torch.save(state, tmp_path / "fconv.pt")
+    with pytest.raises(UserError, match=r"fconv\.pt: its architecture fconv is not an encoder-dec"):
+        build(teacher=tmp_path / "fconv.pt")
+
+
+def test_another_dictionary(build, data, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(data, other)
+    words = (other / "dict.en.txt").read_text().splitlines()
+    (other / "dict.en.txt").write_text("\n".join(words[::-1]) + "\n")
+    with pytest.raises(UserError, match=r"TEACHER .* made with another dictionary"):
+        build(data=other)
+    with pytest.raises(UserError, match=f"--test {other}: made with other dictionaries"):
+        build(test=str(other))
+
+
+def test_a_teacher_without_a_plain_form_is_compared_in_fairseq(build, teacher, data, tmp_path):
+    path = tmp_path / "can.pt"
+    save_another(path, teacher, load_task(data), "can_transformer", decoder_normalize_before=True)
+    stages = build(teacher=path, size=Size(rate=5))
+    assert "export/teacher/fairseq" not in stages and "export/student/fairseq" in stages
+    assert "can_transformer" in stages["report"].option("--without-ctranslate2")
+
+
+# --- a real run -----------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_from_a_teacher_to_a_report(teacher, data, tmp_path):
+    ctranslate2 = pytest.importorskip("ctranslate2")
+    out = tmp_path / "out"
+    command = ("compress", teacher, "--data", data, "--out", out, "--device", "cpu", "--rate", "40")
+    done = run("pet-fairseq", *command, "--updates", "30")
+    report = (out / "report.md").read_text()
+    summary, pointer = done.output.splitlines()[-2:]
+    assert summary == report.splitlines()[0] and pointer == f"read on in {out}/report.md"
+    assert " MB -> " in summary and "sentences/s" in summary and "CTranslate2 int8" in summary
+    content = json.loads((out / "report.json").read_text())
+    assert content["summary"] == summary and content["sentences"] == 30
+    before, after = (content[model] for model in ("teacher", "student"))
+    assert after["layer_parameters"] / before["layer_parameters"] == pytest.approx(0.4, rel=0.1)
+    size = (out / "ctranslate2" / "model.bin").stat().st_size
+    assert after["engines"]["CTranslate2 int8"]["bytes"] == size
+    assert (out / "report.png").is_file() and (out / "fairseq" / "model.pt").is_file()
+    sources = [line.split() for line in (out / "test" / "source.tokens").read_text().splitlines()]
+    translator = ctranslate2.Translator(str(out / "ctranslate2"), device="cpu", intra_threads=1)
+    found = translator.translate_batch(sources, beam_size=5, max_decoding_length=200)
+    assert (out / "speed" / "student.txt").read_text().splitlines() == [
+        " ".join(one.hypotheses[0]) for one in found
+    ]
+
+    again = run("pet-fairseq", *command, "--updates", "30").output.splitlines()
+    started = [line for line in again if line.startswith("== ") and "done" not in line]
+    assert started == ["== report"] and again[-2] == summary
+
+    other = run("pet-fairseq", *command, "--updates", "31", check=False)
+    assert other.status == 1
+    assert "checkpoint_best.pt: was made otherwise (--max-update 31, before 30" in other.output

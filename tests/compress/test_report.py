@@ -1,0 +1,88 @@
+"""The report's words and figures, from measurements made by hand."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pet_fairseq.compress.measure import CTRANSLATE2, FAIRSEQ, InEngine, Measured, Measurements
+from pet_fairseq.compress.report import first_line, to_json, to_markdown, write_plot
+from pet_fairseq.report.checkpoint import Sizes
+
+
+def model(layers, parameters, int8, float32, bleu, speed, word):
+    texts = [f"{word} {i} | x" for i in range(20)]
+    engines = {
+        FAIRSEQ: InEngine(float32, bleu + 0.14, texts),
+        CTRANSLATE2: InEngine(int8, bleu, texts, speed),
+    }
+    return Measured(Sizes(layers, layers, parameters, float32 + 1000), engines)
+
+
+@pytest.fixture
+def measured():
+    return Measurements(
+        model(3_000_000, 4_400_000, 5_210_000, 17_840_000, 39.36, 423.4, "ein"),
+        model(299_000, 905_000, 1_302_000, 3_700_000, 38.63, 1049.6, "zwei"),
+        engine=CTRANSLATE2,
+        where="2 CPU cores",
+        beam=5,
+        rounds=3,
+        sources=[f"source {i}" for i in range(20)],
+        references=[f"reference {i}" for i in range(20)],
+        signature="sacre",
+        unknown_words=7,
+        training_minutes=12.34,
+    )
+
+
+def test_first_line(measured):
+    assert first_line(measured) == (
+        "5.2 MB -> 1.3 MB (4.0 times smaller), BLEU 39.4 -> 38.6 (-0.8), 423 -> 1,050 sentences/s "
+        "(2.5 times) in CTranslate2 int8 on 2 CPU cores."
+    )
+
+
+def test_markdown(measured):
+    text = to_markdown(measured, Path("t.pt"), "the data", None)
+    assert text.splitlines()[0] == first_line(measured)
+    assert "has 10.0% of the teacher's layer parameters" in text
+    assert "| BLEU in fairseq | 39.50 | 38.77 |" in text
+    assert "| MB in CTranslate2 int8 | 5.21 | 1.30 |" in text
+    assert "7 words of that reference are lost" in text
+    assert "training took 12.3 minutes" in text and "reference: the data" in text
+    samples = [line for line in text.splitlines() if line.startswith("| source ")]
+    assert len(samples) == 7  # with the header
+    assert samples[1] == "| source 1 | reference 1 | ein 1 \\| x | zwei 1 \\| x |"
+    assert "Measured in fairseq" not in text
+
+
+def test_without_ctranslate2(measured):
+    models = [
+        replace(m, engines={FAIRSEQ: replace(m.engines[FAIRSEQ], sentences_per_second=speed)})
+        for m, speed in zip((measured.teacher, measured.student), (100, 150))
+    ]
+    measured = replace(measured, teacher=models[0], student=models[1], engine=FAIRSEQ)
+    text = to_markdown(measured, Path("t.pt"), "the data", "CTranslate2 is missing")
+    assert text.splitlines()[0].endswith(
+        "100 -> 150 sentences/s (1.5 times) in fairseq on 2 CPU cores."
+    )
+    assert "Measured in fairseq: CTranslate2 is missing." in text
+    assert "ctranslate2/" not in text
+
+
+def test_json_has_figures_but_no_texts(measured):
+    content = to_json(measured)
+    assert content["summary"] == first_line(measured)
+    assert content["student"]["engines"][CTRANSLATE2] == {
+        "bytes": 1_302_000,
+        "bleu": 38.63,
+        "sentences_per_second": 1049.6,
+    }
+    assert content["teacher"]["layer_parameters"] == 3_000_000
+    assert "ein" not in str(content)
+
+
+def test_plot(measured, tmp_path):
+    write_plot(measured, tmp_path / "plot.png")
+    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,62 @@
+"""How tokens become text."""
+
+import pytest
+from fairseq.data import Dictionary
+from omegaconf import DictConfig
+
+from pet_fairseq.compress.text import TextStyle, find_style, write_lines
+from pet_fairseq.errors import UserError
+from pet_fairseq.files import read_lines
+from tests.translation import make_task
+
+
+def style_of(tmp_path, words, trained=None, **given):
+    task = make_task(tmp_path / "data", words)
+    style = find_style(DictConfig({"task": {}, **(trained or {})}), task, **given)
+    return style.remove_bpe, style.tokenizer
+
+
+def test_what_the_words_show(tmp_path):
+    assert style_of(tmp_path, ["a", "b"]) == (None, None)
+    assert style_of(tmp_path, ["a@@", "b"]) == ("subword_nmt", "moses")
+    assert style_of(tmp_path, ["\u2581a", "b"]) == ("sentencepiece", None)
+
+
+def test_what_the_teacher_and_the_user_say(tmp_path):
+    trained = {"tokenizer": {"_name": "nltk"}}
+    assert style_of(tmp_path, ["a@@"], trained) == ("subword_nmt", "nltk")
+    assert style_of(tmp_path, ["a"], {"task": {"eval_bleu_detok": "moses"}}) == (None, "moses")
+    given = {"remove_bpe": "none", "tokenizer": "space"}
+    assert style_of(tmp_path, ["a@@"], trained, **given) == (None, None)
+
+
+def test_decoding():
+    moses = TextStyle("de", "en", "subword_nmt", "moses")
+    assert moses.options == ("--remove-bpe", "subword_nmt", "--tokenizer", "moses")
+    assert moses.decoder()("He sa@@ id : &quot; yes &quot; .") == 'He said: "yes".'
+    assert TextStyle("de", "en").decoder()("a b@@ c") == "a b@@ c"
+    assert TextStyle("de", "en", "sentencepiece").decoder()("\u2581a b \u2581c") == "ab c"
+
+
+@pytest.mark.parametrize(
+    "style, message",
+    [
+        (TextStyle("de", "en", None, "mosses"), "--tokenizer mosses"),
+        (TextStyle("de", "en", "bpe"), "--remove-bpe bpe: give subword_nmt"),
+    ],
+)
+def test_styles_that_do_not_exist(style, message):
+    with pytest.raises(UserError, match=message):
+        style.decoder()
+
+
+def test_lines_keep_an_empty_last_sentence(tmp_path):
+    write_lines(tmp_path / "x", ["a", "", ""])
+    assert read_lines(tmp_path / "x", "x") == ["a", "", ""]
+
+
+def test_dictionaries_compare():
+    # plan.py compares a test folder's with the data's
+    words = Dictionary()
+    words.add_symbol("a")
+    assert words != Dictionary()

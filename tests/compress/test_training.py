@@ -1,0 +1,88 @@
+"""Rules for a student's training."""
+
+from pathlib import Path
+
+import pytest
+
+from pet_fairseq.compress.timing import updates_for
+from pet_fairseq.compress.training import (
+    Budget,
+    Corpus,
+    cache_megabytes,
+    default_updates,
+    learning_rate,
+    updates_per_epoch,
+    validation_options,
+)
+from pet_fairseq.errors import UserError
+from pet_fairseq.recipes.stage import Output
+
+
+def option(options, name):
+    return options[options.index(name) + 1]
+
+
+def test_settings_are_near_those_of_the_recipes():
+    assert learning_rate(88) == 4e-3
+    assert learning_rate(48) == pytest.approx(6e-3, rel=0.1)
+    assert learning_rate(320) == pytest.approx(2e-3, rel=0.1)
+    assert learning_rate(8) == 6e-3
+    multi30k = Corpus(29_000, 430_000, 420_000)
+    assert 2_500 < default_updates(updates_per_epoch(multi30k, 2_000)) < 4_000
+
+
+def test_updates_by_the_size_of_the_data():
+    assert default_updates(1) == 1_000
+    assert default_updates(400) == 6_000
+    assert default_updates(10**6) == 50_000
+    assert updates_per_epoch(Corpus(10, 2_001, 0), 2_000) == 2
+
+
+def test_validations_are_neither_rare_nor_after_every_few_updates():
+    tiny, small, huge = map(validation_options, (3, 200, 10_000))
+    assert option(tiny, "--validate-interval") == option(tiny, "--save-interval") == "33"
+    assert option(small, "--validate-interval") == "1"
+    assert "--save-interval-updates" not in small
+    assert option(huge, "--save-interval-updates") == "2000"
+
+
+def test_the_cache_holds_all_pairs_or_as_much_as_is_allowed():
+    assert cache_megabytes(Corpus(1, 1, 2**18), 100) == 101
+    assert cache_megabytes(Corpus(1, 1, 10**9), 512) == 2_000
+
+
+def test_a_schedule_falls_to_zero():
+    options = Budget(800).schedule()
+    assert option(options, "--max-update") == option(options, "--total-num-update") == "800"
+    assert option(options, "--warmup-updates") == "100"
+    assert option(Budget(800).schedule(0.1), "--max-update") == "80"
+
+
+def test_a_time_becomes_updates_when_the_speed_is_known():
+    word = Budget(None, Path("timing.log"), 0.5, trainings=1.1).share(1)
+    assert isinstance(word, Output)
+    assert word.command[:4] == ("updates-for", "timing.log", "--hours", "0.5")
+    assert float(word.command[-1]) == pytest.approx(1 / 1.1, abs=1e-4)
+
+
+def write_log(path, seconds_per_line, ups):
+    lines = [
+        f"INFO | train_inner | epoch 001: {n} / 99 loss=5, wps=900, ups={ups}, num_updates={n}, "
+        f"lr=0.001, train_wall=1, gb_free=1, wall={7 + seconds_per_line * n // 10}\n"
+        for n in (10, 20, 30)
+    ]
+    path.write_text("INFO | started\n" + "".join(lines))
+    return path
+
+
+def test_updates_that_fit_into_a_time(tmp_path):
+    slow = write_log(tmp_path / "slow", 40, ups=0.99)  # ups is rounded; the clock is right: 0.25
+    assert updates_for(slow, hours=1, share=1) == 900
+    assert updates_for(slow, hours=1, share=0.1) == 90
+    fast = write_log(tmp_path / "fast", 1, ups=8.5)  # the clock is too rough here
+    assert updates_for(fast, hours=2, share=0.5) == 30_600
+    with pytest.raises(UserError, match=r"--hours 0\.001: room for 0 updates"):
+        updates_for(slow, hours=0.001, share=1)
+    (tmp_path / "empty").write_text("")
+    with pytest.raises(UserError, match="empty: has no speeds"):
+        updates_for(tmp_path / "empty", 1, 1)
