@@ -153,7 +153,7 @@ DEFECTS = (
         "patience: every layer follows the next one's",
         "return list(range(first, teacher_layers))",
         "return list(range(first + 1, teacher_layers + 1))",
-        "tests/baselines",
+        "tests/baselines/test_patience.py",
     ),
     Defect(
         "token pruning keeps padding like words",
@@ -166,13 +166,13 @@ DEFECTS = (
         "what fills up the last group counts as words",
         "F.pad(padding_mask.T, (0, 0, 0, missing), value=True)",
         "F.pad(padding_mask.T, (0, 0, 0, missing), value=False)",
-        "tests/variator",
+        "tests/variator/test_plugin.py",
     ),
     Defect(
         "decompression with its inputs exchanged",
         "down_group, down_member = self.down.weight.chunk(2, dim=1)",
         "down_member, down_group = self.down.weight.chunk(2, dim=1)",
-        "tests/variator",
+        "tests/variator/test_plugin.py",
     ),
     Defect(
         "half a group counted as none",
@@ -191,13 +191,13 @@ DEFECTS = (
         "memory tokens in the wrong order",
         "states[b, lengths[i] - numbers[i] : lengths[i]] for",
         "states[b, lengths[i] - numbers[i] : lengths[i]].flip(0) for",
-        "tests/selfcp",
+        "tests/selfcp/test_model.py",
     ),
     Defect(
         "number of memory tokens rounded down",
         "return math.ceil(length / ratio)",
         "return max(1, math.floor(length / ratio))",
-        "tests/selfcp",
+        "tests/selfcp/test_segments.py",
     ),
     Defect(
         "the bank of another model accepted",
@@ -209,20 +209,20 @@ DEFECTS = (
         "the most similar demonstration first",
         "for hit in reversed(hits)]",
         "for hit in hits]",
-        "tests/selfcp",
+        "tests/selfcp/test_demonstrations.py",
     ),
     # decoding and export
     Defect(
         "scores divided by a length without </s>",
         "score = score / length**self.len_penalty",
         "score = score / max(1, length - 1) ** self.len_penalty",
-        "tests/decoding",
+        "tests/decoding/test_generator.py",
     ),
     Defect(
         "the cache does not follow the beams",
         "self.bias = bias.gather(2, index)",
         "self.bias = bias",
-        "tests/decoding",
+        "tests/decoding/test_generator.py",
     ),
     Defect(
         "queries and keys exchanged in the export",
@@ -240,13 +240,13 @@ DEFECTS = (
         "the first seed's BLEU in place of the mean",
         "group.bleu[beam] = statistics.fmean(scores)",
         "group.bleu[beam] = scores[0]",
-        "tests/report",
+        "tests/report/test_seeds.py",
     ),
     Defect(
         "BLEU on tokenised text",
         r""""D": re.compile(r"^D-""",
         r""""D": re.compile(r"^H-""",
-        "tests/report",
+        "tests/report/test_report.py",
     ),
 )
 

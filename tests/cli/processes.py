@@ -41,11 +41,10 @@ def fork_server() -> str:
         text=True,
         env={**os.environ, **ALONE},
     )
-    said = ""
-    while not said.endswith("listening\n"):
-        line = server.stdout.readline()
-        said += line
-        assert line, said
+    lines = [""]
+    while lines[-1] != "listening\n":
+        lines.append(server.stdout.readline())
+        assert lines[-1], "".join(lines)  # it has ended
 
     def stop():
         server.communicate()
@@ -58,7 +57,7 @@ def fork_server() -> str:
 def command_line(command: str, *args, cold: bool) -> list[str]:
     """How to start one of the environment's commands, or `python SCRIPT`."""
     words = [str(BIN / command), *map(str, args)]
-    if cold or "PET_FAIRSEQ_COLD" in os.environ:
+    if cold or "PET_FAIRSEQ_COLD" in os.environ or not hasattr(os, "pidfd_open"):  # Linux has it
         return words
     script = words[1:] if command == "python" else words
     return [sys.executable, "-IS", str(HERE / "fork_client.py"), fork_server(), *script]
