@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import torch
 from fairseq import checkpoint_utils, tasks
 from fairseq.data import FairseqDataset
 from fairseq.data.data_utils import infer_language_pair
@@ -98,12 +97,6 @@ def load_task(trained: DictConfig, data: str) -> TranslationTask:
         **{name: trained[name] for name in padding if name in trained},
     )
     return TranslationTask.setup_task(cfg)
-
-
-def check_device(device: str) -> None:
-    """Raises UserError if torch cannot use it."""
-    if device != "cpu" and not torch.cuda.is_available():
-        raise UserError(f"--device {device}: torch finds no GPU here; give --device cpu")
 
 
 def load_subset(task: FairseqTask, subset: str) -> FairseqDataset:

@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parents[1] / "pet_fairseq"
 # the floors below it; rooms on one floor do not know each other. A new room needs a place here.
 FLOORS = [
     ["errors", "command_line", "architectures", "attention", "hooks", "layers", "prefill"],
-    ["files", "generated", "markdown", "parameters"],
+    ["devices", "files", "generated", "markdown", "parameters"],
     ["checkpoints"],
     ["backbone", "loading", "model_options"],
     ["distillation", "pretrained", "toy"],

@@ -15,8 +15,9 @@ from pet_fairseq.compress.methods import (
     MOST_UPDATES,
     ROUNDS,
 )
+from pet_fairseq.devices import check_device, choose_device
 from pet_fairseq.recipes.commands import add_run_options, run_options
-from pet_fairseq.recipes.device import Device, choose_device
+from pet_fairseq.recipes.device import Device
 from pet_fairseq.recipes.runner import dry_run, run_stages
 
 
@@ -174,6 +175,7 @@ def _compress(args: Namespace) -> None:
     if args.dry_run:
         print(dry_run(pipeline.stages))
         return
+    check_device(args.device)
     run_stages(pipeline.stages, pipeline.folder, run_options(args, pipeline))
     report = args.out / "report.md"
     print(f"\n{report.read_text(encoding='utf-8').splitlines()[0]}\nread on in {report}")

@@ -9,10 +9,11 @@ from typing import Optional
 
 from tqdm import tqdm
 
+from pet_fairseq.devices import check_device
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import check_folder, write_figure, write_json, write_text
 from pet_fairseq.layers import STACKS
-from pet_fairseq.loading import check_device, load_transformer, read_samples
+from pet_fairseq.loading import load_transformer, read_samples
 from pet_fairseq.markdown import aligned_table
 from pet_fairseq.pet.pair_candidates import THESIS_CHOICE, matched_layers
 from pet_fairseq.pet.pair_search import Measured, SearchResult, search

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Optional
 
 from pet_fairseq.command_line import Command, Group, OneLineParser
+from pet_fairseq.devices import DEVICES, check_device, choose_device
 from pet_fairseq.errors import UserError
 from pet_fairseq.recipes.catalogue import RECIPES
-from pet_fairseq.recipes.device import DEVICES, choose_device
 from pet_fairseq.recipes.pipeline import Pipeline, Place
 from pet_fairseq.recipes.runner import RunOptions, dry_run, run_stages
 from pet_fairseq.recipes.stage import Stage
@@ -29,6 +29,7 @@ def _recipe(args: Namespace) -> int:
     if args.dry_run:
         print(dry_run(stages))
         return 0
+    check_device(args.device)
     run_stages(stages, pipeline.folder, run_options(args, pipeline))
     return 0
 

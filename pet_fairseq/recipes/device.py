@@ -2,9 +2,6 @@
 
 from dataclasses import dataclass
 
-DEVICES = ("auto", "cpu", "cuda")
-PRECISIONS = ("fp32", "fp16", "bf16")
-
 
 @dataclass(frozen=True)
 class Device:
@@ -35,12 +32,3 @@ class Device:
 
 
 CPU = Device()
-
-
-def choose_device(name: str) -> str:
-    """cpu or cuda; `auto` is CUDA where torch has it."""
-    if name != "auto":
-        return name
-    import torch
-
-    return "cuda" if torch.cuda.is_available() else "cpu"

@@ -4,8 +4,9 @@ import sys
 
 import torch
 
+from pet_fairseq.devices import check_device, choose_device
 from pet_fairseq.errors import UserError
-from pet_fairseq.loading import check_device, load_model, read_batches
+from pet_fairseq.loading import load_model, read_batches
 
 
 @torch.inference_mode()
@@ -17,8 +18,7 @@ def class_scores(checkpoint: str, data: str, subset: str = "test", device: str =
     Raises:
         UserError: not such a model, no such subset, or no such device.
     """
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = choose_device(device)
     check_device(device)
     model, task = load_model(checkpoint, "CHECKPOINT", data)
     head = getattr(task.cfg, "classification_head_name", None)

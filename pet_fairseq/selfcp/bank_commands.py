@@ -50,7 +50,8 @@ def _load(args: Namespace) -> tuple:
     for name in COUNTS:
         if getattr(args, name, 1) < 1:
             raise UserError(f"--{name} {getattr(args, name)}: give 1 or more")
-    from pet_fairseq.loading import check_device, load_subset
+    from pet_fairseq.devices import check_device
+    from pet_fairseq.loading import load_subset
     from pet_fairseq.selfcp.load import load_selfcp
 
     check_device(args.device)

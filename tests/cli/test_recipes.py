@@ -73,6 +73,13 @@ def test_wrong_input(args, message, tmp_path):
     assert "Traceback" not in result.output and not list(tmp_path.rglob("*.pt"))
 
 
+def test_a_gpu_that_is_not_there(tmp_path):
+    result = recipe("multi30k", "--device", "cuda", check=False, cwd=tmp_path)
+    assert result.status == 1
+    assert "--device cuda: torch finds no GPU here; give --device cpu" in result.output
+    assert "--cpu" not in recipe("multi30k", "--device", "cuda", "--dry-run", cwd=tmp_path).output
+
+
 def test_without_a_name_the_recipes_are_listed():
     result = recipe(check=False)
     assert result.status == 2 and "movie_reviews" in result.output
