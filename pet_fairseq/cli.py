@@ -8,8 +8,8 @@ from itertools import chain
 from typing import NoReturn, Optional
 
 import pet_fairseq
-from pet_fairseq import commands as general
-from pet_fairseq.command_line import Command, Group, OneLineParser
+from pet_fairseq import general_commands as general
+from pet_fairseq.cli_command import Command, Group, OneLineParser
 from pet_fairseq.compress import commands as compress
 from pet_fairseq.decoding import commands as decoding
 from pet_fairseq.errors import UserError

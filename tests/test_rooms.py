@@ -11,8 +11,8 @@ PACKAGE = Path(__file__).parents[1] / "pet_fairseq"
 # A room is a folder or a module of the package. From the ground up: a room may import the rooms on
 # the floors below it; rooms on one floor do not know each other. A new room needs a place here.
 FLOORS = [
-    ["errors", "command_line", "architectures", "attention", "hooks", "layers", "prefill"],
-    ["devices", "files", "generated", "markdown", "parameters"],
+    ["errors", "cli_command", "architectures", "attention", "hooks", "layers", "prefill"],
+    ["devices", "files", "generate_output", "markdown", "parameters"],
     ["checkpoints"],
     ["backbone", "loading", "model_options"],
     ["distillation", "pretrained", "toy"],
@@ -20,7 +20,7 @@ FLOORS = [
     ["baselines"],  # each builds on the method it competes with
     ["decoding", "recipes", "report", "score", "serve"],
     ["compress"],  # a use of recipes, export and reports
-    ["hub", "commands", "registry"],
+    ["hub", "general_commands", "registry"],
     [""],  # the package's own __init__.py
     ["cli"],
 ]

@@ -11,7 +11,7 @@ import json
 import sys
 from pathlib import Path
 
-from pet_fairseq.generated import numbered_lines
+from pet_fairseq.generate_output import numbered_lines
 from pet_fairseq.markdown import table_head, table_row
 
 PARTS = 4

@@ -4,7 +4,7 @@ import logging
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from pet_fairseq.command_line import Command, Group, add_subset_option
+from pet_fairseq.cli_command import Command, Group, add_subset_option
 from pet_fairseq.compress.methods import (
     BEAM,
     DEFAULT_METHOD,

@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from typing import Optional
 
+from pet_fairseq.compress.export_size import int8_bytes
 from pet_fairseq.compress.methods import DEFAULT_RATE, Method
 from pet_fairseq.compress.teacher import Teacher
-from pet_fairseq.compress.widths import Shape, check_size, find_shape, int8_bytes, layer_parameters
+from pet_fairseq.compress.widths import Shape, check_size, find_shape, layer_parameters
 from pet_fairseq.errors import UserError
 from pet_fairseq.recipes.sizes import PRE_NORM, Options
 

@@ -16,13 +16,13 @@ from torch import nn
 from pet_fairseq.architectures import architecture_name, model_class
 from pet_fairseq.checkpoints.dictionaries import check_dictionaries
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
-from pet_fairseq.compress.widths import int8_bytes
+from pet_fairseq.compress.export_size import int8_bytes
 from pet_fairseq.decoding.export import check_for_ctranslate2
 from pet_fairseq.decoding.plain import check_plain_form
 from pet_fairseq.errors import UserError
 from pet_fairseq.loading import load_task
 from pet_fairseq.parameters import ParameterCounts, count_parameters
-from pet_fairseq.pet.sizes import stored_model
+from pet_fairseq.pet.params import stored_model
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from pet_fairseq.command_line import Command, Group, add_sample_options
+from pet_fairseq.cli_command import Command, Group, add_sample_options
 from pet_fairseq.errors import UserError
 
 
@@ -24,7 +24,7 @@ def _params_arguments(parser: ArgumentParser) -> None:
 
 
 def _params(args: Namespace) -> None:
-    from pet_fairseq.pet import sizes
+    from pet_fairseq.pet import params
 
     options = args.rest
     checkpoint = options[0] if options and not options[0].startswith("-") else None
@@ -32,16 +32,16 @@ def _params(args: Namespace) -> None:
         raise UserError(f"{options[1]}: give a checkpoint or model options, not both")
     if checkpoint is not None and args.target_rate is not None:
         raise UserError("--target-rate: give model options instead of a checkpoint")
-    reference = sizes.reference_counts(args.reference)
+    reference = params.reference_counts(args.reference)
     if args.target_rate is not None:
-        print(sizes.format_widths(sizes.find_widths(options, args.target_rate, reference)))
+        print(params.format_widths(params.find_widths(options, args.target_rate, reference)))
         return
     counts = (
-        sizes.checkpoint_counts(checkpoint, "CHECKPOINT")
+        params.checkpoint_counts(checkpoint, "CHECKPOINT")
         if checkpoint is not None
-        else sizes.option_counts(options)
+        else params.option_counts(options)
     )
-    print(sizes.format_counts(counts, args.reference, reference))
+    print(params.format_counts(counts, args.reference, reference))
 
 
 def _sample_heads_arguments(parser: ArgumentParser) -> None:

@@ -5,12 +5,13 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Optional
 
-from pet_fairseq.command_line import Command, Group, OneLineParser
+from pet_fairseq.cli_command import Command, Group, OneLineParser
 from pet_fairseq.devices import DEVICES, check_device, choose_device
 from pet_fairseq.errors import UserError
 from pet_fairseq.recipes.catalogue import RECIPES
 from pet_fairseq.recipes.pipeline import Pipeline, Place
-from pet_fairseq.recipes.runner import RunOptions, dry_run, run_stages
+from pet_fairseq.recipes.runner import dry_run, run_stages
+from pet_fairseq.recipes.skipping import RunOptions
 from pet_fairseq.recipes.stage import Stage
 
 # --- recipe ---------------------------------------------------------------------------------------

@@ -11,53 +11,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from enum import Enum
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Optional
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.recipes.progress import Progress
-from pet_fairseq.recipes.record import (
-    Record,
-    differences,
-    make_record,
-    read_record,
-    record_path,
-    write_record,
-)
-from pet_fairseq.recipes.stage import Kind, Output, Stage, shell_lines
+from pet_fairseq.recipes.record import Record, make_record, record_path, write_record
+from pet_fairseq.recipes.skipping import RunOptions, State, look
+from pet_fairseq.recipes.stage import Kind, Output, Stage, is_within, shell_lines
 
 POLL_SECONDS = 0.2
-
-
-@dataclass(frozen=True)
-class RunOptions:
-    """How to run stages.
-
-    Attributes:
-        jobs: stages that may run side by side.
-        again: make anew what was made by another command or from other inputs.
-        adopt: take products without a record as they are.
-        places: folders that may be moved, for the records.
-        environment: variables for the commands beside those of this process.
-    """
-
-    jobs: int = 1
-    again: bool = False
-    adopt: bool = False
-    places: Mapping[str, Path] = field(default_factory=dict)
-    environment: Mapping[str, str] = field(default_factory=dict)
-
-
-class State(Enum):
-    """What there is of a stage's product."""
-
-    MISSING = "missing"
-    BEGUN = "begun"  # a training that can go on
-    FINISHED = "finished"
 
 
 def dry_run(stages: Sequence[Stage]) -> str:
@@ -82,7 +48,7 @@ def _check_inputs(stages: Sequence[Stage]) -> None:
     products = [stage.product for stage in stages]
     for stage in stages:
         for path in stage.inputs:
-            if not path.exists() and not any(_within(path, product) for product in products):
+            if not path.exists() and not any(is_within(path, product) for product in products):
                 raise UserError(f"{path}: no such file or folder; {stage.name} reads it")
 
 
@@ -90,56 +56,9 @@ def _check_before(stages: Sequence[Stage], options: RunOptions) -> None:
     """Find products that were made otherwise before anything runs."""
     unfinished: set[Path] = set()
     for stage in stages:
-        waits = any(_within(path, product) for path in stage.inputs for product in unfinished)
+        waits = any(is_within(path, product) for path in stage.inputs for product in unfinished)
         if waits or look(stage, options) is not State.FINISHED:
             unfinished.add(stage.product)
-
-
-def _within(path: Path, product: Path) -> bool:
-    return path == product or product in path.parents
-
-
-def look(stage: Stage, options: RunOptions) -> State:
-    """What there is of the product; the inputs have to be there.
-
-    With `again` a product that was made otherwise counts as missing, and is removed when its stage
-    starts. With `adopt` a product without a record gets one.
-
-    Raises:
-        UserError: the product was made by another command or from other inputs.
-    """
-    if stage.always:
-        return State.MISSING
-    before = read_record(stage.product)
-    if before is None:
-        return _look_without_record(stage, options)
-    now = make_record(stage, options.places, before.finished)
-    changes = differences(before, now)
-    if changes and not options.again:
-        raise UserError(
-            f"{stage.product}: was made otherwise ({'; '.join(changes)}); give --again to make it "
-            "anew, or another folder"
-        )
-    if changes or (before.finished and not stage.product.exists()):
-        return State.MISSING
-    if before.finished:
-        return State.FINISHED
-    can_go_on = stage.product.with_name("checkpoint_last.pt").exists()
-    return State.BEGUN if stage.kind is Kind.TRAINING and can_go_on else State.MISSING
-
-
-def _look_without_record(stage: Stage, options: RunOptions) -> State:
-    if not stage.product.exists():
-        return State.MISSING
-    if options.adopt:
-        write_record(stage.product, make_record(stage, options.places, finished=True))
-        return State.FINISHED
-    if options.again:
-        return State.MISSING
-    raise UserError(
-        f"{stage.product}: has no record of how it was made; give --adopt to take it as it is, "
-        "--again to make it anew, or another folder"
-    )
 
 
 @contextmanager
@@ -223,7 +142,7 @@ class _Run:
         unfinished = [other for other in self.waiting if other is not stage]
         unfinished += [running.stage for running in self.running]
         return not any(
-            _within(path, other.product)
+            is_within(path, other.product)
             for path in (*stage.inputs, *((stage.product,) if stage.always else ()))
             for other in unfinished
         ) and not (stage.always and unfinished)

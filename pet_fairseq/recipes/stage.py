@@ -68,6 +68,11 @@ class Stage:
         return str(self.command[places[-1] + 1]) if places else None
 
 
+def is_within(path: Path, product: Path) -> bool:
+    """Whether a path is the product, or lies in it."""
+    return path == product or product in path.parents
+
+
 def last_wins(options: Sequence[Word]) -> tuple[Word, ...]:
     """Options without those that a later one overrides, as a parser would read them."""
     values: dict[Word, list[Word]] = {}

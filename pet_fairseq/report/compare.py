@@ -6,8 +6,8 @@ from typing import Optional
 from sacrebleu.metrics import BLEU
 from sacrebleu.significance import PairedTest
 
-from pet_fairseq.report.groups import RunGroup
 from pet_fairseq.report.outputs import read_output
+from pet_fairseq.report.seed_groups import RunGroup
 
 SAMPLES = 1000  # of the paired bootstrap
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_text
-from pet_fairseq.generated import lines_in_order
+from pet_fairseq.generate_output import lines_in_order
 
 NAME = re.compile(r"generate\.beam(\d+)\.(\d+)\.txt")
 SPEED = re.compile(r"Translated [\d,]+ sentences .*\(([\d.,]+) sentences/s")

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from pet_fairseq.files import write_figure
 from pet_fairseq.report.compare import Comparison
-from pet_fairseq.report.groups import RunGroup
+from pet_fairseq.report.seed_groups import RunGroup
 
 MARKERS = "os^Dv<>PX*"
 FEWEST_BEAMS = 3  # that make a curve

@@ -4,9 +4,9 @@ from typing import Optional
 
 from pet_fairseq.markdown import table
 from pet_fairseq.report.compare import SAMPLES, Comparison
-from pet_fairseq.report.groups import RunGroup
 from pet_fairseq.report.measure import Run, cached_bleu
 from pet_fairseq.report.plots import speed_form
+from pet_fairseq.report.seed_groups import RunGroup
 
 
 def to_markdown(comparison: Comparison, reference: list[str]) -> str:

@@ -8,7 +8,8 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_lines, read_text, write_json, write_text
 from pet_fairseq.report import plots
 from pet_fairseq.report.compare import Comparison, bootstrap
-from pet_fairseq.report.groups import (
+from pet_fairseq.report.measure import cached_bleu, measure_run
+from pet_fairseq.report.seed_groups import (
     RunGroup,
     check_same_test_set,
     find_groups,
@@ -18,7 +19,6 @@ from pet_fairseq.report.groups import (
     name_missing_outputs,
     name_missing_seeds,
 )
-from pet_fairseq.report.measure import cached_bleu, measure_run
 from pet_fairseq.report.tables import to_json, to_markdown
 
 

@@ -6,7 +6,7 @@ from sacrebleu.metrics import BLEU
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_lines, read_text
-from pet_fairseq.generated import lines_in_order
+from pet_fairseq.generate_output import lines_in_order
 
 
 def bleu_scores(output: Path, reference: Path) -> dict:

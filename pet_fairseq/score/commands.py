@@ -5,7 +5,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Optional
 
-from pet_fairseq.command_line import Command, Group, add_subset_option
+from pet_fairseq.cli_command import Command, Group, add_subset_option
 from pet_fairseq.files import write_json
 
 
@@ -146,7 +146,7 @@ def _table_arguments(parser: ArgumentParser) -> None:
 
 
 def _table(args: Namespace) -> None:
-    from pet_fairseq.score.seeds import write_seeds_table
+    from pet_fairseq.score.seed_table import write_seeds_table
 
     print(write_seeds_table(args.runs, args.names), end="")
 

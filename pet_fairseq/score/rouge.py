@@ -6,7 +6,7 @@ from typing import Optional
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_lines, read_text
-from pet_fairseq.generated import numbered_lines
+from pet_fairseq.generate_output import numbered_lines
 
 KINDS = ("rouge1", "rouge2", "rougeL")
 

@@ -3,7 +3,7 @@
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from pet_fairseq.command_line import (
+from pet_fairseq.cli_command import (
     Command,
     Group,
     add_data_option,
@@ -52,7 +52,7 @@ def _load(args: Namespace) -> tuple:
             raise UserError(f"--{name} {getattr(args, name)}: give 1 or more")
     from pet_fairseq.devices import check_device
     from pet_fairseq.loading import load_subset
-    from pet_fairseq.selfcp.load import load_selfcp
+    from pet_fairseq.selfcp.load_model import load_selfcp
 
     check_device(args.device)
     model, task = load_selfcp(args.path, args.data)

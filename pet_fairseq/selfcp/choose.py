@@ -12,7 +12,7 @@ from pet_fairseq.devices import check_device
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import write_json
 from pet_fairseq.loading import read_batches
-from pet_fairseq.selfcp.load import load_selfcp
+from pet_fairseq.selfcp.load_model import load_selfcp
 from pet_fairseq.selfcp.model import SelfCpModel
 
 

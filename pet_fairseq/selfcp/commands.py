@@ -5,7 +5,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from pet_fairseq.command_line import (
+from pet_fairseq.cli_command import (
     Command,
     Group,
     add_batch_option,

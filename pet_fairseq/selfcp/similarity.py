@@ -11,7 +11,7 @@ from torch import Tensor
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import check_folder, write_figure, write_json
 from pet_fairseq.loading import load_subset
-from pet_fairseq.selfcp.load import load_selfcp
+from pet_fairseq.selfcp.load_model import load_selfcp
 from pet_fairseq.selfcp.model import SelfCpModel
 from pet_fairseq.selfcp.segments import memory_length, split_prompt
 

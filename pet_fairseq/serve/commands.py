@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 
-from pet_fairseq.command_line import Command, Group
+from pet_fairseq.cli_command import Command, Group
 from pet_fairseq.errors import UserError
 from pet_fairseq.serve.options import add_options
 

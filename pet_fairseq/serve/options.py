@@ -3,7 +3,7 @@
 import argparse
 from typing import Union
 
-from pet_fairseq.command_line import add_device_option
+from pet_fairseq.cli_command import add_device_option
 
 
 def add_options(command: argparse.ArgumentParser) -> None:

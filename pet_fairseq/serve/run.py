@@ -11,7 +11,7 @@ from aiohttp import web
 from pet_fairseq.serve.app import make_runner
 from pet_fairseq.serve.costs import measure_costs
 from pet_fairseq.serve.engine import Engine
-from pet_fairseq.serve.load import load
+from pet_fairseq.serve.load_model import load
 from pet_fairseq.serve.metrics import Metrics
 from pet_fairseq.serve.model import ServedModel
 from pet_fairseq.serve.queue import BatchQueue

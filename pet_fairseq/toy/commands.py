@@ -3,7 +3,7 @@
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from pet_fairseq.command_line import Command, Group
+from pet_fairseq.cli_command import Command, Group
 
 SIZES = {"train": 16000, "valid": 500, "test": 500}
 

@@ -3,7 +3,7 @@
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from pet_fairseq.command_line import Command, Group, add_sample_options
+from pet_fairseq.cli_command import Command, Group, add_sample_options
 from pet_fairseq.variator.choices import COMPRESSIONS, DECOMPRESSIONS, SITES
 
 

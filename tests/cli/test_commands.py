@@ -9,7 +9,7 @@ from typing import Optional
 import pytest
 
 from pet_fairseq import cli
-from pet_fairseq.command_line import Command, Group
+from pet_fairseq.cli_command import Command, Group
 from pet_fairseq.errors import UserError
 from pet_fairseq.recipes.catalogue import RECIPES
 from pet_fairseq.recipes.commands import recipe_parser

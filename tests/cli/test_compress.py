@@ -10,7 +10,7 @@ import torch
 from pet_fairseq.compress import plan
 from pet_fairseq.compress.student import Size
 from pet_fairseq.errors import UserError
-from pet_fairseq.pet.sizes import checkpoint_counts, option_counts
+from pet_fairseq.pet.params import checkpoint_counts, option_counts
 from pet_fairseq.recipes.device import CPU, Device
 from pet_fairseq.recipes.runner import dry_run
 from tests.cli.processes import run

@@ -9,8 +9,9 @@ import pytest
 
 from pet_fairseq.recipes import translation
 from pet_fairseq.recipes.device import Device
-from pet_fairseq.recipes.runner import RunOptions, run_stages
+from pet_fairseq.recipes.runner import run_stages
 from pet_fairseq.recipes.sizes import SMALL, stacks, words
+from pet_fairseq.recipes.skipping import RunOptions
 from tests.cli.processes import REPO, run
 from tests.cli.shell import sh
 

@@ -13,7 +13,8 @@ import pytest
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.recipes.record import digest, make_record, read_record, record_path
-from pet_fairseq.recipes.runner import RunOptions, run_stages
+from pet_fairseq.recipes.runner import run_stages
+from pet_fairseq.recipes.skipping import RunOptions
 from pet_fairseq.recipes.stage import Kind, Output, Stage
 from tests.cli.processes import REPO
 
@@ -220,7 +221,8 @@ def test_a_summary_always_runs_and_comes_last(folder):
 RUNNER = """
 import sys
 from pathlib import Path
-from pet_fairseq.recipes.runner import RunOptions, run_stages
+from pet_fairseq.recipes.runner import run_stages
+from pet_fairseq.recipes.skipping import RunOptions
 from pet_fairseq.recipes.stage import Stage
 folder = Path(sys.argv[1])
 product = folder / "runs/x"

@@ -9,7 +9,7 @@ from fairseq.data import Dictionary
 import pet_fairseq
 from pet_fairseq.errors import UserError
 from pet_fairseq.parameters import architecture_counts, compression_rate
-from pet_fairseq.pet.sizes import option_counts
+from pet_fairseq.pet.params import option_counts
 from pet_fairseq.recipes import translation
 from pet_fairseq.recipes.datasets import DATA_SETS
 from pet_fairseq.recipes.sizes import SIZES

@@ -5,7 +5,7 @@ import pytest
 from pet_fairseq.report import plots
 from pet_fairseq.report.checkpoint import Sizes
 from pet_fairseq.report.compare import Comparison
-from pet_fairseq.report.groups import RunGroup
+from pet_fairseq.report.seed_groups import RunGroup
 
 
 @pytest.fixture

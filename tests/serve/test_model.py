@@ -10,7 +10,7 @@ from fairseq.models import build_model
 from pet_fairseq.cli import parse
 from pet_fairseq.errors import UserError
 from pet_fairseq.hooks import forward_hooks
-from pet_fairseq.serve.load import load
+from pet_fairseq.serve.load_model import load
 from pet_fairseq.serve.model import Classifier, Translator
 from pet_fairseq.serve.request import RequestError
 from tests.serve.made import HEAD, LABELS, RATIOS, make_classifier, make_translator

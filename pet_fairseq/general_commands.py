@@ -3,7 +3,7 @@
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from pet_fairseq.command_line import Command, Group
+from pet_fairseq.cli_command import Command, Group
 
 
 def _model_options_arguments(parser: ArgumentParser) -> None:

@@ -1,0 +1,80 @@
+"""Decides whether a stage is skipped, goes on or runs, by its product and the record beside it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+
+from pet_fairseq.errors import UserError
+from pet_fairseq.recipes.record import differences, make_record, read_record, write_record
+from pet_fairseq.recipes.stage import Kind, Stage
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How to run stages.
+
+    Attributes:
+        jobs: stages that may run side by side.
+        again: make anew what was made by another command or from other inputs.
+        adopt: take products without a record as they are.
+        places: folders that may be moved, for the records.
+        environment: variables for the commands beside those of this process.
+    """
+
+    jobs: int = 1
+    again: bool = False
+    adopt: bool = False
+    places: Mapping[str, Path] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+class State(Enum):
+    """What there is of a stage's product."""
+
+    MISSING = "missing"
+    BEGUN = "begun"  # a training that can go on
+    FINISHED = "finished"
+
+
+def look(stage: Stage, options: RunOptions) -> State:
+    """What there is of the product; the inputs have to be there.
+
+    With `again` a product that was made otherwise counts as missing, and is removed when its stage
+    starts. With `adopt` a product without a record gets one.
+
+    Raises:
+        UserError: the product was made by another command or from other inputs.
+    """
+    if stage.always:
+        return State.MISSING
+    before = read_record(stage.product)
+    if before is None:
+        return _look_without_record(stage, options)
+    now = make_record(stage, options.places, before.finished)
+    changes = differences(before, now)
+    if changes and not options.again:
+        raise UserError(
+            f"{stage.product}: was made otherwise ({'; '.join(changes)}); give --again to make it "
+            "anew, or another folder"
+        )
+    if changes or (before.finished and not stage.product.exists()):
+        return State.MISSING
+    if before.finished:
+        return State.FINISHED
+    can_go_on = stage.product.with_name("checkpoint_last.pt").exists()
+    return State.BEGUN if stage.kind is Kind.TRAINING and can_go_on else State.MISSING
+
+
+def _look_without_record(stage: Stage, options: RunOptions) -> State:
+    if not stage.product.exists():
+        return State.MISSING
+    if options.adopt:
+        write_record(stage.product, make_record(stage, options.places, finished=True))
+        return State.FINISHED
+    if options.again:
+        return State.MISSING
+    raise UserError(
+        f"{stage.product}: has no record of how it was made; give --adopt to take it as it is, "
+        "--again to make it anew, or another folder"
+    )
