@@ -4,7 +4,7 @@
 
 Each defect replaces a text that stands once in pet_fairseq or scripts, in a copy of the tree, and
 runs the tests of that place until one fails. It prints a row of a Markdown table for each; the exit
-status is 1 if one is not noticed. docs/development_defects.md has the table of all of them.
+status is 1 if one is not noticed. docs/development.md has the table of all of them.
 """
 
 import argparse
