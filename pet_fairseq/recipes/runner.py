@@ -24,6 +24,7 @@ from pet_fairseq.recipes.skipping import RunOptions, State, look
 from pet_fairseq.recipes.stage import Kind, Output, Stage, is_within, shell_lines
 
 POLL_SECONDS = 0.2
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def dry_run(stages: Sequence[Stage]) -> str:
@@ -98,32 +99,38 @@ class _Run:
         self.lock = lock
         self.running: list[_Running] = []
         self.failures: list[str] = []
+        self.interrupted = False
         self.progress = Progress()
 
     def run(self) -> None:
-        before = signal.signal(signal.SIGTERM, _interrupt)
+        before = {number: signal.signal(number, self._interrupt) for number in SIGNALS}
         try:
-            while (self.waiting and not self.failures) or self.running:
+            while not self.interrupted and ((self.waiting and not self.failures) or self.running):
                 started = self._start_ready()
-                if not (started or self.running or self.failures):
+                if not (started or self.running or self.failures or self.interrupted):
                     names = ", ".join(stage.name for stage in self.waiting)
                     raise ValueError(f"these stages wait for one another: {names}")
                 self._finish_ended()
                 self.progress.update()
-        except KeyboardInterrupt as error:
-            raise UserError("interrupted; give the same command again to go on") from error
         finally:
-            signal.signal(signal.SIGTERM, before)
             self._end_all()
             self.progress.close()
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        if self.interrupted:
+            raise UserError("interrupted; give the same command again to go on")
         if self.failures:
             raise UserError("\n".join(self.failures))
+
+    def _interrupt(self, number: int, frame: object) -> None:
+        """Note it only: an exception between a command's start and our note of it would lose it."""
+        self.interrupted = True
 
     def _start_ready(self) -> bool:
         """Start or skip what is ready; whether there was anything."""
         ready = 0
         for stage in list(self.waiting):
-            if self.failures or not self._may_start(stage):
+            if self.failures or self.interrupted or not self._may_start(stage):
                 continue
             ready += 1
             self.waiting.remove(stage)
@@ -212,10 +219,6 @@ class _Run:
             except subprocess.TimeoutExpired:
                 os.killpg(running.process.pid, signal.SIGKILL)
                 running.process.wait()
-
-
-def _interrupt(number: int, frame: object) -> None:
-    raise KeyboardInterrupt
 
 
 def _describe_failure(running: _Running) -> str:

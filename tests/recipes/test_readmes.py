@@ -35,6 +35,5 @@ def test_recipes_take_the_documented_commands():
     commands = list(documented_commands())
     assert len(commands) > 20
     for name, *options in commands:
-        if name == "NAME" or "NAME" in options or "NEW" in options:
-            continue
-        recipe_parser(Path(name).name).parse_args([w for w in options if w != "--help"])
+        if not any(word.isupper() for word in (name, *options)):  # NAME, TASK stand for something
+            recipe_parser(Path(name).name).parse_args([w for w in options if w != "--help"])
