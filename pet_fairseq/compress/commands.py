@@ -102,8 +102,9 @@ def _add_text_options(group) -> None:
 
 
 def _add_style_options(parser: ArgumentParser) -> None:
-    parser.add_argument("--source-lang", required=True, metavar="LANG")
-    parser.add_argument("--target-lang", required=True, metavar="LANG")
+    for option, side in (("--source-lang", "source"), ("--target-lang", "target")):
+        help_text = f"the {side} language, as in the names of the data's files"
+        parser.add_argument(option, required=True, metavar="LANG", help=help_text)
     _add_text_options(parser)
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="a new folder")
 
@@ -140,13 +141,19 @@ def _translate_options(parser: ArgumentParser) -> None:
 
 def _updates_options(parser: ArgumentParser) -> None:
     parser.add_argument("log", type=Path, metavar="LOG", help="what fairseq-train printed")
-    parser.add_argument("--hours", type=float, required=True)
+    parser.add_argument(
+        "--hours", type=float, required=True, help="the time that all trainings together may take"
+    )
     parser.add_argument("--share", type=float, default=1, help="of the time (default: %(default)s)")
 
 
 def _report_options(parser: ArgumentParser) -> None:
-    parser.add_argument("out", type=Path, metavar="FOLDER")
-    parser.add_argument("--teacher", type=Path, required=True, metavar="CHECKPOINT")
+    parser.add_argument(
+        "out", type=Path, metavar="FOLDER", help="the --out of pet-fairseq compress"
+    )
+    parser.add_argument(
+        "--teacher", type=Path, required=True, metavar="CHECKPOINT", help="the model to compress"
+    )
     parser.add_argument(
         "--reference",
         type=Path,

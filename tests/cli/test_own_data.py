@@ -150,7 +150,8 @@ def shown_command() -> list[str]:
 
 def trainings(output: str) -> list[str]:
     """The commands in a dry run's output that train, with paths as seen from the project."""
-    lines = output.replace(f"{REPO}/", "").splitlines()
+    whole = output.replace("\\\n", "")  # lines that go on
+    lines = [" ".join(line.split()) for line in whole.replace(f"{REPO}/", "").splitlines()]
     return [line for line in lines if line.startswith(("fairseq-train ", "pet-fairseq train"))]
 
 
