@@ -83,8 +83,9 @@ class Progress:
         watched = Watched(stage, time.monotonic())
         if resumed and stage.log.is_file():
             watched.read = stage.log.stat().st_size
-        if self.on_terminal and stage.kind is Kind.TRAINING:
-            watched.bar = tqdm(desc=stage.name, total=watched.total, unit=" updates", leave=False)
+        if self.on_terminal:
+            form = "{bar:16} {desc}" if watched.total else "{desc}"
+            watched.bar = tqdm(total=watched.total, bar_format=form, leave=False)
         self.watched[stage.name] = watched
         self.print(f"== {stage.name}" + (": goes on where it stopped" if resumed else ""))
 
@@ -106,7 +107,7 @@ class Progress:
             watched.look()
             if watched.bar is not None:
                 watched.bar.n = watched.updates
-                watched.bar.refresh()
+                watched.bar.set_description_str(watched.say())
         if not self.on_terminal and now - self.last_lines >= SECONDS_BETWEEN_LINES:
             self.last_lines = now
             for watched in self.watched.values():

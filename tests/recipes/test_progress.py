@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-from pet_fairseq.recipes.progress import Watched, clock
+from pet_fairseq.recipes.progress import Progress, Watched, clock
 from pet_fairseq.recipes.stage import Kind, Stage
 
 LINE = (
@@ -43,3 +43,32 @@ def test_other_stages_have_no_updates(tmp_path):
     it.look()
     assert it.say() == "x: running for 1:01:40"
     assert clock(59.9) == "0:59"
+
+
+def test_a_terminal_has_a_line_for_each_running_stage(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    progress = Progress()
+    pet = watched(tmp_path, "--max-update", "3000").stage
+    progress.start(pet, resumed=False)
+    progress.start(Stage("x", ("x",), ("cp",), Path("x")), resumed=False)
+    (tmp_path / "train.log").write_text(LINE.format(ups=2, n=400))
+    progress.update()
+    progress.close()
+    shown = capsys.readouterr()
+    assert "pet: 400 of 3,000 updates, epoch 3, 2 updates/s, 21:40 left" in shown.err
+    assert "x: running for 0:00" in shown.err
+
+
+def test_a_log_has_plain_lines(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("pet_fairseq.recipes.progress.SECONDS_BETWEEN_LINES", 0)
+    progress = Progress()
+    progress.start(watched(tmp_path, "--max-update", "3000").stage, resumed=True)
+    (tmp_path / "train.log").write_text(LINE.format(ups=2, n=400))
+    progress.update()
+    progress.stop(progress.watched["pet"].stage)
+    shown = capsys.readouterr()
+    assert shown.err == "" and shown.out.splitlines() == [
+        "== pet: goes on where it stopped",
+        "pet: 400 of 3,000 updates, epoch 3, 2 updates/s, 21:40 left",
+        "== pet: done in 0:00",
+    ]
