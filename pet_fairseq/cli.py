@@ -4,6 +4,7 @@ import logging
 import sys
 from argparse import Namespace
 from collections.abc import Collection
+from importlib import metadata
 from itertools import chain
 from typing import NoReturn, Optional
 
@@ -85,12 +86,15 @@ def parse(words: list[str]) -> tuple[Command, Namespace]:
 
 
 def _leave(words: list[str]) -> NoReturn:
-    """Show the commands if the words ask for help, else refuse the words that name no command."""
+    """Show the commands or the version if the words ask for it, else refuse them."""
     program = OneLineParser(prog="pet-fairseq")
     if not words:
         program.error("no command was given")
     if words[0] in HELP:
         print(overview(COMMANDS.values()))
+        sys.exit()
+    if words[0] == "--version":
+        print(f"pet-fairseq {metadata.version('pet-fairseq')}")
         sys.exit()
     family = [command for command in COMMANDS.values() if command.name.split()[0] == words[0]]
     if not family:

@@ -4,6 +4,7 @@ import contextlib
 import subprocess
 import sys
 from argparse import Namespace
+from importlib import metadata
 from typing import Optional
 
 import pytest
@@ -143,6 +144,13 @@ def test_every_argument_is_explained():
         if not action.help
     ]
     assert parsers and not silent
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit) as exit_:
+        cli.main(["--version"])
+    assert not exit_.value.code
+    assert capsys.readouterr().out == f"pet-fairseq {metadata.version('pet-fairseq')}\n"
 
 
 def test_the_overview_of_a_family(capsys):
