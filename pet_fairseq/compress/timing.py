@@ -9,6 +9,7 @@ from pet_fairseq.errors import UserError
 NUMBER = {
     name: re.compile(rf"train_inner .*\b{name}=([\d.]+)") for name in ("num_updates", "wall", "ups")
 }
+FEWEST = 100  # updates that are worth a training
 
 
 def updates_for(log: Path, hours: float, share: float) -> int:
@@ -25,9 +26,9 @@ def updates_for(log: Path, hours: float, share: float) -> int:
         raise UserError(f"{log}: has no speeds; it has to be fairseq-train's, of two lines or more")
     seconds = walls[-1] - walls[0]  # whole seconds: too rough for a short time
     speed = (numbers[-1] - numbers[0]) / seconds if seconds >= 20 else statistics.median(speeds[1:])
-    updates = int(share * speed * 3600 * hours)
-    if updates < 10:
+    total = speed * 3600 * hours
+    if total < FEWEST:
         raise UserError(
-            f"--hours {hours:g}: room for {updates} updates at {speed:.2g} a second; give more"
+            f"--hours {hours:g}: room for {int(total)} updates at {speed:.2g} a second; give more"
         )
-    return updates
+    return max(1, int(share * total))

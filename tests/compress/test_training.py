@@ -79,6 +79,7 @@ def test_updates_that_fit_into_a_time(tmp_path):
     slow = write_log(tmp_path / "slow", 40, ups=0.99)  # ups is rounded; the clock is right: 0.25
     assert updates_for(slow, hours=1, share=1) == 900
     assert updates_for(slow, hours=1, share=0.1) == 90
+    assert updates_for(slow, hours=1, share=0.0005) == 1  # a short rise of the learning rate
     fast = write_log(tmp_path / "fast", 1, ups=8.5)  # the clock is too rough here
     assert updates_for(fast, hours=2, share=0.5) == 30_600
     with pytest.raises(UserError, match=r"--hours 0\.001: room for 0 updates"):
