@@ -4,7 +4,7 @@ import logging
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from pet_fairseq.cli_command import Command, Group, add_subset_option
+from pet_fairseq.cli_command import Command, Group, add_device_option, add_subset_option
 from pet_fairseq.compress.methods import (
     BEAM,
     DEFAULT_METHOD,
@@ -163,6 +163,7 @@ def _report_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--without-ctranslate2", metavar="REASON", help="the models were compared in fairseq"
     )
+    add_device_option(parser)
 
 
 def _compress(args: Namespace) -> None:
@@ -218,7 +219,8 @@ def _updates(args: Namespace) -> None:
 def _report(args: Namespace) -> None:
     from pet_fairseq.compress.report import write_report
 
-    print(write_report(args.out, args.teacher, args.reference, args.without_ctranslate2, BEAM))
+    why_not = args.without_ctranslate2
+    print(write_report(args.out, args.teacher, args.reference, why_not, BEAM, args.device))
 
 
 COMMANDS = (

@@ -72,13 +72,14 @@ class Measurements:
 
 
 def measure(
-    out: Path, teacher: Path, reference: Optional[Path], engine: str, beam: int
+    out: Path, teacher: Path, reference: Optional[Path], engine: str, beam: int, device: str
 ) -> Measurements:
     """Read the folder's files.
 
     Args:
         reference: raw target text, None for the target side of the data.
         engine: CTRANSLATE2 or FAIRSEQ.
+        device: what fairseq-generate ran on, cpu or cuda.
     Raises:
         UserError: a file that does not fit the others.
     """
@@ -106,7 +107,7 @@ def measure(
         measure_model("teacher", teacher),
         measure_model("student", layout.student),
         engine,
-        where=_cores(speeds["threads"]) if speeds else _device(),
+        where=_cores(speeds["threads"]) if speeds else _name_device(device),
         beam=beam,
         rounds=len(speeds["seconds"]["teacher"]) if speeds else len(_outputs(layout, "teacher")),
         sources=read_lines(layout.test / "source.txt", "test set"),
@@ -121,9 +122,8 @@ def _cores(number: int) -> str:
     return f"{number} CPU core{'s' if number > 1 else ''}"
 
 
-def _device() -> str:
-    """What fairseq-generate ran on: a GPU is used where `--device auto` finds one."""
-    return "a GPU" if torch.cuda.is_available() else _cores(torch.get_num_threads())
+def _name_device(device: str) -> str:
+    return "a GPU" if device == "cuda" else _cores(torch.get_num_threads())
 
 
 def _outputs(layout: Layout, model: str) -> list[Path]:

@@ -313,7 +313,7 @@ class _Stages:
             *("report", ("report",)),
             command=(
                 *("pet-fairseq", "compress-report", str(self.request.out)),
-                *("--teacher", str(self.teacher.path)),
+                *("--teacher", str(self.teacher.path), "--device", self.device.name),
                 *(("--reference", str(reference)) if reference is not None else ()),
                 *(("--without-ctranslate2", why_not) if why_not is not None else ()),
             ),

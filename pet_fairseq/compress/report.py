@@ -25,14 +25,16 @@ def write_report(
     reference: Optional[Path],
     why_no_ctranslate2: Optional[str],
     beam: int,
+    device: str = "cpu",
 ) -> str:
     """Write report.md, report.json and report.png; returns the first line.
 
     Args:
         why_no_ctranslate2: why both were measured in fairseq, None if in CTranslate2.
+        device: what fairseq-generate ran on, cpu or cuda.
     """
     engine = CTRANSLATE2 if why_no_ctranslate2 is None else FAIRSEQ
-    measured = measure(out, teacher, reference, engine, beam)
+    measured = measure(out, teacher, reference, engine, beam, device)
     reference_name = str(reference) if reference else "the target side of the data, detokenised"
     text = to_markdown(measured, teacher, reference_name, why_no_ctranslate2)
     write_plot(measured, out / "report.png")
