@@ -89,10 +89,15 @@ class Progress:
         self.watched[stage.name] = watched
         self.print(f"== {stage.name}" + (": goes on where it stopped" if resumed else ""))
 
-    def stop(self, stage: Stage) -> None:
+    def drop(self, stage: Stage) -> Watched:
+        """Watch the stage no longer."""
         watched = self.watched.pop(stage.name)
         if watched.bar is not None:
             watched.bar.close()
+        return watched
+
+    def stop(self, stage: Stage) -> None:
+        watched = self.drop(stage)
         self.print(f"== {stage.name}: done in {clock(time.monotonic() - watched.started)}")
 
     def close(self) -> None:

@@ -148,11 +148,11 @@ class _Run:
             return False
         unfinished = [other for other in self.waiting if other is not stage]
         unfinished += [running.stage for running in self.running]
+        if stage.always:
+            return not unfinished
         return not any(
-            is_within(path, other.product)
-            for path in (*stage.inputs, *((stage.product,) if stage.always else ()))
-            for other in unfinished
-        ) and not (stage.always and unfinished)
+            is_within(path, other.product) for path in stage.inputs for other in unfinished
+        )
 
     def _start(self, stage: Stage, state: State) -> None:
         if state is State.MISSING and not stage.always:
@@ -196,7 +196,7 @@ class _Run:
             if running.process.returncode == 0:
                 self._finish(running)
             else:
-                self.progress.watched.pop(running.stage.name)
+                self.progress.drop(running.stage)
                 self.failures.append(_describe_failure(running))
 
     def _finish(self, running: _Running) -> None:

@@ -13,9 +13,15 @@ from typing import Optional
 from pet_fairseq.errors import UserError
 from pet_fairseq.recipes.device import CPU, Device
 from pet_fairseq.recipes.pipeline import Pipeline, Place, merge
-from pet_fairseq.recipes.sizes import BETAS, Options, words
+from pet_fairseq.recipes.sizes import AROUND_A_MODEL, Options, rise_and_fall, words
 from pet_fairseq.recipes.stage import USER_DIR, Kind, Stage, last_wins
-from pet_fairseq.recipes.training import ALL_SENTENCES, BEST, fairseq_generate, fairseq_train
+from pet_fairseq.recipes.training import (
+    ALL_SENTENCES,
+    BEST,
+    fairseq_generate,
+    fairseq_train,
+    use_checkpoint,
+)
 
 # rows: the memory that they read with, and --prompt-strategy in its training
 ROWS = {
@@ -31,11 +37,6 @@ ROWS = {
 DEFAULT = ("full", "former", "latter", "concat", "truncate", "truncate_latter", "perplexity")
 ROW = re.compile(r"([a-z_]+)(\d*)")
 
-COMMON = (
-    *words("--num-workers 0 --optimizer adam"),
-    *BETAS,
-    *words("--weight-decay 0.01 --clip-norm 1 --lr-scheduler polynomial_decay"),
-)
 LM_ARCH = words(
     "--arch transformer_lm --decoder-layers 4 --decoder-embed-dim 256 --decoder-ffn-embed-dim 1024 "
     "--decoder-attention-heads 4 --decoder-normalize-before --share-decoder-input-output-embed "
@@ -105,25 +106,23 @@ def parse_row(name: str, ratio: int) -> tuple[str, int]:
     return match[1], int(match[2] or ratio)
 
 
-def schedule(updates: int) -> Options:
-    """Train so long; the learning rate rises in the first tenth, then falls to 0."""
-    return words(
-        f"--max-update {updates} --total-num-update {updates} --warmup-updates {updates // 10}"
-    )
-
-
 def backbone(setup: Setup) -> Stage:
     """The language model: a given one, or trained."""
     if setup.own_backbone is not None:
-        command = ("ln", "-sf", str(setup.own_backbone.resolve()), str(setup.backbone))
-        inputs = (setup.own_backbone,)
-        return Stage("backbone", ("backbone",), command, setup.backbone, inputs)
+        return use_checkpoint("backbone", "backbone", setup.own_backbone, setup.backbone)
     starts = () if setup.lm_from is None else (setup.lm_from,)
     start = tuple(word for path in starts for word in ("--finetune-from-model", str(path)))
     data = setup.data / "lm"
     options = last_wins(
         (
-            *(*COMMON, "--task", "language_modeling", *LM_ARCH, *LM, *schedule(setup.lm_updates)),
+            *(
+                *AROUND_A_MODEL,
+                "--task",
+                "language_modeling",
+                *LM_ARCH,
+                *LM,
+                *rise_and_fall(setup.lm_updates),
+            ),
             *(*setup.lm, *start),
         )
     )
@@ -142,10 +141,10 @@ def memory(setup: Setup, kind: str, strategy: str, seed: int, group: str) -> Sta
     folder = setup.runs / f"{kind}.seed{seed}"
     options = last_wins(
         (
-            *(*COMMON, "--task", "selfcp", "--arch", "selfcp", "--criterion", "selfcp_lm"),
+            *(*AROUND_A_MODEL, "--task", "selfcp", "--arch", "selfcp", "--criterion", "selfcp_lm"),
             *("--seed", str(seed), "--prompt-strategy", strategy),
             *("--backbone-path", str(setup.backbone), "--window", str(setup.window)),
-            *(*MEMORY, *schedule(setup.memory_updates)),
+            *(*MEMORY, *rise_and_fall(setup.memory_updates)),
         )
     )
     return Stage(

@@ -68,7 +68,18 @@ def updates(number: int) -> Options:
     return words(f"--max-update {number} --total-num-update {number}")
 
 
+def rise_and_fall(number: int) -> Options:
+    """Train so long; the learning rate rises in the first tenth, then falls to 0."""
+    return (*updates(number), "--warmup-updates", str(number // 10))
+
+
 BETAS = ("--adam-betas", "(0.9, 0.98)")
+# what the trainings around a frozen model, and of that model, have in common
+AROUND_A_MODEL = (
+    *words("--num-workers 0 --optimizer adam"),
+    *BETAS,
+    *words("--weight-decay 0.01 --clip-norm 1 --lr-scheduler polynomial_decay"),
+)
 PRE_NORM = words("--encoder-normalize-before --decoder-normalize-before")
 AUTO = words("--confident-correct auto --confident-wrong auto")
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pet_fairseq.recipes.device import Device
-from pet_fairseq.recipes.stage import USER_DIR, Word
+from pet_fairseq.recipes.stage import USER_DIR, Stage, Word
 
 BEST = "checkpoint_best.pt"
 # without it fairseq drops the sentences that do not fill a batch of 8
@@ -30,3 +30,9 @@ def fairseq_generate(
         *("fairseq-generate", str(data), "--user-dir", USER_DIR, "--path", str(checkpoint)),
         *(*ALL_SENTENCES, *device.generation_options, *options),
     )
+
+
+def use_checkpoint(name: str, group: str, checkpoint: Path, product: Path) -> Stage:
+    """A given checkpoint in place of a training."""
+    command = ("ln", "-sf", str(checkpoint.resolve()), str(product))
+    return Stage(name, (group,), command, product, inputs=(checkpoint,))

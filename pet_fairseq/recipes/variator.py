@@ -13,7 +13,7 @@ from pet_fairseq.recipes.device import CPU, Device
 from pet_fairseq.recipes.pipeline import merge
 from pet_fairseq.recipes.sizes import Options
 from pet_fairseq.recipes.stage import Kind, Stage, last_wins
-from pet_fairseq.recipes.training import BEST, fairseq_generate, fairseq_train
+from pet_fairseq.recipes.training import BEST, fairseq_generate, fairseq_train, use_checkpoint
 
 
 @dataclass(frozen=True)
@@ -103,17 +103,14 @@ def train(
     )
 
 
-def use_checkpoint(setup: Setup, folder: str, row: str, checkpoint: Path) -> Stage:
-    """A given checkpoint in place of a training."""
-    product = setup.best(folder)
-    command = ("ln", "-sf", str(checkpoint.resolve()), str(product))
-    return Stage(folder, (row,), command, product, inputs=(checkpoint,))
-
-
 def pretrained(setup: Setup) -> list[Stage]:
     """The model before fine-tuning, trained on raw text or given; nothing without both."""
     if setup.own_pretrained is not None:
-        return [use_checkpoint(setup, "pretrained", "pretrained", setup.own_pretrained)]
+        return [
+            use_checkpoint(
+                "pretrained", "pretrained", setup.own_pretrained, setup.best("pretrained")
+            )
+        ]
     if setup.raw is None:
         return []
     settings = setup.settings
@@ -124,7 +121,7 @@ def pretrained(setup: Setup) -> list[Stage]:
 def backbone(setup: Setup, row: str) -> list[Stage]:
     """The fine-tuned model."""
     if setup.own_backbone is not None:
-        return [use_checkpoint(setup, row, row, setup.own_backbone)]
+        return [use_checkpoint(row, row, setup.own_backbone, setup.best(row))]
     settings = setup.settings
     options = (*settings.task, *settings.arch, *settings.model_task)
     if not setup.starts_from_pretrained:

@@ -9,7 +9,7 @@ from typing import Optional
 from pet_fairseq.errors import UserError
 from pet_fairseq.recipes.device import Device
 from pet_fairseq.recipes.pipeline import Pipeline, Place
-from pet_fairseq.recipes.sizes import BETAS, Options, words
+from pet_fairseq.recipes.sizes import AROUND_A_MODEL, BETAS, Options, rise_and_fall, words
 from pet_fairseq.recipes.stage import Stage
 from pet_fairseq.recipes.training import BEST
 from pet_fairseq.recipes.variator import (
@@ -22,20 +22,12 @@ from pet_fairseq.recipes.variator import (
     by_generation,
 )
 
-COMMON = (
-    *words("--num-workers 0 --optimizer adam"),
-    *BETAS,
-    *words("--weight-decay 0.01 --clip-norm 1 --lr-scheduler polynomial_decay"),
-)
 QUESTIONS = words("--task translation --source-lang text --target-lang answer")
 
 
 def schedule(max_tokens: int, lr: str, updates: int) -> Options:
     """Train so long; the learning rate rises in the first tenth, then falls to 0."""
-    return words(
-        f"--max-tokens {max_tokens} --lr {lr} --max-update {updates} --total-num-update {updates} "
-        f"--warmup-updates {updates // 10}"
-    )
+    return (*words(f"--max-tokens {max_tokens} --lr {lr}"), *rise_and_fall(updates))
 
 
 def encoder_decoder(layers: int, width: int, ffn: int, heads: int) -> Options:
@@ -60,7 +52,7 @@ CLASSES = {"mnli": 3, "qnli": 2, "qqp": 2, "rte": 2, "sst2": 2, "mrpc": 2}
 def glue_classes(task: str) -> Settings:
     """An encoder of 4 layers with a head of classes."""
     return Settings(
-        common=COMMON,
+        common=AROUND_A_MODEL,
         task=words(
             f"--task sentence_prediction --num-classes {CLASSES[task]} --init-token 0 "
             "--separator-token 2 --max-positions 512 --shorten-method truncate "
@@ -88,7 +80,7 @@ def glue_classes(task: str) -> Settings:
 
 def glue_from_bert(task: str, arch: Options, updates: int) -> Settings:
     """A pre-trained encoder: less training, smaller steps, one validation at the end."""
-    common = (*COMMON, "--max-valid-steps", "100")
+    common = (*AROUND_A_MODEL, "--max-valid-steps", "100")
     classes = glue_classes(task)
     return Settings(
         common,
@@ -105,7 +97,7 @@ def glue_from_bert(task: str, arch: Options, updates: int) -> Settings:
 
 
 GLUE_TEXT = Settings(
-    common=COMMON,
+    common=AROUND_A_MODEL,
     task=QUESTIONS,
     raw_task=(*words("--task span_masked_lm"), *SPANS),
     arch=encoder_decoder(3, 256, 1024, 4),
@@ -118,7 +110,7 @@ GLUE_TEXT = Settings(
 )
 
 SQUAD = Settings(
-    common=COMMON,
+    common=AROUND_A_MODEL,
     task=QUESTIONS,
     raw_task=words("--task span_masked_lm --tokens-per-sample 512 --sample-break-mode none"),
     arch=encoder_decoder(6, 512, 2048, 8),
