@@ -22,6 +22,7 @@ from pet_fairseq.distillation.chunks import chunk_size, chunked_sums
 from pet_fairseq.distillation.outputs import run_model
 from pet_fairseq.distillation.teacher import TEACHER_CACHE_HELP, TEACHER_PATH_HELP, Teacher
 from pet_fairseq.errors import UserError
+from pet_fairseq.gradients import zero_from
 from pet_fairseq.pet.simplified_loss import (
     CLASSES,
     ClassSums,
@@ -132,7 +133,10 @@ class PetSimplifiedTaskCriterion(FairseqCriterion):
         parameters = [p for p in parameters if p.requires_grad]
         chunk_tokens = chunk_size(len(self.task.target_dictionary))
         features = student.features[real]
-        return chunked_sums(chunk_sums, features, parameters, chunk_tokens, ClassSums)
+        sums = chunked_sums(chunk_sums, features, parameters, chunk_tokens, ClassSums)
+        if self.head != "replace":
+            return sums
+        return sums._replace(loss=sums.loss + zero_from(student.parameters))
 
     def class_log_probs(self, student, features: Tensor, target: Tensor) -> Tensor:
         """The student's four class probabilities, as `--simplified-head` says: N x 4, log."""

@@ -19,7 +19,10 @@ BATCHES = 5  # an odd number: one of two processes has nothing to do in the last
 SENTENCES = 4  # of a batch
 WORDS = ["<sep>", *(f"w{i}" for i in range(12))]
 
-COMMON = "--optimizer adam --lr 0.01 --weight-decay 0.01 --clip-norm 1 --cpu --batch-size 4"
+COMMON = (
+    "--optimizer adam --lr 0.01 --weight-decay 0.01 --clip-norm 1 --cpu --batch-size 4 "
+    "--save-dir {folder}"
+)
 WIDTH = "--encoder-embed-dim 32 --decoder-embed-dim 32"
 FFN = "--encoder-ffn-embed-dim 48 --decoder-ffn-embed-dim 48"
 SMALL = f"{WIDTH} {FFN} --encoder-layers 2 --decoder-layers 2"
@@ -207,9 +210,9 @@ DATA = {
 
 def read_options(case: Case, folder: Path, *more: str) -> DictConfig:
     """Read the options as fairseq-train does."""
-    words = [COMMON, DATA[case.data].options, case.options.format(folder=folder), *more]
+    words = " ".join([COMMON, DATA[case.data].options, case.options]).format(folder=folder).split()
     parser = options.get_training_parser()
-    args = options.parse_args_and_arch(parser, [str(folder), *" ".join(words).split()])
+    args = options.parse_args_and_arch(parser, [str(folder), *words, *more])
     return convert_namespace_to_omegaconf(args)
 
 

@@ -31,7 +31,7 @@ distributed_fairseq_model.DistributedDataParallel = on_cpus
 
 def train(case: Case, folder: Path, rank: int, processes: int, options: list[str]) -> dict:
     """Do three updates and a validation, each on two batches."""
-    cfg = read_options(case, folder, f"--distributed-world-size {processes}", *options)
+    cfg = read_options(case, folder, f"--distributed-world-size={processes}", *options)
     task, model = build(cfg)
     criterion = task.build_criterion(cfg.criterion)
     batches = DATA[case.data].batches(task)
