@@ -53,6 +53,8 @@ def compare(results: dict[tuple[int, int], dict], name: str, backend: str) -> Co
     for result in (one, first, second):
         assert "error" not in result, result["error"]
     assert len(one["logs"]) == len(first["logs"]) == len(second["logs"])
+    for result in (first, second):
+        assert largest_difference(result.get("loaded", result["end"]), result["end"]) == 0
     return Compared(
         largest_difference(first["end"], second["end"]),
         largest_difference(first["end"], one["end"]),

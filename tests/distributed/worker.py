@@ -47,7 +47,14 @@ def train(case: Case, folder: Path, rank: int, processes: int, backend: str) -> 
         for sample in pairs[0]:
             trainer.valid_step(sample)
     logs.append(validation.get_smoothed_values())
-    return {"begin": begin, "end": values(model, criterion), "logs": logs}
+    result = {"begin": begin, "end": values(model, criterion), "logs": logs}
+    if backend == BACKENDS[0]:
+        path = str(folder / "saved.pt")
+        trainer.save_checkpoint(path, {"train_iterator": {"epoch": 1}})  # the first process does it
+        again = Trainer(cfg, task, task.build_model(cfg.model), task.build_criterion(cfg.criterion))
+        again.load_checkpoint(path)  # the first process reads it and sends it to the other
+        result["loaded"] = values(again.get_model(), again.get_criterion())
+    return result
 
 
 def values(model, criterion) -> dict[str, torch.Tensor]:
