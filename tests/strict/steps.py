@@ -48,7 +48,9 @@ def run_steps(setup: Setup, device: str) -> tuple[dict, list[Wait]]:
         with strict_device() as waits:
             loss, size, log = task.train_step(batch, model, criterion, optimizer, update)
             optimizer.step()
-        logs.append((loss.detach(), size, log, [p.grad.clone() for p in trained if p.grad is not None]))
+        logs.append(
+            (loss.detach(), size, log, [p.grad.clone() for p in trained if p.grad is not None])
+        )
         optimizer.zero_grad()
     criterion.eval()
     logs.append(task.valid_step(batch, model, criterion))
