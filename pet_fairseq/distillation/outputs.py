@@ -6,6 +6,8 @@ from typing import NamedTuple
 from fairseq.models.transformer import TransformerDecoderBase
 from torch import Tensor, nn
 
+NO_LAYER = -1  # whose attention to the source is to be returned; fairseq's default is the last
+
 
 class Outputs(NamedTuple):
     """What a model says about a batch, before the step that makes it as wide as the vocabulary."""
@@ -28,7 +30,7 @@ def run_model(model: nn.Module, net_input: dict) -> Outputs:
     """
     if has_output_layer(model):
         decoder = model.decoder
-        features, _ = model(**net_input, features_only=True)
+        features, _ = model(**net_input, features_only=True, alignment_layer=NO_LAYER)
         return Outputs(features, decoder.output_layer, list(decoder.output_projection.parameters()))
     log_probs = model.get_normalized_probs(model(**net_input), log_probs=True)
     return Outputs(log_probs, lambda rows: rows, [])
