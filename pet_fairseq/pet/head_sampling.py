@@ -177,7 +177,7 @@ def sample_heads(
     check_wide(load_checkpoint(checkpoint, "--checkpoint"), checkpoint, heads)
     check_out(out)
     check_device(device)
-    model, task = load_transformer(checkpoint, data)
+    model, task = load_transformer(checkpoint, "--checkpoint", data)
     before = count_parameters(model)
     if score == "weight":
         scores = weight_scores(model)
