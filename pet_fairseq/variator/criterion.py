@@ -3,7 +3,7 @@
     loss = MSE(outputs with plugins, without) + lambda * task loss
 
 The outputs are those of the stacks: what the decoder and the output map read, after the last layer
-norm of a stack that has one (Variator, section 3.3: "output vectors", 4.1: "from the last layers").
+norm of a stack that has one (Variator, section 3.3: "output vectors", 4.2: "from the last layers").
 A `variator` model is its own teacher, at ratio 1: it is in memory once.
 """
 
