@@ -24,7 +24,7 @@ from pet_fairseq.backbone import (
 from pet_fairseq.errors import UserError
 from pet_fairseq.selfcp.mixed_input import MixedInput, append_tokens, last_states
 from pet_fairseq.selfcp.options import SelfCpConfig, check_options
-from pet_fairseq.selfcp.reader import PromptReader
+from pet_fairseq.selfcp.reader import PromptReader, Prompts
 
 
 class Responder(FairseqIncrementalDecoder):
@@ -141,16 +141,14 @@ class SelfCpModel(FairseqEncoderDecoderModel):
         self.decoder.inner.eval()
         return self
 
-    def forward(
-        self, prev_output_tokens: Tensor, **prompts: Optional[Tensor]
-    ) -> tuple[Tensor, dict]:
+    def forward(self, prev_output_tokens: Tensor, **prompts: Prompts) -> tuple[Tensor, dict]:
         """Logits of the response's tokens, B x R x V; "read": B, tokens and memory before them.
 
         Args:
             prev_output_tokens: B x R, one symbol that is not read, then the response, padded on the
                 right. prompts: as for PromptReader.read.
         """
-        inputs = self.encoder.read(**prompts)
+        inputs = self.encoder.read(**prompts, more=prev_output_tokens.size(1) - 1)
         return self.respond(inputs, prev_output_tokens), {"read": inputs.lengths}
 
     def respond(self, inputs: MixedInput, prev_output_tokens: Tensor) -> Tensor:
