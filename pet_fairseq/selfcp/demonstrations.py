@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from pet_fairseq.backbone import file_hash
+from pet_fairseq.checkpoints.dictionaries import dictionary_hash
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import check_folder
 from pet_fairseq.selfcp.bank import Bank, Hit, Writer, create, locked
@@ -38,7 +39,7 @@ def made_with(compressor: Compressor) -> dict[str, str]:
     return {
         "backbone": bytes(file_hash(compressor.cfg.backbone_path).tolist()).hex(),
         "connector": compressor.weights_hash,
-        "dictionary": hashlib.sha256("\n".join(compressor.dictionary.symbols).encode()).hexdigest(),
+        "dictionary": dictionary_hash(compressor.dictionary).hex(),
     }
 
 

@@ -271,7 +271,7 @@ def test_saves_tag_and_connector_only(task, tmp_path):
     model = make_selfcp(task, tmp_path)
     state = model.state_dict()
     names = {"encoder.memory_tag", "encoder.connector.weight", "encoder.connector.bias"}
-    assert set(state) == names | {"backbone_hash"}
+    assert set(state) == names | {"backbone_hash", "dictionary_hash"}
     with torch.no_grad():
         for parameter in (model.encoder.memory_tag, model.encoder.connector.weight):
             parameter.add_(1)
@@ -285,6 +285,23 @@ def test_saves_tag_and_connector_only(task, tmp_path):
     other = SelfCpConfig(backbone_path=path, window=7)
     with pytest.raises(UserError, match=r"o.pt: not the file that the memory tag and connector"):
         SelfCpModel.build_model(other, task).load_state_dict(dict(state))
+
+
+def test_words_in_another_order(task, tmp_path):
+    """Refused, though the language model's own dictionary is gone and the sizes are equal."""
+    model = make_selfcp(task, tmp_path)
+    state = dict(model.state_dict())
+    (tmp_path / "other").mkdir()
+    words = task.dictionary.symbols[4:]
+    text = "".join(f"{word} 1\n" for word in [*words[1:], words[0]])
+    (tmp_path / "other/dict.txt").write_text(text)
+    (tmp_path / "dict.txt").unlink()
+    cfg = LanguageModelingConfig(data=str(tmp_path / "other"), tokens_per_sample=64)
+    other = SelfCpModel.build_model(model.cfg, LanguageModelingTask.setup_task(cfg)).double()
+    with pytest.raises(UserError, match=r"other/dict.txt: not the dictionary that the memory tag"):
+        other.load_state_dict(dict(state))
+    del state["dictionary_hash"]  # a checkpoint from before it was noted
+    other.load_state_dict(state)
 
 
 @pytest.mark.parametrize(
