@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parents[1] / "pet_fairseq"
 # the floors below it; rooms on one floor do not know each other. A new room needs a place here.
 FLOORS = [
     ["errors", "cli_command", "architectures", "attention", "hooks", "layers", "prefill"],
-    ["devices", "files", "generate_output", "markdown", "parameters"],
+    ["devices", "environment", "files", "generate_output", "markdown", "parameters"],
     ["checkpoints"],
     ["backbone", "loading", "model_options"],
     ["distillation", "pretrained", "toy"],

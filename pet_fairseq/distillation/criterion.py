@@ -3,7 +3,7 @@
     loss = (1 - alpha) CE(student, gold) + alpha T^2 KL(teacher_T || student_T)
 
 summed over the target tokens that are not padding, with p_T = softmax(logits / T) over the
-vocabulary (PET, section 3.4; Kim and Rush, 2016).
+vocabulary (PET, section 2.2; Kim and Rush, 2016).
 """
 
 import logging

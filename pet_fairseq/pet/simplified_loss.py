@@ -1,4 +1,4 @@
-"""The four-class task of PET's warm-up, as pure functions (PET, section 3.3).
+"""The four-class task of PET's warm-up, as pure functions (PET, section 3.2).
 
 For each target token, what the teacher does decides the class (PET, Table 2): 0 right and
 confident, 1 right, not confident, 2 wrong and confident, 3 wrong, not confident. The student's

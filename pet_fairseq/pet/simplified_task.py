@@ -1,4 +1,4 @@
-"""Criterion `pet_simplified_task`: warm-up of a student on a four-class task (PET, section 3.3).
+"""Criterion `pet_simplified_task`: warm-up of a student on a four-class task (PET, section 3.2).
 
 The student's probabilities of the four classes come from its own distribution over the words, so
 the warm-up trains exactly the parameters that distillation goes on with.
