@@ -15,9 +15,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+def temporary_path(path: Path) -> Path:
+    """The name under which a file or folder is made: one that nobody else gives to a file."""
+    return path.with_name(f".{path.name}.pet_fairseq.tmp")
+
+
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Let `write` fill a temporary file beside `path`, which then takes that name."""
-    temporary = path.with_name(path.name + ".tmp")
+    temporary = temporary_path(path)
     write(temporary)
     os.replace(temporary, path)
 
@@ -25,7 +30,7 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
     """A new folder that gets its name when all is in it; nothing is left of it after an error."""
-    temporary = folder.with_name(folder.name + ".tmp")
+    temporary = temporary_path(folder)
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir()
     try:

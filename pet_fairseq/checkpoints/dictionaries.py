@@ -1,5 +1,6 @@
 """The dictionaries that a checkpoint was trained with, compared to those of a task."""
 
+import hashlib
 import logging
 import os
 from pathlib import Path
@@ -130,3 +131,8 @@ def first_difference(theirs: Dictionary, ours: Dictionary) -> str:
     if len(theirs) != len(ours):
         return f"{len(theirs)} words against {len(ours)}"
     return ""
+
+
+def dictionary_hash(dictionary: Dictionary) -> bytes:
+    """SHA-256 of a dictionary's words in their order."""
+    return hashlib.sha256("\n".join(dictionary.symbols).encode()).digest()
