@@ -38,7 +38,7 @@ def check_dictionaries(state: dict, path: str, option: str, task: FairseqTask) -
         files = [Path(folder, name), Path(path).with_name(name)]
         file = next((f for f in files if f.is_file()), None)
         if file is not None:
-            difference = first_difference(Dictionary.load(str(file)), dictionary)
+            difference = first_difference(load_dictionary(file, option), dictionary)
         elif sizes[side] is None or sizes[side] == len(dictionary):
             logger.warning(f"{option} {path}: its {files[0]} is gone; cannot compare dictionaries")
             continue
@@ -65,7 +65,7 @@ def check_single_dictionary(state: dict, path: str, option: str, task: FairseqTa
     file = next((f for f in files if f.is_file()), None)
     difference = ""
     if file is not None:
-        theirs = Dictionary.load(str(file))
+        theirs = load_dictionary(file, option)
         for symbol in ours.symbols[len(theirs) :]:
             if symbol.startswith("<"):  # <mask>, which some tasks add
                 theirs.add_symbol(symbol)
@@ -77,6 +77,23 @@ def check_single_dictionary(state: dict, path: str, option: str, task: FairseqTa
             f"{option} {path}: made with another dictionary: {file} and that of {ours_from} "
             f"differ: {difference}; use data made with the same dictionary"
         )
+
+
+def load_dictionary(path: Path, option: str) -> Dictionary:
+    """Read a dictionary of fairseq.
+
+    Args:
+        option: what the user gave to name the file, for the error message.
+    Raises:
+        UserError: no such file, or not a dictionary.
+    """
+    try:
+        return Dictionary.load(str(path))
+    except FileNotFoundError as error:
+        raise UserError(f"{option} {path}: no such file") from error
+    except Exception as error:  # of many kinds, RuntimeError among them
+        reason = " ".join(str(error).split())
+        raise UserError(f"{option} {path}: not a dictionary of fairseq ({reason})") from error
 
 
 def vocabulary_size(state_dict: dict[str, Tensor]) -> Optional[int]:

@@ -26,7 +26,7 @@ WITHIN_DECODER_LAYER = {
     "layers": "",
 }
 MODULE_OF_LETTER = {"Q": "q_proj", "K": "k_proj", "V": "v_proj", "O": "out_proj"}
-SLOT = re.compile(r"(?:(L)|([QKVO])(self|enc)?)(\d+)?")
+SLOT = re.compile(r"(?:(L)|([QKVO])(self|enc)?)(\d{1,9})?")
 
 
 class ModulePath(NamedTuple):

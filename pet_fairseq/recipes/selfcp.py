@@ -35,7 +35,7 @@ ROWS = {
     "perplexity": ("memory", "auto"),
 }
 DEFAULT = ("full", "former", "latter", "concat", "truncate", "truncate_latter", "perplexity")
-ROW = re.compile(r"([a-z_]+)(\d*)")
+ROW = re.compile(r"([a-z_]+)(\d{0,9})")
 
 LM_ARCH = words(
     "--arch transformer_lm --decoder-layers 4 --decoder-embed-dim 256 --decoder-ffn-embed-dim 1024 "
