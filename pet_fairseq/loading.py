@@ -49,22 +49,27 @@ def build_loaded(state: dict, path: str, data: str) -> tuple[BaseFairseqModel, F
     return model.eval(), task
 
 
-def load_transformer(path: str, data: str) -> tuple[nn.Module, TranslationTask]:
+OTHER_DATA = "give with --data the folder that it was trained on, or one made with its dictionaries"
+
+
+def load_transformer(path: str, option: str, data: str) -> tuple[nn.Module, TranslationTask]:
     """The model of a checkpoint, and the translation task of a data folder for its languages.
 
+    Args:
+        option: names the path in errors.
     Raises:
         UserError: not a left-to-right encoder-decoder Transformer, or not data for it.
     """
-    state = load_checkpoint(path, "--checkpoint")
+    state = load_checkpoint(path, option)
     cfg = state["cfg"]
     kind = model_class(cfg.model)
     if not issubclass(kind, TransformerModelBase) or issubclass(kind, FairseqNATModel):
         raise UserError(
-            f"--checkpoint {path}: its architecture {architecture_name(cfg.model)} is not an "
+            f"{option} {path}: its architecture {architecture_name(cfg.model)} is not an "
             "encoder-decoder Transformer; give one such as fairseq's transformer or pet_transformer"
         )
     task = load_task(cfg.task, data)
-    check_dictionaries(state, path, "--checkpoint", task)
+    check_dictionaries(state, path, option, task, OTHER_DATA)
     models, _ = checkpoint_utils.load_model_ensemble([path], task=task, state=state)
     return models[0], task
 

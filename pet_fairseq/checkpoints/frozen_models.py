@@ -51,7 +51,8 @@ def load_frozen_models(paths: str, option: str, task: FairseqTask) -> FrozenMode
     models = []
     for path in paths.split(os.pathsep):
         state = load_checkpoint(path, option)
-        check_dictionaries(state, path, option, task)
+        remedy = "give one that was trained on data made with the same dictionaries"
+        check_dictionaries(state, path, option, task, remedy)
         loaded, _ = checkpoint_utils.load_model_ensemble([path], task=task, state=state)
         models += loaded
     return FrozenModels(models)

@@ -23,6 +23,7 @@ from pet_fairseq.distillation.own_state import load_own_state
 from pet_fairseq.distillation.positions import real_positions
 from pet_fairseq.distillation.teacher import TEACHER_CACHE_HELP, TEACHER_PATH_HELP, Teacher
 from pet_fairseq.errors import UserError
+from pet_fairseq.gradients import zero_from
 from pet_fairseq.moving import move_batch, move_like
 from pet_fairseq.pet.simplified_loss import (
     CLASSES,
@@ -139,7 +140,10 @@ class PetSimplifiedTaskCriterion(FairseqCriterion):
         if self.chunk_tokens is None:
             free_bytes = free_memory(features.device)
             self.chunk_tokens = chunk_size(len(self.task.target_dictionary), free_bytes)
-        return chunked_sums(chunk_sums, features, parameters, self.chunk_tokens, ClassSums)
+        sums = chunked_sums(chunk_sums, features, parameters, self.chunk_tokens, ClassSums)
+        if self.head != "replace":
+            return sums
+        return sums._replace(loss=sums.loss + zero_from(student.parameters))
 
     def class_log_probs(self, student, features: Tensor, target: Tensor) -> Tensor:
         """The student's four class probabilities, as `--simplified-head` says: N x 4, log."""
