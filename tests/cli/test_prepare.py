@@ -26,14 +26,16 @@ def test_dry_run_prints_commands_and_writes_nothing(recipe, tmp_path):
     env = {"OUT": str(tmp_path / "out"), "DOWNLOADS": str(tmp_path / "new"), "DRY_RUN": "1"}
     out = sh(f"examples/{recipe}/prepare.sh", **env).stdout
     commands = [line.split()[1] for line in out.splitlines() if line.startswith("+ ")]
-    needed = {"curl", "sacremoses", "subword-nmt", "fairseq-preprocess"}
+    needed = {"curl", "subword-nmt", "fairseq-preprocess"}
     assert needed <= set(commands)
+    dashes = [line for line in out.splitlines() if "tokenise.py" in line]
+    assert dashes and all(("--no-dash-splits" in line) == ("iwslt" in recipe) for line in dashes)
     path = f"{BIN}:{os.environ['PATH']}"
     assert all(shutil.which(command, path=path) for command in commands)  # no shell functions
     assert "learn-bpe -s" in out and "apply-bpe -c" in out and "https://" in out
     assert not list(tmp_path.iterdir())
     only = sh(f"examples/{recipe}/prepare.sh", **env, STAGES="binarise").stdout
-    assert "fairseq-preprocess" in only and "curl" not in only and "sacremoses" not in only
+    assert "fairseq-preprocess" in only and "curl" not in only and "tokenise.py" not in only
 
 
 def gz(folder: Path, name: str, text: str) -> None:
@@ -101,7 +103,7 @@ def iwslt(tmp_path) -> tuple[Path, dict]:
         )
         for name in IWSLT_SETS:
             members[f"de-en/IWSLT14.{name}.de-en.{lang}.xml"] = sgm(
-                [f"It\u2019s {name} {lang}", ""]
+                [f"It\u2019s well-known {name} {lang}", ""]
             )
     archive = tmp_path / "public/de-en.tgz"
     tar(archive, members)
@@ -119,7 +121,10 @@ def test_iwslt14_from_archive_to_binary_data(iwslt, tmp_path):
     raw = lines(out / "raw/train.en")
     assert raw[:3] == ["Titel en", "Kurz en", "long "]
     assert [text.rsplit(" ", 1)[0] for text in lines(out / "raw/test.de")[::2]] == [
-        f"It's {name}" for name in IWSLT_SETS
+        f"It's well-known {name}" for name in IWSLT_SETS
+    ]
+    assert lines(out / "clean/test.en")[::2] == [  # tokenizer.perl escapes, and keeps hyphens
+        f"it &apos;s well-known {name.lower()} en" for name in IWSLT_SETS
     ]
     assert lines(out / "raw/test.de")[1::2] == [""] * 5
     tokens = [line.lower() for line in lines(out / "tok/train.en")]
