@@ -174,7 +174,8 @@ def wmt(folder: Path, other: str, valid: str, corpora: dict[str, str]) -> dict:
         tar(folder / f"{archive}.tgz", members)
     expected += "".join(f"{path.name} -\n" for path in folder.glob("*.tgz"))
     (folder / "expected").write_text(expected)
-    return {"EXPECTED": str(folder / "expected"), "OUT": str(folder.parent / "out")}
+    environment = {"EXPECTED": str(folder / "expected"), "OUT": str(folder.parent / "out")}
+    return environment | {"TEXT": "raw"}
 
 
 FINNISH = {
@@ -190,11 +191,68 @@ LATVIAN = {
 }
 
 
+def preprocessed(folder: Path, other: str, valid: str) -> dict:
+    """Tiny files of the layout of the task's preprocessed text; the environment to prepare them."""
+    folder.mkdir()
+    texts = {lang: sentences(60, f"It &apos;s Well-Known @-@ {lang}") for lang in ("en", other)}
+    texts["en"][7] = "long " * 9  # dropped for its ratio
+    for lang, text in texts.items():
+        gz(folder, f"corpus.tc.{lang}.gz", "\n".join(text) + "\n")
+    sets = {f"{valid}.tc.{lang}": f"Valid &quot; {lang}\n" * 4 for lang in ("en", other)}
+    tar(folder / "dev.tgz", sets | {f"{valid}-en{other}-src.en.sgm": "raw text"})
+    news = {
+        f"test/newstest2017-en{other}-{side}.{lang}.sgm": sgm([f"It's well-known {lang}"] * 6)
+        for side, lang in (("src", "en"), ("ref", other))
+    }
+    tar(folder / "test.tgz", news)
+    expected = f"valid.en 4\nvalid.{other} 4\ntest.en 6\ntest.{other} 6\ncorpus 60\ntest.tgz -\n"
+    (folder / "expected").write_text(expected)
+    return {"EXPECTED": str(folder / "expected"), "OUT": str(folder.parent / "out")}
+
+
+def test_wmt17_from_the_preprocessed_text(tmp_path):
+    folder = tmp_path / "public"
+    env = preprocessed(folder, "fi", "newstest2016") | {"DOWNLOADS": str(tmp_path / "downloads")}
+    stages = {"STAGES": "raw tokenise clean"}
+    sh("examples/wmt17_en_fi/prepare.sh", folder, **env, **stages)
+    out = tmp_path / "out"
+    tokens = [line.lower() for line in lines(out / "raw/train.fi")]
+    assert len(tokens) == 60 and tokens[0].startswith("it &apos;s well-known @-@ fi")
+    assert lines(out / "clean/train.fi") == tokens[:7] + tokens[8:]  # escaped once, as they came
+    assert lines(out / "clean/valid.en") == ["valid &quot; en"] * 4
+    assert lines(out / "clean/test.fi") == ["it &apos; s well @-@ known fi"] * 6
+    assert lines(out / "lower/test.fi") == ["it's well-known fi"] * 6
+    assert lines(out / "raw/test.en") == ["It's well-known en"] * 6
+
+
+def test_wmt17_preprocessed_from_its_public_place(tmp_path):
+    """The archives of two languages have the same names, but not the same place."""
+    public, recipe = tmp_path / "public", "examples/wmt17_en_lv/prepare.sh"
+    env = preprocessed(tmp_path / "files", "lv", "newsdev2017")
+    env |= {"MIRROR": f"file://{public}", "DOWNLOADS": str(tmp_path / "new"), "STAGES": "raw"}
+    shutil.copytree(tmp_path / "files", public / "preprocessed/lv-en")
+    (public / "preprocessed/lv-en/test.tgz").rename(public / "test.tgz")
+    sh(recipe, **env)
+    assert (tmp_path / "new/preprocessed/lv-en/corpus.tc.lv.gz").exists()
+    assert (tmp_path / "new/test.tgz").exists()
+    assert lines(tmp_path / "out/raw/valid.lv") == ["Valid &quot; lv"] * 4
+    dry = sh(recipe, DRY_RUN="1", OUT=str(tmp_path / "x")).stdout
+    place = "https://data.statmt.org/wmt17/translation-task/preprocessed/lv-en"
+    assert all(f"{place}/{name}" in dry for name in ("corpus.tc.en.gz", "dev.tgz"))
+    env["OUT"] = str(tmp_path / "other")
+    refuses(
+        sh(recipe, check=False, **env | {"TEXT": "both"}), "TEXT=both: give preprocessed or raw"
+    )
+    expected = Path(env["EXPECTED"])
+    expected.write_text(expected.read_text().replace("corpus 60", "corpus 61"))
+    refuses(sh(recipe, check=False, **env), "corpus: 60 pairs, expected at least 61")
+
+
 @pytest.mark.slow
 def test_wmt17_finnish_from_archives_to_bpe(tmp_path):
     env = wmt(tmp_path / "public", "fi", "newstest2016", FINNISH)
     env["DOWNLOADS"] = str(tmp_path / "downloads")
-    stages = {"STAGES": "raw tokenise segment", "BPE_MERGES": "20"}
+    stages = {"STAGES": "raw tokenise clean segment", "BPE_MERGES": "20"}
     sh("examples/wmt17_en_fi/prepare.sh", tmp_path / "public", **env, **stages)
     out = tmp_path / "out"
     expected = sentences(30, "europarlfi") + sentences(30, "rapidfi")
