@@ -2,8 +2,8 @@ from pathlib import Path
 
 from setuptools import find_packages, setup
 
-SERVE = ["aiohttp>=3.9,<4"]
-ROUGE = ["rouge-score>=0.1.2,<0.2"]
+SERVE = ["aiohttp>=3.14.5,<4"]  # earlier ones keep connections that never send a request
+ROUGE = ["rouge-score>=0.1.2,<0.2", "nltk>=3.6", "regex"]  # nltk: its stemmer, as rouge-score
 BERT = ["safetensors>=0.5,<1", "tokenizers>=0.21,<1"]
 CTRANSLATE2 = ["ctranslate2>=4.5,<5"]
 
@@ -35,10 +35,10 @@ setup(
         "Topic :: Text Processing :: Linguistic",
     ],
     packages=find_packages(include=["pet_fairseq", "pet_fairseq.*"]),
-    python_requires=">=3.11,<3.13",
+    python_requires=">=3.10,<3.13",
     install_requires=[
         "fairseq-fixed==0.12.3.1",  # imported as fairseq, whose own package stops at Python 3.10
-        "torch>=2.11,<2.14",
+        "torch>=2.6,<2.16",
         "numpy>=1.26,<2",  # fairseq calls np.compat.long and np.int, which numpy 2.2 lacks
         "omegaconf==2.3.0",
         "sacrebleu>=2.4,<3",

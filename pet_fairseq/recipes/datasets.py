@@ -102,8 +102,8 @@ def add_options(parser: argparse.ArgumentParser, name: str) -> None:
         choices=tuple(SIZES),
         default=data_set.size,
         help="the size of the models and of their training: small for two CPU cores, full for the "
-        "thesis's models on one GPU, full_fast for the same in minutes, demo for the toy corpus "
-        "(default: %(default)s)",
+        "thesis's models on one GPU, full_fast for the same in minutes, demo for the toy corpus, "
+        "tiny only to see that everything runs (default: %(default)s)",
     )
     parser.add_argument(
         "--rows",

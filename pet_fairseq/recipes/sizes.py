@@ -296,4 +296,30 @@ DEMO = replace(
     generate=words("--num-workers 0 --max-tokens 2000"),
 )
 
-SIZES = {"small": SMALL, "full": FULL, "full_fast": FULL_FAST, "demo": DEMO}
+# Shows that every command of a recipe runs; the models learn nothing.
+TINY = replace(
+    SMALL,
+    common=(
+        *words("--num-workers 0 --optimizer adam --lr 5e-3 --max-tokens 500 --dropout 0.1"),
+        *words("--share-decoder-input-output-embed"),
+    ),
+    teacher=words("--arch transformer_tiny --max-update 10"),
+    student=(),
+    updates=words("--max-update 3"),
+    warmup=words("--max-update 2"),
+    finetune=words("--max-update 2"),
+    gold=(),
+    simplified=(),
+    distillation=words("--teacher-cache-mb 10"),
+    patience=(),
+    plain=words("--arch transformer_tiny"),
+    speed=words("--arch transformer_tiny"),
+    deep=words("--arch transformer_tiny --decoder-layers 1"),
+    can=("--arch", "can_transformer", *stacks(2, 16, 32, 2)),
+    pet=words("--arch pet_transformer_tiny"),
+    wide=words("--arch pet_transformer_tiny --encoder-head-dim 16"),
+    heads=1,
+    generate=words("--num-workers 0 --max-tokens 3000 --max-len-a 0 --max-len-b 10"),
+)
+
+SIZES = {"small": SMALL, "full": FULL, "full_fast": FULL_FAST, "demo": DEMO, "tiny": TINY}
