@@ -24,6 +24,7 @@ from omegaconf import II
 from torch import Tensor, nn
 
 from pet_fairseq.errors import UserError
+from pet_fairseq.gradients import zero_from
 from pet_fairseq.hooks import forward_hooks
 from pet_fairseq.variator.backbone import BackboneWrapper, find_encoder
 from pet_fairseq.variator.stack_wrappers import real_first
@@ -157,6 +158,8 @@ class VariatorDistillationCriterion(FairseqCriterion):
             loss = loss + self.task_loss_weight * task_loss
             log["task_loss"] = task_loss.detach() * sample_size
             log |= {"n_correct": correct, "total": total}
+        else:
+            loss = loss + zero_from(output[:1])
         log["loss"] = loss.detach() * sample_size
         return loss * sample_size, sample_size, log
 
@@ -166,7 +169,7 @@ class VariatorDistillationCriterion(FairseqCriterion):
         Raises:
             UserError: not a model around a backbone.
         """
-        if not isinstance(model, BackboneWrapper):
+        if not hasattr(model, "frozen"):  # asked of the model: its class may be that of DDP
             kinds = [n for n, c in MODEL_REGISTRY.items() if issubclass(c, BackboneWrapper)]
             raise UserError(f"--arch: variator_distillation trains {', '.join(sorted(kinds))} only")
         if not isinstance(self.task, SentencePredictionTask):
