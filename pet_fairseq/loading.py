@@ -13,7 +13,7 @@ from fairseq.models.nat import FairseqNATModel
 from fairseq.models.transformer import TransformerModelBase
 from fairseq.tasks import FairseqTask
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
-from fairseq.utils import apply_to_sample, move_to_cuda
+from fairseq.utils import apply_to_sample
 from omegaconf import DictConfig, open_dict
 from torch import nn
 
@@ -127,7 +127,7 @@ def read_batches(
         if given >= sentences:
             return
         given += len(sample["net_input"]["src_tokens"])
-        yield move_to_cuda(sample) if device == "cuda" else sample
+        yield move_to_device(sample, device)
 
 
 def read_samples(
@@ -157,7 +157,12 @@ def read_samples(
         dataset.collater([dataset[i] for i in batch])
         for batch in batches_of_similar_length(dataset, indices, max_tokens)
     ]
-    return [apply_to_sample(lambda tensor: tensor.to(device), sample) for sample in samples]
+    return [move_to_device(sample, device) for sample in samples]
+
+
+def move_to_device(sample: dict, device: str) -> dict:
+    """A batch on a device."""
+    return apply_to_sample(lambda tensor: tensor.to(device, non_blocking=True), sample)
 
 
 def spread_indices(

@@ -107,7 +107,7 @@ def _loss(args: argparse.Namespace) -> Iterable[Slice]:
 
 
 def _decoding(args: argparse.Namespace) -> Iterable[Slice]:
-    tiny = ("--words", "300", "--batch-sizes", "1", "4", "--rounds", "1")
+    tiny = ("--words", "300", "--batch-sizes", "1", "4", "--rounds", "1", "--product", "64")
     full = ("--batch-sizes", "1", "32", "128", "512", "--rounds", "3")
     for dtype in ("float16", "float32", "bfloat16"):
         for model in ("pet",) if args.tiny else ("pet", "teacher", "d256"):
