@@ -19,11 +19,18 @@ UNREADABLE = (
     LookupError,
     TypeError,
     AttributeError,
+    ValueError,
 )
 
 
 class UserError(ValueError):
-    """A wrong input: its message names the option or file, what is wrong and what to do."""
+    """A wrong input: its message names the option or file, what is wrong and what to do.
+
+    The message is one line, also where it quotes an input that has several.
+    """
+
+    def __init__(self, message: str):
+        super().__init__(" ".join(message.splitlines()))
 
 
 class UnsafeCheckpointError(UserError):

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from pet_fairseq.checkpoints.dictionaries import check_dictionaries
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.moving import move_like
 
 
 class FrozenModels:
@@ -25,10 +26,8 @@ class FrozenModels:
 
     def like(self, parameter: Tensor) -> list[FairseqModel]:
         """The models on the parameter's device and in its dtype, moved at the first call only."""
-        ours = next(self.models[0].parameters())
-        if ours.device != parameter.device or ours.dtype != parameter.dtype:
-            for model in self.models:
-                model.to(device=parameter.device, dtype=parameter.dtype)
+        for model in self.models:
+            move_like(model, parameter)
         return self.models
 
 
@@ -41,7 +40,8 @@ def load_frozen_models(paths: str, option: str, task: FairseqTask) -> FrozenMode
     models = []
     for path in paths.split(os.pathsep):
         state = load_checkpoint(path, option)
-        check_dictionaries(state, path, option, task)
+        remedy = "give one that was trained on data made with the same dictionaries"
+        check_dictionaries(state, path, option, task, remedy)
         loaded, _ = checkpoint_utils.load_model_ensemble([path], task=task, state=state)
         models += loaded
     return FrozenModels(models)

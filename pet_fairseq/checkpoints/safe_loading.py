@@ -8,6 +8,8 @@ import typing
 import omegaconf
 import torch
 from fairseq import checkpoint_utils
+from fairseq.distributed.utils import _TensorPlaceholder
+from omegaconf import OmegaConf
 from omegaconf.base import ContainerMetadata, Metadata
 from omegaconf.nodes import AnyNode
 
@@ -32,6 +34,7 @@ FAIRSEQ_TYPES = [
     dict,
     list,
     int,
+    _TensorPlaceholder,  # a number: where a tensor was in a checkpoint sent to other processes
 ]
 
 
@@ -43,6 +46,8 @@ def allow_fairseq_types() -> None:
 def load_checkpoint(path: str, option: str) -> dict:
     """Read a fairseq checkpoint to the CPU, under torch's safe loading.
 
+    It is fairseq's `load_checkpoint_to_cpu`, but safe whatever environment variables say.
+
     Args:
         option: what the user typed to name the file, for the error message.
     Raises:
@@ -51,10 +56,31 @@ def load_checkpoint(path: str, option: str) -> dict:
     if not os.path.isfile(path):
         raise UserError(f"{option} {path}: no such file")
     try:
-        state = checkpoint_utils.load_checkpoint_to_cpu(path)
+        with open(path, "rb") as file:
+            state = torch.load(file, map_location="cpu", weights_only=True)
+        state = _as_fairseq_gives_it(state)
     except UNREADABLE as error:
         kind = UnsafeCheckpointError if is_refusal(error, path) else UserError
         raise kind(f"{option} {path}: {why_unreadable(error, path)}") from error
-    if "model" not in state or (state.get("cfg") is None and state.get("args") is None):
+    if not _is_complete(state):
         raise UserError(f"{option} {path}: not a fairseq checkpoint; give one that it wrote")
     return state
+
+
+def _is_complete(state: dict) -> bool:
+    """Whether a state has the tensors of a model, and the options of it and of its task."""
+    model, cfg = state.get("model"), state.get("cfg")
+    return (
+        isinstance(model, dict)
+        and all(isinstance(tensor, torch.Tensor) for tensor in model.values())
+        and isinstance(cfg, omegaconf.DictConfig)
+        and all(cfg.get(part) is not None for part in ("model", "task"))
+        and isinstance(state["extra_state"], dict)
+    )
+
+
+def _as_fairseq_gives_it(state: dict) -> dict:
+    """A stored state with its options as omegaconf's, and brought up to fairseq's last format."""
+    if state.get("cfg") is not None:
+        state["cfg"] = OmegaConf.create(state["cfg"], flags={"allow_objects": True})
+    return checkpoint_utils._upgrade_state_dict(state)

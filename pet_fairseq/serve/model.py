@@ -1,5 +1,6 @@
 """The model behind the server: text to tokens, tokens to a batch, a batch to answers."""
 
+import math
 from argparse import Namespace
 from contextlib import AbstractContextManager, nullcontext
 
@@ -47,7 +48,7 @@ class ServedModel:
         """The tokens of a text: T.
 
         Raises:
-            RequestError: none are left, or too many.
+            RequestError: none are left, or too many; a word is too long.
         """
         line = self.text.encode(text)
         tokens = self.dictionary.encode_line(line, add_if_not_exist=False).long()
@@ -67,6 +68,14 @@ class ServedModel:
         """The answers to encoded texts, which run together at a ratio."""
         with torch.inference_mode(), self.at(ratio):
             return self.run(texts)
+
+    def random_text(self, length: int) -> Tensor:
+        """A text of so many tokens, the same each time: T."""
+        words = self.dictionary
+        draw = torch.Generator().manual_seed(1)
+        tokens = torch.randint(words.nspecial, len(words), (length,), generator=draw)
+        tokens[-1] = words.eos()
+        return tokens
 
     def rehearse(self, texts: list[Tensor], ratio: int) -> None:
         """Do the work of answering texts of this size, whatever their words."""
@@ -119,6 +128,8 @@ class Classifier(ServedModel):
         return [self.described(row.tolist()) for row in logits.float().softmax(dim=-1)]
 
     def described(self, probabilities: list[float]) -> dict:
+        if not all(map(math.isfinite, probabilities)):
+            raise FloatingPointError("the model's output is not finite")
         by_label = dict(zip(self.labels, probabilities))
         return {"label": max(by_label, key=by_label.get), "probabilities": by_label}
 

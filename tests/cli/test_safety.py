@@ -8,7 +8,7 @@ import torch
 from fairseq.checkpoint_utils import load_checkpoint_to_cpu
 
 import pet_fairseq  # noqa: F401  allows fairseq's types in checkpoints
-from tests.cli.processes import CROSS_ENTROPY, REPO, run, train
+from tests.cli.processes import CROSS_ENTROPY, REPO, TRAIN, run, train
 
 pytestmark = pytest.mark.cold
 USER_DIR = ("--user-dir", REPO / "pet_fairseq")
@@ -69,6 +69,49 @@ def test_code_in_a_checkpoint_is_refused(how, malicious, data, tmp_path):
     line = result.output.strip().splitlines()[-1]
     assert str(path) in line and "refused" in line and "system" in line
     assert "weights_only=False" not in result.output
+
+
+@pytest.mark.parametrize("how", ["generate", slow("train"), "command"])
+def test_unsafe_loading_is_not_switched_on_by_accident(how, malicious, data, tmp_path):
+    """Nothing is loaded under torch's variable for it; before, the code in the file ran."""
+    path, marker = malicious
+    command = {
+        "generate": ("fairseq-generate", data, "--path", path, "--cpu", *USER_DIR),
+        "train": (
+            *("fairseq-train", data, "--restore-file", path, "--save-dir", tmp_path / "run"),
+            *("--arch", "transformer_tiny", *CROSS_ENTROPY, *TRAIN, *USER_DIR),
+        ),
+        "command": ("pet-fairseq", "model-options", path),
+    }[how]
+    result = run(*command, check=False, env={"TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"})
+    assert result.status != 0
+    assert not marker.exists()
+    assert "Traceback" not in result.output
+    line = result.output.strip().splitlines()[-1]
+    assert "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD" in line
+    assert "PET_FAIRSEQ_ALLOW_UNSAFE_LOADING=1" in line
+
+
+def test_unsafe_loading_on_purpose(malicious, data):
+    """fairseq then loads what the user trusts; what this package opens is still loaded safely."""
+    path, marker = malicious
+    env = {"TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1", "PET_FAIRSEQ_ALLOW_UNSAFE_LOADING": "1"}
+    result = run("pet-fairseq", "model-options", path, check=False, env=env)
+    assert result.status != 0 and "refused" in result.output
+    assert not marker.exists()
+    run("fairseq-generate", data, "--path", path, "--cpu", *USER_DIR, check=False, env=env)
+    assert marker.exists()
+
+
+@pytest.mark.slow
+def test_safe_loading_forced(data, student):
+    """torch's variable for safe loading only changes nothing."""
+    result = run(
+        *("fairseq-generate", data, "--path", student[0] / "checkpoint_best.pt", "--cpu"),
+        *USER_DIR,
+        env={"TORCH_FORCE_WEIGHTS_ONLY_LOAD": "1"},
+    )
+    assert "\nH-" in result.output
 
 
 def test_a_pickle_that_is_no_checkpoint_is_refused(data, tmp_path):

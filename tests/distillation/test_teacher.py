@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from pet_fairseq.distillation.cache import pair_keys
+from pet_fairseq.distillation.positions import real_positions
 from pet_fairseq.distillation.teacher import Teacher
 from pet_fairseq.errors import UserError
 from tests.translation import make_batch, make_model, make_task, save_model, select
@@ -25,9 +26,9 @@ def paths(task, tmp_path):
 
 
 def ask(teacher, model, batch, temperature=2.0):
-    real = batch["target"].ne(teacher.cache.padding_idx)
-    log_probs = teacher.ask(model, batch, real)
-    half = int(real.sum()) // 2
+    at = real_positions(batch["target"], teacher.cache.padding_idx)
+    log_probs = teacher.ask(model, batch, at)
+    half = len(at[0]) // 2
     parts = [log_probs(rows, temperature) for rows in (slice(0, half), slice(half, None))]
     return torch.cat(parts)
 

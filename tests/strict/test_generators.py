@@ -144,9 +144,9 @@ def test_the_fast_generator_looks_at_the_device_once_in_four_steps(name, tmp_pat
         for n in (8, 16)
     )
     assert len(waits_of(long)) - len(waits_of(short)) == 2
-    # two at eight steps and one at the end, for the table of hypotheses; Variator's two are for
-    # the lengths of the source
-    assert len(waits_of(short)) == (5 if name == "variator" else 3)
+    # two at eight steps and one at the end, for the table of hypotheses; Variator asks whether
+    # there is padding
+    assert len(waits_of(short)) == (4 if name == "variator" else 3)
     # fairseq's encoder looks for padding, and so does its decoder, which CAN has
     steps = 8 if name == "can" else 0
     assert len(waits_of(long, "fairseq")) - len(waits_of(short, "fairseq")) == steps

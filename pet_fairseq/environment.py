@@ -1,0 +1,93 @@
+"""What the package needs of its environment: versions that work, and safe loading left on."""
+
+import os
+import re
+from collections.abc import Mapping
+from importlib import import_module
+from typing import NamedTuple
+
+from pet_fairseq.errors import UserError
+
+FRESH = "install pet_fairseq in a fresh environment (`make env`; README.md)"
+
+# torch's own switches of its safe loading, and ours, by which a user accepts that it is off
+NEVER_SAFE = "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
+ALWAYS_SAFE = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
+ALLOW_UNSAFE = "PET_FAIRSEQ_ALLOW_UNSAFE_LOADING"
+
+
+class Need(NamedTuple):
+    """The versions of a package that work: `first` or later."""
+
+    package: str
+    first: str
+    reason: str
+
+
+# numpy is not among them: the pins in setup.py keep it below 2, as released fairseq needs, but
+# a fairseq that was adapted to numpy 2 works as well
+NEEDS = (
+    Need("torch", "2.6", "the safe loading of earlier ones can be made to run code"),
+    Need("fairseq", "0.12.3", "fairseq-fixed 0.12.3.1, which is imported as fairseq too"),
+)
+
+
+def check() -> None:
+    """See that the installed packages can work and that checkpoints are loaded safely.
+
+    Raises:
+        UserError: they cannot, or are not.
+    """
+    check_loading(os.environ)
+    for need in NEEDS:
+        check_version(need)
+
+
+def check_version(need: Need) -> None:
+    """Import a package and compare its version.
+
+    Raises:
+        UserError: it is missing, cannot be imported, or has a version that does not work.
+    """
+    try:
+        version = import_module(need.package).__version__
+    except Exception as error:  # of any kind: fairseq 0.12.2 raises ValueError on Python 3.11
+        reason = " ".join(str(error).split())
+        raise UserError(f"{need.package} cannot be imported ({reason}); {FRESH}") from error
+    if numbers(version) < numbers(need.first):
+        raise UserError(
+            f"{need.package} {version} does not work with pet_fairseq, which needs {need.first} or "
+            f"later ({need.reason}); {FRESH}"
+        )
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """The leading numbers of a version, to be compared: (2, 13, 0) of `2.13.0+cpu`."""
+    return tuple(int(number) for number in re.match(r"[\d.]*\d|", version)[0].split(".") if number)
+
+
+def check_loading(variables: Mapping[str, str]) -> None:
+    """See that no environment variable has torch load checkpoints unsafely for fairseq.
+
+    What this package opens itself is loaded safely in any case.
+
+    Raises:
+        UserError: one has, and the user has not said that this is meant.
+    """
+    if not is_on(variables, NEVER_SAFE):
+        return
+    if is_on(variables, ALWAYS_SAFE):
+        raise UserError(
+            f"{NEVER_SAFE} and {ALWAYS_SAFE} are both set, with which torch loads nothing; unset "
+            "the first"
+        )
+    if not is_on(variables, ALLOW_UNSAFE):
+        raise UserError(
+            f"{NEVER_SAFE} is set, so code in a checkpoint would run while fairseq loads it; unset "
+            f"it, or set {ALLOW_UNSAFE}=1 if you trust every checkpoint that you load"
+        )
+
+
+def is_on(variables: Mapping[str, str], name: str) -> bool:
+    """Whether a variable says yes in one of the ways that torch understands."""
+    return variables.get(name, "").lower() in ("1", "y", "yes", "true")
