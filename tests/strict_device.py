@@ -276,6 +276,9 @@ def register() -> None:
     SETUP(NAME, backend_module=Module())
     # all other functions that make tensors begin with the first two, torch.tensor with the third
     for name, function in (
+        ("arange", made_on_cpu(torch.arange)),  # torch resizes an empty tensor, and we must not
+        ("arange.start", made_on_cpu(torch.arange)),
+        ("arange.start_step", made_on_cpu(torch.arange)),
         ("empty.memory_format", made_on_cpu(torch.empty)),
         ("empty_strided", made_on_cpu(torch.empty_strided)),
         ("_copy_from", copy_from),
