@@ -13,7 +13,6 @@ from fairseq.models.nat import FairseqNATModel
 from fairseq.models.transformer import TransformerModelBase
 from fairseq.tasks import FairseqTask
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
-from fairseq.utils import apply_to_sample, move_to_cuda
 from omegaconf import DictConfig, open_dict
 from torch import nn
 
@@ -21,6 +20,7 @@ from pet_fairseq.architectures import architecture_name, model_class
 from pet_fairseq.checkpoints.dictionaries import check_dictionaries, trained_languages
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
+from pet_fairseq.moving import move_batch
 
 
 def load_model(path: str, option: str, data: str = "") -> tuple[BaseFairseqModel, FairseqTask]:
@@ -132,7 +132,7 @@ def read_batches(
         if given >= sentences:
             return
         given += len(sample["net_input"]["src_tokens"])
-        yield move_to_cuda(sample) if device == "cuda" else sample
+        yield move_batch(sample, device)
 
 
 def read_samples(
@@ -162,7 +162,7 @@ def read_samples(
         dataset.collater([dataset[i] for i in batch])
         for batch in batches_of_similar_length(dataset, indices, max_tokens)
     ]
-    return [apply_to_sample(lambda tensor: tensor.to(device), sample) for sample in samples]
+    return [move_batch(sample, device) for sample in samples]
 
 
 def spread_indices(

@@ -21,7 +21,7 @@ FLOORS = [
         "layers",
         "prefill",
     ],
-    ["devices", "environment", "files", "generate_output", "markdown", "parameters"],
+    ["devices", "environment", "files", "generate_output", "markdown", "moving", "parameters"],
     ["checkpoints"],
     ["backbone", "loading", "model_options"],
     ["distillation", "pretrained", "toy"],

@@ -1,5 +1,6 @@
 """The dictionaries that a checkpoint was trained with, compared to those of a task."""
 
+import hashlib
 import logging
 import os
 from pathlib import Path
@@ -40,7 +41,7 @@ def check_dictionaries(state: dict, path: str, option: str, task: FairseqTask, r
         files = [Path(folder, name), Path(path).with_name(name)]
         file = next((f for f in files if f.is_file()), None)
         if file is not None:
-            difference = first_difference(Dictionary.load(str(file)), dictionary)
+            difference = first_difference(load_dictionary(file, option), dictionary)
         elif sizes[side] is None or sizes[side] == len(dictionary):
             warn_of_missing(option, path, files[0])
             continue
@@ -77,7 +78,7 @@ def check_single_dictionary(
     file = next((f for f in files if f.is_file()), None)
     difference = ""
     if file is not None:
-        theirs = Dictionary.load(str(file))
+        theirs = load_dictionary(file, option)
         for symbol in ours.symbols[len(theirs) :]:
             if symbol.startswith("<"):  # <mask>, which some tasks add
                 theirs.add_symbol(symbol)
@@ -91,6 +92,23 @@ def check_single_dictionary(
             f"{option} {path}: made with another dictionary: {file} and that of {ours_from} "
             f"differ: {difference}; {remedy}"
         )
+
+
+def load_dictionary(path: Path, option: str) -> Dictionary:
+    """Read a dictionary of fairseq.
+
+    Args:
+        option: what the user gave to name the file, for the error message.
+    Raises:
+        UserError: no such file, or not a dictionary.
+    """
+    try:
+        return Dictionary.load(str(path))
+    except FileNotFoundError as error:
+        raise UserError(f"{option} {path}: no such file") from error
+    except Exception as error:  # of many kinds, RuntimeError among them
+        reason = " ".join(str(error).split())
+        raise UserError(f"{option} {path}: not a dictionary of fairseq ({reason})") from error
 
 
 def vocabulary_size(state_dict: dict[str, Tensor]) -> Optional[int]:
@@ -130,3 +148,8 @@ def first_difference(theirs: Dictionary, ours: Dictionary) -> str:
     if len(theirs) != len(ours):
         return f"{len(theirs)} words against {len(ours)}"
     return ""
+
+
+def dictionary_hash(dictionary: Dictionary) -> bytes:
+    """SHA-256 of a dictionary's words in their order."""
+    return hashlib.sha256("\n".join(dictionary.symbols).encode()).digest()

@@ -24,6 +24,7 @@ from typing import NamedTuple, Optional
 import numpy as np
 
 from pet_fairseq.errors import UserError
+from pet_fairseq.files import unfinished
 from pet_fairseq.selfcp.manifest import MANIFEST, Block, Manifest, Source, read_manifest
 
 FILES = MEMORY, FIRST, INDEX = "memory.f32", "first.f32", "index.bin"
@@ -88,7 +89,14 @@ class Bank:
         Args:
             keys: B x C. number: how many for each, fewer if there are no more. texts: B, digests of
             texts of which no demonstration is wanted.
+        Raises:
+            UserError: a key that is not finite.
         """
+        if not np.isfinite(keys).all():
+            raise UserError(
+                f"{self.folder}: the model gives keys that are not finite to search by; use single "
+                "precision, or train the memory again"
+            )
         units = unit(keys)
         hits = []
         for start in range(0, len(units), MAX_KEYS):
@@ -194,7 +202,7 @@ def create(folder: Path, width: int, memory_ratio: float, made_with: dict[str, s
     Raises:
         UserError: there is something else in the folder.
     """
-    others = sorted(path.name for path in folder.iterdir() if path.name != MANIFEST + ".tmp")
+    others = sorted(path.name for path in folder.iterdir() if path != unfinished(folder / MANIFEST))
     if others:
         raise UserError(
             f"{folder}: holds other files ({others[0]}), but no {MANIFEST}; give an empty folder"

@@ -3,7 +3,7 @@
     loss = MSE(outputs with plugins, without) + lambda * task loss
 
 The outputs are those of the stacks: what the decoder and the output map read, after the last layer
-norm of a stack that has one (Variator, section 3.3: "output vectors", 4.1: "from the last layers").
+norm of a stack that has one (Variator, section 3.3: "output vectors", 4.2: "from the last layers").
 A `variator` model is its own teacher, at ratio 1: it is in memory once.
 """
 
@@ -44,7 +44,7 @@ class VariatorDistillationConfig(FairseqDataclass):
     )
     classification_head_name: str = field(
         default="sentence_classification_head",
-        metadata={"help": "the head of an encoder whose sentences have classes as targets"},
+        metadata={"help": "the head that classifies sentences (--task sentence_prediction)"},
     )
     # fairseq's sentence_prediction task asks its criterion for this
     regression_target: bool = field(

@@ -406,8 +406,8 @@ def test_a_folder_that_is_there_is_kept(files, model, tmp_path):
 
 
 def test_what_an_interrupted_run_left_is_replaced(tmp_path):
-    (tmp_path / "bin.tmp").mkdir()
-    (tmp_path / "bin.tmp/old").touch()
+    (tmp_path / ".bin.unfinished").mkdir()
+    (tmp_path / ".bin.unfinished/old").touch()
     with whole_folder(tmp_path / "bin") as folder:
         (folder / "new").touch()
     assert [path.name for path in (tmp_path / "bin").iterdir()] == ["new"]
@@ -415,3 +415,11 @@ def test_what_an_interrupted_run_left_is_replaced(tmp_path):
         (folder / "new").touch()
         raise KeyboardInterrupt
     assert left(tmp_path) == ["bin"]
+
+
+def test_a_users_folder_is_left_alone(tmp_path):
+    (tmp_path / "bin.tmp").mkdir()
+    (tmp_path / "bin.tmp/mine").touch()
+    with whole_folder(tmp_path / "bin"):
+        pass
+    assert (tmp_path / "bin.tmp/mine").exists() and left(tmp_path) == ["bin", "bin.tmp"]
