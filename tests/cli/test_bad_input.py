@@ -75,15 +75,15 @@ def test_teacher_with_another_dictionary(data, teacher, tmp_path):
     )
 
 
-def test_validate_by_the_simplified_task(data, teacher, student):
-    """A criterion that was not the training's: it asks for what it needs, and then it works."""
+def test_validate_with_a_criterion_that_was_not_the_trainings(data, teacher, student):
+    """fairseq takes the checkpoint's own then, and uses the given one's options only."""
     validate = (
         *("fairseq-validate", data, "--user-dir", REPO / "pet_fairseq", "--cpu"),
         *("--path", student[0] / "checkpoint_best.pt", "--max-tokens", "500"),
-        *("--criterion", "pet_simplified_task"),
+        *("--task", "translation", "--criterion", "pet_simplified_task", "--teacher-path", teacher),
     )
-    log = run(*validate, "--teacher-path", teacher).output
-    assert "class_accuracy" in log
+    log = run(*validate).output
+    assert "| kl " in log and "class_accuracy" not in log
 
 
 def test_truncated_checkpoint_is_named(data, student, tmp_path):
