@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Optional, Union
 
 from pet_fairseq.errors import UserError
 
@@ -15,29 +15,57 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def temporary_path(path: Path) -> Path:
-    """The name under which a file or folder is made: one that nobody else gives to a file."""
-    return path.with_name(f".{path.name}.pet_fairseq.tmp")
+def unfinished(path: Path) -> Path:
+    """The name beside `path` under which it is written; no user's file is called so."""
+    return path.with_name(f".{path.name}.unfinished")
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` fill a temporary file beside `path`, which then takes that name."""
-    temporary = temporary_path(path)
-    write(temporary)
-    os.replace(temporary, path)
+    """Let `write` fill an unfinished file, which then gets its name; after an error it is gone.
+
+    Raises:
+        OSError: names `path`, as for a full disk.
+    """
+    temporary = unfinished(path)
+    try:
+        with naming(path):
+            write(temporary)
+            os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
-    """A new folder that gets its name when all is in it; nothing is left of it after an error."""
-    temporary = temporary_path(folder)
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir()
+    """A new folder that gets its name when all is in it; nothing is left of it after an error.
+
+    Raises:
+        OSError: names `folder`, if it is about what is in it.
+    """
+    temporary = unfinished(folder)
     try:
-        yield temporary
-        temporary.rename(folder)
+        with naming(folder):
+            shutil.rmtree(temporary, ignore_errors=True)  # of a process that was killed
+            temporary.mkdir()
+            yield temporary
+            temporary.rename(folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Have the system's errors name `path` if they name its unfinished form or nothing."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or not _is_about(error.filename, unfinished(path)):
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def _is_about(filename: Optional[Union[str, bytes, int]], temporary: Path) -> bool:
+    return not isinstance(filename, str) or temporary in (Path(filename), *Path(filename).parents)
 
 
 def check_folder(folder: Path, option: str) -> None:

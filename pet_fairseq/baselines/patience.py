@@ -5,6 +5,7 @@ for encoder-decoders: all positions instead of the first one.
 """
 
 import math
+import re
 
 import torch
 import torch.nn.functional as F
@@ -25,6 +26,7 @@ def skip_layers(teacher_layers: int, student_layers: int) -> list[int]:
     return [math.ceil(j * teacher_layers / student_layers) for j in range(1, student_layers)]
 
 
+NUMBER = re.compile(r"\d{1,9}")
 MAPS = {"last": last_layers, "skip": skip_layers}
 
 
@@ -59,7 +61,7 @@ def _stack_layers(text: str, side: str, stack: str, teacher: int, student: int) 
     problem = f"--patience-layers {text}: "
     if side in MAPS:
         layers = MAPS[side](teacher, student)
-    elif all(part.strip().isdecimal() for part in side.split(",")):
+    elif all(NUMBER.fullmatch(part.strip()) for part in side.split(",")):
         layers = [int(part) for part in side.split(",")]
     elif not side:
         layers = []

@@ -1,5 +1,7 @@
 """What a checkpoint stores: its tensors, each once, and its bytes."""
 
+from pathlib import Path
+
 import torch
 from torch import Tensor
 
@@ -36,3 +38,18 @@ def stored_bytes(state: dict) -> int:
     counter = _Counter()
     torch.save({k: v for k, v in state.items() if k != "last_optimizer_state"}, counter)
     return counter.bytes
+
+
+def save_state(state: dict, file: Path) -> None:
+    """Write a checkpoint into a file.
+
+    Raises:
+        OSError: as for a full disk, which torch itself reports as a position in its archive.
+    """
+    try:
+        with open(file, "wb") as stream:
+            torch.save(state, stream)
+    except RuntimeError as error:
+        if isinstance(error.__context__, OSError):
+            raise error.__context__ from None
+        raise

@@ -8,6 +8,7 @@ import typing
 import omegaconf
 import torch
 from fairseq import checkpoint_utils
+from fairseq.distributed.utils import _TensorPlaceholder
 from omegaconf import OmegaConf
 from omegaconf.base import ContainerMetadata, Metadata
 from omegaconf.nodes import AnyNode
@@ -33,6 +34,7 @@ FAIRSEQ_TYPES = [
     dict,
     list,
     int,
+    _TensorPlaceholder,  # a number: where a tensor was in a checkpoint sent to other processes
 ]
 
 
@@ -60,13 +62,28 @@ def load_checkpoint(path: str, option: str) -> dict:
     except UNREADABLE as error:
         kind = UnsafeCheckpointError if is_refusal(error, path) else UserError
         raise kind(f"{option} {path}: {why_unreadable(error, path)}") from error
-    if "model" not in state or (state.get("cfg") is None and state.get("args") is None):
+    if not _is_complete(state):
         raise UserError(f"{option} {path}: not a fairseq checkpoint; give one that it wrote")
     return state
 
 
+def _is_complete(state: dict) -> bool:
+    """Whether a state has the tensors of a model, and the options of it and of its task."""
+    model, cfg = state.get("model"), state.get("cfg")
+    return (
+        isinstance(model, dict)
+        and all(isinstance(tensor, torch.Tensor) for tensor in model.values())
+        and isinstance(cfg, omegaconf.DictConfig)
+        and all(cfg.get(part) is not None for part in ("model", "task"))
+        and isinstance(state["extra_state"], dict)
+    )
+
+
 def _as_fairseq_gives_it(state: dict) -> dict:
     """A stored state with its options as omegaconf's, and brought up to fairseq's last format."""
-    if state.get("cfg") is not None:
-        state["cfg"] = OmegaConf.create(state["cfg"], flags={"allow_objects": True})
+    cfg = state.get("cfg")
+    if cfg is not None:
+        if not isinstance(cfg, (dict, omegaconf.DictConfig)):
+            raise TypeError(f"options in a {type(cfg).__name__}")
+        state["cfg"] = OmegaConf.create(cfg, flags={"allow_objects": True})
     return checkpoint_utils._upgrade_state_dict(state)

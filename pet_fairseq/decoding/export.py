@@ -1,19 +1,19 @@
 """`pet-fairseq export`: a translation model for engines that do not know this package."""
 
 import shutil
-import tempfile
 from argparse import Namespace
 from pathlib import Path
 from typing import Optional
 
-import torch
 from fairseq.models import FairseqModel
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from omegaconf import OmegaConf
 
+from pet_fairseq.checkpoints.contents import save_state
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.decoding.plain import check_plain_form, plain_model
 from pet_fairseq.errors import UserError
+from pet_fairseq.files import whole_folder
 from pet_fairseq.loading import load_transformer
 
 MODEL = "model.pt"
@@ -50,14 +50,18 @@ def export(
         raise UserError(f"--out {out}: exists; give the name of a new folder")
     if not out.parent.is_dir():
         raise UserError(f"--out {out}: {out.parent} is no folder; make it first")
-    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f"{out.name}.") as temporary:
-        folder = Path(temporary, "fairseq")
-        folder.mkdir()
-        cfg = write_fairseq(checkpoint, data, folder)
-        if to == "ctranslate2":
-            folder = write_ctranslate2(folder, cfg, Path(temporary, to), quantization or "float32")
-        folder.chmod(0o755)
-        shutil.move(folder, out)
+    with whole_folder(out) as folder:
+        if to == "fairseq":
+            write_fairseq(checkpoint, data, folder)
+            return
+        plain, converted = folder / "plain", folder / "converted"
+        plain.mkdir()
+        cfg = write_fairseq(checkpoint, data, plain)
+        write_ctranslate2(plain, cfg, converted, quantization or "float32")
+        for file in converted.iterdir():
+            file.rename(folder / file.name)
+        converted.rmdir()
+        shutil.rmtree(plain)
 
 
 def write_fairseq(checkpoint: str, data: str, folder: Path) -> dict:
@@ -65,10 +69,10 @@ def write_fairseq(checkpoint: str, data: str, folder: Path) -> dict:
     state = load_checkpoint(checkpoint, "CHECKPOINT")
     args = state["cfg"]["model"]
     check_plain_form(args, checkpoint)
-    model, task = load_transformer(checkpoint, data)
+    model, task = load_transformer(checkpoint, "CHECKPOINT", data)
     plain, plain_args = plain_model(model, args, task)
     exported = plain_state(state, plain, plain_args, task)
-    torch.save(exported, folder / MODEL)
+    save_state(exported, folder / MODEL)
     for language, dictionary in dictionaries(task).items():
         dictionary.save(str(folder / f"dict.{language}.txt"))
     return exported["cfg"]
@@ -94,8 +98,8 @@ def dictionaries(task: TranslationTask) -> dict:
     }
 
 
-def write_ctranslate2(plain: Path, cfg: dict, out: Path, quantization: str) -> Path:
-    """Convert an exported fairseq folder with these options; returns `out`.
+def write_ctranslate2(plain: Path, cfg: dict, out: Path, quantization: str) -> None:
+    """Convert an exported fairseq folder with these options into a new one.
 
     Raises:
         UserError: CTranslate2 is missing, or cannot hold this model.
@@ -112,7 +116,6 @@ def write_ctranslate2(plain: Path, cfg: dict, out: Path, quantization: str) -> P
         )
     except ValueError as error:  # how it refuses a model
         raise UserError(f"--to ctranslate2: {error}".replace("\n", " ")) from error
-    return out
 
 
 def check_for_ctranslate2(args: Namespace) -> None:

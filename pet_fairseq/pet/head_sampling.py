@@ -13,6 +13,7 @@ from fairseq.models import FairseqModel
 from omegaconf import OmegaConf
 from torch import Tensor, nn
 
+from pet_fairseq.checkpoints.contents import save_state
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.devices import check_device
 from pet_fairseq.errors import UserError
@@ -177,7 +178,7 @@ def sample_heads(
     check_wide(load_checkpoint(checkpoint, "--checkpoint"), checkpoint, heads)
     check_out(out)
     check_device(device)
-    model, task = load_transformer(checkpoint, data)
+    model, task = load_transformer(checkpoint, "--checkpoint", data)
     before = count_parameters(model)
     if score == "weight":
         scores = weight_scores(model)
@@ -233,7 +234,7 @@ def save(checkpoint: str, kept: Kept, model: FairseqModel, out: Path) -> None:
     state["cfg"] = OmegaConf.to_container(state["cfg"], resolve=True, enum_to_str=True)
     state["model"] = model.state_dict()
     state.pop("last_optimizer_state", None)
-    write_whole(out, lambda file: torch.save(state, file))
+    write_whole(out, lambda file: save_state(state, file))
 
 
 def format_sampled(sampled: Sampled) -> str:

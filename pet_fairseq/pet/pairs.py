@@ -28,7 +28,7 @@ WITHIN_LAYER = {
 # `qk`, or what section 3.1 calls "the same pairs as the ones in the encoder": `qk_crosswise`
 CROSSWISE = {("encoder", "pet"), ("decoder", "qk_crosswise")}
 MODULE_OF_LETTER = {"Q": "q_proj", "K": "k_proj", "V": "v_proj", "O": "out_proj"}
-SLOT = re.compile(r"(?:(L)|([QKVO])(self|enc)?)(\d+)?")
+SLOT = re.compile(r"(?:(L)|([QKVO])(self|enc)?)(\d{1,9})?")
 
 
 class ModulePath(NamedTuple):

@@ -18,6 +18,7 @@ from fairseq.tasks.masked_lm import MaskedLMTask
 from omegaconf import OmegaConf
 from torch import Tensor, nn
 
+from pet_fairseq.checkpoints.contents import save_state
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import check_folder, whole_folder
 
@@ -69,7 +70,7 @@ def import_bert(folder: Path, out: Path) -> str:
         (new / "dict.txt").write_text(lines, encoding="utf-8")
         (new / "model_options").write_text(" ".join(arch) + "\n")
         checkpoint = make_checkpoint(out, arch, state, Dictionary.load(str(new / "dict.txt")))
-        torch.save(checkpoint, new / "checkpoint.pt")
+        save_state(checkpoint, new / "checkpoint.pt")
     head = "with" if HEAD_BIAS in bert else "without"
     return f"wrote {out}: {' '.join(arch)}, {len(rows):,} words, {head} the head for masked words"
 
@@ -78,8 +79,8 @@ def read_config(folder: Path) -> dict:
     """Read config.json. Raises UserError if it is missing or not BERT's."""
     path = folder / CONFIG
     try:
-        config = json.loads(_must_be(path).read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
+        config = dict(json.loads(_must_be(path).read_text(encoding="utf-8")))
+    except (ValueError, TypeError, RecursionError) as error:
         raise UserError(f"{path}: not readable ({error}); download it again") from error
     kind, positions = config.get("model_type"), config.get("position_embedding_type", "absolute")
     if kind != "bert" or positions != "absolute":
@@ -87,7 +88,7 @@ def read_config(folder: Path) -> dict:
             f"{path}: is a model of type {kind} with {positions} positions; give a BERT"
         )
     activation = config.get("hidden_act")
-    if activation not in ACTIVATIONS:
+    if activation not in list(ACTIVATIONS):
         raise UserError(f"{path}: hidden_act is {activation}; fairseq has {', '.join(ACTIVATIONS)}")
     return config
 

@@ -46,7 +46,7 @@ DEFAULT = (
     *("former", "latter", "concat", "truncate_equal", "truncate_latter_equal", "perplexity_equal"),
     *("control_former", "control_latter", "truncate", "truncate_latter", "perplexity"),
 )
-ROW = re.compile(r"([a-z_]+)(\d*)")
+ROW = re.compile(r"([a-z_]+)(\d{0,9})")
 
 LM_ARCH = words(
     "--arch transformer_lm --decoder-layers 4 --decoder-embed-dim 256 --decoder-ffn-embed-dim 1024 "

@@ -4,13 +4,16 @@ import hashlib
 import json
 import os
 from dataclasses import asdict, dataclass
+from dataclasses import fields as dataclass_fields
 from pathlib import Path
+from typing import TypeVar
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import write_whole
 
 MANIFEST = "bank.json"
 VERSION = 1
+T = TypeVar("T")
 
 
 @dataclass
@@ -89,18 +92,35 @@ def read_manifest(folder: Path) -> Manifest:
         raise UserError(f"{folder}: {reason}; make one with `pet-fairseq bank build`")
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
-        intact = fields.pop("checksum") == checksum(fields)
-    except (ValueError, AttributeError, LookupError, TypeError):
-        intact = False
-    if not intact:
-        raise UserError(f"{path}: damaged; build the bank anew")
-    if fields["version"] != VERSION:
-        raise UserError(
-            f"{path}: version {fields['version']}, this program reads {VERSION}; build the bank "
-            "anew"
-        )
-    lists = {
-        "sources": [Source(**source) for source in fields.pop("sources")],
-        "blocks": [Block(**block) for block in fields.pop("blocks")],
+        if fields.pop("checksum") != checksum(fields):
+            raise ValueError
+        version = fields["version"]
+        if version == VERSION:
+            return _from_fields(fields)
+    except (ValueError, AttributeError, LookupError, TypeError, RecursionError) as error:
+        raise UserError(f"{path}: damaged; build the bank anew") from error
+    raise UserError(f"{path}: version {version}, this program reads {VERSION}; build the bank anew")
+
+
+def _from_fields(fields: dict) -> Manifest:
+    """A manifest of what was read; raises ValueError or TypeError if that is none."""
+    parts = {
+        "sources": [_checked(Source(**source)) for source in fields.pop("sources")],
+        "blocks": [_checked(Block(**block)) for block in fields.pop("blocks")],
     }
-    return Manifest(**fields, **lists)
+    manifest = _checked(Manifest(**fields, **parts))
+    if manifest.width < 1 or not 1 <= manifest.memory_ratio < float("inf"):
+        raise ValueError
+    return manifest
+
+
+def _checked(part: T) -> T:
+    """The same, if its texts are texts and its numbers are numbers that count something."""
+    for field in dataclass_fields(part):
+        value = getattr(part, field.name)
+        if field.type in (int, float):
+            if isinstance(value, bool) or not isinstance(value, (int, field.type)) or value < 0:
+                raise ValueError
+        elif field.type is str and not isinstance(value, str):
+            raise TypeError
+    return part

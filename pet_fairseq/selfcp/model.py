@@ -23,6 +23,7 @@ from pet_fairseq.backbone import (
 )
 from pet_fairseq.checkpoints.dictionaries import dictionary_hash
 from pet_fairseq.errors import UserError
+from pet_fairseq.gradients import zero_from
 from pet_fairseq.selfcp.mixed_input import MixedInput, append_tokens, last_states
 from pet_fairseq.selfcp.options import SelfCpConfig, check_options
 from pet_fairseq.selfcp.reader import PromptReader, Prompts
@@ -157,7 +158,10 @@ class SelfCpModel(FairseqEncoderDecoderModel):
                 right. prompts: as for PromptReader.read.
         """
         inputs = self.encoder.read(**prompts, more=prev_output_tokens.size(1) - 1)
-        return self.respond(inputs, prev_output_tokens), {"read": inputs.lengths}
+        logits = self.respond(inputs, prev_output_tokens)
+        if self.training:  # nothing may have been compressed in this batch
+            logits = logits + zero_from(self.parameters())
+        return logits, {"read": inputs.lengths}
 
     def respond(self, inputs: MixedInput, prev_output_tokens: Tensor) -> Tensor:
         """Logits of responses to what was read, B x R x V; prev_output_tokens as for `forward`."""

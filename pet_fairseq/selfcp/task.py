@@ -15,6 +15,7 @@ from fairseq.tasks import FairseqTask, register_task
 from omegaconf import II
 from torch import Tensor
 
+from pet_fairseq.checkpoints.dictionaries import load_dictionary
 from pet_fairseq.errors import UserError
 from pet_fairseq.selfcp.dataset import PromptDataset, split_at
 from pet_fairseq.selfcp.draws import draw
@@ -81,7 +82,7 @@ class SelfCpTask(FairseqTask):
         path = Path(cfg.data, "dict.txt")
         if not path.is_file():
             raise UserError(f"{path}: no such file; give a folder made by pet-fairseq prompts")
-        return cls(cfg, Dictionary.load(str(path)))
+        return cls(cfg, load_dictionary(path, "data"))
 
     def load_dataset(self, split: str, task_cfg: Optional[FairseqDataclass] = None, **_) -> None:
         """Load a subset.

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Optional
 
 from pet_fairseq.errors import UserError
+from pet_fairseq.files import naming
 from pet_fairseq.toy.grammar import (
     WHO,
     Clause,
@@ -154,7 +155,8 @@ def write_files(out: Path, files: Mapping[str, str]) -> None:
     drafts = {name: out / f".{name}.{os.getpid()}.tmp" for name in files}
     try:
         for name, text in files.items():
-            drafts[name].write_text(text, encoding="utf-8", newline="\n")
+            with naming(out / name):
+                drafts[name].write_text(text, encoding="utf-8", newline="\n")
         for name, draft in drafts.items():
             draft.replace(out / name)
     finally:

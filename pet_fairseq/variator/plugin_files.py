@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-import torch
 from fairseq.models import build_model
 from omegaconf import OmegaConf, open_dict
 
 from pet_fairseq.architectures import Vocabularies
+from pet_fairseq.checkpoints.contents import save_state
 from pet_fairseq.checkpoints.dictionaries import vocabulary_sizes
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.files import write_whole
@@ -64,4 +64,4 @@ def save(state: dict, model: VariatorModel, out: Path) -> None:
     state["cfg"] = OmegaConf.to_container(state["cfg"], enum_to_str=True)
     state["model"] = model.state_dict()
     state.pop("last_optimizer_state", None)
-    write_whole(out, lambda file: torch.save(state, file))
+    write_whole(out, lambda file: save_state(state, file))

@@ -236,12 +236,13 @@ def width(attention):
 
 def product_rate(options):
     """FLOPs a second of a large float product: the best of several."""
+    width = options.product
     a, b = (
-        torch.randn(2048, 2048, device=options.device, dtype=getattr(torch, options.dtype))
+        torch.randn(width, width, device=options.device, dtype=getattr(torch, options.dtype))
         for _ in range(2)
     )
     best = min(seconds(options.device, torch.matmul, a, b) for _ in range(20))
-    return 2 * 2048**3 / best
+    return 2 * width**3 / best
 
 
 # --- measuring ------------------------------------------------------------------------------------
@@ -375,6 +376,9 @@ def main():
     parser.add_argument("--words", type=int, default=10000, help="of the vocabulary")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument(
+        "--product", type=int, default=2048, help="width of the matrices whose product is the bound"
+    )
     add_device_option(parser)
     parser.add_argument("--dtype", default="float32", choices=("float32", "float16", "bfloat16"))
     options = parse(parser)

@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from measuring import Lines, add_device_option, add_out_option, parse, peak, seconds, start_peak
 
-from pet_fairseq.distillation.chunks import chunk_size, chunked_sums
+from pet_fairseq.distillation.chunks import chunk_size, chunked_sums, free_memory
 from pet_fairseq.distillation.loss import TokenSums, distillation_sums, ensemble_log_probs
 from pet_fairseq.files import write_json
 from pet_fairseq.markdown import table_head, table_row
@@ -75,7 +75,8 @@ def ours(features, weight, teacher_features, teacher_weight, target):
             student_logits, teacher_log_probs, target[rows], ALPHA, TEMPERATURE, SMOOTHING
         )
 
-    return chunked_sums(sums, features, [weight], chunk_size(len(weight)), TokenSums).loss
+    tokens = chunk_size(len(weight), free_memory(features.device))
+    return chunked_sums(sums, features, [weight], tokens, TokenSums).loss
 
 
 METHODS = {"plain": plain, "ours": ours}

@@ -107,7 +107,7 @@ def _loss(args: argparse.Namespace) -> Iterable[Slice]:
 
 
 def _decoding(args: argparse.Namespace) -> Iterable[Slice]:
-    tiny = ("--words", "300", "--batch-sizes", "1", "4", "--rounds", "1")
+    tiny = ("--words", "300", "--batch-sizes", "1", "4", "--rounds", "1", "--product", "64")
     full = ("--batch-sizes", "1", "32", "128", "512", "--rounds", "3")
     for dtype in ("float16", "float32", "bfloat16"):
         for model in ("pet",) if args.tiny else ("pet", "teacher", "d256"):
@@ -245,7 +245,9 @@ def run_call(args: argparse.Namespace, begun: float) -> bool:
 def run_options(args: argparse.Namespace, deadline: float = math.inf) -> RunOptions:
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {"PYTHONPATH": os.pathsep.join(paths)}
-    return RunOptions(places={"OUT": args.out}, environment=environment, deadline=deadline)
+    return RunOptions(
+        again=args.again, places={"OUT": args.out}, environment=environment, deadline=deadline
+    )
 
 
 def run_slice(part: Slice, folder: Path, options: RunOptions) -> Optional[str]:
@@ -415,7 +417,11 @@ def main() -> int:
     parser.add_argument("--jobs", type=positive(int), default=6, help="trainings side by side")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--tiny", action="store_true", help="to see that everything runs")
-    parser.add_argument("--again", action="store_true", help="try what failed once more")
+    parser.add_argument(
+        "--again",
+        action="store_true",
+        help="try what failed once more, and make anew what was made with other options",
+    )
     parser.add_argument("--dry-run", action="store_true", help="print slices and commands")
     args = parser.parse_args()
     args.out = args.out.absolute()

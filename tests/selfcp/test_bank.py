@@ -138,7 +138,7 @@ def kill_at(monkeypatch, step, torn):
     def instead(real, file, *more):
         if isinstance(file, int):
             path = Path(f"/proc/self/fd/{file}").readlink()
-            before = 0 if path.suffix == ".tmp" else sizes.get(path, 0)
+            before = 0 if path.suffix == ".unfinished" else sizes.get(path, 0)
             sizes[path] = os.fstat(file).st_size
         if next(steps) == step:
             if torn and isinstance(file, int):

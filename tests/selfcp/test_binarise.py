@@ -406,8 +406,8 @@ def test_a_folder_that_is_there_is_kept(files, model, tmp_path):
 
 
 def test_what_an_interrupted_run_left_is_replaced(tmp_path):
-    (tmp_path / ".bin.pet_fairseq.tmp").mkdir()
-    (tmp_path / ".bin.pet_fairseq.tmp/old").touch()
+    (tmp_path / ".bin.unfinished").mkdir()
+    (tmp_path / ".bin.unfinished/old").touch()
     with whole_folder(tmp_path / "bin") as folder:
         (folder / "new").touch()
     assert [path.name for path in (tmp_path / "bin").iterdir()] == ["new"]

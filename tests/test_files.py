@@ -1,0 +1,79 @@
+"""Files that are there whole or not at all."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from pet_fairseq.checkpoints.contents import save_state
+from pet_fairseq.files import unfinished, whole_folder, write_text, write_whole
+
+
+def full(*_, **__):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_file_that_cannot_be_finished(tmp_path):
+    """The old one stays, nothing lies beside it, and the error names it."""
+    path = tmp_path / "table.md"
+    write_text(path, "old")
+
+    def write(file):
+        file.write_text("half")
+        full()
+
+    with pytest.raises(OSError) as error:
+        write_whole(path, write)
+    assert (error.value.errno, error.value.filename) == (errno.ENOSPC, str(path))
+    assert names(tmp_path) == ["table.md"] and path.read_text() == "old"
+
+
+def test_a_folder_that_cannot_be_finished(tmp_path):
+    with pytest.raises(OSError) as error, whole_folder(tmp_path / "out") as folder:
+        (folder / "some").touch()
+        full()
+    assert error.value.filename == str(tmp_path / "out")
+    assert names(tmp_path) == []
+    missing = tmp_path / "input"
+    with pytest.raises(FileNotFoundError) as error, whole_folder(tmp_path / "out"):
+        missing.read_text()
+    assert error.value.filename == str(missing)  # another file's errors keep its name
+
+
+def test_what_a_user_may_have_beside_it_stays(tmp_path):
+    """A folder called OUT.tmp was deleted once."""
+    (tmp_path / "out.tmp").mkdir()
+    (tmp_path / "file.tmp").write_text("mine")
+    with whole_folder(tmp_path / "out"):
+        pass
+    write_text(tmp_path / "file", "new")
+    assert names(tmp_path) == ["file", "file.tmp", "out", "out.tmp"]
+    assert (tmp_path / "file.tmp").read_text() == "mine"
+
+
+def test_what_a_killed_process_left_is_replaced(tmp_path):
+    unfinished(tmp_path / "file").write_text("half a file that is longer than the new one")
+    write_text(tmp_path / "file", "new")
+    assert names(tmp_path) == ["file"] and (tmp_path / "file").read_text() == "new"
+
+
+def test_a_missing_folder_is_named_by_the_file(tmp_path):
+    path = tmp_path / "none" / "file"
+    with pytest.raises(FileNotFoundError) as error:
+        write_text(path, "new")
+    assert error.value.filename == str(path)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+@pytest.mark.parametrize("size", [1, 100_000])
+def test_a_checkpoint_on_a_full_disk(size):
+    """torch itself reports the position in its archive, as a RuntimeError."""
+    with pytest.raises(OSError) as error:
+        save_state({f"{i}": torch.ones(size) for i in range(9)}, Path("/dev/full"))
+    assert error.value.errno == errno.ENOSPC
