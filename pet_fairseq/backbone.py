@@ -27,7 +27,8 @@ def load_backbone(path: str, task) -> nn.Module:
     state = load_checkpoint(path, "--backbone-path")
     if getattr(model_class(state["cfg"].model), "wraps_backbone", False):
         raise UserError(f"--backbone-path {path}: holds a compressed model, not a backbone")
-    check_dictionaries(state, path, "--backbone-path", task)
+    remedy = "give the data that it was trained on, or other data made with its dictionaries"
+    check_dictionaries(state, path, "--backbone-path", task, remedy)
     backbone = build_model(state["cfg"].model, task)
     register_heads(backbone, state["model"])
     backbone.load_state_dict(state["model"], strict=True, model_cfg=state["cfg"].model)

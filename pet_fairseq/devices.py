@@ -18,5 +18,5 @@ def check_device(device: str) -> None:
     """Raises UserError if torch cannot use it."""
     import torch
 
-    if device != "cpu" and not torch.cuda.is_available():
+    if torch.device(device).type == "cuda" and not torch.cuda.is_available():
         raise UserError(f"--device {device}: torch finds no GPU here; give --device cpu")

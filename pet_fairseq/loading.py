@@ -13,7 +13,6 @@ from fairseq.models.nat import FairseqNATModel
 from fairseq.models.transformer import TransformerModelBase
 from fairseq.tasks import FairseqTask
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
-from fairseq.utils import apply_to_sample, move_to_cuda
 from omegaconf import DictConfig, open_dict
 from torch import nn
 
@@ -21,6 +20,7 @@ from pet_fairseq.architectures import architecture_name, model_class
 from pet_fairseq.checkpoints.dictionaries import check_dictionaries, trained_languages
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
+from pet_fairseq.moving import move_batch
 
 
 def load_model(path: str, option: str, data: str = "") -> tuple[BaseFairseqModel, FairseqTask]:
@@ -49,22 +49,27 @@ def build_loaded(state: dict, path: str, data: str) -> tuple[BaseFairseqModel, F
     return model.eval(), task
 
 
-def load_transformer(path: str, data: str) -> tuple[nn.Module, TranslationTask]:
+OTHER_DATA = "give with --data the folder that it was trained on, or one made with its dictionaries"
+
+
+def load_transformer(path: str, option: str, data: str) -> tuple[nn.Module, TranslationTask]:
     """The model of a checkpoint, and the translation task of a data folder for its languages.
 
+    Args:
+        option: names the path in errors.
     Raises:
         UserError: not a left-to-right encoder-decoder Transformer, or not data for it.
     """
-    state = load_checkpoint(path, "--checkpoint")
+    state = load_checkpoint(path, option)
     cfg = state["cfg"]
     kind = model_class(cfg.model)
     if not issubclass(kind, TransformerModelBase) or issubclass(kind, FairseqNATModel):
         raise UserError(
-            f"--checkpoint {path}: its architecture {architecture_name(cfg.model)} is not an "
+            f"{option} {path}: its architecture {architecture_name(cfg.model)} is not an "
             "encoder-decoder Transformer; give one such as fairseq's transformer or pet_transformer"
         )
     task = load_task(cfg.task, data)
-    check_dictionaries(state, path, "--checkpoint", task)
+    check_dictionaries(state, path, option, task, OTHER_DATA)
     models, _ = checkpoint_utils.load_model_ensemble([path], task=task, state=state)
     return models[0], task
 
@@ -127,7 +132,7 @@ def read_batches(
         if given >= sentences:
             return
         given += len(sample["net_input"]["src_tokens"])
-        yield move_to_cuda(sample) if device == "cuda" else sample
+        yield move_batch(sample, device)
 
 
 def read_samples(
@@ -157,7 +162,7 @@ def read_samples(
         dataset.collater([dataset[i] for i in batch])
         for batch in batches_of_similar_length(dataset, indices, max_tokens)
     ]
-    return [apply_to_sample(lambda tensor: tensor.to(device), sample) for sample in samples]
+    return [move_batch(sample, device) for sample in samples]
 
 
 def spread_indices(

@@ -26,7 +26,6 @@ def with_version(monkeypatch, package, version):
         ("torch", "3.0"),
         ("fairseq", "0.12.3.1"),
         ("fairseq", "1.0.0a0+0"),  # of a clone
-        ("numpy", "1.26.4"),
     ],
 )
 def test_versions_that_work(package, version, monkeypatch):
@@ -39,10 +38,8 @@ def test_versions_that_work(package, version, monkeypatch):
     [
         ("torch", "2.5.1+cu124", "2.6 or later"),
         ("torch", "1.13.1", "2.6 or later"),
+        ("torch", "unknown", "2.6 or later"),
         ("fairseq", "0.12.2", "fairseq-fixed 0.12.3.1"),
-        ("numpy", "2.0.0", "before 2"),
-        ("numpy", "1.9", "1.26 or later"),
-        ("numpy", "unknown", "1.26 or later"),
     ],
 )
 def test_versions_that_do_not(package, version, reason, monkeypatch):
@@ -55,7 +52,7 @@ def test_versions_that_do_not(package, version, reason, monkeypatch):
 
 
 def test_a_package_that_is_missing():
-    need = environment.Need("no_such_package", "1", None, "")
+    need = environment.Need("no_such_package", "1", "")
     with pytest.raises(UserError, match=r"^no_such_package cannot be imported \(No module"):
         environment.check_version(need)
 

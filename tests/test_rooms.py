@@ -11,8 +11,17 @@ PACKAGE = Path(__file__).parents[1] / "pet_fairseq"
 # A room is a folder or a module of the package. From the ground up: a room may import the rooms on
 # the floors below it; rooms on one floor do not know each other. A new room needs a place here.
 FLOORS = [
-    ["errors", "cli_command", "architectures", "attention", "hooks", "layers", "prefill"],
-    ["devices", "environment", "files", "generate_output", "markdown", "parameters"],
+    [
+        "errors",
+        "cli_command",
+        "architectures",
+        "attention",
+        "gradients",
+        "hooks",
+        "layers",
+        "prefill",
+    ],
+    ["devices", "environment", "files", "generate_output", "markdown", "moving", "parameters"],
     ["checkpoints"],
     ["backbone", "loading", "model_options"],
     ["distillation", "pretrained", "toy"],

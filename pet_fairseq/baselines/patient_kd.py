@@ -25,6 +25,8 @@ from torch import Tensor, nn
 
 from pet_fairseq.baselines.patience import patience_layers, unit_distance
 from pet_fairseq.distillation.criterion import PetDistillationConfig, PetDistillationCriterion
+from pet_fairseq.distillation.own_state import load_own_state
+from pet_fairseq.distillation.positions import Positions, real_positions
 from pet_fairseq.errors import UserError
 from pet_fairseq.hooks import forward_hooks
 from pet_fairseq.layers import STACKS
@@ -106,28 +108,33 @@ class PatientKdCriterion(PetDistillationCriterion):
         self.terms_are_logged = False
         logger.info(f"student layers 1, 2, ... follow the teacher's: {self.layers}")
 
-    def forward(self, model, sample, reduce=True):
+    def forward_at(self, model: nn.Module, sample: dict, at: Positions) -> tuple[Tensor, int, dict]:
         """Loss summed over tokens, its denominator, and what to log."""
         if not self.terms_are_logged:
             check_student(model, self.student_layers)
         with recorded_states(model) as student, recorded_states(self.teacher.models[0]) as teacher:
-            loss, sample_size, logging_output = super().forward(model, sample, reduce)
-        patience = self.patience(student, teacher, sample) * sample["ntokens"]
+            loss, sample_size, logging_output = super().forward_at(model, sample, at)
+        source = real_positions(sample["net_input"]["src_tokens"], self.padding_idx)
+        positions = {"encoder": source, "decoder": at}
+        patience = self.patience(student, teacher, positions) * sample["ntokens"]
         loss = loss + self.patience_weight * patience
         logging_output["loss"] = loss.detach()
         logging_output["patience"] = patience.detach()
         self.log_terms_once(logging_output)
         return loss, sample_size, logging_output
 
-    def patience(self, student: States, teacher: States, sample: dict) -> Tensor:
-        """Mean of the encoder's and the decoder's distance, each a mean over matched layers."""
-        tokens = {"encoder": sample["net_input"]["src_tokens"], "decoder": sample["target"]}
+    def patience(self, student: States, teacher: States, positions: dict[str, Positions]) -> Tensor:
+        """Mean of the encoder's and the decoder's distance, each a mean over matched layers.
+
+        Args:
+            positions: by stack, where the states are compared.
+        """
         distances = []
         for stack, layers in self.layers.items():
-            real = tokens[stack].ne(self.padding_idx).T  # T x B
+            at = positions[stack][::-1]  # states are T x B x C
             maps = self.maps[stack] if stack in self.maps else [nn.Identity()] * len(layers)
             per_layer = [
-                unit_distance(to_teacher(student[stack][j][real]), teacher[stack][layer][real])
+                unit_distance(to_teacher(student[stack][j][at]), teacher[stack][layer][at])
                 for j, (layer, to_teacher) in enumerate(zip(layers, maps), start=1)
             ]
             if per_layer:
@@ -147,10 +154,7 @@ class PatientKdCriterion(PetDistillationCriterion):
 
     def load_state_dict(self, state_dict, strict=True):
         """Load the maps; they start anew for a model that another criterion trained."""
-        if state_dict is None:
-            logger.warning("the checkpoint holds no patience maps; they start anew")
-            return None
-        return super().load_state_dict(state_dict, strict=strict)
+        load_own_state(self, state_dict, "patience maps")
 
     @classmethod
     def reduce_metrics(cls, logging_outputs) -> None:

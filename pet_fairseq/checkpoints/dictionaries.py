@@ -1,5 +1,6 @@
 """The dictionaries that a checkpoint was trained with, compared to those of a task."""
 
+import hashlib
 import logging
 import os
 from pathlib import Path
@@ -15,18 +16,20 @@ from pet_fairseq.errors import UserError
 logger = logging.getLogger(__name__)
 
 
-def check_dictionaries(state: dict, path: str, option: str, task: FairseqTask) -> None:
+def check_dictionaries(state: dict, path: str, option: str, task: FairseqTask, remedy: str) -> None:
     """Compare the dictionaries a checkpoint was trained with to the task's.
 
     A checkpoint names its data folder but holds no dictionary. If the folder is gone, the
     dictionary is looked for beside the checkpoint; failing that only the sizes are compared.
 
+    Args:
+        option: names the path in errors. remedy: what the user is to do if they differ.
     Raises:
         UserError: names both files and the first difference.
     """
     cfg = state["cfg"].task
     if getattr(task.cfg, "source_lang", None) is None:
-        check_single_dictionary(state, path, option, task)
+        check_single_dictionary(state, path, option, task, remedy)
         return
     ours = {"source_lang": task.source_dictionary, "target_lang": task.target_dictionary}
     our_folder = task.cfg.data.split(os.pathsep)[0]
@@ -40,7 +43,7 @@ def check_dictionaries(state: dict, path: str, option: str, task: FairseqTask) -
         if file is not None:
             difference = first_difference(load_dictionary(file, option), dictionary)
         elif sizes[side] is None or sizes[side] == len(dictionary):
-            logger.warning(f"{option} {path}: its {files[0]} is gone; cannot compare dictionaries")
+            warn_of_missing(option, path, files[0])
             continue
         else:
             file, difference = path, f"{sizes[side]} words against {len(dictionary)}"
@@ -48,11 +51,18 @@ def check_dictionaries(state: dict, path: str, option: str, task: FairseqTask) -
             our_file = Path(our_folder, f"dict.{getattr(task.cfg, side)}.txt")
             raise UserError(
                 f"{option} {path}: made with another dictionary: {file} and {our_file} differ: "
-                f"{difference}; use a model trained on data made with the same dictionaries"
+                f"{difference}; {remedy}"
             )
 
 
-def check_single_dictionary(state: dict, path: str, option: str, task: FairseqTask) -> None:
+def warn_of_missing(option: str, path: str, file: Path) -> None:
+    """Warn that a checkpoint's dictionary is not there to be compared."""
+    logger.warning(f"{option} {path}: its {file} is gone; cannot compare dictionaries")
+
+
+def check_single_dictionary(
+    state: dict, path: str, option: str, task: FairseqTask, remedy: str
+) -> None:
     """Do the same for tasks with one dictionary: of language models, of sentences with classes.
 
     Raises:
@@ -61,7 +71,10 @@ def check_single_dictionary(state: dict, path: str, option: str, task: FairseqTa
     ours, ours_from = task.source_dictionary, getattr(task, "args", task.cfg).data
     size = vocabulary_size(state["model"])
     folder = str(state["cfg"].task.get("data") or "").split(os.pathsep)[0]
-    files = [Path(folder, name) for name in ("dict.txt", "input0/dict.txt")]
+    files = [
+        *(Path(folder, name) for name in ("dict.txt", "input0/dict.txt")),
+        Path(path).with_name("dict.txt"),
+    ]
     file = next((f for f in files if f.is_file()), None)
     difference = ""
     if file is not None:
@@ -70,12 +83,14 @@ def check_single_dictionary(state: dict, path: str, option: str, task: FairseqTa
             if symbol.startswith("<"):  # <mask>, which some tasks add
                 theirs.add_symbol(symbol)
         difference = first_difference(theirs, ours)
-    elif size is not None and size != len(ours):
+    elif size is None or size == len(ours):
+        warn_of_missing(option, path, files[0])
+    else:
         file, difference = path, f"{size} words against {len(ours)}"
     if difference:
         raise UserError(
             f"{option} {path}: made with another dictionary: {file} and that of {ours_from} "
-            f"differ: {difference}; use data made with the same dictionary"
+            f"differ: {difference}; {remedy}"
         )
 
 
@@ -133,3 +148,8 @@ def first_difference(theirs: Dictionary, ours: Dictionary) -> str:
     if len(theirs) != len(ours):
         return f"{len(theirs)} words against {len(ours)}"
     return ""
+
+
+def dictionary_hash(dictionary: Dictionary) -> bytes:
+    """SHA-256 of a dictionary's words in their order."""
+    return hashlib.sha256("\n".join(dictionary.symbols).encode()).digest()

@@ -5,10 +5,11 @@ import os
 from fairseq import checkpoint_utils
 from fairseq.models import FairseqModel
 from fairseq.tasks import FairseqTask
-from torch import Tensor
+from torch import Tensor, nn
 
 from pet_fairseq.checkpoints.dictionaries import check_dictionaries
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.moving import move_like
 
 
 class FrozenModels:
@@ -22,14 +23,23 @@ class FrozenModels:
         for model in models:
             model.eval()
             model.requires_grad_(False)
+            leave_out_attention_weights(model)
 
     def like(self, parameter: Tensor) -> list[FairseqModel]:
         """The models on the parameter's device and in its dtype, moved at the first call only."""
-        ours = next(self.models[0].parameters())
-        if ours.device != parameter.device or ours.dtype != parameter.dtype:
-            for model in self.models:
-                model.to(device=parameter.device, dtype=parameter.dtype)
+        for model in self.models:
+            move_like(model, parameter)
         return self.models
+
+
+def leave_out_attention_weights(model: nn.Module) -> None:
+    """Let decoder layers return no weights of their attention to the source.
+
+    fairseq's do so in eval mode, and then use no fused kernel.
+    """
+    for module in model.modules():
+        if hasattr(module, "need_attn"):
+            module.need_attn = False
 
 
 def load_frozen_models(paths: str, option: str, task: FairseqTask) -> FrozenModels:
@@ -41,7 +51,8 @@ def load_frozen_models(paths: str, option: str, task: FairseqTask) -> FrozenMode
     models = []
     for path in paths.split(os.pathsep):
         state = load_checkpoint(path, option)
-        check_dictionaries(state, path, option, task)
+        remedy = "give one that was trained on data made with the same dictionaries"
+        check_dictionaries(state, path, option, task, remedy)
         loaded, _ = checkpoint_utils.load_model_ensemble([path], task=task, state=state)
         models += loaded
     return FrozenModels(models)

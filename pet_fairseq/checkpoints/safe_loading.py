@@ -8,6 +8,7 @@ import typing
 import omegaconf
 import torch
 from fairseq import checkpoint_utils
+from fairseq.distributed.utils import _TensorPlaceholder
 from omegaconf import OmegaConf
 from omegaconf.base import ContainerMetadata, Metadata
 from omegaconf.nodes import AnyNode
@@ -33,6 +34,7 @@ FAIRSEQ_TYPES = [
     dict,
     list,
     int,
+    _TensorPlaceholder,  # a number: where a tensor was in a checkpoint sent to other processes
 ]
 
 

@@ -20,7 +20,7 @@ from pet_fairseq.compress.export_size import int8_bytes
 from pet_fairseq.decoding.export import check_for_ctranslate2
 from pet_fairseq.decoding.plain import check_plain_form
 from pet_fairseq.errors import UserError
-from pet_fairseq.loading import load_task
+from pet_fairseq.loading import OTHER_DATA, load_task
 from pet_fairseq.parameters import ParameterCounts, count_parameters
 from pet_fairseq.pet.params import stored_model
 
@@ -103,5 +103,5 @@ def read_teacher(path: Path, data: Path) -> Teacher:
             "encoder-decoder Transformer; give a translation model such as fairseq's transformer"
         )
     task = load_task(state["cfg"]["task"], str(data))
-    check_dictionaries(state, str(path), "TEACHER", task)
+    check_dictionaries(state, str(path), "TEACHER", task, OTHER_DATA)
     return Teacher(path, state["cfg"], stored_model(state, str(path), "TEACHER"), task)

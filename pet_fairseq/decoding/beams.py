@@ -81,7 +81,7 @@ def best_candidates(lprobs: Tensor, totals: Optional[Tensor], count: int) -> Can
     if totals is None:
         totals = lprobs.new_zeros(lprobs.shape[:2])
     count = min(count, num_beams * words - 1)
-    if lprobs.is_cuda:  # here looking at the result would mean to wait for it
+    if lprobs.device.type != "cpu":  # here looking at the result would mean to wait for it
         best, indices = top(lprobs.nan_to_num_(-math.inf, math.inf, -math.inf), totals, count)
     else:
         best, indices = top_by_groups(lprobs, totals, count)

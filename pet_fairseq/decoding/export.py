@@ -69,7 +69,7 @@ def write_fairseq(checkpoint: str, data: str, folder: Path) -> dict:
     state = load_checkpoint(checkpoint, "CHECKPOINT")
     args = state["cfg"]["model"]
     check_plain_form(args, checkpoint)
-    model, task = load_transformer(checkpoint, data)
+    model, task = load_transformer(checkpoint, "CHECKPOINT", data)
     plain, plain_args = plain_model(model, args, task)
     exported = plain_state(state, plain, plain_args, task)
     save_state(exported, folder / MODEL)

@@ -48,6 +48,8 @@ class FastGenerator(SequenceGenerator):
 
     def __init__(self, models, tgt_dict, **kwargs):
         super().__init__(models, tgt_dict, **kwargs)
+        indices = self.token_indices_to_suppress
+        self.suppressed: list[int] = [] if indices is None else indices.tolist()
         self.steps = [
             (TransformerSteps if is_plain(model) else StockSteps)(
                 model, self.beam_size, self.temperature
@@ -159,8 +161,8 @@ class FastGenerator(SequenceGenerator):
         else:
             if step < self.min_len:
                 lprobs[:, :, self.eos] = -math.inf
-            if self.token_indices_to_suppress is not None:
-                lprobs[:, :, self.token_indices_to_suppress] = -math.inf
+            for word in self.suppressed:
+                lprobs[:, :, word] = -math.inf
         if self.repeat_ngram_blocker is not None:
             size = self.repeat_ngram_blocker.no_repeat_ngram_size
             ban_repeated_ngrams(lprobs, beams.tokens[:, : lprobs.size(1)], size, self.pad)
@@ -197,7 +199,7 @@ class FastGenerator(SequenceGenerator):
 
     def _unfinished(self, beams: Beams, hypotheses: Hypotheses) -> Optional[Tensor]:
         """The sentences to go on with; None for all, also while few enough have finished."""
-        if beams.tokens.is_cuda and beams.step % STEPS_BETWEEN_LOOKS:
+        if beams.tokens.device.type != "cpu" and (beams.step + 1) % STEPS_BETWEEN_LOOKS:
             return None
         going = (~hypotheses.is_full(beams.sentences)).nonzero().squeeze(1)
         finished = len(beams.sentences) - len(going)

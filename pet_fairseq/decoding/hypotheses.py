@@ -64,8 +64,10 @@ class Hypotheses:
         """For each sentence its hypotheses in fairseq's form, best first."""
         order_of_end = torch.arange(self.beam_size, device=self.scores.device)
         scores = self.scores[:, :-1].masked_fill(order_of_end >= self.counts[:, None], -math.inf)
-        order = scores.sort(dim=1, descending=True, stable=True).indices.tolist()
-        lengths, counts = self.lengths.tolist(), self.counts.tolist()
+        order = scores.sort(dim=1, descending=True, stable=True).indices
+        # one copy from the device, for which the host waits once
+        table = torch.cat([order, self.lengths, self.counts[:, None]], dim=1).tolist()
+        size = self.beam_size
         # copies: what inference mode made must not be changed outside of it
         tokens, scores = self.tokens.clone(), self.scores.clone()
         positional = self.totals.clone()
@@ -73,14 +75,14 @@ class Hypotheses:
         return [
             [
                 {
-                    "tokens": tokens[s, slot, : lengths[s][slot]],
+                    "tokens": tokens[s, slot, : row[size + slot]],
                     "score": scores[s, slot],
                     "attention": torch.empty(0),
                     "alignment": torch.empty(0),
-                    "positional_scores": positional[s, slot, : lengths[s][slot]],
+                    "positional_scores": positional[s, slot, : row[size + slot]],
                 }
-                for slot in slots
-                if slot < counts[s]
+                for slot in row[:size]
+                if slot < row[-1]
             ]
-            for s, slots in enumerate(order)
+            for s, row in enumerate(table)
         ]

@@ -173,7 +173,9 @@ class TransformerSteps:
         states = encoder_out["encoder_out"][0]  # S x B x E
         self.source = [_source_keys_values(states, layer) for layer in self.layers]
         masks = encoder_out["encoder_padding_mask"]
-        padding = masks[0] if masks and masks[0].any() else None
+        padding = masks[0] if masks else None
+        if padding is not None and padding.device.type == "cpu" and not padding.any():
+            padding = None  # elsewhere looking at it would mean to wait for it
         self.source_mask = attention_bias(None, padding, states.dtype)
         expected = self.beam_size * (states.size(0) + MORE_STEPS)
         self.caches = [KeyValueCache(expected) for _ in self.layers]

@@ -5,12 +5,15 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from pet_fairseq.distillation.positions import Positions
+
 
 class TeacherCache:
     """Features of sentence pairs, so that the teacher is run once and not in every epoch.
 
     The teacher has no dropout, so a pair's features differ between batches by rounding only. Keys
-    are the tokens themselves: noise on the data, or another data set, just misses the cache.
+    are the tokens themselves: noise on the data, or another data set, just misses the cache. It is
+    for training on the CPU: everything it takes and gives is there.
     """
 
     def __init__(self, limit_mb: float, padding_idx: int):
@@ -19,16 +22,17 @@ class TeacherCache:
         self.padding_idx = padding_idx
         self.features: dict[bytes, Tensor] = {}
 
-    def lookup(self, sample: dict, real: Tensor, compute: Callable[[], Tensor]) -> Tensor:
-        """The features at the target positions that count (`real`, B x T): N x C."""
+    def lookup(self, sample: dict, at: Positions, compute: Callable[[], Tensor]) -> Tensor:
+        """The features at the target positions that count: N x C."""
         if not self.enabled:
             return compute()
         keys = pair_keys(sample, self.padding_idx)
         cached = [self.features.get(key) for key in keys]
         if all(part is not None for part in cached):
-            return torch.cat(cached).to(real.device)
+            return torch.cat(cached)
         features = compute()
-        for key, part in zip(keys, features.cpu().split(real.sum(dim=1).tolist())):
+        numbers = torch.bincount(at[0], minlength=len(keys))  # of positions in each pair
+        for key, part in zip(keys, features.split(numbers.tolist())):
             self._keep(key, part)
         return features
 
@@ -47,5 +51,5 @@ def pair_keys(sample: dict, padding_idx: int) -> list[bytes]:
         sample["net_input"]["prev_output_tokens"],
         sample["target"],
     )
-    rows = zip(*(side.cpu().numpy() for side in sides))
+    rows = zip(*(side.numpy() for side in sides))
     return [b"|".join(tokens[tokens != padding_idx].tobytes() for tokens in row) for row in rows]

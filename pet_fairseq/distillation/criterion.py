@@ -3,12 +3,13 @@
     loss = (1 - alpha) CE(student, gold) + alpha T^2 KL(teacher_T || student_T)
 
 summed over the target tokens that are not padding, with p_T = softmax(logits / T) over the
-vocabulary (PET, section 3.4; Kim and Rush, 2016).
+vocabulary (PET, section 2.2; Kim and Rush, 2016).
 """
 
 import logging
 import math
 from dataclasses import dataclass, field
+from typing import Optional
 
 from fairseq.criterions import register_criterion
 from fairseq.criterions.label_smoothed_cross_entropy import (
@@ -18,11 +19,13 @@ from fairseq.criterions.label_smoothed_cross_entropy import (
 from fairseq.logging import metrics
 from torch import Tensor, nn
 
-from pet_fairseq.distillation.chunks import chunk_size, chunked_sums
+from pet_fairseq.distillation.chunks import chunk_size, chunked_sums, free_memory
 from pet_fairseq.distillation.loss import TokenSums, distillation_sums
 from pet_fairseq.distillation.outputs import run_model
+from pet_fairseq.distillation.positions import Positions, real_positions
 from pet_fairseq.distillation.teacher import TEACHER_CACHE_HELP, TEACHER_PATH_HELP, Teacher
 from pet_fairseq.errors import UserError
+from pet_fairseq.moving import move_like
 from pet_fairseq.parameters import compression_rate, count_parameters
 
 logger = logging.getLogger(__name__)
@@ -67,12 +70,20 @@ class PetDistillationCriterion(LabelSmoothedCrossEntropyCriterion):
         self.temperature = distillation_temperature
         # no Module: the teacher stays out of state_dict, optimizer and DDP
         self.teacher = Teacher(teacher_path, task, teacher_cache_mb)
+        self.chunk_tokens: Optional[int] = None  # chosen at the first batch
         self.rate_is_logged = False
 
     def forward(self, model, sample, reduce=True):
         """Loss summed over tokens, its denominator, and what to log."""
+        at = real_positions(sample["target"], self.padding_idx, self.ignore_prefix_size)
+        return self.forward_at(model, sample, at)
+
+    def forward_at(self, model: nn.Module, sample: dict, at: Positions) -> tuple[Tensor, int, dict]:
+        """What `forward` returns, of the target tokens at these positions."""
         self.log_rate_once(model)
-        sums, tokens = self.compute_sums(model, sample)
+        move_like(self, next(model.parameters()))
+        sums = self.compute_sums(model, sample, at)
+        tokens = len(at[0])
         sample_size = sample["target"].size(0) if self.sentence_avg else sample["ntokens"]
         logging_output = {
             "loss": sums.loss.detach(),
@@ -89,13 +100,11 @@ class PetDistillationCriterion(LabelSmoothedCrossEntropyCriterion):
             logging_output["total"] = tokens
         return sums.loss, sample_size, logging_output
 
-    def compute_sums(self, model: nn.Module, sample: dict) -> tuple[TokenSums, int]:
-        """The sums over a batch's target tokens, and how many tokens those are."""
-        real = sample["target"].ne(self.padding_idx)  # B x T
-        real[:, : self.ignore_prefix_size] = False
-        target = sample["target"][real]
+    def compute_sums(self, model: nn.Module, sample: dict, at: Positions) -> TokenSums:
+        """The sums over a batch's target tokens at some positions."""
+        target = sample["target"][at]
         student = run_model(model, sample["net_input"])
-        teacher_log_probs = self.teacher.ask(model, sample, real)
+        teacher_log_probs = self.teacher.ask(model, sample, at)
 
         def chunk_sums(features: Tensor, rows: slice) -> TokenSums:
             return distillation_sums(
@@ -108,10 +117,11 @@ class PetDistillationCriterion(LabelSmoothedCrossEntropyCriterion):
             )
 
         parameters = [p for p in student.parameters if p.requires_grad]
-        chunk_tokens = chunk_size(len(self.task.target_dictionary))
-        features = student.features[real]
-        sums = chunked_sums(chunk_sums, features, parameters, chunk_tokens, TokenSums)
-        return sums, len(target)
+        features = student.features[at]
+        if self.chunk_tokens is None:
+            free_bytes = free_memory(features.device)
+            self.chunk_tokens = chunk_size(len(self.task.target_dictionary), free_bytes)
+        return chunked_sums(chunk_sums, features, parameters, self.chunk_tokens, TokenSums)
 
     def log_rate_once(self, model: nn.Module) -> None:
         if self.rate_is_logged:

@@ -1,4 +1,4 @@
-"""The loss of word-level distillation, as pure functions (PET, section 3.4; Kim and Rush, 2016)."""
+"""The loss of word-level distillation, as pure functions (PET, section 2.2; Kim and Rush, 2016)."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,5 +1,6 @@
 """A frozen teacher: asked about a batch, it gives its distributions over the next token."""
 
+import logging
 import os
 from collections.abc import Callable
 
@@ -11,12 +12,15 @@ from pet_fairseq.checkpoints.frozen_models import FrozenModels, load_frozen_mode
 from pet_fairseq.distillation.cache import TeacherCache
 from pet_fairseq.distillation.loss import ensemble_log_probs
 from pet_fairseq.distillation.outputs import Outputs, has_output_layer, run_model
+from pet_fairseq.distillation.positions import Positions
 from pet_fairseq.errors import UserError
+
+logger = logging.getLogger(__name__)
 
 TEACHER_PATH_HELP = "checkpoint of the teacher, or an ensemble a.pt:b.pt (required)"
 TEACHER_CACHE_HELP = (
     "MiB of memory in which to keep what the teacher said about a sentence pair, so that it is run "
-    "once and not in every epoch; 0 keeps nothing"
+    "once and not in every epoch; 0 keeps nothing; used on the CPU only"
 )
 
 
@@ -45,24 +49,31 @@ class Teacher(FrozenModels):
             )
 
     def ask(
-        self, student: FairseqModel, sample: dict, real: Tensor
+        self, student: FairseqModel, sample: dict, at: Positions
     ) -> Callable[[slice, float], Tensor]:
         """Run the teacher on a batch.
 
         Args:
-            sample: fairseq's batch; real: B x T, which target positions count, N of them.
+            sample: fairseq's batch; at: the target positions that count, N of them.
         Returns:
             a function of rows (a slice of the N) and temperature: log-probabilities, n x V.
         """
-        models = self.like(next(student.parameters()))
+        parameter = next(student.parameters())
+        models = self.like(parameter)
+        if self.cache.enabled and parameter.device.type != "cpu":
+            self.cache.enabled = False
+            logger.warning(
+                f"--teacher-cache-mb: not used on {parameter.device.type}; the cache is in main "
+                "memory, and every look into it would hold up the device"
+            )
         outputs: list[Outputs] = []
 
         def compute() -> Tensor:
             outputs.extend(run_model(model, sample["net_input"]) for model in models)
-            return torch.cat([out.features[real] for out in outputs], dim=-1)
+            return torch.cat([out.features[at] for out in outputs], dim=-1)
 
         with torch.no_grad():
-            features = self.cache.lookup(sample, real, compute)
+            features = self.cache.lookup(sample, at, compute)
         layers = [out.output_layer for out in outputs] or [m.decoder.output_layer for m in models]
         widths = [out.features.size(-1) for out in outputs] or [
             m.decoder.output_projection.in_features for m in models

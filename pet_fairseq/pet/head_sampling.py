@@ -1,4 +1,4 @@
-"""Layer-wise head sampling (PET, section 3.5): the best heads of every layer of a wide student.
+"""Layer-wise head sampling (PET, section 3.3): the best heads of every layer of a wide student.
 
 `pet-fairseq sample-heads` loads a wide student, scores its heads on sentences of the training set,
 keeps the best of each attention and writes the smaller model; fine-tuning is plain fairseq-train.
@@ -178,7 +178,7 @@ def sample_heads(
     check_wide(load_checkpoint(checkpoint, "--checkpoint"), checkpoint, heads)
     check_out(out)
     check_device(device)
-    model, task = load_transformer(checkpoint, data)
+    model, task = load_transformer(checkpoint, "--checkpoint", data)
     before = count_parameters(model)
     if score == "weight":
         scores = weight_scores(model)

@@ -1,4 +1,4 @@
-"""Which attention heads a PET model keeps, layer by layer (PET, section 3.5).
+"""Which attention heads a PET model keeps, layer by layer (PET, section 3.3).
 
 Layers that share parameters may keep different heads. A projection then stores the heads that any
 of its users keeps, and each attention computes with its own; a head that nobody keeps is gone.

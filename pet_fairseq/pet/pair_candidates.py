@@ -87,8 +87,10 @@ def schemes(stack: str, num_layers: int) -> dict[str, str]:
         inside.append("Q=K Q=V")
     else:
         with_layers = ("Qself=Qenc", "Qself=Kself", "Kself=Vself Kenc=Venc")
-        between_layers = {"layers": layers} | {
-            f"layers, {kind}": f"{layers} {kind}" for kind in with_layers
+        between_layers = {
+            "layers": layers,
+            f"layers, {CROSSWISE}": f"{layers} {between('QK', 'KQ')}",
+            **{f"layers, {kind}": f"{layers} {kind}" for kind in with_layers},
         }
         inside += ["Kself=Vself Kenc=Venc", "Qself=Kself Qself=Vself"]
     return (between_layers if matched else {}) | {pairs: pairs for pairs in inside}

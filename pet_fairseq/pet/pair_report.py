@@ -39,7 +39,7 @@ def suggest_pairs(
     """
     names = read_stacks(stacks)
     check_device(device)
-    model, task = load_transformer(checkpoint, data)
+    model, task = load_transformer(checkpoint, "--checkpoint", data)
     samples = read_samples(task, subset, sentences, max_tokens, model.max_positions(), device)
     if out is not None:
         check_folder(out, "--out")

@@ -1,6 +1,6 @@
 """Which slots of a trained Transformer could share parameters (`pet-fairseq suggest-pairs`).
 
-The search behind PET's replaceable pairs (thesis, section 3.2), automated: tie the slots of a
+The search behind PET's replaceable pairs (thesis, section 3.1), automated: tie the slots of a
 candidate by their average, without any training, and see how much the validation loss rises.
 A candidate ties exactly the slots that a model with these pairs would share.
 """

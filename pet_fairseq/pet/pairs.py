@@ -1,4 +1,4 @@
-"""Replaceable pairs (PET, chapter 3): slots of a Transformer stack that use one set of parameters.
+"""Replaceable pairs (PET, section 3.1): slots of a stack of layers that share their parameters.
 
 A slot is a layer (`L3`) or an attention projection (`Q1`, `K1`, `V1`, `O1`; in the decoder
 `Qself1`, `Qenc1` and so on, where `Q1` means `Qself1`). Layers count from 1. In a pair `A=B` slot B
@@ -16,15 +16,17 @@ from pet_fairseq.errors import UserError
 
 PRESETS = {
     "encoder": ("pet", "layers", "none"),
-    "decoder": ("pet", "layers", "none", "qk", "kv"),
+    "decoder": ("pet", "layers", "none", "qk", "qk_crosswise", "kv"),
 }
-# what the decoder presets share inside every layer (PET, section 3.2 and Table 5)
-WITHIN_DECODER_LAYER = {
-    "pet": "Qself=Qenc",
-    "qk": "Qself=Kself",
-    "kv": "Kself=Vself Kenc=Venc",
-    "layers": "",
+# what the presets share inside every layer beside the layer pairs (PET, section 3.1 and Table 5)
+WITHIN_LAYER = {
+    ("decoder", "pet"): "Qself=Qenc",
+    ("decoder", "qk"): "Qself=Kself",
+    ("decoder", "kv"): "Kself=Vself Kenc=Venc",
 }
+# those that exchange queries and keys between paired layers. Table 5's (Qself, Kself) can mean
+# `qk`, or what section 3.1 calls "the same pairs as the ones in the encoder": `qk_crosswise`
+CROSSWISE = {("encoder", "pet"), ("decoder", "qk_crosswise")}
 MODULE_OF_LETTER = {"Q": "q_proj", "K": "k_proj", "V": "v_proj", "O": "out_proj"}
 SLOT = re.compile(r"(?:(L)|([QKVO])(self|enc)?)(\d{1,9})?")
 
@@ -71,11 +73,9 @@ def expand_preset(spec: str, stack: str, num_layers: int) -> str:
     half = num_layers // 2
     numbers = [(i, i + half) for i in range(1, half + 1)]
     pairs = [f"L{i}=L{j}" for i, j in numbers]
-    if stack == "decoder":
-        pairs.append(WITHIN_DECODER_LAYER[preset])
-    elif preset == "pet":
+    if (stack, preset) in CROSSWISE:
         pairs += [f"Q{i}=K{j} K{i}=Q{j}" for i, j in numbers]
-    return " ".join(pairs).strip()
+    return " ".join([*pairs, WITHIN_LAYER.get((stack, preset), "")]).strip()
 
 
 def parse_pairs(spec: str, stack: str, num_layers: int) -> list[Pair]:

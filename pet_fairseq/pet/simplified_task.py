@@ -1,4 +1,4 @@
-"""Criterion `pet_simplified_task`: warm-up of a student on a four-class task (PET, section 3.3).
+"""Criterion `pet_simplified_task`: warm-up of a student on a four-class task (PET, section 3.2).
 
 The student's probabilities of the four classes come from its own distribution over the words, so
 the warm-up trains exactly the parameters that distillation goes on with.
@@ -10,7 +10,6 @@ from typing import Optional
 
 import torch
 import torch.nn.functional as F
-from fairseq import utils
 from fairseq.criterions import FairseqCriterion, register_criterion
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.logging import metrics
@@ -18,15 +17,20 @@ from fairseq.models import FairseqModel
 from omegaconf import II
 from torch import Tensor, nn
 
-from pet_fairseq.distillation.chunks import chunk_size, chunked_sums
+from pet_fairseq.distillation.chunks import chunk_size, chunked_sums, free_memory
 from pet_fairseq.distillation.outputs import run_model
+from pet_fairseq.distillation.own_state import load_own_state
+from pet_fairseq.distillation.positions import real_positions
 from pet_fairseq.distillation.teacher import TEACHER_CACHE_HELP, TEACHER_PATH_HELP, Teacher
 from pet_fairseq.errors import UserError
+from pet_fairseq.gradients import zero_from
+from pet_fairseq.moving import move_batch, move_like
 from pet_fairseq.pet.simplified_loss import (
     CLASSES,
     ClassSums,
     Judgement,
     class_log_probs,
+    class_shares,
     class_sums,
     judge,
     median_confidence,
@@ -93,6 +97,7 @@ class PetSimplifiedTaskCriterion(FairseqCriterion):
         )
         self.thresholds: Optional[tuple[float, float]] = None
         self.teacher = Teacher(teacher_path, task, teacher_cache_mb)
+        self.chunk_tokens: Optional[int] = None  # chosen at the first batch
         self.head = simplified_head
         self.class_layer = build_class_layer(
             simplified_head, len(task.target_dictionary), decoder_output_dim
@@ -100,6 +105,7 @@ class PetSimplifiedTaskCriterion(FairseqCriterion):
 
     def forward(self, model, sample, reduce=True):
         """Loss summed over tokens, its denominator, and what to log."""
+        move_like(self, next(model.parameters()))
         if self.thresholds is None:
             self.thresholds = self.choose_thresholds(model)
         sums = self.compute_sums(model, sample)
@@ -116,10 +122,10 @@ class PetSimplifiedTaskCriterion(FairseqCriterion):
 
     def compute_sums(self, model: nn.Module, sample: dict) -> ClassSums:
         """The sums over a batch's target tokens."""
-        real = sample["target"].ne(self.padding_idx)  # B x T
-        target = sample["target"][real]
+        at = real_positions(sample["target"], self.padding_idx)
+        target = sample["target"][at]
         student = run_model(model, sample["net_input"])
-        teacher_log_probs = self.teacher.ask(model, sample, real)
+        teacher_log_probs = self.teacher.ask(model, sample, at)
 
         def chunk_sums(features: Tensor, rows: slice) -> ClassSums:
             judgement = judge(teacher_log_probs(rows, 1.0), target[rows])
@@ -130,9 +136,14 @@ class PetSimplifiedTaskCriterion(FairseqCriterion):
         if self.class_layer is not None:
             parameters = [*parameters, *self.class_layer.parameters()]
         parameters = [p for p in parameters if p.requires_grad]
-        chunk_tokens = chunk_size(len(self.task.target_dictionary))
-        features = student.features[real]
-        return chunked_sums(chunk_sums, features, parameters, chunk_tokens, ClassSums)
+        features = student.features[at]
+        if self.chunk_tokens is None:
+            free_bytes = free_memory(features.device)
+            self.chunk_tokens = chunk_size(len(self.task.target_dictionary), free_bytes)
+        sums = chunked_sums(chunk_sums, features, parameters, self.chunk_tokens, ClassSums)
+        if self.head != "replace":
+            return sums
+        return sums._replace(loss=sums.loss + zero_from(student.parameters))
 
     def class_log_probs(self, student, features: Tensor, target: Tensor) -> Tensor:
         """The student's four class probabilities, as `--simplified-head` says: N x 4, log."""
@@ -145,17 +156,16 @@ class PetSimplifiedTaskCriterion(FairseqCriterion):
     def choose_thresholds(self, model: FairseqModel) -> tuple[float, float]:
         """The thresholds, `auto` ones from a sample of the training set; warns of empty classes."""
         judgements = [
-            judge(self.teacher.ask(model, batch, real)(slice(None), 1.0), batch["target"][real])
-            for batch, real in self.sample_batches(next(model.parameters()).device)
+            judge(self.teacher.ask(model, batch, at)(slice(None), 1.0), batch["target"][at])
+            for batch, at in self.sample_batches(next(model.parameters()).device)
         ]
         judgement = Judgement(*(torch.cat(parts) for parts in zip(*judgements)))
         thresholds = fill_thresholds(self.given, median_confidence(judgement))
-        shares = torch.bincount(teacher_classes(judgement, *thresholds), minlength=len(CLASSES))
-        log_classes(thresholds, shares)
+        log_classes(thresholds, class_shares(teacher_classes(judgement, *thresholds)))
         return thresholds
 
     def sample_batches(self, device: torch.device):
-        """Small batches of sentences spread over the training set, and which targets are real."""
+        """Small batches of sentences spread over the training set, and where their targets are."""
         name = "train" if "train" in self.task.datasets else next(iter(self.task.datasets))
         dataset = self.task.dataset(name)
         step = max(1, len(dataset) // SAMPLE_SENTENCES)
@@ -167,8 +177,12 @@ class PetSimplifiedTaskCriterion(FairseqCriterion):
         ][:SAMPLE_SENTENCES]
         for start in range(0, len(chosen), 50):
             batch = dataset.collater([dataset[i] for i in chosen[start : start + 50]])
-            batch = utils.move_to_cuda(batch, device) if device.type == "cuda" else batch
-            yield batch, batch["target"].ne(self.padding_idx)
+            batch = move_batch(batch, device)
+            yield batch, real_positions(batch["target"], self.padding_idx)
+
+    def load_state_dict(self, state_dict, strict=True):
+        """Load the class layer; it starts anew for a model that another criterion trained."""
+        load_own_state(self, state_dict, "weights of the class layer")
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: list[dict]) -> None:

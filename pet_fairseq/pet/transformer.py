@@ -1,4 +1,4 @@
-"""Model `pet_transformer`: fairseq's Transformer with replaceable pairs (PET, chapter 3)."""
+"""Model `pet_transformer`: fairseq's Transformer with replaceable pairs (PET, section 3.1)."""
 
 import logging
 from argparse import Namespace
@@ -59,8 +59,8 @@ class PetDecoderConfig(DecoderConfig):
     pairs: str = field(
         default="pet",
         metadata={
-            "help": "which slots of the decoder share parameters: a preset (pet, layers, qk, kv, "
-            "none) or a list such as 'L1=L3 Qself=Qenc'"
+            "help": "which slots of the decoder share parameters: a preset (pet, layers, qk, "
+            "qk_crosswise, kv, none) or a list such as 'L1=L3 Qself=Qenc'"
         },
     )
     head_dim: Optional[int] = field(default=None, metadata={"help": HEAD_DIM_HELP})

@@ -10,7 +10,7 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.recipes import translation
 from pet_fairseq.recipes.device import Device
 from pet_fairseq.recipes.pipeline import Pipeline, Place
-from pet_fairseq.recipes.sizes import SIZES, Options, stacks, words
+from pet_fairseq.recipes.sizes import SIZES, Options, decoder_pairs, stacks, words
 from pet_fairseq.recipes.stage import Stage
 
 
@@ -40,8 +40,11 @@ LOWER = "lower/test.{lang}"  # the models write lower case
 
 # The thesis gives PET's rates for WMT'17, 23.3% and 5.0%, not its widths; these come next to them
 # (pet-fairseq params --target-rate).
+_PET_FINNISH = ("--arch", "pet_transformer", *stacks(4, 368, 1472, 4))
 FINNISH = {
-    "pet": ("--arch", "pet_transformer", *stacks(4, 368, 1472, 4)),
+    "pet": _PET_FINNISH,
+    "kv": (*_PET_FINNISH, *decoder_pairs("kv", 1656)),
+    "qk_crosswise": (*_PET_FINNISH, *decoder_pairs("qk_crosswise", 1288)),
     "wide": (
         *("--arch", "pet_transformer", *stacks(4, 368, 1472, 8)),
         *words("--encoder-head-dim 92 --decoder-head-dim 92"),
@@ -57,6 +60,11 @@ _PET_LATVIAN = (
 )
 LATVIAN = {
     "pet": ("--arch", "pet_transformer", *_PET_LATVIAN),
+    "kv": ("--arch", "pet_transformer", *_PET_LATVIAN, *decoder_pairs("kv", 468)),
+    "qk_crosswise": (
+        *("--arch", "pet_transformer", *_PET_LATVIAN),
+        *decoder_pairs("qk_crosswise", 264),
+    ),
     "wide": (
         *("--arch", "pet_transformer", *_PET_LATVIAN),
         *words("--encoder-attention-heads 8 --encoder-head-dim 58"),
@@ -73,8 +81,8 @@ DATA_SETS = {
     "tatoeba_en_fi": DataSet("en", "fi", size="small"),
     "iwslt14_de_en": DataSet("de", "en", reference=LOWER),
     "iwslt14_en_de": DataSet("en", "de", reference=LOWER),
-    "wmt17_en_fi": DataSet("en", "fi", full=FINNISH),
-    "wmt17_en_lv": DataSet("en", "lv", full=LATVIAN),
+    "wmt17_en_fi": DataSet("en", "fi", full=FINNISH, reference=LOWER),
+    "wmt17_en_lv": DataSet("en", "lv", full=LATVIAN, reference=LOWER),
     "own_data": DataSet(size="small"),
     "demo": DataSet(
         *("de", "en", "demo"),
@@ -94,8 +102,8 @@ def add_options(parser: argparse.ArgumentParser, name: str) -> None:
         choices=tuple(SIZES),
         default=data_set.size,
         help="the size of the models and of their training: small for two CPU cores, full for the "
-        "thesis's models on one GPU, full_fast for the same in minutes, demo for the toy corpus "
-        "(default: %(default)s)",
+        "thesis's models on one GPU, full_fast for the same in minutes, demo for the toy corpus, "
+        "tiny only to see that everything runs (default: %(default)s)",
     )
     parser.add_argument(
         "--rows",

@@ -112,6 +112,8 @@ class _Run:
                     raise ValueError(f"these stages wait for one another: {names}")
                 self._finish_ended()
                 self.progress.update()
+                if self.waiting or self.running:
+                    self.interrupted |= time.monotonic() > self.options.deadline
         finally:
             self._end_all()
             self.progress.close()
@@ -235,7 +237,7 @@ def _describe_failure(running: _Running) -> str:
 def resolve(words: Sequence[object]) -> list[str]:
     """The words of a command with the program's path, and with the output of other commands."""
     program, *arguments = words
-    resolved = [find_program(str(program))]
+    resolved = start_of_command(str(program))
     for word in arguments:
         if isinstance(word, Output):
             resolved += _printed(word)
@@ -250,12 +252,26 @@ def _printed(output: Output) -> list[str]:
     Raises:
         UserError: it failed.
     """
-    command = [find_program("pet-fairseq"), *output.command]
+    command = [*start_of_command("pet-fairseq"), *output.command]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no output"])[-1]
         raise UserError(f"pet-fairseq {' '.join(output.command)}: failed: {last}")
     return done.stdout.split()
+
+
+def start_of_command(program: str) -> list[str]:
+    """The words that start a program; `pet-fairseq` needs not be installed.
+
+    Raises:
+        UserError: there is no such program.
+    """
+    try:
+        return [find_program(program)]
+    except UserError:
+        if program != "pet-fairseq":
+            raise
+        return [sys.executable, "-m", "pet_fairseq.cli"]
 
 
 def find_program(name: str) -> str:
@@ -275,7 +291,7 @@ def _repair(folder: Path) -> None:
     """Put the newest readable checkpoint in the place of one that a crash has damaged."""
     if not any(folder.glob("checkpoint*.pt")):
         return
-    subprocess.run([find_program("pet-fairseq"), "repair", str(folder)], check=True)
+    subprocess.run([*start_of_command("pet-fairseq"), "repair", str(folder)], check=True)
 
 
 def remove_product(stage: Stage) -> None:

@@ -1,6 +1,7 @@
 """Recipes of SelfCP: a language model, its memory, and ways to read long prompts.
 
-A row of the table is a prompt strategy, with a number behind it at another ratio: former4.
+A row of the table is a prompt strategy, with a number behind it at another ratio: former4. With
+`control_` before it, the memory is trained, and used, with the segments of other prompts.
 """
 
 import argparse
@@ -8,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.recipes.device import CPU, Device
@@ -22,19 +23,29 @@ from pet_fairseq.recipes.training import (
     fairseq_train,
     use_checkpoint,
 )
+from pet_fairseq.selfcp.segments import STRATEGIES
 
-# rows: the memory that they read with, and --prompt-strategy in its training
+
+class Row(NamedTuple):
+    """A way to read prompts, and the memory that it reads with."""
+
+    strategy: str
+    memory: str = "memory"
+    trained_with: str = "auto"  # --prompt-strategy
+    segments_from: str = "own"  # --segments-from
+
+
+CONTROL = {"memory": "control_memory", "segments_from": "other"}
 ROWS = {
-    "full": ("memory", "auto"),
-    "former": ("memory", "auto"),
-    "latter": ("memory", "auto"),
-    "concat": ("memory", "auto"),
-    "recursive": ("recursive_memory", "recursive"),
-    "truncate": ("memory", "auto"),
-    "truncate_latter": ("memory", "auto"),
-    "perplexity": ("memory", "auto"),
+    **{strategy: Row(strategy) for strategy in STRATEGIES if strategy != "auto"},
+    "recursive": Row("recursive", "recursive_memory", "recursive"),
+    **{f"control_{side}": Row(side, **CONTROL) for side in ("former", "latter")},
 }
-DEFAULT = ("full", "former", "latter", "concat", "truncate", "truncate_latter", "perplexity")
+FULL = ("full",)  # for data sets without prompts longer than the model's positions
+DEFAULT = (
+    *("former", "latter", "concat", "truncate_equal", "truncate_latter_equal", "perplexity_equal"),
+    *("control_former", "control_latter", "truncate", "truncate_latter", "perplexity"),
+)
 ROW = re.compile(r"([a-z_]+)(\d{0,9})")
 
 LM_ARCH = words(
@@ -94,8 +105,8 @@ class Reading:
 Evaluate = Callable[[Setup, Reading], list[Stage]]
 
 
-def parse_row(name: str, ratio: int) -> tuple[str, int]:
-    """The strategy and the ratio of a row.
+def parse_row(name: str, ratio: int) -> tuple[Row, int]:
+    """What a row is, and its ratio.
 
     Raises:
         UserError: no such row.
@@ -103,7 +114,7 @@ def parse_row(name: str, ratio: int) -> tuple[str, int]:
     match = ROW.fullmatch(name)
     if match is None or match[1] not in ROWS:
         raise UserError(f"--rows {name}: there is no such row; give some of {', '.join(ROWS)}")
-    return match[1], int(match[2] or ratio)
+    return ROWS[match[1]], int(match[2] or ratio)
 
 
 def backbone(setup: Setup) -> Stage:
@@ -136,13 +147,14 @@ def backbone(setup: Setup) -> Stage:
     )
 
 
-def memory(setup: Setup, kind: str, strategy: str, seed: int, group: str) -> Stage:
+def memory(setup: Setup, row: Row, seed: int, group: str) -> Stage:
     """The memory tag and the connector, for one seed."""
-    folder = setup.runs / f"{kind}.seed{seed}"
+    folder = setup.runs / f"{row.memory}.seed{seed}"
+    control = () if row.segments_from == "own" else ("--segments-from", row.segments_from)
     options = last_wins(
         (
             *(*AROUND_A_MODEL, "--task", "selfcp", "--arch", "selfcp", "--criterion", "selfcp_lm"),
-            *("--seed", str(seed), "--prompt-strategy", strategy),
+            *("--seed", str(seed), "--prompt-strategy", row.trained_with, *control),
             *("--backbone-path", str(setup.backbone), "--window", str(setup.window)),
             *(*MEMORY, *rise_and_fall(setup.memory_updates)),
         )
@@ -163,16 +175,16 @@ def build_stages(setup: Setup, rows: Sequence[str], seeds: Sequence[int]) -> lis
     Raises:
         UserError: a row that does not exist.
     """
-    parsed = {row: parse_row(row, setup.ratio) for row in rows}
+    parsed = {name: parse_row(name, setup.ratio) for name in rows}
     stages = [backbone(setup)]
     for seed in seeds:
-        for row, (strategy, ratio) in parsed.items():
-            kind, trained_with = ROWS[strategy]
-            group = "memory" if kind == "memory" else row
-            stages.append(memory(setup, kind, trained_with, seed, group))
-            checkpoint = setup.runs / f"{kind}.seed{seed}" / BEST
-            folder = setup.runs / f"{row}.seed{seed}"
-            stages += setup.evaluate(setup, Reading(row, strategy, ratio, checkpoint, folder))
+        for name, (row, ratio) in parsed.items():
+            group = name if row.memory == "recursive_memory" else row.memory
+            stages.append(memory(setup, row, seed, group))
+            checkpoint = setup.runs / f"{row.memory}.seed{seed}" / BEST
+            folder = setup.runs / f"{name}.seed{seed}"
+            reading = Reading(name, row.strategy, ratio, checkpoint, folder)
+            stages += setup.evaluate(setup, reading)
     return [*merge(stages), table(setup, rows)]
 
 
@@ -259,17 +271,14 @@ class DataSet:
 
 
 DATA_SETS = {
-    "movie_reviews": DataSet(
-        *(256, ("positive", "negative")),
-        rows=DEFAULT[1:],  # without full: some reviews have more tokens than the model positions
-    ),
-    "cicero": DataSet(64, max_len=30),
+    "movie_reviews": DataSet(256, ("positive", "negative")),
+    "cicero": DataSet(64, max_len=30, rows=DEFAULT + FULL),
     "xsum": DataSet(512, max_len=60),
     "arxiv": DataSet(512),
     "duc2007": DataSet(512),
-    "cola": DataSet(128, ("acceptable", "unacceptable")),
+    "cola": DataSet(128, ("acceptable", "unacceptable"), rows=DEFAULT + FULL),
     # no two games are the same: there is nothing to learn by heart
-    "recall": DataSet(32, beam=1, max_len=6, lm=("--dropout", "0")),
+    "recall": DataSet(32, beam=1, max_len=6, rows=DEFAULT + FULL, lm=("--dropout", "0")),
 }
 
 
@@ -282,7 +291,8 @@ def add_options(parser: argparse.ArgumentParser, name: str) -> None:
         default=list(data_set.rows),
         metavar="ROW",
         help=f"the ways to read a prompt: {', '.join(ROWS)}; a number behind one, as in former4, "
-        f"is another ratio (default: {' '.join(data_set.rows)})",
+        "is another ratio; full needs a model with positions for the longest prompt "
+        f"(default: {' '.join(data_set.rows)})",
     )
     parser.add_argument(
         "--seeds",

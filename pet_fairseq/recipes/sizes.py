@@ -1,8 +1,11 @@
 """Settings of translation recipes by size: options of the models and of their trainings."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 Options = tuple[str, ...]
+
+RATES = (5, 20, 40)  # percent of the teacher's layer parameters, beside the size of all students
 
 
 @dataclass(frozen=True)
@@ -18,6 +21,9 @@ class Settings:
         plain, speed, deep, can, pet, wide: architectures. All students but `speed` (PET's layers
             and widths, nothing shared) and `wide` (PET with more heads) have equally many
             parameters.
+        kv, qk_crosswise: PET with these pairs in its decoder, whose feed-forward networks are
+            wider or narrower so that it has as many parameters as `pet` (PET, Table 5).
+        at_rates: `plain`, `can` and `pet` at each of RATES, for example `pet_at5` (PET, Figure 7a).
         heads: to keep of the wide student's.
         generate: of fairseq-generate.
         precision: on a GPU.
@@ -39,9 +45,16 @@ class Settings:
     can: Options
     pet: Options
     wide: Options
+    kv: Options
+    qk_crosswise: Options
+    at_rates: Mapping[str, Options]
     heads: int
     generate: Options
     precision: str = "fp32"
+
+    def architecture(self, name: str) -> Options:
+        """The model options of the field of this name, or of this name in `at_rates`."""
+        return self.at_rates[name] if name in self.at_rates else getattr(self, name)
 
 
 def stacks(layers: int, width: int, ffn: int, heads: int) -> Options:
@@ -63,6 +76,30 @@ def words(text: str) -> Options:
     return tuple(text.split())
 
 
+def decoder_pairs(pairs: str, ffn: int) -> Options:
+    """Model options of other pairs in the decoder, and the FFN width that keeps its size."""
+    return ("--decoder-pairs", pairs, "--decoder-ffn-embed-dim", str(ffn))
+
+
+def small_at_rates(
+    widths: Mapping[int, tuple[int, int]], pet: str = "pet_transformer"
+) -> dict[str, Options]:
+    """The architectures of two-layer students by rate.
+
+    Args:
+        widths: by rate, the width of all three and the FFN of the one that shares nothing.
+        pet: the architecture of the one that shares.
+    """
+    architectures = {}
+    for rate, (width, ffn) in widths.items():
+        architectures |= {
+            f"pet_at{rate}": ("--arch", pet, *stacks(4, width, 2 * width, 4)),
+            f"plain_at{rate}": ("--arch", "transformer", *stacks(2, width, ffn, 4)),
+            f"can_at{rate}": ("--arch", "can_transformer", *stacks(2, width, 2 * width, 4)),
+        }
+    return architectures
+
+
 def updates(number: int) -> Options:
     """Train so long; the learning rate falls to 0."""
     return words(f"--max-update {number} --total-num-update {number}")
@@ -82,6 +119,8 @@ AROUND_A_MODEL = (
 )
 PRE_NORM = words("--encoder-normalize-before --decoder-normalize-before")
 AUTO = words("--confident-correct auto --confident-wrong auto")
+
+_PET_SMALL = ("--arch", "pet_transformer", *stacks(4, 88, 176, 4))
 
 # Two CPU cores: a teacher in half an hour, a student in minutes. About 9.6% of the teacher's layer
 # parameters. Dropout is what suits the validation loss: text alone is overfitted without it, a
@@ -114,14 +153,22 @@ SMALL = Settings(
     speed=("--arch", "transformer", *stacks(4, 88, 176, 4)),
     deep=("--arch", "transformer", *stacks(6, 72, 126, 4), "--decoder-layers", "1"),
     can=("--arch", "can_transformer", *stacks(2, 88, 176, 4)),
-    pet=("--arch", "pet_transformer", *stacks(4, 88, 176, 4)),
+    pet=_PET_SMALL,
     wide=(
         *("--arch", "pet_transformer", *stacks(4, 88, 176, 8)),
         *words("--encoder-head-dim 22 --decoder-head-dim 22"),
     ),
+    kv=(*_PET_SMALL, *decoder_pairs("kv", 220)),
+    qk_crosswise=(*_PET_SMALL, *decoder_pairs("qk_crosswise", 132)),
+    at_rates=small_at_rates({5: (64, 112), 20: (128, 224), 40: (180, 315)}),
     heads=4,
     generate=words("--num-workers 0 --max-tokens 3000"),
 )
+
+_PET_IWSLT = words("--arch pet_transformer_iwslt_de_en")
+_PET_WIDTHS = {5: (232, 176), 20: (464, 352), 40: (656, 496)}  # of the encoder, of the decoder
+_PLAIN_WIDTHS = {5: (160, 352), 20: (320, 688), 40: (456, 944)}  # of both, of their FFN
+_CAN_WIDTHS = {5: 152, 20: 304, 40: 432}
 
 # The thesis's models, for one GPU: 9.5% of transformer_iwslt_de_en's layer parameters.
 FULL = Settings(
@@ -153,11 +200,33 @@ FULL = Settings(
     ),
     deep=words("--arch deep_shallow_12_1"),
     can=words("--arch can_iwslt_de_en"),
-    pet=words("--arch pet_transformer_iwslt_de_en"),
+    pet=_PET_IWSLT,
     wide=words(
         "--arch pet_transformer_iwslt_de_en --encoder-attention-heads 8 --encoder-head-dim 80 "
         "--decoder-attention-heads 8 --decoder-head-dim 60"
     ),
+    kv=(*_PET_IWSLT, *decoder_pairs("kv", 640)),
+    qk_crosswise=(*_PET_IWSLT, *decoder_pairs("qk_crosswise", 360)),
+    at_rates={
+        **{
+            f"pet_at{rate}": (
+                *("--arch", "pet_transformer", *stacks(4, encoder, 2 * encoder, 4)),
+                *("--decoder-embed-dim", str(decoder), "--decoder-ffn-embed-dim", str(2 * decoder)),
+            )
+            for rate, (encoder, decoder) in _PET_WIDTHS.items()
+        },
+        **{
+            f"plain_at{rate}": ("--arch", "transformer", *stacks(3, width, ffn, 4))
+            for rate, (width, ffn) in _PLAIN_WIDTHS.items()
+        },
+        **{
+            f"can_at{rate}": (
+                *("--arch", "can_iwslt_de_en", *stacks(6, width, 2 * width, 4)),
+                *("--decoder-layers", "2"),
+            )
+            for rate, width in _CAN_WIDTHS.items()
+        },
+    },
     heads=4,
     generate=words("--max-tokens 12000"),
     precision="bf16",
@@ -184,6 +253,8 @@ FULL_FAST = replace(
     warmup=(*updates(250), *words("--warmup-updates 100"), *AUTO),
     finetune=(*updates(800), *words("--warmup-updates 50 --lr 1e-3")),
 )
+
+_PET_DEMO = ("--arch", "pet_transformer_tiny", *stacks(4, 48, 96, 4))
 
 # The demo's toy corpus: minutes on two CPU cores.
 DEMO = replace(
@@ -212,12 +283,43 @@ DEMO = replace(
     speed=("--arch", "transformer", *stacks(4, 48, 96, 4)),
     deep=("--arch", "transformer", *stacks(6, 40, 64, 4), "--decoder-layers", "1"),
     can=("--arch", "can_transformer", *stacks(2, 48, 96, 4)),
-    pet=("--arch", "pet_transformer_tiny", *stacks(4, 48, 96, 4)),
+    pet=_PET_DEMO,
     wide=(
         *("--arch", "pet_transformer_tiny", *stacks(4, 48, 96, 8)),
         *words("--encoder-head-dim 12 --decoder-head-dim 12"),
     ),
+    kv=(*_PET_DEMO, *decoder_pairs("kv", 120)),
+    qk_crosswise=(*_PET_DEMO, *decoder_pairs("qk_crosswise", 72)),
+    at_rates=small_at_rates(
+        {5: (36, 63), 20: (72, 126), 40: (100, 176)}, pet="pet_transformer_tiny"
+    ),
     generate=words("--num-workers 0 --max-tokens 2000"),
 )
 
-SIZES = {"small": SMALL, "full": FULL, "full_fast": FULL_FAST, "demo": DEMO}
+# Shows that every command of a recipe runs; the models learn nothing.
+TINY = replace(
+    SMALL,
+    common=(
+        *words("--num-workers 0 --optimizer adam --lr 5e-3 --max-tokens 500 --dropout 0.1"),
+        *words("--share-decoder-input-output-embed"),
+    ),
+    teacher=words("--arch transformer_tiny --max-update 10"),
+    student=(),
+    updates=words("--max-update 3"),
+    warmup=words("--max-update 2"),
+    finetune=words("--max-update 2"),
+    gold=(),
+    simplified=(),
+    distillation=words("--teacher-cache-mb 10"),
+    patience=(),
+    plain=words("--arch transformer_tiny"),
+    speed=words("--arch transformer_tiny"),
+    deep=words("--arch transformer_tiny --decoder-layers 1"),
+    can=("--arch", "can_transformer", *stacks(2, 16, 32, 2)),
+    pet=words("--arch pet_transformer_tiny"),
+    wide=words("--arch pet_transformer_tiny --encoder-head-dim 16"),
+    heads=1,
+    generate=words("--num-workers 0 --max-tokens 3000 --max-len-a 0 --max-len-b 10"),
+)
+
+SIZES = {"small": SMALL, "full": FULL, "full_fast": FULL_FAST, "demo": DEMO, "tiny": TINY}

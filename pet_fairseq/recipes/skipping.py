@@ -1,5 +1,6 @@
 """Decides whether a stage is skipped, goes on or runs, by its product and the record beside it."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -20,6 +21,7 @@ class RunOptions:
         adopt: take products without a record as they are.
         places: folders that may be moved, for the records.
         environment: variables for the commands beside those of this process.
+        deadline: the value of `time.monotonic()` at which the run is interrupted.
     """
 
     jobs: int = 1
@@ -27,6 +29,7 @@ class RunOptions:
     adopt: bool = False
     places: Mapping[str, Path] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
+    deadline: float = math.inf
 
 
 class State(Enum):

@@ -62,7 +62,7 @@ class Training:
 
     Attributes:
         loss: a name in LOSSES.
-        arch, schedule: names of fields of Settings.
+        arch: what Settings.architecture knows. schedule: names of fields of Settings.
         options: more options; the last ones win.
         folder: within the row's folder.
         start: checkpoint to start from, within the row's folder.
@@ -149,7 +149,7 @@ def train(setup: Setup, row: str, seed: int, training: Training) -> list[Stage]:
             *("--seed", str(seed), "--criterion", *criterion),
             *getattr(settings, loss_settings),
             *(word for name in training.schedule for word in getattr(settings, name)),
-            *(*getattr(settings, training.arch), *training.options, *start),
+            *(*settings.architecture(training.arch), *training.options, *start),
         ),
         inputs=tuple(inputs),
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 from pet_fairseq.errors import UserError
 from pet_fairseq.recipes.pipeline import merge
 from pet_fairseq.recipes.record import read_record
-from pet_fairseq.recipes.sizes import Options
+from pet_fairseq.recipes.sizes import RATES, Options
 from pet_fairseq.recipes.stage import Kind, Stage
 from pet_fairseq.recipes.students import (
     Builder,
@@ -36,6 +36,17 @@ class Row:
     needs: tuple[str, ...] = ("teacher",)
 
 
+# other pairs of the four layers (PET, section 3.1), each with the matrix pairs of `pet`. Of three
+# layers that share, the second one exchanges queries and keys, the third one is the first again.
+NEIGHBOURS = (
+    *("--encoder-pairs", "L1=L2 L3=L4 Q1=K2 K1=Q2 Q3=K4 K3=Q4"),
+    *("--decoder-pairs", "L1=L2 L3=L4 Qself=Qenc"),
+)
+LAST_THREE = (
+    *("--encoder-pairs", "L2=L3 L2=L4 Q2=K3 K2=Q3"),
+    *("--decoder-pairs", "L2=L3 L2=L4 Qself=Qenc"),
+)
+
 ROWS = (
     Row("teacher", "Teacher", build_teacher, needs=()),
     Row("scratch", "Same size, from scratch", student("gold", "plain"), needs=()),
@@ -48,7 +59,10 @@ ROWS = (
     Row("pet_sampled", "PET, heads sampled", sampled),
     Row("pet_long", "PET, trained as long as the sampled one", longer, needs=("teacher", "pet")),
     Row("pet_qk", "PET, decoder shares Q-K", warmed_up("pet", options=("--decoder-pairs", "qk"))),
-    Row("pet_kv", "PET, decoder shares K-V", warmed_up("pet", options=("--decoder-pairs", "kv"))),
+    Row("pet_qk_crosswise", "PET, decoder shares Q-K crosswise", warmed_up("qk_crosswise")),
+    Row("pet_kv", "PET, decoder shares K-V", warmed_up("kv")),
+    Row("pet_neighbours", "PET, neighbouring layers share", warmed_up("pet", options=NEIGHBOURS)),
+    Row("pet_last_three", "PET, the last three layers share", warmed_up("pet", options=LAST_THREE)),
     Row("pet_no_warmup", "PET, no simplified task", student("distil", "pet")),
     Row(
         "pet_project",
@@ -76,13 +90,28 @@ ROWS = (
         student("gold", "deep", on_teacher_text=True),
     ),
     Row("pet_seqkd", "PET, sequence-level KD", warmed_up("pet", on_teacher_text=True)),
+    *(
+        Row(f"pkd_at{rate}", f"Patient-KD at {rate}%", student("patient", f"plain_at{rate}"))
+        for rate in RATES
+    ),
+    *(
+        Row(f"can_at{rate}", f"CAN at {rate}%", student("gold", f"can_at{rate}"), needs=())
+        for rate in RATES
+    ),
+    *(Row(f"pet_at{rate}", f"PET at {rate}%", warmed_up(f"pet_at{rate}")) for rate in RATES),
 )
 BY_NAME = {row.name: row for row in ROWS}
 
-# names that stand for several rows: the tables of PET's thesis
+# names that stand for several rows: the tables of PET's thesis, its choice of layer pairs (section
+# 3.1) and its Figure 7a
 GROUPS = {
-    "default": ("teacher", "scratch", "pkd", "can", "pet", "pet_patient"),
-    "table5": ("teacher", "pet", "pet_qk", "pet_kv"),
+    "default": ("teacher", "scratch", "kd", "pkd", "can", "pet", "pet_patient"),
+    "layer_pairs": ("teacher", "pet", "pet_neighbours", "pet_last_three"),
+    "figure7a": (
+        "teacher",
+        *(f"{m}{at}" for m in ("pkd", "can", "pet") for at in ("", *(f"_at{r}" for r in RATES))),
+    ),
+    "table5": ("teacher", "pet", "pet_qk", "pet_qk_crosswise", "pet_kv"),
     "table6": ("teacher", "pet", "pet_no_warmup"),
     "table7": ("teacher", "pet", "pet_project", "pet_replace"),
     "table8": ("teacher", "pet", "pet_sampled", "pet_long"),

@@ -28,7 +28,7 @@ class Settings:
             fine-tuning.
         plugins_raw, plugins_task: length and learning rate of the plugins' pre-training and
             adaptation.
-        whole_task: the same for competitors whose weights are all trained.
+        whole_raw, whole_task: the same for competitors whose weights are all trained.
         length: tokens of a sentence, for the costs in the table.
         precision: on a GPU.
     """
@@ -41,6 +41,7 @@ class Settings:
     model_task: Options
     plugins_raw: Options
     plugins_task: Options
+    whole_raw: Options
     whole_task: Options
     length: int
     precision: str = "fp32"
@@ -158,13 +159,18 @@ def plugins(kind: str, options: Options, adaptation: Options = ()) -> Builder:
 
 def pretrain(setup: Setup, kind: str, row: str, options: Options) -> Stage:
     """Plugins for the model before fine-tuning, on raw text."""
-    settings = setup.settings
+    options = (*options, *setup.settings.plugins_raw)
+    return distil_raw(setup, kind, row, "variator", options)
+
+
+def distil_raw(setup: Setup, kind: str, row: str, arch: str, options: Options) -> Stage:
+    """A cheaper form of the model before fine-tuning learns from it on raw text."""
     return train(
         *(setup, f"step1.{kind}", row, setup.raw),
         (
-            *(*settings.raw_task, "--arch", "variator"),
+            *(*setup.settings.raw_task, "--arch", arch),
             *("--backbone-path", str(setup.best("pretrained"))),
-            *("--criterion", "variator_distillation", *options, *settings.plugins_raw),
+            *("--criterion", "variator_distillation", *options),
         ),
         setup.best("pretrained"),
     )
@@ -225,20 +231,36 @@ def untrained(setup: Setup, row: str) -> list[Stage]:
     ]
 
 
-def competitor(setup: Setup, row: str) -> list[Stage]:
-    """A model that begins as the backbone and trains all its weights; its --arch is the row."""
+def competitor(setup: Setup, row: str, start: Optional[Path] = None) -> list[Stage]:
+    """A model that begins as the backbone and trains all its weights; its --arch is the row.
+
+    Args:
+        start: a checkpoint whose weights it begins with in place of the backbone's.
+    """
     settings = setup.settings
+    starts, options = (
+        ((), ()) if start is None else ((start,), ("--finetune-from-model", str(start)))
+    )
     return [
         train(
             *(setup, row, row, setup.data),
             (
                 *(*settings.task, "--arch", row, *_ratio(4)),
                 *("--backbone-path", str(setup.best("backbone"))),
-                *("--criterion", "variator_distillation", *settings.whole_task),
+                *("--criterion", "variator_distillation", *settings.whole_task, *options),
             ),
-            setup.best("backbone"),
+            *(setup.best("backbone"), *starts),
         )
     ]
+
+
+def pretrained_competitor(setup: Setup, row: str) -> list[Stage]:
+    """A competitor that is distilled on raw text first, as long as plugins are (section A.2)."""
+    if setup.raw is None:
+        return competitor(setup, row)
+    options = (*_ratio(4), *setup.settings.whole_raw)
+    first = distil_raw(setup, row, row, row, options)
+    return [first, *competitor(setup, row, first.product)]
 
 
 ROWS = (
@@ -260,7 +282,7 @@ ROWS = (
         "attention_kv", plugins("attention_kv", (*_ratio(4), "--compression-site", "attention-kv"))
     ),
     Row("token_pruning", competitor),
-    Row("narrow_ffn", competitor),
+    Row("narrow_ffn", pretrained_competitor),
 )
 BY_NAME = {row.name: row for row in ROWS}
 DEFAULT = tuple(row.name for row in ROWS if row.default)

@@ -73,6 +73,7 @@ def glue_classes(task: str) -> Settings:
         ),
         plugins_raw=schedule(2048, "1e-3", 500),
         plugins_task=schedule(2048, "1e-3", 1000),
+        whole_raw=schedule(2048, "3e-4", 500),
         whole_task=schedule(2048, "3e-4", 1000),
         length=32,
     )
@@ -91,6 +92,7 @@ def glue_from_bert(task: str, arch: Options, updates: int) -> Settings:
         ),
         plugins_raw=schedule(1024, "1e-3", 200),
         plugins_task=schedule(1024, "1e-3", updates),
+        whole_raw=schedule(1024, "1e-4", 200),
         whole_task=schedule(1024, "1e-4", updates),
         length=classes.length,
     )
@@ -105,6 +107,7 @@ GLUE_TEXT = Settings(
     model_task=(*CROSS_ENTROPY, *schedule(2048, "5e-4", 1000)),
     plugins_raw=schedule(2048, "1e-3", 500),
     plugins_task=schedule(2048, "1e-3", 1000),
+    whole_raw=schedule(2048, "3e-4", 500),
     whole_task=schedule(2048, "3e-4", 1000),
     length=32,
 )
@@ -118,6 +121,7 @@ SQUAD = Settings(
     model_task=(*CROSS_ENTROPY, *schedule(16384, "3e-4", 10000)),
     plugins_raw=schedule(16384, "1e-3", 20000),
     plugins_task=schedule(16384, "1e-4", 8000),
+    whole_raw=schedule(16384, "1e-4", 20000),
     whole_task=schedule(16384, "5e-5", 8000),
     length=256,
     precision="fp16",
@@ -142,6 +146,7 @@ def multi30k(source_lang: str, target_lang: str) -> Settings:
         model_task=(),
         plugins_raw=(),
         plugins_task=length,
+        whole_raw=(),
         whole_task=(*length, *words("--lr 5e-4 --dropout 0")),
         length=16,
     )
@@ -160,7 +165,7 @@ def add_options(parser: argparse.ArgumentParser, default_rows: tuple[str, ...] =
         "--backbone",
         type=Path,
         metavar="CHECKPOINT",
-        help="the model to compress, in place of training one",
+        help="the model to compress, in place of training one; raw text is for its plugins then",
     )
     parser.add_argument(
         "--length",
@@ -175,7 +180,8 @@ def add_pretrained_option(parser: argparse.ArgumentParser) -> None:
         "--pretrained",
         type=Path,
         metavar="CHECKPOINT",
-        help="the model before fine-tuning, in place of pre-training one",
+        help="the model before fine-tuning, in place of pre-training one (default with --backbone: "
+        "that one)",
     )
 
 
@@ -285,6 +291,8 @@ def make_pipeline(
     """The stages for data in a folder; raw text is used if it is there, or nothing is yet."""
     raw = folder / "raw_text"
     has_raw = settings.raw_task and (raw.is_dir() or not folder.exists())
+    if has_raw and pretrained_path is None:
+        pretrained_path = args.backbone  # plugins of another model would not fit it
     if args.length is not None:
         settings = replace(settings, length=args.length)
     setup = Setup(

@@ -1,5 +1,6 @@
 """The report's plots as PNG files. A group of runs has the same colour and marker in each."""
 
+import re
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -13,11 +14,12 @@ from pet_fairseq.report.compare import Comparison
 from pet_fairseq.report.seed_groups import RunGroup
 
 MARKERS = "os^Dv<>PX*"
-FEWEST_BEAMS = 3  # that make a curve
+FEWEST_POINTS = 3  # that make a curve
+AT_RATE = re.compile(r"_at\d+$")  # NAME_at5 is the group NAME at another rate
 
 
 def write_plots(comparison: Comparison, folder: Path) -> None:
-    """Write the plots; remove an old one of beam sizes if there are too few of them now."""
+    """Write the plots; remove old ones over beams or rates if there are too few of them now."""
     beam = comparison.beam
     name = "" if beam is None else f" (beam {beam})"
 
@@ -32,8 +34,14 @@ def write_plots(comparison: Comparison, folder: Path) -> None:
     plot_over_rate(comparison, speedup, ".2f", label, folder / "speed_over_rate.png")
     plot_speed(comparison.groups, comparison.main_beams, folder / "sentences_per_second.png")
     curves = folder / "bleu_over_beam.png"
-    if len(comparison.beams) >= FEWEST_BEAMS:
+    if len(comparison.beams) >= FEWEST_POINTS:
         plot_bleu_over_beam(comparison.groups, comparison.beams, curves)
+    else:
+        curves.unlink(missing_ok=True)
+    curves = folder / "bleu_over_rates.png"
+    sweeps = {title: points for title, points in rate_sweeps(comparison).items() if points}
+    if any(len(points) >= FEWEST_POINTS for points in sweeps.values()):
+        plot_sweeps(comparison, sweeps, f"BLEU{name}", curves)
     else:
         curves.unlink(missing_ok=True)
 
@@ -57,6 +65,45 @@ def plot_over_rate(
         axes.plot(rate, y, linestyle="", alpha=0.8, label=title, **_style(i))
     axes.set_xlim(0, 1.05 * farthest)
     axes.margins(y=0.1)
+    axes.set_xlabel("compression rate: layer parameters, % of the teacher's")
+    axes.set_ylabel(label)
+    _add_legend(axes)
+    write_figure(path, figure)
+
+
+def rate_sweeps(comparison: Comparison) -> dict[str, list[tuple[float, float]]]:
+    """Rate and BLEU of the methods that were trained at several rates, by the method's title.
+
+    The groups NAME, NAME_at5, NAME_at20, ... are one method. The smallest rate is first.
+    """
+    methods: dict[str, list[RunGroup]] = {}
+    for group in comparison.groups:
+        methods.setdefault(AT_RATE.sub("", group.name), []).append(group)
+    titles = {group.name: group.title for group in comparison.groups}
+    sweeps = {}
+    for name, groups in methods.items():
+        if len(groups) > 1:
+            points = [(comparison.rate(g), g.bleu.get(comparison.beam)) for g in groups]
+            sweeps[titles.get(name, name)] = sorted(p for p in points if None not in p)
+    return sweeps
+
+
+def plot_sweeps(
+    comparison: Comparison, sweeps: dict[str, list[tuple[float, float]]], label: str, path: Path
+) -> None:
+    """Plot BLEU over the rate as a line for each method (PET, Figure 7a), and the teacher's BLEU.
+
+    Args:
+        sweeps: rate and BLEU of each method, by title.
+    """
+    figure, axes = _axes(8.4, 4.4)
+    teacher = comparison.teacher.bleu.get(comparison.beam)
+    if teacher is not None:
+        title = f"{_wrap(comparison.teacher.title)}: {teacher:.1f}"
+        axes.axhline(teacher, color="grey", linestyle="--", label=title)
+    for i, (title, points) in enumerate(sweeps.items()):
+        axes.plot(*zip(*points), label=_wrap(title), **_style(i))
+    axes.set_xlim(left=0)
     axes.set_xlabel("compression rate: layer parameters, % of the teacher's")
     axes.set_ylabel(label)
     _add_legend(axes)

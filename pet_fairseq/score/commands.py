@@ -62,11 +62,13 @@ def _rouge_arguments(parser: ArgumentParser) -> None:
 
 
 def _rouge(args: Namespace) -> None:
-    from pet_fairseq.score.rouge import read_perplexity, rouge_scores
+    from pet_fairseq.score.rouge import read_length, read_perplexity, rouge_scores
 
     scores = rouge_scores(args.output, args.responses)
     if args.validation is not None:
         scores["ppl"] = read_perplexity(args.validation)
+        if (length := read_length(args.validation)) is not None:
+            scores["read"] = length
     _print_scores(scores, args.out)
 
 
@@ -167,7 +169,9 @@ COMMANDS = (
         group=Group.REPORTS,
         help="score responses by ROUGE and exact matches",
         description="Score responses by ROUGE and exact matches. OUTPUT was made with --bpe "
-        "sentencepiece or --remove-bpe, so that it has detokenised text.",
+        "sentencepiece or --remove-bpe, so that it has detokenised text. Tokens are words, stemmed "
+        "if they are ASCII, and single characters of scripts without blanks between words, such as "
+        "Chinese.",
         add_arguments=_rouge_arguments,
         run=_rouge,
         needs_models=False,

@@ -4,15 +4,40 @@ import re
 from pathlib import Path
 from typing import Optional
 
+import regex
+
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_lines, read_text
 from pet_fairseq.generate_output import numbered_lines
 
 KINDS = ("rouge1", "rouge2", "rougeL")
+# a character of a script that is written without blanks, or a word; combining marks belong to both
+TOKEN = regex.compile(
+    r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}--\p{M}]\p{M}*"
+    r"|[[\p{L}\p{M}\p{N}]--[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]]+",
+    flags=regex.VERSION1,
+)
+
+
+class Tokenizer:
+    """Divides text of any script into tokens; rouge-score's own knows the letters a to z only.
+
+    Characters of scripts without blanks between words, such as Chinese, are tokens of their own.
+    Other tokens are words in lower case; as in rouge-score, those of more than 3 characters are
+    stemmed if they are plain ASCII, so that text in ASCII has rouge-score's tokens.
+    """
+
+    def __init__(self, stemmer):
+        """`stemmer` has a method `stem`, as NLTK's PorterStemmer."""
+        self.stemmer = stemmer
+
+    def tokenize(self, text: str) -> list[str]:
+        tokens = TOKEN.findall(text.lower())
+        return [self.stemmer.stem(t) if len(t) > 3 and t.isascii() else t for t in tokens]
 
 
 def rouge_scores(output: Path, responses: Optional[Path] = None) -> dict:
-    """Mean F-measures of rouge-score with stemming, and the share of exact matches.
+    """Mean F-measures of rouge-score over the tokens of `Tokenizer`, and exact matches.
 
     Args:
         output: made with --bpe sentencepiece or --remove-bpe, so that it has detokenised text.
@@ -22,6 +47,7 @@ def rouge_scores(output: Path, responses: Optional[Path] = None) -> dict:
         UserError: unusable files, or files about different sets; or rouge-score is missing.
     """
     try:
+        from nltk.stem.porter import PorterStemmer
         from rouge_score.rouge_scorer import RougeScorer
     except ModuleNotFoundError as error:
         raise UserError("rouge-score is missing; pip install 'pet-fairseq[rouge]'") from error
@@ -34,7 +60,7 @@ def rouge_scores(output: Path, responses: Optional[Path] = None) -> dict:
             f"OUTPUT {output}: {len(hypotheses)} answers, but {len(targets)} responses; generate "
             "again"
         )
-    scorer = RougeScorer(KINDS, use_stemmer=True)
+    scorer = RougeScorer(KINDS, tokenizer=Tokenizer(PorterStemmer()))
     scores = [scorer.score(targets[i], hypothesis) for i, hypothesis in hypotheses.items()]
     means = {kind: 100 * sum(s[kind].fmeasure for s in scores) / len(scores) for kind in KINDS}
     exact = sum(text.strip() == targets[i].strip() for i, text in hypotheses.items())
@@ -51,3 +77,9 @@ def read_perplexity(log: Path) -> float:
     if not perplexities:
         raise UserError(f"--validation {log}: no perplexity in it; run fairseq-validate again")
     return float(perplexities[-1])
+
+
+def read_length(log: Path) -> Optional[float]:
+    """The mean number of tokens that a SelfCP model read, from a log of fairseq-validate."""
+    lengths = re.findall(r"valid on .* \| read ([\d.]+)", read_text(log, "--validation"))
+    return float(lengths[-1]) if lengths else None

@@ -9,7 +9,7 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.files import write_text
 from pet_fairseq.markdown import table
 
-SCORES = ("accuracy", "rouge1", "rouge2", "rougeL", "exact_match", "f1", "bleu", "ppl")
+SCORES = ("accuracy", "rouge1", "rouge2", "rougeL", "exact_match", "f1", "bleu", "ppl", "read")
 
 
 def write_seeds_table(runs: Path, names: list[str]) -> str:

@@ -89,7 +89,14 @@ class Bank:
         Args:
             keys: B x C. number: how many for each, fewer if there are no more. texts: B, digests of
             texts of which no demonstration is wanted.
+        Raises:
+            UserError: a key that is not finite.
         """
+        if not np.isfinite(keys).all():
+            raise UserError(
+                f"{self.folder}: the model gives keys that are not finite to search by; use single "
+                "precision, or train the memory again"
+            )
         units = unit(keys)
         hits = []
         for start in range(0, len(units), MAX_KEYS):

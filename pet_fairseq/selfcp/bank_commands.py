@@ -111,7 +111,7 @@ def _fill(folder: Path, reader, records, source, block: int) -> None:
     if source.cut:
         print(
             f"{source.cut:,} of {source.records:,} demonstrations are longer than the backbone's "
-            f"{reader.inner.max_positions():,} positions allow: cut at their front"
+            f"{reader.inner.max_positions():,} positions allow: their prompts lose their end"
         )
     added = demonstrations.fill(folder, reader, records, source, block, _print_now)
     print(f"{folder}: {added:,} demonstrations added, {source.records - added:,} were there")

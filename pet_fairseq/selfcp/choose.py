@@ -13,6 +13,7 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.files import write_json
 from pet_fairseq.loading import read_batches
 from pet_fairseq.selfcp.load_model import load_selfcp
+from pet_fairseq.selfcp.mixed_input import MixedInput
 from pet_fairseq.selfcp.model import SelfCpModel
 
 
@@ -21,6 +22,7 @@ class Choices(NamedTuple):
 
     chosen: list[int]
     right: list[int]  # -1: the response is not among the candidates
+    read: list[int]  # tokens and memory tokens that were read in place of each query and prompt
 
     @property
     def accuracy(self) -> float:
@@ -30,13 +32,12 @@ class Choices(NamedTuple):
 
 
 @torch.inference_mode()
-def losses(model: SelfCpModel, prompts: dict, candidates: list[Tensor]) -> Tensor:
+def losses(model: SelfCpModel, inputs: MixedInput, candidates: list[Tensor]) -> Tensor:
     """Mean loss of each candidate's tokens and </s>, nats a token: B x candidates.
 
     Args:
-        prompts: as for PromptReader.read; each is read once. candidates: tokens without </s>.
+        inputs: what was read. candidates: tokens without </s>.
     """
-    inputs = model.encoder.read(**prompts)
     end = inputs.tokens.new_tensor([model.encoder.dictionary.eos()])
     by_candidate = []
     for candidate in candidates:
@@ -58,7 +59,10 @@ def choose(
     out: Optional[Path] = None,
     **overrides,
 ) -> dict:
-    """Choose for each record of a subset; returns accuracy (percent) and how often each was chosen.
+    """Choose for each record of a subset.
+
+    Returns accuracy (percent), how often each was chosen, and the mean number of tokens and memory
+    tokens that were read in place of query and prompt.
 
     Args:
         candidates: texts. overrides: options of the model, such as prompt_strategy.
@@ -71,16 +75,20 @@ def choose(
     texts = [task.dictionary.string(text) for text in tokens]
     if len(set(texts)) < len(texts) or len(texts) < 2:
         raise UserError(f"--candidates {','.join(candidates)}: give two or more different ones")
-    choices = Choices([], [])
+    choices = Choices([], [], [])
     for sample in read_batches(task, subset, sentences, max_tokens, device):
         prompts = {k: v for k, v in sample["net_input"].items() if k != "prev_output_tokens"}
-        choices.chosen.extend(losses(model.to(device), prompts, tokens).argmin(dim=1).tolist())
+        with torch.inference_mode():
+            inputs = model.to(device).encoder.read(**prompts)
+        choices.chosen.extend(losses(model, inputs, tokens).argmin(dim=1).tolist())
+        choices.read.extend(inputs.lengths.tolist())
         pad = task.dictionary.pad()
         given = [task.dictionary.string(target[target.ne(pad)]) for target in sample["target"]]
         choices.right.extend(texts.index(text) if text in texts else -1 for text in given)
     result = {
         "accuracy": choices.accuracy,
         "total": len(choices.right),
+        "read": sum(choices.read) / len(choices.read),
         "chosen": {c: choices.chosen.count(i) for i, c in enumerate(candidates)},
         "not among the candidates": choices.right.count(-1),
     }

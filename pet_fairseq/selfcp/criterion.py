@@ -1,6 +1,5 @@
 """Criterion `selfcp_lm`: the language model's loss on the response only (SelfCP, section 3.4)."""
 
-import torch
 from fairseq.criterions import register_criterion
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion, CrossEntropyCriterionConfig
 from fairseq.logging import metrics
@@ -14,9 +13,6 @@ class SelfCpCriterion(CrossEntropyCriterion):
         """The loss (nats, summed over the response's tokens), their number, and what to log."""
         output = model(**sample["net_input"])
         loss, _ = self.compute_loss(model, output, sample, reduce=reduce)
-        if torch.is_grad_enabled() and not loss.requires_grad:
-            # nothing was compressed in this batch; zeros as gradients keep DDP in step
-            loss = loss + 0 * sum(p.sum() for p in model.parameters() if p.requires_grad)
         target = sample["target"]
         real = target.ne(self.padding_idx)
         right = (output[0].argmax(dim=-1).eq(target) & real).sum()

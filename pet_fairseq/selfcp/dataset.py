@@ -1,5 +1,7 @@
 """Queries, prompts and responses as batches."""
 
+import logging
+from itertools import chain
 from typing import Optional
 
 import numpy as np
@@ -8,13 +10,19 @@ from fairseq.data import FairseqDataset, data_utils
 from fairseq.data.dictionary import Dictionary
 from torch import Tensor
 
+from pet_fairseq.errors import UserError
+
+logger = logging.getLogger(__name__)
+
 
 class PromptDataset(FairseqDataset):
     """Reads three data sets of tokens without </s>.
 
     Args:
-        response: None if there is none to compare with. ratios: the range from which a ratio is
-            drawn for each prompt, and with it which side is compressed; None: left to the model.
+        response: None if there is none to compare with. of_others: give with each prompt another
+            one, whose segments are compressed in its place.
+    Raises:
+        UserError: of_others, and some prompt is the only one.
     """
 
     def __init__(
@@ -23,35 +31,25 @@ class PromptDataset(FairseqDataset):
         prompt,
         response,
         dictionary: Dictionary,
-        ratios: Optional[tuple[float, float]] = None,
         seed: int = 1,
+        of_others: bool = False,
     ):
         self.parts = {"query": query, "prompt": prompt, "response": response}
         self.dictionary = dictionary
-        self.ratios = ratios
         self.seed = seed
-        self.epoch = 1
+        self.others = pair_with_others(prompt) if of_others else None
         self.source_sizes = 2 + np.asarray(query.sizes) + np.asarray(prompt.sizes)
         self.target_sizes = 0 if response is None else 1 + np.asarray(response.sizes)
-        self.sizes = self.source_sizes + self.target_sizes
+        self.sizes = np.asarray(self.source_sizes + self.target_sizes, dtype=np.int64)
 
     def __len__(self) -> int:
         return len(self.parts["prompt"])
 
     def __getitem__(self, index: int) -> dict:
         item = {name: part[index] for name, part in self.parts.items() if part is not None}
-        if self.ratios is not None:
-            with data_utils.numpy_seed(self.seed, self.epoch, index):
-                item["ratio"] = np.random.uniform(*self.ratios)
-                item["latter"] = np.random.rand() < 0.5
+        if self.others is not None:
+            item["other"] = self.parts["prompt"][self.others[index]]
         return {"id": index, **item}
-
-    def set_epoch(self, epoch: int) -> None:
-        self.epoch = epoch
-
-    @property
-    def can_reuse_epoch_itr_across_epochs(self) -> bool:
-        return True  # only the ratios change
 
     def num_tokens(self, index: int) -> int:
         return int(self.sizes[index])
@@ -63,14 +61,41 @@ class PromptDataset(FairseqDataset):
         return int(self.sizes[index])
 
     def ordered_indices(self) -> np.ndarray:
-        """Sort the indices by length, those of one length in a random order."""
-        with data_utils.numpy_seed(self.seed, self.epoch):
+        """Sort the indices by length, those of one length in a random order.
+
+        It is the same order in every epoch, so that a resumed training has the same batches.
+        """
+        with data_utils.numpy_seed(self.seed, 1):
             indices = np.random.permutation(len(self))
         return indices[np.argsort(self.sizes[indices], kind="mergesort")]
 
     def filter_indices_by_size(self, indices, max_sizes) -> tuple:
         """Keep all records: what is too long is compressed."""
         return indices, []
+
+    def batch_by_size(
+        self,
+        indices: np.ndarray,
+        max_tokens: Optional[int] = None,
+        max_sentences: Optional[int] = None,
+        required_batch_size_multiple: int = 1,
+    ) -> list:
+        """Divide the indices into batches; a record over `max_tokens` is a batch of its own."""
+        sizes = self.sizes[indices]
+        if max_tokens is not None and (sizes > max_tokens).any():
+            logger.warning(
+                f"--max-tokens {max_tokens}: {(sizes > max_tokens).sum():,} of {len(sizes):,} "
+                f"records are longer, up to {sizes.max():,} tokens; each is a batch of its own"
+            )
+            sizes = np.minimum(sizes, max_tokens)
+        return data_utils.batch_by_size(
+            indices,
+            self.num_tokens,
+            num_tokens_vec=sizes,
+            max_tokens=max_tokens,
+            max_sentences=max_sentences,
+            required_batch_size_multiple=required_batch_size_multiple,
+        )
 
     def collater(self, samples: list[dict]) -> dict:
         """Build a batch for the model; see PromptReader.read and SelfCpModel.forward."""
@@ -99,9 +124,10 @@ class PromptDataset(FairseqDataset):
             previous = [torch.cat([end, s["response"]]) for s in samples]
             net_input["prev_output_tokens"] = pad_right(previous)
             batch |= {"target": pad_right(targets), "ntokens": sum(map(len, targets))}
-        if self.ratios is not None:
-            net_input["ratios"] = torch.tensor([s["ratio"] for s in samples])
-            net_input["latter"] = torch.tensor([bool(s["latter"]) for s in samples])
+        if self.others is not None:
+            others = [s["other"] for s in samples]
+            net_input["others"] = pad_right(others)
+            net_input["other_lengths"] = torch.tensor([len(other) for other in others])
         return batch
 
 
@@ -109,3 +135,28 @@ def split_at(tokens: Tensor, symbol: int) -> tuple[Tensor, Tensor]:
     """Return the tokens before and after the first such symbol."""
     first = int(tokens.eq(symbol).nonzero()[0])
     return tokens[:first], tokens[first + 1 :]
+
+
+def pair_with_others(prompts) -> np.ndarray:
+    """For each prompt the number of another one with other tokens, of about the same length.
+
+    It is the next one in the order of lengths that differs, or for the last ones one before.
+
+    Raises:
+        UserError: all prompts are the same.
+    """
+    order = np.argsort(np.asarray(prompts.sizes), kind="stable")
+    others = np.zeros(len(order), dtype=np.int64)
+    for place, number in enumerate(order):
+        candidates = chain(order[place + 1 :], order[:place][::-1])
+        mine = prompts[int(number)]
+        other = next((o for o in candidates if differs(mine, prompts[int(o)])), None)
+        if other is None:
+            raise UserError("--segments-from other: all prompts are the same; give different ones")
+        others[number] = other
+    return others
+
+
+def differs(mine: Tensor, other: Tensor) -> bool:
+    """Whether the other prompt has tokens, and not the same ones."""
+    return len(other) > 0 and not torch.equal(mine, other)

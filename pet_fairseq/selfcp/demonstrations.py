@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from pet_fairseq.backbone import file_hash
+from pet_fairseq.checkpoints.dictionaries import dictionary_hash
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import check_folder
 from pet_fairseq.selfcp.bank import Bank, Hit, Writer, create, locked
@@ -38,7 +39,7 @@ def made_with(compressor: Compressor) -> dict[str, str]:
     return {
         "backbone": bytes(file_hash(compressor.cfg.backbone_path).tolist()).hex(),
         "connector": compressor.weights_hash,
-        "dictionary": hashlib.sha256("\n".join(compressor.dictionary.symbols).encode()).hexdigest(),
+        "dictionary": dictionary_hash(compressor.dictionary).hex(),
     }
 
 
@@ -74,11 +75,19 @@ def longest_text(positions: int, ratio: float) -> int:
     return next(n for n in range(positions, 0, -1) if 1 + n + memory_length(n, ratio) <= positions)
 
 
-def segment(compressor: Compressor, text: Tensor, ratio: float) -> Tensor:
-    """</s> and the text, of which the front is cut off if the backbone has no positions for it."""
+def segment(
+    compressor: Compressor, text: Tensor, ratio: float, response: Optional[Tensor] = None
+) -> Tensor:
+    """</s>, the text, and the response behind it.
+
+    If the backbone has no positions for all of it, the latter part of the text is cut off (SelfCP,
+    section 3.2), and if that is not enough, the latter part of the response.
+    """
     longest = longest_text(compressor.inner.max_positions(), ratio)
+    response = text[:0] if response is None else response[:longest]
+    whole = torch.cat([text[: longest - len(response)], response]).long().cpu()
     end = torch.tensor([compressor.dictionary.eos()])
-    return torch.cat([end, text[-longest:].long().cpu()]).to(compressor.memory_tag.device)
+    return torch.cat([end, whole]).to(compressor.memory_tag.device)
 
 
 def digest(text: Tensor) -> int:
@@ -208,7 +217,7 @@ def compress_records(
     """
     prompts = [prompt_of(record) for record in records]
     texts = [
-        segment(compressor, torch.cat([prompt, record["response"]]), ratio)
+        segment(compressor, prompt, ratio, record["response"])
         for prompt, record in zip(prompts, records)
     ]
     numbers = [max(1, memory_length(len(text) - 1, ratio)) for text in texts]

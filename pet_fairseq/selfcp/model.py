@@ -21,10 +21,12 @@ from pet_fairseq.backbone import (
     leave_out,
     load_backbone,
 )
+from pet_fairseq.checkpoints.dictionaries import dictionary_hash
 from pet_fairseq.errors import UserError
+from pet_fairseq.gradients import zero_from
 from pet_fairseq.selfcp.mixed_input import MixedInput, append_tokens, last_states
 from pet_fairseq.selfcp.options import SelfCpConfig, check_options
-from pet_fairseq.selfcp.reader import PromptReader
+from pet_fairseq.selfcp.reader import PromptReader, Prompts
 
 
 class Responder(FairseqIncrementalDecoder):
@@ -109,11 +111,17 @@ class SelfCpModel(FairseqEncoderDecoderModel):
         "memory needs this package; its language model is the file of its --backbone-path"
     )
 
-    def __init__(self, cfg: SelfCpConfig, backbone: nn.Module, dictionary: Dictionary):
+    def __init__(
+        self, cfg: SelfCpConfig, backbone: nn.Module, dictionary: Dictionary, data: str = ""
+    ):
+        """`data`, the folder that the dictionary is from, is named in errors."""
         inner = backbone.decoder
         backbone.requires_grad_(False)
         super().__init__(PromptReader(inner, cfg, dictionary), Responder(inner, dictionary))
         self.cfg = cfg
+        self.data = data
+        digest = torch.tensor(list(dictionary_hash(dictionary)), dtype=torch.uint8)
+        self.register_buffer("dictionary_hash", digest)
         self.register_buffer("backbone_hash", file_hash(cfg.backbone_path))
         self.register_state_dict_post_hook(leave_out("encoder.inner", "decoder.inner"))
         self.train()
@@ -133,7 +141,8 @@ class SelfCpModel(FairseqEncoderDecoderModel):
                 f"--window {cfg.window}: the backbone has {most} positions, for query and response "
                 "too; give a smaller window"
             )
-        return cls(cfg, backbone, task.source_dictionary)
+        data = getattr(task, "args", task.cfg).data
+        return cls(cfg, backbone, task.source_dictionary, data)
 
     def train(self, mode: bool = True):
         """Set the mode, but leave the backbone in eval mode: no dropout."""
@@ -141,17 +150,18 @@ class SelfCpModel(FairseqEncoderDecoderModel):
         self.decoder.inner.eval()
         return self
 
-    def forward(
-        self, prev_output_tokens: Tensor, **prompts: Optional[Tensor]
-    ) -> tuple[Tensor, dict]:
+    def forward(self, prev_output_tokens: Tensor, **prompts: Prompts) -> tuple[Tensor, dict]:
         """Logits of the response's tokens, B x R x V; "read": B, tokens and memory before them.
 
         Args:
             prev_output_tokens: B x R, one symbol that is not read, then the response, padded on the
                 right. prompts: as for PromptReader.read.
         """
-        inputs = self.encoder.read(**prompts)
-        return self.respond(inputs, prev_output_tokens), {"read": inputs.lengths}
+        inputs = self.encoder.read(**prompts, more=prev_output_tokens.size(1) - 1)
+        logits = self.respond(inputs, prev_output_tokens)
+        if self.training:  # nothing may have been compressed in this batch
+            logits = logits + zero_from(self.parameters())
+        return logits, {"read": inputs.lengths}
 
     def respond(self, inputs: MixedInput, prev_output_tokens: Tensor) -> Tensor:
         """Logits of responses to what was read, B x R x V; prev_output_tokens as for `forward`."""
@@ -165,11 +175,18 @@ class SelfCpModel(FairseqEncoderDecoderModel):
         return inner.output_layer(states.gather(1, at_response))
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
-        """Check the backbone and fill in what the file leaves out.
+        """Check backbone and dictionary, and fill in what the file leaves out.
 
         Raises:
-            UserError: another backbone.
+            UserError: another backbone, or other words or another order of them. Files from before
+                the dictionary was noted are taken as they are.
         """
         what = "the memory tag and connector"
         check_hash(state_dict, self.backbone_hash, self.cfg.backbone_path, what)
+        theirs = state_dict.get("dictionary_hash", self.dictionary_hash)
+        if not torch.equal(theirs.cpu(), self.dictionary_hash.cpu()):
+            raise UserError(
+                f"{self.data}/dict.txt: not the dictionary that {what} was trained with; give data "
+                "made with the same SentencePiece model"
+            )
         fill_in(self, state_dict)

@@ -6,7 +6,7 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.selfcp.connector import CONNECTORS
-from pet_fairseq.selfcp.segments import STRATEGIES
+from pet_fairseq.selfcp.segments import STRATEGIES, check_strategy
 
 
 @dataclass
@@ -26,8 +26,9 @@ class SelfCpConfig(FairseqDataclass):
             "help": "what becomes of a longer prompt: its former or latter half is compressed "
             "(auto: in training either, else the former), or all but a window of it (concat), or "
             "so that segments read the memory of those before (recursive); or its former or "
-            "latter part is cut off (truncate, truncate_latter), or it is thinned out by "
-            "perplexity, or read in full"
+            "latter part is cut off (truncate, truncate_latter), or it is thinned out to a window "
+            "by perplexity, or read in full; ..._equal: what is kept is as many tokens as `former` "
+            "reads, memory tokens included"
         },
     )
     connector: ChoiceEnum(CONNECTORS) = field(
@@ -38,7 +39,7 @@ class SelfCpConfig(FairseqDataclass):
     )
     bank: str = field(
         default="",
-        metadata={"help": "folder made by pet-fairseq bank: read demonstrations before the query"},
+        metadata={"help": "folder made by pet-fairseq bank: read demonstrations after the query"},
     )
     shots: int = field(
         default=4, metadata={"help": "demonstrations for each prompt, if there is a bank"}
@@ -47,6 +48,9 @@ class SelfCpConfig(FairseqDataclass):
 
 def check_options(cfg: SelfCpConfig) -> None:
     """Raises UserError for values that cannot make a model, before the backbone is loaded."""
+    check_strategy(cfg.prompt_strategy)
+    if cfg.connector not in CONNECTORS:
+        raise UserError(f"--connector {cfg.connector}: give one of {', '.join(CONNECTORS)}")
     if not cfg.memory_ratio >= 1:
         raise UserError(f"--memory-ratio {cfg.memory_ratio:g}: give 1 or more")
     if cfg.window < 1:

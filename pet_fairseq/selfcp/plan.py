@@ -42,7 +42,8 @@ def plan_reading(
         strategies: one of segments.STRATEGIES for each prompt.
         ratios: tokens for one memory token, for each prompt.
     """
-    pieces = [split_prompt(n, window, strategy) for n, strategy in zip(lengths, strategies)]
+    prompts = zip(lengths, strategies, ratios)
+    pieces = [split_prompt(n, window, strategy, ratio) for n, strategy, ratio in prompts]
     segments = [
         Segment(i, k, memory_length(piece.length, ratios[i]), strategies[i] == "recursive")
         for i, some in enumerate(pieces)
@@ -68,3 +69,30 @@ def choose_strategies(strategy: str, latter: Optional[Sequence[bool]], number: i
     if strategy != "auto" or latter is None:
         return [strategy] * number
     return ["latter" if chosen else "former" for chosen in latter]
+
+
+def fitting_ratio(
+    length: int, window: int, strategy: str, ratio: float, room: int, longest_segment: int
+) -> float:
+    """The ratio, or the smallest larger one with which a prompt fits; if none does, the largest.
+
+    Args:
+        length, window, strategy: of the prompt, as for `split_prompt`.
+        room: tokens and memory tokens that may be read of the prompt. longest_segment: tokens of a
+            segment and its memory tags that the compressor may read.
+    """
+
+    def fits(ratio: float) -> bool:
+        pieces = split_prompt(length, window, strategy, ratio)
+        memory = [memory_length(p.length, ratio) for p in pieces if p.compressed]
+        kept = sum(p.length for p in pieces if not p.compressed)
+        tagged = [p.length + memory_length(p.length, ratio) for p in pieces if p.compressed]
+        return kept + sum(memory) <= room and max(tagged, default=0) <= longest_segment
+
+    pieces = split_prompt(length, window, strategy, ratio)
+    longest = max((p.length for p in pieces if p.compressed), default=0)
+    if not longest:
+        return ratio
+    # the number of memory tokens changes where the longest segment gets one less
+    larger = (longest / m for m in range(memory_length(longest, ratio) - 1, 0, -1))
+    return next((r for r in (ratio, *larger) if fits(r)), max(ratio, float(longest)))

@@ -1,8 +1,8 @@
 """The reader: makes what the language model reads of queries and prompts, and reads it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Optional
+from typing import Optional, Union
 
 import torch
 from fairseq.data import Dictionary
@@ -16,8 +16,11 @@ from pet_fairseq.selfcp.dataset import split_at
 from pet_fairseq.selfcp.demonstrations import open_bank, recall_memory
 from pet_fairseq.selfcp.mixed_input import MixedInput, Parts, vectors_embedded
 from pet_fairseq.selfcp.options import SelfCpConfig
-from pet_fairseq.selfcp.perplexity import keep_unexpected
-from pet_fairseq.selfcp.plan import ReadingPlan, choose_strategies, plan_reading
+from pet_fairseq.selfcp.perplexity import CHUNK, keep_unexpected
+from pet_fairseq.selfcp.plan import ReadingPlan, choose_strategies, fitting_ratio, plan_reading
+from pet_fairseq.selfcp.segments import EQUAL_BUDGET, Piece, tokens_kept
+
+Prompts = Union[Tensor, Sequence, None]  # an argument of PromptReader.read
 
 
 class PromptReader(Compressor):
@@ -36,18 +39,25 @@ class PromptReader(Compressor):
         self,
         src_tokens: Tensor,
         src_lengths: Tensor,
-        ratios: Optional[Tensor] = None,
-        latter: Optional[Tensor] = None,
+        ratios: Optional[Sequence[float]] = None,
+        latter: Optional[Sequence[bool]] = None,
+        others: Optional[Tensor] = None,
+        other_lengths: Optional[Tensor] = None,
+        more: int = 0,
     ) -> MixedInput:
         """Put together what the model reads: the query, and memory and kept tokens of the prompt.
 
-        With --bank the memory tokens of demonstrations stand between </s> and the query.
+        With --bank the memory tokens of demonstrations stand between the query and the prompt.
 
         Args:
             src_tokens: B x T, </s>, query, <s> and prompt, padded on the right; the model does not
                 read the <s>. src_lengths: B.
-            ratios: B, prompt tokens for a memory token, if they are not all --memory-ratio.
-            latter: B, True = compress the latter part (auto).
+            ratios: for each, prompt tokens for a memory token, if they are not all --memory-ratio;
+                larger where that needs more positions than there are.
+            latter: for each, whether to compress the latter part (auto).
+            others: B x T, prompts whose segments are compressed in the place of each one's own,
+                padded on the right; other_lengths: B.
+            more: tokens of the response that have to have positions, too.
         Raises:
             UserError: more than the model has positions for, or no bank for this model.
         """
@@ -55,37 +65,79 @@ class PromptReader(Compressor):
         halves = [split_at(source, self.dictionary.bos()) for source in sources]
         queries, prompts = map(list, zip(*halves))
         demonstrations = self.recall(queries, prompts)
-        if self.cfg.prompt_strategy == "perplexity":
-            prompts = [self.thin_out(*texts) for texts in zip(queries, prompts)]
-        plan = plan_reading(
-            [len(prompt) for prompt in prompts],
-            self.cfg.window,
-            choose_strategies(
-                self.cfg.prompt_strategy, None if latter is None else latter.tolist(), len(prompts)
-            ),
-            [self.cfg.memory_ratio] * len(prompts) if ratios is None else ratios.tolist(),
+        strategies = choose_strategies(
+            self.cfg.prompt_strategy,
+            None if latter is None else list(map(bool, latter)),
+            len(prompts),
         )
-        pieces = self.carry_out(plan, queries, prompts)
+        if ratios is None:
+            ratios = [self.cfg.memory_ratio] * len(prompts)
+        else:
+            taken = [len(q) + sum(map(len, d)) + more for q, d in zip(queries, demonstrations)]
+            ratios = self.fit(map(float, ratios), strategies, queries, prompts, taken)
+        if EQUAL_BUDGET.get(self.cfg.prompt_strategy, self.cfg.prompt_strategy) == "perplexity":
+            prompts = [self.thin_out(*texts) for texts in zip(queries, prompts, ratios)]
+        plan = plan_reading(
+            [len(prompt) for prompt in prompts], self.cfg.window, strategies, ratios
+        )
+        sources = prompts
+        if others is not None:
+            sources = [other[:n] for other, n in zip(others, other_lengths.tolist())]
+        pieces = self.carry_out(plan, queries, prompts, sources)
         inputs = self.join(
             [
-                [query[:1], *memories, query[1:], *some]
+                [query, *memories, *some]
                 for query, memories, some in zip(queries, demonstrations, pieces)
             ]
         )
         self.check_length(inputs)
         return inputs
 
+    def fit(
+        self,
+        ratios: Iterable[float],
+        strategies: Sequence[str],
+        queries: Sequence[Tensor],
+        prompts: Sequence[Tensor],
+        taken: Sequence[int],
+    ) -> list[float]:
+        """The ratios, larger where a prompt would not fit into the model's positions.
+
+        Args:
+            taken: positions that are needed for other things than each prompt.
+        """
+        positions = self.inner.max_positions()
+        return [
+            fitting_ratio(
+                *(len(prompt), self.cfg.window, strategy, ratio),
+                *(positions - number, positions - len(query)),
+            )
+            for ratio, strategy, query, prompt, number in zip(
+                ratios, strategies, queries, prompts, taken
+            )
+        ]
+
     def carry_out(
-        self, plan: ReadingPlan, queries: Sequence[Tensor], prompts: Sequence[Tensor]
+        self,
+        plan: ReadingPlan,
+        queries: Sequence[Tensor],
+        prompts: Sequence[Tensor],
+        sources: Sequence[Tensor],
     ) -> list[list[Tensor]]:
         """Return the pieces of each prompt, the segments among them compressed.
 
         Args:
             queries: tokens of each, from </s> on; prompts: tokens of each.
+            sources: the texts that segments are taken from: the prompts, or others for a control.
         """
         pieces = [
-            [prompt[piece.start : piece.stop] for piece in some]
-            for prompt, some in zip(prompts, plan.pieces)
+            [
+                repeat_slice(source, piece)
+                if piece.compressed
+                else prompt[piece.start : piece.stop]
+                for piece in some
+            ]
+            for prompt, source, some in zip(prompts, sources, plan.pieces)
         ]
         for segments in plan.rounds:
             texts = [[queries[s.prompt], *pieces[s.prompt][s.pieces_read]] for s in segments]
@@ -109,19 +161,34 @@ class PromptReader(Compressor):
         return recall_memory(self.bank, self, texts, self.cfg.shots)
 
     @torch.no_grad()
-    def thin_out(self, query: Tensor, prompt: Tensor) -> Tensor:
-        """About a window of the prompt's tokens, those that the backbone expects least."""
+    def thin_out(self, query: Tensor, prompt: Tensor, ratio: float) -> Tensor:
+        """About as many of the prompt's tokens as may be kept, those the backbone expects least.
+
+        Where the model has no positions for all that was kept before, it sees the end of that.
+
+        Raises:
+            UserError: the query alone leaves no position.
+        """
+        room = self.inner.max_positions() - len(query)
+        if room < 1:
+            raise UserError(
+                f"--prompt-strategy {self.cfg.prompt_strategy}: a query has {len(query)} tokens, "
+                f"and the backbone {self.inner.max_positions()} positions; give shorter queries"
+            )
 
         def losses(context: Tensor, text: Tensor) -> Tensor:
-            tokens = torch.cat([query, context, text])[None]
+            seen = context[max(0, len(context) - (room - len(text))) :]
+            tokens = torch.cat([query, seen, text])[None]
             scores = self.inner.get_normalized_probs(self.inner(tokens), log_probs=True)[0]
             return -scores[-len(text) - 1 : -1].gather(1, text[:, None])[:, 0]
 
-        return keep_unexpected(prompt, self.cfg.window, losses)
+        strategy, window = self.cfg.prompt_strategy, self.cfg.window
+        kept = tokens_kept(len(prompt), window, strategy, ratio)
+        return keep_unexpected(prompt, kept, losses, min(CHUNK, room))
 
     # --- generation -------------------------------------------------------------------------------
 
-    def forward(self, **prompts: Optional[Tensor]) -> dict[str, list[Tensor]]:
+    def forward(self, **prompts: Prompts) -> dict[str, list[Tensor]]:
         """The states that the decoder's attention starts from, and its first output.
 
         Args:
@@ -149,3 +216,8 @@ class PromptReader(Compressor):
             name: [tensor.index_select(0, new_order) for tensor in tensors]
             for name, tensors in encoder_out.items()
         }
+
+
+def repeat_slice(text: Tensor, piece: Piece) -> Tensor:
+    """The tokens of a text at a piece's places; a text that is too short starts over and over."""
+    return text[torch.arange(piece.start, piece.stop, device=text.device) % len(text)]

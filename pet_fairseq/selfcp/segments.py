@@ -8,13 +8,26 @@ import math
 from itertools import pairwise
 from typing import NamedTuple
 
+from pet_fairseq.errors import UserError
+
+HALVES = ("auto", "former", "latter")
+# baselines that keep as many tokens as `former` reads, memory tokens included
+EQUAL_BUDGET = {
+    "truncate_equal": "truncate",
+    "truncate_latter_equal": "truncate_latter",
+    "perplexity_equal": "perplexity",
+}
 STRATEGIES = (
-    *("auto", "former", "latter", "concat"),
+    *(*HALVES, "concat"),
     *("recursive", "truncate", "truncate_latter", "perplexity", "full"),  # baselines
+    *EQUAL_BUDGET,
 )
 
 
-HALVES = ("auto", "former", "latter")
+def check_strategy(strategy: str) -> None:
+    """Raises UserError for a strategy that does not exist."""
+    if strategy not in STRATEGIES:
+        raise UserError(f"--prompt-strategy {strategy}: give one of {', '.join(STRATEGIES)}")
 
 
 class Piece(NamedTuple):
@@ -34,7 +47,15 @@ def memory_length(length: int, ratio: float) -> int:
     return math.ceil(length / ratio)
 
 
-def split_prompt(length: int, window: int, strategy: str) -> list[Piece]:
+def tokens_kept(length: int, window: int, strategy: str, ratio: float) -> int:
+    """Tokens that a baseline may keep of a prompt: L, or for `..._equal` what `former` reads."""
+    if strategy not in EQUAL_BUDGET:
+        return window
+    pieces = split_prompt(length, window, "former", ratio)
+    return sum(memory_length(p.length, ratio) if p.compressed else p.length for p in pieces)
+
+
+def split_prompt(length: int, window: int, strategy: str, ratio: float) -> list[Piece]:
     """The pieces of a prompt in their order; tokens in none of them are dropped.
 
     former: the first half is compressed (beyond 2 L: all but the last L tokens).
@@ -43,18 +64,24 @@ def split_prompt(length: int, window: int, strategy: str) -> list[Piece]:
     concat: always all but the last L tokens. recursive: the same; each segment also reads the
     memory of those before. truncate: the last L tokens only. truncate_latter: the first L only.
     full, perplexity: the whole prompt, which for perplexity is then thinned out to L tokens.
+    truncate_equal, truncate_latter_equal, perplexity_equal: with `tokens_kept` in the place of L.
 
     Args:
-        length: N; window: L, 1 or more.
+        length: N; window: L, 1 or more; ratio: tokens for one memory token.
+    Raises:
+        UserError: no such strategy.
     """
+    check_strategy(strategy)
     if length == 0:
         return []
-    if length <= window or strategy in ("full", "perplexity"):
+    kind = EQUAL_BUDGET.get(strategy, strategy)
+    if length <= window or kind in ("full", "perplexity"):
         return [Piece(0, length, False)]
-    if strategy == "truncate":
-        return [Piece(length - window, length, False)]
-    if strategy == "truncate_latter":
-        return [Piece(0, window, False)]
+    if kind in ("truncate", "truncate_latter"):
+        kept = tokens_kept(length, window, strategy, ratio)
+        return [
+            Piece(length - kept, length, False) if kind == "truncate" else Piece(0, kept, False)
+        ]
     half = length // 2
     kept = length - half if length <= 2 * window and strategy in HALVES else window
     if strategy == "latter":

@@ -37,7 +37,7 @@ def similarities(model: SelfCpModel, query: Tensor, prompt: Tensor) -> list[Segm
     dictionary, embed = reader.dictionary, reader.inner.embed_tokens
     query = torch.cat([query.new_tensor([dictionary.eos()]), query])
     maps = []
-    for piece in split_prompt(len(prompt), cfg.window, cfg.prompt_strategy):
+    for piece in split_prompt(len(prompt), cfg.window, cfg.prompt_strategy, cfg.memory_ratio):
         if piece.compressed:
             text = prompt[piece.start : piece.stop]
             number = memory_length(piece.length, cfg.memory_ratio)

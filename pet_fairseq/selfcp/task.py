@@ -9,7 +9,8 @@ from typing import Optional
 import numpy as np
 import torch
 from fairseq.data import Dictionary, data_utils
-from fairseq.dataclass import FairseqDataclass
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from fairseq.models import BaseFairseqModel
 from fairseq.tasks import FairseqTask, register_task
 from omegaconf import II
 from torch import Tensor
@@ -17,7 +18,10 @@ from torch import Tensor
 from pet_fairseq.checkpoints.dictionaries import load_dictionary
 from pet_fairseq.errors import UserError
 from pet_fairseq.selfcp.dataset import PromptDataset, split_at
+from pet_fairseq.selfcp.draws import draw
 from pet_fairseq.selfcp.prompts import Record
+
+SEGMENTS_FROM = ("own", "other")
 
 
 @dataclass
@@ -30,11 +34,17 @@ class SelfCpTaskConfig(FairseqDataclass):
             "compresses its former or latter part; empty: --memory-ratio and the former"
         },
     )
+    segments_from: ChoiceEnum(SEGMENTS_FROM) = field(
+        default="own",
+        metadata={
+            "help": "what is compressed in place of a prompt's segments: they themselves (own), or "
+            "as a control, as many tokens of another prompt of the same subset (other)"
+        },
+    )
     prompt_symbol: str = field(
         default="<prompt>",
         metadata={"help": "what stands between query and prompt for fairseq-interactive"},
     )
-    train_subset: str = II("dataset.train_subset")
     seed: int = II("common.seed")
 
 
@@ -65,6 +75,7 @@ class SelfCpTask(FairseqTask):
         super().__init__(cfg)
         self.dictionary = dictionary
         self.ratios = read_range(cfg.memory_ratio_range)
+        self.epoch = 1
 
     @classmethod
     def setup_task(cls, cfg: SelfCpTaskConfig, **_) -> "SelfCpTask":
@@ -73,8 +84,14 @@ class SelfCpTask(FairseqTask):
             raise UserError(f"{path}: no such file; give a folder made by pet-fairseq prompts")
         return cls(cfg, load_dictionary(path, "data"))
 
-    def load_dataset(self, split: str, **_) -> None:
-        """Raises FileNotFoundError, as fairseq's tasks do."""
+    def load_dataset(self, split: str, task_cfg: Optional[FairseqDataclass] = None, **_) -> None:
+        """Load a subset.
+
+        Args:
+            task_cfg: the options of the task that a model was trained in, if one is used.
+        Raises:
+            FileNotFoundError: as fairseq's tasks do.
+        """
         paths = {part: os.path.join(self.cfg.data, f"{split}.{part}") for part in Record._fields}
         parts = {
             part: data_utils.load_indexed_dataset(path, self.dictionary, "mmap")
@@ -82,11 +99,23 @@ class SelfCpTask(FairseqTask):
         }
         if parts["query"] is None or parts["prompt"] is None:
             raise FileNotFoundError(f"Dataset not found: {split} ({self.cfg.data})")
-        training = split in self.cfg.train_subset.split(",")
-        ratios = self.ratios if training else None
+        # checkpoints from before there was such an option have none
+        segments_from = getattr(task_cfg or self.cfg, "segments_from", "own")
         self.datasets[split] = PromptDataset(
-            *parts.values(), self.dictionary, ratios=ratios, seed=self.cfg.seed
+            *parts.values(), self.dictionary, self.cfg.seed, of_others=segments_from == "other"
         )
+
+    def begin_epoch(self, epoch: int, model: BaseFairseqModel) -> None:
+        """Remember the epoch, for which training draws."""
+        super().begin_epoch(epoch, model)
+        self.epoch = epoch
+
+    def train_step(self, sample: dict, *others, **options):
+        """Draw for each prompt, in this process: copies in workers do not hear of new epochs."""
+        if self.ratios is not None:
+            draws = draw(sample["id"].tolist(), *self.ratios, self.cfg.seed, self.epoch)
+            sample = {**sample, "net_input": {**sample["net_input"], **draws._asdict()}}
+        return super().train_step(sample, *others, **options)
 
     def build_dataset_for_inference(
         self, src_tokens: list[Tensor], src_lengths: list[int], **_

@@ -7,6 +7,7 @@ import logging
 
 from aiohttp import web
 
+from pet_fairseq.serve.connections import HEAD_LIMITS
 from pet_fairseq.serve.engine import Engine
 from pet_fairseq.serve.request import RequestError, read_texts
 
@@ -17,11 +18,12 @@ logger = logging.getLogger(__name__)
 dumps = functools.partial(json.dumps, ensure_ascii=False)
 
 
-def make_runner(engine: Engine, max_bytes: int) -> web.AppRunner:
+def make_runner(engine: Engine, max_bytes: int, idle_seconds: float) -> web.AppRunner:
     """The server around an engine that runs already.
 
     Args:
-        max_bytes: of a request's body.
+        max_bytes: of a request's body. idle_seconds: after which a connection is closed that has
+            not sent the whole head of its first or next request.
     """
     routes = Routes(engine, max_bytes)
     app = web.Application(client_max_size=max_bytes)
@@ -37,6 +39,8 @@ def make_runner(engine: Engine, max_bytes: int) -> web.AppRunner:
         access_log=None,
         handler_cancellation=True,  # a client that goes away is not worked for
         auto_decompress=False,
+        keepalive_timeout=idle_seconds,
+        **HEAD_LIMITS,
     )
 
 
@@ -51,7 +55,7 @@ class Routes:
         arrived = loop.time()
         try:
             data = await self._answer(request)
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, ConnectionError):
             counts.count_request(GONE)
             raise
         except RequestError as error:
@@ -80,6 +84,8 @@ class Routes:
     async def health(self, request: web.Request) -> web.Response:
         if self.engine.queue.closed:
             return web.json_response({"status": "shutting down"}, status=503)
+        if self.engine.broken:
+            return web.json_response({"status": "the model fails on every text"}, status=503)
         return web.json_response({"status": "ok", "ratios": self.engine.scheduler.ratios})
 
 
@@ -95,8 +101,7 @@ async def read_body(request: web.Request, max_bytes: int) -> bytes:
     if (request.content_length or 0) > max_bytes:
         raise too_large
     try:
-        async with asyncio.timeout(BODY_SECONDS):
-            return await request.read()
+        return await asyncio.wait_for(request.read(), BODY_SECONDS)
     except web.HTTPRequestEntityTooLarge:
         raise too_large from None
     except TimeoutError:

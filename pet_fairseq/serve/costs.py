@@ -1,58 +1,45 @@
 """The costs of batches at each ratio, measured on this machine before the server listens."""
 
+import statistics
 import time
-
-import torch
-from torch import Tensor
 
 from pet_fairseq.serve.model import ServedModel
 from pet_fairseq.serve.scheduler import Cost
 
-SMALL, LENGTH, LARGE = 8, 128, 512  # tokens: of a small batch, of a text and of a large batch
-ROUNDS = 5
-PATIENCE = 10.0  # seconds after which no new round begins
+LENGTH = 128  # tokens of a text
+ROUNDS = 7
+WARM_UP = 2  # rounds whose times do not count
+PATIENCE = 20.0  # seconds after which no new round begins
 
 
 def measure_costs(model: ServedModel, ratios: list[int], batch_tokens: int) -> dict[int, Cost]:
-    """Seconds of a batch and of a token by ratio: the line through two batches of random words.
+    """Seconds of a batch and of a token by ratio: the line through one text and a full batch.
 
-    Each batch runs a few times, in turn with the others, and its least time counts: whatever
-    disturbs makes it longer.
+    Each batch runs a few times, in turn with the others, and the median of its times counts. A
+    model that is too slow for that is measured by the rounds for which there is patience.
     """
     length = min(LENGTH, model.max_tokens)
-    number = max(1, min(LARGE, batch_tokens) // length)
-    batches = {
-        "small": [random_words(model, min(SMALL, length))],
-        "large": [random_words(model, length)] * number,
-    }
-    least: dict[tuple, float] = {}
+    text = model.random_text(length)
+    batches = [[text], [text] * max(1, batch_tokens // length)]
+    cases = [(ratio, batch) for ratio in ratios for batch in batches]
     start = time.perf_counter()
-    for i in range(ROUNDS):
-        if i and time.perf_counter() - start > PATIENCE:
+    rounds = []
+    while len(rounds) < WARM_UP + ROUNDS:
+        if rounds and time.perf_counter() - start > PATIENCE:
             break
-        for ratio in ratios:
-            for size, texts in batches.items():
-                taken = seconds(model, texts, ratio)
-                least[size, ratio] = min(taken, least.get((size, ratio), taken))
-    points = {size: sum(map(len, texts)) for size, texts in batches.items()}
+        rounds.append([seconds(model, batch, ratio) for ratio, batch in cases])
+    counted = rounds[min(WARM_UP, len(rounds) - 1) :]
+    taken = [statistics.median(times) for times in zip(*counted)]
+    small, large = (length * len(batch) for batch in batches)
     return {
-        k: line(points["small"], least["small", k], points["large"], least["large", k])
-        for k in ratios
+        ratio: line(small, taken[2 * i], large, taken[2 * i + 1]) for i, ratio in enumerate(ratios)
     }
 
 
-def random_words(model: ServedModel, length: int) -> Tensor:
-    """A text of so many tokens: T."""
-    words = model.dictionary
-    draw = torch.Generator().manual_seed(1)
-    tokens = torch.randint(words.nspecial, len(words), (length,), generator=draw)
-    tokens[-1] = words.eos()
-    return tokens
-
-
-def seconds(model: ServedModel, texts: list[Tensor], ratio: int) -> float:
+def seconds(model: ServedModel, batch: list, ratio: int) -> float:
+    """How long a batch takes; its answers are numbers and words, so that no device still works."""
     start = time.perf_counter()
-    model.rehearse(texts, ratio)
+    model.rehearse(batch, ratio)
     return time.perf_counter() - start
 
 

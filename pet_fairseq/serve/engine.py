@@ -12,6 +12,10 @@ from pet_fairseq.serve.model import ServedModel
 from pet_fairseq.serve.queue import BatchQueue, Item
 from pet_fairseq.serve.request import RequestError
 from pet_fairseq.serve.scheduler import RatioScheduler
+from pet_fairseq.serve.timed_thread import TimedThread
+
+BROKEN = 3  # checks of the model that failed one after the other
+CHECKED = 8  # tokens of the text that such a check asks for
 
 logger = logging.getLogger(__name__)
 
@@ -20,7 +24,7 @@ class Engine:
     """Answers texts in batches, each at the ratio that the scheduler chooses for it.
 
     Args:
-        max_tokens: of all texts in a request.
+        max_tokens: of all texts in a request. text_seconds: to turn these texts into tokens.
     """
 
     def __init__(
@@ -30,30 +34,45 @@ class Engine:
         scheduler: RatioScheduler,
         metrics: Metrics,
         max_tokens: int,
+        text_seconds: float,
     ):
         self.model = model
         self.queue = queue
         self.scheduler = scheduler
         self.metrics = metrics
         self.max_tokens = max_tokens
-        self.text_thread = ThreadPoolExecutor(1, "text")
+        self.text_thread = TimedThread("text", text_seconds)
         self.model_thread = ThreadPoolExecutor(1, "model")
+        self.failed_checks = 0
+
+    @property
+    def broken(self) -> bool:
+        """Whether the model, or its device, has failed for good."""
+        return self.failed_checks >= BROKEN
 
     async def submit(self, texts: list[str]) -> list[dict]:
         """Answer the texts of a request.
 
         Raises:
-            RequestError: too long or empty texts, a full queue, or the model failed on the batch.
+            RequestError: too long or empty texts, a full queue, or the model failed on one.
         """
-        loop = asyncio.get_running_loop()
-        arrived = loop.time()
+        arrived = asyncio.get_running_loop().time()
         self.queue.reserve(len(texts))
         try:
-            tokens = await loop.run_in_executor(self.text_thread, self.encode, texts)
+            tokens = await self._encode(texts)
         except BaseException:  # also when the client goes away
             self.queue.release(len(texts))
             raise
         return await asyncio.gather(*self.queue.put(tokens, arrived))
+
+    async def _encode(self, texts: list[str]) -> list[Tensor]:
+        try:
+            return await self.text_thread.call(self.encode, texts)
+        except TimeoutError:
+            seconds = f"{self.text_thread.seconds:g} seconds"
+            raise RequestError(
+                413, f"texts: not divided into tokens after {seconds}; send less, or shorter words"
+            ) from None
 
     def encode(self, texts: list[str]) -> list[Tensor]:
         """Encode the texts of a request.
@@ -89,8 +108,9 @@ class Engine:
             )
         except Exception:
             logger.exception("a batch of %d texts failed at ratio %d", len(batch), ratio)
-            refuse(batch)
+            await self._after_failure(batch, ratio)
             return
+        self.failed_checks = 0
         self.scheduler.observe(ratio, tokens, seconds)
         self.metrics.count_batch(ratio, tokens)
         for item, answer in zip(batch, answers):
@@ -102,9 +122,32 @@ class Engine:
         answers = self.model.answer(texts, ratio)
         return answers, time.perf_counter() - start
 
+    async def _after_failure(self, batch: list[Item], ratio: int) -> None:
+        """Find out which text the model failed on, or whether it fails on every text."""
+        if len(batch) == 1:
+            refuse(batch[0])
+            await self._check_model(ratio)
+            return
+        for item in batch:
+            if self.broken:
+                refuse(item)
+            elif not item.answer.done():
+                await self._run_batch([item])
 
-def refuse(batch: list[Item]) -> None:
-    """Tell the clients of a batch that the model failed on it."""
-    for item in batch:
-        if not item.answer.done():
-            item.answer.set_exception(RequestError(500, "the model failed on this text's batch"))
+    async def _check_model(self, ratio: int) -> None:
+        """Count the failure if a text that nobody sent fails, too."""
+        loop = asyncio.get_running_loop()
+        text = self.model.random_text(min(CHECKED, self.model.max_tokens))
+        try:
+            await loop.run_in_executor(self.model_thread, self.model.rehearse, [text], ratio)
+        except Exception:
+            logger.exception("the model fails on other texts, too")
+            self.failed_checks += 1
+        else:
+            self.failed_checks = 0
+
+
+def refuse(item: Item) -> None:
+    """Tell the client that the model failed on its text."""
+    if not item.answer.done():
+        item.answer.set_exception(RequestError(500, "the model failed on this text"))

@@ -9,6 +9,7 @@ from omegaconf import DictConfig, open_dict
 
 from pet_fairseq.architectures import model_class
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.devices import check_device
 from pet_fairseq.errors import UserError
 from pet_fairseq.loading import build_loaded
 from pet_fairseq.serve.model import Classifier, ServedModel, Translator, has_ratios
@@ -21,15 +22,20 @@ def load(args: argparse.Namespace, text_options: list[str]) -> ServedModel:
     Args:
         args: see options.py. text_options: the other words of the command line.
     Raises:
-        UserError: files that are missing or do not fit, a task that cannot be served, or a ratio
-            that is not there.
+        UserError: files that are missing or do not fit, a task that cannot be served, a ratio that
+            is not there, or a device that torch cannot use.
     """
+    check_device(args.device)
     path, *plugins = args.path.split(os.pathsep)
     state = load_checkpoint(path, "--path")
     override(state["cfg"], args.path, args.backbone_path, plugins)
     model, task = build_loaded(state, path, args.data or "")
     languages = {name: getattr(task.cfg, name, None) for name in ("source_lang", "target_lang")}
-    text = build_text(parse_text_options(text_options, **languages))
+    text = build_text(
+        parse_text_options(text_options, **languages),
+        max_chars=args.max_text_chars,
+        max_word_chars=args.max_word_chars,
+    )
     served = serve_model(model, task, text, args)
     if args.ratio != "auto" and args.ratio not in served.ratios:
         raise UserError(f"--ratio {args.ratio}: --path holds {served.ratios}; give one of these")

@@ -62,11 +62,30 @@ def add_options(command: argparse.ArgumentParser) -> None:
         metavar="MS",
         help="the latency that nearly all requests are to keep (default: %(default)g)",
     )
+    server.add_argument(
+        "--max-text-seconds",
+        type=positive_float,
+        default=2.0,
+        metavar="S",
+        help="how long a request's texts may take to become tokens; then they get status 413 "
+        "(default: %(default)g)",
+    )
+    server.add_argument(
+        "--max-idle-seconds",
+        type=positive_float,
+        default=30.0,
+        metavar="S",
+        help="how long a connection stays open without the whole head of a request "
+        "(default: %(default)g)",
+    )
     for name, default, what in (
+        ("--max-connections", 512, "how many connections may be open; more get status 503"),
         ("--max-queue", 256, "how many texts may wait; more get status 503"),
         ("--max-batch-tokens", 2048, "how many tokens run together, padding included"),
         ("--max-request-bytes", 65536, "the largest request; larger ones get status 413"),
         ("--max-tokens-per-request", 1024, "the longest request; longer ones get status 413"),
+        ("--max-text-chars", 10000, "the longest text in characters; longer ones get status 413"),
+        ("--max-word-chars", 1000, "the longest word between blanks; longer ones get status 413"),
     ):
         server.add_argument(
             name, type=positive, default=default, metavar="N", help=f"{what} (default: %(default)s)"

@@ -6,9 +6,8 @@ import contextlib
 import logging
 import signal
 
-from aiohttp import web
-
 from pet_fairseq.serve.app import make_runner
+from pet_fairseq.serve.connections import listen
 from pet_fairseq.serve.costs import measure_costs
 from pet_fairseq.serve.engine import Engine
 from pet_fairseq.serve.load_model import load
@@ -61,7 +60,9 @@ def make_engine(args: argparse.Namespace, model: ServedModel, costs: dict[int, C
     scheduler = RatioScheduler(costs, target, args.max_batch_tokens)
     queue = BatchQueue(args.max_queue, args.max_batch_tokens)
     metrics = Metrics(target, scheduler.ratios[0])
-    return Engine(model, queue, scheduler, metrics, args.max_tokens_per_request)
+    return Engine(
+        model, queue, scheduler, metrics, args.max_tokens_per_request, args.max_text_seconds
+    )
 
 
 async def answer_until_stopped(
@@ -69,24 +70,23 @@ async def answer_until_stopped(
 ) -> None:
     """Listen; on a signal take no more, answer what waits, and return."""
     engine = make_engine(args, model, costs)
-    runner = make_runner(engine, args.max_request_bytes)
+    runner = make_runner(engine, args.max_request_bytes, args.max_idle_seconds)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, args.host, args.port)
-        await site.start()
+        listener = await listen(runner, args.host, args.port, args.max_connections)
         work = asyncio.create_task(engine.run())
         with stop_event() as stopped:
-            print(f"listening on {address(runner)}", flush=True)
+            print(f"listening on {address(listener)}", flush=True)
             await first_of(stopped.wait(), work)
-        await site.stop()
+        listener.close()
         engine.queue.close()
         await work  # raises what made it end early
     finally:
         await runner.cleanup()  # the answers are on their way
 
 
-def address(runner: web.AppRunner) -> str:
-    host, port = runner.addresses[0][:2]
+def address(listener: asyncio.Server) -> str:
+    host, port = listener.sockets[0].getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 

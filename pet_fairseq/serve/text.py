@@ -1,22 +1,60 @@
 """Raw text as the model's dictionaries know it: fairseq-interactive's --tokenizer and --bpe."""
 
 import argparse
+import math
 
 from fairseq.data import encoders
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.registry import REGISTRIES
 
+from pet_fairseq.serve.request import RequestError
+from pet_fairseq.serve.word_cache import bound_cache
+
 STEPS = ("tokenizer", "bpe")
 
 
 class Text:
-    """A tokenizer and a BPE of fairseq, each of which may be None."""
+    """A tokenizer and a BPE of fairseq, each of which may be None.
 
-    def __init__(self, tokenizer=None, bpe=None):
+    Args:
+        max_chars: characters of a text. max_word_chars: between two blanks of it; the time that
+            some BPEs take grows with the square of this.
+    """
+
+    def __init__(
+        self,
+        tokenizer=None,
+        bpe=None,
+        max_chars: float = math.inf,
+        max_word_chars: float = math.inf,
+    ):
         self.steps = [step for step in (tokenizer, bpe) if step is not None]
+        self.max_chars = max_chars
+        self.max_word_chars = max_word_chars
+        for step in self.steps:
+            bound_cache(step)
+
+    def check(self, text: str) -> None:
+        """Raises RequestError if the text or a word in it is too long."""
+        if len(text) > self.max_chars:
+            raise RequestError(
+                413, f"text: {len(text)} characters, at most {self.max_chars} are taken"
+            )
+        longest = max(map(len, text.split(" ")))  # subword_nmt knows no other blanks
+        if longest > self.max_word_chars:
+            raise RequestError(
+                413,
+                f"text: a word of {longest} characters, at most {self.max_word_chars} are taken "
+                "without a blank",
+            )
 
     def encode(self, text: str) -> str:
-        """Words of the source dictionary, separated by blanks."""
+        """Words of the source dictionary, separated by blanks.
+
+        Raises:
+            RequestError: the text or a word in it is too long.
+        """
+        self.check(text)
         for step in self.steps:
             text = step.encode(text)
         return text
@@ -54,6 +92,12 @@ def parse_text_options(words: list[str], **defaults) -> argparse.Namespace:
     return args
 
 
-def build_text(args: argparse.Namespace) -> Text:
-    """Raises OSError for code files that are not there."""
-    return Text(encoders.build_tokenizer(args), encoders.build_bpe(args))
+def build_text(args: argparse.Namespace, **limits) -> Text:
+    """Build the tokenizer and the BPE that were chosen.
+
+    Args:
+        args: of parse_text_options. limits: as for Text.
+    Raises:
+        OSError: code files that are not there.
+    """
+    return Text(encoders.build_tokenizer(args), encoders.build_bpe(args), **limits)

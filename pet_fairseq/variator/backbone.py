@@ -9,6 +9,7 @@ from torch import nn
 
 from pet_fairseq.backbone import is_decoder_only
 from pet_fairseq.errors import UserError
+from pet_fairseq.gradients import zero_from
 from pet_fairseq.variator.costs import Shape
 
 
@@ -107,7 +108,10 @@ class BackboneWrapper(BaseFairseqModel):
             )
 
     def forward(self, *args, **options):
-        return self.backbone(*args, **options)
+        output, *more = self.backbone(*args, **options)
+        if self.training:  # the output layer, or all plugins, may have no part in this batch
+            output = output + zero_from(self.parameters())
+        return output, *more
 
     def get_normalized_probs(self, net_output, log_probs: bool, sample: Optional[dict] = None):
         return self.backbone.get_normalized_probs(net_output, log_probs, sample)

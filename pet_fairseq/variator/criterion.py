@@ -1,14 +1,17 @@
 """Criterion `variator_distillation`: plugins learn to leave the frozen model's outputs as they are.
 
-    loss = MSE(last layer's vectors with plugins, without) + lambda * task loss
+    loss = MSE(outputs with plugins, without) + lambda * task loss
 
-A `variator` model is its own teacher, at ratio 1: it is in memory once (Variator, section 3.3).
+The outputs are those of the stacks: what the decoder and the output map read, after the last layer
+norm of a stack that has one (Variator, section 3.3: "output vectors", 4.2: "from the last layers").
+A `variator` model is its own teacher, at ratio 1: it is in memory once.
 """
 
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -16,14 +19,22 @@ from fairseq.criterions import FairseqCriterion, register_criterion
 from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
 from fairseq.models import MODEL_REGISTRY
+from fairseq.tasks.sentence_prediction import SentencePredictionTask
 from omegaconf import II
 from torch import Tensor, nn
 
 from pet_fairseq.errors import UserError
+from pet_fairseq.gradients import zero_from
 from pet_fairseq.hooks import forward_hooks
 from pet_fairseq.variator.backbone import BackboneWrapper, find_encoder
+from pet_fairseq.variator.stack_wrappers import real_first
 
-Vectors = dict[str, Tensor]  # by stack: N x C, the real positions sentence by sentence
+
+class Outputs(NamedTuple):
+    """What a stack gives for a batch."""
+
+    vectors: Tensor  # B x T x C
+    padding: Tensor  # B x T, True = padding
 
 
 @dataclass
@@ -33,7 +44,7 @@ class VariatorDistillationConfig(FairseqDataclass):
     )
     classification_head_name: str = field(
         default="sentence_classification_head",
-        metadata={"help": "the head of an encoder whose sentences have classes as targets"},
+        metadata={"help": "the head that classifies sentences (--task sentence_prediction)"},
     )
     # fairseq's sentence_prediction task asks its criterion for this
     regression_target: bool = field(
@@ -43,17 +54,21 @@ class VariatorDistillationConfig(FairseqDataclass):
 
 
 @contextmanager
-def last_vectors(model: nn.Module, sample: dict, padding_idx: int) -> Iterator[Vectors]:
-    """Inside the block the model leaves its last layers' outputs in the dictionary when it runs."""
-    vectors: Vectors = {}
+def stack_outputs(model: nn.Module, sample: dict, padding_idx: int) -> Iterator[dict[str, Outputs]]:
+    """Inside the block the model leaves its stacks' outputs in the dictionary when it runs."""
+    outputs: dict[str, Outputs] = {}
 
     def keep_encoder(module, inputs, output) -> None:
-        real = ~output["encoder_padding_mask"][0]  # B x T
-        vectors["encoder"] = output["encoder_out"][0].transpose(0, 1)[real]
+        vectors = output["encoder_out"][0].transpose(0, 1)
+        outputs["encoder"] = to_the_left(vectors, output["encoder_padding_mask"][0])
 
     def keep_decoder(module, inputs, output) -> None:
-        real = decoder_tokens(sample).ne(padding_idx)
-        vectors["decoder"] = output[1]["inner_states"][-1].transpose(0, 1)[real]
+        vectors = output[1]["inner_states"][-1]
+        norm = getattr(module, "layer_norm", None)
+        if norm is not None:
+            vectors = norm(vectors)
+        padding = decoder_tokens(sample).eq(padding_idx)
+        outputs["decoder"] = Outputs(vectors.transpose(0, 1), padding)
 
     watched = []
     decoder = getattr(model, "decoder", None)
@@ -63,7 +78,17 @@ def last_vectors(model: nn.Module, sample: dict, padding_idx: int) -> Iterator[V
         holder, name = find_encoder(model)
         watched.append((getattr(holder, name), keep_encoder))
     with forward_hooks(*watched):
-        yield vectors
+        yield outputs
+
+
+def to_the_left(vectors: Tensor, padding: Tensor) -> Outputs:
+    """Move the real positions of each sentence (B x T x C) to the left edge, in their order.
+
+    Plugins do so with sources that are padded on the left; their teacher leaves them there.
+    """
+    order = real_first(padding)
+    moved = vectors.gather(1, order[..., None].expand_as(vectors))
+    return Outputs(moved, padding.gather(1, order))
 
 
 def decoder_tokens(sample: dict) -> Tensor:
@@ -72,10 +97,24 @@ def decoder_tokens(sample: dict) -> Tensor:
     return net_input.get("prev_output_tokens", net_input["src_tokens"])
 
 
-def vector_distance(student: Vectors, teacher: Vectors) -> Tensor:
-    """Mean squared difference over positions and width, added up over the stacks; float32."""
-    distances = [F.mse_loss(student[s].float(), teacher[s].float()) for s in teacher]
-    return torch.stack(distances).sum()
+def mean_distance(student: Outputs, teacher: Outputs) -> Tensor:
+    """Mean squared difference over real positions and width; float32.
+
+    The positions are masked, not selected: selecting would wait for the device.
+    """
+    difference = student.vectors.float() - teacher.vectors.float()
+    difference = difference.masked_fill(teacher.padding[..., None], 0)
+    real = teacher.padding.numel() - teacher.padding.sum()
+    return difference.square().sum() / (real * difference.size(-1))
+
+
+def percent_correct(meters: dict) -> float:
+    """The accuracy over all that was counted since the meters began, in percent."""
+    correct, total = (float(meters[f"_{key}"].sum) for key in ("n_correct", "total"))
+    return round(100 * correct / total, 2) if total else 0.0
+
+
+NO_CLASS = -100  # no target of a classification
 
 
 @register_criterion("variator_distillation", dataclass=VariatorDistillationConfig)
@@ -100,12 +139,12 @@ class VariatorDistillationCriterion(FairseqCriterion):
         with (
             torch.no_grad(),
             model.frozen() as frozen,
-            last_vectors(frozen, sample, self.padding_idx) as wanted,
+            stack_outputs(frozen, sample, self.padding_idx) as wanted,
         ):
             frozen(**sample["net_input"], **options)
-        with last_vectors(model, sample, self.padding_idx) as vectors:
+        with stack_outputs(model, sample, self.padding_idx) as outputs:
             output = model(**sample["net_input"], **options)
-        distance = vector_distance(vectors, wanted)
+        distance = sum(mean_distance(outputs[stack], wanted[stack]) for stack in wanted)
         loss = distance
         sample_size = sample["target"].size(0) if self.sentence_avg else sample["ntokens"]
         log = {
@@ -115,10 +154,12 @@ class VariatorDistillationCriterion(FairseqCriterion):
             "sample_size": sample_size,
         }
         if classes or self.task_loss_weight > 0:
-            task_loss, correct, counted = self.task_loss(model, output, sample, classes)
+            task_loss, correct, total = self.task_loss(model, output, sample, classes)
             loss = loss + self.task_loss_weight * task_loss
             log["task_loss"] = task_loss.detach() * sample_size
-            log |= {"n_correct": correct, "total": counted}
+            log |= {"n_correct": correct, "total": total}
+        else:
+            loss = loss + zero_from(output[:1])
         log["loss"] = loss.detach() * sample_size
         return loss * sample_size, sample_size, log
 
@@ -128,26 +169,48 @@ class VariatorDistillationCriterion(FairseqCriterion):
         Raises:
             UserError: not a model around a backbone.
         """
-        if not isinstance(model, BackboneWrapper):
+        if not hasattr(model, "frozen"):  # asked of the model: its class may be that of DDP
             kinds = [n for n, c in MODEL_REGISTRY.items() if issubclass(c, BackboneWrapper)]
             raise UserError(f"--arch: variator_distillation trains {', '.join(sorted(kinds))} only")
-        if model.decoder is None and sample["target"].numel() == sample["target"].size(0):
-            return {"features_only": True, "classification_head_name": self.head_name}, True
-        return {"features_only": self.task_loss_weight == 0}, False
+        if not isinstance(self.task, SentencePredictionTask):
+            return {"features_only": self.task_loss_weight == 0}, False
+        self.check_classes(model, sample)
+        return {"features_only": True, "classification_head_name": self.head_name}, True
 
-    def task_loss(self, model, output, sample: dict, classes: bool) -> tuple[Tensor, Tensor, int]:
+    def check_classes(self, model: BackboneWrapper, sample: dict) -> None:
+        """Check what is needed to classify sentences.
+
+        Raises:
+            UserError: the model has no such head, or its decoder no input.
+        """
+        if self.head_name not in model.classification_heads:
+            heads = ", ".join(model.classification_heads) or "those of another backbone"
+            raise UserError(
+                f"--classification-head-name {self.head_name}: not in the backbone; give one of "
+                f"{heads}"
+            )
+        if model.decoder is not None and "prev_output_tokens" not in sample["net_input"]:
+            raise UserError(
+                "--add-prev-output-tokens: missing; an encoder-decoder classifies by its decoder"
+            )
+
+    def task_loss(
+        self, model, output, sample: dict, classes: bool
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Mean cross-entropy (nats), right answers, and how many there were."""
         target = model.get_targets(sample, output)
+        ignored = NO_CLASS if classes else self.padding_idx
         if "prompt" in (output[1] or {}):  # but for the last, its targets are in its groups
             seen = output[1]["prompt"].roll(-1, dims=1)
             seen[:, -1] = False
-            target = target.masked_fill(seen, self.padding_idx)
+            target = target.masked_fill(seen, ignored)
         target = target.view(-1)
-        logits = output[0].reshape(len(target), -1)
-        if not classes:
-            logits, target = (x[target.ne(self.padding_idx)] for x in (logits, target))
-        correct = (logits.argmax(dim=-1) == target).sum()
-        return F.cross_entropy(logits.float(), target), correct, len(target)
+        logits = output[0].reshape(len(target), -1).float()
+        real = target.ne(ignored)
+        total = real.sum()
+        correct = ((logits.argmax(dim=-1) == target) & real).sum()
+        loss = F.cross_entropy(logits, target, ignore_index=ignored, reduction="sum")
+        return loss / total.clamp(min=1), correct, total
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: list[dict]) -> None:
@@ -159,10 +222,12 @@ class VariatorDistillationCriterion(FairseqCriterion):
         size = total("sample_size")
         for key in ("loss", "distance"):
             metrics.log_scalar(key, total(key) / size, size, round=5)
-        counted = total("total")
-        if counted:
-            metrics.log_scalar("task_loss", total("task_loss") / size / math.log(2), size, round=3)
-            metrics.log_scalar("accuracy", 100.0 * total("n_correct") / counted, counted, round=2)
+        if not any("total" in log for log in logging_outputs):
+            return
+        metrics.log_scalar("task_loss", total("task_loss") / size / math.log(2), size, round=3)
+        for key in ("n_correct", "total"):
+            metrics.log_scalar_sum(f"_{key}", total(key))
+        metrics.log_derived("accuracy", percent_correct)
 
     @staticmethod
     def logging_outputs_can_be_summed() -> bool:

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import Optional, Union
 
 from fairseq.models import register_model
+from fairseq.modules.checkpoint_activations import unwrap_checkpoint
 from torch import Tensor, nn
 
 from pet_fairseq.backbone import check_hash, file_hash, fill_in, leave_out, load_backbone
@@ -36,7 +37,8 @@ class VariatorModel(BackboneWrapper):
         padding_idx: int,
         prompt_end_idx: Optional[int] = None,
     ):
-        super().__init__(cfg, backbone)
+        # running a layer again in the backward pass would miss the batch's groups
+        super().__init__(cfg, unwrap_checkpoint(backbone))
         self.grouping = Grouping()
         holder, name = find_stack(backbone, cfg.compression_stack)
         stack = getattr(holder, name)
@@ -120,19 +122,23 @@ class VariatorModel(BackboneWrapper):
             yield self
 
     def add_plugins(self, ratio: int, cfg: VariatorConfig) -> None:
-        """Add new plugins of a ratio to every layer."""
+        """Add new plugins of a ratio to every layer.
+
+        Only those of --compression-ratio are trained. The others get no gradient and do not reach
+        the optimizer: --fp16 and --ddp-backend legacy_ddp make up gradients of zero, with which
+        weight decay and old moments would move them.
+        """
         decompresses = SITES[cfg.compression_site].decompresses
         for module in self.site_modules:
-            module.add(
-                Plugin(
-                    self.embed_dim,
-                    ratio,
-                    cfg.bottleneck_dim,
-                    cfg.adapter_activation,
-                    cfg.compression,
-                    cfg.decompression if decompresses else "copy",
-                )
+            plugin = Plugin(
+                self.embed_dim,
+                ratio,
+                cfg.bottleneck_dim,
+                cfg.adapter_activation,
+                cfg.compression,
+                cfg.decompression if decompresses else "copy",
             )
+            module.add(plugin.requires_grad_(ratio == self.cfg.compression_ratio))
 
     def load_plugins(self, path: str) -> None:
         """Add the plugins of another file.

@@ -4,7 +4,6 @@ from typing import Optional
 
 import torch
 from fairseq.models import FairseqEncoder, FairseqIncrementalDecoder
-from fairseq.utils import convert_padding_direction
 from torch import Tensor, nn
 
 from pet_fairseq.errors import UserError
@@ -20,6 +19,15 @@ class Delegate:
             return super().__getattr__(name)
         except AttributeError:
             return getattr(super().__getattr__("inner"), name)
+
+
+def real_first(padding: Tensor) -> Tensor:
+    """The order that moves each sentence's real positions to the left edge: indices, B x T.
+
+    Args:
+        padding: B x T, True = padding.
+    """
+    return padding.to(torch.uint8).argsort(dim=1, stable=True)
 
 
 class VariatorEncoder(Delegate, FairseqEncoder):
@@ -40,11 +48,12 @@ class VariatorEncoder(Delegate, FairseqEncoder):
         if self.grouping.ratio == 1:
             return self.inner(src_tokens, *args, **options)
         padding = src_tokens.eq(self.padding_idx)
-        if padding[:, 0].any():
-            src_tokens = convert_padding_direction(src_tokens, self.padding_idx, left_to_right=True)
-            padding = src_tokens.eq(self.padding_idx)
-        with self.grouping.batch(padding if padding.any() else None):
-            return self.inner(src_tokens, *args, **options)
+        if not padding.any():
+            with self.grouping.batch(None):
+                return self.inner(src_tokens, *args, **options)
+        order = real_first(padding)
+        with self.grouping.batch(padding.gather(1, order)):
+            return self.inner(src_tokens.gather(1, order), *args, **options)
 
     def reorder_encoder_out(self, encoder_out, new_order):
         return self.inner.reorder_encoder_out(encoder_out, new_order)
@@ -90,11 +99,10 @@ class VariatorDecoder(Delegate, FairseqIncrementalDecoder):
         if incremental_state is not None:
             return self.step(prev_output_tokens, incremental_state, **options)
         prompt = prompt_mask(prev_output_tokens, self.prompt_end_idx)
-        lengths = prompt.sum(dim=1)
-        longest = int(lengths.max())
+        shortest, longest = torch.stack(prompt.sum(dim=1).aminmax()).tolist()
         if longest == 0:
             return self.run_uncompressed(prev_output_tokens, **options)
-        with self.grouping.batch(~prompt[:, :longest], first_ungrouped=int(lengths.min())):
+        with self.grouping.batch(~prompt[:, :longest], first_ungrouped=shortest):
             output, extra = self.inner(prev_output_tokens, **options)
         return output, {**extra, "prompt": prompt}
 

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """How long a search in a bank of demonstrations takes: random vectors, on disk, memory-mapped.
 
+The search is the processor's work, wherever the model runs.
+
 OMP_NUM_THREADS=2 python scripts/benchmarks/bank.py [--demonstrations 100000 --widths 256 512]
 """
 
@@ -12,6 +14,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from measuring import Lines, add_out_option
 
 from pet_fairseq.markdown import table_head, table_row
 from pet_fairseq.selfcp.bank import Bank, Writer, create, locked
@@ -66,12 +69,14 @@ def main():
     parser.add_argument("--queries", type=int, nargs="+", default=[1, 32])
     parser.add_argument("--shots", type=int, default=4)
     parser.add_argument("--repeats", type=int, default=50)
+    add_out_option(parser)
     args = parser.parse_args()
+    say = Lines(args.out)
     draw = np.random.default_rng(1)
     threads = os.environ.get("OMP_NUM_THREADS", "all")
-    print(f"{args.demonstrations:,} demonstrations, {args.shots} shots, {threads} threads\n")
+    say(f"{args.demonstrations:,} demonstrations, {args.shots} shots, {threads} threads\n")
     columns = ["search, median ms", "p95 ms", "reading memory ms", "opening ms"]
-    print(table_head(["width", "queries", *columns], text=()))
+    say(table_head(["width", "queries", *columns], text=()))
     for width in args.widths:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
@@ -81,7 +86,8 @@ def main():
                 searches, reads = measure(folder, queries, args, draw)
                 p95 = statistics.quantiles(searches, n=20)[-1]
                 numbers = (statistics.median(searches), p95, statistics.median(reads), opening)
-                print(table_row([str(width), str(queries), *(f"{x:.1f}" for x in numbers)]))
+                say(table_row([str(width), str(queries), *(f"{x:.1f}" for x in numbers)]))
+    say.write()
 
 
 if __name__ == "__main__":

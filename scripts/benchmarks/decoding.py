@@ -6,13 +6,16 @@ the same work; or NAME=CHECKPOINT and its test set, as long as its translations 
 engine has a process of its own, which waits while another is measured; the engines take turns, the
 first round warms up, the median of the others counts. Beside the speed: the share of what the
 arithmetic allows (the FLOPs of the needed matrix products over the rate of a large product), and
-the peak of memory, libraries included.
+the peak of memory: of the process, libraries included, or of torch's allocator on a GPU.
+CTranslate2 computes in --dtype, or with weights in int8; an engine that does not start is left out
+and named below the table.
 
     python scripts/benchmarks/decoding.py --out FOLDER [--models teacher pet d256] [--rounds 5]
     python scripts/benchmarks/decoding.py --out FOLDER --models NAME=FILE --data BIN
 """
 
 import argparse
+import importlib.util
 import itertools
 import logging
 import multiprocessing
@@ -25,9 +28,10 @@ from pathlib import Path
 from unittest import mock
 
 import torch
-from peak_memory import peak, start_peak
+from measuring import add_device_option, parse, peak, seconds, start_peak, synchronize
 from torch import nn
 
+import pet_fairseq
 from pet_fairseq.decoding.beams import top
 from pet_fairseq.files import write_figure, write_json, write_text
 from pet_fairseq.markdown import table
@@ -45,7 +49,7 @@ MODELS = {
         **{f"{stack}_attention_heads": 4 for stack in ("encoder", "decoder")},
     },
 }
-CTRANSLATE2 = {"ctranslate2": "float32", "ctranslate2 int8": "int8"}
+CTRANSLATE2 = ("ctranslate2", "ctranslate2 int8")
 SHARED = ", shared"  # behind an engine of CTranslate2: every thread translates a share of the batch
 GENERATOR = "pet_fairseq.decoding.generator"
 # the fast generator without one of its parts: what to put in the place of what
@@ -144,7 +148,7 @@ def ctranslate2_engine(engine, subject, options):
         state = {"args": None, "cfg": {"model": args}, "model": plain.state_dict()}
         torch.save(state, f"{folder}/model.pt")
         converter = FairseqConverter(f"{folder}/model.pt", folder, "de", "en")
-        converter.convert(f"{folder}/out", quantization=CTRANSLATE2[engine.removesuffix(SHARED)])
+        converter.convert(f"{folder}/out", quantization=quantization(engine, options.dtype))
         shares = options.threads if engine.endswith(SHARED) else 1
         translator = ctranslate2.Translator(
             f"{folder}/out",
@@ -166,23 +170,38 @@ def ctranslate2_engine(engine, subject, options):
     return translate
 
 
+def quantization(engine, dtype):
+    """The type of CTranslate2's weights and, if they are int8, of its arithmetic around them."""
+    if "int8" not in engine:
+        return dtype
+    return "int8" if dtype == "float32" else f"int8_{dtype}"
+
+
 def work(connection, engine, name, options):
     """Runs in a process of its own: builds an engine, then times what is asked for."""
-    import pet_fairseq  # noqa: F401  registers the models
-
+    pet_fairseq.register()
     torch.set_num_threads(options.threads)
     with ExitStack() as patches:
         for target, replacement in WITHOUT.get(engine, {}).items():
             patches.enter_context(mock.patch(target, replacement))
-        build = ctranslate2_engine if engine.startswith("ctranslate2") else torch_engine
-        translate = build(engine, Subject(name, options), options)
+        in_torch = not engine.startswith("ctranslate2")
+        build = torch_engine if in_torch else ctranslate2_engine
+        try:
+            translate = build(engine, Subject(name, options), options)
+            translate([[4]], 1)
+        except Exception as error:  # of whatever library: the others are measured without it
+            connection.send(f"{type(error).__name__}: {error}".splitlines()[0])
+            return
         connection.send("ready")
+        device = options.device if in_torch else "cpu"
         while (asked := connection.recv()) is not None:
             beam, batches = asked
-            start_peak("cpu")
+            start_peak(device)
             start = time.perf_counter()
             tokens = sum(translate(batch, beam) for batch in batches)
-            connection.send((time.perf_counter() - start, peak("cpu") / 2**20, tokens))
+            synchronize(device)
+            taken = time.perf_counter() - start
+            connection.send((taken, peak(device) / 2**20, tokens))
 
 
 # --- the arithmetic -------------------------------------------------------------------------------
@@ -217,33 +236,31 @@ def width(attention):
 
 def product_rate(options):
     """FLOPs a second of a large float product: the best of several."""
+    width = options.product
     a, b = (
-        torch.randn(2048, 2048, device=options.device, dtype=getattr(torch, options.dtype))
+        torch.randn(width, width, device=options.device, dtype=getattr(torch, options.dtype))
         for _ in range(2)
     )
-    best = float("inf")
-    for _ in range(20):
-        start = time.perf_counter()
-        a @ b
-        if options.device == "cuda":
-            torch.cuda.synchronize()
-        best = min(best, time.perf_counter() - start)
-    return 2 * 2048**3 / best
+    best = min(seconds(options.device, torch.matmul, a, b) for _ in range(20))
+    return 2 * width**3 / best
 
 
 # --- measuring ------------------------------------------------------------------------------------
 
 
 def measure(name, options):
-    """Rows of one model: beams x batch sizes x engines."""
+    """Rows of one model: beams x batch sizes x engines; and why engines are left out."""
     context = multiprocessing.get_context("spawn")
     subject = Subject(name, options)
     workers = {}
     for engine in options.engines:
         workers[engine], there = context.Pipe()
         context.Process(target=work, args=(there, engine, name, options), daemon=True).start()
-    for worker in workers.values():
-        worker.recv()
+        there.close()  # so that the end of that process is noticed
+    states = {engine: state_of(worker) for engine, worker in workers.items()}
+    failures = {engine: state for engine, state in states.items() if state != "ready"}
+    for engine in failures:
+        del workers[engine]
     rows = []
     for beam in options.beams:
         flops = needed_flops(subject.model, beam) if subject.forced else None
@@ -251,7 +268,7 @@ def measure(name, options):
             batches = subject.batches(size_of_batch, options.sentences_of_small)
             rate = product_rate(options)
             timings = take_turns(workers, (beam, batches), options.rounds)
-            first = timings[options.engines[0]]
+            first = next(iter(timings.values()))
             for engine, rounds in timings.items():
                 seconds = statistics.median(s for s, _, _ in rounds)
                 speed = sum(map(len, batches)) / seconds
@@ -267,12 +284,22 @@ def measure(name, options):
                             a / b for (a, _, _), (b, _, _) in zip(first, rounds)
                         ),
                         "share_of_bound": speed * flops / rate if flops else None,
-                        "peak_megabytes": max(peak for _, peak, _ in rounds),
+                        "peak_megabytes": None
+                        if options.device == "cuda" and engine.startswith("ctranslate2")
+                        else max(peak for _, peak, _ in rounds),
                     }
                 )
     for worker in workers.values():
         worker.send(None)
-    return rows
+    return rows, failures
+
+
+def state_of(worker):
+    """`ready`, or why an engine did not start."""
+    try:
+        return worker.recv()
+    except EOFError:
+        return "its process has ended"
 
 
 def take_turns(workers, asked, rounds):
@@ -295,7 +322,8 @@ def make_table(rows):
         share = "" if row["share_of_bound"] is None else f"{row['share_of_bound']:.0%}"
         cells = [row["model"], str(row["beam"]), str(row["batch"]), row["engine"]]
         cells += [f"{row['sentences_per_second']:.1f}", f"{row['tokens_per_second']:.0f}"]
-        lines.append([*cells, f"{row['over_first']:.2f}", share, f"{row['peak_megabytes']:.0f}"])
+        memory = "" if row["peak_megabytes"] is None else f"{row['peak_megabytes']:.0f}"
+        lines.append([*cells, f"{row['over_first']:.2f}", share, memory])
     return table(header, lines, text=(0, 3))
 
 
@@ -348,17 +376,25 @@ def main():
     parser.add_argument("--words", type=int, default=10000, help="of the vocabulary")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument(
+        "--product", type=int, default=2048, help="width of the matrices whose product is the bound"
+    )
+    add_device_option(parser)
     parser.add_argument("--dtype", default="float32", choices=("float32", "float16", "bfloat16"))
-    options = parser.parse_args()
+    options = parse(parser)
+    pet_fairseq.register()
     options.out.mkdir(parents=True, exist_ok=True)
-    rows = []
+    rows, failures = [], {}
     for name in options.models:
-        rows += measure(name, options)
+        new, without = measure(name, options)
+        rows, failures = [*rows, *new], failures | without
         write_json(options.out / "decoding.json", rows)
-        write_text(options.out / "decoding.md", make_table(rows))
-        plot(rows, options.out / "decoding.png")
-    print(make_table(rows), end="")
+        text = f"{options.dtype}, {options.device}\n\n{make_table(rows)}"
+        text += "".join(f"\n{engine}: left out, {why}\n" for engine, why in failures.items())
+        write_text(options.out / "decoding.md", text)
+        if importlib.util.find_spec("matplotlib"):
+            plot(rows, options.out / "decoding.png")
+    print(text, end="")
 
 
 if __name__ == "__main__":

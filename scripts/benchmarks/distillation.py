@@ -14,14 +14,13 @@ import argparse
 import statistics
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from peak_memory import peak, start_peak
+from measuring import Lines, add_device_option, add_out_option, parse, peak, seconds, start_peak
 
-from pet_fairseq.distillation.chunks import chunk_size, chunked_sums
+from pet_fairseq.distillation.chunks import chunk_size, chunked_sums, free_memory
 from pet_fairseq.distillation.loss import TokenSums, distillation_sums, ensemble_log_probs
 from pet_fairseq.files import write_json
 from pet_fairseq.markdown import table_head, table_row
@@ -76,7 +75,8 @@ def ours(features, weight, teacher_features, teacher_weight, target):
             student_logits, teacher_log_probs, target[rows], ALPHA, TEMPERATURE, SMOOTHING
         )
 
-    return chunked_sums(sums, features, [weight], chunk_size(len(weight)), TokenSums).loss
+    tokens = chunk_size(len(weight), free_memory(features.device))
+    return chunked_sums(sums, features, [weight], tokens, TokenSums).loss
 
 
 METHODS = {"plain": plain, "ours": ours}
@@ -105,28 +105,22 @@ def peak_in_own_process(method: str) -> int:
     return int(output.split()[-1])
 
 
-def seconds(method: str, inputs, device: str) -> float:
-    start = time.perf_counter()
-    gradients(method, inputs)
-    if device == "cuda":
-        torch.cuda.synchronize()
-    return time.perf_counter() - start
-
-
-def main() -> int:
+def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--tokens", type=int, default=4096)
     parser.add_argument("--words", type=int, default=32000)
     parser.add_argument("--width", type=int, default=512)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    add_device_option(parser)
     parser.add_argument("--dtype", choices=["float32", "float16", "bfloat16"], default="float32")
     parser.add_argument("--json", help="also write the figures to this file")
     parser.add_argument("--memory-of", choices=METHODS, help=argparse.SUPPRESS)
-    args = parser.parse_args()
+    add_out_option(parser)
+    args = parse(parser)
     if args.memory_of:
         print(peak_bytes(args.memory_of, args))
-        return 0
+        return
+    say = Lines(args.out)
 
     inputs = make_inputs(args)
     differences = []
@@ -135,32 +129,33 @@ def main() -> int:
     times = {name: [] for name in METHODS}
     for _ in range(args.repeats):
         for name in METHODS:
-            times[name].append(seconds(name, inputs, args.device))
+            times[name].append(seconds(args.device, gradients, name, inputs))
     median = {name: statistics.median(values) for name, values in times.items()}
     memory = {name: peak_in_own_process(name) for name in METHODS}
 
     size = f"{args.tokens} tokens x {args.words} words, width {args.width}"
-    print(f"{size}, {args.dtype}, {args.device}")
-    print("\n" + table_head(["loss", "peak memory MB", "time s", "tokens/s"]))
+    say(f"{size}, {args.dtype}, {args.device}")
+    say("\n" + table_head(["loss", "peak memory MB", "time s", "tokens/s"]))
     for name in METHODS:
         speed = args.tokens / median[name]
         cells = (f"{memory[name] / 1e6:.0f}", f"{median[name]:.3f}", f"{speed:.0f}")
-        print(table_row([name, *cells]))
+        say(table_row([name, *cells]))
     figures = {
         "memory_ratio": memory["ours"] / memory["plain"],
         "time_ratio": statistics.median(b / a for a, b in zip(times["plain"], times["ours"])),
         "gradient_difference": max(differences),
     }
-    print(f"\nmemory, ours / plain: {figures['memory_ratio']:.3f} (goal: at most 0.40)")
-    print(f"time, ours / plain: {figures['time_ratio']:.3f} (goal: at most 1.15)")
-    print(
-        f"largest gradient difference: {figures['gradient_difference']:.1e} of the largest gradient"
+    say(f"\nmemory, ours / plain: {figures['memory_ratio']:.3f} (goal: at most 0.40)")
+    say(f"time, ours / plain: {figures['time_ratio']:.3f} (goal: at most 1.15)")
+    say(
+        f"largest gradient difference: {figures['gradient_difference']:.1e} of the largest "
+        "gradient (goal in float32: at most 1e-5)"
     )
     if args.json:
-        content = {**vars(args), **figures, "seconds": times, "bytes": memory}
-        write_json(Path(args.json), content)
-    return 0 if args.dtype != "float32" or figures["gradient_difference"] <= 1e-5 else 1
+        options = {name: value for name, value in vars(args).items() if name != "out"}
+        write_json(Path(args.json), {**options, **figures, "seconds": times, "bytes": memory})
+    say.write()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -11,12 +11,12 @@ median of the rounds.
 import argparse
 import random
 import statistics
-import time
 from argparse import Namespace
 
 import torch
 from fairseq.models import build_model
 from fairseq.sequence_generator import SequenceGenerator
+from measuring import Lines, add_device_option, add_out_option, parse, seconds
 
 import pet_fairseq  # noqa: F401  registers the models
 from pet_fairseq.architectures import Vocabularies
@@ -53,16 +53,6 @@ def generator(model, args):
     return SequenceGenerator([model], dictionary, beam_size=args.beam, **length)
 
 
-def seconds(generate, sample):
-    if sample["net_input"]["src_tokens"].is_cuda:
-        torch.cuda.synchronize()
-    start = time.perf_counter()
-    generate.generate([], sample)
-    if sample["net_input"]["src_tokens"].is_cuda:
-        torch.cuda.synchronize()
-    return time.perf_counter() - start
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--width", type=int, default=256)
@@ -73,8 +63,10 @@ def main():
     parser.add_argument("--length", type=int, default=15)
     parser.add_argument("--beam", type=int, default=5)
     parser.add_argument("--repeats", type=int, default=9)
-    parser.add_argument("--device", default="cpu")
-    args = parser.parse_args()
+    add_device_option(parser)
+    add_out_option(parser)
+    args = parse(parser)
+    say = Lines(args.out)
 
     head_dim, wide = args.width // args.heads, 2 * args.heads
     options = ("encoder_kept_heads", "decoder_kept_heads", "decoder_kept_cross_heads")
@@ -93,17 +85,18 @@ def main():
     for i in range(args.repeats + 1):  # the first round warms up
         names = list(models) if i % 2 else list(models)[::-1]
         for name in names:
-            taken = seconds(generators[name], sample)
+            taken = seconds(args.device, generators[name].generate, [], sample)
             if i:
                 times[name].append(taken)
     base = times["built with H heads"]
     header = ["model", "layer parameters stored", "active", "sentences/s", "time ratio"]
-    print(table_head(header))
+    say(table_head(header))
     for name, taken in times.items():
         ratio = statistics.median(a / b for a, b in zip(taken, base))
         speed = args.sentences / statistics.median(taken)
         stored, active = counts[name].layers, counts[name].unshared_layers
-        print(table_row([name, f"{stored:,}", f"{active:,}", f"{speed:.1f}", f"{ratio:.3f}"]))
+        say(table_row([name, f"{stored:,}", f"{active:,}", f"{speed:.1f}", f"{ratio:.3f}"]))
+    say.write()
 
 
 if __name__ == "__main__":

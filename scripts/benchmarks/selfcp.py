@@ -14,14 +14,13 @@ import json
 import statistics
 import subprocess
 import sys
-import time
 from argparse import Namespace
 
 import torch
 from fairseq.data import Dictionary
 from fairseq.models import ARCH_CONFIG_REGISTRY, build_model
 from fairseq.sequence_generator import SequenceGenerator
-from peak_memory import peak, start_peak
+from measuring import Lines, add_device_option, add_out_option, parse, peak, seconds, start_peak
 from torch.utils.flop_counter import FlopCounterMode
 
 from pet_fairseq.markdown import table_head, table_row
@@ -81,19 +80,6 @@ def make_generator(args, model, dictionary):
     )
 
 
-def seconds(args, work, *inputs, **options):
-    wait(args)
-    start = time.perf_counter()
-    work(*inputs, **options)
-    wait(args)
-    return time.perf_counter() - start
-
-
-def wait(args):
-    if args.device == "cuda":
-        torch.cuda.synchronize()
-
-
 @torch.inference_mode()
 def run_one(args, way):
     """Measures one way once: seconds, memory and, if asked for, multiply-adds."""
@@ -102,8 +88,8 @@ def run_one(args, way):
     generator = make_generator(args, model, dictionary)
     model.encoder.read(**make_prompts(args, 16, 1, dictionary))  # the first call is slow
     before = start_peak(args.device)
-    read = seconds(args, model.encoder, **sample["net_input"])
-    total = seconds(args, generator.generate, [model], sample)
+    read = seconds(args.device, model.encoder, **sample["net_input"])
+    total = seconds(args.device, generator.generate, [model], sample)
     result = {"read": read, "total": total, "memory": (peak(args.device) - before) / 1e6}
     if args.flops:
         with FlopCounterMode(display=False) as counter:
@@ -112,7 +98,7 @@ def run_one(args, way):
     return result
 
 
-def compare_ways(args):
+def compare_ways(args, say):
     """Prints a table that compares the ways, each measured by processes of this script."""
     runs_of = {way: [] for way in WAYS}
     for i in range(args.repeats):
@@ -121,12 +107,12 @@ def compare_ways(args):
             command += ["--flops"] if i == 0 else []
             text = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
             runs_of[way].append(json.loads(text.splitlines()[-1]))
-    print(
+    say(
         f"{args.rows} prompts of {args.prompt} tokens, {args.new} new ones, window {args.window}, "
         f"ratio {args.ratio:g}; {args.layers} layers of width {args.width}, {args.device}\n"
     )
     header = ["way", "read s", "all s", "to full", "multiply-adds, 10^9", "to full"]
-    print(table_head([*header, "peak memory MB"]))
+    say(table_head([*header, "peak memory MB"]))
     medians = {
         way: {k: statistics.median(r[k] for r in runs if k in r) for k in runs[0] | runs[-1]}
         for way, runs in runs_of.items()
@@ -135,16 +121,16 @@ def compare_ways(args):
     for way, m in medians.items():
         cells = [f"{m['read']:.2f}", f"{m['total']:.2f}", f"{m['total'] / full['total']:.2f}"]
         cells += [f"{m['flops'] / 1e9:.1f}", f"{m['flops'] / full['flops']:.2f}"]
-        print(table_row([way, *cells, f"{m['memory']:.0f}"]))
+        say(table_row([way, *cells, f"{m['memory']:.0f}"]))
 
 
 @torch.inference_mode()
-def compare_batches(args):
+def compare_batches(args, say):
     """Prints how much faster segments are compressed in one batch than one after another."""
     model, dictionary = make_model(args, "concat")
     header = ["tokens to compress", "segments", "one by one s", "one batch s", "times as fast"]
-    print("\n" + table_head(header, text=()))
-    for length in (512, 2048):
+    say("\n" + table_head(header, text=()))
+    for length in args.lengths:
         for number in (2, 4, 8, 16):
             model.cfg.window = length // number
             prompts = make_prompts(args, length + model.cfg.window, 1, dictionary)
@@ -152,11 +138,11 @@ def compare_batches(args):
             for i in range(args.repeats + 1):  # the first one warms up
                 for most in list(taken)[:: 1 if i % 2 else -1]:
                     model.cfg.max_compressor_tokens = most
-                    taken[most].append(seconds(args, model.encoder.read, **prompts))
+                    taken[most].append(seconds(args.device, model.encoder.read, **prompts))
             alone, together = (statistics.median(times[1:]) for times in taken.values())
             ratio = statistics.median(a / b for a, b in list(zip(*taken.values()))[1:])
             cells = (f"{alone:.3f}", f"{together:.3f}", f"{ratio:.2f}")
-            print(table_row([str(length), str(number), *cells]))
+            say(table_row([str(length), str(number), *cells]))
 
 
 def main():
@@ -166,15 +152,19 @@ def main():
     for name, value in (("width", 512), ("layers", 6), ("repeats", 5)):
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--ratio", type=float, default=12)
-    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    add_device_option(parser)
+    add_out_option(parser)
+    parser.add_argument("--lengths", type=int, nargs="+", default=[512, 2048], help="2nd table")
     parser.add_argument("--one", choices=WAYS, help=argparse.SUPPRESS)
     parser.add_argument("--flops", action="store_true", help=argparse.SUPPRESS)
-    args = parser.parse_args()
+    args = parse(parser)
     if args.one:
         print(json.dumps(run_one(args, args.one)))
         return
-    compare_ways(args)
-    compare_batches(args)
+    say = Lines(args.out)
+    compare_ways(args, say)
+    compare_batches(args, say)
+    say.write()
 
 
 if __name__ == "__main__":

@@ -17,8 +17,8 @@ import tempfile
 from pathlib import Path
 
 import torch
-from peak_memory import peak, start_peak
-from selfcp import make_generator, make_model, make_prompts, seconds
+from measuring import Lines, add_device_option, add_out_option, parse, peak, seconds, start_peak
+from selfcp import make_generator, make_model, make_prompts
 
 from pet_fairseq.markdown import table_head, table_row
 from pet_fairseq.selfcp.bank import create
@@ -60,7 +60,7 @@ def run_one(args, way):
         model.cfg.bank, model.cfg.shots = args.bank, shots
         model.encoder.read(**short["net_input"])  # opens the bank
     before = start_peak(args.device)
-    taken = seconds(args, generator.generate, [model], sample)
+    taken = seconds(args.device, generator.generate, [model], sample)
     memory = (peak(args.device) - before) / 1e6
     read = int(model.encoder.read(**sample["net_input"]).lengths[0])
     return {"seconds": taken, "memory": memory, "read": read}
@@ -74,15 +74,15 @@ def measure(args, way, shots, bank):
     return json.loads(text.splitlines()[-1])
 
 
-def compare(args, bank):
-    print(
+def compare(args, bank, say):
+    say(
         f"{args.rows} prompts of {PROMPT} tokens after demonstrations of {args.demonstration}, "
         f"{args.new} new tokens, ratio {args.ratio:g}; {args.layers} layers of width {args.width}, "
         f"{args.device}\n"
     )
     columns = ["tokens read", "responses/s", "peak memory MB"]
     both = [f"as text: {columns[0]}", *columns[1:], f"from a bank: {columns[0]}", *columns[1:]]
-    print(table_head(["shots", *both, "times as fast"], text=()))
+    say(table_head(["shots", *both, "times as fast"], text=()))
     for shots in args.shots:
         runs_of = {way: [] for way in WAYS}
         for i in range(args.repeats):
@@ -94,7 +94,7 @@ def compare(args, bank):
             cells += [f"{m['read']:,}", f"{args.rows / m['seconds']:.2f}", f"{m['memory']:.0f}"]
         pairs = zip(*runs_of.values())
         ratio = statistics.median(text["seconds"] / bank["seconds"] for text, bank in pairs)
-        print(table_row([*cells, f"{ratio:.2f}"]), flush=True)
+        say(table_row([*cells, f"{ratio:.2f}"]))
 
 
 def main():
@@ -105,17 +105,20 @@ def main():
     for name, value in (("width", 512), ("layers", 6), ("repeats", 3)):
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--ratio", type=float, default=12)
-    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    add_device_option(parser)
+    add_out_option(parser)
     parser.add_argument("--one", choices=WAYS, help=argparse.SUPPRESS)
     parser.add_argument("--bank", help=argparse.SUPPRESS)
-    args = parser.parse_args()
+    args = parse(parser)
     args.prompt = max(args.shots) * args.demonstration  # the model has positions for twice that
     if args.one:
         print(json.dumps(run_one(args, args.one)))
         return
     with tempfile.TemporaryDirectory() as bank:
         make_bank(args, Path(bank))
-        compare(args, bank)
+        say = Lines(args.out)
+        compare(args, bank, say)
+        say.write()
 
 
 if __name__ == "__main__":

@@ -8,11 +8,11 @@ Random weights; ratios in alternating order, median of paired rounds.
 
 import argparse
 import statistics
-import time
 from argparse import Namespace
 
 import torch
 from fairseq.models import build_model
+from measuring import Lines, add_device_option, add_out_option, parse, seconds
 
 from pet_fairseq.architectures import Vocabularies
 from pet_fairseq.markdown import table_head, table_row
@@ -40,20 +40,10 @@ def make_model(args):
     model = VariatorModel(cfg, backbone, vocabularies.source_dictionary.pad())
     for ratio in args.ratios:
         model.add_plugins(ratio, cfg)
-    return model.to(args.device).eval()
+    return model.to(device=args.device, dtype=getattr(torch, args.dtype)).eval()
 
 
 @torch.inference_mode()
-def seconds(model, tokens):
-    if tokens.is_cuda:
-        torch.cuda.synchronize()
-    start = time.perf_counter()
-    model.stack(tokens, None)
-    if tokens.is_cuda:
-        torch.cuda.synchronize()
-    return time.perf_counter() - start
-
-
 def measure(model, ratios, tokens, repeats):
     """Time ratios to the plain encoder: the median over rounds."""
     rounds = []
@@ -61,7 +51,7 @@ def measure(model, ratios, tokens, repeats):
         taken = {}
         for ratio in ratios if i % 2 else ratios[::-1]:
             with model.compression_ratio(ratio):
-                taken[ratio] = seconds(model, tokens)
+                taken[ratio] = seconds(tokens.device.type, model.stack, tokens, None)
         rounds.append(taken)
     return {k: statistics.median(r[k] / r[1] for r in rounds[1:]) for k in ratios}, rounds
 
@@ -78,11 +68,15 @@ def main():
     parser.add_argument("--lengths", type=int, nargs="+", default=[128, 512])
     parser.add_argument("--tokens", type=int, default=4096, help="in a batch")
     parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--device", default="cpu")
-    args = parser.parse_args()
+    parser.add_argument("--dtype", choices=["float32", "float16", "bfloat16"], default="float32")
+    add_device_option(parser)
+    add_out_option(parser)
+    args = parse(parser)
+    say = Lines(args.out)
     model = make_model(args)
     header = ["length", "k", "ms", "time ratio", "FLOPs ratio", "saved, of the saving in FLOPs %"]
-    print(table_head(header, text=()))
+    say(f"{args.tokens} tokens in a batch, {args.dtype}, {args.device}\n")
+    say(table_head(header, text=()))
     for length in args.lengths:
         size = (max(1, args.tokens // length), length)
         tokens = torch.randint(4, 1000, size, device=args.device)
@@ -94,7 +88,8 @@ def main():
             ms = 1000 * statistics.median(r[k] for r in rounds[1:])
             share = "-" if k == 1 else f"{100 * (1 - times[k]) / (1 - flops):.0f}"
             cells = (f"{ms:.1f}", f"{times[k]:.3f}", f"{flops:.3f}", share)
-            print(table_row([str(length), str(k), *cells]))
+            say(table_row([str(length), str(k), *cells]))
+    say.write()
 
 
 if __name__ == "__main__":

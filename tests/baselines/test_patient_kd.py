@@ -9,6 +9,7 @@ from torch.testing import assert_close
 
 from pet_fairseq.baselines.patient_kd import PatientKdConfig, PatientKdCriterion
 from pet_fairseq.distillation.criterion import PetDistillationConfig, PetDistillationCriterion
+from pet_fairseq.distillation.positions import real_positions
 from pet_fairseq.errors import UserError
 from tests.translation import make_batch, make_model, make_task, save_model
 
@@ -163,13 +164,14 @@ def test_states_of_padding_are_not_looked_at(task, teacher_path):
     batch = ragged_batch(task)
     states, _ = run_by_hand(model, batch["net_input"])
     goals, _ = run_by_hand(criterion.teacher.models[0], batch["net_input"])
-    before = criterion.patience(states, goals, batch)
     pad = criterion.padding_idx
-    masks = {"encoder": batch["net_input"]["src_tokens"].T, "decoder": batch["target"].T}
-    for stack, tokens in masks.items():
+    tokens = {"encoder": batch["net_input"]["src_tokens"], "decoder": batch["target"]}
+    positions = {stack: real_positions(tokens[stack], pad) for stack in tokens}
+    before = criterion.patience(states, goals, positions)
+    for stack in tokens:
         for state in (*states[stack], *goals[stack]):
-            state.data[tokens == pad] = float("nan")
-    assert torch.equal(criterion.patience(states, goals, batch), before)
+            state.data[tokens[stack].T.eq(pad)] = float("nan")
+    assert torch.equal(criterion.patience(states, goals, positions), before)
 
 
 def test_weight_0_is_pet_distillation(task, teacher_path):
@@ -306,12 +308,13 @@ def test_wrong_teachers(task, teacher_path, tmp_path):
 
 def test_wrong_students(task, teacher_path):
     criterion, _ = make(task, teacher_path)
+    batch = ragged_batch(task)
     small = dict(encoder_embed_dim=16, decoder_embed_dim=16, decoder_out_embed_dim=16)
     small |= dict(encoder_hidden_size=16, decoder_hidden_size=16)
     with pytest.raises(UserError, match=r"^--arch: patient_kd needs a Transformer"):
-        criterion(make_model(task, "lstm", **small)[0], ragged_batch(task))
+        criterion(make_model(task, "lstm", **small)[0], batch)
     with pytest.raises(UserError, match=r"^--arch: .*--encoder-layers and --decoder-layers"):
-        criterion(make_model(task, **sizes("other widths") | dict(encoder_layers=2))[0], {})
+        criterion(make_model(task, **sizes("other widths") | dict(encoder_layers=2))[0], batch)
     dropping, _ = make_model(task, **sizes("other widths"), decoder_layerdrop=0.2)
     with pytest.raises(UserError, match=r"^--decoder-layerdrop: patient_kd needs every layer"):
-        criterion(dropping, ragged_batch(task))
+        criterion(dropping, batch)

@@ -1,9 +1,21 @@
 """Sizes of vocabularies in a state, and where two dictionaries part."""
 
-import pytest
+import logging
+import shutil
 
+import pytest
+import torch
+from fairseq.data import Dictionary
+from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageModelingTask
+
+from pet_fairseq.backbone import load_backbone
 from pet_fairseq.checkpoints.dictionaries import first_difference, vocabulary_sizes
+from pet_fairseq.checkpoints.frozen_models import load_frozen_models
+from pet_fairseq.compress.teacher import read_teacher
+from pet_fairseq.errors import UserError
+from pet_fairseq.loading import load_transformer
 from tests.helpers import build, dictionary
+from tests.translation import make_task, save_model
 
 
 @pytest.mark.parametrize("tied", [False, True])
@@ -21,3 +33,76 @@ def test_first_difference():
     theirs = dictionary(2)
     theirs.add_symbol("other")
     assert first_difference(theirs, ours) == "entry 6 is 'other' against 'w2'"
+
+
+# --- what the user is told ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def other(tmp_path):
+    """A model of other words; returns its path."""
+    task = make_task(tmp_path / "theirs", words=["x", "y"])
+    return save_model(tmp_path / "other.pt", task)
+
+
+def test_each_option_has_its_own_remedy(other, tmp_path):
+    """Who gave a teacher can give another one; a backbone or a checkpoint wants its own data."""
+    task = make_task(tmp_path / "ours")
+    folder = tmp_path / "ours"
+    read = {
+        "--teacher-path": lambda: load_frozen_models(other, "--teacher-path", task),
+        "--backbone-path": lambda: load_backbone(other, task),
+        "CHECKPOINT": lambda: load_transformer(other, "CHECKPOINT", str(folder)),
+        "TEACHER": lambda: read_teacher(tmp_path / "other.pt", folder),
+    }
+    remedies = {}
+    for option, load in read.items():
+        with pytest.raises(UserError) as error:
+            load()
+        start, _, remedies[option] = str(error.value).rpartition("; ")
+        assert start.startswith(f"{option} {other}: made with another dictionary: ")
+    assert remedies == {
+        "--teacher-path": "give one that was trained on data made with the same dictionaries",
+        "--backbone-path": "give the data that it was trained on, or other data made with its "
+        "dictionaries",
+        "CHECKPOINT": "give with --data the folder that it was trained on, or one made with its "
+        "dictionaries",
+        "TEACHER": "give with --data the folder that it was trained on, or one made with its "
+        "dictionaries",
+    }
+
+
+TINY = {
+    **{"decoder_layers": 1, "decoder_embed_dim": 8, "decoder_ffn_embed_dim": 8},
+    **{"decoder_attention_heads": 1, "decoder_output_dim": 8, "decoder_input_dim": 8},
+    **{"tokens_per_sample": 16, "max_target_positions": 16},
+}
+
+
+def language_model_task(folder, words):
+    folder.mkdir(exist_ok=True)
+    made = Dictionary()
+    for word in words:
+        made.add_symbol(word)
+    made.save(str(folder / "dict.txt"))
+    return LanguageModelingTask.setup_task(LanguageModelingConfig(data=str(folder)))
+
+
+@pytest.mark.parametrize("place", ["gone", "beside the checkpoint"])
+def test_the_dictionary_of_a_language_model(place, tmp_path, caplog):
+    """Its folder gone, it is found beside the checkpoint; else there is a warning, as for pairs."""
+    theirs = language_model_task(tmp_path / "theirs", "abc")
+    path = tmp_path / "model" / "lm.pt"
+    path.parent.mkdir()
+    save_model(path, theirs, "transformer_lm", **TINY)
+    if place == "beside the checkpoint":
+        shutil.copy(tmp_path / "theirs/dict.txt", path.parent)
+    shutil.rmtree(tmp_path / "theirs")
+    ours = language_model_task(tmp_path / "ours", "acb")  # as many words
+    if place == "beside the checkpoint":
+        with pytest.raises(UserError, match="entry 5 is 'b' against 'c'"):
+            load_backbone(str(path), ours)
+        return
+    with caplog.at_level(logging.WARNING):
+        assert isinstance(load_backbone(str(path), ours), torch.nn.Module)
+    assert f"--backbone-path {path}: its {tmp_path / 'theirs/dict.txt'} is gone" in caplog.text

@@ -3,14 +3,13 @@
 import json
 import shlex
 import shutil
-from dataclasses import replace
 
 import pytest
 
 from pet_fairseq.recipes import translation
 from pet_fairseq.recipes.device import Device
 from pet_fairseq.recipes.runner import run_stages
-from pet_fairseq.recipes.sizes import SMALL, stacks, words
+from pet_fairseq.recipes.sizes import TINY
 from pet_fairseq.recipes.skipping import RunOptions
 from tests.cli.processes import REPO, run
 from tests.cli.shell import sh
@@ -85,27 +84,6 @@ def test_without_a_name_the_recipes_are_listed():
     result = recipe(check=False)
     assert result.status == 2 and "movie_reviews" in result.output
     assert recipe("--help").output == result.output
-
-
-TINY = replace(
-    SMALL,
-    common=words("--num-workers 0 --optimizer adam --lr 5e-3 --max-tokens 500 --dropout 0.1"),
-    teacher=words("--arch transformer_tiny --max-update 40"),
-    student=(),
-    updates=words("--max-update 3"),
-    warmup=words("--max-update 2"),
-    finetune=words("--max-update 2"),
-    gold=(),
-    simplified=(),
-    distillation=words("--teacher-cache-mb 10"),
-    patience=(),
-    plain=words("--arch transformer_tiny"),
-    can=("--arch", "can_transformer", *stacks(2, 16, 32, 2)),
-    pet=words("--arch pet_transformer_tiny"),
-    wide=words("--arch pet_transformer_tiny --encoder-head-dim 16"),
-    heads=1,
-    generate=words("--num-workers 0"),
-)
 
 
 @pytest.mark.slow

@@ -56,11 +56,35 @@ def test_rouge(scores, tmp_path):
     assert own["rougeL"] == own["accuracy"] == 100
 
 
+def test_rouge_of_text_without_blanks(scores, tmp_path):
+    """Chinese characters are tokens of their own; with rouge-score's tokens all was 0."""
+    hypotheses, targets = ["今天天气好", "Привет, мир!"], ["今天下雨", "привет всем"]
+    found = scores("rouge", write_output(tmp_path / "out", hypotheses, targets))
+    pairs = [("今 天 天 气 好", "今 天 下 雨"), ("привет мир", "привет всем")]
+    for size in (1, 2):
+        expected = [overlap(h, r, size) for h, r in pairs]
+        assert found[f"rouge{size}"] == pytest.approx(100 * sum(expected) / 2)
+    assert found["rougeL"] > 0
+
+
+@pytest.mark.parametrize("text", ["The cats' running_dogs aren't 3.5 easy-going.", "A b? C", ""])
+def test_tokens_of_ascii_are_rouge_scores(text):
+    from nltk.stem.porter import PorterStemmer
+    from rouge_score.tokenizers import DefaultTokenizer
+
+    from pet_fairseq.score.rouge import Tokenizer
+
+    found = Tokenizer(PorterStemmer()).tokenize(text)
+    assert found == DefaultTokenizer(use_stemmer=True).tokenize(text)
+
+
 def test_perplexity(scores, tmp_path):
     output, log = write_output(tmp_path / "out"), tmp_path / "log"
     line = "INFO | valid | valid on 'test' subset | loss 2 | accuracy 50.5 | ppl {} | wps 0"
     log.write_text("\n".join(["loading", line.format("4.00"), line.format("11.74")]))
     assert scores("rouge", output, "--validation", log)["ppl"] == 11.74
+    log.write_text(line.format("4.00").replace("wps 0", "read 38.5 | wps 0") + "\n")
+    assert scores("rouge", output, "--validation", log)["read"] == 38.5
     log.write_text("loading\n")
     assert f"{log}: no perplexity in it" in scores("rouge", output, "--validation", log, fails=True)
 

@@ -87,14 +87,19 @@ def trained(data, backbone, tmp_path_factory):
 GENERATE = ("--cpu", "--task", "selfcp", "--beam", "3", "--max-len-b", "5")
 
 
-def answers(data, path, *more):
+def hypotheses(data, path, *more):
+    """Number, score and text of each answer."""
     result = run(
         *("fairseq-generate", data, *USER, *GENERATE, "--path", path),
         *("--required-batch-size-multiple", "1", *more),
     )
     lines = result.printed("H")
     assert len(lines) == SIZES["test"]
-    return [text for _, _, text in sorted(lines, key=lambda fields: int(fields[0][2:]))]
+    return sorted(lines, key=lambda fields: int(fields[0][2:]))
+
+
+def answers(data, path, *more):
+    return [text for _, _, text in hypotheses(data, path, *more)]
 
 
 def test_training(trained):
@@ -107,7 +112,7 @@ def test_training(trained):
 def test_the_file_is_small(trained):
     state = load_checkpoint_to_cpu(str(trained[0]))["model"]
     names = {"encoder.memory_tag", "encoder.connector.weight", "encoder.connector.bias"}
-    assert set(state) == names | {"backbone_hash"}
+    assert set(state) == names | {"backbone_hash", "dictionary_hash"}
 
 
 def test_answers(data, records, trained):
@@ -131,6 +136,40 @@ def test_hub_answers_as_generate(data, records, trained):
     answerer = pet_fairseq.from_pretrained(str(trained[0]), str(data))
     lines = [f"{r['query']} <prompt> {r['prompt']}" for r in records["test"]]
     assert answerer.translate(lines, beam=3, max_len_b=5) == answers(data, trained[0])
+
+
+def test_a_training_resumed_within_an_epoch_is_the_same(data, backbone, tmp_path):
+    """With a worker: 9 updates at once, and 7 and then 2 more, in the middle of an epoch."""
+    options = ("--num-workers", "1", "--max-tokens", "4000", "--disable-validation")
+    for folder, updates in (("whole", 9), ("parts", 7), ("parts", 9)):
+        given = (*options, "--max-update", updates)
+        log = train_selfcp(data, tmp_path / folder, backbone, *given)
+    assert "Loaded checkpoint" in log.output and "epoch 3" in log.output.lower()
+    states = [
+        load_checkpoint_to_cpu(str(tmp_path / folder / "checkpoint_last.pt"))["model"]
+        for folder in ("whole", "parts")
+    ]
+    assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
+
+
+def test_the_control_reads_the_segments_of_other_prompts(data, records, backbone, tmp_path):
+    """The checkpoint says so; answers do not have to be asked for it again."""
+    train_selfcp(data, tmp_path, backbone, "--segments-from", "other", "--max-update", "3")
+    path = tmp_path / "checkpoint_best.pt"
+    overrides = ("--model-overrides", "{'segments_from': 'own'}")
+    control, own = hypotheses(data, path), hypotheses(data, path, *overrides)
+    lengths = [len(row["prompt"].split()) for row in records["test"]]
+    same = [a[1] == b[1] for a, b in zip(control, own)]
+    assert all(s for n, s in zip(lengths, same) if n <= 8)  # nothing is compressed
+    assert not all(s for n, s in zip(lengths, same) if n > 8)
+
+
+def test_prompts_over_max_tokens(data, backbone, trained, tmp_path):
+    """They are read, in batches of their own, with a warning."""
+    few = ("--max-tokens", "20", "--max-update", "2", "--disable-validation")
+    log = train_selfcp(data, tmp_path, backbone, *few)
+    assert "are longer, up to" in log.output
+    assert len(answers(data, trained[0], "--max-tokens", "20")) == SIZES["test"]
 
 
 def test_bad_input(data, backbone, trained, tmp_path):

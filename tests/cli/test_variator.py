@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import torch
 from fairseq.checkpoint_utils import load_checkpoint_to_cpu
 
 import pet_fairseq
@@ -70,6 +71,26 @@ def test_file_holds_plugins_only(plugins, teacher):
     numbers = sum(p.numel() for n, p in state["model"].items() if n != "backbone_hash")
     trained = state["last_optimizer_state"]["state"]
     assert sum(s["exp_avg"].numel() for s in trained.values()) == numbers
+
+
+def test_plugins_of_other_ratios_stay_as_they_are(data, teacher, plugins, tmp_path):
+    """Under --fp16, which gives every trained parameter a gradient, as legacy_ddp does."""
+    two = plugins["2"][0]
+    train_plugins(
+        *(data, tmp_path, teacher, "--plugin-path", two, "--max-update", "3"),
+        *("--weight-decay", "10", "--fp16", "--fp16-no-flatten-grads"),
+    )
+    state = load_checkpoint_to_cpu(str(tmp_path / "checkpoint_best.pt"))
+    idle, before = (
+        {n: t for n, t in tensors.items() if n.startswith("plugins.") and n.split(".")[2] == "2"}
+        for tensors in (state["model"], load_checkpoint_to_cpu(str(two))["model"])
+    )
+    assert len(idle) == len(before) > 0
+    for name, tensor in before.items():
+        assert torch.equal(idle[name].half(), tensor.half()), name
+    trained = sum(p.numel() for n, p in state["model"].items() if n.split(".")[2:3] == ["4"])
+    moments = state["last_optimizer_state"]["state"].values()
+    assert sum(s["exp_avg"].numel() for s in moments) == trained
 
 
 def test_task_loss(data, teacher, tmp_path):

@@ -169,13 +169,3 @@ def test_min_len_above_max_len():
     generator = FastGenerator([model], dictionary(), max_len_b=4, min_len=5)
     with pytest.raises(UserError, match=r"--min-len 5: above 4, .*--max-len-b"):
         generator.generate([model], random_sample(random.Random(3), 16, [4]))
-
-
-@pytest.mark.gpu
-def test_on_a_gpu():
-    device = "cuda"
-    rng = random.Random(1)
-    model = decisive(build("transformer", words=40)).to(device)
-    sample = random_sample(rng, 40, lengths=[rng.randint(1, 9) for _ in range(30)])
-    sample["net_input"] = {name: x.to(device) for name, x in sample["net_input"].items()}
-    compare([model], 40, sample, {"beam_size": 5, "max_len_b": 20})

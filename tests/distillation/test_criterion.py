@@ -10,6 +10,7 @@ from fairseq.logging import meters, metrics
 from pet_fairseq.distillation import chunks
 from pet_fairseq.distillation.criterion import PetDistillationConfig, PetDistillationCriterion
 from pet_fairseq.distillation.loss import TokenSums
+from pet_fairseq.distillation.positions import real_positions
 from pet_fairseq.errors import UserError
 from tests.translation import WORDS, make_batch, make_model, make_task, save_model, select
 
@@ -198,12 +199,12 @@ def test_teacher_that_reads_less(task, tmp_path):
 
 def test_chunk_size_follows_the_vocabulary(task, teacher_path, monkeypatch):
     """The criterion itself works in chunks: tiny ones give the same numbers."""
-    criterion = make_criterion(task, teacher_path)
     model, _ = make_model(task, "pet_transformer_tiny")
     batch = make_batch(task, [9, 4, 7])
-    whole = criterion.compute_sums(model, batch)[0]
+    at = real_positions(batch["target"], task.target_dictionary.pad())
+    whole = make_criterion(task, teacher_path).compute_sums(model, batch, at)
     monkeypatch.setattr(chunks, "CHUNK_ELEMENTS", 3 * len(task.target_dictionary))
-    in_chunks = criterion.compute_sums(model, batch)[0]
+    in_chunks = make_criterion(task, teacher_path).compute_sums(model, batch, at)
     assert isinstance(in_chunks, TokenSums)
     for a, b in zip(whole, in_chunks):
         torch.testing.assert_close(a, b)

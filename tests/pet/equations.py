@@ -1,4 +1,4 @@
-"""The four-class task as loops, written from the thesis (PET, section 3.3)."""
+"""The four-class task as loops, written from the thesis (PET, section 3.2)."""
 
 import math
 

@@ -74,7 +74,7 @@ def test_decoder_schemes_by_hand():
     found = schemes("decoder", 6)
     slots = "Qself Kself Vself Qenc Kenc Venc".split()
     assert {f"{a}={b}" for a, b in itertools.combinations(slots, 2)} <= {*found}
-    assert len(found) == 15 + 4 + 2 and len(schemes("decoder", 1)) == 15 + 2
+    assert len(found) == 15 + 5 + 2 and len(schemes("decoder", 1)) == 15 + 2
     assert found["layers, Qself=Qenc"] == "L1=L4 L2=L5 L3=L6 Qself=Qenc"
 
 
@@ -86,6 +86,7 @@ def test_decoder_schemes_by_hand():
         ("encoder", "layers", "layers"),
         ("decoder", "pet", "layers, Qself=Qenc"),
         ("decoder", "qk", "layers, Qself=Kself"),
+        ("decoder", "qk_crosswise", "layers, crosswise Q-K"),
         ("decoder", "kv", "layers, Kself=Vself Kenc=Venc"),
         ("decoder", "layers", "layers"),
     ],

@@ -41,6 +41,9 @@ PRESETS = {
     ("decoder", "qk"): (
         "Q1=Q2=K1=K2 V1=V2 O1=O2 Qenc1=Qenc2 Kenc1=Kenc2 Venc1=Venc2 Oenc1=Oenc2 F1=F2"
     ),
+    ("decoder", "qk_crosswise"): (
+        "Q1=K2 K1=Q2 V1=V2 O1=O2 Qenc1=Qenc2 Kenc1=Kenc2 Venc1=Venc2 Oenc1=Oenc2 F1=F2"
+    ),
     ("decoder", "kv"): (
         "Q1=Q2 K1=K2=V1=V2 O1=O2 Qenc1=Qenc2 Kenc1=Kenc2=Venc1=Venc2 Oenc1=Oenc2 F1=F2"
     ),
@@ -168,6 +171,7 @@ def test_number_of_parameters(num_layers):
     assert count("decoder", "layers") == half * decoder
     assert count("decoder", "pet") == half * (decoder - (d * d + d))
     assert count("decoder", "qk") == half * (decoder - (d * d + d))
+    assert count("decoder", "qk_crosswise") == half * decoder
     assert count("decoder", "kv") == half * (decoder - (d * d + d) - (e * d + d))
 
 

@@ -25,6 +25,7 @@ SHARED = {
     "layers": dict(encoder_pairs="layers", decoder_pairs="layers"),
     "none": UNSHARED,
     "qk": dict(decoder_pairs="qk"),
+    "qk_crosswise": dict(decoder_pairs="qk_crosswise"),
     "kv": dict(decoder_pairs="kv"),
     "one layer": dict(encoder_pairs="L1=L2 L2=L3 L3=L4", decoder_pairs="L1=L2 L1=L3 L1=L4"),
     "all projections": dict(encoder_pairs="Q=K K=V V=O", decoder_pairs="Q=K Q=V Q=Kenc Q=Venc"),

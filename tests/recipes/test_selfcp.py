@@ -21,8 +21,8 @@ def test_every_row(name, tmp_path):
     check_order(found)
     # the language model once; memory, and that of the recursive way, for each seed
     assert [s.name for s in trainings(found)] == [
-        *("backbone", "memory.seed1", "recursive_memory.seed1"),
-        *("memory.seed2", "recursive_memory.seed2"),
+        *("backbone", "memory.seed1", "recursive_memory.seed1", "control_memory.seed1"),
+        *("memory.seed2", "recursive_memory.seed2", "control_memory.seed2"),
     ]
     results = [s for s in found.values() if s.product.name == "result.json"]
     assert len(results) == 2 * len(EVERY_ROW)
@@ -41,8 +41,16 @@ def test_fairseq_takes_every_training_command(name, tmp_path):
         assert args.save_dir == str(stage.product.parent)
 
 
-def test_every_row_is_a_strategy():
-    assert set(ROWS) <= set(STRATEGIES)
+def test_every_strategy_has_a_row():
+    assert set(STRATEGIES) - set(ROWS) == {"auto"}
+    assert set(ROWS) - set(STRATEGIES) == {"control_former", "control_latter"}
+
+
+@pytest.mark.parametrize("name", list(DATA_SETS))
+def test_full_is_no_default_where_prompts_are_longer_than_the_model(name):
+    longest = {"cicero": 378, "cola": 500, "recall": 121}  # tokens of a prompt
+    rows = DATA_SETS[name].rows
+    assert ("full" in rows) == (name in longest) and "full" not in rows[:-1]
 
 
 @pytest.mark.parametrize("name", list(DATA_SETS))
@@ -56,7 +64,7 @@ def test_no_command_is_tied_to_the_cpu(name, tmp_path):
 
 
 def test_strategies_ratios_and_memories(tmp_path):
-    rows = ("former", "former4", "recursive", "latter64")
+    rows = ("former", "former4", "recursive", "latter64", "control_former", "truncate_equal")
     found = stages("cicero", tmp_path, "--rows", *rows, "--ratio", "8", "--beam", "1")
     runs = tmp_path / "cicero/selfcp"
     for row, strategy, ratio, memory in (
@@ -64,6 +72,8 @@ def test_strategies_ratios_and_memories(tmp_path):
         ("former4", "former", 4, "memory"),
         ("recursive", "recursive", 8, "recursive_memory"),
         ("latter64", "latter", 64, "memory"),
+        ("control_former", "former", 8, "control_memory"),
+        ("truncate_equal", "truncate_equal", 8, "memory"),
     ):
         overrides = f"{{'prompt_strategy': '{strategy}', 'memory_ratio': {ratio}}}"
         for kind in ("generate", "validate"):
@@ -73,8 +83,11 @@ def test_strategies_ratios_and_memories(tmp_path):
     assert found["former.seed1/generate"].option("--beam") == "1"
     assert found["memory.seed1"].option("--prompt-strategy") == "auto"
     assert found["recursive_memory.seed1"].option("--prompt-strategy") == "recursive"
+    assert found["control_memory.seed1"].option("--prompt-strategy") == "auto"
+    segments = [found[f"{kind}memory.seed1"].option("--segments-from") for kind in ("control_", "")]
+    assert segments == ["other", None]
     for row in ("half", "former4x", ""):
-        with pytest.raises(UserError, match=r"--rows .*: there is no such row; give some of full"):
+        with pytest.raises(UserError, match=r"--rows .*: there is no such row; give some"):
             stages("cicero", tmp_path, "--rows", row)
 
 

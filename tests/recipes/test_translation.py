@@ -20,8 +20,9 @@ pytestmark = pytest.mark.paper
 
 pet_fairseq.register()
 ALL = len(translation.ROWS)
-# the teacher; those without a warm-up; those with one; sampled heads: wide twice, tuned once; long
-TRAININGS = 1 + 5 + 2 * 7 + 3 + 1 + 1 + 3
+# the teacher; those without a warm-up; those with one; sampled heads: wide twice, tuned once; long;
+# at three rates two without and one with
+TRAININGS = 1 + 5 + 2 * 10 + 3 + 1 + 1 + 3 + 3 * (2 + 2)
 LANGUAGES = ("--source-lang", "de", "--target-lang", "en")
 
 
@@ -75,6 +76,51 @@ def test_students_have_the_size_that_is_said(name, tmp_path):
             assert rate == pytest.approx(wanted, rel=0.04), (size, row)
 
 
+@pytest.mark.parametrize(
+    "name, size",
+    [*(("multi30k", size) for size in SIZES), ("wmt17_en_fi", "full"), ("wmt17_en_lv", "full")],
+)
+def test_other_pairs_make_students_of_the_same_size(name, size, tmp_path):
+    """What the thesis holds fixed in Table 5 and section 3.1."""
+    found = stages(name, tmp_path, "--rows", "table5", "layer_pairs", "--size", size)
+
+    def layer_parameters(row):
+        return option_counts(model_options(found[f"{row}.seed1"])).layers
+
+    pet = layer_parameters("pet")
+    for row in ("pet_qk", "pet_neighbours", "pet_last_three"):
+        assert layer_parameters(row) == pet
+    for row in ("pet_qk_crosswise", "pet_kv"):
+        assert layer_parameters(row) == pytest.approx(pet, rel=1e-3)
+        assert layer_parameters(row) != pet  # so the widths are needed
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_sweep_has_students_at_every_rate(size, tmp_path):
+    found = stages("multi30k", tmp_path, "--rows", "figure7a", "--size", size)
+    teacher = option_counts(model_options(found["teacher"]))
+    rows = {stage.groups[0] for stage in trainings(found)} - {"teacher"}
+    for rate in (5, 20, 40):
+        for method in ("pet", "pkd", "can"):
+            row = f"{method}_at{rate}"
+            counts = option_counts(model_options(found[f"{row}.seed1"]))
+            assert compression_rate(counts, teacher) == pytest.approx(rate, rel=0.05), row
+            rows.remove(row)
+    assert rows == {"pet", "pkd", "can"}
+    for method, criterion in (("pkd", "patient_kd"), ("pet", "pet_distillation")):
+        assert found[f"{method}_at5.seed1"].option("--criterion") == criterion
+    assert found["pet_at5.seed1/warmup"].option("--criterion") == "pet_simplified_task"
+
+
+def test_default_rows(tmp_path):
+    for name in ("multi30k", "tatoeba_en_fi", "iwslt14_de_en", "wmt17_en_lv"):
+        generated = [s for s in stages(name, tmp_path).values() if "generate" in s.groups]
+        assert {stage.name.split("/")[0] for stage in generated} == {
+            *("teacher", "scratch.seed1", "kd.seed1", "pkd.seed1", "can.seed1"),
+            *("pet.seed1", "pet_patient.seed1"),
+        }
+
+
 def model_options(stage):
     words = [word for word in stage.command if isinstance(word, str)]
     keep = ("--arch", "--encoder-", "--decoder-", "--share-")
@@ -96,7 +142,8 @@ def test_rows_seeds_and_groups(tmp_path):
     assert found["can.seed2"].option("--seed") == "2"
     assert len([s for s in found.values() if "generate" in s.groups]) == 5 * 2 * 3
     tables = {f"table{n}": {"pet"} for n in (5, 6, 7, 8)}
-    tables["table5"] |= {"pet_qk", "pet_kv"}
+    tables["table5"] |= {"pet_qk", "pet_qk_crosswise", "pet_kv"}
+    tables["layer_pairs"] = {"pet", "pet_neighbours", "pet_last_three"}
     tables["table6"] |= {"pet_no_warmup"}
     tables["table7"] |= {"pet_project", "pet_replace"}
     tables["table8"] |= {"pet_sampled", "pet_long"}
@@ -135,11 +182,16 @@ def test_losses_and_starts(tmp_path):
         assert criterion[name] == wanted
         asks = wanted != "label_smoothed_cross_entropy"
         assert found[name].option("--teacher-path") == (teacher if asks else None)
-    for name in ("pet", "pet_patient", "pet_qk", "pet_seqkd"):
+    for name in ("pet", "pet_patient", "pet_qk", "pet_kv", "pet_at5", "pet_seqkd"):
         start = f"{tmp_path}/multi30k/small/{name}.seed1/warmup/checkpoint_best.pt"
         assert found[f"{name}.seed1"].option("--finetune-from-model") == start
-    for name in ("pet_qk.seed1/warmup", "pet_qk.seed1"):
-        assert found[name].option("--decoder-pairs") == "qk"
+    for pairs in ("qk", "qk_crosswise", "kv"):
+        for name in (f"pet_{pairs}.seed1/warmup", f"pet_{pairs}.seed1"):
+            assert found[name].option("--decoder-pairs") == pairs
+    for name in ("pet_neighbours.seed1/warmup", "pet_neighbours.seed1"):
+        assert found[name].option("--encoder-pairs").startswith("L1=L2 L3=L4 Q1=K2")
+        assert found[name].option("--decoder-pairs") == "L1=L2 L3=L4 Qself=Qenc"
+    assert found["pet_last_three.seed1"].option("--decoder-pairs") == "L2=L3 L2=L4 Qself=Qenc"
     assert found["pet_project.seed1/warmup"].option("--simplified-head") == "project"
     assert found["pet_project.seed1"].option("--simplified-head") is None
     assert found["pet_sampled.seed1"].option("--warmup-updates") == "50"

@@ -1,5 +1,7 @@
 """Variator's recipes as data."""
 
+from pathlib import Path
+
 import pytest
 from fairseq import options
 
@@ -28,11 +30,11 @@ def test_glue_with_pre_training(task, form, tmp_path):
     found = stages("glue", tmp_path, "--task", task, "--form", form, "--rows", *ALL)
     check_order(found)
     # the model twice; five ratios and three forms and two sites twice; the second step of both
-    # lambdas and of what is not pre-trained; two competitors
-    assert len(trainings(found)) == 2 + 2 * (5 + 2 + 2) + 3 + 2
+    # lambdas and of what is not pre-trained; the competitors once and twice
+    assert len(trainings(found)) == 2 + 2 * (5 + 2 + 2) + 3 + 1 + 2
     raw = "masked_lm" if form == "classes" else "span_masked_lm"
     on_raw = [s for s in trainings(found) if s.option("--task") == raw]
-    assert len(on_raw) == 1 + 9 and all(s.command[1].endswith("raw_text") for s in on_raw)
+    assert len(on_raw) == 1 + 9 + 1 and all(s.command[1].endswith("raw_text") for s in on_raw)
     classes = found["backbone"].option("--num-classes")
     assert classes == (str(CLASSES[task]) if form == "classes" else None)
     score = "classes" if form == "classes" else "accuracy"
@@ -78,6 +80,36 @@ def test_plugins_start_from_those_of_the_pre_trained_model(tmp_path):
     assert found["mean"].option("--compression") == "mean"
     for name in ("backbone", "backbone/result"):  # what the table compares to
         assert name in found
+
+
+BUDGET = ("--max-update", "--total-num-update", "--warmup-updates", "--max-tokens")
+
+
+def test_narrow_networks_are_pre_trained_as_long_as_plugins(tmp_path):
+    for recipe in (
+        ("glue", "--task", "sst2"),
+        ("glue", "--task", "rte", "--form", "text"),
+        ("squad",),
+    ):
+        found = stages(*recipe[:1], tmp_path, *recipe[1:], "--rows", "k4", "narrow_ffn")
+        first, then, plugins = (found[n] for n in ("step1.narrow_ffn", "narrow_ffn", "step1.k4"))
+        assert first.option("--arch") == "narrow_ffn"
+        for option in (*BUDGET, "--task", "--backbone-path", "--compression-ratio"):
+            assert first.option(option) == plugins.option(option)
+        assert then.option("--finetune-from-model") == str(first.product)
+        assert first.product in then.inputs
+
+
+@pytest.mark.parametrize("name", ["glue", "squad"])
+def test_a_given_model_is_the_one_that_raw_text_is_for(name, tmp_path):
+    options = (*arguments(name), "--rows", "k4", "--backbone", "model.pt")
+    found = stages(name, tmp_path, *options)
+    assert [s.name for s in trainings(found)] == ["step1.k4", "k4"]
+    given = {name: found[name].command[2] for name in ("pretrained", "backbone")}
+    assert given == dict.fromkeys(given, str(Path("model.pt").resolve()))
+    found = stages(name, tmp_path, *options, "--pretrained", "before.pt")
+    assert found["pretrained"].command[2] == str(Path("before.pt").resolve())
+    assert found["backbone"].command[2] == str(Path("model.pt").resolve())
 
 
 def test_without_raw_text_plugins_are_only_adapted(tmp_path):

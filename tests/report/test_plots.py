@@ -55,6 +55,27 @@ def test_values(figures, tmp_path):
     assert curves["small"] == [(1, 31.0), (5, 32.5)]
 
 
+def test_a_method_at_several_rates_is_one_line(figures, tmp_path):
+    groups = [
+        group("teacher", 200, {1: 33.0, 5: 36.0}),
+        *(group("pet", 20, {5: 32.5}), group("pet_at40", 80, {5: 34.0})),
+        *(group("can_at5", 10, {5: 20.0}), group("can_at20", 40, {5: 28.0})),
+        *(group("pet_at5", 11, {5: 31.0}), group("can_at40", None, {5: 29.0})),
+        group("scratch", 20, {5: 30.0}),
+    ]
+    plots.write_plots(Comparison(groups, groups[0], groups[0]), tmp_path)
+    curves = lines(figures["bleu_over_rates"])
+    assert curves["pet"] == [(5.5, 31.0), (10.0, 32.5), (40.0, 34.0)]
+    assert curves["can"] == [(5.0, 20.0), (20.0, 28.0)]
+    assert set(curves) == {"pet", "can", "teacher: 36.0"}
+
+    figures.clear()
+    old = tmp_path / "bleu_over_rates.png"
+    old.touch()
+    plots.write_plots(Comparison(groups[:3], groups[0], groups[0]), tmp_path)
+    assert "bleu_over_rates" not in figures and not old.exists()
+
+
 def test_sixteen_rows_are_told_apart(figures, tmp_path):
     """Different marks; the legend is inside the picture and covers no point."""
     groups = [group("teacher", 1000, {1: 33.0, 4: 34.2, 5: 35.1})]

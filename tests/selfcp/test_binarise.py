@@ -415,3 +415,11 @@ def test_what_an_interrupted_run_left_is_replaced(tmp_path):
         (folder / "new").touch()
         raise KeyboardInterrupt
     assert left(tmp_path) == ["bin"]
+
+
+def test_a_users_folder_is_left_alone(tmp_path):
+    (tmp_path / "bin.tmp").mkdir()
+    (tmp_path / "bin.tmp/mine").touch()
+    with whole_folder(tmp_path / "bin"):
+        pass
+    assert (tmp_path / "bin.tmp/mine").exists() and left(tmp_path) == ["bin", "bin.tmp"]

@@ -28,7 +28,8 @@ def test_losses(strategy, language_modeling, tmp_path):  # noqa: F811
     net_input = make_sample(language_modeling, LENGTHS)["net_input"]
     prompts = {k: v for k, v in net_input.items() if k != "prev_output_tokens"}
     candidates = [torch.tensor(c) for c in ([5], [6, 7, 8], [9, 5])]
-    found = losses(model, prompts, candidates)
+    with torch.no_grad():
+        found = losses(model, model.encoder.read(**prompts), candidates)
     for i in range(len(LENGTHS)):
         for j, candidate in enumerate(candidates):
             previous = torch.cat([torch.tensor([2]), candidate])
@@ -64,9 +65,7 @@ def folder(tmp_path_factory):
             ids = [dictionary.index(piece) for piece in pieces.encode(line, out_type=str)]
             builder.add_item(torch.tensor(ids, dtype=torch.int32))
         builder.finalize(str(folder / f"test.{part}.idx"))
-    task = SelfCpTask.setup_task(
-        SelfCpTaskConfig(data=str(folder), train_subset="train", seed=1, memory_ratio_range="")
-    )
+    task = SelfCpTask.setup_task(SelfCpTaskConfig(data=str(folder), seed=1, memory_ratio_range=""))
     task.args = argparse.Namespace(data=str(folder))
     path = save_model(folder / "lm.pt", task, "transformer_lm", **TINY)
     cfg = SelfCpConfig(backbone_path=path, window=4, memory_ratio=2)
@@ -84,9 +83,10 @@ def test_accuracy_equals_asking_one_at_a_time(folder, tmp_path):
     model, task = load_model(path, "--path", str(folder))
     task.load_dataset("test")
     dataset, candidates = task.dataset("test"), encode(names, task)
-    chosen = []
+    chosen, alone = [], []
     for i in range(20):
         net_input = dataset.collater([dataset[i]])["net_input"]
+        alone.append({k: net_input[k] for k in ("src_tokens", "src_lengths")})
         found = []
         for candidate in candidates:
             net_input["prev_output_tokens"] = torch.cat([torch.tensor([2]), candidate])[None]
@@ -98,6 +98,8 @@ def test_accuracy_equals_asking_one_at_a_time(folder, tmp_path):
     right = ["good" if i % 2 else "bad" for i in range(19)] + ["film"]
     assert result["accuracy"] == pytest.approx(5 * sum(map(str.__eq__, chosen, right)))
     assert result["chosen"] == {name: chosen.count(name) for name in names}
+    lengths = [model.encoder.read(**net).lengths.item() for net in alone]
+    assert result["read"] == pytest.approx(sum(lengths) / 20)
     assert result["total"] == 20 and result["not among the candidates"] == 1
 
 

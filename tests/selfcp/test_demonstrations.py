@@ -37,6 +37,12 @@ def whole(record):
     return query + prompt + response
 
 
+def halves(record):
+    """What is before the response, and the response."""
+    query, prompt, response = record
+    return query + prompt, response
+
+
 def write_split(folder, split, records):
     """What pet-fairseq prompts writes, without dict.txt."""
     for part, rows in zip(Record._fields, zip(*records)):
@@ -65,9 +71,7 @@ def make(language_modeling, tmp_path):  # noqa: F811
 
 
 def load(folder, subset):
-    task = SelfCpTask.setup_task(
-        SelfCpTaskConfig(data=str(folder), train_subset="train", memory_ratio_range="")
-    )
+    task = SelfCpTask.setup_task(SelfCpTaskConfig(data=str(folder), seed=1, memory_ratio_range=""))
     task.load_dataset(subset)
     return task.dataset(subset)
 
@@ -89,10 +93,15 @@ def with_bank(model, folder, shots, **options):
 # --- the reference --------------------------------------------------------------------------------
 
 
-def memory_slowly(model, text):
+def cut(text, response):
+    """What fits of a text and the response behind it: the text loses its end."""
+    return [*text[: ROOM - len(response)], *response]
+
+
+def memory_slowly(model, text, response=()):
     """Of one text alone."""
     decoder = model.decoder.inner
-    kept = text[-ROOM:]
+    kept = cut(text, response)
     m = max(1, memory_length(len(kept), RATIO))
     vectors = [decoder.embed_scale * decoder.embed_tokens.weight[t] for t in [2, *kept]]
     with torch.no_grad():
@@ -105,7 +114,7 @@ def find_slowly(model, train, query, prompt, shots):
     key = memory_slowly(model, query + prompt)[0]
     found = []
     for i, record in enumerate(train):
-        first = memory_slowly(model, whole(record))[0]
+        first = memory_slowly(model, *halves(record))[0]
         if record[0] + record[1] != query + prompt:
             found.append((-torch.cosine_similarity(key, first, dim=0).item(), i))
     return [i for _, i in sorted(found)[:shots]]
@@ -116,8 +125,9 @@ def logits_slowly(model, train, record, shots):
     query, prompt, response = record
     vectors, embedded = prefix_slowly(model, [2, *query], prompt, RATIO)
     shown = find_slowly(model, train, query, prompt, shots)
-    memory = [row for i in reversed(shown) for row in memory_slowly(model, whole(train[i]))]
-    read = [vectors[0], *memory, *vectors[1:]]
+    memory = [row for i in reversed(shown) for row in memory_slowly(model, *halves(train[i]))]
+    start = 1 + len(query)  # SelfCP, section 3.1: the query, then memory
+    read = [*vectors[:start], *memory, *vectors[start:]]
     states = read_slowly(model.decoder.inner, read + embedded(response))
     return model.decoder.inner.output_layer(states[len(read) - 1 :])
 
@@ -132,7 +142,7 @@ def test_memory_is_that_of_each_alone(kind, most, data, make, tmp_path):
     bank = Bank(build(model, tmp_path))
     assert len(bank) == len(data["train"])
     for i, record in enumerate(data["train"]):
-        expected = memory_slowly(model, whole(record)).float()
+        expected = memory_slowly(model, *halves(record)).float()
         torch.testing.assert_close(torch.tensor(bank.memory(i)), expected, rtol=1e-5, atol=1e-6)
 
 
@@ -173,7 +183,7 @@ def test_each_is_compressed_once(data, make, tmp_path, monkeypatch):
         build(model, tmp_path, say=stop)
     assert len(seen) == 14
     folder = build(model, tmp_path)
-    texts = {(2, *whole(record)[-ROOM:]) for record in data["train"]}
+    texts = {(2, *cut(*halves(record))) for record in data["train"]}
     assert len(seen) == 24 and set(seen) == texts
     build(model, tmp_path)
     assert len(seen) == 24
@@ -185,7 +195,9 @@ def test_each_is_compressed_once(data, make, tmp_path, monkeypatch):
     generator.generate([model], sample)
     expected = [(2, *query, *prompt) for query, prompt, _ in data["test"]]
     for query, prompt, _ in data["test"]:
-        pieces = [piece for piece in split_prompt(len(prompt), 7, "concat") if piece.compressed]
+        pieces = [
+            piece for piece in split_prompt(len(prompt), 7, "concat", RATIO) if piece.compressed
+        ]
         expected += [(2, *query, *prompt[piece.start : piece.stop]) for piece in pieces]
     assert len(expected) > 6 and sorted(seen) == sorted(expected)
 
@@ -254,6 +266,28 @@ def test_generation_with_memory(beam, data, make, tmp_path):
             expected = scores.gather(1, tokens[:, None])[:, 0]
             positional = hypothesis["positional_scores"].double()
             torch.testing.assert_close(positional, expected, rtol=0, atol=1e-5)
+
+
+def test_demonstrations_stand_where_training_has_memory(data, make, tmp_path):
+    """Behind the query, before what is kept of the prompt, as the former part does in training."""
+    model = make(prompt_strategy="former")
+    records = load(tmp_path, "test")
+    number = next(i for i in range(6) if len(data["test"][i][1]) > 7 and data["test"][i][0])
+    sample = prompts(records.collater([records[number]]))
+    start = 1 + len(data["test"][number][0])
+    in_training = model.encoder.read(**sample).is_vector[0].tolist()
+    assert in_training.index(True) == start
+    with_bank(model, build(model, tmp_path), 1)
+    assert model.encoder.read(**sample).is_vector[0].tolist().index(True) == start
+
+
+def test_a_model_that_gives_no_numbers_finds_nothing_in_silence_no_more(data, make, tmp_path):
+    model = make().eval()
+    bank = demonstrations.open_bank(build(model, tmp_path), model.encoder)
+    with torch.no_grad():
+        model.encoder.connector.bias[0] = torch.nan
+    with pytest.raises(UserError, match="keys that are not finite"):
+        demonstrations.find(bank, model.encoder, [torch.tensor([5, 6])], 2)
 
 
 def test_a_record_does_not_find_itself(data, make, tmp_path):

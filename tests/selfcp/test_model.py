@@ -60,7 +60,7 @@ def make_sample(task, lengths, response=4, seed=0, ratio=3.0):
         "net_input": {
             "src_tokens": pad_rows(rows, True, pad),
             "src_lengths": torch.tensor([len(row) for row in rows]),
-            "ratios": torch.full((len(lengths),), ratio),
+            "ratios": [ratio] * len(lengths),
             "prev_output_tokens": pad_rows([torch.cat([start, a]) for a in answers], True, pad),
         },
         "target": pad_rows([torch.cat([a, end]) for a in answers], True, pad),
@@ -95,7 +95,9 @@ def prefix_slowly(model, head, prompt, ratio):
         return [decoder.embed_scale * decoder.embed_tokens.weight[t] for t in tokens]
 
     vectors, memories = embedded(head), []
-    for start, stop, compressed in split_prompt(len(prompt), cfg.window, cfg.prompt_strategy):
+    for start, stop, compressed in split_prompt(
+        len(prompt), cfg.window, cfg.prompt_strategy, ratio
+    ):
         text = embedded(prompt[start:stop])
         if compressed:
             m = memory_length(stop - start, ratio)
@@ -126,12 +128,15 @@ def logits_slowly(model, sample, i):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     "strategy",
-    ["former", "latter", "concat", "recursive", "truncate", "truncate_latter", "full"],
+    [
+        *("former", "latter", "concat", "recursive", "truncate", "truncate_latter", "full"),
+        *("truncate_equal", "truncate_latter_equal"),
+    ],
 )
 def test_logits_equal_the_reference(kind, strategy, task, tmp_path):
     model = make_selfcp(task, tmp_path, kind, prompt_strategy=strategy)
     sample = make_sample(task, LENGTHS)
-    sample["net_input"]["ratios"] = torch.tensor([3.0, 2.0, 4.0, 2.5, 3.0])
+    sample["net_input"]["ratios"] = [3.0, 2.0, 4.0, 2.5, 3.0]
     with torch.no_grad():
         found = model(**sample["net_input"])[0]
         for i in range(len(LENGTHS)):
@@ -266,7 +271,7 @@ def test_saves_tag_and_connector_only(task, tmp_path):
     model = make_selfcp(task, tmp_path)
     state = model.state_dict()
     names = {"encoder.memory_tag", "encoder.connector.weight", "encoder.connector.bias"}
-    assert set(state) == names | {"backbone_hash"}
+    assert set(state) == names | {"backbone_hash", "dictionary_hash"}
     with torch.no_grad():
         for parameter in (model.encoder.memory_tag, model.encoder.connector.weight):
             parameter.add_(1)
@@ -282,11 +287,30 @@ def test_saves_tag_and_connector_only(task, tmp_path):
         SelfCpModel.build_model(other, task).load_state_dict(dict(state))
 
 
+def test_words_in_another_order(task, tmp_path):
+    """Refused, though the language model's own dictionary is gone and the sizes are equal."""
+    model = make_selfcp(task, tmp_path)
+    state = dict(model.state_dict())
+    (tmp_path / "other").mkdir()
+    words = task.dictionary.symbols[4:]
+    text = "".join(f"{word} 1\n" for word in [*words[1:], words[0]])
+    (tmp_path / "other/dict.txt").write_text(text)
+    (tmp_path / "dict.txt").unlink()
+    cfg = LanguageModelingConfig(data=str(tmp_path / "other"), tokens_per_sample=64)
+    other = SelfCpModel.build_model(model.cfg, LanguageModelingTask.setup_task(cfg)).double()
+    with pytest.raises(UserError, match=r"other/dict.txt: not the dictionary that the memory tag"):
+        other.load_state_dict(dict(state))
+    del state["dictionary_hash"]  # a checkpoint from before it was noted
+    other.load_state_dict(state)
+
+
 @pytest.mark.parametrize(
     "options, message",
     [
         ({"memory_ratio": 0.5}, "--memory-ratio 0.5: give 1 or more"),
         ({"memory_ratio": float("nan")}, "--memory-ratio nan: give 1 or more"),
+        ({"prompt_strategy": "half"}, "--prompt-strategy half: give one of auto, former"),
+        ({"connector": "norm"}, "--connector norm: give one of linear, linear_norm"),
         ({"window": 0}, "--window 0: give 1 or more"),
         ({"window": 64}, "--window 64: the backbone has 64 positions"),
         ({"max_compressor_tokens": 0}, "--max-compressor-tokens 0: give 1 or more"),
@@ -305,3 +329,46 @@ def test_other_models_and_long_texts(task, tmp_path):
     model = make_selfcp(task, tmp_path, prompt_strategy="full")
     with pytest.raises(UserError, match=r"come to 71 tokens, but the backbone has 64 positions"):
         model(**make_sample(task, [(0, 70)])["net_input"])
+
+
+@pytest.mark.parametrize("strategy", ["former", "latter", "concat", "recursive"])
+def test_a_drawn_ratio_is_larger_where_the_model_has_no_positions_for_it(strategy, task, tmp_path):
+    """64 positions: 120 tokens at ratio 2 would be 7 tokens and 57 memory tokens."""
+    model = make_selfcp(task, tmp_path, prompt_strategy=strategy)
+    sample = make_sample(task, [(3, 120), (1, 14)], ratio=2.0)
+    responses = sample["net_input"]["prev_output_tokens"].size(1) - 1
+    with torch.no_grad():
+        output, more = model(**sample["net_input"])
+    assert output.isfinite().all()
+    read = more["read"].tolist()
+    assert read[0] + responses <= 64
+    # the short one as drawn: </s>, a word, 7 tokens and ceil(7 / 2) memory tokens
+    assert read[1] == 2 + 7 + 4
+    del sample["net_input"]["ratios"]  # in use nothing is changed in silence
+    model.cfg.memory_ratio = 2
+    with pytest.raises(UserError, match="but the backbone has 64 positions"):
+        model(**sample["net_input"])
+
+
+@pytest.mark.parametrize("strategy", ["former", "latter", "concat", "recursive"])
+def test_segments_of_other_prompts(strategy, task, tmp_path):
+    """The control: memory of another prompt in its place, all else as it is."""
+    model = make_selfcp(task, tmp_path, prompt_strategy=strategy)
+    lengths = [(2, 23), (1, 20)]
+    sample, other = (make_sample(task, lengths, seed=seed)["net_input"] for seed in (0, 1))
+    rows = [other["src_tokens"][0, 4:27], other["src_tokens"][1, 3:18]]  # the second is too short
+    pad = torch.nn.utils.rnn.pad_sequence(rows, True, 1)
+    given = {"others": pad, "other_lengths": torch.tensor([23, 15])}
+    prompts = {k: v for k, v in sample.items() if k != "prev_output_tokens"}
+    with torch.no_grad():
+        control, own = model.encoder.read(**prompts, **given), model.encoder.read(**prompts)
+    assert torch.equal(control.is_vector, own.is_vector)
+    assert torch.equal(control.tokens, own.tokens)
+    # the same memory as of a prompt that is the other one, over and over, behind this query
+    mixed = sample["src_tokens"].clone()
+    mixed[0, 4:27] = rows[0]
+    mixed[1, 3:23] = torch.cat([rows[1], rows[1]])[:20]
+    with torch.no_grad():
+        expected = model.encoder.read(**{**prompts, "src_tokens": mixed})
+    torch.testing.assert_close(control.vectors, expected.vectors)
+    assert not torch.allclose(control.vectors, own.vectors)

@@ -5,6 +5,7 @@ import random
 import pytest
 import torch
 
+from pet_fairseq.errors import UserError
 from pet_fairseq.selfcp.perplexity import keep_unexpected
 from tests.selfcp.test_model import LENGTHS, make_sample, make_selfcp, task  # noqa: F401  fixture
 
@@ -78,3 +79,28 @@ def test_the_losses_are_the_backbones(task, tmp_path):  # noqa: F811
             chosen[0] = True
             expected = prompt[chosen]
         assert torch.equal(rows.tokens[i, : rows.lengths[i]], torch.cat([head, expected]))
+
+
+@pytest.mark.parametrize("kind", ["post-norm", "learned"])
+@pytest.mark.parametrize("length", [60, 64, 70, 300])
+def test_prompts_longer_than_the_models_positions(kind, length, task, tmp_path):  # noqa: F811
+    """The model sees as much of what was kept before as it has positions for: 64."""
+    model = make_selfcp(task, tmp_path, kind, prompt_strategy="perplexity", window=50).eval()
+    net_input = make_sample(task, [(3, length)])["net_input"]
+    del net_input["prev_output_tokens"]
+    read = model.encoder.read(**net_input)
+    assert 20 < read.lengths.item() <= 64
+    with pytest.raises(UserError, match="--prompt-strategy perplexity: a query has 64 tokens"):
+        model.encoder.read(**prompts_of(make_sample(task, [(63, length)])))
+
+
+def prompts_of(sample):
+    return {k: v for k, v in sample["net_input"].items() if k != "prev_output_tokens"}
+
+
+def test_equal_budget(task, tmp_path):  # noqa: F811
+    """About as many tokens as SelfCP reads: 10, and 30 / 3 memory tokens."""
+    model = make_selfcp(task, tmp_path, prompt_strategy="perplexity_equal", window=10).eval()
+    sample = prompts_of(make_sample(task, [(2, 40)] * 20))
+    lengths = model.encoder.read(**sample).lengths - 3
+    assert lengths.float().mean().item() == pytest.approx(20, abs=2)

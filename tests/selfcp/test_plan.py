@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from pet_fairseq.selfcp.plan import Segment, choose_strategies, plan_reading
+from pet_fairseq.selfcp.plan import Segment, choose_strategies, fitting_ratio, plan_reading
 from pet_fairseq.selfcp.segments import STRATEGIES, Piece, memory_length, split_prompt
 
 
@@ -44,7 +44,7 @@ def test_every_compressed_piece_is_in_one_round(strategy, seed):
     plan = plan_reading(lengths, window, [strategy] * len(lengths), ratios)
     compressed = {}
     for i, length in enumerate(lengths):
-        assert plan.pieces[i] == split_prompt(length, window, strategy)
+        assert plan.pieces[i] == split_prompt(length, window, strategy, ratios[i])
         for k, piece in enumerate(plan.pieces[i]):
             if piece.compressed:
                 compressed[i, k] = memory_length(piece.stop - piece.start, ratios[i])
@@ -66,3 +66,27 @@ def test_strategies():
     assert choose_strategies("auto", [True, False], 2) == ["latter", "former"]
     assert choose_strategies("auto", None, 3) == ["auto"] * 3
     assert choose_strategies("concat", [True, False], 2) == ["concat"] * 2
+
+
+@pytest.mark.parametrize("strategy", ["former", "latter", "concat", "recursive"])
+@pytest.mark.parametrize("seed", range(20))
+def test_the_smallest_ratio_that_fits(strategy, seed):
+    draw = random.Random(seed)
+    length, window, ratio = draw.randint(0, 200), draw.randint(4, 40), draw.uniform(1, 16)
+    room, longest = draw.randint(20, 90), draw.randint(20, 60)
+
+    def fits(ratio):
+        pieces = split_prompt(length, window, strategy, ratio)
+        memory = [memory_length(p.length, ratio) for p in pieces if p.compressed]
+        read = sum(memory) + sum(p.length for p in pieces if not p.compressed)
+        tagged = [p.length + memory_length(p.length, ratio) for p in pieces if p.compressed]
+        return read <= room and all(n <= longest for n in tagged)
+
+    found = fitting_ratio(length, window, strategy, ratio, room, longest)
+    ratios = [ratio + step / 50 for step in range(50 * 200)]
+    if fits(ratio):
+        assert found == ratio
+    elif any(map(fits, ratios)):
+        assert fits(found) and found == pytest.approx(next(filter(fits, ratios)), abs=0.03)
+    else:
+        assert not fits(found) and found >= ratio

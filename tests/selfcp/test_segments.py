@@ -6,7 +6,14 @@ from itertools import pairwise
 
 import pytest
 
-from pet_fairseq.selfcp.segments import STRATEGIES, Piece, memory_length, split_prompt
+from pet_fairseq.errors import UserError
+from pet_fairseq.selfcp.segments import (
+    EQUAL_BUDGET,
+    STRATEGIES,
+    Piece,
+    memory_length,
+    split_prompt,
+)
 
 CASES = [(n, window) for window in (1, 2, 7, 512) for n in (0, 1, window - 1, window, window + 1)]
 CASES += [(n, w) for w in (1, 7, 512) for n in (2 * w - 1, 2 * w, 2 * w + 1, 3 * w, 3 * w + 1)]
@@ -15,14 +22,14 @@ CASES += [
 ]
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", sorted(set(STRATEGIES) - set(EQUAL_BUDGET)))
 def test_pieces(strategy):
     for length, window in CASES:
         check_pieces(length, window, strategy)
 
 
 def check_pieces(length, window, strategy):
-    pieces = split_prompt(length, window, strategy)
+    pieces = split_prompt(length, window, strategy, 3)
     kept = [p for p in pieces if not p.compressed]
     compressed = [p for p in pieces if p.compressed]
     assert all(p.length > 0 for p in pieces)
@@ -47,13 +54,13 @@ def check_pieces(length, window, strategy):
 
 
 def test_by_hand():
-    assert split_prompt(9, 5, "former") == [Piece(0, 4, True), Piece(4, 9, False)]
-    assert split_prompt(9, 5, "latter") == [Piece(0, 5, False), Piece(5, 9, True)]
-    assert split_prompt(9, 5, "concat") == [Piece(0, 4, True), Piece(4, 9, False)]
+    assert split_prompt(9, 5, "former", 12) == [Piece(0, 4, True), Piece(4, 9, False)]
+    assert split_prompt(9, 5, "latter", 12) == [Piece(0, 5, False), Piece(5, 9, True)]
+    assert split_prompt(9, 5, "concat", 12) == [Piece(0, 4, True), Piece(4, 9, False)]
     three = [Piece(0, 4, True), Piece(4, 8, True), Piece(8, 13, False)]
-    assert split_prompt(13, 5, "former") == split_prompt(13, 5, "recursive") == three
+    assert split_prompt(13, 5, "former", 12) == split_prompt(13, 5, "recursive", 12) == three
     latter = [Piece(0, 5, False), Piece(5, 9, True), Piece(9, 13, True)]
-    assert split_prompt(13, 5, "latter") == latter
+    assert split_prompt(13, 5, "latter", 12) == latter
 
 
 @pytest.mark.parametrize("ratio", [1, 2, 3.5, 12, 16])
@@ -61,3 +68,24 @@ def test_memory_length(ratio):
     for length in range(1, 50):
         number = memory_length(length, ratio)
         assert number * ratio >= length > (number - 1) * ratio
+
+
+@pytest.mark.parametrize("ratio", [1, 2.5, 12, 64])
+def test_equal_budgets(ratio):
+    """Cut prompts have as many tokens as SelfCP reads, memory tokens included."""
+    for length, window in CASES:
+        read = {}
+        for strategy in ("former", "latter"):
+            pieces = split_prompt(length, window, strategy, ratio)
+            memory = [math.ceil(p.length / ratio) for p in pieces if p.compressed]
+            read[strategy] = sum(memory) + sum(p.length for p in pieces if not p.compressed)
+        assert read["former"] == read["latter"] <= length
+        cut = split_prompt(length, window, "truncate_equal", ratio)
+        assert cut == ([Piece(length - read["former"], length, False)] if length else [])
+        cut = split_prompt(length, window, "truncate_latter_equal", ratio)
+        assert cut == ([Piece(0, read["former"], False)] if length else [])
+
+
+def test_no_strategy_is_taken_for_another():
+    with pytest.raises(UserError, match="--prompt-strategy half: give one of auto, former"):
+        split_prompt(9, 5, "half", 12)

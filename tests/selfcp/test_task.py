@@ -10,7 +10,7 @@ from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.selfcp.criterion import SelfCpCriterion
-from pet_fairseq.selfcp.dataset import split_at
+from pet_fairseq.selfcp.dataset import pair_with_others, split_at
 from pet_fairseq.selfcp.model import SelfCpModel
 from pet_fairseq.selfcp.options import SelfCpConfig
 from pet_fairseq.selfcp.task import SelfCpTask, SelfCpTaskConfig, read_range
@@ -50,7 +50,7 @@ def data(tmp_path):
 
 
 def make_task(folder, **options):
-    options = {"train_subset": "train", "seed": 1, **options}
+    options = {"seed": 1, **options}
     return SelfCpTask.setup_task(SelfCpTaskConfig(data=str(folder), **options))
 
 
@@ -63,7 +63,7 @@ def test_batches_hold_what_was_written(split, data, tmp_path):
     for batch in batches:
         net_input = batch["net_input"]
         assert batch["ntokens"] == int(batch["target"].ne(1).sum())
-        assert ("ratios" in net_input) == ("latter" in net_input) == (split == "train")
+        assert set(net_input) == {"src_tokens", "src_lengths", "prev_output_tokens"}
         for i, number in enumerate(batch["id"].tolist()):
             query, prompt, response = (data[split][part][number] for part in data[split])
             source = net_input["src_tokens"][i]
@@ -76,25 +76,138 @@ def test_batches_hold_what_was_written(split, data, tmp_path):
     assert sorted(seen) == list(range(SIZE))
 
 
-def test_training_draws_anew_in_each_epoch(data, tmp_path):
-    task = make_task(tmp_path, memory_ratio_range="3,5")
+class Recorder(torch.nn.Module):
+    """Stands for criterion and optimizer: notes what training gives the model."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def forward(self, model, sample):
+        net_input = sample["net_input"]
+        self.seen.append((sample["id"].tolist(), net_input["ratios"], net_input["latter"]))
+        return torch.zeros((), requires_grad=True), 1, {}
+
+    def backward(self, loss):
+        pass
+
+
+class NoModel(torch.nn.Module):
+    def set_num_updates(self, number):
+        pass
+
+
+def train_epochs(folder, epochs, workers, skip=0, **options):
+    """What training draws for the records of some epochs; `skip` batches were trained before."""
+    task = make_task(folder, **options)
     task.load_dataset("train")
-    dataset = task.dataset("train")
-    draws = []
-    for epoch in (1, 2, 1):
-        dataset.set_epoch(epoch)
-        items = [dataset[i] for i in range(SIZE)]
-        draws.append([(item["ratio"], item["latter"]) for item in items])
-    assert draws[0] == draws[2] != draws[1]
-    assert all(3 <= ratio <= 5 for ratio, _ in draws[0])
-    assert len({ratio for ratio, _ in draws[0]}) == SIZE
-    assert 8 < sum(latter for _, latter in draws[0]) < 32
+    batches = task.get_batch_iterator(
+        task.dataset("train"), max_sentences=7, seed=3, num_workers=workers, epoch=epochs[0]
+    )
+    if skip:
+        place = {"version": 2, "epoch": epochs[0], "iterations_in_epoch": skip, "shuffle": True}
+        batches.load_state_dict(place)
+    model, drawn = NoModel(), []
+    for epoch in epochs:
+        recorder = Recorder()
+        iterator = batches.next_epoch_itr()
+        assert batches.epoch == epoch
+        task.begin_epoch(epoch, model)
+        for sample in iterator:
+            task.train_step(sample, model, recorder, recorder, 0)
+        drawn.append(recorder.seen)
+    return drawn
 
 
-def test_without_a_range_nothing_is_drawn(data, tmp_path):
+@pytest.mark.parametrize("workers", [0, 1])
+def test_training_draws_anew_in_each_epoch(workers, data, tmp_path):
+    first, second = train_epochs(tmp_path, (1, 2), workers, memory_ratio_range="3,5")
+    draws = [
+        {n: (r, side) for some in epoch for n, r, side in zip(*some)} for epoch in (first, second)
+    ]
+    assert draws[0].keys() == draws[1].keys() == set(range(SIZE))
+    assert not any(draws[0][i][0] == draws[1][i][0] for i in range(SIZE))
+    assert all(3 <= ratio <= 5 for ratio, _ in draws[0].values())
+    assert len({ratio for ratio, _ in draws[0].values()}) == SIZE
+    assert 8 < sum(latter for _, latter in draws[0].values()) < 32
+
+
+def test_a_resumed_training_reads_and_draws_what_the_other_would_have(data, tmp_path):
+    whole = train_epochs(tmp_path, (1, 2, 3), 1)
+    assert train_epochs(tmp_path, (2, 3), 1, skip=2) == [whole[1][2:], whole[2]]
+    assert train_epochs(tmp_path, (1, 2, 3), 0) == whole
+
+
+def test_without_a_range_and_in_validation_nothing_is_drawn(data, tmp_path):
     task = make_task(tmp_path, memory_ratio_range="")
     task.load_dataset("train")
-    assert set(task.dataset("train")[0]) == {"id", "query", "prompt", "response"}
+    dataset = task.dataset("train")
+    assert set(dataset[0]) == {"id", "query", "prompt", "response"}
+    recorder, sample = Recorder(), dataset.collater([dataset[0]])
+    for step in (
+        lambda: task.train_step(sample, NoModel(), recorder, recorder, 0),
+        lambda: make_task(tmp_path).valid_step(sample, NoModel(), recorder),
+    ):
+        with pytest.raises(KeyError, match="ratios"):
+            step()
+
+
+@pytest.mark.parametrize("most", [40, 20, 4])
+def test_what_is_longer_than_max_tokens_is_a_batch_of_its_own(most, data, tmp_path, caplog):
+    task = make_task(tmp_path)
+    task.load_dataset("train")
+    sizes = task.dataset("train").sizes
+    batches = task.get_batch_iterator(task.dataset("train"), max_tokens=most).frozen_batches
+    assert sorted(i for batch in batches for i in batch) == list(range(SIZE))
+    for batch in batches:
+        assert len(batch) == 1 or len(batch) * max(sizes[batch]) <= most
+    longer = (sizes > most).sum()
+    message = f"--max-tokens {most}: {longer} of 40 records are longer, up to {sizes.max()} tokens"
+    assert (message in caplog.text) == bool(longer)
+
+
+# --- the control: segments of other prompts -------------------------------------------------------
+
+
+def test_another_prompt_comes_with_each(data, tmp_path):
+    task = make_task(tmp_path, segments_from="other")
+    task.load_dataset("train")
+    dataset, prompts = task.dataset("train"), data["train"]["prompt"]
+    batch = dataset.collater([dataset[i] for i in range(SIZE)])["net_input"]
+    for i, (row, n) in enumerate(zip(batch["others"], batch["other_lengths"])):
+        other = row[:n].tolist()
+        assert other in prompts and other != prompts[i]
+        if len(other) < len(prompts[i]):  # only of the longest ones
+            assert len(prompts[i]) == max(map(len, prompts))
+
+
+def test_copies_of_a_prompt_are_no_others():
+    texts = [[5, 6], [5, 6], [7, 8], [5, 6], []]
+    rows = Rows(texts)
+    assert [texts[i] for i in pair_with_others(rows)] == [
+        *([7, 8], [7, 8], [5, 6], [7, 8], [5, 6]),
+    ]
+    with pytest.raises(UserError, match="--segments-from other: all prompts are the same"):
+        pair_with_others(Rows([[5, 6], [5, 6], []]))
+
+
+class Rows:
+    """Tokens as fairseq's data sets have them."""
+
+    def __init__(self, texts):
+        self.texts = texts
+        self.sizes = np.array([len(text) for text in texts])
+
+    def __getitem__(self, index):
+        return torch.tensor(self.texts[index])
+
+
+def test_a_models_own_task_says_whose_segments_are_read(data, tmp_path):
+    task = make_task(tmp_path)
+    task.load_dataset("test", task_cfg=SelfCpTaskConfig(segments_from="other"))
+    assert "other" in task.dataset("test")[0]
+    task.load_dataset("test", task_cfg=object())  # of a checkpoint before there was the option
+    assert "other" not in task.dataset("test")[0]
 
 
 def test_lines_of_interactive(data, tmp_path):

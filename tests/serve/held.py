@@ -10,6 +10,7 @@ import torch
 from aiohttp import ClientSession, web
 
 from pet_fairseq.serve.app import make_runner
+from pet_fairseq.serve.connections import listen
 from pet_fairseq.serve.engine import Engine
 from pet_fairseq.serve.metrics import Metrics
 from pet_fairseq.serve.queue import BatchQueue
@@ -19,9 +20,13 @@ from tests.serve.test_metrics import read_page
 
 
 class HeldModel:
-    """Answers with the number of words; stops before each batch until it is let go."""
+    """Answers with the number of words; stops before each batch until it is let go.
+
+    It fails on every text of 13 words and, while it is `broken`, on every text.
+    """
 
     max_tokens = 20
+    broken = False
 
     def __init__(self):
         self.free = threading.Event()
@@ -35,12 +40,19 @@ class HeldModel:
             raise RequestError(413, "text: too long")
         return tokens
 
+    def random_text(self, length):
+        return torch.ones(length, dtype=torch.long)
+
+    def rehearse(self, texts, ratio):
+        if self.broken:
+            raise RuntimeError("broken")
+
     def answer(self, texts, ratio):
         self.started.release()
         assert self.free.wait(timeout=60)
         self.batches.append((ratio, [len(tokens) for tokens in texts]))
-        if any(len(tokens) == 13 for tokens in texts):
-            raise RuntimeError("13 words")
+        if self.broken or any(len(tokens) == 13 for tokens in texts):
+            raise RuntimeError("broken" if self.broken else "13 words")
         return [{"label": str(len(tokens))} for tokens in texts]
 
 
@@ -50,6 +62,7 @@ class Server(NamedTuple):
     engine: Engine
     session: ClientSession
     address: tuple
+    runner: web.AppRunner
 
     @property
     def model(self):
@@ -58,6 +71,11 @@ class Server(NamedTuple):
     @property
     def queue(self):
         return self.engine.queue
+
+    @property
+    def connections(self):
+        """Those that are open."""
+        return self.runner.server.connections
 
     async def ask(self, texts, status=200):
         """Send one text or several; returns the answer after checking its status."""
@@ -85,27 +103,36 @@ class Server(NamedTuple):
             return read_page(await response.text())
 
 
-def make_engine(capacity, batch_tokens, target):
+def make_engine(capacity, batch_tokens, target, text_seconds):
     """Its costs are far above what a test takes, so that waiting tokens alone decide the ratio."""
     costs = {1: Cost(0.0, 1.0), 2: Cost(0.0, 0.7), 4: Cost(0.0, 0.4)}
     scheduler = RatioScheduler(costs, target, batch_tokens, headroom=1.0, memory=1e-9)
     queue = BatchQueue(capacity, batch_tokens)
-    return Engine(HeldModel(), queue, scheduler, Metrics(target, 1), max_tokens=30)
+    metrics = Metrics(target, 1)
+    return Engine(HeldModel(), queue, scheduler, metrics, 30, text_seconds)
 
 
 @contextlib.asynccontextmanager
-async def running(capacity=100, batch_tokens=20, target=100.0) -> AsyncIterator[Server]:
-    engine = make_engine(capacity, batch_tokens, target)
-    runner = make_runner(engine, max_bytes=1000)
+async def running(
+    capacity=100,
+    batch_tokens=20,
+    target=100.0,
+    text_seconds=60.0,
+    idle_seconds=60.0,
+    connections=100,
+) -> AsyncIterator[Server]:
+    engine = make_engine(capacity, batch_tokens, target, text_seconds)
+    runner = make_runner(engine, max_bytes=1000, idle_seconds=idle_seconds)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    listener = await listen(runner, "127.0.0.1", 0, connections)
     work = asyncio.create_task(engine.run())
-    host, port = runner.addresses[0]
+    host, port = listener.sockets[0].getsockname()
     try:
         async with ClientSession(f"http://{host}:{port}") as session:
-            yield Server(engine, session, (host, port))
+            yield Server(engine, session, (host, port), runner)
     finally:
         engine.model.free.set()
+        listener.close()
         engine.queue.close()
         await work
         await runner.cleanup()

@@ -1,13 +1,14 @@
 """The server with a model that can be held: statuses, batches, ratios, and what is counted."""
 
 import asyncio
+import contextlib
 import gzip
 import json
 
 import pytest
 
 from pet_fairseq.serve import app
-from tests.serve.held import running, until
+from tests.serve.held import HeldModel, running, until
 from tests.serve.test_request import REFUSED
 
 REQUESTS = "pet_fairseq_requests_total"
@@ -167,12 +168,95 @@ def test_a_model_that_fails_on_a_batch(caplog):
     async def main():
         async with running() as server:
             refused = await server.ask("a " * 13, status=500)
-            assert refused == {"error": "the model failed on this text's batch"}
+            assert refused == {"error": "the model failed on this text"}
             assert (await server.ask("a"))["label"] == "1"
             assert (await server.page())[REQUESTS + '{status="500"}'] == 1
 
     asyncio.run(main())
     assert "13 words" in caplog.text
+
+
+def test_a_text_that_fails_does_not_fail_its_batch():
+    async def main():
+        async with running() as server:
+            tasks = [await server.hold(), *server.start("a b", "a b c")]
+            failing = asyncio.create_task(server.ask("a " * 13, status=500))
+            tasks += server.start("a b c d")
+            await until(lambda: server.queue.tokens == 22)
+            server.queue.batch_tokens = 100  # all of them together
+            server.model.free.set()
+            answers = await asyncio.gather(*tasks)
+            assert [answer["label"] for answer in answers] == ["1", "2", "3", "4"]
+            assert await failing == {"error": "the model failed on this text"}
+            batches = [lengths for _, lengths in server.model.batches]
+            assert sorted(batches[1]) == [2, 3, 4, 13]
+            assert sorted(batches[2:]) == [[2], [3], [4], [13]]
+
+    asyncio.run(main())
+
+
+async def health(server):
+    async with server.session.get("/health") as response:
+        return response.status, (await response.json())["status"]
+
+
+def test_health_ends_with_the_model():
+    """A text that cannot be answered says nothing about the others; a dead device does."""
+
+    async def main():
+        async with running() as server:
+            for _ in range(5):
+                await server.ask("a " * 13, status=500)
+            assert await health(server) == (200, "ok")
+            server.model.broken = True
+            await server.ask("a", status=500)
+            assert await health(server) == (200, "ok")  # once is no rule
+            await server.ask("a", status=500)
+            await server.ask("a", status=500)
+            assert await health(server) == (503, "the model fails on every text")
+            server.model.broken = False
+            await server.ask("a")
+            assert await health(server) == (200, "ok")
+
+    asyncio.run(main())
+
+
+def test_a_dead_device_is_not_asked_for_every_text_of_a_batch():
+    async def main():
+        async with running() as server:
+            server.model.free.clear()
+            first = asyncio.create_task(server.ask("a b", status=500))
+            await asyncio.to_thread(server.model.started.acquire, timeout=60)
+            server.model.broken = True
+            others = [asyncio.create_task(server.ask("a", status=500)) for _ in range(10)]
+            await until(lambda: server.queue.tokens == 10)
+            server.model.free.set()
+            await asyncio.gather(first, *others)
+            assert [lengths for _, lengths in server.model.batches] == [[2], [1] * 10, [1], [1]]
+            assert await health(server) == (503, "the model fails on every text")
+
+    asyncio.run(main())
+
+
+def test_a_text_that_takes_too_long_holds_nobody_up(monkeypatch):
+    def encode(text):
+        while text == "slow":
+            with contextlib.suppress(ZeroDivisionError):
+                1 / 0  # noqa: B018
+        return HeldModel.encode(HeldModel, text)
+
+    async def main():
+        async with running(text_seconds=0.2) as server:
+            monkeypatch.setattr(server.model, "encode", encode)
+            slow = asyncio.create_task(server.ask("slow", status=413))
+            await asyncio.sleep(0.05)
+            quick = server.start("a", "a b")
+            message = (await slow)["error"]
+            assert message.startswith("texts: not divided into tokens after 0.2 seconds;")
+            assert [answer["label"] for answer in await asyncio.gather(*quick)] == ["1", "2"]
+            assert server.queue.reserved == 0
+
+    asyncio.run(main())
 
 
 def test_a_client_that_goes_away():

@@ -1,4 +1,4 @@
-"""Costs measured on a model whose batches take known times."""
+"""Costs measured on a model whose batches take known times, all but the disturbed ones."""
 
 from argparse import Namespace
 
@@ -7,24 +7,26 @@ import pytest
 from pet_fairseq.serve import costs
 from pet_fairseq.serve.run import format_costs
 from pet_fairseq.serve.scheduler import Cost
-from tests.helpers import dictionary
 
 KNOWN = {1: Cost(0.002, 0.0004), 4: Cost(0.003, 0.0001)}
 
 
 class Clocked:
-    """Batches take longer the first time and whenever something disturbs."""
+    """Batches take longer in the first rounds, and later now and then longer or shorter."""
 
     def __init__(self, max_tokens):
         self.max_tokens = max_tokens
-        self.dictionary = dictionary()
         self.now = 0.0
         self.calls = []
+
+    def random_text(self, length):
+        return [0] * length
 
     def rehearse(self, texts, ratio):
         tokens = sum(map(len, texts))
         self.calls.append((ratio, len(texts), tokens))
-        disturbed = 3 if len(self.calls) <= 4 or len(self.calls) % 3 == 0 else 1
+        round_ = (len(self.calls) - 1) // 4
+        disturbed = {0: 9, 1: 5, 3: 0.01, 4: 3, 6: 0.5}.get(round_, 1)
         self.now += disturbed * KNOWN[ratio].seconds(tokens)
 
 
@@ -34,23 +36,24 @@ def measure(monkeypatch, max_tokens, batch_tokens):
     return costs.measure_costs(model, [1, 4], batch_tokens), model
 
 
-def test_the_line_is_found(monkeypatch):
-    found, model = measure(monkeypatch, max_tokens=100, batch_tokens=10_000)
-    assert set(model.calls) == {(k, *size) for k in (1, 4) for size in ((1, 8), (5, 500))}
+def test_the_line_is_measured_at_one_text_and_at_a_full_batch(monkeypatch):
+    measured, model = measure(monkeypatch, max_tokens=100, batch_tokens=1000)
+    assert set(model.calls) == {(k, *size) for k in (1, 4) for size in ((1, 100), (10, 1000))}
     for ratio, cost in KNOWN.items():
-        assert tuple(found[ratio]) == pytest.approx(tuple(cost))
+        assert tuple(measured[ratio]) == pytest.approx(tuple(cost))
 
 
 def test_short_texts_and_small_batches(monkeypatch):
-    found, model = measure(monkeypatch, max_tokens=6, batch_tokens=6)
+    measured, model = measure(monkeypatch, max_tokens=6, batch_tokens=6)
     assert set(model.calls) == {(1, 1, 6), (4, 1, 6)}
-    assert found[4].seconds(6) == pytest.approx(KNOWN[4].seconds(6))
+    assert measured[4].seconds(6) == pytest.approx(KNOWN[4].seconds(6))
 
 
 def test_slow_models_are_measured_once(monkeypatch):
     monkeypatch.setattr(costs, "PATIENCE", 0.0)
-    _, model = measure(monkeypatch, max_tokens=100, batch_tokens=10_000)
+    measured, model = measure(monkeypatch, max_tokens=100, batch_tokens=1000)
     assert len(model.calls) == 4
+    assert measured[1].seconds(1000) == pytest.approx(9 * KNOWN[1].seconds(1000))
 
 
 def test_what_is_told_about_costs():

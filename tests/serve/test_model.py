@@ -162,6 +162,23 @@ def test_long_texts(classifier, options, most):
     assert error.value.status == 413
 
 
+def test_long_words_and_texts(classifier):
+    served = serve(classifier, "--max-word-chars", "50", "--max-text-chars", "90")
+    assert len(served.encode("w" * 50)) == 3
+    for text, message in (("w" * 51, "a word of 51 characters"), ("w " * 46, "92 characters")):
+        with pytest.raises(RequestError, match=message):
+            served.encode(text)
+
+
+def test_a_model_that_computes_nonsense(classifier):
+    """As a half-precision model does that overflows: no answer is better than a wrong one."""
+    served = serve(classifier)
+    with torch.no_grad():
+        served.model.encoder.sentence_encoder.embed_tokens.weight.fill_(torch.inf)
+    with pytest.raises(FloatingPointError, match="not finite"):
+        served.answer([served.encode(TEXTS[0])], 1)
+
+
 def test_nothing_left(classifier):
     served = serve(classifier)
     with pytest.raises(RequestError, match="nothing is left") as error:
@@ -189,6 +206,11 @@ def test_a_moved_backbone(classifier, tmp_path):
         (("--data", "/none"), "--data /none: no such folder"),
         (("--path", "/none.pt"), "--path /none.pt: no such file"),
         (("--backbone-path", "/none.pt"), "--backbone-path /none.pt: no such file"),
+        pytest.param(
+            ("--device", "cuda"),
+            "--device cuda: torch finds no GPU here; give --device cpu",
+            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU"),
+        ),
     ],
 )
 def test_bad_options(classifier, options, message):

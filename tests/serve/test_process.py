@@ -147,7 +147,8 @@ def test_a_port_in_use(tmp_path):
 
 def test_without_aiohttp(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "aiohttp", None)
-    monkeypatch.delitem(sys.modules, "pet_fairseq.serve.run", raising=False)
+    for module in ("run", "app", "connections"):
+        monkeypatch.delitem(sys.modules, f"pet_fairseq.serve.{module}", raising=False)
     assert cli.main(["serve", "--path", "x.pt"]) == 1
     line = "pet-fairseq serve: error: aiohttp is missing; pip install 'pet-fairseq[serve]'"
     assert capsys.readouterr().err.splitlines() == [line]

@@ -2,7 +2,8 @@
 
 import pytest
 
-from pet_fairseq.serve.text import build_text, parse_text_options
+from pet_fairseq.serve.request import RequestError
+from pet_fairseq.serve.text import Text, build_text, parse_text_options
 
 
 def text_of(*words, **defaults):
@@ -51,3 +52,24 @@ def test_bad_options(words, message, capsys):
 def test_codes_that_are_not_there():
     with pytest.raises(OSError, match="/none"):
         text_of("--bpe", "subword_nmt", "--bpe-codes", "/none")
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("ab " * 7, "text: 21 characters, at most 20 are taken"),
+        ("ab abcdef a", "text: a word of 6 characters, at most 5 are taken without a blank"),
+        ("abc\tdef", "text: a word of 7 characters"),  # BPE divides at blanks only
+    ],
+)
+def test_long_texts_and_words_are_refused_before_anything_is_done(text, message):
+    class Untouched:
+        def encode(self, text):
+            return f"<{text}>"
+
+    served = Text(bpe=Untouched(), max_chars=20, max_word_chars=5)
+    assert served.encode("abcde abcde abcde ab") == "<abcde abcde abcde ab>"
+    with pytest.raises(RequestError) as error:
+        served.encode(text)
+    assert error.value.status == 413
+    assert message in str(error.value)

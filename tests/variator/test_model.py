@@ -183,6 +183,21 @@ def test_several_plugin_files_are_switched_per_call(task, tmp_path):
         without.load_state_dict(torch.load(files[2], weights_only=True)["model"])
 
 
+def test_only_the_plugins_of_the_ratio_in_use_are_trained(task, tmp_path):
+    """Not those of --plugin-path, nor those that a file holds beside."""
+    path = save_model(tmp_path / "b.pt", task)
+    eight = make_variator(task, path, compression_ratio=8)
+    file = save_plugins(tmp_path / "8.pt", eight, eight.cfg)
+    both = make_variator(task, path, compression_ratio=2, plugin_path=file)
+    again = make_variator(task, path, compression_ratio=2)
+    again.load_state_dict(both.state_dict())
+    for model in (both, again):
+        by_ratio = {name.split(".")[2]: [] for name, _ in model.plugins.named_parameters("plugins")}
+        for name, parameter in model.plugins.named_parameters("plugins"):
+            by_ratio[name.split(".")[2]].append(parameter.requires_grad)
+        assert {k: set(v) for k, v in by_ratio.items()} == {"2": {True}, "8": {False}}
+
+
 def test_a_changed_backbone_is_refused_by_name(task, tmp_path):
     path = save_model(tmp_path / "b.pt", task)
     state = make_variator(task, path).state_dict()

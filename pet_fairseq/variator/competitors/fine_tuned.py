@@ -1,11 +1,11 @@
 """Models that are made cheaper and then trained as a whole to give what they gave before."""
 
-import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Optional
 
+import torch
 from fairseq.dataclass import FairseqDataclass
 from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
@@ -31,12 +31,20 @@ class FineTunedConfig(FairseqDataclass):
 
 
 class FineTunedModel(BackboneWrapper):
-    """A model that `cheapen` changes; criterion variator_distillation compares it with a copy."""
+    """A model that `cheapen` changes; criterion variator_distillation compares it with the old one.
 
-    def __init__(self, cfg: FineTunedConfig, backbone: nn.Module):
+    Args:
+        load_teacher: gives the model as it was before, when it is asked for: training needs it,
+            inference does not.
+    """
+
+    def __init__(
+        self, cfg: FineTunedConfig, backbone: nn.Module, load_teacher: Callable[[], nn.Module]
+    ):
         super().__init__(cfg, backbone)
+        self.load_teacher = load_teacher
         # no Module: the teacher stays out of state_dict, optimizer and DDP
-        self.teacher = FrozenModels([copy.deepcopy(backbone)])
+        self.teacher: Optional[FrozenModels] = None
         self.cheapen(backbone, cfg.compression_ratio)
         if cfg.dropout is not None:
             set_dropout(backbone, cfg.dropout)
@@ -51,7 +59,11 @@ class FineTunedModel(BackboneWrapper):
             raise UserError(f"--compression-ratio {cfg.compression_ratio}: give 1 or more")
         if cfg.dropout is not None and not 0 <= cfg.dropout < 1:
             raise UserError(f"--dropout {cfg.dropout}: give 0 or more, less than 1")
-        return cls(cfg, load_backbone(cfg.backbone_path, task))
+
+        def load() -> nn.Module:
+            return load_backbone(cfg.backbone_path, task)
+
+        return cls(cfg, load(), load)
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         """Fill in what a backbone with shared parameters leaves out of a checkpoint."""
@@ -61,6 +73,9 @@ class FineTunedModel(BackboneWrapper):
     @contextmanager
     def frozen(self) -> Iterator[nn.Module]:
         """Inside the block, the model as it was before."""
+        if self.teacher is None:
+            with torch.random.fork_rng(devices=[]):  # the training's random numbers go on
+                self.teacher = FrozenModels([self.load_teacher()])
         yield self.teacher.like(next(self.parameters()))[0]
 
 

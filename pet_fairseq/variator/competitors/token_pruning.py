@@ -11,8 +11,10 @@ from typing import Optional
 
 import torch
 from fairseq.models import register_model
+from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
 from torch import Tensor, nn
 
+from pet_fairseq.attention import PROJECTIONS, MultiheadAttention
 from pet_fairseq.variator.backbone import find_encoder
 from pet_fairseq.variator.competitors.fine_tuned import FineTunedConfig, FineTunedModel
 from pet_fairseq.variator.costs import Shape, attention_cost, ffn_cost
@@ -43,17 +45,16 @@ def chosen_tokens(
     Args:
         scores: B x T, -inf for padding; padding_mask: B x T, True = padding; ratio: k.
     Returns:
-        positions, M x B, and which of them count, M x B: short sentences have fewer than M.
+        positions, M x B with M = ceil(T / k), and which of them count, M x B: short sentences have
+        fewer than M.
     """
     time = scores.size(1)
-    real = (
-        torch.full((len(scores),), time, device=scores.device)
-        if padding_mask is None
-        else (~padding_mask).sum(dim=1)
-    )
-    numbers = (real + ratio - 1) // ratio  # B
-    most = int(numbers.max())
+    most = -(-time // ratio)
     positions = scores.topk(most, dim=1).indices.T
+    if padding_mask is None:
+        return positions, torch.ones_like(positions, dtype=torch.bool)
+    real = time - padding_mask.sum(dim=1)
+    numbers = (real + ratio - 1) // ratio  # B
     counts = torch.arange(most, device=scores.device)[:, None] < numbers
     return positions, counts
 
@@ -73,7 +74,7 @@ class ScoredAttention(nn.Module):
 
     def __init__(self, inner: nn.Module, choice: TokenChoice, ratio: int):
         super().__init__()
-        self.inner = inner
+        self.inner = scoring_before_dropout(inner)
         self.choice = choice
         self.ratio = ratio
 
@@ -86,6 +87,16 @@ class ScoredAttention(nn.Module):
         choice = self.choice
         choice.positions, choice.counts = chosen_tokens(scores, key_padding_mask, self.ratio)
         return output, weights if need_weights else None
+
+
+def scoring_before_dropout(attention: nn.Module) -> nn.Module:
+    """The same self-attention with weights to score by: fairseq's returns them after dropout."""
+    if not isinstance(attention, FairseqMultiheadAttention):
+        return attention
+    same = MultiheadAttention(attention.embed_dim, attention.num_heads, self_attention=True)
+    for name in ("dropout_module", *PROJECTIONS):
+        setattr(same, name, getattr(attention, name))
+    return same
 
 
 class PrunedFeedForward(nn.Module):
@@ -121,8 +132,8 @@ STORED_NAMES = {".fc1.ffn.fc1.": ".fc1.inner.", ".fc1.ffn.fc2.": ".fc2.inner."} 
 class TokenPruningModel(FineTunedModel):
     """A model whose encoder works on the tokens that are attended to; all weights are trained."""
 
-    def __init__(self, cfg: FineTunedConfig, backbone: nn.Module):
-        super().__init__(cfg, backbone)
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
         self.register_state_dict_post_hook(use_stored_names)
 
     def cheapen(self, backbone: nn.Module, ratio: int) -> None:

@@ -1,0 +1,72 @@
+"""Calls in a thread that end when their time is over, however they were written."""
+
+import asyncio
+import contextlib
+import time
+
+from pet_fairseq.serve import timed_thread
+from pet_fairseq.serve.timed_thread import TimedThread
+
+
+def spin(seconds=60.0):
+    """Keep Python busy; returns the seconds."""
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        pass
+    return seconds
+
+
+def catch_all(times):
+    """Go on after the first exceptions, as code with a bare `except` does."""
+    for _ in range(times):
+        with contextlib.suppress(BaseException):
+            spin()
+    spin()
+
+
+def calls(seconds, *functions):
+    """The outcome of each function, called in turn in one thread."""
+
+    async def main():
+        thread = TimedThread("test", seconds)
+        try:
+            return await asyncio.gather(
+                *(thread.call(*function) for function in functions), return_exceptions=True
+            )
+        finally:
+            thread.shutdown()
+
+    return asyncio.run(main())
+
+
+def test_results_and_errors_come_through():
+    numbers, error = calls(60, (sorted, [3, 1, 2]), (int, "x"))
+    assert numbers == [1, 2, 3]
+    assert isinstance(error, ValueError)
+
+
+def test_a_call_that_takes_too_long_is_ended_and_the_next_one_is_not():
+    slow, quick = calls(0.1, (spin,), (spin, 0.01))
+    assert isinstance(slow, TimeoutError)
+    assert quick == 0.01
+
+
+def test_code_that_catches_the_exception_is_interrupted_again(monkeypatch):
+    monkeypatch.setattr(timed_thread, "AGAIN", 0.01)
+    caught, quick = calls(0.05, (catch_all, 3), (spin, 0.01))
+    assert isinstance(caught, TimeoutError)
+    assert quick == 0.01
+
+
+def test_the_thread_outlives_calls_that_end_just_in_time():
+    """Were an exception to come after its call, it would end the thread and with it the server."""
+    limit = 0.02
+    outcomes = calls(limit, *((spin, limit * (0.5 + n / 40)) for n in range(60)), (len, "abc"))
+    assert outcomes.pop() == 3
+    assert {type(outcome) for outcome in outcomes} <= {float, TimeoutError}
+    assert TimeoutError in map(type, outcomes)
+
+
+def test_time_that_a_call_waits_for_its_turn_does_not_count():
+    outcomes = calls(0.5, *[(spin, 0.2)] * 4)
+    assert outcomes == [0.2] * 4
