@@ -39,7 +39,7 @@ def read_record(product: Path) -> Optional[Record]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         return Record(list(content["command"]), dict(content["inputs"]), bool(content["finished"]))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(f"{path}: is no record of a recipe; remove it, or give --again") from error
 
 
