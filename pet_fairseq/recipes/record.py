@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Optional
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import write_json
+from pet_fairseq.files import hash_file, write_json
 from pet_fairseq.recipes.stage import Output, Stage, Word, shell_words
 
 
@@ -121,5 +121,4 @@ def digest(path: Path) -> str:
 @cache
 def _file_digest(path: str, size: int, changed: int) -> str:
     """The digest of a file's content; the cache knows a changed one by its size or time."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+    return hash_file(path, hashlib.blake2b(digest_size=16)).hexdigest()
