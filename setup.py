@@ -3,7 +3,7 @@ from pathlib import Path
 from setuptools import find_packages, setup
 
 SERVE = ["aiohttp>=3.14.5,<4"]  # earlier ones keep connections that never send a request
-ROUGE = ["rouge-score>=0.1.2,<0.2", "regex"]
+ROUGE = ["rouge-score>=0.1.2,<0.2", "nltk>=3.6", "regex"]  # nltk: its stemmer, as rouge-score
 BERT = ["safetensors>=0.5,<1", "tokenizers>=0.21,<1"]
 CTRANSLATE2 = ["ctranslate2>=4.5,<5"]
 

@@ -113,7 +113,7 @@ class MultiheadAttention(FairseqIncrementalState, nn.Module):
         attend = self.training or self.dropout_module.apply_during_inference
         dropout = self.dropout_module.p if attend else 0.0
         if not (need_weights or need_head_weights):
-            context = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout)
+            context = fused_attention(q, k, v, bias, dropout, head_multiple(q))
             return self._project("out_proj", self._join_heads(context)), None
         weights = attention_weights(q, k, bias)  # B x H x T x S
         context = F.dropout(weights.type_as(v), dropout) @ v
@@ -213,6 +213,30 @@ def attention_bias(
         padding = torch.zeros_like(mask, dtype=dtype).masked_fill(mask, torch.finfo(dtype).min / 2)
         bias = padding if bias is None else bias + padding
     return bias
+
+
+def head_multiple(q: Tensor) -> int:
+    """What the width of heads must be a multiple of for torch's fused kernels to take them.
+
+    In half precision on a GPU 8; without them the scores of all pairs of positions are stored.
+    """
+    return 8 if q.is_cuda and q.dtype in (torch.float16, torch.bfloat16) else 1
+
+
+def fused_attention(
+    q: Tensor, k: Tensor, v: Tensor, bias: Optional[Tensor], dropout: float, multiple: int
+) -> Tensor:
+    """softmax(q k^T / sqrt(D) + bias) v per head: B x H x T x D.
+
+    Heads are filled up with zeros to a multiple, which changes no score and no value.
+    """
+    head_dim = q.size(-1)
+    if missing := -head_dim % multiple:
+        q, k, v = (F.pad(x, (0, missing)) for x in (q, k, v))
+    context = F.scaled_dot_product_attention(
+        q, k, v, attn_mask=bias, dropout_p=dropout, scale=head_dim**-0.5
+    )
+    return context[..., :head_dim]
 
 
 def attention_weights(q: Tensor, k: Tensor, bias: Optional[Tensor]) -> Tensor:

@@ -39,6 +39,8 @@ class UnsafeCheckpointError(UserError):
 
 def one_line(error: BaseException, traceback: Optional[TracebackType]) -> Optional[str]:
     """The line to show for an error that the user can mend, or None for every other error."""
+    if type(error) is Exception and isinstance(error.__context__, UserError):
+        error = error.__context__  # fairseq's trainer says something general in its place
     if isinstance(error, UserError):
         return str(error)
     path = checkpoint_being_read(traceback) if isinstance(error, UNREADABLE) else None

@@ -175,6 +175,18 @@ DEFECTS = (
         "tests/variator/test_plugin.py",
     ),
     Defect(
+        "the decoder's distance taken before its last norm",
+        "vectors = norm(vectors)",
+        "vectors = vectors + 0 * norm(vectors)",
+        "tests/variator/test_criterion.py",
+    ),
+    Defect(
+        "plugins of other ratios trained",
+        "plugin.requires_grad_(ratio == self.cfg.compression_ratio)",
+        "plugin.requires_grad_(True)",
+        "tests/variator/test_model.py",
+    ),
+    Defect(
         "half a group counted as none",
         "return -(-length // self.ratio)",
         "return length // self.ratio",

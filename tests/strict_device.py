@@ -193,6 +193,10 @@ def compute(func, args: tuple, kwargs: dict):
     """Do on the CPU what was asked of the device, after refusing and noting what is to be."""
     if func is aten._fused_sdp_choice.default:
         return 0  # attention written out in plain operations
+    if torch.is_inference_mode_enabled():  # without autograd nobody has taken it apart yet
+        out = func.decompose(*args, **kwargs)
+        if out is not NotImplemented:
+            return out
     flat, _ = tree_flatten((args, kwargs))
     tensors = [x for x in flat if isinstance(x, Tensor)]
     refuse_mixture(func, args, tensors)
@@ -214,7 +218,10 @@ def inner_of(x):
 
 
 def wrap(x):
-    return StrictTensor(x) if isinstance(x, Tensor) and not on_device(x) else x
+    if not isinstance(x, Tensor) or on_device(x):
+        return x
+    with torch.inference_mode(x.is_inference()):  # a view of a parameter is none even in that mode
+        return StrictTensor(x)
 
 
 # --- refusing -------------------------------------------------------------------------------------

@@ -7,7 +7,8 @@ import torch
 from fairseq.modules import MultiheadAttention as FairseqAttention
 from torch.testing import assert_close
 
-from pet_fairseq.attention import MultiheadAttention
+from pet_fairseq.attention import MultiheadAttention, fused_attention, head_multiple
+from tests.strict_device import DEVICE, strict_device
 
 # beyond twice the error of the loops in the same dtype
 HALF_TOLERANCE = {torch.float16: 2e-3, torch.bfloat16: 2e-2}
@@ -311,3 +312,31 @@ def test_dropout_of_weights(need_weights):
 def test_width_not_divisible_by_heads():
     with pytest.raises(ValueError, match="width 10 is not divisible by 3 heads"):
         MultiheadAttention(10, 3)
+
+
+# --- head widths for fused kernels ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("head_dim", [1, 8, 22, 60])
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
+def test_heads_that_are_filled_up_give_the_same(head_dim, dropout, dtype):
+    q, k, v = (torch.randn(2, 3, n, head_dim, dtype=dtype) for n in (5, 7, 7))
+    bias = torch.randn(2, 1, 5, 7, dtype=dtype)
+    leaves = [x.requires_grad_() for x in (q, k, v)]
+    results = []
+    for multiple in (1, 8):
+        torch.manual_seed(3)
+        context = fused_attention(*leaves, bias, dropout, multiple)
+        assert context.shape == q.shape
+        results.append([context, *torch.autograd.grad(context.square().sum(), leaves)])
+    tolerance = 1e-12 if dtype == torch.float64 else 5e-3
+    assert_close(*results, rtol=tolerance, atol=tolerance)
+
+
+def test_heads_are_filled_up_in_half_precision_on_a_gpu():
+    dtypes = (torch.float32, torch.float16, torch.bfloat16)
+    assert [head_multiple(torch.zeros(1, dtype=dtype)) for dtype in dtypes] == [1, 1, 1]
+    with strict_device():
+        on_device = [torch.zeros(1, dtype=dtype, device=DEVICE) for dtype in dtypes]
+        assert [head_multiple(x) for x in on_device] == [1, 8, 8]

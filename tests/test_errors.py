@@ -64,6 +64,21 @@ def test_one_line():
         assert one_line(other, None) is None
 
 
+def test_a_mistake_that_fairseqs_trainer_hides():
+    """It raises a bare Exception for whatever went wrong while a checkpoint was loaded."""
+
+    def load():
+        try:
+            raise UserError("--x 3: wrong")
+        except Exception:
+            raise Exception("Cannot load model parameters; ensure that the architectures match.")  # noqa: B904
+
+    with pytest.raises(Exception, match="architectures") as error:
+        load()
+    assert one_line(error.value, None) == "--x 3: wrong"
+    assert one_line(Exception("another"), None) is None
+
+
 def python(code):
     return subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code], cwd=REPO, capture_output=True, text=True

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from pet_fairseq.baselines.patience import patience_layers, unit_distance
 from pet_fairseq.distillation.criterion import PetDistillationConfig, PetDistillationCriterion
+from pet_fairseq.distillation.own_state import load_own_state
 from pet_fairseq.distillation.positions import Positions, real_positions
 from pet_fairseq.errors import UserError
 from pet_fairseq.hooks import forward_hooks
@@ -153,10 +154,7 @@ class PatientKdCriterion(PetDistillationCriterion):
 
     def load_state_dict(self, state_dict, strict=True):
         """Load the maps; they start anew for a model that another criterion trained."""
-        if state_dict is None:
-            logger.warning("the checkpoint holds no patience maps; they start anew")
-            return None
-        return super().load_state_dict(state_dict, strict=strict)
+        load_own_state(self, state_dict, "patience maps")
 
     @classmethod
     def reduce_metrics(cls, logging_outputs) -> None:

@@ -5,7 +5,7 @@ import os
 from fairseq import checkpoint_utils
 from fairseq.models import FairseqModel
 from fairseq.tasks import FairseqTask
-from torch import Tensor
+from torch import Tensor, nn
 
 from pet_fairseq.checkpoints.dictionaries import check_dictionaries
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
@@ -23,12 +23,23 @@ class FrozenModels:
         for model in models:
             model.eval()
             model.requires_grad_(False)
+            leave_out_attention_weights(model)
 
     def like(self, parameter: Tensor) -> list[FairseqModel]:
         """The models on the parameter's device and in its dtype, moved at the first call only."""
         for model in self.models:
             move_like(model, parameter)
         return self.models
+
+
+def leave_out_attention_weights(model: nn.Module) -> None:
+    """Let decoder layers return no weights of their attention to the source.
+
+    fairseq's do so in eval mode, and then use no fused kernel.
+    """
+    for module in model.modules():
+        if hasattr(module, "need_attn"):
+            module.need_attn = False
 
 
 def load_frozen_models(paths: str, option: str, task: FairseqTask) -> FrozenModels:

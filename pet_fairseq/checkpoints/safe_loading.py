@@ -81,6 +81,9 @@ def _is_complete(state: dict) -> bool:
 
 def _as_fairseq_gives_it(state: dict) -> dict:
     """A stored state with its options as omegaconf's, and brought up to fairseq's last format."""
-    if state.get("cfg") is not None:
-        state["cfg"] = OmegaConf.create(state["cfg"], flags={"allow_objects": True})
+    cfg = state.get("cfg")
+    if cfg is not None:
+        if not isinstance(cfg, (dict, omegaconf.DictConfig)):
+            raise TypeError(f"options in a {type(cfg).__name__}")
+        state["cfg"] = OmegaConf.create(cfg, flags={"allow_objects": True})
     return checkpoint_utils._upgrade_state_dict(state)

@@ -9,6 +9,8 @@ from torch import Tensor, nn
 from pet_fairseq.gradients import zero_from
 from pet_fairseq.hooks import forward_hooks
 
+NO_LAYER = -1  # whose attention to the source is to be returned; fairseq's default is the last
+
 
 class Outputs(NamedTuple):
     """What a model says about a batch, before the step that makes it as wide as the vocabulary."""
@@ -32,7 +34,7 @@ def run_model(model: nn.Module, net_input: dict) -> Outputs:
     if has_output_layer(model):
         decoder = model.decoder
         with forward_hooks((decoder, lead_to_output_layer)):
-            features, _ = model(**net_input, features_only=True)
+            features, _ = model(**net_input, features_only=True, alignment_layer=NO_LAYER)
         return Outputs(features, decoder.output_layer, list(decoder.output_projection.parameters()))
     log_probs = model.get_normalized_probs(model(**net_input), log_probs=True)
     return Outputs(log_probs, lambda rows: rows, [])

@@ -21,10 +21,19 @@ def _params_arguments(parser: ArgumentParser) -> None:
         metavar="R",
         help="list the widths that bring a model with these options nearest to R percent",
     )
+    parser.add_argument(
+        "--length",
+        type=int,
+        default=25,
+        metavar="N",
+        help="the tokens of the source and the target sentence for which multiply-adds are counted "
+        "(default: %(default)s, the mean of IWSLT'14)",
+    )
 
 
 def _params(args: Namespace) -> None:
-    from pet_fairseq.pet import params
+    from pet_fairseq.parameters import count_parameters
+    from pet_fairseq.pet import computation, params
 
     options = args.rest
     checkpoint = options[0] if options and not options[0].startswith("-") else None
@@ -32,16 +41,19 @@ def _params(args: Namespace) -> None:
         raise UserError(f"{options[1]}: give a checkpoint or model options, not both")
     if checkpoint is not None and args.target_rate is not None:
         raise UserError("--target-rate: give model options instead of a checkpoint")
-    reference = params.reference_counts(args.reference)
+    reference_model = params.reference_model(args.reference)
+    reference = count_parameters(reference_model)
     if args.target_rate is not None:
         print(params.format_widths(params.find_widths(options, args.target_rate, reference)))
         return
-    counts = (
-        params.checkpoint_counts(checkpoint, "CHECKPOINT")
+    model = (
+        params.checkpoint_model(checkpoint, "CHECKPOINT")
         if checkpoint is not None
-        else params.option_counts(options)
+        else params.option_model(options)
     )
-    print(params.format_counts(counts, args.reference, reference))
+    costs = [computation.count_multiply_adds(m, args.length) for m in (model, reference_model)]
+    print(params.format_counts(count_parameters(model), args.reference, reference))
+    print(computation.format_saving(*costs, args.length))
 
 
 def _sample_heads_arguments(parser: ArgumentParser) -> None:
@@ -111,10 +123,11 @@ COMMANDS = (
     Command(
         name="params",
         group=Group.PET,
-        help="count the parameters of a model and compare them to its teacher's",
+        help="count a model's parameters and multiply-adds and compare them to its teacher's",
         usage="pet-fairseq params [--reference R] (CHECKPOINT | --arch NAME [MODEL OPTIONS])",
         description="Count the parameters of a checkpoint, or of the model that some options "
-        "describe, and say how many percent of the reference's layer parameters these are.",
+        "describe, and say how many percent of the reference's layer parameters these are, and "
+        "what share of the computation in the reference's layers is saved.",
         epilog="All other options describe the model; see fairseq-train --arch NAME --help.",
         add_arguments=_params_arguments,
         run=_params,

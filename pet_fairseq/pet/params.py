@@ -14,7 +14,6 @@ from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
 from pet_fairseq.parameters import (
     ParameterCounts,
-    architecture_counts,
     compression_rate,
     count_parameters,
 )
@@ -48,9 +47,23 @@ def parse_model_options(arguments: list[str]) -> Namespace:
     return args
 
 
+def option_model(arguments: list[str]) -> nn.Module:
+    """The model of these options, shapes only, with embeddings of the 4 special words only."""
+    return build_without_memory(parse_model_options(arguments))
+
+
 def option_counts(arguments: list[str]) -> ParameterCounts:
     """Parameter counts for model options, with embeddings of the 4 special words only."""
-    return count_parameters(build_without_memory(parse_model_options(arguments)))
+    return count_parameters(option_model(arguments))
+
+
+def checkpoint_model(path: str, option: str) -> nn.Module:
+    """The model in a checkpoint, shapes only.
+
+    Raises:
+        UserError: unreadable file, or not an encoder-decoder Transformer.
+    """
+    return stored_model(load_checkpoint(path, option), path, option)
 
 
 def checkpoint_counts(path: str, option: str) -> ParameterCounts:
@@ -59,7 +72,7 @@ def checkpoint_counts(path: str, option: str) -> ParameterCounts:
     Raises:
         UserError: unreadable file, or not an encoder-decoder Transformer.
     """
-    return count_parameters(stored_model(load_checkpoint(path, option), path, option))
+    return count_parameters(checkpoint_model(path, option))
 
 
 def stored_model(state: dict, path: str, option: str) -> nn.Module:
@@ -74,11 +87,11 @@ def stored_model(state: dict, path: str, option: str) -> nn.Module:
     return build_without_memory(state["cfg"].model, *sizes.values())
 
 
-def reference_counts(reference: str) -> ParameterCounts:
-    """Parameter counts of a named architecture or of the model in a checkpoint."""
+def reference_model(reference: str) -> nn.Module:
+    """A named architecture or the model in a checkpoint, shapes only."""
     if is_encoder_decoder(reference):
-        return architecture_counts(reference)
-    return checkpoint_counts(reference, "--reference")
+        return build_without_memory(Namespace(arch=reference))
+    return checkpoint_model(reference, "--reference")
 
 
 def find_widths(

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from pet_fairseq.distillation.chunks import chunk_size, chunked_sums, free_memory
 from pet_fairseq.distillation.outputs import run_model
+from pet_fairseq.distillation.own_state import load_own_state
 from pet_fairseq.distillation.positions import real_positions
 from pet_fairseq.distillation.teacher import TEACHER_CACHE_HELP, TEACHER_PATH_HELP, Teacher
 from pet_fairseq.errors import UserError
@@ -178,6 +179,10 @@ class PetSimplifiedTaskCriterion(FairseqCriterion):
             batch = dataset.collater([dataset[i] for i in chosen[start : start + 50]])
             batch = move_batch(batch, device)
             yield batch, real_positions(batch["target"], self.padding_idx)
+
+    def load_state_dict(self, state_dict, strict=True):
+        """Load the class layer; it starts anew for a model that another criterion trained."""
+        load_own_state(self, state_dict, "weights of the class layer")
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: list[dict]) -> None:

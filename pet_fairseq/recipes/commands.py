@@ -192,6 +192,22 @@ def _teacher_text(args: Namespace) -> None:
     print(f"wrote {args.out}")
 
 
+def _statistics_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "data",
+        type=Path,
+        nargs="+",
+        metavar="BIN",
+        help="folders of parallel data from fairseq-preprocess",
+    )
+
+
+def _statistics(args: Namespace) -> None:
+    from pet_fairseq.recipes.statistics import format_statistics, read_statistics
+
+    print(format_statistics([side for folder in args.data for side in read_statistics(folder)]))
+
+
 def _train_bf16(args: Namespace) -> None:
     from pet_fairseq.recipes.train_bf16 import train
 
@@ -216,6 +232,17 @@ COMMANDS = (
         "they are.",
         add_arguments=_teacher_text_arguments,
         run=_teacher_text,
+        needs_models=False,
+    ),
+    Command(
+        name="statistics",
+        group=Group.RECIPES,
+        help="count the words, sentences and tokens of binary data",
+        description="Print a table of data sets: the words of each language's dictionary, with the "
+        "four special ones, and the sentences and tokens of its training set, a sentence's end "
+        "being a token.",
+        add_arguments=_statistics_arguments,
+        run=_statistics,
         needs_models=False,
     ),
     Command(

@@ -81,8 +81,8 @@ DATA_SETS = {
     "tatoeba_en_fi": DataSet("en", "fi", size="small"),
     "iwslt14_de_en": DataSet("de", "en", reference=LOWER),
     "iwslt14_en_de": DataSet("en", "de", reference=LOWER),
-    "wmt17_en_fi": DataSet("en", "fi", full=FINNISH),
-    "wmt17_en_lv": DataSet("en", "lv", full=LATVIAN),
+    "wmt17_en_fi": DataSet("en", "fi", full=FINNISH, reference=LOWER),
+    "wmt17_en_lv": DataSet("en", "lv", full=LATVIAN, reference=LOWER),
     "own_data": DataSet(size="small"),
     "demo": DataSet(
         *("de", "en", "demo"),

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import whole_folder
+from pet_fairseq.files import read_text, whole_folder
 from pet_fairseq.recipes.runner import find_program
 
 LINE = re.compile(r"^([SH])-(\d+)\t(.*)$", re.MULTILINE)
@@ -48,7 +48,7 @@ def read_pairs(output: Path) -> tuple[list[str], list[str]]:
         UserError: a sentence without a translation, or none at all.
     """
     lines: dict[str, dict[int, str]] = {"S": {}, "H": {}}
-    for kind, number, text in LINE.findall(output.read_text(encoding="utf-8")):
+    for kind, number, text in LINE.findall(read_text(output, "OUTPUT")):
         fields = text.split("\t")
         lines[kind].setdefault(int(number), fields[-1])
     if not lines["S"] or lines["S"].keys() != lines["H"].keys():

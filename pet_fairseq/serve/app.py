@@ -55,7 +55,7 @@ class Routes:
         arrived = loop.time()
         try:
             data = await self._answer(request)
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, ConnectionError):
             counts.count_request(GONE)
             raise
         except RequestError as error:

@@ -27,7 +27,8 @@ class ServedModel:
     """
 
     def __init__(self, model: nn.Module, task, text: Text, max_tokens: int, device: str = "cpu"):
-        self.model = model.to(device).eval()
+        self.model = model.to(device)
+        self.model.eval()
         self.task = task
         self.text = text
         self.device = device
@@ -88,7 +89,7 @@ class ServedModel:
         return nullcontext()
 
     def on_device(self, sample: dict) -> dict:
-        return apply_to_sample(lambda tensor: tensor.to(self.device), sample)
+        return apply_to_sample(lambda x: x.to(self.device, non_blocking=True), sample)
 
     def add_marks(self, tokens: Tensor) -> Tensor:
         """Add what training added to a sentence beside its end."""
@@ -125,7 +126,7 @@ class Classifier(ServedModel):
             features_only=True,
             classification_head_name=self.task.cfg.classification_head_name,
         )
-        return [self.described(row.tolist()) for row in logits.float().softmax(dim=-1)]
+        return [self.described(row) for row in logits.float().softmax(dim=-1).tolist()]
 
     def described(self, probabilities: list[float]) -> dict:
         if not all(map(math.isfinite, probabilities)):
@@ -147,8 +148,9 @@ class Translator(ServedModel):
         dataset = self.task.build_dataset_for_inference(texts, [len(tokens) for tokens in texts])
         sample = dataset.collater([dataset[i] for i in range(len(texts))])  # sorts by length
         hypotheses = self.task.inference_step(self.generator, [self.model], self.on_device(sample))
-        best = {i: some[0]["tokens"] for i, some in zip(sample["id"].tolist(), hypotheses)}
-        return [{"text": self.decode(best[i])} for i in range(len(texts))]
+        best = fetch([some[0]["tokens"] for some in hypotheses])
+        answers = dict(zip(sample["id"].tolist(), best))
+        return [{"text": self.decode(answers[i])} for i in range(len(texts))]
 
     def rehearse(self, texts: list[Tensor], ratio: int) -> None:
         """Translate to texts of the same length: random words could give any length."""
@@ -162,7 +164,11 @@ class Translator(ServedModel):
 
     def decode(self, tokens: Tensor) -> str:
         marks = self.generator.symbols_to_strip_from_output
-        words = self.task.target_dictionary.string(
-            tokens.int().cpu(), extra_symbols_to_ignore=marks
-        )
+        words = self.task.target_dictionary.string(tokens, extra_symbols_to_ignore=marks)
         return self.text.decode(words)
+
+
+def fetch(sentences: list[Tensor]) -> list[Tensor]:
+    """Sentences of tokens on the CPU, which waits for their device once."""
+    together = collate_tokens(sentences, pad_idx=0).cpu()
+    return [row[: len(tokens)] for row, tokens in zip(together, sentences)]

@@ -44,7 +44,7 @@ class VariatorDistillationConfig(FairseqDataclass):
     )
     classification_head_name: str = field(
         default="sentence_classification_head",
-        metadata={"help": "the head of an encoder whose sentences have classes as targets"},
+        metadata={"help": "the head that classifies sentences (--task sentence_prediction)"},
     )
     # fairseq's sentence_prediction task asks its criterion for this
     regression_target: bool = field(

@@ -14,120 +14,21 @@ import argparse
 import asyncio
 import contextlib
 import math
-import os
 import random
 import re
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
-from argparse import Namespace
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import torch
 from aiohttp import ClientSession, TCPConnector
-from fairseq.data import Dictionary
-from fairseq.models import ARCH_CONFIG_REGISTRY, build_model
-from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
+from served import Server, Shape, make_files, random_texts, server
 
-import pet_fairseq  # noqa: F401  registers the model
 from pet_fairseq.markdown import table
-from pet_fairseq.variator.model import VariatorModel
-from pet_fairseq.variator.options import VariatorConfig
-
-WORDS = 1000
-HEAD = "sentence_classification_head"
-
-# --- a model that needs no training ---------------------------------------------------------------
-
-
-def make_task(folder):
-    for name, words in (("input0", [f"w{i}" for i in range(WORDS)]), ("label", ["no", "yes"])):
-        (folder / name).mkdir()
-        dictionary = Dictionary()
-        for word in words:
-            dictionary.add_symbol(word)
-        dictionary.save(str(folder / name / "dict.txt"))
-    cfg = SentencePredictionConfig(data=str(folder), num_classes=2, init_token=0)
-    cfg.classification_head_name, cfg.regression_target, cfg.seed = HEAD, False, 1
-    return SentencePredictionTask.setup_task(cfg)
-
-
-def save(path, model, model_cfg, task):
-    options = {**vars(task.cfg), "_name": "sentence_prediction"}
-    state = {
-        "args": None,
-        "cfg": {"model": model_cfg, "task": options},
-        "model": model.state_dict(),
-        "optimizer_history": [{"optimizer_name": "", "lr_scheduler_state": {}, "num_updates": 1}],
-        "extra_state": {"train_iterator": {"epoch": 1}},
-    }
-    torch.save(state, path)
-    return str(path)
-
-
-def make_files(folder, args):
-    """Random backbone and plugins; returns what to give as --path."""
-    torch.manual_seed(1)
-    task = make_task(folder)
-    options = Namespace(
-        arch="roberta_base",
-        _name="roberta_base",
-        encoder_layers=args.layers,
-        encoder_embed_dim=args.width,
-        encoder_ffn_embed_dim=args.ffn,
-        encoder_attention_heads=args.heads,
-        max_positions=512,
-    )
-    ARCH_CONFIG_REGISTRY["roberta_base"](options)
-    backbone = build_model(options, task)
-    backbone.register_classification_head(HEAD, num_classes=2)
-    path = save(folder / "backbone.pt", backbone, options, task)
-    files = []
-    for ratio in args.ratios:
-        cfg = VariatorConfig(
-            backbone_path=path,
-            compression_ratio=ratio,
-            bottleneck_dim=args.bottleneck_dim,
-            compression_site=args.site,
-        )
-        cfg._name = "variator"
-        model = VariatorModel.build_model(cfg, task)
-        files.append(save(folder / f"{ratio}.pt", model, Namespace(**vars(cfg)), task))
-    return os.pathsep.join(files)
-
-
-def random_texts(lengths, count=500):
-    draw = random.Random(1)
-    return [
-        " ".join(f"w{draw.randrange(WORDS)}" for _ in range(draw.randint(*lengths)))
-        for _ in range(count)
-    ]
-
 
 # --- servers and clients --------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def server(*options):
-    """A server on a free port; returns its address and process id."""
-    command = [sys.executable, "-m", "pet_fairseq.cli", "serve", "--port", "0", *map(str, options)]
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
-    try:
-        for line in process.stdout:
-            if line.startswith("listening on "):
-                break
-        else:
-            raise SystemExit(f"the server did not start; try: {' '.join(command)}")
-        yield line.split()[-1], process.pid
-    finally:
-        process.terminate()
-        process.wait()
 
 
 def starved_seconds(pid):
@@ -165,6 +66,8 @@ async def measure_capacity(address, texts, concurrency, seconds):
     if refused:
         raise ValueError("some texts were refused; give others with --texts")
     counted = [t for t in done if start + seconds / 3 < t <= start + seconds]
+    if not counted:
+        raise ValueError(f"no text was answered within {seconds:g} s; give more with --seconds")
     return len(counted) / (seconds * 2 / 3)
 
 
@@ -204,19 +107,18 @@ class Row:
     name: str
     rate: float  # requests a second
     mode: str
-    address: str
-    pid: int
+    server: Server
     answers: list = field(default_factory=list)
     batches: Counter = field(default_factory=Counter)
     starved: float = 0.0
     seconds: float = 0.0
 
     def run(self, texts, seconds, seed):
-        start, starved = time.perf_counter(), starved_seconds(self.pid)
-        answers, batches = asyncio.run(load(self.address, texts, self.rate, seconds, seed))
+        start, starved = time.perf_counter(), starved_seconds(self.server.pid)
+        answers, batches = asyncio.run(load(self.server.address, texts, self.rate, seconds, seed))
         self.answers += answers
         self.batches += batches
-        self.starved += starved_seconds(self.pid) - starved
+        self.starved += starved_seconds(self.server.pid) - starved
         self.seconds += time.perf_counter() - start
 
     def cells(self, target):
@@ -239,10 +141,10 @@ def compare(args, path, texts, options):
     in_batch = max(1, round(args.batch_tokens / mean_tokens))
     with contextlib.ExitStack() as servers:
         plain = servers.enter_context(server("--ratio", 1, *common))
-        starved = starved_seconds(plain[1])
+        starved = starved_seconds(plain.pid)
         under_way = min(3 * in_batch, 100)
-        capacity = asyncio.run(measure_capacity(plain[0], texts, under_way, args.seconds))
-        starved = starved_seconds(plain[1]) - starved
+        capacity = asyncio.run(measure_capacity(plain.address, texts, under_way, args.seconds))
+        starved = starved_seconds(plain.pid) - starved
         batch_ms = 1000 * in_batch / capacity
         target = args.target_ms or args.target_batches * batch_ms
         print(
@@ -256,10 +158,10 @@ def compare(args, path, texts, options):
         fast = servers.enter_context(server("--ratio", fastest, *common))
         low, high = args.low * capacity, args.high * capacity
         rows = [
-            Row("low", low, "auto", *auto),
-            Row("high", high, "1", *plain),
-            Row("high", high, "auto", *auto),
-            Row("high", high, f"{fastest}", *fast),
+            Row("low", low, "auto", auto),
+            Row("high", high, "1", plain),
+            Row("high", high, "auto", auto),
+            Row("high", high, f"{fastest}", fast),
         ]
         for i in range(args.rounds):
             for row in rows:
@@ -296,7 +198,8 @@ def main():
         compare(args, args.path, args.texts.read_text().splitlines(), options)
         return
     with tempfile.TemporaryDirectory() as folder:
-        path = make_files(Path(folder), args)
+        shape = Shape(*(getattr(args, name) for name in Shape._fields))
+        path = make_files(Path(folder), shape)
         compare(args, path, random_texts(args.lengths), options)
 
 

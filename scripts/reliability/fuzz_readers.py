@@ -205,6 +205,7 @@ def dictionary(folder: Path):
 
 def outputs(folder: Path):
     """What fairseq-generate and fairseq-validate printed."""
+    from pet_fairseq.recipes.teacher_text import read_pairs
     from pet_fairseq.report.outputs import read_output
     from pet_fairseq.score.answers import read_hypotheses
     from pet_fairseq.score.rouge import read_perplexity
@@ -219,6 +220,7 @@ def outputs(folder: Path):
         lambda: read_output(path),
         lambda: read_hypotheses(path, 2, path),
         lambda: read_perplexity(path),
+        lambda: read_pairs(path),
     )
 
     def make(draw: random.Random) -> Read:

@@ -84,13 +84,13 @@ fetch() {
   mv "$file.part" "$file"
 }
 
-# unpack ARCHIVE FOLDER MEMBER...
+# unpack ARCHIVE FOLDER [MEMBER...]: all of it, or these files
 unpack() {
   local archive=$1 folder=$2
   shift 2
   run mkdir -p "$folder"
   run tar -xzf "$archive" -C "$folder" "$@" 2>/dev/null ||
-    die "$archive: cannot unpack $* from it; is it the right archive?"
+    die "$archive: cannot unpack ${*:-it}${*:+ from it}; is it the right archive?"
 }
 
 # segments OUTPUT [-e SED] FILE...: the plain text of .xml and .sgm files, one segment a line

@@ -10,10 +10,13 @@
 #                   lengths differ by more than a factor of RATIO (1.5)
 #   MAX_PIECES=250  the same for the training pairs after BPE
 #   LOWERCASE=1     lowercases all three sets; the test set's raw text in lower case is in OUT/lower/
+#   NO_DASH_SPLITS=1  leaves hyphens between letters alone, as Moses's tokenizer.perl without -a
+#   TOKENISED="train valid"  these sets of RAW are Moses tokens already
 #   SPLIT_VALID=23  every 23rd pair of the cleaned training set is the validation set; RAW needs none
 #   WORKERS (2), STAGES="tokenise clean segment binarise", DRY_RUN=1
 #
-# Tokenises as `fairseq-interactive --tokenizer moses --bpe subword_nmt` does, so both see the same tokens.
+# Tokenises as `fairseq-interactive --tokenizer moses --bpe subword_nmt` does, with NO_DASH_SPLITS=1 as with
+# --moses-no-dash-splits, so both see the same tokens.
 . "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 [ $# = 5 ] || die "usage: preprocess.sh RAW SRC TGT MERGES OUT"
 raw=$1 src=$2 tgt=$3 merges=$4 out=$5
@@ -22,6 +25,9 @@ given=(train valid test)
 [ -z "${SPLIT_VALID:-}" ] || given=(train test)
 lower=()
 [ "${LOWERCASE:-0}" = 0 ] || lower=(--lowercase)
+tokeniser=(python3 "$ROOT/scripts/text/tokenise.py")
+dashes=()
+[ "${NO_DASH_SPLITS:-0}" = 0 ] || dashes=(--no-dash-splits)
 cleaner=(python3 "$ROOT/scripts/text/clean.py")
 text=$out/tok
 [ -z "${MAX_TOKENS:-}${SPLIT_VALID:-}${lower[*]}" ] || text=$out/clean
@@ -29,6 +35,7 @@ text=$out/tok
 # stop if the inputs are not there, or OUT was begun with other settings
 check() {
   local settings="$src $tgt $merges ${MAX_TOKENS:--} ${MAX_PIECES:--} $ratio ${LOWERCASE:-0} ${SPLIT_VALID:--}"
+  settings+="${dashes[*]:+ ${dashes[*]}}${TOKENISED:+ tokenised: $TOKENISED}"
   for split in "${given[@]}"; do
     for lang in "$src" "$tgt"; do
       [ -f "$raw/$split.$lang" ] || die "$raw/$split.$lang: no such file"
@@ -42,8 +49,12 @@ tokenise() {
   run mkdir -p "$out/tok"
   for lang in "$src" "$tgt"; do
     for split in "${given[@]}"; do
-      write "$out/tok/$split.$lang" -i "$raw/$split.$lang" \
-        sacremoses -q -l "$lang" -j "$workers" tokenize -a -x
+      if [[ " ${TOKENISED:-} " == *" $split "* ]]; then
+        write "$out/tok/$split.$lang" cat "$raw/$split.$lang"
+      else
+        write "$out/tok/$split.$lang" -i "$raw/$split.$lang" \
+          "${tokeniser[@]}" "$lang" --processes "$workers" "${dashes[@]}"
+      fi
       same_lines "$raw/$split.$lang" "$out/tok/$split.$lang"
     done
   done

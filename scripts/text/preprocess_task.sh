@@ -23,7 +23,7 @@ raw=$1 merges=$2 out=$3
 shift 3
 inputs=("$@") workers=${WORKERS:-2} splits=(train valid test)
 kinds=(text answer "${inputs[@]}")
-tokeniser=(sacremoses -q -l en -j "$workers" tokenize -a -x)
+tokeniser=(python3 "$ROOT/scripts/text/tokenise.py" en --processes "$workers")
 [ -z "${BERT:-}" ] || tokeniser=(python3 "$ROOT/scripts/text/wordpiece.py" "$BERT/tokenizer.json")
 IFS=: read -r -a raw_texts <<<"${RAW_TEXT:-}"
 names=() training=("${kinds[@]/#/train.}")

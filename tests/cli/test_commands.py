@@ -61,6 +61,9 @@ def test_params_of_the_named_architecture():
     """2,997,120 of 31,543,296 layer parameters: the thesis's 9.5% (Table 4)."""
     out = run("pet-fairseq", "params", "--arch", "pet_transformer_iwslt_de_en").output
     assert "2,997,120" in out and "31,543,296" in out and "9.50%" in out
+    assert "158,880,000" in out and "80.09%" in out
+    arch = ("--arch", "pet_transformer_iwslt_de_en")
+    assert "sentences of 17 tokens" in run("pet-fairseq", "params", *arch, "--length", 17).output
 
 
 def test_params_of_checkpoints(student, teacher):

@@ -136,7 +136,7 @@ def test_from_texts_to_binary_data(texts, tmp_path):
 
 def test_dry_run_writes_nothing(texts, tmp_path):
     out = prepare(texts, tmp_path, STAGES="", DRY_RUN="1").stdout
-    for command in ("split.py", "sacremoses", "learn-bpe -s 8000", "fairseq-preprocess"):
+    for command in ("split.py", "tokenise.py", "learn-bpe -s 8000", "fairseq-preprocess"):
         assert command in out
     assert not (tmp_path / "out").exists()
 

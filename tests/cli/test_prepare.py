@@ -26,14 +26,16 @@ def test_dry_run_prints_commands_and_writes_nothing(recipe, tmp_path):
     env = {"OUT": str(tmp_path / "out"), "DOWNLOADS": str(tmp_path / "new"), "DRY_RUN": "1"}
     out = sh(f"examples/{recipe}/prepare.sh", **env).stdout
     commands = [line.split()[1] for line in out.splitlines() if line.startswith("+ ")]
-    needed = {"curl", "sacremoses", "subword-nmt", "fairseq-preprocess"}
+    needed = {"curl", "subword-nmt", "fairseq-preprocess"}
     assert needed <= set(commands)
+    dashes = [line for line in out.splitlines() if "tokenise.py" in line]
+    assert dashes and all(("--no-dash-splits" in line) == ("iwslt" in recipe) for line in dashes)
     path = f"{BIN}:{os.environ['PATH']}"
     assert all(shutil.which(command, path=path) for command in commands)  # no shell functions
     assert "learn-bpe -s" in out and "apply-bpe -c" in out and "https://" in out
     assert not list(tmp_path.iterdir())
     only = sh(f"examples/{recipe}/prepare.sh", **env, STAGES="binarise").stdout
-    assert "fairseq-preprocess" in only and "curl" not in only and "sacremoses" not in only
+    assert "fairseq-preprocess" in only and "curl" not in only and "tokenise.py" not in only
 
 
 def gz(folder: Path, name: str, text: str) -> None:
@@ -101,7 +103,7 @@ def iwslt(tmp_path) -> tuple[Path, dict]:
         )
         for name in IWSLT_SETS:
             members[f"de-en/IWSLT14.{name}.de-en.{lang}.xml"] = sgm(
-                [f"It\u2019s {name} {lang}", ""]
+                [f"It\u2019s well-known {name} {lang}", ""]
             )
     archive = tmp_path / "public/de-en.tgz"
     tar(archive, members)
@@ -119,7 +121,10 @@ def test_iwslt14_from_archive_to_binary_data(iwslt, tmp_path):
     raw = lines(out / "raw/train.en")
     assert raw[:3] == ["Titel en", "Kurz en", "long "]
     assert [text.rsplit(" ", 1)[0] for text in lines(out / "raw/test.de")[::2]] == [
-        f"It's {name}" for name in IWSLT_SETS
+        f"It's well-known {name}" for name in IWSLT_SETS
+    ]
+    assert lines(out / "clean/test.en")[::2] == [  # tokenizer.perl escapes, and keeps hyphens
+        f"it &apos;s well-known {name.lower()} en" for name in IWSLT_SETS
     ]
     assert lines(out / "raw/test.de")[1::2] == [""] * 5
     tokens = [line.lower() for line in lines(out / "tok/train.en")]
@@ -169,7 +174,8 @@ def wmt(folder: Path, other: str, valid: str, corpora: dict[str, str]) -> dict:
         tar(folder / f"{archive}.tgz", members)
     expected += "".join(f"{path.name} -\n" for path in folder.glob("*.tgz"))
     (folder / "expected").write_text(expected)
-    return {"EXPECTED": str(folder / "expected"), "OUT": str(folder.parent / "out")}
+    environment = {"EXPECTED": str(folder / "expected"), "OUT": str(folder.parent / "out")}
+    return environment | {"TEXT": "raw"}
 
 
 FINNISH = {
@@ -185,11 +191,68 @@ LATVIAN = {
 }
 
 
+def preprocessed(folder: Path, other: str, valid: str) -> dict:
+    """Tiny files of the layout of the task's preprocessed text; the environment to prepare them."""
+    folder.mkdir()
+    texts = {lang: sentences(60, f"It &apos;s Well-Known @-@ {lang}") for lang in ("en", other)}
+    texts["en"][7] = "long " * 9  # dropped for its ratio
+    for lang, text in texts.items():
+        gz(folder, f"corpus.tc.{lang}.gz", "\n".join(text) + "\n")
+    sets = {f"{valid}.tc.{lang}": f"Valid &quot; {lang}\n" * 4 for lang in ("en", other)}
+    tar(folder / "dev.tgz", sets | {f"{valid}-en{other}-src.en.sgm": "raw text"})
+    news = {
+        f"test/newstest2017-en{other}-{side}.{lang}.sgm": sgm([f"It's well-known {lang}"] * 6)
+        for side, lang in (("src", "en"), ("ref", other))
+    }
+    tar(folder / "test.tgz", news)
+    expected = f"valid.en 4\nvalid.{other} 4\ntest.en 6\ntest.{other} 6\ncorpus 60\ntest.tgz -\n"
+    (folder / "expected").write_text(expected)
+    return {"EXPECTED": str(folder / "expected"), "OUT": str(folder.parent / "out")}
+
+
+def test_wmt17_from_the_preprocessed_text(tmp_path):
+    folder = tmp_path / "public"
+    env = preprocessed(folder, "fi", "newstest2016") | {"DOWNLOADS": str(tmp_path / "downloads")}
+    stages = {"STAGES": "raw tokenise clean"}
+    sh("examples/wmt17_en_fi/prepare.sh", folder, **env, **stages)
+    out = tmp_path / "out"
+    tokens = [line.lower() for line in lines(out / "raw/train.fi")]
+    assert len(tokens) == 60 and tokens[0].startswith("it &apos;s well-known @-@ fi")
+    assert lines(out / "clean/train.fi") == tokens[:7] + tokens[8:]  # escaped once, as they came
+    assert lines(out / "clean/valid.en") == ["valid &quot; en"] * 4
+    assert lines(out / "clean/test.fi") == ["it &apos; s well @-@ known fi"] * 6
+    assert lines(out / "lower/test.fi") == ["it's well-known fi"] * 6
+    assert lines(out / "raw/test.en") == ["It's well-known en"] * 6
+
+
+def test_wmt17_preprocessed_from_its_public_place(tmp_path):
+    """The archives of two languages have the same names, but not the same place."""
+    public, recipe = tmp_path / "public", "examples/wmt17_en_lv/prepare.sh"
+    env = preprocessed(tmp_path / "files", "lv", "newsdev2017")
+    env |= {"MIRROR": f"file://{public}", "DOWNLOADS": str(tmp_path / "new"), "STAGES": "raw"}
+    shutil.copytree(tmp_path / "files", public / "preprocessed/lv-en")
+    (public / "preprocessed/lv-en/test.tgz").rename(public / "test.tgz")
+    sh(recipe, **env)
+    assert (tmp_path / "new/preprocessed/lv-en/corpus.tc.lv.gz").exists()
+    assert (tmp_path / "new/test.tgz").exists()
+    assert lines(tmp_path / "out/raw/valid.lv") == ["Valid &quot; lv"] * 4
+    dry = sh(recipe, DRY_RUN="1", OUT=str(tmp_path / "x")).stdout
+    place = "https://data.statmt.org/wmt17/translation-task/preprocessed/lv-en"
+    assert all(f"{place}/{name}" in dry for name in ("corpus.tc.en.gz", "dev.tgz"))
+    env["OUT"] = str(tmp_path / "other")
+    refuses(
+        sh(recipe, check=False, **env | {"TEXT": "both"}), "TEXT=both: give preprocessed or raw"
+    )
+    expected = Path(env["EXPECTED"])
+    expected.write_text(expected.read_text().replace("corpus 60", "corpus 61"))
+    refuses(sh(recipe, check=False, **env), "corpus: 60 pairs, expected at least 61")
+
+
 @pytest.mark.slow
 def test_wmt17_finnish_from_archives_to_bpe(tmp_path):
     env = wmt(tmp_path / "public", "fi", "newstest2016", FINNISH)
     env["DOWNLOADS"] = str(tmp_path / "downloads")
-    stages = {"STAGES": "raw tokenise segment", "BPE_MERGES": "20"}
+    stages = {"STAGES": "raw tokenise clean segment", "BPE_MERGES": "20"}
     sh("examples/wmt17_en_fi/prepare.sh", tmp_path / "public", **env, **stages)
     out = tmp_path / "out"
     expected = sentences(30, "europarlfi") + sentences(30, "rapidfi")

@@ -8,8 +8,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from fairseq.data.encoders.moses_tokenizer import MosesTokenizer, MosesTokenizerConfig
 
-from tests.cli.processes import REPO, write_text
+from tests.cli.processes import BIN, REPO, write_text
 from tests.cli.shell import bash, refuses, sh
 
 PREPROCESS = "scripts/text/preprocess.sh"
@@ -193,6 +194,30 @@ def test_cleaning_refuses_sides_of_different_length(tmp_path):
     assert not (tmp_path / "out.a").exists()
 
 
+# Tokenising
+
+
+def tokenise(text: str, *args) -> str:
+    command = [BIN / "python", REPO / "scripts/text/tokenise.py", *map(str, args)]
+    result = subprocess.run(command, input=text.encode(), capture_output=True, check=True)
+    return result.stdout.decode()
+
+
+@pytest.mark.parametrize("dashes", [True, False])
+def test_tokens_are_those_of_fairseq_interactive(dashes):
+    """Special characters escaped, whatever the version of click; lines end at line feeds only."""
+    lines = ['It\'s a well-known "fact" & <b>, [x] | 3-4.', "", "a\u2028b\u0085c d.", "z.B. Haus"]
+    options = () if dashes else ("--no-dash-splits",)
+    cfg = MosesTokenizerConfig(source_lang="de", moses_no_dash_splits=not dashes)
+    expected = [MosesTokenizer(cfg).encode(line) for line in lines]
+    first = expected[0]
+    assert "It &apos;" in first and ("well @-@ known" in first) == dashes and "&quot;" in first
+    assert tokenise("\n".join(lines), "de", *options).split("\n") == [*expected, ""]
+    many = [f"{line} {i}" for i, line in enumerate(lines * 700)]
+    found = tokenise("".join(f"{line}\n" for line in many), "de", "--processes", 2, *options)
+    assert found.split("\n")[:-1] == [MosesTokenizer(cfg).encode(line) for line in many]
+
+
 # Preprocessing
 
 
@@ -212,3 +237,19 @@ def test_preprocess_makes_bpe_and_binary_data(tmp_path):
     (tmp_path / "raw/test.en").write_text("one line\n")
     result = preprocess(30, "x", check=False)
     refuses(result, "differ in their number of lines")
+
+
+def test_sets_that_are_tokens_already_stay_as_they_are(tmp_path):
+    write_text(tmp_path / "raw", {"train": 30, "valid": 3, "test": 3})
+    for split in ("train", "test"):
+        file = tmp_path / f"raw/{split}.en"
+        file.write_text(file.read_text().replace("b1 ", "b1-b2 &apos;s "))
+    env = {"STAGES": "tokenise", "TOKENISED": "train valid"}
+    sh(PREPROCESS, tmp_path / "raw", "de", "en", 30, tmp_path / "out", **env)
+    for name in ("train.en", "train.de", "valid.en"):
+        same = (tmp_path / "raw" / name).read_text(), (tmp_path / "out/tok" / name).read_text()
+        assert same[0] == same[1]
+    assert "b1 @-@ b2 &amp; apos" in (tmp_path / "out/tok/test.en").read_text()
+    env["TOKENISED"] = "train"
+    again = sh(PREPROCESS, tmp_path / "raw", "de", "en", 30, tmp_path / "out", check=False, **env)
+    refuses(again, "other settings", "tokenised: train")

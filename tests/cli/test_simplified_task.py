@@ -40,6 +40,30 @@ def test_distillation_goes_on_from_the_warm_up(data, options, student_options, t
         torch.testing.assert_close(state(student)[name], tensor, atol=1e-6, rtol=0, msg=name)
 
 
+def test_criterions_with_other_parameters_take_over(data, options, teacher, tmp_path):
+    """Each starts from the other's checkpoint; what it trains beside the model starts anew."""
+    warm, patient, again = (tmp_path / name for name in ("warm", "patient", "again"))
+    project = (*options, "--simplified-head", "project", "--max-update", "1")
+    train(data, warm, *project)
+    log = train(
+        *(data, patient, "--arch", "pet_transformer_tiny", "--criterion", "patient_kd"),
+        *("--teacher-path", teacher, "--max-update", "1"),
+        *("--finetune-from-model", warm / "checkpoint_last.pt"),
+    )
+    assert log.output.count("holds no patience maps; they start anew") == 1
+    assert all(name.startswith("maps.") for name in state(patient, "criterion"))
+    log = train(data, again, *project, "--finetune-from-model", patient / "checkpoint_last.pt")
+    assert log.output.count("holds no weights of the class layer; they start anew") == 1
+    result = train(
+        *(data, tmp_path / "wrong", *options, "--simplified-head", "replace"),
+        *("--finetune-from-model", warm / "checkpoint_last.pt"),
+        check=False,
+    )
+    assert result.status != 0 and "Traceback" not in result.output
+    line = result.output.strip().splitlines()[-1]
+    assert line.startswith("pet_fairseq: error: --criterion: class_layer.weight is 4 x ")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("head", ["project", "replace"])
 def test_ablation_heads_resume_and_stay_out_of_the_model(head, data, options, tmp_path):

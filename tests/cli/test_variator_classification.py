@@ -78,6 +78,40 @@ def test_plugins_keep_the_accuracy(reviews, backbone, site, tmp_path):
     assert result["total"] == 60
 
 
+BART = (
+    *("--arch", "bart_base", "--add-prev-output-tokens"),
+    *(
+        word
+        for stack in ("encoder", "decoder")
+        for word in (
+            *(f"--{stack}-layers", "1", f"--{stack}-embed-dim", "32"),
+            *(f"--{stack}-ffn-embed-dim", "64", f"--{stack}-attention-heads", "2"),
+        )
+    ),
+)
+
+
+def test_plugins_for_a_bart_that_classifies(reviews, tmp_path):
+    """By the head that reads its decoder at </s>, with the task's loss too."""
+    ends = ("--init-token", "0", "--separator-token", "2")
+    log = run(
+        *("fairseq-train", reviews, "--save-dir", tmp_path / "bart", *COMMON, *BART, *ends),
+        *("--criterion", "sentence_prediction", "--max-update", "60"),
+    )
+    assert log.values("accuracy", "valid")[-1] > 90
+    log = run(
+        *("fairseq-train", reviews, "--save-dir", tmp_path / "plugins", *COMMON, *ends),
+        *("--arch", "variator", "--backbone-path", tmp_path / "bart/checkpoint_best.pt"),
+        *("--add-prev-output-tokens", "--compression-ratio", "2", "--bottleneck-dim", "8"),
+        *("--criterion", "variator_distillation", "--task-loss-weight", "0.5"),
+        *("--max-update", "60"),
+    )
+    assert log.values("distance", "valid")[-1] < log.values("distance", "valid")[0]
+    assert log.values("accuracy", "valid")[-1] > 75
+    result = classify(tmp_path / "plugins/checkpoint_best.pt", reviews)
+    assert result["accuracy"] == pytest.approx(max(log.values("accuracy", "valid")), abs=0.01)
+
+
 def classify(checkpoint, data, *more):
     words = ("score", "classes", checkpoint, data, "--subset", "valid")
     output = run("pet-fairseq", *words, *more).output

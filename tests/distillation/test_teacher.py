@@ -7,6 +7,7 @@ from pet_fairseq.distillation.cache import pair_keys
 from pet_fairseq.distillation.positions import real_positions
 from pet_fairseq.distillation.teacher import Teacher
 from pet_fairseq.errors import UserError
+from tests.strict_device import DEVICE, move, strict_device, to_cpu, waits_of
 from tests.translation import make_batch, make_model, make_task, save_model, select
 
 
@@ -93,3 +94,39 @@ def test_bad_options(task, paths, tmp_path):
     other = save_model(tmp_path / "lstm.pt", task, "lstm")
     with pytest.raises(UserError, match=r"--teacher-cache-mb 5: .*lstm.pt is no Transformer"):
         Teacher(other, task, cache_mb=5)
+
+
+@pytest.mark.parametrize("arch", ["transformer_tiny", "pet_transformer_tiny", "can_transformer"])
+def test_no_attention_weights_are_formed(arch, task, tmp_path):
+    """Nobody reads the weights on the source, and without them attention is one fused kernel."""
+    sizes = dict(encoder_embed_dim=32, encoder_layers=2, decoder_layers=2)
+    teacher = Teacher(save_model(tmp_path / "teacher.pt", task, arch, **sizes), task)
+    weights = []
+    for model in teacher.models:
+        for layer in model.decoder.layers:
+            layer.register_forward_hook(lambda _layer, _inputs, output: weights.append(output[1]))
+    student, _ = make_model(task, "pet_transformer_tiny")
+    ask(teacher, student, make_batch(task, [3, 7, 2, 6]))
+    assert weights == [None, None]
+
+
+def test_the_cache_is_for_the_cpu(task, paths, caplog):
+    """On another device nothing is fetched; one warning says so."""
+    student, _ = make_model(task, "pet_transformer_tiny")
+    batch = make_batch(task, [3, 7, 2, 6])
+    expected = ask(Teacher(paths, task), student, batch)
+    teacher = Teacher(paths, task, cache_mb=1)
+    with strict_device() as waits:
+        student.to(DEVICE)
+        answers = [ask(teacher, student, move(batch))]
+        waits.clear()  # of moving the teacher
+        answers.append(ask(teacher, student, move(batch)))
+    assert {line.split(":")[0] for line in waits_of(waits)} == {
+        "pet_fairseq/distillation/positions.py"  # where the test itself asks
+    }
+    torch.testing.assert_close(to_cpu(answers), [expected, expected])
+    assert [r.getMessage() for r in caplog.records if r.levelname == "WARNING"] == [
+        "--teacher-cache-mb: not used on strict; the cache is in main memory, and every look into "
+        "it would hold up the device"
+    ]
+    assert teacher.cache.features == {}

@@ -69,6 +69,18 @@ def check_steps(make: Callable[[], Setup]) -> list[Wait]:
     return waits
 
 
+def check_validation(make: Callable[[], Setup]) -> None:
+    """Assert that a validation step needs only the model on the device, in its precision."""
+    results = []
+    for device in ("cpu", DEVICE):
+        with strict_device():
+            task, criterion, model, batch = make_seeded(make)
+            criterion.eval()
+            batch = batch if device == "cpu" else move(batch)
+            results.append(task.valid_step(batch, model.double().to(device), criterion))
+    assert_close(to_cpu(results[1]), results[0], rtol=1e-7, atol=1e-9)
+
+
 def make_seeded(make: Callable[[], Setup]) -> Setup:
     torch.manual_seed(11)
     return make()

@@ -3,7 +3,7 @@
 import pytest
 from fairseq.data import FairseqDataset
 
-from tests.strict.steps import Setup, build_criterion, check_steps
+from tests.strict.steps import Setup, build_criterion, check_steps, check_validation
 from tests.strict_device import waits_of
 from tests.translation import make_batch, make_model, make_task, save_model
 
@@ -15,22 +15,28 @@ STUDENTS = {
     "can": ("can_transformer", TINY),
     "deep_shallow": ("deep_shallow_12_1", TINY | dict(encoder_layers=3, decoder_layers=1)),
 }
+# the criterion, its options, and how often a training step waits beside fairseq's own waits
 CRITERIONS = {
-    "pet_distillation": ("pet_distillation", {}),
-    "pet_distillation, all options": (
+    "distillation": ("pet_distillation", {}, 1),
+    "distillation, all options": (
         "pet_distillation",
         dict(distillation_temperature=2.0, ignore_prefix_size=1, report_accuracy=True),
+        1,
     ),
-    "patient_kd": ("patient_kd", {}),
-    "patient_kd with maps": ("patient_kd", {}),
-    "pet_simplified_task": ("pet_simplified_task", {}),
-    "pet_simplified_task project": ("pet_simplified_task", dict(simplified_head="project")),
-    "pet_simplified_task replace": ("pet_simplified_task", dict(simplified_head="replace")),
-    "label_smoothed_cross_entropy": (
+    "patient": ("patient_kd", {}, 2),
+    "patient with maps": ("patient_kd", {}, 2),
+    "simplified": ("pet_simplified_task", {}, 1),
+    "simplified, project": ("pet_simplified_task", dict(simplified_head="project"), 1),
+    "simplified, replace": ("pet_simplified_task", dict(simplified_head="replace"), 1),
+    "fairseq's": (
         "label_smoothed_cross_entropy",
         dict(label_smoothing=0.1, report_accuracy=True),
+        0,
     ),
 }
+PAIRS = [("pet", criterion) for criterion in CRITERIONS]
+for student in ("can", "deep_shallow"):
+    PAIRS += [(student, c) for c in ("distillation", "patient with maps", "fairseq's")]
 
 
 class OneBatch(FairseqDataset):
@@ -61,13 +67,13 @@ def ragged_batch(task):
 
 def make_setup(tmp_path, student: str, criterion: str) -> Setup:
     arch, sizes = STUDENTS[student]
-    name, options = CRITERIONS[criterion]
+    name, options, _ = CRITERIONS[criterion]
     task = make_task(tmp_path / "data")
     batch = ragged_batch(task)
     task.datasets["train"] = OneBatch(batch)
     if name != "label_smoothed_cross_entropy":
         teacher = dict(sizes, encoder_layers=3)
-        if criterion == "patient_kd with maps":
+        if criterion == "patient with maps":
             teacher |= dict(encoder_embed_dim=12, decoder_embed_dim=20)
         options = options | {"teacher_path": save_model(tmp_path / "t.pt", task, **teacher)}
     if name == "pet_simplified_task":
@@ -78,8 +84,13 @@ def make_setup(tmp_path, student: str, criterion: str) -> Setup:
     return Setup(task, build_criterion(name, task, **options), model, batch)
 
 
-@pytest.mark.parametrize("student", STUDENTS)
-@pytest.mark.parametrize("criterion", CRITERIONS)
+@pytest.mark.parametrize(("student", "criterion"), PAIRS)
 def test_steps(student, criterion, tmp_path):
     waits = check_steps(lambda: make_setup(tmp_path, student, criterion))
-    print(student, criterion, len(waits), waits_of(waits))
+    assert len(waits_of(waits)) == CRITERIONS[criterion][2], waits_of(waits)
+
+
+@pytest.mark.parametrize("criterion", ["patient with maps", "simplified, project"])
+def test_fairseq_validate_leaves_the_criterion_where_it_is(criterion, tmp_path):
+    """It moves the model and halves it; what a criterion trains beside it follows."""
+    check_validation(lambda: make_setup(tmp_path, "pet", criterion))

@@ -1,0 +1,72 @@
+"""The server's models on the strict device: the CPU's answers, which a batch waits for once."""
+
+import asyncio
+
+import pytest
+
+from pet_fairseq.serve.engine import Engine
+from pet_fairseq.serve.metrics import Metrics
+from pet_fairseq.serve.queue import BatchQueue
+from pet_fairseq.serve.scheduler import Cost, RatioScheduler
+from tests.serve.made import RATIOS, make_classifier, make_translator
+from tests.serve.test_model import TEXTS, serve
+from tests.strict_device import DEVICE, strict_device, waits_of
+
+
+@pytest.fixture(scope="module", params=[make_classifier, make_translator])
+def made(request, tmp_path_factory):
+    return request.param(tmp_path_factory.mktemp("made"))
+
+
+def moved(served):
+    """The same service on the strict device."""
+    options = {"beam": served.generator.beam_size} if hasattr(served, "generator") else {}
+    kind = type(served)
+    return kind(served.model, served.task, served.text, max_tokens=40, device=DEVICE, **options)
+
+
+def ask(served, ratio):
+    """Answer all texts with an engine, in one batch."""
+
+    async def main():
+        costs = {ratio: Cost(0.0, 0.001)}
+        queue = BatchQueue(10, 1000)
+        engine = Engine(served, queue, RatioScheduler(costs, 1, 1000), Metrics(1, 1), 100, 60)
+        answers = asyncio.create_task(engine.submit(TEXTS))
+        while not len(queue.items):
+            await asyncio.sleep(0.001)
+        queue.close()
+        await engine.run()
+        return await answers
+
+    return asyncio.run(main())
+
+
+def rounded(answer):
+    """An answer whose numbers are compared as float32 allows."""
+    if "probabilities" not in answer:
+        return answer
+    return {**answer, "probabilities": pytest.approx(answer["probabilities"], abs=1e-6)}
+
+
+@pytest.mark.parametrize("ratio", [1, *RATIOS])
+def test_answers_and_waits(made, ratio):
+    served = serve(made)
+    if hasattr(served, "generator"):
+        served.generator.max_len_b = 10
+    expected = ask(served, ratio)
+    with strict_device() as waits:
+        strict = moved(served)
+        if hasattr(served, "generator"):
+            strict.generator.max_len_b = 10
+        waits.clear()
+        answers = ask(strict, ratio)
+        asked = waits_of(waits)
+    assert answers == [rounded(answer) for answer in expected]
+    assert len({str(answer) for answer in expected}) > 1
+    fetching = [wait for wait in asked if wait.startswith("pet_fairseq/serve/")]
+    assert len(fetching) == 1
+    # the plugins ask whether, and where, there is padding
+    others = [wait for wait in asked if wait not in fetching]
+    assert all(wait.startswith("pet_fairseq/variator/stack_wrappers.py:") for wait in others)
+    assert len(others) <= (0 if ratio == 1 else 2)
