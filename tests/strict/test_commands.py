@@ -6,14 +6,12 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from pet_fairseq.cli import parse
 from pet_fairseq.loading import move_batch
 from pet_fairseq.pet.head_sampling import contribution_scores, weight_scores
 from pet_fairseq.pet.pair_search import search
 from pet_fairseq.score import classes
 from pet_fairseq.selfcp.bank import Bank
 from pet_fairseq.selfcp.choose import losses
-from pet_fairseq.serve.load_model import load
 from pet_fairseq.variator.neurons import watch_neurons
 from tests.helpers import build, dictionary
 from tests.pet.test_head_sampling import sample
@@ -24,7 +22,7 @@ from tests.selfcp.test_demonstrations import data as demonstrations
 from tests.selfcp.test_demonstrations import with_bank
 from tests.selfcp.test_model import make_sample, make_selfcp
 from tests.selfcp.test_model import task as language_task
-from tests.serve.made import make_classifier, make_translator
+from tests.serve.made import make_classifier
 from tests.strict_device import DEVICE, strict_device, to_cpu, waits_of
 from tests.translation import make_batch, make_task, save_model
 from tests.variator.test_model import make_variator
@@ -131,22 +129,3 @@ def test_score_classes(tmp_path, monkeypatch):
     )
 
     check(lambda device: classes.class_scores.__wrapped__("x", "y", device=device))
-
-
-@pytest.mark.parametrize("make", [make_classifier, make_translator])
-def test_serve(make, tmp_path):
-    files = make(tmp_path)
-    _, args = parse(["serve", "--path", files.path])
-    served = load(args, args.rest)
-    encoded = [served.encode(text) for text in ("w1 w2 w3", "w5 w4 w3 w2 w1", "w7")]
-
-    def answers(device):
-        served.model.to(device)
-        served.device = device
-        return [answer for ratio in (1, 4) for answer in served.answer(encoded, ratio)]
-
-    with strict_device():
-        expected, found = answers("cpu"), answers(DEVICE)
-    for ours, theirs in zip(found, expected):
-        assert {**ours, "probabilities": 0} == {**theirs, "probabilities": 0}
-        assert ours.get("probabilities", {}) == pytest.approx(theirs.get("probabilities", {}))
