@@ -43,8 +43,23 @@ def one_line(error: BaseException, traceback: Optional[TracebackType]) -> Option
         error = error.__context__  # fairseq's trainer says something general in its place
     if isinstance(error, UserError):
         return str(error)
+    line = line_of_process(error)
+    if line is not None:
+        return line
     path = checkpoint_being_read(traceback) if isinstance(error, UNREADABLE) else None
     return None if path is None else f"{path}: {why_unreadable(error, path)}"
+
+
+def line_of_process(error: BaseException) -> Optional[str]:
+    """The message of a UserError in a process that torch.multiprocessing started, else None.
+
+    fairseq-train starts one for each GPU; torch hands on the text of the traceback only.
+    """
+    if type(error).__name__ != "ProcessRaisedException":
+        return None
+    names = "|".join(kind.__name__ for kind in (UserError, UnsafeCheckpointError))
+    lines = re.findall(rf"^{re.escape(__name__)}\.(?:{names}): (.*)$", str(error), re.MULTILINE)
+    return lines[-1] if lines else None
 
 
 def why_unreadable(error: BaseException, path: str) -> str:

@@ -9,7 +9,13 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 
-from pet_fairseq.errors import UNREADABLE, UserError, checkpoint_being_read, one_line
+from pet_fairseq.errors import (
+    UNREADABLE,
+    UnsafeCheckpointError,
+    UserError,
+    checkpoint_being_read,
+    one_line,
+)
 from tests.checkpoints.written import Malicious, cut, write_checkpoint
 
 REPO = Path(__file__).parents[1]
@@ -36,6 +42,19 @@ def test_errors_of_fairseqs_own_loading(tmp_path):
     assert "\n" not in line
     assert "weights_only" not in line
     assert not (tmp_path / "marker").exists()
+
+
+def fail(_rank: int, kind: type) -> None:
+    raise kind("--teacher-path x: no such file")
+
+
+@pytest.mark.parametrize("kind", [UserError, UnsafeCheckpointError, ValueError])
+def test_errors_in_the_process_of_another_gpu(kind):
+    """fairseq-train starts one for each GPU; only what a user can mend is shown in one line."""
+    with pytest.raises(torch.multiprocessing.ProcessRaisedException) as error:
+        torch.multiprocessing.start_processes(fail, args=(kind,), nprocs=1, start_method="fork")
+    line = one_line(error.value, error.value.__traceback__)
+    assert line == (None if kind is ValueError else "--teacher-path x: no such file")
 
 
 def test_the_file_is_known_however_fairseq_passes_it(tmp_path):

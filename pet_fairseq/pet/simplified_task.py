@@ -70,8 +70,8 @@ class PetSimplifiedTaskConfig(FairseqDataclass):
         },
     )
     sentence_avg: bool = II("optimization.sentence_avg")
-    # no help: taken from the model's options, not an option itself
-    decoder_output_dim: Optional[int] = II("model.decoder_output_dim")
+    # fairseq fills a field from the option of the same name: this is the student's own
+    decoder_output_dim: Optional[int] = field(default=None, metadata={"help": "student's width"})
 
 
 @register_criterion("pet_simplified_task", dataclass=PetSimplifiedTaskConfig)

@@ -47,7 +47,7 @@ def join_parts(sequences: Sequence[Parts], padding_idx: int, placeholder: int) -
         pad(tokens, batch_first=True, padding_value=padding_idx),
         pad(is_vector, batch_first=True).bool(),
         torch.cat(vectors) if vectors else torch.zeros(0, 1, device=first.device),
-        first.new_tensor([len(sequence) for sequence in tokens]),
+        torch.tensor([len(row) for row in tokens]).to(first.device, non_blocking=True),
     )
 
 

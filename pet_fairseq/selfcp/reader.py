@@ -12,7 +12,6 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.prefill import prefill
 from pet_fairseq.selfcp.bank import Bank
 from pet_fairseq.selfcp.compressor import Compressor
-from pet_fairseq.selfcp.dataset import split_at
 from pet_fairseq.selfcp.demonstrations import open_bank, recall_memory
 from pet_fairseq.selfcp.mixed_input import MixedInput, Parts, vectors_embedded
 from pet_fairseq.selfcp.options import SelfCpConfig
@@ -61,9 +60,7 @@ class PromptReader(Compressor):
         Raises:
             UserError: more than the model has positions for, or no bank for this model.
         """
-        sources = [source[:n] for source, n in zip(src_tokens, src_lengths.tolist())]
-        halves = [split_at(source, self.dictionary.bos()) for source in sources]
-        queries, prompts = map(list, zip(*halves))
+        queries, prompts = self.split(src_tokens, src_lengths)
         demonstrations = self.recall(queries, prompts)
         strategies = choose_strategies(
             self.cfg.prompt_strategy,
@@ -92,6 +89,13 @@ class PromptReader(Compressor):
         )
         self.check_length(inputs)
         return inputs
+
+    def split(self, src_tokens: Tensor, src_lengths: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        """Queries and prompts: what stands before and after the <s>; waits for the device once."""
+        ends = src_tokens.eq(self.dictionary.bos()).int().argmax(dim=1)
+        lengths = torch.stack([ends, src_lengths], dim=1).tolist()
+        queries = [tokens[:end] for tokens, (end, _) in zip(src_tokens, lengths)]
+        return queries, [tokens[end + 1 : n] for tokens, (end, n) in zip(src_tokens, lengths)]
 
     def fit(
         self,

@@ -1,10 +1,12 @@
 """load_checkpoint: what it reads, and what it refuses in one line."""
 
 import contextlib
+import io
 import pickle
 
 import pytest
 import torch
+from fairseq.distributed import utils
 
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
@@ -96,3 +98,17 @@ def test_malicious_file_is_refused(tmp_path, save):
     with contextlib.suppress(RuntimeError):  # a plain pickle is harmful, but no checkpoint
         torch.load(path, weights_only=False)
     assert marker.exists(), "the file of this test is harmless"
+
+
+def test_what_fairseq_sends_to_other_processes(tmp_path):
+    """A checkpoint that one process has read for all, with its tensors sent on their own."""
+    write_checkpoint(tmp_path / "checkpoint.pt")
+    state = load_checkpoint(str(tmp_path / "checkpoint.pt"), "--restore-file")
+    tensors = []
+    sent = io.BytesIO()
+    torch.save(utils._split_tensors_from_obj(state, tensors), sent)
+    sent.seek(0)
+    received = utils._put_tensors_in_obj(torch.load(sent, map_location="cpu"), tensors)
+    assert received["cfg"] == state["cfg"]
+    assert received["model"].keys() == state["model"].keys()
+    assert all(received["model"][name] is tensor for name, tensor in state["model"].items())

@@ -66,8 +66,24 @@ def test_teacher_with_another_dictionary(data, teacher, tmp_path):
     options = ("--criterion", "pet_distillation", "--teacher-path", teacher)
     refuses(
         train(other, tmp_path / "run", *PET, *options, check=False),
-        *("--teacher-path", data / "dict.de.txt", other / "dict.de.txt", "entry"),
+        *("--teacher-path", data / "dict.de.txt", other / "dict.de.txt", "entry", "give one that"),
     )
+    to = ("--data", other, "--to", "fairseq", "--out", tmp_path / "exported")
+    refuses(
+        run("pet-fairseq", "export", teacher, *to, check=False),
+        *(f"CHECKPOINT {teacher}: made with another dictionary", "give with --data"),
+    )
+
+
+def test_validate_with_a_criterion_that_was_not_the_trainings(data, teacher, student):
+    """fairseq takes the checkpoint's own then, and uses the given one's options only."""
+    validate = (
+        *("fairseq-validate", data, "--user-dir", REPO / "pet_fairseq", "--cpu"),
+        *("--path", student[0] / "checkpoint_best.pt", "--max-tokens", "500"),
+        *("--task", "translation", "--criterion", "pet_simplified_task", "--teacher-path", teacher),
+    )
+    log = run(*validate).output
+    assert "| kl " in log and "class_accuracy" not in log
 
 
 def test_truncated_checkpoint_is_named(data, student, tmp_path):

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from fairseq import options, tasks, utils
 from fairseq.data import Dictionary, LanguagePairDataset
+from fairseq.dataclass.initialize import add_defaults
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from omegaconf import DictConfig, OmegaConf
 
@@ -38,6 +39,13 @@ ROBERTA = (
 )
 
 
+BACKENDS = (
+    "--ddp-backend legacy_ddp",
+    "--ddp-backend pytorch_ddp",
+    "--ddp-backend pytorch_ddp --find-unused-parameters",
+)
+
+
 class Case(NamedTuple):
     """A training: which data it is about, and its options."""
 
@@ -61,7 +69,7 @@ def compression(data: str, model: str, weight: float = 0) -> Case:
 
 PREPARED = {
     "teacher": Case("translation", f"--arch transformer_tiny {TIED}"),
-    "translation": Case("translation", "--arch transformer_tiny"),
+    "translation": Case("translation", "--arch transformer_tiny --dropout 0"),
     "classes": Case("classes", f"--arch roberta {ROBERTA} --criterion sentence_prediction"),
     "text": Case("text", f"--arch transformer_lm {LM}"),
     "prompts": Case("text", f"--arch transformer_lm {LM}"),
@@ -208,12 +216,14 @@ DATA = {
 # --- what fairseq-train makes of the options ------------------------------------------------------
 
 
-def read_options(case: Case, folder: Path, *more: str) -> DictConfig:
+def read_options(case: Case, folder: Path, more: str = "") -> DictConfig:
     """Read the options as fairseq-train does."""
-    words = " ".join([COMMON, DATA[case.data].options, case.options]).format(folder=folder).split()
+    words = " ".join([COMMON, DATA[case.data].options, case.options, more]).format(folder=folder)
     parser = options.get_training_parser()
-    args = options.parse_args_and_arch(parser, [str(folder), *words, *more])
-    return convert_namespace_to_omegaconf(args)
+    args = options.parse_args_and_arch(parser, [str(folder), *words.split()])
+    cfg = convert_namespace_to_omegaconf(args)
+    add_defaults(cfg)
+    return cfg
 
 
 def build(cfg: DictConfig):

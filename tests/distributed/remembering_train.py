@@ -1,6 +1,6 @@
 """One rank of a distributed fairseq-train; writes its parameters to a file when it is done.
 
-Usage: ddp_worker.py OUT ARGUMENTS OF fairseq-train...
+Usage: remembering_train.py OUT ARGUMENTS OF fairseq-train...
 """
 
 import sys

@@ -1,13 +1,13 @@
-"""fairseq's own distributed training with the PET student and a teacher: two processes, gloo."""
+"""fairseq-train in two processes, as a user starts it."""
 
 import socket
 
 import pytest
 import torch
 
-from tests.cli.processes import REPO, TRAIN, start
+from tests.cli.processes import REPO, TRAIN, run, start
 
-WORKER = REPO / "tests/cli/ddp_worker.py"
+WORKER = REPO / "tests/distributed/remembering_train.py"
 
 
 def free_port() -> int:
@@ -57,3 +57,45 @@ def test_two_processes_equal_one_with_update_freq_2(data, student_options, tmp_p
         torch.testing.assert_close(tensor, single[name], atol=2e-5, rtol=1e-4, msg=name)
         moved = max(moved, (tensor - start_state[name]).abs().max().item())
     assert moved > 1e-3  # it did train
+
+
+def spawn(data, folder, *options, **more):
+    """fairseq-train with two GPUs, as far as it knows, and nothing about processes in its options.
+
+    The backend is what cannot be the default on CPUs.
+    """
+    return run(
+        *("python", REPO / "tests/distributed/spawning_train.py", data, *TRAIN, *options),
+        *("--user-dir", REPO / "pet_fairseq", "--save-dir", folder),
+        *("--distributed-backend", "gloo", "--ddp-backend", "legacy_ddp"),
+        cwd=folder,
+        **more,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.cold
+def test_the_command_as_it_is_with_two_gpus(data, teacher, tmp_path):
+    """It starts two processes, goes on from its checkpoint in both, and says in one line what is
+    wrong in them.
+    """
+    narrow = [f"--{stack}-embed-dim 32 --{stack}-layers 2" for stack in ("encoder", "decoder")]
+    options = (
+        *("--arch", "transformer_tiny", *" ".join(narrow).split(), "--dropout", "0"),
+        *("--criterion", "patient_kd", "--teacher-path", teacher, "--disable-validation"),
+    )
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "parts").mkdir()
+    whole = spawn(data, tmp_path / "whole", *options, "--max-update", "4").output
+    assert "training on 2 devices" in whole
+    spawn(data, tmp_path / "parts", *options, "--max-update", "2")
+    goes_on = spawn(data, tmp_path / "parts", *options, "--max-update", "4").output
+    assert "Loaded checkpoint" in goes_on
+    states = [torch.load(tmp_path / name / "checkpoint_last.pt") for name in ("whole", "parts")]
+    for part in ("model", "criterion"):
+        assert states[0][part].keys() == states[1][part].keys()
+        for name, tensor in states[0][part].items():
+            torch.testing.assert_close(states[1][part][name], tensor, atol=1e-6, rtol=1e-5)
+    wrong = spawn(data, tmp_path / "whole", *options, "--patience-weight", "-1", check=False)
+    assert wrong.status != 0 and "Traceback" not in wrong.output
+    assert wrong.output.splitlines()[-1].startswith("pet_fairseq: error: --patience-weight -1")

@@ -1,7 +1,7 @@
-"""One process of several that train all cases, one after the other.
+"""Trains all cases in one process of several, with one backend after the other.
 
-Usage: worker.py FOLDER OUT RANK PROCESSES OPTIONS OF fairseq-train...
-It writes what became of each case to OUT.
+Usage: worker.py FOLDER RANK PROCESSES
+FOLDER has what `cases.prepare` wrote; PROCESSES.RANK.pt there gets what became of each case.
 """
 
 import sys
@@ -18,7 +18,7 @@ from fairseq.trainer import Trainer
 from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
 
-from tests.distributed.cases import CASES, DATA, Case, build, read_options
+from tests.distributed.cases import BACKENDS, CASES, DATA, Case, build, read_options
 
 
 def on_cpus(device_ids, output_device, **options) -> DistributedDataParallel:
@@ -29,9 +29,10 @@ def on_cpus(device_ids, output_device, **options) -> DistributedDataParallel:
 distributed_fairseq_model.DistributedDataParallel = on_cpus
 
 
-def train(case: Case, folder: Path, rank: int, processes: int, options: list[str]) -> dict:
-    """Do three updates and a validation, each on two batches."""
-    cfg = read_options(case, folder, f"--distributed-world-size={processes}", *options)
+def train(case: Case, folder: Path, rank: int, processes: int, backend: str) -> dict:
+    """Do three updates and a validation, each on two batches but for the last update."""
+    metrics.reset()
+    cfg = read_options(case, folder, f"--distributed-world-size {processes} {backend}")
     task, model = build(cfg)
     criterion = task.build_criterion(cfg.criterion)
     batches = DATA[case.data].batches(task)
@@ -39,14 +40,21 @@ def train(case: Case, folder: Path, rank: int, processes: int, options: list[str
     trainer = Trainer(cfg, task, model, criterion)
     trainer.reset_dummy_batch(batches[0])
     pairs = [batches[i : i + 2] for i in range(0, len(batches), 2)]
-    if processes > 1:
+    if processes > 1:  # without a batch of its own a process gets an empty one, as from fairseq
         pairs = [[pair[rank] if rank < len(pair) else {}] for pair in pairs]
     logs = [trainer.train_step(samples) for samples in pairs]
     with metrics.aggregate(new_root=True) as validation:
         for sample in pairs[0]:
             trainer.valid_step(sample)
     logs.append(validation.get_smoothed_values())
-    return {"begin": begin, "end": values(model, criterion), "logs": logs}
+    result = {"begin": begin, "end": values(model, criterion), "logs": logs}
+    if backend == BACKENDS[0]:
+        path = str(folder / "saved.pt")
+        trainer.save_checkpoint(path, {"train_iterator": {"epoch": 1}})  # the first process does it
+        again = Trainer(cfg, task, task.build_model(cfg.model), task.build_criterion(cfg.criterion))
+        again.load_checkpoint(path)  # the first process reads it and sends it to the other
+        result["loaded"] = values(again.get_model(), again.get_criterion())
+    return result
 
 
 def values(model, criterion) -> dict[str, torch.Tensor]:
@@ -55,23 +63,25 @@ def values(model, criterion) -> dict[str, torch.Tensor]:
     return {name: tensor.detach().clone() for name, tensor in named}
 
 
-def main(folder: str, out: str, rank: str, processes: str, *options: str) -> None:
+def main(folder: Path, rank: int, processes: int) -> None:
     torch.set_num_threads(1)
-    if int(processes) > 1:
+    if processes > 1:
         distributed.init_process_group(
             "gloo",
-            init_method=f"file://{out}.store".replace(f".{rank}", ""),
-            rank=int(rank),
-            world_size=int(processes),
-            timeout=timedelta(seconds=30),
+            init_method=f"file://{folder}/store",
+            rank=rank,
+            world_size=processes,
+            timeout=timedelta(seconds=300),
         )
     results = {}
-    for name, case in CASES.items():
-        try:
-            results[name] = train(case, Path(folder), int(rank), int(processes), list(options))
-        except Exception:
-            results[name] = {"error": traceback.format_exc()}
-    torch.save(results, out)
+    for backend in BACKENDS if processes > 1 else ("",):
+        for name, case in CASES.items():
+            try:
+                results[name, backend] = train(case, folder, rank, processes, backend)
+            except Exception:
+                results[name, backend] = {"error": traceback.format_exc()}
+    torch.save(results, folder / f"{processes}.{rank}.pt")
 
 
-main(*sys.argv[1:])
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

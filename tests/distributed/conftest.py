@@ -1,0 +1,3 @@
+"""The tiny data and teacher that tests of commands have."""
+
+from tests.cli.conftest import data, raw, student_options, teacher  # noqa: F401

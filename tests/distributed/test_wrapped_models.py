@@ -1,0 +1,33 @@
+"""Every criterion and model in two processes: what one process gets with --update-freq 2."""
+
+import pytest
+from fairseq.criterions import CRITERION_REGISTRY
+from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
+
+from tests.distributed.cases import BACKENDS, CASES
+from tests.distributed.comparison import compare, train_all
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    return train_all(tmp_path_factory.mktemp("distributed"))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", CASES)
+def test_two_processes_equal_one(name, backend, results):
+    found = compare(results, name, backend)
+    assert found.between_processes == 0
+    assert found.from_one < 1e-6
+    assert found.logs < 1e-5
+    assert found.moved > 1e-3  # it did train
+
+
+def test_nothing_is_left_out():
+    """Every criterion and every model of the package is in a case."""
+    words = [case.options.split() for case in CASES.values()]
+    criterions = {CRITERION_REGISTRY[w[w.index("--criterion") + 1]] for w in words}
+    models = {ARCH_MODEL_REGISTRY[w[w.index("--arch") + 1]] for w in words}
+    for registry, covered in ((CRITERION_REGISTRY, criterions), (MODEL_REGISTRY, models)):
+        ours = {kind for kind in registry.values() if kind.__module__.startswith("pet_fairseq")}
+        assert ours and ours <= covered
