@@ -72,11 +72,14 @@ async def behave(client: Client) -> int:
 
 
 async def send_slowly(client: Client) -> int:
+    reading = asyncio.ensure_future(read_status(client))
     step = max(1, len(client.request) // 8)
     for start in range(0, len(client.request), step):
+        if reading.done():  # refused before all was sent
+            break
         client.writer.write(client.request[start : start + step])
         await asyncio.sleep(SLOW_SECONDS / 9)
-    return await read_status(client)
+    return await reading
 
 
 async def stop_in_the_body(client: Client) -> int:
