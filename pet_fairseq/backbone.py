@@ -11,6 +11,7 @@ from pet_fairseq.architectures import model_class
 from pet_fairseq.checkpoints.dictionaries import check_dictionaries
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
+from pet_fairseq.files import hash_file
 
 
 def load_backbone(path: str, task) -> nn.Module:
@@ -53,8 +54,7 @@ def is_decoder_only(backbone: nn.Module) -> bool:
 
 def file_hash(path: str) -> Tensor:
     """SHA-256 of a file: 32 numbers, uint8."""
-    with open(path, "rb") as file:
-        digest = hashlib.file_digest(file, "sha256").digest()
+    digest = hash_file(path, hashlib.sha256()).digest()
     return torch.tensor(list(digest), dtype=torch.uint8)
 
 

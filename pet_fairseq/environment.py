@@ -56,8 +56,8 @@ def check_version(need: Need) -> None:
         raise UserError(f"{need.package} cannot be imported ({reason}); {FRESH}") from error
     if numbers(version) < numbers(need.first):
         raise UserError(
-            f"{need.package} {version} does not work with pet_fairseq, which needs {need.first} or "
-            f"later ({need.reason}); {FRESH}"
+            f"{need.package} {version}: pet_fairseq needs {need.first} or later ({need.reason}); "
+            f"{FRESH}"
         )
 
 

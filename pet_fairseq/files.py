@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Optional, Union
 from pet_fairseq.errors import UserError
 
 if TYPE_CHECKING:
+    from hashlib import _Hash as Hash
+
     from matplotlib.figure import Figure
+
+
+HASHED_AT_ONCE = 1 << 20  # bytes
 
 
 def unfinished(path: Path) -> Path:
@@ -102,6 +107,17 @@ def read_text(path: Path, option: str) -> str:
 def read_lines(path: Path, option: str) -> list[str]:
     """The lines of a file, of which the last may be empty; errors are those of `read_text`."""
     return read_text(path, option).removesuffix("\n").split("\n")
+
+
+def hash_file(path: Union[str, Path], content: "Hash") -> "Hash":
+    """Let a hash take in what is in a file, a block at a time; returns the hash.
+
+    Python has hashlib.file_digest for it, but not before 3.11.
+    """
+    with open(path, "rb") as file:
+        while block := file.read(HASHED_AT_ONCE):
+            content.update(block)
+    return content
 
 
 def write_text(path: Path, text: str) -> None:

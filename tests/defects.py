@@ -223,6 +223,24 @@ DEFECTS = (
         "for hit in hits]",
         "tests/selfcp/test_demonstrations.py",
     ),
+    Defect(
+        "every epoch draws the same ratios",
+        "numpy_seed(seed, epoch, number)",
+        "numpy_seed(seed, 1, number)",
+        "tests/selfcp/test_task.py",
+    ),
+    Defect(
+        "demonstrations before the query",
+        "[query, *memories, *some]",
+        "[query[:1], *memories, query[1:], *some]",
+        "tests/selfcp/test_demonstrations.py",
+    ),
+    Defect(
+        "the control reads the prompt's own segments",
+        "            sources = [other[:n] for other",
+        "            _ = [other[:n] for other",
+        "tests/selfcp/test_model.py",
+    ),
     # decoding and export
     Defect(
         "scores divided by a length without </s>",

@@ -279,6 +279,7 @@ def register() -> None:
         ("arange", made_on_cpu(torch.arange)),  # torch resizes an empty tensor, and we must not
         ("arange.start", made_on_cpu(torch.arange)),
         ("arange.start_step", made_on_cpu(torch.arange)),
+        ("triu_indices", made_on_cpu(torch.triu_indices)),
         ("empty.memory_format", made_on_cpu(torch.empty)),
         ("empty_strided", made_on_cpu(torch.empty_strided)),
         ("_copy_from", copy_from),

@@ -47,7 +47,7 @@ def test_versions_that_do_not(package, version, reason, monkeypatch):
     with pytest.raises(UserError) as error:
         environment.check_version(NEEDS[package])
     message = str(error.value)
-    assert message.startswith(f"{package} {version} does not work")
+    assert message.startswith(f"{package} {version}: pet_fairseq needs ")
     assert reason in message and "fresh environment" in message and "\n" not in message
 
 
@@ -72,7 +72,7 @@ def other_fairseq(tmp_path):
 @pytest.mark.parametrize(
     ("source", "reason"),
     [
-        ("__version__ = '0.12.2'", "fairseq 0.12.2 does not work with pet_fairseq"),
+        ("__version__ = '0.12.2'", "fairseq 0.12.2: pet_fairseq needs 0.12.3"),
         # as fairseq 0.12.2 on Python 3.11
         ("raise ValueError('mutable default\\nfor field')", "fairseq cannot be imported (mutable"),
     ],

@@ -1,6 +1,7 @@
 """Files that are there whole or not at all."""
 
 import errno
+import hashlib
 import os
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 import torch
 
 from pet_fairseq.checkpoints.contents import save_state
-from pet_fairseq.files import unfinished, whole_folder, write_text, write_whole
+from pet_fairseq.files import hash_file, unfinished, whole_folder, write_text, write_whole
 
 
 def full(*_, **__):
@@ -77,3 +78,14 @@ def test_a_checkpoint_on_a_full_disk(size):
     with pytest.raises(OSError) as error:
         save_state({f"{i}": torch.ones(size) for i in range(9)}, Path("/dev/full"))
     assert error.value.errno == errno.ENOSPC
+
+
+def test_hash_of_a_file(tmp_path, monkeypatch):
+    monkeypatch.setattr("pet_fairseq.files.HASHED_AT_ONCE", 7)
+    for size in (0, 6, 7, 50):
+        path = tmp_path / "file"
+        path.write_bytes(bytes(range(size)))
+        assert (
+            hash_file(path, hashlib.sha256()).digest()
+            == hashlib.sha256(bytes(range(size))).digest()
+        )

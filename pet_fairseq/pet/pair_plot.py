@@ -124,6 +124,6 @@ def _draw(figure: Figure, panel: Panel, corner: tuple[float, float], scale: Powe
 
 
 def _short(value: float) -> str:
-    """At most five figures wide; z: no minus before 0."""
+    """A number at most five figures wide, without a minus before 0."""
     digits = 3 if abs(value) < 1 else 2 if abs(value) < 10 else 1
-    return f"{value:z.{digits}f}"
+    return f"{round(value, digits) + 0.0:.{digits}f}"

@@ -121,12 +121,17 @@ def to_markdown(result: SearchResult, checkpoint: str, data: str) -> str:
 def _table(kind: str, rows: list[Measured], paste: Optional[str] = None) -> str:
     header = ["rank", kind, "rise", "±", "cosine", "saves %"] + ([paste] if paste else [])
     cells = [
-        [str(rank), m.name, f"{m.rise:+z.4f}", "-" if m.error is None else f"{m.error:.4f}"]
-        + [f"{m.cosine:+z.3f}", f"{m.saved_percent:.1f}"]
+        [str(rank), m.name, signed(m.rise, 4), "-" if m.error is None else f"{m.error:.4f}"]
+        + [signed(m.cosine, 3), f"{m.saved_percent:.1f}"]
         + ([f'"{m.pairs}"'] if paste else [])
         for rank, m in enumerate(rows, 1)
     ]
     return aligned_table(header, cells, text=(1, 6))
+
+
+def signed(value: float, digits: int) -> str:
+    """A number with its sign; what rounds to zero is +0."""
+    return f"{round(value, digits) + 0.0:+.{digits}f}"
 
 
 def notes(result: SearchResult) -> list[str]:

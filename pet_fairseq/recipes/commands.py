@@ -239,8 +239,8 @@ COMMANDS = (
         group=Group.RECIPES,
         help="count the words, sentences and tokens of binary data",
         description="Print a table of data sets: the words of each language's dictionary, with the "
-        "four special ones, and the sentences and tokens of its training set, a sentence's end "
-        "being a token.",
+        "four special ones and those that fill it up to a multiple of 8, and the sentences and "
+        "tokens of its training set, a sentence's end being a token.",
         add_arguments=_statistics_arguments,
         run=_statistics,
         needs_models=False,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Optional
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import write_json
+from pet_fairseq.files import hash_file, write_json
 from pet_fairseq.recipes.stage import Output, Stage, Word, shell_words
 
 
@@ -39,7 +39,7 @@ def read_record(product: Path) -> Optional[Record]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         return Record(list(content["command"]), dict(content["inputs"]), bool(content["finished"]))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(f"{path}: is no record of a recipe; remove it, or give --again") from error
 
 
@@ -121,5 +121,4 @@ def digest(path: Path) -> str:
 @cache
 def _file_digest(path: str, size: int, changed: int) -> str:
     """The digest of a file's content; the cache knows a changed one by its size or time."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+    return hash_file(path, hashlib.blake2b(digest_size=16)).hexdigest()

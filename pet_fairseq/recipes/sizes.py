@@ -318,6 +318,9 @@ TINY = replace(
     can=("--arch", "can_transformer", *stacks(2, 16, 32, 2)),
     pet=words("--arch pet_transformer_tiny"),
     wide=words("--arch pet_transformer_tiny --encoder-head-dim 16"),
+    kv=(*words("--arch pet_transformer_tiny"), *decoder_pairs("kv", 160)),
+    qk_crosswise=(*words("--arch pet_transformer_tiny"), *decoder_pairs("qk_crosswise", 96)),
+    at_rates=small_at_rates({5: (16, 28), 20: (24, 42), 40: (32, 56)}),
     heads=1,
     generate=words("--num-workers 0 --max-tokens 3000 --max-len-a 0 --max-len-b 10"),
 )

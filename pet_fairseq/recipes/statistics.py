@@ -16,7 +16,8 @@ class Statistics(NamedTuple):
     """One side of a data set.
 
     Attributes:
-        classes: words of the dictionary, with fairseq's four special ones.
+        classes: words of the dictionary, with fairseq's four special ones and those that fill it up
+            to a multiple of 8.
         sentences, tokens: of each subset; a sentence's end is a token, as in the log of
             fairseq-preprocess.
     """

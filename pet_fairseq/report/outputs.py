@@ -10,7 +10,7 @@ from pet_fairseq.files import read_text
 from pet_fairseq.generate_output import lines_in_order
 
 NAME = re.compile(r"generate\.beam(\d+)\.(\d+)\.txt")
-SPEED = re.compile(r"Translated [\d,]+ sentences .*\(([\d.,]+) sentences/s")
+SPEED = re.compile(r"Translated [\d,]+ sentences .*\((\d[\d,]*(?:\.\d+)?) sentences/s")
 
 
 class Output(NamedTuple):

@@ -118,7 +118,7 @@ def read_gold(path: Path) -> list[list[str]]:
     try:
         gold = list(json.loads(read_text(path, "ANSWERS")).values())
         texts = [text for answers in gold for text in answers or [None]]
-    except (json.JSONDecodeError, AttributeError, TypeError):
+    except (json.JSONDecodeError, AttributeError, TypeError, RecursionError):
         texts = []
     if not texts or not all(isinstance(text, str) for text in texts):
         raise UserError(

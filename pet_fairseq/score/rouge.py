@@ -73,7 +73,7 @@ def read_perplexity(log: Path) -> float:
     Raises:
         UserError: there is none.
     """
-    perplexities = re.findall(r"valid on .* \| ppl ([\d.]+)", read_text(log, "--validation"))
+    perplexities = re.findall(r"valid on .* \| ppl (\d+(?:\.\d+)?)", read_text(log, "--validation"))
     if not perplexities:
         raise UserError(f"--validation {log}: no perplexity in it; run fairseq-validate again")
     return float(perplexities[-1])
@@ -81,5 +81,5 @@ def read_perplexity(log: Path) -> float:
 
 def read_length(log: Path) -> Optional[float]:
     """The mean number of tokens that a SelfCP model read, from a log of fairseq-validate."""
-    lengths = re.findall(r"valid on .* \| read ([\d.]+)", read_text(log, "--validation"))
+    lengths = re.findall(r"valid on .* \| read (\d+(?:\.\d+)?)", read_text(log, "--validation"))
     return float(lengths[-1]) if lengths else None

@@ -46,7 +46,7 @@ def read_seeds(runs: Path, name: str) -> dict[str, list[float]]:
             continue
         try:
             scores = {k: float(v) for k, v in json.loads(path.read_text()).items() if k in SCORES}
-        except (ValueError, TypeError, AttributeError) as error:
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise UserError(f"{path}: no scores in it; evaluate the run again") from error
         for key, value in scores.items():
             by_score.setdefault(key, []).append(value)

@@ -104,7 +104,7 @@ async def read_body(request: web.Request, max_bytes: int) -> bytes:
         return await asyncio.wait_for(request.read(), BODY_SECONDS)
     except web.HTTPRequestEntityTooLarge:
         raise too_large from None
-    except TimeoutError:
+    except asyncio.TimeoutError:  # not the builtin one before Python 3.11
         raise RequestError(408, f"body: not there after {BODY_SECONDS:g} seconds") from None
     except web.RequestPayloadError:
         raise RequestError(400, "body: cannot be read") from None

@@ -8,6 +8,7 @@ from aiohttp import web
 
 # of a request's line and headers; aiohttp's own limits let 1 MB in
 HEAD_LIMITS = {"max_line_size": 2048, "max_field_size": 4096, "max_headers": 64}
+BACKLOG = 1024  # connections that wait to be taken; the kernel may allow fewer
 GRACE = 1.0  # seconds in which a client that is turned away can read why
 UNREAD_SECONDS = 30.0  # after which a client that takes nothing of its answers is cut off
 
@@ -19,7 +20,9 @@ async def listen(runner: web.AppRunner, host: str, port: int, most: int) -> asyn
         OSError: the address cannot be used.
     """
     loop = asyncio.get_running_loop()
-    listener = await loop.create_server(Connections(runner.server, most), host, port)
+    connections = Connections(runner.server, most)
+    # in a short queue of the kernel clients would be forgotten while the event loop is busy
+    listener = await loop.create_server(connections, host, port, backlog=max(most, BACKLOG))
     if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux; connections take it over from their listener
         for end in listener.sockets:
             milliseconds = int(1000 * UNREAD_SECONDS)

@@ -105,7 +105,7 @@ def read_scores(path: Path) -> dict[str, float]:
     try:
         result = json.loads(path.read_text())
         scores = {name: float(result[name]) for name in SCORES if name in result}
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise UserError(f"{path}: no scores in it; evaluate the run again") from error
     if not scores:
         raise UserError(f"{path}: has none of {', '.join(SCORES)}; evaluate the run again")

@@ -18,9 +18,11 @@ from fairseq.data import Dictionary
 from fairseq.models import ARCH_CONFIG_REGISTRY, build_model
 from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
 
-import pet_fairseq  # noqa: F401  registers the model
+import pet_fairseq
 from pet_fairseq.variator.model import VariatorModel
 from pet_fairseq.variator.options import VariatorConfig
+
+pet_fairseq.register()
 
 WORDS = 1000
 HEAD = "sentence_classification_head"

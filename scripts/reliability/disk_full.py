@@ -34,6 +34,7 @@ class Writer(NamedTuple):
         command: its words, for files in a folder of the disk.
         before: puts into that folder what the command expects there.
         unfinished: the names of files that may stay cut short, since the same command goes on.
+        shares: of the room that there is; one for commands that start slow ones.
         ours: whether all that is written is written by this package; else only the status and that
             the work can be done again are looked at.
     """
@@ -42,6 +43,7 @@ class Writer(NamedTuple):
     before: Optional[Callable[[Workspace, Path], None]] = None
     unfinished: tuple[str, ...] = ()
     ours: bool = True
+    shares: tuple[float, ...] = SHARES
     mend: Optional[Callable[[Path], tuple]] = (
         None  # a command to give before the work is done again
     )
@@ -88,7 +90,7 @@ def try_writer(name: str, writer: Writer, workspace: Workspace, disk: Path) -> i
     needed = sum(pages(size) for path, size in complete.items() if before.get(path) != size)
     needed = needed or max(map(pages, complete.values()))  # it replaces a file by one as large
     problems, stopped = [], 0
-    for share in SHARES:
+    for share in writer.shares:
         start(writer, workspace, folder)
         fill(disk, int(share * needed))
         result = run(command, log)
@@ -103,7 +105,7 @@ def try_writer(name: str, writer: Writer, workspace: Workspace, disk: Path) -> i
         again = run(command, log)
         if again.status != 0:
             problems.append(f"    does not go on when there is room: {last_line(again)}")
-    print(f"{name:20} {needed:10,}  {stopped} of {len(SHARES)}  {len(problems)}", flush=True)
+    print(f"{name:20} {needed:10,}  {stopped} of {len(writer.shares)}  {len(problems)}", flush=True)
     for line in problems:
         print(line, flush=True)
     return len(problems)
@@ -253,7 +255,8 @@ WRITERS = {
             *LANGUAGES,
             "--out",
             out / "data",
-        )
+        ),
+        shares=SHARES[1:2],
     ),
     "import-bert": Writer(
         lambda w, out: pet("import-bert", w.folder / "bert", "--out", out / "bert"), write_bert
@@ -367,6 +370,7 @@ WRITERS = {
             "compress", w.teacher, "--data", w.data, "--out", out / "small", "--updates", "2"
         ),
         ours=False,  # its trainings and logs are fairseq's
+        shares=SHARES[1:2],
     ),
     "fairseq-train": Writer(
         lambda w, out: ("fairseq-train", w.data, "--save-dir", out / "run", *TRAIN, *FEW, *PLAIN),

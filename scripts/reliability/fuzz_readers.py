@@ -379,7 +379,7 @@ def checkpoint(folder: Path):
     whole = small_checkpoint(path)
     state = torch.load(path, weights_only=True)
     readers = (
-        lambda: load_checkpoint(str(path), "--path"),
+        *[lambda: load_checkpoint(str(path), "--path")] * 7,
         lambda: model_options(str(path)),
         lambda: measure_sizes(path),
         lambda: training_seconds(path),

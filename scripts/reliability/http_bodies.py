@@ -371,7 +371,7 @@ async def send_all(target: Target, seed: int, count: int) -> Outcomes:
             kind, request = generate(seed, number)
             try:
                 outcomes.add(kind, number, await send(target, request))
-            except TimeoutError:
+            except asyncio.TimeoutError:
                 outcomes.faults.append(f"request {number} ({kind}): nothing in {CLOCK_SECONDS:g} s")
             except ConnectionError as error:
                 outcomes.faults.append(f"request {number} ({kind}): no connection, {error}")

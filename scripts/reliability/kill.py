@@ -23,7 +23,7 @@ from workspace import TRAIN, Workspace
 from pet_fairseq.checkpoints.repair import is_intact
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 
-UPDATE = re.compile(r"\| num_updates (\d+) \|")
+UPDATE = re.compile(r"num_updates[= ](\d+)")
 LOADED = re.compile(r"Loaded checkpoint .*checkpoint_last\.pt \(epoch \d+ @ (\d+) updates\)")
 PATIENCE = 300  # seconds in which a training has to make an update
 

@@ -6,6 +6,7 @@ import pet_fairseq
 from pet_fairseq.decoding.generator import FastGenerator
 from pet_fairseq.errors import UserError
 from tests.cli.processes import REPO, run
+from tests.strict_device import DEVICE, strict_device
 from tests.translation import load_task, save_another
 
 TEXT = ["a1 a2 a3", "", "a0 unheard a5 a5"]
@@ -34,6 +35,13 @@ def test_decodes_fast(student, data):
     translator = pet_fairseq.from_pretrained(path, str(data))
     generator = translator.task.build_generator(translator.models, translator.cfg.generation)
     assert isinstance(generator, FastGenerator)
+
+
+def test_on_another_device(student, data):
+    translator = pet_fairseq.from_pretrained(str(student[0] / "checkpoint_best.pt"), str(data))
+    expected = translator.translate(TEXT, beam=3)
+    with strict_device():
+        assert translator.to(DEVICE).translate(TEXT, beam=3) == expected
 
 
 def test_options_and_ensembles(student, teacher, data):

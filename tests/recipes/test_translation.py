@@ -95,7 +95,7 @@ def test_other_pairs_make_students_of_the_same_size(name, size, tmp_path):
         assert layer_parameters(row) != pet  # so the widths are needed
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", sorted(set(SIZES) - {"tiny"}))
 def test_the_sweep_has_students_at_every_rate(size, tmp_path):
     found = stages("multi30k", tmp_path, "--rows", "figure7a", "--size", size)
     teacher = option_counts(model_options(found["teacher"]))

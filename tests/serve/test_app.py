@@ -277,6 +277,23 @@ def test_a_client_that_goes_away():
     asyncio.run(main())
 
 
+def test_a_client_that_goes_away_in_the_middle_of_a_body(caplog):
+    async def main():
+        async with running() as server:
+            for ended in (False, True):
+                _, writer = await asyncio.open_connection(*server.address)
+                writer.write(raw(b'{"text": "a b"}')[:-4])
+                await until(lambda: server.connections)
+                await asyncio.sleep(0.05)  # the server waits for the rest
+                writer.write_eof() if ended else writer.transport.abort()
+                await until(lambda: not server.connections)
+            assert server.engine.metrics.requests == {app.GONE: 2}
+            assert (await server.ask("a"))["label"] == "1"
+
+    asyncio.run(main())
+    assert "failed" not in caplog.text
+
+
 def test_shutting_down():
     async def main():
         async with running() as server:

@@ -85,6 +85,12 @@ def test_classification(tmp_path):
     assert after == before
 
 
+async def until_refused(session, number):
+    """Wait until so many requests had no place in the queue."""
+    while (await page(session)).get('pet_fairseq_requests_total{status="503"}', 0) < number:
+        pass
+
+
 def test_translation_full_queue_and_sigterm(tmp_path):
     """An untrained model translates to the longest sentences there are, which takes its time."""
     made = make_translator(tmp_path)
@@ -97,9 +103,7 @@ def test_translation_full_queue_and_sigterm(tmp_path):
         async with ClientSession(address) as session:
             body = f'{{"text": "{TEXTS[1]}"}}'
             tasks = [asyncio.create_task(post(session, body)) for _ in range(9)]
-            async with asyncio.timeout(60):
-                while (await page(session)).get('pet_fairseq_requests_total{status="503"}', 0) < 3:
-                    pass
+            await asyncio.wait_for(until_refused(session, 3), 60)
             process.send_signal(signal.SIGTERM)
             with pytest.raises(OSError):
                 while True:  # until nobody listens

@@ -1,0 +1,124 @@
+"""What commands with --device do on the strict device: the CPU's results."""
+
+from collections.abc import Callable
+
+import torch
+from torch.testing import assert_close
+
+from pet_fairseq.loading import move_batch
+from pet_fairseq.pet.head_sampling import contribution_scores, weight_scores
+from pet_fairseq.pet.pair_search import search
+from pet_fairseq.score import classes
+from pet_fairseq.selfcp.bank import Bank
+from pet_fairseq.selfcp.choose import losses
+from pet_fairseq.variator.neurons import watch_neurons
+from tests.helpers import build, dictionary
+from tests.pet.test_head_sampling import sample
+from tests.pet.test_heads import WIDE
+from tests.pet.test_pair_search import samples
+from tests.selfcp.test_demonstrations import build as build_bank
+from tests.selfcp.test_demonstrations import data as demonstrations
+from tests.selfcp.test_demonstrations import with_bank
+from tests.selfcp.test_model import make_sample, make_selfcp
+from tests.selfcp.test_model import task as language_task
+from tests.serve.made import make_classifier
+from tests.strict_device import DEVICE, strict_device, to_cpu, waits_of
+from tests.translation import make_batch, make_task, save_model
+from tests.variator.test_model import make_variator
+
+
+def check(work: Callable[[str], object]) -> list[str]:
+    """Assert that work gives the same on both devices; returns our waits on the strict one."""
+    with strict_device() as waits:
+        expected = work("cpu")
+        found = to_cpu(work(DEVICE))
+    assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    return waits_of(waits)
+
+
+def test_sample_heads():
+    batches = [sample((5, 2, 7), (4, 6, 3)), sample((3, 3), (2, 5))]
+
+    def contributions(device):
+        model = build(**WIDE).to(device)
+        moved = [move_batch(batch, device) for batch in batches]
+        return contribution_scores(model, moved, dictionary().pad())
+
+    check(contributions)
+    check(lambda device: weight_scores(build(**WIDE).to(device)))
+
+
+def test_suggest_pairs():
+    batches = samples()
+
+    def measured(device):
+        model = build("transformer").to(device)
+        result = search(model, [move_batch(batch, device) for batch in batches])
+        rises = {(m.stack, m.kind, m.name): (m.rise, m.error) for m in result.measured}
+        return [result.loss, result.sentences, result.tokens, dict(sorted(rises.items()))]
+
+    check(measured)
+
+
+def test_neurons(tmp_path):
+    def counts(device):
+        task = make_task(tmp_path / "data")
+        torch.manual_seed(1)
+        path = save_model(tmp_path / "b.pt", task)
+        model = make_variator(task, path, compression_ratio=2).to(device)
+        batches = [make_batch(task, [5, 6, 3]), make_batch(task, [7], seed=1)]
+        found = watch_neurons(model, [move_batch(batch, device) for batch in batches], 2)
+        return [found.shares(), [numbers.tolist() for numbers in found]]
+
+    check(counts)
+
+
+@torch.no_grad()
+def test_choose(tmp_path):
+    task = language_task.__wrapped__(tmp_path)
+    prompts = make_sample(task, [(2, 5), (0, 9), (3, 23)])["net_input"]
+    del prompts["prev_output_tokens"]
+    candidates = [torch.tensor(words) for words in ([5], [6, 7, 8], [9, 5])]
+
+    def of_each(device):
+        model = make_selfcp(task, tmp_path).to(device)
+        inputs = model.encoder.read(**move_batch(prompts, device))
+        return losses(model, inputs, candidates)
+
+    check(of_each)
+
+
+def test_bank(tmp_path):
+    demonstrations.__wrapped__(tmp_path)
+    task = language_task.__wrapped__(tmp_path)
+    net_input = make_sample(task, [(2, 5), (3, 23)])["net_input"]
+
+    def built_and_read(device):
+        model = make_selfcp(task, tmp_path).to(device)
+        folder = build_bank(model, tmp_path, out=f"bank.{device[:3]}")
+        bank = Bank(folder)
+        model = with_bank(model, folder, 2)
+        with torch.no_grad():
+            logits, _ = model(**move_batch(net_input, device))
+        return [[torch.tensor(bank.memory(i)) for i in range(len(bank))], logits]
+
+    check(built_and_read)
+
+
+def test_score_classes(tmp_path, monkeypatch):
+    classifier = make_classifier(tmp_path)
+    task = classifier.task
+    model, _ = classes.load_model(classifier.backbone, "CHECKPOINT", task.cfg.data)
+    words = task.source_dictionary
+    tokens = torch.randint(4, len(words), (5, 7))
+    batch = {
+        "net_input": {"src_tokens": tokens, "src_lengths": torch.full((5,), 7)},
+        "target": torch.randint(0, 3, (5, 1)),
+        "ntokens": 35,
+    }
+    monkeypatch.setattr(classes, "load_model", lambda *_: (model, task))
+    monkeypatch.setattr(
+        classes, "read_batches", lambda *_, device, **__: [move_batch(batch, device)]
+    )
+
+    check(lambda device: classes.class_scores("x", "y", device=device))
