@@ -17,7 +17,7 @@ from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
 from torch import Tensor, nn
 
-from pet_fairseq.attention import MultiheadAttention, attention_bias
+from pet_fairseq.attention import MultiheadAttention, attention_bias, head_multiple
 from pet_fairseq.decoding.cache import KeyValueCache, Visibility
 
 MORE_STEPS = 10  # a translation is seldom longer than its source by more
@@ -130,10 +130,20 @@ def gather_weights(layer: TransformerDecoderLayerBase) -> LayerWeights:
 
 
 def _weights(attention: nn.Module, name: str) -> Affine:
+    """Those of the used heads, filled up with zeros to a width that fused kernels take."""
     if isinstance(attention, MultiheadAttention):
-        return attention.weights_in_use(name)
-    projection = getattr(attention, name)
-    return projection.weight, projection.bias
+        weight, bias = attention.weights_in_use(name)
+    else:
+        projection = getattr(attention, name)
+        weight, bias = projection.weight, projection.bias
+    missing = -attention.head_dim % head_multiple(weight)
+    if not missing:
+        return weight, bias
+    heads = (attention.num_heads, attention.head_dim)
+    if name == "out_proj":
+        return F.pad(weight.unflatten(1, heads), (0, missing)).flatten(1), bias
+    weight = F.pad(weight.unflatten(0, heads), (0, 0, 0, missing)).flatten(0, 1)
+    return weight, F.pad(bias.unflatten(0, heads), (0, missing)).flatten()
 
 
 def _queries(attention: nn.Module) -> Affine:

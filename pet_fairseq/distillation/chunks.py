@@ -179,7 +179,12 @@ def computes_in_float16(features: Tensor) -> bool:
 
 
 def autocast_as_now(device: str) -> AbstractContextManager:
-    """A context in which autocast is as it is at the call."""
+    """A context in which autocast is as it is at the call.
+
+    Without its cache of parameters in half precision: torch 2.6 takes those that it made without
+    gradients where gradients are wanted.
+    """
     if not torch.is_autocast_enabled(device):
         return nullcontext()
-    return torch.autocast(device, dtype=torch.get_autocast_dtype(device))
+    dtype = torch.get_autocast_dtype(device)
+    return torch.autocast(device, dtype=dtype, cache_enabled=False)

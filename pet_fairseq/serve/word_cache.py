@@ -24,7 +24,7 @@ class WordCache(OrderedDict):
     def __setitem__(self, word: str, pieces) -> None:
         super().__setitem__(word, pieces)
         if len(self) > self.most:
-            self.popitem(last=False)
+            del self[next(iter(self))]  # Python 3.10's popitem asks __getitem__ for it on the way
 
 
 def bound_cache(step) -> None:

@@ -24,6 +24,7 @@ import tempfile
 import time
 from argparse import Namespace
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from unittest import mock
 
@@ -120,15 +121,18 @@ def torch_engine(engine, subject, options):
     kind = SequenceGenerator if engine == "fairseq" else FastGenerator
     length = {"max_len_b": subject.forced, "min_len": subject.forced} if subject.forced else {}
 
+    @cache
+    def generator_of(beam):
+        return kind([model], words, beam_size=beam, **length)
+
     def translate(sources, beam):
-        generator = kind([model], words, beam_size=beam, **length)
         tokens = torch.full((len(sources), max(map(len, sources)) + 1), words.pad())
         for row, source in zip(tokens, sources):
             row[-len(source) - 1 :] = torch.tensor([*source, words.eos()])
         lengths = torch.tensor([len(source) + 1 for source in sources])
         net_input = {"src_tokens": tokens, "src_lengths": lengths}
         net_input = {key: value.to(options.device) for key, value in net_input.items()}
-        finished = generator.generate([model], {"net_input": net_input})
+        finished = generator_of(beam).generate([model], {"net_input": net_input})
         return sum(len(hypotheses[0]["tokens"]) - 1 for hypotheses in finished)
 
     return translate

@@ -355,7 +355,9 @@ def run_tests(folder: str, out: Path) -> int:
     with tempfile.TemporaryDirectory() as temporary:
         report = Path(temporary, "report.xml")
         command = [sys.executable, "-m", "pytest", "-q", "-o", "addopts=", "-m", "gpu", folder]
-        subprocess.run([*command, "--junit-xml", str(report)], cwd=ROOT)
+        # a file of tests that lacks a library here does not hold up the others
+        command += ["--continue-on-collection-errors", "--junit-xml", str(report)]
+        subprocess.run(command, cwd=ROOT)
         if not report.exists():
             print("pytest wrote no report; see above")
             return 1

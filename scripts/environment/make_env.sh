@@ -14,7 +14,7 @@ if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$key" ]; then
   exit 0
 fi
 "$python" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 12))' ||
-  { echo "make env: needs Python 3.11 or 3.12, $python is $("$python" -V); give PYTHON=..." >&2; exit 1; }
+  { echo "make env: needs Python 3.10, 3.11 or 3.12, $python is $("$python" -V); give PYTHON=..." >&2; exit 1; }
 command -v g++ >/dev/null || { echo "make env: needs g++ to compile fairseq's extensions" >&2; exit 1; }
 step() { echo "make env: $*"; }
 

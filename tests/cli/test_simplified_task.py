@@ -43,11 +43,12 @@ def test_distillation_goes_on_from_the_warm_up(data, options, student_options, t
 def test_criterions_with_other_parameters_take_over(data, options, teacher, tmp_path):
     """Each starts from the other's checkpoint; what it trains beside the model starts anew."""
     warm, patient, again = (tmp_path / name for name in ("warm", "patient", "again"))
-    project = (*options, "--simplified-head", "project", "--max-update", "1")
+    narrow = ("--encoder-embed-dim", "32", "--max-update", "1")  # patience needs maps
+    project = (*options, *narrow, "--simplified-head", "project")
     train(data, warm, *project)
     log = train(
         *(data, patient, "--arch", "pet_transformer_tiny", "--criterion", "patient_kd"),
-        *("--teacher-path", teacher, "--max-update", "1"),
+        *("--teacher-path", teacher, *narrow),
         *("--finetune-from-model", warm / "checkpoint_last.pt"),
     )
     assert log.output.count("holds no patience maps; they start anew") == 1
@@ -55,7 +56,7 @@ def test_criterions_with_other_parameters_take_over(data, options, teacher, tmp_
     log = train(data, again, *project, "--finetune-from-model", patient / "checkpoint_last.pt")
     assert log.output.count("holds no weights of the class layer; they start anew") == 1
     result = train(
-        *(data, tmp_path / "wrong", *options, "--simplified-head", "replace"),
+        *(data, tmp_path / "wrong", *options, *narrow, "--simplified-head", "replace"),
         *("--finetune-from-model", warm / "checkpoint_last.pt"),
         check=False,
     )

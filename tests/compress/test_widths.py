@@ -54,7 +54,8 @@ def test_bytes_are_those_of_the_exported_file(name, tmp_path):
     for language in ("de", "en"):
         task.source_dictionary.save(str(tmp_path / f"dict.{language}.txt"))
     cfg = {"model": args, "task": {"source_lang": "de", "target_lang": "en"}}
-    out = write_ctranslate2(tmp_path, cfg, tmp_path / "out", "int8")
+    out = tmp_path / "out"
+    write_ctranslate2(tmp_path, cfg, out, "int8")
     sizes = [len(task.source_dictionary)] * 2
     estimate = int8_bytes(build_without_memory(Namespace(**options), *sizes))
     assert estimate == pytest.approx((out / "model.bin").stat().st_size, rel=0.02)

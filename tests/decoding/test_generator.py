@@ -136,6 +136,19 @@ def test_hypotheses_may_be_changed_in_place():
     assert torch.equal(best["positional_scores"].mul_(2), doubled)
 
 
+@pytest.mark.parametrize("arch", ["transformer", "pet_transformer"])
+def test_heads_filled_up_for_fused_kernels(arch, monkeypatch):
+    """As on a GPU in half precision: heads of 4 and 5 become 8 wide."""
+    monkeypatch.setattr("pet_fairseq.decoding.transformer.head_multiple", lambda _: 8)
+    options = {"decoder_head_dim": 5, "decoder_kept_heads": "1,3/2,3/1,2/1,3"}
+    model = decisive(build(arch, **(options if arch == "pet_transformer" else {})))
+    sample = random_sample(random.Random(3), 16, [4, 6, 1])
+    compare([model], 16, sample, {"beam_size": 3, "max_len_b": 8})
+    (steps,) = FastGenerator([model], dictionary(), beam_size=1).steps
+    steps.begin(sample["net_input"])
+    assert steps.layers[0].self_qkv[0].size(0) == 3 * steps.layers[0].self_heads * 8
+
+
 def test_half_precision():
     model = decisive(build("transformer"))
     sample = random_sample(random.Random(3), 16, [4, 6, 1])

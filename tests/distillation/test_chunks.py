@@ -13,6 +13,7 @@ from pet_fairseq.distillation.chunks import (
     free_memory,
 )
 from pet_fairseq.distillation.loss import TokenSums, distillation_sums, ensemble_log_probs
+from tests.distillation.test_loss import LargestTensor
 
 WORDS, WIDTH, TOKENS = 600, 8, 40
 LOSS_SCALE = 2.0**12
@@ -99,6 +100,13 @@ def test_backward_after_autocast_computes_as_in_it():
     (total.loss * LOSS_SCALE).backward()
     for leaf, grad in zip(leaves, expected):
         assert torch.equal(leaf.grad.double() / LOSS_SCALE, grad)
+
+
+def test_no_tensor_is_larger_than_a_chunk_in_float16():
+    inputs = make_inputs()
+    with LargestTensor() as largest:
+        gradients(*inputs, chunk_tokens=10, dtype=torch.float16)
+    assert 10 * WORDS <= largest.numbers <= max(10 * WORDS, WORDS * WIDTH)
 
 
 def test_an_overflow_reaches_the_loss_scaler():

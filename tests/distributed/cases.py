@@ -194,7 +194,8 @@ def prompt_batches(task) -> list[dict]:
         lengths = [(2, 5), (0, 4)] if i == 0 else [(2, 5), (0, 9), (1, 14), (3, 10 + i)]
         batch = make_sample(task, lengths, seed=i)
         tokens = int(batch["target"].ne(task.source_dictionary.pad()).sum())
-        batches.append({**batch, "ntokens": tokens, "nsentences": len(lengths)})
+        ids = torch.arange(len(lengths)) + SENTENCES * i
+        batches.append({**batch, "id": ids, "ntokens": tokens, "nsentences": len(lengths)})
     return batches
 
 

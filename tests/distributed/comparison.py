@@ -5,6 +5,7 @@ Usage: comparison.py
 
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,8 +38,9 @@ def train_all(folder: Path) -> dict[tuple[int, int], dict]:
         start("python", REPO / "tests/distributed/worker.py", folder, rank, processes)
         for processes, rank in workers
     ]
-    for process in started:
-        output, _ = process.communicate(timeout=900)
+    with ThreadPoolExecutor() as threads:  # all pipes are read: a full one would stop its process
+        outputs = list(threads.map(lambda process: process.communicate(timeout=900)[0], started))
+    for process, output in zip(started, outputs):
         assert process.returncode == 0, output[-3000:]
     return {
         (processes, rank): torch.load(folder / f"{processes}.{rank}.pt")

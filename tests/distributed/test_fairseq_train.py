@@ -1,6 +1,7 @@
 """fairseq-train in two processes, as a user starts it."""
 
 import socket
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -34,8 +35,9 @@ def train_ranks(data, folder, options, world_size: int) -> list[dict]:
                 cwd=REPO,
             )
         )
-    for process in processes:
-        output, _ = process.communicate(timeout=240)
+    with ThreadPoolExecutor() as threads:  # all pipes are read: a full one would stop its process
+        outputs = list(threads.map(lambda process: process.communicate(timeout=240)[0], processes))
+    for process, output in zip(processes, outputs):
         assert process.returncode == 0, output[-3000:]
     return [torch.load(folder / f"rank{rank}.pt") for rank in range(world_size)]
 

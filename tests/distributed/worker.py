@@ -50,6 +50,7 @@ def train(case: Case, folder: Path, rank: int, processes: int, backend: str) -> 
     result = {"begin": begin, "end": values(model, criterion), "logs": logs}
     if backend == BACKENDS[0]:
         path = str(folder / "saved.pt")
+        trainer.consolidate_optimizer()
         trainer.save_checkpoint(path, {"train_iterator": {"epoch": 1}})  # the first process does it
         again = Trainer(cfg, task, task.build_model(cfg.model), task.build_criterion(cfg.criterion))
         again.load_checkpoint(path)  # the first process reads it and sends it to the other

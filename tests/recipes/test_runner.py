@@ -13,7 +13,7 @@ import pytest
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.recipes.record import digest, make_record, read_record, record_path
-from pet_fairseq.recipes.runner import run_stages
+from pet_fairseq.recipes.runner import run_stages, start_of_command
 from pet_fairseq.recipes.skipping import RunOptions
 from pet_fairseq.recipes.stage import Kind, Output, Stage
 from tests.cli.processes import REPO
@@ -216,6 +216,13 @@ def test_a_summary_always_runs_and_comes_last(folder):
     (folder / "runs/s").write_text("old")
     run(folder, summary(), shell("a", "echo 1 >$0", folder / "runs/a"))
     assert (folder / "runs/s").read_text() == "1\n"
+
+
+def test_pet_fairseq_needs_no_installation(monkeypatch):
+    monkeypatch.setattr("pet_fairseq.recipes.runner.shutil.which", lambda *_, **__: None)
+    assert start_of_command("pet-fairseq") == [sys.executable, "-m", "pet_fairseq.cli"]
+    with pytest.raises(UserError, match="fairseq-train: no such program"):
+        start_of_command("fairseq-train")
 
 
 RUNNER = """

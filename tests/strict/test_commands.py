@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-import pytest
 import torch
 from torch.testing import assert_close
 
@@ -26,12 +25,6 @@ from tests.serve.made import make_classifier
 from tests.strict_device import DEVICE, strict_device, to_cpu, waits_of
 from tests.translation import make_batch, make_task, save_model
 from tests.variator.test_model import make_variator
-
-
-@pytest.fixture(autouse=True)
-def no_inference_mode(monkeypatch):
-    """A tensor of the strict device that is made in inference mode cannot be used."""
-    monkeypatch.setattr(torch, "inference_mode", torch.no_grad)
 
 
 def check(work: Callable[[str], object]) -> list[str]:
@@ -90,7 +83,7 @@ def test_choose(tmp_path):
     def of_each(device):
         model = make_selfcp(task, tmp_path).to(device)
         inputs = model.encoder.read(**move_batch(prompts, device))
-        return losses.__wrapped__(model, inputs, candidates)
+        return losses(model, inputs, candidates)
 
     check(of_each)
 
@@ -128,4 +121,4 @@ def test_score_classes(tmp_path, monkeypatch):
         classes, "read_batches", lambda *_, device, **__: [move_batch(batch, device)]
     )
 
-    check(lambda device: classes.class_scores.__wrapped__("x", "y", device=device))
+    check(lambda device: classes.class_scores("x", "y", device=device))

@@ -87,12 +87,6 @@ MODELS = {f.__name__: f for f in (plain, pet, can, ensemble, variator, selfcp)}
 TRANSLATION = ("plain", "pet", "can", "ensemble", "variator")
 
 
-@pytest.fixture(autouse=True)
-def no_inference_mode(monkeypatch):
-    """A tensor of the strict device that is made in inference mode cannot be used."""
-    monkeypatch.setattr(torch, "inference_mode", torch.no_grad)
-
-
 def generate(kind, case, options, device, **arguments) -> tuple[list, list[Wait]]:
     """Hypotheses of a generator on a device, as CPU tensors, and its waits for a second batch."""
     with strict_device() as waits:
