@@ -14,7 +14,7 @@ def refuses(result, *texts) -> None:
     assert result.status != 0
     assert "Traceback" not in result.output
     line = result.output.strip().splitlines()[-1]
-    assert line.startswith("pet_fairseq: error: ")
+    assert line.startswith(("pet_fairseq: error: ", "pet-fairseq "))
     for text in texts:
         assert str(text) in line
 

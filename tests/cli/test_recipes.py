@@ -57,7 +57,7 @@ def test_folders_of_examples_are_names_of_recipes():
     [
         (("multi31k",), "multi31k: there is no such recipe; give one of demo, multi30k"),
         (("multi30k", "--rows", "cat"), "--rows cat: there is no such row; give some of teacher"),
-        (("multi30k", "--stages", "cat"), "--stages cat: there are teacher, scratch, pkd"),
+        (("multi30k", "--stages", "cat"), "--stages cat: there are teacher, scratch, kd, pkd"),
         (("multi30k", "--jobs", "0"), "--jobs 0: give 1 or more"),
         (("multi30k",), "runs/multi30k/data/bin: no such file or folder; teacher reads it"),
         (("multi30k", "--size", "huge"), "argument --size: invalid choice: 'huge'"),
