@@ -124,7 +124,7 @@ def become(argv: list[str], env: dict[str, str], cwd: str) -> None:
     sys.argv[:] = argv
     sys.path[0] = str(Path(argv[0]).parent)
     if "PYTHONWARNINGS" in env:
-        warnings.simplefilter(env["PYTHONWARNINGS"])
+        warnings._processoptions(env["PYTHONWARNINGS"].split(","))  # as Python does when it starts
     sys.modules["numpy"].random.seed()  # anew, as Python's own generator is after a fork
 
 
