@@ -7,10 +7,11 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from fairseq.data.data_utils import collate_tokens
 from fairseq.dataclass.configs import GenerationConfig
-from fairseq.utils import apply_to_sample, resolve_max_positions
+from fairseq.utils import resolve_max_positions
 from torch import Tensor, nn
 
 from pet_fairseq.errors import UserError
+from pet_fairseq.moving import move_batch
 from pet_fairseq.serve.request import RequestError
 from pet_fairseq.serve.text import Text
 
@@ -89,7 +90,7 @@ class ServedModel:
         return nullcontext()
 
     def on_device(self, sample: dict) -> dict:
-        return apply_to_sample(lambda x: x.to(self.device, non_blocking=True), sample)
+        return move_batch(sample, self.device)
 
     def add_marks(self, tokens: Tensor) -> Tensor:
         """Add what training added to a sentence beside its end."""

@@ -3,9 +3,7 @@
 import pytest
 import torch
 
-from pet_fairseq.backbone import load_backbone
 from pet_fairseq.errors import UserError
-from pet_fairseq.variator.competitors import fine_tuned
 from pet_fairseq.variator.competitors.fine_tuned import FineTunedConfig
 from pet_fairseq.variator.competitors.narrow_ffn import NarrowModel
 from tests.translation import make_batch, make_model, make_task, save_model, save_state
@@ -71,29 +69,6 @@ def test_refused(task, tmp_path):
     pet = save_model(tmp_path / "pet.pt", task, "pet_transformer_tiny")
     with pytest.raises(UserError, match=r"pet.pt: its layers share weights, so narrow_ffn cannot"):
         make_narrow(task, pet, 2)
-
-
-def test_the_teacher_is_loaded_when_it_is_asked_for(task, tmp_path, monkeypatch):
-    """Once, and without taking random numbers from the training."""
-    path = save_model(tmp_path / "b.pt", task)
-    loaded = []
-
-    def load(*args):
-        loaded.append(args[0])
-        return load_backbone(*args)
-
-    monkeypatch.setattr(fine_tuned, "load_backbone", load)
-    model = make_narrow(task, path, 2)
-    net_input = make_batch(task, [3, 7])["net_input"]
-    model(**net_input)
-    assert loaded == [path]
-    backbone, _ = make_model(task)
-    backbone.load_state_dict(torch.load(path, weights_only=True)["model"])
-    before = torch.get_rng_state()
-    for _ in range(2):
-        with torch.no_grad(), model.frozen() as teacher:
-            torch.testing.assert_close(teacher(**net_input)[0], backbone.eval()(**net_input)[0])
-    assert loaded == [path, path] and torch.equal(torch.get_rng_state(), before)
 
 
 def test_goes_on_from_raw_text_with_the_head_of_the_fine_tuned_model(task, tmp_path):

@@ -5,9 +5,7 @@ import math
 import pytest
 import torch
 
-from pet_fairseq.backbone import load_backbone
 from pet_fairseq.errors import UserError
-from pet_fairseq.variator.competitors import fine_tuned
 from pet_fairseq.variator.competitors.fine_tuned import FineTunedConfig
 from pet_fairseq.variator.competitors.token_pruning import (
     TokenPruningModel,
@@ -155,26 +153,3 @@ def test_scores_know_no_dropout(arch, task, tmp_path):
     expected = chosen()
     model.train()
     assert all(torch.equal(chosen(), expected) for _ in range(5))
-
-
-def test_the_teacher_is_loaded_when_it_is_asked_for(task, tmp_path, monkeypatch):
-    """Once, and without taking random numbers from the training."""
-    path = save_model(tmp_path / "b.pt", task)
-    loaded = []
-
-    def load(*args):
-        loaded.append(args[0])
-        return load_backbone(*args)
-
-    monkeypatch.setattr(fine_tuned, "load_backbone", load)
-    model = make_pruned(task, path, 2)
-    net_input = make_batch(task, [3, 7])["net_input"]
-    model(**net_input)
-    assert loaded == [path]
-    backbone, _ = make_model(task)
-    backbone.load_state_dict(torch.load(path, weights_only=True)["model"])
-    before = torch.get_rng_state()
-    for _ in range(2):
-        with torch.no_grad(), model.frozen() as teacher:
-            torch.testing.assert_close(teacher(**net_input)[0], backbone.eval()(**net_input)[0])
-    assert loaded == [path, path] and torch.equal(torch.get_rng_state(), before)
