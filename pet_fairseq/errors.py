@@ -43,7 +43,7 @@ def one_line(error: BaseException, traceback: Optional[TracebackType]) -> Option
         error = error.__context__  # fairseq's trainer says something general in its place
     if isinstance(error, UserError):
         return str(error)
-    line = line_of_process(error)
+    line = line_of_process(error) or nothing_to_train(traceback)
     if line is not None:
         return line
     path = checkpoint_being_read(traceback) if isinstance(error, UNREADABLE) else None
@@ -60,6 +60,24 @@ def line_of_process(error: BaseException) -> Optional[str]:
     names = "|".join(kind.__name__ for kind in (UserError, UnsafeCheckpointError))
     lines = re.findall(rf"^{re.escape(__name__)}\.(?:{names}): (.*)$", str(error), re.MULTILINE)
     return lines[-1] if lines else None
+
+
+def nothing_to_train(traceback: Optional[TracebackType]) -> Optional[str]:
+    """Why fairseq's trainer had no parameters to give to an optimizer; None if it had some.
+
+    What optimizers say of that names no option, and the trainer is the only one in the traceback
+    that knows the model. A model says by its attribute `why_untrained` which option leaves nothing.
+    """
+    while traceback is not None:
+        frame = traceback.tb_frame
+        if (
+            frame.f_globals.get("__name__") == "fairseq.trainer"
+            and frame.f_locals.get("params") == []
+        ):
+            model = frame.f_locals["self"].get_model()
+            return getattr(model, "why_untrained", "nothing is to be trained: the model is frozen")
+        traceback = traceback.tb_next
+    return None
 
 
 def why_unreadable(error: BaseException, path: str) -> str:

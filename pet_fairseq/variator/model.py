@@ -105,6 +105,16 @@ class VariatorModel(BackboneWrapper):
         return any(True for _ in self.plugins.parameters())
 
     @property
+    def why_untrained(self) -> str:
+        """Which option leaves nothing to train, for the error that says so."""
+        if self.cfg.compression_ratio == 1:
+            return "--compression-ratio 1: without plugins nothing is to be trained; give 2 or more"
+        return (
+            f"--compression {self.cfg.compression}: with --decompression {self.cfg.decompression} "
+            "plugins have no parameters to train; make them with pet-fairseq new-plugins"
+        )
+
+    @property
     def stack(self) -> Union[VariatorEncoder, VariatorDecoder]:
         """The wrapper of the stack whose layers have plugins."""
         holder, name = find_stack(self.backbone, self.cfg.compression_stack)

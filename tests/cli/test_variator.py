@@ -120,6 +120,10 @@ def test_bad_input(data, teacher, plugins, raw, tmp_path):
             train_plugins(*bad, "--compression-ratio", "0", check=False),
             "--compression-ratio 0: give 2 or more",
         ),
+        (
+            train_plugins(*bad, "--compression-ratio", "1", check=False),
+            "--compression-ratio 1: without plugins nothing is to be trained; give 2 or more",
+        ),
     ]
     for result, message in cases:
         assert result.status != 0 and "Traceback" not in result.output
