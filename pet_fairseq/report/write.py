@@ -8,7 +8,7 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_lines, read_text, write_json, write_text
 from pet_fairseq.report import plots
 from pet_fairseq.report.compare import Comparison, bootstrap
-from pet_fairseq.report.measure import cached_bleu, measure_run
+from pet_fairseq.report.measure import cached_bleu, cached_chrf, measure_run
 from pet_fairseq.report.seed_groups import (
     RunGroup,
     check_same_test_set,
@@ -78,8 +78,8 @@ def measure_groups(folders: dict[str, list[Path]], reference: list[str]) -> list
     Raises:
         UserError: what `measure_run` raises, different test sets, seeds of different sizes.
     """
-    bleu = cached_bleu(reference)
-    runs = {n: [measure_run(f, bleu, len(reference)) for f in fs] for n, fs in folders.items()}
+    metrics = (cached_bleu(reference), cached_chrf(reference))
+    runs = {n: [measure_run(f, *metrics, len(reference)) for f in fs] for n, fs in folders.items()}
     everything = list(chain.from_iterable(runs.values()))
     check_same_test_set(everything)
     name_missing_outputs(everything)
