@@ -1,4 +1,4 @@
-"""Optimizer `quantised_adam`: a model that is trained while its weights are on a grid of few bits."""
+"""Optimizer `quantised_adam`: training with the model's weights on a grid of few bits."""
 
 import logging
 from collections.abc import Iterable
@@ -94,8 +94,8 @@ def check_options(cfg: QuantisedAdamConfig, params: list[Tensor]) -> None:
     for option in ("fp16", "bf16", "use_bmuf"):
         if getattr(cfg, option):
             raise UserError(
-                f"--{option.replace('_', '-')}: with --optimizer quantised_adam the model's weights "
-                "would leave their grid; leave it out (--amp computes in half precision)"
+                f"--{option.replace('_', '-')}: with --optimizer quantised_adam the weights would "
+                "leave their grid; leave it out (--amp computes in half precision, too)"
             )
     if not any(parameter.dim() == 2 for parameter in params):
         raise UserError("--optimizer quantised_adam: no matrix is trained; use --optimizer adam")
