@@ -211,6 +211,7 @@ def check_options(args: Namespace) -> None:
         kept = read_kept_heads(lambda name, s=stack: getattr(args, f"{s}_{name}"), stack)
         if kept and args.quant_noise_pq > 0:
             raise UserError(f"--{stack}-kept-heads: does not go with --quant-noise-pq; use one")
+    check_noise(args)
     if args.cross_self_attention:
         raise UserError("--cross-self-attention is not supported by pet_transformer; leave it out")
     if not is_encoder_decoder(args.compression_reference):
@@ -218,6 +219,29 @@ def check_options(args: Namespace) -> None:
             f"--compression-reference {args.compression_reference}: not an encoder-decoder "
             "Transformer that --arch knows; give a name such as transformer_iwslt_de_en"
         )
+
+
+def check_noise(args: Namespace) -> None:
+    """Refuse fairseq's quantisation noise in a model whose slots share parameters.
+
+    Scalar noise goes to the first use of a shared module only; product noise is added at every use
+    to what the use before has left.
+
+    Raises:
+        UserError: names the option and what to use instead.
+    """
+    shared = any(
+        parse_pairs(getattr(args, f"{stack}_pairs"), stack, getattr(args, f"{stack}_layers"))
+        for stack in STACKS
+    )
+    for kind in ("scalar", "pq"):
+        noise = getattr(args, f"quant_noise_{kind}")
+        if noise > 0 and shared:
+            raise UserError(
+                f"--quant-noise-{kind} {noise}: fairseq treats the uses of a shared layer "
+                "differently; use --optimizer quantised_adam, or share nothing: --encoder-pairs "
+                "none --decoder-pairs none"
+            )
 
 
 def log_compression(model: nn.Module, reference: str) -> None:
