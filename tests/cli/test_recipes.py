@@ -59,7 +59,10 @@ def test_folders_of_examples_are_names_of_recipes():
         (("multi30k", "--rows", "cat"), "--rows cat: there is no such row; give some of teacher"),
         (("multi30k", "--stages", "cat"), "--stages cat: there are teacher, scratch, kd, pkd"),
         (("multi30k", "--jobs", "0"), "--jobs 0: give 1 or more"),
-        (("multi30k",), "runs/multi30k/data/bin: no such file or folder; teacher reads it"),
+        (
+            ("multi30k",),
+            "runs/multi30k/data/bin: no such file or folder; teacher reads it; prepare the data",
+        ),
         (("multi30k", "--size", "huge"), "argument --size: invalid choice: 'huge'"),
         (("glue",), "the following arguments are required: --task"),
         (("own_data",), "--source-lang, --target-lang: give the languages of your data"),
