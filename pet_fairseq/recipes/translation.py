@@ -19,6 +19,7 @@ from pet_fairseq.recipes.students import (
     build_teacher,
     generate_command,
     longer,
+    quantised,
     sampled,
     student,
     warmed_up,
@@ -46,6 +47,8 @@ LAST_THREE = (
     *("--encoder-pairs", "L2=L3 L2=L4 Q2=K3 K2=Q3"),
     *("--decoder-pairs", "L2=L3 L2=L4 Qself=Qenc"),
 )
+
+BITS = (8, 4)  # of a weight, in rows such as `kd_int4`
 
 ROWS = (
     Row("teacher", "Teacher", build_teacher, needs=()),
@@ -91,6 +94,24 @@ ROWS = (
     ),
     Row("pet_seqkd", "PET, sequence-level KD", warmed_up("pet", on_teacher_text=True)),
     *(
+        Row(
+            f"kd_int{bits}",
+            f"Same size, distilled, {bits} bits",
+            quantised("kd", bits),
+            needs=("teacher", "kd"),
+        )
+        for bits in BITS
+    ),
+    *(
+        Row(
+            f"pet_patient_int{bits}",
+            f"PET, patient distillation, {bits} bits",
+            quantised("pet_patient", bits, "patient"),
+            needs=("teacher", "pet_patient"),
+        )
+        for bits in BITS
+    ),
+    *(
         Row(f"pkd_at{rate}", f"Patient-KD at {rate}%", student("patient", f"plain_at{rate}"))
         for rate in RATES
     ),
@@ -103,7 +124,7 @@ ROWS = (
 BY_NAME = {row.name: row for row in ROWS}
 
 # names that stand for several rows: the tables of PET's thesis, its choice of layer pairs (section
-# 3.1) and its Figure 7a
+# 3.1), its Figure 7a, and students with few bits a weight
 GROUPS = {
     "default": ("teacher", "scratch", "kd", "pkd", "can", "pet", "pet_patient"),
     "layer_pairs": ("teacher", "pet", "pet_neighbours", "pet_last_three"),
@@ -115,6 +136,10 @@ GROUPS = {
     "table6": ("teacher", "pet", "pet_no_warmup"),
     "table7": ("teacher", "pet", "pet_project", "pet_replace"),
     "table8": ("teacher", "pet", "pet_sampled", "pet_long"),
+    "quantised": (
+        *("teacher", "kd", "kd_int8", "kd_int4"),
+        *("pet_patient", "pet_patient_int8", "pet_patient_int4"),
+    ),
     "all": tuple(row.name for row in ROWS),
 }
 
