@@ -1,7 +1,7 @@
 """How the models of a translation recipe are trained: a teacher's stages and its students'."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Optional
 
@@ -211,11 +211,35 @@ def longer(setup: Setup, row: str, seed: int) -> list[Stage]:
     return finetune(setup, row, seed, setup.folder("pet", seed) / BEST)
 
 
-def finetune(setup: Setup, row: str, seed: int, start: Path) -> list[Stage]:
-    """More distillation of a checkpoint's model."""
+def quantised(base: str, bits: int, loss: str = "distil") -> Builder:
+    """A row's student of the same seed, trained on with its weights in so many bits."""
+    options = ("--optimizer", "quantised_adam", "--quantised-bits", str(bits))
+
+    def build(setup: Setup, row: str, seed: int) -> list[Stage]:
+        full = replace(setup, device=Device(setup.device.name))  # the grid needs its precision
+        start = setup.folder(base, seed) / BEST
+        return finetune(full, row, seed, start, loss, "quantised", options)
+
+    return build
+
+
+def finetune(
+    setup: Setup,
+    row: str,
+    seed: int,
+    start: Path,
+    loss: str = "distil",
+    schedule: str = "finetune",
+    options: Options = (),
+) -> list[Stage]:
+    """More distillation of a checkpoint's model.
+
+    Args:
+        loss: a name in LOSSES. schedule: a field of Settings. options: more; the last ones win.
+    """
     settings = setup.settings
     folder = setup.folder(row, seed)
-    criterion, loss_settings, _ = LOSSES["distil"]
+    criterion, loss_settings, _ = LOSSES[loss]
     stage = train_stage(
         setup,
         name=folder.name,
@@ -226,7 +250,8 @@ def finetune(setup: Setup, row: str, seed: int, start: Path) -> list[Stage]:
             *("--seed", str(seed), "--criterion", *criterion, "--teacher-path", str(setup.teacher)),
             *getattr(settings, loss_settings),
             Output(("model-options", str(start))),
-            *(*settings.student, *settings.finetune, "--finetune-from-model", str(start)),
+            *(*settings.student, *getattr(settings, schedule)),
+            *("--finetune-from-model", str(start), *options),
         ),
         inputs=(setup.bin, setup.teacher, start),
     )

@@ -20,6 +20,7 @@ from pet_fairseq.recipes.students import (
     build_teacher,
     generate_command,
     longer,
+    quantised,
     sampled,
     student,
     validate_command,
@@ -48,6 +49,8 @@ LAST_THREE = (
     *("--encoder-pairs", "L2=L3 L2=L4 Q2=K3 K2=Q3"),
     *("--decoder-pairs", "L2=L3 L2=L4 Qself=Qenc"),
 )
+
+BITS = (8, 4)  # of a weight, in rows such as `kd_int4`
 
 ROWS = (
     Row("teacher", "Teacher", build_teacher, needs=()),
@@ -110,6 +113,24 @@ ROWS = (
         controls.distilled(4, 4, controls.ONE_LAYER),
     ),
     *(
+        Row(
+            f"kd_int{bits}",
+            f"Same size, distilled, {bits} bits",
+            quantised("kd", bits),
+            needs=("teacher", "kd"),
+        )
+        for bits in BITS
+    ),
+    *(
+        Row(
+            f"pet_patient_int{bits}",
+            f"PET, patient distillation, {bits} bits",
+            quantised("pet_patient", bits, "patient"),
+            needs=("teacher", "pet_patient"),
+        )
+        for bits in BITS
+    ),
+    *(
         Row(f"pkd_at{rate}", f"Patient-KD at {rate}%", student("patient", f"plain_at{rate}"))
         for rate in RATES
     ),
@@ -122,7 +143,7 @@ ROWS = (
 BY_NAME = {row.name: row for row in ROWS}
 
 # names that stand for several rows: the tables of PET's thesis, its choice of layer pairs (section
-# 3.1), its Figure 7a, and what tells its parts from each other
+# 3.1), its Figure 7a, what tells its parts from each other, and students with few bits a weight
 GROUPS = {
     "default": ("teacher", "scratch", "kd", "pkd", "can", "pet", "pet_patient"),
     "layer_pairs": ("teacher", "pet", "pet_neighbours", "pet_last_three"),
@@ -141,6 +162,10 @@ GROUPS = {
     "passes": (
         *("teacher", "kd", "kd_twice", "kd_encoder_2", "kd_encoder_3", "kd_encoder_4"),
         *("one_layer", "one_layer_4"),
+    ),
+    "quantised": (
+        *("teacher", "kd", "kd_int8", "kd_int4"),
+        *("pet_patient", "pet_patient_int8", "pet_patient_int4"),
     ),
     "all": tuple(row.name for row in ROWS),
 }

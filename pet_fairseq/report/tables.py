@@ -6,13 +6,14 @@ from pet_fairseq.markdown import table
 from pet_fairseq.report.compare import SAMPLES, Comparison
 from pet_fairseq.report.measure import Run, cached_bleu
 from pet_fairseq.report.paired import Score, paired_difference, paired_scores
-from pet_fairseq.report.plots import speed_form
+from pet_fairseq.report.plots import BLEU_OVER_RATE, speed_form
+from pet_fairseq.report.samples import sample_tables
 from pet_fairseq.report.seed_groups import RunGroup
 
 
-def to_markdown(comparison: Comparison, reference: list[str]) -> str:
-    """The main table, BLEU by beam size if there are more than the main beams, and notes."""
-    text = _main_table(comparison)
+def to_markdown(comparison: Comparison, reference: list[str], more_notes: list[str]) -> str:
+    """The main table and its plot, further tables where they say something, notes, samples."""
+    text = _main_table(comparison) + f"\n![BLEU over the compression rate]({BLEU_OVER_RATE})\n"
     if comparison.beams != comparison.main_beams:
         text += "\nBLEU by beam size:\n\n" + _beam_table(comparison)
     paired = _paired_table(comparison)
@@ -23,7 +24,10 @@ def to_markdown(comparison: Comparison, reference: list[str]) -> str:
         )
     notes = _notes(comparison, reference) + _tests(comparison)
     notes += [f"missing: {what}" for group in comparison.groups for what in _missing(group)]
-    return text + "\n" + "".join(f"* {note}\n" for note in notes)
+    notes += more_notes
+    text += "\n" + "".join(f"* {note}\n" for note in notes)
+    samples = sample_tables(comparison, reference)
+    return text + (f"\nTranslations, beam {comparison.beam}:\n\n{samples}" if samples else "")
 
 
 def _main_table(comparison: Comparison) -> str:

@@ -56,10 +56,10 @@ def write_report(
     comparison = Comparison(groups, by_name[teacher], by_name[baseline or teacher])
     if significance:
         comparison.p_values = bootstrap(comparison, lines)
-    text = to_markdown(comparison, lines)
+    notes = [f"missing: run `{name}`, named in order.txt" for name in absent(order, folders)]
     if significance and not comparison.p_values:
-        text += "* paired bootstrap: not possible, no other row has a beam of the baseline\n"
-    text += "".join(f"* missing: run `{n}`, named in order.txt\n" for n in absent(order, folders))
+        notes.append("paired bootstrap: not possible, no other row has a beam of the baseline")
+    text = to_markdown(comparison, lines, notes)
     write_json(runs / "report.json", to_json(comparison))
     plots.write_plots(comparison, runs)
     write_text(runs / "report.md", text)

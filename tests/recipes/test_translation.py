@@ -21,9 +21,9 @@ pytestmark = pytest.mark.paper
 pet_fairseq.register()
 ALL = len(translation.ROWS)
 # the teacher; those without a warm-up; those with one; sampled heads: wide twice, tuned once; long;
-# at three rates two without and one with
-# of the controls seven without and two with a warm-up
-TRAININGS = 1 + 5 + 2 * 10 + 3 + 1 + 1 + 3 + 3 * (2 + 2) + 7 + 2 * 2
+# two with few bits of two students; at three rates two without and one with; of the controls seven
+# without and two with a warm-up
+TRAININGS = 1 + 5 + 2 * 10 + 3 + 1 + 1 + 2 * 2 + 3 + 3 * (2 + 2) + 7 + 2 * 2
 LANGUAGES = ("--source-lang", "de", "--target-lang", "en")
 
 
@@ -254,6 +254,14 @@ def test_losses_and_starts(tmp_path):
     assert found["pet_project.seed1/warmup"].option("--simplified-head") == "project"
     assert found["pet_project.seed1"].option("--simplified-head") is None
     assert found["pet_sampled.seed1"].option("--warmup-updates") == "50"
+    for base, loss in (("kd", "pet_distillation"), ("pet_patient", "patient_kd")):
+        for bits in ("8", "4"):
+            stage = found[f"{base}_int{bits}.seed1"]
+            start = f"{tmp_path}/multi30k/small/{base}.seed1/checkpoint_best.pt"
+            assert stage.option("--finetune-from-model") == start
+            assert stage.option("--optimizer") == "quantised_adam"
+            assert stage.option("--quantised-bits") == bits
+            assert stage.option("--criterion") == loss
     assert Output(("model-options", f"{tmp_path}/multi30k/small/pet_sampled.seed1/sampled.pt")) in (
         found["pet_sampled.seed1"].command
     )
@@ -279,7 +287,9 @@ def test_a_gpu_is_used_in_the_precision_of_the_size(size, program, tmp_path):
             if stage.command[0] == "fairseq-generate" or stage in trainings(found):
                 assert ("--cpu" in stage.command) == on_cpu, stage.name
     assert {stage.command[0] for stage in trainings(cpu)} == {"fairseq-train"}
-    assert {stage.command[0] for stage in trainings(gpu)} == {program}
+    full_precision = {stage for stage in trainings(gpu) if stage.option("--quantised-bits")}
+    assert {stage.command[0] for stage in set(trainings(gpu)) - full_precision} == {program}
+    assert {stage.command[0] for stage in full_precision} == {"fairseq-train"}
     half = "--fp16" in gpu["pet.seed1/beam5.1"].command
     assert half == (size == "full") and "--fp16" not in cpu["pet.seed1/beam5.1"].command
 
