@@ -170,6 +170,7 @@ class PetTransformerModel(TransformerModel):
     def build_model(cls, args, task):
         check_options(args)
         model = super().build_model(args, task)
+        check_backend(args, model)
         log_compression(model, args.compression_reference)
         return model
 
@@ -242,6 +243,29 @@ def check_noise(args: Namespace) -> None:
                 "differently; use --optimizer quantised_adam, or share nothing: --encoder-pairs "
                 "none --decoder-pairs none"
             )
+
+
+def check_backend(args: Namespace, model: nn.Module) -> None:
+    """Refuse a training in several processes that would stop in its first update.
+
+    Raises:
+        UserError: torch's DistributedDataParallel takes no parameter that several checkpointed
+            layers share: it is "marked as ready twice".
+    """
+    wrapped_by_torch = getattr(args, "ddp_backend", None) in ("pytorch_ddp", "c10d")
+    processes = getattr(args, "distributed_world_size", 1)
+    if args.checkpoint_activations and wrapped_by_torch and processes > 1 and shares(model):
+        raise UserError(
+            f"--checkpoint-activations: with --ddp-backend {args.ddp_backend} layers that share "
+            "parameters cannot be trained in several processes; give --ddp-backend legacy_ddp"
+        )
+
+
+def shares(model: nn.Module) -> bool:
+    """Whether several layers of a stack have a parameter in common."""
+    stacks = [getattr(model, stack).layers for stack in STACKS]
+    layers = [set(layer.parameters()) for stack in stacks for layer in stack]
+    return sum(map(len, layers)) > len(set().union(*layers))
 
 
 def log_compression(model: nn.Module, reference: str) -> None:
