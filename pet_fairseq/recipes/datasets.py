@@ -1,6 +1,7 @@
 """The data sets of the translation recipes, and from their options to stages."""
 
 import argparse
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,7 +11,15 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.recipes import translation
 from pet_fairseq.recipes.device import Device
 from pet_fairseq.recipes.pipeline import Pipeline, Place
-from pet_fairseq.recipes.sizes import SIZES, Options, decoder_pairs, stacks, words
+from pet_fairseq.recipes.sizes import (
+    SIZES,
+    Options,
+    Settings,
+    decoder_pairs,
+    stacks,
+    updates,
+    words,
+)
 from pet_fairseq.recipes.stage import Stage
 
 
@@ -123,6 +132,19 @@ def add_options(parser: argparse.ArgumentParser, name: str) -> None:
         help="the random seeds of the students (default: 1)",
     )
     parser.add_argument(
+        "--updates",
+        type=int,
+        metavar="N",
+        help="how long the students are trained (default: what the size says); a learning rate "
+        "that falls to 0 does so in as many updates",
+    )
+    parser.add_argument(
+        "--student-lr",
+        type=float,
+        metavar="RATE",
+        help="the learning rate of the students (default: what the size says)",
+    )
+    parser.add_argument(
         *("--beams", "--beam"),
         nargs="+",
         type=int,
@@ -190,6 +212,7 @@ def build(args: argparse.Namespace, place: Place) -> Pipeline:
     settings = SIZES[args.size]
     if args.size == "full":
         settings = replace(settings, **data_set.full)
+    settings = with_student_training(settings, args.updates, args.student_lr)
     setup = translation.Setup(
         *(data, runs, args.source_lang, args.target_lang),
         reference=args.reference or data / data_set.reference.format(lang=args.target_lang),
@@ -206,6 +229,28 @@ def build(args: argparse.Namespace, place: Place) -> Pipeline:
     if data_set.made_here:
         stages = [*toy_corpus(setup), *stages]
     return Pipeline(stages, runs, {"DATA": data, "RUNS": runs})
+
+
+def with_student_training(
+    settings: Settings, number: Optional[int], learning_rate: Optional[float]
+) -> Settings:
+    """The settings with another length of the students' training, or another learning rate.
+
+    Raises:
+        UserError: a number that trains nothing.
+    """
+    if number is not None:
+        if number < 1:
+            raise UserError(f"--updates {number}: give 1 or more")
+        falls_to_0 = "polynomial_decay" in settings.common
+        length = updates(number) if falls_to_0 else ("--max-update", str(number))
+        settings = replace(settings, updates=length)
+    if learning_rate is not None:
+        if not 0 < learning_rate < math.inf:
+            raise UserError(f"--student-lr {learning_rate:g}: give a number above 0")
+        student = (*settings.student, "--lr", f"{learning_rate:g}")
+        settings = replace(settings, student=student)
+    return settings
 
 
 def toy_corpus(setup: translation.Setup) -> list[Stage]:

@@ -8,7 +8,7 @@ from typing import Optional
 from pet_fairseq.recipes.device import CPU, Device
 from pet_fairseq.recipes.sizes import Options, Settings
 from pet_fairseq.recipes.stage import Kind, Output, Stage, Word, last_wins
-from pet_fairseq.recipes.training import BEST, fairseq_generate, fairseq_train
+from pet_fairseq.recipes.training import BEST, fairseq_generate, fairseq_train, fairseq_validate
 
 SMOOTHING = ("--label-smoothing", "0.1")
 
@@ -85,6 +85,8 @@ LOSSES = {
     "patient": (("patient_kd", *SMOOTHING), "patience", True),
     "simplified": (("pet_simplified_task",), "simplified", True),
 }
+
+VALIDATION = ("--max-tokens", "3000", "--num-workers", "0")
 
 Builder = Callable[[Setup, str, int], list[Stage]]
 
@@ -282,6 +284,14 @@ def teacher_text(setup: Setup, row: str) -> list[Stage]:
         inputs=(translations, setup.bin),
     )
     return [translate, binarise]
+
+
+def validate_command(setup: Setup, checkpoint: Path) -> tuple[Word, ...]:
+    """fairseq-validate on the setup's validation set."""
+    return fairseq_validate(
+        *(setup.device, setup.bin, checkpoint),
+        ("--task", "translation", *setup.languages, *VALIDATION),
+    )
 
 
 def generate_command(

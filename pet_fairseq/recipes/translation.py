@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pet_fairseq.errors import UserError
+from pet_fairseq.recipes import controls
 from pet_fairseq.recipes.pipeline import merge
 from pet_fairseq.recipes.record import read_record
 from pet_fairseq.recipes.sizes import RATES, Options
@@ -22,6 +23,7 @@ from pet_fairseq.recipes.students import (
     quantised,
     sampled,
     student,
+    validate_command,
     warmed_up,
 )
 from pet_fairseq.recipes.training import BEST
@@ -93,6 +95,23 @@ ROWS = (
         student("gold", "deep", on_teacher_text=True),
     ),
     Row("pet_seqkd", "PET, sequence-level KD", warmed_up("pet", on_teacher_text=True)),
+    Row("kd_warmup", "Same size, simplified task, distilled", warmed_up("plain")),
+    Row("pkd_warmup", "Patient-KD after the simplified task", warmed_up("plain", "patient")),
+    Row(
+        "pet_patient_no_warmup",
+        "PET, patient distillation, no simplified task",
+        student("patient", "pet"),
+    ),
+    Row("kd_twice", "Same size, distilled, run twice", controls.distilled(2, 2)),
+    Row("kd_encoder_2", "Same size, distilled, encoder run twice", controls.distilled(2, 1)),
+    Row("kd_encoder_3", "Same size, distilled, encoder run 3 times", controls.distilled(3, 1)),
+    Row("kd_encoder_4", "Same size, distilled, encoder run 4 times", controls.distilled(4, 1)),
+    Row("one_layer", "1 + 1 layers, distilled", controls.distilled(1, 1, controls.ONE_LAYER)),
+    Row(
+        "one_layer_4",
+        "1 + 1 layers, distilled, run 4 times",
+        controls.distilled(4, 4, controls.ONE_LAYER),
+    ),
     *(
         Row(
             f"kd_int{bits}",
@@ -124,7 +143,7 @@ ROWS = (
 BY_NAME = {row.name: row for row in ROWS}
 
 # names that stand for several rows: the tables of PET's thesis, its choice of layer pairs (section
-# 3.1), its Figure 7a, and students with few bits a weight
+# 3.1), its Figure 7a, what tells its parts from each other, and students with few bits a weight
 GROUPS = {
     "default": ("teacher", "scratch", "kd", "pkd", "can", "pet", "pet_patient"),
     "layer_pairs": ("teacher", "pet", "pet_neighbours", "pet_last_three"),
@@ -136,6 +155,14 @@ GROUPS = {
     "table6": ("teacher", "pet", "pet_no_warmup"),
     "table7": ("teacher", "pet", "pet_project", "pet_replace"),
     "table8": ("teacher", "pet", "pet_sampled", "pet_long"),
+    "controls": (
+        *("teacher", "kd", "kd_warmup", "pkd", "pkd_warmup", "pet_no_warmup", "pet"),
+        *("pet_patient_no_warmup", "pet_patient"),
+    ),
+    "passes": (
+        *("teacher", "kd", "kd_twice", "kd_encoder_2", "kd_encoder_3", "kd_encoder_4"),
+        *("one_layer", "one_layer_4"),
+    ),
     "quantised": (
         *("teacher", "kd", "kd_int8", "kd_int4"),
         *("pet_patient", "pet_patient_int8", "pet_patient_int4"),
@@ -185,13 +212,17 @@ def _is_finished(folder: Path) -> bool:
 def build_stages(
     setup: Setup, rows: Sequence[str], seeds: Sequence[int], beams: Sequence[int], repeats: int
 ) -> list[Stage]:
-    """All stages of the rows: trainings, translations, the report without its options."""
+    """All stages of the rows but the report: trainings, validations, translations."""
     wanted = [row for row in ROWS if row.name in _with_needs(rows)]
     trainings = [
         stage for seed in seeds for row in wanted for stage in row.build(setup, row.name, seed)
     ]
     checkpoints = _checkpoints(setup, rows, seeds)
-    return [*merge(trainings), *translations(setup, checkpoints, beams, repeats)]
+    return [
+        *merge(trainings),
+        *validations(setup, checkpoints),
+        *translations(setup, checkpoints, beams, repeats),
+    ]
 
 
 def _with_needs(rows: Sequence[str]) -> set[str]:
@@ -206,6 +237,21 @@ def _checkpoints(setup: Setup, rows: Sequence[str], seeds: Sequence[int]) -> dic
             folder = setup.folder(row, seed)
             checkpoints[folder] = setup.teacher if row == "teacher" else folder / BEST
     return checkpoints
+
+
+def validations(setup: Setup, checkpoints: dict[Path, Path]) -> list[Stage]:
+    """fairseq-validate for the runs, each with its own criterion."""
+    return [
+        Stage(
+            f"{folder.name}/validate",
+            ("validate",),
+            command=validate_command(setup, checkpoint),
+            product=folder / "validate.txt",
+            inputs=(setup.bin, checkpoint),
+            kind=Kind.STDOUT,
+        )
+        for folder, checkpoint in checkpoints.items()
+    ]
 
 
 def translations(
