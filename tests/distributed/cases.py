@@ -124,7 +124,8 @@ CASES |= {
     "marian": Case("translation", f"--arch marian {SMALL} --swish --criterion cross_entropy"),
     "gpt2": Case(
         "text",
-        f"--arch gpt2 {LM} --decoder-input-dim 16 --decoder-output-dim 16 --criterion cross_entropy",
+        f"--arch gpt2 {LM} --decoder-input-dim 16 --decoder-output-dim 16 "
+        "--criterion cross_entropy",
     ),
     "llama": Case(
         "text", f"--arch llama {LM} --decoder-key-value-heads 1 --criterion cross_entropy"

@@ -104,7 +104,7 @@ def test_classes_of_pairs(kind, tmp_path):
 def test_old_names_of_layer_norms(tmp_path):
     from safetensors.torch import load_file, save_file
 
-    ours, _, batch, number, model, inputs = encoder_case("bert", tmp_path, "MaskedLM")
+    ours, _, batch, *_ = encoder_case("bert", tmp_path, "MaskedLM")
     file = tmp_path / "hf/model.safetensors"
     old = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
     tensors = load_file(file)
@@ -231,12 +231,12 @@ def translation_case(name, tmp_path):
     }
     with torch.no_grad():
         expected = model(**inputs).logits
-    return ours, task, number, source, target, expected
+    return ours, number, source, target, expected
 
 
 @pytest.mark.parametrize("name", ENCODER_DECODERS)
 def test_encoder_decoder(name, tmp_path):
-    ours, task, number, source, target, expected = translation_case(name, tmp_path)
+    ours, number, source, target, expected = translation_case(name, tmp_path)
     lengths = source.ne(1).sum(1)
     real, own = target.ne(1), number >= 0
     with torch.no_grad():
