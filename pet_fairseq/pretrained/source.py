@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -160,22 +160,30 @@ def open_file(path: Path) -> Weights:
     return open_safetensors(path) if path.suffix == ".safetensors" else open_pickle(path)
 
 
+# A tensor is read by opening its file anew: what stayed mapped would count as memory in use.
+
+
 def open_safetensors(path: Path) -> Weights:
-    """Open a file of the library safetensors, whose tensors stay on disk until they are read."""
+    """Open a file of the library safetensors."""
     try:
         from safetensors import SafetensorError, safe_open
     except ImportError as error:
         raise UserError(f"{path}: needs a package; run {EXTRA}") from error
+
+    def read(name: str) -> Tensor:
+        with safe_open(path, "pt") as file:
+            return file.get_tensor(name)
+
     try:
-        file = safe_open(path, "pt")
-        names = list(file.keys())
+        with safe_open(path, "pt") as file:
+            names = list(file.keys())
     except (SafetensorError, ValueError, RuntimeError) as error:
         raise UserError(f"{path}: not readable ({error}); download it again") from error
-    return Weights({name: lambda name=name: file.get_tensor(name) for name in names}, path)
+    return Weights({name: partial(read, name) for name in names}, path)
 
 
 def open_pickle(path: Path) -> Weights:
-    """Open a file of torch's, under its safe loading; tensors stay on disk until they are used."""
+    """Open a file of torch's, under its safe loading."""
     try:
         tensors = load_safely(path)
         if not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
@@ -184,7 +192,7 @@ def open_pickle(path: Path) -> Weights:
         if is_refusal(error, str(path)):
             raise UnsafeCheckpointError(f"{path}: {why_no_checkpoint(error, str(path))}") from error
         raise UserError(f"{path}: not readable ({error}); download it again") from error
-    return Weights({name: lambda name=name: tensors[name] for name in tensors}, path)
+    return Weights({name: lambda name=name: load_safely(path)[name] for name in tensors}, path)
 
 
 def load_safely(path: Path) -> dict[str, Tensor]:

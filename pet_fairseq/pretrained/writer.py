@@ -71,7 +71,7 @@ def write_import(model: Import, out: Path, weights: Path) -> None:
 
 
 def make_checkpoint(model: Import, data: Path, out: Path, weights: Path) -> dict:
-    """What fairseq-train would save; each tensor is read once and replaces a random one.
+    """What fairseq-train would save; each tensor is read once and written over a random one.
 
     Args:
         data: the folder with the dictionaries. out: the name that it will have.
@@ -98,30 +98,19 @@ def make_checkpoint(model: Import, data: Path, out: Path, weights: Path) -> dict
 
 
 def fill(state: dict[str, Tensor], model: Import, weights: Path) -> None:
-    """Replace the tensors of a random model's state by those of the import.
-
-    A tensor that the model has under several names is replaced under all of them.
+    """Copy the tensors of the import over those of a random model's state.
 
     Raises:
         UserError: a tensor of another size than the model's, or one that is missing.
     """
-    names: dict[int, list[str]] = {}
-    for name, tensor in state.items():
-        names.setdefault(tensor.data_ptr(), []).append(name)
-    same = {name: group for group in names.values() for name in group}
-    missing = set(state)
+    filled = set()
     for name, tensor in model.tensors:
         if state[name].shape != tensor.shape:
             sizes = f"{name} is {tuple(tensor.shape)}, not {tuple(state[name].shape)}"
             raise UserError(f"{weights}: other sizes than in config.json: {sizes}")
-        for other in same[name]:
-            state[other] = tensor
-            missing.discard(other)
-    may_be_random = (*model.may_be_random, "version")
-    missing = {
-        name
-        for name in missing
-        if not name.startswith(may_be_random) and not name.endswith(".version")
-    }
-    if missing:
-        raise UserError(f"{weights}: has nothing for {min(missing)}; give all of the model's files")
+        state[name].copy_(tensor)
+        filled.add(state[name].data_ptr())  # a tied tensor is there under all of its names
+    for name, tensor in state.items():
+        may_stay = name.startswith(model.may_be_random) or name.endswith("version")
+        if tensor.data_ptr() not in filled and not may_stay:
+            raise UserError(f"{weights}: has nothing for {name}; give all of the model's files")
