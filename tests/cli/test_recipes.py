@@ -11,6 +11,7 @@ from pet_fairseq.recipes.device import Device
 from pet_fairseq.recipes.runner import run_stages
 from pet_fairseq.recipes.sizes import TINY
 from pet_fairseq.recipes.skipping import RunOptions
+from pet_fairseq.recipes.students import Setup
 from tests.cli.processes import REPO, run
 from tests.cli.shell import sh
 
@@ -95,7 +96,7 @@ def test_a_recipe_from_the_teacher_to_the_report(data, raw, tmp_path, capsys):
     folder.mkdir()
     shutil.copytree(data, folder / "bin")
     shutil.copytree(raw, folder / "raw")
-    setup = translation.Setup(folder, runs, "de", "en", folder / "raw/test.en", TINY, Device("cpu"))
+    setup = Setup(folder, runs, "de", "en", folder / "raw/test.en", TINY, Device("cpu"))
     rows = ["teacher", "scratch_seqkd", "pet_sampled"]
     stages = translation.build_stages(setup, rows, [1], [2], 1)
     stages.append(translation.report_stage(setup, rows, [1], ()))
