@@ -15,6 +15,8 @@ from pet_fairseq.compress import commands as compress
 from pet_fairseq.decoding import commands as decoding
 from pet_fairseq.errors import UserError
 from pet_fairseq.pet import commands as pet
+from pet_fairseq.pretrained import commands as pretrained
+from pet_fairseq.quantisation import commands as quantisation
 from pet_fairseq.recipes import commands as recipes
 from pet_fairseq.report import commands as report
 from pet_fairseq.score import commands as score
@@ -32,10 +34,12 @@ ROOMS = (
     selfcp,
     bank,
     decoding,
+    quantisation,
     serve,
     score,
     report,
     general,
+    pretrained,
     toy,
 )
 COMMANDS = {command.name: command for command in chain(*(room.COMMANDS for room in ROOMS))}

@@ -19,13 +19,14 @@ FLOORS = [
         "gradients",
         "hooks",
         "layers",
+        "output_bias",
         "prefill",
     ],
     ["devices", "environment", "files", "generate_output", "markdown", "moving", "parameters"],
     ["checkpoints"],
     ["backbone", "loading", "model_options"],
-    ["distillation", "pretrained", "toy"],
-    ["pet", "selfcp", "variator"],
+    ["distillation", "imported", "llama", "pretrained", "toy"],
+    ["pet", "quantisation", "selfcp", "variator"],
     ["baselines"],  # each builds on the method it competes with
     ["decoding", "recipes", "report", "score", "serve"],
     ["compress"],  # a use of recipes, export and reports

@@ -79,6 +79,9 @@ PREPARED = {
 CASES = {
     "pet_distillation": distillation(PET),
     "pet_distillation, tied": distillation(f"{PET} {TIED}"),
+    "pet_distillation, tied, 4 bits": distillation(
+        f"{PET} {TIED} --optimizer quantised_adam --quantised-bits 4"
+    ),
     "pet_simplified_task": distillation(PET, "pet_simplified_task"),
     "pet_simplified_task, project": distillation(
         PET, "pet_simplified_task --simplified-head project"
@@ -117,6 +120,18 @@ CASES = {
     "selfcp": Case(
         "prompts",
         "--arch selfcp --backbone-path {folder}/prompts.pt --window 7 --criterion selfcp_lm",
+    ),
+}
+CASES |= {
+    "bert": Case("classes", f"--arch bert {ROBERTA} --criterion sentence_prediction"),
+    "marian": Case("translation", f"--arch marian {SMALL} --swish --criterion cross_entropy"),
+    "gpt2": Case(
+        "text",
+        f"--arch gpt2 {LM} --decoder-input-dim 16 --decoder-output-dim 16 "
+        "--criterion cross_entropy",
+    ),
+    "llama": Case(
+        "text", f"--arch llama {LM} --decoder-key-value-heads 1 --criterion cross_entropy"
     ),
 }
 CASES["variator, text"] = CASES["variator, text"]._replace(

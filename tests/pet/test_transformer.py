@@ -393,3 +393,11 @@ def test_command_line_reaches_the_model():
     assert model.decoder.layers[0].self_attn.q_proj.weight.shape == (32, 64)
     assert model.encoder.layers[0].fc1 is not model.encoder.layers[2].fc1
     assert model.decoder.layers[0].fc1 is model.decoder.layers[2].fc1
+
+
+@pytest.mark.parametrize("kind", ["scalar", "pq"])
+def test_noise_of_quantisation_needs_layers_of_their_own(kind):
+    noise = {f"quant_noise_{kind}": 0.1, "quant_noise_pq_block_size": 4}
+    build(**UNSHARED, **noise)
+    with pytest.raises(UserError, match=f"--quant-noise-{kind} 0.1: .*--optimizer quantised_adam"):
+        build(**noise)
