@@ -25,7 +25,7 @@ def fuzz(monkeypatch):
 
     monkeypatch.setattr(fuzz, "SECONDS", 1)
     yield fuzz
-    for name in ("fuzz", "fuzz_readers"):
+    for name in [name for name in sys.modules if name.split("_")[0] == "fuzz"]:
         sys.modules.pop(name)
 
 

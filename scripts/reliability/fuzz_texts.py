@@ -1,0 +1,105 @@
+"""Imported by fuzz_readers.py: readers of text files."""
+
+import gzip
+import json
+import random
+from pathlib import Path
+
+from fuzz_inputs import (
+    Read,
+    damaged,
+    damaged_json,
+    from_file,
+)
+
+
+def json_lines(folder: Path):
+    from pet_fairseq.selfcp.prompts import read_paragraphs, read_records
+
+    record = {"query": "who?", "prompt": "a long tale é of a fox", "response": "the fox"}
+
+    def make(draw: random.Random) -> Read:
+        lines = [json.dumps(record).encode()] * draw.randint(0, 2)
+        lines.insert(draw.randint(0, len(lines)), damaged_json(draw, record))
+        packed = draw.random() < 0.3
+        path = folder / ("some.json.gz" if packed else "some.json")
+        data = b"\n".join(lines)
+        if packed:
+            data = gzip.compress(data)
+            data = damaged(draw, data) if draw.random() < 0.5 else data
+        path.write_bytes(data)
+        read = draw.choice((read_records, read_paragraphs))
+        return lambda: list(read(path, 100_000, "reading"))
+
+    return make
+
+
+def dictionary(folder: Path):
+    from pet_fairseq.checkpoints.dictionaries import load_dictionary
+
+    path = folder / "dict.txt"
+    lines = "".join(f"word{i} {100 - i}\n" for i in range(10)) + "<s> 3 #fairseq:overwrite\n"
+    return from_file(
+        path, lambda draw: damaged(draw, lines.encode()), lambda: load_dictionary(path, "--data")
+    )
+
+
+def outputs(folder: Path):
+    """What fairseq-generate and fairseq-validate printed."""
+    from pet_fairseq.recipes.teacher_text import read_pairs
+    from pet_fairseq.report.outputs import read_output
+    from pet_fairseq.score.answers import read_hypotheses
+    from pet_fairseq.score.rouge import read_perplexity
+
+    path = folder / "generate.txt"
+    text = "".join(
+        f"S-{i}\tein hund\nT-{i}\ta dog\nH-{i}\t-0.3\ta dog\nD-{i}\t-0.3\ta dog\n" for i in (1, 0)
+    )
+    text += "valid on 'test' subset | loss 3.1 | ppl 8.6\n"
+    text += "Translated 2 sentences (4 tokens) in 0.1s (20.00 sentences/s, 40 tokens/s)\n"
+    readers = (
+        lambda: read_output(path),
+        lambda: read_hypotheses(path, 2, path),
+        lambda: read_perplexity(path),
+        lambda: read_pairs(path),
+    )
+
+    def make(draw: random.Random) -> Read:
+        path.write_bytes(damaged(draw, text.encode()))
+        return draw.choice(readers)
+
+    return make
+
+
+def scores(folder: Path):
+    """Right answers, and scores of runs."""
+    from pet_fairseq.score.answers import read_gold
+    from pet_fairseq.score.seed_table import read_seeds
+    from pet_fairseq.variator.comparison import read_scores
+
+    run = folder / "pet.seed1"
+    run.mkdir(exist_ok=True)
+    path = run / "result.json"
+    samples = (
+        ({"q1": ["a", "b"], "q2": ["c"]}, lambda: read_gold(path)),
+        ({"bleu": 31.5, "accuracy": 80.0, "total": 100}, lambda: read_scores(path)),
+        ({"bleu": 31.5, "accuracy": 80.0, "total": 100}, lambda: read_seeds(folder, "pet")),
+    )
+
+    def make(draw: random.Random) -> Read:
+        value, read = draw.choice(samples)
+        path.write_bytes(damaged_json(draw, value))
+        return read
+
+    return make
+
+
+def record(folder: Path):
+    """The note beside a product of a recipe."""
+    from pet_fairseq.recipes.record import read_record, record_path
+
+    product = folder / "product"
+    value = {"command": ["a", "b"], "inputs": {"file": "digest"}, "finished": True}
+    return from_file(
+        record_path(product), lambda draw: damaged_json(draw, value), lambda: read_record(product)
+    )
