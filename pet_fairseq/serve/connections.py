@@ -17,6 +17,7 @@ from pet_fairseq.serve.queue import FULL
 # of a request's line and headers; aiohttp's own limits let 1 MB in
 HEAD_LIMITS = {"max_line_size": 2048, "max_field_size": 4096, "max_headers": 64}
 BACKLOG = 1024  # connections that wait to be taken; the kernel may allow fewer
+AT_ONCE = 64  # connections that are taken before those that are there have their turn
 GRACE = 1.0  # seconds in which a client can say something, and can read why it is turned away
 UNREAD_SECONDS = 30.0  # after which a client that takes nothing of its answers is cut off
 MOST_LEAVING = 256  # clients that are given time to read why they are turned away
@@ -48,13 +49,14 @@ class Entrance:
         """
         self.loop = asyncio.get_running_loop()
         self.server = server
-        # in a short queue of the kernel clients would be forgotten while the event loop is busy
-        backlog = max(self.most, BACKLOG)
         self.listener = await self.loop.create_server(
-            lambda: Newcomer(self), host, port, backlog=backlog
+            lambda: Newcomer(self), host, port, backlog=AT_ONCE
         )
-        if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux; connections take it over from these
-            for end in self.listener.sockets:
+        for end in self.listener.sockets:
+            # in a short queue of the kernel clients would be forgotten while the event loop is busy
+            with end.dup() as same:
+                same.listen(max(self.most, BACKLOG))
+            if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux; connections take it over
                 milliseconds = int(1000 * UNREAD_SECONDS)
                 end.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import json
 import socket
 
@@ -51,6 +52,25 @@ def test_more_connections_than_allowed_are_told_so():
             silent[0][1].close()
             await until(lambda: len(server.connections) == 2)
             assert await status_of(server, b"GET /health") == 200
+
+    asyncio.run(main())
+
+
+def test_a_crowd_comes_in_by_and_by(monkeypatch):
+    """While it waits at the door those who are in have their turns."""
+    monkeypatch.setattr(connections, "AT_ONCE", 8)
+
+    async def main():
+        async with running(connections=200) as server:
+            # the event loop does nothing meanwhile
+            crowd = [socket.create_connection(server.address, timeout=20) for _ in range(60)]
+            inside = [0]
+            while inside[-1] < 60:
+                await asyncio.sleep(0)
+                inside.append(len(server.connections))
+            assert max(b - a for a, b in itertools.pairwise(inside)) <= 2 * 8
+            for client in crowd:
+                client.close()
 
     asyncio.run(main())
 
