@@ -80,12 +80,15 @@ def gguf_config(fields: dict, path: Path) -> Config:
     """A GGUF file's options under Hugging Face's names.
 
     Raises:
-        UserError: one is missing.
+        UserError: one is missing, or the model is of another type.
     """
     given = Config(fields, path)
     kind = given["general.architecture"]
     if kind not in list(FAMILIES):
-        return Config({"model_type": kind}, path)  # the importer refuses it
+        raise UserError(
+            f"{path}: is a model of type {kind}, which is not supported in GGUF; supported are "
+            f"{', '.join(FAMILIES)}"
+        )
     config = {
         "model_type": FAMILIES[kind],
         "hidden_act": "silu",

@@ -40,9 +40,16 @@ class TokenizerFile:
             pieces[number] = piece
         return pieces
 
-    def number(self, piece: Optional[str]) -> Optional[int]:
+    def number(self, piece: str) -> Optional[int]:
         """The number of a piece, None if there is no such piece."""
-        return None if piece is None else self.tokenizer.token_to_id(piece)
+        return self.tokenizer.token_to_id(piece)
+
+    def special_number(self, name: str) -> Optional[int]:
+        """The number of the piece that the options name, such as `unk_token`; None if none is."""
+        piece = self.options.get(name)
+        if isinstance(piece, dict):  # with what is around it in a text
+            piece = piece.get("content")
+        return self.number(piece) if isinstance(piece, str) else None
 
     def write(self, folder: Path) -> None:
         """Put it into a folder as tokenizer.json."""
