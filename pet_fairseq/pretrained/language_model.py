@@ -42,8 +42,6 @@ def language_model(
     """
     task = ["--task", "language_modeling", "--criterion", "cross_entropy"]
     task += ["--tokens-per-sample", str(positions), "--max-target-positions", str(positions)]
-    if not vocabulary.starts_with_end:
-        task.append("--add-bos-token")
     return Import(
         task,
         arch,

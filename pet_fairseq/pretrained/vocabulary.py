@@ -13,7 +13,7 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.output_bias import ABSENT, REPEATED
 
 FIRST = ("<s>", "<pad>", "</s>", "<unk>")  # of every dictionary of fairseq
-START, END = "<s>", "</s>"
+END = "</s>"
 ROUNDED_UP = 512  # embedding matrices have at most so many rows more than there are pieces
 
 
@@ -34,12 +34,6 @@ class Vocabulary:
 
     def __len__(self) -> int:
         return len(self.rows)
-
-    @property
-    def starts_with_end(self) -> bool:
-        """Whether the model has one piece for both ends of a text, or none for its start."""
-        first, end = (int(self.rows[FIRST.index(word)]) for word in (START, END))
-        return first in (end, -1)
 
     def take(self, matrix: Tensor) -> Tensor:
         """The rows of a matrix (rows x C) or vector in the dictionary's order, 0 for none."""

@@ -49,7 +49,6 @@ def test_words_that_only_fairseq_has(tmp_path):
     for word in (words.bos(), words.pad(), words.unk(), end):
         assert shares[word] < 1e-6
     assert shares[words.eos()] > 1e-6 and shares[start] > 1e-6
-    assert task.args.add_bos_token
 
 
 @pytest.mark.parametrize("read", [1, 6])
