@@ -16,6 +16,7 @@ from pet_fairseq.decoding import commands as decoding
 from pet_fairseq.errors import UserError
 from pet_fairseq.pet import commands as pet
 from pet_fairseq.pretrained import commands as pretrained
+from pet_fairseq.quantisation import commands as quantisation
 from pet_fairseq.recipes import commands as recipes
 from pet_fairseq.report import commands as report
 from pet_fairseq.score import commands as score
@@ -33,6 +34,7 @@ ROOMS = (
     selfcp,
     bank,
     decoding,
+    quantisation,
     serve,
     score,
     report,

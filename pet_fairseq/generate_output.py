@@ -7,12 +7,13 @@ from pet_fairseq.errors import UserError
 
 LINES = {  # group 1 is the sentence's number, group 2 its text
     "D": re.compile(r"^D-(\d+)\t[^\t\n]*\t(.*)$", re.MULTILINE),  # detokenised hypotheses
+    "S": re.compile(r"^S-(\d+)\t(.*)$", re.MULTILINE),  # sources, tokenised
     "T": re.compile(r"^T-(\d+)\t(.*)$", re.MULTILINE),  # targets
 }
 
 
 def numbered_lines(text: str, kind: str) -> dict[int, str]:
-    """The texts of the D or T lines by their sentence's number.
+    """The texts of the D, S or T lines by their sentence's number.
 
     Of several hypotheses for a sentence (--nbest) the first is kept, which is the best.
     """
@@ -23,7 +24,7 @@ def numbered_lines(text: str, kind: str) -> dict[int, str]:
 
 
 def lines_in_order(text: str, kind: str, path: Path) -> list[str]:
-    """The texts of the D or T lines in corpus order; `path` is named in errors.
+    """The texts of the D, S or T lines in corpus order; `path` is named in errors.
 
     Raises:
         UserError: a sentence is missing.

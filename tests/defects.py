@@ -104,6 +104,19 @@ DEFECTS = (
         "            model.train()\n            model.requires_grad_(False)",
         "tests/distillation",
     ),
+    # quantisation
+    Defect(
+        "what rounding takes away is lost",
+        "            master.copy_(parameter)\n",
+        "            master.copy_(storable(parameter, self.cfg.quantised_bits))\n",
+        "tests/quantisation/test_optimizer.py",
+    ),
+    Defect(
+        "one scale for all rows",
+        "matrix.abs().amax(dim=1, keepdim=True)",
+        "matrix.abs().amax().expand(len(matrix), 1)",
+        "tests/quantisation/test_grid.py",
+    ),
     # checkpoints
     Defect(
         "unsafe loading allowed",

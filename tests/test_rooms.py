@@ -26,7 +26,7 @@ FLOORS = [
     ["checkpoints"],
     ["backbone", "loading", "model_options"],
     ["distillation", "imported", "llama", "pretrained", "toy"],
-    ["pet", "selfcp", "variator"],
+    ["pet", "quantisation", "selfcp", "variator"],
     ["baselines"],  # each builds on the method it competes with
     ["decoding", "recipes", "report", "score", "serve"],
     ["compress"],  # a use of recipes, export and reports

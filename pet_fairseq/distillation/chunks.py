@@ -40,6 +40,23 @@ def chunk_elements(free_bytes: Optional[int]) -> int:
     return min(max(2 ** (share.bit_length() - 1), FEWEST_ELEMENTS), MOST_ELEMENTS)
 
 
+class ChunkSize:
+    """How many tokens a chunk has in a training: chosen at the first batch, and then kept.
+
+    By then model and optimizer have their memory; to ask again for each batch would take time.
+    """
+
+    def __init__(self, vocabulary: int):
+        self.vocabulary = vocabulary
+        self.tokens: Optional[int] = None
+
+    def on(self, device: torch.device) -> int:
+        """The number of tokens, for a device that holds the features of the first batch."""
+        if self.tokens is None:
+            self.tokens = chunk_size(self.vocabulary, free_memory(device))
+        return self.tokens
+
+
 def free_memory(device: torch.device) -> Optional[int]:
     """Bytes that torch can still use on a device; None where the device does not say."""
     module = torch.get_device_module(device)

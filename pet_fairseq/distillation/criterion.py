@@ -9,7 +9,6 @@ vocabulary (PET, section 2.2; Kim and Rush, 2016).
 import logging
 import math
 from dataclasses import dataclass, field
-from typing import Optional
 
 from fairseq.criterions import register_criterion
 from fairseq.criterions.label_smoothed_cross_entropy import (
@@ -19,7 +18,7 @@ from fairseq.criterions.label_smoothed_cross_entropy import (
 from fairseq.logging import metrics
 from torch import Tensor, nn
 
-from pet_fairseq.distillation.chunks import chunk_size, chunked_sums, free_memory
+from pet_fairseq.distillation.chunks import ChunkSize, chunked_sums
 from pet_fairseq.distillation.loss import TokenSums, distillation_sums
 from pet_fairseq.distillation.outputs import run_model
 from pet_fairseq.distillation.positions import Positions, real_positions
@@ -70,7 +69,7 @@ class PetDistillationCriterion(LabelSmoothedCrossEntropyCriterion):
         self.temperature = distillation_temperature
         # no Module: the teacher stays out of state_dict, optimizer and DDP
         self.teacher = Teacher(teacher_path, task, teacher_cache_mb)
-        self.chunk_tokens: Optional[int] = None  # chosen at the first batch
+        self.chunk_size = ChunkSize(len(task.target_dictionary))
         self.rate_is_logged = False
 
     def forward(self, model, sample, reduce=True):
@@ -118,10 +117,8 @@ class PetDistillationCriterion(LabelSmoothedCrossEntropyCriterion):
 
         parameters = [p for p in student.parameters if p.requires_grad]
         features = student.features[at]
-        if self.chunk_tokens is None:
-            free_bytes = free_memory(features.device)
-            self.chunk_tokens = chunk_size(len(self.task.target_dictionary), free_bytes)
-        return chunked_sums(chunk_sums, features, parameters, self.chunk_tokens, TokenSums)
+        chunk_tokens = self.chunk_size.on(features.device)
+        return chunked_sums(chunk_sums, features, parameters, chunk_tokens, TokenSums)
 
     def log_rate_once(self, model: nn.Module) -> None:
         if self.rate_is_logged:

@@ -17,7 +17,7 @@ from fairseq.models import FairseqModel
 from omegaconf import II
 from torch import Tensor, nn
 
-from pet_fairseq.distillation.chunks import chunk_size, chunked_sums, free_memory
+from pet_fairseq.distillation.chunks import ChunkSize, chunked_sums
 from pet_fairseq.distillation.outputs import run_model
 from pet_fairseq.distillation.own_state import load_own_state
 from pet_fairseq.distillation.positions import real_positions
@@ -97,7 +97,7 @@ class PetSimplifiedTaskCriterion(FairseqCriterion):
         )
         self.thresholds: Optional[tuple[float, float]] = None
         self.teacher = Teacher(teacher_path, task, teacher_cache_mb)
-        self.chunk_tokens: Optional[int] = None  # chosen at the first batch
+        self.chunk_size = ChunkSize(len(task.target_dictionary))
         self.head = simplified_head
         self.class_layer = build_class_layer(
             simplified_head, len(task.target_dictionary), decoder_output_dim
@@ -137,10 +137,8 @@ class PetSimplifiedTaskCriterion(FairseqCriterion):
             parameters = [*parameters, *self.class_layer.parameters()]
         parameters = [p for p in parameters if p.requires_grad]
         features = student.features[at]
-        if self.chunk_tokens is None:
-            free_bytes = free_memory(features.device)
-            self.chunk_tokens = chunk_size(len(self.task.target_dictionary), free_bytes)
-        sums = chunked_sums(chunk_sums, features, parameters, self.chunk_tokens, ClassSums)
+        chunk_tokens = self.chunk_size.on(features.device)
+        sums = chunked_sums(chunk_sums, features, parameters, chunk_tokens, ClassSums)
         if self.head != "replace":
             return sums
         return sums._replace(loss=sums.loss + zero_from(student.parameters))

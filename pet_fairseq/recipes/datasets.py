@@ -1,17 +1,27 @@
 """The data sets of the translation recipes, and from their options to stages."""
 
 import argparse
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Optional
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.recipes import translation
+from pet_fairseq.recipes import rows, translation
 from pet_fairseq.recipes.device import Device
 from pet_fairseq.recipes.pipeline import Pipeline, Place
-from pet_fairseq.recipes.sizes import SIZES, Options, decoder_pairs, stacks, words
+from pet_fairseq.recipes.sizes import (
+    SIZES,
+    Options,
+    Settings,
+    decoder_pairs,
+    stacks,
+    updates,
+    words,
+)
 from pet_fairseq.recipes.stage import Stage
+from pet_fairseq.recipes.students import Setup
 
 
 @dataclass(frozen=True)
@@ -110,8 +120,8 @@ def add_options(parser: argparse.ArgumentParser, name: str) -> None:
         nargs="+",
         default=list(data_set.rows),
         metavar="ROW",
-        help=f"the models to train and compare: {', '.join(translation.BY_NAME)}; groups of them: "
-        f"{', '.join(translation.GROUPS)}; or finished for those that are there (default: "
+        help=f"the models to train and compare: {', '.join(rows.BY_NAME)}; groups of them: "
+        f"{', '.join(rows.GROUPS)}; or finished for those that are there (default: "
         f"{' '.join(data_set.rows)})",
     )
     parser.add_argument(
@@ -121,6 +131,19 @@ def add_options(parser: argparse.ArgumentParser, name: str) -> None:
         default=[1],
         metavar="N",
         help="the random seeds of the students (default: 1)",
+    )
+    parser.add_argument(
+        "--updates",
+        type=int,
+        metavar="N",
+        help="how long the students are trained (default: what the size says); a learning rate "
+        "that falls to 0 does so in as many updates",
+    )
+    parser.add_argument(
+        "--student-lr",
+        type=float,
+        metavar="RATE",
+        help="the learning rate of the students (default: what the size says)",
     )
     parser.add_argument(
         *("--beams", "--beam"),
@@ -190,7 +213,8 @@ def build(args: argparse.Namespace, place: Place) -> Pipeline:
     settings = SIZES[args.size]
     if args.size == "full":
         settings = replace(settings, **data_set.full)
-    setup = translation.Setup(
+    settings = with_student_training(settings, args.updates, args.student_lr)
+    setup = Setup(
         *(data, runs, args.source_lang, args.target_lang),
         reference=args.reference or data / data_set.reference.format(lang=args.target_lang),
         settings=settings,
@@ -198,17 +222,39 @@ def build(args: argparse.Namespace, place: Place) -> Pipeline:
         text=data_set.text,
         own_teacher=args.teacher,
     )
-    rows = translation.choose_rows(args.rows, runs)
-    stages = translation.build_stages(setup, rows, args.seeds, args.beams, args.repeats)
+    chosen = rows.choose_rows(args.rows, runs)
+    stages = translation.build_stages(setup, chosen, args.seeds, args.beams, args.repeats)
     options = ("--baseline", args.baseline) if args.baseline else ()
     options += ("--significance",) if args.significance else ()
-    stages.append(translation.report_stage(setup, rows, args.seeds, options))
+    stages.append(translation.report_stage(setup, chosen, args.seeds, options))
     if data_set.made_here:
         stages = [*toy_corpus(setup), *stages]
     return Pipeline(stages, runs, {"DATA": data, "RUNS": runs})
 
 
-def toy_corpus(setup: translation.Setup) -> list[Stage]:
+def with_student_training(
+    settings: Settings, number: Optional[int], learning_rate: Optional[float]
+) -> Settings:
+    """The settings with another length of the students' training, or another learning rate.
+
+    Raises:
+        UserError: a number that trains nothing.
+    """
+    if number is not None:
+        if number < 1:
+            raise UserError(f"--updates {number}: give 1 or more")
+        falls_to_0 = "polynomial_decay" in settings.common
+        length = updates(number) if falls_to_0 else ("--max-update", str(number))
+        settings = replace(settings, updates=length)
+    if learning_rate is not None:
+        if not 0 < learning_rate < math.inf:
+            raise UserError(f"--student-lr {learning_rate:g}: give a number above 0")
+        student = (*settings.student, "--lr", f"{learning_rate:g}")
+        settings = replace(settings, student=student)
+    return settings
+
+
+def toy_corpus(setup: Setup) -> list[Stage]:
     """The demo's data: sentences from a grammar, in fairseq's binary format."""
     raw = setup.data / "raw"
     prefixes = (f"--{split}pref" for split in ("train", "valid", "test"))

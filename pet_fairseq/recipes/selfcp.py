@@ -15,12 +15,12 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.recipes.device import CPU, Device
 from pet_fairseq.recipes.pipeline import Pipeline, Place, merge
 from pet_fairseq.recipes.sizes import AROUND_A_MODEL, Options, rise_and_fall, words
-from pet_fairseq.recipes.stage import USER_DIR, Kind, Stage, last_wins
+from pet_fairseq.recipes.stage import Kind, Stage, last_wins
 from pet_fairseq.recipes.training import (
-    ALL_SENTENCES,
     BEST,
     fairseq_generate,
     fairseq_train,
+    fairseq_validate,
     use_checkpoint,
 )
 from pet_fairseq.selfcp.segments import STRATEGIES
@@ -236,10 +236,9 @@ def by_rouge(options: Options) -> Evaluate:
         validate = Stage(
             f"{name}/validate",
             (reading.row,),
-            command=(
-                *("fairseq-validate", str(setup.data), "--user-dir", USER_DIR, *model),
-                *("--path", str(reading.checkpoint), *setup.device.generation_options),
-                *("--valid-subset", "test", "--max-tokens", "8000", *ALL_SENTENCES),
+            command=fairseq_validate(
+                *(setup.device, setup.data, reading.checkpoint),
+                (*model, "--valid-subset", "test", "--max-tokens", "8000"),
             ),
             product=log,
             inputs=inputs,

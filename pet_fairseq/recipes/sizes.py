@@ -16,7 +16,8 @@ class Settings:
         common: of every training.
         teacher, student: their trainings; the teacher's with its architecture.
         updates: how long a student is trained.
-        warmup: the simplified task; finetune: more training of a finished student.
+        warmup: the simplified task; finetune: more training of a finished student; quantised: the
+            same with its weights in few bits.
         gold, simplified, distillation, patience: with the criterion of that name.
         plain, speed, deep, can, pet, wide: architectures. All students but `speed` (PET's layers
             and widths, nothing shared) and `wide` (PET with more heads) have equally many
@@ -35,6 +36,7 @@ class Settings:
     updates: Options
     warmup: Options
     finetune: Options
+    quantised: Options
     gold: Options
     simplified: Options
     distillation: Options
@@ -143,6 +145,7 @@ SMALL = Settings(
     updates=updates(3000),
     warmup=(*updates(300), *words("--warmup-updates 100"), *AUTO),
     finetune=(*updates(1000), *words("--warmup-updates 50 --lr 2e-3")),
+    quantised=(*updates(500), *words("--warmup-updates 50 --lr 2e-3")),
     gold=words("--dropout 0.1"),
     simplified=words("--dropout 0 --teacher-cache-mb 1000"),
     distillation=words(
@@ -186,6 +189,10 @@ FULL = Settings(
     updates=words("--max-epoch 200 --patience 15"),
     warmup=words("--max-epoch 3"),
     finetune=words("--max-epoch 50 --patience 10 --warmup-updates 400 --lr 5e-4"),
+    quantised=(
+        *words("--lr-scheduler polynomial_decay --warmup-updates 100 --lr 5e-4"),
+        *updates(1000),
+    ),
     gold=words("--dropout 0.1"),
     simplified=words("--dropout 0.1 --teacher-cache-mb 20000"),
     distillation=words(
@@ -252,6 +259,7 @@ FULL_FAST = replace(
     updates=updates(2500),
     warmup=(*updates(250), *words("--warmup-updates 100"), *AUTO),
     finetune=(*updates(800), *words("--warmup-updates 50 --lr 1e-3")),
+    quantised=(*updates(500), *words("--warmup-updates 50 --lr 1e-3")),
 )
 
 _PET_DEMO = ("--arch", "pet_transformer_tiny", *stacks(4, 48, 96, 4))
@@ -273,6 +281,10 @@ DEMO = replace(
     updates=words("--max-update 1000"),
     warmup=(*words("--max-update 100"), *AUTO),
     finetune=words("--max-update 300"),
+    quantised=(
+        *words("--lr-scheduler polynomial_decay --warmup-updates 50 --lr 2e-3"),
+        *updates(400),
+    ),
     gold=words("--dropout 0"),
     simplified=words("--dropout 0"),
     distillation=words(
@@ -308,11 +320,12 @@ TINY = replace(
     updates=words("--max-update 3"),
     warmup=words("--max-update 2"),
     finetune=words("--max-update 2"),
+    quantised=words("--max-update 2"),
     gold=(),
     simplified=(),
     distillation=words("--teacher-cache-mb 10"),
     patience=(),
-    plain=words("--arch transformer_tiny"),
+    plain=words("--arch transformer_tiny --encoder-layers 2 --decoder-layers 2"),
     speed=words("--arch transformer_tiny"),
     deep=words("--arch transformer_tiny --decoder-layers 1"),
     can=("--arch", "can_transformer", *stacks(2, 16, 32, 2)),

@@ -1,14 +1,14 @@
 """How the models of a translation recipe are trained: a teacher's stages and its students'."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Optional
 
 from pet_fairseq.recipes.device import CPU, Device
 from pet_fairseq.recipes.sizes import Options, Settings
 from pet_fairseq.recipes.stage import Kind, Output, Stage, Word, last_wins
-from pet_fairseq.recipes.training import BEST, fairseq_generate, fairseq_train
+from pet_fairseq.recipes.training import BEST, fairseq_generate, fairseq_train, fairseq_validate
 
 SMOOTHING = ("--label-smoothing", "0.1")
 
@@ -85,6 +85,8 @@ LOSSES = {
     "patient": (("patient_kd", *SMOOTHING), "patience", True),
     "simplified": (("pet_simplified_task",), "simplified", True),
 }
+
+VALIDATION = ("--max-tokens", "3000", "--num-workers", "0")
 
 Builder = Callable[[Setup, str, int], list[Stage]]
 
@@ -209,11 +211,35 @@ def longer(setup: Setup, row: str, seed: int) -> list[Stage]:
     return finetune(setup, row, seed, setup.folder("pet", seed) / BEST)
 
 
-def finetune(setup: Setup, row: str, seed: int, start: Path) -> list[Stage]:
-    """More distillation of a checkpoint's model."""
+def quantised(base: str, bits: int, loss: str = "distil") -> Builder:
+    """A row's student of the same seed, trained on with its weights in so many bits."""
+    options = ("--optimizer", "quantised_adam", "--quantised-bits", str(bits))
+
+    def build(setup: Setup, row: str, seed: int) -> list[Stage]:
+        full = replace(setup, device=Device(setup.device.name))  # the grid needs its precision
+        start = setup.folder(base, seed) / BEST
+        return finetune(full, row, seed, start, loss, "quantised", options)
+
+    return build
+
+
+def finetune(
+    setup: Setup,
+    row: str,
+    seed: int,
+    start: Path,
+    loss: str = "distil",
+    schedule: str = "finetune",
+    options: Options = (),
+) -> list[Stage]:
+    """More distillation of a checkpoint's model.
+
+    Args:
+        loss: a name in LOSSES. schedule: a field of Settings. options: more; the last ones win.
+    """
     settings = setup.settings
     folder = setup.folder(row, seed)
-    criterion, loss_settings, _ = LOSSES["distil"]
+    criterion, loss_settings, _ = LOSSES[loss]
     stage = train_stage(
         setup,
         name=folder.name,
@@ -224,7 +250,8 @@ def finetune(setup: Setup, row: str, seed: int, start: Path) -> list[Stage]:
             *("--seed", str(seed), "--criterion", *criterion, "--teacher-path", str(setup.teacher)),
             *getattr(settings, loss_settings),
             Output(("model-options", str(start))),
-            *(*settings.student, *settings.finetune, "--finetune-from-model", str(start)),
+            *(*settings.student, *getattr(settings, schedule)),
+            *("--finetune-from-model", str(start), *options),
         ),
         inputs=(setup.bin, setup.teacher, start),
     )
@@ -257,6 +284,14 @@ def teacher_text(setup: Setup, row: str) -> list[Stage]:
         inputs=(translations, setup.bin),
     )
     return [translate, binarise]
+
+
+def validate_command(setup: Setup, checkpoint: Path) -> tuple[Word, ...]:
+    """fairseq-validate on the setup's validation set."""
+    return fairseq_validate(
+        *(setup.device, setup.bin, checkpoint),
+        ("--task", "translation", *setup.languages, *VALIDATION),
+    )
 
 
 def generate_command(

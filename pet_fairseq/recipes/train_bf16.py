@@ -16,6 +16,6 @@ def train(arguments: list[str]) -> None:
     import fairseq_cli.train
 
     args = options.parse_args_and_arch(options.get_training_parser(), input_args=arguments)
+    args.bf16 = True
     cfg = convert_namespace_to_omegaconf(args)
-    cfg.common.bf16 = True
     call_main(cfg, fairseq_cli.train.main)

@@ -32,6 +32,16 @@ def fairseq_generate(
     )
 
 
+def fairseq_validate(
+    device: Device, data: Path, checkpoint: Path, options: Sequence[Word]
+) -> tuple[Word, ...]:
+    """fairseq-validate for the validation set, if the options do not name another."""
+    return (
+        *("fairseq-validate", str(data), "--user-dir", USER_DIR, "--path", str(checkpoint)),
+        *(*ALL_SENTENCES, *device.generation_options, *options),
+    )
+
+
 def use_checkpoint(name: str, group: str, checkpoint: Path, product: Path) -> Stage:
     """A given checkpoint in place of a training."""
     command = ("ln", "-sf", str(checkpoint.resolve()), str(product))

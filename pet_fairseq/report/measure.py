@@ -1,18 +1,20 @@
 """What one finished run holds: parameters, bytes, training time, translations and their speed.
 
 A run is a folder with checkpoint_best.pt (and checkpoint_last.pt) from fairseq-train and the
-outputs of fairseq-generate as generate.beam<B>.<k>.txt (k counts repeats).
+outputs of fairseq-generate as generate.beam<B>.<k>.txt (k counts repeats). It may have the output
+of fairseq-validate as validate.txt.
 """
 
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional
 
-from sacrebleu.metrics import BLEU
+from sacrebleu.metrics import BLEU, CHRF
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.report.checkpoint import UNKNOWN, Sizes, measure_sizes, training_seconds
 from pet_fairseq.report.outputs import Output, find_outputs, read_output
+from pet_fairseq.report.validation import NAME, NOT_VALIDATED, Validation, read_validation
 
 
 @dataclass
@@ -23,6 +25,8 @@ class Run:
     sizes: Sizes = UNKNOWN
     training_seconds: Optional[float] = None
     bleu: dict[int, float] = field(default_factory=dict)  # by beam, first repeat
+    chrf: dict[int, float] = field(default_factory=dict)  # the same
+    validation: Validation = NOT_VALIDATED
     sentences_per_second: dict[int, list[float]] = field(default_factory=dict)  # by beam
     outputs: dict[int, list[Path]] = field(default_factory=dict)  # by beam
     targets: Optional[list[str]] = None  # fairseq's own T- lines: which test set it was
@@ -44,19 +48,27 @@ def cached_bleu(reference: list[str]) -> BLEU:
     return BLEU(references=[reference])
 
 
-def measure_run(folder: Path, bleu: BLEU, sentences: int) -> Run:
-    """Measure one run against a reference of `sentences` lines, which `bleu` holds.
+def cached_chrf(reference: list[str]) -> CHRF:
+    """sacreBLEU's chrF with its defaults (chrF2) against one reference."""
+    return CHRF(references=[reference])
+
+
+def measure_run(folder: Path, bleu: BLEU, chrf: CHRF, sentences: int) -> Run:
+    """Measure one run against a reference of `sentences` lines, which `bleu` and `chrf` hold.
 
     Raises:
         UserError: an unreadable checkpoint, or an output that does not fit the reference.
     """
     run = Run(folder.name, outputs=find_outputs(folder))
     _measure_checkpoints(run, folder)
+    if (folder / NAME).is_file():
+        run.validation = read_validation(folder / NAME)
     if not run.outputs:
         run.missing.append("generate.beam<B>.<k>.txt")
     for beam, paths in run.outputs.items():
         outputs = [_read_checked(run, path, sentences) for path in paths]
         run.bleu[beam] = bleu.corpus_score(outputs[0].hypotheses, None).score
+        run.chrf[beam] = chrf.corpus_score(outputs[0].hypotheses, None).score
         run.sentences_per_second[beam] = [output.sentences_per_second for output in outputs]
     return run
 

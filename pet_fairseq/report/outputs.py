@@ -19,6 +19,7 @@ class Output(NamedTuple):
     hypotheses: list[str]
     targets: list[str]  # tokenised, without the references' unknown words; [] with --quiet
     sentences_per_second: float
+    sources: list[str]  # tokenised; [] with --quiet
 
 
 def output_key(name: str) -> tuple[int, int]:
@@ -46,5 +47,5 @@ def read_output(path: Path) -> Output:
     speed = SPEED.search(text)
     if speed is None:
         raise UserError(f"{path}: has no speed line, unfinished; delete it and generate again")
-    hypotheses, targets = (lines_in_order(text, kind, path) for kind in "DT")
-    return Output(hypotheses, targets, float(speed[1].replace(",", "")))
+    hypotheses, targets, sources = (lines_in_order(text, kind, path) for kind in "DTS")
+    return Output(hypotheses, targets, float(speed[1].replace(",", "")), sources)

@@ -8,11 +8,13 @@ from typing import Any, Optional
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from pet_fairseq.files import write_figure
 from pet_fairseq.report.compare import Comparison
 from pet_fairseq.report.seed_groups import RunGroup
 
+BLEU_OVER_RATE = "bleu_over_rate.png"
 MARKERS = "os^Dv<>PX*"
 FEWEST_POINTS = 3  # that make a curve
 AT_RATE = re.compile(r"_at\d+$")  # NAME_at5 is the group NAME at another rate
@@ -29,7 +31,7 @@ def write_plots(comparison: Comparison, folder: Path) -> None:
     def speedup(group: RunGroup) -> Optional[float]:
         return comparison.speedup(group, beam)
 
-    plot_over_rate(comparison, bleu, ".1f", f"BLEU{name}", folder / "bleu_over_rate.png")
+    plot_over_rate(comparison, bleu, ".1f", f"BLEU{name}", folder / BLEU_OVER_RATE)
     label = f"sentences/s, times the teacher's{name}"
     plot_over_rate(comparison, speedup, ".2f", label, folder / "speed_over_rate.png")
     plot_speed(comparison.groups, comparison.main_beams, folder / "sentences_per_second.png")
@@ -53,18 +55,22 @@ def plot_over_rate(
     label: str,
     path: Path,
 ) -> None:
-    """Plot a point for each group whose value and compression rate are known."""
+    """Plot a point for each group whose value and compression rate are known.
+
+    The rate has a logarithmic axis: students are a small part of their teacher.
+    """
     figure, axes = _axes(8.4, _legend_height(comparison.groups))
-    farthest = 100.0
     for i, group in enumerate(comparison.groups):
         rate, y = comparison.rate(group), value(group)
         if rate is None or y is None:
             continue
-        farthest = max(farthest, rate)
         title = _wrap(f"{group.title}: {y:{form}}")
         axes.plot(rate, y, linestyle="", alpha=0.8, label=title, **_style(i))
-    axes.set_xlim(0, 1.05 * farthest)
-    axes.margins(y=0.1)
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.margins(0.15)
     axes.set_xlabel("compression rate: layer parameters, % of the teacher's")
     axes.set_ylabel(label)
     _add_legend(axes)

@@ -41,6 +41,12 @@ def group_name(folder: str) -> str:
     return match[1] if match else folder
 
 
+def seed_of(folder: str) -> Optional[int]:
+    """The seed in a run's name, None without one."""
+    match = SEED.fullmatch(folder)
+    return int(match[2]) if match else None
+
+
 def find_groups(runs: Path) -> dict[str, list[Path]]:
     """The folders of the finished runs by group, in the order of names and seeds.
 
@@ -64,8 +70,8 @@ def find_groups(runs: Path) -> dict[str, list[Path]]:
 
 
 def _seed_key(folder: Path) -> tuple[str, int]:
-    match = SEED.fullmatch(folder.name)
-    return (match[1], int(match[2])) if match else (folder.name, -1)
+    seed = seed_of(folder.name)
+    return group_name(folder.name), -1 if seed is None else seed
 
 
 def group_order(runs: Path, first: str) -> list[str]:

@@ -5,18 +5,29 @@ from typing import Optional
 from pet_fairseq.markdown import table
 from pet_fairseq.report.compare import SAMPLES, Comparison
 from pet_fairseq.report.measure import Run, cached_bleu
-from pet_fairseq.report.plots import speed_form
+from pet_fairseq.report.paired import Score, paired_difference, paired_scores
+from pet_fairseq.report.plots import BLEU_OVER_RATE, speed_form
+from pet_fairseq.report.samples import sample_tables
 from pet_fairseq.report.seed_groups import RunGroup
 
 
-def to_markdown(comparison: Comparison, reference: list[str]) -> str:
-    """The main table, BLEU by beam size if there are more than the main beams, and notes."""
-    text = _main_table(comparison)
+def to_markdown(comparison: Comparison, reference: list[str], more_notes: list[str]) -> str:
+    """The main table and its plot, further tables where they say something, notes, samples."""
+    text = _main_table(comparison) + f"\n![BLEU over the compression rate]({BLEU_OVER_RATE})\n"
     if comparison.beams != comparison.main_beams:
         text += "\nBLEU by beam size:\n\n" + _beam_table(comparison)
+    paired = _paired_table(comparison)
+    if paired:
+        text += (
+            f"\nDifferences to {comparison.baseline.name} of the same seed, mean ± half of its 95% "
+            f"confidence interval; smaller ones cannot be seen with so few seeds:\n\n{paired}"
+        )
     notes = _notes(comparison, reference) + _tests(comparison)
     notes += [f"missing: {what}" for group in comparison.groups for what in _missing(group)]
-    return text + "\n" + "".join(f"* {note}\n" for note in notes)
+    notes += more_notes
+    text += "\n" + "".join(f"* {note}\n" for note in notes)
+    samples = sample_tables(comparison, reference)
+    return text + (f"\nTranslations, beam {comparison.beam}:\n\n{samples}" if samples else "")
 
 
 def _main_table(comparison: Comparison) -> str:
@@ -51,6 +62,29 @@ def _beam_table(comparison: Comparison) -> str:
     header = ["run", *(f"beam {beam}" for beam in beams)]
     lines = [[group.title, *(_bleu(group, beam) for beam in beams)] for group in comparison.groups]
     return table(header, lines)
+
+
+def _paired_table(comparison: Comparison) -> str:
+    """Rows with two seeds or more in common with the baseline; "" if there is none."""
+    scores = paired_scores(comparison.beam)
+    others = [group for group in comparison.groups if group is not comparison.baseline]
+    lines = [_paired_cells(group, comparison.baseline, scores) for group in others]
+    if not any(lines):
+        return ""
+    return table(["run", "seeds", *(score.name for score in scores)], list(filter(None, lines)))
+
+
+def _paired_cells(group: RunGroup, baseline: RunGroup, scores: list[Score]) -> list[str]:
+    """A line of the table, empty without two seeds in common."""
+    differences = [paired_difference(group, baseline, score) for score in scores]
+    seeds = max((difference.seeds for difference in differences if difference), default=0)
+    if not seeds:
+        return []
+    cells = [
+        "-" if d is None else f"{d.mean:+.{score.digits}f} ± {d.half_width:.{score.digits}f}"
+        for d, score in zip(differences, scores)
+    ]
+    return [group.title, str(seeds), *cells]
 
 
 def _number(value: Optional[float], form: str, unit: float = 1) -> str:
@@ -160,6 +194,9 @@ def _json_run(run: Run) -> dict:
         "name": run.name,
         **run.sizes._asdict(),
         "bleu": run.bleu,
+        "chrf": run.chrf,
+        "validation_nll_bits": run.validation.nll,
+        "validation_kl_bits": run.validation.kl,
         "sentences_per_second": run.sentences_per_second,
         "training_seconds": run.training_seconds,
         "missing": run.missing,

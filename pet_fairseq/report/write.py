@@ -8,7 +8,7 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_lines, read_text, write_json, write_text
 from pet_fairseq.report import plots
 from pet_fairseq.report.compare import Comparison, bootstrap
-from pet_fairseq.report.measure import cached_bleu, measure_run
+from pet_fairseq.report.measure import cached_bleu, cached_chrf, measure_run
 from pet_fairseq.report.seed_groups import (
     RunGroup,
     check_same_test_set,
@@ -56,10 +56,10 @@ def write_report(
     comparison = Comparison(groups, by_name[teacher], by_name[baseline or teacher])
     if significance:
         comparison.p_values = bootstrap(comparison, lines)
-    text = to_markdown(comparison, lines)
+    notes = [f"missing: run `{name}`, named in order.txt" for name in absent(order, folders)]
     if significance and not comparison.p_values:
-        text += "* paired bootstrap: not possible, no other row has a beam of the baseline\n"
-    text += "".join(f"* missing: run `{n}`, named in order.txt\n" for n in absent(order, folders))
+        notes.append("paired bootstrap: not possible, no other row has a beam of the baseline")
+    text = to_markdown(comparison, lines, notes)
     write_json(runs / "report.json", to_json(comparison))
     plots.write_plots(comparison, runs)
     write_text(runs / "report.md", text)
@@ -78,8 +78,8 @@ def measure_groups(folders: dict[str, list[Path]], reference: list[str]) -> list
     Raises:
         UserError: what `measure_run` raises, different test sets, seeds of different sizes.
     """
-    bleu = cached_bleu(reference)
-    runs = {n: [measure_run(f, bleu, len(reference)) for f in fs] for n, fs in folders.items()}
+    metrics = (cached_bleu(reference), cached_chrf(reference))
+    runs = {n: [measure_run(f, *metrics, len(reference)) for f in fs] for n, fs in folders.items()}
     everything = list(chain.from_iterable(runs.values()))
     check_same_test_set(everything)
     name_missing_outputs(everything)

@@ -197,6 +197,7 @@ def _memory_map_arguments(parser: ArgumentParser) -> None:
         metavar="N",
         help="the number of the record in the subset (default: %(default)s)",
     )
+    add_device_option(parser)
     parser.add_argument(
         "--out",
         type=Path,
@@ -209,7 +210,7 @@ def _memory_map_arguments(parser: ArgumentParser) -> None:
 def _memory_map(args: Namespace) -> None:
     from pet_fairseq.selfcp.similarity import memory_map
 
-    names = ("path", "data", "subset", "index", "out")
+    names = ("path", "data", "subset", "index", "device", "out")
     options = {name: getattr(args, name) for name in names}
     segments = memory_map(**options, **_model_options(args))
     numbers = ", ".join(f"{len(s.words)} tokens in {len(s.cosines)}" for s in segments)

@@ -1,4 +1,4 @@
-"""Criterion `selfcp_lm`: the language model's loss on the response only (SelfCP, section 3.4)."""
+"""Criterion `selfcp_lm`: the language model's loss on the response only (SelfCP, eq. 3)."""
 
 from fairseq.criterions import register_criterion
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion, CrossEntropyCriterionConfig

@@ -1,4 +1,4 @@
-"""The division of prompts into pieces (SelfCP, section 3.2): pure functions of lengths.
+"""The division of prompts into pieces (SelfCP, section 3.1): pure functions of lengths.
 
 N tokens of prompt, a window of L. Up to L nothing is compressed. Up to 2 L half of the prompt is;
 beyond, all but L tokens, in segments of at most L that are compressed independently.

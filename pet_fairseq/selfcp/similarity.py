@@ -8,9 +8,11 @@ import torch.nn.functional as F
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from pet_fairseq.devices import check_device
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import check_folder, write_figure, write_json
 from pet_fairseq.loading import load_subset
+from pet_fairseq.moving import move_batch
 from pet_fairseq.selfcp.load_model import load_selfcp
 from pet_fairseq.selfcp.model import SelfCpModel
 from pet_fairseq.selfcp.segments import memory_length, split_prompt
@@ -22,7 +24,7 @@ class SegmentMap(NamedTuple):
     """A compressed part of one prompt, and how similar its memory tokens are to its words."""
 
     words: list[str]
-    cosines: Tensor  # memory tokens x words
+    cosines: Tensor  # memory tokens x words, on the CPU
 
 
 def cosines(memory: Tensor, tokens: Tensor) -> Tensor:
@@ -32,35 +34,43 @@ def cosines(memory: Tensor, tokens: Tensor) -> Tensor:
 
 @torch.inference_mode()
 def similarities(model: SelfCpModel, query: Tensor, prompt: Tensor) -> list[SegmentMap]:
-    """Compare the memory of each segment of a prompt with the embeddings of its words."""
+    """Compare the memory of each segment of a prompt with the embeddings of its words.
+
+    Args:
+        query, prompt: tokens, on any device.
+    """
     reader, cfg = model.encoder, model.cfg
     dictionary, embed = reader.dictionary, reader.inner.embed_tokens
     query = torch.cat([query.new_tensor([dictionary.eos()]), query])
+    words = [dictionary[i] for i in prompt.tolist()]
+    query, prompt = move_batch([query, prompt], embed.weight.device)
     maps = []
     for piece in split_prompt(len(prompt), cfg.window, cfg.prompt_strategy, cfg.memory_ratio):
         if piece.compressed:
-            text = prompt[piece.start : piece.stop]
+            segment = slice(piece.start, piece.stop)
+            text = prompt[segment]
             number = memory_length(piece.length, cfg.memory_ratio)
             (memory,) = reader.compress([[query, text]], [number])
-            words = [dictionary[i] for i in text.tolist()]
-            maps.append(SegmentMap(words, cosines(memory, embed(text))))
+            maps.append(SegmentMap(words[segment], cosines(memory, embed(text)).cpu()))
     return maps
 
 
 def memory_map(
-    path: str, data: str, subset: str, index: int, out: Path, **overrides
+    path: str, data: str, subset: str, index: int, out: Path, device: str = "cpu", **overrides
 ) -> list[SegmentMap]:
     """Write memory_map.json and memory_map.png for one record of a subset.
 
     Raises:
-        UserError: not a model of this kind, no such record, or one that is not compressed.
+        UserError: not a model of this kind, no such record, one that is not compressed, or no such
+            device.
     """
+    check_device(device)
     model, task = load_selfcp(path, data, **overrides)
     dataset = load_subset(task, subset)
     if not 0 <= index < len(dataset):
         raise UserError(f"--index {index}: {subset} has records 0 to {len(dataset) - 1}")
     record = dataset[index]
-    maps = similarities(model, record["query"].long(), record["prompt"].long())
+    maps = similarities(model.to(device), record["query"].long(), record["prompt"].long())
     if not maps:
         raise UserError(
             f"--index {index}: nothing of its prompt of {len(record['prompt'])} tokens is "

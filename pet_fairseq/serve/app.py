@@ -7,7 +7,7 @@ import logging
 
 from aiohttp import web
 
-from pet_fairseq.serve.connections import HEAD_LIMITS
+from pet_fairseq.serve.connections import HEAD_LIMITS, PREDICT, Entrance
 from pet_fairseq.serve.engine import Engine
 from pet_fairseq.serve.request import RequestError, read_texts
 
@@ -18,18 +18,17 @@ logger = logging.getLogger(__name__)
 dumps = functools.partial(json.dumps, ensure_ascii=False)
 
 
-def make_runner(engine: Engine, max_bytes: int, idle_seconds: float) -> web.AppRunner:
-    """The server around an engine that runs already.
+def make_runner(engine: Engine, entrance: Entrance, max_bytes: int) -> web.AppRunner:
+    """The server around an engine that runs already, behind an entrance that is not open yet.
 
     Args:
-        max_bytes: of a request's body. idle_seconds: after which a connection is closed that has
-            not sent the whole head of its first or next request.
+        max_bytes: of a request's body.
     """
-    routes = Routes(engine, max_bytes)
+    routes = Routes(engine, entrance, max_bytes)
     app = web.Application(client_max_size=max_bytes)
     app.add_routes(
         [
-            web.post("/predict", routes.predict),
+            web.post(PREDICT, routes.predict),
             web.get("/metrics", routes.metrics),
             web.get("/health", routes.health),
         ]
@@ -39,14 +38,15 @@ def make_runner(engine: Engine, max_bytes: int, idle_seconds: float) -> web.AppR
         access_log=None,
         handler_cancellation=True,  # a client that goes away is not worked for
         auto_decompress=False,
-        keepalive_timeout=idle_seconds,
+        keepalive_timeout=entrance.idle_seconds,
         **HEAD_LIMITS,
     )
 
 
 class Routes:
-    def __init__(self, engine: Engine, max_bytes: int):
+    def __init__(self, engine: Engine, entrance: Entrance, max_bytes: int):
         self.engine = engine
+        self.entrance = entrance
         self.max_bytes = max_bytes
 
     async def predict(self, request: web.Request) -> web.Response:
@@ -67,9 +67,12 @@ class Routes:
             response = web.json_response(data, dumps=dumps)
             counts.count_answer(loop.time() - arrived, loop.time())
         counts.count_request(response.status)
+        if self.entrance.crowded:
+            response.force_close()
         return response
 
     async def _answer(self, request: web.Request) -> dict:
+        self.engine.queue.check()  # before anything is read of a text that has no place
         texts, single = read_texts(await read_body(request, self.max_bytes))
         answers = await self.engine.submit(texts)
         return answers[0] if single else {"answers": answers}

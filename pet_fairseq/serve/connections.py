@@ -1,63 +1,170 @@
-"""Who may connect: so many clients at once, and none that has stopped to read."""
+"""Who may connect: so many clients at once, and none that is silent or has stopped to read.
+
+A connection costs little until its first bytes come: then it is given to aiohttp, or turned away if
+it brings a text for which there is no place.
+"""
 
 import asyncio
 import json
 import socket
+from typing import Optional
 
 from aiohttp import web
+
+from pet_fairseq.serve.engine import Engine
+from pet_fairseq.serve.queue import FULL
 
 # of a request's line and headers; aiohttp's own limits let 1 MB in
 HEAD_LIMITS = {"max_line_size": 2048, "max_field_size": 4096, "max_headers": 64}
 BACKLOG = 1024  # connections that wait to be taken; the kernel may allow fewer
-GRACE = 1.0  # seconds in which a client that is turned away can read why
+GRACE = 1.0  # seconds in which a client can say something, and can read why it is turned away
 UNREAD_SECONDS = 30.0  # after which a client that takes nothing of its answers is cut off
+MOST_LEAVING = 256  # clients that are given time to read why they are turned away
+PREDICT = "/predict"  # the route of texts
+TEXT = f"POST {PREDICT} ".encode()  # the first bytes of a request with texts
 
 
-async def listen(runner: web.AppRunner, host: str, port: int, most: int) -> asyncio.Server:
-    """Open the port to at most so many connections; `runner` is set up.
-
-    Raises:
-        OSError: the address cannot be used.
-    """
-    loop = asyncio.get_running_loop()
-    connections = Connections(runner.server, most)
-    # in a short queue of the kernel clients would be forgotten while the event loop is busy
-    listener = await loop.create_server(connections, host, port, backlog=max(most, BACKLOG))
-    if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux; connections take it over from their listener
-        for end in listener.sockets:
-            milliseconds = int(1000 * UNREAD_SECONDS)
-            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
-    return listener
-
-
-class Connections:
-    """Makes the protocol of each new connection.
+class Entrance:
+    """The port, open to at most so many connections.
 
     Args:
-        server: aiohttp's. most: connections at once.
+        most: connections at once; texts leave an eighth of them to others, such as /health.
+        idle_seconds: after which a connection is closed that has said nothing.
     """
 
-    def __init__(self, server: web.Server, most: int):
-        self.server = server
+    def __init__(self, engine: Engine, most: int, idle_seconds: float):
+        self.engine = engine
         self.most = most
+        self.most_with_texts = most - most // 8
+        self.idle_seconds = idle_seconds
+        self.silent: dict[Newcomer, None] = {}  # have said nothing so far; the oldest first
+        self.leaving: dict[Newcomer, None] = {}  # are turned away; the oldest first
 
-    def __call__(self) -> asyncio.Protocol:
-        if len(self.server.connections) >= self.most:
-            return TurnedAway(f"{self.most} connections are open, more are not taken")
-        return self.server()
+    async def open(self, server: web.Server, host: str, port: int) -> None:
+        """Let clients come, and give those who are taken to aiohttp's server.
 
-
-class TurnedAway(asyncio.Protocol):
-    """Answers a connection with status 503, whatever it sends, and closes it."""
-
-    def __init__(self, why: str):
-        body = json.dumps({"error": why})
-        self.answer = (
-            "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json; charset=utf-8\r\n"
-            f"Content-Length: {len(body)}\r\nRetry-After: 1\r\nConnection: close\r\n\r\n{body}"
+        Raises:
+            OSError: the address cannot be used.
+        """
+        self.loop = asyncio.get_running_loop()
+        self.server = server
+        # in a short queue of the kernel clients would be forgotten while the event loop is busy
+        backlog = max(self.most, BACKLOG)
+        self.listener = await self.loop.create_server(
+            lambda: Newcomer(self), host, port, backlog=backlog
         )
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux; connections take it over from these
+            for end in self.listener.sockets:
+                milliseconds = int(1000 * UNREAD_SECONDS)
+                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port."""
+        return self.listener.sockets[0].getsockname()[:2]
+
+    def close(self) -> None:
+        """Take no more connections; those that were given to aiohttp stay."""
+        self.listener.close()
+        for newcomer in (*self.silent, *self.leaving):
+            newcomer.transport.close()
+
+    # --- how many there are -----------------------------------------------------------------------
+
+    @property
+    def taken(self) -> int:
+        """The connections that aiohttp has."""
+        return len(self.server.connections)
+
+    @property
+    def crowded(self) -> bool:
+        """Whether none should be kept open for a next request."""
+        return self.taken >= self.most // 2
+
+    # --- a connection, from its first moment until aiohttp has it ---------------------------------
+
+    def enter(self, newcomer: "Newcomer") -> None:
+        if self.taken + len(self.silent) >= self.most and not self._make_room():
+            self.turn_away(newcomer, f"{self.most} connections are open, more are not taken")
+            return
+        self.silent[newcomer] = None
+        newcomer.timer = self.loop.call_later(self.idle_seconds, newcomer.transport.close)
+
+    def _make_room(self) -> bool:
+        """Turn away who has said nothing for longest; False if nobody has had time to."""
+        oldest = next(iter(self.silent), None)
+        if oldest is None or self.loop.time() < oldest.arrived + GRACE:
+            return False
+        self.turn_away(oldest, "nothing was said while others waited for the connection")
+        return True
+
+    def first_bytes(self, newcomer: "Newcomer", data: bytes) -> None:
+        why = self._why_not(data)
+        if why is None:
+            self.forget(newcomer)
+            newcomer.become(self.server(), data)
+        else:
+            self.engine.metrics.count_request(503)
+            self.turn_away(newcomer, why)
+
+    def _why_not(self, start: bytes) -> Optional[str]:
+        """Why a request that begins so cannot be taken; None if it can, or if more must be read."""
+        if not start.startswith(TEXT):
+            return None
+        if self.taken >= self.most_with_texts:
+            return f"{self.most_with_texts} connections with texts are open, more are not taken"
+        return FULL if self.engine.queue.is_full() else None
+
+    def turn_away(self, newcomer: "Newcomer", why: str) -> None:
+        """Say why, and close the connection soon."""
+        self.forget(newcomer)
+        if len(self.leaving) >= MOST_LEAVING:
+            oldest = next(iter(self.leaving))
+            self.forget(oldest)
+            oldest.transport.close()
+        self.leaving[newcomer] = None
+        newcomer.transport.write(unavailable(why))
+        newcomer.transport.write_eof()
+        # closed at once, with something unread, the answer would be lost
+        newcomer.timer = self.loop.call_later(GRACE, newcomer.transport.close)
+
+    def forget(self, newcomer: "Newcomer") -> None:
+        self.silent.pop(newcomer, None)
+        self.leaving.pop(newcomer, None)
+        if newcomer.timer is not None:
+            newcomer.timer.cancel()
+
+
+class Newcomer(asyncio.Protocol):
+    """A connection that has said nothing so far, or is turned away."""
+
+    def __init__(self, entrance: Entrance):
+        self.entrance = entrance
+        self.arrived = entrance.loop.time()
+        self.timer: Optional[asyncio.TimerHandle] = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:
-        transport.write(self.answer.encode())
-        # closed at once, with something unread, the answer would be lost
-        asyncio.get_running_loop().call_later(GRACE, transport.close)
+        self.transport = transport
+        self.entrance.enter(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self in self.entrance.silent:
+            self.entrance.first_bytes(self, data)
+
+    def connection_lost(self, error: Optional[Exception]) -> None:
+        self.entrance.forget(self)
+
+    def become(self, protocol: asyncio.Protocol, data: bytes) -> None:
+        """Give the connection to another protocol, with the bytes that came."""
+        self.transport.set_protocol(protocol)
+        protocol.connection_made(self.transport)
+        protocol.data_received(data)
+
+
+def unavailable(why: str) -> bytes:
+    """An answer with status 503, after which the connection is closed."""
+    body = json.dumps({"error": why})
+    return (
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json; charset=utf-8\r\n"
+        f"Content-Length: {len(body)}\r\nRetry-After: 1\r\nConnection: close\r\n\r\n{body}"
+    ).encode()

@@ -8,6 +8,8 @@ from torch import Tensor
 
 from pet_fairseq.serve.request import RequestError
 
+FULL = "the queue is full"
+
 
 class Item(NamedTuple):
     """A text in the queue; tokens: T, arrived: the event loop's seconds."""
@@ -47,8 +49,14 @@ class BatchQueue:
         """Tokens that wait."""
         return sum(item.length for item in self.items)
 
-    def reserve(self, count: int) -> None:
-        """Keep places for texts that come.
+    def is_full(self, count: int = 1) -> bool:
+        """Whether so many more texts have no place now."""
+        if len(self) + count > self.capacity:
+            self._drop_abandoned()
+        return len(self) + count > self.capacity
+
+    def check(self, count: int = 1) -> None:
+        """Check that there are places for so many more texts.
 
         Raises:
             RequestError: 413 if they never fit; 503 if the queue is full now, or closed.
@@ -59,10 +67,12 @@ class BatchQueue:
             )
         if self.closed:
             raise RequestError(503, "the server is shutting down")
-        if len(self) + count > self.capacity:
-            self._drop_abandoned()
-        if len(self) + count > self.capacity:
-            raise RequestError(503, "the queue is full")
+        if self.is_full(count):
+            raise RequestError(503, FULL)
+
+    def reserve(self, count: int) -> None:
+        """Keep places for texts that come; raises what `check` does."""
+        self.check(count)
         self.reserved += count
 
     def release(self, count: int) -> None:

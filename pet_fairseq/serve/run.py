@@ -7,7 +7,7 @@ import logging
 import signal
 
 from pet_fairseq.serve.app import make_runner
-from pet_fairseq.serve.connections import listen
+from pet_fairseq.serve.connections import Entrance
 from pet_fairseq.serve.costs import measure_costs
 from pet_fairseq.serve.engine import Engine
 from pet_fairseq.serve.load_model import load
@@ -70,23 +70,23 @@ async def answer_until_stopped(
 ) -> None:
     """Listen; on a signal take no more, answer what waits, and return."""
     engine = make_engine(args, model, costs)
-    runner = make_runner(engine, args.max_request_bytes, args.max_idle_seconds)
+    entrance = Entrance(engine, args.max_connections, args.max_idle_seconds)
+    runner = make_runner(engine, entrance, args.max_request_bytes)
     await runner.setup()
     try:
-        listener = await listen(runner, args.host, args.port, args.max_connections)
+        await entrance.open(runner.server, args.host, args.port)
         work = asyncio.create_task(engine.run())
         with stop_event() as stopped:
-            print(f"listening on {address(listener)}", flush=True)
+            print(f"listening on {url(*entrance.address)}", flush=True)
             await first_of(stopped.wait(), work)
-        listener.close()
+        entrance.close()
         engine.queue.close()
         await work  # raises what made it end early
     finally:
         await runner.cleanup()  # the answers are on their way
 
 
-def address(listener: asyncio.Server) -> str:
-    host, port = listener.sockets[0].getsockname()[:2]
+def url(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 

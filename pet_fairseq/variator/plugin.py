@@ -1,4 +1,4 @@
-"""Compression plugins (Variator, sections 3.1 and 3.2): k hidden vectors become one, and k again.
+"""Compression plugins (Variator, section 3.2): k hidden vectors become one, and k again.
 
 A plugin sits around a part of a frozen layer, its feed-forward network for example. It merges each
 group of k consecutive vectors into one, the part works on the groups, and the plugin makes a vector

@@ -6,6 +6,7 @@ that reads one input. A new reader is a function here with its name in READERS.
 
 import gzip
 import json
+import lzma
 import random
 import string
 from argparse import Namespace
@@ -428,6 +429,28 @@ def repair(folder: Path):
 # --- files of other libraries ---------------------------------------------------------------------
 
 
+def packed(folder: Path):
+    """A packed file, damaged or with something else in what it says of itself."""
+    from pet_fairseq.quantisation.packed_file import Packed, read_packed, write_packed
+
+    file = folder / "packed"
+    parameters = {"a": torch.ones(3, 5), "b": torch.ones(4)}
+    write_packed(file, Packed(4, parameters, {"options": {"arch": "x"}}))
+    whole, state = file.read_bytes(), torch.load(file)
+    about = json.loads(lzma.decompress(state["about"].numpy().tobytes()))
+
+    def make(draw: random.Random) -> Read:
+        if draw.random() < 0.5:
+            file.write_bytes(damaged(draw, whole))
+        else:
+            text = lzma.compress(damaged_json(draw, about))
+            another = torch.frombuffer(bytearray(text), dtype=torch.uint8)
+            torch.save({**state, "about": another}, file)
+        return lambda: read_packed(str(file))
+
+    return make
+
+
 def bert(folder: Path):
     """config.json, tokenizer.json and model.safetensors of a BERT."""
     from safetensors.torch import save_file
@@ -467,6 +490,6 @@ READERS: dict[str, Prepare] = {
         *(pairs, heads, patience, ratios),
         *(json_lines, dictionary, outputs, scores, record),
         *(manifest, bank),
-        *(checkpoint, repair, bert),
+        *(checkpoint, repair, packed, bert),
     )
 }

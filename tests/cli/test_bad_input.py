@@ -29,6 +29,7 @@ def refuses(result, *texts) -> None:
         (("--decoder-pairs", "Qself9=Qenc1"), ("--decoder-pairs", "layer 9 is not one of 1..4")),
         (("--encoder-pairs", "all"), ("--encoder-pairs 'all'", "pet, layers, none")),
         (("--compression-reference", "nope"), ("--compression-reference nope",)),
+        (("--quant-noise-scalar", "0.1"), ("--quant-noise-scalar 0.1", "quantised_adam")),
     ],
     ids=lambda value: value[0].lstrip("-") if value[0].startswith("--") else "",
 )

@@ -2,6 +2,9 @@
 
 import json
 
+import pytest
+import torch
+
 from pet_fairseq import cli
 from tests.cli.processes import run
 from tests.selfcp.test_choose import folder  # noqa: F401  fixture
@@ -47,3 +50,10 @@ def test_memory_map(folder, tmp_path, capsys):  # noqa: F811
     ):
         assert message in refusal(capsys, *command, *wrong, "--out", tmp_path / "none")
         assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_memory_map_without_a_gpu(tmp_path, capsys):
+    command = ("pet-fairseq", "memory-map", "--path", "none.pt", "--data", tmp_path)
+    message = refusal(capsys, *command, "--out", tmp_path / "none", "--device", "cuda")
+    assert "--device cuda: torch finds no GPU here" in message

@@ -4,8 +4,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from pet_fairseq.distillation import chunks
 from pet_fairseq.distillation.chunks import (
     CHUNK_ELEMENTS,
+    ChunkSize,
     autocast_as_now,
     chunk_elements,
     chunk_size,
@@ -137,6 +139,14 @@ def test_blocks_follow_the_free_memory(free_bytes, elements):
 
 def test_a_chunk_has_a_token_at_least():
     assert chunk_size(2**30) == 1
+
+
+def test_the_memory_that_is_free_at_the_first_batch_counts(monkeypatch):
+    free = [2**34, 2**20]
+    monkeypatch.setattr(chunks, "free_memory", lambda device: free.pop(0))
+    size = ChunkSize(1000)
+    assert [size.on(torch.device("cpu")) for _ in range(3)] == [2**26 // 1000] * 3
+    assert free == [2**20]
 
 
 def test_the_cpu_does_not_say_how_much_memory_it_has():

@@ -79,6 +79,9 @@ PREPARED = {
 CASES = {
     "pet_distillation": distillation(PET),
     "pet_distillation, tied": distillation(f"{PET} {TIED}"),
+    "pet_distillation, tied, 4 bits": distillation(
+        f"{PET} {TIED} --optimizer quantised_adam --quantised-bits 4"
+    ),
     "pet_simplified_task": distillation(PET, "pet_simplified_task"),
     "pet_simplified_task, project": distillation(
         PET, "pet_simplified_task --simplified-head project"

@@ -265,6 +265,27 @@ def test_checkpointed_activations(shared):
     assert _catalog_shared_params(model) == _catalog_shared_params(other)
 
 
+SEVERAL = dict(checkpoint_activations=True, distributed_world_size=2, ddp_backend="pytorch_ddp")
+
+
+def test_checkpointed_activations_and_torchs_wrapper():
+    with pytest.raises(UserError, match=r"^--checkpoint-activations: with --ddp-backend pytorch"):
+        build(**SEVERAL)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"checkpoint_activations": False},
+        {"distributed_world_size": 1},
+        {"ddp_backend": "legacy_ddp"},
+        {"encoder_pairs": "none", "decoder_pairs": "none"},
+    ],
+)
+def test_checkpointed_activations_in_several_processes(options):
+    build(**SEVERAL | options)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_sharing_with_layerdrop(seed):
     """LayerDrop skips layers in training, never while slots are being paired."""
@@ -372,3 +393,11 @@ def test_command_line_reaches_the_model():
     assert model.decoder.layers[0].self_attn.q_proj.weight.shape == (32, 64)
     assert model.encoder.layers[0].fc1 is not model.encoder.layers[2].fc1
     assert model.decoder.layers[0].fc1 is model.decoder.layers[2].fc1
+
+
+@pytest.mark.parametrize("kind", ["scalar", "pq"])
+def test_noise_of_quantisation_needs_layers_of_their_own(kind):
+    noise = {f"quant_noise_{kind}": 0.1, "quant_noise_pq_block_size": 4}
+    build(**UNSHARED, **noise)
+    with pytest.raises(UserError, match=f"--quant-noise-{kind} 0.1: .*--optimizer quantised_adam"):
+        build(**noise)

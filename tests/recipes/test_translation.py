@@ -10,8 +10,8 @@ import pet_fairseq
 from pet_fairseq.errors import UserError
 from pet_fairseq.parameters import architecture_counts, compression_rate
 from pet_fairseq.pet.params import option_counts
-from pet_fairseq.recipes import translation
 from pet_fairseq.recipes.datasets import DATA_SETS
+from pet_fairseq.recipes.rows import ROWS, finished_rows
 from pet_fairseq.recipes.sizes import SIZES
 from pet_fairseq.recipes.stage import Output, shell_lines
 from tests.recipes.paper import check_order, names, stages, trainings
@@ -19,10 +19,11 @@ from tests.recipes.paper import check_order, names, stages, trainings
 pytestmark = pytest.mark.paper
 
 pet_fairseq.register()
-ALL = len(translation.ROWS)
+ALL = len(ROWS)
 # the teacher; those without a warm-up; those with one; sampled heads: wide twice, tuned once; long;
-# at three rates two without and one with
-TRAININGS = 1 + 5 + 2 * 10 + 3 + 1 + 1 + 3 + 3 * (2 + 2)
+# two with few bits of two students; at three rates two without and one with; of the controls seven
+# without and two with a warm-up
+TRAININGS = 1 + 5 + 2 * 10 + 3 + 1 + 1 + 2 * 2 + 3 + 3 * (2 + 2) + 7 + 2 * 2
 LANGUAGES = ("--source-lang", "de", "--target-lang", "en")
 
 
@@ -40,6 +41,7 @@ def test_every_recipe_knows_every_row(name, size, tmp_path):
     generated = [stage for stage in found.values() if "generate" in stage.groups]
     assert len(generated) == ALL * 2 * DATA_SETS[name].repeats
     assert all(stage.alone for stage in generated)
+    assert len([stage for stage in found.values() if "validate" in stage.groups]) == ALL
     assert not any(stage.alone for stage in trainings(found))
     source, target = DATA_SETS[name].source_lang or "de", DATA_SETS[name].target_lang or "en"
     for stage in (*trainings(found), *generated):
@@ -155,6 +157,63 @@ def test_rows_seeds_and_groups(tmp_path):
         stages("multi30k", tmp_path, "--rows", "pet", "cat")
 
 
+def test_controls_have_the_plain_students_parameters(tmp_path):
+    found = stages("multi30k", tmp_path, "--rows", "passes")
+    counts = {
+        row: option_counts(model_options(found[f"{row}.seed1"]))
+        for row in ("kd", "kd_twice", "kd_encoder_2", "kd_encoder_4", "one_layer", "one_layer_4")
+    }
+    for row in ("kd_twice", "kd_encoder_2", "kd_encoder_4"):
+        assert counts[row].total == counts["kd"].total
+    assert counts["kd_twice"].unshared_layers == 2 * counts["kd"].layers
+    assert counts["one_layer"].layers == counts["one_layer_4"].layers == counts["kd"].layers / 2
+    assert counts["one_layer_4"].unshared_layers == 4 * counts["one_layer"].layers
+    assert found["kd_encoder_3.seed1"].option("--encoder-pairs") == "L1=L3 L2=L4 L1=L5 L2=L6"
+    assert found["kd_encoder_3.seed1"].option("--decoder-pairs") == "none"
+    assert found["one_layer_4.seed1"].option("--decoder-pairs") == "L1=L2 L1=L3 L1=L4"
+
+
+def test_controls_separate_the_simplified_task_from_the_loss(tmp_path):
+    found = stages("multi30k", tmp_path, "--rows", "controls")
+    criterion = {name: stage.option("--criterion") for name, stage in found.items()}
+    for plain, pet, loss in (
+        ("kd", "pet_no_warmup", "pet_distillation"),
+        ("kd_warmup", "pet", "pet_distillation"),
+        ("pkd", "pet_patient_no_warmup", "patient_kd"),
+        ("pkd_warmup", "pet_patient", "patient_kd"),
+    ):
+        assert criterion[f"{plain}.seed1"] == criterion[f"{pet}.seed1"] == loss
+        assert (f"{plain}.seed1/warmup" in found) == (f"{pet}.seed1/warmup" in found)
+        assert (f"{plain}.seed1/warmup" in found) == plain.endswith("warmup")
+
+
+def test_length_and_learning_rate_of_the_students(tmp_path):
+    given = ("--rows", "kd", "pet", "--updates", "12000", "--student-lr", "0.002")
+    before = stages("multi30k", tmp_path, "--rows", "kd", "pet")
+    found = stages("multi30k", tmp_path, *given)
+    for name in ("kd.seed1", "pet.seed1"):
+        assert found[name].option("--max-update") == "12000"
+        assert found[name].option("--total-num-update") == "12000"
+    assert {found[f"{name}.seed1"].option("--lr") for name in ("kd", "pet", "pet")} == {"0.002"}
+    assert found["pet.seed1/warmup"].option("--max-update") == "300"
+    assert found["teacher"].command == before["teacher"].command
+    found = stages("multi30k", tmp_path, *given, "--size", "full")
+    assert found["kd.seed1"].option("--max-update") == "12000"
+    assert found["kd.seed1"].option("--total-num-update") is None  # nothing falls to 0 there
+    for wrong in (("--updates", "0"), ("--student-lr", "0"), ("--student-lr", "nan")):
+        with pytest.raises(UserError, match=f"{wrong[0]} {wrong[1]}: give"):
+            stages("multi30k", tmp_path, *wrong)
+
+
+def test_every_run_is_validated(tmp_path):
+    found = stages("multi30k", tmp_path, "--rows", "teacher", "pet", "--seeds", "1", "2")
+    runs = tmp_path / "multi30k/small"
+    for name in ("teacher", "pet.seed1", "pet.seed2"):
+        stage = found[f"{name}/validate"]
+        assert stage.option("--path") == str(runs / name / "checkpoint_best.pt")
+        assert stage.product == runs / name / "validate.txt" and not stage.alone
+
+
 def test_a_row_brings_what_it_needs(tmp_path):
     found = stages("multi30k", tmp_path, "--rows", "pet_long")
     assert [s.name for s in trainings(found)] == [
@@ -195,6 +254,14 @@ def test_losses_and_starts(tmp_path):
     assert found["pet_project.seed1/warmup"].option("--simplified-head") == "project"
     assert found["pet_project.seed1"].option("--simplified-head") is None
     assert found["pet_sampled.seed1"].option("--warmup-updates") == "50"
+    for base, loss in (("kd", "pet_distillation"), ("pet_patient", "patient_kd")):
+        for bits in ("8", "4"):
+            stage = found[f"{base}_int{bits}.seed1"]
+            start = f"{tmp_path}/multi30k/small/{base}.seed1/checkpoint_best.pt"
+            assert stage.option("--finetune-from-model") == start
+            assert stage.option("--optimizer") == "quantised_adam"
+            assert stage.option("--quantised-bits") == bits
+            assert stage.option("--criterion") == loss
     assert Output(("model-options", f"{tmp_path}/multi30k/small/pet_sampled.seed1/sampled.pt")) in (
         found["pet_sampled.seed1"].command
     )
@@ -220,7 +287,9 @@ def test_a_gpu_is_used_in_the_precision_of_the_size(size, program, tmp_path):
             if stage.command[0] == "fairseq-generate" or stage in trainings(found):
                 assert ("--cpu" in stage.command) == on_cpu, stage.name
     assert {stage.command[0] for stage in trainings(cpu)} == {"fairseq-train"}
-    assert {stage.command[0] for stage in trainings(gpu)} == {program}
+    full_precision = {stage for stage in trainings(gpu) if stage.option("--quantised-bits")}
+    assert {stage.command[0] for stage in set(trainings(gpu)) - full_precision} == {program}
+    assert {stage.command[0] for stage in full_precision} == {"fairseq-train"}
     half = "--fp16" in gpu["pet.seed1/beam5.1"].command
     assert half == (size == "full") and "--fp16" not in cpu["pet.seed1/beam5.1"].command
 
@@ -250,7 +319,7 @@ def test_finished_rows_and_the_report_know_what_was_trained_before(tmp_path):
         (runs / name / "checkpoint_best.pt").touch()
     record = runs / "pet.seed1/.checkpoint_best.pt.made.json"
     record.write_text('{"command": [], "inputs": {}, "finished": false}')
-    assert translation.finished_rows(runs) == {"teacher", "can"}
+    assert finished_rows(runs) == {"teacher", "can"}
     report = stages("multi30k", tmp_path, "--rows", "kd")["report"]
     texts = dict(report.texts)
     assert texts[runs / "order.txt"].split() == ["teacher", "scratch", "kd", "can", "pet"]

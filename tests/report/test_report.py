@@ -20,7 +20,8 @@ from tests.report.made import (
 
 def cells(text, start):
     """The table row that starts with this cell, as {column: cell}."""
-    table = [[c.strip() for c in line.split("|")] for line in text.splitlines() if "|" in line]
+    lines = text.split("\nTranslations")[0].splitlines()
+    table = [[c.strip() for c in line.split("|")] for line in lines if "|" in line]
     (row,) = [row for row in table if row[1] == start]
     return dict(zip(table[0], row))
 
@@ -202,7 +203,10 @@ def test_every_repeat_is_checked(runs, report):
 def test_lines_are_in_corpus_order_and_may_be_empty(tmp_path):
     hypotheses = [f"line {i}" for i in range(11)] + [""]  # as text, 10 would come before 2
     save_output(tmp_path / "out.txt", hypotheses, 1.0, targets=hypotheses[::-1])
-    assert read_output(tmp_path / "out.txt") == (hypotheses, hypotheses[::-1], 1.0)
+    assert read_output(tmp_path / "out.txt") == (
+        *(hypotheses, hypotheses[::-1], 1.0),
+        ["quelle"] * len(hypotheses),
+    )
 
 
 def test_an_empty_last_sentence_counts(runs, report):

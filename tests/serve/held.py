@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 from typing import NamedTuple
 
 import torch
-from aiohttp import ClientSession, web
+from aiohttp import ClientSession
 
 from pet_fairseq.serve.app import make_runner
-from pet_fairseq.serve.connections import listen
+from pet_fairseq.serve.connections import Entrance
 from pet_fairseq.serve.engine import Engine
 from pet_fairseq.serve.metrics import Metrics
 from pet_fairseq.serve.queue import BatchQueue
@@ -62,7 +62,7 @@ class Server(NamedTuple):
     engine: Engine
     session: ClientSession
     address: tuple
-    runner: web.AppRunner
+    entrance: Entrance
 
     @property
     def model(self):
@@ -74,8 +74,8 @@ class Server(NamedTuple):
 
     @property
     def connections(self):
-        """Those that are open."""
-        return self.runner.server.connections
+        """Those that are open and not turned away."""
+        return [*self.entrance.server.connections, *self.entrance.silent]
 
     async def ask(self, texts, status=200):
         """Send one text or several; returns the answer after checking its status."""
@@ -122,17 +122,18 @@ async def running(
     connections=100,
 ) -> AsyncIterator[Server]:
     engine = make_engine(capacity, batch_tokens, target, text_seconds)
-    runner = make_runner(engine, max_bytes=1000, idle_seconds=idle_seconds)
+    entrance = Entrance(engine, connections, idle_seconds)
+    runner = make_runner(engine, entrance, max_bytes=1000)
     await runner.setup()
-    listener = await listen(runner, "127.0.0.1", 0, connections)
+    await entrance.open(runner.server, "127.0.0.1", 0)
     work = asyncio.create_task(engine.run())
-    host, port = listener.sockets[0].getsockname()
+    host, port = entrance.address
     try:
         async with ClientSession(f"http://{host}:{port}") as session:
-            yield Server(engine, session, (host, port), runner)
+            yield Server(engine, session, (host, port), entrance)
     finally:
         engine.model.free.set()
-        listener.close()
+        entrance.close()
         engine.queue.close()
         await work
         await runner.cleanup()

@@ -22,25 +22,137 @@ async def connect(server):
     return await asyncio.open_connection(*server.address)
 
 
-def test_more_connections_than_allowed_are_told_so(monkeypatch):
-    monkeypatch.setattr(connections, "GRACE", 0.05)
+async def refusal(reader, seconds=60):
+    """Why the server turns a client away; it closes the connection behind the answer."""
+    head, _, body = (await read_all(reader, seconds)).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 503 ") and b"\r\nRetry-After: 1\r\n" in head
+    assert b"\r\nConnection: close" in head
+    assert f"\r\nContent-Length: {len(body)}\r\n".encode() in head
+    return json.loads(body)["error"]
+
+
+async def status_of(server, request):
+    """The status of a request in a connection of its own."""
+    reader, writer = await connect(server)
+    writer.write(request + b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    answer = await read_all(reader)
+    writer.close()
+    return int(answer.split()[1])
+
+
+def test_more_connections_than_allowed_are_told_so():
+    async def main():
+        async with running(connections=3) as server:
+            silent = [await connect(server) for _ in range(3)]
+            await until(lambda: len(server.connections) == 3)
+            reader, writer = await connect(server)
+            writer.write(b"POST /predict HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert await refusal(reader) == "3 connections are open, more are not taken"
+            silent[0][1].close()
+            await until(lambda: len(server.connections) == 2)
+            assert await status_of(server, b"GET /health") == 200
+
+    asyncio.run(main())
+
+
+def test_who_says_nothing_makes_room(monkeypatch):
+    monkeypatch.setattr(connections, "GRACE", 0.2)
 
     async def main():
         async with running(connections=3) as server:
-            await server.ask("a")  # keeps its connection open: the first one
-            idle = [await connect(server) for _ in range(2)]
+            silent = [await connect(server) for _ in range(3)]
+            await until(lambda: len(server.connections) == 3)
+            await asyncio.sleep(0.3)
+            assert (await server.ask("a"))["label"] == "1"
+            assert (await refusal(silent[0][0])).startswith("nothing was said")
+            for _, writer in silent[1:]:  # these are still open
+                writer.write(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            for reader, _ in silent[1:]:
+                assert b" 200 OK" in await read_all(reader)
+
+    asyncio.run(main())
+
+
+def test_a_full_queue_refuses_texts_before_they_are_read():
+    head = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 500\r\n\r\n"
+
+    async def main():
+        async with running(capacity=2) as server:
+            open_reader, open_writer = await connect(server)
+            open_writer.write(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert b" 200 OK" in await open_reader.readuntil(b"\r\n\r\n")
+            await open_reader.readuntil(b"}")
+            tasks = [await server.hold(), *server.start(["a", "a"])]
+            await until(lambda: len(server.queue) == 2)
+            reader, writer = await connect(server)
+            writer.write(head)  # the body never comes
+            assert await asyncio.wait_for(refusal(reader), timeout=5) == "the queue is full"
+            open_writer.write(head)
+            answer = await asyncio.wait_for(open_reader.readuntil(b"}"), timeout=5)
+            assert answer.startswith(b"HTTP/1.1 503 ") and b"the queue is full" in answer
+            open_writer.close()
+            assert server.engine.metrics.requests == {503: 2}
+            for path in (b"GET /health", b"GET /metrics"):
+                assert await status_of(server, path) == 200
+            server.model.free.set()
+            await asyncio.gather(*tasks)
+            assert (await server.ask("a"))["label"] == "1"
+
+    asyncio.run(main())
+
+
+def test_texts_leave_connections_to_others():
+    async def main():
+        async with running(connections=8) as server:
+            tasks = [await server.hold(), *server.start(*["a b"] * 6)]
+            await until(lambda: len(server.queue) == 6)
             reader, writer = await connect(server)
             writer.write(b"POST /predict HTTP/1.1\r\nHost: x\r\n\r\n")
-            head, _, body = (await read_all(reader)).partition(b"\r\n\r\n")
-            assert head.startswith(b"HTTP/1.1 503 ") and b"Retry-After: 1" in head
-            assert f"Content-Length: {len(body)}".encode() in head
-            assert json.loads(body) == {"error": "3 connections are open, more are not taken"}
-            await server.ask("a b")
-            idle[0][1].close()
+            message = "7 connections with texts are open, more are not taken"
+            assert await refusal(reader) == message
+            assert await status_of(server, b"GET /health") == 200
+            server.model.free.set()
+            await asyncio.gather(*tasks)
+
+    asyncio.run(main())
+
+
+def test_connections_are_kept_open_only_while_there_is_room():
+    async def main():
+        async with running(connections=4) as server:
+            async with server.session.post("/predict", json={"text": "a"}) as response:
+                assert "Connection" not in response.headers
+            assert len(server.connections) == 1
+            _, writer = await connect(server)
+            writer.write(b"GET /health")
             await until(lambda: len(server.connections) == 2)
-            reader, writer = await connect(server)
-            writer.write(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-            assert b" 200 OK" in await read_all(reader)
+            async with server.session.post("/predict", json={"text": "a"}) as response:
+                assert response.headers["Connection"] == "close"
+            await until(lambda: len(server.connections) == 1)
+
+    asyncio.run(main())
+
+
+def test_few_of_those_that_are_turned_away_are_waited_for(monkeypatch):
+    monkeypatch.setattr(connections, "GRACE", 60.0)
+    monkeypatch.setattr(connections, "MOST_LEAVING", 2)
+
+    async def main():
+        async with running(connections=1) as server:
+            kept = await connect(server)
+            await until(lambda: len(server.connections) == 1)
+            others = [await asyncio.to_thread(socket.create_connection, server.address)]
+            for number in range(1, 5):
+                await until(lambda n=number: len(server.entrance.leaving) == min(n, 2))
+                others.append(await asyncio.to_thread(socket.create_connection, server.address))
+            for client in others:  # none of them is closed by its client
+                client.settimeout(60)
+                assert (await asyncio.to_thread(client.recv, 20)).startswith(b"HTTP/1.1 503 ")
+            assert len(server.entrance.leaving) == 2
+            for client in others:
+                client.close()
+            await until(lambda: not server.entrance.leaving)
+            kept[1].close()
 
     asyncio.run(main())
 

@@ -31,7 +31,11 @@ def build_criterion(name: str, task, **options):
     return CRITERION_REGISTRY[name].build_criterion(cfg, task)
 
 
-def run_steps(setup: Setup, device: str) -> tuple[dict, list[Wait]]:
+def adam(parameters: list[torch.nn.Parameter]) -> FairseqAdam:
+    return FairseqAdam(FairseqAdamConfig(lr=[1e-3], adam_betas="(0.9, 0.98)"), parameters)
+
+
+def run_steps(setup: Setup, device: str, optimise: Callable = adam) -> tuple[dict, list[Wait]]:
     """Train twice and validate on one batch; returns results and the waits of the second step.
 
     In the first step some criterions log something once.
@@ -41,7 +45,7 @@ def run_steps(setup: Setup, device: str) -> tuple[dict, list[Wait]]:
     criterion, model = setup.criterion.double().to(device), setup.model.double().to(device)
     batch = setup.batch if device == "cpu" else move(setup.batch)
     trained = [p for p in (*model.parameters(), *criterion.parameters()) if p.requires_grad]
-    optimizer = FairseqAdam(FairseqAdamConfig(lr=[1e-3], adam_betas="(0.9, 0.98)"), trained)
+    optimizer = optimise(trained)
     criterion.train()
     logs = []
     for update in range(2):
@@ -57,13 +61,13 @@ def run_steps(setup: Setup, device: str) -> tuple[dict, list[Wait]]:
     return {"steps": logs, "parameters": [p.detach() for p in trained]}, waits
 
 
-def check_steps(make: Callable[[], Setup]) -> list[Wait]:
+def check_steps(make: Callable[[], Setup], optimise: Callable = adam) -> list[Wait]:
     """Assert that the strict device computes what the CPU does; returns the waits of a step."""
     with strict_device():  # for what is registered at the first use
         pass
-    expected, _ = run_steps(make_seeded(make), "cpu")
+    expected, _ = run_steps(make_seeded(make), "cpu", optimise)
     with strict_device():
-        result, waits = run_steps(make_seeded(make), DEVICE)
+        result, waits = run_steps(make_seeded(make), DEVICE, optimise)
     assert len(result["parameters"]) > 0 and len(result["steps"][0][3]) > 0
     assert_close(to_cpu(result), to_cpu(expected), rtol=1e-7, atol=1e-9)
     return waits

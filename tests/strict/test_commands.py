@@ -11,6 +11,7 @@ from pet_fairseq.pet.pair_search import search
 from pet_fairseq.score import classes
 from pet_fairseq.selfcp.bank import Bank
 from pet_fairseq.selfcp.choose import losses
+from pet_fairseq.selfcp.similarity import similarities
 from pet_fairseq.variator.neurons import watch_neurons
 from tests.helpers import build, dictionary
 from tests.pet.test_head_sampling import sample
@@ -86,6 +87,21 @@ def test_choose(tmp_path):
         return losses(model, inputs, candidates)
 
     check(of_each)
+
+
+def test_memory_map(tmp_path):
+    task = language_task.__wrapped__(tmp_path)
+    query, prompt = torch.tensor([5, 6]), torch.randint(4, 18, (16,))
+
+    def of_segments(device):
+        model = make_selfcp(task, tmp_path, prompt_strategy="concat").to(device)
+        maps = similarities(model.eval(), query, prompt)
+        assert {segment.cosines.device.type for segment in maps} == {"cpu"}  # for the plot
+        return [segment.cosines for segment in maps]
+
+    waits = check(of_segments)
+    fetched = [wait for wait in waits if wait.startswith("pet_fairseq/selfcp/similarity.py")]
+    assert len(fetched) == 2  # once for each segment
 
 
 def test_bank(tmp_path):

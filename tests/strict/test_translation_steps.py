@@ -3,6 +3,7 @@
 import pytest
 from fairseq.data import FairseqDataset
 
+from pet_fairseq.quantisation.optimizer import QuantisedAdam, QuantisedAdamConfig
 from tests.strict.steps import Setup, build_criterion, check_steps, check_validation
 from tests.strict_device import waits_of
 from tests.translation import make_batch, make_model, make_task, save_model
@@ -88,6 +89,18 @@ def make_setup(tmp_path, student: str, criterion: str) -> Setup:
 def test_steps(student, criterion, tmp_path):
     waits = check_steps(lambda: make_setup(tmp_path, student, criterion))
     assert len(waits_of(waits)) == CRITERIONS[criterion][2], waits_of(waits)
+
+
+def test_quantised_steps(tmp_path):
+    """Two updates, of which the second begins on the grid."""
+    waits = check_steps(lambda: make_setup(tmp_path, "pet", "fairseq's"), quantised_adam)
+    assert waits_of(waits) == []
+
+
+def quantised_adam(parameters):
+    off = {"fp16": False, "bf16": False, "use_bmuf": False}
+    cfg = QuantisedAdamConfig(lr=[1e-3], adam_betas="(0.9, 0.98)", quantised_bits=4, **off)
+    return QuantisedAdam(cfg, parameters)
 
 
 @pytest.mark.parametrize("criterion", ["patient with maps", "simplified, project"])

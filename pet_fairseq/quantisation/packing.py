@@ -1,0 +1,156 @@
+"""`pet-fairseq pack` and `unpack`: a translation model into a packed file, and out of it again."""
+
+from argparse import Namespace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from fairseq.data import Dictionary
+from fairseq.models.transformer import TransformerModelBase
+from fairseq.tasks.translation import TranslationTask
+from omegaconf import OmegaConf
+from torch import Tensor, nn
+
+from pet_fairseq.architectures import architecture_name, command_line_options, model_class
+from pet_fairseq.checkpoints.contents import save_state
+from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.errors import UserError
+from pet_fairseq.files import whole_folder, write_text, write_whole
+from pet_fairseq.loading import load_task, load_transformer
+from pet_fairseq.quantisation.grid import check_bits, storable
+from pet_fairseq.quantisation.packed_file import Packed, read_packed, write_packed
+
+MODEL = "model.pt"
+# where a training took weights from: they are in the file
+SOURCES = (
+    *("encoder_embed_path", "decoder_embed_path"),
+    *("encoder_layers_to_keep", "decoder_layers_to_keep"),
+)
+TASK_OPTIONS = ("source_lang", "target_lang", "left_pad_source", "left_pad_target")
+
+
+class Sizes(NamedTuple):
+    """What a packed file weighs, and what it cost.
+
+    Attributes:
+        file: bytes. parts: bytes of its parts.
+        change: the largest change of a value by rounding, as a share of the largest in its row
+            (of a bias or norm: in the tensor); 0 if all values are those of the checkpoint.
+    """
+
+    file: int
+    parts: dict[str, int]
+    change: float
+
+
+def pack_model(checkpoint: str, data: str, bits: int, out: Path) -> Sizes:
+    """Write the packed file of a checkpoint.
+
+    Args:
+        checkpoint: an encoder-decoder Transformer, PET students among them.
+        data: the folder with its dictionaries.
+    Raises:
+        UserError: names the option or file and the reason.
+    """
+    check_bits(bits, "--bits")
+    model, task = load_transformer(checkpoint, "CHECKPOINT", data)
+    parameters = {name: p.detach().float() for name, p in model.named_parameters()}
+    about = {
+        "options": building_options(load_checkpoint(checkpoint, "CHECKPOINT")["cfg"].model),
+        "task": {name: getattr(task.cfg, name) for name in TASK_OPTIONS},
+        "dictionaries": {
+            task.cfg.source_lang: own_words(task.source_dictionary),
+            task.cfg.target_lang: own_words(task.target_dictionary),
+        },
+    }
+    parts: dict[str, int] = {}
+    packed = Packed(bits, parameters, about)
+    write_whole(out, lambda file: parts.update(write_packed(file, packed)))
+    return Sizes(out.stat().st_size, parts, largest_change(parameters, bits))
+
+
+def building_options(options: Any) -> dict[str, Any]:
+    """The options in a checkpoint's `cfg.model` that build its model."""
+    names = {action.dest for action in command_line_options(model_class(options))}
+    chosen = {name: getattr(options, name) for name in sorted(names) if hasattr(options, name)}
+    return {**chosen, **dict.fromkeys(SOURCES), "arch": architecture_name(options)}
+
+
+def own_words(dictionary: Dictionary) -> list[str]:
+    """The words of a dictionary beside fairseq's special ones, without their counts."""
+    return dictionary.symbols[dictionary.nspecial :]
+
+
+def largest_change(parameters: dict[str, Tensor], bits: int) -> float:
+    """How far rounding moves a value at most, as a share of the largest in its row."""
+    change = 0.0
+    for tensor in parameters.values():
+        rows = tensor if tensor.dim() == 2 else tensor.view(1, -1)
+        moved = (storable(tensor, bits).view_as(rows) - rows).abs().amax(dim=1)
+        largest = rows.abs().amax(dim=1)
+        change = max(change, (moved / largest.masked_fill(largest == 0, 1)).max().item())
+    return change
+
+
+def unpack_model(file: str, out: Path) -> None:
+    """Write a folder with a packed file's model, in float32 for fairseq, and its dictionaries.
+
+    Raises:
+        UserError: names the file or option and the reason.
+    """
+    packed = read_packed(file)
+    if out.exists():
+        raise UserError(f"--out {out}: exists; give the name of a new folder")
+    with whole_folder(out) as folder:
+        for language, words in packed.about["dictionaries"].items():
+            lines = "".join(f"{word} 1\n" for word in words)  # fairseq wants a count
+            write_text(folder / f"dict.{language}.txt", lines)
+        task = load_task(OmegaConf.create(packed.about["task"]), str(folder))
+        options = Namespace(**packed.about["options"])
+        if not issubclass(model_class(options), TransformerModelBase):
+            raise UserError(f"FILE {file}: its model, {options.arch}, is no known Transformer")
+        model = task.build_model(options)
+        fill(model, packed.parameters, file)
+        save_state(fairseq_state(model, options, task), folder / MODEL)
+
+
+def fill(model: nn.Module, values: dict[str, Tensor], file: str) -> None:
+    """Give a model the parameters of a packed file.
+
+    Raises:
+        UserError: the model has others.
+    """
+    parameters = dict(model.named_parameters())
+    shapes = {name: parameter.shape for name, parameter in parameters.items()}
+    if shapes != {name: value.shape for name, value in values.items()}:
+        raise UserError(
+            f"FILE {file}: its parameters are not those of its architecture in this version; "
+            "unpack it with the version that packed it"
+        )
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            parameter.copy_(values[name])
+
+
+def fairseq_state(model: nn.Module, options: Namespace, task: TranslationTask) -> dict[str, Any]:
+    """A checkpoint with a model in it, as fairseq writes it."""
+    task_options = {name: getattr(task.cfg, name) for name in TASK_OPTIONS}
+    return {
+        "args": None,
+        "cfg": {
+            "model": options,
+            "task": {"_name": "translation", "data": ".", **task_options},
+            "criterion": {"_name": "label_smoothed_cross_entropy", "label_smoothing": 0.1},
+            "common": {"user_dir": None},
+        },
+        "model": model.state_dict(),
+        "optimizer_history": [
+            {
+                "criterion_name": "LabelSmoothedCrossEntropyCriterion",
+                "optimizer_name": "FairseqAdam",
+                "lr_scheduler_state": {},
+                "num_updates": 0,
+            }
+        ],
+        "extra_state": {"train_iterator": {"epoch": 1}},
+    }

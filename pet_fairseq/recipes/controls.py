@@ -1,0 +1,44 @@
+"""Controls for PET: students that run the same layers several times, of the plain student's widths.
+
+They tell what a second pass through stored layers is worth from what more layers are worth.
+"""
+
+from pet_fairseq.recipes.sizes import Options
+from pet_fairseq.recipes.students import Builder, Setup, Training, train
+
+ONE_LAYER = ("--encoder-layers", "1", "--decoder-layers", "1")
+
+
+def distilled(encoder_passes: int, decoder_passes: int, options: Options = ()) -> Builder:
+    """The plain student with word-level distillation, each stack run so many times.
+
+    Args:
+        options: of its model, to have another number of layers.
+    """
+
+    def build(setup: Setup, row: str, seed: int) -> list:
+        plain = (*setup.settings.plain, *options)
+        passes = {"encoder": encoder_passes, "decoder": decoder_passes}
+        repeated = [word for stack in passes for word in repeat(plain, stack, passes[stack])]
+        changed = ("--arch", "pet_transformer", *options, *repeated)
+        return train(setup, row, seed, Training("distil", "plain", options=changed))
+
+    return build
+
+
+def repeat(model_options: Options, stack: str, passes: int) -> Options:
+    """Options that run a stack's layers in turn, all of them, so many times.
+
+    Two layers run three times are L1 L2 L1 L2 L1 L2.
+    """
+    at = len(model_options) - 1 - model_options[::-1].index(f"--{stack}-layers")
+    layers = int(model_options[at + 1])
+    pairs = [
+        f"L{number}=L{number + layers * passed}"
+        for passed in range(1, passes)
+        for number in range(1, layers + 1)
+    ]
+    return (
+        *(f"--{stack}-layers", str(layers * passes)),
+        *(f"--{stack}-pairs", " ".join(pairs) or "none"),
+    )

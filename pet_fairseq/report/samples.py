@@ -1,0 +1,29 @@
+"""A few sentences of the test set beside their translations by the first rows of a report."""
+
+from pet_fairseq.markdown import table
+from pet_fairseq.report.compare import Comparison
+from pet_fairseq.report.outputs import read_output
+
+SENTENCES = 3
+MOST_ROWS = 6  # whose translations are shown
+
+
+def sample_tables(comparison: Comparison, reference: list[str]) -> str:
+    """A table for each of a few sentences, "" without translations at the comparison's beam."""
+    groups = [g for g in comparison.groups if comparison.beam in g.runs[0].outputs][:MOST_ROWS]
+    outputs = [read_output(group.runs[0].outputs[comparison.beam][0]) for group in groups]
+    if not outputs:
+        return ""
+    texts = [("source", outputs[0].sources), ("reference", reference)]
+    texts += [(group.title, output.hypotheses) for group, output in zip(groups, outputs)]
+    texts = [(name, lines) for name, lines in texts if lines]  # no sources with --quiet
+    return "\n".join(
+        table([f"sentence {i + 1}", ""], [[name, lines[i]] for name, lines in texts], text=(0, 1))
+        for i in spread(len(reference))
+    )
+
+
+def spread(number: int) -> list[int]:
+    """Indices of up to SENTENCES lines, evenly over `number`."""
+    indices = {(2 * i + 1) * number // (2 * SENTENCES) for i in range(SENTENCES)}
+    return sorted(index for index in indices if index < number)
