@@ -59,6 +59,13 @@ class TokenizerFile:
             self.tokenizer.save(str(folder / TOKENIZER))
 
 
+def word_of(piece: str) -> str:
+    """A piece as a word without blanks, which separate words in fairseq's text."""
+    if not any(map(str.isspace, piece)):
+        return piece
+    return "".join(f"\\u{ord(char):04x}" if char.isspace() else char for char in piece)
+
+
 def load_tokenizer(path: Path) -> "Tokenizer":
     """Open a tokenizer.json.
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.output_bias import ABSENT, REPEATED
+from pet_fairseq.pretrained.tokenizer_file import word_of
 
 FIRST = ("<s>", "<pad>", "</s>", "<unk>")  # of every dictionary of fairseq
 END = "</s>"
@@ -50,13 +51,6 @@ class Vocabulary:
     def text(self) -> str:
         """The content of dict.txt."""
         return "".join(f"{word} 1\n" for word in self.words)
-
-
-def word_of(piece: str) -> str:
-    """A piece as a word without blanks, which separate words in fairseq's text."""
-    if not any(map(str.isspace, piece)):
-        return piece
-    return "".join(f"\\u{ord(char):04x}" if char.isspace() else char for char in piece)
 
 
 def check_sizes(pieces: Sequence, rows: int, path: Path) -> None:
