@@ -189,13 +189,13 @@ def byte_level(pieces: list[str], merges: list[tuple[str, str]], split: str, spe
     tokenizers = library()
     pre = tokenizers.pre_tokenizers
     vocabulary = {piece: number for number, piece in enumerate(pieces)}
-    made = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, merges))
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, merges))
     pattern = PATTERNS[split]
     steps = [pre.Digits(individual_digits=True)] if split in SINGLE_DIGITS else []
     if pattern is not None:
         steps.append(pre.Split(tokenizers.Regex(pattern), behavior="isolated"))
     steps.append(pre.ByteLevel(add_prefix_space=False, use_regex=pattern is None))
-    made.pre_tokenizer = pre.Sequence(steps)
-    made.decoder = tokenizers.decoders.ByteLevel()
-    made.add_special_tokens([tokenizers.AddedToken(piece, special=True) for piece in special])
-    return made
+    tokenizer.pre_tokenizer = pre.Sequence(steps)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    tokenizer.add_special_tokens([tokenizers.AddedToken(piece, special=True) for piece in special])
+    return tokenizer

@@ -106,15 +106,15 @@ def read_tokenizer(folder: Path) -> TokenizerFile:
         if (folder / WORDPIECES).is_file():
             path = folder / WORDPIECES
             lower_case = options.get("do_lower_case", True)
-            made = implementations.BertWordPieceTokenizer(str(path), lowercase=lower_case)
-            return TokenizerFile(made._tokenizer, path, options)
+            tokenizer = implementations.BertWordPieceTokenizer(str(path), lowercase=lower_case)
+            return TokenizerFile(tokenizer._tokenizer, path, options)
         if (folder / BYTE_PIECES).is_file() and (folder / MERGES).is_file():
             path = folder / BYTE_PIECES
             spaced = options.get("add_prefix_space", False)
-            made = implementations.ByteLevelBPETokenizer(
+            tokenizer = implementations.ByteLevelBPETokenizer(
                 str(path), str(folder / MERGES), add_prefix_space=spaced
             )
-            return TokenizerFile(made._tokenizer, path, options)
+            return TokenizerFile(tokenizer._tokenizer, path, options)
     except Exception as error:  # tokenizers has no class of its own
         raise UserError(f"{path}: not readable ({error}); download it again") from error
     raise UserError(
