@@ -33,16 +33,7 @@ NAMES = {
 }
 FREQUENCIES = "rope_freqs.weight"
 SPECIAL = 3  # the token type of pieces such as <|im_start|>
-LLAMA_3 = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
-    r"\s*[\r\n]+|\s+(?!\S)|\s+"
-)
-PATTERNS = {  # tokenizer.ggml.pre -> the pattern by which text is split; None: as GPT-2 does
-    "gpt-2": None,
-    "smollm": None,
-    "llama-bpe": LLAMA_3,
-    "qwen2": LLAMA_3.replace(r"\p{N}{1,3}", r"\p{N}"),
-}
+SPLITS = ("gpt-2", "smollm")  # tokenizer.ggml.pre, how text is split before bytes are merged
 SINGLE_DIGITS = ("smollm",)
 
 
@@ -173,7 +164,7 @@ def gguf_tokenizer(fields: dict, path: Path) -> TokenizerFile:
     if beside.is_file():
         return TokenizerFile(load_tokenizer(beside), beside, options)
     kind, split = given["tokenizer.ggml.model"], given.get("tokenizer.ggml.pre", "gpt-2")
-    if kind != "gpt2" or split not in PATTERNS:
+    if kind != "gpt2" or split not in SPLITS:
         raise UserError(
             f"{path}: its tokenizer is of the kind {kind}, {split}; put the model's {TOKENIZER} "
             "beside it"
@@ -185,16 +176,13 @@ def gguf_tokenizer(fields: dict, path: Path) -> TokenizerFile:
 
 
 def byte_level(pieces: list[str], merges: list[tuple[str, str]], split: str, special: list[str]):
-    """A tokenizer of bytes as GPT-2's, with the pattern of PATTERNS that `split` names."""
+    """A tokenizer of bytes as GPT-2's; split: one of SPLITS."""
     tokenizers = library()
     pre = tokenizers.pre_tokenizers
     vocabulary = {piece: number for number, piece in enumerate(pieces)}
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, merges))
-    pattern = PATTERNS[split]
     steps = [pre.Digits(individual_digits=True)] if split in SINGLE_DIGITS else []
-    if pattern is not None:
-        steps.append(pre.Split(tokenizers.Regex(pattern), behavior="isolated"))
-    steps.append(pre.ByteLevel(add_prefix_space=False, use_regex=pattern is None))
+    steps.append(pre.ByteLevel(add_prefix_space=False))
     tokenizer.pre_tokenizer = pre.Sequence(steps)
     tokenizer.decoder = tokenizers.decoders.ByteLevel()
     tokenizer.add_special_tokens([tokenizers.AddedToken(piece, special=True) for piece in special])
