@@ -16,7 +16,8 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.loading import load_task
 
 BPE_CODES = ("bpe.codes", "codes", "code", "bpecodes")
-SENTENCEPIECE = ("spm.model", "sentencepiece.bpe.model")
+SENTENCEPIECE = ("spm.model", "sentencepiece.bpe.model", "source.spm")
+TOKENIZERS = ("tokenizer.json",)  # of an imported model
 LANGUAGES = ("source_lang", "target_lang")
 TRANSLATION = (TranslationTask, PetTranslationTask)
 
@@ -33,9 +34,10 @@ def from_pretrained(
     Args:
         path: a checkpoint, or an ensemble `a.pt:b.pt`.
         data: the folder with its dictionaries.
-        segmentation: a file of BPE codes (subword-nmt) or a SentencePiece model (`*.model`), ""
-            for none; by default the first of bpe.codes and spm.model that is in the data folder,
-            above it, or beside the checkpoint.
+        segmentation: a file of BPE codes (subword-nmt), a SentencePiece model (`*.model`, `*.spm`)
+            or a tokenizer.json, "" for none; by default the first of bpe.codes, spm.model,
+            source.spm and tokenizer.json that is in the data folder, above it, or beside the
+            checkpoint.
         tokenizer: fairseq's name of one, "space" for none; by default "moses" with BPE codes.
         options: other values for options of the model or of generation, such as
             `compression_ratio=8` or `lenpen=0.6`.
@@ -113,7 +115,9 @@ def _override(cfg: DictConfig, options: dict) -> None:
 def _find_segmentation(path: str, data: str) -> str:
     """The file by which the data was segmented, "" if there is none where it is looked for."""
     folders = (Path(data), Path(data).resolve().parent, Path(path.split(os.pathsep)[0]).parent)
-    files = [folder / name for folder in folders for name in (*BPE_CODES, *SENTENCEPIECE)]
+    files = [
+        folder / name for folder in folders for name in (*BPE_CODES, *SENTENCEPIECE, *TOKENIZERS)
+    ]
     return next((str(file) for file in files if file.is_file()), "")
 
 
@@ -126,8 +130,10 @@ def _set_text_options(
         if not Path(segmentation).is_file():
             raise UserError(f"segmentation {segmentation}: no such file")
         bpe = {"_name": "subword_nmt", "bpe_codes": segmentation, "bpe_separator": "@@"}
-        if segmentation.endswith(".model"):
+        if segmentation.endswith((".model", ".spm")):
             bpe = {"_name": "sentencepiece", "sentencepiece_model": segmentation}
+        elif segmentation.endswith(".json"):
+            bpe = {"_name": "tokenizer_json", "tokenizer_file": segmentation}
         elif tokenizer is None:
             tokenizer = "moses"
     with open_dict(cfg):

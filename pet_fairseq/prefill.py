@@ -17,7 +17,8 @@ def prefill(decoder, tokens: Tensor, incremental_state: dict, **options) -> tupl
     for layer, x in zip(decoder.layers, extra["inner_states"]):
         if layer.normalize_before:
             x = layer.self_attn_layer_norm(x)
-        state = keys_and_values(layer.self_attn, x)
+        own = getattr(layer.self_attn, "keys_and_values", None)  # of an attention unlike fairseq's
+        state = own(x) if own else keys_and_values(layer.self_attn, x)
         if padding.any():
             state["prev_key_padding_mask"] = padding
         layer.self_attn._set_input_buffer(incremental_state, state)

@@ -14,7 +14,7 @@ from pet_fairseq.pretrained.encoder_decoder import (
     size_options,
     translation_task,
 )
-from pet_fairseq.pretrained.source import Source, Weights
+from pet_fairseq.pretrained.source import Config, Source, Weights
 from pet_fairseq.pretrained.vocabulary import FIRST, Vocabulary, make_vocabulary
 from pet_fairseq.pretrained.writer import Import
 
@@ -67,7 +67,7 @@ def read_bart(source: Source) -> Import:
 
 
 def bart_tensors(
-    weights: Weights, config, vocabulary: Vocabulary, pre_norm: bool, classes: bool
+    weights: Weights, config: Config, vocabulary: Vocabulary, pre_norm: bool, classes: bool
 ) -> Iterator[tuple[str, Tensor]]:
     """BART's tensors under fairseq's names."""
     yield "encoder.embed_tokens.weight", vocabulary.take(weights["shared.weight"])

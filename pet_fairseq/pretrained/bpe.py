@@ -6,8 +6,7 @@ from pathlib import Path
 from fairseq.data.encoders import register_bpe
 from fairseq.dataclass import FairseqDataclass
 
-from pet_fairseq.pretrained.tokenizer_file import load_tokenizer
-from pet_fairseq.pretrained.vocabulary import word_of
+from pet_fairseq.pretrained.tokenizer_file import load_tokenizer, word_of
 
 
 @dataclass

@@ -2,7 +2,8 @@
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.pretrained.source import Source
-from pet_fairseq.pretrained.vocabulary import Vocabulary, word_of
+from pet_fairseq.pretrained.tokenizer_file import word_of
+from pet_fairseq.pretrained.vocabulary import Vocabulary
 
 HEAD = "classification_heads.sentence_classification_head"
 CLASSIFIER = "ForSequenceClassification"

@@ -33,16 +33,7 @@ NAMES = {
 }
 FREQUENCIES = "rope_freqs.weight"
 SPECIAL = 3  # the token type of pieces such as <|im_start|>
-LLAMA_3 = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
-    r"\s*[\r\n]+|\s+(?!\S)|\s+"
-)
-PATTERNS = {  # tokenizer.ggml.pre -> the pattern by which text is split; None: as GPT-2 does
-    "gpt-2": None,
-    "smollm": None,
-    "llama-bpe": LLAMA_3,
-    "qwen2": LLAMA_3.replace(r"\p{N}{1,3}", r"\p{N}"),
-}
+SPLITS = ("gpt-2", "smollm")  # tokenizer.ggml.pre, how text is split before bytes are merged
 SINGLE_DIGITS = ("smollm",)
 
 
@@ -80,12 +71,15 @@ def gguf_config(fields: dict, path: Path) -> Config:
     """A GGUF file's options under Hugging Face's names.
 
     Raises:
-        UserError: one is missing.
+        UserError: one is missing, or the model is of another type.
     """
     given = Config(fields, path)
     kind = given["general.architecture"]
     if kind not in list(FAMILIES):
-        return Config({"model_type": kind}, path)  # the importer refuses it
+        raise UserError(
+            f"{path}: is a model of type {kind}, which is not supported in GGUF; supported are "
+            f"{', '.join(FAMILIES)}"
+        )
     config = {
         "model_type": FAMILIES[kind],
         "hidden_act": "silu",
@@ -170,7 +164,7 @@ def gguf_tokenizer(fields: dict, path: Path) -> TokenizerFile:
     if beside.is_file():
         return TokenizerFile(load_tokenizer(beside), beside, options)
     kind, split = given["tokenizer.ggml.model"], given.get("tokenizer.ggml.pre", "gpt-2")
-    if kind != "gpt2" or split not in PATTERNS:
+    if kind != "gpt2" or split not in SPLITS:
         raise UserError(
             f"{path}: its tokenizer is of the kind {kind}, {split}; put the model's {TOKENIZER} "
             "beside it"
@@ -182,17 +176,14 @@ def gguf_tokenizer(fields: dict, path: Path) -> TokenizerFile:
 
 
 def byte_level(pieces: list[str], merges: list[tuple[str, str]], split: str, special: list[str]):
-    """A tokenizer of bytes as GPT-2's, with the pattern of PATTERNS that `split` names."""
+    """A tokenizer of bytes as GPT-2's; split: one of SPLITS."""
     tokenizers = library()
     pre = tokenizers.pre_tokenizers
     vocabulary = {piece: number for number, piece in enumerate(pieces)}
-    made = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, merges))
-    pattern = PATTERNS[split]
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, merges))
     steps = [pre.Digits(individual_digits=True)] if split in SINGLE_DIGITS else []
-    if pattern is not None:
-        steps.append(pre.Split(tokenizers.Regex(pattern), behavior="isolated"))
-    steps.append(pre.ByteLevel(add_prefix_space=False, use_regex=pattern is None))
-    made.pre_tokenizer = pre.Sequence(steps)
-    made.decoder = tokenizers.decoders.ByteLevel()
-    made.add_special_tokens([tokenizers.AddedToken(piece, special=True) for piece in special])
-    return made
+    steps.append(pre.ByteLevel(add_prefix_space=False))
+    tokenizer.pre_tokenizer = pre.Sequence(steps)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    tokenizer.add_special_tokens([tokenizers.AddedToken(piece, special=True) for piece in special])
+    return tokenizer

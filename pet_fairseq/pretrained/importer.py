@@ -56,9 +56,7 @@ def open_source(path: Path) -> Source:
     """
     gguf = find_gguf(path)
     if gguf is not None:
-        source = read_gguf(gguf)
-        check_family(source.config)
-        return source
+        return read_gguf(gguf)
     config = read_config(path)
     check_family(config)
     return Source(path, config, open_weights(path), lambda: read_tokenizer(path))

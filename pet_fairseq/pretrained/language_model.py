@@ -17,7 +17,7 @@ def lm_vocabulary(source: Source, rows: int) -> Vocabulary:
     """
     config, tokenizer = source.config, source.tokenizer
     start, end = (special_number(config, f"{name}_token_id") for name in ("bos", "eos"))
-    unknown = tokenizer.number(tokenizer.options.get("unk_token"))
+    unknown = tokenizer.special_number("unk_token")
     special = {"<s>": end if start is None else start, "</s>": end, "<unk>": unknown}
     return make_vocabulary(tokenizer.pieces(), rows, special, tokenizer.path)
 
@@ -42,8 +42,6 @@ def language_model(
     """
     task = ["--task", "language_modeling", "--criterion", "cross_entropy"]
     task += ["--tokens-per-sample", str(positions), "--max-target-positions", str(positions)]
-    if not vocabulary.starts_with_end:
-        task.append("--add-bos-token")
     return Import(
         task,
         arch,

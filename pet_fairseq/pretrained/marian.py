@@ -42,8 +42,7 @@ def read_marian(source: Source) -> Import:
         add_final_layer_norm=False,
         static_position_embeddings=True,
     )
-    if config["decoder_start_token_id"] != config["pad_token_id"]:
-        raise UserError(f"{config.path}: decoder_start_token_id is not pad_token_id; unknown kind")
+    config.refuse(decoder_start_token_id=config["pad_token_id"])
     activation = ACTIVATIONS.get(config["activation_function"])
     if activation is None:
         config.choose("activation_function", {name: name for name in ACTIVATIONS})

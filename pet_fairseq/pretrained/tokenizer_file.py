@@ -40,9 +40,16 @@ class TokenizerFile:
             pieces[number] = piece
         return pieces
 
-    def number(self, piece: Optional[str]) -> Optional[int]:
+    def number(self, piece: str) -> Optional[int]:
         """The number of a piece, None if there is no such piece."""
-        return None if piece is None else self.tokenizer.token_to_id(piece)
+        return self.tokenizer.token_to_id(piece)
+
+    def special_number(self, name: str) -> Optional[int]:
+        """The number of the piece that the options name, such as `unk_token`; None if none is."""
+        piece = self.options.get(name)
+        if isinstance(piece, dict):  # with what is around it in a text
+            piece = piece.get("content")
+        return self.number(piece) if isinstance(piece, str) else None
 
     def write(self, folder: Path) -> None:
         """Put it into a folder as tokenizer.json."""
@@ -50,6 +57,13 @@ class TokenizerFile:
             shutil.copyfile(self.path, folder / TOKENIZER)
         else:
             self.tokenizer.save(str(folder / TOKENIZER))
+
+
+def word_of(piece: str) -> str:
+    """A piece as a word without blanks, which separate words in fairseq's text."""
+    if not any(map(str.isspace, piece)):
+        return piece
+    return "".join(f"\\u{ord(char):04x}" if char.isspace() else char for char in piece)
 
 
 def load_tokenizer(path: Path) -> "Tokenizer":
@@ -92,15 +106,15 @@ def read_tokenizer(folder: Path) -> TokenizerFile:
         if (folder / WORDPIECES).is_file():
             path = folder / WORDPIECES
             lower_case = options.get("do_lower_case", True)
-            made = implementations.BertWordPieceTokenizer(str(path), lowercase=lower_case)
-            return TokenizerFile(made._tokenizer, path, options)
+            tokenizer = implementations.BertWordPieceTokenizer(str(path), lowercase=lower_case)
+            return TokenizerFile(tokenizer._tokenizer, path, options)
         if (folder / BYTE_PIECES).is_file() and (folder / MERGES).is_file():
             path = folder / BYTE_PIECES
             spaced = options.get("add_prefix_space", False)
-            made = implementations.ByteLevelBPETokenizer(
+            tokenizer = implementations.ByteLevelBPETokenizer(
                 str(path), str(folder / MERGES), add_prefix_space=spaced
             )
-            return TokenizerFile(made._tokenizer, path, options)
+            return TokenizerFile(tokenizer._tokenizer, path, options)
     except Exception as error:  # tokenizers has no class of its own
         raise UserError(f"{path}: not readable ({error}); download it again") from error
     raise UserError(

@@ -11,9 +11,10 @@ from torch import Tensor
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.output_bias import ABSENT, REPEATED
+from pet_fairseq.pretrained.tokenizer_file import word_of
 
 FIRST = ("<s>", "<pad>", "</s>", "<unk>")  # of every dictionary of fairseq
-START, END = "<s>", "</s>"
+END = "</s>"
 ROUNDED_UP = 512  # embedding matrices have at most so many rows more than there are pieces
 
 
@@ -26,23 +27,28 @@ class Vocabulary:
         rows: for each word of the dictionary its row in the matrix, -1 if it has none.
         bias: for each what is added to its logit, so that a word without a row has no probability
             and one that repeats another's row takes none of it.
+        size: rows of the matrix, as config.json has it.
     """
 
     words: tuple[str, ...]
     rows: Tensor
     bias: Tensor
+    size: int
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    @property
-    def starts_with_end(self) -> bool:
-        """Whether the model has one piece for both ends of a text, or none for its start."""
-        first, end = (int(self.rows[FIRST.index(word)]) for word in (START, END))
-        return first in (end, -1)
-
     def take(self, matrix: Tensor) -> Tensor:
-        """The rows of a matrix (rows x C) or vector in the dictionary's order, 0 for none."""
+        """The rows of a matrix (rows x C) or vector in the dictionary's order, 0 for none.
+
+        Raises:
+            UserError: it has another number of rows.
+        """
+        if len(matrix) != self.size:
+            raise UserError(
+                f"config.json: vocab_size is {self.size:,}, but the tensors have {len(matrix):,} "
+                "rows; give files that belong together"
+            )
         taken = matrix[self.rows.clamp(min=0)]
         taken[self.rows < 0] = 0
         return taken
@@ -56,13 +62,6 @@ class Vocabulary:
     def text(self) -> str:
         """The content of dict.txt."""
         return "".join(f"{word} 1\n" for word in self.words)
-
-
-def word_of(piece: str) -> str:
-    """A piece as a word without blanks, which separate words in fairseq's text."""
-    if not any(map(str.isspace, piece)):
-        return piece
-    return "".join(f"\\u{ord(char):04x}" if char.isspace() else char for char in piece)
 
 
 def check_sizes(pieces: Sequence, rows: int, path: Path) -> None:
@@ -111,7 +110,7 @@ def make_vocabulary(
     last = [(new, row_of[old]) for old, new in renamed.items() if new not in FIRST]
     words = (*(names[row] for row in others), *(new for new, _ in last))
     order = [-1 if row is None else row for row in firsts] + others + [row for _, row in last]
-    return Vocabulary(words, torch.tensor(order), torch.tensor(_bias(firsts, order)))
+    return Vocabulary(words, torch.tensor(order), torch.tensor(_bias(firsts, order)), rows)
 
 
 def _bias(firsts: Sequence[Optional[int]], order: Sequence[int]) -> list[float]:

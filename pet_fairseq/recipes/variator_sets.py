@@ -79,13 +79,23 @@ def glue_classes(task: str) -> Settings:
     )
 
 
+ONE_SEPARATOR = ("--arch", "bert")  # between the sentences of a pair; RoBERTa has two
+
+
+def one_separator(options: Options) -> Options:
+    """The task's options without the second separator: the first sentence ends with one."""
+    place = options.index("--separator-token")
+    return (*options[:place], *options[place + 2 :])
+
+
 def glue_from_bert(task: str, arch: Options, updates: int) -> Settings:
     """A pre-trained encoder: less training, smaller steps, one validation at the end."""
     common = (*AROUND_A_MODEL, "--max-valid-steps", "100")
     classes = glue_classes(task)
+    options = one_separator(classes.task) if arch[:2] == ONE_SEPARATOR else classes.task
     return Settings(
         common,
-        *(classes.task, classes.raw_task, arch, classes.model_raw),
+        *(options, classes.raw_task, arch, classes.model_raw),
         model_task=(
             *words("--criterion sentence_prediction --dropout 0.1"),
             *schedule(1024, "1e-4", 500),

@@ -1,4 +1,4 @@
-"""Divides text, a sentence a line, into the pieces of a BERT from `pet-fairseq import-bert`.
+"""Divides text, a sentence a line, into the words of a model from `pet-fairseq import-hf`.
 
 python scripts/text/wordpiece.py FOLDER/tokenizer.json <TEXT >PIECES
 """
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.pretrained.tokenizer_file import load_tokenizer
+from pet_fairseq.pretrained.tokenizer_file import load_tokenizer, word_of
 
 LINES = 1000  # at a time, so that the tokenizer can use several cores
 
@@ -27,7 +27,7 @@ def main() -> None:
     sys.stdout.reconfigure(encoding="utf-8", newline="\n")
     while lines := [line for _, line in zip(range(LINES), sys.stdin)]:
         for pieces in tokenizer.encode_batch(lines, add_special_tokens=False):
-            print(" ".join(pieces.tokens))
+            print(" ".join(map(word_of, pieces.tokens)))
 
 
 if __name__ == "__main__":

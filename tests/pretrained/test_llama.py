@@ -7,6 +7,7 @@ import torch
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.loading import load_model
+from pet_fairseq.prefill import prefill
 from pet_fairseq.pretrained.bpe import TokenizerJson
 from pet_fairseq.pretrained.importer import import_model
 from tests.pretrained.llama import CONFIG, MERGES, PIECES, logits, write_llama
@@ -48,7 +49,26 @@ def test_words_that_only_fairseq_has(tmp_path):
     for word in (words.bos(), words.pad(), words.unk(), end):
         assert shares[word] < 1e-6
     assert shares[words.eos()] > 1e-6 and shares[start] > 1e-6
-    assert task.args.add_bos_token
+
+
+@pytest.mark.parametrize("read", [1, 6])
+def test_steps_equal_the_whole(read, tmp_path):
+    """Token by token, or after some that were read at once, with padding on the left."""
+    write_llama(tmp_path / "hf")
+    import_model(tmp_path / "hf", tmp_path / "out")
+    model, task = load(tmp_path / "out")
+    tokens = torch.randint(4, len(task.source_dictionary), (3, 10))
+    tokens[1, :4] = task.source_dictionary.pad()
+    state = {}
+    with torch.no_grad():
+        whole, _ = model(tokens)
+        if read > 1:
+            first, _ = prefill(model.decoder, tokens[:, :read], state)
+            assert torch.allclose(first, whole[:, :read], atol=1e-5)
+        for i in range(read if read > 1 else 0, 10):
+            step, _ = model.decoder(tokens[:, : i + 1], incremental_state=state)
+            real = tokens[:, i].ne(task.source_dictionary.pad())
+            assert torch.allclose(step[real, 0], whole[real, i], atol=1e-5), i
 
 
 def test_text(tmp_path):
@@ -57,9 +77,9 @@ def test_text(tmp_path):
     import_model(tmp_path / "hf", tmp_path / "out")
     file = str(tmp_path / "out/tokenizer.json")
     bpe = TokenizerJson(Namespace(tokenizer_file=file, tokenizer_newline="\\n"))
-    words = bpe.encode("ab ab\\nc<|end|>a")
-    assert words == "ab Ġa b Ċ c <|end|> a"
-    assert bpe.decode(words) == "ab ab\\nc<|end|>a"
+    words = bpe.encode("ab a\\nc<|end|>a")
+    assert words == "ab Ġa Ċ c <|end|> a"
+    assert bpe.decode(words) == "ab a\\nc<|end|>a"
     plain = TokenizerJson(Namespace(tokenizer_file=file, tokenizer_newline=""))
     assert plain.encode("a\nb") == "a Ċ b" and plain.decode("a Ċ b <unk>") == "a\nb"
     _, task = load(tmp_path / "out")

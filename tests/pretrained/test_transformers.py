@@ -5,6 +5,8 @@ import json
 import pytest
 import torch
 
+from pet_fairseq.decoding.transformer import is_plain
+from pet_fairseq.hub import from_pretrained
 from pet_fairseq.loading import load_model
 from pet_fairseq.pretrained.importer import import_model
 from tests.pretrained import transformers_models as theirs
@@ -254,6 +256,24 @@ def test_encoder_decoder(name, tmp_path):
         for i in range(target.size(1)):
             step, _ = ours.decoder(target[:, : i + 1], out, incremental_state=state)
             assert torch.allclose(step[:, 0][real[:, i]], logits[:, i][real[:, i]], **TOLERANCE)
+
+
+@pytest.mark.parametrize("name", ["marian", "marian, relu"])
+def test_marian_translates(name, tmp_path):
+    """The fast beam search takes it, and finds what transformers finds."""
+    model = ENCODER_DECODERS[name][0](tmp_path / "hf")
+    import_model(tmp_path / "hf", tmp_path / "out")
+    translator = from_pretrained(str(tmp_path / "out/checkpoint.pt"), str(tmp_path / "out"))
+    assert is_plain(translator.models[0])
+    pad = model.config.pad_token_id
+    for text in ("w3 w1 w4 w1 w5", "w9", "w2 w6"):
+        ids = [theirs.MARIAN_PIECES.index(word) for word in text.split()] + [0]
+        found = model.generate(
+            torch.tensor([ids]), num_beams=1, max_new_tokens=8, bad_words_ids=[[pad]]
+        )[0, 1:]
+        found = [theirs.MARIAN_PIECES[i] for i in found if i != 0]
+        ours = translator.translate(text, beam=1, max_len_a=0, max_len_b=8).split()
+        assert ours and ours == found[: len(ours)]
 
 
 def test_classes_of_a_bart(tmp_path):

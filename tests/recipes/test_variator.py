@@ -135,6 +135,7 @@ def test_glue_from_a_bert(tmp_path):
     assert found["pretrained"].command[2] == str(tmp_path / "imported/checkpoint.pt")
     assert [s.name for s in trainings(found)] == ["backbone", "step1.k4", "k4", "token_pruning"]
     assert found["backbone"].option("--encoder-embed-dim") == "12"
+    assert found["backbone"].option("--separator-token") is None  # BERT's pairs have one
     assert found["k4"].option("--max-update") == "70"
     assert found["k4"].option("--warmup-updates") == "7"
     with pytest.raises(UserError, match="--bert: is an encoder; give --form classes"):

@@ -1,0 +1,28 @@
+"""Models that other libraries define: the CPU's training and validation on another device."""
+
+import pytest
+
+from tests.distributed.cases import CASES, DATA, build, prepare, read_options
+from tests.strict.steps import Setup, check_steps
+from tests.strict_device import waits_of
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("imported")
+    prepare(folder)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2", "llama", "marian"])
+def test_imported_models(name, folder):
+    case = CASES[name]
+    cfg = read_options(case, folder)
+
+    def make():
+        task, model = build(cfg)
+        batch = DATA[case.data].batches(task)[1]
+        return Setup(task, task.build_criterion(cfg.criterion), model, batch)
+
+    waits = waits_of(check_steps(make))
+    assert not waits, waits
