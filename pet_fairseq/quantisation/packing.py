@@ -140,7 +140,11 @@ def fairseq_state(model: nn.Module, options: Namespace, task: TranslationTask) -
         "cfg": {
             "model": options,
             "task": {"_name": "translation", "data": ".", **task_options},
-            "criterion": {"_name": "label_smoothed_cross_entropy", "label_smoothing": 0.1},
+            "criterion": {
+                "_name": "label_smoothed_cross_entropy",
+                "label_smoothing": 0.1,
+                "sentence_avg": False,
+            },
             "common": {"user_dir": None},
         },
         "model": model.state_dict(),
