@@ -4,6 +4,7 @@ import os
 
 import pytest
 import torch
+from fairseq import tasks
 
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
@@ -11,7 +12,7 @@ from pet_fairseq.loading import load_transformer
 from pet_fairseq.quantisation.grid import storable
 from pet_fairseq.quantisation.packed_file import read_packed
 from pet_fairseq.quantisation.packing import pack_model, unpack_model
-from tests.translation import WORDS, load_task, make_model, make_task, save_state
+from tests.translation import WORDS, make_model, make_task, save_state
 
 MODELS = {
     "pet": ("pet_transformer_tiny", {}),
@@ -97,7 +98,10 @@ def test_fairseq_can_validate_what_is_unpacked(tmp_path):
     pack_model(checkpoint, data, 4, tmp_path / "packed")
     unpack_model(str(tmp_path / "packed"), tmp_path / "out")
     cfg = load_checkpoint(str(tmp_path / "out/model.pt"), "CHECKPOINT")["cfg"]
-    assert not load_task(tmp_path / "out").build_criterion(cfg.criterion).sentence_avg
+    cfg.task.data = str(tmp_path / "out")
+    task = tasks.setup_task(cfg.task)
+    assert task.cfg.train_subset == "train"
+    assert not task.build_criterion(cfg.criterion).sentence_avg
 
 
 def flip(data: bytes, at: int) -> bytes:
