@@ -4,7 +4,9 @@ from setuptools import find_packages, setup
 
 SERVE = ["aiohttp>=3.14.5,<4"]  # earlier ones keep connections that never send a request
 ROUGE = ["rouge-score>=0.1.2,<0.2", "nltk>=3.6", "regex"]  # nltk: its stemmer, as rouge-score
-BERT = ["safetensors>=0.5,<1", "tokenizers>=0.21,<1"]
+HF = ["safetensors>=0.5,<1", "tokenizers>=0.21,<1"]
+GGUF = ["gguf>=0.10,<1"]
+TRANSFORMERS = ["transformers>=4.48,<6"]  # for tests only, which compare with it
 CTRANSLATE2 = ["ctranslate2>=4.5,<5"]
 
 setup(
@@ -53,12 +55,17 @@ setup(
     extras_require={
         "serve": SERVE,
         "rouge": ROUGE,
-        "bert": BERT,
+        "hf": HF,
+        "bert": HF,  # the name of this extra before
+        "gguf": [*HF, *GGUF],
+        "transformers": TRANSFORMERS,
         "ctranslate2": CTRANSLATE2,
         "dev": [
             *SERVE,
             *ROUGE,
-            *BERT,
+            *HF,
+            *GGUF,
+            *TRANSFORMERS,
             *CTRANSLATE2,
             "filelock>=3.12,<5",
             "packaging>=23",

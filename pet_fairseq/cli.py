@@ -15,6 +15,7 @@ from pet_fairseq.compress import commands as compress
 from pet_fairseq.decoding import commands as decoding
 from pet_fairseq.errors import UserError
 from pet_fairseq.pet import commands as pet
+from pet_fairseq.pretrained import commands as pretrained
 from pet_fairseq.quantisation import commands as quantisation
 from pet_fairseq.recipes import commands as recipes
 from pet_fairseq.report import commands as report
@@ -38,6 +39,7 @@ ROOMS = (
     score,
     report,
     general,
+    pretrained,
     toy,
 )
 COMMANDS = {command.name: command for command in chain(*(room.COMMANDS for room in ROOMS))}

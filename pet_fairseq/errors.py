@@ -47,7 +47,23 @@ def one_line(error: BaseException, traceback: Optional[TracebackType]) -> Option
     if line is not None:
         return line
     path = checkpoint_being_read(traceback) if isinstance(error, UNREADABLE) else None
-    return None if path is None else f"{path}: {why_unreadable(error, path)}"
+    if path is not None:
+        return f"{path}: {why_unreadable(error, path)}"
+    return file_of_command(error, traceback)
+
+
+def file_of_command(error: BaseException, traceback: Optional[TracebackType]) -> Optional[str]:
+    """The file that a command of fairseq could not open, and why; None for every other error.
+
+    A program that uses fairseq keeps its tracebacks.
+    """
+    if not isinstance(error, OSError) or error.filename is None:
+        return None
+    while traceback is not None:
+        if traceback.tb_frame.f_globals.get("__name__", "").startswith("fairseq_cli"):
+            return f"{error.filename}: {error.strerror}"
+        traceback = traceback.tb_next
+    return None
 
 
 def line_of_process(error: BaseException) -> Optional[str]:

@@ -16,24 +16,6 @@ def _model_options(args: Namespace) -> None:
     print(" ".join(model_options(args.checkpoint)))
 
 
-def _import_bert_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "folder",
-        type=Path,
-        metavar="FOLDER",
-        help="a folder with config.json, model.safetensors and tokenizer.json",
-    )
-    parser.add_argument(
-        "--out", type=Path, required=True, metavar="FOLDER", help="the new folder to write"
-    )
-
-
-def _import_bert(args: Namespace) -> None:
-    from pet_fairseq.pretrained.bert import import_bert
-
-    print(import_bert(args.folder, args.out))
-
-
 def _repair_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "folder", type=Path, metavar="FOLDER", help="the --save-dir of a fairseq-train"
@@ -65,13 +47,6 @@ COMMANDS = (
         help="print the options for fairseq-train that build a checkpoint's model again",
         add_arguments=_model_options_arguments,
         run=_model_options,
-    ),
-    Command(
-        name="import-bert",
-        group=Group.CHECKPOINTS,
-        help="turn a BERT from Hugging Face's transformers into a model of fairseq",
-        add_arguments=_import_bert_arguments,
-        run=_import_bert,
     ),
     Command(
         name="repair",

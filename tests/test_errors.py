@@ -44,6 +44,21 @@ def test_errors_of_fairseqs_own_loading(tmp_path):
     assert not (tmp_path / "marker").exists()
 
 
+def open_missing(name: str, path: Path) -> tuple[BaseException, object]:
+    """The error and its traceback of a module of this name that opens a file."""
+    try:
+        exec("open(path)", {"__name__": name, "path": path})
+    except OSError as error:
+        return error, error.__traceback__
+
+
+def test_a_file_that_a_command_of_fairseq_could_not_open(tmp_path):
+    missing = tmp_path / "none"
+    command, own = (open_missing(name, missing) for name in ("fairseq_cli.train", "mine"))
+    assert one_line(*command) == f"{missing}: No such file or directory"
+    assert one_line(*own) is None
+
+
 def fail(_rank: int, kind: type) -> None:
     raise kind("--teacher-path x: no such file")
 

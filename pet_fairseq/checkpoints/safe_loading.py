@@ -53,6 +53,8 @@ def load_checkpoint(path: str, option: str) -> dict:
     Raises:
         UserError: no such file, not a checkpoint, damaged, or refused as unsafe.
     """
+    if os.path.isdir(path):
+        raise UserError(f"{option} {path}: is a folder; give a checkpoint in it")
     if not os.path.isfile(path):
         raise UserError(f"{option} {path}: no such file")
     try:

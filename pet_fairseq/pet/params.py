@@ -108,15 +108,16 @@ def find_widths(
     if not target_rate > 0:
         raise UserError(f"--target-rate {target_rate}: give a percentage above 0")
     args = parse_model_options(arguments)
-    nearest = []
+    nearest = {}  # by widths: two ratios may come to the same ones
     for decoder_ratio in DECODER_OVER_ENCODER:
         for ffn_ratio in FFN_OVER_WIDTH:
 
             def widths(i: int, decoder_ratio=decoder_ratio, ffn_ratio=ffn_ratio) -> Widths:
                 return _widths(args, i, decoder_ratio, ffn_ratio, reference)
 
-            nearest.append(_nearest(widths, target_rate))
-    return sorted(nearest, key=lambda w: abs(w.rate - target_rate))
+            best = _nearest(widths, target_rate)
+            nearest[best[:4]] = best
+    return sorted(nearest.values(), key=lambda w: abs(w.rate - target_rate))
 
 
 def _widths(

@@ -21,14 +21,14 @@ from fairseq.modules.transformer_layer import (
 )
 from torch import Tensor, nn
 
-from pet_fairseq.architectures import is_encoder_decoder, set_defaults
+from pet_fairseq.architectures import set_defaults
 from pet_fairseq.checkpoints.tied_tensors import drop_tied_entries, restore_tied_entries
-from pet_fairseq.errors import UserError
-from pet_fairseq.layers import STACKS, attentions_of, wrap_layer
+from pet_fairseq.layers import attentions_of, wrap_layer
 from pet_fairseq.parameters import architecture_counts, compression_rate, count_parameters
 from pet_fairseq.pet.attention import PetAttention
+from pet_fairseq.pet.checks import check_backend, check_options
 from pet_fairseq.pet.heads import cut_heads, read_kept_heads
-from pet_fairseq.pet.pairs import parse_pairs, share
+from pet_fairseq.pet.pairs import share
 
 logger = logging.getLogger(__name__)
 
@@ -170,6 +170,7 @@ class PetTransformerModel(TransformerModel):
     def build_model(cls, args, task):
         check_options(args)
         model = super().build_model(args, task)
+        check_backend(args, model)
         log_compression(model, args.compression_reference)
         return model
 
@@ -184,64 +185,6 @@ class PetTransformerModel(TransformerModel):
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         super().upgrade_state_dict_named(state_dict, name)
         restore_tied_entries(self, state_dict, "--encoder-pairs and --decoder-pairs")
-
-
-def check_options(args: Namespace) -> None:
-    """Refuse options that cannot make a model, before anything is built.
-
-    Raises:
-        UserError: names the option, its value and the way out.
-    """
-    for stack in STACKS:
-        width, heads, head_dim, layers = (
-            getattr(args, f"{stack}_{name}")
-            for name in ("embed_dim", "attention_heads", "head_dim", "layers")
-        )
-        for option, value in (("attention-heads", heads), ("head-dim", head_dim)):
-            if value is not None and value < 1:
-                raise UserError(f"--{stack}-{option} {value}: give 1 or more")
-        if layers < 0:
-            raise UserError(f"--{stack}-layers {layers}: give 0 or more")
-        if head_dim is None and width % heads:
-            raise UserError(
-                f"--{stack}-embed-dim {width} is not divisible by --{stack}-attention-heads "
-                f"{heads}; change one of them or set --{stack}-head-dim"
-            )
-        parse_pairs(getattr(args, f"{stack}_pairs"), stack, layers)
-        kept = read_kept_heads(lambda name, s=stack: getattr(args, f"{s}_{name}"), stack)
-        if kept and args.quant_noise_pq > 0:
-            raise UserError(f"--{stack}-kept-heads: does not go with --quant-noise-pq; use one")
-    check_noise(args)
-    if args.cross_self_attention:
-        raise UserError("--cross-self-attention is not supported by pet_transformer; leave it out")
-    if not is_encoder_decoder(args.compression_reference):
-        raise UserError(
-            f"--compression-reference {args.compression_reference}: not an encoder-decoder "
-            "Transformer that --arch knows; give a name such as transformer_iwslt_de_en"
-        )
-
-
-def check_noise(args: Namespace) -> None:
-    """Refuse fairseq's quantisation noise in a model whose slots share parameters.
-
-    Scalar noise goes to the first use of a shared module only; product noise is added at every use
-    to what the use before has left.
-
-    Raises:
-        UserError: names the option and what to use instead.
-    """
-    shared = any(
-        parse_pairs(getattr(args, f"{stack}_pairs"), stack, getattr(args, f"{stack}_layers"))
-        for stack in STACKS
-    )
-    for kind in ("scalar", "pq"):
-        noise = getattr(args, f"quant_noise_{kind}")
-        if noise > 0 and shared:
-            raise UserError(
-                f"--quant-noise-{kind} {noise}: fairseq treats the uses of a shared layer "
-                "differently; use --optimizer quantised_adam, or share nothing: --encoder-pairs "
-                "none --decoder-pairs none"
-            )
 
 
 def log_compression(model: nn.Module, reference: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Optional
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.recipes import translation
+from pet_fairseq.recipes import rows, translation
 from pet_fairseq.recipes.device import Device
 from pet_fairseq.recipes.pipeline import Pipeline, Place
 from pet_fairseq.recipes.sizes import (
@@ -21,6 +21,7 @@ from pet_fairseq.recipes.sizes import (
     words,
 )
 from pet_fairseq.recipes.stage import Stage
+from pet_fairseq.recipes.students import Setup
 
 
 @dataclass(frozen=True)
@@ -119,8 +120,8 @@ def add_options(parser: argparse.ArgumentParser, name: str) -> None:
         nargs="+",
         default=list(data_set.rows),
         metavar="ROW",
-        help=f"the models to train and compare: {', '.join(translation.BY_NAME)}; groups of them: "
-        f"{', '.join(translation.GROUPS)}; or finished for those that are there (default: "
+        help=f"the models to train and compare: {', '.join(rows.BY_NAME)}; groups of them: "
+        f"{', '.join(rows.GROUPS)}; or finished for those that are there (default: "
         f"{' '.join(data_set.rows)})",
     )
     parser.add_argument(
@@ -213,7 +214,7 @@ def build(args: argparse.Namespace, place: Place) -> Pipeline:
     if args.size == "full":
         settings = replace(settings, **data_set.full)
     settings = with_student_training(settings, args.updates, args.student_lr)
-    setup = translation.Setup(
+    setup = Setup(
         *(data, runs, args.source_lang, args.target_lang),
         reference=args.reference or data / data_set.reference.format(lang=args.target_lang),
         settings=settings,
@@ -221,11 +222,11 @@ def build(args: argparse.Namespace, place: Place) -> Pipeline:
         text=data_set.text,
         own_teacher=args.teacher,
     )
-    rows = translation.choose_rows(args.rows, runs)
-    stages = translation.build_stages(setup, rows, args.seeds, args.beams, args.repeats)
+    chosen = rows.choose_rows(args.rows, runs)
+    stages = translation.build_stages(setup, chosen, args.seeds, args.beams, args.repeats)
     options = ("--baseline", args.baseline) if args.baseline else ()
     options += ("--significance",) if args.significance else ()
-    stages.append(translation.report_stage(setup, rows, args.seeds, options))
+    stages.append(translation.report_stage(setup, chosen, args.seeds, options))
     if data_set.made_here:
         stages = [*toy_corpus(setup), *stages]
     return Pipeline(stages, runs, {"DATA": data, "RUNS": runs})
@@ -253,7 +254,7 @@ def with_student_training(
     return settings
 
 
-def toy_corpus(setup: translation.Setup) -> list[Stage]:
+def toy_corpus(setup: Setup) -> list[Stage]:
     """The demo's data: sentences from a grammar, in fairseq's binary format."""
     raw = setup.data / "raw"
     prefixes = (f"--{split}pref" for split in ("train", "valid", "test"))

@@ -39,18 +39,21 @@ def run_stages(stages: Sequence[Stage], folder: Path, options: RunOptions) -> No
         UserError: an input is missing, a product was made otherwise, a command failed, or the run
             was interrupted.
     """
-    _check_inputs(stages)
+    _check_inputs(stages, options)
     with _locked(folder) as lock:
         _check_before(stages, options)
         _Run(stages, options, lock).run()
 
 
-def _check_inputs(stages: Sequence[Stage]) -> None:
+def _check_inputs(stages: Sequence[Stage], options: RunOptions) -> None:
     products = [stage.product for stage in stages]
+    data = options.places.get("DATA")
     for stage in stages:
         for path in stage.inputs:
             if not path.exists() and not any(is_within(path, product) for product in products):
-                raise UserError(f"{path}: no such file or folder; {stage.name} reads it")
+                of_data = data is not None and is_within(path, data)
+                advice = "; prepare the data, or say with --data where it is" if of_data else ""
+                raise UserError(f"{path}: no such file or folder; {stage.name} reads it{advice}")
 
 
 def _check_before(stages: Sequence[Stage], options: RunOptions) -> None:

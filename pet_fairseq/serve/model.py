@@ -101,27 +101,41 @@ class ServedModel:
 
 
 class Classifier(ServedModel):
-    """An encoder trained with fairseq's sentence_prediction on single sentences."""
+    """A model trained with fairseq's sentence_prediction on single sentences: RoBERTa or BART."""
 
     def __init__(self, model: nn.Module, task, *args, **options):
         cfg = task.cfg
         if cfg.regression_target:
             raise UserError("--path: a model of regression targets; only classes can be served")
-        if getattr(model, "decoder", None) is not None:
-            raise UserError("--path: a classifier with a decoder; only encoders can be served")
         super().__init__(model, task, *args, **options)
         labels = task.label_dictionary
         self.labels = [labels[labels.nspecial + i] for i in range(cfg.num_classes)]
 
+    @property
+    def reads_twice(self) -> bool:
+        """Whether a decoder reads the text, too, as in BART; its state at </s> is classified."""
+        return self.task.cfg.add_prev_output_tokens
+
     def add_marks(self, tokens: Tensor) -> Tensor:
+        if self.reads_twice:  # someone wrote the word "</s>"
+            words, end = tokens[:-1], tokens[-1:]
+            tokens = torch.cat([words.where(words != end, self.dictionary.unk()), end])
         first = self.task.cfg.init_token
         return tokens if first is None else torch.cat([tokens.new_tensor([first]), tokens])
 
-    def run(self, texts: list[Tensor]) -> list[dict]:
+    def net_input(self, texts: list[Tensor]) -> dict[str, Tensor]:
+        """The texts as fairseq's sentence_prediction gives them to a model."""
+        pad = self.dictionary.pad()
         net_input = {
-            "src_tokens": collate_tokens(texts, self.dictionary.pad()),
+            "src_tokens": collate_tokens(texts, pad),
             "src_lengths": torch.tensor([len(tokens) for tokens in texts]),
         }
+        if self.reads_twice:  # the end comes first
+            net_input["prev_output_tokens"] = collate_tokens([t.roll(1) for t in texts], pad)
+        return net_input
+
+    def run(self, texts: list[Tensor]) -> list[dict]:
+        net_input = self.net_input(texts)
         logits, _ = self.model(
             **self.on_device(net_input),
             features_only=True,

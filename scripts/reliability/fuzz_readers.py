@@ -456,7 +456,9 @@ def bert(folder: Path):
     from safetensors.torch import save_file
     from tokenizers import Tokenizer, models
 
-    from pet_fairseq.pretrained.bert import read_config, read_vocabulary, read_weights
+    from pet_fairseq.pretrained.bert import bert_vocabulary
+    from pet_fairseq.pretrained.source import Source, open_file, read_config
+    from pet_fairseq.pretrained.tokenizer_file import read_tokenizer
 
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b"]
     vocabulary = {word: i for i, word in enumerate(words)}
@@ -474,9 +476,10 @@ def bert(folder: Path):
             return lambda: read_config(folder)
         if kind == 1:
             tokenizer.write_bytes(damaged_json(draw, pieces))
-            return lambda: read_vocabulary(tokenizer)
+            source = Source(folder, None, None, lambda: read_tokenizer(folder))
+            return lambda: bert_vocabulary(source, len(words))
         weights.write_bytes(damaged(draw, tensors))
-        return lambda: read_weights(weights)
+        return lambda: dict(open_file(weights))
 
     return make
 

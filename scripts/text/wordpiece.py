@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.pretrained.bert import load_tokenizer
+from pet_fairseq.pretrained.tokenizer_file import load_tokenizer
 
 LINES = 1000  # at a time, so that the tokenizer can use several cores
 

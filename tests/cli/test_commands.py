@@ -72,12 +72,14 @@ def test_params_of_checkpoints(student, teacher):
     assert "159,104" in out and "134,400" in out and "118.38%" in out
 
 
-@pytest.mark.parametrize("rate", [5.0, 23.3])
+@pytest.mark.parametrize("rate", [0.04, 5.0, 23.3])
 def test_target_rate_lists_widths_that_reach_it(rate):
     arch = ("--arch", "pet_transformer_iwslt_de_en")
     out = run("pet-fairseq", "params", *arch, "--target-rate", rate).output
     best = next(line for line in out.splitlines() if "--encoder-embed-dim" in line)
     assert float(best.split()[0]) == pytest.approx(rate, abs=0.5)
+    listed = [line for line in out.splitlines() if "--encoder-embed-dim" in line]
+    assert len(listed) == len(set(listed))
     again = run("pet-fairseq", "params", *arch, *best.split()[2:]).output
     assert best.split()[1] in again  # the listed options do make that many parameters
 

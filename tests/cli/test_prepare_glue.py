@@ -15,7 +15,7 @@ from fairseq.tasks.sentence_prediction import SentencePredictionConfig
 from fairseq.tasks.span_masked_lm import SpanMaskedLMConfig
 from fairseq.tasks.translation import TranslationConfig
 
-from pet_fairseq.pretrained.bert import import_bert
+from pet_fairseq.pretrained.importer import import_model
 from tests.cli.processes import BIN
 from tests.cli.shell import refuses, sh
 from tests.pretrained.bert import write_bert
@@ -467,7 +467,7 @@ def test_bad_raw_text(env, tmp_path):
 
 def test_the_words_of_a_bert(env, tmp_path):
     write_bert(tmp_path / "bert")
-    import_bert(tmp_path / "bert", tmp_path / "imported")
+    import_model(tmp_path / "bert", tmp_path / "imported")
     rows = [
         ((text,), str(i % 2))
         for i, text in enumerate(["A GOOD film,\u2028good.", "Bad [SEP] x"] * 2)

@@ -11,6 +11,7 @@ from pet_fairseq.recipes.device import Device
 from pet_fairseq.recipes.runner import run_stages
 from pet_fairseq.recipes.sizes import TINY
 from pet_fairseq.recipes.skipping import RunOptions
+from pet_fairseq.recipes.students import Setup
 from tests.cli.processes import REPO, run
 from tests.cli.shell import sh
 
@@ -59,7 +60,10 @@ def test_folders_of_examples_are_names_of_recipes():
         (("multi30k", "--rows", "cat"), "--rows cat: there is no such row; give some of teacher"),
         (("multi30k", "--stages", "cat"), "--stages cat: there are teacher, scratch, kd, pkd"),
         (("multi30k", "--jobs", "0"), "--jobs 0: give 1 or more"),
-        (("multi30k",), "runs/multi30k/data/bin: no such file or folder; teacher reads it"),
+        (
+            ("multi30k",),
+            "runs/multi30k/data/bin: no such file or folder; teacher reads it; prepare the data",
+        ),
         (("multi30k", "--size", "huge"), "argument --size: invalid choice: 'huge'"),
         (("glue",), "the following arguments are required: --task"),
         (("own_data",), "--source-lang, --target-lang: give the languages of your data"),
@@ -92,7 +96,7 @@ def test_a_recipe_from_the_teacher_to_the_report(data, raw, tmp_path, capsys):
     folder.mkdir()
     shutil.copytree(data, folder / "bin")
     shutil.copytree(raw, folder / "raw")
-    setup = translation.Setup(folder, runs, "de", "en", folder / "raw/test.en", TINY, Device("cpu"))
+    setup = Setup(folder, runs, "de", "en", folder / "raw/test.en", TINY, Device("cpu"))
     rows = ["teacher", "scratch_seqkd", "pet_sampled"]
     stages = translation.build_stages(setup, rows, [1], [2], 1)
     stages.append(translation.report_stage(setup, rows, [1], ()))

@@ -122,6 +122,18 @@ CASES = {
         "--arch selfcp --backbone-path {folder}/prompts.pt --window 7 --criterion selfcp_lm",
     ),
 }
+CASES |= {
+    "bert": Case("classes", f"--arch bert {ROBERTA} --criterion sentence_prediction"),
+    "marian": Case("translation", f"--arch marian {SMALL} --swish --criterion cross_entropy"),
+    "gpt2": Case(
+        "text",
+        f"--arch gpt2 {LM} --decoder-input-dim 16 --decoder-output-dim 16 "
+        "--criterion cross_entropy",
+    ),
+    "llama": Case(
+        "text", f"--arch llama {LM} --decoder-key-value-heads 1 --criterion cross_entropy"
+    ),
+}
 CASES["variator, text"] = CASES["variator, text"]._replace(
     options=CASES["variator, text"].options + " --prompt-end <sep>"
 )

@@ -4,7 +4,8 @@ import pytest
 from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
 
-from tests.distributed.cases import BACKENDS, CASES
+from pet_fairseq.errors import UserError
+from tests.distributed.cases import BACKENDS, CASES, build, prepare, read_options
 from tests.distributed.comparison import compare, train_all
 
 
@@ -31,3 +32,12 @@ def test_nothing_is_left_out():
     for registry, covered in ((CRITERION_REGISTRY, criterions), (MODEL_REGISTRY, models)):
         ours = {kind for kind in registry.values() if kind.__module__.startswith("pet_fairseq")}
         assert ours and ours <= covered
+
+
+def test_what_torch_cannot_wrap_is_refused_before_it_is_trained(tmp_path):
+    """Options as fairseq-train reads them; docs/reliability.md has what torch would say."""
+    prepare(tmp_path)
+    case = CASES["pet_distillation"]
+    cfg = read_options(case, tmp_path, "--distributed-world-size 2 --checkpoint-activations")
+    with pytest.raises(UserError, match=r"give --ddp-backend legacy_ddp$"):
+        build(cfg)

@@ -265,6 +265,27 @@ def test_checkpointed_activations(shared):
     assert _catalog_shared_params(model) == _catalog_shared_params(other)
 
 
+SEVERAL = dict(checkpoint_activations=True, distributed_world_size=2, ddp_backend="pytorch_ddp")
+
+
+def test_checkpointed_activations_and_torchs_wrapper():
+    with pytest.raises(UserError, match=r"^--checkpoint-activations: with --ddp-backend pytorch"):
+        build(**SEVERAL)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"checkpoint_activations": False},
+        {"distributed_world_size": 1},
+        {"ddp_backend": "legacy_ddp"},
+        {"encoder_pairs": "none", "decoder_pairs": "none"},
+    ],
+)
+def test_checkpointed_activations_in_several_processes(options):
+    build(**SEVERAL | options)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_sharing_with_layerdrop(seed):
     """LayerDrop skips layers in training, never while slots are being paired."""

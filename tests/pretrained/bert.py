@@ -72,8 +72,8 @@ def write_bert(folder, head=False, seed=1, pieces=PIECES, **config):
     return weights
 
 
-def features(weights, ids):
-    """The last layer's vectors (T x C) of one sentence of BERT's numbers, float64."""
+def features(weights, ids, types):
+    """The last layer's vectors (T x C) of one text of BERT's numbers and types, float64."""
     w = {name.removeprefix("bert."): tensor.double() for name, tensor in weights.items()}
 
     def linear(name, x):
@@ -81,12 +81,12 @@ def features(weights, ids):
 
     def norm(name, x):
         centred = x - x.mean(-1, keepdim=True)
-        x = centred / (centred.pow(2).mean(-1, keepdim=True) + 1e-5).sqrt()
+        x = centred / (centred.pow(2).mean(-1, keepdim=True) + 1e-12).sqrt()
         return x * w[f"{name}.weight"] + w[f"{name}.bias"]
 
     x = w["embeddings.word_embeddings.weight"][ids]
     x = x + w["embeddings.position_embeddings.weight"][: len(ids)]
-    x = norm("embeddings.LayerNorm", x + w["embeddings.token_type_embeddings.weight"][0])
+    x = norm("embeddings.LayerNorm", x + w["embeddings.token_type_embeddings.weight"][types])
     for i in range(CONFIG["num_hidden_layers"]):
         layer = f"encoder.layer.{i}"
         q, k, v = (linear(f"{layer}.attention.self.{n}", x) for n in ("query", "key", "value"))

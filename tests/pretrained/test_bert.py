@@ -8,7 +8,7 @@ from safetensors.torch import load_file, save_file
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.loading import load_model
-from pet_fairseq.pretrained.bert import import_bert
+from pet_fairseq.pretrained.importer import import_model
 from tests.pretrained.bert import PIECES, features, write_bert
 
 FAIRSEQ = {"<s>": "[CLS]", "<pad>": "[PAD]", "</s>": "[SEP]", "<unk>": "[UNK]", "<mask>": "[MASK]"}
@@ -23,7 +23,7 @@ def numbers_in_bert(dictionary):
 @pytest.mark.parametrize("seed", [1, 2])
 def test_computes_what_bert_computes(head, seed, tmp_path):
     weights = write_bert(tmp_path / "bert", head, seed)
-    said = import_bert(tmp_path / "bert", tmp_path / "out")
+    said = import_model(tmp_path / "bert", tmp_path / "out")
     assert ("without the head" in said) == (not head)
     model, task = load_model(str(tmp_path / "out/checkpoint.pt"), "FILE")
     model.double()
@@ -34,15 +34,17 @@ def test_computes_what_bert_computes(head, seed, tmp_path):
     sentences = [
         [words.bos(), *draw.choices(range(4, len(words)), k=n), words.eos()] for n in (14, 3, 0)
     ]
+    sentences[1] += [*draw.choices(range(4, len(words)), k=6), words.eos()]  # a pair
     batch = torch.full((3, 16), words.pad())
     for row, ids in zip(batch, sentences):
         row[: len(ids)] = torch.tensor(ids)
     with torch.no_grad():
         found, _ = model(batch, features_only=not head)
     for row, ids in zip(found, sentences):
-        expected = features(weights, [number[i] for i in ids])
+        first = ids.index(words.eos()) + 1
+        types = [0] * first + [1] * (len(ids) - first)
+        expected = features(weights, [number[i] for i in ids], types)
         expected = expected[:, number] if head else expected
-        # positions and the segment are added in float32
         assert torch.allclose(row[: len(ids)], expected, rtol=1e-5, atol=1e-5)
 
 
@@ -55,9 +57,9 @@ def change_weights(folder, change):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"model_type": "roberta"}, "type roberta"),
-        ({"position_embedding_type": "relative_key"}, "relative_key positions"),
-        ({"hidden_act": "silu"}, "hidden_act is silu"),
+        ({"model_type": "t5"}, "type t5, which is not supported; supported are bert, roberta"),
+        ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),
+        ({"hidden_act": "silu"}, "hidden_act is 'silu'"),
         ({"num_hidden_layers": 3}, "has no encoder.layer.2.attention.self.query.weight"),
         ({"intermediate_size": 24}, "other sizes than in config.json"),
         ({"pieces": PIECES[:3] + PIECES[4:]}, "has no [CLS]"),
@@ -66,7 +68,7 @@ def change_weights(folder, change):
 def test_another_model_is_refused(options, message, tmp_path):
     write_bert(tmp_path / "bert", **options)
     with pytest.raises(UserError) as error:
-        import_bert(tmp_path / "bert", tmp_path / "out")
+        import_model(tmp_path / "bert", tmp_path / "out")
     assert message in str(error.value) and "\n" not in str(error.value)
     assert not list(tmp_path.glob("out*"))
 
@@ -78,17 +80,17 @@ def test_files_that_are_missing_or_damaged(name, tmp_path):
     whole = (folder / name).read_bytes()
     (folder / name).write_bytes(whole[: len(whole) // 2])
     with pytest.raises(UserError, match=f"{name}: not readable"):
-        import_bert(folder, tmp_path / "out")
+        import_model(folder, tmp_path / "out")
     (folder / name).unlink()
     with pytest.raises(UserError, match=f"{name}: no such file"):
-        import_bert(folder, tmp_path / "out")
+        import_model(folder, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
 def test_old_files_are_not_overwritten(tmp_path):
     (tmp_path / "out").mkdir()
     with pytest.raises(UserError, match="is there already"):
-        import_bert(tmp_path, tmp_path / "out")
+        import_model(tmp_path, tmp_path / "out")
 
 
 def test_half_precision_is_read_too(tmp_path):
@@ -99,6 +101,6 @@ def test_half_precision_is_read_too(tmp_path):
             weights[name] = tensor.half()
 
     change_weights(tmp_path / "bert", halve)
-    import_bert(tmp_path / "bert", tmp_path / "out")
+    import_model(tmp_path / "bert", tmp_path / "out")
     model, _ = load_model(str(tmp_path / "out/checkpoint.pt"), "FILE")
     assert {p.dtype for p in model.parameters()} == {torch.float32}

@@ -10,8 +10,8 @@ import pet_fairseq
 from pet_fairseq.errors import UserError
 from pet_fairseq.parameters import architecture_counts, compression_rate
 from pet_fairseq.pet.params import option_counts
-from pet_fairseq.recipes import translation
 from pet_fairseq.recipes.datasets import DATA_SETS
+from pet_fairseq.recipes.rows import ROWS, finished_rows
 from pet_fairseq.recipes.sizes import SIZES
 from pet_fairseq.recipes.stage import Output, shell_lines
 from tests.recipes.paper import check_order, names, stages, trainings
@@ -19,7 +19,7 @@ from tests.recipes.paper import check_order, names, stages, trainings
 pytestmark = pytest.mark.paper
 
 pet_fairseq.register()
-ALL = len(translation.ROWS)
+ALL = len(ROWS)
 # the teacher; those without a warm-up; those with one; sampled heads: wide twice, tuned once; long;
 # two with few bits of two students; at three rates two without and one with; of the controls seven
 # without and two with a warm-up
@@ -319,7 +319,7 @@ def test_finished_rows_and_the_report_know_what_was_trained_before(tmp_path):
         (runs / name / "checkpoint_best.pt").touch()
     record = runs / "pet.seed1/.checkpoint_best.pt.made.json"
     record.write_text('{"command": [], "inputs": {}, "finished": false}')
-    assert translation.finished_rows(runs) == {"teacher", "can"}
+    assert finished_rows(runs) == {"teacher", "can"}
     report = stages("multi30k", tmp_path, "--rows", "kd")["report"]
     texts = dict(report.texts)
     assert texts[runs / "order.txt"].split() == ["teacher", "scratch", "kd", "can", "pet"]

@@ -7,7 +7,7 @@ from fairseq import options
 
 import pet_fairseq
 from pet_fairseq.errors import UserError
-from pet_fairseq.pretrained.bert import import_bert
+from pet_fairseq.pretrained.importer import import_model
 from pet_fairseq.recipes.variator import BY_NAME
 from pet_fairseq.recipes.variator_sets import CLASSES
 from tests.pretrained.bert import write_bert
@@ -128,7 +128,7 @@ def test_without_raw_text_plugins_are_only_adapted(tmp_path):
 
 def test_glue_from_a_bert(tmp_path):
     write_bert(tmp_path / "bert")
-    import_bert(tmp_path / "bert", tmp_path / "imported")
+    import_model(tmp_path / "bert", tmp_path / "imported")
     bert = ("--bert", tmp_path / "imported", "--updates", "70")
     rows = ("--rows", "backbone", "k4", "token_pruning")
     found = stages("glue", tmp_path, "--task", "sst2", *bert, *rows)

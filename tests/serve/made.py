@@ -55,18 +55,31 @@ def make_translator(folder: Path) -> Made:
 def make_classifier(folder: Path) -> Made:
     """RoBERTa of two layers with a head for three classes, in which nothing is trained."""
     task = classification_task(folder / "data")
+    options = dict(max_positions=40, encoder_embed_dim=32, encoder_ffn_embed_dim=64)
+    return save_classifier(folder, task, "roberta_base", **options)
+
+
+def make_bart(folder: Path) -> Made:
+    """BART of two layers in each stack with such a head."""
+    task = classification_task(folder / "data", add_prev_output_tokens=True)
+    options = dict(max_source_positions=40, max_target_positions=40, decoder_layers=2)
+    for stack in ("encoder", "decoder"):
+        options |= {f"{stack}_embed_dim": 32, f"{stack}_ffn_embed_dim": 64}
+    return save_classifier(folder, task, "bart_base", **options, decoder_attention_heads=2)
+
+
+def save_classifier(folder: Path, task: SentencePredictionTask, arch: str, **options) -> Made:
     args = Namespace(
-        arch="roberta_base",
-        _name="roberta_base",
+        arch=arch,
+        _name=arch,
+        task="sentence_prediction",  # BART asks for it when it is loaded
         dropout=0.0,
         attention_dropout=0.0,
         encoder_layers=2,
-        encoder_embed_dim=32,
-        encoder_ffn_embed_dim=64,
         encoder_attention_heads=2,
-        max_positions=40,
+        **options,
     )
-    ARCH_CONFIG_REGISTRY["roberta_base"](args)
+    ARCH_CONFIG_REGISTRY[arch](args)
     torch.manual_seed(2)
     model = build_model(args, task)
     model.register_classification_head(HEAD, num_classes=len(LABELS))
@@ -77,14 +90,15 @@ def make_classifier(folder: Path) -> Made:
     return save_plugins(folder, "sentence_prediction", task, backbone)
 
 
-def classification_task(folder: Path) -> SentencePredictionTask:
+def classification_task(folder: Path, **options) -> SentencePredictionTask:
     for name, words in (("input0", WORDS), ("label", LABELS)):
         (folder / name).mkdir(parents=True)
         dictionary = Dictionary()
         for word in words:
             dictionary.add_symbol(word)
         dictionary.save(str(folder / name / "dict.txt"))
-    cfg = SentencePredictionConfig(data=str(folder), num_classes=len(LABELS), max_positions=40)
+    sizes = dict(num_classes=len(LABELS), max_positions=40)
+    cfg = SentencePredictionConfig(data=str(folder), **sizes, **options)
     cfg.init_token = 0
     cfg.classification_head_name, cfg.regression_target, cfg.seed = HEAD, False, 1
     return SentencePredictionTask.setup_task(cfg)

@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 import torch
+from fairseq.data import ListDataset, RollDataset
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.models import build_model
 
@@ -13,7 +14,7 @@ from pet_fairseq.hooks import forward_hooks
 from pet_fairseq.serve.load_model import load
 from pet_fairseq.serve.model import Classifier, Translator
 from pet_fairseq.serve.request import RequestError
-from tests.serve.made import HEAD, LABELS, RATIOS, make_classifier, make_translator
+from tests.serve.made import HEAD, LABELS, RATIOS, make_bart, make_classifier, make_translator
 from tests.variator.test_model import make_variator
 
 TEXTS = ["w1 w2 w3", "w5 w4 w3 w2 w1 w0 w9", "w7", "w2 w2 w8 w9 unknown w1"]
@@ -22,6 +23,11 @@ TEXTS = ["w1 w2 w3", "w5 w4 w3 w2 w1 w0 w9", "w7", "w2 w2 w8 w9 unknown w1"]
 @pytest.fixture(scope="module")
 def classifier(tmp_path_factory):
     return make_classifier(tmp_path_factory.mktemp("classifier"))
+
+
+@pytest.fixture(scope="module")
+def bart(tmp_path_factory):
+    return make_bart(tmp_path_factory.mktemp("bart"))
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +82,37 @@ def test_classes(classifier, ratio):
         ]
         assert answer["probabilities"] == pytest.approx(expected, abs=1e-5)
     assert len({str(a) for a in together}) == len(TEXTS)
+
+
+@pytest.mark.parametrize("ratio", [1, *RATIOS])
+def test_classes_of_a_model_with_a_decoder(bart, ratio):
+    """The decoder reads the text behind its end, as in fairseq's own batches."""
+    served = serve(bart)
+    model = direct(bart, ratio)
+    encoded = [served.encode(text) for text in TEXTS]
+    dataset = RollDataset(ListDataset(encoded, [len(tokens) for tokens in encoded]), 1)
+    for i, answer in enumerate(served.answer(encoded, ratio)):
+        row = [0, *numbers(bart, TEXTS[i])]
+        previous = torch.tensor([[row[-1], *row[:-1]]])
+        assert torch.equal(previous[0], dataset[i])
+        source = torch.tensor([row])
+        with torch.no_grad():
+            logits, _ = model(
+                *(source, torch.tensor([len(row)]), previous), classification_head_name=HEAD
+            )
+        expected = dict(zip(LABELS, logits[0].softmax(dim=0).tolist()))
+        assert answer["probabilities"] == pytest.approx(expected, abs=1e-5)
+    assert len({str(a) for a in served.answer(encoded, ratio)}) == len(TEXTS)
+
+
+def test_the_word_for_the_end_is_a_word(bart):
+    """A decoder's state at </s> is classified, so a text must have one."""
+    served = serve(bart)
+    tokens = served.encode("w1 </s> w2 </s>")
+    assert tokens.tolist().count(served.dictionary.eos()) == 1
+    alone = served.answer([tokens], 1)
+    both = served.answer([tokens, served.encode(TEXTS[1])], 1)
+    assert both[0]["probabilities"] == pytest.approx(alone[0]["probabilities"], abs=1e-5)
 
 
 @pytest.mark.parametrize("ratio", [1, *RATIOS])

@@ -8,12 +8,12 @@ from pet_fairseq.serve.engine import Engine
 from pet_fairseq.serve.metrics import Metrics
 from pet_fairseq.serve.queue import BatchQueue
 from pet_fairseq.serve.scheduler import Cost, RatioScheduler
-from tests.serve.made import RATIOS, make_classifier, make_translator
+from tests.serve.made import RATIOS, make_bart, make_classifier, make_translator
 from tests.serve.test_model import TEXTS, serve
 from tests.strict_device import DEVICE, strict_device, waits_of
 
 
-@pytest.fixture(scope="module", params=[make_classifier, make_translator])
+@pytest.fixture(scope="module", params=[make_classifier, make_bart, make_translator])
 def made(request, tmp_path_factory):
     return request.param(tmp_path_factory.mktemp("made"))
 

@@ -1,0 +1,79 @@
+"""Marian's translation models, such as OPUS-MT: `--arch marian`.
+
+fairseq's Transformer but for three things: its activation is swish, its logits have a bias, and the
+decoder starts from the padding word, where fairseq gives it </s>. Sinusoidal positions are stored
+as a table, as the two libraries order sines and cosines differently.
+"""
+
+import torch.nn.functional as F
+from fairseq.models import register_model, register_model_architecture
+from fairseq.models.transformer import TransformerModel, base_architecture
+from fairseq.modules.transformer_layer import (
+    TransformerDecoderLayerBase,
+    TransformerEncoderLayerBase,
+)
+from torch import Tensor, nn
+
+from pet_fairseq.architectures import set_defaults
+from pet_fairseq.output_bias import add_output_bias
+
+
+class StartEmbedding(nn.Embedding):
+    """An embedding matrix in which `</s>`, with which fairseq starts, reads as another word.
+
+    Args:
+        words: the matrix, which is shared. start: the other word's index; end: that of `</s>`.
+    """
+
+    def __init__(self, words: nn.Embedding, start: int, end: int):
+        super().__init__(*words.weight.shape, words.padding_idx, device="meta")
+        self.weight = words.weight
+        self.start = start
+        self.end = end
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return super().forward(tokens.masked_fill(tokens.eq(self.end), self.start))
+
+
+@register_model("marian")
+class MarianModel(TransformerModel):
+    """fairseq's encoder-decoder with what Marian does differently."""
+
+    no_plain_form = (
+        "it has a bias of its output and, as a rule, swish, which fairseq's transformer lacks; "
+        "distil it into a student and export that"
+    )
+
+    @classmethod
+    def add_args(cls, parser):
+        super().add_args(parser)
+        parser.add_argument(
+            "--swish",
+            action="store_true",
+            help="swish, x times its sigmoid, in place of --activation-fn",
+        )
+
+    @classmethod
+    def build_model(cls, args, task):
+        set_marian_defaults(args)
+        model = super().build_model(args, task)
+        if args.swish:
+            use_swish(model)
+        words, decoder = task.target_dictionary, model.decoder
+        decoder.embed_tokens = StartEmbedding(decoder.embed_tokens, words.pad(), words.eos())
+        add_output_bias(decoder.output_projection)
+        return model
+
+
+def use_swish(model: nn.Module) -> None:
+    """Give all layers the activation that fairseq's `get_activation_fn` lacks."""
+    for module in model.modules():
+        if isinstance(module, (TransformerEncoderLayerBase, TransformerDecoderLayerBase)):
+            module.activation_fn = F.silu
+
+
+@register_model_architecture("marian", "marian")
+def set_marian_defaults(args) -> None:
+    """Give what is missing its value in OPUS-MT's models."""
+    set_defaults(args, swish=False, encoder_learned_pos=True, decoder_learned_pos=True)
+    base_architecture(args)

@@ -1,0 +1,62 @@
+"""Llama-type language models: `--arch llama`.
+
+RMSNorm in front of every part, rotary positions, grouped-query attention and SwiGLU (H. Touvron et
+al., LLaMA, 2023). Everything around the layers is fairseq's: caches, beam search, fairseq-eval-lm.
+"""
+
+from fairseq.models import register_model
+from fairseq.models.transformer import TransformerConfig, TransformerDecoderBase
+from fairseq.models.transformer_lm import TransformerLanguageModel
+from torch import nn
+
+from pet_fairseq.errors import UserError
+from pet_fairseq.layers import wrap_layer
+from pet_fairseq.llama.layer import LlamaLayer
+from pet_fairseq.llama.options import LlamaConfig
+from pet_fairseq.llama.rotary import RotaryPositions, inverse_frequencies, parse_scaling
+from pet_fairseq.output_bias import add_output_bias
+
+
+class LlamaDecoder(TransformerDecoderBase):
+    """fairseq's decoder without position embeddings, with Llama's layers and norms."""
+
+    def __init__(self, options, dictionary, embed_tokens):
+        cfg = TransformerConfig.from_namespace(options)
+        cfg.decoder.normalize_before = True
+        cfg.no_token_positional_embeddings = True
+        cfg.no_scale_embedding = True
+        cfg.decoder.output_dim = cfg.decoder.input_dim = cfg.decoder.embed_dim
+        self.options = options
+        width = options.decoder_head_dim or cfg.decoder.embed_dim // cfg.decoder.attention_heads
+        scaling = parse_scaling(options.rope_scaling)
+        self.rotary = RotaryPositions(inverse_frequencies(width, options.rope_theta, scaling))
+        super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn=True)
+        self.layer_norm = nn.RMSNorm(cfg.decoder.embed_dim, options.rms_norm_eps)
+        add_output_bias(self.output_projection)
+
+    def build_decoder_layer(self, cfg, no_encoder_attn=True):
+        return wrap_layer(LlamaLayer(cfg, self.options, self.rotary), cfg)
+
+
+@register_model("llama", dataclass=LlamaConfig)
+class LlamaModel(TransformerLanguageModel):
+    """A decoder-only language model of Llama's layers."""
+
+    @classmethod
+    def build_model(cls, args, task):
+        """Build the model.
+
+        Raises:
+            UserError: numbers of heads that do not divide each other.
+        """
+        heads, groups = args.decoder_attention_heads, args.decoder_key_value_heads
+        if groups and heads % groups:
+            raise UserError(
+                f"--decoder-key-value-heads {groups}: give a divisor of --decoder-attention-heads "
+                f"{heads}"
+            )
+        if args.max_target_positions is None:
+            args.max_target_positions = args.tokens_per_sample
+        dictionary = task.source_dictionary
+        embed_tokens = cls.build_embedding(args, dictionary, args.decoder_embed_dim)
+        return cls(LlamaDecoder(args, task.target_dictionary, embed_tokens))

@@ -1,0 +1,95 @@
+"""Rotary positions: queries and keys are turned by angles that grow with their position.
+
+J. Su et al., RoFormer, 2021, eq. 34, in the layout of Hugging Face's Llama: dimension i of a head
+is turned together with dimension i + D / 2.
+"""
+
+import json
+import math
+from typing import Optional
+
+import torch
+from torch import Tensor
+
+from pet_fairseq.errors import UserError
+
+SCALINGS = ("default", "linear", "llama3")
+
+
+def inverse_frequencies(head_dim: int, theta: float, scaling: Optional[dict] = None) -> Tensor:
+    """The angle, in radians, by which a step of one position turns each pair of dimensions.
+
+    Args:
+        theta: the base, whose powers are the wavelengths over 2 pi.
+        scaling: `rope_scaling` of Llama's config.json; None for none.
+    Returns:
+        D / 2, float32.
+    """
+    exponents = torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim
+    frequencies = 1.0 / theta**exponents
+    kind = (scaling or {}).get("rope_type", "default")
+    if kind == "linear":
+        return frequencies / scaling["factor"]
+    if kind == "llama3":
+        return _scale_long_wavelengths(frequencies, **scaling)
+    return frequencies
+
+
+def _scale_long_wavelengths(
+    frequencies: Tensor,
+    factor: float,
+    low_freq_factor: float,
+    high_freq_factor: float,
+    original_max_position_embeddings: int,
+    **_,
+) -> Tensor:
+    """Llama 3.1: waves longer than the old context are stretched, those in between in part."""
+    waves_in_context = original_max_position_embeddings * frequencies / (2 * math.pi)
+    kept = (waves_in_context - low_freq_factor) / (high_freq_factor - low_freq_factor)
+    kept = kept.clamp(0, 1)
+    return frequencies * kept + frequencies / factor * (1 - kept)
+
+
+def parse_scaling(text: str) -> Optional[dict]:
+    """The value of --rope-scaling as a dict, None if it is empty.
+
+    Raises:
+        UserError: no JSON object, or of a type that is not known here.
+    """
+    if not text:
+        return None
+    try:
+        scaling = dict(json.loads(text))
+        inverse_frequencies(2, 1.0, scaling)
+    except (ValueError, TypeError, KeyError) as error:
+        raise UserError(f"--rope-scaling {text}: not readable ({error})") from error
+    if scaling.get("rope_type") not in SCALINGS:
+        kinds = ", ".join(SCALINGS)
+        raise UserError(f"--rope-scaling {text}: its rope_type is not one of {kinds}")
+    return scaling
+
+
+class RotaryPositions:
+    """Turns queries and keys; all layers of a model share one. Its table grows with the positions.
+
+    No module: a model that is turned into half precision keeps its angles in float32.
+    """
+
+    def __init__(self, frequencies: Tensor):
+        self.frequencies = frequencies
+        self.table = torch.empty(2, 0, len(frequencies))  # cosines and sines: 2 x T x D / 2
+
+    def rotate(self, x: Tensor, start: int) -> Tensor:
+        """Turn x, B x H x T x D, whose first position is `start`."""
+        cosines, sines = self._angles(start + x.size(2), x.device)[:, start:].to(x.dtype)
+        first, second = x.chunk(2, dim=-1)
+        return torch.cat(
+            [first * cosines - second * sines, second * cosines + first * sines], dim=-1
+        )
+
+    def _angles(self, length: int, device: torch.device) -> Tensor:
+        if self.table.size(1) < length or self.table.device != device:
+            positions = torch.arange(max(length, 2 * self.table.size(1)), dtype=torch.float32)
+            angles = positions[:, None] * self.frequencies
+            self.table = torch.stack([angles.cos(), angles.sin()]).to(device)
+        return self.table[:, :length]

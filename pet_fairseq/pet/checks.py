@@ -1,0 +1,92 @@
+"""Options that no `pet_transformer` can be made or trained with."""
+
+from argparse import Namespace
+
+from torch import nn
+
+from pet_fairseq.architectures import is_encoder_decoder
+from pet_fairseq.errors import UserError
+from pet_fairseq.layers import STACKS
+from pet_fairseq.pet.heads import read_kept_heads
+from pet_fairseq.pet.pairs import parse_pairs
+
+
+def check_options(args: Namespace) -> None:
+    """Refuse options that cannot make a model, before anything is built.
+
+    Raises:
+        UserError: names the option, its value and the way out.
+    """
+    for stack in STACKS:
+        width, heads, head_dim, layers = (
+            getattr(args, f"{stack}_{name}")
+            for name in ("embed_dim", "attention_heads", "head_dim", "layers")
+        )
+        for option, value in (("attention-heads", heads), ("head-dim", head_dim)):
+            if value is not None and value < 1:
+                raise UserError(f"--{stack}-{option} {value}: give 1 or more")
+        if layers < 0:
+            raise UserError(f"--{stack}-layers {layers}: give 0 or more")
+        if head_dim is None and width % heads:
+            raise UserError(
+                f"--{stack}-embed-dim {width} is not divisible by --{stack}-attention-heads "
+                f"{heads}; change one of them or set --{stack}-head-dim"
+            )
+        parse_pairs(getattr(args, f"{stack}_pairs"), stack, layers)
+        kept = read_kept_heads(lambda name, s=stack: getattr(args, f"{s}_{name}"), stack)
+        if kept and args.quant_noise_pq > 0:
+            raise UserError(f"--{stack}-kept-heads: does not go with --quant-noise-pq; use one")
+    check_noise(args)
+    if args.cross_self_attention:
+        raise UserError("--cross-self-attention is not supported by pet_transformer; leave it out")
+    if not is_encoder_decoder(args.compression_reference):
+        raise UserError(
+            f"--compression-reference {args.compression_reference}: not an encoder-decoder "
+            "Transformer that --arch knows; give a name such as transformer_iwslt_de_en"
+        )
+
+
+def check_noise(args: Namespace) -> None:
+    """Refuse fairseq's quantisation noise in a model whose slots share parameters.
+
+    Scalar noise goes to the first use of a shared module only; product noise is added at every use
+    to what the use before has left.
+
+    Raises:
+        UserError: names the option and what to use instead.
+    """
+    shared = any(
+        parse_pairs(getattr(args, f"{stack}_pairs"), stack, getattr(args, f"{stack}_layers"))
+        for stack in STACKS
+    )
+    for kind in ("scalar", "pq"):
+        noise = getattr(args, f"quant_noise_{kind}")
+        if noise > 0 and shared:
+            raise UserError(
+                f"--quant-noise-{kind} {noise}: fairseq treats the uses of a shared layer "
+                "differently; use --optimizer quantised_adam, or share nothing: --encoder-pairs "
+                "none --decoder-pairs none"
+            )
+
+
+def check_backend(args: Namespace, model: nn.Module) -> None:
+    """Refuse a training in several processes that would stop in its first update.
+
+    Raises:
+        UserError: torch's DistributedDataParallel takes no parameter that several checkpointed
+            layers share: it is "marked as ready twice".
+    """
+    wrapped_by_torch = getattr(args, "ddp_backend", None) in ("pytorch_ddp", "c10d")
+    processes = getattr(args, "distributed_world_size", 1)
+    if args.checkpoint_activations and wrapped_by_torch and processes > 1 and shares(model):
+        raise UserError(
+            f"--checkpoint-activations: with --ddp-backend {args.ddp_backend} layers that share "
+            "parameters cannot be trained in several processes; give --ddp-backend legacy_ddp"
+        )
+
+
+def shares(model: nn.Module) -> bool:
+    """Whether several layers of a stack have a parameter in common."""
+    stacks = [getattr(model, stack).layers for stack in STACKS]
+    layers = [set(layer.parameters()) for stack in stacks for layer in stack]
+    return sum(map(len, layers)) > len(set().union(*layers))

@@ -1,0 +1,85 @@
+"""BART and mBART -> fairseq's `bart`."""
+
+from collections.abc import Iterator
+
+from torch import Tensor
+
+from pet_fairseq.errors import UserError
+from pet_fairseq.pretrained.bert import ACTIVATIONS
+from pet_fairseq.pretrained.classes import HEAD, classifier_task, is_classifier
+from pet_fairseq.pretrained.encoder_decoder import (
+    BIAS,
+    layer_tensors,
+    position_limits,
+    size_options,
+    translation_task,
+)
+from pet_fairseq.pretrained.source import Source, Weights
+from pet_fairseq.pretrained.vocabulary import FIRST, Vocabulary, make_vocabulary
+from pet_fairseq.pretrained.writer import Import
+
+PRE_NORM = "mbart"  # its layers, and it ends in a norm
+LANGUAGES = ("source", "target")  # names for files, as fairseq's recipes for BART have them
+CLASS_HEAD = {"dense": f"{HEAD}.dense", "out_proj": f"{HEAD}.out_proj"}
+
+
+def read_bart(source: Source) -> Import:
+    """Describe a BART to the writer.
+
+    Raises:
+        UserError: options or files that do not fit.
+    """
+    config, tokenizer = source.config, source.tokenizer
+    config.refuse(tie_word_embeddings=True, pad_token_id=1)
+    weights = source.weights.renamed(lambda name: name.removeprefix("model."))
+    if BIAS in weights and weights[BIAS].any():
+        raise UserError(f"{weights.path}: {BIAS} is not 0, which fairseq's bart has no place for")
+    special = {word: tokenizer.number(word) for word in FIRST}
+    rows = config.size("vocab_size")
+    vocabulary = make_vocabulary(tokenizer.pieces(), rows, special, tokenizer.path)
+    positions = config.size("max_position_embeddings")
+    pre_norm = config["model_type"] == PRE_NORM
+    arch = ["--arch", "mbart_large" if pre_norm else "bart_large", *size_options(config)]
+    arch += ["--activation-fn", config.choose("activation_function", ACTIVATIONS)]
+    if pre_norm:
+        arch += ["--encoder-normalize-before", "--decoder-normalize-before"]
+        arch += [] if config.get("scale_embedding") else ["--no-scale-embedding"]
+    elif config.get("scale_embedding"):
+        raise UserError(f"{config.path}: scale_embedding is on, which fairseq's bart cannot have")
+    classes = is_classifier(source)
+    if classes:
+        outputs = len(weights["classification_head.out_proj.bias"])
+        task, files = classifier_task(source, outputs, separators=2, vocabulary=vocabulary)
+        task.append("--add-prev-output-tokens")
+        arch += ["--max-positions", str(positions)]
+    else:
+        task = translation_task(*LANGUAGES)
+        files = {f"dict.{language}.txt": vocabulary.text() for language in LANGUAGES}
+    return Import(
+        task,
+        arch + position_limits(positions),
+        files,
+        bart_tensors(weights, config, vocabulary, pre_norm, classes),
+        f"{len(vocabulary):,} words" + (", with a head for classes" if classes else ""),
+        tokenizer.write,
+        ["--bpe", "tokenizer_json", "--tokenizer-file", "{}/tokenizer.json"],
+    )
+
+
+def bart_tensors(
+    weights: Weights, config, vocabulary: Vocabulary, pre_norm: bool, classes: bool
+) -> Iterator[tuple[str, Tensor]]:
+    """BART's tensors under fairseq's names."""
+    yield "encoder.embed_tokens.weight", vocabulary.take(weights["shared.weight"])
+    norms = ["layernorm_embedding", *(["layer_norm"] if pre_norm else [])]
+    for stack in ("encoder", "decoder"):
+        positions = f"{stack}.embed_positions.weight"
+        yield positions, weights[positions]
+        for norm in norms:
+            for kind in ("weight", "bias"):
+                yield f"{stack}.{norm}.{kind}", weights[f"{stack}.{norm}.{kind}"]
+    yield from layer_tensors(weights, config)
+    if classes:
+        for theirs, ours in CLASS_HEAD.items():
+            for kind in ("weight", "bias"):
+                yield f"{ours}.{kind}", weights[f"classification_head.{theirs}.{kind}"]

@@ -1,0 +1,52 @@
+"""`--bpe tokenizer_json`: any tokenizer of the library `tokenizers` for fairseq's commands."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fairseq.data.encoders import register_bpe
+from fairseq.dataclass import FairseqDataclass
+
+from pet_fairseq.pretrained.tokenizer_file import load_tokenizer
+from pet_fairseq.pretrained.vocabulary import word_of
+
+
+@dataclass
+class TokenizerJsonConfig(FairseqDataclass):
+    tokenizer_file: str = field(
+        default="???",
+        metadata={"help": "a tokenizer.json, as pet-fairseq import-hf writes into its folder"},
+    )
+    tokenizer_newline: str = field(
+        default="",
+        metadata={
+            "help": "what stands for a line break in a line of text, such as '\\n' (a backslash "
+            "and an n), both in what is read and in what is written (default: nothing does)"
+        },
+    )
+
+
+@register_bpe("tokenizer_json", dataclass=TokenizerJsonConfig)
+class TokenizerJson:
+    """Text to the words of a dictionary that `pet-fairseq import-hf` wrote, and back."""
+
+    def __init__(self, cfg):
+        self.tokenizer = load_tokenizer(Path(cfg.tokenizer_file))
+        self.tokenizer.no_truncation()
+        self.tokenizer.no_padding()
+        self.newline = cfg.tokenizer_newline
+        vocabulary = self.tokenizer.get_vocab()
+        self.words = {number: word_of(piece) for piece, number in vocabulary.items()}
+        self.numbers = {word: number for number, word in self.words.items()}
+
+    def encode(self, text: str) -> str:
+        """Words separated by blanks; the words that begin and end a text are the task's."""
+        if self.newline:
+            text = text.replace(self.newline, "\n")
+        numbers = self.tokenizer.encode(text, add_special_tokens=False).ids
+        return " ".join(self.words[number] for number in numbers)
+
+    def decode(self, words: str) -> str:
+        """The text of words; those that are not the tokenizer's, such as `<unk>`, are left out."""
+        numbers = [self.numbers[word] for word in words.split() if word in self.numbers]
+        text = self.tokenizer.decode(numbers, skip_special_tokens=False)
+        return text.replace("\n", self.newline) if self.newline else text

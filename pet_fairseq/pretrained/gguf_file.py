@@ -1,0 +1,198 @@
+"""Models in one file of llama.cpp's format GGUF."""
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from pet_fairseq.errors import UserError
+from pet_fairseq.pretrained.source import Config, Source, Weights
+from pet_fairseq.pretrained.tokenizer_file import (
+    TOKENIZER,
+    TokenizerFile,
+    library,
+    load_tokenizer,
+)
+
+EXTRA = "pip install 'pet-fairseq[gguf]'"
+FAMILIES = {"llama": "llama", "qwen2": "qwen2"}
+PERMUTED = "llama"  # whose queries and keys GGUF turns into pairs of neighbours
+NAMES = {
+    "token_embd": "embed_tokens",
+    "output_norm": "norm",
+    "output": "lm_head",
+    "attn_norm": "input_layernorm",
+    "ffn_norm": "post_attention_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+FREQUENCIES = "rope_freqs.weight"
+SPECIAL = 3  # the token type of pieces such as <|im_start|>
+LLAMA_3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
+    r"\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+PATTERNS = {  # tokenizer.ggml.pre -> the pattern by which text is split; None: as GPT-2 does
+    "gpt-2": None,
+    "smollm": None,
+    "llama-bpe": LLAMA_3,
+    "qwen2": LLAMA_3.replace(r"\p{N}{1,3}", r"\p{N}"),
+}
+SINGLE_DIGITS = ("smollm",)
+
+
+def read_gguf(path: Path) -> Source:
+    """Open a GGUF file; its tensors are decoded when they are asked for.
+
+    Raises:
+        UserError: it is damaged or of a model that is not supported.
+    """
+    try:
+        from gguf import GGUFReader
+    except ImportError as error:
+        raise UserError(f"{path}: needs a package; run {EXTRA}") from error
+    try:
+        file = GGUFReader(path)
+        fields = {name: field.contents() for name, field in file.fields.items()}
+        tensors = {tensor.name: tensor for tensor in file.tensors}
+    except Exception as error:  # of many kinds
+        raise UserError(f"{path}: not a readable GGUF file ({error}); download it again") from error
+    config = gguf_config(fields, path)
+    heads = {"attn_q": "num_attention_heads", "attn_k": "num_key_value_heads"}
+    permuted = config["model_type"] == PERMUTED
+    readers = {}
+    for name, tensor in tensors.items():
+        if name == FREQUENCIES:
+            raise UserError(f"{path}: has {name}, stretched positions, which is not supported")
+        *_, part, _ = name.split(".")
+        parts = config.size(heads[part]) if permuted and part in heads else 1
+        readers[transformers_name(name, path)] = lambda t=tensor, n=parts: decode(t, n, path)
+    weights = Weights(readers, path)
+    return Source(path.parent, config, weights, lambda: gguf_tokenizer(fields, path))
+
+
+def gguf_config(fields: dict, path: Path) -> Config:
+    """A GGUF file's options under Hugging Face's names.
+
+    Raises:
+        UserError: one is missing.
+    """
+    given = Config(fields, path)
+    kind = given["general.architecture"]
+    if kind not in list(FAMILIES):
+        return Config({"model_type": kind}, path)  # the importer refuses it
+    config = {
+        "model_type": FAMILIES[kind],
+        "hidden_act": "silu",
+        "hidden_size": given.size(f"{kind}.embedding_length"),
+        "intermediate_size": given.size(f"{kind}.feed_forward_length"),
+        "max_position_embeddings": given.size(f"{kind}.context_length"),
+        "num_attention_heads": given.size(f"{kind}.attention.head_count"),
+        "num_hidden_layers": given.size(f"{kind}.block_count"),
+        "rms_norm_eps": given[f"{kind}.attention.layer_norm_rms_epsilon"],
+        "rope_theta": given.get(f"{kind}.rope.freq_base", 10000.0),
+        "vocab_size": len(given["tokenizer.ggml.tokens"]),
+        "bos_token_id": given.get("tokenizer.ggml.bos_token_id"),
+        "eos_token_id": given.get("tokenizer.ggml.eos_token_id"),
+    }
+    groups = given.get(f"{kind}.attention.head_count_kv")
+    config["num_key_value_heads"] = groups or config["num_attention_heads"]
+    scaling = given.get(f"{kind}.rope.scaling.type", "none")
+    if scaling == "linear":
+        factor = given[f"{kind}.rope.scaling.factor"]
+        config["rope_scaling"] = {"rope_type": "linear", "factor": factor}
+    elif scaling != "none":
+        raise UserError(f"{path}: rope.scaling.type is {scaling}; known are none and linear")
+    if given.get(f"{kind}.attention.key_length"):
+        config["head_dim"] = given.size(f"{kind}.attention.key_length")
+    return Config(config, path)
+
+
+def transformers_name(name: str, path: Path) -> str:
+    """Hugging Face's name of a tensor in GGUF.
+
+    Raises:
+        UserError: a part of a model that this one should not have.
+    """
+    *block, part, kind = name.split(".")
+    if part not in NAMES or block[:1] not in ([], ["blk"]):
+        raise UserError(f"{path}: has a tensor {name}, which is not supported")
+    layer = f"layers.{block[1]}." if block else ""
+    return f"{layer}{NAMES[part]}.{kind}"
+
+
+def decode(tensor, heads: int, path: Path) -> Tensor:
+    """A tensor's numbers in float32.
+
+    Args:
+        heads: whose rows GGUF has permuted; 1: none are.
+    Raises:
+        UserError: a quantisation that the library gguf does not know.
+    """
+    from gguf.quants import dequantize
+
+    try:
+        numbers = torch.from_numpy(dequantize(tensor.data, tensor.tensor_type).copy())
+    except (NotImplementedError, ValueError) as error:
+        raise UserError(
+            f"{path}: {tensor.name} is quantised as {tensor.tensor_type.name}, which is not "
+            "supported; give the model as F16, BF16, Q8_0 or Q4_1"
+        ) from error
+    return numbers if heads == 1 else halves_together(numbers, heads)
+
+
+def halves_together(rows: Tensor, heads: int) -> Tensor:
+    """Undo GGUF's order of a head's rows.
+
+    It has the two rows that a rotary position turns together side by side; here, as in Hugging
+    Face's files, the first ones of all pairs come first: (heads D) x C or (heads D).
+    """
+    pairs = rows.unflatten(0, (heads, -1, 2))
+    return pairs.transpose(1, 2).flatten(0, 2)
+
+
+def gguf_tokenizer(fields: dict, path: Path) -> TokenizerFile:
+    """The tokenizer beside the file, or made from what is in it.
+
+    Raises:
+        UserError: it is of a kind that cannot be made.
+    """
+    given = Config(fields, path)
+    beside = path.with_name(TOKENIZER)
+    pieces = given["tokenizer.ggml.tokens"]
+    unknown = given.get("tokenizer.ggml.unknown_token_id")
+    options = {} if unknown is None else {"unk_token": pieces[unknown]}
+    if beside.is_file():
+        return TokenizerFile(load_tokenizer(beside), beside, options)
+    kind, split = given["tokenizer.ggml.model"], given.get("tokenizer.ggml.pre", "gpt-2")
+    if kind != "gpt2" or split not in PATTERNS:
+        raise UserError(
+            f"{path}: its tokenizer is of the kind {kind}, {split}; put the model's {TOKENIZER} "
+            "beside it"
+        )
+    types = given["tokenizer.ggml.token_type"]
+    special = [piece for piece, token_type in zip(pieces, types) if token_type == SPECIAL]
+    merges = [tuple(merge.split(" ")) for merge in given["tokenizer.ggml.merges"]]
+    return TokenizerFile(byte_level(pieces, merges, split, special), path, options)
+
+
+def byte_level(pieces: list[str], merges: list[tuple[str, str]], split: str, special: list[str]):
+    """A tokenizer of bytes as GPT-2's, with the pattern of PATTERNS that `split` names."""
+    tokenizers = library()
+    pre = tokenizers.pre_tokenizers
+    vocabulary = {piece: number for number, piece in enumerate(pieces)}
+    made = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, merges))
+    pattern = PATTERNS[split]
+    steps = [pre.Digits(individual_digits=True)] if split in SINGLE_DIGITS else []
+    if pattern is not None:
+        steps.append(pre.Split(tokenizers.Regex(pattern), behavior="isolated"))
+    steps.append(pre.ByteLevel(add_prefix_space=False, use_regex=pattern is None))
+    made.pre_tokenizer = pre.Sequence(steps)
+    made.decoder = tokenizers.decoders.ByteLevel()
+    made.add_special_tokens([tokenizers.AddedToken(piece, special=True) for piece in special])
+    return made

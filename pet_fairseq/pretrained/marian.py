@@ -1,0 +1,150 @@
+"""Marian's translation models, OPUS-MT among them -> `--arch marian`."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from pet_fairseq.errors import UserError
+from pet_fairseq.pretrained.bert import FIRST_POSITION
+from pet_fairseq.pretrained.encoder_decoder import (
+    BIAS,
+    layer_tensors,
+    position_limits,
+    size_options,
+    translation_task,
+)
+from pet_fairseq.pretrained.source import Config, Source, Weights, must_be, read_json
+from pet_fairseq.pretrained.tokenizer_file import OPTIONS, read_options
+from pet_fairseq.pretrained.vocabulary import FIRST, Vocabulary, make_vocabulary
+from pet_fairseq.pretrained.writer import Import
+
+PIECES, TARGET_PIECES = "vocab.json", "target_vocab.json"
+MODELS = ("source.spm", "target.spm")
+ACTIVATIONS = {"swish": ["--swish"], "silu": ["--swish"]} | {
+    name: ["--activation-fn", name] for name in ("relu", "gelu")
+}
+WAVELENGTH = 10000.0
+
+
+def read_marian(source: Source) -> Import:
+    """Describe a Marian model to the writer.
+
+    Raises:
+        UserError: options or files that do not fit.
+    """
+    config = source.config
+    config.refuse(
+        normalize_before=False,
+        normalize_embedding=False,
+        add_final_layer_norm=False,
+        static_position_embeddings=True,
+    )
+    if config["decoder_start_token_id"] != config["pad_token_id"]:
+        raise UserError(f"{config.path}: decoder_start_token_id is not pad_token_id; unknown kind")
+    activation = ACTIVATIONS.get(config["activation_function"])
+    if activation is None:
+        config.choose("activation_function", {name: name for name in ACTIVATIONS})
+    weights = source.weights.renamed(lambda name: name.removeprefix("model."))
+    shared = config.get("share_encoder_decoder_embeddings", True)
+    vocabularies = read_vocabularies(source.folder, config, shared)
+    tied = config.get("tie_word_embeddings", True)
+    arch = ["--arch", "marian", *size_options(config), *activation]
+    arch += ["--share-all-embeddings"] if shared and tied else []
+    arch += ["--share-decoder-input-output-embed"] if tied and not shared else []
+    arch += [] if config.get("scale_embedding") else ["--no-scale-embedding"]
+    languages = read_languages(source.folder)
+    files = {
+        f"dict.{language}.txt": vocabulary.text()
+        for language, vocabulary in zip(languages, vocabularies)
+    }
+    words = " and ".join(f"{len(v):,}" for v in (vocabularies[:1] if shared else vocabularies))
+    return Import(
+        translation_task(*languages),
+        arch + position_limits(config.size("max_position_embeddings")),
+        files,
+        marian_tensors(weights, config, *vocabularies, shared, tied),
+        f"{words} words, {' to '.join(languages)}",
+        lambda folder: copy_models(source.folder, folder),
+        ["--bpe", "sentencepiece", "--sentencepiece-model", f"{{}}/{MODELS[0]}"],
+    )
+
+
+def read_languages(folder: Path) -> tuple[str, str]:
+    """The names of the languages for fairseq's files: those of tokenizer_config.json."""
+    options = read_options(folder / OPTIONS)
+    names = (options.get("source_lang"), options.get("target_lang"))
+    usable = all(isinstance(name, str) and name.isidentifier() for name in names)
+    return names if usable and names[0] != names[1] else ("source", "target")
+
+
+def read_vocabularies(folder: Path, config: Config, shared: bool) -> tuple[Vocabulary, Vocabulary]:
+    """The dictionaries of source and target, from their lists of pieces.
+
+    Raises:
+        UserError: no such list, or one that does not fit the matrix.
+    """
+    rows = config.size("vocab_size")
+    source = read_pieces(folder / PIECES, rows)
+    if shared:
+        return source, source
+    path = folder / TARGET_PIECES
+    rows = config.size("decoder_vocab_size") if config.get("decoder_vocab_size") else rows
+    return source, read_pieces(path if path.is_file() else folder / PIECES, rows)
+
+
+def read_pieces(path: Path, rows: int) -> Vocabulary:
+    """The dictionary of a vocab.json."""
+    numbers = read_json(must_be(path))
+    if sorted(numbers.values()) != list(range(len(numbers))):
+        raise UserError(f"{path}: its numbers have gaps; download it again")
+    return make_vocabulary(
+        sorted(numbers, key=numbers.get), rows, {word: numbers.get(word) for word in FIRST}, path
+    )
+
+
+def copy_models(old: Path, new: Path) -> None:
+    """Copy the SentencePiece models that are there."""
+    for name in MODELS:
+        if (old / name).is_file():
+            shutil.copyfile(old / name, new / name)
+
+
+def marian_tensors(
+    weights: Weights,
+    config: Config,
+    source: Vocabulary,
+    target: Vocabulary,
+    shared: bool,
+    tied: bool,
+) -> Iterator[tuple[str, Tensor]]:
+    """Marian's tensors under fairseq's names.
+
+    Args:
+        shared: whether both stacks have one matrix. tied: whether the output has the decoder's.
+    """
+    ours, theirs = "embed_tokens.weight", "shared.weight" if shared else None
+    yield f"encoder.{ours}", source.take(weights[theirs or f"encoder.{ours}"])
+    if not (shared and tied):
+        yield f"decoder.{ours}", target.take(weights[theirs or f"decoder.{ours}"])
+    if not tied:
+        yield "decoder.output_projection.weight", target.take(weights["lm_head.weight"])
+    yield "decoder.output_projection.bias", target.take(weights[BIAS].flatten()) + target.bias
+    positions, width = config.size("max_position_embeddings"), config.size("d_model")
+    table = sinusoids(positions, width)
+    before = table.new_zeros(FIRST_POSITION, width)
+    for stack in ("encoder", "decoder"):
+        yield f"{stack}.embed_positions.weight", torch.cat([before, table])
+    yield from layer_tensors(weights, config)
+
+
+def sinusoids(positions: int, width: int) -> Tensor:
+    """Marian's position vectors, positions x width: all sines, then all cosines.
+
+    Pair i has the wavelength 2 pi 10000^(2 i / width).
+    """
+    exponents = torch.arange(0, width, 2, dtype=torch.float64) / width
+    angles = torch.arange(positions, dtype=torch.float64)[:, None] / WAVELENGTH**exponents
+    return torch.cat([angles.sin(), angles.cos()], dim=1).float()

@@ -1,0 +1,84 @@
+"""RoBERTa and XLM-R -> fairseq's `roberta`."""
+
+from collections.abc import Iterator
+
+from torch import Tensor
+
+from pet_fairseq.pretrained.bert import (
+    FIRST_POSITION,
+    POSITIONS,
+    STACK,
+    TYPES,
+    describe_heads,
+    encoder_options,
+    encoder_tensors,
+    renamed,
+)
+from pet_fairseq.pretrained.classes import HEAD, classifier_task, is_classifier
+from pet_fairseq.pretrained.source import Source, Weights
+from pet_fairseq.pretrained.vocabulary import FIRST, Vocabulary, make_vocabulary
+from pet_fairseq.pretrained.writer import Import
+
+WORD_HEAD = {
+    "lm_head.dense": "encoder.lm_head.dense",
+    "lm_head.layer_norm": "encoder.lm_head.layer_norm",
+}
+WORD_HEAD_BIAS = "lm_head.bias"
+CLASS_HEAD = {"classifier.dense": f"{HEAD}.dense", "classifier.out_proj": f"{HEAD}.out_proj"}
+EPS = 1e-5  # in all layer norms of fairseq
+
+
+def read_roberta(source: Source) -> Import:
+    """Describe a RoBERTa to the writer.
+
+    Raises:
+        UserError: options or files that do not fit.
+    """
+    config, tokenizer = source.config, source.tokenizer
+    config.refuse(
+        position_embedding_type="absolute",
+        is_decoder=False,
+        type_vocab_size=1,
+        layer_norm_eps=EPS,
+        pad_token_id=1,
+    )
+    weights = source.weights.renamed(lambda name: name.removeprefix("roberta."))
+    special = {word: tokenizer.number(word) for word in FIRST}
+    rows = config.size("vocab_size")
+    vocabulary = make_vocabulary(tokenizer.pieces(), rows, special, tokenizer.path)
+    positions = config.size("max_position_embeddings") - FIRST_POSITION
+    words, classes = WORD_HEAD_BIAS in weights, is_classifier(source)
+    task = ["--task", "masked_lm", "--criterion", "masked_lm"]
+    files = {"dict.txt": vocabulary.text()}
+    if classes:
+        outputs = len(weights["classifier.out_proj.bias"])
+        task, files = classifier_task(source, outputs, separators=2, vocabulary=vocabulary)
+    return Import(
+        task,
+        ["--arch", "roberta", *encoder_options(source, positions)],
+        files,
+        roberta_tensors(weights, config.size("num_hidden_layers"), vocabulary, words, classes),
+        describe_heads(vocabulary, words, classes),
+        tokenizer.write,
+        ["--bpe", "tokenizer_json", "--tokenizer-file", "{}/tokenizer.json"],
+        ("encoder.lm_head.",),
+    )
+
+
+def roberta_tensors(
+    weights: Weights, layers: int, vocabulary: Vocabulary, words: bool, classes: bool
+) -> Iterator[tuple[str, Tensor]]:
+    """RoBERTa's tensors under fairseq's names; the vector of its one token type is in positions.
+
+    Args:
+        words, classes: whether it has the head for masked words, and the one for classes.
+    """
+    yield from encoder_tensors(weights, layers, vocabulary)
+    positions = weights[POSITIONS].clone()
+    positions[FIRST_POSITION:] += weights[TYPES][0]
+    yield f"{STACK}.embed_positions.weight", positions
+    if words:
+        yield from renamed(weights, WORD_HEAD)
+        yield "encoder.lm_head.bias", vocabulary.take(weights[WORD_HEAD_BIAS])
+    if classes:
+        yield from renamed(weights, CLASS_HEAD)

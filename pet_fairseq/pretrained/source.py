@@ -1,0 +1,202 @@
+"""The files that Hugging Face's libraries write for a model: its options and its tensors."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pet_fairseq.errors import UNREADABLE, UnsafeCheckpointError, UserError, is_refusal
+from pet_fairseq.errors import why_unreadable as why_no_checkpoint
+from pet_fairseq.pretrained.tokenizer_file import TokenizerFile
+
+CONFIG = "config.json"
+WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+EXTRA = "pip install 'pet-fairseq[hf]'"
+
+
+class Config(dict):
+    """A model's options. What is missing or has no usable value is an error that names the file."""
+
+    def __init__(self, values: Mapping[str, Any], path: Path):
+        super().__init__(values)
+        self.path = path
+
+    def __missing__(self, name: str):
+        raise UserError(f"{self.path}: has no {name}; download it again")
+
+    def size(self, name: str) -> int:
+        """A positive whole number. Raises UserError if it is missing or something else."""
+        value = self[name]
+        if not isinstance(value, int) or value < 1:
+            raise UserError(f"{self.path}: {name} is {value!r}, no positive whole number")
+        return value
+
+    def choose(self, name: str, choices: Mapping[str, str]) -> str:
+        """What stands for one of some values. Raises UserError for any other value."""
+        value = self[name]
+        if value not in list(choices):
+            known = ", ".join(choices)
+            raise UserError(f"{self.path}: {name} is {value!r}; known are {known}")
+        return choices[value]
+
+    def refuse(self, **expected) -> None:
+        """Raises UserError if an option is there with another value than the expected one."""
+        for name, value in expected.items():
+            if self.get(name, value) not in (value, None):
+                raise UserError(
+                    f"{self.path}: {name} is {self[name]!r}, which is not supported; only "
+                    f"{value!r} is"
+                )
+
+
+class Weights(Mapping[str, Tensor]):
+    """A model's tensors by name. Each is read when it is asked for, as float32.
+
+    Args:
+        readers: name -> a function that reads the tensor. path: the file, for errors.
+    """
+
+    def __init__(self, readers: dict[str, Callable[[], Tensor]], path: Path):
+        self.readers = readers
+        self.path = path
+
+    def __getitem__(self, name: str) -> Tensor:
+        if name not in self.readers:
+            raise UserError(f"{self.path}: has no {name}; {CONFIG} says that it is needed")
+        return self.readers[name]().float()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.readers)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.readers
+
+    def __len__(self) -> int:
+        return len(self.readers)
+
+    def renamed(self, rename: Callable[[str], str]) -> "Weights":
+        """The same tensors under other names."""
+        return Weights({rename(name): read for name, read in self.readers.items()}, self.path)
+
+
+@dataclass
+class Source:
+    """A model in another library's files; `tokenizer` is read when a family asks for it."""
+
+    folder: Path
+    config: Config
+    weights: Weights
+    read_tokenizer: Callable[[], TokenizerFile]
+
+    @cached_property
+    def tokenizer(self) -> TokenizerFile:
+        return self.read_tokenizer()
+
+
+def read_config(folder: Path) -> Config:
+    """Read config.json.
+
+    Raises:
+        UserError: it is missing or not readable.
+    """
+    path = must_be(folder / CONFIG)
+    return Config(read_json(path), path)
+
+
+def read_json(path: Path) -> dict:
+    """Read an object from JSON. Raises UserError if there is none."""
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise UserError(f"{path}: not readable ({error}); download it again") from error
+
+
+def must_be(path: Path) -> Path:
+    """The path itself. Raises UserError if there is no such file."""
+    if not path.is_file():
+        raise UserError(
+            f"{path}: no such file; give a folder with {CONFIG}, {' or '.join(WEIGHTS)} and the "
+            "tokenizer's files"
+        )
+    return path
+
+
+def open_weights(folder: Path) -> Weights:
+    """Open the tensors of a folder, also if they are in several files.
+
+    Raises:
+        UserError: a file that is missing, damaged or refused as unsafe.
+    """
+    for name in WEIGHTS:
+        if (folder / name).is_file():
+            return open_file(folder / name)
+        index = folder / f"{name}.index.json"
+        if index.is_file():
+            return open_shards(index)
+    return open_file(must_be(folder / WEIGHTS[0]))
+
+
+def open_shards(index: Path) -> Weights:
+    """Open the files that an index names."""
+    names = read_json(index).get("weight_map")
+    if not isinstance(names, dict) or not all(isinstance(file, str) for file in names.values()):
+        raise UserError(f"{index}: has no weight_map; download it again")
+    readers = {}
+    for file in sorted(set(names.values())):
+        path = index.parent / Path(file).name  # of a folder of its own, wherever it points
+        if not path.is_file():
+            raise UserError(f"{path}: no such file, but {index.name} names it; download it")
+        readers |= open_file(path).readers
+    return Weights(readers, index)
+
+
+def open_file(path: Path) -> Weights:
+    """Open one file of tensors."""
+    return open_safetensors(path) if path.suffix == ".safetensors" else open_pickle(path)
+
+
+# A tensor is read by opening its file anew: what stayed mapped would count as memory in use.
+
+
+def open_safetensors(path: Path) -> Weights:
+    """Open a file of the library safetensors."""
+    try:
+        from safetensors import SafetensorError, safe_open
+    except ImportError as error:
+        raise UserError(f"{path}: needs a package; run {EXTRA}") from error
+
+    def read(name: str) -> Tensor:
+        with safe_open(path, "pt") as file:
+            return file.get_tensor(name)
+
+    try:
+        with safe_open(path, "pt") as file:
+            names = list(file.keys())
+    except (SafetensorError, ValueError, RuntimeError) as error:
+        raise UserError(f"{path}: not readable ({error}); download it again") from error
+    return Weights({name: partial(read, name) for name in names}, path)
+
+
+def open_pickle(path: Path) -> Weights:
+    """Open a file of torch's, under its safe loading."""
+    try:
+        tensors = load_safely(path)
+        if not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
+            raise TypeError("not a dict of tensors")
+    except UNREADABLE as error:
+        if is_refusal(error, str(path)):
+            raise UnsafeCheckpointError(f"{path}: {why_no_checkpoint(error, str(path))}") from error
+        raise UserError(f"{path}: not readable ({error}); download it again") from error
+    return Weights({name: lambda name=name: load_safely(path)[name] for name in tensors}, path)
+
+
+def load_safely(path: Path) -> dict[str, Tensor]:
+    """What torch.load reads; files of its old format have to be read as a whole."""
+    with open(path, "rb") as file:
+        mapped = file.read(2) == b"PK"
+    return torch.load(str(path), map_location="cpu", weights_only=True, mmap=mapped or None)

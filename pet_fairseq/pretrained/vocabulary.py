@@ -1,0 +1,127 @@
+"""A tokenizer's pieces as the words of fairseq's dictionary."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Optional
+
+import torch
+from fairseq.data import Dictionary
+from torch import Tensor
+
+from pet_fairseq.errors import UserError
+from pet_fairseq.output_bias import ABSENT, REPEATED
+
+FIRST = ("<s>", "<pad>", "</s>", "<unk>")  # of every dictionary of fairseq
+START, END = "<s>", "</s>"
+ROUNDED_UP = 512  # embedding matrices have at most so many rows more than there are pieces
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """fairseq's words for the rows of an embedding matrix.
+
+    Args:
+        words: as dict.txt lists them, without fairseq's first four.
+        rows: for each word of the dictionary its row in the matrix, -1 if it has none.
+        bias: for each what is added to its logit, so that a word without a row has no probability
+            and one that repeats another's row takes none of it.
+    """
+
+    words: tuple[str, ...]
+    rows: Tensor
+    bias: Tensor
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def starts_with_end(self) -> bool:
+        """Whether the model has one piece for both ends of a text, or none for its start."""
+        first, end = (int(self.rows[FIRST.index(word)]) for word in (START, END))
+        return first in (end, -1)
+
+    def take(self, matrix: Tensor) -> Tensor:
+        """The rows of a matrix (rows x C) or vector in the dictionary's order, 0 for none."""
+        taken = matrix[self.rows.clamp(min=0)]
+        taken[self.rows < 0] = 0
+        return taken
+
+    def dictionary(self) -> Dictionary:
+        dictionary = Dictionary()
+        for word in self.words:
+            dictionary.add_symbol(word)
+        return dictionary
+
+    def text(self) -> str:
+        """The content of dict.txt."""
+        return "".join(f"{word} 1\n" for word in self.words)
+
+
+def word_of(piece: str) -> str:
+    """A piece as a word without blanks, which separate words in fairseq's text."""
+    if not any(map(str.isspace, piece)):
+        return piece
+    return "".join(f"\\u{ord(char):04x}" if char.isspace() else char for char in piece)
+
+
+def check_sizes(pieces: Sequence, rows: int, path: Path) -> None:
+    """Raises UserError if a tokenizer cannot be that of an embedding matrix with so many rows."""
+    if not len(pieces) <= rows < len(pieces) + ROUNDED_UP:
+        raise UserError(
+            f"{path}: has {len(pieces):,} pieces, but the embedding matrix has {rows:,} rows; give "
+            "the model's own tokenizer"
+        )
+
+
+def make_vocabulary(
+    pieces: Sequence[Optional[str]],
+    rows: int,
+    special: Mapping[str, Optional[int]],
+    path: Path,
+    renamed: Optional[Mapping[str, str]] = None,
+) -> Vocabulary:
+    """The dictionary of a tokenizer.
+
+    Every piece is a word of its own name, so that text can hold it. fairseq's first four stand for
+    the pieces of the same name or, in other models, for the pieces that `special` names: then such
+    a piece is there twice. Of the two, `</s>` has the probability, by which a text ends, and
+    otherwise the piece.
+
+    Args:
+        pieces: in the order of their rows, None where there is none.
+        rows: of the embedding matrix.
+        special: fairseq's word -> the row that it has, None for none.
+        path: of the tokenizer, for errors.
+        renamed: pieces that the dictionary has under another name only, at its end; or, if that is
+            one of fairseq's four, at its beginning.
+    Raises:
+        UserError: the sizes differ, or two pieces have the same name.
+    """
+    check_sizes(pieces, rows, path)
+    renamed = renamed or {}
+    names = [word_of(piece) if piece is not None else None for piece in pieces]
+    names += [None] * (rows - len(pieces))
+    names = [name if name is not None else f"madeupword{i:04d}" for i, name in enumerate(names)]
+    row_of = {name: row for row, name in enumerate(names)}
+    if len(row_of) < len(names):
+        raise UserError(f"{path}: two of its pieces have the same name; download it again")
+    firsts = [row_of.get(word, special.get(word)) for word in FIRST]
+    others = [row for row, name in enumerate(names) if name not in (*FIRST, *renamed)]
+    last = [(new, row_of[old]) for old, new in renamed.items() if new not in FIRST]
+    words = (*(names[row] for row in others), *(new for new, _ in last))
+    order = [-1 if row is None else row for row in firsts] + others + [row for _, row in last]
+    return Vocabulary(words, torch.tensor(order), torch.tensor(_bias(firsts, order)))
+
+
+def _bias(firsts: Sequence[Optional[int]], order: Sequence[int]) -> list[float]:
+    """What is added to each logit; `order`: the rows of all words, -1 for none."""
+    end = firsts[FIRST.index(END)]
+    bias = [ABSENT if row < 0 else 0.0 for row in order]
+    others = set(order[len(FIRST) :])
+    for i, row in enumerate(order):
+        if row < 0 or i == FIRST.index(END):
+            continue
+        if row == end or (i < len(FIRST) and (row in others or row in order[:i])):
+            bias[i] = REPEATED
+    return bias

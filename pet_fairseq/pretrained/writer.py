@@ -1,0 +1,116 @@
+"""What an import writes: a checkpoint, dictionaries, the tokenizer and model_options."""
+
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fairseq import options, tasks
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from omegaconf import OmegaConf, open_dict
+from torch import Tensor
+
+from pet_fairseq.checkpoints.contents import save_state
+from pet_fairseq.errors import UserError
+from pet_fairseq.files import check_folder, whole_folder
+
+CHECKPOINT, MODEL_OPTIONS, TASK_OPTIONS = "checkpoint.pt", "model_options", "task_options"
+# what fairseq looks for in a checkpoint, though there was no training
+NO_OPTIMIZER = {"optimizer_name": "", "lr_scheduler_state": {}, "num_updates": 0}
+
+
+@dataclass
+class Import:
+    """A model as fairseq is to have it.
+
+    Args:
+        task: options of fairseq-train for the task and its criterion.
+        arch: options of fairseq-train that build the model.
+        files: name in the new folder -> its text: dictionaries.
+        tensors: names of fairseq's model with their tensors, read one after the other.
+        describe: a few words for the terminal on what it has.
+        may_be_random: beginnings of the names that may keep their random start.
+        write_tokenizer: puts the tokenizer's files into a folder.
+        text: options that turn text into the dictionary's words; `{}` is the new folder.
+    """
+
+    task: list[str]
+    arch: list[str]
+    files: dict[str, str]
+    tensors: Iterable[tuple[str, Tensor]]
+    describe: str
+    write_tokenizer: Callable[[Path], object]
+    text: list[str] = field(default_factory=list)
+    may_be_random: tuple[str, ...] = ()
+
+
+def check_out(out: Path) -> None:
+    """Raises UserError if the folder cannot be made, or is there already."""
+    if out.exists():
+        raise UserError(f"--out {out}: is there already; give a new folder")
+    check_folder(out.parent, "--out")
+
+
+def write_import(model: Import, out: Path, weights: Path) -> None:
+    """Write the folder `out`, which appears whole or not at all.
+
+    Args:
+        weights: the file that the tensors come from, for errors.
+    Raises:
+        UserError: it is there already, or the tensors do not fit the model.
+    """
+    check_out(out)
+    with whole_folder(out) as new:
+        for name, text in model.files.items():
+            (new / name).parent.mkdir(exist_ok=True)
+            (new / name).write_text(text, encoding="utf-8")
+        model.write_tokenizer(new)
+        (new / MODEL_OPTIONS).write_text(" ".join(model.arch) + "\n", encoding="utf-8")
+        (new / TASK_OPTIONS).write_text(" ".join(model.task) + "\n", encoding="utf-8")
+        save_state(make_checkpoint(model, new, out, weights), new / CHECKPOINT)
+
+
+def make_checkpoint(model: Import, data: Path, out: Path, weights: Path) -> dict:
+    """What fairseq-train would save; each tensor is read once and written over a random one.
+
+    Args:
+        data: the folder with the dictionaries. out: the name that it will have.
+    """
+    text = [word.format(out) for word in model.text]
+    typed = [str(data), *model.task, *model.arch, *text]
+    args = options.parse_args_and_arch(options.get_training_parser(), typed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # hydra's, about fairseq
+        cfg = convert_namespace_to_omegaconf(args)
+    state = tasks.setup_task(cfg.task).build_model(cfg.model).state_dict()
+    fill(state, model, weights)
+    with open_dict(cfg):
+        cfg.task.data = str(out)
+        if hasattr(cfg.model, "data"):
+            cfg.model.data = str(out)
+    return {
+        "args": None,
+        "cfg": OmegaConf.to_container(cfg, enum_to_str=True),
+        "model": state,
+        "optimizer_history": [NO_OPTIMIZER],
+        "extra_state": {},
+    }
+
+
+def fill(state: dict[str, Tensor], model: Import, weights: Path) -> None:
+    """Copy the tensors of the import over those of a random model's state.
+
+    Raises:
+        UserError: a tensor of another size than the model's, or one that is missing.
+    """
+    filled = set()
+    for name, tensor in model.tensors:
+        if state[name].shape != tensor.shape:
+            sizes = f"{name} is {tuple(tensor.shape)}, not {tuple(state[name].shape)}"
+            raise UserError(f"{weights}: other sizes than in config.json: {sizes}")
+        state[name].copy_(tensor)
+        filled.add(state[name].data_ptr())  # a tied tensor is there under all of its names
+    for name, tensor in state.items():
+        may_stay = name.startswith(model.may_be_random) or name.endswith("version")
+        if tensor.data_ptr() not in filled and not may_stay:
+            raise UserError(f"{weights}: has nothing for {name}; give all of the model's files")

@@ -1,0 +1,203 @@
+"""The rows of the translation recipes: which models are compared.
+
+ROWS has all of them in the order of the report: adding one is one entry.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pet_fairseq.errors import UserError
+from pet_fairseq.recipes import controls
+from pet_fairseq.recipes.record import read_record
+from pet_fairseq.recipes.sizes import RATES
+from pet_fairseq.recipes.students import (
+    Builder,
+    build_teacher,
+    longer,
+    quantised,
+    sampled,
+    student,
+    warmed_up,
+)
+from pet_fairseq.recipes.training import BEST
+
+
+@dataclass(frozen=True)
+class Row:
+    """A model of the comparison: how it is called in options and in the report, and its stages."""
+
+    name: str
+    title: str
+    build: Builder
+    needs: tuple[str, ...] = ("teacher",)
+
+
+# other pairs of the four layers (PET, section 3.1), each with the matrix pairs of `pet`. Of three
+# layers that share, the second one exchanges queries and keys, the third one is the first again.
+NEIGHBOURS = (
+    *("--encoder-pairs", "L1=L2 L3=L4 Q1=K2 K1=Q2 Q3=K4 K3=Q4"),
+    *("--decoder-pairs", "L1=L2 L3=L4 Qself=Qenc"),
+)
+LAST_THREE = (
+    *("--encoder-pairs", "L2=L3 L2=L4 Q2=K3 K2=Q3"),
+    *("--decoder-pairs", "L2=L3 L2=L4 Qself=Qenc"),
+)
+
+BITS = (8, 4)  # of a weight, in rows such as `kd_int4`
+
+ROWS = (
+    Row("teacher", "Teacher", build_teacher, needs=()),
+    Row("scratch", "Same size, from scratch", student("gold", "plain"), needs=()),
+    Row("kd", "Same size, distilled", student("distil", "plain")),
+    Row("pkd", "Patient-KD", student("patient", "plain")),
+    Row("can", "CAN", student("gold", "can"), needs=()),
+    Row("deep_shallow", "Deep-shallow", student("gold", "deep"), needs=()),
+    Row("pet", "PET", warmed_up("pet")),
+    Row("pet_patient", "PET, patient distillation", warmed_up("pet", "patient")),
+    Row("pet_sampled", "PET, heads sampled", sampled),
+    Row("pet_long", "PET, trained as long as the sampled one", longer, needs=("teacher", "pet")),
+    Row("pet_qk", "PET, decoder shares Q-K", warmed_up("pet", options=("--decoder-pairs", "qk"))),
+    Row("pet_qk_crosswise", "PET, decoder shares Q-K crosswise", warmed_up("qk_crosswise")),
+    Row("pet_kv", "PET, decoder shares K-V", warmed_up("kv")),
+    Row("pet_neighbours", "PET, neighbouring layers share", warmed_up("pet", options=NEIGHBOURS)),
+    Row("pet_last_three", "PET, the last three layers share", warmed_up("pet", options=LAST_THREE)),
+    Row("pet_no_warmup", "PET, no simplified task", student("distil", "pet")),
+    Row(
+        "pet_project",
+        "PET, simplified task by projection",
+        warmed_up("pet", warmup=("--simplified-head", "project")),
+    ),
+    Row(
+        "pet_replace",
+        "PET, simplified task by another output layer",
+        warmed_up("pet", warmup=("--simplified-head", "replace")),
+    ),
+    Row(
+        "scratch_seqkd",
+        "Same size, sequence-level KD",
+        student("gold", "plain", on_teacher_text=True),
+    ),
+    Row(
+        "speed_seqkd",
+        "Same speed, sequence-level KD",
+        student("gold", "speed", on_teacher_text=True),
+    ),
+    Row(
+        "deep_shallow_seqkd",
+        "Deep-shallow, sequence-level KD",
+        student("gold", "deep", on_teacher_text=True),
+    ),
+    Row("pet_seqkd", "PET, sequence-level KD", warmed_up("pet", on_teacher_text=True)),
+    Row("kd_warmup", "Same size, simplified task, distilled", warmed_up("plain")),
+    Row("pkd_warmup", "Patient-KD after the simplified task", warmed_up("plain", "patient")),
+    Row(
+        "pet_patient_no_warmup",
+        "PET, patient distillation, no simplified task",
+        student("patient", "pet"),
+    ),
+    Row("kd_twice", "Same size, distilled, run twice", controls.distilled(2, 2)),
+    Row("kd_encoder_2", "Same size, distilled, encoder run twice", controls.distilled(2, 1)),
+    Row("kd_encoder_3", "Same size, distilled, encoder run 3 times", controls.distilled(3, 1)),
+    Row("kd_encoder_4", "Same size, distilled, encoder run 4 times", controls.distilled(4, 1)),
+    Row("one_layer", "1 + 1 layers, distilled", controls.distilled(1, 1, controls.ONE_LAYER)),
+    Row(
+        "one_layer_4",
+        "1 + 1 layers, distilled, run 4 times",
+        controls.distilled(4, 4, controls.ONE_LAYER),
+    ),
+    *(
+        Row(
+            f"kd_int{bits}",
+            f"Same size, distilled, {bits} bits",
+            quantised("kd", bits),
+            needs=("teacher", "kd"),
+        )
+        for bits in BITS
+    ),
+    *(
+        Row(
+            f"pet_patient_int{bits}",
+            f"PET, patient distillation, {bits} bits",
+            quantised("pet_patient", bits, "patient"),
+            needs=("teacher", "pet_patient"),
+        )
+        for bits in BITS
+    ),
+    *(
+        Row(f"pkd_at{rate}", f"Patient-KD at {rate}%", student("patient", f"plain_at{rate}"))
+        for rate in RATES
+    ),
+    *(
+        Row(f"can_at{rate}", f"CAN at {rate}%", student("gold", f"can_at{rate}"), needs=())
+        for rate in RATES
+    ),
+    *(Row(f"pet_at{rate}", f"PET at {rate}%", warmed_up(f"pet_at{rate}")) for rate in RATES),
+)
+BY_NAME = {row.name: row for row in ROWS}
+
+# names that stand for several rows: the tables of PET's thesis, its choice of layer pairs (section
+# 3.1), its Figure 7a, what tells its parts from each other, and students with few bits a weight
+GROUPS = {
+    "default": ("teacher", "scratch", "kd", "pkd", "can", "pet", "pet_patient"),
+    "layer_pairs": ("teacher", "pet", "pet_neighbours", "pet_last_three"),
+    "figure7a": (
+        "teacher",
+        *(f"{m}{at}" for m in ("pkd", "can", "pet") for at in ("", *(f"_at{r}" for r in RATES))),
+    ),
+    "table5": ("teacher", "pet", "pet_qk", "pet_qk_crosswise", "pet_kv"),
+    "table6": ("teacher", "pet", "pet_no_warmup"),
+    "table7": ("teacher", "pet", "pet_project", "pet_replace"),
+    "table8": ("teacher", "pet", "pet_sampled", "pet_long"),
+    "controls": (
+        *("teacher", "kd", "kd_warmup", "pkd", "pkd_warmup", "pet_no_warmup", "pet"),
+        *("pet_patient_no_warmup", "pet_patient"),
+    ),
+    "passes": (
+        *("teacher", "kd", "kd_twice", "kd_encoder_2", "kd_encoder_3", "kd_encoder_4"),
+        *("one_layer", "one_layer_4"),
+    ),
+    "quantised": (
+        *("teacher", "kd", "kd_int8", "kd_int4"),
+        *("pet_patient", "pet_patient_int8", "pet_patient_int4"),
+    ),
+    "all": tuple(row.name for row in ROWS),
+}
+
+
+def choose_rows(names: Sequence[str], runs: Path) -> list[str]:
+    """The rows that the names mean, in the order of the report.
+
+    Args:
+        names: of rows or GROUPS; `finished`: the rows of which `runs` holds a finished model.
+    Raises:
+        UserError: a name that means nothing.
+    """
+    chosen: set[str] = set()
+    for name in names:
+        if name == "finished":
+            chosen |= finished_rows(runs)
+        elif name in GROUPS:
+            chosen |= set(GROUPS[name])
+        elif name in BY_NAME:
+            chosen.add(name)
+        else:
+            raise UserError(
+                f"--rows {name}: there is no such row; give some of {', '.join(BY_NAME)}, or a "
+                f"group: {', '.join(GROUPS)}, finished"
+            )
+    return [row.name for row in ROWS if row.name in chosen]
+
+
+def finished_rows(runs: Path) -> set[str]:
+    """The rows with a finished training in `runs`."""
+    return {row.name for row in ROWS if any(map(_is_finished, run_folders(runs, row.name)))}
+
+
+def run_folders(runs: Path, row: str) -> list[Path]:
+    return [runs / row] if row == "teacher" else sorted(runs.glob(f"{row}.seed[0-9]*"))
+
+
+def _is_finished(folder: Path) -> bool:
+    record = read_record(folder / BEST)
+    return (folder / BEST).exists() and (record is None or record.finished)

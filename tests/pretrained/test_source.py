@@ -1,0 +1,164 @@
+"""Files that cannot be imported, each with the line that says so."""
+
+import json
+import os
+import pickle
+import struct
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from pet_fairseq.errors import UserError
+from pet_fairseq.pretrained.importer import import_model
+from tests.pretrained.bert import CONFIG, PIECES, write_bert
+from tests.pretrained.llama import write_llama
+
+OUT = "imported"
+
+
+def refused(folder, *texts):
+    """The import ends in one line with these texts and leaves nothing behind."""
+    with pytest.raises(UserError) as error:
+        import_model(folder, folder.parent / OUT)
+    assert "\n" not in str(error.value) and not list(folder.parent.glob(f"*{OUT}*"))
+    for text in texts:
+        assert text in str(error.value)
+
+
+def change_json(file, **changes):
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+@pytest.mark.parametrize("kind", ["t5", "gpt_neox", None, ["bert"]])
+def test_another_type_of_model(kind, tmp_path):
+    write_llama(tmp_path / "hf", model_type=kind)
+    refused(tmp_path / "hf", "config.json", f"of type {kind}", "bert, roberta", "gpt2, llama")
+
+
+def write_shards(folder):
+    """Two files of tensors and their index."""
+    write_llama(folder)
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    weight_map = {}
+    for i, names in enumerate((list(tensors)[::2], list(tensors)[1::2]), start=1):
+        file = f"model-0000{i}-of-00002.safetensors"
+        save_file({name: tensors[name] for name in names}, folder / file)
+        weight_map |= dict.fromkeys(names, file)
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": weight_map}))
+    return index
+
+
+def test_a_missing_shard(tmp_path):
+    index = write_shards(tmp_path / "hf")
+    (tmp_path / "hf/model-00002-of-00002.safetensors").unlink()
+    refused(tmp_path / "hf", "model-00002-of-00002.safetensors: no such file", index.name)
+    index.write_text("{}")
+    refused(tmp_path / "hf", f"{index.name}: has no weight_map")
+
+
+def test_a_shard_outside_the_folder(tmp_path):
+    index = write_shards(tmp_path / "hf")
+    outside = tmp_path / "model-00002-of-00002.safetensors"
+    (tmp_path / "hf" / outside.name).rename(outside)
+    names = json.loads(index.read_text())["weight_map"]
+    names = {name: file.replace(outside.name, str(outside)) for name, file in names.items()}
+    index.write_text(json.dumps({"weight_map": names}))
+    refused(tmp_path / "hf", "no such file")
+
+
+def lie(content, change):
+    """A safetensors file with another header."""
+    length = struct.unpack("<Q", content[:8])[0]
+    header = json.loads(content[8 : 8 + length])
+    header = change(header) or header
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + content[8 + length :]
+
+
+def longer(header):
+    header["model.norm.weight"]["shape"] = [13]
+
+
+def beyond_the_end(header):
+    start, _ = header["model.norm.weight"]["data_offsets"]
+    header["model.norm.weight"] |= {"shape": [1 << 40], "data_offsets": [start, start + (4 << 40)]}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda content: lie(content, longer),
+        lambda content: lie(content, beyond_the_end),
+        lambda content: struct.pack("<Q", 1 << 62) + content[8:],
+        lambda content: content[:-4],
+        lambda content: b"",
+    ],
+)
+def test_a_header_that_lies(change, tmp_path):
+    write_llama(tmp_path / "hf")
+    file = tmp_path / "hf/model.safetensors"
+    file.write_bytes(change(file.read_bytes()))
+    refused(tmp_path / "hf", "model.safetensors: not readable")
+
+
+def test_a_tokenizer_of_another_size(tmp_path):
+    write_bert(tmp_path / "more", vocab_size=len(PIECES) - 2)
+    refused(tmp_path / "more", "tokenizer.json", "has 16 pieces", "14 rows")
+    write_bert(tmp_path / "fewer", vocab_size=600)
+    refused(tmp_path / "fewer", "has 16 pieces", "600 rows")
+    write_bert(tmp_path / "matrix", vocab_size=len(PIECES) + 4)
+    refused(tmp_path / "matrix", "other sizes than in config.json")
+
+
+def test_a_head_of_other_classes(tmp_path):
+    width = CONFIG["hidden_size"]
+    kind = {"architectures": ["BertForSequenceClassification"]}
+    weights = write_bert(tmp_path / "hf", **kind, id2label={"0": "no", "1": "yes"})
+    weights |= {"classifier.weight": torch.zeros(3, width), "classifier.bias": torch.zeros(3)}
+    save_file(weights, tmp_path / "hf/model.safetensors")
+    refused(tmp_path / "hf", "its head has 3 classes", "names 2")
+    change_json(tmp_path / "hf/config.json", id2label={"1": "no", "2": "a", "3": "b"})
+    refused(tmp_path / "hf", "does not count from 0")
+    change_json(tmp_path / "hf/config.json", problem_type="multi_label_classification")
+    refused(tmp_path / "hf", "problem_type is multi_label_classification")
+
+
+class Code:
+    def __init__(self, file):
+        self.file = file
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.file),)
+
+
+@pytest.mark.parametrize("old_format", [False, True])
+def test_code_in_a_pickle(old_format, tmp_path):
+    write_llama(tmp_path / "hf")
+    (tmp_path / "hf/model.safetensors").unlink()
+    content = {"a": torch.zeros(2), "b": Code(tmp_path / "harm")}
+    zipped = not old_format
+    torch.save(content, tmp_path / "hf/pytorch_model.bin", _use_new_zipfile_serialization=zipped)
+    refused(tmp_path / "hf", "pytorch_model.bin: refused", "could run code")
+    (tmp_path / "hf/pytorch_model.bin").write_bytes(pickle.dumps(Code(tmp_path / "harm")))
+    refused(tmp_path / "hf", "pytorch_model.bin: refused")
+    assert not (tmp_path / "harm").exists()
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"num_hidden_layers": 3}, "has no layers.2.input_layernorm.weight"),
+        ({"hidden_size": 10}, "other sizes than in config.json"),
+        ({"hidden_size": "12"}, "hidden_size is '12', no positive whole number"),
+        ({"num_key_value_heads": 4}, "--decoder-key-value-heads 4: give a divisor"),
+        ({"rope_scaling": {"type": "yarn", "factor": 2}}, "rope_type is yarn"),
+        ({"attention_bias": True}, "attention_bias is True, which is not supported"),
+        ({"sliding_window": 8}, "sliding_window is 8"),
+    ],
+)
+def test_options_that_do_not_fit(config, message, tmp_path):
+    write_llama(tmp_path / "hf", **config)
+    refused(tmp_path / "hf", message)

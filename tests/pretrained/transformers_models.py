@@ -1,0 +1,129 @@
+"""Tiny random models of the library transformers, saved as their users save them."""
+
+import json
+import sys
+
+import pytest
+import torch
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
+from tests.pretrained.bert import PIECES, write_bert
+
+# it is imported wherever it is installed, also where its build does not fit torch's
+sys.modules.setdefault("torchaudio", None)
+transformers = pytest.importorskip("transformers")
+
+WORDS = [f"w{i}" for i in range(20)]
+SMALL = dict(hidden_size=16, num_hidden_layers=3, num_attention_heads=4, intermediate_size=24)
+STACKS = {
+    f"{stack}_{name}": value
+    for stack in ("encoder", "decoder")
+    for name, value in dict(layers=2, ffn_dim=24, attention_heads=4).items()
+}
+ROBERTA_PIECES = ["<s>", "<pad>", "</s>", "<unk>", *WORDS, "<mask>"]
+LM_PIECES = [*WORDS, "<|end|>", "<|start|>"]
+LM = dict(vocab_size=len(LM_PIECES), eos_token_id=20, bos_token_id=21, initializer_range=0.2)
+MARIAN_PIECES = ["</s>", "<unk>", *WORDS, "<pad>"]
+
+
+def word_tokenizer(folder, pieces, **options):
+    """A tokenizer.json of whole words; pieces in angle brackets are special ones."""
+    folder.mkdir(parents=True, exist_ok=True)
+    vocabulary = {piece: i for i, piece in enumerate(pieces)}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=options.get("unk_token", "w0")))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    special = [piece for piece in pieces if piece[0] == "<"]
+    tokenizer.add_special_tokens([AddedToken(piece, special=True) for piece in special])
+    tokenizer.decoder = decoders.Fuse()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps(options))
+
+
+def randomise(model):
+    """No bias is 0 and no norm is the identity."""
+    with torch.no_grad():
+        for parameter in filter(lambda p: p.requires_grad, model.parameters()):
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    return model.eval()
+
+
+def save(model, folder, **options):
+    model.save_pretrained(folder, **options)
+    return model
+
+
+def bert(folder, head="MaskedLM", **config):
+    """A BERT with the tokenizer of the tests without transformers."""
+    write_bert(folder)
+    config = transformers.BertConfig(
+        vocab_size=len(PIECES), max_position_embeddings=24, **SMALL, **config
+    )
+    return save(randomise(getattr(transformers, f"BertFor{head}")(config)), folder)
+
+
+def roberta(folder, head="MaskedLM", **config):
+    word_tokenizer(folder, ROBERTA_PIECES)
+    config = transformers.RobertaConfig(
+        vocab_size=len(ROBERTA_PIECES),
+        max_position_embeddings=26,
+        type_vocab_size=1,
+        layer_norm_eps=1e-5,
+        **SMALL,
+        **config,
+    )
+    return save(randomise(getattr(transformers, f"RobertaFor{head}")(config)), folder)
+
+
+def gpt2(folder):
+    word_tokenizer(folder, LM_PIECES, unk_token="<|end|>")
+    config = transformers.GPT2Config(
+        n_embd=16, n_layer=3, n_head=4, n_positions=24, **LM | dict(bos_token_id=20)
+    )
+    return save(randomise(transformers.GPT2LMHeadModel(config)), folder)
+
+
+def llama(folder, kind="Llama", **options):
+    word_tokenizer(folder, LM_PIECES)
+    options = dict(num_key_value_heads=2, max_position_embeddings=24) | options
+    if kind == "Mistral":
+        options["sliding_window"] = None
+    config = getattr(transformers, f"{kind}Config")(**SMALL, **LM, **options)
+    return save(randomise(getattr(transformers, f"{kind}ForCausalLM")(config)), folder)
+
+
+def bart(folder, kind="Bart", head="ConditionalGeneration", **config):
+    word_tokenizer(folder, ROBERTA_PIECES)
+    config = getattr(transformers, f"{kind}Config")(
+        vocab_size=len(ROBERTA_PIECES),
+        d_model=16,
+        max_position_embeddings=24,
+        init_std=0.3,
+        **STACKS,
+        **config,
+    )
+    return save(randomise(getattr(transformers, f"{kind}For{head}")(config)), folder)
+
+
+def marian(folder, **config):
+    """A model as OPUS-MT's: post-norm, swish, scaled embeddings, a bias of the logits."""
+    folder.mkdir(parents=True, exist_ok=True)
+    pad = len(MARIAN_PIECES) - 1
+    options = dict(
+        vocab_size=len(MARIAN_PIECES),
+        d_model=16,
+        max_position_embeddings=24,
+        activation_function="swish",
+        scale_embedding=True,
+        pad_token_id=pad,
+        decoder_start_token_id=pad,
+        eos_token_id=0,
+        forced_eos_token_id=0,
+        **STACKS,
+    )
+    model = randomise(transformers.MarianMTModel(transformers.MarianConfig(**options | config)))
+    model.final_logits_bias.normal_()
+    numbers = {piece: i for i, piece in enumerate(MARIAN_PIECES)}
+    (folder / "vocab.json").write_text(json.dumps(numbers))
+    names = dict(source_lang="de", target_lang="en")
+    (folder / "tokenizer_config.json").write_text(json.dumps(names))
+    return save(model, folder)
