@@ -106,6 +106,10 @@ def test_a_recipe_from_the_teacher_to_the_report(data, raw, tmp_path, capsys):
     names = [row["name"] for row in report]
     assert sorted(names) == sorted(rows) and names[0] == "teacher"
     assert all(set(row["bleu"]) == {"2"} for row in report)
+    validations = {row["name"]: row["runs"][0] for row in report}
+    assert all(run["validation_nll_bits"] > 0 for run in validations.values())
+    assert validations["pet_sampled"]["validation_kl_bits"] > 0  # trained with a teacher
+    assert validations["teacher"]["validation_kl_bits"] is None
     check_teacher_text(runs / "teacher_text", raw)
     capsys.readouterr()
     run_stages(stages, runs, options)
