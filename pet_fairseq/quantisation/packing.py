@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 from fairseq.data import Dictionary
+from fairseq.dataclass.configs import FairseqConfig
 from fairseq.models.transformer import TransformerModelBase
 from fairseq.tasks.translation import TranslationTask
 from omegaconf import OmegaConf
@@ -134,14 +135,15 @@ def fill(model: nn.Module, values: dict[str, Tensor], file: str) -> None:
 
 def fairseq_state(model: nn.Module, options: Namespace, task: TranslationTask) -> dict[str, Any]:
     """A checkpoint with a model in it, as fairseq writes it."""
+    defaults = OmegaConf.structured(FairseqConfig)
     task_options = {name: getattr(task.cfg, name) for name in TASK_OPTIONS}
     return {
         "args": None,
         "cfg": {
+            **OmegaConf.to_container(defaults, resolve=True, enum_to_str=True),
             "model": options,
             "task": {"_name": "translation", "data": ".", **task_options},
             "criterion": {"_name": "label_smoothed_cross_entropy", "label_smoothing": 0.1},
-            "common": {"user_dir": None},
         },
         "model": model.state_dict(),
         "optimizer_history": [

@@ -4,7 +4,9 @@ import os
 
 import pytest
 import torch
+from fairseq import tasks
 
+from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
 from pet_fairseq.loading import load_transformer
 from pet_fairseq.quantisation.grid import storable
@@ -89,6 +91,17 @@ def test_bytes(bits, tmp_path):
     assert sizes.parts["floats"] == 2 * sum(p.numel() for p in others)
     assert sizes.parts["about"] < 3500
     assert sum(sizes.parts.values()) < sizes.file < sum(sizes.parts.values()) + 2500
+
+
+def test_fairseq_can_validate_what_is_unpacked(tmp_path):
+    checkpoint, data = save(tmp_path, bits=4)
+    pack_model(checkpoint, data, 4, tmp_path / "packed")
+    unpack_model(str(tmp_path / "packed"), tmp_path / "out")
+    cfg = load_checkpoint(str(tmp_path / "out/model.pt"), "CHECKPOINT")["cfg"]
+    cfg.task.data = str(tmp_path / "out")
+    task = tasks.setup_task(cfg.task)
+    assert task.cfg.train_subset == "train"
+    assert not task.build_criterion(cfg.criterion).sentence_avg
 
 
 def flip(data: bytes, at: int) -> bytes:
