@@ -7,6 +7,7 @@ it brings a text for which there is no place.
 import asyncio
 import json
 import socket
+from contextlib import suppress
 from typing import Optional
 
 from aiohttp import web
@@ -126,7 +127,8 @@ class Entrance:
             oldest.transport.close()
         self.leaving[newcomer] = None
         newcomer.transport.write(unavailable(why))
-        newcomer.transport.write_eof()
+        with suppress(OSError):  # who has left already has no connection to shut down
+            newcomer.transport.write_eof()
         # closed at once, with something unread, the answer would be lost
         newcomer.timer = self.loop.call_later(GRACE, newcomer.transport.close)
 

@@ -124,7 +124,9 @@ CASES = {
 }
 CASES |= {
     "bert": Case("classes", f"--arch bert {ROBERTA} --criterion sentence_prediction"),
-    "marian": Case("translation", f"--arch marian {SMALL} --swish --criterion cross_entropy"),
+    "marian": Case(
+        "translation", f"--arch marian {SMALL} --swish --dropout 0 --criterion cross_entropy"
+    ),
     "gpt2": Case(
         "text",
         f"--arch gpt2 {LM} --decoder-input-dim 16 --decoder-output-dim 16 "

@@ -56,6 +56,26 @@ def test_more_connections_than_allowed_are_told_so():
     asyncio.run(main())
 
 
+def test_who_has_left_already_is_not_told():
+    """A client that is gone before its turn makes no error in the log."""
+    errors = []
+
+    async def main():
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+        async with running(connections=2) as server:
+            silent = [await connect(server) for _ in range(2)]
+            await until(lambda: len(server.connections) == 2)
+            for _ in range(5):  # the event loop does nothing meanwhile
+                socket.create_connection(server.address, timeout=20).close()
+            await asyncio.sleep(0.2)
+            silent[0][1].close()
+            await until(lambda: len(server.connections) == 1)
+            assert await status_of(server, b"GET /health") == 200
+
+    asyncio.run(main())
+    assert not errors
+
+
 def test_a_crowd_comes_in_by_and_by(monkeypatch):
     """While it waits at the door those who are in have their turns."""
     monkeypatch.setattr(connections, "AT_ONCE", 8)
