@@ -12,11 +12,40 @@ from fairseq.modules.quant_noise import quant_noise
 from torch import Tensor, nn
 
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "out_proj")
+CACHE = "attn_state"  # what fairseq's own attention calls it
 
 IncrementalState = dict[str, dict[str, Optional[Tensor]]]
 
 
-class MultiheadAttention(FairseqIncrementalState, nn.Module):
+class CachingAttention(FairseqIncrementalState, nn.Module):
+    """An attention with fairseq's cache of keys and values for incremental decoding."""
+
+    def reorder_incremental_state(
+        self, incremental_state: Optional[IncrementalState], new_order: Tensor
+    ) -> Optional[IncrementalState]:
+        """Bring the cache into the order that beam search chose."""
+        cache = self._get_input_buffer(incremental_state)
+        if not cache:
+            return incremental_state
+        cache = {
+            name: None if tensor is None else tensor.index_select(0, new_order)
+            for name, tensor in cache.items()
+        }
+        return self._set_input_buffer(incremental_state, cache)
+
+    # fairseq's decoder layer reads and writes the cache through these two names
+    def _get_input_buffer(
+        self, incremental_state: Optional[IncrementalState]
+    ) -> dict[str, Optional[Tensor]]:
+        return self.get_incremental_state(incremental_state, CACHE) or {}
+
+    def _set_input_buffer(
+        self, incremental_state: IncrementalState, buffer: dict[str, Optional[Tensor]]
+    ) -> IncrementalState:
+        return self.set_incremental_state(incremental_state, CACHE, buffer)
+
+
+class MultiheadAttention(CachingAttention):
     """softmax(Q K^T / sqrt(head_dim)) V per head, where the inner width heads x head_dim is free.
 
     Takes the place of fairseq's module in its Transformer layers: same sub-modules (PROJECTIONS),
@@ -129,26 +158,10 @@ class MultiheadAttention(FairseqIncrementalState, nn.Module):
         there the keys and values of the encoder are equal: they stay where they are.
         """
         cache = self._get_input_buffer(incremental_state)
-        if not cache:
+        fixed = cache and self.encoder_decoder_attention
+        if fixed and cache["prev_key"].size(0) == len(new_order):
             return incremental_state
-        if self.encoder_decoder_attention and cache["prev_key"].size(0) == len(new_order):
-            return incremental_state
-        cache = {
-            name: None if tensor is None else tensor.index_select(0, new_order)
-            for name, tensor in cache.items()
-        }
-        return self._set_input_buffer(incremental_state, cache)
-
-    # fairseq's decoder layer reads and writes the cache through these two names
-    def _get_input_buffer(
-        self, incremental_state: Optional[IncrementalState]
-    ) -> dict[str, Optional[Tensor]]:
-        return self.get_incremental_state(incremental_state, "attn_state") or {}
-
-    def _set_input_buffer(
-        self, incremental_state: IncrementalState, buffer: dict[str, Optional[Tensor]]
-    ) -> IncrementalState:
-        return self.set_incremental_state(incremental_state, "attn_state", buffer)
+        return super().reorder_incremental_state(incremental_state, new_order)
 
     # splits the in_proj_weight of very old checkpoints
     upgrade_state_dict_named = FairseqMultiheadAttention.upgrade_state_dict_named

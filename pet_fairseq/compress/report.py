@@ -6,11 +6,12 @@ from typing import Optional
 
 import matplotlib
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter
 
 from pet_fairseq.compress.measure import CTRANSLATE2, FAIRSEQ, InEngine, Measurements, measure
 from pet_fairseq.files import write_figure, write_json, write_text
 from pet_fairseq.markdown import table
+from pet_fairseq.report.plots import use_log_sizes
+from pet_fairseq.report.samples import spread
 
 matplotlib.use("Agg")
 
@@ -134,11 +135,9 @@ def notes(measured: Measurements, teacher: Path, reference: str) -> list[str]:
 
 def sample_rows(measured: Measurements) -> list[list[str]]:
     """Sentences spread over the test set."""
-    number = len(measured.sources)
-    picked = sorted({(2 * i + 1) * number // (2 * SAMPLES) for i in range(SAMPLES)})
     translations = [m.engines[measured.engine].translations for m in measured.both.values()]
     texts = (measured.sources, measured.references, *translations)
-    return [[text[i] for text in texts] for i in picked]
+    return [[text[i] for text in texts] for i in spread(len(measured.sources), SAMPLES)]
 
 
 def files(measured: Measurements) -> str:
@@ -186,11 +185,8 @@ def write_plot(measured: Measurements, path: Path) -> None:
         axes.plot(sizes, scores, color=f"C{i}", marker=MARKERS[engine], label=engine)
         for name, size, score in zip(measured.both, sizes, scores):
             axes.annotate(name, (size, score), xytext=(6, 6), textcoords="offset points")
-    axes.set_xscale("log")
+    use_log_sizes(axes)
     axes.margins(0.2)
-    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set(xlabel="MB of the exported model", ylabel=f"BLEU (beam {measured.beam})")
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)

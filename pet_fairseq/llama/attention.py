@@ -5,10 +5,10 @@ J. Ainslie et al., GQA, 2023; with rotary positions.
 
 from typing import Optional
 
-from fairseq.incremental_decoding_utils import FairseqIncrementalState
 from torch import Tensor, nn
 
 from pet_fairseq.attention import (
+    CachingAttention,
     IncrementalState,
     append_to_cache,
     attention_bias,
@@ -17,10 +17,8 @@ from pet_fairseq.attention import (
 )
 from pet_fairseq.llama.rotary import RotaryPositions
 
-CACHE = "attn_state"  # what fairseq's own attention calls it
 
-
-class GroupedQueryAttention(FairseqIncrementalState, nn.Module):
+class GroupedQueryAttention(CachingAttention):
     """softmax(R(Q) R(K)^T / sqrt(D)) V per head, R the rotation by position.
 
     Takes the place of fairseq's attention in a decoder layer. Its cache holds the rotated keys.
@@ -96,30 +94,6 @@ class GroupedQueryAttention(FairseqIncrementalState, nn.Module):
             "prev_key": self.rotary.rotate(self._split_heads(self.k_proj(x)), start),
             "prev_value": self._split_heads(self.v_proj(x)),
         }
-
-    def reorder_incremental_state(
-        self, incremental_state: Optional[IncrementalState], new_order: Tensor
-    ) -> Optional[IncrementalState]:
-        """Bring the cache into the order that beam search chose."""
-        cache = self._get_input_buffer(incremental_state)
-        if not cache:
-            return incremental_state
-        cache = {
-            name: None if tensor is None else tensor.index_select(0, new_order)
-            for name, tensor in cache.items()
-        }
-        return self._set_input_buffer(incremental_state, cache)
-
-    # fairseq's decoder layer reads and writes the cache through these two names
-    def _get_input_buffer(
-        self, incremental_state: Optional[IncrementalState]
-    ) -> dict[str, Optional[Tensor]]:
-        return self.get_incremental_state(incremental_state, CACHE) or {}
-
-    def _set_input_buffer(
-        self, incremental_state: IncrementalState, buffer: dict[str, Optional[Tensor]]
-    ) -> IncrementalState:
-        return self.set_incremental_state(incremental_state, CACHE, buffer)
 
     def _split_heads(self, x: Tensor) -> Tensor:
         """T x B x (heads D) -> B x heads x T x D"""

@@ -10,7 +10,7 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.pretrained.classes import HEAD, classifier_task, is_classifier
 from pet_fairseq.pretrained.source import Source, Weights
 from pet_fairseq.pretrained.vocabulary import Vocabulary, make_vocabulary
-from pet_fairseq.pretrained.writer import Import
+from pet_fairseq.pretrained.writer import Import, option_words
 
 SPECIAL = {"<s>": "[CLS]", "<pad>": "[PAD]", "</s>": "[SEP]", "<unk>": "[UNK]", "<mask>": "[MASK]"}
 ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_accurate", "relu": "relu"}
@@ -103,7 +103,7 @@ def encoder_options(source: Source, positions: int) -> list[str]:
         "--activation-fn": config.choose("hidden_act", ACTIVATIONS),
         "--max-positions": positions,
     }
-    return [str(part) for pair in sizes.items() for part in pair]
+    return option_words(sizes)
 
 
 def bert_tensors(

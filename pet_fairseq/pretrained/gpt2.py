@@ -9,7 +9,7 @@ from pet_fairseq.pretrained.bert import ACTIVATIONS, FIRST_POSITION
 from pet_fairseq.pretrained.language_model import language_model, lm_vocabulary
 from pet_fairseq.pretrained.source import Source, Weights
 from pet_fairseq.pretrained.vocabulary import Vocabulary
-from pet_fairseq.pretrained.writer import Import
+from pet_fairseq.pretrained.writer import Import, option_words
 
 NORMS = {"ln_1": "self_attn_layer_norm", "ln_2": "final_layer_norm"}
 MATRICES = {"attn.c_proj": "self_attn.out_proj", "mlp.c_fc": "fc1", "mlp.c_proj": "fc2"}
@@ -44,7 +44,7 @@ def read_gpt2(source: Source) -> Import:
         "--activation-fn": config.choose("activation_function", ACTIVATIONS),
     }
     arch = [
-        *("--arch", "gpt2", *(str(part) for pair in sizes.items() for part in pair)),
+        *("--arch", "gpt2", *option_words(sizes)),
         *("--decoder-normalize-before", "--decoder-learned-pos", "--no-scale-embedding"),
         "--share-decoder-input-output-embed",
     ]

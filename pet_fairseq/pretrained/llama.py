@@ -10,7 +10,7 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.pretrained.language_model import language_model, lm_vocabulary
 from pet_fairseq.pretrained.source import Config, Source, Weights
 from pet_fairseq.pretrained.vocabulary import Vocabulary
-from pet_fairseq.pretrained.writer import Import
+from pet_fairseq.pretrained.writer import Import, option_words
 
 WITH_BIAS = "qwen2"  # of queries, keys and values
 NORMS = {
@@ -48,7 +48,7 @@ def read_llama(source: Source) -> Import:
     }
     if config.get("head_dim"):
         sizes["--decoder-head-dim"] = config.size("head_dim")
-    arch = ["--arch", "llama", *(str(part) for pair in sizes.items() for part in pair)]
+    arch = ["--arch", "llama", *option_words(sizes)]
     arch += ["--qkv-bias"] if config["model_type"] == WITH_BIAS else []
     arch += ["--share-decoder-input-output-embed"] if tied else []
     tensors = llama_tensors(weights, layers, vocabulary, tied)

@@ -44,6 +44,11 @@ class Import:
     may_be_random: tuple[str, ...] = ()
 
 
+def option_words(values: dict[str, object]) -> list[str]:
+    """Options and their values as the words of a command."""
+    return [str(word) for pair in values.items() for word in pair]
+
+
 def check_out(out: Path) -> None:
     """Raises UserError if the folder cannot be made, or is there already."""
     if out.exists():

@@ -66,10 +66,7 @@ def plot_over_rate(
             continue
         title = _wrap(f"{group.title}: {y:{form}}")
         axes.plot(rate, y, linestyle="", alpha=0.8, label=title, **_style(i))
-    axes.set_xscale("log")
-    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.xaxis.set_minor_formatter(NullFormatter())
+    use_log_sizes(axes)
     axes.margins(0.15)
     axes.set_xlabel("compression rate: layer parameters, % of the teacher's")
     axes.set_ylabel(label)
@@ -153,6 +150,14 @@ def plot_speed(groups: list[RunGroup], beams: list[int], path: Path) -> None:
     if beams:  # above the axes, where it covers no bar
         axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=len(beams), frameon=False)
     write_figure(path, figure)
+
+
+def use_log_sizes(axes: Axes) -> None:
+    """Give the sizes of models a logarithmic x-axis with ticks at 1, 2, 5, 10, ..."""
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter(NullFormatter())
 
 
 def speed_form(speed: float) -> str:

@@ -19,11 +19,11 @@ def sample_tables(comparison: Comparison, reference: list[str]) -> str:
     texts = [(name, lines) for name, lines in texts if lines]  # no sources with --quiet
     return "\n".join(
         table([f"sentence {i + 1}", ""], [[name, lines[i]] for name, lines in texts], text=(0, 1))
-        for i in spread(len(reference))
+        for i in spread(len(reference), SENTENCES)
     )
 
 
-def spread(number: int) -> list[int]:
-    """Indices of up to SENTENCES lines, evenly over `number`."""
-    indices = {(2 * i + 1) * number // (2 * SENTENCES) for i in range(SENTENCES)}
+def spread(number: int, most: int) -> list[int]:
+    """Indices of up to `most` lines, evenly over `number`."""
+    indices = {(2 * i + 1) * number // (2 * most) for i in range(most)}
     return sorted(index for index in indices if index < number)

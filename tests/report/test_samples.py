@@ -44,4 +44,4 @@ def test_without_sources(runs, report):
     "number, expected", [(0, []), (1, [0]), (2, [0, 1]), (3, [0, 1, 2]), (1000, [166, 500, 833])]
 )
 def test_spread(number, expected):
-    assert spread(number) == expected
+    assert spread(number, 3) == expected
