@@ -10,6 +10,7 @@ from pet_fairseq.serve.app import make_runner
 from pet_fairseq.serve.connections import Entrance
 from pet_fairseq.serve.costs import measure_costs
 from pet_fairseq.serve.engine import Engine
+from pet_fairseq.serve.heap import keep_trimmed
 from pet_fairseq.serve.load_model import load
 from pet_fairseq.serve.metrics import Metrics
 from pet_fairseq.serve.model import ServedModel
@@ -76,9 +77,11 @@ async def answer_until_stopped(
     try:
         await entrance.open(runner.server, args.host, args.port)
         work = asyncio.create_task(engine.run())
+        trimming = asyncio.create_task(keep_trimmed())
         with stop_event() as stopped:
             print(f"listening on {url(*entrance.address)}", flush=True)
             await first_of(stopped.wait(), work)
+        trimming.cancel()
         entrance.close()
         engine.queue.close()
         await work  # raises what made it end early
