@@ -270,21 +270,19 @@ DEMO = replace(
     common=(
         *words("--num-workers 0 --max-tokens 2000 --optimizer adam"),
         *BETAS,
-        *words("--lr-scheduler inverse_sqrt --warmup-updates 200"),
+        *words("--lr-scheduler polynomial_decay --warmup-updates 200"),
         *words("--share-decoder-input-output-embed"),
     ),
     teacher=(
-        *words("--arch transformer --lr 2e-3 --max-update 1100 --dropout 0.1"),
+        *words("--arch transformer --lr 2e-3 --dropout 0.1"),
         *stacks(3, 128, 256, 4),
+        *updates(1000),
     ),
     student=("--lr", "6e-3", *PRE_NORM),
-    updates=words("--max-update 1000"),
-    warmup=(*words("--max-update 100"), *AUTO),
-    finetune=words("--max-update 300"),
-    quantised=(
-        *words("--lr-scheduler polynomial_decay --warmup-updates 50 --lr 2e-3"),
-        *updates(400),
-    ),
+    updates=updates(1200),
+    warmup=(*updates(100), *words("--warmup-updates 30"), *AUTO),
+    finetune=(*updates(400), *words("--warmup-updates 50 --lr 2e-3")),
+    quantised=(*updates(400), *words("--warmup-updates 50 --lr 2e-3")),
     gold=words("--dropout 0"),
     simplified=words("--dropout 0"),
     distillation=words(
