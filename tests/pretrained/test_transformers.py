@@ -1,6 +1,8 @@
 """Imported models against the library transformers: logits with padding, caches and pairs."""
 
 import json
+from argparse import Namespace
+from functools import partial
 
 import pytest
 import torch
@@ -8,6 +10,7 @@ import torch
 from pet_fairseq.decoding.transformer import is_plain
 from pet_fairseq.hub import from_pretrained
 from pet_fairseq.loading import load_model
+from pet_fairseq.pretrained.bpe import TokenizerJson
 from pet_fairseq.pretrained.importer import import_model
 from tests.pretrained import transformers_models as theirs
 from tests.pretrained.bert import PIECES
@@ -64,7 +67,8 @@ def encoder_case(kind, tmp_path, head, **config):
     if kind == "bert":
         model, pieces, names, separators = theirs.bert, PIECES, BERT_NAMES, 1
     else:
-        model, pieces, names, separators = theirs.roberta, theirs.ROBERTA_PIECES, {}, 2
+        model, names, separators = partial(theirs.roberta, kind=kind), {}, 2
+        pieces = theirs.SENTENCE_PIECES.get(kind, theirs.ROBERTA_PIECES)
     model = model(tmp_path / "hf", head, **config)
     ours, task = load(tmp_path)
     words = task.source_dictionary
@@ -77,7 +81,10 @@ def encoder_case(kind, tmp_path, head, **config):
     return ours, task, batch, number, model, inputs
 
 
-@pytest.mark.parametrize("kind", ["bert", "roberta"])
+ENCODERS = ["bert", "Roberta", "XLMRoberta", "Camembert"]
+
+
+@pytest.mark.parametrize("kind", ENCODERS)
 def test_masked_words(kind, tmp_path):
     ours, _, batch, number, model, inputs = encoder_case(kind, tmp_path, "MaskedLM")
     with torch.no_grad():
@@ -88,7 +95,7 @@ def test_masked_words(kind, tmp_path):
     assert expected[real].std() > 0.1
 
 
-@pytest.mark.parametrize("kind", ["bert", "roberta"])
+@pytest.mark.parametrize("kind", ENCODERS)
 def test_classes_of_pairs(kind, tmp_path):
     labels = {0: "no way", 1: "perhaps", 2: "yes"}
     case = encoder_case(kind, tmp_path, "SequenceClassification", id2label=labels)
@@ -101,6 +108,29 @@ def test_classes_of_pairs(kind, tmp_path):
     names = [task.label_dictionary[first + i] for i in range(3)]
     assert names == ["no\\u0020way", "perhaps", "yes"]
     assert task.cfg.separator_token == (None if kind == "bert" else 2)
+
+
+@pytest.mark.parametrize("kind", ["XLMRoberta", "Camembert"])
+def test_texts_of_sentence_pieces(kind, tmp_path):
+    """From raw pairs to logits, each library by its own reader of tokenizer.json."""
+    ours, task, _, number, model, _ = encoder_case(kind, tmp_path, "SequenceClassification")
+    words = task.source_dictionary
+    reader = theirs.transformers.PreTrainedTokenizerFast(
+        tokenizer_file=str(tmp_path / "hf/tokenizer.json"), pad_token="<pad>"
+    )
+    file = str(tmp_path / "out/tokenizer.json")
+    bpe = TokenizerJson(Namespace(tokenizer_file=file, tokenizer_newline=""))
+    for pair in (("abcd eea  b", "c<mask> deab"), ("bcdz", "a")):
+        inputs = reader(*pair, return_tensors="pt")
+        inputs.pop("token_type_ids", None)
+        a, b = (words.encode_line(bpe.encode(text), add_if_not_exist=False) for text in pair)
+        row = torch.cat([torch.tensor([words.bos()]), a, torch.tensor([words.eos()]), b]).long()
+        assert number[row].tolist() == inputs["input_ids"][0].tolist()
+        with torch.no_grad():
+            head = task.cfg.classification_head_name
+            logits, _ = ours(row[None], classification_head_name=head)
+            expected = model(**inputs).logits
+        assert torch.allclose(logits, expected, **TOLERANCE)
 
 
 def test_old_names_of_layer_norms(tmp_path):
@@ -309,9 +339,11 @@ def test_shards_and_pickles(tmp_path):
     import_model(tmp_path / "hf", tmp_path / "sharded")
     for file in (tmp_path / "hf").glob("model*"):
         file.unlink()
-    torch.save(model.state_dict(), tmp_path / "hf/pytorch_model.bin")
-    import_model(tmp_path / "hf", tmp_path / "pickled")
-    for name in ("sharded", "pickled"):
+    for name, new in (("pickled", True), ("old", False)):
+        file = tmp_path / "hf/pytorch_model.bin"
+        torch.save(model.state_dict(), file, _use_new_zipfile_serialization=new)
+        import_model(tmp_path / "hf", tmp_path / name)
+    for name in ("sharded", "pickled", "old"):
         other, _ = load_model(str(tmp_path / name / "checkpoint.pt"), "FILE")
         for key, tensor in ours.state_dict().items():
             assert torch.equal(other.state_dict()[key], tensor), (name, key)

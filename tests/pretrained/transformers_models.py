@@ -5,7 +5,7 @@ import sys
 
 import pytest
 import torch
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
 
 from tests.pretrained.bert import PIECES, write_bert
 
@@ -23,6 +23,15 @@ STACKS = {
 ROBERTA_PIECES = ["<s>", "<pad>", "</s>", "<unk>", *WORDS, "<mask>"]
 LM_PIECES = [*WORDS, "<|end|>", "<|start|>"]
 LM = dict(vocab_size=len(LM_PIECES), eos_token_id=20, bos_token_id=21, initializer_range=0.2)
+BLANK = "\u2581"  # as SentencePiece writes it
+UNIGRAMS = [BLANK, *"abcde", *(f"{BLANK}{letter}" for letter in "abc"), "ab", "bcd", "dea", "ee"]
+SENTENCE_PIECES = {
+    "XLMRoberta": ["<s>", "<pad>", "</s>", "<unk>", *UNIGRAMS, "<mask>"],
+    "Camembert": [  # fairseq's four words, of which it uses other ones
+        *("<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED"),
+        *("<s>", "</s>", *UNIGRAMS, "<mask>"),
+    ],
+}
 MARIAN_PIECES = ["</s>", "<unk>", *WORDS, "<pad>"]
 
 
@@ -37,6 +46,24 @@ def word_tokenizer(folder, pieces, **options):
     tokenizer.decoder = decoders.Fuse()
     tokenizer.save(str(folder / "tokenizer.json"))
     (folder / "tokenizer_config.json").write_text(json.dumps(options))
+
+
+def unigram_tokenizer(folder, pieces):
+    """A tokenizer.json as those of XLM-R and CamemBERT."""
+    folder.mkdir(parents=True, exist_ok=True)
+    scores = torch.randn(len(pieces)).tolist()
+    tokenizer = Tokenizer(models.Unigram([*zip(pieces, scores)], unk_id=pieces.index("<unk>")))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(BLANK)]
+    )
+    tokenizer.decoder = decoders.Metaspace(BLANK)
+    special = [piece for piece in pieces if piece[0] == "<"]
+    tokenizer.add_special_tokens([AddedToken(piece, special=True) for piece in special])
+    first, last = ((piece, pieces.index(piece)) for piece in ("<s>", "</s>"))
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[first, last]
+    )
+    tokenizer.save(str(folder / "tokenizer.json"))
 
 
 def randomise(model):
@@ -61,17 +88,21 @@ def bert(folder, head="MaskedLM", **config):
     return save(randomise(getattr(transformers, f"BertFor{head}")(config)), folder)
 
 
-def roberta(folder, head="MaskedLM", **config):
-    word_tokenizer(folder, ROBERTA_PIECES)
-    config = transformers.RobertaConfig(
-        vocab_size=len(ROBERTA_PIECES),
+def roberta(folder, head="MaskedLM", kind="Roberta", **config):
+    pieces = SENTENCE_PIECES.get(kind)
+    if pieces is None:
+        word_tokenizer(folder, ROBERTA_PIECES)
+    else:
+        unigram_tokenizer(folder, pieces)
+    config = getattr(transformers, f"{kind}Config")(
+        vocab_size=len(pieces or ROBERTA_PIECES),
         max_position_embeddings=26,
         type_vocab_size=1,
         layer_norm_eps=1e-5,
         **SMALL,
         **config,
     )
-    return save(randomise(getattr(transformers, f"RobertaFor{head}")(config)), folder)
+    return save(randomise(getattr(transformers, f"{kind}For{head}")(config)), folder)
 
 
 def gpt2(folder):
