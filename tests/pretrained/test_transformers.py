@@ -230,32 +230,38 @@ def test_caches(name, tmp_path):
 
 # --- encoder-decoders -----------------------------------------------------------------------------
 
+# how each is made, and the pieces of its source and its target
+BART_PIECES = (theirs.ROBERTA_PIECES, theirs.ROBERTA_PIECES)
+MARIAN_PIECES = (theirs.MARIAN_PIECES, theirs.MARIAN_PIECES)
 ENCODER_DECODERS = {
-    "bart": (theirs.bart, theirs.ROBERTA_PIECES, {}),
-    "mbart": (
-        lambda folder: theirs.bart(folder, "MBart", scale_embedding=True),
-        theirs.ROBERTA_PIECES,
-        {},
-    ),
-    "marian": (theirs.marian, theirs.MARIAN_PIECES, {}),
-    "marian, relu": (
-        lambda folder: theirs.marian(folder, activation_function="relu"),
-        theirs.MARIAN_PIECES,
-        {},
+    "bart": (theirs.bart, *BART_PIECES),
+    "bart, scaled": (partial(theirs.bart, scale_embedding=True), *BART_PIECES),
+    "mbart": (partial(theirs.bart, kind="MBart", scale_embedding=True), *BART_PIECES),
+    "mbart, not scaled": (partial(theirs.bart, kind="MBart"), *BART_PIECES),
+    "marian": (theirs.marian, *MARIAN_PIECES),
+    "marian, relu": (partial(theirs.marian, activation_function="relu"), *MARIAN_PIECES),
+    "marian, not scaled": (partial(theirs.marian, scale_embedding=False), *MARIAN_PIECES),
+    "marian, untied": (partial(theirs.marian, tie_word_embeddings=False), *MARIAN_PIECES),
+    "marian, two vocabularies": (
+        partial(theirs.marian, target=theirs.TARGET_PIECES),
+        *(theirs.MARIAN_PIECES, theirs.TARGET_PIECES),
     ),
 }
 
 
 def translation_case(name, tmp_path):
-    make, pieces, names = ENCODER_DECODERS[name]
+    make, *pieces = ENCODER_DECODERS[name]
     model = make(tmp_path / "hf")
     ours, task = load(tmp_path)
-    words = task.source_dictionary
-    number = numbers(words, pieces, names)
+    words, target_words = task.source_dictionary, task.target_dictionary
+    number, target_number = (
+        numbers(dictionary, own, {}) for dictionary, own in zip((words, target_words), pieces)
+    )
     source = ragged(texts(words, (7, 3, 1)), words.pad(), 9)
-    target = ragged([[words.eos(), *row[:-1]] for row in texts(words, (5, 6, 0))], words.pad(), 8)
-    start = 2 if name == "mbart" else model.config.decoder_start_token_id  # any word
-    decoder_input = number[target].masked_fill(target.eq(words.eos()), start)
+    rows = [[words.eos(), *row[:-1]] for row in texts(target_words, (5, 6, 0))]
+    target = ragged(rows, words.pad(), 8)
+    start = 2 if "mbart" in name else model.config.decoder_start_token_id  # any word
+    decoder_input = target_number[target].masked_fill(target.eq(words.eos()), start)
     inputs = {
         "input_ids": number[source],
         "attention_mask": source.ne(words.pad()).long(),
@@ -263,7 +269,7 @@ def translation_case(name, tmp_path):
     }
     with torch.no_grad():
         expected = model(**inputs).logits
-    return ours, number, source, target, expected
+    return ours, target_number, source, target, expected
 
 
 @pytest.mark.parametrize("name", ENCODER_DECODERS)

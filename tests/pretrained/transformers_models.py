@@ -33,6 +33,7 @@ SENTENCE_PIECES = {
     ],
 }
 MARIAN_PIECES = ["</s>", "<unk>", *WORDS, "<pad>"]
+TARGET_PIECES = ["</s>", "<unk>", *(f"v{i}" for i in range(20)), "<pad>", "v20", "v21"]
 
 
 def word_tokenizer(folder, pieces, **options):
@@ -135,8 +136,11 @@ def bart(folder, kind="Bart", head="ConditionalGeneration", **config):
     return save(randomise(getattr(transformers, f"{kind}For{head}")(config)), folder)
 
 
-def marian(folder, **config):
-    """A model as OPUS-MT's: post-norm, swish, scaled embeddings, a bias of the logits."""
+def marian(folder, target=None, **config):
+    """A model as OPUS-MT's: post-norm, swish, scaled embeddings, a bias of the logits.
+
+    target: the target's own pieces, if it has such.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     pad = len(MARIAN_PIECES) - 1
     options = dict(
@@ -151,10 +155,16 @@ def marian(folder, **config):
         forced_eos_token_id=0,
         **STACKS,
     )
+    if target is not None:
+        options |= dict(share_encoder_decoder_embeddings=False, decoder_vocab_size=len(target))
+        write_numbers(folder / "target_vocab.json", target)
     model = randomise(transformers.MarianMTModel(transformers.MarianConfig(**options | config)))
     model.final_logits_bias.normal_()
-    numbers = {piece: i for i, piece in enumerate(MARIAN_PIECES)}
-    (folder / "vocab.json").write_text(json.dumps(numbers))
+    write_numbers(folder / "vocab.json", MARIAN_PIECES)
     names = dict(source_lang="de", target_lang="en")
     (folder / "tokenizer_config.json").write_text(json.dumps(names))
     return save(model, folder)
+
+
+def write_numbers(file, pieces):
+    file.write_text(json.dumps({piece: i for i, piece in enumerate(pieces)}))
