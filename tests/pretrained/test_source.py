@@ -8,28 +8,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from pet_fairseq.cli import main
 from tests.checkpoints.written import Malicious
 from tests.pretrained.bert import CONFIG, PIECES, write_bert
 from tests.pretrained.llama import write_llama
-
-OUT = "imported"
-
-
-@pytest.fixture
-def refused(capsys):
-    """A check that the command fails in one line with some texts and leaves nothing behind."""
-
-    def check(path, *texts):
-        assert main(["import-hf", str(path), "--out", str(path.parent / OUT)]) == 1
-        shown = capsys.readouterr()
-        (line,) = shown.err.splitlines()
-        assert line.startswith("pet-fairseq import-hf: error: ") and not shown.out
-        assert not list(path.parent.glob(f"*{OUT}*"))
-        for text in texts:
-            assert text in line
-
-    return check
 
 
 def change_json(file, **changes):

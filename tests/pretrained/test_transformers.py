@@ -11,9 +11,11 @@ from pet_fairseq.decoding.transformer import is_plain
 from pet_fairseq.hub import from_pretrained
 from pet_fairseq.loading import load_model
 from pet_fairseq.pretrained.bpe import TokenizerJson
+from pet_fairseq.pretrained.gguf_file import read_gguf
 from pet_fairseq.pretrained.importer import import_model
 from tests.pretrained import transformers_models as theirs
 from tests.pretrained.bert import PIECES
+from tests.pretrained.gguf_files import write_gguf
 
 BERT_NAMES = {"<s>": "[CLS]", "<pad>": "[PAD]", "</s>": "[SEP]", "<unk>": "[UNK]"}
 BERT_NAMES |= {"<mask>": "[MASK]"}
@@ -365,3 +367,26 @@ def test_an_old_config_of_rotary_positions(tmp_path):
     import_model(tmp_path / "hf", tmp_path / "old")
     old, _ = load_model(str(tmp_path / "old/checkpoint.pt"), "FILE")
     assert torch.equal(old.decoder.rotary.frequencies, ours.decoder.rotary.frequencies)
+
+
+@pytest.mark.parametrize("split", ["gpt-2", "llama-bpe", "qwen2"])
+def test_byte_level_tokenizers_of_gguf(split, tmp_path):
+    """Pieces that cross words tell one division of text from another."""
+    text = "It's 12345 o'clock, I'LL go!\n\n  x1y22 don't...  (ab)\tünd 3 + 4 "
+    tokenizer = theirs.byte_level_tokenizer([text, text.upper(), text[::-1]] * 3)
+    model = json.loads(tokenizer.to_str())["model"]
+    fields = {
+        "tokenizer_model": "gpt2",
+        "tokenizer_pre": split,
+        "token_list": sorted(model["vocab"], key=model["vocab"].get),
+        "token_types": [1] * len(model["vocab"]),
+        "token_merges": [" ".join(merge) for merge in model["merges"]],
+    }
+    write_gguf(tmp_path / "model.gguf", {}, fields=fields)
+    ours = read_gguf(tmp_path / "model.gguf").tokenizer.tokenizer
+    reader = theirs.transformers.AutoTokenizer.from_pretrained(tmp_path, gguf_file="model.gguf")
+    for line in (text, text[7:], "1234567", "we'Re 99 a  b\n \r\n"):
+        ids = ours.encode(line).ids
+        assert ids == reader(line, add_special_tokens=False)["input_ids"], line
+        assert ours.decode(ids) == line
+    assert ours.encode(text).ids != tokenizer.encode(text).ids

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 import torch
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
 from tests.pretrained.bert import PIECES, write_bert
 
@@ -65,6 +65,17 @@ def unigram_tokenizer(folder, pieces):
         single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[first, last]
     )
     tokenizer.save(str(folder / "tokenizer.json"))
+
+
+def byte_level_tokenizer(lines):
+    """BPE of bytes that is trained on lines as a whole, without words."""
+    tokenizer = Tokenizer(models.BPE())
+    whole = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.pre_tokenizer = whole
+    alphabet = whole.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet, show_progress=False)
+    tokenizer.train_from_iterator(lines, trainer)
+    return tokenizer
 
 
 def randomise(model):
