@@ -39,13 +39,11 @@ def read_bart(source: Source) -> Import:
     vocabulary = make_vocabulary(tokenizer.pieces(), rows, special, tokenizer.path)
     positions = config.size("max_position_embeddings")
     pre_norm = config["model_type"] == PRE_NORM
-    arch = ["--arch", "mbart_large" if pre_norm else "bart_large", *size_options(config)]
+    scaled = config.get("scale_embedding")
+    arch = ["--arch", "mbart_large" if scaled else "bart_large", *size_options(config)]
     arch += ["--activation-fn", config.choose("activation_function", ACTIVATIONS)]
     if pre_norm:
         arch += ["--encoder-normalize-before", "--decoder-normalize-before"]
-        arch += [] if config.get("scale_embedding") else ["--no-scale-embedding"]
-    elif config.get("scale_embedding"):
-        raise UserError(f"{config.path}: scale_embedding is on, which fairseq's bart cannot have")
     classes = is_classifier(source)
     if classes:
         outputs = len(weights["classification_head.out_proj.bias"])

@@ -19,6 +19,7 @@ NORMS = {
 }
 PROJECTIONS = {"q_proj": "q_proj", "k_proj": "k_proj", "v_proj": "v_proj", "o_proj": "out_proj"}
 HEAD = "lm_head.weight"
+STRETCHED = ("default", "linear", "llama3", "factors")  # rotary positions; factors: of GGUF only
 
 
 def read_llama(source: Source) -> Import:
@@ -64,8 +65,9 @@ def position_options(config: Config) -> dict[str, object]:
     scaling = dict(config.get("rope_parameters") or config.get("rope_scaling") or {})
     theta = scaling.pop("rope_theta", None) or config.get("rope_theta", 10000.0)
     kind = scaling.get("rope_type") or scaling.get("type") or "default"
-    if kind not in ("default", "linear", "llama3"):
-        raise UserError(f"{config.path}: rope_type is {kind}; known are default, linear and llama3")
+    if kind not in STRETCHED:
+        known = ", ".join(STRETCHED)
+        raise UserError(f"{config.path}: rope_type is {kind}; known are {known}")
     if scaling.get("partial_rotary_factor", 1.0) != 1.0:
         raise UserError(f"{config.path}: partial_rotary_factor is not 1; that is not supported")
     options: dict[str, object] = {"--rope-theta": theta}

@@ -69,11 +69,11 @@ ROWS = (
         "Deep-shallow, patient distillation",
         student("patient", "deep"),
     ),
-    Row("best_kd", "Deep-shallow, wider, distilled", student("distil", "best")),
+    Row("tenth_kd", "A tenth of the file, distilled", student("distil", "tenth")),
     Row(
-        "best_patient",
-        "Deep-shallow, wider, patient distillation",
-        student("patient", "best"),
+        "tenth_patient",
+        "A tenth of the file, patient distillation",
+        student("patient", "tenth"),
     ),
     Row("speed_kd", "Same speed, distilled", student("distil", "speed")),
     Row("pet", "PET", warmed_up("pet")),
@@ -133,8 +133,8 @@ ROWS = (
     *few_bits("speed_kd", "Same speed, distilled"),
     *few_bits("pet", "PET"),
     *few_bits("pet_patient", "PET, patient distillation", "patient"),
-    *few_bits("best_kd", "Deep-shallow, wider, distilled"),
-    *few_bits("best_patient", "Deep-shallow, wider, patient distillation", "patient"),
+    *few_bits("tenth_kd", "A tenth of the file, distilled"),
+    *few_bits("tenth_patient", "A tenth of the file, patient distillation", "patient"),
     *(
         Row(f"pkd_at{rate}", f"Patient-KD at {rate}%", student("patient", f"plain_at{rate}"))
         for rate in RATES

@@ -1,7 +1,6 @@
-"""Files that cannot be imported, each with the line that says so."""
+"""Files that `pet-fairseq import-hf` cannot import, each with the line that says so."""
 
 import json
-import os
 import pickle
 import struct
 
@@ -9,21 +8,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from pet_fairseq.errors import UserError
-from pet_fairseq.pretrained.importer import import_model
+from tests.checkpoints.written import Malicious
 from tests.pretrained.bert import CONFIG, PIECES, write_bert
 from tests.pretrained.llama import write_llama
-
-OUT = "imported"
-
-
-def refused(folder, *texts):
-    """The import ends in one line with these texts and leaves nothing behind."""
-    with pytest.raises(UserError) as error:
-        import_model(folder, folder.parent / OUT)
-    assert "\n" not in str(error.value) and not list(folder.parent.glob(f"*{OUT}*"))
-    for text in texts:
-        assert text in str(error.value)
 
 
 def change_json(file, **changes):
@@ -31,7 +18,7 @@ def change_json(file, **changes):
 
 
 @pytest.mark.parametrize("kind", ["t5", "gpt_neox", None, ["bert"]])
-def test_another_type_of_model(kind, tmp_path):
+def test_another_type_of_model(kind, tmp_path, refused):
     write_llama(tmp_path / "hf", model_type=kind)
     refused(tmp_path / "hf", "config.json", f"of type {kind}", "bert, roberta", "gpt2, llama")
 
@@ -51,7 +38,7 @@ def write_shards(folder):
     return index
 
 
-def test_a_missing_shard(tmp_path):
+def test_a_missing_shard(tmp_path, refused):
     index = write_shards(tmp_path / "hf")
     (tmp_path / "hf/model-00002-of-00002.safetensors").unlink()
     refused(tmp_path / "hf", "model-00002-of-00002.safetensors: no such file", index.name)
@@ -59,7 +46,7 @@ def test_a_missing_shard(tmp_path):
     refused(tmp_path / "hf", f"{index.name}: has no weight_map")
 
 
-def test_a_shard_outside_the_folder(tmp_path):
+def test_a_shard_outside_the_folder(tmp_path, refused):
     index = write_shards(tmp_path / "hf")
     outside = tmp_path / "model-00002-of-00002.safetensors"
     (tmp_path / "hf" / outside.name).rename(outside)
@@ -97,14 +84,14 @@ def beyond_the_end(header):
         lambda content: b"",
     ],
 )
-def test_a_header_that_lies(change, tmp_path):
+def test_a_header_that_lies(change, tmp_path, refused):
     write_llama(tmp_path / "hf")
     file = tmp_path / "hf/model.safetensors"
     file.write_bytes(change(file.read_bytes()))
     refused(tmp_path / "hf", "model.safetensors: not readable")
 
 
-def test_a_tokenizer_of_another_size(tmp_path):
+def test_a_tokenizer_of_another_size(tmp_path, refused):
     write_bert(tmp_path / "more", vocab_size=len(PIECES) - 2)
     refused(tmp_path / "more", "tokenizer.json", "has 15 pieces", "13 rows")
     write_bert(tmp_path / "fewer", vocab_size=600)
@@ -113,7 +100,7 @@ def test_a_tokenizer_of_another_size(tmp_path):
     refused(tmp_path / "matrix", "vocab_size is 19, but the tensors have 15 rows")
 
 
-def test_a_head_of_other_classes(tmp_path):
+def test_a_head_of_other_classes(tmp_path, refused):
     width = CONFIG["hidden_size"]
     kind = {"architectures": ["BertForSequenceClassification"]}
     weights = write_bert(tmp_path / "hf", **kind, id2label={"0": "no", "1": "yes"})
@@ -126,23 +113,15 @@ def test_a_head_of_other_classes(tmp_path):
     refused(tmp_path / "hf", "problem_type is multi_label_classification")
 
 
-class Code:
-    def __init__(self, file):
-        self.file = file
-
-    def __reduce__(self):
-        return os.mkdir, (str(self.file),)
-
-
 @pytest.mark.parametrize("old_format", [False, True])
-def test_code_in_a_pickle(old_format, tmp_path):
+def test_code_in_a_pickle(old_format, tmp_path, refused):
     write_llama(tmp_path / "hf")
     (tmp_path / "hf/model.safetensors").unlink()
-    content = {"a": torch.zeros(2), "b": Code(tmp_path / "harm")}
+    content = {"a": torch.zeros(2), "b": Malicious(tmp_path / "harm")}
     zipped = not old_format
     torch.save(content, tmp_path / "hf/pytorch_model.bin", _use_new_zipfile_serialization=zipped)
     refused(tmp_path / "hf", "pytorch_model.bin: refused", "could run code")
-    (tmp_path / "hf/pytorch_model.bin").write_bytes(pickle.dumps(Code(tmp_path / "harm")))
+    (tmp_path / "hf/pytorch_model.bin").write_bytes(pickle.dumps(Malicious(tmp_path / "harm")))
     refused(tmp_path / "hf", "pytorch_model.bin: refused")
     assert not (tmp_path / "harm").exists()
 
@@ -159,6 +138,6 @@ def test_code_in_a_pickle(old_format, tmp_path):
         ({"sliding_window": 8}, "sliding_window is 8"),
     ],
 )
-def test_options_that_do_not_fit(config, message, tmp_path):
+def test_options_that_do_not_fit(config, message, tmp_path, refused):
     write_llama(tmp_path / "hf", **config)
     refused(tmp_path / "hf", message)

@@ -120,18 +120,18 @@ def test_the_sweep_has_students_at_every_rate(size, tmp_path):
 )
 def test_the_best_student_fills_a_tenth_of_the_teachers_file(size, dictionaries, tmp_path):
     """A byte for a weight against four, everything counted; deep and shallow as `deep`."""
-    found = stages("multi30k", tmp_path, "--rows", "frontier", "best_kd", "--size", size)
+    found = stages("multi30k", tmp_path, "--rows", "frontier", "tenth_kd", "--size", size)
 
     def parameters(stage):
         counts = option_counts(model_options(stage))
         width = int(stage.option("--decoder-embed-dim") or 512)
         return counts.total + (dictionaries - 2 * 4) * width
 
-    best, deep = found["best_kd.seed1"], found["deep_shallow_kd.seed1"]
-    assert 0.93 < parameters(best) / (4 * parameters(found["teacher"]) / 10) < 0.985
+    tenth, deep = found["tenth_kd.seed1"], found["deep_shallow_kd.seed1"]
+    assert 0.93 < parameters(tenth) / (4 * parameters(found["teacher"]) / 10) < 0.985
     for option in ("--decoder-layers", "--encoder-layers"):
         if deep.option(option):
-            assert best.option(option) == deep.option(option)
+            assert tenth.option(option) == deep.option(option)
 
 
 def test_the_frontier_pairs_equal_bytes_and_arithmetic(tmp_path):
@@ -295,8 +295,8 @@ def test_losses_and_starts(tmp_path):
         ("speed_kd", "pet_distillation"),
         ("pet", "pet_distillation"),
         ("pet_patient", "patient_kd"),
-        ("best_kd", "pet_distillation"),
-        ("best_patient", "patient_kd"),
+        ("tenth_kd", "pet_distillation"),
+        ("tenth_patient", "patient_kd"),
     ):
         for bits in ("8", "4"):
             stage = found[f"{base}_int{bits}.seed1"]
@@ -377,9 +377,9 @@ def test_the_demo_makes_its_own_data(tmp_path):
     found = stages("demo", tmp_path)
     assert list(found)[:3] == ["toy-data", "preprocess", "teacher"]
     assert [s.name for s in trainings(found)] == [
-        *("teacher", "scratch.seed1", "pet.seed1/warmup", "pet.seed1"),
+        *("teacher", "scratch.seed1", "kd.seed1", "pet.seed1/warmup", "pet.seed1"),
     ]
-    assert found["report"].command[-1] == f"{tmp_path}/demo/data/raw/test.en"
+    assert found["report"].command[-1] == f"{tmp_path}/demo/data/raw/reference.en"
 
 
 def test_own_data_wants_its_languages(tmp_path):

@@ -9,12 +9,13 @@ from typing import NamedTuple
 import torch
 from aiohttp import ClientSession
 
+from pet_fairseq.predict.model import Encoded
+from pet_fairseq.predict.sentences import TextTooLongError
 from pet_fairseq.serve.app import make_runner
 from pet_fairseq.serve.connections import Entrance
 from pet_fairseq.serve.engine import Engine
 from pet_fairseq.serve.metrics import Metrics
 from pet_fairseq.serve.queue import BatchQueue
-from pet_fairseq.serve.request import RequestError
 from pet_fairseq.serve.scheduler import Cost, RatioScheduler
 from tests.serve.test_metrics import read_page
 
@@ -34,11 +35,11 @@ class HeldModel:
         self.started = threading.Semaphore(0)
         self.batches = []
 
-    def encode(self, text):
-        tokens = torch.ones(len(text.split()), dtype=torch.long)
-        if len(tokens) > self.max_tokens:
-            raise RequestError(413, "text: too long")
-        return tokens
+    def encode(self, sentences):
+        words = " ".join(sentences).split()
+        if len(words) > self.max_tokens:
+            raise TextTooLongError("text: too long")
+        return Encoded(torch.ones(len(words), dtype=torch.long), truncated="cut" in words)
 
     def random_text(self, length):
         return torch.ones(length, dtype=torch.long)

@@ -244,11 +244,11 @@ def test_a_dead_device_is_not_asked_for_every_text_of_a_batch():
 
 
 def test_a_text_that_takes_too_long_holds_nobody_up(monkeypatch):
-    def encode(text):
-        while text == "slow":
+    def encode(sentences):
+        while sentences == ("slow",):
             with contextlib.suppress(ZeroDivisionError):
                 1 / 0  # noqa: B018
-        return HeldModel.encode(HeldModel, text)
+        return HeldModel.encode(HeldModel, sentences)
 
     async def main():
         async with running(text_seconds=1.0) as server:

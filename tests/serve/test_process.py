@@ -12,9 +12,10 @@ from aiohttp import ClientSession
 
 from pet_fairseq import cli
 from tests.cli.processes import run, start
-from tests.serve.made import HEAD, LABELS, make_classifier, make_translator
+from tests.predict.made import HEAD, LABELS, make_classifier, make_translator
+from tests.predict.test_model import direct, numbers
+from tests.serve.test_load import serve
 from tests.serve.test_metrics import read_page
-from tests.serve.test_model import direct, numbers, serve
 
 TEXTS = ["w1 w2 w3", "w5 w4 w3 w2 w1 w0 w9", "w7"]
 
@@ -96,7 +97,7 @@ def test_translation_full_queue_and_sigterm(tmp_path):
     made = make_translator(tmp_path)
     options = ("--ratio", "2", "--beam", "1", "--max-queue", "3", "--max-batch-tokens", "12")
     served = serve(made, *options)
-    (expected,) = served.answer([served.encode(TEXTS[1])], 2)
+    (expected,) = served.answer([served.encode((TEXTS[1],)).tokens], 2)
 
     async def main(process, address):
         host, port = address.removeprefix("http://").split(":")

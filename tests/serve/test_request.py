@@ -48,6 +48,6 @@ def test_refused(body, message):
     "text", ["ein Hund", "  a\nb ", "\u4f60\u597d \U0001f600", "a\u0000b", '"']
 )
 def test_taken(text):
-    assert read_texts(json.dumps({"text": text}).encode()) == ([text], True)
+    assert read_texts(json.dumps({"text": text}).encode()) == ([(text,)], True)
     body = json.dumps({"texts": [text, "b"]}, ensure_ascii=False).encode()
-    assert read_texts(body) == ([text, "b"], False)
+    assert read_texts(body) == ([(text,), ("b",)], False)
