@@ -207,13 +207,14 @@ def choose_rows(names: Sequence[str], runs: Path) -> list[str]:
 
 def finished_rows(runs: Path) -> set[str]:
     """The rows with a finished training in `runs`."""
-    return {row.name for row in ROWS if any(map(_is_finished, run_folders(runs, row.name)))}
+    return {row.name for row in ROWS if any(map(is_finished, run_folders(runs, row.name)))}
 
 
 def run_folders(runs: Path, row: str) -> list[Path]:
     return [runs / row] if row == "teacher" else sorted(runs.glob(f"{row}.seed[0-9]*"))
 
 
-def _is_finished(folder: Path) -> bool:
+def is_finished(folder: Path) -> bool:
+    """Whether a run's training has come to its end, as far as its record says."""
     record = read_record(folder / BEST)
     return (folder / BEST).exists() and (record is None or record.finished)
