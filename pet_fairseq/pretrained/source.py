@@ -1,6 +1,7 @@
 """The files that Hugging Face's libraries write for a model: its options and its tensors."""
 
 import json
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -183,20 +184,36 @@ def open_safetensors(path: Path) -> Weights:
 
 
 def open_pickle(path: Path) -> Weights:
-    """Open a file of torch's, under its safe loading."""
+    """Open a file of torch's, under its safe loading.
+
+    A file of torch's old format cannot be read in part; all of its tensors stay in memory.
+    """
+    mapped = is_archive(path)
     try:
-        tensors = load_safely(path)
+        tensors = load_safely(path, mapped)
         if not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
             raise TypeError("not a dict of tensors")
     except UNREADABLE as error:
         if is_refusal(error, str(path)):
             raise UnsafeCheckpointError(f"{path}: {why_no_checkpoint(error, str(path))}") from error
         raise UserError(f"{path}: not readable ({error}); download it again") from error
-    return Weights({name: lambda name=name: load_safely(path)[name] for name in tensors}, path)
+    if not mapped:
+        return Weights({name: partial(tensors.get, name) for name in tensors}, path)
+    return Weights({name: partial(read_mapped, path, name) for name in tensors}, path)
 
 
-def load_safely(path: Path) -> dict[str, Tensor]:
-    """What torch.load reads; files of its old format have to be read as a whole."""
+def is_archive(path: Path) -> bool:
+    """Whether a file of torch's is of today's format, which can be mapped into memory."""
     with open(path, "rb") as file:
-        mapped = file.read(2) == b"PK"
-    return torch.load(str(path), map_location="cpu", weights_only=True, mmap=mapped or None)
+        return file.read(2) == b"PK"
+
+
+def read_mapped(path: Path, name: str) -> Tensor:
+    return load_safely(path, mapped=True)[name]
+
+
+def load_safely(path: Path, mapped: bool) -> dict[str, Tensor]:
+    """What torch.load reads of a file, for the CPU."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's, about versions of pickle
+        return torch.load(str(path), map_location="cpu", weights_only=True, mmap=mapped or None)

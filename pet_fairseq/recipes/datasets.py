@@ -96,8 +96,9 @@ DATA_SETS = {
     "own_data": DataSet(size="small"),
     "demo": DataSet(
         *("de", "en", "demo"),
-        text=("--tokenizer", "space"),
-        rows=("teacher", "scratch", "pet"),
+        reference="raw/reference.{lang}",
+        text=("--tokenizer", "moses"),
+        rows=("teacher", "scratch", "kd", "pet"),
         repeats=2,
         made_here=True,
     ),

@@ -2,7 +2,8 @@
 
 import re
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
 
@@ -149,6 +150,74 @@ def plot_speed(groups: list[RunGroup], beams: list[int], path: Path) -> None:
     axes.grid(axis="x", alpha=0.3)
     if beams:  # above the axes, where it covers no bar
         axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=len(beams), frameon=False)
+    write_figure(path, figure)
+
+
+@dataclass(frozen=True)
+class Trade:
+    """What a group of runs, stored or used in one way, costs and gives.
+
+    Attributes:
+        title: of the group. form: the way, such as "8 bits".
+        x: megabytes, or sentences a second. spread: of BLEU over seeds, None for one seed.
+    """
+
+    title: str
+    form: str
+    x: float
+    bleu: float
+    spread: Optional[float] = None
+
+
+def undominated(trades: Sequence[Trade], more_is_better: bool) -> list[Trade]:
+    """Those that none is better than in both x and BLEU, the one with the best x first."""
+    sign = -1 if more_is_better else 1
+    best: list[Trade] = []
+    for trade in sorted(trades, key=lambda t: (sign * t.x, -t.bleu)):
+        if not best or trade.bleu > best[-1].bleu:
+            best.append(trade)
+    return best
+
+
+def plot_trades(
+    trades: Sequence[Trade], more_is_better: bool, label: str, path: Path, log: bool = False
+) -> None:
+    """Plot BLEU over what it costs: a colour for each group, a marker for each form.
+
+    A dashed line goes through the trades that none is better than.
+
+    Args:
+        more_is_better: whether one wants much of x, as of speed, or little, as of bytes.
+        label: of x. log: whether x has a logarithmic axis.
+    """
+    titles = list(dict.fromkeys(trade.title for trade in trades))
+    forms = list(dict.fromkeys(trade.form for trade in trades))
+    figure, axes = _axes(9.4, max(4.4, 0.4 * (len(titles) + len(forms) + 1)))
+    for i, title in enumerate(titles):
+        own = [trade for trade in trades if trade.title == title]
+        style = {"color": f"C{i % 10}", "linestyle": "-" if i < 10 else ":"}
+        axes.plot([t.x for t in own], [t.bleu for t in own], alpha=0.5, label=_wrap(title), **style)
+        for trade in own:
+            marker = {"marker": MARKERS[forms.index(trade.form)], "markersize": 6}
+            axes.errorbar(trade.x, trade.bleu, trade.spread, capsize=2, **style, **marker)
+    for form, marker in zip(forms, MARKERS):
+        axes.plot([], [], color="grey", linestyle="", marker=marker, label=form)
+    best = undominated(trades, more_is_better)
+    axes.plot(
+        [trade.x for trade in best],
+        [trade.bleu for trade in best],
+        color="black",
+        linestyle="--",
+        linewidth=1,
+        drawstyle="steps-post",
+        label="the frontier",
+        zorder=1,
+    )
+    if log:
+        use_log_sizes(axes)
+    axes.set_xlabel(label)
+    axes.set_ylabel("BLEU")
+    _add_legend(axes)
     write_figure(path, figure)
 
 

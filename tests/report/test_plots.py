@@ -1,5 +1,7 @@
 """What the plots show and how they are laid out."""
 
+from random import Random
+
 import pytest
 
 from pet_fairseq.report import plots
@@ -112,3 +114,40 @@ def test_nothing_measured(figures, tmp_path):
     plots.write_plots(Comparison(groups, groups[0], groups[0]), tmp_path)
     assert set(figures) == {"bleu_over_rate", "speed_over_rate", "sentences_per_second"}
     assert not lines(figures["bleu_over_rate"])
+
+
+def test_trades_and_the_frontier(figures, tmp_path):
+    points = [
+        plots.Trade("A", "32 bits", 8.0, 39.0, 0.2),
+        plots.Trade("A", "8 bits", 2.0, 38.9),
+        plots.Trade("B", "32 bits", 4.0, 38.0),
+        plots.Trade("B", "8 bits", 1.0, 38.0),
+        plots.Trade("C", "8 bits", 2.0, 37.0),
+    ]
+    plots.plot_trades(points, False, "MB", tmp_path / "bytes.png", log=True)
+    axes = figures["bytes"].axes[0]
+    shown = lines(figures["bytes"])
+    assert shown["A"] == [(8.0, 39.0), (2.0, 38.9)] and shown["C"] == [(2.0, 37.0)]
+    assert shown["the frontier"] == [(1.0, 38.0), (2.0, 38.9), (8.0, 39.0)]
+    assert axes.get_xscale() == "log"
+    marks = {(line.get_color(), line.get_marker()) for line in axes.lines}
+    assert {("C0", "o"), ("C0", "s"), ("C1", "o"), ("C1", "s"), ("C2", "s")} <= marks
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == [
+        *("A", "B", "C", "32 bits", "8 bits", "the frontier"),
+    ]
+
+
+@pytest.mark.parametrize("more_is_better", [False, True])
+def test_undominated(more_is_better):
+    random = Random(1)
+    points = [
+        plots.Trade("A", "", random.randint(1, 8), float(random.randint(1, 8))) for _ in range(25)
+    ]
+
+    def beats(a, b):
+        better_x = a.x >= b.x if more_is_better else a.x <= b.x
+        return better_x and a.bleu >= b.bleu and (a.x, a.bleu) != (b.x, b.bleu)
+
+    expected = {(b.x, b.bleu) for b in points if not any(beats(a, b) for a in points)}
+    best = plots.undominated(points, more_is_better)
+    assert [(t.x, t.bleu) for t in best] == sorted(expected, reverse=more_is_better)
