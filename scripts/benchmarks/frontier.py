@@ -294,7 +294,7 @@ def parse() -> argparse.Namespace:
 
 def main() -> None:
     logging.basicConfig()  # before fairseq-generate lets everything be logged into its output
-    logging.disable(logging.INFO)
+    logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")  # hydra's
     args = parse()
     pet_fairseq.register()
