@@ -202,7 +202,7 @@ def plot(rows: Sequence[Row], shown: Sequence[Column], args: argparse.Namespace)
 def notes(rows: Iterable[Row], left_out: Sequence[str], args: argparse.Namespace) -> str:
     """How it was measured, and what is missing."""
     lines = [
-        f"Beam: {args.beam}. Speeds: {ENGINE} on {processor()}, the whole test set in turn with the "
+        f"Beam: {args.beam}. Speeds: {ENGINE} on {processor()}, the test set in turn with the "
         f"teacher; rounds: {args.rounds}, seeds of a row that were timed: {args.timed_seeds}.\n"
     ]
     for row in rows:
