@@ -17,16 +17,21 @@ def prefill(decoder, tokens: Tensor, incremental_state: dict, **options) -> tupl
     for layer, x in zip(decoder.layers, extra["inner_states"]):
         if layer.normalize_before:
             x = layer.self_attn_layer_norm(x)
-        own = getattr(layer.self_attn, "keys_and_values", None)  # of an attention unlike fairseq's
-        state = own(x) if own else keys_and_values(layer.self_attn, x)
+        state = keys_and_values(layer.self_attn, x)
         if padding.any():
-            state["prev_key_padding_mask"] = padding
+            state.setdefault("prev_key_padding_mask", padding)
         layer.self_attn._set_input_buffer(incremental_state, state)
     return output, extra
 
 
-def keys_and_values(attention: nn.Module, x: Tensor) -> dict[str, Tensor]:
-    """What fairseq's attention keeps of its input x, T x B x C: both B x heads x T x head_dim."""
+def keys_and_values(attention: nn.Module, x: Tensor, *positions: slice) -> dict[str, Tensor]:
+    """What an attention keeps of its input x, T x B x C: both B x heads x T x head_dim.
+
+    An attention unlike fairseq's has a method of this name; positions: what that takes.
+    """
+    own = getattr(attention, "keys_and_values", None)
+    if own is not None:
+        return own(x, *positions)
 
     def split(projected: Tensor) -> Tensor:
         time, batch, _ = projected.shape

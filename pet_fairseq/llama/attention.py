@@ -17,6 +17,9 @@ from pet_fairseq.attention import (
 )
 from pet_fairseq.llama.rotary import RotaryPositions
 
+# the positions of vectors in their text, as slices behind one another
+Positions = tuple[slice, ...]
+
 
 class GroupedQueryAttention(CachingAttention):
     """softmax(R(Q) R(K)^T / sqrt(D)) V per head, R the rotation by position.
@@ -27,6 +30,8 @@ class GroupedQueryAttention(CachingAttention):
         num_heads: of queries; key_value_heads: of keys and values, a divisor of it.
         head_dim: D, width of a head. qkv_bias: whether queries, keys and values have a bias.
     """
+
+    needs_positions = True  # where keys are other vectors than queries
 
     def __init__(
         self,
@@ -58,20 +63,26 @@ class GroupedQueryAttention(CachingAttention):
         incremental_state: Optional[IncrementalState] = None,
         need_weights: bool = False,
         attn_mask: Optional[Tensor] = None,
+        positions: Optional[tuple[Positions, Positions]] = None,
     ) -> tuple[Tensor, None]:
-        """Attend from T positions to themselves and to those in the cache.
+        """Attend from T positions to S vectors and to those in the cache.
 
         Args:
-            query: T x B x C; key and value are the same tensor, as in fairseq's calls.
-            key_padding_mask: B x T, True = padding. attn_mask: T x S, added to the scores.
+            query: T x B x C. key: S x B x C, or none for the query itself; value: not read, in
+                fairseq's calls it is the same tensor.
+            key_padding_mask: B x S, True = padding. attn_mask: T x S, added to the scores, or
+                True = not visible.
+            positions: of the queries and of the keys; by default both go on where the cache ends.
         Returns:
             T x B x C, and no weights.
         """
         cache = self._get_input_buffer(incremental_state)
-        start = cache["prev_key"].size(2) if cache else 0
-        q = self.rotary.rotate(self._split_heads(self.q_proj(query)), start)
-        state = self.keys_and_values(query, start)
-        k, v = state["prev_key"], state["prev_value"]
+        if positions is None:
+            start = cache["prev_key"].size(2) if cache else 0
+            positions = 2 * ((slice(start, start + len(query)),),)
+        of_queries, of_keys = positions
+        q = self.rotary.rotate(self._split_heads(self.q_proj(query)), *of_queries)
+        k, v = self._keys_and_values(query if key is None else key, *of_keys)
         if cache:
             k, v, key_padding_mask = append_to_cache(cache, k, v, key_padding_mask)
         if incremental_state is not None:
@@ -85,15 +96,24 @@ class GroupedQueryAttention(CachingAttention):
         context = fused_attention(q, k, v, bias, dropout, head_multiple(q))  # B x H x T x D
         return self.out_proj(context.permute(2, 0, 1, 3).flatten(2)), None
 
-    def keys_and_values(self, x: Tensor, start: int = 0) -> dict[str, Tensor]:
-        """What the cache keeps of the input x, T x B x C, from position `start` on.
+    def keys_and_values(self, x: Tensor, *positions: slice) -> dict[str, Tensor]:
+        """What the cache keeps of a text's input x, T x B x C; both are B x heads x T x D.
 
-        Both are B x heads x T x D.
+        The next position is the cache's length. Where the text has more or fewer positions than
+        vectors, all keys are moved by the difference: only distances to the queries count.
+
+        Args:
+            positions: of the vectors, the last of them the text's end; by default 0 to T - 1.
         """
-        return {
-            "prev_key": self.rotary.rotate(self._split_heads(self.k_proj(x)), start),
-            "prev_value": self._split_heads(self.v_proj(x)),
-        }
+        positions = positions or (slice(0, len(x)),)
+        k, v = self._keys_and_values(x, *positions)
+        steps = len(x) - positions[-1].stop
+        return {"prev_key": self.rotary.move(k, steps) if steps else k, "prev_value": v}
+
+    def _keys_and_values(self, x: Tensor, *positions: slice) -> tuple[Tensor, Tensor]:
+        """Of the vectors x, T x B x C, at these positions: both are B x heads x T x D."""
+        k = self.rotary.rotate(self._split_heads(self.k_proj(x)), *positions)
+        return k, self._split_heads(self.v_proj(x))
 
     def _split_heads(self, x: Tensor) -> Tensor:
         """T x B x (heads D) -> B x heads x T x D"""

@@ -72,6 +72,12 @@ def parse_scaling(text: str, head_dim: int) -> Optional[dict]:
     return scaling
 
 
+def turn(x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
+    """Turn the pairs of dimensions of x, ... x T x D, by angles given as T x D / 2 or D / 2."""
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat([first * cosines - second * sines, second * cosines + first * sines], dim=-1)
+
+
 class RotaryPositions:
     """Turns queries and keys; all layers of a model share one. Its table grows with the positions.
 
@@ -82,13 +88,15 @@ class RotaryPositions:
         self.frequencies = frequencies
         self.table = torch.empty(2, 0, len(frequencies))  # cosines and sines: 2 x T x D / 2
 
-    def rotate(self, x: Tensor, start: int) -> Tensor:
-        """Turn x, B x H x T x D, whose first position is `start`."""
-        cosines, sines = self._angles(start + x.size(2), x.device)[:, start:].to(x.dtype)
-        first, second = x.chunk(2, dim=-1)
-        return torch.cat(
-            [first * cosines - second * sines, second * cosines + first * sines], dim=-1
-        )
+    def rotate(self, x: Tensor, *positions: slice) -> Tensor:
+        """Turn x, B x H x T x D, whose T positions the slices give together."""
+        table = self._angles(max(part.stop for part in positions), x.device)
+        return turn(x, *torch.cat([table[:, part] for part in positions], dim=1).to(x.dtype))
+
+    def move(self, x: Tensor, steps: int) -> Tensor:
+        """Turn what is rotated by so many positions more, or fewer below 0: B x H x T x D."""
+        cosines, sines = self._angles(abs(steps) + 1, x.device)[:, abs(steps)].to(x.dtype)
+        return turn(x, cosines, sines if steps > 0 else -sines)
 
     def _angles(self, length: int, device: torch.device) -> Tensor:
         if self.table.size(1) < length or self.table.device != device:

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import logging
 from argparse import Namespace
 
 from pet_fairseq.predict.lines import format_of, read_lines, read_text
@@ -17,6 +18,7 @@ def predict(args: Namespace, text_options: list[str]) -> None:
     Raises:
         UserError: a model or a text that is not taken. OSError: files that cannot be read.
     """
+    logging.getLogger("fairseq").setLevel(logging.WARNING)  # it turns on every logger
     predictor = load(args, text_options)
     form = args.format or format_of(args.input)
     lines = read_lines(args.input)

@@ -29,11 +29,12 @@ def read_bart(source: Source) -> Import:
     Raises:
         UserError: options or files that do not fit.
     """
-    config, tokenizer = source.config, source.tokenizer
+    config = source.config
     config.refuse(tie_word_embeddings=True, pad_token_id=1)
     weights = source.weights.renamed(lambda name: name.removeprefix("model."))
     if BIAS in weights and weights[BIAS].any():
         raise UserError(f"{weights.path}: {BIAS} is not 0, which fairseq's bart has no place for")
+    tokenizer = source.tokenizer
     special = {word: tokenizer.number(word) for word in FIRST}
     rows = config.size("vocab_size")
     vocabulary = make_vocabulary(tokenizer.pieces(), rows, special, tokenizer.path)

@@ -30,10 +30,7 @@ def read_llama(source: Source) -> Import:
     """
     config = source.config
     config.refuse(hidden_act="silu", attention_bias=False, mlp_bias=False)
-    positions, layers = config.size("max_position_embeddings"), config.size("num_hidden_layers")
-    window = config.get("sliding_window") if config.get("use_sliding_window", True) else None
-    if window is not None and window < positions:
-        raise UserError(f"{config.path}: sliding_window is {window}; only full attention is known")
+    positions, layers = reach(config), config.size("num_hidden_layers")
     weights = source.weights.renamed(lambda name: name.removeprefix("model."))
     vocabulary = lm_vocabulary(source, config.size("vocab_size"))
     tied = config.get("tie_word_embeddings", False) or HEAD not in weights
@@ -54,6 +51,16 @@ def read_llama(source: Source) -> Import:
     arch += ["--share-decoder-input-output-embed"] if tied else []
     tensors = llama_tensors(weights, layers, vocabulary, tied)
     return language_model(source, arch, vocabulary, tensors, positions)
+
+
+def reach(config: Config) -> int:
+    """The longest text that the model can read here.
+
+    Attention is full here, which equals a sliding window as long as the text fits into it.
+    """
+    positions = config.size("max_position_embeddings")
+    slides = config.get("use_sliding_window", True) and config.get("sliding_window") is not None
+    return min(positions, config.size("sliding_window")) if slides else positions
 
 
 def position_options(config: Config) -> dict[str, object]:

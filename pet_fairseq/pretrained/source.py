@@ -1,6 +1,7 @@
 """The files that Hugging Face's libraries write for a model: its options and its tensors."""
 
 import json
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pet_fairseq.checkpoints.contents import save_state
 from pet_fairseq.errors import UNREADABLE, UnsafeCheckpointError, UserError, is_refusal
 from pet_fairseq.errors import why_unreadable as why_no_checkpoint
 from pet_fairseq.pretrained.tokenizer_file import TokenizerFile
@@ -184,10 +186,7 @@ def open_safetensors(path: Path) -> Weights:
 
 
 def open_pickle(path: Path) -> Weights:
-    """Open a file of torch's, under its safe loading.
-
-    A file of torch's old format cannot be read in part; all of its tensors stay in memory.
-    """
+    """Open a file of torch's, under its safe loading."""
     mapped = is_archive(path)
     try:
         tensors = load_safely(path, mapped)
@@ -197,15 +196,28 @@ def open_pickle(path: Path) -> Weights:
         if is_refusal(error, str(path)):
             raise UnsafeCheckpointError(f"{path}: {why_no_checkpoint(error, str(path))}") from error
         raise UserError(f"{path}: not readable ({error}); download it again") from error
-    if not mapped:
-        return Weights({name: partial(tensors.get, name) for name in tensors}, path)
-    return Weights({name: partial(read_mapped, path, name) for name in tensors}, path)
+    if mapped:
+        return Weights({name: partial(read_mapped, path, name) for name in tensors}, path)
+    copy = Copy(tensors)
+    return Weights({name: partial(copy.read, name) for name in tensors}, path)
 
 
 def is_archive(path: Path) -> bool:
-    """Whether a file of torch's is of today's format, which can be mapped into memory."""
+    """Whether a file of torch's is of today's format, of which a tensor can be read alone."""
     with open(path, "rb") as file:
         return file.read(2) == b"PK"
+
+
+class Copy:
+    """Tensors from a file of the old format, in one of today's that is gone after the import."""
+
+    def __init__(self, tensors: dict[str, Tensor]):
+        self.folder = tempfile.TemporaryDirectory(prefix="pet-fairseq-")
+        self.file = Path(self.folder.name, WEIGHTS[1])
+        save_state(tensors, self.file)
+
+    def read(self, name: str) -> Tensor:
+        return read_mapped(self.file, name)
 
 
 def read_mapped(path: Path, name: str) -> Tensor:

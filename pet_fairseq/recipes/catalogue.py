@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from pet_fairseq.recipes import datasets, selfcp, variator_sets
+from pet_fairseq.recipes import datasets, language_model, selfcp, variator_sets
 from pet_fairseq.recipes.pipeline import Pipeline, Place
 
 
@@ -49,6 +49,11 @@ RECIPES = {
         "plugins for an encoder-decoder that answers questions about a text",
         variator_sets.add_squad_options,
         variator_sets.build_squad,
+    ),
+    "language_model": Recipe(
+        "plugins for the prompts of a language model",
+        language_model.add_options,
+        language_model.build,
     ),
     "movie_reviews": _prompts("movie_reviews", "are long film reviews positive?"),
     "cicero": _prompts("cicero", "questions about dialogues"),

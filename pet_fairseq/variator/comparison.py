@@ -23,7 +23,11 @@ from pet_fairseq.variator.options import VariatorConfig
 from pet_fairseq.variator.plugin_files import build_around
 
 PLUGIN_OPTIONS = ("bottleneck_dim", "compression_site", "compression", "decompression")
-SCORES = ("accuracy", "exact_match", "f1", "bleu")  # of result.json, each in percent
+# of result.json, with their units
+SCORES = {
+    **{"accuracy": "%", "perplexity": "", "exact_match": "%", "f1": "%", "bleu": "%"},
+    "prompt_ms": "",
+}
 
 
 class RunRow(NamedTuple):
@@ -34,7 +38,7 @@ class RunRow(NamedTuple):
     ratio: int
     trained: int  # parameters
     size: int  # bytes, without the optimizer's state
-    cost: float  # multiply-adds of the encoder over those of the backbone
+    cost: float  # multiply-adds of the compressed stack over those of the backbone's
     scores: dict[str, float]
 
 
@@ -76,18 +80,21 @@ def read_row(folder: Path, length: int) -> RunRow:
     Raises:
         UserError: a checkpoint or scores that cannot be used.
     """
-    path = folder / "checkpoint_best.pt"
+    path, scores = folder / "checkpoint_best.pt", read_scores(folder / "result.json")
     state = load_checkpoint(str(path), "RUNS")
     cfg = state["cfg"].model
     kind = getattr(cfg, "_name", "")
     tensors = unique_tensors(state["model"])
     trained = sum(t.numel() for n, t in tensors.items() if n != "backbone_hash")
-    ratio = cfg.compression_ratio if compresses(kind) else 1
+    cut = int(scores.pop("cut", 1))
+    if cut > 1:  # the backbone itself, given a part of each prompt
+        cost = cut_cost(state, str(path), length, cut)
+        return RunRow(folder.name, "cut prompts", cut, trained=0, size=0, cost=cost, scores=scores)
     return RunRow(
-        *(folder.name, kind, ratio, trained),
+        *(folder.name, kind, cfg.compression_ratio if compresses(kind) else 1, trained),
         size=stored_bytes(state | {"model": tensors}),
         cost=relative_cost(state, kind, str(path), length),
-        scores=read_scores(folder / "result.json"),
+        scores=scores,
     )
 
 
@@ -97,7 +104,7 @@ def compresses(kind: str) -> bool:
 
 
 def read_scores(path: Path) -> dict[str, float]:
-    """Read the scores of a run, in percent.
+    """Read the scores of a run, and `cut` if prompts were cut.
 
     Raises:
         UserError: not a file of scores, or none that is known.
@@ -105,11 +112,12 @@ def read_scores(path: Path) -> dict[str, float]:
     try:
         result = json.loads(path.read_text())
         scores = {name: float(result[name]) for name in SCORES if name in result}
+        cut = int(result["cut"]) if "cut" in result else 1
     except (ValueError, TypeError, RecursionError) as error:
         raise UserError(f"{path}: no scores in it; evaluate the run again") from error
     if not scores:
         raise UserError(f"{path}: has none of {', '.join(SCORES)}; evaluate the run again")
-    return scores
+    return scores | ({"cut": cut} if cut > 1 else {})
 
 
 def relative_cost(state: dict, kind: str, path: str, length: int) -> float:
@@ -125,6 +133,12 @@ def relative_cost(state: dict, kind: str, path: str, length: int) -> float:
     return MODEL_REGISTRY[kind].encoder_cost(shape, length) / plain
 
 
+def cut_cost(state: dict, path: str, length: int, cut: int) -> float:
+    """Multiply-adds of a language model's layers for the last 1/cut of a prompt over all of it."""
+    shape = shape_of(build_around(state, VariatorConfig(backbone_path=path)))
+    return plain_layer_cost(shape, -(-length // cut)) / plain_layer_cost(shape, length)
+
+
 # --- what is shown --------------------------------------------------------------------------------
 
 
@@ -132,7 +146,7 @@ def to_markdown(rows: list[RunRow], backbone: str, length: int) -> str:
     """Write a row for each run, the difference to the backbone beside each score."""
     base = next(row for row in rows if row.name == backbone)
     names = list(base.scores)
-    header = ["run", "k", "trained parameters", "MB", f"encoder multiply-adds, {length} tokens"]
+    header = ["run", "k", "trained parameters", "MB", f"multiply-adds, {length} tokens"]
     header += [part for name in names for part in (name, f"to {backbone}")]
     lines = []
     for row in rows:
@@ -157,7 +171,7 @@ def plot(rows: list[RunRow], backbone: str) -> Figure:
     by_kind: dict[str, list[RunRow]] = {"model": []}
     for row in rows:
         if name in row.scores:
-            by_kind.setdefault(row.kind if compresses(row.kind) else "model", []).append(row)
+            by_kind.setdefault("model" if row.ratio == 1 else row.kind, []).append(row)
     for (kind, some), marker in zip(by_kind.items(), chain("*", cycle("osvD^"))):
         if some:
             points = [[100 * row.cost for row in some], [row.scores[name] for row in some]]
@@ -165,7 +179,10 @@ def plot(rows: list[RunRow], backbone: str) -> Figure:
         for row in some:
             point = (100 * row.cost, row.scores[name])
             axes.annotate(row.name, point, (4, 4), textcoords="offset points", fontsize=7)
-    axes.set(xlabel="multiply-adds of the encoder, % of the model's", ylabel=f"{name} %")
+    axes.set(
+        xlabel="multiply-adds of the compressed stack, % of the model's",
+        ylabel=f"{name} {SCORES[name]}",
+    )
     axes.grid(alpha=0.3)
     axes.legend()
     return figure

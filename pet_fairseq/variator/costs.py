@@ -4,7 +4,12 @@ from typing import NamedTuple
 
 
 class Shape(NamedTuple):
-    """A stack and its plugins: layers, d, FFN width, k, r; the others as in `VariatorConfig`."""
+    """A stack and its plugins: layers, d, FFN width, k, r; the others as in `VariatorConfig`.
+
+    Attributes:
+        ffn_maps: matrices of d x FFN width in a feed-forward network: 3 with a gate, else 2.
+        query_dim, key_dim: width of all heads of queries, and of keys; 0: d.
+    """
 
     layers: int
     embed_dim: int
@@ -14,6 +19,9 @@ class Shape(NamedTuple):
     site: str = "ffn"
     compression: str = "weighted"
     decompression: str = "adapter"
+    ffn_maps: int = 2
+    query_dim: int = 0
+    key_dim: int = 0
 
     def num_groups(self, length: int) -> int:
         """The number of groups of k in so many positions: ceil(T / k)."""
@@ -23,12 +31,19 @@ class Shape(NamedTuple):
 def attention_cost(shape: Shape, queries: int, keys: int) -> int:
     """Multiply-adds of a self-attention in which so many queries attend to so many keys."""
     d = shape.embed_dim
-    return 2 * (queries + keys) * d * d + 2 * queries * keys * d
+    query_dim, key_dim = shape.query_dim or d, shape.key_dim or d
+    projections = 2 * (queries * query_dim + keys * key_dim) * d
+    return projections + 2 * queries * keys * query_dim
 
 
 def ffn_cost(shape: Shape, positions: int) -> int:
     """Multiply-adds of a feed-forward network for so many positions."""
-    return 2 * positions * shape.embed_dim * shape.ffn_embed_dim
+    return positions * ffn_matrices(shape)
+
+
+def ffn_matrices(shape: Shape) -> int:
+    """Numbers in the matrices of one feed-forward network."""
+    return shape.ffn_maps * shape.embed_dim * shape.ffn_embed_dim
 
 
 def plain_layer_cost(shape: Shape, length: int) -> int:
@@ -37,9 +52,9 @@ def plain_layer_cost(shape: Shape, length: int) -> int:
 
 
 def ffn_parameters(shape: Shape) -> int:
-    """Parameters of one feed-forward network."""
-    d, f = shape.embed_dim, shape.ffn_embed_dim
-    return 2 * d * f + d + f
+    """Parameters of one feed-forward network; gated ones have no biases."""
+    biases = shape.embed_dim + shape.ffn_embed_dim if shape.ffn_maps == 2 else 0
+    return ffn_matrices(shape) + biases
 
 
 # --- the plugin -----------------------------------------------------------------------------------
@@ -86,5 +101,4 @@ def paper_plugin_cost(shape: Shape) -> int:
 
 def paper_ffn_saving(shape: Shape) -> float:
     """The share of an FFN's cost that its plugin saves, by the paper's formula."""
-    ffn = 2 * shape.embed_dim * shape.ffn_embed_dim
-    return 1 - 1 / shape.ratio - paper_plugin_cost(shape) / ffn
+    return 1 - 1 / shape.ratio - paper_plugin_cost(shape) / ffn_matrices(shape)

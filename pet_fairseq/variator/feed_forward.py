@@ -1,10 +1,32 @@
-"""The feed-forward network of one of fairseq's layers as one module."""
+"""The feed-forward network of one of fairseq's layers as one module, and its neurons.
 
+A neuron is a column of the last map, fc2, with what makes its value: a row of the first map, fc1.
+Where the network is gated (SwiGLU), fc1 is two maps in one, the gate's rows above those of up; a
+neuron then is a row of each.
+"""
+
+import torch
 from torch import Tensor, nn
 
 
+def inner_width(layer: nn.Module) -> int:
+    """The number of neurons of a layer's feed-forward network."""
+    return layer.fc2.in_features
+
+
+def maps_into(layer: nn.Module) -> int:
+    """How many maps fc1 is: 1, or 2 for a gate and what it lets through."""
+    return layer.fc1.out_features // inner_width(layer)
+
+
+def neuron_rows(layer: nn.Module, neurons: Tensor) -> Tensor:
+    """The rows of fc1 that belong to some neurons (indices), map by map."""
+    starts = range(0, layer.fc1.out_features, inner_width(layer))
+    return torch.cat([neurons + start for start in starts])
+
+
 class FeedForward(nn.Module):
-    """The two maps of a layer with all that is between them: T x B x C -> T x B x C."""
+    """The maps of a layer with all that is between them: T x B x C -> T x B x C."""
 
     def __init__(self, layer: nn.Module):
         super().__init__()
@@ -19,6 +41,10 @@ class FeedForward(nn.Module):
         if self.ffn_layernorm is not None:
             x = self.ffn_layernorm(x)
         return self.fc2(x)
+
+    def active_neurons(self, x: Tensor) -> Tensor:
+        """Which neurons get more than 0 from the first map, or from the gate: T x B x F, bool."""
+        return self.fc1(x)[..., : inner_width(self)] > 0
 
 
 def replace_ffn(layer: nn.Module, module: nn.Module) -> None:

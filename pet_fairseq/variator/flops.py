@@ -17,21 +17,20 @@ from pet_fairseq.variator.sites import SITES
 def shape_of(model: VariatorModel) -> Shape:
     """The shape of a model's stack and of its plugins for the ratio in use."""
     return Shape(
-        len(model.stack.layers),
-        model.embed_dim,
-        model.ffn_embed_dim,
-        model.grouping.ratio,
-        model.cfg.bottleneck_dim,
-        str(model.cfg.compression_site),
-        str(model.cfg.compression),
-        str(model.cfg.decompression),
+        layers=len(model.stack.layers),
+        ratio=model.grouping.ratio,
+        bottleneck_dim=model.cfg.bottleneck_dim,
+        site=str(model.cfg.compression_site),
+        compression=str(model.cfg.compression),
+        decompression=str(model.cfg.decompression),
+        **model.widths,
     )
 
 
 @torch.no_grad()
 def measured_cost(model: VariatorModel, length: int) -> int:
     """Multiply-adds of the layers for one sentence, counted by torch while they run."""
-    x = torch.randn(length, 1, model.embed_dim, device=next(model.parameters()).device)
+    x = torch.randn(length, 1, model.widths["embed_dim"], device=next(model.parameters()).device)
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         for layer in model.stack.layers:
             output = layer(x, None)

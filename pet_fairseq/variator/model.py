@@ -15,6 +15,7 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.variator.attach import attach
 from pet_fairseq.variator.backbone import BackboneWrapper, find_stack
 from pet_fairseq.variator.costs import Shape
+from pet_fairseq.variator.feed_forward import inner_width, maps_into
 from pet_fairseq.variator.grouping import Grouping
 from pet_fairseq.variator.options import VariatorConfig, check_options, prompt_end_index
 from pet_fairseq.variator.plugin import Plugin
@@ -42,7 +43,7 @@ class VariatorModel(BackboneWrapper):
         self.grouping = Grouping()
         holder, name = find_stack(backbone, cfg.compression_stack)
         stack = getattr(holder, name)
-        self.embed_dim, self.ffn_embed_dim = layer_widths(stack.layers)
+        self.widths = layer_widths(stack.layers)
         self.site_modules = attach(stack.layers, cfg.compression_site, self.grouping)
         wrapped = (
             VariatorDecoder(stack, self.grouping, padding_idx, prompt_end_idx)
@@ -141,7 +142,7 @@ class VariatorModel(BackboneWrapper):
         decompresses = SITES[cfg.compression_site].decompresses
         for module in self.site_modules:
             plugin = Plugin(
-                self.embed_dim,
+                self.widths["embed_dim"],
                 ratio,
                 cfg.bottleneck_dim,
                 cfg.adapter_activation,
@@ -196,12 +197,18 @@ class VariatorModel(BackboneWrapper):
         check_hash(state_dict, self.backbone_hash, self.cfg.backbone_path, what)
 
 
-def layer_widths(layers: nn.ModuleList) -> tuple[int, int]:
-    """The width of the layers and that of their feed-forward networks; 0 for what is not there."""
+def layer_widths(layers: nn.ModuleList) -> dict[str, int]:
+    """The widths of a stack's layers under their names in `Shape`, before plugins are in them."""
     if not len(layers):
-        return 0, 0
-    ffn = getattr(layers[0], "fc1", None)
-    return layers[0].final_layer_norm.weight.numel(), getattr(ffn, "out_features", 0)
+        return {"embed_dim": 0, "ffn_embed_dim": 0}
+    layer = layers[0]
+    widths = {"embed_dim": layer.final_layer_norm.weight.numel(), "ffn_embed_dim": 0}
+    if hasattr(layer, "fc2"):
+        widths |= {"ffn_embed_dim": inner_width(layer), "ffn_maps": 1 + maps_into(layer)}
+    for width, projection in (("query_dim", "q_proj"), ("key_dim", "k_proj")):
+        projected = getattr(getattr(layer, "self_attn", None), projection, None)
+        widths[width] = getattr(projected, "out_features", 0)
+    return widths
 
 
 def read_plugins(path: str, option: str) -> tuple[dict, VariatorConfig]:

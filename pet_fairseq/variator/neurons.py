@@ -1,9 +1,10 @@
 """Counts the neurons of feed-forward networks that compressed vectors activate (section 4.9).
 
-A neuron is active for a vector if the first map gives it more than 0. A group's compressed vector
-is compared with its members as the model without plugins has them in the same layer: how many
-neurons are active, and which of them are the same. (Members of the model with plugins would show
-nothing: the compressed vector is a mean of theirs, and the first map is linear.)
+A neuron is active for a vector if the first map gives it more than 0; in a gated network (SwiGLU)
+the gate's rows of that map decide, as the other factor may have either sign. A group's compressed
+vector is compared with its members as the model without plugins has them in the same layer: how
+many neurons are active, and which of them are the same. (Members of the model with plugins would
+show nothing: the compressed vector is a mean of theirs, and the first map is linear.)
 """
 
 from collections.abc import Iterable
@@ -76,7 +77,7 @@ def watch_neurons(model: VariatorModel, samples: Iterable[dict], ratio: int) -> 
     """Run the model at a ratio and count active neurons in every layer.
 
     Raises:
-        UserError: plugins at another site than the feed-forward networks.
+        UserError: plugins at another site than the feed-forward networks, or no prompts.
     """
     sites = model.site_modules
     if not all(isinstance(site, CompressedFeedForward) for site in sites):
@@ -85,12 +86,14 @@ def watch_neurons(model: VariatorModel, samples: Iterable[dict], ratio: int) -> 
     counts: dict[nn.Module, Tensor] = {}
 
     def keep(site: CompressedFeedForward, inputs, output: Tensor) -> None:
-        alone[site] = site.ffn.fc1(inputs[0]) > 0
+        alone[site] = site.ffn.active_neurons(inputs[0])
 
     def count(site: CompressedFeedForward, inputs, output: Tensor) -> None:
+        if site.plugin is None:  # a batch of a language model without prompts
+            return
         groups = site.compress(inputs[0])
         members = split_groups(alone.pop(site), ratio)[: len(groups.vectors)]
-        numbers = count_neurons(members, site.ffn.fc1(groups.vectors) > 0, groups.padding)
+        numbers = count_neurons(members, site.ffn.active_neurons(groups.vectors), groups.padding)
         counts[site] = counts.get(site, 0) + torch.stack(numbers).cpu()
 
     for sample in samples:
@@ -98,6 +101,8 @@ def watch_neurons(model: VariatorModel, samples: Iterable[dict], ratio: int) -> 
         for k, hook in ((1, keep), (ratio, count)):
             with model.compression_ratio(k), forward_hooks(*((site, hook) for site in sites)):
                 model(**net_input, features_only=True)
+    if not counts:
+        raise UserError("--data: holds no prompt; the plugins compress those of a language model")
     by_layer = torch.stack([counts[site] for site in sites])
     return NeuronCounts(*by_layer.double().T)
 

@@ -70,16 +70,10 @@ def prompt_end_index(
     """The index of the symbol that ends a prompt; None for a model with an encoder.
 
     Raises:
-        UserError: no such symbol, or a site that would show a decoder its future.
+        UserError: no such symbol.
     """
     if not is_decoder_only(backbone):
         return None
-    if not SITES[cfg.compression_site].in_decoders:
-        usable = " or ".join(name for name, site in SITES.items() if site.in_decoders)
-        raise UserError(
-            f"--compression-site {cfg.compression_site}: in a decoder-only model a group of keys "
-            f"would hide the prompt's order from its mask; give {usable}"
-        )
     index = dictionary.index(cfg.prompt_end)
     if not cfg.prompt_end or index == dictionary.unk():
         raise UserError(

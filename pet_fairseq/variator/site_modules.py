@@ -8,6 +8,7 @@ from typing import NamedTuple, Optional
 import torch
 from torch import Tensor, nn
 
+from pet_fairseq.prefill import keys_and_values
 from pet_fairseq.variator.feed_forward import FeedForward, replace_ffn
 from pet_fairseq.variator.grouping import Grouping
 from pet_fairseq.variator.plugin import Plugin, group_padding
@@ -58,6 +59,28 @@ class SiteModule(nn.Module):
         members = self.plugin.members(x, padding)
         return Groups(self.plugin.compress(members, padding), members, padding)
 
+    def shorten(self, x: Tensor) -> tuple[Groups, Tensor]:
+        """The groups of x, T x B x C, and the vectors in place of its positions: S x B x C.
+
+        These are the groups' and, behind them, the positions that are in no group of some sentence.
+        """
+        groups, first = self.compress(x), self.grouping.first_ungrouped
+        if first is None:
+            return groups, groups.vectors
+        return groups, torch.cat([groups.vectors, x[first:]])
+
+    def lengthen(self, outputs: Tensor, groups: Groups, time: int) -> Tensor:
+        """An output for each of the T positions, T x B x C, from those of `shorten`'s vectors."""
+        first, mask = self.grouping.first_ungrouped, self.grouping.padding_mask
+        if first is None:
+            grouped_time = time if mask is None else mask.size(1)
+            return self.plugin.decompress(outputs, groups.members, grouped_time)
+        grouped, alone = outputs.split([len(groups.vectors), time - first])
+        expanded = self.plugin.decompress(grouped, groups.members, mask.size(1))
+        both = mask.size(1) - first  # positions that are grouped in some sentences only
+        mixed = torch.where(mask.T[first:, :, None], alone[:both], expanded[first:])
+        return torch.cat([expanded[:first], mixed, alone[both:]])
+
 
 class CompressedFeedForward(SiteModule):
     """A feed-forward network that works on groups."""
@@ -78,22 +101,16 @@ class CompressedFeedForward(SiteModule):
         """T x B x C -> T x B x C."""
         if self.plugin is None:
             return self.ffn(x)
-        groups = self.compress(x)
-        first, mask = self.grouping.first_ungrouped, self.grouping.padding_mask
-        time = len(x) if mask is None else mask.size(1)
-        if first is None:
-            return self.plugin.decompress(self.ffn(groups.vectors), groups.members, time)
-        # the groups, and behind them the positions that are in no group of some sentence
-        outputs = self.ffn(torch.cat([groups.vectors, x[first:]]))
-        grouped, alone = outputs.split([len(groups.vectors), len(x) - first])
-        expanded = self.plugin.decompress(grouped, groups.members, time)
-        both = time - first  # positions that are grouped in some sentences only
-        mixed = torch.where(mask.T[first:, :, None], alone[:both], expanded[first:])
-        return torch.cat([expanded[:first], mixed, alone[both:]])
+        groups, vectors = self.shorten(x)
+        return self.lengthen(self.ffn(vectors), groups, len(x))
 
 
 class CompressedSelfAttention(SiteModule):
-    """A self-attention in which groups attend to groups."""
+    """A self-attention in which groups attend to groups.
+
+    In a decoder the positions behind the prompt attend to all groups and to each other. There a
+    group stands at the position of its first member, and is seen from that position on.
+    """
 
     needs = ("self_attn",)
 
@@ -120,23 +137,87 @@ class CompressedSelfAttention(SiteModule):
             return self.inner(
                 query, key, value, key_padding_mask=key_padding_mask, attn_mask=attn_mask, **options
             )
-        if attn_mask is not None:
+        groups, vectors = self.shorten(query)
+        key_positions = self.positions(groups, len(query))
+        query_positions = self.query_positions(key_positions, len(query))
+        if self.grouping.first_ungrouped is not None:  # a decoder: attn_mask hides the future
+            attn_mask = hidden_keys(query_positions, key_positions, query.device)
+        elif attn_mask is not None:
             raise ValueError("compressed attention has no use for an attention mask over positions")
-        groups = self.compress(query)
-        empty = None  # B x G, True = a group of padding only
-        if groups.padding is not None:
-            empty = groups.padding.all(dim=1).T.expand(query.size(1), -1)
-        return self.attend(query, groups, key_padding_mask=empty, **options)
+        if getattr(self.inner, "needs_positions", False):
+            options["positions"] = (query_positions, key_positions)
+        options["key_padding_mask"] = self.empty_vectors(groups, query)
+        return self.attend(query, groups, vectors, attn_mask=attn_mask, **options)
 
-    def attend(self, x: Tensor, groups: Groups, **options) -> tuple[Tensor, Optional[Tensor]]:
+    def attend(
+        self, x: Tensor, groups: Groups, vectors: Tensor, **options
+    ) -> tuple[Tensor, Optional[Tensor]]:
         """The attention's output for every position, T x B x C, and its weights."""
-        vectors = groups.vectors
         output, weights = self.inner(vectors, vectors, vectors, **options)
-        return self.plugin.decompress(output, groups.members, len(x)), weights
+        return self.lengthen(output, groups, len(x)), weights
+
+    def positions(self, groups: Groups, time: int) -> tuple[slice, ...]:
+        """The positions of `shorten`'s vectors for a text of T positions."""
+        ratio, first = self.plugin.ratio, self.grouping.first_ungrouped
+        of_groups = slice(0, (len(groups.vectors) - 1) * ratio + 1, ratio)
+        return (of_groups,) if first is None else (of_groups, slice(first, time))
+
+    def query_positions(self, key_positions: tuple[slice, ...], time: int) -> tuple[slice, ...]:
+        """The positions of what attends: groups as well."""
+        return key_positions
+
+    def empty_vectors(self, groups: Groups, x: Tensor) -> Optional[Tensor]:
+        """Which of `shorten`'s vectors stand for nothing in a sentence: B x S, True = nothing.
+
+        Groups of padding only; positions that are in the sentence's groups.
+        """
+        batch, first, mask = x.size(1), self.grouping.first_ungrouped, self.grouping.padding_mask
+        if groups.padding is None:
+            empty = x.new_zeros(batch, len(groups.vectors), dtype=torch.bool)
+        else:
+            empty = groups.padding.all(dim=1).T.expand(batch, -1)
+        if first is None:
+            return None if groups.padding is None else empty
+        behind = x.new_zeros(batch, len(x) - mask.size(1), dtype=torch.bool)
+        return torch.cat([empty, ~mask[:, first:], behind], dim=1)
+
+    def keys_and_values(self, x: Tensor, *positions: slice) -> dict[str, Tensor]:
+        """What the cache keeps of the input x, T x B x C: with plugins, of groups and the rest."""
+        if self.plugin is None:
+            return keys_and_values(self.inner, x, *positions)
+        groups, vectors = self.shorten(x)
+        state = keys_and_values(self.inner, vectors, *self.positions(groups, len(x)))
+        empty = self.empty_vectors(groups, x)
+        return state if empty is None else {**state, "prev_key_padding_mask": empty}
+
+    # fairseq's decoder layer reads and writes the cache through these two names
+    def _get_input_buffer(self, incremental_state: Optional[dict]) -> dict:
+        return self.inner._get_input_buffer(incremental_state)
+
+    def _set_input_buffer(self, incremental_state: dict, buffer: dict) -> dict:
+        return self.inner._set_input_buffer(incremental_state, buffer)
 
 
 class CompressedKeysValues(CompressedSelfAttention):
     """A self-attention in which positions attend to groups."""
 
-    def attend(self, x: Tensor, groups: Groups, **options) -> tuple[Tensor, Optional[Tensor]]:
-        return self.inner(x, groups.vectors, groups.vectors, **options)
+    def attend(
+        self, x: Tensor, groups: Groups, vectors: Tensor, **options
+    ) -> tuple[Tensor, Optional[Tensor]]:
+        return self.inner(x, vectors, vectors, **options)
+
+    def query_positions(self, key_positions: tuple[slice, ...], time: int) -> tuple[slice, ...]:
+        return (slice(0, time),)
+
+
+def hidden_keys(
+    queries: tuple[slice, ...], keys: tuple[slice, ...], device: torch.device
+) -> Tensor:
+    """The causal mask between positions, T x S: True where the key comes after the query."""
+
+    def join(positions: tuple[slice, ...]) -> Tensor:
+        return torch.cat(
+            [torch.arange(p.start, p.stop, p.step or 1, device=device) for p in positions]
+        )
+
+    return join(keys) > join(queries)[:, None]

@@ -28,14 +28,11 @@ class Site:
         part_costs: multiply-adds of attention and feed-forward network together when a sentence of
             so many positions (second argument) has so many groups (third argument).
         decompresses: whether groups come out of the part, from which the plugin makes positions.
-        in_decoders: whether it can compress a prompt in a decoder, where every position may see
-            those before it only.
     """
 
     module: str
     part_costs: Callable[[Shape, int, int], int]
     decompresses: bool = True
-    in_decoders: bool = False
 
     def plugin_parameters(self, shape: Shape) -> int:
         """Parameters of a plugin: k^2 d + k + 3 r d + r + d (Variator, section 3.4).
@@ -58,7 +55,6 @@ SITES = {
     "ffn": Site(
         "CompressedFeedForward",
         lambda shape, t, g: attention_cost(shape, t, t) + ffn_cost(shape, g),
-        in_decoders=True,
     ),
     "attention": Site(
         "CompressedSelfAttention",

@@ -1,5 +1,7 @@
 """Wrappers of a backbone's encoder or decoder: they tell which positions are to be grouped."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Optional
 
 import torch
@@ -99,12 +101,20 @@ class VariatorDecoder(Delegate, FairseqIncrementalDecoder):
         if incremental_state is not None:
             return self.step(prev_output_tokens, incremental_state, **options)
         prompt = prompt_mask(prev_output_tokens, self.prompt_end_idx)
+        with self.grouped(prompt) as compressed:
+            output, extra = self.inner(prev_output_tokens, **options)
+        return output, {**extra, "prompt": prompt} if compressed else extra
+
+    @contextmanager
+    def grouped(self, prompt: Tensor) -> Iterator[bool]:
+        """Inside the block the sites group the prompts, B x T; gives whether there are any."""
         shortest, longest = torch.stack(prompt.sum(dim=1).aminmax()).tolist()
         if longest == 0:
-            return self.run_uncompressed(prev_output_tokens, **options)
-        with self.grouping.batch(~prompt[:, :longest], first_ungrouped=shortest):
-            output, extra = self.inner(prev_output_tokens, **options)
-        return output, {**extra, "prompt": prompt}
+            with self.grouping.with_ratio(1):
+                yield False
+        else:
+            with self.grouping.batch(~prompt[:, :longest], first_ungrouped=shortest):
+                yield True
 
     def step(self, tokens: Tensor, incremental_state: dict, **options) -> tuple[Tensor, dict]:
         """The output for the last position, B x 1 x V; tokens: all so far, B x T."""
@@ -115,7 +125,8 @@ class VariatorDecoder(Delegate, FairseqIncrementalDecoder):
             return zeros, {"attn": [None], "in_prompt": in_prompt}
         if given[:, :-1].any(dim=1).all():
             return self.run_uncompressed(tokens, incremental_state=incremental_state, **options)
-        output, _ = prefill(self, tokens, incremental_state, **options)
+        with self.grouped(prompt_mask(tokens, self.prompt_end_idx)):
+            output, _ = prefill(self.inner, tokens, incremental_state, **options)
         return output[:, -1:], {"attn": [None], "in_prompt": in_prompt}
 
     def run_uncompressed(self, tokens: Tensor, **options) -> tuple[Tensor, dict]:

@@ -10,7 +10,7 @@ that rows measured on different days compare.
 A figure is kept in OUT/cells when it is there: the same command again measures what is missing, and
 anew what is of a changed checkpoint. OUT gets frontier.md, frontier.csv and two plots.
 
-    python scripts/benchmarks/frontier.py RUNS [--rows frontier best_kd] [--beam 5] [--out FOLDER]
+    python scripts/benchmarks/frontier.py RUNS [--rows frontier tenth_kd] [--beam 5] [--out FOLDER]
 """
 
 import argparse

@@ -8,6 +8,7 @@ from fairseq.data import ListDataset, RollDataset
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.models import build_model
 
+import pet_fairseq
 from pet_fairseq.cli import parse
 from pet_fairseq.errors import UserError
 from pet_fairseq.hooks import forward_hooks
@@ -111,6 +112,31 @@ def test_classes_of_a_model_with_a_decoder(bart, ratio):
         expected = dict(zip(LABELS, logits[0].softmax(dim=0).tolist()))
         assert answer["probabilities"] == pytest.approx(expected, abs=1e-5)
     assert len({str(a) for a in served.answer(encoded, ratio)}) == len(TEXTS)
+
+
+@pytest.mark.parametrize("ratio", [None, 1, *RATIOS])
+def test_from_python(classifier, ratio):
+    """With the plugins of several files; without a ratio, at the first file's."""
+    model = pet_fairseq.from_pretrained(classifier.path)
+    answers = model.predict(TEXTS, compression_ratio=ratio)
+    served = answering(classifier)
+    expected = served.answer([encode(served, text) for text in TEXTS], ratio or RATIOS[0])
+    for answer, same in zip(answers, expected):
+        assert answer["probabilities"] == pytest.approx(same["probabilities"], abs=1e-6)
+    with pytest.raises(UserError, match=r"compression_ratio 3: the model works at \[1, 2, 4\]"):
+        model.predict(TEXTS, compression_ratio=3)
+
+
+def test_options_from_python(classifier, tmp_path):
+    moved = shutil.copy(classifier.backbone, tmp_path / "moved.pt")
+    options = {"backbone_path": str(moved), "compression_ratio": 1}
+    model = pet_fairseq.from_pretrained(classifier.path, **options)
+    assert model.model.cfg.backbone_path == str(moved)
+    plain = pet_fairseq.from_pretrained(classifier.backbone)
+    assert model.predict(TEXTS) == plain.predict(TEXTS)
+    (tmp_path / "bpe.codes").write_text("#version: 0.2\nw 3</w>\n")
+    codes = pet_fairseq.from_pretrained(classifier.backbone, segmentation=f"{tmp_path}/bpe.codes")
+    assert codes.text.encode("w3, w4") == "w3 , w@@ 4"  # divided by Moses first
 
 
 def test_the_word_for_the_end_is_a_word(bart):

@@ -12,6 +12,7 @@ def refused(capsys):
     """A check that the command fails in one line with some texts and leaves nothing behind."""
 
     def check(path, *texts):
+        capsys.readouterr()  # of what made the files
         assert main(["import-hf", str(path), "--out", str(path.parent / OUT)]) == 1
         shown = capsys.readouterr()
         (line,) = shown.err.splitlines()

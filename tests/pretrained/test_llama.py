@@ -1,10 +1,13 @@
 """Llama-type models without the library transformers: by hand, and as text."""
 
+import re
 from argparse import Namespace
 
 import pytest
 import torch
 
+from pet_fairseq.errors import UserError
+from pet_fairseq.llama.rotary import parse_scaling
 from pet_fairseq.loading import load_model
 from pet_fairseq.prefill import prefill
 from pet_fairseq.pretrained.bpe import TokenizerJson
@@ -84,3 +87,19 @@ def test_text(tmp_path):
     _, task = load(tmp_path / "out")
     line = task.source_dictionary.encode_line(words, add_if_not_exist=False)
     assert task.source_dictionary.unk() not in line.tolist()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "not readable"),
+        ("[1]", "not readable"),
+        ('{"rope_type":"linear"}', "not readable ('factor')"),
+        ('{"rope_type":"factors","factors":[1,2,3]}', "not readable"),
+        ('{"rope_type":"yarn"}', "rope_type is not one of default, linear, llama3, factors"),
+    ],
+)
+def test_bad_scaling(text, message):
+    with pytest.raises(UserError, match=re.escape(message)) as error:
+        parse_scaling(text, 4)
+    assert str(error.value).startswith(f"--rope-scaling {text}: ")

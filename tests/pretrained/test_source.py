@@ -10,11 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from tests.checkpoints.written import Malicious
 from tests.pretrained.bert import CONFIG, PIECES, write_bert
-from tests.pretrained.llama import write_llama
-
-
-def change_json(file, **changes):
-    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+from tests.pretrained.llama import change_json, write_llama
 
 
 @pytest.mark.parametrize("kind", ["t5", "gpt_neox", None, ["bert"]])
@@ -135,9 +131,51 @@ def test_code_in_a_pickle(old_format, tmp_path, refused):
         ({"num_key_value_heads": 4}, "--decoder-key-value-heads 4: give a divisor"),
         ({"rope_scaling": {"type": "yarn", "factor": 2}}, "rope_type is yarn"),
         ({"attention_bias": True}, "attention_bias is True, which is not supported"),
-        ({"sliding_window": 8}, "sliding_window is 8"),
+        ({"sliding_window": 0}, "sliding_window is 0, no positive whole number"),
     ],
 )
 def test_options_that_do_not_fit(config, message, tmp_path, refused):
     write_llama(tmp_path / "hf", **config)
     refused(tmp_path / "hf", message)
+
+
+# what these need is in every model of their type that is known; checked before any tensor is read
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"model_type": "roberta", "type_vocab_size": 2}, "type_vocab_size is 2, which is not"),
+        ({"model_type": "xlm-roberta", "pad_token_id": 0}, "pad_token_id is 0, which is not"),
+        ({"model_type": "camembert", "layer_norm_eps": 1e-12}, "layer_norm_eps is 1e-12"),
+        ({"model_type": "gpt2", "scale_attn_weights": False}, "scale_attn_weights is False"),
+        ({"model_type": "bart", "tie_word_embeddings": False}, "tie_word_embeddings is False"),
+        ({"model_type": "mbart"}, "final_logits_bias is not 0, which fairseq's bart has no place"),
+        ({"model_type": "marian", "normalize_before": True}, "normalize_before is True"),
+        (
+            {"model_type": "marian", "pad_token_id": 3, "decoder_start_token_id": 0},
+            "decoder_start_token_id is 0, which is not supported; only 3 is",
+        ),
+    ],
+)
+def test_models_that_their_type_does_not_have(config, message, tmp_path, refused):
+    folder = tmp_path / "hf"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(config))
+    save_file({"final_logits_bias": torch.ones(1, 9)}, folder / "model.safetensors")
+    refused(folder, message)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "message"),
+    [
+        ({"</s>": 0, "<unk>": 1, "a": 2, "<pad>": 3}, "<pad> is number 3, but pad_token_id"),
+        ({"</s>": 0, "<unk>": 1, "<pad>": 9}, "its numbers have gaps"),
+    ],
+)
+def test_pieces_of_another_marian(numbers, message, tmp_path, refused):
+    folder = tmp_path / "hf"
+    folder.mkdir()
+    config = dict(model_type="marian", pad_token_id=9, decoder_start_token_id=9, vocab_size=10)
+    (folder / "config.json").write_text(json.dumps(config | {"activation_function": "swish"}))
+    (folder / "vocab.json").write_text(json.dumps(numbers))
+    save_file({"final_logits_bias": torch.ones(1, 10)}, folder / "model.safetensors")
+    refused(folder, "vocab.json", message)

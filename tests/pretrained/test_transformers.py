@@ -16,6 +16,7 @@ from pet_fairseq.pretrained.importer import import_model
 from tests.pretrained import transformers_models as theirs
 from tests.pretrained.bert import PIECES
 from tests.pretrained.gguf_files import write_gguf
+from tests.pretrained.llama import change_json
 
 BERT_NAMES = {"<s>": "[CLS]", "<pad>": "[PAD]", "</s>": "[SEP]", "<unk>": "[UNK]"}
 BERT_NAMES |= {"<mask>": "[MASK]"}
@@ -97,6 +98,17 @@ def test_masked_words(kind, tmp_path):
     assert expected[real].std() > 0.1
 
 
+def test_one_type_of_tokens(tmp_path):
+    """BERT's of one type read all sentences alike, as in transformers without token types."""
+    case = encoder_case("bert", tmp_path, "MaskedLM", type_vocab_size=1)
+    ours, _, batch, number, model, inputs = case
+    inputs["token_type_ids"].zero_()
+    with torch.no_grad():
+        logits, expected = ours(batch)[0], model(**inputs).logits[..., number]
+    real = batch.ne(1)
+    assert torch.allclose(logits[real], expected[real], **TOLERANCE)
+
+
 @pytest.mark.parametrize("kind", ENCODERS)
 def test_classes_of_pairs(kind, tmp_path):
     labels = {0: "no way", 1: "perhaps", 2: "yes"}
@@ -176,6 +188,9 @@ LANGUAGE_MODELS = {
         ),
     ),
     "mistral": lambda folder: theirs.llama(folder, "Mistral"),
+    "mistral, a window as long as the text": lambda folder: theirs.llama(
+        folder, "Mistral", sliding_window=10
+    ),
     "qwen2": lambda folder: theirs.llama(folder, "Qwen2"),
 }
 
@@ -335,6 +350,20 @@ def test_classes_of_a_bart(tmp_path):
     assert torch.allclose(logits, expected, **TOLERANCE)
 
 
+def test_a_window_limits_the_text(tmp_path):
+    theirs.llama(tmp_path / "hf", "Mistral", sliding_window=10)
+    _, task = load(tmp_path)
+    assert task.args.tokens_per_sample == task.args.max_target_positions == 10
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta", "bart"])
+def test_a_head_of_other_classes(name, tmp_path, refused):
+    folder = tmp_path / "hf"
+    getattr(theirs, name)(folder, head="SequenceClassification", num_labels=3)
+    change_json(folder / "config.json", id2label={"0": "no", "1": "yes"})
+    refused(folder, "model.safetensors: its head has 3 classes, but config.json names 2")
+
+
 # --- files ----------------------------------------------------------------------------------------
 
 
@@ -360,10 +389,7 @@ def test_shards_and_pickles(tmp_path):
 def test_an_old_config_of_rotary_positions(tmp_path):
     theirs.llama(tmp_path / "hf", rope_parameters=dict(rope_type="default", rope_theta=77.0))
     ours, _ = load(tmp_path)
-    file = tmp_path / "hf/config.json"
-    config = json.loads(file.read_text())
-    config["rope_theta"] = config.pop("rope_parameters")["rope_theta"]
-    file.write_text(json.dumps(config))
+    change_json(tmp_path / "hf/config.json", rope_parameters=None, rope_theta=77.0)
     import_model(tmp_path / "hf", tmp_path / "old")
     old, _ = load_model(str(tmp_path / "old/checkpoint.pt"), "FILE")
     assert torch.equal(old.decoder.rotary.frequencies, ours.decoder.rotary.frequencies)

@@ -129,7 +129,7 @@ def llama(folder, kind="Llama", **options):
     word_tokenizer(folder, LM_PIECES)
     options = dict(num_key_value_heads=2, max_position_embeddings=24) | options
     if kind == "Mistral":
-        options["sliding_window"] = None
+        options = dict(sliding_window=None) | options
     config = getattr(transformers, f"{kind}Config")(**SMALL, **LM, **options)
     return save(randomise(getattr(transformers, f"{kind}ForCausalLM")(config)), folder)
 

@@ -79,8 +79,9 @@ class Server(NamedTuple):
         return [*self.entrance.server.connections, *self.entrance.silent]
 
     async def ask(self, texts, status=200):
-        """Send one text or several; returns the answer after checking its status."""
-        body = {"text": texts} if isinstance(texts, str) else {"texts": texts}
+        """Send one text or pair, or several; returns the answer after checking its status."""
+        body = {"text": texts} if isinstance(texts, str) else texts
+        body = {"texts": texts} if isinstance(texts, list) else body
         async with self.session.post("/predict", json=body) as response:
             assert response.status == status
             return await response.json()

@@ -37,6 +37,22 @@ def test_answers():
     asyncio.run(main())
 
 
+def test_pairs_and_texts_that_were_cut():
+    async def main():
+        async with running() as server:
+            pair = {"text": "a b", "pair": "c"}
+            assert await server.ask(pair) == {"label": "3", "ratio": 1}
+            assert await server.ask([pair, "a cut", {"text": "a"}]) == {
+                "answers": [
+                    {"label": "3", "ratio": 1},
+                    {"label": "2", "ratio": 1, "truncated": True},
+                    {"label": "1", "ratio": 1},
+                ]
+            }
+
+    asyncio.run(main())
+
+
 def test_waiting_requests_share_batches_and_the_ratio_follows_the_queue():
     async def main():
         async with running(target=30.0) as server:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import signal
 import socket
 import sys
@@ -12,6 +13,7 @@ from aiohttp import ClientSession
 
 from pet_fairseq import cli
 from tests.cli.processes import run, start
+from tests.predict.imported import import_classifier, probabilities, read
 from tests.predict.made import HEAD, LABELS, make_classifier, make_translator
 from tests.predict.test_model import direct, numbers
 from tests.serve.test_load import serve
@@ -84,6 +86,27 @@ def test_classification(tmp_path):
     assert after.pop('pet_fairseq_requests_total{status="400"}') == 3
     assert after.pop('pet_fairseq_requests_total{status="413"}') == 1
     assert after == before
+
+
+def test_raw_text_for_an_imported_model(tmp_path):
+    """Single texts, pairs, and what has more words than the model has positions."""
+    folder, weights = import_classifier(tmp_path)
+    texts = [("A good film.",), ("Good films", "a bad film"), ("bad film, " * 9,)]
+
+    async def main(address):
+        async with ClientSession(address) as session:
+            records = [dict(zip(("text", "pair"), text)) for text in texts]
+            return await post(session, json.dumps({"texts": records}))
+
+    with server("--path", folder) as (_, address):
+        status, data = asyncio.run(main(address))
+    assert status == 200
+    for text, answer in zip(texts, data["answers"]):
+        ids, types, truncated = read(folder, *text)
+        wanted = pytest.approx(probabilities(weights, ids, types), abs=1e-5)
+        assert answer["probabilities"] == wanted and answer["ratio"] == 1
+        assert answer.get("truncated", False) == truncated
+    assert truncated
 
 
 async def until_refused(session, number):

@@ -21,7 +21,7 @@ from tests.variator.test_model import make_variator
 class CompressedQueries(site_modules.CompressedSelfAttention):
     """A site made here: groups attend to positions."""
 
-    def attend(self, x, groups, key_padding_mask=None, **options):
+    def attend(self, x, groups, vectors, key_padding_mask=None, **options):
         output, weights = self.inner(groups.vectors, x, x, **options)
         return self.plugin.decompress(output, groups.members, len(x)), weights
 

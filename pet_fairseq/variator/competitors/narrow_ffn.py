@@ -10,26 +10,30 @@ from torch import Tensor, nn
 from pet_fairseq.errors import UserError
 from pet_fairseq.variator.competitors.fine_tuned import FineTunedConfig, FineTunedModel
 from pet_fairseq.variator.costs import Shape, plain_layer_cost
+from pet_fairseq.variator.feed_forward import inner_width, neuron_rows
 
 
 def strongest_units(into: Tensor, out_of: Tensor, number: int) -> Tensor:
     """The inner units with the largest |w_in| |w_out|, in their old order: indices.
 
     Args:
-        into: F x C, weight of the first map; out_of: C x F, weight of the second.
+        into: F x C, weight of the first map; 2 F x C with a gate, whose norm is a factor more.
+        out_of: C x F, weight of the second.
     """
-    strength = into.norm(dim=1) * out_of.norm(dim=0)
+    strength = into.norm(dim=1).view(-1, out_of.size(1)).prod(dim=0) * out_of.norm(dim=0)
     return strength.topk(number).indices.sort().values
 
 
 def narrow_ffn(layer: nn.Module, ratio: int) -> None:
     """Leave one of `ratio` inner units, rounded up, in one of fairseq's layers."""
     first, last = layer.fc1, layer.fc2
-    kept = strongest_units(first.weight, last.weight, -(-first.out_features // ratio))
-    first.weight = nn.Parameter(first.weight.detach()[kept].clone())
-    first.bias = nn.Parameter(first.bias.detach()[kept].clone())
+    kept = strongest_units(first.weight, last.weight, -(-inner_width(layer) // ratio))
+    rows = neuron_rows(layer, kept)
+    first.weight = nn.Parameter(first.weight.detach()[rows].clone())
+    if first.bias is not None:
+        first.bias = nn.Parameter(first.bias.detach()[rows].clone())
     last.weight = nn.Parameter(last.weight.detach()[:, kept].clone())
-    first.out_features = last.in_features = len(kept)
+    first.out_features, last.in_features = len(rows), len(kept)
 
 
 @register_model("narrow_ffn", dataclass=FineTunedConfig)
