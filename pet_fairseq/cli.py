@@ -15,6 +15,7 @@ from pet_fairseq.compress import commands as compress
 from pet_fairseq.decoding import commands as decoding
 from pet_fairseq.errors import UserError
 from pet_fairseq.pet import commands as pet
+from pet_fairseq.predict import commands as predict
 from pet_fairseq.pretrained import commands as pretrained
 from pet_fairseq.quantisation import commands as quantisation
 from pet_fairseq.recipes import commands as recipes
@@ -36,6 +37,7 @@ ROOMS = (
     decoding,
     quantisation,
     serve,
+    predict,
     score,
     report,
     general,

@@ -1,12 +1,12 @@
-"""`pet_fairseq.from_pretrained`: translate text from Python, with any model of this package."""
+"""`pet_fairseq.from_pretrained`: translate or classify text from Python, with any model here."""
 
-import os
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 from fairseq import checkpoint_utils, tasks
 from fairseq.hub_utils import GeneratorHubInterface
 from fairseq.tasks import TASK_REGISTRY, FairseqTask
+from fairseq.tasks.language_modeling import LanguageModelingTask
 from fairseq.tasks.translation import TranslationTask
 from omegaconf import DictConfig, open_dict
 
@@ -14,52 +14,96 @@ from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.decoding.task import PetTranslationConfig, PetTranslationTask
 from pet_fairseq.errors import UserError
 from pet_fairseq.loading import load_task
+from pet_fairseq.predict.load_model import (
+    folders_around,
+    is_classification,
+    locate,
+    make_predictor,
+    open_model,
+)
+from pet_fairseq.predict.model import Predictor
+from pet_fairseq.predict.text import IMPORTED, bpe_options, build_text_of, find_file
 
-BPE_CODES = ("bpe.codes", "codes", "code", "bpecodes")
-SENTENCEPIECE = ("spm.model", "sentencepiece.bpe.model", "source.spm")
-TOKENIZERS = ("tokenizer.json",)  # of an imported model
+SEGMENTATION = (
+    *("bpe.codes", "codes", "code", "bpecodes"),
+    *("spm.model", "sentencepiece.bpe.model", *IMPORTED),
+)
 LANGUAGES = ("source_lang", "target_lang")
 TRANSLATION = (TranslationTask, PetTranslationTask)
 
 
 def from_pretrained(
     path: str,
-    data: str,
+    data: Optional[str] = None,
     segmentation: Optional[str] = None,
     tokenizer: Optional[str] = None,
     **options: Any,
-) -> GeneratorHubInterface:
-    """A translator with `translate(sentences, beam=5)`, fairseq's hub interface.
+) -> Union[GeneratorHubInterface, Predictor]:
+    """A model that takes text.
+
+    A translator is fairseq's hub interface, with `translate(sentences, beam=5)`; a language model
+    too, with `sample(prompts, beam=1)`. A classifier has
+    `predict(texts, compression_ratio=None)`, in which a pair of sentences is a tuple; it answers
+    with a label and probabilities.
 
     Args:
-        path: a checkpoint, or an ensemble `a.pt:b.pt`.
-        data: the folder with its dictionaries.
+        path: a checkpoint, a folder of pet-fairseq import-hf, an ensemble `a.pt:b.pt`, or plugin
+            files `a.pt:b.pt` of a classifier.
+        data: the folder with its dictionaries; by default the one that the checkpoint names.
         segmentation: a file of BPE codes (subword-nmt), a SentencePiece model (`*.model`, `*.spm`)
             or a tokenizer.json, "" for none; by default the first of bpe.codes, spm.model,
-            source.spm and tokenizer.json that is in the data folder, above it, or beside the
-            checkpoint.
+            tokenizer.json and source.spm that is in the data folder, above it, or beside the
+            checkpoint or its backbone.
         tokenizer: fairseq's name of one, "space" for none; by default "moses" with BPE codes.
-        options: other values for options of the model or of generation, such as
-            `compression_ratio=8` or `lenpen=0.6`.
+        options: other values for options of the model, its task or generation, such as
+            `compression_ratio=8`, `add_bos_token=True` or `lenpen=0.6`.
     Raises:
-        UserError: a file that is missing or unreadable, a model that generates no text, an option
-            that neither has.
+        UserError: a file that is missing or unreadable, a model that generates no text and has no
+            classes, an option that neither model nor generation has.
     """
+    paths, data = locate(path, data, "path")
+    state = load_checkpoint(paths[0], "path")
+    data = data or state["cfg"].task.data
     if not Path(data).is_dir():
         raise UserError(f"data {data}: no such folder; give one made by fairseq-preprocess")
-    models, cfg, task = [], None, None
-    for file in path.split(os.pathsep):
-        state = load_checkpoint(file, "path")
+    if is_classification(state["cfg"].task._name):
+        return _classifier(state, paths, data, segmentation, tokenizer, options)
+    return _translator(state, paths, data, segmentation, tokenizer, options)
+
+
+def _classifier(
+    state: dict,
+    paths: list[str],
+    data: str,
+    segmentation: Optional[str],
+    tokenizer: Optional[str],
+    options: dict,
+) -> Predictor:
+    model, task, folders = open_model(state, paths, data, "path", options)
+    text = build_text_of(*_text_options(task, segmentation, tokenizer, folders))
+    return make_predictor(model, task, text, "path")
+
+
+def _translator(
+    state: dict,
+    paths: list[str],
+    data: str,
+    segmentation: Optional[str],
+    tokenizer: Optional[str],
+    options: dict,
+) -> GeneratorHubInterface:
+    cfg = state["cfg"]
+    models, task = [], None
+    for file in paths:
+        state = state if file == paths[0] else load_checkpoint(file, "path")
         state["args"] = None  # fairseq has made cfg of it
-        if cfg is None:
-            cfg = state["cfg"]
-            task = _build_task(cfg, data, file)
         _override(state["cfg"], options)
+        task = task or _build_task(cfg, data, file)
         loaded, _ = checkpoint_utils.load_model_ensemble([file], task=task, state=state)
         models += loaded
-    if segmentation is None:
-        segmentation = _find_segmentation(path, data)
-    _set_text_options(cfg, task, segmentation, tokenizer)
+    folders = folders_around(paths[0], data, cfg)
+    with open_dict(cfg):
+        cfg.tokenizer, cfg.bpe = _text_options(task, segmentation, tokenizer, folders)
     return GeneratorHubInterface(cfg, task, models)
 
 
@@ -74,19 +118,23 @@ def _build_task(cfg: DictConfig, data: str, path: str) -> FairseqTask:
     kind = TASK_REGISTRY.get(cfg.task._name, object)
     if kind in TRANSLATION:
         return _translation_task(cfg.task, data)
-    if getattr(kind, "generates_text", False):
+    if _generates_text(kind):
         with open_dict(cfg):
             cfg.task.data = data
         return tasks.setup_task(cfg.task, from_checkpoint=True)
     usable = [
         name
         for name, task in TASK_REGISTRY.items()
-        if task in TRANSLATION or getattr(task, "generates_text", False)
+        if task in TRANSLATION or _generates_text(task) or is_classification(name)
     ]
     raise UserError(
         f"path {path}: trained with --task {cfg.task._name}, which generates no text from text; "
         f"give a model of --task {', '.join(usable[:-1])} or {usable[-1]}"
     )
+
+
+def _generates_text(kind: type) -> bool:
+    return issubclass(kind, LanguageModelingTask) or getattr(kind, "generates_text", False)
 
 
 def _translation_task(trained: DictConfig, data: str) -> PetTranslationTask:
@@ -101,9 +149,12 @@ def _translation_task(trained: DictConfig, data: str) -> PetTranslationTask:
 
 def _override(cfg: DictConfig, options: dict) -> None:
     for name, value in options.items():
-        holders = [part for part in (cfg.model, cfg.generation) if hasattr(part, name)]
+        parts = (cfg.task, cfg.model, cfg.generation)
+        holders = [part for part in parts if hasattr(part, name)]
         if not holders:
-            raise UserError(f"{name}: neither this model nor generation has such an option")
+            raise UserError(
+                f"{name}: neither this model nor its task nor generation has such an option"
+            )
         for part in holders:
             if isinstance(part, DictConfig):
                 with open_dict(part):
@@ -112,33 +163,22 @@ def _override(cfg: DictConfig, options: dict) -> None:
                 setattr(part, name, value)
 
 
-def _find_segmentation(path: str, data: str) -> str:
-    """The file by which the data was segmented, "" if there is none where it is looked for."""
-    folders = (Path(data), Path(data).resolve().parent, Path(path.split(os.pathsep)[0]).parent)
-    files = [
-        folder / name for folder in folders for name in (*BPE_CODES, *SENTENCEPIECE, *TOKENIZERS)
-    ]
-    return next((str(file) for file in files if file.is_file()), "")
+def _text_options(
+    task: FairseqTask, segmentation: Optional[str], tokenizer: Optional[str], folders: list[Path]
+) -> tuple[Optional[dict], Optional[dict]]:
+    """fairseq's options for the tokenizer and the BPE that turn text into tokens and back.
 
-
-def _set_text_options(
-    cfg: DictConfig, task: FairseqTask, segmentation: str, tokenizer: Optional[str]
-) -> None:
-    """How text becomes tokens and back."""
-    bpe = None
-    if segmentation:
-        if not Path(segmentation).is_file():
-            raise UserError(f"segmentation {segmentation}: no such file")
-        bpe = {"_name": "subword_nmt", "bpe_codes": segmentation, "bpe_separator": "@@"}
-        if segmentation.endswith((".model", ".spm")):
-            bpe = {"_name": "sentencepiece", "sentencepiece_model": segmentation}
-        elif segmentation.endswith(".json"):
-            bpe = {"_name": "tokenizer_json", "tokenizer_file": segmentation}
-        elif tokenizer is None:
-            tokenizer = "moses"
-    with open_dict(cfg):
-        cfg.bpe = bpe
-        cfg.tokenizer = None
-        if tokenizer is not None:
-            languages = {side: getattr(task.cfg, side, None) for side in LANGUAGES}
-            cfg.tokenizer = {"_name": tokenizer, **(languages if tokenizer == "moses" else {})}
+    Raises:
+        UserError: a file that is not there.
+    """
+    if segmentation is None:
+        segmentation = find_file(SEGMENTATION, folders)
+    if segmentation and not Path(segmentation).is_file():
+        raise UserError(f"segmentation {segmentation}: no such file")
+    bpe = bpe_options(segmentation) if segmentation else None
+    if tokenizer is None and bpe and bpe["_name"] == "subword_nmt":
+        tokenizer = "moses"
+    if tokenizer is None:
+        return None, bpe
+    languages = {side: getattr(task.cfg, side) for side in LANGUAGES if hasattr(task.cfg, side)}
+    return {"_name": tokenizer, **(languages if tokenizer == "moses" else {})}, bpe

@@ -28,6 +28,7 @@ FLOORS = [
     ["distillation", "imported", "llama", "pretrained", "toy"],
     ["pet", "quantisation", "selfcp", "variator"],
     ["baselines"],  # each builds on the method it competes with
+    ["predict"],  # the server stands on it
     ["decoding", "recipes", "report", "score", "serve"],
     ["compress"],  # a use of recipes, export and reports
     ["hub", "general_commands", "registry"],

@@ -2,6 +2,7 @@
 
 from typing import Optional
 
+import torch
 from fairseq.models import register_model, register_model_architecture
 from fairseq.models.roberta import RobertaEncoder, RobertaModel
 from fairseq.models.roberta.model import base_architecture
@@ -40,8 +41,10 @@ class BertSentenceEncoder(TransformerEncoder):
     def forward_embedding(self, src_tokens, token_embedding: Optional[Tensor] = None):
         if token_embedding is None:
             token_embedding = self.embed_tokens(src_tokens)
-        types = self.embed_types(token_types(src_tokens, self.separator))
-        return super().forward_embedding(src_tokens, token_embedding + types)
+        types = token_types(src_tokens, self.separator)
+        if self.embed_types.num_embeddings == 1:  # a model that does not tell sentences apart
+            types = torch.zeros_like(types)
+        return super().forward_embedding(src_tokens, token_embedding + self.embed_types(types))
 
 
 class BertEncoder(RobertaEncoder):

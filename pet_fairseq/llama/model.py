@@ -28,7 +28,7 @@ class LlamaDecoder(TransformerDecoderBase):
         cfg.decoder.output_dim = cfg.decoder.input_dim = cfg.decoder.embed_dim
         self.options = options
         width = options.decoder_head_dim or cfg.decoder.embed_dim // cfg.decoder.attention_heads
-        scaling = parse_scaling(options.rope_scaling)
+        scaling = parse_scaling(options.rope_scaling, width)
         self.rotary = RotaryPositions(inverse_frequencies(width, options.rope_theta, scaling))
         super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn=True)
         self.layer_norm = nn.RMSNorm(cfg.decoder.embed_dim, options.rms_norm_eps)

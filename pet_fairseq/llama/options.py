@@ -35,6 +35,7 @@ class LlamaConfig(TransformerLanguageModelConfig):
         default="",
         metadata={
             "help": "how rotary positions are stretched: JSON as rope_scaling in Llama's "
-            "config.json, with rope_type linear or llama3 (default: not at all)"
+            "config.json, with rope_type linear, llama3 or factors, a list with a divisor of each "
+            "frequency (default: not at all)"
         },
     )

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pet_fairseq.errors import UserError
 
-SCALINGS = ("default", "linear", "llama3")
+SCALINGS = ("default", "linear", "llama3", "factors")
 
 
 def inverse_frequencies(head_dim: int, theta: float, scaling: Optional[dict] = None) -> Tensor:
@@ -21,7 +21,8 @@ def inverse_frequencies(head_dim: int, theta: float, scaling: Optional[dict] = N
 
     Args:
         theta: the base, whose powers are the wavelengths over 2 pi.
-        scaling: `rope_scaling` of Llama's config.json; None for none.
+        scaling: `rope_scaling` of Llama's config.json; None for none. Of type `factors`: a factor
+            for each pair, as GGUF has them.
     Returns:
         D / 2, float32.
     """
@@ -30,6 +31,8 @@ def inverse_frequencies(head_dim: int, theta: float, scaling: Optional[dict] = N
     kind = (scaling or {}).get("rope_type", "default")
     if kind == "linear":
         return frequencies / scaling["factor"]
+    if kind == "factors":
+        return frequencies / torch.tensor(scaling["factors"]).view_as(frequencies)
     if kind == "llama3":
         return _scale_long_wavelengths(frequencies, **scaling)
     return frequencies
@@ -50,18 +53,18 @@ def _scale_long_wavelengths(
     return frequencies * kept + frequencies / factor * (1 - kept)
 
 
-def parse_scaling(text: str) -> Optional[dict]:
+def parse_scaling(text: str, head_dim: int) -> Optional[dict]:
     """The value of --rope-scaling as a dict, None if it is empty.
 
     Raises:
-        UserError: no JSON object, or of a type that is not known here.
+        UserError: no JSON object, of a type that is not known here, or not for this width.
     """
     if not text:
         return None
     try:
         scaling = dict(json.loads(text))
-        inverse_frequencies(2, 1.0, scaling)
-    except (ValueError, TypeError, KeyError) as error:
+        inverse_frequencies(head_dim, 1.0, scaling)
+    except (ValueError, TypeError, KeyError, RuntimeError) as error:
         raise UserError(f"--rope-scaling {text}: not readable ({error})") from error
     if scaling.get("rope_type") not in SCALINGS:
         kinds = ", ".join(SCALINGS)

@@ -29,23 +29,22 @@ def read_bart(source: Source) -> Import:
     Raises:
         UserError: options or files that do not fit.
     """
-    config, tokenizer = source.config, source.tokenizer
+    config = source.config
     config.refuse(tie_word_embeddings=True, pad_token_id=1)
     weights = source.weights.renamed(lambda name: name.removeprefix("model."))
     if BIAS in weights and weights[BIAS].any():
         raise UserError(f"{weights.path}: {BIAS} is not 0, which fairseq's bart has no place for")
+    tokenizer = source.tokenizer
     special = {word: tokenizer.number(word) for word in FIRST}
     rows = config.size("vocab_size")
     vocabulary = make_vocabulary(tokenizer.pieces(), rows, special, tokenizer.path)
     positions = config.size("max_position_embeddings")
     pre_norm = config["model_type"] == PRE_NORM
-    arch = ["--arch", "mbart_large" if pre_norm else "bart_large", *size_options(config)]
+    scaled = config.get("scale_embedding")
+    arch = ["--arch", "mbart_large" if scaled else "bart_large", *size_options(config)]
     arch += ["--activation-fn", config.choose("activation_function", ACTIVATIONS)]
     if pre_norm:
         arch += ["--encoder-normalize-before", "--decoder-normalize-before"]
-        arch += [] if config.get("scale_embedding") else ["--no-scale-embedding"]
-    elif config.get("scale_embedding"):
-        raise UserError(f"{config.path}: scale_embedding is on, which fairseq's bart cannot have")
     classes = is_classifier(source)
     if classes:
         outputs = len(weights["classification_head.out_proj.bias"])

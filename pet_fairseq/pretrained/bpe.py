@@ -13,7 +13,10 @@ from pet_fairseq.pretrained.tokenizer_file import load_tokenizer, word_of
 class TokenizerJsonConfig(FairseqDataclass):
     tokenizer_file: str = field(
         default="???",
-        metadata={"help": "a tokenizer.json, as pet-fairseq import-hf writes into its folder"},
+        metadata={
+            "help": "a tokenizer.json, as pet-fairseq import-hf writes into its folder; or BERT's "
+            "vocab.txt, or GPT-2's vocab.json with merges.txt beside it"
+        },
     )
     tokenizer_newline: str = field(
         default="",

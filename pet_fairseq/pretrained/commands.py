@@ -1,7 +1,9 @@
 """The commands that bring in other libraries' models."""
 
+import time
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
+from typing import Optional
 
 from pet_fairseq.cli_command import Command, Group
 
@@ -22,7 +24,19 @@ def _arguments(parser: ArgumentParser) -> None:
 def _run(args: Namespace) -> None:
     from pet_fairseq.pretrained.importer import import_model
 
-    print(import_model(args.folder, args.out))
+    began = time.perf_counter()
+    line = import_model(args.folder, args.out)
+    line += f"; {time.perf_counter() - began:,.0f} s"
+    peak = peak_memory()
+    print(line if peak is None else f"{line}, at most {peak / 1e6:,.0f} MB of memory")
+
+
+def peak_memory() -> Optional[int]:
+    """Bytes that this process has had in memory at most; None where the system does not say so."""
+    status = Path("/proc/self/status")
+    lines = status.read_text().splitlines() if status.is_file() else []
+    kilobytes = [int(line.split()[1]) for line in lines if line.startswith("VmHWM:")]
+    return 1024 * kilobytes[0] if kilobytes else None
 
 
 COMMANDS = (

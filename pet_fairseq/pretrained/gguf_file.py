@@ -6,13 +6,8 @@ import torch
 from torch import Tensor
 
 from pet_fairseq.errors import UserError
+from pet_fairseq.pretrained.gguf_tokenizer import gguf_tokenizer
 from pet_fairseq.pretrained.source import Config, Source, Weights
-from pet_fairseq.pretrained.tokenizer_file import (
-    TOKENIZER,
-    TokenizerFile,
-    library,
-    load_tokenizer,
-)
 
 EXTRA = "pip install 'pet-fairseq[gguf]'"
 FAMILIES = {"llama": "llama", "qwen2": "qwen2"}
@@ -32,9 +27,6 @@ NAMES = {
     "ffn_down": "mlp.down_proj",
 }
 FREQUENCIES = "rope_freqs.weight"
-SPECIAL = 3  # the token type of pieces such as <|im_start|>
-SPLITS = ("gpt-2", "smollm")  # tokenizer.ggml.pre, how text is split before bytes are merged
-SINGLE_DIGITS = ("smollm",)
 
 
 def read_gguf(path: Path) -> Source:
@@ -52,14 +44,17 @@ def read_gguf(path: Path) -> Source:
         fields = {name: field.contents() for name, field in file.fields.items()}
         tensors = {tensor.name: tensor for tensor in file.tensors}
     except Exception as error:  # of many kinds
-        raise UserError(f"{path}: not a readable GGUF file ({error}); download it again") from error
+        raise UserError(
+            f"{path}: not a readable GGUF file ({error}); download it again or a newer gguf"
+        ) from error
     config = gguf_config(fields, path)
     heads = {"attn_q": "num_attention_heads", "attn_k": "num_key_value_heads"}
     permuted = config["model_type"] == PERMUTED
     readers = {}
     for name, tensor in tensors.items():
         if name == FREQUENCIES:
-            raise UserError(f"{path}: has {name}, stretched positions, which is not supported")
+            set_stretching(config, decode(tensor, 1, path))
+            continue
         *_, part, _ = name.split(".")
         parts = config.size(heads[part]) if permuted and part in heads else 1
         readers[transformers_name(name, path)] = lambda t=tensor, n=parts: decode(t, n, path)
@@ -102,9 +97,23 @@ def gguf_config(fields: dict, path: Path) -> Config:
         config["rope_scaling"] = {"rope_type": "linear", "factor": factor}
     elif scaling != "none":
         raise UserError(f"{path}: rope.scaling.type is {scaling}; known are none and linear")
-    if given.get(f"{kind}.attention.key_length"):
-        config["head_dim"] = given.size(f"{kind}.attention.key_length")
+    width = given.get(f"{kind}.attention.key_length")
+    if width:
+        config["head_dim"] = width
+    width = width or config["hidden_size"] // config["num_attention_heads"]
+    given.refuse(**{f"{kind}.rope.dimension_count": width})
     return Config(config, path)
+
+
+def set_stretching(config: Config, factors: Tensor) -> None:
+    """Have rotary positions stretched by a factor for each pair of dimensions.
+
+    Raises:
+        UserError: they are stretched in another way, too.
+    """
+    if "rope_scaling" in config:
+        raise UserError(f"{config.path}: has both {FREQUENCIES} and rope.scaling.type; mend it")
+    config["rope_scaling"] = {"rope_type": "factors", "factors": factors.tolist()}
 
 
 def transformers_name(name: str, path: Path) -> str:
@@ -148,42 +157,3 @@ def halves_together(rows: Tensor, heads: int) -> Tensor:
     """
     pairs = rows.unflatten(0, (heads, -1, 2))
     return pairs.transpose(1, 2).flatten(0, 2)
-
-
-def gguf_tokenizer(fields: dict, path: Path) -> TokenizerFile:
-    """The tokenizer beside the file, or made from what is in it.
-
-    Raises:
-        UserError: it is of a kind that cannot be made.
-    """
-    given = Config(fields, path)
-    beside = path.with_name(TOKENIZER)
-    pieces = given["tokenizer.ggml.tokens"]
-    unknown = given.get("tokenizer.ggml.unknown_token_id")
-    options = {} if unknown is None else {"unk_token": pieces[unknown]}
-    if beside.is_file():
-        return TokenizerFile(load_tokenizer(beside), beside, options)
-    kind, split = given["tokenizer.ggml.model"], given.get("tokenizer.ggml.pre", "gpt-2")
-    if kind != "gpt2" or split not in SPLITS:
-        raise UserError(
-            f"{path}: its tokenizer is of the kind {kind}, {split}; put the model's {TOKENIZER} "
-            "beside it"
-        )
-    types = given["tokenizer.ggml.token_type"]
-    special = [piece for piece, token_type in zip(pieces, types) if token_type == SPECIAL]
-    merges = [tuple(merge.split(" ")) for merge in given["tokenizer.ggml.merges"]]
-    return TokenizerFile(byte_level(pieces, merges, split, special), path, options)
-
-
-def byte_level(pieces: list[str], merges: list[tuple[str, str]], split: str, special: list[str]):
-    """A tokenizer of bytes as GPT-2's; split: one of SPLITS."""
-    tokenizers = library()
-    pre = tokenizers.pre_tokenizers
-    vocabulary = {piece: number for number, piece in enumerate(pieces)}
-    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, merges))
-    steps = [pre.Digits(individual_digits=True)] if split in SINGLE_DIGITS else []
-    steps.append(pre.ByteLevel(add_prefix_space=False))
-    tokenizer.pre_tokenizer = pre.Sequence(steps)
-    tokenizer.decoder = tokenizers.decoders.ByteLevel()
-    tokenizer.add_special_tokens([tokenizers.AddedToken(piece, special=True) for piece in special])
-    return tokenizer

@@ -67,8 +67,8 @@ def gpt2_tensors(
         old, new = f"h.{i}", f"decoder.layers.{i}"
         for theirs, ours in (NORMS | MATRICES).items():
             for kind in ("weight", "bias"):
-                yield f"{new}.{ours}.{kind}", weights[f"{old}.{theirs}.{kind}"].T.contiguous()
+                yield f"{new}.{ours}.{kind}", weights[f"{old}.{theirs}.{kind}"].t().contiguous()
         for kind in ("weight", "bias"):
-            parts = weights[f"{old}.attn.c_attn.{kind}"].T.chunk(3)
+            parts = weights[f"{old}.attn.c_attn.{kind}"].t().chunk(3)
             for ours, part in zip(QUERIES_KEYS_VALUES, parts):
                 yield f"{new}.self_attn.{ours}.{kind}", part.contiguous()

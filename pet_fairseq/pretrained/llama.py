@@ -19,6 +19,7 @@ NORMS = {
 }
 PROJECTIONS = {"q_proj": "q_proj", "k_proj": "k_proj", "v_proj": "v_proj", "o_proj": "out_proj"}
 HEAD = "lm_head.weight"
+STRETCHED = ("default", "linear", "llama3", "factors")  # rotary positions; factors: of GGUF only
 
 
 def read_llama(source: Source) -> Import:
@@ -29,10 +30,7 @@ def read_llama(source: Source) -> Import:
     """
     config = source.config
     config.refuse(hidden_act="silu", attention_bias=False, mlp_bias=False)
-    positions, layers = config.size("max_position_embeddings"), config.size("num_hidden_layers")
-    window = config.get("sliding_window") if config.get("use_sliding_window", True) else None
-    if window is not None and window < positions:
-        raise UserError(f"{config.path}: sliding_window is {window}; only full attention is known")
+    positions, layers = reach(config), config.size("num_hidden_layers")
     weights = source.weights.renamed(lambda name: name.removeprefix("model."))
     vocabulary = lm_vocabulary(source, config.size("vocab_size"))
     tied = config.get("tie_word_embeddings", False) or HEAD not in weights
@@ -55,6 +53,16 @@ def read_llama(source: Source) -> Import:
     return language_model(source, arch, vocabulary, tensors, positions)
 
 
+def reach(config: Config) -> int:
+    """The longest text that the model can read here.
+
+    Attention is full here, which equals a sliding window as long as the text fits into it.
+    """
+    positions = config.size("max_position_embeddings")
+    slides = config.get("use_sliding_window", True) and config.get("sliding_window") is not None
+    return min(positions, config.size("sliding_window")) if slides else positions
+
+
 def position_options(config: Config) -> dict[str, object]:
     """The options of rotary positions; libraries before and after transformers 5 name them apart.
 
@@ -64,8 +72,9 @@ def position_options(config: Config) -> dict[str, object]:
     scaling = dict(config.get("rope_parameters") or config.get("rope_scaling") or {})
     theta = scaling.pop("rope_theta", None) or config.get("rope_theta", 10000.0)
     kind = scaling.get("rope_type") or scaling.get("type") or "default"
-    if kind not in ("default", "linear", "llama3"):
-        raise UserError(f"{config.path}: rope_type is {kind}; known are default, linear and llama3")
+    if kind not in STRETCHED:
+        known = ", ".join(STRETCHED)
+        raise UserError(f"{config.path}: rope_type is {kind}; known are {known}")
     if scaling.get("partial_rotary_factor", 1.0) != 1.0:
         raise UserError(f"{config.path}: partial_rotary_factor is not 1; that is not supported")
     options: dict[str, object] = {"--rope-theta": theta}

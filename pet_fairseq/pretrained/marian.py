@@ -16,12 +16,13 @@ from pet_fairseq.pretrained.encoder_decoder import (
     size_options,
     translation_task,
 )
-from pet_fairseq.pretrained.source import Config, Source, Weights, must_be, read_json
+from pet_fairseq.pretrained.source import CONFIG, Config, Source, Weights, must_be, read_json
 from pet_fairseq.pretrained.tokenizer_file import OPTIONS, read_options
 from pet_fairseq.pretrained.vocabulary import FIRST, Vocabulary, make_vocabulary
 from pet_fairseq.pretrained.writer import Import
 
 PIECES, TARGET_PIECES = "vocab.json", "target_vocab.json"
+PAD = "<pad>"
 MODELS = ("source.spm", "target.spm")
 ACTIVATIONS = {"swish": ["--swish"], "silu": ["--swish"]} | {
     name: ["--activation-fn", name] for name in ("relu", "gelu")
@@ -83,22 +84,27 @@ def read_vocabularies(folder: Path, config: Config, shared: bool) -> tuple[Vocab
     """The dictionaries of source and target, from their lists of pieces.
 
     Raises:
-        UserError: no such list, or one that does not fit the matrix.
+        UserError: no such list, or one that does not fit the model.
     """
-    rows = config.size("vocab_size")
-    source = read_pieces(folder / PIECES, rows)
+    rows, pad = config.size("vocab_size"), config["pad_token_id"]
+    source = read_pieces(folder / PIECES, rows, pad)
     if shared:
         return source, source
     path = folder / TARGET_PIECES
     rows = config.size("decoder_vocab_size") if config.get("decoder_vocab_size") else rows
-    return source, read_pieces(path if path.is_file() else folder / PIECES, rows)
+    return source, read_pieces(path if path.is_file() else folder / PIECES, rows, pad)
 
 
-def read_pieces(path: Path, rows: int) -> Vocabulary:
-    """The dictionary of a vocab.json."""
+def read_pieces(path: Path, rows: int, pad: int) -> Vocabulary:
+    """The dictionary of a vocab.json; pad: the number of the word with which the decoder starts."""
     numbers = read_json(must_be(path))
     if sorted(numbers.values()) != list(range(len(numbers))):
         raise UserError(f"{path}: its numbers have gaps; download it again")
+    if numbers.get(PAD) != pad:
+        raise UserError(
+            f"{path}: {PAD} is number {numbers.get(PAD)}, but pad_token_id in {CONFIG} is {pad}; "
+            "give files that belong together"
+        )
     return make_vocabulary(
         sorted(numbers, key=numbers.get), rows, {word: numbers.get(word) for word in FIRST}, path
     )
@@ -124,10 +130,9 @@ def marian_tensors(
     Args:
         shared: whether both stacks have one matrix. tied: whether the output has the decoder's.
     """
-    ours, theirs = "embed_tokens.weight", "shared.weight" if shared else None
-    yield f"encoder.{ours}", source.take(weights[theirs or f"encoder.{ours}"])
+    yield "encoder.embed_tokens.weight", source.take(words_of(weights, "encoder"))
     if not (shared and tied):
-        yield f"decoder.{ours}", target.take(weights[theirs or f"decoder.{ours}"])
+        yield "decoder.embed_tokens.weight", target.take(words_of(weights, "decoder"))
     if not tied:
         yield "decoder.output_projection.weight", target.take(weights["lm_head.weight"])
     yield "decoder.output_projection.bias", target.take(weights[BIAS].flatten()) + target.bias
@@ -137,6 +142,12 @@ def marian_tensors(
     for stack in ("encoder", "decoder"):
         yield f"{stack}.embed_positions.weight", torch.cat([before, table])
     yield from layer_tensors(weights, config)
+
+
+def words_of(weights: Weights, stack: str) -> Tensor:
+    """The embedding matrix of a stack: its own, or that of both."""
+    own = f"{stack}.embed_tokens.weight"
+    return weights[own if own in weights else "shared.weight"]
 
 
 def sinusoids(positions: int, width: int) -> Tensor:

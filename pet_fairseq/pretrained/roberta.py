@@ -34,7 +34,7 @@ def read_roberta(source: Source) -> Import:
     Raises:
         UserError: options or files that do not fit.
     """
-    config, tokenizer = source.config, source.tokenizer
+    config = source.config
     config.refuse(
         position_embedding_type="absolute",
         is_decoder=False,
@@ -43,6 +43,7 @@ def read_roberta(source: Source) -> Import:
         pad_token_id=1,
     )
     weights = source.weights.renamed(lambda name: name.removeprefix("roberta."))
+    tokenizer = source.tokenizer
     special = {word: tokenizer.number(word) for word in FIRST}
     rows = config.size("vocab_size")
     vocabulary = make_vocabulary(tokenizer.pieces(), rows, special, tokenizer.path)

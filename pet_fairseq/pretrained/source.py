@@ -1,6 +1,8 @@
 """The files that Hugging Face's libraries write for a model: its options and its tensors."""
 
 import json
+import tempfile
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -10,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pet_fairseq.checkpoints.contents import save_state
 from pet_fairseq.errors import UNREADABLE, UnsafeCheckpointError, UserError, is_refusal
 from pet_fairseq.errors import why_unreadable as why_no_checkpoint
 from pet_fairseq.pretrained.tokenizer_file import TokenizerFile
@@ -184,19 +187,45 @@ def open_safetensors(path: Path) -> Weights:
 
 def open_pickle(path: Path) -> Weights:
     """Open a file of torch's, under its safe loading."""
+    mapped = is_archive(path)
     try:
-        tensors = load_safely(path)
+        tensors = load_safely(path, mapped)
         if not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
             raise TypeError("not a dict of tensors")
     except UNREADABLE as error:
         if is_refusal(error, str(path)):
             raise UnsafeCheckpointError(f"{path}: {why_no_checkpoint(error, str(path))}") from error
         raise UserError(f"{path}: not readable ({error}); download it again") from error
-    return Weights({name: lambda name=name: load_safely(path)[name] for name in tensors}, path)
+    if mapped:
+        return Weights({name: partial(read_mapped, path, name) for name in tensors}, path)
+    copy = Copy(tensors)
+    return Weights({name: partial(copy.read, name) for name in tensors}, path)
 
 
-def load_safely(path: Path) -> dict[str, Tensor]:
-    """What torch.load reads; files of its old format have to be read as a whole."""
+def is_archive(path: Path) -> bool:
+    """Whether a file of torch's is of today's format, of which a tensor can be read alone."""
     with open(path, "rb") as file:
-        mapped = file.read(2) == b"PK"
-    return torch.load(str(path), map_location="cpu", weights_only=True, mmap=mapped or None)
+        return file.read(2) == b"PK"
+
+
+class Copy:
+    """Tensors from a file of the old format, in one of today's that is gone after the import."""
+
+    def __init__(self, tensors: dict[str, Tensor]):
+        self.folder = tempfile.TemporaryDirectory(prefix="pet-fairseq-")
+        self.file = Path(self.folder.name, WEIGHTS[1])
+        save_state(tensors, self.file)
+
+    def read(self, name: str) -> Tensor:
+        return read_mapped(self.file, name)
+
+
+def read_mapped(path: Path, name: str) -> Tensor:
+    return load_safely(path, mapped=True)[name]
+
+
+def load_safely(path: Path, mapped: bool) -> dict[str, Tensor]:
+    """What torch.load reads of a file, for the CPU."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's, about versions of pickle
+        return torch.load(str(path), map_location="cpu", weights_only=True, mmap=mapped or None)

@@ -67,7 +67,7 @@ def word_of(piece: str) -> str:
 
 
 def load_tokenizer(path: Path) -> "Tokenizer":
-    """Open a tokenizer.json.
+    """Open a tokenizer.json; or make a tokenizer from vocab.txt, or vocab.json and merges.txt.
 
     Raises:
         UserError: there is no such file, or the package tokenizers is missing.
@@ -75,12 +75,32 @@ def load_tokenizer(path: Path) -> "Tokenizer":
     library()
     if not path.is_file():
         raise UserError(f"{path}: no such file; give the {TOKENIZER} of the model")
-    from tokenizers import Tokenizer
-
+    read = {WORDPIECES: _read_wordpieces, BYTE_PIECES: _read_byte_pieces}.get(path.name, _read)
     try:
-        return Tokenizer.from_file(str(path))
-    except Exception as error:  # it has no class of its own
+        return read(path)
+    except UserError:
+        raise
+    except Exception as error:  # tokenizers has no class of its own
         raise UserError(f"{path}: not readable ({error}); download it again") from error
+
+
+def _read(path: Path) -> "Tokenizer":
+    return library().Tokenizer.from_file(str(path))
+
+
+def _read_wordpieces(path: Path) -> "Tokenizer":
+    """BERT's: text is made lower case unless the options say that it is not."""
+    lower_case = read_options(path.with_name(OPTIONS)).get("do_lower_case", True)
+    kind = library().implementations.BertWordPieceTokenizer
+    return kind(str(path), lowercase=lower_case)._tokenizer
+
+
+def _read_byte_pieces(path: Path) -> "Tokenizer":
+    """GPT-2's, with merges.txt beside it."""
+    spaced = read_options(path.with_name(OPTIONS)).get("add_prefix_space", False)
+    kind = library().implementations.ByteLevelBPETokenizer
+    merges = str(path.with_name(MERGES))
+    return kind(str(path), merges, add_prefix_space=spaced)._tokenizer
 
 
 def library():
@@ -99,24 +119,10 @@ def read_tokenizer(folder: Path) -> TokenizerFile:
         UserError: none of these is there, or it is not readable.
     """
     options = read_options(folder / OPTIONS)
-    if (folder / TOKENIZER).is_file():
-        return TokenizerFile(load_tokenizer(folder / TOKENIZER), folder / TOKENIZER, options)
-    implementations = library().implementations
-    try:
-        if (folder / WORDPIECES).is_file():
-            path = folder / WORDPIECES
-            lower_case = options.get("do_lower_case", True)
-            tokenizer = implementations.BertWordPieceTokenizer(str(path), lowercase=lower_case)
-            return TokenizerFile(tokenizer._tokenizer, path, options)
-        if (folder / BYTE_PIECES).is_file() and (folder / MERGES).is_file():
-            path = folder / BYTE_PIECES
-            spaced = options.get("add_prefix_space", False)
-            tokenizer = implementations.ByteLevelBPETokenizer(
-                str(path), str(folder / MERGES), add_prefix_space=spaced
-            )
-            return TokenizerFile(tokenizer._tokenizer, path, options)
-    except Exception as error:  # tokenizers has no class of its own
-        raise UserError(f"{path}: not readable ({error}); download it again") from error
+    for names in ((TOKENIZER,), (WORDPIECES,), (BYTE_PIECES, MERGES)):
+        if all((folder / name).is_file() for name in names):
+            path = folder / names[0]
+            return TokenizerFile(load_tokenizer(path), path, options)
     raise UserError(
         f"{folder / TOKENIZER}: no such file, nor {WORDPIECES}, nor {BYTE_PIECES} with {MERGES}; "
         "download one of these too"

@@ -1,7 +1,9 @@
 """What an import writes: a checkpoint, dictionaries, the tokenizer and model_options."""
 
+import logging
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -84,10 +86,9 @@ def make_checkpoint(model: Import, data: Path, out: Path, weights: Path) -> dict
     text = [word.format(out) for word in model.text]
     typed = [str(data), *model.task, *model.arch, *text]
     args = options.parse_args_and_arch(options.get_training_parser(), typed)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # hydra's, about fairseq
+    with quiet():
         cfg = convert_namespace_to_omegaconf(args)
-    state = tasks.setup_task(cfg.task).build_model(cfg.model).state_dict()
+        state = tasks.setup_task(cfg.task).build_model(cfg.model).state_dict()
     fill(state, model, weights)
     with open_dict(cfg):
         cfg.task.data = str(out)
@@ -100,6 +101,20 @@ def make_checkpoint(model: Import, data: Path, out: Path, weights: Path) -> dict
         "optimizer_history": [NO_OPTIMIZER],
         "extra_state": {},
     }
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep hydra's warnings about fairseq and the task's notes on its dictionary to ourselves."""
+    logger = logging.getLogger("fairseq.tasks")
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
 
 
 def fill(state: dict[str, Tensor], model: Import, weights: Path) -> None:

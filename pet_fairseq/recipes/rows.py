@@ -46,6 +46,16 @@ LAST_THREE = (
 
 BITS = (8, 4)  # of a weight, in rows such as `kd_int4`
 
+
+def few_bits(base: str, title: str, loss: str = "distil") -> tuple[Row, ...]:
+    """A row's student trained on with its weights in 8 bits, and in 4."""
+    needs = ("teacher", base)
+    return tuple(
+        Row(f"{base}_int{bits}", f"{title}, {bits} bits", quantised(base, bits, loss), needs)
+        for bits in BITS
+    )
+
+
 ROWS = (
     Row("teacher", "Teacher", build_teacher, needs=()),
     Row("scratch", "Same size, from scratch", student("gold", "plain"), needs=()),
@@ -53,6 +63,19 @@ ROWS = (
     Row("pkd", "Patient-KD", student("patient", "plain")),
     Row("can", "CAN", student("gold", "can"), needs=()),
     Row("deep_shallow", "Deep-shallow", student("gold", "deep"), needs=()),
+    Row("deep_shallow_kd", "Deep-shallow, distilled", student("distil", "deep")),
+    Row(
+        "deep_shallow_patient",
+        "Deep-shallow, patient distillation",
+        student("patient", "deep"),
+    ),
+    Row("tenth_kd", "A tenth of the file, distilled", student("distil", "tenth")),
+    Row(
+        "tenth_patient",
+        "A tenth of the file, patient distillation",
+        student("patient", "tenth"),
+    ),
+    Row("speed_kd", "Same speed, distilled", student("distil", "speed")),
     Row("pet", "PET", warmed_up("pet")),
     Row("pet_patient", "PET, patient distillation", warmed_up("pet", "patient")),
     Row("pet_sampled", "PET, heads sampled", sampled),
@@ -106,24 +129,12 @@ ROWS = (
         "1 + 1 layers, distilled, run 4 times",
         controls.distilled(4, 4, controls.ONE_LAYER),
     ),
-    *(
-        Row(
-            f"kd_int{bits}",
-            f"Same size, distilled, {bits} bits",
-            quantised("kd", bits),
-            needs=("teacher", "kd"),
-        )
-        for bits in BITS
-    ),
-    *(
-        Row(
-            f"pet_patient_int{bits}",
-            f"PET, patient distillation, {bits} bits",
-            quantised("pet_patient", bits, "patient"),
-            needs=("teacher", "pet_patient"),
-        )
-        for bits in BITS
-    ),
+    *few_bits("kd", "Same size, distilled"),
+    *few_bits("speed_kd", "Same speed, distilled"),
+    *few_bits("pet", "PET"),
+    *few_bits("pet_patient", "PET, patient distillation", "patient"),
+    *few_bits("tenth_kd", "A tenth of the file, distilled"),
+    *few_bits("tenth_patient", "A tenth of the file, patient distillation", "patient"),
     *(
         Row(f"pkd_at{rate}", f"Patient-KD at {rate}%", student("patient", f"plain_at{rate}"))
         for rate in RATES
@@ -137,7 +148,8 @@ ROWS = (
 BY_NAME = {row.name: row for row in ROWS}
 
 # names that stand for several rows: the tables of PET's thesis, its choice of layer pairs (section
-# 3.1), its Figure 7a, what tells its parts from each other, and students with few bits a weight
+# 3.1), its Figure 7a, what tells its parts from each other, students with few bits a weight, and
+# what a byte buys
 GROUPS = {
     "default": ("teacher", "scratch", "kd", "pkd", "can", "pet", "pet_patient"),
     "layer_pairs": ("teacher", "pet", "pet_neighbours", "pet_last_three"),
@@ -160,6 +172,10 @@ GROUPS = {
     "quantised": (
         *("teacher", "kd", "kd_int8", "kd_int4"),
         *("pet_patient", "pet_patient_int8", "pet_patient_int4"),
+    ),
+    "frontier": (
+        *("teacher", "kd", "speed_kd", "deep_shallow_kd", "pet", "pet_patient"),
+        *("kd_int8", "kd_int4", "speed_kd_int4", "pet_patient_int8", "pet_patient_int4"),
     ),
     "all": tuple(row.name for row in ROWS),
 }
@@ -191,13 +207,14 @@ def choose_rows(names: Sequence[str], runs: Path) -> list[str]:
 
 def finished_rows(runs: Path) -> set[str]:
     """The rows with a finished training in `runs`."""
-    return {row.name for row in ROWS if any(map(_is_finished, run_folders(runs, row.name)))}
+    return {row.name for row in ROWS if any(map(is_finished, run_folders(runs, row.name)))}
 
 
 def run_folders(runs: Path, row: str) -> list[Path]:
     return [runs / row] if row == "teacher" else sorted(runs.glob(f"{row}.seed[0-9]*"))
 
 
-def _is_finished(folder: Path) -> bool:
+def is_finished(folder: Path) -> bool:
+    """Whether a run's training has come to its end, as far as its record says."""
     record = read_record(folder / BEST)
     return (folder / BEST).exists() and (record is None or record.finished)

@@ -19,9 +19,10 @@ class Settings:
         warmup: the simplified task; finetune: more training of a finished student; quantised: the
             same with its weights in few bits.
         gold, simplified, distillation, patience: with the criterion of that name.
-        plain, speed, deep, can, pet, wide: architectures. All students but `speed` (PET's layers
-            and widths, nothing shared) and `wide` (PET with more heads) have equally many
-            parameters.
+        plain, speed, deep, tenth, can, pet, wide: architectures. All students but `speed` (PET's
+            layers and widths, nothing shared), `tenth` (deep-shallow, as wide as 8 bits a weight
+            allow in a tenth of the teacher's file, embeddings and all) and `wide` (PET with more
+            heads) have equally many parameters.
         kv, qk_crosswise: PET with these pairs in its decoder, whose feed-forward networks are
             wider or narrower so that it has as many parameters as `pet` (PET, Table 5).
         at_rates: `plain`, `can` and `pet` at each of RATES, for example `pet_at5` (PET, Figure 7a).
@@ -44,6 +45,7 @@ class Settings:
     plain: Options
     speed: Options
     deep: Options
+    tenth: Options
     can: Options
     pet: Options
     wide: Options
@@ -155,6 +157,7 @@ SMALL = Settings(
     plain=("--arch", "transformer", *stacks(2, 88, 154, 4)),
     speed=("--arch", "transformer", *stacks(4, 88, 176, 4)),
     deep=("--arch", "transformer", *stacks(6, 72, 126, 4), "--decoder-layers", "1"),
+    tenth=("--arch", "transformer", *stacks(6, 120, 240, 5), "--decoder-layers", "1"),
     can=("--arch", "can_transformer", *stacks(2, 88, 176, 4)),
     pet=_PET_SMALL,
     wide=(
@@ -206,6 +209,7 @@ FULL = Settings(
         *words("--decoder-embed-dim 240 --decoder-ffn-embed-dim 480"),
     ),
     deep=words("--arch deep_shallow_12_1"),
+    tenth=("--arch", "deep_shallow_12_1", *stacks(12, 312, 624, 4), "--decoder-layers", "1"),
     can=words("--arch can_iwslt_de_en"),
     pet=_PET_IWSLT,
     wide=words(
@@ -270,21 +274,19 @@ DEMO = replace(
     common=(
         *words("--num-workers 0 --max-tokens 2000 --optimizer adam"),
         *BETAS,
-        *words("--lr-scheduler inverse_sqrt --warmup-updates 200"),
+        *words("--lr-scheduler polynomial_decay --warmup-updates 200"),
         *words("--share-decoder-input-output-embed"),
     ),
     teacher=(
-        *words("--arch transformer --lr 2e-3 --max-update 1100 --dropout 0.1"),
+        *words("--arch transformer --lr 2e-3 --dropout 0.1"),
         *stacks(3, 128, 256, 4),
+        *updates(1000),
     ),
     student=("--lr", "6e-3", *PRE_NORM),
-    updates=words("--max-update 1000"),
-    warmup=(*words("--max-update 100"), *AUTO),
-    finetune=words("--max-update 300"),
-    quantised=(
-        *words("--lr-scheduler polynomial_decay --warmup-updates 50 --lr 2e-3"),
-        *updates(400),
-    ),
+    updates=updates(1200),
+    warmup=(*updates(100), *words("--warmup-updates 30"), *AUTO),
+    finetune=(*updates(400), *words("--warmup-updates 50 --lr 2e-3")),
+    quantised=(*updates(400), *words("--warmup-updates 50 --lr 2e-3")),
     gold=words("--dropout 0"),
     simplified=words("--dropout 0"),
     distillation=words(
@@ -294,6 +296,7 @@ DEMO = replace(
     plain=("--arch", "transformer", *stacks(2, 48, 84, 4)),
     speed=("--arch", "transformer", *stacks(4, 48, 96, 4)),
     deep=("--arch", "transformer", *stacks(6, 40, 64, 4), "--decoder-layers", "1"),
+    tenth=("--arch", "transformer", *stacks(6, 56, 112, 4), "--decoder-layers", "1"),
     can=("--arch", "can_transformer", *stacks(2, 48, 96, 4)),
     pet=_PET_DEMO,
     wide=(
@@ -328,6 +331,7 @@ TINY = replace(
     plain=words("--arch transformer_tiny --encoder-layers 2 --decoder-layers 2"),
     speed=words("--arch transformer_tiny"),
     deep=words("--arch transformer_tiny --decoder-layers 1"),
+    tenth=words("--arch transformer_tiny --decoder-layers 1"),
     can=("--arch", "can_transformer", *stacks(2, 16, 32, 2)),
     pet=words("--arch pet_transformer_tiny"),
     wide=words("--arch pet_transformer_tiny --encoder-head-dim 16"),

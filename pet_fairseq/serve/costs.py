@@ -3,7 +3,7 @@
 import statistics
 import time
 
-from pet_fairseq.serve.model import ServedModel
+from pet_fairseq.predict.model import Predictor
 from pet_fairseq.serve.scheduler import Cost
 
 LENGTH = 128  # tokens of a text
@@ -12,7 +12,7 @@ WARM_UP = 2  # rounds whose times do not count
 PATIENCE = 20.0  # seconds after which no new round begins
 
 
-def measure_costs(model: ServedModel, ratios: list[int], batch_tokens: int) -> dict[int, Cost]:
+def measure_costs(model: Predictor, ratios: list[int], batch_tokens: int) -> dict[int, Cost]:
     """Seconds of a batch and of a token by ratio: the line through one text and a full batch.
 
     Each batch runs a few times, in turn with the others, and the median of its times counts. A
@@ -36,7 +36,7 @@ def measure_costs(model: ServedModel, ratios: list[int], batch_tokens: int) -> d
     }
 
 
-def seconds(model: ServedModel, batch: list, ratio: int) -> float:
+def seconds(model: Predictor, batch: list, ratio: int) -> float:
     """How long a batch takes; its answers are numbers and words, so that no device still works."""
     start = time.perf_counter()
     model.rehearse(batch, ratio)

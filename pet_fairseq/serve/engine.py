@@ -7,8 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 from torch import Tensor
 
+from pet_fairseq.predict.model import Encoded, Predictor
+from pet_fairseq.predict.sentences import Sentences, TextError, TextTooLongError
 from pet_fairseq.serve.metrics import Metrics
-from pet_fairseq.serve.model import ServedModel
 from pet_fairseq.serve.queue import BatchQueue, Item
 from pet_fairseq.serve.request import RequestError
 from pet_fairseq.serve.scheduler import RatioScheduler
@@ -29,7 +30,7 @@ class Engine:
 
     def __init__(
         self,
-        model: ServedModel,
+        model: Predictor,
         queue: BatchQueue,
         scheduler: RatioScheduler,
         metrics: Metrics,
@@ -50,7 +51,7 @@ class Engine:
         """Whether the model, or its device, has failed for good."""
         return self.failed_checks >= BROKEN
 
-    async def submit(self, texts: list[str]) -> list[dict]:
+    async def submit(self, texts: list[Sentences]) -> list[dict]:
         """Answer the texts of a request.
 
         Raises:
@@ -59,34 +60,38 @@ class Engine:
         arrived = asyncio.get_running_loop().time()
         self.queue.reserve(len(texts))
         try:
-            tokens = await self._encode(texts)
+            encoded = await self._encode(texts)
         except BaseException:  # also when the client goes away
             self.queue.release(len(texts))
             raise
-        return await asyncio.gather(*self.queue.put(tokens, arrived))
+        answers = self.queue.put([text.tokens for text in encoded], arrived)
+        return [text.mark(answer) for text, answer in zip(encoded, await asyncio.gather(*answers))]
 
-    async def _encode(self, texts: list[str]) -> list[Tensor]:
+    async def _encode(self, texts: list[Sentences]) -> list[Encoded]:
         try:
             return await self.text_thread.call(self.encode, texts)
+        except TextError as error:
+            status = 413 if isinstance(error, TextTooLongError) else 400
+            raise RequestError(status, str(error)) from None
         except TimeoutError:
             seconds = f"{self.text_thread.seconds:g} seconds"
             raise RequestError(
                 413, f"texts: not divided into tokens after {seconds}; send less, or shorter words"
             ) from None
 
-    def encode(self, texts: list[str]) -> list[Tensor]:
+    def encode(self, texts: list[Sentences]) -> list[Encoded]:
         """Encode the texts of a request.
 
         Raises:
-            RequestError: they are too long, alone or together, or empty.
+            TextError: they are too long, alone or together, or empty.
         """
         encoded = []
         left = self.max_tokens
         for text in texts:
             encoded.append(self.model.encode(text))
-            left -= len(encoded[-1])
+            left -= len(encoded[-1].tokens)
             if left < 0:
-                raise RequestError(413, f"texts: more than {self.max_tokens} tokens together")
+                raise TextTooLongError(f"texts: more than {self.max_tokens} tokens together")
         return encoded
 
     async def run(self) -> None:

@@ -3,7 +3,7 @@
 import argparse
 from typing import Union
 
-from pet_fairseq.cli_command import add_device_option
+from pet_fairseq.predict.options import add_model_options, positive
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
@@ -13,29 +13,11 @@ def add_options(command: argparse.ArgumentParser) -> None:
         "--path",
         required=True,
         metavar="A.pt[:B.pt]",
-        help="the checkpoint; more plugin files for the same backbone may follow after colons",
+        help="the checkpoint, or a folder of pet-fairseq import-hf; more plugin files for the same "
+        "backbone may follow after colons",
     )
-    model.add_argument(
-        "--data",
-        metavar="BIN",
-        help="the folder with the dictionaries (default: the one that the checkpoint names)",
-    )
-    model.add_argument(
-        "--backbone-path",
-        metavar="FILE",
-        help="the checkpoint of the frozen model, if it is no longer where it was",
-    )
-    model.add_argument(
-        "--beam", type=positive, default=5, metavar="N", help="the beam size (default: %(default)s)"
-    )
-    model.add_argument(
-        "--lenpen",
-        type=float,
-        default=1.0,
-        metavar="X",
-        help="the length penalty (default: %(default)s)",
-    )
-    add_device_option(model)
+    add_model_options(model)
+    command.set_defaults(command="serve", path_option="--path")
 
     server = command.add_argument_group("server")
     server.add_argument(
@@ -90,13 +72,6 @@ def add_options(command: argparse.ArgumentParser) -> None:
         server.add_argument(
             name, type=positive, default=default, metavar="N", help=f"{what} (default: %(default)s)"
         )
-
-
-def positive(word: str) -> int:
-    number = int(word)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{word}: give 1 or more")
-    return number
 
 
 def positive_float(word: str) -> float:

@@ -6,6 +6,7 @@ from typing import NamedTuple, Optional
 
 from torch import Tensor
 
+from pet_fairseq.predict.batches import batch_size
 from pet_fairseq.serve.request import RequestError
 
 FULL = "the queue is full"
@@ -106,14 +107,8 @@ class BatchQueue:
 
     def _cut(self) -> list[Item]:
         """Take at least one text from the queue, and more while they fit with their padding."""
-        batch = [self.items.popleft()]
-        longest = batch[0].length
-        while self.items:
-            longest = max(longest, self.items[0].length)
-            if longest * (len(batch) + 1) > self.batch_tokens:
-                break
-            batch.append(self.items.popleft())
-        return batch
+        size = batch_size((item.length for item in self.items), self.batch_tokens)
+        return [self.items.popleft() for _ in range(size)]
 
     def _drop_abandoned(self) -> None:
         """Forget texts whose client has gone."""

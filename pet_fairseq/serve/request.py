@@ -3,6 +3,10 @@
 import json
 from typing import Any
 
+from pet_fairseq.predict.sentences import FIELDS, Sentences, TextError, read_sentences
+
+FORMS = '{"text": "..."}, {"text": "...", "pair": "..."} or {"texts": [...]}'
+
 
 class RequestError(Exception):
     """A request that is refused: its status and one line that says why."""
@@ -12,22 +16,28 @@ class RequestError(Exception):
         self.status = status
 
 
-def read_texts(body: bytes) -> tuple[list[str], bool]:
-    """The texts in {"text": "..."} or {"texts": ["...", ...]}, and whether it was the first form.
+def read_texts(body: bytes) -> tuple[list[Sentences], bool]:
+    """The texts of a request, and whether it was about a single one.
+
+    That is {"text": "..."}, for a pair with {"pair": "..."} beside it; several are {"texts": [...]}
+    of strings and such objects.
 
     Raises:
         RequestError: 400, anything else.
     """
     fields = read_json(body)
-    if not isinstance(fields, dict) or len(fields) != 1 or not fields.keys() <= {"text", "texts"}:
-        raise RequestError(400, 'body: give {"text": "..."} or {"texts": ["...", ...]}')
+    if not isinstance(fields, dict) or not (
+        {"text"} <= fields.keys() <= {*FIELDS} or fields.keys() == {"texts"}
+    ):
+        raise RequestError(400, f"body: give {FORMS}")
     single = "text" in fields
-    texts = [fields["text"]] if single else fields["texts"]
+    texts = [fields] if single else fields["texts"]
     if not isinstance(texts, list) or not texts:
         raise RequestError(400, "texts: give a list of one or more texts")
-    for text in texts:
-        check_text(text)
-    return texts, single
+    try:
+        return [read_sentences(text) for text in texts], single
+    except TextError as error:
+        raise RequestError(400, str(error)) from None
 
 
 def read_json(body: bytes) -> Any:
@@ -37,14 +47,3 @@ def read_json(body: bytes) -> Any:
         raise RequestError(400, f"body: not UTF-8 at byte {error.start}") from None
     except (ValueError, RecursionError):
         raise RequestError(400, "body: not JSON") from None
-
-
-def check_text(text: Any) -> None:
-    if not isinstance(text, str):
-        raise RequestError(400, "text: give a string")
-    if not text.strip():
-        raise RequestError(400, "text: empty")
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:  # JSON can name half of a surrogate pair
-        raise RequestError(400, "text: holds a lone surrogate, which is no character") from None

@@ -6,14 +6,14 @@ import contextlib
 import logging
 import signal
 
+from pet_fairseq.predict.load_model import load
+from pet_fairseq.predict.model import Predictor
 from pet_fairseq.serve.app import make_runner
 from pet_fairseq.serve.connections import Entrance
 from pet_fairseq.serve.costs import measure_costs
 from pet_fairseq.serve.engine import Engine
 from pet_fairseq.serve.heap import keep_trimmed
-from pet_fairseq.serve.load_model import load
 from pet_fairseq.serve.metrics import Metrics
-from pet_fairseq.serve.model import ServedModel
 from pet_fairseq.serve.queue import BatchQueue
 from pet_fairseq.serve.scheduler import Cost, RatioScheduler
 
@@ -27,11 +27,23 @@ def serve(args: argparse.Namespace, text_options: list[str]) -> None:
         UserError: what the user gave cannot be served. OSError: the address cannot be used.
     """
     quiet()
-    model = load(args, text_options)
+    model = load_served(args, text_options)
     ratios = model.ratios if args.ratio == "auto" else [args.ratio]
     costs = measure_costs(model, ratios, args.max_batch_tokens)
     print(format_costs(costs, args.max_batch_tokens, args.target_ms), flush=True)
     asyncio.run(answer_until_stopped(args, model, costs))
+
+
+def load_served(args: argparse.Namespace, text_options: list[str]) -> Predictor:
+    """Load the model with the limits on what clients may send; raises what `load` does."""
+    return load(
+        args,
+        text_options,
+        # a longer text would not fit into any batch
+        max_tokens=min(args.max_tokens_per_request, args.max_batch_tokens),
+        max_chars=args.max_text_chars,
+        max_word_chars=args.max_word_chars,
+    )
 
 
 def quiet() -> None:
@@ -56,7 +68,7 @@ def format_costs(costs: dict[int, Cost], batch_tokens: int, target_ms: float) ->
     return "\n".join(lines)
 
 
-def make_engine(args: argparse.Namespace, model: ServedModel, costs: dict[int, Cost]) -> Engine:
+def make_engine(args: argparse.Namespace, model: Predictor, costs: dict[int, Cost]) -> Engine:
     target = args.target_ms / 1000
     scheduler = RatioScheduler(costs, target, args.max_batch_tokens)
     queue = BatchQueue(args.max_queue, args.max_batch_tokens)
@@ -67,7 +79,7 @@ def make_engine(args: argparse.Namespace, model: ServedModel, costs: dict[int, C
 
 
 async def answer_until_stopped(
-    args: argparse.Namespace, model: ServedModel, costs: dict[int, Cost]
+    args: argparse.Namespace, model: Predictor, costs: dict[int, Cost]
 ) -> None:
     """Listen; on a signal take no more, answer what waits, and return."""
     engine = make_engine(args, model, costs)

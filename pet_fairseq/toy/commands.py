@@ -10,7 +10,10 @@ SIZES = {"train": 16000, "valid": 500, "test": 500}
 
 def _arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "out", type=Path, metavar="OUT", help="the folder for {train,valid,test}.{de,en}"
+        "out",
+        type=Path,
+        metavar="OUT",
+        help="the folder for {train,valid,test}.{de,en} and reference.en",
     )
     parser.add_argument(
         "--seed", type=int, default=1, metavar="N", help="the random seed (default: %(default)s)"

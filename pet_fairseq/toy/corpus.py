@@ -16,6 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Optional
 
+from sacremoses import MosesDetokenizer
+
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import naming
 from pet_fairseq.toy.grammar import (
@@ -168,7 +170,8 @@ def write_corpus(out: Path, seed: int = 1, sizes: Optional[Mapping[str, int]] = 
     """Writes train, valid and test (.de the source, .en the target) into the folder `out`.
 
     One tokenised sentence a line, the two sides aligned; the same seed and sizes give the same
-    bytes. No source sentence of test or valid occurs twice, or in train.
+    bytes. No source sentence of test or valid occurs twice, or in train. `reference.en` is test.en
+    as people write it, without the blanks between words and punctuation.
 
     Args:
         out: the folder; it is made if it is missing.
@@ -196,4 +199,11 @@ def write_corpus(out: Path, seed: int = 1, sizes: Optional[Mapping[str, int]] = 
                     held_out.add(german)
         files[f"{split}.de"] = "".join(f"{german}\n" for german, _ in pairs)
         files[f"{split}.en"] = "".join(f"{english}\n" for _, english in pairs)
+    files["reference.en"] = detokenised(files["test.en"])
     write_files(out, files)
+
+
+def detokenised(text: str) -> str:
+    """Tokenised English text as people write it, line by line."""
+    detokeniser = MosesDetokenizer("en")
+    return "".join(f"{detokeniser.detokenize(line.split())}\n" for line in text.splitlines())

@@ -1,10 +1,13 @@
 """From a Llama's files to text and perplexity, as a user types it."""
 
 import math
+import pickle
 import re
 
+import pytest
 import torch
 
+from tests.checkpoints.written import Malicious
 from tests.cli.processes import REPO, run
 from tests.pretrained.llama import CONFIG, PIECES, logits, write_llama
 
@@ -37,7 +40,7 @@ def test_a_llama(tmp_path):
     weights = write_llama(tmp_path / "hf")
     out = tmp_path / "llama"
     log = run("pet-fairseq", "import-hf", tmp_path / "hf", "--out", out)
-    assert f"wrote {out}: --arch llama" in log.output
+    assert re.fullmatch(rf"wrote {out}: --arch llama .*; \d+ s, at most \d+ MB .*\n", log.output)
     task = (out / "task_options").read_text().split()
     words = ("--bpe", "tokenizer_json", "--tokenizer-file", out / "tokenizer.json")
     length = ("--max-len-b", "9", "--tokenizer-newline", "/")
@@ -74,10 +77,32 @@ def test_a_llama(tmp_path):
     assert len(scores) == 4 and scores == sorted(scores, reverse=True)
 
 
-def test_what_cannot_be_imported(tmp_path):
-    write_llama(tmp_path / "hf", model_type="t5")
-    result = run(
-        "pet-fairseq", "import-hf", tmp_path / "hf", "--out", tmp_path / "out", check=False
-    )
-    assert result.status == 1 and len(result.output.splitlines()) == 1
-    assert "is a model of type t5, which is not supported; supported are bert" in result.output
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"model_type": "t5"}, "of type t5, which is not supported; supported are bert"),
+        ({"hidden_size": 10}, "other sizes than in config.json: decoder.embed_tokens.weight is"),
+    ],
+)
+def test_what_cannot_be_imported(config, message, tmp_path):
+    write_llama(tmp_path / "hf", **config)
+    refuses_in_one_line(tmp_path, message)
+
+
+def test_a_pickle_with_code(tmp_path):
+    write_llama(tmp_path / "hf")
+    (tmp_path / "hf/model.safetensors").unlink()
+    code = pickle.dumps(Malicious(tmp_path / "harm"))
+    (tmp_path / "hf/pytorch_model.bin").write_bytes(code)
+    refuses_in_one_line(tmp_path, "pytorch_model.bin: refused")
+    assert not (tmp_path / "harm").exists()
+    pickle.loads(code)  # it is real
+    assert (tmp_path / "harm").exists()
+
+
+def refuses_in_one_line(folder, message):
+    """Nothing else is printed, be it by torch or by fairseq."""
+    result = run("pet-fairseq", "import-hf", folder / "hf", "--out", folder / "out", check=False)
+    (line,) = result.output.splitlines()
+    assert result.status == 1 and message in line
+    assert not list(folder.glob("*out*"))

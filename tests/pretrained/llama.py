@@ -73,6 +73,10 @@ def write_llama(folder, **config):
     return weights
 
 
+def change_json(file, **changes):
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
 def logits(weights, ids):
     """The logits (T x V) of one text of Llama's numbers, position by position and head by head."""
     w = {name.removesuffix(".weight"): tensor.double() for name, tensor in weights.items()}

@@ -1,16 +1,18 @@
-"""Llama-type models without the library transformers: by hand, in GGUF, and as text."""
+"""Llama-type models without the library transformers: by hand, and as text."""
 
+import re
 from argparse import Namespace
 
 import pytest
 import torch
 
 from pet_fairseq.errors import UserError
+from pet_fairseq.llama.rotary import parse_scaling
 from pet_fairseq.loading import load_model
 from pet_fairseq.prefill import prefill
 from pet_fairseq.pretrained.bpe import TokenizerJson
 from pet_fairseq.pretrained.importer import import_model
-from tests.pretrained.llama import CONFIG, MERGES, PIECES, logits, write_llama
+from tests.pretrained.llama import CONFIG, PIECES, logits, write_llama
 
 
 def load(folder):
@@ -87,117 +89,17 @@ def test_text(tmp_path):
     assert task.source_dictionary.unk() not in line.tolist()
 
 
-# --- GGUF -----------------------------------------------------------------------------------------
-
-GGUF_NAMES = {
-    "self_attn.q_proj": "attn_q",
-    "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output",
-    "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down",
-    "input_layernorm": "attn_norm",
-    "post_attention_layernorm": "ffn_norm",
-    "model.embed_tokens": "token_embd",
-    "model.norm": "output_norm",
-    "lm_head": "output",
-    "model.layers": "blk",
-}
-
-
-def neighbours(matrix, heads):
-    """A head's rows as llama.cpp's converter orders them: i beside i + D / 2."""
-    width = len(matrix) // heads
-    order = [
-        head * width + i + half
-        for head in range(heads)
-        for i in range(width // 2)
-        for half in (0, width // 2)
-    ]
-    return matrix[order]
-
-
-def write_gguf(path, weights, quantised=None):
-    """The same model as one file; quantised: a tensor whose type is given with its bytes."""
-    gguf = pytest.importorskip("gguf")
-    writer = gguf.GGUFWriter(path, "llama")
-    writer.add_block_count(CONFIG["num_hidden_layers"])
-    writer.add_context_length(CONFIG["max_position_embeddings"])
-    writer.add_embedding_length(CONFIG["hidden_size"])
-    writer.add_feed_forward_length(CONFIG["intermediate_size"])
-    writer.add_head_count(CONFIG["num_attention_heads"])
-    writer.add_head_count_kv(CONFIG["num_key_value_heads"])
-    writer.add_key_length(CONFIG["head_dim"])
-    writer.add_rope_freq_base(CONFIG["rope_theta"])
-    writer.add_layer_norm_rms_eps(CONFIG["rms_norm_eps"])
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("gpt-2")
-    writer.add_token_list(PIECES)
-    writer.add_token_types([3 if piece[0] == "<" else 1 for piece in PIECES])
-    writer.add_token_merges([" ".join(merge) for merge in MERGES])
-    writer.add_bos_token_id(CONFIG["bos_token_id"])
-    writer.add_eos_token_id(CONFIG["eos_token_id"])
-    for name, tensor in weights.items():
-        for part, heads in (("q_proj", "attention"), ("k_proj", "key_value")):
-            if part in name:
-                tensor = neighbours(tensor, CONFIG[f"num_{heads}_heads"])
-        for old, new in GGUF_NAMES.items():
-            name = name.replace(old, new)
-        if name == quantised:
-            unknown = gguf.GGMLQuantizationType.Q8_K
-            _, size = gguf.GGML_QUANT_SIZES[unknown]
-            numbers = torch.zeros(len(PIECES), size, dtype=torch.uint8).numpy()
-            writer.add_tensor(name, numbers, raw_dtype=unknown)
-        else:
-            writer.add_tensor(name, tensor.contiguous().numpy())
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-
-
-def test_gguf(tmp_path):
-    weights = write_llama(tmp_path / "hf")
-    import_model(tmp_path / "hf", tmp_path / "out")
-    write_gguf(tmp_path / "model.gguf", weights)
-    import_model(tmp_path / "model.gguf", tmp_path / "from_gguf")
-    for name in ("dict.txt", "task_options"):
-        assert (tmp_path / "out" / name).read_text() == (tmp_path / "from_gguf" / name).read_text()
-    ours, other = (load(tmp_path / name)[0].state_dict() for name in ("out", "from_gguf"))
-    assert ours.keys() == other.keys()
-    for name, tensor in ours.items():
-        assert torch.equal(other[name], tensor), name
-    one, two = (
-        TokenizerJson(
-            Namespace(tokenizer_file=str(tmp_path / name / "tokenizer.json"), tokenizer_newline="")
-        )
-        for name in ("out", "from_gguf")
-    )
-    text = "ab ab\n  c<|end|> a"
-    assert one.encode(text) == two.encode(text) and two.decode(two.encode(text)) == text
-
-
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("text", "message"),
     [
-        (lambda content: content[: len(content) // 3], "not a readable GGUF file"),
-        (lambda content: b"GGML" + content[4:], "not a readable GGUF file"),
-        (lambda content: content.replace(b"blk.1.attn_q.w", b"blk.1.attn_z.w"), "a tensor blk.1"),
-        (lambda content: content.replace(b"llama", b"gemma"), "type gemma, which is not"),
+        ("{", "not readable"),
+        ("[1]", "not readable"),
+        ('{"rope_type":"linear"}', "not readable ('factor')"),
+        ('{"rope_type":"factors","factors":[1,2,3]}', "not readable"),
+        ('{"rope_type":"yarn"}', "rope_type is not one of default, linear, llama3, factors"),
     ],
 )
-def test_a_damaged_gguf(change, message, tmp_path):
-    write_gguf(tmp_path / "model.gguf", write_llama(tmp_path / "hf"))
-    content = (tmp_path / "model.gguf").read_bytes()
-    (tmp_path / "model.gguf").write_bytes(change(content))
-    with pytest.raises(UserError, match=message) as error:
-        import_model(tmp_path / "model.gguf", tmp_path / "out")
-    assert "model.gguf" in str(error.value) and not list(tmp_path.glob("*out*"))
-
-
-def test_an_unknown_quantisation(tmp_path):
-    write_gguf(tmp_path / "model.gguf", write_llama(tmp_path / "hf"), quantised="output.weight")
-    with pytest.raises(UserError, match="quantised as Q8_K, which is not"):
-        import_model(tmp_path / "model.gguf", tmp_path / "out")
-    assert not list(tmp_path.glob("*out*"))
+def test_bad_scaling(text, message):
+    with pytest.raises(UserError, match=re.escape(message)) as error:
+        parse_scaling(text, 4)
+    assert str(error.value).startswith(f"--rope-scaling {text}: ")

@@ -1,7 +1,6 @@
-"""Files that cannot be imported, each with the line that says so."""
+"""Files that `pet-fairseq import-hf` cannot import, each with the line that says so."""
 
 import json
-import os
 import pickle
 import struct
 
@@ -9,29 +8,13 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from pet_fairseq.errors import UserError
-from pet_fairseq.pretrained.importer import import_model
+from tests.checkpoints.written import Malicious
 from tests.pretrained.bert import CONFIG, PIECES, write_bert
-from tests.pretrained.llama import write_llama
-
-OUT = "imported"
-
-
-def refused(folder, *texts):
-    """The import ends in one line with these texts and leaves nothing behind."""
-    with pytest.raises(UserError) as error:
-        import_model(folder, folder.parent / OUT)
-    assert "\n" not in str(error.value) and not list(folder.parent.glob(f"*{OUT}*"))
-    for text in texts:
-        assert text in str(error.value)
-
-
-def change_json(file, **changes):
-    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+from tests.pretrained.llama import change_json, write_llama
 
 
 @pytest.mark.parametrize("kind", ["t5", "gpt_neox", None, ["bert"]])
-def test_another_type_of_model(kind, tmp_path):
+def test_another_type_of_model(kind, tmp_path, refused):
     write_llama(tmp_path / "hf", model_type=kind)
     refused(tmp_path / "hf", "config.json", f"of type {kind}", "bert, roberta", "gpt2, llama")
 
@@ -51,7 +34,7 @@ def write_shards(folder):
     return index
 
 
-def test_a_missing_shard(tmp_path):
+def test_a_missing_shard(tmp_path, refused):
     index = write_shards(tmp_path / "hf")
     (tmp_path / "hf/model-00002-of-00002.safetensors").unlink()
     refused(tmp_path / "hf", "model-00002-of-00002.safetensors: no such file", index.name)
@@ -59,7 +42,7 @@ def test_a_missing_shard(tmp_path):
     refused(tmp_path / "hf", f"{index.name}: has no weight_map")
 
 
-def test_a_shard_outside_the_folder(tmp_path):
+def test_a_shard_outside_the_folder(tmp_path, refused):
     index = write_shards(tmp_path / "hf")
     outside = tmp_path / "model-00002-of-00002.safetensors"
     (tmp_path / "hf" / outside.name).rename(outside)
@@ -97,14 +80,14 @@ def beyond_the_end(header):
         lambda content: b"",
     ],
 )
-def test_a_header_that_lies(change, tmp_path):
+def test_a_header_that_lies(change, tmp_path, refused):
     write_llama(tmp_path / "hf")
     file = tmp_path / "hf/model.safetensors"
     file.write_bytes(change(file.read_bytes()))
     refused(tmp_path / "hf", "model.safetensors: not readable")
 
 
-def test_a_tokenizer_of_another_size(tmp_path):
+def test_a_tokenizer_of_another_size(tmp_path, refused):
     write_bert(tmp_path / "more", vocab_size=len(PIECES) - 2)
     refused(tmp_path / "more", "tokenizer.json", "has 15 pieces", "13 rows")
     write_bert(tmp_path / "fewer", vocab_size=600)
@@ -113,7 +96,7 @@ def test_a_tokenizer_of_another_size(tmp_path):
     refused(tmp_path / "matrix", "vocab_size is 19, but the tensors have 15 rows")
 
 
-def test_a_head_of_other_classes(tmp_path):
+def test_a_head_of_other_classes(tmp_path, refused):
     width = CONFIG["hidden_size"]
     kind = {"architectures": ["BertForSequenceClassification"]}
     weights = write_bert(tmp_path / "hf", **kind, id2label={"0": "no", "1": "yes"})
@@ -126,23 +109,15 @@ def test_a_head_of_other_classes(tmp_path):
     refused(tmp_path / "hf", "problem_type is multi_label_classification")
 
 
-class Code:
-    def __init__(self, file):
-        self.file = file
-
-    def __reduce__(self):
-        return os.mkdir, (str(self.file),)
-
-
 @pytest.mark.parametrize("old_format", [False, True])
-def test_code_in_a_pickle(old_format, tmp_path):
+def test_code_in_a_pickle(old_format, tmp_path, refused):
     write_llama(tmp_path / "hf")
     (tmp_path / "hf/model.safetensors").unlink()
-    content = {"a": torch.zeros(2), "b": Code(tmp_path / "harm")}
+    content = {"a": torch.zeros(2), "b": Malicious(tmp_path / "harm")}
     zipped = not old_format
     torch.save(content, tmp_path / "hf/pytorch_model.bin", _use_new_zipfile_serialization=zipped)
     refused(tmp_path / "hf", "pytorch_model.bin: refused", "could run code")
-    (tmp_path / "hf/pytorch_model.bin").write_bytes(pickle.dumps(Code(tmp_path / "harm")))
+    (tmp_path / "hf/pytorch_model.bin").write_bytes(pickle.dumps(Malicious(tmp_path / "harm")))
     refused(tmp_path / "hf", "pytorch_model.bin: refused")
     assert not (tmp_path / "harm").exists()
 
@@ -156,9 +131,51 @@ def test_code_in_a_pickle(old_format, tmp_path):
         ({"num_key_value_heads": 4}, "--decoder-key-value-heads 4: give a divisor"),
         ({"rope_scaling": {"type": "yarn", "factor": 2}}, "rope_type is yarn"),
         ({"attention_bias": True}, "attention_bias is True, which is not supported"),
-        ({"sliding_window": 8}, "sliding_window is 8"),
+        ({"sliding_window": 0}, "sliding_window is 0, no positive whole number"),
     ],
 )
-def test_options_that_do_not_fit(config, message, tmp_path):
+def test_options_that_do_not_fit(config, message, tmp_path, refused):
     write_llama(tmp_path / "hf", **config)
     refused(tmp_path / "hf", message)
+
+
+# what these need is in every model of their type that is known; checked before any tensor is read
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"model_type": "roberta", "type_vocab_size": 2}, "type_vocab_size is 2, which is not"),
+        ({"model_type": "xlm-roberta", "pad_token_id": 0}, "pad_token_id is 0, which is not"),
+        ({"model_type": "camembert", "layer_norm_eps": 1e-12}, "layer_norm_eps is 1e-12"),
+        ({"model_type": "gpt2", "scale_attn_weights": False}, "scale_attn_weights is False"),
+        ({"model_type": "bart", "tie_word_embeddings": False}, "tie_word_embeddings is False"),
+        ({"model_type": "mbart"}, "final_logits_bias is not 0, which fairseq's bart has no place"),
+        ({"model_type": "marian", "normalize_before": True}, "normalize_before is True"),
+        (
+            {"model_type": "marian", "pad_token_id": 3, "decoder_start_token_id": 0},
+            "decoder_start_token_id is 0, which is not supported; only 3 is",
+        ),
+    ],
+)
+def test_models_that_their_type_does_not_have(config, message, tmp_path, refused):
+    folder = tmp_path / "hf"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(config))
+    save_file({"final_logits_bias": torch.ones(1, 9)}, folder / "model.safetensors")
+    refused(folder, message)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "message"),
+    [
+        ({"</s>": 0, "<unk>": 1, "a": 2, "<pad>": 3}, "<pad> is number 3, but pad_token_id"),
+        ({"</s>": 0, "<unk>": 1, "<pad>": 9}, "its numbers have gaps"),
+    ],
+)
+def test_pieces_of_another_marian(numbers, message, tmp_path, refused):
+    folder = tmp_path / "hf"
+    folder.mkdir()
+    config = dict(model_type="marian", pad_token_id=9, decoder_start_token_id=9, vocab_size=10)
+    (folder / "config.json").write_text(json.dumps(config | {"activation_function": "swish"}))
+    (folder / "vocab.json").write_text(json.dumps(numbers))
+    save_file({"final_logits_bias": torch.ones(1, 10)}, folder / "model.safetensors")
+    refused(folder, "vocab.json", message)

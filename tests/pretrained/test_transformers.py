@@ -1,6 +1,8 @@
 """Imported models against the library transformers: logits with padding, caches and pairs."""
 
 import json
+from argparse import Namespace
+from functools import partial
 
 import pytest
 import torch
@@ -8,9 +10,13 @@ import torch
 from pet_fairseq.decoding.transformer import is_plain
 from pet_fairseq.hub import from_pretrained
 from pet_fairseq.loading import load_model
+from pet_fairseq.pretrained.bpe import TokenizerJson
+from pet_fairseq.pretrained.gguf_file import read_gguf
 from pet_fairseq.pretrained.importer import import_model
 from tests.pretrained import transformers_models as theirs
 from tests.pretrained.bert import PIECES
+from tests.pretrained.gguf_files import write_gguf
+from tests.pretrained.llama import change_json
 
 BERT_NAMES = {"<s>": "[CLS]", "<pad>": "[PAD]", "</s>": "[SEP]", "<unk>": "[UNK]"}
 BERT_NAMES |= {"<mask>": "[MASK]"}
@@ -64,7 +70,8 @@ def encoder_case(kind, tmp_path, head, **config):
     if kind == "bert":
         model, pieces, names, separators = theirs.bert, PIECES, BERT_NAMES, 1
     else:
-        model, pieces, names, separators = theirs.roberta, theirs.ROBERTA_PIECES, {}, 2
+        model, names, separators = partial(theirs.roberta, kind=kind), {}, 2
+        pieces = theirs.SENTENCE_PIECES.get(kind, theirs.ROBERTA_PIECES)
     model = model(tmp_path / "hf", head, **config)
     ours, task = load(tmp_path)
     words = task.source_dictionary
@@ -77,7 +84,10 @@ def encoder_case(kind, tmp_path, head, **config):
     return ours, task, batch, number, model, inputs
 
 
-@pytest.mark.parametrize("kind", ["bert", "roberta"])
+ENCODERS = ["bert", "Roberta", "XLMRoberta", "Camembert"]
+
+
+@pytest.mark.parametrize("kind", ENCODERS)
 def test_masked_words(kind, tmp_path):
     ours, _, batch, number, model, inputs = encoder_case(kind, tmp_path, "MaskedLM")
     with torch.no_grad():
@@ -88,7 +98,18 @@ def test_masked_words(kind, tmp_path):
     assert expected[real].std() > 0.1
 
 
-@pytest.mark.parametrize("kind", ["bert", "roberta"])
+def test_one_type_of_tokens(tmp_path):
+    """BERT's of one type read all sentences alike, as in transformers without token types."""
+    case = encoder_case("bert", tmp_path, "MaskedLM", type_vocab_size=1)
+    ours, _, batch, number, model, inputs = case
+    inputs["token_type_ids"].zero_()
+    with torch.no_grad():
+        logits, expected = ours(batch)[0], model(**inputs).logits[..., number]
+    real = batch.ne(1)
+    assert torch.allclose(logits[real], expected[real], **TOLERANCE)
+
+
+@pytest.mark.parametrize("kind", ENCODERS)
 def test_classes_of_pairs(kind, tmp_path):
     labels = {0: "no way", 1: "perhaps", 2: "yes"}
     case = encoder_case(kind, tmp_path, "SequenceClassification", id2label=labels)
@@ -101,6 +122,29 @@ def test_classes_of_pairs(kind, tmp_path):
     names = [task.label_dictionary[first + i] for i in range(3)]
     assert names == ["no\\u0020way", "perhaps", "yes"]
     assert task.cfg.separator_token == (None if kind == "bert" else 2)
+
+
+@pytest.mark.parametrize("kind", ["XLMRoberta", "Camembert"])
+def test_texts_of_sentence_pieces(kind, tmp_path):
+    """From raw pairs to logits, each library by its own reader of tokenizer.json."""
+    ours, task, _, number, model, _ = encoder_case(kind, tmp_path, "SequenceClassification")
+    words = task.source_dictionary
+    reader = theirs.transformers.PreTrainedTokenizerFast(
+        tokenizer_file=str(tmp_path / "hf/tokenizer.json"), pad_token="<pad>"
+    )
+    file = str(tmp_path / "out/tokenizer.json")
+    bpe = TokenizerJson(Namespace(tokenizer_file=file, tokenizer_newline=""))
+    for pair in (("abcd eea  b", "c<mask> deab"), ("bcdz", "a")):
+        inputs = reader(*pair, return_tensors="pt")
+        inputs.pop("token_type_ids", None)
+        a, b = (words.encode_line(bpe.encode(text), add_if_not_exist=False) for text in pair)
+        row = torch.cat([torch.tensor([words.bos()]), a, torch.tensor([words.eos()]), b]).long()
+        assert number[row].tolist() == inputs["input_ids"][0].tolist()
+        with torch.no_grad():
+            head = task.cfg.classification_head_name
+            logits, _ = ours(row[None], classification_head_name=head)
+            expected = model(**inputs).logits
+        assert torch.allclose(logits, expected, **TOLERANCE)
 
 
 def test_old_names_of_layer_norms(tmp_path):
@@ -144,6 +188,9 @@ LANGUAGE_MODELS = {
         ),
     ),
     "mistral": lambda folder: theirs.llama(folder, "Mistral"),
+    "mistral, a window as long as the text": lambda folder: theirs.llama(
+        folder, "Mistral", sliding_window=10
+    ),
     "qwen2": lambda folder: theirs.llama(folder, "Qwen2"),
 }
 
@@ -200,32 +247,38 @@ def test_caches(name, tmp_path):
 
 # --- encoder-decoders -----------------------------------------------------------------------------
 
+# how each is made, and the pieces of its source and its target
+BART_PIECES = (theirs.ROBERTA_PIECES, theirs.ROBERTA_PIECES)
+MARIAN_PIECES = (theirs.MARIAN_PIECES, theirs.MARIAN_PIECES)
 ENCODER_DECODERS = {
-    "bart": (theirs.bart, theirs.ROBERTA_PIECES, {}),
-    "mbart": (
-        lambda folder: theirs.bart(folder, "MBart", scale_embedding=True),
-        theirs.ROBERTA_PIECES,
-        {},
-    ),
-    "marian": (theirs.marian, theirs.MARIAN_PIECES, {}),
-    "marian, relu": (
-        lambda folder: theirs.marian(folder, activation_function="relu"),
-        theirs.MARIAN_PIECES,
-        {},
+    "bart": (theirs.bart, *BART_PIECES),
+    "bart, scaled": (partial(theirs.bart, scale_embedding=True), *BART_PIECES),
+    "mbart": (partial(theirs.bart, kind="MBart", scale_embedding=True), *BART_PIECES),
+    "mbart, not scaled": (partial(theirs.bart, kind="MBart"), *BART_PIECES),
+    "marian": (theirs.marian, *MARIAN_PIECES),
+    "marian, relu": (partial(theirs.marian, activation_function="relu"), *MARIAN_PIECES),
+    "marian, not scaled": (partial(theirs.marian, scale_embedding=False), *MARIAN_PIECES),
+    "marian, untied": (partial(theirs.marian, tie_word_embeddings=False), *MARIAN_PIECES),
+    "marian, two vocabularies": (
+        partial(theirs.marian, target=theirs.TARGET_PIECES),
+        *(theirs.MARIAN_PIECES, theirs.TARGET_PIECES),
     ),
 }
 
 
 def translation_case(name, tmp_path):
-    make, pieces, names = ENCODER_DECODERS[name]
+    make, *pieces = ENCODER_DECODERS[name]
     model = make(tmp_path / "hf")
     ours, task = load(tmp_path)
-    words = task.source_dictionary
-    number = numbers(words, pieces, names)
+    words, target_words = task.source_dictionary, task.target_dictionary
+    number, target_number = (
+        numbers(dictionary, own, {}) for dictionary, own in zip((words, target_words), pieces)
+    )
     source = ragged(texts(words, (7, 3, 1)), words.pad(), 9)
-    target = ragged([[words.eos(), *row[:-1]] for row in texts(words, (5, 6, 0))], words.pad(), 8)
-    start = 2 if name == "mbart" else model.config.decoder_start_token_id  # any word
-    decoder_input = number[target].masked_fill(target.eq(words.eos()), start)
+    rows = [[words.eos(), *row[:-1]] for row in texts(target_words, (5, 6, 0))]
+    target = ragged(rows, words.pad(), 8)
+    start = 2 if "mbart" in name else model.config.decoder_start_token_id  # any word
+    decoder_input = target_number[target].masked_fill(target.eq(words.eos()), start)
     inputs = {
         "input_ids": number[source],
         "attention_mask": source.ne(words.pad()).long(),
@@ -233,7 +286,7 @@ def translation_case(name, tmp_path):
     }
     with torch.no_grad():
         expected = model(**inputs).logits
-    return ours, number, source, target, expected
+    return ours, target_number, source, target, expected
 
 
 @pytest.mark.parametrize("name", ENCODER_DECODERS)
@@ -297,6 +350,20 @@ def test_classes_of_a_bart(tmp_path):
     assert torch.allclose(logits, expected, **TOLERANCE)
 
 
+def test_a_window_limits_the_text(tmp_path):
+    theirs.llama(tmp_path / "hf", "Mistral", sliding_window=10)
+    _, task = load(tmp_path)
+    assert task.args.tokens_per_sample == task.args.max_target_positions == 10
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta", "bart"])
+def test_a_head_of_other_classes(name, tmp_path, refused):
+    folder = tmp_path / "hf"
+    getattr(theirs, name)(folder, head="SequenceClassification", num_labels=3)
+    change_json(folder / "config.json", id2label={"0": "no", "1": "yes"})
+    refused(folder, "model.safetensors: its head has 3 classes, but config.json names 2")
+
+
 # --- files ----------------------------------------------------------------------------------------
 
 
@@ -309,9 +376,11 @@ def test_shards_and_pickles(tmp_path):
     import_model(tmp_path / "hf", tmp_path / "sharded")
     for file in (tmp_path / "hf").glob("model*"):
         file.unlink()
-    torch.save(model.state_dict(), tmp_path / "hf/pytorch_model.bin")
-    import_model(tmp_path / "hf", tmp_path / "pickled")
-    for name in ("sharded", "pickled"):
+    for name, new in (("pickled", True), ("old", False)):
+        file = tmp_path / "hf/pytorch_model.bin"
+        torch.save(model.state_dict(), file, _use_new_zipfile_serialization=new)
+        import_model(tmp_path / "hf", tmp_path / name)
+    for name in ("sharded", "pickled", "old"):
         other, _ = load_model(str(tmp_path / name / "checkpoint.pt"), "FILE")
         for key, tensor in ours.state_dict().items():
             assert torch.equal(other.state_dict()[key], tensor), (name, key)
@@ -320,10 +389,30 @@ def test_shards_and_pickles(tmp_path):
 def test_an_old_config_of_rotary_positions(tmp_path):
     theirs.llama(tmp_path / "hf", rope_parameters=dict(rope_type="default", rope_theta=77.0))
     ours, _ = load(tmp_path)
-    file = tmp_path / "hf/config.json"
-    config = json.loads(file.read_text())
-    config["rope_theta"] = config.pop("rope_parameters")["rope_theta"]
-    file.write_text(json.dumps(config))
+    change_json(tmp_path / "hf/config.json", rope_parameters=None, rope_theta=77.0)
     import_model(tmp_path / "hf", tmp_path / "old")
     old, _ = load_model(str(tmp_path / "old/checkpoint.pt"), "FILE")
     assert torch.equal(old.decoder.rotary.frequencies, ours.decoder.rotary.frequencies)
+
+
+@pytest.mark.parametrize("split", ["gpt-2", "llama-bpe", "qwen2"])
+def test_byte_level_tokenizers_of_gguf(split, tmp_path):
+    """Pieces that cross words tell one division of text from another."""
+    text = "It's 12345 o'clock, I'LL go!\n\n  x1y22 don't...  (ab)\tünd 3 + 4 "
+    tokenizer = theirs.byte_level_tokenizer([text, text.upper(), text[::-1]] * 3)
+    model = json.loads(tokenizer.to_str())["model"]
+    fields = {
+        "tokenizer_model": "gpt2",
+        "tokenizer_pre": split,
+        "token_list": sorted(model["vocab"], key=model["vocab"].get),
+        "token_types": [1] * len(model["vocab"]),
+        "token_merges": [" ".join(merge) for merge in model["merges"]],
+    }
+    write_gguf(tmp_path / "model.gguf", {}, fields=fields)
+    ours = read_gguf(tmp_path / "model.gguf").tokenizer.tokenizer
+    reader = theirs.transformers.AutoTokenizer.from_pretrained(tmp_path, gguf_file="model.gguf")
+    for line in (text, text[7:], "1234567", "we'Re 99 a  b\n \r\n"):
+        ids = ours.encode(line).ids
+        assert ids == reader(line, add_special_tokens=False)["input_ids"], line
+        assert ours.decode(ids) == line
+    assert ours.encode(text).ids != tokenizer.encode(text).ids

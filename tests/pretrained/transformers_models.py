@@ -5,7 +5,7 @@ import sys
 
 import pytest
 import torch
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
 from tests.pretrained.bert import PIECES, write_bert
 
@@ -23,7 +23,17 @@ STACKS = {
 ROBERTA_PIECES = ["<s>", "<pad>", "</s>", "<unk>", *WORDS, "<mask>"]
 LM_PIECES = [*WORDS, "<|end|>", "<|start|>"]
 LM = dict(vocab_size=len(LM_PIECES), eos_token_id=20, bos_token_id=21, initializer_range=0.2)
+BLANK = "\u2581"  # as SentencePiece writes it
+UNIGRAMS = [BLANK, *"abcde", *(f"{BLANK}{letter}" for letter in "abc"), "ab", "bcd", "dea", "ee"]
+SENTENCE_PIECES = {
+    "XLMRoberta": ["<s>", "<pad>", "</s>", "<unk>", *UNIGRAMS, "<mask>"],
+    "Camembert": [  # fairseq's four words, of which it uses other ones
+        *("<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED"),
+        *("<s>", "</s>", *UNIGRAMS, "<mask>"),
+    ],
+}
 MARIAN_PIECES = ["</s>", "<unk>", *WORDS, "<pad>"]
+TARGET_PIECES = ["</s>", "<unk>", *(f"v{i}" for i in range(20)), "<pad>", "v20", "v21"]
 
 
 def word_tokenizer(folder, pieces, **options):
@@ -37,6 +47,35 @@ def word_tokenizer(folder, pieces, **options):
     tokenizer.decoder = decoders.Fuse()
     tokenizer.save(str(folder / "tokenizer.json"))
     (folder / "tokenizer_config.json").write_text(json.dumps(options))
+
+
+def unigram_tokenizer(folder, pieces):
+    """A tokenizer.json as those of XLM-R and CamemBERT."""
+    folder.mkdir(parents=True, exist_ok=True)
+    scores = torch.randn(len(pieces)).tolist()
+    tokenizer = Tokenizer(models.Unigram([*zip(pieces, scores)], unk_id=pieces.index("<unk>")))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(BLANK)]
+    )
+    tokenizer.decoder = decoders.Metaspace(BLANK)
+    special = [piece for piece in pieces if piece[0] == "<"]
+    tokenizer.add_special_tokens([AddedToken(piece, special=True) for piece in special])
+    first, last = ((piece, pieces.index(piece)) for piece in ("<s>", "</s>"))
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[first, last]
+    )
+    tokenizer.save(str(folder / "tokenizer.json"))
+
+
+def byte_level_tokenizer(lines):
+    """BPE of bytes that is trained on lines as a whole, without words."""
+    tokenizer = Tokenizer(models.BPE())
+    whole = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.pre_tokenizer = whole
+    alphabet = whole.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet, show_progress=False)
+    tokenizer.train_from_iterator(lines, trainer)
+    return tokenizer
 
 
 def randomise(model):
@@ -61,17 +100,21 @@ def bert(folder, head="MaskedLM", **config):
     return save(randomise(getattr(transformers, f"BertFor{head}")(config)), folder)
 
 
-def roberta(folder, head="MaskedLM", **config):
-    word_tokenizer(folder, ROBERTA_PIECES)
-    config = transformers.RobertaConfig(
-        vocab_size=len(ROBERTA_PIECES),
+def roberta(folder, head="MaskedLM", kind="Roberta", **config):
+    pieces = SENTENCE_PIECES.get(kind)
+    if pieces is None:
+        word_tokenizer(folder, ROBERTA_PIECES)
+    else:
+        unigram_tokenizer(folder, pieces)
+    config = getattr(transformers, f"{kind}Config")(
+        vocab_size=len(pieces or ROBERTA_PIECES),
         max_position_embeddings=26,
         type_vocab_size=1,
         layer_norm_eps=1e-5,
         **SMALL,
         **config,
     )
-    return save(randomise(getattr(transformers, f"RobertaFor{head}")(config)), folder)
+    return save(randomise(getattr(transformers, f"{kind}For{head}")(config)), folder)
 
 
 def gpt2(folder):
@@ -86,7 +129,7 @@ def llama(folder, kind="Llama", **options):
     word_tokenizer(folder, LM_PIECES)
     options = dict(num_key_value_heads=2, max_position_embeddings=24) | options
     if kind == "Mistral":
-        options["sliding_window"] = None
+        options = dict(sliding_window=None) | options
     config = getattr(transformers, f"{kind}Config")(**SMALL, **LM, **options)
     return save(randomise(getattr(transformers, f"{kind}ForCausalLM")(config)), folder)
 
@@ -104,8 +147,11 @@ def bart(folder, kind="Bart", head="ConditionalGeneration", **config):
     return save(randomise(getattr(transformers, f"{kind}For{head}")(config)), folder)
 
 
-def marian(folder, **config):
-    """A model as OPUS-MT's: post-norm, swish, scaled embeddings, a bias of the logits."""
+def marian(folder, target=None, **config):
+    """A model as OPUS-MT's: post-norm, swish, scaled embeddings, a bias of the logits.
+
+    target: the target's own pieces, if it has such.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     pad = len(MARIAN_PIECES) - 1
     options = dict(
@@ -120,10 +166,16 @@ def marian(folder, **config):
         forced_eos_token_id=0,
         **STACKS,
     )
+    if target is not None:
+        options |= dict(share_encoder_decoder_embeddings=False, decoder_vocab_size=len(target))
+        write_numbers(folder / "target_vocab.json", target)
     model = randomise(transformers.MarianMTModel(transformers.MarianConfig(**options | config)))
     model.final_logits_bias.normal_()
-    numbers = {piece: i for i, piece in enumerate(MARIAN_PIECES)}
-    (folder / "vocab.json").write_text(json.dumps(numbers))
+    write_numbers(folder / "vocab.json", MARIAN_PIECES)
     names = dict(source_lang="de", target_lang="en")
     (folder / "tokenizer_config.json").write_text(json.dumps(names))
     return save(model, folder)
+
+
+def write_numbers(file, pieces):
+    file.write_text(json.dumps({piece: i for i, piece in enumerate(pieces)}))

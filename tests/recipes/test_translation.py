@@ -1,6 +1,7 @@
 """The translation recipes: rows, seeds, sizes and devices as data."""
 
 import shlex
+from pathlib import Path
 
 import pytest
 from fairseq import options
@@ -21,9 +22,9 @@ pytestmark = pytest.mark.paper
 pet_fairseq.register()
 ALL = len(ROWS)
 # the teacher; those without a warm-up; those with one; sampled heads: wide twice, tuned once; long;
-# two with few bits of two students; at three rates two without and one with; of the controls seven
-# without and two with a warm-up
-TRAININGS = 1 + 5 + 2 * 10 + 3 + 1 + 1 + 2 * 2 + 3 + 3 * (2 + 2) + 7 + 2 * 2
+# two with few bits of six students; at three rates two without and one with; of the controls seven
+# without and two with a warm-up; deep-shallow of two widths distilled in two ways, the unshared one
+TRAININGS = 1 + 5 + 2 * 10 + 3 + 1 + 1 + 2 * 6 + 3 + 3 * (2 + 2) + 7 + 2 * 2 + 2 * 2 + 1
 LANGUAGES = ("--source-lang", "de", "--target-lang", "en")
 
 
@@ -72,7 +73,7 @@ def test_students_have_the_size_that_is_said(name, tmp_path):
         teacher = option_counts(model_options(found["teacher"]))
         if size == "full":
             assert teacher.layers == architecture_counts("transformer_iwslt_de_en").layers
-        for row in ("pet", "scratch", "can", "deep_shallow"):
+        for row in ("pet", "scratch", "can", "deep_shallow", "deep_shallow_kd"):
             counts = option_counts(model_options(found[f"{row}.seed1"]))
             rate = compression_rate(counts, teacher)
             assert rate == pytest.approx(wanted, rel=0.04), (size, row)
@@ -112,6 +113,42 @@ def test_the_sweep_has_students_at_every_rate(size, tmp_path):
     for method, criterion in (("pkd", "patient_kd"), ("pet", "pet_distillation")):
         assert found[f"{method}_at5.seed1"].option("--criterion") == criterion
     assert found["pet_at5.seed1/warmup"].option("--criterion") == "pet_simplified_task"
+
+
+@pytest.mark.parametrize(
+    "size, dictionaries",
+    [("small", 3864 + 3024), ("full", 8848 + 6632)],  # of Multi30k; usual ones of IWSLT'14
+)
+def test_the_best_student_fills_a_tenth_of_the_teachers_file(size, dictionaries, tmp_path):
+    """A byte for a weight against four, everything counted; deep and shallow as `deep`."""
+    found = stages("multi30k", tmp_path, "--rows", "frontier", "tenth_kd", "--size", size)
+
+    def parameters(stage):
+        counts = option_counts(model_options(stage))
+        width = int(stage.option("--decoder-embed-dim") or 512)
+        return counts.total + (dictionaries - 2 * 4) * width
+
+    tenth, deep = found["tenth_kd.seed1"], found["deep_shallow_kd.seed1"]
+    assert 0.93 < parameters(tenth) / (4 * parameters(found["teacher"]) / 10) < 0.985
+    for option in ("--decoder-layers", "--encoder-layers"):
+        if deep.option(option):
+            assert tenth.option(option) == deep.option(option)
+
+
+def test_the_frontier_pairs_equal_bytes_and_arithmetic(tmp_path):
+    """Twice the layers in 4 bits against PET's in 8."""
+    found = stages("multi30k", tmp_path, "--rows", "frontier")
+    groups = {group for stage in trainings(found) for group in stage.groups}
+    assert groups == {
+        *("teacher", "kd", "speed_kd", "deep_shallow_kd", "pet", "pet_patient", "kd_int8"),
+        *("kd_int4", "speed_kd_int4", "pet_patient_int8", "pet_patient_int4"),
+    }
+    pet, unshared = (
+        option_counts(model_options(found[f"{row}.seed1"])) for row in ("pet", "speed_kd")
+    )
+    assert unshared.layers == unshared.unshared_layers == pet.unshared_layers
+    assert unshared.layers == pytest.approx(2 * pet.layers, rel=0.06)
+    assert found["speed_kd.seed1"].option("--criterion") == "pet_distillation"
 
 
 def test_default_rows(tmp_path):
@@ -205,6 +242,35 @@ def test_length_and_learning_rate_of_the_students(tmp_path):
             stages("multi30k", tmp_path, *wrong)
 
 
+def test_one_dictionary_and_one_embedding(tmp_path):
+    """Of every model, the teacher too, in folders of their own."""
+    separate = stages("multi30k", tmp_path, "--rows", "all")
+    found = stages("multi30k", tmp_path, "--rows", "all", "--joined-dictionary")
+    folder = tmp_path / "multi30k/joined"
+    assert found.keys() == separate.keys()
+    for stage in trainings(found):
+        assert "--share-all-embeddings" in stage.command
+        assert stage.product.is_relative_to(folder / "small")
+        assert folder in Path(stage.command[1]).parents
+    assert not any("--share-all-embeddings" in stage.command for stage in trainings(separate))
+    demo = stages("demo", tmp_path, "--joined-dictionary")
+    assert "--joined-dictionary" in demo["preprocess"].command
+    assert demo["preprocess"].product == tmp_path / "demo/joined/data/bin"
+    assert "--joined-dictionary" not in stages("demo", tmp_path)["preprocess"].command
+
+
+def test_one_embedding_wants_one_dictionary(tmp_path):
+    data = tmp_path / "data/bin"
+    data.mkdir(parents=True)
+    options = ("--joined-dictionary", "--data", data.parent)
+    for language in ("de", "en"):
+        (data / f"dict.{language}.txt").write_text("a 1\n")
+    stages("multi30k", tmp_path, *options)
+    (data / "dict.en.txt").write_text("b 1\n")
+    with pytest.raises(UserError, match=r"--joined-dictionary: .* a dictionary for each language"):
+        stages("multi30k", tmp_path, *options)
+
+
 def test_every_run_is_validated(tmp_path):
     found = stages("multi30k", tmp_path, "--rows", "teacher", "pet", "--seeds", "1", "2")
     runs = tmp_path / "multi30k/small"
@@ -254,7 +320,14 @@ def test_losses_and_starts(tmp_path):
     assert found["pet_project.seed1/warmup"].option("--simplified-head") == "project"
     assert found["pet_project.seed1"].option("--simplified-head") is None
     assert found["pet_sampled.seed1"].option("--warmup-updates") == "50"
-    for base, loss in (("kd", "pet_distillation"), ("pet_patient", "patient_kd")):
+    for base, loss in (
+        ("kd", "pet_distillation"),
+        ("speed_kd", "pet_distillation"),
+        ("pet", "pet_distillation"),
+        ("pet_patient", "patient_kd"),
+        ("tenth_kd", "pet_distillation"),
+        ("tenth_patient", "patient_kd"),
+    ):
         for bits in ("8", "4"):
             stage = found[f"{base}_int{bits}.seed1"]
             start = f"{tmp_path}/multi30k/small/{base}.seed1/checkpoint_best.pt"
@@ -334,9 +407,9 @@ def test_the_demo_makes_its_own_data(tmp_path):
     found = stages("demo", tmp_path)
     assert list(found)[:3] == ["toy-data", "preprocess", "teacher"]
     assert [s.name for s in trainings(found)] == [
-        *("teacher", "scratch.seed1", "pet.seed1/warmup", "pet.seed1"),
+        *("teacher", "scratch.seed1", "kd.seed1", "pet.seed1/warmup", "pet.seed1"),
     ]
-    assert found["report"].command[-1] == f"{tmp_path}/demo/data/raw/test.en"
+    assert found["report"].command[-1] == f"{tmp_path}/demo/data/raw/reference.en"
 
 
 def test_own_data_wants_its_languages(tmp_path):

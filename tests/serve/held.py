@@ -9,12 +9,13 @@ from typing import NamedTuple
 import torch
 from aiohttp import ClientSession
 
+from pet_fairseq.predict.model import Encoded
+from pet_fairseq.predict.sentences import TextTooLongError
 from pet_fairseq.serve.app import make_runner
 from pet_fairseq.serve.connections import Entrance
 from pet_fairseq.serve.engine import Engine
 from pet_fairseq.serve.metrics import Metrics
 from pet_fairseq.serve.queue import BatchQueue
-from pet_fairseq.serve.request import RequestError
 from pet_fairseq.serve.scheduler import Cost, RatioScheduler
 from tests.serve.test_metrics import read_page
 
@@ -34,11 +35,11 @@ class HeldModel:
         self.started = threading.Semaphore(0)
         self.batches = []
 
-    def encode(self, text):
-        tokens = torch.ones(len(text.split()), dtype=torch.long)
-        if len(tokens) > self.max_tokens:
-            raise RequestError(413, "text: too long")
-        return tokens
+    def encode(self, sentences):
+        words = " ".join(sentences).split()
+        if len(words) > self.max_tokens:
+            raise TextTooLongError("text: too long")
+        return Encoded(torch.ones(len(words), dtype=torch.long), truncated="cut" in words)
 
     def random_text(self, length):
         return torch.ones(length, dtype=torch.long)
@@ -78,8 +79,9 @@ class Server(NamedTuple):
         return [*self.entrance.server.connections, *self.entrance.silent]
 
     async def ask(self, texts, status=200):
-        """Send one text or several; returns the answer after checking its status."""
-        body = {"text": texts} if isinstance(texts, str) else {"texts": texts}
+        """Send one text or pair, or several; returns the answer after checking its status."""
+        body = {"text": texts} if isinstance(texts, str) else texts
+        body = {"texts": texts} if isinstance(texts, list) else body
         async with self.session.post("/predict", json=body) as response:
             assert response.status == status
             return await response.json()

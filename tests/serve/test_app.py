@@ -37,6 +37,22 @@ def test_answers():
     asyncio.run(main())
 
 
+def test_pairs_and_texts_that_were_cut():
+    async def main():
+        async with running() as server:
+            pair = {"text": "a b", "pair": "c"}
+            assert await server.ask(pair) == {"label": "3", "ratio": 1}
+            assert await server.ask([pair, "a cut", {"text": "a"}]) == {
+                "answers": [
+                    {"label": "3", "ratio": 1},
+                    {"label": "2", "ratio": 1, "truncated": True},
+                    {"label": "1", "ratio": 1},
+                ]
+            }
+
+    asyncio.run(main())
+
+
 def test_waiting_requests_share_batches_and_the_ratio_follows_the_queue():
     async def main():
         async with running(target=30.0) as server:
@@ -244,11 +260,11 @@ def test_a_dead_device_is_not_asked_for_every_text_of_a_batch():
 
 
 def test_a_text_that_takes_too_long_holds_nobody_up(monkeypatch):
-    def encode(text):
-        while text == "slow":
+    def encode(sentences):
+        while sentences == ("slow",):
             with contextlib.suppress(ZeroDivisionError):
                 1 / 0  # noqa: B018
-        return HeldModel.encode(HeldModel, text)
+        return HeldModel.encode(HeldModel, sentences)
 
     async def main():
         async with running(text_seconds=1.0) as server:

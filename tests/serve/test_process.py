@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import signal
 import socket
 import sys
@@ -12,9 +13,11 @@ from aiohttp import ClientSession
 
 from pet_fairseq import cli
 from tests.cli.processes import run, start
-from tests.serve.made import HEAD, LABELS, make_classifier, make_translator
+from tests.predict.imported import import_classifier, probabilities, read
+from tests.predict.made import HEAD, LABELS, make_classifier, make_translator
+from tests.predict.test_model import direct, numbers
+from tests.serve.test_load import serve
 from tests.serve.test_metrics import read_page
-from tests.serve.test_model import direct, numbers, serve
 
 TEXTS = ["w1 w2 w3", "w5 w4 w3 w2 w1 w0 w9", "w7"]
 
@@ -85,6 +88,27 @@ def test_classification(tmp_path):
     assert after == before
 
 
+def test_raw_text_for_an_imported_model(tmp_path):
+    """Single texts, pairs, and what has more words than the model has positions."""
+    folder, weights = import_classifier(tmp_path)
+    texts = [("A good film.",), ("Good films", "a bad film"), ("bad film, " * 9,)]
+
+    async def main(address):
+        async with ClientSession(address) as session:
+            records = [dict(zip(("text", "pair"), text)) for text in texts]
+            return await post(session, json.dumps({"texts": records}))
+
+    with server("--path", folder) as (_, address):
+        status, data = asyncio.run(main(address))
+    assert status == 200
+    for text, answer in zip(texts, data["answers"]):
+        ids, types, truncated = read(folder, *text)
+        wanted = pytest.approx(probabilities(weights, ids, types), abs=1e-5)
+        assert answer["probabilities"] == wanted and answer["ratio"] == 1
+        assert answer.get("truncated", False) == truncated
+    assert truncated
+
+
 async def until_refused(session, number):
     """Wait until so many requests had no place in the queue."""
     while (await page(session)).get('pet_fairseq_requests_total{status="503"}', 0) < number:
@@ -96,7 +120,7 @@ def test_translation_full_queue_and_sigterm(tmp_path):
     made = make_translator(tmp_path)
     options = ("--ratio", "2", "--beam", "1", "--max-queue", "3", "--max-batch-tokens", "12")
     served = serve(made, *options)
-    (expected,) = served.answer([served.encode(TEXTS[1])], 2)
+    (expected,) = served.answer([served.encode((TEXTS[1],)).tokens], 2)
 
     async def main(process, address):
         host, port = address.removeprefix("http://").split(":")

@@ -33,6 +33,13 @@ REFUSED = [
     (b'{"texts": []}', "texts: give a list"),
     (b'{"texts": ["a", 1]}', "text: give a string"),
     (b'{"texts": ["a", ""]}', "text: empty"),
+    (b'{"pair": "a"}', 'give {"text"'),
+    (b'{"text": "a", "pair": ""}', "pair: empty"),
+    (b'{"text": "a", "pair": null}', "pair: give a string"),
+    (b'{"texts": ["a"], "pair": "b"}', 'give {"text"'),
+    (b'{"texts": [{"text": "a", "label": 1}]}', "text: give a string, or {"),
+    (b'{"texts": [{"pair": "a"}]}', "text: give a string, or {"),
+    (b'{"texts": [["a", "b", "c"]]}', "text: a pair has 2 sentences, not 3"),
 ]
 
 
@@ -48,6 +55,13 @@ def test_refused(body, message):
     "text", ["ein Hund", "  a\nb ", "\u4f60\u597d \U0001f600", "a\u0000b", '"']
 )
 def test_taken(text):
-    assert read_texts(json.dumps({"text": text}).encode()) == ([text], True)
+    assert read_texts(json.dumps({"text": text}).encode()) == ([(text,)], True)
     body = json.dumps({"texts": [text, "b"]}, ensure_ascii=False).encode()
-    assert read_texts(body) == ([text, "b"], False)
+    assert read_texts(body) == ([(text,), ("b",)], False)
+
+
+def test_pairs():
+    pair = {"text": "a b", "pair": "c"}
+    assert read_texts(json.dumps(pair).encode()) == ([("a b", "c")], True)
+    body = json.dumps({"texts": [pair, "d", {"text": "e"}]}).encode()
+    assert read_texts(body) == ([("a b", "c"), ("d",), ("e",)], False)

@@ -17,12 +17,12 @@ from tests.helpers import build, dictionary
 from tests.pet.test_head_sampling import sample
 from tests.pet.test_heads import WIDE
 from tests.pet.test_pair_search import samples
+from tests.predict.made import make_classifier
 from tests.selfcp.test_demonstrations import build as build_bank
 from tests.selfcp.test_demonstrations import data as demonstrations
 from tests.selfcp.test_demonstrations import with_bank
 from tests.selfcp.test_model import make_sample, make_selfcp
 from tests.selfcp.test_model import task as language_task
-from tests.serve.made import make_classifier
 from tests.strict_device import DEVICE, strict_device, to_cpu, waits_of
 from tests.translation import make_batch, make_task, save_model
 from tests.variator.test_model import make_variator

@@ -8,8 +8,9 @@ from pet_fairseq.serve.engine import Engine
 from pet_fairseq.serve.metrics import Metrics
 from pet_fairseq.serve.queue import BatchQueue
 from pet_fairseq.serve.scheduler import Cost, RatioScheduler
-from tests.serve.made import RATIOS, make_bart, make_classifier, make_translator
-from tests.serve.test_model import TEXTS, serve
+from tests.predict.made import RATIOS, make_bart, make_classifier, make_translator
+from tests.predict.test_model import TEXTS
+from tests.serve.test_load import serve
 from tests.strict_device import DEVICE, strict_device, waits_of
 
 
@@ -22,7 +23,8 @@ def moved(served):
     """The same service on the strict device."""
     options = {"beam": served.generator.beam_size} if hasattr(served, "generator") else {}
     kind = type(served)
-    return kind(served.model, served.task, served.text, max_tokens=40, device=DEVICE, **options)
+    moved = kind(served.model, served.task, served.text, max_tokens=40, **options)
+    return moved.to(DEVICE)
 
 
 def ask(served, ratio):
@@ -32,7 +34,7 @@ def ask(served, ratio):
         costs = {ratio: Cost(0.0, 0.001)}
         queue = BatchQueue(10, 1000)
         engine = Engine(served, queue, RatioScheduler(costs, 1, 1000), Metrics(1, 1), 100, 60)
-        answers = asyncio.create_task(engine.submit(TEXTS))
+        answers = asyncio.create_task(engine.submit([(text,) for text in TEXTS]))
         while not len(queue.items):
             await asyncio.sleep(0.001)
         queue.close()
@@ -64,7 +66,7 @@ def test_answers_and_waits(made, ratio):
         asked = waits_of(waits)
     assert answers == [rounded(answer) for answer in expected]
     assert len({str(answer) for answer in expected}) > 1
-    fetching = [wait for wait in asked if wait.startswith("pet_fairseq/serve/")]
+    fetching = [wait for wait in asked if wait.startswith("pet_fairseq/predict/")]
     assert len(fetching) == 1
     # the plugins ask whether there is padding
     others = [wait for wait in asked if wait not in fetching]

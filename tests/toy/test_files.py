@@ -16,6 +16,7 @@ from tests.toy.conftest import read
 
 SMALL = {"train": 300, "valid": 20, "test": 20}
 NAMES = [f"{split}.{side}" for split in ("train", "valid", "test") for side in ("de", "en")]
+WRITTEN = [*NAMES, "reference.en"]
 MARKS = {".", "?", ","}
 
 
@@ -37,7 +38,7 @@ def test_same_seed_same_bytes_in_any_process(tmp_path):
     command = [sys.executable, "-c", code, str(tmp_path / "three"), package]
     subprocess.run(command, check=True, env=os.environ | {"PYTHONHASHSEED": "7"})
     expected = contents(tmp_path / "one")
-    assert sorted(expected) == sorted(NAMES)  # and so no temporary file is left
+    assert sorted(expected) == sorted(WRITTEN)  # and so no temporary file is left
     for other in "two", "three":
         assert contents(tmp_path / other) == expected
 
@@ -59,11 +60,20 @@ def test_sizes_and_alignment(folder, tmp_path):
     assert counts == [30, 500, 2]
 
 
+def test_the_reference_is_the_text_without_its_blanks(folder):
+    tokenised = read(folder, "test", "en")
+    reference = (folder / "reference.en").read_text(encoding="utf-8").splitlines()
+    assert len(reference) == len(tokenised)
+    for line, tokens in zip(reference, tokenised):
+        assert line.replace(" ", "") == tokens.replace(" ", "")
+        assert not re.search(r" [.,?]", line), line
+
+
 def test_a_new_corpus_replaces_the_old_one(tmp_path):
     toy.write_corpus(tmp_path, 1, SMALL)
     toy.write_corpus(tmp_path, 2, SMALL | {"train": 7})
     assert len(read(tmp_path, "train", "de")) == 7
-    assert sorted(contents(tmp_path)) == sorted(NAMES)
+    assert sorted(contents(tmp_path)) == sorted(WRITTEN)
 
 
 def test_a_failed_write_changes_nothing(tmp_path, monkeypatch):

@@ -8,13 +8,14 @@ from fairseq.data import ListDataset, RollDataset
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.models import build_model
 
+import pet_fairseq
 from pet_fairseq.cli import parse
 from pet_fairseq.errors import UserError
 from pet_fairseq.hooks import forward_hooks
-from pet_fairseq.serve.load_model import load
-from pet_fairseq.serve.model import Classifier, Translator
-from pet_fairseq.serve.request import RequestError
-from tests.serve.made import HEAD, LABELS, RATIOS, make_bart, make_classifier, make_translator
+from pet_fairseq.predict.load_model import load
+from pet_fairseq.predict.model import Classifier, Translator
+from pet_fairseq.predict.sentences import TextError, TextTooLongError
+from tests.predict.made import HEAD, LABELS, RATIOS, make_bart, make_classifier, make_translator
 from tests.variator.test_model import make_variator
 
 TEXTS = ["w1 w2 w3", "w5 w4 w3 w2 w1 w0 w9", "w7", "w2 w2 w8 w9 unknown w1"]
@@ -35,9 +36,17 @@ def translator(tmp_path_factory):
     return make_translator(tmp_path_factory.mktemp("translator"))
 
 
-def serve(made, *words, path=None):
-    _, args = parse(["serve", "--path", path or made.path, *words])
-    return load(args, args.rest)
+def answering(made, *words, path=None, **limits):
+    """The model as `pet-fairseq predict` loads it."""
+    _, args = parse(["predict", path or made.path, "--input", "-", *words])
+    return load(args, args.rest, **limits)
+
+
+def encode(model, *sentences):
+    """The tokens of a text that is short enough."""
+    tokens, truncated = model.encode(sentences)
+    assert not truncated
+    return tokens
 
 
 def plain(made):
@@ -68,9 +77,9 @@ def numbers(made, text):
 
 @pytest.mark.parametrize("ratio", [1, *RATIOS])
 def test_classes(classifier, ratio):
-    served = serve(classifier)
+    served = answering(classifier)
     model = direct(classifier, ratio)
-    encoded = [served.encode(text) for text in TEXTS]
+    encoded = [encode(served, text) for text in TEXTS]
     together = served.answer(encoded, ratio)
     for text, tokens, answer in zip(TEXTS, encoded, together):
         row = torch.tensor([[0, *numbers(classifier, text)]])
@@ -87,9 +96,9 @@ def test_classes(classifier, ratio):
 @pytest.mark.parametrize("ratio", [1, *RATIOS])
 def test_classes_of_a_model_with_a_decoder(bart, ratio):
     """The decoder reads the text behind its end, as in fairseq's own batches."""
-    served = serve(bart)
+    served = answering(bart)
     model = direct(bart, ratio)
-    encoded = [served.encode(text) for text in TEXTS]
+    encoded = [encode(served, text) for text in TEXTS]
     dataset = RollDataset(ListDataset(encoded, [len(tokens) for tokens in encoded]), 1)
     for i, answer in enumerate(served.answer(encoded, ratio)):
         row = [0, *numbers(bart, TEXTS[i])]
@@ -105,19 +114,44 @@ def test_classes_of_a_model_with_a_decoder(bart, ratio):
     assert len({str(a) for a in served.answer(encoded, ratio)}) == len(TEXTS)
 
 
+@pytest.mark.parametrize("ratio", [None, 1, *RATIOS])
+def test_from_python(classifier, ratio):
+    """With the plugins of several files; without a ratio, at the first file's."""
+    model = pet_fairseq.from_pretrained(classifier.path)
+    answers = model.predict(TEXTS, compression_ratio=ratio)
+    served = answering(classifier)
+    expected = served.answer([encode(served, text) for text in TEXTS], ratio or RATIOS[0])
+    for answer, same in zip(answers, expected):
+        assert answer["probabilities"] == pytest.approx(same["probabilities"], abs=1e-6)
+    with pytest.raises(UserError, match=r"compression_ratio 3: the model works at \[1, 2, 4\]"):
+        model.predict(TEXTS, compression_ratio=3)
+
+
+def test_options_from_python(classifier, tmp_path):
+    moved = shutil.copy(classifier.backbone, tmp_path / "moved.pt")
+    options = {"backbone_path": str(moved), "compression_ratio": 1}
+    model = pet_fairseq.from_pretrained(classifier.path, **options)
+    assert model.model.cfg.backbone_path == str(moved)
+    plain = pet_fairseq.from_pretrained(classifier.backbone)
+    assert model.predict(TEXTS) == plain.predict(TEXTS)
+    (tmp_path / "bpe.codes").write_text("#version: 0.2\nw 3</w>\n")
+    codes = pet_fairseq.from_pretrained(classifier.backbone, segmentation=f"{tmp_path}/bpe.codes")
+    assert codes.text.encode("w3, w4") == "w3 , w@@ 4"  # divided by Moses first
+
+
 def test_the_word_for_the_end_is_a_word(bart):
     """A decoder's state at </s> is classified, so a text must have one."""
-    served = serve(bart)
-    tokens = served.encode("w1 </s> w2 </s>")
+    served = answering(bart)
+    tokens = encode(served, "w1 </s> w2 </s>")
     assert tokens.tolist().count(served.dictionary.eos()) == 1
     alone = served.answer([tokens], 1)
-    both = served.answer([tokens, served.encode(TEXTS[1])], 1)
+    both = served.answer([tokens, encode(served, TEXTS[1])], 1)
     assert both[0]["probabilities"] == pytest.approx(alone[0]["probabilities"], abs=1e-5)
 
 
 @pytest.mark.parametrize("ratio", [1, *RATIOS])
 def test_translations(translator, ratio):
-    served = serve(translator, "--beam", "3")
+    served = answering(translator, "--beam", "3")
     model = direct(translator, ratio)
     options = GenerationConfig(beam=3, max_len_b=20)
     generator = translator.task.build_generator([model], options)
@@ -129,7 +163,7 @@ def test_translations(translator, ratio):
         net_input = {"src_tokens": row, "src_lengths": torch.tensor([row.size(1)])}
         best = generator.generate([model], {"net_input": net_input})[0][0]["tokens"]
         expected.append({"text": " ".join(words[i] for i in best.tolist() if i != words.eos())})
-    encoded = [served.encode(text) for text in TEXTS]
+    encoded = [encode(served, text) for text in TEXTS]
     assert served.answer(encoded, ratio) == expected
     assert served.answer(encoded[2:3], ratio) == expected[2:3]
     assert len({str(a) for a in expected}) > 1
@@ -137,14 +171,14 @@ def test_translations(translator, ratio):
 
 def test_rehearsals_translate_to_as_many_words(translator):
     """Whatever the words, and without a trace."""
-    served = serve(translator, "--beam", "2")
+    served = answering(translator, "--beam", "2")
     served.generator.max_len_b = 30
     steps = []
 
     def count_steps(module, inputs, output):
         steps.append(module)
 
-    texts = [served.encode("w1 w2 w3 w4 w5"), served.encode("w7")]
+    texts = [encode(served, "w1 w2 w3 w4 w5"), encode(served, "w7")]
     before = served.answer(texts, 2)
     with forward_hooks((served.model.decoder.layers[0], count_steps)):
         for ratio in (1, 2, 4):
@@ -155,12 +189,12 @@ def test_rehearsals_translate_to_as_many_words(translator):
 
 
 def test_tokenizer_works_both_ways(translator):
-    served = serve(translator, "--bpe", "characters")
+    served = answering(translator, "--bpe", "characters")
     assert isinstance(served, Translator)
     dictionary = served.dictionary
-    assert served.encode("ab").tolist() == [dictionary.unk()] * 2 + [dictionary.eos()]
+    assert encode(served, "ab").tolist() == [dictionary.unk()] * 2 + [dictionary.eos()]
     assert served.decode(torch.tensor([dictionary.index("w3"), dictionary.eos()])) == "w3"
-    served = serve(translator, "--bpe", "subword_nmt", "--bpe-codes", write_codes(translator))
+    served = answering(translator, "--bpe", "subword_nmt", "--bpe-codes", write_codes(translator))
     assert served.decode(torch.tensor([dictionary.index("w3"), dictionary.index("w4")])) == "w3 w4"
 
 
@@ -172,77 +206,73 @@ def write_codes(made):
 
 
 def test_the_padding_word_is_a_word(classifier):
-    served = serve(classifier)
+    served = answering(classifier)
     assert isinstance(served, Classifier)
     pad, unk = served.dictionary.pad(), served.dictionary.unk()
-    tokens = served.encode("<pad> w1 <pad>")
+    tokens = encode(served, "<pad> w1 <pad>")
     assert pad not in tokens and tokens.tolist().count(unk) == 2
     alone = served.answer([tokens], 2)
-    both = served.answer([tokens, served.encode(TEXTS[1])], 2)
+    both = served.answer([tokens, encode(served, TEXTS[1])], 2)
     assert both[0]["probabilities"] == pytest.approx(alone[0]["probabilities"], abs=1e-5)
 
 
-@pytest.mark.parametrize(
-    "options, most",
-    [
-        ((), 40),  # positions of the model
-        (("--max-tokens-per-request", "9"), 9),
-        (("--max-batch-tokens", "8"), 8),
-    ],
-)
-def test_long_texts(classifier, options, most):
-    served = serve(classifier, *options)
+@pytest.mark.parametrize("most", [40, 9])
+def test_long_texts_are_refused(classifier, most):
+    """The model has 40 positions; a limit below is not reached by cutting."""
+    options = ("--long-texts", "refuse") if most == 40 else ()
+    served = answering(classifier, *options, max_tokens=most)
     words = most - 2  # and the marks of begin and end
-    assert len(served.encode("w1 " * words)) == most
-    with pytest.raises(RequestError, match=f"{most + 1} tokens, at most {most}") as error:
-        served.encode("w1 " * (words + 1))
-    assert error.value.status == 413
+    assert len(encode(served, "w1 " * words)) == most
+    with pytest.raises(TextTooLongError, match=f"{most + 1} tokens, at most {most}"):
+        served.encode(("w1 " * (words + 1),))
 
 
 def test_long_words_and_texts(classifier):
-    served = serve(classifier, "--max-word-chars", "50", "--max-text-chars", "90")
-    assert len(served.encode("w" * 50)) == 3
+    served = answering(classifier, max_word_chars=50, max_chars=90)
+    assert len(encode(served, "w" * 50)) == 3
     for text, message in (("w" * 51, "a word of 51 characters"), ("w " * 46, "92 characters")):
-        with pytest.raises(RequestError, match=message):
-            served.encode(text)
+        with pytest.raises(TextTooLongError, match=message):
+            served.encode((text,))
 
 
 def test_a_model_that_computes_nonsense(classifier):
     """As a half-precision model does that overflows: no answer is better than a wrong one."""
-    served = serve(classifier)
+    served = answering(classifier)
     with torch.no_grad():
         served.model.encoder.sentence_encoder.embed_tokens.weight.fill_(torch.inf)
-    with pytest.raises(FloatingPointError, match="not finite"):
-        served.answer([served.encode(TEXTS[0])], 1)
+    with pytest.raises(UserError, match="not finite"):
+        served.answer([encode(served, TEXTS[0])], 1)
 
 
 def test_nothing_left(classifier):
-    served = serve(classifier)
-    with pytest.raises(RequestError, match="nothing is left") as error:
-        served.encode(" \n")
-    assert error.value.status == 400
+    served = answering(classifier)
+    with pytest.raises(TextError, match="text: nothing is left"):
+        served.encode((" \n",))
+    with pytest.raises(TextError, match="pair: nothing is left"):
+        served.encode(("w1", " \n"))
 
 
 def test_plain_checkpoints_have_ratio_1_only(classifier):
-    served = serve(classifier, path=classifier.backbone)
+    served = answering(classifier, path=classifier.backbone)
     assert served.ratios == [1]
-    tokens = [served.encode(TEXTS[0])]
-    assert served.answer(tokens, 1) == serve(classifier).answer(tokens, 1)
+    tokens = [encode(served, TEXTS[0])]
+    assert served.answer(tokens, 1) == answering(classifier).answer(tokens, 1)
 
 
 def test_a_moved_backbone(classifier, tmp_path):
     moved = shutil.copy(classifier.backbone, tmp_path / "moved.pt")
-    served = serve(classifier, "--backbone-path", str(moved))
+    served = answering(classifier, "--backbone-path", str(moved))
     assert served.model.cfg.backbone_path == str(moved)
 
 
 @pytest.mark.parametrize(
     "options, message",
     [
-        (("--ratio", "3"), r"--ratio 3: --path holds \[1, 2, 4\]; give one of these"),
+        (("--ratio", "3"), r"--ratio 3: the model works at \[1, 2, 4\]; give one of these"),
         (("--data", "/none"), "--data /none: no such folder"),
-        (("--path", "/none.pt"), "--path /none.pt: no such file"),
         (("--backbone-path", "/none.pt"), "--backbone-path /none.pt: no such file"),
+        (("--fp16",), "--fp16: is for GPUs; give --device cuda too, or leave it out"),
+        (("--bf16",), "--bf16: is for GPUs; give --device cuda too, or leave it out"),
         pytest.param(
             ("--device", "cuda"),
             "--device cuda: torch finds no GPU here; give --device cpu",
@@ -252,9 +282,21 @@ def test_a_moved_backbone(classifier, tmp_path):
 )
 def test_bad_options(classifier, options, message):
     with pytest.raises(UserError, match=message):
-        serve(classifier, *options)
+        answering(classifier, *options)
+
+
+@pytest.mark.parametrize(
+    "path, message",
+    [
+        ("/none.pt", "MODEL /none.pt: no such file"),
+        ("", "has no checkpoint.pt; give a checkpoint, or a folder that pet-fairseq import-hf"),
+    ],
+)
+def test_bad_paths(classifier, path, message, tmp_path):
+    with pytest.raises(UserError, match=message):
+        answering(classifier, path=path or str(tmp_path))
 
 
 def test_plugins_for_a_plain_model(classifier):
     with pytest.raises(UserError, match="the first file holds no plugins"):
-        serve(classifier, path=f"{classifier.backbone}:{classifier.plugins[0]}")
+        answering(classifier, path=f"{classifier.backbone}:{classifier.plugins[0]}")

@@ -2,12 +2,12 @@
 
 import pytest
 
-from pet_fairseq.serve.request import RequestError
-from pet_fairseq.serve.text import Text, build_text, parse_text_options
+from pet_fairseq.predict.sentences import TextTooLongError
+from pet_fairseq.predict.text import Text, build_text, parse_text_options
 
 
 def text_of(*words, **defaults):
-    return build_text(parse_text_options(list(words), **defaults))
+    return build_text(parse_text_options(list(words), "pet-fairseq", **defaults))
 
 
 def test_nothing_chosen():
@@ -24,7 +24,7 @@ def test_tokenizer_and_bpe_there_and_back(tmp_path):
 
 def test_languages_come_from_the_task_unless_given():
     def languages(*words):
-        args = parse_text_options([*words], source_lang="fr", target_lang=None)
+        args = parse_text_options([*words], "pet-fairseq", source_lang="fr", target_lang=None)
         return args.source_lang, args.target_lang
 
     assert languages("--tokenizer", "moses") == ("fr", "en")
@@ -44,9 +44,10 @@ def test_languages_come_from_the_task_unless_given():
 )
 def test_bad_options(words, message, capsys):
     with pytest.raises(SystemExit) as stop:
-        parse_text_options(words)
+        parse_text_options(words, "pet-fairseq serve")
     assert stop.value.code == 2
-    assert message in capsys.readouterr().err
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("pet-fairseq serve: error: ") and message in line
 
 
 def test_codes_that_are_not_there():
@@ -69,7 +70,6 @@ def test_long_texts_and_words_are_refused_before_anything_is_done(text, message)
 
     served = Text(bpe=Untouched(), max_chars=20, max_word_chars=5)
     assert served.encode("abcde abcde abcde ab") == "<abcde abcde abcde ab>"
-    with pytest.raises(RequestError) as error:
+    with pytest.raises(TextTooLongError) as error:
         served.encode(text)
-    assert error.value.status == 413
     assert message in str(error.value)

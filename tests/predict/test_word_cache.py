@@ -8,9 +8,9 @@ import tracemalloc
 import pytest
 from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
 
-from pet_fairseq.serve import word_cache
-from pet_fairseq.serve.word_cache import WordCache
-from tests.serve.test_text import text_of
+from pet_fairseq.predict import word_cache
+from pet_fairseq.predict.word_cache import WordCache
+from tests.predict.test_text import text_of
 
 
 def test_the_word_that_was_unused_longest_is_forgotten():

@@ -1,4 +1,4 @@
-"""Tiny models for the server: their data, backbones and plugin files, as fairseq leaves them."""
+"""Tiny models that answer texts: their data, backbones and plugin files, as fairseq leaves them."""
 
 from argparse import Namespace
 from pathlib import Path

@@ -2,15 +2,21 @@
 
 import argparse
 import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Optional
 
 from fairseq.data import encoders
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.registry import REGISTRIES
+from omegaconf import OmegaConf
 
-from pet_fairseq.serve.request import RequestError
-from pet_fairseq.serve.word_cache import bound_cache
+from pet_fairseq.cli_command import OneLineParser
+from pet_fairseq.predict.sentences import TextTooLongError
+from pet_fairseq.predict.word_cache import bound_cache
 
 STEPS = ("tokenizer", "bpe")
+IMPORTED = ("tokenizer.json", "source.spm")  # as pet-fairseq import-hf writes them
 
 
 class Text:
@@ -35,15 +41,14 @@ class Text:
             bound_cache(step)
 
     def check(self, text: str) -> None:
-        """Raises RequestError if the text or a word in it is too long."""
+        """Raises TextTooLongError if the text or a word in it is too long."""
         if len(text) > self.max_chars:
-            raise RequestError(
-                413, f"text: {len(text)} characters, at most {self.max_chars} are taken"
+            raise TextTooLongError(
+                f"text: {len(text)} characters, at most {self.max_chars} are taken"
             )
         longest = max(map(len, text.split(" ")))  # subword_nmt knows no other blanks
         if longest > self.max_word_chars:
-            raise RequestError(
-                413,
+            raise TextTooLongError(
                 f"text: a word of {longest} characters, at most {self.max_word_chars} are taken "
                 "without a blank",
             )
@@ -52,7 +57,7 @@ class Text:
         """Words of the source dictionary, separated by blanks.
 
         Raises:
-            RequestError: the text or a word in it is too long.
+            TextTooLongError: the text or a word in it is too long.
         """
         self.check(text)
         for step in self.steps:
@@ -66,17 +71,16 @@ class Text:
         return text
 
 
-def parse_text_options(words: list[str], **defaults) -> argparse.Namespace:
+def parse_text_options(words: list[str], prog: str, **defaults) -> argparse.Namespace:
     """The options that fairseq has for the chosen tokenizer and BPE.
 
     Args:
-        words: from the command line. defaults: that depend on the task, such as its languages.
+        words: from the command line. prog: the command, for errors.
+        defaults: that depend on the task, such as its languages.
     Raises:
         SystemExit: an unknown or missing option, after telling so.
     """
-    parser = argparse.ArgumentParser(
-        prog="pet-fairseq serve", usage="see --help", add_help=False, allow_abbrev=False
-    )
+    parser = OneLineParser(prog=prog, add_help=False, allow_abbrev=False)
     for step in STEPS:
         parser.add_argument(f"--{step}", choices=list(REGISTRIES[step]["registry"]))
     chosen, _ = parser.parse_known_args(words)
@@ -93,7 +97,7 @@ def parse_text_options(words: list[str], **defaults) -> argparse.Namespace:
 
 
 def build_text(args: argparse.Namespace, **limits) -> Text:
-    """Build the tokenizer and the BPE that were chosen.
+    """Build the tokenizer and the BPE that a command line chose.
 
     Args:
         args: of parse_text_options. limits: as for Text.
@@ -101,3 +105,31 @@ def build_text(args: argparse.Namespace, **limits) -> Text:
         OSError: code files that are not there.
     """
     return Text(encoders.build_tokenizer(args), encoders.build_bpe(args), **limits)
+
+
+def build_text_of(tokenizer: Optional[dict], bpe: Optional[dict], **limits) -> Text:
+    """Build a tokenizer and a BPE from their options, None for none; otherwise as build_text."""
+    return Text(
+        encoders.build_tokenizer(tokenizer and OmegaConf.create(tokenizer)),
+        encoders.build_bpe(bpe and OmegaConf.create(bpe)),
+        **limits,
+    )
+
+
+def bpe_options(file: str) -> dict[str, str]:
+    """fairseq's options for a file that divides words.
+
+    It is a tokenizer.json, a SentencePiece model (`*.model`, `*.spm`) or codes of subword-nmt.
+    """
+    if file.endswith(".json"):
+        return {"_name": "tokenizer_json", "tokenizer_file": file}
+    if file.endswith((".model", ".spm")):
+        return {"_name": "sentencepiece", "sentencepiece_model": file}
+    return {"_name": "subword_nmt", "bpe_codes": file, "bpe_separator": "@@"}
+
+
+def find_file(names: Iterable[str], folders: Iterable[Path]) -> str:
+    """The first of these names in the first folder that has one, "" if none has."""
+    names = list(names)
+    files = [folder / name for folder in folders for name in names]
+    return next((str(file) for file in files if file.is_file()), "")

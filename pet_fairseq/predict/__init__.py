@@ -1,0 +1,1 @@
+"""Text in, answers out: what `pet-fairseq predict`, `pet-fairseq serve` and Python share."""

@@ -1,0 +1,30 @@
+"""Which texts run together."""
+
+from collections.abc import Iterable
+
+
+def batch_size(lengths: Iterable[int], max_tokens: int) -> int:
+    """How many of the next texts run together: at least one, more while they fit with padding.
+
+    Args:
+        lengths: of the next texts, one or more.
+        max_tokens: of a batch: how many texts it has, times the longest of them.
+    """
+    longest = size = 0
+    for length in lengths:
+        longest = max(longest, length)
+        if size and longest * (size + 1) > max_tokens:
+            break
+        size += 1
+    return size
+
+
+def batches_by_length(lengths: list[int], max_tokens: int) -> list[list[int]]:
+    """The indices of texts in batches of similar lengths, the short ones first."""
+    order = sorted(range(len(lengths)), key=lengths.__getitem__)
+    batches = []
+    while order:
+        size = batch_size((lengths[i] for i in order), max_tokens)
+        batches.append(order[:size])
+        order = order[size:]
+    return batches

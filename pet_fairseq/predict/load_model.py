@@ -1,0 +1,202 @@
+"""Loads the files that the user names, to a model that answers."""
+
+import argparse
+import math
+import os
+from pathlib import Path
+from typing import Any, NamedTuple, Optional
+
+import torch
+from fairseq.tasks import TASK_REGISTRY, FairseqTask
+from fairseq.tasks.sentence_prediction import SentencePredictionTask
+from omegaconf import DictConfig, open_dict
+from torch import nn
+
+from pet_fairseq.architectures import model_class
+from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.devices import check_device
+from pet_fairseq.errors import UserError
+from pet_fairseq.loading import build_loaded
+from pet_fairseq.predict.model import Classifier, Predictor, Translator, has_ratios
+from pet_fairseq.predict.text import (
+    IMPORTED,
+    Text,
+    bpe_options,
+    build_text,
+    build_text_of,
+    find_file,
+    parse_text_options,
+)
+
+CHECKPOINT = "checkpoint.pt"  # in a folder of pet-fairseq import-hf
+
+
+class Opened(NamedTuple):
+    """A model, its task, and the folders in which files that divide its words may be."""
+
+    model: nn.Module
+    task: FairseqTask
+    folders: list[Path]
+
+
+def load(
+    args: argparse.Namespace, text_options: list[str], max_tokens: float = math.inf, **limits
+) -> Predictor:
+    """Load the model of a command, with everything that a text needs.
+
+    Args:
+        args: see options.py. text_options: the other words of the command line.
+        max_tokens: of a text. limits: as for Text.
+    Raises:
+        UserError: files that are missing or do not fit, a task that answers no texts, a ratio that
+            is not there, a device that torch cannot use, or a precision that it lacks.
+    """
+    check_device(args.device)
+    dtype = chosen_precision(args)
+    paths, data = locate(args.path, args.data, args.path_option)
+    state = load_checkpoint(paths[0], args.path_option)
+    options = {"backbone_path": args.backbone_path} if args.backbone_path else {}
+    model, task, folders = open_model(state, paths, data, args.path_option, options)
+    text = choose_text(text_options, task, folders, f"pet-fairseq {args.command}", **limits)
+    predictor = make_predictor(
+        model.to(device=args.device, dtype=dtype),
+        *(task, text, args.path_option),
+        beam=args.beam,
+        lenpen=args.lenpen,
+        max_tokens=max_tokens,
+        cut=args.long_texts == "cut",
+    )
+    predictor.check_ratio(None if args.ratio == "auto" else args.ratio, "--ratio")
+    return predictor
+
+
+def chosen_precision(args: argparse.Namespace) -> Optional[torch.dtype]:
+    """The precision of the model; None: that of its file.
+
+    Raises:
+        UserError: half precision on a CPU.
+    """
+    precisions = {"fp16": torch.float16, "bf16": torch.bfloat16}
+    for name, dtype in precisions.items():
+        if getattr(args, name):
+            if args.device == "cpu":
+                raise UserError(f"--{name}: is for GPUs; give --device cuda too, or leave it out")
+            return dtype
+    return None
+
+
+def locate(path: str, data: Optional[str], option: str) -> tuple[list[str], str]:
+    """The files that are meant by `a.pt[:b.pt...]`, and the data folder, "" for the model's own.
+
+    In the place of the first file, a folder of pet-fairseq import-hf can be given, which is the
+    data folder, too; option: names the path in errors.
+
+    Raises:
+        UserError: a folder without a checkpoint.
+    """
+    first, *more = path.split(os.pathsep)
+    if not Path(first).is_dir():
+        return [first, *more], data or ""
+    if not Path(first, CHECKPOINT).is_file():
+        raise UserError(
+            f"{option} {first}: has no {CHECKPOINT}; give a checkpoint, or a folder that "
+            "pet-fairseq import-hf wrote"
+        )
+    return [str(Path(first, CHECKPOINT)), *more], data or first
+
+
+def open_model(
+    state: dict, paths: list[str], data: str, option: str, options: dict[str, Any]
+) -> Opened:
+    """Build the model of a loaded checkpoint, in eval mode.
+
+    Args:
+        paths: the checkpoint, and more plugin files for the same model.
+        data: the folder with the dictionaries, "" for the one that the checkpoint names.
+        option: names the paths in errors. options: other values for those of the model.
+    Raises:
+        UserError: files that are missing or do not fit, or an option that the model does not have.
+    """
+    cfg, more = state["cfg"], os.pathsep.join(paths[1:])
+    override(cfg, options | ({"plugin_path": more} if more else {}), option)
+    model, task = build_loaded(state, paths[0], data)
+    return Opened(model, task, folders_around(paths[0], task.cfg.data, cfg))
+
+
+def override(cfg: DictConfig, options: dict[str, Any], option: str) -> None:
+    """Give options of a checkpoint's model other values; option: names its path in errors.
+
+    Raises:
+        UserError: the model has no such option.
+    """
+    with open_dict(cfg):
+        for name, value in options.items():
+            if not has_ratios(model_class(cfg.model)) and name in ("plugin_path", "backbone_path"):
+                raise UserError(
+                    f"{option}: the first file holds no plugins; put one of --arch variator "
+                    "there, or give a single file without --backbone-path"
+                )
+            if not hasattr(cfg.model, name):
+                raise UserError(f"{name}: this model has no such option")
+            setattr(cfg.model, name, value)
+
+
+def folders_around(path: str, data: str, cfg: DictConfig) -> list[Path]:
+    """Where files that divide words may be: at the data, or beside the checkpoint, its backbone or
+    the model that it was fine-tuned from."""
+    folder = Path(data.split(os.pathsep)[0])
+    origins = (
+        path,
+        getattr(cfg.model, "backbone_path", None),
+        getattr(cfg.get("checkpoint"), "finetune_from_model", None),
+    )
+    return [folder, folder.resolve().parent, *(Path(file).parent for file in origins if file)]
+
+
+def choose_text(
+    words: list[str], task: FairseqTask, folders: list[Path], prog: str, **limits
+) -> Text:
+    """The tokenizer and BPE of the command line; without any, those of an imported model.
+
+    Args:
+        words: of the command line. prog: the command, for errors. limits: as for Text.
+    Raises:
+        SystemExit: a wrong option, after telling so. UserError, OSError: unreadable files.
+    """
+    if not words:
+        file = find_file(IMPORTED, folders)
+        return build_text_of(None, bpe_options(file) if file else None, **limits)
+    languages = {name: getattr(task.cfg, name, None) for name in ("source_lang", "target_lang")}
+    return build_text(parse_text_options(words, prog, **languages), **limits)
+
+
+def is_classification(task_name: str) -> bool:
+    """Whether a task of this name gives classes to texts."""
+    return issubclass(TASK_REGISTRY.get(task_name, object), SentencePredictionTask)
+
+
+def make_predictor(
+    model: nn.Module,
+    task: FairseqTask,
+    text: Text,
+    option: str,
+    beam: int = 5,
+    lenpen: float = 1.0,
+    **options,
+) -> Predictor:
+    """Wrap a model as what answers texts for its task.
+
+    Args:
+        option: names the model's path in errors. beam, lenpen: for translation.
+        options: as for Predictor.
+    Raises:
+        UserError: the task answers no texts.
+    """
+    if isinstance(task, SentencePredictionTask):
+        return Classifier(model, task, text, **options)
+    if getattr(model, "decoder", None) is not None and getattr(model, "encoder", None) is not None:
+        return Translator(model, task, text, beam=beam, lenpen=lenpen, **options)
+    raise UserError(
+        f"{option}: a model of the task {type(task).__name__}; give one that classifies sentences "
+        "(sentence_prediction) or an encoder-decoder"
+    )

@@ -1,0 +1,347 @@
+"""Models that answer texts: sentences to tokens, tokens to a batch, a batch to answers."""
+
+import math
+from argparse import Namespace
+from collections import defaultdict
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple, Optional
+
+import torch
+from fairseq.data.data_utils import collate_tokens
+from fairseq.dataclass.configs import GenerationConfig
+from fairseq.utils import resolve_max_positions
+from torch import Tensor, nn
+
+from pet_fairseq.errors import UserError
+from pet_fairseq.moving import move_batch
+from pet_fairseq.predict.batches import batches_by_length
+from pet_fairseq.predict.sentences import (
+    FIELDS,
+    Sentences,
+    TextError,
+    TextTooLongError,
+    read_sentences,
+)
+from pet_fairseq.predict.shortening import cut_longest
+from pet_fairseq.predict.text import Text
+
+MAX_TOKENS = 4096  # of a batch
+
+
+def has_ratios(kind: type) -> bool:
+    """Whether models of a class work at several ratios: with `ratios` and `compression_ratio`."""
+    return hasattr(kind, "compression_ratio")
+
+
+class Encoded(NamedTuple):
+    """A text as the model reads it; tokens: T, truncated: whether words were cut off."""
+
+    tokens: Tensor
+    truncated: bool = False
+
+    def mark(self, answer: dict) -> dict:
+        """The answer, which says so if it is that of a text that was cut."""
+        return {**answer, "truncated": True} if self.truncated else answer
+
+
+class Predictor:
+    """A model, its task and its tokenisation.
+
+    `encode` and `answer` may run in two threads at once, but each in one thread only.
+
+    Args:
+        max_tokens: of a text; the model's positions may allow fewer.
+        cut: whether texts that are too long for the positions are cut as in training, and not
+            refused.
+    """
+
+    def __init__(
+        self, model: nn.Module, task, text: Text, max_tokens: float = math.inf, cut: bool = True
+    ):
+        model.eval()  # returns nothing once fairseq has prepared the model for inference
+        self.model = model
+        self.task = task
+        self.text = text
+        positions = resolve_max_positions(task.max_positions(), model.max_positions())
+        positions = positions[0] if isinstance(positions, tuple) else positions
+        self.max_tokens = min(max_tokens, positions)
+        self.cuts = cut and self.was_cut_in_training and self.max_tokens == positions
+
+    def predict(
+        self, texts: list, compression_ratio: Optional[int] = None, max_tokens: int = MAX_TOKENS
+    ) -> list[dict]:
+        """The answers to texts, in their order.
+
+        Args:
+            texts: each a string, or for a pair a tuple of two.
+            compression_ratio: of a model with plugins; by default its own.
+            max_tokens: of a batch, padding included.
+        Raises:
+            UserError: a text that is not taken, or a ratio that is not there.
+        """
+        if not isinstance(texts, (list, tuple)):
+            raise UserError("texts: give a list of texts")
+        encoded = [self.encode_named(text, f"texts[{i}]") for i, text in enumerate(texts)]
+        return self.answer_all(encoded, compression_ratio, max_tokens)
+
+    def to(self, *args, **options) -> "Predictor":
+        """Move the model to a device or a precision, as torch's modules."""
+        self.model.to(*args, **options)
+        return self
+
+    # --- ratios -----------------------------------------------------------------------------------
+
+    @property
+    def ratios(self) -> list[int]:
+        """The ratios that can be asked for."""
+        return self.model.ratios if has_ratios(type(self.model)) else [1]
+
+    def check_ratio(self, ratio: Optional[int], option: str) -> None:
+        """Raises UserError if the model cannot work at this ratio; option: names it in errors."""
+        if ratio is not None and ratio not in self.ratios:
+            raise UserError(
+                f"{option} {ratio}: the model works at {self.ratios}; give one of these"
+            )
+
+    def at(self, ratio: Optional[int]) -> AbstractContextManager:
+        """Inside the block the model works at this ratio; None: at its own."""
+        if ratio is not None and has_ratios(type(self.model)):
+            return self.model.compression_ratio(ratio)
+        return nullcontext()
+
+    # --- from text to tokens ----------------------------------------------------------------------
+
+    @property
+    def dictionary(self):
+        return self.task.source_dictionary
+
+    def encode(self, sentences: Sentences) -> Encoded:
+        """A text as the model reads it.
+
+        Raises:
+            TextError: no words are left, or too many; a word is too long.
+        """
+        words = [self.words(field, sentence) for field, sentence in zip(FIELDS, sentences)]
+        tokens = self.join(words)
+        if len(tokens) <= self.max_tokens:
+            return Encoded(tokens)
+        if not self.cuts:
+            raise TextTooLongError(
+                f"text: {len(tokens)} tokens, at most {self.max_tokens} are taken"
+            )
+        return Encoded(self.shorten(words), truncated=True)
+
+    def encode_named(self, text: Any, name: str) -> Encoded:
+        """A text as the model reads it; name: where it stands, for errors.
+
+        Raises:
+            UserError: it is not taken.
+        """
+        try:
+            return self.encode(read_sentences(text))
+        except TextError as error:
+            raise UserError(f"{name}: {error}") from None
+
+    def words(self, field: str, sentence: str) -> Tensor:
+        """The words of a sentence, without marks: T; field: names it in errors."""
+        line = self.text.encode(sentence)
+        words = self.dictionary.encode_line(line, append_eos=False, add_if_not_exist=False).long()
+        if not len(words):
+            raise TextError(f"{field}: nothing is left after tokenisation")
+        # someone wrote the word "<pad>"
+        return words.where(words != self.dictionary.pad(), self.dictionary.unk())
+
+    @property
+    def was_cut_in_training(self) -> bool:
+        """Whether texts that are too long were cut in training, and not left out."""
+        raise NotImplementedError
+
+    def join(self, words: list[Tensor]) -> Tensor:
+        """The words of the sentences with what training added to them: T."""
+        raise NotImplementedError
+
+    def shorten(self, words: list[Tensor]) -> Tensor:
+        """As much of the sentences as training would have kept, with its marks: `max_tokens`."""
+        marks = len(self.join(words)) - sum(map(len, words))
+        lengths = cut_longest([len(some) for some in words], self.max_tokens - marks)
+        return self.join([some[:length] for some, length in zip(words, lengths)])
+
+    # --- from tokens to answers -------------------------------------------------------------------
+
+    def answer_all(
+        self,
+        encoded: list[Encoded],
+        ratio: Optional[int] = None,
+        max_tokens: int = MAX_TOKENS,
+    ) -> list[dict]:
+        """The answers to any number of encoded texts, in batches of similar lengths.
+
+        Raises:
+            UserError: a ratio that is not there, or output that is not finite.
+        """
+        self.check_ratio(ratio, "compression_ratio")
+        answers: list[dict] = [{}] * len(encoded)
+        for batch in batches_by_length([len(text.tokens) for text in encoded], max_tokens):
+            for i, answer in zip(batch, self.answer([encoded[i].tokens for i in batch], ratio)):
+                answers[i] = encoded[i].mark(answer)
+        return answers
+
+    def answer(self, texts: list[Tensor], ratio: Optional[int]) -> list[dict]:
+        """The answers to encoded texts, which run together at a ratio."""
+        with torch.inference_mode(), self.at(ratio):
+            return self.run(texts)
+
+    def run(self, texts: list[Tensor]) -> list[dict]:
+        raise NotImplementedError
+
+    def on_device(self, sample: dict) -> dict:
+        return move_batch(sample, next(self.model.parameters()).device)
+
+    # --- texts that nobody sent -------------------------------------------------------------------
+
+    def random_text(self, length: int) -> Tensor:
+        """A text of so many tokens, the same each time: T."""
+        words = self.dictionary
+        draw = torch.Generator().manual_seed(1)
+        tokens = torch.randint(words.nspecial, len(words), (length,), generator=draw)
+        tokens[-1] = words.eos()
+        return tokens
+
+    def rehearse(self, texts: list[Tensor], ratio: int) -> None:
+        """Do the work of answering texts of this size, whatever their words."""
+        self.answer(texts, ratio)
+
+
+class Classifier(Predictor):
+    """A model trained with fairseq's sentence_prediction: BERT, RoBERTa or BART."""
+
+    def __init__(self, model: nn.Module, task, *args, **options):
+        cfg = task.cfg
+        if cfg.regression_target:
+            raise UserError("--regression-target: the model has no classes; give one that has")
+        super().__init__(model, task, *args, **options)
+        labels = task.label_dictionary
+        self.labels = [labels[labels.nspecial + i] for i in range(cfg.num_classes)]
+
+    @property
+    def was_cut_in_training(self) -> bool:
+        return True
+
+    @property
+    def reads_twice(self) -> bool:
+        """Whether a decoder reads the text, too, as in BART; its state at </s> is classified."""
+        return self.task.cfg.add_prev_output_tokens
+
+    def words(self, field: str, sentence: str) -> Tensor:
+        words = super().words(field, sentence)
+        if self.reads_twice:  # someone wrote the word "</s>"
+            words = words.where(words != self.dictionary.eos(), self.dictionary.unk())
+        return words
+
+    def join(self, words: list[Tensor]) -> Tensor:
+        """As fairseq's sentence_prediction: <s> A </s>, or <s> A </s> with maybe </s>, B </s>."""
+        first, separator = self.task.cfg.init_token, self.task.cfg.separator_token
+        parts = []
+        for start, some in zip((first, separator), words):
+            parts += [] if start is None else [some.new_tensor([start])]
+            parts += [some, some.new_tensor([self.dictionary.eos()])]
+        return torch.cat(parts)
+
+    def shorten(self, words: list[Tensor]) -> Tensor:
+        """With --shorten-method truncate fairseq keeps the first tokens, whichever they are.
+
+        Others cut the sentences and keep the marks; so does this for a decoder, whose state at the
+        last mark is classified.
+        """
+        if self.task.cfg.shorten_method == "truncate" and not self.reads_twice:
+            return self.join(words)[: self.max_tokens]
+        return super().shorten(words)
+
+    def groups(self, texts: list[Tensor]) -> list[list[int]]:
+        """The indices of texts that run together: BART wants as many marks </s> in each."""
+        if not self.reads_twice:
+            return [list(range(len(texts)))]
+        by_marks = defaultdict(list)
+        for i, tokens in enumerate(texts):
+            by_marks[int(tokens.eq(self.dictionary.eos()).sum())].append(i)
+        return list(by_marks.values())
+
+    def net_input(self, texts: list[Tensor]) -> dict[str, Tensor]:
+        """The texts as fairseq's sentence_prediction gives them to a model."""
+        pad = self.dictionary.pad()
+        net_input = {
+            "src_tokens": collate_tokens(texts, pad),
+            "src_lengths": torch.tensor([len(tokens) for tokens in texts]),
+        }
+        if self.reads_twice:  # the end comes first
+            net_input["prev_output_tokens"] = collate_tokens([t.roll(1) for t in texts], pad)
+        return net_input
+
+    def run(self, texts: list[Tensor]) -> list[dict]:
+        answers: list[dict] = [{}] * len(texts)
+        for group in self.groups(texts):
+            logits, _ = self.model(
+                **self.on_device(self.net_input([texts[i] for i in group])),
+                features_only=True,
+                classification_head_name=self.task.cfg.classification_head_name,
+            )
+            for i, row in zip(group, logits.float().softmax(dim=-1).tolist()):
+                answers[i] = self.describe(row)
+        return answers
+
+    def describe(self, probabilities: list[float]) -> dict:
+        """The answer: the most probable class, and the probabilities of all."""
+        if not all(map(math.isfinite, probabilities)):
+            raise UserError(
+                "the model's output is not finite; if it runs in half precision, try --bf16 or none"
+            )
+        by_label = dict(zip(self.labels, probabilities))
+        return {"label": max(by_label, key=by_label.get), "probabilities": by_label}
+
+
+class Translator(Predictor):
+    """An encoder-decoder and the generator of its task."""
+
+    def __init__(self, model: nn.Module, *args, beam: int = 5, lenpen: float = 1.0, **options):
+        super().__init__(model, *args, **options)
+        generation = GenerationConfig(beam=beam, lenpen=lenpen)
+        self.model.prepare_for_inference_(Namespace(generation=generation))
+        self.generator = self.task.build_generator([self.model], generation)
+
+    @property
+    def was_cut_in_training(self) -> bool:
+        return getattr(self.task.cfg, "truncate_source", False)
+
+    def join(self, words: list[Tensor]) -> Tensor:
+        if len(words) > 1:
+            raise TextError("pair: this model translates single texts")
+        return torch.cat([words[0], words[0].new_tensor([self.dictionary.eos()])])
+
+    def run(self, texts: list[Tensor]) -> list[dict]:
+        dataset = self.task.build_dataset_for_inference(texts, [len(tokens) for tokens in texts])
+        sample = dataset.collater([dataset[i] for i in range(len(texts))])  # sorts by length
+        hypotheses = self.task.inference_step(self.generator, [self.model], self.on_device(sample))
+        best = fetch([some[0]["tokens"] for some in hypotheses])
+        answers = dict(zip(sample["id"].tolist(), best))
+        return [{"text": self.decode(answers[i])} for i in range(len(texts))]
+
+    def rehearse(self, texts: list[Tensor], ratio: int) -> None:
+        """Translate to texts of the same length: random words could give any length."""
+        generator, length = self.generator, max(map(len, texts))
+        before = generator.min_len, generator.max_len_a, generator.max_len_b
+        generator.min_len, generator.max_len_a, generator.max_len_b = length, 0, length
+        try:
+            self.answer(texts, ratio)
+        finally:
+            generator.min_len, generator.max_len_a, generator.max_len_b = before
+
+    def decode(self, tokens: Tensor) -> str:
+        marks = self.generator.symbols_to_strip_from_output
+        words = self.task.target_dictionary.string(tokens, extra_symbols_to_ignore=marks)
+        return self.text.decode(words)
+
+
+def fetch(sentences: list[Tensor]) -> list[Tensor]:
+    """Sentences of tokens on the CPU, which waits for their device once."""
+    together = collate_tokens(sentences, pad_idx=0).cpu()
+    return [row[: len(tokens)] for row, tokens in zip(together, sentences)]

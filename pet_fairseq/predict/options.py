@@ -1,0 +1,49 @@
+"""The options of commands that answer texts with a model."""
+
+import argparse
+
+from pet_fairseq.cli_command import add_device_option
+
+
+def add_model_options(group: argparse._ActionsContainer) -> None:
+    """Declare what is said of the model; its path and its ratio each command has by itself."""
+    group.add_argument(
+        "--data",
+        metavar="BIN",
+        help="the folder with the dictionaries (default: the one that the checkpoint names)",
+    )
+    group.add_argument(
+        "--backbone-path",
+        metavar="FILE",
+        help="the checkpoint of the frozen model, if it is no longer where it was",
+    )
+    group.add_argument(
+        "--beam", type=positive, default=5, metavar="N", help="the beam size (default: %(default)s)"
+    )
+    group.add_argument(
+        "--lenpen",
+        type=float,
+        default=1.0,
+        metavar="X",
+        help="the length penalty (default: %(default)s)",
+    )
+    group.add_argument(
+        "--long-texts",
+        choices=("cut", "refuse"),
+        default="cut",
+        help="what to do with texts of more tokens than the model has positions: cut them as "
+        "training did and say so in the answer, or refuse them (default: %(default)s)",
+    )
+    add_device_option(group)
+    precision = group.add_mutually_exclusive_group()
+    for name, kind in (("--fp16", "float16"), ("--bf16", "bfloat16")):
+        precision.add_argument(
+            name, action="store_true", help=f"compute in {kind}, with --device cuda only"
+        )
+
+
+def positive(word: str) -> int:
+    number = int(word)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{word}: give 1 or more")
+    return number

@@ -1,0 +1,18 @@
+"""How much of a text that is too long is kept."""
+
+
+def cut_longest(lengths: list[int], room: int) -> list[int]:
+    """Lengths of one or two sentences that fit together: the longer one is cut first.
+
+    As the library tokenizers does it by "longest_first", by which most classifiers were trained.
+
+    Args:
+        lengths: in words. room: for all of them together.
+    """
+    if sum(lengths) <= room:
+        return lengths
+    if len(lengths) == 1:
+        return [room]
+    first, second = lengths
+    shorter = min(first, second, room // 2)
+    return [room - shorter, shorter] if first > second else [shorter, room - shorter]

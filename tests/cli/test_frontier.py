@@ -1,0 +1,163 @@
+"""What a byte buys: the benchmark on tiny models, what it keeps, and its figures."""
+
+import csv
+import importlib.util
+import json
+import shutil
+import sys
+
+import pytest
+from sacrebleu.metrics import BLEU
+
+from pet_fairseq.errors import UserError
+from tests.cli.processes import REPO, run
+
+SCRIPT = REPO / "scripts/benchmarks/frontier.py"
+QUICK = ("--beam", "1", "--rounds", "1", "--threads", "1")
+
+
+@pytest.fixture
+def frontier(monkeypatch):
+    """The script as a module."""
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))
+    spec = importlib.util.spec_from_file_location("frontier", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, module)
+    spec.loader.exec_module(module)
+    return module
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def runs(teacher, student, raw, data, tmp_path):
+    """A recipe's folder with its data and three runs of two rows."""
+    pytest.importorskip("ctranslate2")
+    runs = tmp_path / "runs"
+    (runs / "data").mkdir(parents=True)
+    (runs / "data/bin").symlink_to(data)
+    (runs / "data/raw").symlink_to(raw)
+    sources = {"teacher": teacher, "pet.seed1": student[0] / "checkpoint_best.pt"}
+    for name, checkpoint in (*sources.items(), ("pet.seed2", teacher)):
+        (runs / name).mkdir()
+        shutil.copy(checkpoint, runs / name / "checkpoint_best.pt")
+    (runs / "pet.seed1/name.txt").write_text("Small\n")
+    return runs
+
+
+def measured(output):
+    """What was measured now, as it says."""
+    return [line for line in output.splitlines() if ": " in line and line[0] not in "|-B"]
+
+
+def read_csv(runs):
+    rows = csv.DictReader((runs / "frontier.beam1/frontier.csv").open())
+    return {row["row"]: row for row in rows}
+
+
+def test_measures_what_is_missing(runs, data, raw, tmp_path):
+    first = run("python", SCRIPT, runs, "--rows", "teacher", *QUICK).output
+    assert measured(first) == [
+        *("teacher: 32 bits", "teacher: 8 bits", "teacher: 4 bits"),
+        *("teacher: CTranslate2 int8", "teacher: CTranslate2 int8_float16", "teacher: 1 thread"),
+    ]
+    second = run("python", SCRIPT, runs, "--rows", "teacher", "pet", "frontier", *QUICK).output
+    assert len(measured(second)) == 6 + 5  # one seed is timed
+    assert not any(line.startswith("teacher") for line in measured(second))
+    assert "left out: kd, speed_kd" in second
+    assert any(line.startswith("| Teacher | `teacher` | 1 |") for line in second.splitlines())
+    out = runs / "frontier.beam1"
+    assert (out / "frontier.md").read_text() in second
+    for name in ("bleu_over_megabytes.png", "bleu_over_speed.png"):
+        assert (out / name).read_bytes().startswith(b"\x89PNG")
+
+    rows = read_csv(runs)
+    assert list(rows) == ["teacher", "pet"]
+    assert (rows["pet"]["title"], rows["pet"]["seeds"]) == ("Small", "2")
+    assert rows["teacher"]["mb_8_spread"] == "" and float(rows["pet"]["mb_8_spread"]) > 0
+    assert rows["pet"]["times_teacher_1_spread"] == ""
+    assert float(rows["teacher"]["times_teacher_1"]) == 1
+    teacher, file = runs / "teacher/checkpoint_best.pt", tmp_path / "packed"
+    for bits in (8, 4):
+        file.unlink(missing_ok=True)
+        run("pet-fairseq", "pack", teacher, "--data", data, "--bits", bits, "--out", file)
+        assert float(rows["teacher"][f"mb_{bits}"]) == file.stat().st_size / 1e6
+    engine = tmp_path / "engine"
+    options = ("--to", "ctranslate2", "--quantization", "int8", "--out", engine)
+    run("pet-fairseq", "export", teacher, "--data", data, *options)
+    size = sum(path.stat().st_size for path in engine.iterdir())
+    assert float(rows["teacher"]["mb_int8"]) == size / 1e6
+    generate = ("--user-dir", REPO / "pet_fairseq", "--cpu", "--required-batch-size-multiple", "1")
+    output = run("fairseq-generate", data, "--path", teacher, *generate, "--beam", "1")
+    texts = {int(fields[0][2:]): fields[2] for fields in output.printed("D")}
+    reference = (raw / "test.en").read_text().splitlines()
+    score = BLEU().corpus_score([texts[i] for i in range(30)], [reference]).score
+    assert float(rows["teacher"]["bleu_32"]) == pytest.approx(score)
+
+    shutil.copy(runs / "pet.seed1/checkpoint_best.pt", runs / "pet.seed2/checkpoint_best.pt")
+    third = run("python", SCRIPT, runs, *QUICK).output
+    assert {line.split(":")[0] for line in measured(third)} == {"pet.seed2"}
+    assert float(read_csv(runs)["pet"]["mb_8_spread"]) == 0
+
+
+def test_what_ends_in_one_line(runs, tmp_path):
+    for options, message in (
+        (("--rows", "cat"), "--rows cat: there is no run of it; give some of teacher, pet, or a"),
+        (("--teacher", "kd"), "--teacher kd: no finished run of it in"),
+        (("--reference", tmp_path / "none"), "none: no such file; give the raw target text"),
+        (("--data", tmp_path / "none"), "none: no such folder"),
+    ):
+        failed = run("python", SCRIPT, runs, *QUICK, *options, check=False)
+        assert failed.status == 1 and message in failed.output.splitlines()[-1]
+
+
+# --- figures --------------------------------------------------------------------------------------
+
+
+def test_speeds_are_ratios_within_a_round_times_the_teachers(frontier):
+    slow_day = {"sentences": 60, "seconds": [4.0, 8.0, 6.0], "teacher_seconds": [12.0, 12.0, 24.0]}
+    quick_day = {"sentences": 60, "seconds": [6.0], "teacher_seconds": [6.0]}
+    rows = [
+        frontier.Row("teacher", "T", [{"1 thread": quick_day}]),
+        frontier.Row("pet", "P", [{"1 thread": slow_day}, {}]),
+        frontier.Row("can", "C", [{"1 thread": {"refused": "no"}}]),
+    ]
+    columns = {column.name: column for column in frontier.columns(rows, [1])}
+    assert columns["times_teacher_1"].values(rows[1]) == [3.0]  # of 3, 1.5 and 4
+    # the teacher's rounds: 10, 5, 5 and 2.5 sentences a second
+    assert columns["speed_1"].values(rows[1]) == [15.0]
+    assert columns["speed_1"].values(rows[0]) == [5.0]
+    assert columns["speed_1"].values(rows[2]) == []
+
+
+def test_seeds_are_one_line_with_mean_and_spread(frontier):
+    runs = [{"8 bits": {"bytes": 1_500_000, "bleu": score}} for score in (37.0, 39.0)]
+    rows = [frontier.Row("pet", "P", runs), frontier.Row("kd", "K", [{"8 bits": {"bleu": 38.0}}])]
+    columns = [column for column in frontier.columns(rows, []) if column.name.endswith("_8")]
+    assert frontier.markdown(rows, columns).splitlines()[2:] == [
+        "| P | `pet` | 2 | 1.50 ± 0.00 | 38.00 ± 1.41 |",
+        "| K | `kd` | 1 | - | 38.00 |",
+    ]
+    head, pet, kd = csv.reader(frontier.csv_text(rows, columns).splitlines())
+    assert head[3:] == ["mb_8", "mb_8_spread", "bleu_8", "bleu_8_spread"]
+    assert list(map(float, pet[2:])) == pytest.approx([2, 1.5, 0, 38, 2**0.5])
+    assert kd[2:] == ["1", "", "", "38.0", ""]
+
+
+def test_rows_groups_and_unfinished_runs(frontier, tmp_path):
+    for name in ("teacher", "kd.seed1", "kd.seed2", "mine"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "checkpoint_best.pt").touch()
+    record = {"command": [], "inputs": {}, "finished": False}
+    (tmp_path / "kd.seed2/.checkpoint_best.pt.made.json").write_text(json.dumps(record))
+    finished = frontier.finished_runs(tmp_path)
+    assert {row: [f.name for f in folders] for row, folders in finished.items()} == {
+        **{"teacher": ["teacher"], "kd": ["kd.seed1"], "mine": ["mine"]}
+    }
+    assert frontier.choose_rows(None, finished) == ["teacher", "kd", "mine"]
+    assert frontier.choose_rows(["mine", "quantised"], finished)[:4] == [
+        *("mine", "teacher", "kd", "kd_int8"),
+    ]
+    with pytest.raises(UserError, match="--rows kat: there is no run of it"):
+        frontier.choose_rows(["kat"], finished)
