@@ -286,7 +286,7 @@ def test_a_row_brings_what_it_needs(tmp_path):
         *("teacher", "pet.seed1/warmup", "pet.seed1", "pet_long.seed1"),
     ]
     generated = {name.split("/")[0] for name, s in found.items() if "generate" in s.groups}
-    assert generated == {"pet_long.seed1"}
+    assert generated == {"teacher", "pet_long.seed1"}
 
 
 def test_losses_and_starts(tmp_path):
