@@ -1,11 +1,13 @@
 """`pet_fairseq.from_pretrained`: translate or classify text from Python, with any model here."""
 
+import os
 from pathlib import Path
 from typing import Any, Optional, Union
 
 from fairseq import checkpoint_utils, tasks
 from fairseq.hub_utils import GeneratorHubInterface
 from fairseq.tasks import TASK_REGISTRY, FairseqTask
+from fairseq.tasks.language_modeling import LanguageModelingTask
 from fairseq.tasks.translation import TranslationTask
 from omegaconf import DictConfig, open_dict
 
@@ -40,28 +42,29 @@ def from_pretrained(
 ) -> Union[GeneratorHubInterface, Predictor]:
     """A model that takes text.
 
-    A translator is fairseq's hub interface, with `translate(sentences, beam=5)`. A classifier has
+    A translator is fairseq's hub interface, with `translate(sentences, beam=5)`; a language model
+    too, with `sample(prompts, beam=1)`. A classifier has
     `predict(texts, compression_ratio=None)`, in which a pair of sentences is a tuple; it answers
     with a label and probabilities.
 
     Args:
-        path: a checkpoint, a folder of pet-fairseq import-hf, an ensemble of translators
-            `a.pt:b.pt`, or plugin files `a.pt:b.pt` of a classifier.
+        path: a checkpoint, a folder of pet-fairseq import-hf, an ensemble `a.pt:b.pt`, or plugin
+            files `a.pt:b.pt` of a classifier.
         data: the folder with its dictionaries; by default the one that the checkpoint names.
         segmentation: a file of BPE codes (subword-nmt), a SentencePiece model (`*.model`, `*.spm`)
             or a tokenizer.json, "" for none; by default the first of bpe.codes, spm.model,
             tokenizer.json and source.spm that is in the data folder, above it, or beside the
             checkpoint or its backbone.
         tokenizer: fairseq's name of one, "space" for none; by default "moses" with BPE codes.
-        options: other values for options of the model or of generation, such as
-            `compression_ratio=8` or `lenpen=0.6`.
+        options: other values for options of the model, its task or generation, such as
+            `compression_ratio=8`, `add_bos_token=True` or `lenpen=0.6`.
     Raises:
         UserError: a file that is missing or unreadable, a model that generates no text and has no
             classes, an option that neither model nor generation has.
     """
     paths, data = locate(path, data, "path")
     state = load_checkpoint(paths[0], "path")
-    data = data or state["cfg"].task.data
+    data = data or state["cfg"].task.data.split(os.pathsep)[0]
     if not Path(data).is_dir():
         raise UserError(f"data {data}: no such folder; give one made by fairseq-preprocess")
     if is_classification(state["cfg"].task._name):
@@ -91,12 +94,12 @@ def _translator(
     options: dict,
 ) -> GeneratorHubInterface:
     cfg = state["cfg"]
-    task = _build_task(cfg, data, paths[0])
-    models = []
+    models, task = [], None
     for file in paths:
         state = state if file == paths[0] else load_checkpoint(file, "path")
         state["args"] = None  # fairseq has made cfg of it
         _override(state["cfg"], options)
+        task = task or _build_task(cfg, data, file)
         loaded, _ = checkpoint_utils.load_model_ensemble([file], task=task, state=state)
         models += loaded
     folders = folders_around(paths[0], data, cfg)
@@ -116,19 +119,23 @@ def _build_task(cfg: DictConfig, data: str, path: str) -> FairseqTask:
     kind = TASK_REGISTRY.get(cfg.task._name, object)
     if kind in TRANSLATION:
         return _translation_task(cfg.task, data)
-    if getattr(kind, "generates_text", False):
+    if _generates_text(kind):
         with open_dict(cfg):
             cfg.task.data = data
         return tasks.setup_task(cfg.task, from_checkpoint=True)
     usable = [
         name
         for name, task in TASK_REGISTRY.items()
-        if task in TRANSLATION or getattr(task, "generates_text", False)
+        if task in TRANSLATION or _generates_text(task) or is_classification(name)
     ]
     raise UserError(
         f"path {path}: trained with --task {cfg.task._name}, which generates no text from text; "
         f"give a model of --task {', '.join(usable[:-1])} or {usable[-1]}"
     )
+
+
+def _generates_text(kind: type) -> bool:
+    return issubclass(kind, LanguageModelingTask) or getattr(kind, "generates_text", False)
 
 
 def _translation_task(trained: DictConfig, data: str) -> PetTranslationTask:
@@ -143,9 +150,12 @@ def _translation_task(trained: DictConfig, data: str) -> PetTranslationTask:
 
 def _override(cfg: DictConfig, options: dict) -> None:
     for name, value in options.items():
-        holders = [part for part in (cfg.model, cfg.generation) if hasattr(part, name)]
+        parts = (cfg.task, cfg.model, cfg.generation)
+        holders = [part for part in parts if hasattr(part, name)]
         if not holders:
-            raise UserError(f"{name}: neither this model nor generation has such an option")
+            raise UserError(
+                f"{name}: neither this model nor its task nor generation has such an option"
+            )
         for part in holders:
             if isinstance(part, DictConfig):
                 with open_dict(part):

@@ -109,7 +109,7 @@ def load_subset(task: FairseqTask, subset: str) -> FairseqDataset:
     try:
         task.load_dataset(subset)
     except (FileNotFoundError, AssertionError) as error:  # sentence_prediction asserts
-        data = Path(task.cfg.data)
+        data = Path((task.cfg or task.args).data)  # language_modeling has args
         present = ", ".join(sorted({path.name.split(".")[0] for path in data.rglob("*.idx")}))
         raise UserError(f"--subset {subset}: not in {data}, which has {present}") from error
     return task.dataset(subset)

@@ -211,6 +211,25 @@ DEFECTS = (
         "if seconds[ratio] <= target:",
         "tests/serve/test_scheduler.py",
     ),
+    # text in, answers out
+    Defect(
+        "a text that was cut is not marked",
+        'return {**answer, "truncated": True} if self.truncated else answer',
+        "return answer",
+        "tests/predict/test_imported.py",
+    ),
+    Defect(
+        "the first sentence of a pair is cut first",
+        "return [room - shorter, shorter] if first > second else [shorter, room - shorter]",
+        "return [shorter, room - shorter]",
+        "tests/predict/test_shortening.py",
+    ),
+    Defect(
+        "no separator in front of a pair's second sentence",
+        "parts += [] if start is None else [some.new_tensor([start])]",
+        "parts += [] if start is None or parts else [some.new_tensor([start])]",
+        "tests/predict/test_shortening.py",
+    ),
     # SelfCP
     Defect(
         "memory tokens in the wrong order",

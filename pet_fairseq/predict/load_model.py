@@ -142,11 +142,15 @@ def override(cfg: DictConfig, options: dict[str, Any], option: str) -> None:
 
 
 def folders_around(path: str, data: str, cfg: DictConfig) -> list[Path]:
-    """Where files that divide words may be: at the data, the checkpoint or its backbone."""
+    """Where files that divide words may be: at the data, or beside the checkpoint, its backbone or
+    the model that it was fine-tuned from."""
     folder = Path(data.split(os.pathsep)[0])
-    folders = [folder, folder.resolve().parent, Path(path).parent]
-    backbone = getattr(cfg.model, "backbone_path", None)
-    return [*folders, Path(backbone).parent] if backbone else folders
+    origins = (
+        path,
+        getattr(cfg.model, "backbone_path", None),
+        getattr(cfg.get("checkpoint"), "finetune_from_model", None),
+    )
+    return [folder, folder.resolve().parent, *(Path(file).parent for file in origins if file)]
 
 
 def choose_text(

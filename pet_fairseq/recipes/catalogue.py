@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from pet_fairseq.recipes import datasets, selfcp, variator_sets
+from pet_fairseq.recipes import datasets, language_model, selfcp, variator_sets
 from pet_fairseq.recipes.pipeline import Pipeline, Place
 
 
@@ -27,7 +27,7 @@ def _prompts(name: str, about: str) -> Recipe:
 
 
 RECIPES = {
-    "demo": _translation("demo", "a toy corpus from teacher to table, minutes on two CPU cores"),
+    "demo": _translation("demo", "short sentences from teacher to table, minutes on two CPU cores"),
     "multi30k": _translation("multi30k", "German to English image captions"),
     "tatoeba_en_fi": _translation("tatoeba_en_fi", "English to Finnish everyday sentences"),
     "iwslt14_de_en": _translation("iwslt14_de_en", "German to English talks"),
@@ -49,6 +49,11 @@ RECIPES = {
         "plugins for an encoder-decoder that answers questions about a text",
         variator_sets.add_squad_options,
         variator_sets.build_squad,
+    ),
+    "language_model": Recipe(
+        "plugins for the prompts of a language model",
+        language_model.add_options,
+        language_model.build,
     ),
     "movie_reviews": _prompts("movie_reviews", "are long film reviews positive?"),
     "cicero": _prompts("cicero", "questions about dialogues"),

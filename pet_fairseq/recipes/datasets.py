@@ -32,7 +32,7 @@ class DataSet:
         size: the default one.
         full: other settings for SIZES["full"]: architectures at the rate that the thesis gives.
         reference: raw text of the test set within the data folder; {lang} is the target language.
-        made_here: whether the recipe itself makes the data (the demo's toy corpus).
+        made_here: whether the recipe itself makes the data (the demo's).
     """
 
     source_lang: Optional[str] = None
@@ -95,9 +95,9 @@ DATA_SETS = {
     "wmt17_en_lv": DataSet("en", "lv", full=LATVIAN, reference=LOWER),
     "own_data": DataSet(size="small"),
     "demo": DataSet(
-        *("de", "en", "demo"),
-        reference="raw/reference.{lang}",
-        text=("--tokenizer", "moses"),
+        *("fi", "en", "demo"),
+        reference="text/raw/test.{lang}",
+        text=("--remove-bpe", "sentencepiece"),
         rows=("teacher", "scratch", "kd", "pet"),
         repeats=2,
         made_here=True,
@@ -113,7 +113,7 @@ def add_options(parser: argparse.ArgumentParser, name: str) -> None:
         choices=tuple(SIZES),
         default=data_set.size,
         help="the size of the models and of their training: small for two CPU cores, full for the "
-        "thesis's models on one GPU, full_fast for the same in minutes, demo for the toy corpus, "
+        "thesis's models on one GPU, full_fast for the same in minutes, demo for short sentences, "
         "tiny only to see that everything runs (default: %(default)s)",
     )
     parser.add_argument(
@@ -175,6 +175,13 @@ def add_options(parser: argparse.ArgumentParser, name: str) -> None:
         help="the target language (default: %(default)s)",
     )
     parser.add_argument(
+        "--joined-dictionary",
+        action="store_true",
+        help="one dictionary for both languages, and one embedding matrix in each model, the "
+        "teacher's too (--share-all-embeddings); its data and runs are in runs/NAME/joined"
+        + ("" if data_set.made_here else "; prepare.sh makes the data with JOINED_DICTIONARY=1"),
+    )
+    parser.add_argument(
         "--teacher",
         type=Path,
         metavar="CHECKPOINT",
@@ -201,20 +208,25 @@ def build(args: argparse.Namespace, place: Place) -> Pipeline:
     """The stages that the options ask for.
 
     Raises:
-        UserError: a row that does not exist, languages that are not given, or no data.
+        UserError: a row that does not exist, languages that are not given, or other data than the
+            options ask for.
     """
     data_set = DATA_SETS[place.name]
     if not args.source_lang or not args.target_lang:
         raise UserError("--source-lang, --target-lang: give the languages of your data")
-    data = place.data or place.base / place.name / "data"
-    runs = place.runs or place.base / place.name / args.size
+    base = place.base / place.name / ("joined" if args.joined_dictionary else "")
+    data = place.data or base / "data"
+    runs = place.runs or base / args.size
     if data_set.made_here:
-        runs = place.runs or place.base / place.name
+        runs = place.runs or base
         data = place.data or runs / "data"
     settings = SIZES[args.size]
     if args.size == "full":
         settings = replace(settings, **data_set.full)
     settings = with_student_training(settings, args.updates, args.student_lr)
+    if args.joined_dictionary:
+        settings = replace(settings, common=(*settings.common, "--share-all-embeddings"))
+        check_joined(data / "bin", (args.source_lang, args.target_lang))
     setup = Setup(
         *(data, runs, args.source_lang, args.target_lang),
         reference=args.reference or data / data_set.reference.format(lang=args.target_lang),
@@ -229,7 +241,8 @@ def build(args: argparse.Namespace, place: Place) -> Pipeline:
     options += ("--significance",) if args.significance else ()
     stages.append(translation.report_stage(setup, chosen, args.seeds, options))
     if data_set.made_here:
-        stages = [*toy_corpus(setup), *stages]
+        joined = ("--joined-dictionary",) if args.joined_dictionary else ()
+        stages = [*demo_corpus(setup, joined), *stages]
     return Pipeline(stages, runs, {"DATA": data, "RUNS": runs})
 
 
@@ -255,25 +268,39 @@ def with_student_training(
     return settings
 
 
-def toy_corpus(setup: Setup) -> list[Stage]:
-    """The demo's data: sentences from a grammar, in fairseq's binary format."""
-    raw = setup.data / "raw"
-    prefixes = (f"--{split}pref" for split in ("train", "valid", "test"))
+def check_joined(data: Path, languages: tuple[str, str]) -> None:
+    """Raises UserError if data that are there have a dictionary for each language."""
+    dictionaries = [data / f"dict.{language}.txt" for language in languages]
+    if not all(path.is_file() for path in dictionaries):
+        return
+    first, second = (path.read_bytes() for path in dictionaries)
+    if first != second:
+        raise UserError(
+            f"--joined-dictionary: {data} has a dictionary for each language; let prepare.sh make "
+            "others with JOINED_DICTIONARY=1 and OUT=FOLDER, and give --data FOLDER"
+        )
+
+
+def demo_corpus(setup: Setup, options: Options = ()) -> list[Stage]:
+    """The demo's data: short sentences in pieces, in fairseq's binary format.
+
+    Args:
+        options: more of fairseq-preprocess.
+    """
+    text = setup.data / "text"
+    splits = [
+        word
+        for split in ("train", "valid", "test")
+        for word in (f"--{split}pref", str(text / "pieces" / split))
+    ]
+    binarise = ("fairseq-preprocess", *setup.languages, *splits)
     return [
-        Stage("toy-data", ("data",), ("pet-fairseq", "toy-data", str(raw)), raw),
+        Stage("demo-data", ("data",), ("pet-fairseq", "demo-data", str(text)), text),
         Stage(
             "preprocess",
             ("data",),
-            command=(
-                *("fairseq-preprocess", *setup.languages),
-                *(
-                    word
-                    for split, option in zip(("train", "valid", "test"), prefixes)
-                    for word in (option, str(raw / split))
-                ),
-                *("--destdir", str(setup.bin), "--workers", "2"),
-            ),
+            command=(*binarise, "--destdir", str(setup.bin), "--workers", "2", *options),
             product=setup.bin,
-            inputs=(raw,),
+            inputs=(text,),
         ),
     ]

@@ -31,6 +31,7 @@ class Settings:
         whole_raw, whole_task: the same for competitors whose weights are all trained.
         length: tokens of a sentence, for the costs in the table.
         precision: on a GPU.
+        plugin_options: of all plugins, such as --prompt-end.
     """
 
     common: Options
@@ -45,6 +46,7 @@ class Settings:
     whole_task: Options
     length: int
     precision: str = "fp32"
+    plugin_options: Options = ()
 
 
 @dataclass(frozen=True)
@@ -159,7 +161,7 @@ def plugins(kind: str, options: Options, adaptation: Options = ()) -> Builder:
 
 def pretrain(setup: Setup, kind: str, row: str, options: Options) -> Stage:
     """Plugins for the model before fine-tuning, on raw text."""
-    options = (*options, *setup.settings.plugins_raw)
+    options = (*setup.settings.plugin_options, *options, *setup.settings.plugins_raw)
     return distil_raw(setup, kind, row, "variator", options)
 
 
@@ -201,6 +203,7 @@ def adapt(setup: Setup, row: str, options: Options, start: Optional[Path] = None
         *(setup, row, row, setup.data),
         (
             *(*settings.task, "--arch", "variator", "--backbone-path", str(setup.best("backbone"))),
+            *settings.plugin_options,
             *("--criterion", "variator_distillation", *settings.plugins_task, *options),
         ),
         *(setup.best("backbone"), *starts),
@@ -223,7 +226,8 @@ def untrained(setup: Setup, row: str) -> list[Stage]:
             command=(
                 *("pet-fairseq", "new-plugins", *_ratio(4)),
                 *("--compression", "mean", "--decompression", "copy"),
-                *("--backbone-path", str(setup.best("backbone")), "--out", str(out)),
+                *(*setup.settings.plugin_options, "--backbone-path"),
+                *(str(setup.best("backbone")), "--out", str(out)),
             ),
             product=out,
             inputs=(setup.best("backbone"),),
@@ -288,32 +292,37 @@ BY_NAME = {row.name: row for row in ROWS}
 DEFAULT = tuple(row.name for row in ROWS if row.default)
 
 
-def build_stages(setup: Setup, names: tuple[str, ...]) -> list[Stage]:
+def build_stages(
+    setup: Setup, names: tuple[str, ...], known: tuple[Row, ...] = ROWS
+) -> list[Stage]:
     """All stages of some rows, and the table of what is there.
 
+    Args:
+        known: the rows that the recipe has, in the order of its table.
     Raises:
         UserError: a row that does not exist, or one that needs raw text where there is none.
     """
+    by_name = {row.name: row for row in known}
     for name in names:
-        if name not in BY_NAME:
+        if name not in by_name:
             raise UserError(
-                f"--rows {name}: there is no such row; give some of {', '.join(BY_NAME)}"
+                f"--rows {name}: there is no such row; give some of {', '.join(by_name)}"
             )
-        if BY_NAME[name].needs_raw and setup.raw is None:
+        if by_name[name].needs_raw and setup.raw is None:
             raise UserError(
                 f"--rows {name}: needs pre-training on raw text; prepare the data with RAW_TEXT"
             )
     wanted = {"backbone", *names}  # which the table compares the others to
-    rows = [row for row in ROWS if row.name in wanted]
+    rows = [row for row in known if row.name in wanted]
     stages = pretrained(setup)
     for row in rows:
         stages += row.build(setup, row.name)
     for row in rows:
         stages += setup.evaluate(setup, row.name)
-    return [*merge(stages), table(setup)]
+    return [*merge(stages), table(setup, tuple(by_name))]
 
 
-def table(setup: Setup) -> Stage:
+def table(setup: Setup, order: tuple[str, ...]) -> Stage:
     """The comparison of every row that has a result."""
     return Stage(
         "table",
@@ -324,7 +333,7 @@ def table(setup: Setup) -> Stage:
         ),
         product=setup.runs / "plugins.md",
         always=True,
-        texts=((setup.runs / "order.txt", "\n".join(BY_NAME)),),
+        texts=((setup.runs / "order.txt", "\n".join(order)),),
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
 
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
@@ -179,46 +180,53 @@ def undominated(trades: Sequence[Trade], more_is_better: bool) -> list[Trade]:
     return best
 
 
-def plot_trades(
-    trades: Sequence[Trade], more_is_better: bool, label: str, path: Path, log: bool = False
-) -> None:
-    """Plot BLEU over what it costs: a colour for each group, a marker for each form.
-
-    A dashed line goes through the trades that none is better than.
-
-    Args:
-        more_is_better: whether one wants much of x, as of speed, or little, as of bytes.
-        label: of x. log: whether x has a logarithmic axis.
-    """
-    titles = list(dict.fromkeys(trade.title for trade in trades))
-    forms = list(dict.fromkeys(trade.form for trade in trades))
-    figure, axes = _axes(9.4, max(4.4, 0.4 * (len(titles) + len(forms) + 1)))
-    for i, title in enumerate(titles):
-        own = [trade for trade in trades if trade.title == title]
-        style = {"color": f"C{i % 10}", "linestyle": "-" if i < 10 else ":"}
-        axes.plot([t.x for t in own], [t.bleu for t in own], alpha=0.5, label=_wrap(title), **style)
-        for trade in own:
-            marker = {"marker": MARKERS[forms.index(trade.form)], "markersize": 6}
-            axes.errorbar(trade.x, trade.bleu, trade.spread, capsize=2, **style, **marker)
-    for form, marker in zip(forms, MARKERS):
-        axes.plot([], [], color="grey", linestyle="", marker=marker, label=form)
-    best = undominated(trades, more_is_better)
-    axes.plot(
-        [trade.x for trade in best],
-        [trade.bleu for trade in best],
-        color="black",
-        linestyle="--",
-        linewidth=1,
-        drawstyle="steps-post",
-        label="the frontier",
-        zorder=1,
-    )
-    if log:
-        use_log_sizes(axes)
-    axes.set_xlabel(label)
-    axes.set_ylabel("BLEU")
+def plot_size_trades(trades: Sequence[Trade], label: str, path: Path) -> None:
+    """Plot BLEU over megabytes, less of which is better in whatever form, on a logarithmic axis."""
+    figure, axes = _trade_axes(trades, label)
+    _add_frontier(axes, undominated(trades, more_is_better=False))
+    use_log_sizes(axes)
     _add_legend(axes)
     write_figure(path, figure)
+
+
+def plot_speed_trades(trades: Sequence[Trade], label: str, path: Path) -> None:
+    """Plot BLEU over speed, more of which is better if the form is the same."""
+    figure, axes = _trade_axes(trades, label)
+    for form in _forms(trades):
+        rivals = [trade for trade in trades if trade.form == form]
+        _add_frontier(axes, undominated(rivals, more_is_better=True))
+    _add_legend(axes)
+    write_figure(path, figure)
+
+
+def _trade_axes(trades: Sequence[Trade], label: str) -> tuple[Figure, Axes]:
+    """A plot of BLEU with a colour for each group, whose points are joined, and a mark by form."""
+    titles, forms = list(dict.fromkeys(trade.title for trade in trades)), _forms(trades)
+    figure, axes = _axes(9.4, max(4.4, 0.35 * (len(titles) + len(forms) + 1)))
+    for i, title in enumerate(titles):
+        own = sorted((trade for trade in trades if trade.title == title), key=lambda t: t.x)
+        color = colormaps["tab20"].colors[i * 2 % 20 + i // 10 % 2]  # ten dark ones, ten light ones
+        axes.plot([t.x for t in own], [t.bleu for t in own], color=color, label=_wrap(title))
+        for trade in own:
+            marker = MARKERS[forms.index(trade.form)]
+            axes.errorbar(trade.x, trade.bleu, trade.spread, color=color, marker=marker, capsize=2)
+    for form, marker in zip(forms, MARKERS):
+        axes.plot([], [], color="grey", linestyle="", marker=marker, label=form)
+    axes.set_xlabel(label)
+    axes.set_ylabel("BLEU")
+    return figure, axes
+
+
+def _forms(trades: Sequence[Trade]) -> list[str]:
+    return list(dict.fromkeys(trade.form for trade in trades))
+
+
+def _add_frontier(axes: Axes, best: Sequence[Trade]) -> None:
+    """Add a dashed line through `undominated` trades, which has one entry in the legend."""
+    label = "none is better" if "none is better" not in axes.get_legend_handles_labels()[1] else ""
+    points = [trade.x for trade in best], [trade.bleu for trade in best]
+    style = {"color": "black", "linestyle": "--", "linewidth": 1, "drawstyle": "steps-post"}
+    axes.plot(*points, label=label, zorder=1, **style)
 
 
 def use_log_sizes(axes: Axes) -> None:

@@ -131,6 +131,56 @@ def _classes(args: Namespace) -> None:
     _print_scores(scores, args.out)
 
 
+# --- prompts --------------------------------------------------------------------------------------
+
+
+def _prompts_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "checkpoint", metavar="CHECKPOINT", help="a language model, or plugins for one"
+    )
+    parser.add_argument(
+        "data",
+        metavar="BIN",
+        help="the folder with the texts, one a line, from fairseq-preprocess --only-source",
+    )
+    parser.add_argument(
+        "--prompt-end",
+        required=True,
+        metavar="WORD",
+        help="the word that ends a prompt; what follows the first one is the response",
+    )
+    add_subset_option(parser, "test")
+    parser.add_argument(
+        "--texts",
+        type=int,
+        default=100,
+        metavar="N",
+        help="how many texts to read at most, spread over the subset (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--cut",
+        type=int,
+        default=1,
+        metavar="K",
+        help="let the model read only the last 1/K of each prompt, to compare plugins with "
+        "(default: %(default)s)",
+    )
+    parser.add_argument(
+        "--device",
+        default="auto",
+        choices=("auto", "cpu", "cuda"),
+        help="where the model runs; auto is CUDA where it is, else the CPU (default: %(default)s)",
+    )
+    _add_out_option(parser)
+
+
+def _prompts(args: Namespace) -> None:
+    from pet_fairseq.score.prompts import prompt_scores
+
+    options = (args.prompt_end, args.subset, args.texts, args.cut, args.device)
+    _print_scores(prompt_scores(args.checkpoint, args.data, *options), args.out)
+
+
 # --- table ----------------------------------------------------------------------------------------
 
 
@@ -202,6 +252,13 @@ COMMANDS = (
         help="count the sentences that a model classifies right",
         add_arguments=_classes_arguments,
         run=_classes,
+    ),
+    Command(
+        name="score prompts",
+        group=Group.REPORTS,
+        help="measure how well, and how fast, a language model goes on after prompts",
+        add_arguments=_prompts_arguments,
+        run=_prompts,
     ),
     Command(
         name="score table",

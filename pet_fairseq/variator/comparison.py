@@ -4,11 +4,14 @@ Each run is a folder with checkpoint_best.pt and result.json, the scores of a te
 """
 
 import json
+import math
+from collections.abc import Callable
 from itertools import chain, cycle
 from pathlib import Path
 from typing import NamedTuple, Optional
 
 from fairseq.models import MODEL_REGISTRY
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pet_fairseq.checkpoints.contents import stored_bytes, unique_tensors
@@ -23,7 +26,11 @@ from pet_fairseq.variator.options import VariatorConfig
 from pet_fairseq.variator.plugin_files import build_around
 
 PLUGIN_OPTIONS = ("bottleneck_dim", "compression_site", "compression", "decompression")
-SCORES = ("accuracy", "exact_match", "f1", "bleu")  # of result.json, each in percent
+# of result.json, with their units
+SCORES = {
+    **{"accuracy": "%", "perplexity": "", "exact_match": "%", "f1": "%", "bleu": "%"},
+    "prompt_ms": "",
+}
 
 
 class RunRow(NamedTuple):
@@ -34,7 +41,7 @@ class RunRow(NamedTuple):
     ratio: int
     trained: int  # parameters
     size: int  # bytes, without the optimizer's state
-    cost: float  # multiply-adds of the encoder over those of the backbone
+    cost: float  # multiply-adds of the compressed stack over those of the backbone's
     scores: dict[str, float]
 
 
@@ -76,18 +83,21 @@ def read_row(folder: Path, length: int) -> RunRow:
     Raises:
         UserError: a checkpoint or scores that cannot be used.
     """
-    path = folder / "checkpoint_best.pt"
+    path, scores = folder / "checkpoint_best.pt", read_scores(folder / "result.json")
     state = load_checkpoint(str(path), "RUNS")
     cfg = state["cfg"].model
     kind = getattr(cfg, "_name", "")
     tensors = unique_tensors(state["model"])
     trained = sum(t.numel() for n, t in tensors.items() if n != "backbone_hash")
-    ratio = cfg.compression_ratio if compresses(kind) else 1
+    cut = int(scores.pop("cut", 1))
+    if cut > 1:  # the backbone itself, given a part of each prompt
+        cost = cut_cost(state, str(path), length, cut)
+        return RunRow(folder.name, "cut prompts", cut, trained=0, size=0, cost=cost, scores=scores)
     return RunRow(
-        *(folder.name, kind, ratio, trained),
+        *(folder.name, kind, cfg.compression_ratio if compresses(kind) else 1, trained),
         size=stored_bytes(state | {"model": tensors}),
         cost=relative_cost(state, kind, str(path), length),
-        scores=read_scores(folder / "result.json"),
+        scores=scores,
     )
 
 
@@ -97,7 +107,7 @@ def compresses(kind: str) -> bool:
 
 
 def read_scores(path: Path) -> dict[str, float]:
-    """Read the scores of a run, in percent.
+    """Read the scores of a run, and `cut` if prompts were cut.
 
     Raises:
         UserError: not a file of scores, or none that is known.
@@ -105,11 +115,12 @@ def read_scores(path: Path) -> dict[str, float]:
     try:
         result = json.loads(path.read_text())
         scores = {name: float(result[name]) for name in SCORES if name in result}
+        cut = int(result["cut"]) if "cut" in result else 1
     except (ValueError, TypeError, RecursionError) as error:
         raise UserError(f"{path}: no scores in it; evaluate the run again") from error
     if not scores:
         raise UserError(f"{path}: has none of {', '.join(SCORES)}; evaluate the run again")
-    return scores
+    return scores | ({"cut": cut} if cut > 1 else {})
 
 
 def relative_cost(state: dict, kind: str, path: str, length: int) -> float:
@@ -125,6 +136,12 @@ def relative_cost(state: dict, kind: str, path: str, length: int) -> float:
     return MODEL_REGISTRY[kind].encoder_cost(shape, length) / plain
 
 
+def cut_cost(state: dict, path: str, length: int, cut: int) -> float:
+    """Multiply-adds of a language model's layers for the last 1/cut of a prompt over all of it."""
+    shape = shape_of(build_around(state, VariatorConfig(backbone_path=path)))
+    return plain_layer_cost(shape, -(-length // cut)) / plain_layer_cost(shape, length)
+
+
 # --- what is shown --------------------------------------------------------------------------------
 
 
@@ -132,7 +149,7 @@ def to_markdown(rows: list[RunRow], backbone: str, length: int) -> str:
     """Write a row for each run, the difference to the backbone beside each score."""
     base = next(row for row in rows if row.name == backbone)
     names = list(base.scores)
-    header = ["run", "k", "trained parameters", "MB", f"encoder multiply-adds, {length} tokens"]
+    header = ["run", "k", "trained parameters", "MB", f"multiply-adds, {length} tokens"]
     header += [part for name in names for part in (name, f"to {backbone}")]
     lines = []
     for row in rows:
@@ -150,22 +167,31 @@ def score_cells(score: Optional[float], base: float) -> list[str]:
 
 
 def plot(rows: list[RunRow], backbone: str) -> Figure:
-    """Plot the first score over the encoder's cost."""
-    name = next(iter(next(row for row in rows if row.name == backbone).scores))
-    figure = Figure(figsize=(7, 4.5), layout="constrained")
-    axes = figure.subplots()
+    """Plot the first score over the stack's cost, and over the time of a prompt if it is known."""
+    name, *others = next(row for row in rows if row.name == backbone).scores
     by_kind: dict[str, list[RunRow]] = {"model": []}
     for row in rows:
         if name in row.scores:
-            by_kind.setdefault(row.kind if compresses(row.kind) else "model", []).append(row)
-    for (kind, some), marker in zip(by_kind.items(), chain("*", cycle("osvD^"))):
-        if some:
-            points = [[100 * row.cost for row in some], [row.scores[name] for row in some]]
-            axes.plot(*points, marker, label=kind)
-        for row in some:
-            point = (100 * row.cost, row.scores[name])
-            axes.annotate(row.name, point, (4, 4), textcoords="offset points", fontsize=7)
-    axes.set(xlabel="multiply-adds of the encoder, % of the model's", ylabel=f"{name} %")
-    axes.grid(alpha=0.3)
-    axes.legend()
+            by_kind.setdefault("model" if row.ratio == 1 else row.kind, []).append(row)
+    costs = {"multiply-adds of the compressed stack, % of the model's": lambda row: 100 * row.cost}
+    if "prompt_ms" in others:
+        costs["milliseconds to read a prompt"] = lambda row: row.scores.get("prompt_ms", math.nan)
+    figure = Figure(figsize=(7 * len(costs), 4.5), layout="constrained")
+    for axes, (label, cost) in zip(figure.subplots(1, len(costs), squeeze=False)[0], costs.items()):
+        draw(axes, by_kind, name, cost)
+        axes.set(xlabel=label, ylabel=f"{name} {SCORES[name]}")
+        axes.grid(alpha=0.3)
+        axes.legend()
     return figure
+
+
+def draw(
+    axes: Axes, by_kind: dict[str, list[RunRow]], name: str, cost: Callable[[RunRow], float]
+) -> None:
+    """Draw a named point for each run, with a marker for each kind."""
+    for (kind, some), marker in zip(by_kind.items(), chain("*", cycle("osvD^"))):
+        points = [(cost(row), row.scores[name]) for row in some]
+        if points:
+            axes.plot(*zip(*points), marker, label=kind)
+        for row, point in zip(some, points):
+            axes.annotate(row.name, point, (4, 4), textcoords="offset points", fontsize=7)

@@ -44,7 +44,7 @@ from pet_fairseq.files import check_folder, write_text
 from pet_fairseq.markdown import table
 from pet_fairseq.recipes.rows import BY_NAME, GROUPS, is_finished
 from pet_fairseq.recipes.training import BEST
-from pet_fairseq.report.plots import Trade, plot_trades
+from pet_fairseq.report.plots import Trade, plot_size_trades, plot_speed_trades
 from pet_fairseq.report.seed_groups import find_groups, group_order
 from pet_fairseq.report.write import read_title
 
@@ -193,17 +193,17 @@ def plot(rows: Sequence[Row], shown: Sequence[Column], args: argparse.Namespace)
     stored = [(stored_in(bits), f"mb_{bits}", f"bleu_{bits}") for bits in BITS]
     sizes = trades([*stored, (ENGINE, "mb_int8", "bleu_int8")])
     label = "MB, everything counted"
-    plot_trades(sizes, False, label, args.out / "bleu_over_megabytes.png", log=True)
+    plot_size_trades(sizes, label, args.out / "bleu_over_megabytes.png")
     speeds = trades([(timed_on(n), f"speed_{n}", "bleu_int8") for n in args.threads])
     label = f"sentences/s, {ENGINE}, beam {args.beam}"
-    plot_trades(speeds, True, label, args.out / "bleu_over_speed.png")
+    plot_speed_trades(speeds, label, args.out / "bleu_over_speed.png")
 
 
 def notes(rows: Iterable[Row], left_out: Sequence[str], args: argparse.Namespace) -> str:
     """How it was measured, and what is missing."""
     lines = [
-        f"Beam {args.beam}. Speeds: {ENGINE}, {processor()}; {args.rounds} rounds of the whole "
-        f"test set in turn with the teacher, seeds timed of each row: {args.timed_seeds}.\n"
+        f"Beam: {args.beam}. Speeds: {ENGINE} on {processor()}, the whole test set in turn with "
+        f"the teacher; rounds: {args.rounds}, seeds of a row that were timed: {args.timed_seeds}.\n"
     ]
     for row in rows:
         refused = {form: cell.get("refused") for form, cell in row.runs[0].items()}
@@ -294,7 +294,7 @@ def parse() -> argparse.Namespace:
 
 def main() -> None:
     logging.basicConfig()  # before fairseq-generate lets everything be logged into its output
-    logging.disable(logging.INFO)
+    logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")  # hydra's
     args = parse()
     pet_fairseq.register()

@@ -12,6 +12,7 @@
 #   LOWERCASE=1     lowercases all three sets; the test set's raw text in lower case is in OUT/lower/
 #   NO_DASH_SPLITS=1  leaves hyphens between letters alone, as Moses's tokenizer.perl without -a
 #   TOKENISED="train valid"  these sets of RAW are Moses tokens already
+#   JOINED_DICTIONARY=1  one dictionary for both languages, as models with --share-all-embeddings want it
 #   SPLIT_VALID=23  every 23rd pair of the cleaned training set is the validation set; RAW needs none
 #   WORKERS (2), STAGES="tokenise clean segment binarise", DRY_RUN=1
 #
@@ -29,13 +30,15 @@ tokeniser=(python3 "$ROOT/scripts/text/tokenise.py")
 dashes=()
 [ "${NO_DASH_SPLITS:-0}" = 0 ] || dashes=(--no-dash-splits)
 cleaner=(python3 "$ROOT/scripts/text/clean.py")
+joined=()
+[ "${JOINED_DICTIONARY:-0}" = 0 ] || joined=(--joined-dictionary)
 text=$out/tok
 [ -z "${MAX_TOKENS:-}${SPLIT_VALID:-}${lower[*]}" ] || text=$out/clean
 
 # stop if the inputs are not there, or OUT was begun with other settings
 check() {
   local settings="$src $tgt $merges ${MAX_TOKENS:--} ${MAX_PIECES:--} $ratio ${LOWERCASE:-0} ${SPLIT_VALID:--}"
-  settings+="${dashes[*]:+ ${dashes[*]}}${TOKENISED:+ tokenised: $TOKENISED}"
+  settings+="${dashes[*]:+ ${dashes[*]}}${joined[*]:+ ${joined[*]}}${TOKENISED:+ tokenised: $TOKENISED}"
   for split in "${given[@]}"; do
     for lang in "$src" "$tgt"; do
       [ -f "$raw/$split.$lang" ] || die "$raw/$split.$lang: no such file"
@@ -99,7 +102,8 @@ segment() {
 binarise() {
   run rm -rf "$out/bin.tmp"
   run fairseq-preprocess --source-lang "$src" --target-lang "$tgt" --trainpref "$out/bpe/train" \
-    --validpref "$out/bpe/valid" --testpref "$out/bpe/test" --destdir "$out/bin.tmp" --workers "$workers"
+    --validpref "$out/bpe/valid" --testpref "$out/bpe/test" --destdir "$out/bin.tmp" --workers "$workers" \
+    "${joined[@]}"
   run mv "$out/bin.tmp" "$out/bin"
 }
 

@@ -5,7 +5,10 @@ import pytest
 import pet_fairseq
 from pet_fairseq.decoding.generator import FastGenerator
 from pet_fairseq.errors import UserError
+from pet_fairseq.pretrained.importer import import_model
 from tests.cli.processes import REPO, run
+from tests.cli.test_pretrained import greedy
+from tests.pretrained.llama import CONFIG, PIECES, write_llama
 from tests.strict_device import DEVICE, strict_device
 from tests.translation import load_task, save_another
 
@@ -85,13 +88,26 @@ def narrow(width):
     return sizes
 
 
+@pytest.mark.parametrize("start", ["</s>", "<s>"])
+def test_a_language_model(start, tmp_path):
+    weights = write_llama(tmp_path / "hf")
+    import_model(tmp_path / "hf", tmp_path / "out")
+    model = pet_fairseq.from_pretrained(str(tmp_path / "out"), add_bos_token=start == "<s>")
+    token = CONFIG["eos_token_id"] if start == "</s>" else CONFIG["bos_token_id"]
+    ids = [token, *(PIECES.index(piece) for piece in ("ab", "Ġa"))]
+    words = greedy(weights, ids, 9).split()
+    words = words if start == "</s>" else words[1:]
+    expected = model.bpe.decode(" ".join(words))
+    assert model.sample(["ab a"], max_len_b=8) == [expected]
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [
         ({"path": "no.pt"}, "path no.pt: no such file"),
         ({"data": "nowhere"}, "data nowhere: no such folder"),
         ({"segmentation": "no.codes"}, "segmentation no.codes: no such file"),
-        ({"compression_ratio": 4}, "compression_ratio: neither this model nor generation"),
+        ({"compression_ratio": 4}, "compression_ratio: neither this model nor its task nor"),
     ],
 )
 def test_wrong_arguments(arguments, message, teacher, data):

@@ -239,6 +239,21 @@ def test_preprocess_makes_bpe_and_binary_data(tmp_path):
     refuses(result, "differ in their number of lines")
 
 
+def test_one_dictionary_for_both_languages(tmp_path):
+    write_text(tmp_path / "raw", {"train": 60, "valid": 5, "test": 5})
+    given = (tmp_path / "raw", "de", "en", 30)
+    words = {}
+    for folder, options in (("apart", {}), ("joined", {"JOINED_DICTIONARY": "1"})):
+        sh(PREPROCESS, *given, tmp_path / folder, **options)
+        files = [tmp_path / folder / f"bin/dict.{lang}.txt" for lang in ("de", "en")]
+        words[folder] = [{line.split()[0] for line in f.read_text().splitlines()} for f in files]
+        assert (files[0].read_bytes() == files[1].read_bytes()) == (folder == "joined")
+    real = {word for word in words["joined"][0] if not word.startswith("madeupword")}
+    assert real == {w for side in words["apart"] for w in side if not w.startswith("madeupword")}
+    again = sh(PREPROCESS, *given, tmp_path / "joined", check=False)
+    refuses(again, tmp_path / "joined", "other settings", "--joined-dictionary")
+
+
 def test_sets_that_are_tokens_already_stay_as_they_are(tmp_path):
     write_text(tmp_path / "raw", {"train": 30, "valid": 3, "test": 3})
     for split in ("train", "test"):

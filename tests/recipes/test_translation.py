@@ -1,6 +1,7 @@
 """The translation recipes: rows, seeds, sizes and devices as data."""
 
 import shlex
+from pathlib import Path
 
 import pytest
 from fairseq import options
@@ -241,6 +242,35 @@ def test_length_and_learning_rate_of_the_students(tmp_path):
             stages("multi30k", tmp_path, *wrong)
 
 
+def test_one_dictionary_and_one_embedding(tmp_path):
+    """Of every model, the teacher too, in folders of their own."""
+    separate = stages("multi30k", tmp_path, "--rows", "all")
+    found = stages("multi30k", tmp_path, "--rows", "all", "--joined-dictionary")
+    folder = tmp_path / "multi30k/joined"
+    assert found.keys() == separate.keys()
+    for stage in trainings(found):
+        assert "--share-all-embeddings" in stage.command
+        assert stage.product.is_relative_to(folder / "small")
+        assert folder in Path(stage.command[1]).parents
+    assert not any("--share-all-embeddings" in stage.command for stage in trainings(separate))
+    demo = stages("demo", tmp_path, "--joined-dictionary")
+    assert "--joined-dictionary" in demo["preprocess"].command
+    assert demo["preprocess"].product == tmp_path / "demo/joined/data/bin"
+    assert "--joined-dictionary" not in stages("demo", tmp_path)["preprocess"].command
+
+
+def test_one_embedding_wants_one_dictionary(tmp_path):
+    data = tmp_path / "data/bin"
+    data.mkdir(parents=True)
+    options = ("--joined-dictionary", "--data", data.parent)
+    for language in ("de", "en"):
+        (data / f"dict.{language}.txt").write_text("a 1\n")
+    stages("multi30k", tmp_path, *options)
+    (data / "dict.en.txt").write_text("b 1\n")
+    with pytest.raises(UserError, match=r"--joined-dictionary: .* a dictionary for each language"):
+        stages("multi30k", tmp_path, *options)
+
+
 def test_every_run_is_validated(tmp_path):
     found = stages("multi30k", tmp_path, "--rows", "teacher", "pet", "--seeds", "1", "2")
     runs = tmp_path / "multi30k/small"
@@ -375,11 +405,11 @@ def test_finished_rows_and_the_report_know_what_was_trained_before(tmp_path):
 
 def test_the_demo_makes_its_own_data(tmp_path):
     found = stages("demo", tmp_path)
-    assert list(found)[:3] == ["toy-data", "preprocess", "teacher"]
+    assert list(found)[:3] == ["demo-data", "preprocess", "teacher"]
     assert [s.name for s in trainings(found)] == [
         *("teacher", "scratch.seed1", "kd.seed1", "pet.seed1/warmup", "pet.seed1"),
     ]
-    assert found["report"].command[-1] == f"{tmp_path}/demo/data/raw/reference.en"
+    assert found["report"].command[-1] == f"{tmp_path}/demo/data/text/raw/test.en"
 
 
 def test_own_data_wants_its_languages(tmp_path):

@@ -116,25 +116,40 @@ def test_nothing_measured(figures, tmp_path):
     assert not lines(figures["bleu_over_rate"])
 
 
-def test_trades_and_the_frontier(figures, tmp_path):
+def test_trades_of_sizes_and_of_speeds(figures, tmp_path):
     points = [
-        plots.Trade("A", "32 bits", 8.0, 39.0, 0.2),
-        plots.Trade("A", "8 bits", 2.0, 38.9),
-        plots.Trade("B", "32 bits", 4.0, 38.0),
-        plots.Trade("B", "8 bits", 1.0, 38.0),
-        plots.Trade("C", "8 bits", 2.0, 37.0),
+        plots.Trade("A", "one", 8.0, 39.0, 0.2),
+        plots.Trade("A", "two", 2.0, 38.9),
+        plots.Trade("B", "one", 4.0, 38.0),
+        plots.Trade("B", "two", 1.0, 38.0),
+        plots.Trade("C", "two", 2.0, 37.0),
     ]
-    plots.plot_trades(points, False, "MB", tmp_path / "bytes.png", log=True)
-    axes = figures["bytes"].axes[0]
-    shown = lines(figures["bytes"])
-    assert shown["A"] == [(8.0, 39.0), (2.0, 38.9)] and shown["C"] == [(2.0, 37.0)]
-    assert shown["the frontier"] == [(1.0, 38.0), (2.0, 38.9), (8.0, 39.0)]
-    assert axes.get_xscale() == "log"
-    marks = {(line.get_color(), line.get_marker()) for line in axes.lines}
-    assert {("C0", "o"), ("C0", "s"), ("C1", "o"), ("C1", "s"), ("C2", "s")} <= marks
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == [
-        *("A", "B", "C", "32 bits", "8 bits", "the frontier"),
-    ]
+    plots.plot_size_trades(points, "MB", tmp_path / "sizes.png")
+    plots.plot_speed_trades(points, "sentences/s", tmp_path / "speeds.png")
+    sizes, speeds = lines(figures["sizes"]), lines(figures["speeds"])
+    for shown in (sizes, speeds):
+        assert shown["A"] == [(2.0, 38.9), (8.0, 39.0)] and shown["C"] == [(2.0, 37.0)]
+    assert sizes["none is better"] == [(1.0, 38.0), (2.0, 38.9), (8.0, 39.0)]
+    dashed = [line for line in figures["speeds"].axes[0].lines if line.get_linestyle() == "--"]
+    assert [list(zip(*line.get_data())) for line in dashed] == [[(8.0, 39.0)], [(2.0, 38.9)]]
+    axes = figures["sizes"].axes[0]
+    assert axes.get_xscale() == "log" and figures["speeds"].axes[0].get_xscale() == "linear"
+    marks = {
+        line.get_marker() for line in axes.lines if line.get_color() == axes.lines[0].get_color()
+    }
+    assert {"o", "s"} <= marks
+    for figure in figures.values():
+        assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == [
+            *("A", "B", "C", "one", "two", "none is better"),
+        ]
+
+
+def test_twenty_trades_have_colours_of_their_own(figures, tmp_path):
+    points = [plots.Trade(f"model {i}", "8 bits", 1.0 + i, 30.0 + i) for i in range(20)]
+    plots.plot_size_trades(points, "MB", tmp_path / "sizes.png")
+    drawn = figures["sizes"].axes[0].lines
+    colours = {line.get_color() for line in drawn if line.get_label().startswith("model")}
+    assert len(colours) == 20
 
 
 @pytest.mark.parametrize("more_is_better", [False, True])

@@ -105,3 +105,20 @@ def test_refused(runs):
     (runs / "k2/checkpoint_best.pt").unlink()
     with pytest.raises(UserError, match=r"k2/checkpoint_best.pt: no such file"):
         write_table(runs, "backbone", 24)
+
+
+def test_cut_prompts_cost_what_shorter_ones_do(runs):
+    """Of the model itself: nothing is trained, and there is nothing to store."""
+    path = runs / "cut4/checkpoint_best.pt"
+    path.parent.mkdir()
+    path.symlink_to(runs / "backbone/checkpoint_best.pt")
+    scores = {"accuracy": 70, "prompt_ms": 1.5, "cut": 4}
+    (path.parent / "result.json").write_text(json.dumps(scores))
+    rows = {row[0]: row for row in cells(write_table(runs, "backbone", 22))}
+    d, f = 64, 1024
+    short, whole = (4 * t * d * d + 2 * t * t * d + 2 * t * d * f for t in (6, 22))
+    assert rows["cut4"][1:5] == ["4", "0", "0.00", f"{100 * short / whole:.1f}%"]
+    kinds = {
+        row["name"]: row["kind"] for row in json.loads((runs / "plugins.json").read_text())["rows"]
+    }
+    assert kinds["cut4"] == "cut prompts"

@@ -3,8 +3,12 @@
 import pytest
 import torch
 
+from pet_fairseq.errors import UserError
 from pet_fairseq.variator.neurons import NeuronCounts, count_neurons, watch_neurons
 from tests.translation import make_batch, make_task, save_model
+from tests.variator.layers import attended_by_hand, groups_by_hand
+from tests.variator.test_decoder_only import make_lm, make_tokens
+from tests.variator.test_decoder_only import task as lm_task  # noqa: F401  fixture
 from tests.variator.test_model import make_variator
 
 
@@ -78,3 +82,31 @@ def first_layer(model, tokens, ratio):
         found = count_by_hand(members, first(merged)[None, None] > 0, None)
         numbers = [a + b for a, b in zip(numbers, found)]
     return numbers
+
+
+def as_samples(*batches):
+    return [{"net_input": {"src_tokens": t, "src_lengths": t.ne(1).sum(dim=1)}} for t in batches]
+
+
+@torch.no_grad()
+def test_the_gate_tells_which_neurons_of_a_prompt_are_active(lm_task, tmp_path):  # noqa: F811
+    """In the first layer, whose inputs are known; texts without a prompt are left out."""
+    model = make_lm(lm_task, tmp_path, "llama", compression_ratio=3)
+    shapes = [(5, 4), (3, 3)]
+    tokens, without = make_tokens(lm_task, shapes), make_tokens(lm_task, [(6, None)])
+    counts = watch_neurons(model, as_samples(tokens, without), 3)
+    site, layer = model.site_modules[0], model.stack.layers[0]
+    width = site.ffn.fc2.in_features
+    gate = site.ffn.fc1.weight[:width]
+    numbers = [0] * 8
+    for row, (prompt, _) in zip(tokens, shapes):
+        length = 1 + prompt + 1  # </s>, the words and <sep>
+        x = model.stack.embed_tokens(row[:length])
+        x = x + attended_by_hand(layer.self_attn, site, layer.self_attn_layer_norm(x), length, True)
+        for _, merged, members in groups_by_hand(site.plugin, layer.final_layer_norm(x), length):
+            active = [members @ gate.T > 0, merged @ gate.T > 0]
+            found = count_by_hand(active[0][None, :, None], active[1][None, None], None)
+            numbers = [a + b for a, b in zip(numbers, found)]
+    assert [int(values[0]) for values in counts] == numbers
+    with pytest.raises(UserError, match="--data: holds no prompt"):
+        watch_neurons(model, as_samples(without), 3)

@@ -1,5 +1,7 @@
 """Narrow feed-forward networks against a choice by hand."""
 
+import math
+
 import pytest
 import torch
 
@@ -7,6 +9,8 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.variator.competitors.fine_tuned import FineTunedConfig
 from pet_fairseq.variator.competitors.narrow_ffn import NarrowModel
 from tests.translation import make_batch, make_model, make_task, save_model, save_state
+from tests.variator.test_decoder_only import KINDS, TINY, make_lm, make_tokens
+from tests.variator.test_decoder_only import task as lm_task  # noqa: F401  fixture
 
 
 @pytest.fixture
@@ -93,3 +97,26 @@ def test_goes_on_from_raw_text_with_the_head_of_the_fine_tuned_model(task, tmp_p
             else dict(first.backbone.named_parameters())
         )
         assert torch.equal(parameter, source[name])
+
+
+@pytest.mark.parametrize("ratio", [2, 5])
+def test_a_gate_goes_with_what_it_lets_through(ratio, lm_task, tmp_path):  # noqa: F811
+    """Of a gated network a neuron's row of the gate, row of up and column of down are one."""
+    path = tmp_path / "lm.pt"
+    make_lm(lm_task, tmp_path, "llama")  # writes the file
+    arch, sizes = KINDS["llama"]
+    backbone, _ = make_model(lm_task, arch, **TINY | sizes)
+    backbone.load_state_dict(torch.load(path, weights_only=True)["model"])
+    model = make_narrow(lm_task, path, ratio).double().eval()
+    width = backbone.decoder.layers[0].fc2.in_features
+    for layer, cut in zip(backbone.decoder.layers, model.decoder.layers):
+        parts = [*layer.fc1.weight.detach().split(width), layer.fc2.weight.detach().T]
+        strength = [math.prod(float(part[i].norm()) for part in parts) for i in range(width)]
+        kept = sorted(range(width), key=lambda i: -strength[i])[: -(-width // ratio)]
+        assert cut.fc1.weight.shape == (2 * len(kept), 16) and cut.fc1.bias is None
+        with torch.no_grad():
+            for i in set(range(width)) - set(kept):
+                layer.fc2.weight[:, i] = 0
+    tokens = make_tokens(lm_task, [(5, 4), (3, 3)])
+    with torch.no_grad():
+        torch.testing.assert_close(model(tokens)[0], backbone.double().eval()(tokens)[0])

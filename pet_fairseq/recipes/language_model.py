@@ -1,0 +1,142 @@
+"""The recipe of plugins for the prompts of an imported language model (Variator, section 4.8)."""
+
+import argparse
+from functools import partial
+from pathlib import Path
+
+from pet_fairseq.errors import UserError
+from pet_fairseq.recipes.device import Device
+from pet_fairseq.recipes.pipeline import Pipeline, Place
+from pet_fairseq.recipes.sizes import AROUND_A_MODEL, words
+from pet_fairseq.recipes.stage import Stage
+from pet_fairseq.recipes.training import use_checkpoint
+from pet_fairseq.recipes.variator import BY_NAME, Row, Settings, Setup, build_stages
+from pet_fairseq.recipes.variator_sets import schedule
+
+RATIOS = (2, 4, 8, 16, 32)
+CUTS = {f"cut{ratio}": ratio for ratio in RATIOS}  # the backbone reads 1/k of each prompt
+SHARED = ("mean_copy", "mean", "copy", "attention", "attention_kv", "narrow_ffn")
+DEFAULT = ("backbone", "k2", "k4", "k8", "mean_copy", "narrow_ffn", "cut2", "cut4", "cut8")
+
+
+def cut_prompts(setup: Setup, row: str) -> list[Stage]:
+    """The backbone itself."""
+    return [use_checkpoint(row, row, setup.best("backbone"), setup.best(row))]
+
+
+ROWS = (
+    *(BY_NAME[name] for name in ("backbone", *(f"k{ratio}" for ratio in RATIOS), *SHARED)),
+    *(Row(name, cut_prompts) for name in CUTS),
+)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--model",
+        type=Path,
+        required=True,
+        metavar="FOLDER",
+        help="the language model, a folder that pet-fairseq import-hf wrote and that was given to "
+        "prepare.sh",
+    )
+    parser.add_argument(
+        "--rows",
+        nargs="+",
+        default=list(DEFAULT),
+        metavar="ROW",
+        help=f"the rows of the table: {', '.join(row.name for row in ROWS)} "
+        f"(default: {' '.join(DEFAULT)})",
+    )
+    parser.add_argument(
+        "--prompt-end",
+        default="\u010a",
+        metavar="WORD",
+        help="the word of the model's dictionary that ends the prompts in the data (default: "
+        "%(default)s, a line break)",
+    )
+    parser.add_argument(
+        "--updates",
+        type=int,
+        default=300,
+        metavar="N",
+        help="how long plugins and narrow networks are trained (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--max-tokens",
+        type=int,
+        default=1024,
+        metavar="N",
+        help="tokens of a batch in training (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--texts",
+        type=int,
+        default=100,
+        metavar="N",
+        help="how many texts of the test set are read (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--length",
+        type=int,
+        default=256,
+        metavar="N",
+        help="the length of a prompt that the table's costs are for (default: %(default)s)",
+    )
+
+
+def settings(args: argparse.Namespace) -> Settings:
+    """How plugins and competitors are trained; the model itself is not.
+
+    Raises:
+        UserError: a number that trains nothing.
+    """
+    for option in ("updates", "max_tokens"):
+        if getattr(args, option) < 1:
+            raise UserError(f"--{option.replace('_', '-')} {getattr(args, option)}: give 1 or more")
+    return Settings(
+        common=(*AROUND_A_MODEL, "--max-valid-steps", "20"),
+        task=words(
+            "--task language_modeling --sample-break-mode eos --tokens-per-sample 1024 "
+            "--skip-invalid-size-inputs-valid-test"
+        ),
+        raw_task=(),
+        arch=(),
+        model_raw=(),
+        model_task=(),
+        plugins_raw=(),
+        plugins_task=schedule(args.max_tokens, "1e-3", args.updates),
+        whole_raw=(),
+        whole_task=schedule(args.max_tokens, "1e-4", args.updates),
+        length=args.length,
+        plugin_options=("--prompt-end", args.prompt_end),
+    )
+
+
+def evaluate(setup: Setup, row: str, prompt_end: str, texts: int) -> list[Stage]:
+    """Perplexity of the responses and time of the prompts."""
+    best, out = setup.best(row), setup.runs / row / "result.json"
+    command = (
+        *("pet-fairseq", "score", "prompts", str(best), str(setup.data)),
+        *("--prompt-end", prompt_end, "--texts", str(texts), "--device", setup.device.name),
+        *(("--cut", str(CUTS[row])) if row in CUTS else ()),
+        *("--out", str(out)),
+    )
+    inputs = (best, setup.data, setup.best("backbone"))
+    return [Stage(f"{row}/result", ("evaluate",), command, out, inputs, alone=True)]
+
+
+def build(args: argparse.Namespace, place: Place) -> Pipeline:
+    """Plugins for one model, in a folder of its name."""
+    base = place.base / place.name / args.model.resolve().name
+    folder, runs = place.data or base / "data", place.runs or base / "prompts"
+    setup = Setup(
+        folder / "bin",
+        None,
+        runs,
+        settings(args),
+        partial(evaluate, prompt_end=args.prompt_end, texts=args.texts),
+        Device(args.device),
+        own_backbone=args.model / "checkpoint.pt",
+    )
+    stages = build_stages(setup, tuple(args.rows), ROWS)
+    return Pipeline(stages, runs, {"DATA": folder, "RUNS": runs})

@@ -1,0 +1,139 @@
+"""How well and how fast a language model reads prompts: the perplexity of what follows them."""
+
+import math
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from omegaconf import open_dict
+from torch import Tensor, nn
+
+from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.devices import check_device, choose_device
+from pet_fairseq.errors import UserError
+from pet_fairseq.loading import build_loaded, load_subset
+
+REPEATS = 3  # of each timed reading, of which the fastest counts
+
+
+class Text(NamedTuple):
+    """A prompt and its response; one begins with the word that begins all texts."""
+
+    prompt: Tensor  # P
+    response: Tensor  # R, with </s>
+
+
+@torch.inference_mode()
+def prompt_scores(
+    checkpoint: str,
+    data: str,
+    prompt_end: str,
+    subset: str = "test",
+    texts: int = 100,
+    cut: int = 1,
+    device: str = "auto",
+) -> dict:
+    """The perplexity of responses, the share that is right word for word, and the prompts' time.
+
+    Args:
+        checkpoint: a language model, also one with plugins. prompt_end: the word after which the
+            response begins. texts: how many at most, spread over the subset.
+        cut: the model reads the last 1/cut of each prompt only. device: auto is CUDA where it is.
+    Returns:
+        perplexity; exact_match, percent; prompt_ms, milliseconds in which all layers read a prompt,
+        one at a time; prompt_length, its mean in tokens before it is cut; texts; cut.
+    Raises:
+        UserError: no language model, no such subset, word or device, or no prompts.
+    """
+    for option, number in (("--texts", texts), ("--cut", cut)):
+        if number < 1:
+            raise UserError(f"{option} {number}: give 1 or more")
+    device = choose_device(device)
+    check_device(device)
+    model, task = load_for_lines(checkpoint, data)
+    model.to(device)
+    loss = seconds = words = right = length = count = 0
+    for text in read_texts(task, subset, prompt_end, texts, model.max_positions()):
+        response, prompt = text.response.to(device), cut_prompt(text.prompt, cut).to(device)
+        if not count:
+            model(prompt[None], features_only=True)  # the first is slower
+        seconds += reading_time(model, prompt)
+        losses, hits = read_response(model, prompt, response)
+        loss, right, words = loss + losses, right + hits, words + len(response)
+        length, count = length + len(text.prompt), count + 1
+    if not count:
+        raise UserError(
+            f"--prompt-end {prompt_end!r}: in no text of {subset} that the model has room for"
+        )
+    return {
+        "perplexity": math.exp(loss / words),
+        "exact_match": 100 * right / count,
+        "prompt_ms": 1000 * seconds / count,
+        "prompt_length": round(length / count, 1),
+        "texts": count,
+        "cut": cut,
+    }
+
+
+def load_for_lines(checkpoint: str, data: str) -> tuple[nn.Module, object]:
+    """A language model and its task, for which every line of the data is a text of its own.
+
+    Raises:
+        UserError: another kind of model, or no such data.
+    """
+    state = load_checkpoint(checkpoint, "CHECKPOINT")
+    if state["cfg"].task._name != "language_modeling":
+        raise UserError(f"CHECKPOINT {checkpoint}: is no language model; give a decoder-only one")
+    with open_dict(state["cfg"]):
+        state["cfg"].task.sample_break_mode = "eos"
+        state["cfg"].task.add_bos_token = False  # it would stand before the </s> that is there
+    return build_loaded(state, checkpoint, data)
+
+
+def read_texts(task, subset: str, prompt_end: str, number: int, max_length: int) -> Iterator[Text]:
+    """Texts from all over a subset, in even steps, without those too long or without a prompt.
+
+    Raises:
+        UserError: no such subset or word.
+    """
+    end = task.source_dictionary.index(prompt_end)
+    if end == task.source_dictionary.unk():
+        raise UserError(
+            f"--prompt-end {prompt_end!r}: not in the dictionary; give the word that ends the "
+            "prompts in the data"
+        )
+    dataset = load_subset(task, subset)
+    number = min(number, len(dataset))
+    for i in range(number):
+        item = dataset[i * len(dataset) // number]
+        tokens = torch.cat([item["source"], item["target"][-1:]])
+        ends = tokens.eq(end).nonzero()
+        if len(ends) and len(tokens) - 1 <= max_length:
+            yield Text(*tokens.tensor_split([int(ends[0]) + 1]))
+
+
+def cut_prompt(prompt: Tensor, cut: int) -> Tensor:
+    """The first word, and the last 1/cut of the others, rounded up."""
+    rest = prompt[1:]
+    return torch.cat([prompt[:1], rest[len(rest) - -(-len(rest) // cut) :]])
+
+
+def read_response(model: nn.Module, prompt: Tensor, response: Tensor) -> tuple[float, bool]:
+    """Its loss in nats, added up over words, and whether each word is the most probable one."""
+    tokens = torch.cat([prompt, response])[None, :-1]
+    logits = model(tokens)[0][0, len(prompt) - 1 :].float()
+    loss = nn.functional.cross_entropy(logits, response, reduction="sum")
+    return float(loss), bool(logits.argmax(dim=-1).eq(response).all())
+
+
+def reading_time(model: nn.Module, prompt: Tensor) -> float:
+    """Seconds for the layers to read a prompt, the fastest of some tries."""
+
+    def read() -> float:
+        start = time.perf_counter()
+        features, _ = model(prompt[None], features_only=True)
+        features[0, -1, 0].item()  # waits for the device
+        return time.perf_counter() - start
+
+    return min(read() for _ in range(REPEATS))

@@ -1,0 +1,164 @@
+"""Plugins around models of every type that `pet-fairseq import-hf` makes: they are built by --arch.
+
+Language models are compared with a reference in test_decoder_only.py.
+"""
+
+import argparse
+import random
+
+import pytest
+import torch
+
+from pet_fairseq.variator.flops import measured_cost, shape_of
+from tests.translation import make_batch, make_model, make_task, save_model, select
+from tests.variator import test_decoder_only as language_models
+from tests.variator.layers import layers_by_hand
+from tests.variator.test_criterion import (
+    HEAD,
+    class_task,  # noqa: F401  fixture
+    make_criterion,
+    make_sentences,
+    save_classifier,
+)
+from tests.variator.test_decoder_only import make_lm, make_tokens
+from tests.variator.test_decoder_only import task as lm_task  # noqa: F401  fixture
+from tests.variator.test_model import BACKBONES, SITES, make_variator
+
+ENCODER = {
+    **{"encoder_layers": 2, "encoder_embed_dim": 16, "encoder_ffn_embed_dim": 24},
+    **{"encoder_attention_heads": 2, "max_positions": 64},
+}
+DECODER = {
+    **{"decoder_layers": 2, "decoder_embed_dim": 16, "decoder_ffn_embed_dim": 24},
+    **{"decoder_attention_heads": 2},
+}
+CLASSIFIERS = {"bert": ("bert", ENCODER), "roberta": ("roberta", ENCODER)}
+TRANSLATORS = {
+    "bart": BACKBONES["bart"],
+    "marian": ("marian", {**ENCODER, **DECODER, "swish": True, "share_all_embeddings": True}),
+}
+LANGUAGE_MODELS = ("gpt2", "llama")
+ACTIVATION = {"bert": "erf", "roberta": "erf", "bart": "erf", "marian": "swish"}
+
+
+@pytest.fixture
+def task(tmp_path):
+    return make_task(tmp_path / "data")
+
+
+@pytest.mark.parametrize("kind", [*CLASSIFIERS, *TRANSLATORS])
+@pytest.mark.parametrize("site", SITES)
+def test_encoders_equal_the_reference(kind, site, task, tmp_path):
+    draw = random.Random(f"{kind} {site}")
+    ratio, lengths = draw.randrange(2, 6), [draw.randrange(2, 12) for _ in range(4)]
+    arch, options = (CLASSIFIERS | TRANSLATORS)[kind]
+    path = save_model(tmp_path / "b.pt", task, arch, **options)
+    model = make_variator(task, path, compression_ratio=ratio, compression_site=site).double()
+    encoder, source = model.stack, make_batch(task, lengths)["net_input"]["src_tokens"]
+    with torch.no_grad():
+        together = encoder(source)["encoder_out"][0]
+        for i, n in enumerate(lengths):
+            x = encoder.inner.forward_embedding(source[i : i + 1, -n:])[0][0]
+            expected = layers_by_hand(model, x, n, ACTIVATION[kind], causal=False)
+            # fairseq computes the activation in float32
+            torch.testing.assert_close(together[:n, i], expected, rtol=1e-5, atol=1e-6)
+
+
+def check_training_step(model, task, sample):
+    """One update by the criterion: it changes the plugins, all of them, and nothing else."""
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    model.train()
+    loss, _, _ = make_criterion(task)(model, sample)
+    loss.backward()
+    with_gradient = {n for n, p in model.named_parameters() if p.grad is not None and p.grad.any()}
+    assert with_gradient == {n for n in before if ".plugins." in n}
+    torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=1e-3).step()
+    changed = {n for n, p in model.named_parameters() if not torch.equal(p, before[n])}
+    assert changed == with_gradient
+    model.eval()
+
+
+def frozen_backbone(path, task, arch, options):
+    """The model itself; frozen, as torch chooses by that how to multiply."""
+    backbone, _ = make_model(task, arch, **options)
+    state = torch.load(path, weights_only=True)["model"]
+    backbone.load_state_dict({n: t for n, t in state.items() if not n.startswith("classification")})
+    return backbone.eval().requires_grad_(False)
+
+
+def same_at_ratio_1(model, backbone, **net_input):
+    with torch.no_grad(), model.compression_ratio(1):
+        return torch.equal(model(**net_input)[0], backbone(**net_input)[0])
+
+
+@pytest.mark.parametrize("kind", CLASSIFIERS)
+@pytest.mark.parametrize("site", SITES)
+def test_classifiers(kind, site, class_task, tmp_path):  # noqa: F811
+    arch, options = CLASSIFIERS[kind]
+    path = save_classifier(tmp_path / "b.pt", class_task, arch, **options)
+    model = make_variator(class_task, path, compression_ratio=2, compression_site=site)
+    sample = make_sentences(class_task, [3, 7, 2, 6])
+    del sample["net_input"]["prev_output_tokens"]
+    check_training_step(model, class_task, sample)
+    net_input = sample["net_input"]
+    assert same_at_ratio_1(model, frozen_backbone(path, class_task, arch, options), **net_input)
+    with torch.no_grad():
+        logits, _ = model(**net_input, features_only=True, classification_head_name=HEAD)
+        assert logits.shape == (4, 3)
+        for row, n, scores in zip(net_input["src_tokens"], (3, 7, 2, 6), logits):
+            lone, _ = model(row[None, :n], features_only=True, classification_head_name=HEAD)
+            torch.testing.assert_close(scores, lone[0], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", TRANSLATORS)
+@pytest.mark.parametrize("site", SITES)
+def test_translators(kind, site, task, tmp_path):
+    arch, options = TRANSLATORS[kind]
+    path = save_model(tmp_path / "b.pt", task, arch, **options)
+    model = make_variator(task, path, compression_ratio=3, compression_site=site)
+    lengths = [3, 7, 2, 6]
+    batch = make_batch(task, lengths)
+    check_training_step(model, task, batch)
+    backbone = frozen_backbone(path, task, arch, options)
+    assert same_at_ratio_1(model, backbone, **batch["net_input"])
+    net_input = {n: t for n, t in batch["net_input"].items() if n != "prev_output_tokens"}
+    generator = task.build_generator([model], argparse.Namespace(beam=2, max_len_b=6))
+    found = task.inference_step(generator, [model], {"id": torch.arange(4), "net_input": net_input})
+    for i, (n, hypotheses) in enumerate(zip(lengths, found)):
+        tokens = hypotheses[0]["tokens"][None]
+        alone = select(batch, [i], n)["net_input"]["src_tokens"]
+        start = torch.full_like(tokens[:, :1], task.target_dictionary.eos())
+        with torch.no_grad():
+            output, _ = model(alone, None, torch.cat([start, tokens[:, :-1]], dim=1))
+        scores = output.log_softmax(dim=-1).gather(2, tokens[..., None]).flatten()
+        torch.testing.assert_close(hypotheses[0]["positional_scores"], scores, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", LANGUAGE_MODELS)
+@pytest.mark.parametrize("site", SITES)
+def test_language_models(kind, site, lm_task, tmp_path):  # noqa: F811
+    """Generation with them is compared in test_decoder_only.py."""
+    model = make_lm(lm_task, tmp_path, kind, compression_ratio=2, compression_site=site).float()
+    text, pad = make_tokens(lm_task, [(5, 4), (8, 2), (3, 3)]), lm_task.dictionary.pad()
+    inputs, target = text[:, :-1], text[:, 1:]
+    sample = {
+        **{"net_input": {"src_tokens": inputs, "src_lengths": inputs.ne(pad).sum(dim=1)}},
+        **{"target": target, "ntokens": int(target.ne(pad).sum())},
+    }
+    check_training_step(model, lm_task, sample)
+    arch, sizes = language_models.KINDS[kind]
+    options = language_models.TINY | sizes
+    backbone = frozen_backbone(tmp_path / "lm.pt", lm_task, arch, options)
+    assert same_at_ratio_1(model, backbone, src_tokens=inputs)
+
+
+@pytest.mark.parametrize("kind", LANGUAGE_MODELS)
+@pytest.mark.parametrize("site", SITES)
+def test_costs_of_prompts(kind, site, lm_task, tmp_path):  # noqa: F811
+    """By formula and as torch counts: a gate is a third matrix, shared keys are narrow."""
+    model = make_lm(lm_task, tmp_path, kind, compression_ratio=3, compression_site=site).float()
+    for ratio in (1, 3):
+        with model.compression_ratio(ratio):
+            for length in (12, 19):
+                cost = model.encoder_cost(shape_of(model), length)
+                assert cost == pytest.approx(measured_cost(model, length), rel=1e-9)
