@@ -317,9 +317,9 @@ DEFECTS = (
         "tests/pretrained/test_transformers.py",
     ),
     Defect(
-        "no merge of SentencePiece before another",
+        "the last merges of SentencePiece first",
         "sorted(merges, key=lambda merge: merge[0])",
-        "sorted(merges, key=lambda merge: 0)",
+        "sorted(merges, key=lambda merge: -merge[0])",
         "tests/pretrained/test_gguf.py",
     ),
     Defect(

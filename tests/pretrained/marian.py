@@ -64,6 +64,7 @@ def random_weights(words):
         "model.shared.weight": torch.randn(words, WIDTH) / WIDTH**0.5,
         "final_logits_bias": torch.randn(1, words),
     }
+    weights["final_logits_bias"][0, 0] += 4  # its sentences end
     for name, size in modules.items():
         weights[f"{name}.weight"] = torch.randn(size) / WIDTH**0.5
         weights[f"{name}.bias"] = torch.randn(size[0]) / 10
