@@ -1,5 +1,6 @@
 """`pet_fairseq.from_pretrained`: translate or classify text from Python, with any model here."""
 
+import os
 from pathlib import Path
 from typing import Any, Optional, Union
 
@@ -63,7 +64,7 @@ def from_pretrained(
     """
     paths, data = locate(path, data, "path")
     state = load_checkpoint(paths[0], "path")
-    data = data or state["cfg"].task.data
+    data = data or state["cfg"].task.data.split(os.pathsep)[0]
     if not Path(data).is_dir():
         raise UserError(f"data {data}: no such folder; give one made by fairseq-preprocess")
     if is_classification(state["cfg"].task._name):

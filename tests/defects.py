@@ -211,6 +211,25 @@ DEFECTS = (
         "if seconds[ratio] <= target:",
         "tests/serve/test_scheduler.py",
     ),
+    # text in, answers out
+    Defect(
+        "a text that was cut is not marked",
+        'return {**answer, "truncated": True} if self.truncated else answer',
+        "return answer",
+        "tests/predict/test_imported.py",
+    ),
+    Defect(
+        "the first sentence of a pair is cut first",
+        "return [room - shorter, shorter] if first > second else [shorter, room - shorter]",
+        "return [shorter, room - shorter]",
+        "tests/predict/test_shortening.py",
+    ),
+    Defect(
+        "no separator in front of a pair's second sentence",
+        "parts += [] if start is None else [some.new_tensor([start])]",
+        "parts += [] if start is None or parts else [some.new_tensor([start])]",
+        "tests/predict/test_shortening.py",
+    ),
     # SelfCP
     Defect(
         "memory tokens in the wrong order",
@@ -277,6 +296,85 @@ DEFECTS = (
         "        for name, tensor in weights.items()\n"
         "    }",
         "tests/decoding/test_plain.py",
+    ),
+    # pretrained models
+    Defect(
+        "rows of queries and keys left in GGUF's order",
+        "return numbers if heads == 1 else halves_together(numbers, heads)",
+        "return numbers",
+        "tests/pretrained/test_gguf.py",
+    ),
+    Defect(
+        "a factor for each frequency multiplied",
+        'return frequencies / torch.tensor(scaling["factors"])',
+        'return frequencies * torch.tensor(scaling["factors"])',
+        "tests/pretrained/test_gguf.py",
+    ),
+    Defect(
+        "digits of Qwen2 in groups of three",
+        'DIGITS = {"llama-bpe": "{1,3}", "qwen2": ""}',
+        'DIGITS = {"llama-bpe": "{1,3}", "qwen2": "{1,3}"}',
+        "tests/pretrained/test_transformers.py",
+    ),
+    Defect(
+        "no merge of SentencePiece before another",
+        "sorted(merges, key=lambda merge: merge[0])",
+        "sorted(merges, key=lambda merge: 0)",
+        "tests/pretrained/test_gguf.py",
+    ),
+    Defect(
+        "words that a model does not have take probability",
+        "bias = [ABSENT if row < 0 else 0.0 for row in order]",
+        "bias = [0.0 for _ in order]",
+        "tests/pretrained/test_llama.py",
+    ),
+    Defect(
+        "the second sentence has the first one's type",
+        "return (before.gt(0) & pair).long()",
+        "return (before.gt(1) & pair).long()",
+        "tests/pretrained/test_bert.py",
+    ),
+    Defect(
+        "two separators in BERT's pairs",
+        "classifier_task(source, rows, separators=1,",
+        "classifier_task(source, rows, separators=2,",
+        "tests/pretrained/test_transformers.py",
+    ),
+    Defect(
+        "a head of any number of classes",
+        "if len(names) != rows:",
+        "if len(names) > rows:",
+        "tests/pretrained/test_source.py",
+    ),
+    Defect(
+        "cosines before sines in Marian's positions",
+        "torch.cat([angles.sin(), angles.cos()], dim=1)",
+        "torch.cat([angles.cos(), angles.sin()], dim=1)",
+        "tests/pretrained/test_transformers.py",
+    ),
+    Defect(
+        "Marian's output without its bias",
+        "target.take(weights[BIAS].flatten()) + target.bias",
+        "target.bias",
+        "tests/pretrained/test_transformers.py",
+    ),
+    Defect(
+        "the target's words read from the source's matrix",
+        'yield "decoder.embed_tokens.weight", target.take(words_of(weights, "decoder"))',
+        'yield "decoder.embed_tokens.weight", target.take(words_of(weights, "encoder"))',
+        "tests/pretrained/test_transformers.py",
+    ),
+    Defect(
+        "a window no limit for the text",
+        'return min(positions, config.size("sliding_window")) if slides else positions',
+        "return positions",
+        "tests/pretrained/test_transformers.py",
+    ),
+    Defect(
+        "code in a pickle run",
+        'map_location="cpu", weights_only=True, mmap=mapped or None',
+        'map_location="cpu", weights_only=False, mmap=mapped or None',
+        "tests/pretrained/test_source.py",
     ),
     # reports
     Defect(

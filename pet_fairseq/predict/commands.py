@@ -65,7 +65,9 @@ COMMANDS = (
     Command(
         name="predict",
         group=Group.DEPLOYMENT,
-        help="print the classes of texts and their probabilities, or translations, as JSON lines",
+        help="print classes with their probabilities, or translations, of texts",
+        description="Print the classes of texts with their probabilities, or translations, as JSON "
+        "lines.",
         usage="pet-fairseq predict MODEL --input FILE|- [OPTIONS]",
         epilog="Also give --tokenizer and --bpe with their options, as for fairseq-interactive; "
         "the tokenizer of an imported model is used without.",

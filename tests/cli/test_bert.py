@@ -36,3 +36,10 @@ def test_an_imported_bert_is_fine_tuned(tmp_path):
     assert any("classification_heads" in name for name in after)
     for name, tensor in before.items():
         assert torch.equal(after[name], tensor), name
+    predict = ("pet-fairseq", "predict", tmp_path / "tuned/checkpoint_best.pt", "--input", "-")
+    answers = run(*predict, text_in="Good film\nbad films\n").output
+    tokenizer = ("--bpe", "tokenizer_json", "--tokenizer-file", bert / "tokenizer.json")
+    assert run(*predict, *tokenizer, text_in="Good film\nbad films\n").output == answers
+    assert answers.count('"label": ') == 2
+    divided = run(*predict, "--tokenizer", "space", text_in="good film\nbad film ##s\n").output
+    assert divided == answers

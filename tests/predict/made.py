@@ -8,6 +8,7 @@ import torch
 from fairseq.data import Dictionary
 from fairseq.models import ARCH_CONFIG_REGISTRY, build_model
 from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
+from omegaconf import OmegaConf
 
 from tests.translation import WORDS, make_task, save_model, save_state
 from tests.variator.test_model import make_variator
@@ -31,7 +32,9 @@ class Made(NamedTuple):
 
 def save_with_task(path: Path, name: str, model, model_cfg, task) -> str:
     """A checkpoint with what loading needs."""
-    options = {k: v for k, v in vars(task.cfg).items() if not str(v).startswith("${")}
+    is_config = OmegaConf.is_config(task.cfg)
+    fields = OmegaConf.to_container(task.cfg, enum_to_str=True) if is_config else vars(task.cfg)
+    options = {k: v for k, v in fields.items() if not str(v).startswith("${")}
     save_state(path, model, model_cfg, {**options, "_name": name})
     return str(path)
 

@@ -13,10 +13,12 @@ from tokenizers import ByteLevelBPETokenizer
 import pet_fairseq
 from pet_fairseq import cli
 from pet_fairseq.errors import UserError
+from pet_fairseq.loading import load_model
 from pet_fairseq.predict.model import Classifier
 from pet_fairseq.pretrained.bpe import TokenizerJson
 from tests.cli.processes import run
 from tests.predict.imported import import_classifier, probabilities, read
+from tests.predict.made import RATIOS, save_plugins
 from tests.pretrained.bert import PIECES
 
 LONG = "a bad film, a good film. bad films"
@@ -73,6 +75,21 @@ def test_half_precision(imported):
     for answer, same in zip(model.to(torch.bfloat16).predict(TEXTS), exact):
         assert answer["probabilities"] == pytest.approx(same["probabilities"], abs=0.1)
         assert answer["probabilities"] != same["probabilities"]
+
+
+def test_plugins_around_it(imported, tmp_path):
+    """Their file names the backbone, beside which the tokenizer is."""
+    _, task = load_model(str(imported[0] / "checkpoint.pt"), "FILE", str(imported[0]))
+    backbone = str(imported[0] / "checkpoint.pt")
+    made = save_plugins(tmp_path, "sentence_prediction", task, backbone)
+    model = pet_fairseq.from_pretrained(made.path)
+    assert model.ratios == [1, *RATIOS]
+    assert model.predict(TEXTS, compression_ratio=1) == [expected(imported, t) for t in TEXTS]
+    compressed = [model.predict(TEXTS, compression_ratio=k) for k in RATIOS]
+    for answer, other, text in zip(*compressed, TEXTS):
+        assert answer["probabilities"] != other["probabilities"]
+        assert answer.get("truncated") == expected(imported, text).get("truncated")
+    assert model.predict(TEXTS) == compressed[0]  # the first file's ratio
 
 
 def predict(capsys, *words):

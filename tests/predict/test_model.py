@@ -169,6 +169,23 @@ def test_translations(translator, ratio):
     assert len({str(a) for a in expected}) > 1
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("kind", ["classifier", "bart", "translator"])
+def test_half_precision(kind, dtype, request):
+    """As with --fp16 and --bf16 on a GPU."""
+    made = request.getfixturevalue(kind)
+    exact, half = answering(made), answering(made).to(dtype)
+    assert {p.dtype for p in half.model.parameters()} == {dtype}
+    for model in (exact, half):
+        if isinstance(model, Translator):
+            model.generator.max_len_b = 4
+    for ratio in (1, *RATIOS):
+        for answer, wanted in zip(half.predict(TEXTS, ratio), exact.predict(TEXTS, ratio)):
+            if kind != "translator":
+                wanted["probabilities"] = pytest.approx(wanted["probabilities"], abs=0.02)
+            assert answer == wanted
+
+
 def test_rehearsals_translate_to_as_many_words(translator):
     """Whatever the words, and without a trace."""
     served = answering(translator, "--beam", "2")
