@@ -206,6 +206,42 @@ DEFECTS = (
         "tests/variator/test_flops.py",
     ),
     Defect(
+        "a group of a prompt hidden from its first member",
+        "return join(keys) > join(queries)[:, None]",
+        "return join(keys) >= join(queries)[:, None]",
+        "tests/variator/test_decoder_only.py",
+    ),
+    Defect(
+        "positions of a prompt seen beside their group",
+        "torch.cat([empty, ~mask[:, first:], behind], dim=1)",
+        "torch.cat([empty, mask[:, first:] & False, behind], dim=1)",
+        "tests/variator/test_decoder_only.py",
+    ),
+    Defect(
+        "cached groups at the wrong distance",
+        'self.rotary.move(k, steps) if steps else k, "prev_value"',
+        'k, "prev_value"',
+        "tests/variator/test_decoder_only.py -k generation",
+    ),
+    Defect(
+        "neurons with another one's row",
+        "return torch.cat([neurons + start for start in starts])",
+        "return torch.cat([neurons + start for start in starts]).flip(0)",
+        "tests/variator/competitors/test_narrow_ffn.py",
+    ),
+    Defect(
+        "a gate that costs nothing",
+        '"ffn_maps": 1 + maps_into(layer)',
+        '"ffn_maps": 2',
+        "tests/variator/test_imported.py -k costs",
+    ),
+    Defect(
+        "the first word's probabilities for all words of a response",
+        "logits, response, reduction",
+        "logits[:1].expand(len(response), -1), response, reduction",
+        "tests/score/test_prompts.py",
+    ),
+    Defect(
         "the server forgets how long a text has waited",
         "if oldest_wait + seconds[ratio] <= target:",
         "if seconds[ratio] <= target:",
