@@ -38,6 +38,7 @@ setup(
         "Topic :: Text Processing :: Linguistic",
     ],
     packages=find_packages(include=["pet_fairseq", "pet_fairseq.*"]),
+    package_data={"pet_fairseq.demo": ["*.xz", "*.md"]},
     python_requires=">=3.10,<3.13",
     install_requires=[
         "fairseq-fixed==0.12.3.1",  # imported as fairseq, whose own package stops at Python 3.10

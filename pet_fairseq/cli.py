@@ -13,6 +13,7 @@ from pet_fairseq import general_commands as general
 from pet_fairseq.cli_command import Command, Group, OneLineParser
 from pet_fairseq.compress import commands as compress
 from pet_fairseq.decoding import commands as decoding
+from pet_fairseq.demo import commands as demo
 from pet_fairseq.errors import UserError
 from pet_fairseq.pet import commands as pet
 from pet_fairseq.predict import commands as predict
@@ -24,7 +25,6 @@ from pet_fairseq.score import commands as score
 from pet_fairseq.selfcp import bank_commands as bank
 from pet_fairseq.selfcp import commands as selfcp
 from pet_fairseq.serve import commands as serve
-from pet_fairseq.toy import commands as toy
 from pet_fairseq.variator import commands as variator
 
 ROOMS = (
@@ -42,7 +42,7 @@ ROOMS = (
     report,
     general,
     pretrained,
-    toy,
+    demo,
 )
 COMMANDS = {command.name: command for command in chain(*(room.COMMANDS for room in ROOMS))}
 HELP = ("-h", "--help")

@@ -206,6 +206,42 @@ DEFECTS = (
         "tests/variator/test_flops.py",
     ),
     Defect(
+        "a group of a prompt hidden from its first member",
+        "return join(keys) > join(queries)[:, None]",
+        "return join(keys) >= join(queries)[:, None]",
+        "tests/variator/test_decoder_only.py",
+    ),
+    Defect(
+        "positions of a prompt seen beside their group",
+        "torch.cat([empty, ~mask[:, first:], behind], dim=1)",
+        "torch.cat([empty, mask[:, first:] & False, behind], dim=1)",
+        "tests/variator/test_decoder_only.py",
+    ),
+    Defect(
+        "cached groups at the wrong distance",
+        'self.rotary.move(k, steps) if steps else k, "prev_value"',
+        'k, "prev_value"',
+        "tests/variator/test_decoder_only.py -k generation",
+    ),
+    Defect(
+        "neurons with another one's row",
+        "return torch.cat([neurons + start for start in starts])",
+        "return torch.cat([neurons + start for start in starts]).flip(0)",
+        "tests/variator/competitors/test_narrow_ffn.py",
+    ),
+    Defect(
+        "a gate that costs nothing",
+        '"ffn_maps": 1 + maps_into(layer)',
+        '"ffn_maps": 2',
+        "tests/variator/test_imported.py -k costs",
+    ),
+    Defect(
+        "the first word's probabilities for all words of a response",
+        "logits, response, reduction",
+        "logits[:1].expand(len(response), -1), response, reduction",
+        "tests/score/test_prompts.py",
+    ),
+    Defect(
         "the server forgets how long a text has waited",
         "if oldest_wait + seconds[ratio] <= target:",
         "if seconds[ratio] <= target:",
@@ -296,6 +332,85 @@ DEFECTS = (
         "        for name, tensor in weights.items()\n"
         "    }",
         "tests/decoding/test_plain.py",
+    ),
+    # pretrained models
+    Defect(
+        "rows of queries and keys left in GGUF's order",
+        "return numbers if heads == 1 else halves_together(numbers, heads)",
+        "return numbers",
+        "tests/pretrained/test_gguf.py",
+    ),
+    Defect(
+        "a factor for each frequency multiplied",
+        'return frequencies / torch.tensor(scaling["factors"])',
+        'return frequencies * torch.tensor(scaling["factors"])',
+        "tests/pretrained/test_gguf.py",
+    ),
+    Defect(
+        "digits of Qwen2 in groups of three",
+        'DIGITS = {"llama-bpe": "{1,3}", "qwen2": ""}',
+        'DIGITS = {"llama-bpe": "{1,3}", "qwen2": "{1,3}"}',
+        "tests/pretrained/test_transformers.py",
+    ),
+    Defect(
+        "the last merges of SentencePiece first",
+        "sorted(merges, key=lambda merge: merge[0])",
+        "sorted(merges, key=lambda merge: -merge[0])",
+        "tests/pretrained/test_gguf.py",
+    ),
+    Defect(
+        "words that a model does not have take probability",
+        "bias = [ABSENT if row < 0 else 0.0 for row in order]",
+        "bias = [0.0 for _ in order]",
+        "tests/pretrained/test_llama.py",
+    ),
+    Defect(
+        "the second sentence has the first one's type",
+        "return (before.gt(0) & pair).long()",
+        "return (before.gt(1) & pair).long()",
+        "tests/pretrained/test_bert.py",
+    ),
+    Defect(
+        "two separators in BERT's pairs",
+        "classifier_task(source, rows, separators=1,",
+        "classifier_task(source, rows, separators=2,",
+        "tests/pretrained/test_transformers.py",
+    ),
+    Defect(
+        "a head of any number of classes",
+        "if len(names) != rows:",
+        "if len(names) > rows:",
+        "tests/pretrained/test_source.py",
+    ),
+    Defect(
+        "cosines before sines in Marian's positions",
+        "torch.cat([angles.sin(), angles.cos()], dim=1)",
+        "torch.cat([angles.cos(), angles.sin()], dim=1)",
+        "tests/pretrained/test_transformers.py",
+    ),
+    Defect(
+        "Marian's output without its bias",
+        "target.take(weights[BIAS].flatten()) + target.bias",
+        "target.bias",
+        "tests/pretrained/test_transformers.py",
+    ),
+    Defect(
+        "the target's words read from the source's matrix",
+        'yield "decoder.embed_tokens.weight", target.take(words_of(weights, "decoder"))',
+        'yield "decoder.embed_tokens.weight", target.take(words_of(weights, "encoder"))',
+        "tests/pretrained/test_transformers.py",
+    ),
+    Defect(
+        "a window no limit for the text",
+        'return min(positions, config.size("sliding_window")) if slides else positions',
+        "return positions",
+        "tests/pretrained/test_transformers.py",
+    ),
+    Defect(
+        "code in a pickle run",
+        'map_location="cpu", weights_only=True, mmap=mapped or None',
+        'map_location="cpu", weights_only=False, mmap=mapped or None',
+        "tests/pretrained/test_source.py",
     ),
     # reports
     Defect(

@@ -25,7 +25,7 @@ FLOORS = [
     ["devices", "environment", "files", "generate_output", "markdown", "moving", "parameters"],
     ["checkpoints"],
     ["backbone", "loading", "model_options"],
-    ["distillation", "imported", "llama", "pretrained", "toy"],
+    ["demo", "distillation", "imported", "llama", "pretrained"],
     ["pet", "quantisation", "selfcp", "variator"],
     ["baselines"],  # each builds on the method it competes with
     ["predict"],  # the server stands on it

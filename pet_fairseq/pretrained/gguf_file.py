@@ -101,7 +101,7 @@ def gguf_config(fields: dict, path: Path) -> Config:
     if width:
         config["head_dim"] = width
     width = width or config["hidden_size"] // config["num_attention_heads"]
-    given.refuse(**{f"{kind}.rope.dimension_count": width})
+    given.refuse(**{f"{kind}.rope.dimension_count": width, f"{kind}.rope.scale_linear": 1.0})
     return Config(config, path)
 
 

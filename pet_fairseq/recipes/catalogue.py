@@ -27,7 +27,7 @@ def _prompts(name: str, about: str) -> Recipe:
 
 
 RECIPES = {
-    "demo": _translation("demo", "a toy corpus from teacher to table, minutes on two CPU cores"),
+    "demo": _translation("demo", "short sentences from teacher to table, minutes on two CPU cores"),
     "multi30k": _translation("multi30k", "German to English image captions"),
     "tatoeba_en_fi": _translation("tatoeba_en_fi", "English to Finnish everyday sentences"),
     "iwslt14_de_en": _translation("iwslt14_de_en", "German to English talks"),

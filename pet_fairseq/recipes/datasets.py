@@ -32,7 +32,7 @@ class DataSet:
         size: the default one.
         full: other settings for SIZES["full"]: architectures at the rate that the thesis gives.
         reference: raw text of the test set within the data folder; {lang} is the target language.
-        made_here: whether the recipe itself makes the data (the demo's toy corpus).
+        made_here: whether the recipe itself makes the data (the demo's).
     """
 
     source_lang: Optional[str] = None
@@ -95,9 +95,9 @@ DATA_SETS = {
     "wmt17_en_lv": DataSet("en", "lv", full=LATVIAN, reference=LOWER),
     "own_data": DataSet(size="small"),
     "demo": DataSet(
-        *("de", "en", "demo"),
-        reference="raw/reference.{lang}",
-        text=("--tokenizer", "moses"),
+        *("fi", "en", "demo"),
+        reference="text/raw/test.{lang}",
+        text=("--remove-bpe", "sentencepiece"),
         rows=("teacher", "scratch", "kd", "pet"),
         repeats=2,
         made_here=True,
@@ -113,7 +113,7 @@ def add_options(parser: argparse.ArgumentParser, name: str) -> None:
         choices=tuple(SIZES),
         default=data_set.size,
         help="the size of the models and of their training: small for two CPU cores, full for the "
-        "thesis's models on one GPU, full_fast for the same in minutes, demo for the toy corpus, "
+        "thesis's models on one GPU, full_fast for the same in minutes, demo for short sentences, "
         "tiny only to see that everything runs (default: %(default)s)",
     )
     parser.add_argument(
@@ -242,7 +242,7 @@ def build(args: argparse.Namespace, place: Place) -> Pipeline:
     stages.append(translation.report_stage(setup, chosen, args.seeds, options))
     if data_set.made_here:
         joined = ("--joined-dictionary",) if args.joined_dictionary else ()
-        stages = [*toy_corpus(setup, joined), *stages]
+        stages = [*demo_corpus(setup, joined), *stages]
     return Pipeline(stages, runs, {"DATA": data, "RUNS": runs})
 
 
@@ -281,29 +281,26 @@ def check_joined(data: Path, languages: tuple[str, str]) -> None:
         )
 
 
-def toy_corpus(setup: Setup, options: Options = ()) -> list[Stage]:
-    """The demo's data: sentences from a grammar, in fairseq's binary format.
+def demo_corpus(setup: Setup, options: Options = ()) -> list[Stage]:
+    """The demo's data: short sentences in pieces, in fairseq's binary format.
 
     Args:
         options: more of fairseq-preprocess.
     """
-    raw = setup.data / "raw"
-    prefixes = (f"--{split}pref" for split in ("train", "valid", "test"))
+    text = setup.data / "text"
+    splits = [
+        word
+        for split in ("train", "valid", "test")
+        for word in (f"--{split}pref", str(text / "pieces" / split))
+    ]
+    binarise = ("fairseq-preprocess", *setup.languages, *splits)
     return [
-        Stage("toy-data", ("data",), ("pet-fairseq", "toy-data", str(raw)), raw),
+        Stage("demo-data", ("data",), ("pet-fairseq", "demo-data", str(text)), text),
         Stage(
             "preprocess",
             ("data",),
-            command=(
-                *("fairseq-preprocess", *setup.languages),
-                *(
-                    word
-                    for split, option in zip(("train", "valid", "test"), prefixes)
-                    for word in (option, str(raw / split))
-                ),
-                *("--destdir", str(setup.bin), "--workers", "2", *options),
-            ),
+            command=(*binarise, "--destdir", str(setup.bin), "--workers", "2", *options),
             product=setup.bin,
-            inputs=(raw,),
+            inputs=(text,),
         ),
     ]

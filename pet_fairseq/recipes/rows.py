@@ -182,7 +182,7 @@ GROUPS = {
 
 
 def choose_rows(names: Sequence[str], runs: Path) -> list[str]:
-    """The rows that the names mean, in the order of the report.
+    """The rows that the names mean, in the order of the report, and the teacher of their students.
 
     Args:
         names: of rows or GROUPS; `finished`: the rows of which `runs` holds a finished model.
@@ -202,6 +202,8 @@ def choose_rows(names: Sequence[str], runs: Path) -> list[str]:
                 f"--rows {name}: there is no such row; give some of {', '.join(BY_NAME)}, or a "
                 f"group: {', '.join(GROUPS)}, finished"
             )
+    if any("teacher" in BY_NAME[name].needs for name in chosen):
+        chosen.add("teacher")  # the report compares with it
     return [row.name for row in ROWS if row.name in chosen]
 
 

@@ -268,26 +268,27 @@ FULL_FAST = replace(
 
 _PET_DEMO = ("--arch", "pet_transformer_tiny", *stacks(4, 48, 96, 4))
 
-# The demo's toy corpus: minutes on two CPU cores.
+# The demo's short sentences: minutes on two CPU cores.
 DEMO = replace(
     SMALL,
     common=(
         *words("--num-workers 0 --max-tokens 2000 --optimizer adam"),
         *BETAS,
-        *words("--lr-scheduler polynomial_decay --warmup-updates 200"),
+        *words("--weight-decay 0.0001 --lr-scheduler polynomial_decay --warmup-updates 200"),
         *words("--share-decoder-input-output-embed"),
+        *PRE_NORM,
     ),
     teacher=(
-        *words("--arch transformer --lr 2e-3 --dropout 0.1"),
+        *words("--arch transformer --lr 3e-3 --dropout 0.2"),
         *stacks(3, 128, 256, 4),
         *updates(1000),
     ),
-    student=("--lr", "6e-3", *PRE_NORM),
+    student=("--lr", "6e-3"),
     updates=updates(1200),
     warmup=(*updates(100), *words("--warmup-updates 30"), *AUTO),
     finetune=(*updates(400), *words("--warmup-updates 50 --lr 2e-3")),
     quantised=(*updates(400), *words("--warmup-updates 50 --lr 2e-3")),
-    gold=words("--dropout 0"),
+    gold=words("--dropout 0.1"),
     simplified=words("--dropout 0"),
     distillation=words(
         "--dropout 0 --distillation-alpha 0.9 --distillation-temperature 1 --teacher-cache-mb 500"

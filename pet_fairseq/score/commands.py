@@ -256,7 +256,7 @@ COMMANDS = (
     Command(
         name="score prompts",
         group=Group.REPORTS,
-        help="measure how well a language model goes on after prompts, and how fast it reads them",
+        help="measure how well, and how fast, a language model goes on after prompts",
         add_arguments=_prompts_arguments,
         run=_prompts,
     ),

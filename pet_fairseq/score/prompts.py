@@ -9,7 +9,6 @@ import torch
 from omegaconf import open_dict
 from torch import Tensor, nn
 
-from pet_fairseq.backbone import is_decoder_only
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.devices import check_device, choose_device
 from pet_fairseq.errors import UserError
@@ -84,13 +83,12 @@ def load_for_lines(checkpoint: str, data: str) -> tuple[nn.Module, object]:
         UserError: another kind of model, or no such data.
     """
     state = load_checkpoint(checkpoint, "CHECKPOINT")
+    if state["cfg"].task._name != "language_modeling":
+        raise UserError(f"CHECKPOINT {checkpoint}: is no language model; give a decoder-only one")
     with open_dict(state["cfg"]):
         state["cfg"].task.sample_break_mode = "eos"
         state["cfg"].task.add_bos_token = False  # it would stand before the </s> that is there
-    model, task = build_loaded(state, checkpoint, data)
-    if not is_decoder_only(model):
-        raise UserError(f"CHECKPOINT {checkpoint}: is no language model; give a decoder-only one")
-    return model, task
+    return build_loaded(state, checkpoint, data)
 
 
 def read_texts(task, subset: str, prompt_end: str, number: int, max_length: int) -> Iterator[Text]:

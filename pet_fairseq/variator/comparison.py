@@ -4,11 +4,14 @@ Each run is a folder with checkpoint_best.pt and result.json, the scores of a te
 """
 
 import json
+import math
+from collections.abc import Callable
 from itertools import chain, cycle
 from pathlib import Path
 from typing import NamedTuple, Optional
 
 from fairseq.models import MODEL_REGISTRY
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pet_fairseq.checkpoints.contents import stored_bytes, unique_tensors
@@ -164,25 +167,31 @@ def score_cells(score: Optional[float], base: float) -> list[str]:
 
 
 def plot(rows: list[RunRow], backbone: str) -> Figure:
-    """Plot the first score over the encoder's cost."""
-    name = next(iter(next(row for row in rows if row.name == backbone).scores))
-    figure = Figure(figsize=(7, 4.5), layout="constrained")
-    axes = figure.subplots()
+    """Plot the first score over the stack's cost, and over the time of a prompt if it is known."""
+    name, *others = next(row for row in rows if row.name == backbone).scores
     by_kind: dict[str, list[RunRow]] = {"model": []}
     for row in rows:
         if name in row.scores:
             by_kind.setdefault("model" if row.ratio == 1 else row.kind, []).append(row)
-    for (kind, some), marker in zip(by_kind.items(), chain("*", cycle("osvD^"))):
-        if some:
-            points = [[100 * row.cost for row in some], [row.scores[name] for row in some]]
-            axes.plot(*points, marker, label=kind)
-        for row in some:
-            point = (100 * row.cost, row.scores[name])
-            axes.annotate(row.name, point, (4, 4), textcoords="offset points", fontsize=7)
-    axes.set(
-        xlabel="multiply-adds of the compressed stack, % of the model's",
-        ylabel=f"{name} {SCORES[name]}",
-    )
-    axes.grid(alpha=0.3)
-    axes.legend()
+    costs = {"multiply-adds of the compressed stack, % of the model's": lambda row: 100 * row.cost}
+    if "prompt_ms" in others:
+        costs["milliseconds to read a prompt"] = lambda row: row.scores.get("prompt_ms", math.nan)
+    figure = Figure(figsize=(7 * len(costs), 4.5), layout="constrained")
+    for axes, (label, cost) in zip(figure.subplots(1, len(costs), squeeze=False)[0], costs.items()):
+        draw(axes, by_kind, name, cost)
+        axes.set(xlabel=label, ylabel=f"{name} {SCORES[name]}")
+        axes.grid(alpha=0.3)
+        axes.legend()
     return figure
+
+
+def draw(
+    axes: Axes, by_kind: dict[str, list[RunRow]], name: str, cost: Callable[[RunRow], float]
+) -> None:
+    """Draw a named point for each run, with a marker for each kind."""
+    for (kind, some), marker in zip(by_kind.items(), chain("*", cycle("osvD^"))):
+        points = [(cost(row), row.scores[name]) for row in some]
+        if points:
+            axes.plot(*zip(*points), marker, label=kind)
+        for row, point in zip(some, points):
+            axes.annotate(row.name, point, (4, 4), textcoords="offset points", fontsize=7)

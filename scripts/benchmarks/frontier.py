@@ -202,8 +202,8 @@ def plot(rows: Sequence[Row], shown: Sequence[Column], args: argparse.Namespace)
 def notes(rows: Iterable[Row], left_out: Sequence[str], args: argparse.Namespace) -> str:
     """How it was measured, and what is missing."""
     lines = [
-        f"Beam: {args.beam}. Speeds: {ENGINE} on {processor()}, the whole test set in turn with the "
-        f"teacher; rounds: {args.rounds}, seeds of a row that were timed: {args.timed_seeds}.\n"
+        f"Beam: {args.beam}. Speeds: {ENGINE} on {processor()}, the whole test set in turn with "
+        f"the teacher; rounds: {args.rounds}, seeds of a row that were timed: {args.timed_seeds}.\n"
     ]
     for row in rows:
         refused = {form: cell.get("refused") for form, cell in row.runs[0].items()}

@@ -124,7 +124,7 @@ def _decoding(args: argparse.Namespace) -> Iterable[Slice]:
 
 
 def _multi30k(args: argparse.Namespace) -> Iterable[Slice]:
-    """The toy corpus takes the place of Multi30k at tiny size."""
+    """The demo takes the place of Multi30k at tiny size."""
     if not (args.tiny or args.multi30k):
         return
     folder = args.out / "multi30k"

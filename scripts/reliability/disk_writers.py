@@ -112,12 +112,12 @@ def pet(line: str) -> tuple[str, ...]:
     return ("pet-fairseq", *line.split())
 
 
-LANGUAGES = "--source-lang de --target-lang en"
+LANGUAGES = "--source-lang fi --target-lang en"
 FILES_OF_A_BANK = ("memory.f32", "first.f32", "index.bin", "bank.json")
 
 # w: the workspace's data and models; out: a folder on the disk
 WRITERS = {
-    "toy-data": Writer(lambda w, out: pet(f"toy-data {out}/toy --train-size 300")),
+    "demo-data": Writer(lambda w, out: pet(f"demo-data {out}/demo --train-size 300 --pieces 300")),
     "score --out": Writer(
         lambda w, out: pet(f"score bleu {w.generated} {w.raw}/test.en --out {out}/s.json")
     ),

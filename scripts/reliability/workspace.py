@@ -34,14 +34,23 @@ class Workspace:
 
     @cached_property
     def raw(self) -> Path:
-        sizes = ("--train-size", "200", "--valid-size", "20", "--test-size", "20")
-        must(("pet-fairseq", "toy-data", self.folder / "raw", *sizes), self.log)
-        return self.folder / "raw"
+        sizes = (
+            "--train-size",
+            "200",
+            "--valid-size",
+            "20",
+            "--test-size",
+            "20",
+            "--pieces",
+            "300",
+        )
+        must(("pet-fairseq", "demo-data", self.folder / "text", *sizes), self.log)
+        return self.folder / "text" / "pieces"
 
     @cached_property
     def data(self) -> Path:
         prefixes = [f"--{split}pref={self.raw / split}" for split in ("train", "valid", "test")]
-        languages = ("--source-lang", "de", "--target-lang", "en")
+        languages = ("--source-lang", "fi", "--target-lang", "en")
         out = self.folder / "data"
         must(("fairseq-preprocess", *languages, *prefixes, "--destdir", out), self.log)
         return out

@@ -93,16 +93,21 @@ def test_wrong_calls(fails, tmp_path):
         "params", "--arch", "transformer", "--reference", "nothing"
     )
     assert "no such folder" in fails("repair", tmp_path / "none")
-    assert "--train-size" in fails("toy-data", tmp_path / "toy", "--train-size", "0")
-    assert not (tmp_path / "toy").exists()
+    assert "--train-size" in fails("demo-data", tmp_path / "demo", "--train-size", "0")
+    assert "--pieces" in fails("demo-data", tmp_path / "demo", "--pieces", "0")
+    assert not (tmp_path / "demo").exists()
 
 
-def test_toy_data(tmp_path):
-    sizes = ("--train-size", "50", "--valid-size", "5", "--test-size", "7")
-    run("pet-fairseq", "toy-data", tmp_path / "toy", *sizes)
-    lines = {p.name: len(p.read_text().splitlines()) for p in (tmp_path / "toy").iterdir()}
+def test_demo_data(tmp_path, fails):
+    sizes = ("--train-size", "50", "--valid-size", "5", "--test-size", "7", "--pieces", "150")
+    printed = run("pet-fairseq", "demo-data", tmp_path / "demo", *sizes)
+    assert "CC BY 2.0 FR" in printed.output
     expected = {"train": 50, "valid": 5, "test": 7}
-    assert lines == {f"{s}.{lang}": n for s, n in expected.items() for lang in ("de", "en")}
+    for kind in ("raw", "pieces"):
+        files = (tmp_path / "demo" / kind).iterdir()
+        lines = {path.name: len(path.read_text().splitlines()) for path in files}
+        assert lines == {f"{s}.{lang}": n for s, n in expected.items() for lang in ("fi", "en")}
+    assert "is there already" in fails("demo-data", tmp_path / "demo")
 
 
 def python(code: str) -> str:
@@ -174,7 +179,7 @@ def test_the_overview_of_a_family(capsys):
         (["parms"], "pet-fairseq: error: parms: no such command"),
         (["bank"], "pet-fairseq: error: bank: no such command; give one of build, add"),
         (["bank", "burn"], "pet-fairseq: error: bank burn: no such command; give one of build, "),
-        (["toy-data", "x", "--sead", "1"], "error: unrecognized arguments: --sead 1; see pet-f"),
+        (["demo-data", "x", "--sead", "1"], "error: unrecognized arguments: --sead 1; see pet-f"),
         (["report", "x"], "pet-fairseq report: error: the following arguments are required: --r"),
     ],
 )

@@ -329,8 +329,9 @@ def test_marian_translates(name, tmp_path):
         assert ours and ours == found[: len(ours)]
 
 
-def test_classes_of_a_bart(tmp_path):
-    model = theirs.bart(tmp_path / "hf", head="SequenceClassification", num_labels=3)
+@pytest.mark.parametrize("kind", ["Bart", "MBart"])
+def test_classes_of_a_bart(kind, tmp_path):
+    model = theirs.bart(tmp_path / "hf", kind, "SequenceClassification", num_labels=3)
     ours, task = load(tmp_path)
     words = task.source_dictionary
     rows = [pairs(words, 2)[0] for _ in range(2)]  # transformers takes no other number of </s>

@@ -90,7 +90,11 @@ def test_recipes_have_the_documented_rows(tmp_path):
             continue
         number += 1
         name = Path(name).name
-        needed = {"glue": ["--task", "sst2"], "own_data": ["-s", "de", "-t", "en"]}.get(name, [])
+        needed = {
+            "glue": ["--task", "sst2"],
+            "own_data": ["-s", "de", "-t", "en"],
+            "language_model": ["--model", "FOLDER"],
+        }.get(name, [])
         args = recipe_parser(name).parse_args([*needed, *words, "--device", "cpu"])
         if getattr(args, "bert", None):
             args.bert = tmp_path

@@ -286,7 +286,7 @@ def test_a_row_brings_what_it_needs(tmp_path):
         *("teacher", "pet.seed1/warmup", "pet.seed1", "pet_long.seed1"),
     ]
     generated = {name.split("/")[0] for name, s in found.items() if "generate" in s.groups}
-    assert generated == {"pet_long.seed1"}
+    assert generated == {"teacher", "pet_long.seed1"}
 
 
 def test_losses_and_starts(tmp_path):
@@ -405,11 +405,11 @@ def test_finished_rows_and_the_report_know_what_was_trained_before(tmp_path):
 
 def test_the_demo_makes_its_own_data(tmp_path):
     found = stages("demo", tmp_path)
-    assert list(found)[:3] == ["toy-data", "preprocess", "teacher"]
+    assert list(found)[:3] == ["demo-data", "preprocess", "teacher"]
     assert [s.name for s in trainings(found)] == [
         *("teacher", "scratch.seed1", "kd.seed1", "pet.seed1/warmup", "pet.seed1"),
     ]
-    assert found["report"].command[-1] == f"{tmp_path}/demo/data/raw/reference.en"
+    assert found["report"].command[-1] == f"{tmp_path}/demo/data/text/raw/test.en"
 
 
 def test_own_data_wants_its_languages(tmp_path):

@@ -71,7 +71,7 @@ def test_what_counts_as_a_failure(read, failures, text, fuzz, monkeypatch, capfd
 
 def test_a_disk_without_room():
     """The writers that need no trained model."""
-    writers = ("toy-data", "score table", "import-bert", "prompts")
+    writers = ("demo-data", "score table", "import-bert", "prompts")
     result = run("python", SCRIPTS / "disk_full.py", "--writers", *writers, check=False)
     if "cannot mount" in result.output:
         pytest.skip("only root may mount a disk")

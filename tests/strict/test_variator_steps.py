@@ -59,7 +59,11 @@ def test_encoders_of_sentences(criterion, task, tmp_path):
     assert len(waits_of(waits)) <= 1, waits_of(waits)
 
 
-def test_language_models(lm_task: LanguageModelingTask, tmp_path):  # noqa: F811
+@pytest.mark.parametrize(
+    "kind, site",
+    [("post-norm", "ffn"), *(("llama", site) for site in ("ffn", "attention", "attention-kv"))],
+)
+def test_language_models(kind, site, lm_task: LanguageModelingTask, tmp_path):  # noqa: F811
     def make():
         text = make_tokens(lm_task, [(5, 4), (3, 3)])
         pad = lm_task.dictionary.pad()
@@ -69,7 +73,8 @@ def test_language_models(lm_task: LanguageModelingTask, tmp_path):  # noqa: F811
             **{"target": target, "ntokens": int(target.ne(pad).sum())},
         }
         criterion = build_criterion("variator_distillation", lm_task, task_loss_weight=0.5)
-        return Setup(lm_task, criterion, make_lm(lm_task, tmp_path), sample)
+        model = make_lm(lm_task, tmp_path, kind, compression_site=site)
+        return Setup(lm_task, criterion, model, sample)
 
     waits = check_steps(make)
     assert len(waits_of(waits)) <= 1, waits_of(waits)

@@ -1,0 +1,109 @@
+"""The demo's corpus: short sentences of Tatoeba, Finnish to English, in three parts and in pieces.
+
+Where the sentences come from, and their licence: ATTRIBUTION.md in this folder.
+"""
+
+import io
+import lzma
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import sentencepiece
+
+from pet_fairseq.errors import UserError
+from pet_fairseq.files import whole_folder
+
+Pair = tuple[str, str]  # Finnish, English
+
+PAIRS = Path(__file__).with_name("tatoeba.fi-en.tsv.xz")
+SIDES = ("fi", "en")
+HELD_OUT = ("test", "valid")
+
+
+def read_pairs() -> list[Pair]:
+    """All pairs, the short ones first."""
+    lines = lzma.decompress(PAIRS.read_bytes()).decode("utf-8").splitlines()
+    return [tuple(line.split("\t")) for line in lines]
+
+
+def split_pairs(pairs: Iterable[Pair], sizes: Mapping[str, int]) -> dict[str, list[Pair]]:
+    """Draw test, valid and train, the same each time.
+
+    A sentence of test or valid, in either language, is in no other part; most have several
+    translations, of which one is kept there.
+
+    Args:
+        sizes: pairs in each part; train may end up with fewer.
+    """
+    translations: dict[str, list[str]] = defaultdict(list)  # of an English sentence
+    english: dict[str, list[str]] = defaultdict(list)  # of a Finnish one
+    for finnish_sentence, english_sentence in pairs:
+        translations[english_sentence].append(finnish_sentence)
+        english[finnish_sentence].append(english_sentence)
+    draw = random.Random(1)
+    sentences = list(translations)
+    draw.shuffle(sentences)
+    apart = [e for e in sentences if all(english[f] == [e] for f in translations[e])]
+    parts, held_out = {}, set()
+    for name in HELD_OUT:
+        chosen, apart = apart[: sizes[name]], apart[sizes[name] :]
+        parts[name] = [(translations[e][0], e) for e in chosen]
+        held_out.update(chosen)
+    rest = [(f, e) for e in sentences if e not in held_out for f in translations[e]]
+    draw.shuffle(rest)
+    return parts | {"train": rest[: sizes["train"]]}
+
+
+def train_pieces(sentences: Iterable[str], number: int) -> bytes:
+    """A SentencePiece model of so many pieces, by byte-pair encoding.
+
+    Raises:
+        UserError: more pieces than the sentences have.
+    """
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(sentences),
+            model_writer=model,
+            model_type="bpe",
+            vocab_size=number,
+            character_coverage=1.0,
+            minloglevel=2,
+        )
+    except RuntimeError:
+        raise UserError(
+            f"--pieces {number}: the training sentences do not have so many; give fewer"
+        ) from None
+    return model.getvalue()
+
+
+def write_corpus(out: Path, sizes: Mapping[str, int], pieces: int) -> dict[str, int]:
+    """Write spm.model, and raw/ and pieces/ with {train,valid,test}.{fi,en}, into a new folder.
+
+    Args:
+        sizes: as for split_pairs. pieces: of both languages together.
+    Returns:
+        How many pairs each part has.
+    Raises:
+        UserError: more pieces than the sentences have. OSError: the folder cannot be written.
+    """
+    parts = split_pairs(read_pairs(), sizes)
+    model = train_pieces((side for pair in parts["train"] for side in pair), pieces)
+    segment = sentencepiece.SentencePieceProcessor(model_proto=model).encode
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with whole_folder(out) as folder:
+        (folder / "spm.model").write_bytes(model)
+        for kind in ("raw", "pieces"):
+            (folder / kind).mkdir()
+        for name, pairs in parts.items():
+            for side, sentences in zip(SIDES, zip(*pairs)):
+                write_lines(folder / "raw" / f"{name}.{side}", sentences)
+                divided = map(" ".join, segment(list(sentences), out_type=str))
+                write_lines(folder / "pieces" / f"{name}.{side}", divided)
+    return {name: len(pairs) for name, pairs in parts.items()}
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
