@@ -129,8 +129,8 @@ def _build_task(cfg: DictConfig, data: str, path: str) -> FairseqTask:
         if task in TRANSLATION or _generates_text(task) or is_classification(name)
     ]
     raise UserError(
-        f"path {path}: trained with --task {cfg.task._name}, which generates no text from text; "
-        f"give a model of --task {', '.join(usable[:-1])} or {usable[-1]}"
+        f"path {path}: trained with --task {cfg.task._name}, which gives neither text nor "
+        f"classes for text; give a model of --task {', '.join(usable[:-1])} or {usable[-1]}"
     )
 
 

@@ -16,10 +16,11 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.loading import load_model
 from pet_fairseq.predict.model import Classifier
 from pet_fairseq.pretrained.bpe import TokenizerJson
+from pet_fairseq.pretrained.importer import import_model
 from tests.cli.processes import run
 from tests.predict.imported import import_classifier, probabilities, read
 from tests.predict.made import RATIOS, save_plugins
-from tests.pretrained.bert import PIECES
+from tests.pretrained.bert import PIECES, write_bert
 
 LONG = "a bad film, a good film. bad films"
 TEXTS = [
@@ -171,6 +172,16 @@ def test_wrong_models(imported, tmp_path):
         pet_fairseq.from_pretrained(str(imported[0]), max_source=3)
     with pytest.raises(UserError, match=f"path {tmp_path}: has no checkpoint.pt"):
         pet_fairseq.from_pretrained(str(tmp_path))
+
+
+def test_a_model_without_classes(tmp_path, capsys):
+    write_bert(tmp_path / "hf", head=True)
+    import_model(tmp_path / "hf", tmp_path / "out")
+    with pytest.raises(UserError, match="--task masked_lm, which gives neither text nor classes"):
+        pet_fairseq.from_pretrained(str(tmp_path / "out"))
+    status, _, error = predict(capsys, tmp_path / "out", "--input", "-")
+    assert status == 1 and len(error.splitlines()) == 1
+    assert "MODEL: a model of the task MaskedLMTask; give one that classifies" in error
 
 
 def test_as_a_user_types_it(imported):
