@@ -1,4 +1,4 @@
-# make env    .venv with everything installed     make demo       teacher, student and a table in 10 minutes
+# make env    .venv with everything installed     make demo       teacher, students and a table
 # make test   all but the slow tests              make test-all   the slow ones too: other data sets, precisions, ...
 # make lint   ruff and its formatter              make format     both, and they mend what they can
 # Another Python or torch: make env PYTHON=python3.12 TORCH=torch==2.11.0
