@@ -1,18 +1,15 @@
-"""From other libraries' files to text, perplexity and students, as a user types it."""
+"""From other libraries' files to text and perplexity, as a user types it."""
 
-import json
 import math
 import pickle
 import re
 
 import pytest
-import sentencepiece
 import torch
 
 from tests.checkpoints.written import Malicious
-from tests.cli.processes import REPO, preprocess, run, write_text
+from tests.cli.processes import REPO, run
 from tests.pretrained.llama import CONFIG, PIECES, logits, write_llama
-from tests.pretrained.marian import write_marian
 
 END = CONFIG["eos_token_id"]
 PET = ("--user-dir", REPO / "pet_fairseq")
@@ -109,29 +106,3 @@ def refuses_in_one_line(folder, message):
     (line,) = result.output.splitlines()
     assert result.status == 1 and message in line
     assert not list(folder.glob("*out*"))
-
-
-@pytest.mark.slow
-def test_a_student_of_a_marian(tmp_path):
-    """From an OPUS-MT model's files and text to a report, without CTranslate2's form of it."""
-    splits = ("train", "valid", "test")
-    write_text(tmp_path / "text", dict(zip(splits, (60, 10, 10))))
-    texts = {language: tmp_path / f"text/train.{language}" for language in ("de", "en")}
-    write_marian(tmp_path / "opus", texts)
-    marian = tmp_path / "marian"
-    run("pet-fairseq", "import-hf", tmp_path / "opus", "--out", marian)
-    for name, language in (("source", "de"), ("target", "en")):
-        model = sentencepiece.SentencePieceProcessor(str(marian / f"{name}.spm"))
-        for split in splits:
-            lines = (tmp_path / f"text/{split}.{language}").read_text().splitlines()
-            pieces = [" ".join(model.encode(line, out_type=str)) for line in lines]
-            (tmp_path / f"{split}.{language}").write_text("\n".join(pieces) + "\n")
-    dictionaries = ("--srcdict", marian / "dict.de.txt", "--tgtdict", marian / "dict.en.txt")
-    data = preprocess(tmp_path, tmp_path / "data", *dictionaries)
-    command = ("compress", marian / "checkpoint.pt", "--data", data)
-    options = ("--out", tmp_path / "small", "--rate", "95", "--updates", "4", "--device", "cpu")
-    run("pet-fairseq", *command, *options)
-    content = json.loads((tmp_path / "small/report.json").read_text())
-    assert content["sentences"] == 10
-    before, after = (content[model]["layer_parameters"] for model in ("teacher", "student"))
-    assert after / before == pytest.approx(0.95, rel=0.1)
