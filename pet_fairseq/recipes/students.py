@@ -8,7 +8,13 @@ from typing import Optional
 from pet_fairseq.recipes.device import CPU, Device
 from pet_fairseq.recipes.sizes import Options, Settings
 from pet_fairseq.recipes.stage import Kind, Output, Stage, Word, last_wins
-from pet_fairseq.recipes.training import BEST, fairseq_generate, fairseq_train, fairseq_validate
+from pet_fairseq.recipes.training import (
+    BEST,
+    fairseq_generate,
+    fairseq_train,
+    fairseq_validate,
+    use_checkpoint,
+)
 
 SMOOTHING = ("--label-smoothing", "0.1")
 
@@ -182,10 +188,13 @@ def train_stage(
 
 
 def build_teacher(setup: Setup, row: str, seed: int) -> list[Stage]:
-    """The teacher, trained once whatever the seed; nothing if one is given."""
-    if setup.own_teacher is not None:
+    """The teacher, trained once whatever the seed, or the one that is given, for the report."""
+    if setup.own_teacher is None:
+        return train(setup, row, 1, Training("gold", "teacher", schedule=()))
+    product = setup.folder(row, seed) / BEST
+    if setup.own_teacher.resolve() == product.resolve():
         return []
-    return train(setup, row, 1, Training("gold", "teacher", schedule=()))
+    return [use_checkpoint(row, row, setup.own_teacher, product)]
 
 
 def sampled(setup: Setup, row: str, seed: int) -> list[Stage]:
