@@ -9,6 +9,9 @@ import signal
 import socket
 import sys
 
+PASSED_ON = (signal.SIGINT, signal.SIGTERM)
+
+signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)  # until it is known to whom
 connection = socket.socket(socket.AF_UNIX)
 connection.connect(sys.argv[1])
 socket.send_fds(connection, [b"."], [0, 1, 2])
@@ -16,8 +19,9 @@ request = {"argv": sys.argv[2:], "env": dict(os.environ), "cwd": os.getcwd()}
 connection.sendall(json.dumps(request).encode() + b"\n")
 answers = connection.makefile()
 pid = int(answers.readline())
-for number in (signal.SIGINT, signal.SIGTERM):
+for number in PASSED_ON:
     signal.signal(number, lambda number, _: os.kill(pid, number))
+signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
 status = int(answers.readline())
 if status < 0:
     if status != -signal.SIGKILL:
