@@ -101,7 +101,11 @@ def test_finds_what_a_process_of_its_own_finds(tmp_path, monkeypatch):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_signals_reach_it(number, tmp_path):
     script = tmp_path / "script.py"
-    script.write_text("import os, time; print(os.getpid(), flush=True); time.sleep(60)")
+    script.write_text(
+        "import os, signal, time; "
+        "signal.signal(signal.SIGINT, signal.default_int_handler); "  # a shell's job ignores it
+        "print(os.getpid(), flush=True); time.sleep(60)"
+    )
     process = start("python", script)
     pid = int(process.stdout.readline())
     assert pid != process.pid
