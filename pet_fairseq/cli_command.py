@@ -109,6 +109,15 @@ def add_device_option(parser: ArgumentParser) -> None:
     )
 
 
+def add_auto_device_option(parser: ArgumentParser, what: str = "the model runs") -> None:
+    parser.add_argument(
+        "--device",
+        default="auto",
+        choices=("auto", "cpu", "cuda"),
+        help=f"where {what}; auto is CUDA where it is, else the CPU (default: %(default)s)",
+    )
+
+
 def add_batch_option(parser: ArgumentParser, max_tokens: int) -> None:
     parser.add_argument(
         "--max-tokens",

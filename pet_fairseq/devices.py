@@ -1,8 +1,6 @@
-"""The devices that a user may name; torch is loaded only when it is asked."""
+"""The device that a user may name; torch is loaded only when it is asked."""
 
 from pet_fairseq.errors import UserError
-
-DEVICES = ("auto", "cpu", "cuda")
 
 
 def choose_device(name: str) -> str:

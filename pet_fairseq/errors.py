@@ -37,6 +37,17 @@ class UnsafeCheckpointError(UserError):
     """A checkpoint that safe loading refuses."""
 
 
+def check_positive(**options: int) -> None:
+    """Check numbers that options give, by the names that argparse has for these.
+
+    Raises:
+        UserError: one is below 1.
+    """
+    for name, number in options.items():
+        if number < 1:
+            raise UserError(f"--{name.replace('_', '-')} {number}: give 1 or more")
+
+
 def one_line(error: BaseException, traceback: Optional[TracebackType]) -> Optional[str]:
     """The line to show for an error that the user can mend, or None for every other error."""
     if type(error) is Exception and isinstance(error.__context__, UserError):

@@ -19,7 +19,7 @@ from torch import nn
 from pet_fairseq.architectures import architecture_name, model_class
 from pet_fairseq.checkpoints.dictionaries import check_dictionaries, trained_languages
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
-from pet_fairseq.errors import UserError
+from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.moving import move_batch
 
 
@@ -123,8 +123,7 @@ def read_batches(
     Raises:
         UserError: no such subset, or a number that allows no batch.
     """
-    if sentences < 1:
-        raise UserError(f"--sentences {sentences}: give 1 or more")
+    check_positive(sentences=sentences)
     dataset = load_subset(task, subset)
     batches = task.get_batch_iterator(dataset, max_tokens=max_tokens)
     given = 0
@@ -152,8 +151,7 @@ def read_samples(
         UserError: no such subset, no target side or nothing to read in it, or a number that
             allows no batch.
     """
-    if sentences < 1:
-        raise UserError(f"--sentences {sentences}: give 1 or more")
+    check_positive(sentences=sentences)
     dataset = load_subset(task, subset)
     if dataset.tgt is None:
         raise UserError(f"--subset {subset}: has no target sentences in {task.cfg.data}")

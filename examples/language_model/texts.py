@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.pretrained.tokenizer_file import load_tokenizer, word_of
+from pet_fairseq.pretrained.tokenizer_file import divide, load_divider
 
 VALID = 20  # every so many texts
 
@@ -56,19 +56,16 @@ def main() -> None:
     parser.add_argument("--response-words", type=int, default=60, metavar="N")
     args = parser.parse_args()
     try:
-        tokenizer = load_tokenizer(args.tokenizer)
+        tokenizer = load_divider(args.tokenizer)
     except UserError as error:
         sys.exit(f"texts.py: error: {error}")
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
 
     def encode(path: Path) -> list[str]:
         texts = make_texts(read_lines(path), args.prompt_words, args.response_words)
         whole = [f"{prompt}\n{response}" for prompt, response in texts]
         if not whole:
             sys.exit(f"texts.py: error: {path}: is shorter than one prompt and its response")
-        encoded = tokenizer.encode_batch(whole, add_special_tokens=False)
-        return [" ".join(map(word_of, pieces.tokens)) for pieces in encoded]
+        return divide(tokenizer, whole)
 
     train, test = encode(args.train), encode(args.test)
     splits = {

@@ -24,7 +24,7 @@ from pet_fairseq.compress.training import (
     updates_per_epoch,
     validation_options,
 )
-from pet_fairseq.errors import UserError
+from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.loading import load_subset, load_task
 from pet_fairseq.recipes.device import Device
 from pet_fairseq.recipes.pipeline import Pipeline
@@ -75,8 +75,8 @@ def check_times(request: Request) -> None:
     """Raises UserError for two times at once and for those that are too short."""
     if request.updates is not None and request.hours is not None:
         raise UserError("--updates and --hours: both say how long; give one of them")
-    if request.updates is not None and request.updates < 1:
-        raise UserError(f"--updates {request.updates}: give 1 or more")
+    if request.updates is not None:
+        check_positive(updates=request.updates)
     if request.hours is not None and not request.hours > 0:
         raise UserError(f"--hours {request.hours:g}: give a number above 0")
 

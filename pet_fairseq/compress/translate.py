@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pet_fairseq.compress.text import TextStyle, write_lines
-from pet_fairseq.errors import UserError
+from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.files import read_lines, whole_folder, write_json
 
 BATCH_TOKENS = 2_000
@@ -65,9 +65,7 @@ def check(
     models: Sequence[tuple[str, Path]], tokens: Path, beam: int, rounds: int, out: Path
 ) -> None:
     """Raises UserError for inputs that are not there and for numbers below 1."""
-    for option, number in (("--beam", beam), ("--rounds", rounds)):
-        if number < 1:
-            raise UserError(f"{option} {number}: give 1 or more")
+    check_positive(beam=beam, rounds=rounds)
     for name, folder in models:
         if not (folder / "model.bin").is_file():
             raise UserError(

@@ -4,7 +4,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from pet_fairseq.cli_command import Command, Group
-from pet_fairseq.errors import UserError
+from pet_fairseq.errors import UserError, check_positive
 
 SIZES = {"train": 25000, "valid": 500, "test": 500}
 PIECES = 4000
@@ -37,13 +37,10 @@ def _arguments(parser: ArgumentParser) -> None:
 def _run(args: Namespace) -> None:
     from pet_fairseq.demo.corpus import write_corpus
 
-    for option in (*(f"{split}-size" for split in SIZES), "pieces"):
-        number = getattr(args, option.replace("-", "_"))
-        if number < 1:
-            raise UserError(f"--{option} {number}: give 1 or more")
+    sizes = {split: getattr(args, f"{split}_size") for split in SIZES}
+    check_positive(**{f"{split}_size": size for split, size in sizes.items()}, pieces=args.pieces)
     if args.out.is_file() or (args.out.is_dir() and any(args.out.iterdir())):
         raise UserError(f"OUT {args.out}: is there already; give a new folder")
-    sizes = {split: getattr(args, f"{split}_size") for split in SIZES}
     written = write_corpus(args.out, sizes, args.pieces)
     print(
         f"wrote {', '.join(f'{n} {split}' for split, n in written.items())} pairs to {args.out} "

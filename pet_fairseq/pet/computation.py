@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from pet_fairseq.errors import UserError
+from pet_fairseq.errors import check_positive
 
 
 @torch.no_grad()
@@ -26,8 +26,7 @@ def count_multiply_adds(model: nn.Module, length: int) -> int:
     Raises:
         UserError: a length below 1.
     """
-    if length < 1:
-        raise UserError(f"--length {length}: give 1 or more")
+    check_positive(length=length)
     model.eval()
     with torch.device("meta"):  # T x B x C
         x = torch.empty(length, 1, model.cfg.encoder.embed_dim)

@@ -84,6 +84,20 @@ def load_tokenizer(path: Path) -> "Tokenizer":
         raise UserError(f"{path}: not readable ({error}); download it again") from error
 
 
+def load_divider(path: Path) -> "Tokenizer":
+    """Open a tokenizer as `load_tokenizer` does, to divide whole texts, however long they are."""
+    tokenizer = load_tokenizer(path)
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
+def divide(tokenizer: "Tokenizer", texts: list[str]) -> list[str]:
+    """Texts as words separated by blanks, without those that begin and end a text."""
+    encoded = tokenizer.encode_batch(texts, add_special_tokens=False)
+    return [" ".join(map(word_of, pieces.tokens)) for pieces in encoded]
+
+
 def _read(path: Path) -> "Tokenizer":
     return library().Tokenizer.from_file(str(path))
 

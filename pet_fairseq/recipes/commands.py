@@ -5,9 +5,9 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Optional
 
-from pet_fairseq.cli_command import Command, Group, OneLineParser
-from pet_fairseq.devices import DEVICES, check_device, choose_device
-from pet_fairseq.errors import UserError
+from pet_fairseq.cli_command import Command, Group, OneLineParser, add_auto_device_option
+from pet_fairseq.devices import check_device, choose_device
+from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.recipes.catalogue import RECIPES
 from pet_fairseq.recipes.pipeline import Pipeline, Place
 from pet_fairseq.recipes.runner import dry_run, run_stages
@@ -103,12 +103,7 @@ def add_run_options(group) -> None:
         metavar="N",
         help="how many stages may run side by side; what is timed runs alone (default: 1)",
     )
-    group.add_argument(
-        "--device",
-        choices=DEVICES,
-        default="auto",
-        help="where the models run; auto is CUDA where it is, else the CPU (default: auto)",
-    )
+    add_auto_device_option(group, "the models run")
     group.add_argument(
         "--again",
         action="store_true",
@@ -151,8 +146,7 @@ def run_options(args: Namespace, pipeline: Pipeline) -> RunOptions:
     Raises:
         UserError: no number of jobs.
     """
-    if args.jobs < 1:
-        raise UserError(f"--jobs {args.jobs}: give 1 or more")
+    check_positive(jobs=args.jobs)
     environment = {}
     if args.jobs > 1 and args.device == "cpu" and "OMP_NUM_THREADS" not in os.environ:
         environment["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // args.jobs))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Optional
 
-from pet_fairseq.errors import UserError
+from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.recipes import rows, translation
 from pet_fairseq.recipes.device import Device
 from pet_fairseq.recipes.pipeline import Pipeline, Place
@@ -255,8 +255,7 @@ def with_student_training(
         UserError: a number that trains nothing.
     """
     if number is not None:
-        if number < 1:
-            raise UserError(f"--updates {number}: give 1 or more")
+        check_positive(updates=number)
         falls_to_0 = "polynomial_decay" in settings.common
         length = updates(number) if falls_to_0 else ("--max-update", str(number))
         settings = replace(settings, updates=length)

@@ -4,7 +4,7 @@ import argparse
 from functools import partial
 from pathlib import Path
 
-from pet_fairseq.errors import UserError
+from pet_fairseq.errors import check_positive
 from pet_fairseq.recipes.device import Device
 from pet_fairseq.recipes.pipeline import Pipeline, Place
 from pet_fairseq.recipes.sizes import AROUND_A_MODEL, words
@@ -90,9 +90,7 @@ def settings(args: argparse.Namespace) -> Settings:
     Raises:
         UserError: a number that trains nothing.
     """
-    for option in ("updates", "max_tokens"):
-        if getattr(args, option) < 1:
-            raise UserError(f"--{option.replace('_', '-')} {getattr(args, option)}: give 1 or more")
+    check_positive(updates=args.updates, max_tokens=args.max_tokens)
     return Settings(
         common=(*AROUND_A_MODEL, "--max-valid-steps", "20"),
         task=words(

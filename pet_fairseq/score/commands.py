@@ -5,7 +5,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Optional
 
-from pet_fairseq.cli_command import Command, Group, add_subset_option
+from pet_fairseq.cli_command import Command, Group, add_auto_device_option, add_subset_option
 from pet_fairseq.files import write_json
 
 
@@ -115,12 +115,7 @@ def _classes_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("data", metavar="BIN", help="the folder with the sentences and classes")
     add_subset_option(parser, "test")
-    parser.add_argument(
-        "--device",
-        default="auto",
-        choices=("auto", "cpu", "cuda"),
-        help="where the model runs; auto is CUDA where it is, else the CPU (default: %(default)s)",
-    )
+    add_auto_device_option(parser)
     _add_out_option(parser)
 
 
@@ -165,12 +160,7 @@ def _prompts_arguments(parser: ArgumentParser) -> None:
         help="let the model read only the last 1/K of each prompt, to compare plugins with "
         "(default: %(default)s)",
     )
-    parser.add_argument(
-        "--device",
-        default="auto",
-        choices=("auto", "cpu", "cuda"),
-        help="where the model runs; auto is CUDA where it is, else the CPU (default: %(default)s)",
-    )
+    add_auto_device_option(parser)
     _add_out_option(parser)
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.devices import check_device, choose_device
-from pet_fairseq.errors import UserError
+from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.loading import build_loaded, load_subset
 
 REPEATS = 3  # of each timed reading, of which the fastest counts
@@ -46,9 +46,7 @@ def prompt_scores(
     Raises:
         UserError: no language model, no such subset, word or device, or no prompts.
     """
-    for option, number in (("--texts", texts), ("--cut", cut)):
-        if number < 1:
-            raise UserError(f"{option} {number}: give 1 or more")
+    check_positive(texts=texts, cut=cut)
     device = choose_device(device)
     check_device(device)
     model, task = load_for_lines(checkpoint, data)

@@ -10,7 +10,7 @@ from pet_fairseq.cli_command import (
     add_device_option,
     add_subset_option,
 )
-from pet_fairseq.errors import UserError
+from pet_fairseq.errors import UserError, check_positive
 
 COUNTS = ("sentences", "shots", "block")
 SHOWN = 10  # records of `search`
@@ -47,9 +47,7 @@ def _load(args: Namespace) -> tuple:
     Raises:
         UserError: options, a checkpoint or data that are wrong.
     """
-    for name in COUNTS:
-        if getattr(args, name, 1) < 1:
-            raise UserError(f"--{name} {getattr(args, name)}: give 1 or more")
+    check_positive(**{name: getattr(args, name, 1) for name in COUNTS})
     from pet_fairseq.devices import check_device
     from pet_fairseq.loading import load_subset
     from pet_fairseq.selfcp.load_model import load_selfcp

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from pet_fairseq.checkpoints.contents import stored_bytes, unique_tensors
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
-from pet_fairseq.errors import UserError
+from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.files import write_figure, write_json, write_text
 from pet_fairseq.markdown import table
 from pet_fairseq.variator.backbone import BackboneWrapper
@@ -54,8 +54,7 @@ def write_table(runs: Path, backbone: str, length: int) -> str:
     Raises:
         UserError: no such run, a run without scores, or a length below 1.
     """
-    if length < 1:
-        raise UserError(f"--length {length}: give 1 or more")
+    check_positive(length=length)
     folders = {f.name: f for f in sorted(runs.glob("*")) if (f / "result.json").is_file()}
     if backbone not in folders:
         raise UserError(f"{runs}: no run {backbone} with a result.json; give --backbone NAME")

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.pretrained.tokenizer_file import load_tokenizer, word_of
+from pet_fairseq.pretrained.tokenizer_file import divide, load_divider
 
 LINES = 1000  # at a time, so that the tokenizer can use several cores
 
@@ -18,16 +18,13 @@ def main() -> None:
     parser.add_argument("tokenizer", type=Path, metavar="TOKENIZER")
     args = parser.parse_args()
     try:
-        tokenizer = load_tokenizer(args.tokenizer)
+        tokenizer = load_divider(args.tokenizer)
     except UserError as error:
         sys.exit(f"wordpiece.py: error: {error}")
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
     sys.stdin.reconfigure(encoding="utf-8", newline="\n")
     sys.stdout.reconfigure(encoding="utf-8", newline="\n")
     while lines := [line for _, line in zip(range(LINES), sys.stdin)]:
-        for pieces in tokenizer.encode_batch(lines, add_special_tokens=False):
-            print(" ".join(map(word_of, pieces.tokens)))
+        print(*divide(tokenizer, lines), sep="\n")
 
 
 if __name__ == "__main__":
