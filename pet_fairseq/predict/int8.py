@@ -5,11 +5,14 @@ when they come, with one scale and one zero point for the whole batch: an answer
 the texts that it runs with.
 """
 
+import warnings
+
 import torch
 from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
 from torch import Tensor, nn
 
 from pet_fairseq.attention import from_fairseq
+from pet_fairseq.errors import UserError
 
 LARGEST = 127  # code of a weight
 
@@ -23,13 +26,21 @@ class Int8Linear(nn.Module):
         scales = weight.abs().amax(dim=1).div(LARGEST)
         scales = scales.where(scales > 0, torch.ones_like(scales))  # a row of zeros
         zero_points = torch.zeros_like(scales, dtype=torch.long)
-        codes = torch.quantize_per_channel(weight, scales, zero_points, 0, torch.qint8)
+        with warnings.catch_warnings():  # that a later torch will have no such tensors
+            warnings.simplefilter("ignore", UserWarning)
+            codes = torch.quantize_per_channel(weight, scales, zero_points, 0, torch.qint8)
         bias = None if linear.bias is None else linear.bias.detach().float()
         self.packed = torch.ops.quantized.linear_prepack(codes, bias)
 
     def forward(self, x: Tensor) -> Tensor:
         # with 8 bits on both sides CPUs without VNNI instructions would overflow
         return torch.ops.quantized.linear_dynamic(x, self.packed, reduce_range=True)
+
+
+def check_int8() -> None:
+    """Raises UserError if this torch cannot compute in 8 bits."""
+    if not hasattr(torch, "quantize_per_channel"):
+        raise UserError("--int8: this version of torch has no such kernels; leave it out")
 
 
 def to_int8(module: nn.Module) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from pet_fairseq.errors import UserError
 from pet_fairseq.moving import move_batch
 from pet_fairseq.predict.batches import batches_by_length
-from pet_fairseq.predict.int8 import to_int8
+from pet_fairseq.predict.int8 import check_int8, to_int8
 from pet_fairseq.predict.sentences import (
     FIELDS,
     Sentences,
@@ -233,6 +233,7 @@ class Classifier(Predictor):
         self.labels = [labels[labels.nspecial + i] for i in range(cfg.num_classes)]
 
     def to_int8(self) -> None:
+        check_int8()
         to_int8(self.model)
 
     @property
