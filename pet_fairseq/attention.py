@@ -197,7 +197,7 @@ def from_fairseq(attention: FairseqMultiheadAttention) -> MultiheadAttention:
     )
     for name in ("dropout_module", *PROJECTIONS):
         setattr(same, name, getattr(attention, name))
-    return same
+    return same.train(attention.training)
 
 
 def append_to_cache(

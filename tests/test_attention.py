@@ -352,8 +352,8 @@ def test_fairseqs_attention_as_ours(kind):
     """The same weights, not copies, and the same output."""
     widths = {} if kind == "self" else {"kdim": 6, "vdim": 6}
     flag = "self_attention" if kind == "self" else "encoder_decoder_attention"
-    theirs = FairseqAttention(8, 2, **widths, **{flag: True}).double().eval()
-    ours = from_fairseq(theirs).eval()
+    theirs = FairseqAttention(8, 2, dropout=0.5, **widths, **{flag: True}).double().eval()
+    ours = from_fairseq(theirs)
     assert {id(p) for p in ours.parameters()} == {id(p) for p in theirs.parameters()}
     query = torch.randn(5, 3, 8, dtype=torch.float64)
     key = query if kind == "self" else torch.randn(4, 3, 6, dtype=torch.float64)

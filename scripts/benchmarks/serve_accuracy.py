@@ -125,9 +125,15 @@ class Measured:
 
 
 def steady_rate(answers: list[Answer], start: float, seconds: float) -> float:
-    """Answers a second in the last three quarters of a round, while the load was full."""
+    """Answers a second in the last three quarters of a round, while the load was full.
+
+    Raises:
+        SystemExit: there were none.
+    """
     first = start + seconds / 4
     counted = sum(first < answer.at <= start + seconds for answer in answers)
+    if not counted:
+        raise SystemExit(f"no text was answered within {seconds:g} s; give more with --seconds")
     return counted / (0.75 * seconds)
 
 
