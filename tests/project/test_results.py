@@ -62,3 +62,9 @@ def test_the_first_table_of_the_readme_is_that_of_the_results():
         [*(f"{float(rows[name][column]):.2f}" for column in columns), rows[name]["seeds"]]
         for name in ("teacher", "kd")
     ]
+
+
+def test_the_shown_output_of_compress_is_the_measured_one():
+    pages = (RESULTS / "compress.md", REPO / "README.md", REPO / "docs" / "compress.md")
+    measured, *shown = (re.findall("^.* MB -> .*$", page.read_text(), re.M) for page in pages)
+    assert len(measured) == 1 and shown == [measured, measured]
