@@ -10,7 +10,7 @@ from tests.test_rooms import FLOORS
 REPO = Path(__file__).parents[2]
 DOCUMENTS = sorted(
     path
-    for pattern in ("*.md", "docs/*.md", "examples/**/*.md", "scripts/*.md")
+    for pattern in ("*.md", "docs/**/*.md", "examples/**/*.md", "scripts/*.md")
     for path in REPO.glob(pattern)
 )
 DEVELOPMENT = REPO / "docs/development.md"
