@@ -10,18 +10,21 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-LINK = re.compile(r"\]\((?!\w+:|#)([^)#\s]+)")
-JOINING = ("examples/**/*.md", "scripts/*.md", "CHANGELOG.md")
+LINK = re.compile(r"\[([^]]*)\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)")
+JOINING = ("examples/**/*.md", "scripts/*.md", "CHANGELOG.md", "README.md")
+FRONT = "readme.md"  # the project's README.md, as README.md would be the first page, docs/index.md
 
 
 def links(path: Path) -> list[Path]:
     """The files in the repository that a page links to."""
-    targets = [path.parent / link for link in LINK.findall(path.read_text(encoding="utf-8"))]
-    return [Path(os.path.normpath(target)) for target in targets]
+    matches = LINK.finditer(path.read_text(encoding="utf-8"))
+    return [Path(os.path.normpath(path.parent / match[2])) for match in matches]
 
 
 def site_path(path: Path) -> str:
     """Where a file of the repository is in the site, before pages become folders."""
+    if path == ROOT / "README.md":
+        return FRONT
     return path.relative_to(ROOT).as_posix().removeprefix("docs/")
 
 
@@ -35,14 +38,15 @@ def joining_files() -> list[Path]:
 
 
 def rewrite(markdown: str, page: Path) -> str:
-    """A page with its links as the site needs them."""
-    here = os.path.dirname(site_path(page))
+    """A page with its links as the site needs them; of links to folders only the text is left."""
+    here = os.path.dirname(site_path(page)) or "."
 
     def relative(match: re.Match) -> str:
-        target = Path(os.path.normpath(page.parent / match[1]))
-        if ROOT not in target.parents:
-            return match[0]
-        return "](" + Path(os.path.relpath(site_path(target), here or ".")).as_posix()
+        text, link, anchor = match.groups(default="")
+        target = Path(os.path.normpath(page.parent / link))
+        if target.is_dir():
+            return text
+        return f"[{text}]({os.path.relpath(site_path(target), here)}{anchor})"
 
     return LINK.sub(relative, markdown)
 
