@@ -1,0 +1,94 @@
+"""Tables of a parser's options in Markdown; imported by reference.py and components.py."""
+
+import argparse
+import html
+from collections.abc import Iterable, Mapping
+from typing import Any, Optional
+
+from pet_fairseq.markdown import table
+
+NO_GROUPS = {"positional arguments", "options"}  # argparse's own
+
+
+def parser_tables(parser: argparse.ArgumentParser) -> str:
+    """All arguments of a parser, a table for each of its groups."""
+    parts = []
+    for group in parser._action_groups:
+        actions = [action for action in group._group_actions if action.dest != "help"]
+        if not actions:
+            continue
+        if group.title not in NO_GROUPS:
+            parts.append(f"{escape(group.title[0].upper() + group.title[1:])}:\n")
+        parts.append(action_table(parser, actions))
+    return "\n".join(parts)
+
+
+def action_table(
+    parser: argparse.ArgumentParser,
+    actions: Iterable[argparse.Action],
+    defaults: Optional[Mapping[str, Any]] = None,
+) -> str:
+    """A table of some arguments; `defaults` has values in place of the parser's own."""
+    rows = [
+        [name_of(action), help_of(parser, action, (defaults or {}).get(action.dest))]
+        for action in actions
+        if action.help != argparse.SUPPRESS
+    ]
+    return table(["option", "meaning"], rows, text=(0, 1))
+
+
+def name_of(action: argparse.Action) -> str:
+    """What is typed: the option's names and the name of its value."""
+    value = value_of(action)
+    if not action.option_strings:
+        return f"`{value}`"
+    names = [f"`{name}`" for name in action.option_strings]
+    return ", ".join([*names[:-1], f"`{action.option_strings[-1]} {value}`" if value else names[-1]])
+
+
+def value_of(action: argparse.Action) -> str:
+    """The name of an argument's value, with dots where there may be several; empty for none."""
+    if action.nargs == 0:
+        return ""
+    if isinstance(action.metavar, tuple):
+        return " ".join(action.metavar)
+    name = action.metavar or (action.dest.upper() if action.choices is None else "NAME")
+    return f"{name}..." if action.nargs in ("+", "*") or isinstance(action.nargs, int) else name
+
+
+def help_of(parser: argparse.ArgumentParser, action: argparse.Action, default: Any = None) -> str:
+    """The help of an argument, and what it does not say itself: choices, default, required."""
+    text = parser._get_formatter()._expand_help(action) if action.help else ""
+    parts = [escape(" ".join(text.split()))]
+    if action.choices is not None:
+        parts.append("One of " + ", ".join(f"`{choice}`" for choice in action.choices) + ".")
+    default = action.default if default is None else default
+    if action.option_strings and action.required:
+        parts.append("Required.")
+    elif action.option_strings and "default" not in text and tells(default):
+        parts.append(f"Default: `{written(default)}`.")
+    first, *more = [part for part in parts if part] or [""]
+    return " ".join([f"{first}." if more and first[-1:] not in ".`" else first, *more])
+
+
+def tells(default: Any) -> bool:
+    """Whether a default says more than that an option may be left out."""
+    return not (
+        default is None
+        or default is False
+        or default is argparse.SUPPRESS
+        or (isinstance(default, (str, list, tuple)) and not default)
+    )
+
+
+def written(default: Any) -> str:
+    """A default as it would be typed."""
+    return " ".join(map(str, default)) if isinstance(default, (list, tuple)) else str(default)
+
+
+def escape(text: str) -> str:
+    """Text that Markdown shows as it is."""
+    text = html.escape(text, quote=False)
+    for sign in "*_[]`":
+        text = text.replace(sign, f"\\{sign}")
+    return text
