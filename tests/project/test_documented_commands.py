@@ -51,7 +51,9 @@ def documented(start: str):
 
 def words_of(command: str) -> list[str]:
     """The words of a command up to a sign of the shell; what the shell would put in is left out."""
-    lexer = shlex.shlex(re.sub(r"\$\([^()]*\)", "", command), posix=True, punctuation_chars="|<>;&()")
+    lexer = shlex.shlex(
+        re.sub(r"\$\([^()]*\)", "", command), posix=True, punctuation_chars="|<>;&()"
+    )
     lexer.commenters = "#"
     lexer.wordchars += "@$,:[]'{}!"
     words = []
@@ -178,7 +180,11 @@ def proof(document: str, block: str) -> Optional[str]:
 
 
 def test_every_block_is_run_by_a_test_or_says_why_not():
-    missing = [(document, block.splitlines()[0]) for document, block in blocks() if not proof(document, block)]
+    missing = [
+        (document, block.splitlines()[0])
+        for document, block in blocks()
+        if not proof(document, block)
+    ]
     assert missing == []
 
 
@@ -196,7 +202,9 @@ def test_what_is_said_about_blocks_is_needed():
 
 def test_the_tests_that_run_blocks_are_there():
     proofs = {text for starts in command_blocks.BLOCKS.values() for text in starts.values()}
-    tests = [text for text in {*proofs, *command_blocks.DOCUMENTS.values()} if text.startswith("tests/")]
+    tests = [
+        text for text in {*proofs, *command_blocks.DOCUMENTS.values()} if text.startswith("tests/")
+    ]
     assert len(tests) > 20
     for test in tests:
         file, name = test.split("::")
