@@ -26,11 +26,11 @@ DOCUMENTS = {
 
 BLOCKS = {
     "README.md": {
-        "make demo": MINUTES,
+        "pet-fairseq compress": COMPRESSES,
+        "make env": INSTALLS,
         "pip install torch": INSTALLS,
-        ". .venv/bin/activate": COMPRESSES,
         "fairseq-train BIN": DISTILS,
-        "torchrun": GPUS,
+        "fairseq-generate BIN": "tests/cli/test_decoding.py::test_generates_what_fairseq_does",
     },
     "docs/bank.md": {"pet-fairseq bank build": "tests/cli/test_bank.py::test_generation"},
     "docs/baselines.md": {
