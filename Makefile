@@ -23,7 +23,7 @@ test-all: env
 	@.venv/bin/python -m pytest
 
 docs: $(DOCS_ENV)/.complete
-	@$(DOCS_ENV)/bin/mkdocs build --quiet --strict && echo build/site/index.html
+	@NO_MKDOCS_2_WARNING=1 $(DOCS_ENV)/bin/mkdocs build --strict
 
 # What builds the site needs neither torch nor fairseq, so it has an environment of its own.
 $(DOCS_ENV)/.complete: pyproject.toml

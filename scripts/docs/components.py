@@ -13,7 +13,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, MODEL_REGI
 from fairseq.optim import OPTIMIZER_REGISTRY
 from fairseq.registry import REGISTRIES
 from fairseq.tasks import TASK_REGISTRY
-from option_tables import action_table
+from option_tables import action_rows, tables
 
 from pet_fairseq.markdown import table
 
@@ -43,9 +43,9 @@ def components_page() -> str:
     """The page about all of them."""
     parts = [
         "# What fairseq gets: models, criterions, tasks\n",
-        "With `--user-dir pet_fairseq`, or `--user-dir $(pet-fairseq user-dir)` from any folder, fairseq's commands know these. "
-        "Options of a model go to `fairseq-train`; where a model or a loss is built on one of fairseq, it takes that one's options "
-        "too, which `fairseq-train --help` lists.\n",
+        "With `--user-dir pet_fairseq`, or `--user-dir $(pet-fairseq user-dir)` from any folder, "
+        "fairseq's commands know these. Options of a model go to `fairseq-train`; what is built on "
+        "something of fairseq takes its options too, which `fairseq-train --help` lists.\n",
     ]
     for kind in KINDS:
         parts.append(f"## {kind.title}: `{kind.option}`\n")
@@ -69,9 +69,11 @@ def section(name: str, component: type, kind: Kind) -> str:
     ]
     parts = [to_markdown(component)]
     if own:
-        parts.append(action_table(parser, own, defaults_of(name)))
+        parts.append(tables({"": action_rows(parser, own, defaults_of(name))}))
     if parent is not None:
-        parts.append(f"{'It also takes' if own else 'It takes'} the options of fairseq's `{parent}`.\n")
+        parts.append(
+            f"{'It also takes' if own else 'It takes'} the options of fairseq's `{parent}`.\n"
+        )
     return "\n".join(parts)
 
 
@@ -106,9 +108,8 @@ def defaults_of(name: str) -> dict[str, Any]:
 def architectures() -> str:
     """A table of the sizes that have a name."""
     header = ["`--arch`", "model", "layers", "width", "feed-forward width", "heads"]
-    return (
-        "Encoder and decoder, where they differ, as `encoder / decoder`.\n\n"
-        + table(header, sorted(architecture_rows()), text=(0, 1))
+    return "Encoder and decoder, where they differ, as `encoder / decoder`.\n\n" + table(
+        header, sorted(architecture_rows()), text=(0, 1)
     )
 
 

@@ -2,10 +2,10 @@
 
 import inspect
 import re
+import textwrap
 from collections.abc import Callable
 
 SECTIONS = ("Args", "Raises", "Returns")
-CODE = re.compile(r"`[^`]*`")
 
 
 def signature(name: str, thing: Callable) -> str:
@@ -38,7 +38,7 @@ def to_markdown(thing: object) -> str:
 
 def entries(body: str) -> list[str]:
     """The entries of a section, one line each, with the name in front set as code."""
-    lines = inspect.cleandoc(body).splitlines()
+    lines = textwrap.dedent(body).splitlines()
     merged: list[str] = []
     for line in filter(str.strip, lines):
         if line.startswith(" ") and merged:

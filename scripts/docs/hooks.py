@@ -33,7 +33,7 @@ def joining_files() -> list[Path]:
     outside = {path for pattern in JOINING for path in ROOT.glob(pattern)}
     pages = [*(ROOT / "docs").rglob("*.md"), *outside]
     linked = {target for page in pages for target in links(page)}
-    outside |= {path for path in linked if path.is_file() and path.suffix != ".md"}
+    outside |= {path for path in linked if path.is_file()}
     return sorted(path for path in outside if ROOT / "docs" not in path.parents)
 
 

@@ -2,39 +2,74 @@
 
 import argparse
 import html
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Optional
 
 from pet_fairseq.markdown import table
 
 NO_GROUPS = {"positional arguments", "options"}  # argparse's own
+VALUES = {int: "N", float: "X"}  # the name of a value that has none
+
+
+Rows = list[list[str]]
 
 
 def parser_tables(parser: argparse.ArgumentParser) -> str:
     """All arguments of a parser, a table for each of its groups."""
+    return tables(parser_rows(parser))
+
+
+def tables(groups: Mapping[str, Rows]) -> str:
+    """A table for each group, with its title if it has one."""
     parts = []
-    for group in parser._action_groups:
-        actions = [action for action in group._group_actions if action.dest != "help"]
-        if not actions:
-            continue
-        if group.title not in NO_GROUPS:
-            parts.append(f"{escape(group.title[0].upper() + group.title[1:])}:\n")
-        parts.append(action_table(parser, actions))
+    for title, rows in groups.items():
+        parts += [f"{title}:\n"] if title else []
+        parts.append(table(["option", "meaning"], rows, text=(0, 1)))
     return "\n".join(parts)
 
 
-def action_table(
+def parser_rows(parser: argparse.ArgumentParser) -> dict[str, Rows]:
+    """The rows of each group of arguments by its title; argparse's own groups have none."""
+    groups: dict[str, Rows] = {}
+    for group in parser._action_groups:
+        title = "" if group.title in NO_GROUPS else escape(group.title[0].upper() + group.title[1:])
+        rows = action_rows(parser, group._group_actions)
+        if rows:
+            groups.setdefault(title, []).extend(rows)
+    return groups
+
+
+def action_rows(
     parser: argparse.ArgumentParser,
     actions: Iterable[argparse.Action],
     defaults: Optional[Mapping[str, Any]] = None,
-) -> str:
-    """A table of some arguments; `defaults` has values in place of the parser's own."""
-    rows = [
+) -> Rows:
+    """A row for each argument; `defaults` has values in place of the parser's own."""
+    return [
         [name_of(action), help_of(parser, action, (defaults or {}).get(action.dest))]
         for action in actions
-        if action.help != argparse.SUPPRESS
+        if action.dest != "help" and action.help != argparse.SUPPRESS
     ]
-    return table(["option", "meaning"], rows, text=(0, 1))
+
+
+def merge_rows(parsers: Iterable[argparse.ArgumentParser]) -> dict[str, Rows]:
+    """The rows of parsers with the same arguments; a default that differs is the recipe's own."""
+    first, *others = [parser_rows(parser) for parser in parsers]
+    return {
+        title: [
+            row
+            if all(row == other[title][i] for other in others)
+            else [row[0], own_default(row[1])]
+            for i, row in enumerate(rows)
+        ]
+        for title, rows in first.items()
+    }
+
+
+def own_default(text: str) -> str:
+    """The help of an argument without the value of its default."""
+    return re.sub(r"\(default: [^)]*\)|Default: `[^`]*`\.", "(default: the recipe's own)", text)
 
 
 def name_of(action: argparse.Action) -> str:
@@ -43,7 +78,9 @@ def name_of(action: argparse.Action) -> str:
     if not action.option_strings:
         return f"`{value}`"
     names = [f"`{name}`" for name in action.option_strings]
-    return ", ".join([*names[:-1], f"`{action.option_strings[-1]} {value}`" if value else names[-1]])
+    return ", ".join(
+        [*names[:-1], f"`{action.option_strings[-1]} {value}`" if value else names[-1]]
+    )
 
 
 def value_of(action: argparse.Action) -> str:
@@ -52,7 +89,8 @@ def value_of(action: argparse.Action) -> str:
         return ""
     if isinstance(action.metavar, tuple):
         return " ".join(action.metavar)
-    name = action.metavar or (action.dest.upper() if action.choices is None else "NAME")
+    kind = "NAME" if action.choices is not None else VALUES.get(action.type, "VALUE")
+    name = action.metavar or (kind if action.option_strings else action.dest.upper())
     return f"{name}..." if action.nargs in ("+", "*") or isinstance(action.nargs, int) else name
 
 

@@ -25,7 +25,7 @@ from pet_fairseq.recipes.commands import recipe_parser
 pet_fairseq.register()
 from components import components_page  # noqa: E402
 from docstrings import signature, to_markdown  # noqa: E402
-from option_tables import escape, parser_tables  # noqa: E402
+from option_tables import escape, merge_rows, parser_tables, tables  # noqa: E402
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs/reference"
 GENERATED = "<!-- Written by scripts/docs/reference.py from the code: change the code. -->\n\n"
@@ -94,15 +94,16 @@ def command_section(command: Command) -> str:
 
 
 def recipe_sections() -> str:
-    """The options of all recipes; recipes with the same ones stand together."""
-    groups: dict[str, list[str]] = {}
+    """The options of all recipes; those with the same ones stand together."""
+    groups: dict[tuple[str, ...], list[str]] = {}
     for name in RECIPES:
-        groups.setdefault(parser_tables(recipe_parser(name)), []).append(name)
+        options = tuple(recipe_parser(name)._option_string_actions)
+        groups.setdefault(options, []).append(name)
     parts = []
-    for tables, names in groups.items():
+    for names in groups.values():
         parts.append(f"### {', '.join(f'`{name}`' for name in names)}\n")
         parts.append("\n".join(f"* `{name}`: {escape(RECIPES[name].about)}" for name in names))
-        parts.append(f"\n{tables}")
+        parts.append(f"\n{tables(merge_rows(map(recipe_parser, names)))}")
     return "\n".join(parts)
 
 
@@ -148,7 +149,9 @@ def methods(kind: type, names: Collection[str]) -> list[str]:
             parts.append(f"### {kind.__name__}.{name}\n\n{to_markdown(member)}")
             continue
         called = signature(f"{kind.__name__}.{name}", member)
-        parts.append(f"### {kind.__name__}.{name}\n\n```python\n{called}\n```\n\n{to_markdown(member)}")
+        parts.append(
+            f"### {kind.__name__}.{name}\n\n```python\n{called}\n```\n\n{to_markdown(member)}"
+        )
     return parts
 
 

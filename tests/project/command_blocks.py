@@ -26,11 +26,11 @@ DOCUMENTS = {
 
 BLOCKS = {
     "README.md": {
-        "make demo": MINUTES,
+        "pet-fairseq compress": COMPRESSES,
+        "make env": INSTALLS,
         "pip install torch": INSTALLS,
-        ". .venv/bin/activate": COMPRESSES,
         "fairseq-train BIN": DISTILS,
-        "torchrun": GPUS,
+        "fairseq-generate BIN": "tests/cli/test_decoding.py::test_generates_what_fairseq_does",
     },
     "docs/bank.md": {"pet-fairseq bank build": "tests/cli/test_bank.py::test_generation"},
     "docs/baselines.md": {
@@ -66,7 +66,9 @@ BLOCKS = {
     },
     "docs/howto/long_prompts.md": {
         "pet-fairseq prompts": "tests/cli/test_prompts.py::test_summary_and_progress",
-        "fairseq-train BIN/lm": "tests/cli/test_prompts.py::test_fairseq_trains_a_language_model_on_it",
+        "fairseq-train BIN/lm": (
+            "tests/cli/test_prompts.py::test_fairseq_trains_a_language_model_on_it"
+        ),
         "fairseq-train BIN --user-dir": "tests/cli/test_selfcp.py::test_training",
         "pet-fairseq choose": "tests/cli/test_selfcp_commands.py::test_choose",
         "fairseq-generate": "tests/cli/test_selfcp.py::test_interactive_answers_as_generate",
@@ -82,7 +84,9 @@ BLOCKS = {
     },
     "docs/howto/own_text.md": {
         "make env": INSTALLS,
-        "examples/own_data/prepare.sh": "tests/cli/test_own_data.py::test_splits_off_what_is_missing",
+        "examples/own_data/prepare.sh": (
+            "tests/cli/test_own_data.py::test_splits_off_what_is_missing"
+        ),
         "pet-fairseq recipe": (
             "tests/cli/test_own_data.py::"
             "test_the_command_of_the_guide_and_run_sh_train_teacher_and_student"
@@ -96,6 +100,7 @@ BLOCKS = {
         ),
     },
     "docs/howto/several_gpus.md": {"fairseq-train": GPUS, "torchrun": GPUS},
+    "docs/install.md": {"make env": INSTALLS, "pip install": INSTALLS},
     "docs/pet.md": {
         "fairseq-train BIN --user-dir": (
             "tests/cli/test_simplified_task.py::test_distillation_goes_on_from_the_warm_up"
@@ -132,7 +137,9 @@ BLOCKS = {
         "fairseq-train BIN --user-dir pet_fairseq --arch": (
             "tests/cli/test_variator.py::test_generation_and_switching"
         ),
-        "fairseq-train RAW": "tests/cli/test_variator.py::test_plugins_are_moved_to_another_backbone",
+        "fairseq-train RAW": (
+            "tests/cli/test_variator.py::test_plugins_are_moved_to_another_backbone"
+        ),
         "fairseq-train BIN --user-dir pet_fairseq --task": (
             "tests/cli/test_variator_language_model.py::test_compressed_prompts_are_answered"
         ),
