@@ -11,6 +11,7 @@ from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.recipes import rows, translation
 from pet_fairseq.recipes.device import Device
 from pet_fairseq.recipes.pipeline import Pipeline, Place
+from pet_fairseq.recipes.setup import Setup
 from pet_fairseq.recipes.sizes import (
     SIZES,
     Options,
@@ -21,7 +22,6 @@ from pet_fairseq.recipes.sizes import (
     words,
 )
 from pet_fairseq.recipes.stage import Stage
-from pet_fairseq.recipes.students import Setup
 
 
 @dataclass(frozen=True)
@@ -188,6 +188,14 @@ def add_options(parser: argparse.ArgumentParser, name: str) -> None:
         help="a teacher of your own, trained on this data, in place of training one",
     )
     parser.add_argument(
+        "--teachers",
+        type=int,
+        default=1,
+        metavar="N",
+        help="let the students learn from an ensemble of teachers, those of the seeds 1 to N, and "
+        "compare them with it, too; the runs are in a folder teachersN (default: %(default)s)",
+    )
+    parser.add_argument(
         "--reference",
         type=Path,
         metavar="FILE",
@@ -220,6 +228,9 @@ def build(args: argparse.Namespace, place: Place) -> Pipeline:
     if data_set.made_here:
         runs = place.runs or base
         data = place.data or runs / "data"
+    check_positive(teachers=args.teachers)
+    if args.teachers > 1:
+        runs = place.runs or runs / f"teachers{args.teachers}"
     settings = SIZES[args.size]
     if args.size == "full":
         settings = replace(settings, **data_set.full)
@@ -234,8 +245,10 @@ def build(args: argparse.Namespace, place: Place) -> Pipeline:
         device=Device(args.device, settings.precision),
         text=data_set.text,
         own_teacher=args.teacher,
+        ensemble=args.teachers,
     )
-    chosen = rows.choose_rows(args.rows, runs)
+    ensemble = ["ensemble"] if args.teachers > 1 else []
+    chosen = rows.choose_rows([*args.rows, *ensemble], runs)
     stages = translation.build_stages(setup, chosen, args.seeds, args.beams, args.repeats)
     options = ("--baseline", args.baseline) if args.baseline else ()
     options += ("--significance",) if args.significance else ()
