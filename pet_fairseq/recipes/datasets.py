@@ -2,6 +2,7 @@
 
 import argparse
 import math
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -196,6 +197,13 @@ def add_options(parser: argparse.ArgumentParser, name: str) -> None:
         "compare them with it, too; the runs are in a folder teachersN (default: %(default)s)",
     )
     parser.add_argument(
+        "--teacher-options",
+        default="",
+        metavar="OPTIONS",
+        help="more of fairseq-train's options for the teacher's training, in one word, such as "
+        "'--dropout 0.4 --label-smoothing 0.2'; they win over what the size says",
+    )
+    parser.add_argument(
         "--reference",
         type=Path,
         metavar="FILE",
@@ -235,6 +243,7 @@ def build(args: argparse.Namespace, place: Place) -> Pipeline:
     if args.size == "full":
         settings = replace(settings, **data_set.full)
     settings = with_student_training(settings, args.updates, args.student_lr)
+    settings = with_teacher_options(settings, args.teacher_options)
     if args.joined_dictionary:
         settings = replace(settings, common=(*settings.common, "--share-all-embeddings"))
         check_joined(data / "bin", (args.source_lang, args.target_lang))
@@ -278,6 +287,21 @@ def with_student_training(
         student = (*settings.student, "--lr", f"{learning_rate:g}")
         settings = replace(settings, student=student)
     return settings
+
+
+def with_teacher_options(settings: Settings, options: str) -> Settings:
+    """The settings with more options for the teacher's training, as in a shell.
+
+    Raises:
+        UserError: a quote without its other half, or a value without an option.
+    """
+    try:
+        words = tuple(shlex.split(options))
+    except ValueError as error:
+        raise UserError(f"--teacher-options {options}: a quote has no other half") from error
+    if words and not words[0].startswith("--"):
+        raise UserError(f"--teacher-options {options}: give options as to fairseq-train, --NAME")
+    return replace(settings, teacher=(*settings.teacher, *words))
 
 
 def check_joined(data: Path, languages: tuple[str, str]) -> None:

@@ -243,6 +243,24 @@ def test_length_and_learning_rate_of_the_students(tmp_path):
             stages("multi30k", tmp_path, *wrong)
 
 
+def test_other_options_of_the_teacher(tmp_path):
+    before = stages("multi30k", tmp_path, "--rows", "kd")
+    given = "--dropout 0.4 --label-smoothing 0.2 --adam-betas '(0.9, 0.99)' --fp16"
+    found = stages("multi30k", tmp_path, "--rows", "kd", "--teacher-options", given)
+    teacher = found["teacher"]
+    assert teacher.option("--dropout") == "0.4" and teacher.option("--label-smoothing") == "0.2"
+    assert teacher.option("--adam-betas") == "(0.9, 0.99)" and "--fp16" in teacher.command
+    assert teacher.command.count("--dropout") == 1
+    assert found["kd.seed1"].command == before["kd.seed1"].command
+    ensemble = stages(
+        "multi30k", tmp_path, "--teachers", "2", "--rows", "kd", "--teacher-options=--fp16"
+    )
+    assert "--fp16" in ensemble["ensemble/seed2"].command
+    for wrong in ("--dropout '0.4", "dropout 0.4"):
+        with pytest.raises(UserError, match=f"--teacher-options {wrong}: "):
+            stages("multi30k", tmp_path, "--teacher-options", wrong)
+
+
 def test_one_dictionary_and_one_embedding(tmp_path):
     """Of every model, the teacher too, in folders of their own."""
     separate = stages("multi30k", tmp_path, "--rows", "all")
