@@ -89,11 +89,8 @@ def test_deep_and_shallow(build, teacher, data):
     by_rate = build(method="deep-shallow")["training"]
     assert by_rate.option("--encoder-layers") == "6" and by_rate.option("--decoder-layers") == "1"
     assert by_rate.option("--criterion") == "pet_distillation"
-    counts = (
-        option_counts(model_options(by_rate)).layers,
-        checkpoint_counts(str(teacher), "").layers,
-    )
-    assert counts[0] / counts[1] == pytest.approx(0.5, rel=0.1)
+    ours, theirs = option_counts(model_options(by_rate)), checkpoint_counts(str(teacher), "")
+    assert ours.layers / theirs.layers == pytest.approx(0.5, rel=0.1)
     by_bytes = build(method="deep-shallow", size=Size(megabytes=0.25))["training"]
     args = parse_model_options(model_options(by_bytes))
     words = [len(Dictionary.load(str(data / f"dict.{lang}.txt"))) for lang in ("de", "en")]

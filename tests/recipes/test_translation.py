@@ -252,10 +252,8 @@ def test_other_options_of_the_teacher(tmp_path):
     assert teacher.option("--adam-betas") == "(0.9, 0.99)" and "--fp16" in teacher.command
     assert teacher.command.count("--dropout") == 1
     assert found["kd.seed1"].command == before["kd.seed1"].command
-    ensemble = stages(
-        "multi30k", tmp_path, "--teachers", "2", "--rows", "kd", "--teacher-options=--fp16"
-    )
-    assert "--fp16" in ensemble["ensemble/seed2"].command
+    two = ("--rows", "kd", "--teachers", "2", "--teacher-options=--fp16")
+    assert "--fp16" in stages("multi30k", tmp_path, *two)["ensemble/seed2"].command
     for wrong in ("--dropout '0.4", "dropout 0.4"):
         with pytest.raises(UserError, match=f"--teacher-options {wrong}: "):
             stages("multi30k", tmp_path, "--teacher-options", wrong)
