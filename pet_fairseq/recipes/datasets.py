@@ -182,6 +182,21 @@ def add_options(parser: argparse.ArgumentParser, name: str) -> None:
         "teacher's too (--share-all-embeddings); its data and runs are in runs/NAME/joined"
         + ("" if data_set.made_here else "; prepare.sh makes the data with JOINED_DICTIONARY=1"),
     )
+    if data_set.made_here:
+        parser.add_argument(
+            "--pieces",
+            type=int,
+            metavar="N",
+            help="the number of pieces that words are divided into, 4000 if not given; the data "
+            "and the runs are in a folder piecesN",
+        )
+    parser.add_argument(
+        "--student-options",
+        default="",
+        metavar="OPTIONS",
+        help="more of fairseq-train's options for the students, in one word, such as "
+        "'--encoder-embed-dim 64 --decoder-embed-dim 64'; they win over those of size and row",
+    )
     parser.add_argument(
         "--teacher",
         type=Path,
@@ -231,6 +246,10 @@ def build(args: argparse.Namespace, place: Place) -> Pipeline:
     if not args.source_lang or not args.target_lang:
         raise UserError("--source-lang, --target-lang: give the languages of your data")
     base = place.base / place.name / ("joined" if args.joined_dictionary else "")
+    pieces = args.pieces if data_set.made_here else None
+    if pieces is not None:
+        check_positive(pieces=pieces)
+        base = base / f"pieces{pieces}"
     data = place.data or base / "data"
     runs = place.runs or base / args.size
     if data_set.made_here:
@@ -243,7 +262,8 @@ def build(args: argparse.Namespace, place: Place) -> Pipeline:
     if args.size == "full":
         settings = replace(settings, **data_set.full)
     settings = with_student_training(settings, args.updates, args.student_lr)
-    settings = with_teacher_options(settings, args.teacher_options)
+    more_of_teacher = read_options("--teacher-options", args.teacher_options)
+    settings = replace(settings, teacher=(*settings.teacher, *more_of_teacher))
     if args.joined_dictionary:
         settings = replace(settings, common=(*settings.common, "--share-all-embeddings"))
         check_joined(data / "bin", (args.source_lang, args.target_lang))
@@ -255,6 +275,7 @@ def build(args: argparse.Namespace, place: Place) -> Pipeline:
         text=data_set.text,
         own_teacher=args.teacher,
         ensemble=args.teachers,
+        student_options=read_options("--student-options", args.student_options),
     )
     ensemble = ["ensemble"] if args.teachers > 1 else []
     chosen = rows.choose_rows([*args.rows, *ensemble], runs)
@@ -264,7 +285,7 @@ def build(args: argparse.Namespace, place: Place) -> Pipeline:
     stages.append(translation.report_stage(setup, chosen, args.seeds, options))
     if data_set.made_here:
         joined = ("--joined-dictionary",) if args.joined_dictionary else ()
-        stages = [*demo_corpus(setup, joined), *stages]
+        stages = [*demo_corpus(setup, pieces, joined), *stages]
     return Pipeline(stages, runs, {"DATA": data, "RUNS": runs})
 
 
@@ -289,19 +310,19 @@ def with_student_training(
     return settings
 
 
-def with_teacher_options(settings: Settings, options: str) -> Settings:
-    """The settings with more options for the teacher's training, as in a shell.
+def read_options(name: str, text: str) -> Options:
+    """Options for fairseq-train that the user gave in one word, read as a shell does.
 
     Raises:
         UserError: a quote without its other half, or a value without an option.
     """
     try:
-        words = tuple(shlex.split(options))
+        options = tuple(shlex.split(text))
     except ValueError as error:
-        raise UserError(f"--teacher-options {options}: a quote has no other half") from error
-    if words and not words[0].startswith("--"):
-        raise UserError(f"--teacher-options {options}: give options as to fairseq-train, --NAME")
-    return replace(settings, teacher=(*settings.teacher, *words))
+        raise UserError(f"{name} {text}: a quote has no other half") from error
+    if options and not options[0].startswith("--"):
+        raise UserError(f"{name} {text}: give options as to fairseq-train, --NAME")
+    return options
 
 
 def check_joined(data: Path, languages: tuple[str, str]) -> None:
@@ -317,11 +338,11 @@ def check_joined(data: Path, languages: tuple[str, str]) -> None:
         )
 
 
-def demo_corpus(setup: Setup, options: Options = ()) -> list[Stage]:
+def demo_corpus(setup: Setup, pieces: Optional[int], options: Options = ()) -> list[Stage]:
     """The demo's data: short sentences in pieces, in fairseq's binary format.
 
     Args:
-        options: more of fairseq-preprocess.
+        pieces: how many there are, None for the default. options: more of fairseq-preprocess.
     """
     text = setup.data / "text"
     splits = [
@@ -330,8 +351,9 @@ def demo_corpus(setup: Setup, options: Options = ()) -> list[Stage]:
         for word in (f"--{split}pref", str(text / "pieces" / split))
     ]
     binarise = ("fairseq-preprocess", *setup.languages, *splits)
+    number = () if pieces is None else ("--pieces", str(pieces))
     return [
-        Stage("demo-data", ("data",), ("pet-fairseq", "demo-data", str(text)), text),
+        Stage("demo-data", ("data",), ("pet-fairseq", "demo-data", str(text), *number), text),
         Stage(
             "preprocess",
             ("data",),

@@ -26,6 +26,7 @@ class Setup:
         text: options of fairseq-generate that make the text of a translation.
         own_teacher: a checkpoint to use in place of training a teacher.
         ensemble: how many teachers the students learn from together; the first is the teacher.
+        student_options: more options of the students' trainings; they win over all others.
     """
 
     data: Path
@@ -38,6 +39,7 @@ class Setup:
     text: Options = ("--remove-bpe", "--tokenizer", "moses")
     own_teacher: Optional[Path] = None
     ensemble: int = 1
+    student_options: Options = ()
 
     @property
     def bin(self) -> Path:

@@ -107,6 +107,7 @@ def train(setup: Setup, row: str, seed: int, training: Training) -> list[Stage]:
             *("--seed", str(seed), *loss_options(setup, row, training.loss, parts)),
             *(word for name in training.schedule for word in getattr(settings, name)),
             *(*settings.architecture(training.arch), *training.options, *start),
+            *(setup.student_options if "student" in training.schedule else ()),
         ),
         inputs=tuple(inputs),
     )

@@ -99,7 +99,7 @@ def test_the_teachers_text_alone(output, data, tmp_path):
 def test_fairseq_trains_on_gold_and_on_all_hypotheses(output, data, tmp_path):
     out = tmp_path / "out"
     make_teacher_text(output, data, "de", "en", out, nbest=2, keep_gold=True)
-    task = load_task(out)
+    task = load_task(out, dataset_impl="mmap")
     task.load_dataset("train", combine=True)  # as fairseq-train does
     pairs = task.dataset("train")
     words = task.target_dictionary

@@ -24,8 +24,8 @@ ALL = len(GROUPS["all"])
 # the teacher; those without a warm-up; those with one; sampled heads: wide twice, tuned once; long;
 # two with few bits of six students; at three rates two without and one with; of the controls seven
 # without and two with a warm-up; deep-shallow of two widths distilled in two ways, the unshared
-# one; two students on two mixed texts
-TRAININGS = 1 + 5 + 2 * 10 + 3 + 1 + 1 + 2 * 6 + 3 + 3 * (2 + 2) + 7 + 2 * 2 + 2 * 2 + 1 + 2 * 2
+# one; two students on two mixed texts; factorised embeddings
+TRAININGS = 1 + 5 + 2 * 10 + 3 + 1 + 1 + 2 * 6 + 3 + 3 * (2 + 2) + 7 + 2 * 2 + 2 * 2 + 1 + 2 * 2 + 1
 LANGUAGES = ("--source-lang", "de", "--target-lang", "en")
 
 
@@ -134,6 +134,24 @@ def test_the_best_student_fills_a_tenth_of_the_teachers_file(size, dictionaries,
     for option in ("--decoder-layers", "--encoder-layers"):
         if deep.option(option):
             assert tenth.option(option) == deep.option(option)
+
+
+@pytest.mark.parametrize(
+    "size, dictionaries", [("small", 3864 + 3024), ("full", 8848 + 6632), ("demo", 4744)]
+)
+def test_factorised_embeddings_leave_room_for_wider_layers(size, dictionaries, tmp_path):
+    """In an equal file, everything counted."""
+    found = stages("multi30k", tmp_path, "--rows", "kd", "kd_factorised", "--size", size)
+    plain, narrow = found["kd.seed1"], found["kd_factorised.seed1"]
+
+    def parameters(stage, inner):
+        return option_counts(model_options(stage)).total + (dictionaries - 2 * 4) * inner
+
+    plain_width, rank = plain.option("--decoder-embed-dim"), narrow.option("--decoder-output-dim")
+    assert parameters(narrow, int(rank)) == pytest.approx(
+        parameters(plain, int(plain_width)), rel=0.01
+    )
+    assert int(narrow.option("--decoder-embed-dim")) > 1.2 * int(plain_width)
 
 
 def test_the_frontier_pairs_equal_bytes_and_arithmetic(tmp_path):
@@ -257,6 +275,28 @@ def test_other_options_of_the_teacher(tmp_path):
     for wrong in ("--dropout '0.4", "dropout 0.4"):
         with pytest.raises(UserError, match=f"--teacher-options {wrong}: "):
             stages("multi30k", tmp_path, "--teacher-options", wrong)
+
+
+def test_other_options_of_the_students(tmp_path):
+    given = ("--rows", "kd", "pet", "kd_int8", "--student-options", "--encoder-ffn-embed-dim 40")
+    before = stages("multi30k", tmp_path, "--rows", "kd", "pet", "kd_int8")
+    found = stages("multi30k", tmp_path, *given)
+    for name in ("kd.seed1", "pet.seed1/warmup", "pet.seed1"):
+        assert found[name].option("--encoder-ffn-embed-dim") == "40"
+        assert found[name].command.count("--encoder-ffn-embed-dim") == 1
+    for name in ("teacher", "kd_int8.seed1"):  # the second one has its student's model
+        assert found[name].command == before[name].command
+
+
+def test_fewer_pieces_in_the_demo(tmp_path):
+    found = stages("demo", tmp_path, "--pieces", "2000")
+    folder = tmp_path / "demo/pieces2000"
+    assert found["demo-data"].option("--pieces") == "2000"
+    for name in ("demo-data", "preprocess", "teacher", "kd.seed1"):
+        assert found[name].product.is_relative_to(folder)
+    assert stages("demo", tmp_path)["demo-data"].option("--pieces") is None
+    with pytest.raises(UserError, match="--pieces 0: give 1 or more"):
+        stages("demo", tmp_path, "--pieces", "0")
 
 
 def test_one_dictionary_and_one_embedding(tmp_path):
