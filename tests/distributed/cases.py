@@ -61,7 +61,8 @@ def distillation(model: str, criterion: str = "pet_distillation") -> Case:
 
 def compression(data: str, model: str, weight: float = 0) -> Case:
     """A smaller form of the prepared model for such data."""
-    options = f"--arch {model} --backbone-path {{folder}}/{data}.pt --compression-ratio 2"
+    size = "--kept-layers 1" if model == "first_layers" else "--compression-ratio 2"
+    options = f"--arch {model} --backbone-path {{folder}}/{data}.pt {size}"
     return Case(data, f"{options} --criterion variator_distillation --task-loss-weight {weight}")
 
 
@@ -99,6 +100,7 @@ CASES = {
         "translation",
         f"--arch can_transformer {SMALL} --dropout 0 --criterion label_smoothed_cross_entropy",
     ),
+    "factorised": distillation(f"--arch factorised_transformer {SMALL} {TIED}"),
     "deep_shallow": distillation(f"--arch deep_shallow_6_1 {WIDTH} {FFN}"),
     **{
         f"{model}, {data}": compression(data, f"{model}{more}")
@@ -114,6 +116,7 @@ CASES = {
             ("narrow_ffn", "translation"),
         )
     },
+    "first_layers, classes": compression("classes", "first_layers"),
     "variator, two ratios": compression(
         "translation", "variator --plugin-path {folder}/plugins.pt --compression-ratio 3"
     ),
