@@ -185,6 +185,21 @@ class MultiheadAttention(CachingAttention):
         return x.permute(2, 0, 1, 3).reshape(time, batch, heads * width)
 
 
+def from_fairseq(attention: FairseqMultiheadAttention) -> MultiheadAttention:
+    """The same attention as ours, with fairseq's projections: they are called, not only read."""
+    same = MultiheadAttention(
+        attention.embed_dim,
+        attention.num_heads,
+        kdim=attention.kdim,
+        vdim=attention.vdim,
+        self_attention=attention.self_attention,
+        encoder_decoder_attention=attention.encoder_decoder_attention,
+    )
+    for name in ("dropout_module", *PROJECTIONS):
+        setattr(same, name, getattr(attention, name))
+    return same.train(attention.training)
+
+
 def append_to_cache(
     cache: dict[str, Optional[Tensor]], k: Tensor, v: Tensor, padding_mask: Optional[Tensor]
 ) -> tuple[Tensor, Tensor, Optional[Tensor]]:

@@ -224,6 +224,30 @@ DEFECTS = (
         "tests/variator/test_decoder_only.py -k generation",
     ),
     Defect(
+        "one scale for all rows of a weight of --int8",
+        "scales = weight.abs().amax(dim=1).div(LARGEST)",
+        "scales = weight.abs().max().expand(len(weight)).div(LARGEST)",
+        "tests/predict/test_int8.py",
+    ),
+    Defect(
+        "the oldest text left behind by shorter ones",
+        "key=lambda i: abs(lengths[i] - lengths[0])",
+        "key=lambda i: lengths[i]",
+        "tests/serve/test_queue.py",
+    ),
+    Defect(
+        "the last layers of a student in the place of the first",
+        "del stack.layers[kept:]",
+        "del stack.layers[:-kept]",
+        "tests/variator/competitors/test_first_layers.py",
+    ),
+    Defect(
+        "sentences drawn apart for the two models of a bootstrap",
+        "draw.choice(differences, len(differences)).mean()",
+        "(draw.choice(ours, len(ours)).mean() - draw.choice(theirs, len(theirs)).mean())",
+        "tests/score/test_paired.py",
+    ),
+    Defect(
         "neurons with another one's row",
         "return torch.cat([neurons + start for start in starts])",
         "return torch.cat([neurons + start for start in starts]).flip(0)",

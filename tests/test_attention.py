@@ -7,7 +7,12 @@ import torch
 from fairseq.modules import MultiheadAttention as FairseqAttention
 from torch.testing import assert_close
 
-from pet_fairseq.attention import MultiheadAttention, fused_attention, head_multiple
+from pet_fairseq.attention import (
+    MultiheadAttention,
+    from_fairseq,
+    fused_attention,
+    head_multiple,
+)
 from tests.strict_device import DEVICE, strict_device
 
 # beyond twice the error of the loops in the same dtype
@@ -340,3 +345,22 @@ def test_heads_are_filled_up_in_half_precision_on_a_gpu():
     with strict_device():
         on_device = [torch.zeros(1, dtype=dtype, device=DEVICE) for dtype in dtypes]
         assert [head_multiple(x) for x in on_device] == [1, 8, 8]
+
+
+@pytest.mark.parametrize("kind", ["self", "encoder-decoder"])
+def test_fairseqs_attention_as_ours(kind):
+    """The same weights, not copies, and the same output."""
+    widths = {} if kind == "self" else {"kdim": 6, "vdim": 6}
+    flag = "self_attention" if kind == "self" else "encoder_decoder_attention"
+    theirs = FairseqAttention(8, 2, dropout=0.5, **widths, **{flag: True}).double().eval()
+    ours = from_fairseq(theirs)
+    assert {id(p) for p in ours.parameters()} == {id(p) for p in theirs.parameters()}
+    query = torch.randn(5, 3, 8, dtype=torch.float64)
+    key = query if kind == "self" else torch.randn(4, 3, 6, dtype=torch.float64)
+    padding = torch.zeros(3, len(key), dtype=torch.bool)
+    padding[1, -2:] = True
+    for found, expected in zip(
+        ours(query, key, key, key_padding_mask=padding),
+        theirs(query, key, key, key_padding_mask=padding),
+    ):
+        assert_close(found, expected)

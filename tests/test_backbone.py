@@ -10,7 +10,9 @@ from pet_fairseq.variator.competitors.fine_tuned import FineTunedModel
 from pet_fairseq.variator.model import VariatorModel
 
 
-@pytest.mark.parametrize("name", ["variator", "token_pruning", "narrow_ffn", "selfcp"])
+@pytest.mark.parametrize(
+    "name", ["variator", "token_pruning", "narrow_ffn", "first_layers", "selfcp"]
+)
 def test_models_around_a_backbone_are_no_backbones(name):
     kind = model_class(Namespace(_name=name))
     assert issubclass(kind, (VariatorModel, FineTunedModel, SelfCpModel))

@@ -26,7 +26,7 @@ METHODS = {
     "pet": Method("pet_transformer", (4, 4), "pet_distillation", warms_up=True),
     "pet-patient": Method("pet_transformer", (4, 4), "patient_kd", warms_up=True),
 }
-DEFAULT_METHOD = "distil"  # the fastest one, and as good as the others in docs/results.md
+DEFAULT_METHOD = "distil"  # the fastest one, and as good as the others in docs/results/pet.md
 DEFAULT_RATE = 10.0  # percent of the teacher's layer parameters
 BEAM = 5
 ROUNDS = 5  # in which translations are timed

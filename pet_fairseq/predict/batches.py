@@ -28,3 +28,9 @@ def batches_by_length(lengths: list[int], max_tokens: int) -> list[list[int]]:
         batches.append(order[:size])
         order = order[size:]
     return batches
+
+
+def batch_around_first(lengths: list[int], max_tokens: int) -> list[int]:
+    """The indices of the first text and of those nearest to it in length, in their order."""
+    order = sorted(range(len(lengths)), key=lambda i: abs(lengths[i] - lengths[0]))
+    return sorted(order[: batch_size((lengths[i] for i in order), max_tokens)])

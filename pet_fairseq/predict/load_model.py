@@ -49,7 +49,7 @@ def load(
         max_tokens: of a text. limits: as for Text.
     Raises:
         UserError: files that are missing or do not fit, a task that answers no texts, a ratio that
-            is not there, a device that torch cannot use, or a precision that it lacks.
+            is not there, a device that torch cannot use, or a precision that it or the model lacks.
     """
     check_device(args.device)
     dtype = chosen_precision(args)
@@ -67,6 +67,8 @@ def load(
         cut=args.long_texts == "cut",
     )
     predictor.check_ratio(None if args.ratio == "auto" else args.ratio, "--ratio")
+    if args.int8:
+        predictor.to_int8()
     return predictor
 
 
@@ -74,8 +76,10 @@ def chosen_precision(args: argparse.Namespace) -> Optional[torch.dtype]:
     """The precision of the model; None: that of its file.
 
     Raises:
-        UserError: half precision on a CPU.
+        UserError: half precision on a CPU, or 8 bits on a GPU.
     """
+    if args.int8 and args.device != "cpu":
+        raise UserError("--int8: is for CPUs; give --device cpu, or --fp16 in its place")
     precisions = {"fp16": torch.float16, "bf16": torch.bfloat16}
     for name, dtype in precisions.items():
         if getattr(args, name):

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from pet_fairseq.errors import UserError
 from pet_fairseq.moving import move_batch
 from pet_fairseq.predict.batches import batches_by_length
+from pet_fairseq.predict.int8 import check_int8, to_int8
 from pet_fairseq.predict.sentences import (
     FIELDS,
     Sentences,
@@ -88,6 +89,14 @@ class Predictor:
         """Move the model to a device or a precision, as torch's modules."""
         self.model.to(*args, **options)
         return self
+
+    def to_int8(self) -> None:
+        """Compute linear maps in 8 bits from now on.
+
+        Raises:
+            UserError: there is another way for models of this kind.
+        """
+        raise NotImplementedError
 
     # --- ratios -----------------------------------------------------------------------------------
 
@@ -223,6 +232,10 @@ class Classifier(Predictor):
         labels = task.label_dictionary
         self.labels = [labels[labels.nspecial + i] for i in range(cfg.num_classes)]
 
+    def to_int8(self) -> None:
+        check_int8()
+        to_int8(self.model)
+
     @property
     def was_cut_in_training(self) -> bool:
         return True
@@ -307,6 +320,12 @@ class Translator(Predictor):
         generation = GenerationConfig(beam=beam, lenpen=lenpen)
         self.model.prepare_for_inference_(Namespace(generation=generation))
         self.generator = self.task.build_generator([self.model], generation)
+
+    def to_int8(self) -> None:
+        raise UserError(
+            "--int8: is for models that classify; a translation model in 8 bits is made by "
+            "pet-fairseq export"
+        )
 
     @property
     def was_cut_in_training(self) -> bool:

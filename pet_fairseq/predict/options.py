@@ -40,6 +40,11 @@ def add_model_options(group: argparse._ActionsContainer) -> None:
         precision.add_argument(
             name, action="store_true", help=f"compute in {kind}, with --device cuda only"
         )
+    precision.add_argument(
+        "--int8",
+        action="store_true",
+        help="compute the linear maps of a model that classifies in 8 bits, with --device cpu only",
+    )
 
 
 def positive(word: str) -> int:

@@ -1,6 +1,5 @@
 """The commands that run recipes: parse, call, print."""
 
-import os
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Optional
@@ -9,6 +8,7 @@ from pet_fairseq.cli_command import Command, Group, OneLineParser, add_auto_devi
 from pet_fairseq.devices import check_device, choose_device
 from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.recipes.catalogue import RECIPES
+from pet_fairseq.recipes.device import command_environment
 from pet_fairseq.recipes.pipeline import Pipeline, Place
 from pet_fairseq.recipes.runner import dry_run, run_stages
 from pet_fairseq.recipes.skipping import RunOptions
@@ -147,9 +147,7 @@ def run_options(args: Namespace, pipeline: Pipeline) -> RunOptions:
         UserError: no number of jobs.
     """
     check_positive(jobs=args.jobs)
-    environment = {}
-    if args.jobs > 1 and args.device == "cpu" and "OMP_NUM_THREADS" not in os.environ:
-        environment["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // args.jobs))
+    environment = command_environment(args.device, args.jobs)
     return RunOptions(args.jobs, args.again, args.adopt, pipeline.places, environment)
 
 

@@ -43,6 +43,7 @@ class DataSet:
     reference: str = "raw/test.{lang}"
     text: Options = ("--remove-bpe", "--tokenizer", "moses")
     rows: tuple[str, ...] = ("default",)
+    beams: tuple[int, ...] = (1, 5)
     repeats: int = 3
     made_here: bool = False
 
@@ -100,6 +101,7 @@ DATA_SETS = {
         reference="text/raw/test.{lang}",
         text=("--remove-bpe", "sentencepiece"),
         rows=("teacher", "scratch", "kd", "pet"),
+        beams=(5,),
         repeats=2,
         made_here=True,
     ),
@@ -151,9 +153,9 @@ def add_options(parser: argparse.ArgumentParser, name: str) -> None:
         *("--beams", "--beam"),
         nargs="+",
         type=int,
-        default=[1, 5],
+        default=list(data_set.beams),
         metavar="N",
-        help="the beam sizes to translate with (default: 1 5)",
+        help=f"the beam sizes to translate with (default: {' '.join(map(str, data_set.beams))})",
     )
     parser.add_argument(
         "--repeats",

@@ -1,5 +1,6 @@
-"""Where the commands of a recipe compute, and in which precision."""
+"""Where the commands of a recipe compute, in which precision, and in how many threads."""
 
+import os
 from dataclasses import dataclass
 
 
@@ -32,3 +33,21 @@ class Device:
 
 
 CPU = Device()
+
+# for the C library's allocator (glibc): keep the large tensors of a training step for the next one.
+# It would give them back to the system, and every page would be filled with zeros again.
+KEEP_MEMORY = {
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str(2**30),
+    "MALLOC_TOP_PAD_": str(2**26),
+}
+
+
+def command_environment(device: str, jobs: int) -> dict[str, str]:
+    """Variables for commands of which so many run side by side; those that are set stay."""
+    if device != "cpu":
+        return {}
+    variables = dict(KEEP_MEMORY)
+    if jobs > 1:
+        variables["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // jobs))
+    return {name: value for name, value in variables.items() if name not in os.environ}

@@ -59,6 +59,7 @@ class Setup:
         evaluate: the stages that score a row of the table; they write result.json.
         own_backbone, own_pretrained: checkpoints to use in place of training them, fine-tuned and
             before that.
+        seed: of every training; None: fairseq's default.
     """
 
     data: Path
@@ -69,6 +70,7 @@ class Setup:
     device: Device = CPU
     own_backbone: Optional[Path] = None
     own_pretrained: Optional[Path] = None
+    seed: Optional[int] = None
 
     def best(self, row: str) -> Path:
         return self.runs / row / BEST
@@ -95,7 +97,8 @@ def train(
     setup: Setup, folder: str, row: str, data: Path, options: Options, *inputs: Path
 ) -> Stage:
     """fairseq-train into a folder of `runs`."""
-    options = last_wins((*setup.settings.common, *options))
+    seed = () if setup.seed is None else ("--seed", str(setup.seed))
+    options = last_wins((*setup.settings.common, *options, *seed))
     return Stage(
         folder,
         (row,),
@@ -235,36 +238,47 @@ def untrained(setup: Setup, row: str) -> list[Stage]:
     ]
 
 
-def competitor(setup: Setup, row: str, start: Optional[Path] = None) -> list[Stage]:
-    """A model that begins as the backbone and trains all its weights; its --arch is the row.
+def competitor(arch: str, options: Options) -> Builder:
+    """A cheaper form of the backbone, all of whose weights are trained on the task only."""
+
+    def build(setup: Setup, row: str) -> list[Stage]:
+        return [distil_task(setup, row, arch, options)]
+
+    return build
+
+
+def pretrained_competitor(arch: str, options: Options) -> Builder:
+    """A competitor that is distilled on raw text first, as long as plugins are (section A.2)."""
+
+    def build(setup: Setup, row: str) -> list[Stage]:
+        if setup.raw is None:
+            return [distil_task(setup, row, arch, options)]
+        first = distil_raw(setup, row, row, arch, (*options, *setup.settings.whole_raw))
+        return [first, distil_task(setup, row, arch, options, first.product)]
+
+    return build
+
+
+def distil_task(
+    setup: Setup, row: str, arch: str, options: Options, start: Optional[Path] = None
+) -> Stage:
+    """A cheaper form of the fine-tuned model learns from it on the task.
 
     Args:
         start: a checkpoint whose weights it begins with in place of the backbone's.
     """
     settings = setup.settings
-    starts, options = (
-        ((), ()) if start is None else ((start,), ("--finetune-from-model", str(start)))
+    starts = () if start is None else (start,)
+    more = () if start is None else ("--finetune-from-model", str(start))
+    return train(
+        *(setup, row, row, setup.data),
+        (
+            *(*settings.task, "--arch", arch, *options),
+            *("--backbone-path", str(setup.best("backbone"))),
+            *("--criterion", "variator_distillation", *settings.whole_task, *more),
+        ),
+        *(setup.best("backbone"), *starts),
     )
-    return [
-        train(
-            *(setup, row, row, setup.data),
-            (
-                *(*settings.task, "--arch", row, *_ratio(4)),
-                *("--backbone-path", str(setup.best("backbone"))),
-                *("--criterion", "variator_distillation", *settings.whole_task, *options),
-            ),
-            *(setup.best("backbone"), *starts),
-        )
-    ]
-
-
-def pretrained_competitor(setup: Setup, row: str) -> list[Stage]:
-    """A competitor that is distilled on raw text first, as long as plugins are (section A.2)."""
-    if setup.raw is None:
-        return competitor(setup, row)
-    options = (*_ratio(4), *setup.settings.whole_raw)
-    first = distil_raw(setup, row, row, row, options)
-    return [first, *competitor(setup, row, first.product)]
 
 
 ROWS = (
@@ -285,8 +299,10 @@ ROWS = (
     Row(
         "attention_kv", plugins("attention_kv", (*_ratio(4), "--compression-site", "attention-kv"))
     ),
-    Row("token_pruning", competitor),
-    Row("narrow_ffn", pretrained_competitor),
+    Row("token_pruning", competitor("token_pruning", _ratio(4))),
+    Row("narrow_ffn", pretrained_competitor("narrow_ffn", _ratio(4))),
+    Row("first_3", pretrained_competitor("first_layers", ("--kept-layers", "3"))),
+    Row("first_4", pretrained_competitor("first_layers", ("--kept-layers", "4"))),
 )
 BY_NAME = {row.name: row for row in ROWS}
 DEFAULT = tuple(row.name for row in ROWS if row.default)

@@ -88,7 +88,9 @@ def one_separator(options: Options) -> Options:
     return (*options[:place], *options[place + 2 :])
 
 
-def glue_from_bert(task: str, arch: Options, updates: int) -> Settings:
+def glue_from_bert(
+    task: str, arch: Options, updates: int, raw_updates: int, model_updates: int
+) -> Settings:
     """A pre-trained encoder: less training, smaller steps, one validation at the end."""
     common = (*AROUND_A_MODEL, "--max-valid-steps", "100")
     classes = glue_classes(task)
@@ -98,11 +100,11 @@ def glue_from_bert(task: str, arch: Options, updates: int) -> Settings:
         *(options, classes.raw_task, arch, classes.model_raw),
         model_task=(
             *words("--criterion sentence_prediction --dropout 0.1"),
-            *schedule(1024, "1e-4", 500),
+            *schedule(1024, "1e-4", model_updates),
         ),
-        plugins_raw=schedule(1024, "1e-3", 200),
+        plugins_raw=schedule(1024, "1e-3", raw_updates),
         plugins_task=schedule(1024, "1e-3", updates),
-        whole_raw=schedule(1024, "1e-4", 200),
+        whole_raw=schedule(1024, "1e-4", raw_updates),
         whole_task=schedule(1024, "1e-4", updates),
         length=classes.length,
     )
@@ -183,6 +185,13 @@ def add_options(parser: argparse.ArgumentParser, default_rows: tuple[str, ...] =
         metavar="N",
         help="the length of a sentence that the table's costs are for, in tokens",
     )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        metavar="N",
+        help="the seed of every training, which works in a folder of its own, named by it "
+        "(default: fairseq's)",
+    )
 
 
 def add_pretrained_option(parser: argparse.ArgumentParser) -> None:
@@ -219,6 +228,20 @@ def add_glue_options(parser: argparse.ArgumentParser) -> None:
         help="with --bert, how many updates train the plugins and their competitors on the task "
         "(default: %(default)s)",
     )
+    parser.add_argument(
+        "--raw-updates",
+        type=int,
+        default=200,
+        metavar="N",
+        help="with --bert, the same on raw text (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--model-updates",
+        type=int,
+        default=500,
+        metavar="N",
+        help="with --bert, how many updates fine-tune the model (default: %(default)s)",
+    )
     add_options(parser)
     add_pretrained_option(parser)
 
@@ -235,7 +258,8 @@ def build_glue(args: argparse.Namespace, place: Place) -> Pipeline:
         evaluate = by_generation(("accuracy",), folder / "raw" / "test.answer", options)
         settings = GLUE_TEXT
     if args.bert is not None:
-        settings = glue_from_bert(args.task, read_bert_options(args), args.updates)
+        updates = (args.updates, args.raw_updates, args.model_updates)
+        settings = glue_from_bert(args.task, read_bert_options(args), *updates)
         pretrained_path = pretrained_path or args.bert / "checkpoint.pt"
     return make_pipeline(args, settings, evaluate, folder, args.form, runs, pretrained_path)
 
@@ -305,6 +329,8 @@ def make_pipeline(
         pretrained_path = args.backbone  # plugins of another model would not fit it
     if args.length is not None:
         settings = replace(settings, length=args.length)
+    if args.seed is not None and args.runs is None:
+        runs = runs.with_name(f"{runs.name}.seed{args.seed}")
     setup = Setup(
         folder / form,
         raw if has_raw else None,
@@ -314,5 +340,6 @@ def make_pipeline(
         Device(args.device, settings.precision),
         args.backbone,
         pretrained_path,
+        args.seed,
     )
     return Pipeline(build_stages(setup, tuple(args.rows)), runs, {"DATA": folder, "RUNS": runs})

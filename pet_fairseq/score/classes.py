@@ -13,6 +13,8 @@ from pet_fairseq.loading import load_model, read_batches
 def class_scores(checkpoint: str, data: str, subset: str = "test", device: str = "auto") -> dict:
     """The share of right classes in percent, and the mean number of tokens of a sentence.
 
+    `by_sentence` has 1 for each sentence that is right and 0 for each other, in their order.
+
     Args:
         checkpoint: also one with plugins. device: auto is CUDA where it is, else the CPU.
     Raises:
@@ -25,17 +27,18 @@ def class_scores(checkpoint: str, data: str, subset: str = "test", device: str =
     if head not in getattr(model, "classification_heads", {}):
         raise UserError(f"CHECKPOINT {checkpoint}: has no head of classes; fine-tune it with one")
     model.to(device)
-    right = total = tokens = 0
+    right, tokens = {}, 0
     for sample in read_batches(task, subset, sys.maxsize, max_tokens=8000, device=device):
         options = {"features_only": True, "classification_head_name": head}
         logits, _ = model(**sample["net_input"], **options)
         target = sample["target"].view(-1)
-        right += int((logits.argmax(dim=-1) == target).sum())
-        total += len(target)
+        right |= zip(sample["id"].tolist(), (logits.argmax(dim=-1) == target).int().tolist())
         tokens += sample["ntokens"]
+    hits = [right[i] for i in sorted(right)]
     return {
-        "accuracy": 100 * right / total,
-        "right": right,
-        "total": total,
-        "length": round(tokens / total, 1),
+        "accuracy": 100 * sum(hits) / len(hits),
+        "right": sum(hits),
+        "total": len(hits),
+        "length": round(tokens / len(hits), 1),
+        "by_sentence": "".join(map(str, hits)),
     }

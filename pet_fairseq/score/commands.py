@@ -123,7 +123,10 @@ def _classes(args: Namespace) -> None:
     from pet_fairseq.score.classes import class_scores
 
     scores = class_scores(args.checkpoint, args.data, args.subset, args.device)
-    _print_scores(scores, args.out)
+    if args.out is not None:
+        write_json(args.out, scores)
+    del scores["by_sentence"]
+    _print_scores(scores, None)
 
 
 # --- prompts --------------------------------------------------------------------------------------
@@ -193,6 +196,34 @@ def _table(args: Namespace) -> None:
     print(write_seeds_table(args.runs, args.names), end="")
 
 
+# --- tasks ----------------------------------------------------------------------------------------
+
+
+def _tasks_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "tasks",
+        nargs="+",
+        metavar="TASK=FOLDER",
+        help="the folder of a task's runs, with plugins.json; a task that is given several times "
+        "has several seeds",
+    )
+    parser.add_argument(
+        "--backbone",
+        default="backbone",
+        metavar="RUN",
+        help="the run that the others started from (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="also write the table to this file, as Markdown"
+    )
+
+
+def _tasks(args: Namespace) -> None:
+    from pet_fairseq.score.task_table import write_tasks_table
+
+    print(write_tasks_table(args.tasks, args.backbone, args.out), end="")
+
+
 COMMANDS = (
     Command(
         name="score bleu",
@@ -256,6 +287,16 @@ COMMANDS = (
         help="tabulate scores with their mean and standard deviation over seeds",
         add_arguments=_table_arguments,
         run=_table,
+        needs_models=False,
+    ),
+    Command(
+        name="score tasks",
+        group=Group.REPORTS,
+        help="compare compressed models over several tasks, with their average",
+        description="Compare compressed models over several tasks and seeds, with their average, "
+        "what they train and what they compute, and the differences to the model itself.",
+        add_arguments=_tasks_arguments,
+        run=_tasks,
         needs_models=False,
     ),
 )

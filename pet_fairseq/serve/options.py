@@ -45,6 +45,13 @@ def add_options(command: argparse.ArgumentParser) -> None:
         help="the latency that nearly all requests are to keep (default: %(default)g)",
     )
     server.add_argument(
+        "--batch-order",
+        choices=("arrival", "length"),
+        default="arrival",
+        help="which texts run together: the oldest ones, or the oldest one and those nearest to it "
+        "in length, which saves padding (default: %(default)s)",
+    )
+    server.add_argument(
         "--max-text-seconds",
         type=positive_float,
         default=2.0,

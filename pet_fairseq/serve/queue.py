@@ -6,7 +6,7 @@ from typing import NamedTuple, Optional
 
 from torch import Tensor
 
-from pet_fairseq.predict.batches import batch_size
+from pet_fairseq.predict.batches import batch_around_first, batch_size
 from pet_fairseq.serve.request import RequestError
 
 FULL = "the queue is full"
@@ -31,11 +31,13 @@ class BatchQueue:
 
     Args:
         capacity: texts that may wait. batch_tokens: of a batch, texts times the longest text.
+        by_length: whether the oldest text runs with those nearest to it in length, not in age.
     """
 
-    def __init__(self, capacity: int, batch_tokens: int):
+    def __init__(self, capacity: int, batch_tokens: int, by_length: bool = False):
         self.capacity = capacity
         self.batch_tokens = batch_tokens
+        self.by_length = by_length
         self.items: deque[Item] = deque()
         self.reserved = 0
         self.closed = False
@@ -95,7 +97,7 @@ class BatchQueue:
         self._changed.set()
 
     async def next_batch(self) -> Optional[list[Item]]:
-        """The oldest texts that run together; None once the queue is closed and empty."""
+        """The texts that run next, the oldest one first; None once it is closed and empty."""
         while True:
             self._drop_abandoned()
             if self.items:
@@ -106,9 +108,15 @@ class BatchQueue:
             await self._changed.wait()
 
     def _cut(self) -> list[Item]:
-        """Take at least one text from the queue, and more while they fit with their padding."""
-        size = batch_size((item.length for item in self.items), self.batch_tokens)
-        return [self.items.popleft() for _ in range(size)]
+        """Take the oldest text from the queue, and more while they fit with their padding."""
+        lengths = [item.length for item in self.items]
+        if not self.by_length:
+            size = batch_size(lengths, self.batch_tokens)
+            return [self.items.popleft() for _ in range(size)]
+        chosen = set(batch_around_first(lengths, self.batch_tokens))
+        batch = [item for i, item in enumerate(self.items) if i in chosen]
+        self.items = deque(item for i, item in enumerate(self.items) if i not in chosen)
+        return batch
 
     def _drop_abandoned(self) -> None:
         """Forget texts whose client has gone."""

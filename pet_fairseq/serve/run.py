@@ -71,7 +71,7 @@ def format_costs(costs: dict[int, Cost], batch_tokens: int, target_ms: float) ->
 def make_engine(args: argparse.Namespace, model: Predictor, costs: dict[int, Cost]) -> Engine:
     target = args.target_ms / 1000
     scheduler = RatioScheduler(costs, target, args.max_batch_tokens)
-    queue = BatchQueue(args.max_queue, args.max_batch_tokens)
+    queue = BatchQueue(args.max_queue, args.max_batch_tokens, args.batch_order == "length")
     metrics = Metrics(target, scheduler.ratios[0])
     return Engine(
         model, queue, scheduler, metrics, args.max_tokens_per_request, args.max_text_seconds

@@ -68,11 +68,16 @@ class BackboneWrapper(BaseFairseqModel):
         raise NotImplementedError
 
     @staticmethod
+    def shape_for(cfg, backbone: Shape) -> Shape:
+        """The shape of the model's stack from that of the backbone's and the model's options."""
+        return backbone._replace(ratio=cfg.compression_ratio)
+
+    @staticmethod
     def encoder_cost(shape: Shape, length: int) -> int:
         """Multiply-adds of the matrix products of the compressed stack's layers for one sentence.
 
         Args:
-            shape: of the backbone's stack, with the ratio and the plugins of the model.
+            shape: of the model's stack, with its ratio and its plugins (`shape_for`).
             length: tokens of the sentence.
         """
         raise NotImplementedError

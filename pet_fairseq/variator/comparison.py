@@ -13,6 +13,7 @@ from typing import NamedTuple, Optional
 from fairseq.models import MODEL_REGISTRY
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from torch import Tensor
 
 from pet_fairseq.checkpoints.contents import stored_bytes, unique_tensors
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
@@ -43,6 +44,7 @@ class RunRow(NamedTuple):
     size: int  # bytes, without the optimizer's state
     cost: float  # multiply-adds of the compressed stack over those of the backbone's
     scores: dict[str, float]
+    whole_cost: Optional[float] = None  # of the whole model, if it classifies by an encoder alone
 
 
 def write_table(runs: Path, backbone: str, length: int) -> str:
@@ -92,11 +94,13 @@ def read_row(folder: Path, length: int) -> RunRow:
     if cut > 1:  # the backbone itself, given a part of each prompt
         cost = cut_cost(state, str(path), length, cut)
         return RunRow(folder.name, "cut prompts", cut, trained=0, size=0, cost=cost, scores=scores)
+    ratio = getattr(cfg, "compression_ratio", 1) if compresses(kind) else 1
+    costs = relative_costs(state, kind, str(path), length)
     return RunRow(
-        *(folder.name, kind, cfg.compression_ratio if compresses(kind) else 1, trained),
-        size=stored_bytes(state | {"model": tensors}),
-        cost=relative_cost(state, kind, str(path), length),
+        *(folder.name, kind, ratio, trained, stored_bytes(state | {"model": tensors})),
+        cost=costs[0],
         scores=scores,
+        whole_cost=costs[1],
     )
 
 
@@ -122,17 +126,34 @@ def read_scores(path: Path) -> dict[str, float]:
     return scores | ({"cut": cut} if cut > 1 else {})
 
 
-def relative_cost(state: dict, kind: str, path: str, length: int) -> float:
-    """Multiply-adds of the compressed stack's layers over those of the backbone's."""
+def relative_costs(state: dict, kind: str, path: str, length: int) -> tuple[float, Optional[float]]:
+    """Multiply-adds over the backbone's: of the compressed stack's layers, and of the whole model.
+
+    The latter is known of encoders with a head for classes: their embeddings multiply nothing.
+    """
     cfg = state["cfg"].model
     if not compresses(kind):
-        return 1.0
+        return 1.0, None if head_cost(state["model"]) is None else 1.0
     backbone = load_checkpoint(cfg.backbone_path, f"{path}: its backbone")
     options = {name: getattr(cfg, name) for name in PLUGIN_OPTIONS if hasattr(cfg, name)}
     model = build_around(backbone, VariatorConfig(backbone_path=cfg.backbone_path, **options))
-    shape = shape_of(model)._replace(ratio=cfg.compression_ratio)
+    shape, form = shape_of(model), MODEL_REGISTRY[kind]
     plain = shape.layers * plain_layer_cost(shape, length)
-    return MODEL_REGISTRY[kind].encoder_cost(shape, length) / plain
+    cost = form.encoder_cost(form.shape_for(cfg, shape), length)
+    head = head_cost(backbone["model"])
+    return cost / plain, None if head is None else (cost + head) / (plain + head)
+
+
+def head_cost(weights: dict[str, Tensor]) -> Optional[int]:
+    """Multiply-adds of an encoder's only head for classes, which reads one position.
+
+    None: it has no head or several, or there is a decoder, which computes more than a head.
+    """
+    heads = {name: w for name, w in weights.items() if name.startswith("classification_heads.")}
+    has_decoder = any(name.startswith("decoder.layers.") for name in weights)
+    if has_decoder or len({name.split(".")[1] for name in heads}) != 1:
+        return None
+    return sum(w.numel() for w in heads.values() if w.dim() == 2)
 
 
 def cut_cost(state: dict, path: str, length: int, cut: int) -> float:
@@ -171,7 +192,7 @@ def plot(rows: list[RunRow], backbone: str) -> Figure:
     by_kind: dict[str, list[RunRow]] = {"model": []}
     for row in rows:
         if name in row.scores:
-            by_kind.setdefault("model" if row.ratio == 1 else row.kind, []).append(row)
+            by_kind.setdefault("model" if row.cost == 1 else row.kind, []).append(row)
     costs = {"multiply-adds of the compressed stack, % of the model's": lambda row: 100 * row.cost}
     if "prompt_ms" in others:
         costs["milliseconds to read a prompt"] = lambda row: row.scores.get("prompt_ms", math.nan)

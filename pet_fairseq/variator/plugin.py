@@ -106,6 +106,8 @@ class Plugin(nn.Module):
         decompression: adapter, or copy of the group's output (ablation, no parameters).
     """
 
+    reads_own_weights = True  # its maps are not called: predict/int8.py leaves them as they are
+
     def __init__(
         self,
         embed_dim: int,

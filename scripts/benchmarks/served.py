@@ -4,6 +4,7 @@ Imported by serve.py beside it and by the scripts in scripts/reliability.
 """
 
 import contextlib
+import logging
 import os
 import random
 import subprocess
@@ -23,6 +24,7 @@ from pet_fairseq.variator.model import VariatorModel
 from pet_fairseq.variator.options import VariatorConfig
 
 pet_fairseq.register()
+logging.getLogger("asyncio").setLevel(logging.WARNING)  # fairseq turns on every logger
 
 WORDS = 1000
 HEAD = "sentence_classification_head"

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Wall-clock time of an encoder with plugins over the plain encoder, beside the ratio of FLOPs.
 
-Random weights; ratios in alternating order, median of paired rounds.
+Random weights in a shape of yours, or in that of a checkpoint; ratios in alternating order, median
+of paired rounds.
 
     python scripts/benchmarks/variator.py [--lengths 128 512 --width 512 --device cuda --site ffn]
+    python scripts/benchmarks/variator.py --path model.pt --lengths 512 --tokens 4096
 """
 
 import argparse
@@ -14,14 +16,35 @@ import torch
 from fairseq.models import build_model
 from measuring import Lines, add_device_option, add_out_option, parse, seconds
 
+import pet_fairseq
 from pet_fairseq.architectures import Vocabularies
+from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.markdown import table_head, table_row
 from pet_fairseq.variator.flops import shape_of
 from pet_fairseq.variator.model import VariatorModel
 from pet_fairseq.variator.options import VariatorConfig
+from pet_fairseq.variator.plugin_files import build_around
+
+pet_fairseq.register()
 
 
 def make_model(args):
+    cfg = VariatorConfig(
+        backbone_path=args.path or __file__,  # any file: its hash is not looked at here
+        bottleneck_dim=args.bottleneck_dim,
+        compression_site=args.site,
+    )
+    torch.manual_seed(1)
+    if args.path:
+        model = build_around(load_checkpoint(args.path, "--path"), cfg)
+    else:
+        model = random_model(args, cfg)
+    for ratio in args.ratios:
+        model.add_plugins(ratio, cfg)
+    return model.to(device=args.device, dtype=getattr(torch, args.dtype)).eval()
+
+
+def random_model(args, cfg):
     options = {"arch": "transformer", "encoder_layers": args.layers, "decoder_layers": 1}
     for stack in ("encoder", "decoder"):
         options |= {
@@ -29,18 +52,9 @@ def make_model(args):
             f"{stack}_ffn_embed_dim": args.ffn,
             f"{stack}_attention_heads": args.heads,
         }
-    torch.manual_seed(1)
     vocabularies = Vocabularies(1000, 1000)
     backbone = build_model(Namespace(**options), vocabularies)
-    cfg = VariatorConfig(
-        backbone_path=__file__,  # any file: its hash is not looked at here
-        bottleneck_dim=args.bottleneck_dim,
-        compression_site=args.site,
-    )
-    model = VariatorModel(cfg, backbone, vocabularies.source_dictionary.pad())
-    for ratio in args.ratios:
-        model.add_plugins(ratio, cfg)
-    return model.to(device=args.device, dtype=getattr(torch, args.dtype)).eval()
+    return VariatorModel(cfg, backbone, vocabularies.source_dictionary.pad())
 
 
 @torch.inference_mode()
@@ -58,6 +72,7 @@ def measure(model, ratios, tokens, repeats):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--path", help="a checkpoint, in place of the sizes")
     parser.add_argument("--width", type=int, default=512)
     parser.add_argument("--ffn", type=int, default=2048)
     parser.add_argument("--heads", type=int, default=8)
@@ -79,7 +94,8 @@ def main():
     say(table_head(header, text=()))
     for length in args.lengths:
         size = (max(1, args.tokens // length), length)
-        tokens = torch.randint(4, 1000, size, device=args.device)
+        # always the same word, the beginning of a sentence: any takes as long
+        tokens = torch.zeros(size, dtype=torch.long, device=args.device)
         ratios = [1, *args.ratios]
         times, rounds = measure(model, ratios, tokens, args.repeats)
         plain = VariatorModel.encoder_cost(shape_of(model)._replace(ratio=1), length)

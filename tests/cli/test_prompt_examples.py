@@ -104,6 +104,24 @@ def test_accuracy_by_distance(tmp_path):
     assert cut.status == 1 and "1 answers to 8 questions" in cut.output
 
 
+def test_movie_reviews_as_tables(tmp_path):
+    raw, script = tmp_path / "raw", REPO / "examples/movie_reviews/tables.py"
+    raw.mkdir()
+    for split in ("train", "valid", "test"):
+        records = [
+            {"query": "?", "prompt": f"a\tlong {split}  film", "response": "negative"},
+            {"query": "?", "prompt": "fine", "response": "positive"},
+        ]
+        (raw / f"{split}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
+    run("python", script, raw, tmp_path / "out")
+    for split, name in (("train", "train"), ("valid", "dev"), ("test", "test")):
+        table = (tmp_path / f"out/{name}.tsv").read_text()
+        assert table == f"sentence\tlabel\na long {split} film\t0\nfine\t1\n"
+    (raw / "test.jsonl").write_text('{"prompt": "x", "response": "maybe"}')
+    wrong = run("python", script, raw, tmp_path / "out", check=False)
+    assert wrong.status == 1 and "test.jsonl: no records of movie reviews" in wrong.output
+
+
 def test_table_over_seeds(tmp_path):
     for name, scores in {
         "former.seed1": {"accuracy": 70.0, "total": 9},

@@ -61,7 +61,8 @@ def distillation(model: str, criterion: str = "pet_distillation") -> Case:
 
 def compression(data: str, model: str, weight: float = 0) -> Case:
     """A smaller form of the prepared model for such data."""
-    options = f"--arch {model} --backbone-path {{folder}}/{data}.pt --compression-ratio 2"
+    size = "--kept-layers 1" if model == "first_layers" else "--compression-ratio 2"
+    options = f"--arch {model} --backbone-path {{folder}}/{data}.pt {size}"
     return Case(data, f"{options} --criterion variator_distillation --task-loss-weight {weight}")
 
 
@@ -115,6 +116,7 @@ CASES = {
             ("narrow_ffn", "translation"),
         )
     },
+    "first_layers, classes": compression("classes", "first_layers"),
     "variator, two ratios": compression(
         "translation", "variator --plugin-path {folder}/plugins.pt --compression-ratio 3"
     ),

@@ -18,7 +18,7 @@ def listed() -> dict[str, set[str]]:
     }
 
 
-@pytest.mark.parametrize("folder", ["text", "benchmarks", "reliability", "environment"])
+@pytest.mark.parametrize("folder", ["text", "benchmarks", "reliability", "docs", "environment"])
 def test_the_scripts_readme_lists_every_script(folder):
     assert listed()[folder] == {path.name for path in (SCRIPTS / folder).glob("*.*")}
 

@@ -30,11 +30,11 @@ def test_glue_with_pre_training(task, form, tmp_path):
     found = stages("glue", tmp_path, "--task", task, "--form", form, "--rows", *ALL)
     check_order(found)
     # the model twice; five ratios and three forms and two sites twice; the second step of both
-    # lambdas and of what is not pre-trained; the competitors once and twice
-    assert len(trainings(found)) == 2 + 2 * (5 + 2 + 2) + 3 + 1 + 2
+    # lambdas and of what is not pre-trained; the competitors once, and three of them twice
+    assert len(trainings(found)) == 2 + 2 * (5 + 2 + 2) + 3 + 1 + 2 * 3
     raw = "masked_lm" if form == "classes" else "span_masked_lm"
     on_raw = [s for s in trainings(found) if s.option("--task") == raw]
-    assert len(on_raw) == 1 + 9 + 1 and all(s.command[1].endswith("raw_text") for s in on_raw)
+    assert len(on_raw) == 1 + 9 + 3 and all(s.command[1].endswith("raw_text") for s in on_raw)
     classes = found["backbone"].option("--num-classes")
     assert classes == (str(CLASSES[task]) if form == "classes" else None)
     score = "classes" if form == "classes" else "accuracy"
@@ -85,19 +85,43 @@ def test_plugins_start_from_those_of_the_pre_trained_model(tmp_path):
 BUDGET = ("--max-update", "--total-num-update", "--warmup-updates", "--max-tokens")
 
 
-def test_narrow_networks_are_pre_trained_as_long_as_plugins(tmp_path):
+@pytest.mark.parametrize(
+    "row, arch, size",
+    [
+        ("narrow_ffn", "narrow_ffn", ("--compression-ratio", "4")),
+        ("first_3", "first_layers", ("--kept-layers", "3")),
+        ("first_4", "first_layers", ("--kept-layers", "4")),
+    ],
+)
+def test_students_are_pre_trained_as_long_as_plugins(row, arch, size, tmp_path):
     for recipe in (
         ("glue", "--task", "sst2"),
         ("glue", "--task", "rte", "--form", "text"),
         ("squad",),
     ):
-        found = stages(*recipe[:1], tmp_path, *recipe[1:], "--rows", "k4", "narrow_ffn")
-        first, then, plugins = (found[n] for n in ("step1.narrow_ffn", "narrow_ffn", "step1.k4"))
-        assert first.option("--arch") == "narrow_ffn"
-        for option in (*BUDGET, "--task", "--backbone-path", "--compression-ratio"):
+        found = stages(*recipe[:1], tmp_path, *recipe[1:], "--rows", "k4", row)
+        first, then, plugins = (found[n] for n in (f"step1.{row}", row, "step1.k4"))
+        for stage in (first, then):
+            assert stage.option("--arch") == arch and stage.option(size[0]) == size[1]
+        for option in (*BUDGET, "--task", "--backbone-path"):
             assert first.option(option) == plugins.option(option)
+        for option in BUDGET:
+            assert then.option(option) == found["k4"].option(option)
         assert then.option("--finetune-from-model") == str(first.product)
         assert first.product in then.inputs
+
+
+def test_seeds_have_folders_of_their_own(tmp_path):
+    glue = ("glue", tmp_path, "--task", "sst2", "--rows", "k4", "first_3")
+    plain, second = stages(*glue), stages(*glue, "--seed", "2")
+    assert list(plain) == list(second)
+    assert {s.option("--seed") for s in trainings(plain)} == {None}
+    assert {s.option("--seed") for s in trainings(second)} == {"2"}
+    for name, stage in second.items():
+        folder = stage.product.relative_to(tmp_path / "glue/sst2/classes.seed2")
+        assert plain[name].product == tmp_path / "glue/sst2/classes" / folder
+    given = stages(*glue, "--seed", "2", "--runs", tmp_path / "here")
+    assert given["k4"].product.is_relative_to(tmp_path / "here")
 
 
 @pytest.mark.parametrize("name", ["glue", "squad"])
@@ -115,7 +139,7 @@ def test_a_given_model_is_the_one_that_raw_text_is_for(name, tmp_path):
 def test_without_raw_text_plugins_are_only_adapted(tmp_path):
     rows = [row for row in ALL if row != "no_adaptation"]
     found = stages("multi30k_variator", tmp_path, "--rows", *rows, "--backbone", "model.pt")
-    assert len(trainings(found)) == 5 + 2 + 1 + 2 + 2 + 2
+    assert len(trainings(found)) == 5 + 2 + 1 + 2 + 2 + 4
     assert not any("move-plugins" in stage.command for stage in found.values())
     assert [s.name for s in found.values() if s.command[0] == "ln"] == ["backbone"]
     with pytest.raises(UserError, match="--rows no_adaptation: needs pre-training on raw text"):
@@ -138,6 +162,10 @@ def test_glue_from_a_bert(tmp_path):
     assert found["backbone"].option("--separator-token") is None  # BERT's pairs have one
     assert found["k4"].option("--max-update") == "70"
     assert found["k4"].option("--warmup-updates") == "7"
+    assert found["step1.k4"].option("--max-update") == "200"
+    budget = ("--raw-updates", "50", "--model-updates", "90")
+    found = stages("glue", tmp_path, "--task", "sst2", *bert, *budget, "--rows", "first_3")
+    assert [s.option("--max-update") for s in trainings(found)] == ["90", "50", "70"]
     with pytest.raises(UserError, match="--bert: is an encoder; give --form classes"):
         stages("glue", tmp_path, "--task", "rte", *bert, "--form", "text")
     with pytest.raises(UserError, match="--bert none/model_options: no such file; make it by"):

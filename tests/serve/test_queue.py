@@ -62,6 +62,36 @@ def test_batches_are_as_large_as_they_can_be():
         assert len(longer) * max(longer) > 64
 
 
+def test_the_oldest_runs_with_those_of_its_length():
+    """Against a choice by hand: of what waits, one after the other the nearest that still fits."""
+    lengths = [random.randint(1, 30) for _ in range(120)]
+
+    async def main():
+        queue = BatchQueue(capacity=200, batch_tokens=64, by_length=True)
+        fill(queue, lengths[:60], arrived=1.0)
+        fill(queue, lengths[60:], arrived=2.0)
+        queue.close()
+        batches = []
+        while batch := await queue.next_batch():
+            batches.append([(item.arrived, item.length) for item in batch])
+        return batches
+
+    waiting = [(1.0 if i < 60 else 2.0, n) for i, n in enumerate(lengths)]
+    for batch in asyncio.run(main()):
+        oldest = waiting[0]
+        chosen = []
+        for item in sorted(waiting, key=lambda item: abs(item[1] - oldest[1])):
+            longest = max(n for _, n in [*chosen, item])
+            if chosen and longest * (len(chosen) + 1) > 64:
+                break
+            chosen.append(item)
+        assert batch[0] == oldest and sorted(batch) == sorted(chosen)
+        assert [arrived for arrived, _ in batch] == sorted(arrived for arrived, _ in batch)
+        for item in batch:
+            waiting.remove(item)
+    assert waiting == []
+
+
 def test_bound_holds_for_texts_without_tokens_too():
     async def main():
         queue = BatchQueue(capacity=4, batch_tokens=10)

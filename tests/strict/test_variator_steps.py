@@ -25,7 +25,7 @@ def task(tmp_path):
     return make_task(tmp_path / "data")
 
 
-@pytest.mark.parametrize("kind", ["variator", "token_pruning", "narrow_ffn"])
+@pytest.mark.parametrize("kind", ["variator", "token_pruning", "narrow_ffn", "first_layers"])
 @pytest.mark.parametrize("criterion", ["variator_distillation", "label_smoothed_cross_entropy"])
 def test_encoder_decoders(kind, criterion, task, tmp_path):
     path = save_model(tmp_path / "b.pt", task, encoder_embed_dim=16, decoder_embed_dim=16)

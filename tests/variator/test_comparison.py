@@ -8,9 +8,15 @@ import torch
 from pet_fairseq.errors import UserError
 from pet_fairseq.variator.comparison import write_table
 from pet_fairseq.variator.competitors.fine_tuned import FineTunedConfig
+from pet_fairseq.variator.competitors.first_layers import FirstLayersConfig
 from pet_fairseq.variator.options import VariatorConfig
 from pet_fairseq.variator.plugin_files import new_plugins
-from tests.translation import make_task, save_model
+from tests.translation import make_model, make_task, save_model, save_state
+
+ENCODER = {
+    **{"encoder_layers": 2, "encoder_embed_dim": 16, "encoder_ffn_embed_dim": 24},
+    **{"encoder_attention_heads": 2, "max_positions": 64},
+}
 
 
 @pytest.fixture
@@ -80,6 +86,51 @@ def test_a_pruned_model_is_a_run(runs):
     assert rows["pruned"][1] == "4" and rows["pruned"][4] == f"{100 * share:.1f}%"
     kinds = [row["kind"] for row in json.loads((runs / "plugins.json").read_text())["rows"]]
     assert kinds[1:] == ["variator"] * 3 + ["token_pruning"]
+
+
+def save_run(folder, kind, cfg, weights=None):
+    """A run of a model whose checkpoint says no more than its options."""
+    cfg._name = kind
+    state = torch.load(folder.parent / "k2/checkpoint_best.pt", weights_only=True)
+    state["cfg"]["model"], state["model"] = vars(cfg), weights or {}
+    folder.mkdir()
+    torch.save(state, folder / "checkpoint_best.pt")
+    (folder / "result.json").write_text(json.dumps({"accuracy": 80}))
+
+
+def test_the_first_layers_cost_their_share(runs):
+    """One of two layers; there is no ratio."""
+    path = str(runs / "backbone/checkpoint_best.pt")
+    save_run(runs / "first", "first_layers", FirstLayersConfig(backbone_path=path, kept_layers=1))
+    rows = {row[0]: row for row in cells(write_table(runs, "backbone", 22))}
+    assert rows["first"][1] == "1" and rows["first"][4] == "50.0%"
+    content = json.loads((runs / "plugins.json").read_text())
+    costs = {row["name"]: (row["cost"], row["whole_cost"]) for row in content["rows"]}
+    assert costs["first"] == (0.5, None)  # there is a decoder
+
+
+def test_cost_of_a_whole_classifier(tmp_path):
+    """The layers of all tokens, and the head's two maps of one."""
+    task = make_task(tmp_path / "data")
+    model, args = make_model(task, "roberta", **ENCODER)
+    model.register_classification_head("classes", num_classes=3)
+    args._name = "roberta"
+    folder = tmp_path / "runs/backbone"
+    folder.mkdir(parents=True)
+    save_state(folder / "checkpoint_best.pt", model, args, {"_name": "sentence_prediction"})
+    (folder / "result.json").write_text(json.dumps({"accuracy": 90}))
+    options = dict(compression="mean", decompression="copy", compression_ratio=4)
+    cfg = VariatorConfig(backbone_path=str(folder / "checkpoint_best.pt"), **options)
+    (tmp_path / "runs/means").mkdir()
+    new_plugins(cfg, tmp_path / "runs/means/checkpoint_best.pt")
+    (tmp_path / "runs/means/result.json").write_text(json.dumps({"accuracy": 80}))
+    write_table(tmp_path / "runs", "backbone", 8)
+    content = json.loads((tmp_path / "runs/plugins.json").read_text())
+    costs = {row["name"]: row["whole_cost"] for row in content["rows"]}
+    t, d, f = 8, 16, 24
+    rest, head = 2 * (4 * t * d * d + 2 * t * t * d), d * d + 3 * d
+    whole = (rest + 2 * 2 * t / 4 * d * f + head) / (rest + 2 * 2 * t * d * f + head)
+    assert costs == {"backbone": 1.0, "means": pytest.approx(whole)}
 
 
 def test_order_and_missing_scores(runs):

@@ -1,5 +1,7 @@
 """The criterion `variator_distillation` against sentences that are run one by one."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
@@ -7,13 +9,18 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.variator.competitors.fine_tuned import FineTunedConfig
+from pet_fairseq.variator.competitors.first_layers import FirstLayersConfig, FirstLayersModel
 from pet_fairseq.variator.competitors.narrow_ffn import NarrowModel
 from pet_fairseq.variator.competitors.token_pruning import TokenPruningModel
 from pet_fairseq.variator.criterion import VariatorDistillationCriterion
 from tests.translation import make_batch, make_model, make_task, save_model, save_state, select
 from tests.variator.test_model import BACKBONES, make_variator
 
-COMPETITORS = {"narrow_ffn": NarrowModel, "token_pruning": TokenPruningModel}
+COMPETITORS = {
+    "narrow_ffn": (NarrowModel, FineTunedConfig()),
+    "token_pruning": (TokenPruningModel, FineTunedConfig()),
+    "first_layers": (FirstLayersModel, FirstLayersConfig(kept_layers=1)),
+}
 HEAD = "sentence_classification_head"
 NORMS = {
     "post-norm": {},
@@ -79,7 +86,7 @@ def test_distance_is_that_of_the_outputs(norms, task, tmp_path):
         torch.testing.assert_close(gradient, by_hand, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["variator", "narrow_ffn", "token_pruning"])
+@pytest.mark.parametrize("kind", ["variator", *COMPETITORS])
 @pytest.mark.parametrize("checkpointing", ["checkpoint_activations", "offload_activations"])
 def test_a_backbone_with_checkpointed_activations(kind, checkpointing, task, tmp_path):
     """The gradients are those of the same model without that option."""
@@ -101,8 +108,8 @@ def test_a_backbone_with_checkpointed_activations(kind, checkpointing, task, tmp
 def make_any(kind, task, path):
     if kind == "variator":
         return make_variator(task, path)
-    cfg = FineTunedConfig(backbone_path=str(path))
-    return COMPETITORS[kind].build_model(cfg, task)
+    model, cfg = COMPETITORS[kind]
+    return model.build_model(replace(cfg, backbone_path=str(path)), task)
 
 
 class Waits(TorchDispatchMode):

@@ -18,15 +18,19 @@ from pet_fairseq.variator.backbone import BackboneWrapper
 
 
 @dataclass
-class FineTunedConfig(FairseqDataclass):
+class CheaperConfig(FairseqDataclass):
     backbone_path: str = field(
         default="", metadata={"help": "checkpoint of the model to start from (required)"}
     )
-    compression_ratio: int = field(
-        default=4, metadata={"help": "k: the feed-forward networks cost 1/k of what they did"}
-    )
     dropout: Optional[float] = field(
         default=None, metadata={"help": "in all places, in place of the model's own dropout"}
+    )
+
+
+@dataclass
+class FineTunedConfig(CheaperConfig):
+    compression_ratio: int = field(
+        default=4, metadata={"help": "k: the feed-forward networks cost 1/k of what they did"}
     )
 
 
@@ -39,23 +43,27 @@ class FineTunedModel(BackboneWrapper):
     """
 
     def __init__(
-        self, cfg: FineTunedConfig, backbone: nn.Module, load_teacher: Callable[[], nn.Module]
+        self, cfg: CheaperConfig, backbone: nn.Module, load_teacher: Callable[[], nn.Module]
     ):
         super().__init__(cfg, backbone)
         self.load_teacher = load_teacher
         # no Module: the teacher stays out of state_dict, optimizer and DDP
         self.teacher: Optional[FrozenModels] = None
-        self.cheapen(backbone, cfg.compression_ratio)
+        self.cheapen(backbone)
         if cfg.dropout is not None:
             set_dropout(backbone, cfg.dropout)
 
-    def cheapen(self, backbone: nn.Module, ratio: int) -> None:
-        """Change the model in place."""
+    def cheapen(self, backbone: nn.Module) -> None:
+        """Change the model in place, by the options in `self.cfg`.
+
+        Raises:
+            UserError: options that cannot be met, or a model that cannot be changed so.
+        """
         raise NotImplementedError
 
     @classmethod
-    def build_model(cls, cfg: FineTunedConfig, task) -> "FineTunedModel":
-        if cfg.compression_ratio < 1:
+    def build_model(cls, cfg: CheaperConfig, task) -> "FineTunedModel":
+        if getattr(cfg, "compression_ratio", 1) < 1:
             raise UserError(f"--compression-ratio {cfg.compression_ratio}: give 1 or more")
         if cfg.dropout is not None and not 0 <= cfg.dropout < 1:
             raise UserError(f"--dropout {cfg.dropout}: give 0 or more, less than 1")

@@ -46,7 +46,7 @@ class NarrowModel(FineTunedModel):
         narrow = shape._replace(ffn_embed_dim=-(-shape.ffn_embed_dim // shape.ratio))
         return shape.layers * plain_layer_cost(narrow, length)
 
-    def cheapen(self, backbone: nn.Module, ratio: int) -> None:
+    def cheapen(self, backbone: nn.Module) -> None:
         """Raises UserError for layers that share their weights."""
         layers = [m for m in backbone.modules() if isinstance(getattr(m, "fc1", None), nn.Linear)]
         if len({id(layer.fc1.weight) for layer in layers}) < len(layers):
@@ -55,4 +55,4 @@ class NarrowModel(FineTunedModel):
                 "narrow_ffn cannot cut them; give a model without pairs"
             )
         for layer in layers:
-            narrow_ffn(layer, ratio)
+            narrow_ffn(layer, self.cfg.compression_ratio)

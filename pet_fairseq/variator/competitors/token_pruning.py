@@ -14,7 +14,7 @@ from fairseq.models import register_model
 from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
 from torch import Tensor, nn
 
-from pet_fairseq.attention import PROJECTIONS, MultiheadAttention
+from pet_fairseq.attention import from_fairseq
 from pet_fairseq.variator.backbone import find_encoder
 from pet_fairseq.variator.competitors.fine_tuned import FineTunedConfig, FineTunedModel
 from pet_fairseq.variator.costs import Shape, attention_cost, ffn_cost
@@ -91,12 +91,9 @@ class ScoredAttention(nn.Module):
 
 def scoring_before_dropout(attention: nn.Module) -> nn.Module:
     """The same self-attention with weights to score by: fairseq's returns them after dropout."""
-    if not isinstance(attention, FairseqMultiheadAttention):
-        return attention
-    same = MultiheadAttention(attention.embed_dim, attention.num_heads, self_attention=True)
-    for name in ("dropout_module", *PROJECTIONS):
-        setattr(same, name, getattr(attention, name))
-    return same
+    return (
+        from_fairseq(attention) if isinstance(attention, FairseqMultiheadAttention) else attention
+    )
 
 
 class PrunedFeedForward(nn.Module):
@@ -136,9 +133,9 @@ class TokenPruningModel(FineTunedModel):
         super().__init__(*args, **options)
         self.register_state_dict_post_hook(use_stored_names)
 
-    def cheapen(self, backbone: nn.Module, ratio: int) -> None:
+    def cheapen(self, backbone: nn.Module) -> None:
         holder, name = find_encoder(backbone)
-        prune(getattr(holder, name).layers, ratio)
+        prune(getattr(holder, name).layers, self.cfg.compression_ratio)
 
     @staticmethod
     def encoder_cost(shape: Shape, length: int) -> int:

@@ -1,0 +1,112 @@
+"""Clients of a server on the loopback: what they ask, what they get, and when.
+
+Imported by serve.py and serve_accuracy.py beside it.
+"""
+
+import asyncio
+import contextlib
+import math
+import statistics
+import time
+from collections.abc import AsyncIterator, Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple, Optional
+
+from aiohttp import ClientSession, TCPConnector
+
+
+class Request(NamedTuple):
+    """A text as it is sent, and the class that it should get if that is known."""
+
+    fields: dict[str, str]  # text, of a pair also pair
+    label: Optional[str] = None
+
+
+class Answer(NamedTuple):
+    """What came back: status, the class, seconds since the request was due, and when it came."""
+
+    request: Request
+    status: int
+    label: Optional[str]
+    seconds: float
+    at: float
+
+    @property
+    def right(self) -> bool:
+        return self.label == self.request.label
+
+
+def read_requests(
+    texts: Path, labels: Optional[Path] = None, pairs: Optional[Path] = None
+) -> list[Request]:
+    """The requests of files with a text, a class and a second sentence in each line.
+
+    Raises:
+        SystemExit: the files have different numbers of lines.
+    """
+    columns = {"text": texts, "pair": pairs, "label": labels}
+    lines = {
+        name: path.read_text(encoding="utf-8").splitlines()
+        for name, path in columns.items()
+        if path
+    }
+    if len(set(map(len, lines.values()))) > 1:
+        counts = ", ".join(f"{columns[name]}: {len(some)}" for name, some in lines.items())
+        raise SystemExit(f"the files have different numbers of lines ({counts}); give others")
+    wanted = lines.pop("label", None) or [None] * len(lines["text"])
+    return [Request(dict(zip(lines, row)), label) for *row, label in zip(*lines.values(), wanted)]
+
+
+@contextlib.asynccontextmanager
+async def clients(address: str) -> AsyncIterator[ClientSession]:
+    async with ClientSession(address, connector=TCPConnector(limit=0)) as session:
+        yield session
+
+
+async def ask(session: ClientSession, request: Request, due: float) -> Answer:
+    """Send a request; due: when it should have been sent, from which its seconds are counted."""
+    async with session.post("/predict", json=request.fields) as response:
+        answer = await response.json()
+        now = time.perf_counter()
+        return Answer(request, response.status, answer.get("label"), now - due, now)
+
+
+async def full_load(
+    address: str, requests: Iterable[Request], under_way: int, seconds: float = math.inf
+) -> list[Answer]:
+    """Answers while always so many requests are under way, until time or requests are used up.
+
+    Raises:
+        ValueError: a request was refused.
+    """
+    source, answers = iter(requests), []
+    end = time.perf_counter() + seconds
+
+    async def client(session: ClientSession) -> None:
+        while time.perf_counter() < end and (request := next(source, None)) is not None:
+            answer = await ask(session, request, time.perf_counter())
+            if answer.status != 200:
+                raise ValueError("some texts were refused; give others with --texts")
+            answers.append(answer)
+
+    async with clients(address) as session:
+        await asyncio.gather(*(client(session) for _ in range(under_way)))
+    return answers
+
+
+def starved_seconds(pid: int) -> float:
+    """How long a process's threads could have run but got no processor; 0 without Linux' /proc."""
+    files = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(file.read_text().split()[1]) for file in files) / 1e9
+
+
+def percentile(values: Iterable[float], share: float) -> float:
+    """The smallest value that a share of all values does not exceed; NaN without values."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else math.nan
+
+
+def accuracy(answers: Sequence[Answer]) -> float:
+    """The share of right answers among those that came, in percent."""
+    answered = [answer.right for answer in answers if answer.status == 200]
+    return 100 * statistics.fmean(answered) if answered else math.nan

@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""Draws the pictures of shared parameters in README.md and docs/pet.md.
+
+    python scripts/docs/pictures.py [--out FOLDER]
+
+They go into docs/pictures if no folder is given.
+"""
+
+import argparse
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch
+
+from pet_fairseq.files import check_folder, write_figure
+
+OUT = Path(__file__).resolve().parents[2] / "docs" / "pictures"
+GREY = "#d9d9d9"
+SHARED = ("#8ecae6", "#ffb703", "#90be6d", "#f4978e")  # a colour for each stored set of parameters
+INK = "#333333"
+
+
+def blank(axes: Axes, width: float, height: float) -> None:
+    """Make the plot a sheet of paper of this size, in units of the drawing."""
+    axes.set(xlim=(0, width), ylim=(0, height), aspect="equal")
+    axes.axis("off")
+
+
+def box(axes: Axes, x: float, y: float, width: float, color: str, text: str) -> None:
+    """A box of height 0.6 with its text; x and y: its lower left corner."""
+    style = dict(boxstyle="round,pad=0,rounding_size=0.1", facecolor=color, edgecolor=INK)
+    axes.add_patch(FancyBboxPatch((x, y), width, 0.6, linewidth=0.8, **style))
+    axes.text(x + width / 2, y + 0.3, text, ha="center", va="center", fontsize=9, color=INK)
+
+
+def join(axes: Axes, start: tuple[float, float], end: tuple[float, float], bend: float) -> None:
+    """A line without a head from one place to another: what they share."""
+    line = dict(arrowstyle="-", color=INK, linewidth=1.2, connectionstyle=f"arc3,rad={bend}")
+    axes.annotate("", end, start, arrowprops=line)
+
+
+def stack(axes: Axes, x: float, name: str, layers: list[tuple[str, str]]) -> None:
+    """Layers from the bottom up, each with a colour and a text; `name` below them."""
+    for i, (color, text) in enumerate(layers):
+        box(axes, x, 1.5 + 0.75 * i, 2.1, color, text)
+    axes.text(x + 1.05, 1.2, name, ha="center", va="center", fontsize=10, color=INK)
+
+
+def shared_layers(path: Path) -> None:
+    """A teacher beside a student whose layers i and i + 2 have one set of parameters."""
+    figure = Figure((9, 4.1), layout="constrained")
+    axes = figure.subplots()
+    blank(axes, 15.2, 6.9)
+    axes.text(2.9, 6.4, "Teacher: 6 + 6 layers", ha="center", fontsize=12, weight="bold")
+    axes.text(10.8, 6.4, "PET student: 4 + 4 layers", ha="center", fontsize=12, weight="bold")
+    for x, name in ((0.6, "encoder"), (3.1, "decoder")):
+        stack(axes, x, name, [(GREY, f"layer {i}") for i in range(1, 7)])
+    for x, name, colors in ((7.4, "encoder", SHARED[:2]), (11.3, "decoder", SHARED[2:])):
+        stack(axes, x, name, [(colors[i % 2], f"layer {i + 1}") for i in range(4)])
+        for i in range(2):
+            y = 1.8 + 0.75 * i
+            join(axes, (x + 2.1, y), (x + 2.1, y + 1.5), 0.6)
+        axes.text(x + 2.65, 2.95, "shared", rotation=90, va="center", fontsize=9, color=INK)
+    note = "boxes of one colour are one stored set of\nparameters, computed once for each box"
+    axes.text(10.8, 5.4, note, ha="center", va="center", fontsize=9, color=INK)
+    axes.text(2.9, 0.55, "12 sets stored, 12 layers computed", ha="center", fontsize=10)
+    axes.text(2.9, 0.05, "31.5 million layer parameters", ha="center", fontsize=10)
+    axes.text(10.8, 0.55, "4 sets stored, 8 narrower layers computed", ha="center", fontsize=10)
+    axes.text(10.8, 0.05, "3.0 million layer parameters: 9.5%", ha="center", fontsize=10)
+    write_figure(path, figure)
+
+
+def projections(axes: Axes, y: float, title: str, rows: list[tuple[str, list[str]]]) -> None:
+    """One layer: rows of boxes of width 1.4 with their colours; rows from the bottom up."""
+    middle = y + 0.3 + 0.55 * (len(rows) - 1)
+    axes.text(0.1, middle, title, va="center", fontsize=10, weight="bold", color=INK)
+    for i, (names, colors) in enumerate(rows):
+        for j, (name, color) in enumerate(zip(names.split(), colors)):
+            box(axes, 2.2 + 1.9 * j, y + 1.1 * i, 1.4, color, name)
+
+
+def shared_attention(path: Path) -> None:
+    """What two paired layers share: queries and keys crosswise, and Qself with Qenc."""
+    a, b, c, d = SHARED
+    figure = Figure((9, 5.6), layout="constrained")
+    upper, lower = figure.subplots(2, height_ratios=(3.2, 5.6))
+    blank(upper, 15.2, 3.2)
+    upper.text(0.1, 2.9, "Encoder: layers 1 and 3 of 4", fontsize=12, weight="bold")
+    projections(upper, 0.1, "layer 1", [("Q K V O FFN", [a, b, c, d, GREY])])
+    projections(upper, 1.9, "layer 3", [("Q K V O FFN", [b, a, c, d, GREY])])
+    for start, end in ((0, 1), (1, 0), (2, 2), (3, 3), (4, 4)):
+        join(upper, (2.9 + 1.9 * start, 0.7), (2.9 + 1.9 * end, 1.9), 0)
+    note = (
+        "Crosswise: K of layer 3 is Q of\nlayer 1, and Q of layer 3 is K of\n"
+        "layer 1; the rest is the same."
+    )
+    upper.text(11.8, 1.3, note, va="center", fontsize=9, color=INK)
+    blank(lower, 15.2, 5.6)
+    lower.text(0.1, 5.2, "Decoder: layers 1 and 3 of 4", fontsize=12, weight="bold")
+    colors = [a, b, c, d]
+    own, source = "Qself Kself Vself Oself", "Qenc Kenc Venc Oenc FFN"
+    other = ["#cdb4db", "#b7e4c7", "#e9c46a", GREY]
+    for y, title in ((0.2, "layer 1"), (2.9, "layer 3")):
+        projections(lower, y, title, [(own, colors), (source, [a, *other])])
+        join(lower, (2.9, y + 0.6), (2.9, y + 1.1), 0)
+    join(lower, (2.9, 1.9), (2.9, 2.9), 0)
+    note = (
+        "One set of queries: Qself and Qenc, in\nboth layers. Every other box of layer 3\n"
+        "is the one of layer 1 in its place."
+    )
+    lower.text(11.8, 2.5, note, va="center", fontsize=9, color=INK)
+    caption = "Boxes of one colour in a panel are one stored set of parameters"
+    figure.suptitle(caption, fontsize=10)
+    write_figure(path, figure)
+
+
+PICTURES = {"shared_layers": shared_layers, "shared_attention": shared_attention}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--out", type=Path, default=OUT, metavar="FOLDER")
+    out = parser.parse_args().out
+    check_folder(out, "--out")
+    for name, draw in PICTURES.items():
+        draw(out / f"{name}.png")
+
+
+if __name__ == "__main__":
+    main()

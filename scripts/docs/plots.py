@@ -1,0 +1,231 @@
+#!/usr/bin/env python3
+"""Draws the plots of docs/results from the CSV files in docs/results/data.
+
+    python scripts/docs/plots.py [--out FOLDER]
+
+They go into docs/results/plots if no folder is given.
+"""
+
+import argparse
+import csv
+import itertools
+from pathlib import Path
+from typing import Optional
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from pet_fairseq.files import check_folder, write_figure
+
+RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
+DATA = RESULTS / "data"
+BEAMS = range(1, 11)
+FORMS = {  # name and mark of each way to store a model, by its columns in frontier.csv
+    "32": ("32 bits", "o"),
+    "8": ("8 bits", "s"),
+    "4": ("4 bits", "^"),
+    "int8": ("CTranslate2 int8", "D"),
+}
+PLUGINS = ("model", "k 2", "k 4", "k 8", "k 16", "k 32")
+
+Row = dict[str, str]
+
+
+def read(name: str) -> list[Row]:
+    """The rows of a CSV file, by the names of its columns."""
+    with (DATA / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def number(text: str) -> Optional[float]:
+    """The number in a cell; None for an empty one."""
+    return float(text) if text else None
+
+
+def numbers(rows: list[Row], column: str) -> list[float]:
+    return [float(row[column]) for row in rows]
+
+
+def new_axes(width: float, height: float, title: str, x: str, y: str) -> tuple[Figure, Axes]:
+    """A figure of one plot with its title and the labels of its axes."""
+    figure = Figure((width, height), layout="constrained")
+    axes = figure.subplots()
+    axes.set(title=title, xlabel=x, ylabel=y)
+    axes.grid(alpha=0.3)
+    return figure, axes
+
+
+def frontier(path: Path) -> None:
+    """BLEU over megabytes for each model and number of bits a weight."""
+    title = "What a byte buys: Multi30k, German to English, beam 5"
+    figure, axes = new_axes(9, 4.6, title, "MB, everything counted (logarithmic)", "BLEU")
+    points = []
+    for i, row in enumerate(read("frontier")):
+        own = sorted((float(row[f"mb_{key}"]), float(row[f"bleu_{key}"]), key) for key in FORMS)
+        axes.plot(*zip(*(place[:2] for place in own)), color=f"C{i}", label=row["title"])
+        for x, y, key in own:
+            spread = number(row[f"bleu_{key}_spread"])
+            axes.errorbar(x, y, spread, color=f"C{i}", marker=FORMS[key][1], capsize=3)
+        points += own
+    best = []
+    for point in sorted(points, key=lambda point: (point[0], -point[1])):
+        if not best or point[1] > best[-1][1]:
+            best.append(point)
+    axes.step(
+        *zip(*(point[:2] for point in best)),
+        where="post",
+        color="black",
+        linestyle="--",
+        linewidth=1,
+        label="no smaller model is better",
+    )
+    for name, marker in FORMS.values():
+        axes.plot([], [], color="grey", linestyle="", marker=marker, label=name)
+    sizes = (0.5, 1, 2, 5, 10, 20)
+    axes.set_xscale("log")
+    axes.set_xticks(sizes, [str(size) for size in sizes])
+    axes.minorticks_off()
+    figure.legend(loc="outside lower center", ncols=3)
+    write_figure(path, figure)
+
+
+def multi30k(path: Path) -> None:
+    """BLEU of each model with beam 5, and its spread over seeds."""
+    rows = read("multi30k")
+    title = "Multi30k, German to English, beam 5"
+    figure, axes = new_axes(8.4, 6, title, "BLEU, beam 5", "")
+    for y, row in enumerate(rows):
+        shared = row["active_parameters"] != row["layer_parameters"]
+        axes.errorbar(
+            float(row["bleu_beam5"]),
+            y,
+            xerr=number(row["bleu_beam5_sd"]),
+            marker="s" if shared else "o",
+            color="C1" if shared else "C0",
+            capsize=3,
+        )
+    axes.errorbar([], [], color="C0", marker="o", linestyle="", label="no shared parameters")
+    axes.errorbar([], [], color="C1", marker="s", linestyle="", label="shares parameters (PET)")
+    axes.plot([], [], color="grey", label="± sample standard deviation of two seeds")
+    axes.axvline(float(rows[0]["bleu_beam5"]), color="grey", linestyle="--", label="the teacher")
+    axes.set_yticks(range(len(rows)), [row["model"] for row in rows])
+    axes.invert_yaxis()
+    figure.legend(loc="outside lower center", ncols=2)
+    write_figure(path, figure)
+
+
+def beams(path: Path) -> None:
+    """BLEU over the beam size, a line for each model."""
+    title = "Multi30k: BLEU over the beam size, first seeds"
+    figure, axes = new_axes(8.4, 4.2, title, "beam size (hypotheses kept at each step)", "BLEU")
+    for row, marker in zip(read("beams"), "os^Dv<>"):
+        scores = [float(row[f"bleu_beam{beam}"]) for beam in BEAMS]
+        axes.plot(BEAMS, scores, marker=marker, label=row["model"])
+    axes.set_xticks(BEAMS)
+    figure.legend(loc="outside right upper")
+    write_figure(path, figure)
+
+
+def decoding(path: Path) -> None:
+    """Sentences a second over the batch, by model, beam and engine."""
+    rows = read("decoding")
+    models = list(dict.fromkeys(row["model"] for row in rows))
+    sizes = sorted({row["beam"] for row in rows})
+    figure = Figure((11, 6), layout="constrained")
+    figure.suptitle("Speed of translation: random weights, 10,000 words, two CPU cores")
+    grid = figure.subplots(len(sizes), len(models), squeeze=False)
+    for axes, (beam, model) in zip(grid.flat, itertools.product(sizes, models)):
+        mine = [row for row in rows if (row["model"], row["beam"]) == (model, beam)]
+        for engine in dict.fromkeys(row["engine"] for row in mine):
+            points = [row for row in mine if row["engine"] == engine]
+            batches = [row["batch"] for row in points]
+            axes.plot(batches, numbers(points, "sentences_per_second"), marker="o", label=engine)
+        axes.set(title=f"{model}, beam {beam}", ylim=(0, None))
+        axes.grid(alpha=0.3)
+    for axes in grid[-1]:
+        axes.set_xlabel("sentences in a batch")
+    for axes in grid[:, 0]:
+        axes.set_ylabel("sentences/s")
+    figure.legend(*grid[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    write_figure(path, figure)
+
+
+def sst2(path: Path) -> None:
+    """Accuracy over the cost of the encoder: plugins, their ablations, competitors."""
+    rows = read("sst2_minilm")
+    title = "SST-2, MiniLM: accuracy over what is left of the encoder's arithmetic"
+    x = "multiply-adds of the encoder, % of the plain one's (32 tokens)"
+    figure, axes = new_axes(8.4, 4.6, title, x, "accuracy, %")
+    plugins = [row for row in rows if row["row"] in PLUGINS]
+    groups = {
+        "plugins, k 1 (the model) to 32": (plugins, "o-"),
+        "ablations of k 4": (rows[len(plugins) : -3], "x"),
+        "token pruning, narrow networks": (rows[-3:], "s"),
+    }
+    for label, (points, style) in groups.items():
+        costs, scores = numbers(points, "encoder_cost_percent"), numbers(points, "accuracy")
+        axes.plot(costs, scores, style, label=label)
+    for row in plugins:
+        place = (float(row["encoder_cost_percent"]), float(row["accuracy"]))
+        side = dict(xytext=(-5, 4), textcoords="offset points", ha="right", fontsize="small")
+        axes.annotate(row["row"], place, **side)
+    axes.margins(x=0.08)
+    axes.legend(loc="lower right")
+    write_figure(path, figure)
+
+
+def variator_speed(path: Path) -> None:
+    """Time and FLOPs over the ratio, for two lengths."""
+    title = "Variator: an encoder of 6 layers, width 512, random weights"
+    y = "of the plain encoder's (1 = no saving)"
+    figure, axes = new_axes(7.2, 4, title, "ratio k: positions in a group", y)
+    rows = read("variator_speed")
+    for color, tokens in zip(("C0", "C1"), ("128", "512")):
+        mine = [row for row in rows if row["tokens"] == tokens]
+        ratios = [row["k"] for row in mine]
+        for column, style, what in (("time_ratio", "o-", "time"), ("flops_ratio", "x--", "FLOPs")):
+            label = f"{what}, {tokens} tokens"
+            axes.plot(ratios, numbers(mine, column), style, color=color, label=label)
+    axes.set_ylim(0, None)
+    axes.legend()
+    write_figure(path, figure)
+
+
+def shots(path: Path) -> None:
+    """Speed and memory over the number of demonstrations, as text and from a bank."""
+    rows = read("shots")
+    figure = Figure((9, 3.8), layout="constrained")
+    figure.suptitle("SelfCP: demonstrations of 256 tokens, language model of random weights")
+    panels = (("responses_per_second", "responses/s"), ("peak_mb", "peak memory, MB"))
+    for axes, (column, label) in zip(figure.subplots(1, 2), panels):
+        count = [row["shots"] for row in rows]
+        axes.plot(count, numbers(rows, f"{column}_as_text"), "o-", label="read as text")
+        axes.plot(count, numbers(rows, f"{column}_from_bank"), "s-", label="memory of a bank")
+        axes.set(xlabel="demonstrations", ylabel=label, ylim=(0, None))
+        axes.grid(alpha=0.3)
+        axes.legend()
+    write_figure(path, figure)
+
+
+PLOTS = {
+    "frontier_megabytes": frontier,
+    "multi30k": multi30k,
+    "beams": beams,
+    "decoding": decoding,
+    "sst2": sst2,
+    "variator_speed": variator_speed,
+    "shots": shots,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--out", type=Path, default=RESULTS / "plots", metavar="FOLDER")
+    out = parser.parse_args().out
+    check_folder(out, "--out")
+    for name, draw in PLOTS.items():
+        draw(out / f"{name}.png")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""The benchmarks of the server at the smallest size: what they count; times are not judged."""
+
+import csv
+import json
+import os
+import shutil
+
+import pytest
+
+from tests.cli.processes import REPO, run
+from tests.predict.made import make_classifier
+from tests.predict.test_model import TEXTS, answering
+
+pytestmark = pytest.mark.slow
+
+SCRIPTS = REPO / "scripts/benchmarks"
+WRONG = 3  # of the labels
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    return make_classifier(tmp_path_factory.mktemp("classifier"))
+
+
+@pytest.fixture
+def files(made, tmp_path):
+    """Twelve texts, and the classes that the model gives to nine of them."""
+    texts = [f"{text} w{i}" for i in range(3) for text in TEXTS]
+    labels = [answer["label"] for answer in answering(made).predict(texts, compression_ratio=1)]
+    labels[:WRONG] = ["bad" if label != "bad" else "good" for label in labels[:WRONG]]
+    (tmp_path / "texts").write_text("".join(f"{line}\n" for line in texts))
+    (tmp_path / "labels").write_text("".join(f"{line}\n" for line in labels))
+    return ("--texts", tmp_path / "texts", "--labels", tmp_path / "labels")
+
+
+def cells(output, first):
+    """Cells of the rows of the table whose header begins so."""
+    text = output[output.index(f"| {first} |") :].split("\n\n")[0]
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_accuracy_over_requests(made, files, tmp_path):
+    runs = tmp_path / "runs"
+    for name, source in (("backbone", made.backbone), ("k2", made.plugins[0])):
+        (runs / name).mkdir(parents=True)
+        shutil.copy(source, runs / name / "checkpoint_best.pt")
+        (runs / name / "result.json").write_text(json.dumps({"accuracy": 50}))
+    run("pet-fairseq", "plugins", runs, "--length", "8")
+    models = ("backbone", "backbone+int8", "k2+int8+length")
+    few = ("--rounds", "2", "--seconds", "0.5", "--under-way", "4", "--batch-tokens", "40")
+    script = SCRIPTS / "serve_accuracy.py"
+    output = run("python", script, runs, *files, "--models", *models, *few).output
+    rows = cells(output, "model")
+    served = [" ".join(row[:2]) for row in rows[2:]]
+    assert served == ["backbone -", "backbone int8", "k2 int8 length"]
+    accuracy = 100 * (len(TEXTS) * 3 - WRONG) / (len(TEXTS) * 3)
+    assert rows[2][2] == f"{accuracy:.2f}" and rows[2][3] == "+0.00" and rows[2][7] == "1.00"
+    sheet = list(csv.DictReader((runs / "serving/serving.csv").open()))
+    assert [row["model"] for row in sheet] == ["backbone", "backbone", "k2"]
+    assert float(sheet[0]["accuracy %"]) == accuracy
+    assert all(float(row["requests/s"]) > 0 and float(row["p95 ms"]) > 0 for row in sheet)
+    assert (runs / "serving/serving.png").stat().st_size > 1000
+    for wrong, message in (
+        ("k3", "--models k3: no run k3; give some of backbone, k2"),
+        ("k2+int4", r"--models k2+int4: give no other options than int8, length"),
+    ):
+        result = run("python", script, runs, *files, "--models", wrong, check=False)
+        assert result.status == 1 and result.output.splitlines()[-1] == message
+    (tmp_path / "labels").write_text("bad\n")
+    result = run("python", script, runs, *files, "--models", "k2", check=False)
+    assert "labels: 1); give others" in result.output.splitlines()[-1]
+
+
+def test_the_scheduler_delivers_an_accuracy(made, files):
+    path = os.pathsep.join(made.plugins)
+    few = ("--seconds", "1", "--rounds", "1", "--ratios", "2", "4", "--batch-tokens", "40")
+    output = run("python", SCRIPTS / "serve.py", "--path", path, *files, *few).output
+    header, _, *rows = cells(output, "load")
+    assert header[8] == "accuracy %" and len(rows) == 4
+    assert all(0 <= float(row[8]) <= 100 for row in rows)
+    assert rows[1][1] == "1"
+
+
+def test_new_words():
+    """Memory is not judged over so few."""
+    script = REPO / "scripts/reliability/new_words.py"
+    output = run("python", script, "--requests", "300", check=False).output
+    rows = cells(output, "requests")
+    assert rows[-1][0] == "300" and rows[2][0] == "0"
+    assert 8 * 300 <= int(rows[-1][1].replace(",", "")) <= 16 * 300
+    assert "300 answers to" in output
+    assert [li for li in output.splitlines() if li.startswith("* ") and "memory" not in li] == []
