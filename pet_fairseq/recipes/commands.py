@@ -186,8 +186,7 @@ def _teacher_text_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--keep-gold",
         action="store_true",
-        help="keep the training set's own pairs, too; fairseq-train reads the teacher's, which are "
-        "in train1, beside them",
+        help="keep the training set's own pairs, too, in front of the teacher's",
     )
 
 

@@ -95,11 +95,10 @@ def make_teacher_text(
         data: its data; the dictionaries and the other sets are taken from there.
         out: a new folder.
         nbest: how many translations of each source to take, the best ones.
-        keep_gold: keep the data's own pairs, too. The teacher's are then `train1` beside `train`,
-            and fairseq-train reads both.
+        keep_gold: keep the data's own pairs, too, in front of the teacher's.
     Raises:
         UserError: `out` is there, no training set in `output` or too few translations of it, or
-            fairseq-preprocess failed.
+            fairseq-preprocess failed; gold pairs that are not there, or not in its own format.
     """
     check_positive(nbest=nbest)
     if out.exists():
@@ -115,11 +114,39 @@ def make_teacher_text(
             Path(text, f"train.{lang}").write_text("".join(f"{line}\n" for line in lines), "utf-8")
         _binarise(Path(text, "train"), source_lang, target_lang, dictionaries, folder)
         if keep_gold:
-            for file in folder.glob("train.*"):
-                file.rename(file.with_name(file.name.replace("train", "train1", 1)))
-        others = (*data.glob("valid.*"), *data.glob("test*.*"))
-        for file in (*others, *(data.glob("train.*") if keep_gold else ())):
+            for lang in (source_lang, target_lang):
+                name = f"train.{source_lang}-{target_lang}.{lang}"
+                put_in_front(data / name, folder / name, folder / f"dict.{lang}.txt")
+        for file in (*data.glob("valid.*"), *data.glob("test*.*")):
             shutil.copy(file, folder)
+
+
+def put_in_front(gold: Path, own: Path, dictionary: Path) -> None:
+    """Put the sentences of a binary file in front of another one's.
+
+    They become one file, since fairseq-train loses most of the parts train, train1, ... of a folder
+    unless it is given --upsample-primary 1.
+
+    Args:
+        gold, own: names without .bin and .idx. dictionary: of both.
+    Raises:
+        UserError: `gold` is not there, or in another format than fairseq-preprocess's default.
+    """
+    from fairseq.data import Dictionary, indexed_dataset
+
+    if indexed_dataset.infer_dataset_impl(str(gold)) != "mmap":
+        raise UserError(
+            f"--keep-gold: {gold}.idx is not there, or not as fairseq-preprocess writes it with "
+            "--dataset-impl mmap; preprocess the data so"
+        )
+    words = len(Dictionary.load(str(dictionary)))
+    both = own.with_name(f"both.{own.name}")
+    builder = indexed_dataset.make_builder(f"{both}.bin", "mmap", words)
+    for part in (gold, own):
+        builder.merge_file_(str(part))
+    builder.finalize(f"{both}.idx")
+    for kind in ("bin", "idx"):
+        Path(f"{both}.{kind}").replace(f"{own}.{kind}")
 
 
 def read_pairs(output: Path, nbest: int = 1) -> tuple[list[str], list[str]]:

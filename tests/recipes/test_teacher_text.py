@@ -93,7 +93,6 @@ def test_the_teachers_text_alone(output, data, tmp_path):
     assert text_of(tmp_path / "out", "train", "de") == GOLD["de"]
     assert text_of(tmp_path / "out", "train", "en") == ["w6", "w7", "w2 w9"]
     assert text_of(tmp_path / "out", "valid", "en") == GOLD["en"]
-    assert not list((tmp_path / "out").glob("train1*"))
 
 
 def test_fairseq_trains_on_gold_and_on_all_hypotheses(output, data, tmp_path):
@@ -107,3 +106,8 @@ def test_fairseq_trains_on_gold_and_on_all_hypotheses(output, data, tmp_path):
     gold = list(zip(GOLD["de"], GOLD["en"]))
     assert found == [*gold, *zip(*read_pairs(output, 2))]
     assert text_of(out, "valid", "en") == text_of(out, "test", "en") == GOLD["en"]
+    assert {path.name.split(".")[0] for path in out.glob("*.idx")} == {"train", "valid", "test"}
+    (data / "train.de-en.en.idx").unlink()
+    with pytest.raises(UserError, match=r"--keep-gold: .*train.de-en.en.idx is not there"):
+        make_teacher_text(output, data, "de", "en", tmp_path / "other", keep_gold=True)
+    assert not (tmp_path / "other").exists()
