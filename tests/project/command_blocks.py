@@ -12,9 +12,9 @@ MINUTES = "trains for minutes to hours; test_a_recipe_from_the_teacher_to_the_re
 SERVES = "tests/serve/test_process.py::test_classification"
 COMPRESSES = "tests/cli/test_compress.py::test_from_a_teacher_to_a_report"
 IMPORTS = "tests/serve/test_process.py::test_raw_text_for_an_imported_model"
-PLUGINS = "tests/cli/test_variator_classification.py::test_plugins_keep_the_accuracy"
 DISTILS = "tests/cli/test_train.py::test_logs_loss_perplexity_kl_and_agreement"
 PREDICTS = "tests/predict/test_imported.py::test_answers_are_those_of_the_model_by_hand"
+GUIDES = "tests/cli/test_guides.py"
 RUNS_PYTHON = "tests/cli/test_documented_python.py"
 
 # Every block of these documents has the same reason or test.
@@ -49,12 +49,10 @@ BLOCKS = {
     },
     "docs/development.md": {"make test": "it is what runs the tests"},
     "docs/howto/classifier.md": {
-        "pip install": INSTALLS,
-        "for part in": "tests/cli/test_bert.py::test_an_imported_bert_is_fine_tuned",
-        "fairseq-train": PLUGINS,
-        "pet-fairseq new-plugins": (
-            "tests/cli/test_variator_classification.py::test_plugins_without_training_and_the_table"
-        ),
+        "pet-fairseq import-hf": f"{GUIDES}::test_a_classifier",
+        "for part in": f"{GUIDES}::test_a_classifier",
+        "fairseq-train": f"{GUIDES}::test_a_classifier",
+        "pet-fairseq new-plugins": f"{GUIDES}::test_a_classifier",
         "pet-fairseq serve": IMPORTS,
         "$ curl": IMPORTS,
     },
@@ -65,17 +63,15 @@ BLOCKS = {
         "pet-fairseq translate-exported": COMPRESSES,
     },
     "docs/howto/long_prompts.md": {
-        "pet-fairseq prompts": "tests/cli/test_prompts.py::test_summary_and_progress",
-        "fairseq-train BIN/lm": (
-            "tests/cli/test_prompts.py::test_fairseq_trains_a_language_model_on_it"
-        ),
-        "fairseq-train BIN --user-dir": "tests/cli/test_selfcp.py::test_training",
-        "pet-fairseq choose": "tests/cli/test_selfcp_commands.py::test_choose",
-        "fairseq-generate": "tests/cli/test_selfcp.py::test_interactive_answers_as_generate",
+        "pet-fairseq prompts": f"{GUIDES}::test_long_prompts",
+        "fairseq-train BIN/lm": f"{GUIDES}::test_long_prompts",
+        "fairseq-train BIN --user-dir": f"{GUIDES}::test_long_prompts",
+        "pet-fairseq choose": f"{GUIDES}::test_long_prompts",
+        "fairseq-generate": f"{GUIDES}::test_long_prompts",
     },
     "docs/howto/opus_mt.md": {
         "pet-fairseq import-hf": "tests/pretrained/test_transformers.py::test_encoder_decoder",
-        "for part in": "tests/cli/test_bert.py::test_an_imported_bert_is_fine_tuned",
+        "for part in": "tests/predict/test_imported.py::test_as_a_user_types_it",
         "pet-fairseq compress": COMPRESSES,
     },
     "docs/howto/own_teacher.md": {
@@ -110,14 +106,14 @@ BLOCKS = {
         ),
     },
     "docs/pretrained.md": {
-        "pet-fairseq encode": "tests/cli/test_bert.py::test_an_imported_bert_is_fine_tuned",
+        "pet-fairseq encode": "tests/predict/test_imported.py::test_as_a_user_types_it",
         "$ cat reviews": PREDICTS,
         "import pet_fairseq": PREDICTS,
         "pip download": DOWNLOADS,
     },
     "docs/quantisation.md": {
-        "fairseq-train": "tests/cli/test_quantisation.py::test_pack_and_unpack",
-        "pet-fairseq export": "tests/cli/test_export.py::test_ctranslate2_translates_the_same",
+        "fairseq-train": f"{GUIDES}::test_few_bits_a_weight",
+        "pet-fairseq export": f"{GUIDES}::test_few_bits_a_weight",
     },
     "docs/selfcp.md": {"fairseq-train": "tests/cli/test_selfcp.py::test_training"},
     "docs/selfcp_data.md": {

@@ -240,6 +240,18 @@ def test_commands_in_blocks_are_accepted(capsys):
     assert wrong == []
 
 
+def test_every_training_ends():
+    """fairseq trains for ever without one of these options."""
+    lines = [
+        (document, line)
+        for document, block in blocks()
+        for line in block.replace("\\\n", " ").splitlines()
+        if re.match(r"fairseq-train ", line) and "..." not in line
+    ]
+    assert len(lines) > 10
+    assert [line for line in lines if not re.search("--max-(update|epoch) ", line[1])] == []
+
+
 @pytest.mark.parametrize("program", PARSERS)
 def test_fairseqs_commands_in_blocks_are_accepted(program, capsys):
     wrong, number = [], 0
