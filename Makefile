@@ -1,12 +1,14 @@
 # make env    .venv with everything installed     make demo       teacher, students and a table
 # make test   all but the slow tests              make test-all   the slow ones too: other data sets, precisions, ...
+# make docs   the documentation as a site, in build/site; make reference writes docs/reference from the code
 # make lint   ruff and its formatter              make format     both, and they mend what they can
 # Another Python or torch: make env PYTHON=python3.12 TORCH=torch==2.11.0
 
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
+DOCS_ENV ?= build/docs-env
 
-.PHONY: env demo test test-all lint format clean
+.PHONY: env demo test test-all docs reference lint format clean
 
 env:
 	@PYTHON="$(PYTHON)" TORCH="$(TORCH)" scripts/environment/make_env.sh
@@ -20,6 +22,18 @@ test: env
 test-all: env
 	@.venv/bin/python -m pytest
 
+docs: $(DOCS_ENV)/.complete
+	@NO_MKDOCS_2_WARNING=1 $(DOCS_ENV)/bin/mkdocs build --strict
+
+# What builds the site needs neither torch nor fairseq, so it has an environment of its own.
+$(DOCS_ENV)/.complete: pyproject.toml
+	@$(PYTHON) -m venv $(DOCS_ENV)
+	@$(DOCS_ENV)/bin/pip install --quiet --upgrade 'pip>=25.1' && $(DOCS_ENV)/bin/pip install --quiet --group docs
+	@touch $@
+
+reference: env
+	@.venv/bin/python scripts/docs/reference.py
+
 lint: env
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check .
 
@@ -27,4 +41,4 @@ format: env
 	@.venv/bin/ruff check --fix . && .venv/bin/ruff format .
 
 clean:
-	rm -rf runs .pytest_cache .ruff_cache
+	rm -rf runs build/site .pytest_cache .ruff_cache

@@ -53,9 +53,10 @@ def _compress_options(parser: ArgumentParser) -> None:
         "--method",
         choices=METHODS,
         default=DEFAULT_METHOD,
-        help="distil: word-level distillation into a plain Transformer; pet: layers share "
-        "parameters, and the simplified task comes first; pet-patient: the same, and the student "
-        "follows the teacher's layers too (default: %(default)s)",
+        help="distil: word-level distillation into a plain Transformer; deep-shallow: into one of "
+        "many encoder layers and one decoder layer; pet: layers share parameters, and the "
+        "simplified task comes first; pet-patient: the same, and the student follows the teacher's "
+        "layers too (default: %(default)s)",
     )
     training.add_argument(
         "--updates",

@@ -1,5 +1,6 @@
 """The student for a teacher: its architecture by method, its shape by the wanted size."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Optional
 
@@ -25,22 +26,31 @@ class Size:
 def choose_student(teacher: Teacher, method: Method, size: Size) -> tuple[Shape, Options]:
     """The student's shape, and all options of its model.
 
-    It has more layers than the method needs if it would be wider than the teacher else.
+    It has more layers than the method needs if it would be wider than the teacher otherwise.
 
     Raises:
         UserError: a size that no student has, or both sizes.
     """
     check_wanted(teacher, size)
     options = model_options(teacher, method)
-    for extra in range(0, max(1, _layers(teacher) - method.layers + 1), 2):
-        shape = _shape(teacher, method.layers + extra, size, options)
+    for layers in depths(method, teacher.options.encoder_layers, teacher.options.decoder_layers):
+        shape = _shape(teacher, layers, size, options)
         if shape.width <= teacher.options.encoder_embed_dim:
             break
     return shape, (*options, *shape.options)
 
 
-def _layers(teacher: Teacher) -> int:
-    return min(teacher.options.encoder_layers, teacher.options.decoder_layers)
+def depths(method: Method, teacher_encoder: int, teacher_decoder: int) -> Iterator[tuple[int, int]]:
+    """The layers of encoder and decoder that a student may have, as few as possible first.
+
+    The method's own, then more of them, up to the teacher's number in the decoder and in all.
+    """
+    encoder, decoder = method.layers
+    while True:
+        yield encoder, decoder
+        encoder, decoder = encoder + method.more_layers[0], decoder + method.more_layers[1]
+        if decoder > teacher_decoder or encoder + decoder > teacher_encoder + teacher_decoder:
+            return
 
 
 def check_wanted(teacher: Teacher, size: Size) -> None:
@@ -69,7 +79,7 @@ def check_megabytes(teacher: Teacher, megabytes: float) -> None:
         )
 
 
-def _shape(teacher: Teacher, layers: int, size: Size, options: Options) -> Shape:
+def _shape(teacher: Teacher, layers: tuple[int, int], size: Size, options: Options) -> Shape:
     if size.megabytes is not None:
         option, wanted, unit = "--megabytes", size.megabytes, " MB"
         measure = lambda model: int8_bytes(model) / MEGABYTE  # noqa: E731

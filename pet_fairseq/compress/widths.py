@@ -11,6 +11,7 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.parameters import count_parameters
 from pet_fairseq.pet.params import parse_model_options
 from pet_fairseq.recipes.sizes import Options, stacks
+from pet_fairseq.recipes.stage import last_wins
 
 HEADS = 4
 STEP = 8  # widths are multiples of it, and so of the heads
@@ -20,15 +21,17 @@ SMALLEST = 16
 
 @dataclass(frozen=True)
 class Shape:
-    """The shape of a student's encoder, and of its decoder."""
+    """The layers of a student's encoder and decoder, and the widths of both."""
 
-    layers: int
+    layers: tuple[int, int]
     width: int
     ffn: int
 
     @property
     def options(self) -> Options:
-        return stacks(self.layers, self.width, self.ffn, HEADS)
+        encoder_layers, decoder_layers = self.layers
+        options = stacks(encoder_layers, self.width, self.ffn, HEADS)
+        return last_wins((*options, "--decoder-layers", str(decoder_layers)))
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ Measure = Callable[[nn.Module], float]
 def find_shape(
     options: Options,
     vocabularies: tuple[int, int],
-    layers: int,
+    layers: tuple[int, int],
     measure: Measure,
     target: float,
 ) -> Sized:
@@ -53,8 +56,8 @@ def find_shape(
 
     Args:
         options: the model's, with --arch; those of its shape are replaced.
-        layers: of each stack. measure: size of a model without memory, larger for wider
-            models. target: the wanted size.
+        layers: of encoder and decoder. measure: size of a model without memory, larger for
+            wider models. target: the wanted size.
     """
     args = parse_model_options([*options, *Shape(layers, STEP, STEP).options])
 
@@ -81,7 +84,7 @@ def _with_shape(args: Namespace, shape: Shape) -> Namespace:
 
 
 def _with_fitting_ffn(
-    layers: int, width: int, size: Callable[[Shape], float], target: float
+    layers: tuple[int, int], width: int, size: Callable[[Shape], float], target: float
 ) -> Iterator[Shape]:
     """Shapes of a width with an FFN between 1 and 4 times as wide, just below and above a size."""
     fits = _largest(lambda n: size(Shape(layers, width, n * STEP)) <= target) * STEP

@@ -175,12 +175,26 @@ def _teacher_text_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=Path, required=True, metavar="FOLDER", help="the new folder to write"
     )
+    parser.add_argument(
+        "--nbest",
+        type=int,
+        default=1,
+        metavar="N",
+        help="how many translations of each source to take, of an output that was generated with "
+        "the same --nbest (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--keep-gold",
+        action="store_true",
+        help="keep the training set's own pairs, too, in front of the teacher's",
+    )
 
 
 def _teacher_text(args: Namespace) -> None:
     from pet_fairseq.recipes.teacher_text import make_teacher_text
 
-    make_teacher_text(args.output, args.data, args.source_lang, args.target_lang, args.out)
+    options = (args.out, args.nbest, args.keep_gold)
+    make_teacher_text(args.output, args.data, args.source_lang, args.target_lang, *options)
     print(f"wrote {args.out}")
 
 

@@ -2,6 +2,7 @@
 
 import argparse
 import math
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.recipes import rows, translation
 from pet_fairseq.recipes.device import Device
 from pet_fairseq.recipes.pipeline import Pipeline, Place
+from pet_fairseq.recipes.setup import Setup
 from pet_fairseq.recipes.sizes import (
     SIZES,
     Options,
@@ -21,7 +23,6 @@ from pet_fairseq.recipes.sizes import (
     words,
 )
 from pet_fairseq.recipes.stage import Stage
-from pet_fairseq.recipes.students import Setup
 
 
 @dataclass(frozen=True)
@@ -183,11 +184,41 @@ def add_options(parser: argparse.ArgumentParser, name: str) -> None:
         "teacher's too (--share-all-embeddings); its data and runs are in runs/NAME/joined"
         + ("" if data_set.made_here else "; prepare.sh makes the data with JOINED_DICTIONARY=1"),
     )
+    if data_set.made_here:
+        parser.add_argument(
+            "--pieces",
+            type=int,
+            metavar="N",
+            help="the number of pieces that words are divided into, 4000 if not given; the data "
+            "and the runs are in a folder piecesN",
+        )
+    parser.add_argument(
+        "--student-options",
+        default="",
+        metavar="OPTIONS",
+        help="more of fairseq-train's options for the students, in one word, such as "
+        "'--encoder-embed-dim 64 --decoder-embed-dim 64'; they win over those of size and row",
+    )
     parser.add_argument(
         "--teacher",
         type=Path,
         metavar="CHECKPOINT",
         help="a teacher of your own, trained on this data, in place of training one",
+    )
+    parser.add_argument(
+        "--teachers",
+        type=int,
+        default=1,
+        metavar="N",
+        help="let the students learn from an ensemble of teachers, those of the seeds 1 to N, and "
+        "compare them with it, too; the runs are in a folder teachersN (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--teacher-options",
+        default="",
+        metavar="OPTIONS",
+        help="more of fairseq-train's options for the teacher's training, in one word, such as "
+        "'--dropout 0.4 --label-smoothing 0.2'; they win over what the size says",
     )
     parser.add_argument(
         "--reference",
@@ -217,15 +248,24 @@ def build(args: argparse.Namespace, place: Place) -> Pipeline:
     if not args.source_lang or not args.target_lang:
         raise UserError("--source-lang, --target-lang: give the languages of your data")
     base = place.base / place.name / ("joined" if args.joined_dictionary else "")
+    pieces = args.pieces if data_set.made_here else None
+    if pieces is not None:
+        check_positive(pieces=pieces)
+        base = base / f"pieces{pieces}"
     data = place.data or base / "data"
     runs = place.runs or base / args.size
     if data_set.made_here:
         runs = place.runs or base
         data = place.data or runs / "data"
+    check_positive(teachers=args.teachers)
+    if args.teachers > 1:
+        runs = place.runs or runs / f"teachers{args.teachers}"
     settings = SIZES[args.size]
     if args.size == "full":
         settings = replace(settings, **data_set.full)
     settings = with_student_training(settings, args.updates, args.student_lr)
+    more_of_teacher = read_options("--teacher-options", args.teacher_options)
+    settings = replace(settings, teacher=(*settings.teacher, *more_of_teacher))
     if args.joined_dictionary:
         settings = replace(settings, common=(*settings.common, "--share-all-embeddings"))
         check_joined(data / "bin", (args.source_lang, args.target_lang))
@@ -236,15 +276,18 @@ def build(args: argparse.Namespace, place: Place) -> Pipeline:
         device=Device(args.device, settings.precision),
         text=data_set.text,
         own_teacher=args.teacher,
+        ensemble=args.teachers,
+        student_options=read_options("--student-options", args.student_options),
     )
-    chosen = rows.choose_rows(args.rows, runs)
+    ensemble = ["ensemble"] if args.teachers > 1 else []
+    chosen = rows.choose_rows([*args.rows, *ensemble], runs)
     stages = translation.build_stages(setup, chosen, args.seeds, args.beams, args.repeats)
     options = ("--baseline", args.baseline) if args.baseline else ()
     options += ("--significance",) if args.significance else ()
     stages.append(translation.report_stage(setup, chosen, args.seeds, options))
     if data_set.made_here:
         joined = ("--joined-dictionary",) if args.joined_dictionary else ()
-        stages = [*demo_corpus(setup, joined), *stages]
+        stages = [*demo_corpus(setup, pieces, joined), *stages]
     return Pipeline(stages, runs, {"DATA": data, "RUNS": runs})
 
 
@@ -269,6 +312,21 @@ def with_student_training(
     return settings
 
 
+def read_options(name: str, text: str) -> Options:
+    """Options for fairseq-train that the user gave in one word, read as a shell does.
+
+    Raises:
+        UserError: a quote without its other half, or a value without an option.
+    """
+    try:
+        options = tuple(shlex.split(text))
+    except ValueError as error:
+        raise UserError(f"{name} {text}: a quote has no other half") from error
+    if options and not options[0].startswith("--"):
+        raise UserError(f"{name} {text}: give options as to fairseq-train, --NAME")
+    return options
+
+
 def check_joined(data: Path, languages: tuple[str, str]) -> None:
     """Raises UserError if data that are there have a dictionary for each language."""
     dictionaries = [data / f"dict.{language}.txt" for language in languages]
@@ -282,11 +340,11 @@ def check_joined(data: Path, languages: tuple[str, str]) -> None:
         )
 
 
-def demo_corpus(setup: Setup, options: Options = ()) -> list[Stage]:
+def demo_corpus(setup: Setup, pieces: Optional[int], options: Options = ()) -> list[Stage]:
     """The demo's data: short sentences in pieces, in fairseq's binary format.
 
     Args:
-        options: more of fairseq-preprocess.
+        pieces: how many there are, None for the default. options: more of fairseq-preprocess.
     """
     text = setup.data / "text"
     splits = [
@@ -295,8 +353,9 @@ def demo_corpus(setup: Setup, options: Options = ()) -> list[Stage]:
         for word in (f"--{split}pref", str(text / "pieces" / split))
     ]
     binarise = ("fairseq-preprocess", *setup.languages, *splits)
+    number = () if pieces is None else ("--pieces", str(pieces))
     return [
-        Stage("demo-data", ("data",), ("pet-fairseq", "demo-data", str(text)), text),
+        Stage("demo-data", ("data",), ("pet-fairseq", "demo-data", str(text), *number), text),
         Stage(
             "preprocess",
             ("data",),

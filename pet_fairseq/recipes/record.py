@@ -67,6 +67,11 @@ def _shorten_word(word: Word, places: Mapping[str, Path]) -> Word:
 
 
 def _shorten(word: str, places: Mapping[str, Path]) -> str:
+    """A word with the names of folders; it may be several paths, as of an ensemble."""
+    return os.pathsep.join(_shorten_path(path, places) for path in word.split(os.pathsep))
+
+
+def _shorten_path(word: str, places: Mapping[str, Path]) -> str:
     for name, folder in sorted(places.items(), key=lambda place: -len(str(place[1]))):
         if word == str(folder) or word.startswith(f"{folder}/"):
             return name + word[len(str(folder)) :]

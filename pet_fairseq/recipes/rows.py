@@ -10,9 +10,11 @@ from pathlib import Path
 from pet_fairseq.errors import UserError
 from pet_fairseq.recipes import controls
 from pet_fairseq.recipes.record import read_record
+from pet_fairseq.recipes.setup import WITHOUT_SEED
 from pet_fairseq.recipes.sizes import RATES
 from pet_fairseq.recipes.students import (
     Builder,
+    build_ensemble,
     build_teacher,
     longer,
     quantised,
@@ -44,6 +46,9 @@ LAST_THREE = (
     *("--decoder-pairs", "L2=L3 L2=L4 Qself=Qenc"),
 )
 
+# training sets for word-level distillation of which the teacher wrote a part
+MIXED_TEXTS = {"mixed": "gold and teacher's text", "hypotheses": "gold and the teacher's 5 best"}
+
 BITS = (8, 4)  # of a weight, in rows such as `kd_int4`
 
 
@@ -56,8 +61,17 @@ def few_bits(base: str, title: str, loss: str = "distil") -> tuple[Row, ...]:
     )
 
 
+def on_texts(base: str, title: str, arch: str) -> tuple[Row, ...]:
+    """Students of an architecture, distilled on each of MIXED_TEXTS."""
+    return tuple(
+        Row(f"{base}_{name}", f"{title} on {text}", student("distil", arch, text=f"{name}_text"))
+        for name, text in MIXED_TEXTS.items()
+    )
+
+
 ROWS = (
     Row("teacher", "Teacher", build_teacher, needs=()),
+    Row("ensemble", "Ensemble of teachers", build_ensemble),
     Row("scratch", "Same size, from scratch", student("gold", "plain"), needs=()),
     Row("kd", "Same size, distilled", student("distil", "plain")),
     Row("pkd", "Patient-KD", student("patient", "plain")),
@@ -99,19 +113,26 @@ ROWS = (
     Row(
         "scratch_seqkd",
         "Same size, sequence-level KD",
-        student("gold", "plain", on_teacher_text=True),
+        student("gold", "plain", text="teacher_text"),
     ),
     Row(
         "speed_seqkd",
         "Same speed, sequence-level KD",
-        student("gold", "speed", on_teacher_text=True),
+        student("gold", "speed", text="teacher_text"),
     ),
     Row(
         "deep_shallow_seqkd",
         "Deep-shallow, sequence-level KD",
-        student("gold", "deep", on_teacher_text=True),
+        student("gold", "deep", text="teacher_text"),
     ),
-    Row("pet_seqkd", "PET, sequence-level KD", warmed_up("pet", on_teacher_text=True)),
+    Row("pet_seqkd", "PET, sequence-level KD", warmed_up("pet", text="teacher_text")),
+    Row(
+        "kd_factorised",
+        "Same file, factorised embeddings, distilled",
+        student("distil", "factorised"),
+    ),
+    *on_texts("kd", "Same size, distilled", "plain"),
+    *on_texts("tenth_kd", "A tenth of the file, distilled", "tenth"),
     Row("kd_warmup", "Same size, simplified task, distilled", warmed_up("plain")),
     Row("pkd_warmup", "Patient-KD after the simplified task", warmed_up("plain", "patient")),
     Row(
@@ -177,7 +198,7 @@ GROUPS = {
         *("teacher", "kd", "speed_kd", "deep_shallow_kd", "pet", "pet_patient"),
         *("kd_int8", "kd_int4", "speed_kd_int4", "pet_patient_int8", "pet_patient_int4"),
     ),
-    "all": tuple(row.name for row in ROWS),
+    "all": tuple(row.name for row in ROWS if row.name != "ensemble"),
 }
 
 
@@ -213,7 +234,7 @@ def finished_rows(runs: Path) -> set[str]:
 
 
 def run_folders(runs: Path, row: str) -> list[Path]:
-    return [runs / row] if row == "teacher" else sorted(runs.glob(f"{row}.seed[0-9]*"))
+    return [runs / row] if row in WITHOUT_SEED else sorted(runs.glob(f"{row}.seed[0-9]*"))
 
 
 def is_finished(folder: Path) -> bool:

@@ -19,10 +19,11 @@ class Settings:
         warmup: the simplified task; finetune: more training of a finished student; quantised: the
             same with its weights in few bits.
         gold, simplified, distillation, patience: with the criterion of that name.
-        plain, speed, deep, tenth, can, pet, wide: architectures. All students but `speed` (PET's
-            layers and widths, nothing shared), `tenth` (deep-shallow, as wide as 8 bits a weight
-            allow in a tenth of the teacher's file, embeddings and all) and `wide` (PET with more
-            heads) have equally many parameters.
+        plain, speed, deep, tenth, factorised, can, pet, wide: architectures. All students but
+            `speed` (PET's layers and widths, nothing shared), `tenth` (deep-shallow, as wide as 8
+            bits a weight allow in a tenth of the teacher's file, embeddings and all), `factorised`
+            (wider than `plain` in an equal file, its embeddings are products of two matrices) and
+            `wide` (PET with more heads) have equally many layer parameters.
         kv, qk_crosswise: PET with these pairs in its decoder, whose feed-forward networks are
             wider or narrower so that it has as many parameters as `pet` (PET, Table 5).
         at_rates: `plain`, `can` and `pet` at each of RATES, for example `pet_at5` (PET, Figure 7a).
@@ -46,6 +47,7 @@ class Settings:
     speed: Options
     deep: Options
     tenth: Options
+    factorised: Options
     can: Options
     pet: Options
     wide: Options
@@ -78,6 +80,12 @@ def stacks(layers: int, width: int, ffn: int, heads: int) -> Options:
 
 def words(text: str) -> Options:
     return tuple(text.split())
+
+
+def factorised(layers: int, width: int, ffn: int, rank: int) -> Options:
+    """Model options of a student whose embeddings are products of two matrices."""
+    rank_option = ("--decoder-output-dim", str(rank))
+    return ("--arch", "factorised_transformer", *stacks(layers, width, ffn, 4), *rank_option)
 
 
 def decoder_pairs(pairs: str, ffn: int) -> Options:
@@ -158,6 +166,7 @@ SMALL = Settings(
     speed=("--arch", "transformer", *stacks(4, 88, 176, 4)),
     deep=("--arch", "transformer", *stacks(6, 72, 126, 4), "--decoder-layers", "1"),
     tenth=("--arch", "transformer", *stacks(6, 120, 240, 5), "--decoder-layers", "1"),
+    factorised=factorised(2, 120, 210, 48),
     can=("--arch", "can_transformer", *stacks(2, 88, 176, 4)),
     pet=_PET_SMALL,
     wide=(
@@ -210,6 +219,7 @@ FULL = Settings(
     ),
     deep=words("--arch deep_shallow_12_1"),
     tenth=("--arch", "deep_shallow_12_1", *stacks(12, 312, 624, 4), "--decoder-layers", "1"),
+    factorised=factorised(3, 280, 544, 112),
     can=words("--arch can_iwslt_de_en"),
     pet=_PET_IWSLT,
     wide=words(
@@ -298,6 +308,7 @@ DEMO = replace(
     speed=("--arch", "transformer", *stacks(4, 48, 96, 4)),
     deep=("--arch", "transformer", *stacks(6, 40, 64, 4), "--decoder-layers", "1"),
     tenth=("--arch", "transformer", *stacks(6, 56, 112, 4), "--decoder-layers", "1"),
+    factorised=factorised(2, 64, 112, 32),
     can=("--arch", "can_transformer", *stacks(2, 48, 96, 4)),
     pet=_PET_DEMO,
     wide=(
@@ -333,6 +344,7 @@ TINY = replace(
     speed=words("--arch transformer_tiny"),
     deep=words("--arch transformer_tiny --decoder-layers 1"),
     tenth=words("--arch transformer_tiny --decoder-layers 1"),
+    factorised=factorised(2, 16, 32, 8),
     can=("--arch", "can_transformer", *stacks(2, 16, 32, 2)),
     pet=words("--arch pet_transformer_tiny"),
     wide=words("--arch pet_transformer_tiny --encoder-head-dim 16"),

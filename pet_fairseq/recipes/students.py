@@ -3,63 +3,16 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Optional
 
-from pet_fairseq.recipes.device import CPU, Device
-from pet_fairseq.recipes.sizes import Options, Settings
+from pet_fairseq.errors import UserError
+from pet_fairseq.recipes.device import Device
+from pet_fairseq.recipes.setup import Setup, join_paths
+from pet_fairseq.recipes.sizes import Options
 from pet_fairseq.recipes.stage import Kind, Output, Stage, Word, last_wins
-from pet_fairseq.recipes.training import (
-    BEST,
-    fairseq_generate,
-    fairseq_train,
-    fairseq_validate,
-    use_checkpoint,
-)
+from pet_fairseq.recipes.teacher_text import TEXTS, text_stages
+from pet_fairseq.recipes.training import BEST, fairseq_train, use_checkpoint
 
 SMOOTHING = ("--label-smoothing", "0.1")
-
-
-@dataclass(frozen=True)
-class Setup:
-    """A data set, the settings of its models and the folders for them.
-
-    Attributes:
-        data: folder with bin/, made by fairseq-preprocess.
-        runs: folder for a folder of each training.
-        reference: raw target text of the test set.
-        text: options of fairseq-generate that make the text of a translation.
-        own_teacher: a checkpoint to use in place of training a teacher.
-    """
-
-    data: Path
-    runs: Path
-    source_lang: str
-    target_lang: str
-    reference: Path
-    settings: Settings
-    device: Device = CPU
-    text: Options = ("--remove-bpe", "--tokenizer", "moses")
-    own_teacher: Optional[Path] = None
-
-    @property
-    def bin(self) -> Path:
-        return self.data / "bin"
-
-    @property
-    def teacher(self) -> Path:
-        return self.own_teacher or self.runs / "teacher" / BEST
-
-    @property
-    def teacher_text(self) -> Path:
-        """The training set with the teacher's translations as its target side."""
-        return self.runs / "teacher_text" / "bin"
-
-    @property
-    def languages(self) -> Options:
-        return ("--source-lang", self.source_lang, "--target-lang", self.target_lang)
-
-    def folder(self, row: str, seed: int) -> Path:
-        return self.runs / (row if row == "teacher" else f"{row}.seed{seed}")
 
 
 @dataclass(frozen=True)
@@ -72,7 +25,7 @@ class Training:
         options: more options; the last ones win.
         folder: within the row's folder.
         start: checkpoint to start from, within the row's folder.
-        on_teacher_text: train on the teacher's translations of the training set.
+        text: train on this one of TEXTS in place of the training set.
     """
 
     loss: str
@@ -81,7 +34,7 @@ class Training:
     options: Options = ()
     folder: str = ""
     start: str = ""
-    on_teacher_text: bool = False
+    text: str = ""
 
 
 # criterion, the settings that go with it, and whether it asks the teacher
@@ -92,14 +45,14 @@ LOSSES = {
     "simplified": (("pet_simplified_task",), "simplified", True),
 }
 
-VALIDATION = ("--max-tokens", "3000", "--num-workers", "0")
+CACHE = "--teacher-cache-mb"
 
 Builder = Callable[[Setup, str, int], list[Stage]]
 
 
-def student(loss: str, arch: str, options: Options = (), on_teacher_text: bool = False) -> Builder:
+def student(loss: str, arch: str, options: Options = (), text: str = "") -> Builder:
     """A student trained in one go."""
-    training = Training(loss, arch, options=options, on_teacher_text=on_teacher_text)
+    training = Training(loss, arch, options=options, text=text)
     return lambda setup, row, seed: train(setup, row, seed, training)
 
 
@@ -109,7 +62,7 @@ def warmed_up(
     options: Options = (),
     warmup: Options = (),
     folder: str = "",
-    on_teacher_text: bool = False,
+    text: str = "",
 ) -> Builder:
     """A student that learns the simplified task first.
 
@@ -122,11 +75,11 @@ def warmed_up(
     def build(setup: Setup, row: str, seed: int) -> list[Stage]:
         first = Training(
             *("simplified", arch, ("student", "warmup"), (*options, *warmup), warm),
-            on_teacher_text=on_teacher_text,
+            text=text,
         )
         then = Training(
             *(loss, arch, ("student", "updates"), options, folder, f"{warm}/{BEST}"),
-            on_teacher_text=on_teacher_text,
+            text=text,
         )
         return [*train(setup, row, seed, first), *train(setup, row, seed, then)]
 
@@ -137,12 +90,9 @@ def train(setup: Setup, row: str, seed: int, training: Training) -> list[Stage]:
     """The stage of a training, after those that make its text."""
     settings = setup.settings
     folder = setup.folder(row, seed)
-    data = setup.teacher_text if training.on_teacher_text else setup.bin
-    criterion, loss_settings, asks_teacher = LOSSES[training.loss]
-    inputs = [data]
-    if asks_teacher:
-        criterion = (*criterion, "--teacher-path", str(setup.teacher))
-        inputs.append(setup.teacher)
+    data = setup.text_folder(training.text) if training.text else setup.bin
+    parts = TEXTS[training.text].parts if training.text else 1
+    inputs = [data, *teachers_of(setup, training.loss)]
     start: Options = ()
     if training.start:
         start = ("--finetune-from-model", str(folder / training.start))
@@ -154,14 +104,49 @@ def train(setup: Setup, row: str, seed: int, training: Training) -> list[Stage]:
         folder=folder / training.folder,
         data=data,
         options=(
-            *("--seed", str(seed), "--criterion", *criterion),
-            *getattr(settings, loss_settings),
+            *("--seed", str(seed), *loss_options(setup, row, training.loss, parts)),
             *(word for name in training.schedule for word in getattr(settings, name)),
             *(*settings.architecture(training.arch), *training.options, *start),
+            *(setup.student_options if "student" in training.schedule else ()),
         ),
         inputs=tuple(inputs),
     )
-    return [*(teacher_text(setup, row) if training.on_teacher_text else ()), stage]
+    return [*(text_stages(setup, row, training.text) if training.text else ()), stage]
+
+
+def teachers_of(setup: Setup, loss: str) -> list[Path]:
+    """The checkpoints that a loss reads."""
+    _, _, asks_teacher = LOSSES[loss]
+    return setup.teachers if asks_teacher else []
+
+
+def loss_options(setup: Setup, row: str, loss: str, parts: int = 1) -> Options:
+    """Options of a loss, its teachers among them.
+
+    Args:
+        parts: how many times as much text as the training set's the teachers are asked about.
+    Raises:
+        UserError: patient distillation from an ensemble.
+    """
+    criterion, name, _ = LOSSES[loss]
+    teachers = teachers_of(setup, loss)
+    if loss == "patient" and len(teachers) > 1:
+        raise UserError(
+            f"--teachers {setup.ensemble}: {row} follows the layers of one teacher; leave it out "
+            "of --rows"
+        )
+    path = ("--teacher-path", join_paths(teachers)) if teachers else ()
+    settings = getattr(setup.settings, name)
+    settings = with_larger_cache(settings, parts * max(1, len(teachers)))
+    return ("--criterion", *criterion, *path, *settings)
+
+
+def with_larger_cache(options: Options, times: int) -> Options:
+    """Options with so many times the room for what the teachers said."""
+    if times == 1 or CACHE not in options:
+        return options
+    at = options.index(CACHE) + 1
+    return (*options[:at], str(times * int(options[at])), *options[at + 1 :])
 
 
 def train_stage(
@@ -195,6 +180,29 @@ def build_teacher(setup: Setup, row: str, seed: int) -> list[Stage]:
     if setup.own_teacher.resolve() == product.resolve():
         return []
     return [use_checkpoint(row, row, setup.own_teacher, product)]
+
+
+def build_ensemble(setup: Setup, row: str, seed: int) -> list[Stage]:
+    """Teachers of the seeds 2, 3, ... beside the teacher, and a link to it, for the report.
+
+    Raises:
+        UserError: only one teacher is wanted.
+    """
+    if setup.ensemble == 1:
+        raise UserError(f"--rows {row}: say how many teachers are in it, such as --teachers 3")
+    first = setup.folder(row, seed) / "seed1" / BEST
+    link = Stage(
+        f"{row}/seed1",
+        (row,),
+        command=("ln", "-sf", f"../../teacher/{BEST}", str(first)),  # also when `runs` was moved
+        product=first,
+        inputs=(setup.runs / "teacher" / BEST,),
+    )
+    others = [
+        train(setup, row, number, Training("gold", "teacher", schedule=(), folder=f"seed{number}"))
+        for number in range(2, setup.ensemble + 1)
+    ]
+    return [link, *(stage for stages in others for stage in stages)]
 
 
 def sampled(setup: Setup, row: str, seed: int) -> list[Stage]:
@@ -248,7 +256,6 @@ def finetune(
     """
     settings = setup.settings
     folder = setup.folder(row, seed)
-    criterion, loss_settings, _ = LOSSES[loss]
     stage = train_stage(
         setup,
         name=folder.name,
@@ -256,61 +263,11 @@ def finetune(
         folder=folder,
         data=setup.bin,
         options=(
-            *("--seed", str(seed), "--criterion", *criterion, "--teacher-path", str(setup.teacher)),
-            *getattr(settings, loss_settings),
+            *("--seed", str(seed), *loss_options(setup, row, loss)),
             Output(("model-options", str(start))),
             *(*settings.student, *getattr(settings, schedule)),
             *("--finetune-from-model", str(start), *options),
         ),
-        inputs=(setup.bin, setup.teacher, start),
+        inputs=(setup.bin, *teachers_of(setup, loss), start),
     )
     return [stage]
-
-
-def teacher_text(setup: Setup, row: str) -> list[Stage]:
-    """Sequence-level distillation (Kim and Rush, 2016): the teacher translates the training set.
-
-    The students train on the teacher's own pieces, so these are not made into text.
-    """
-    folder = setup.teacher_text.parent
-    translations = folder / "train.txt"
-    translate = Stage(
-        "teacher_text/translate",
-        (row,),
-        command=generate_command(setup, setup.teacher, 5, ("--gen-subset", "train"), text=()),
-        product=translations,
-        inputs=(setup.bin, setup.teacher),
-        kind=Kind.STDOUT,
-    )
-    binarise = Stage(
-        "teacher_text/binarise",
-        (row,),
-        command=(
-            *("pet-fairseq", "teacher-text", str(translations), "--data", str(setup.bin)),
-            *(*setup.languages, "--out", str(setup.teacher_text)),
-        ),
-        product=setup.teacher_text,
-        inputs=(translations, setup.bin),
-    )
-    return [translate, binarise]
-
-
-def validate_command(setup: Setup, checkpoint: Path) -> tuple[Word, ...]:
-    """fairseq-validate on the setup's validation set."""
-    return fairseq_validate(
-        *(setup.device, setup.bin, checkpoint),
-        ("--task", "translation", *setup.languages, *VALIDATION),
-    )
-
-
-def generate_command(
-    setup: Setup, checkpoint: Path, beam: int, options: Options = (), text: Optional[Options] = None
-) -> tuple[Word, ...]:
-    """fairseq-generate on the setup's data."""
-    return fairseq_generate(
-        *(setup.device, setup.bin, checkpoint),
-        (
-            *("--beam", str(beam), *setup.languages, *(setup.text if text is None else text)),
-            *(*setup.settings.generate, *options),
-        ),
-    )

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Union
 
 from pet_fairseq.recipes.device import Device
 from pet_fairseq.recipes.stage import USER_DIR, Stage, Word
@@ -23,9 +24,9 @@ def fairseq_train(
 
 
 def fairseq_generate(
-    device: Device, data: Path, checkpoint: Path, options: Sequence[Word]
+    device: Device, data: Path, checkpoint: Union[Path, str], options: Sequence[Word]
 ) -> tuple[Word, ...]:
-    """fairseq-generate for the test set."""
+    """fairseq-generate for the test set, by a checkpoint or by an ensemble `a.pt:b.pt`."""
     return (
         *("fairseq-generate", str(data), "--user-dir", USER_DIR, "--path", str(checkpoint)),
         *(*ALL_SENTENCES, *device.generation_options, *options),

@@ -5,13 +5,9 @@ from pathlib import Path
 
 from pet_fairseq.recipes.pipeline import merge
 from pet_fairseq.recipes.rows import BY_NAME, ROWS, run_folders
+from pet_fairseq.recipes.setup import Setup, generate_command, validate_command
 from pet_fairseq.recipes.sizes import Options
 from pet_fairseq.recipes.stage import Kind, Stage
-from pet_fairseq.recipes.students import (
-    Setup,
-    generate_command,
-    validate_command,
-)
 from pet_fairseq.recipes.training import BEST
 
 
@@ -35,18 +31,19 @@ def _with_needs(rows: Sequence[str]) -> set[str]:
     return {name for row in rows for name in (row, *BY_NAME[row].needs)}
 
 
-def _checkpoints(setup: Setup, rows: Sequence[str], seeds: Sequence[int]) -> dict[Path, Path]:
-    """The checkpoint of each run's folder, teacher first."""
-    checkpoints = {}
-    for seed in seeds:
-        for row in rows:
-            folder = setup.folder(row, seed)
-            checkpoints[folder] = setup.teacher if row == "teacher" else folder / BEST
-    return checkpoints
+Checkpoints = dict[Path, list[Path]]  # those that translate together, by a run's folder
 
 
-def validations(setup: Setup, checkpoints: dict[Path, Path]) -> list[Stage]:
-    """fairseq-validate for the runs, each with its own criterion."""
+def _checkpoints(setup: Setup, rows: Sequence[str], seeds: Sequence[int]) -> Checkpoints:
+    """The checkpoints of the runs, teacher first."""
+    own = {"teacher": setup.teachers[:1], "ensemble": setup.teachers}
+    folders = {setup.folder(row, seed): row for seed in seeds for row in rows}
+    return {folder: own.get(row, [folder / BEST]) for folder, row in folders.items()}
+
+
+def validations(setup: Setup, checkpoints: Checkpoints) -> list[Stage]:
+    """fairseq-validate for the runs, each with its own criterion; it takes no ensemble."""
+    single = {folder: paths[0] for folder, paths in checkpoints.items() if len(paths) == 1}
     return [
         Stage(
             f"{folder.name}/validate",
@@ -56,27 +53,27 @@ def validations(setup: Setup, checkpoints: dict[Path, Path]) -> list[Stage]:
             inputs=(setup.bin, checkpoint),
             kind=Kind.STDOUT,
         )
-        for folder, checkpoint in checkpoints.items()
+        for folder, checkpoint in single.items()
     ]
 
 
 def translations(
-    setup: Setup, checkpoints: dict[Path, Path], beams: Sequence[int], repeats: int
+    setup: Setup, checkpoints: Checkpoints, beams: Sequence[int], repeats: int
 ) -> list[Stage]:
     """fairseq-generate for the runs in turn, so that their speeds compare."""
     return [
         Stage(
             f"{folder.name}/beam{beam}.{repeat}",
             ("generate",),
-            command=generate_command(setup, checkpoint, beam),
+            command=generate_command(setup, paths, beam),
             product=folder / f"generate.beam{beam}.{repeat}.txt",
-            inputs=(setup.bin, checkpoint),
+            inputs=(setup.bin, *paths),
             kind=Kind.STDOUT,
             alone=True,
         )
         for repeat in range(1, repeats + 1)
         for beam in beams
-        for folder, checkpoint in checkpoints.items()
+        for folder, paths in checkpoints.items()
     ]
 
 

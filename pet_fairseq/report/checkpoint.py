@@ -1,6 +1,7 @@
 """What a checkpoint stores: parameters, bytes, training time."""
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple, Optional
 
@@ -30,6 +31,11 @@ class Sizes(NamedTuple):
 
 
 UNKNOWN = Sizes()
+
+
+def add_sizes(sizes: Iterable[Sizes]) -> Sizes:
+    """The size of several models together, None where that of one is not known."""
+    return Sizes(*(None if None in column else sum(column) for column in zip(*sizes)))
 
 
 def measure_sizes(path: Path) -> tuple[Sizes, Optional[str]]:

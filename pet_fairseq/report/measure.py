@@ -2,7 +2,7 @@
 
 A run is a folder with checkpoint_best.pt (and checkpoint_last.pt) from fairseq-train and the
 outputs of fairseq-generate as generate.beam<B>.<k>.txt (k counts repeats). It may have the output
-of fairseq-validate as validate.txt.
+of fairseq-validate as validate.txt. An ensemble has its members' checkpoints in folders seed1, ...
 """
 
 from dataclasses import dataclass, field
@@ -12,7 +12,13 @@ from typing import Optional
 from sacrebleu.metrics import BLEU, CHRF
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.report.checkpoint import UNKNOWN, Sizes, measure_sizes, training_seconds
+from pet_fairseq.report.checkpoint import (
+    UNKNOWN,
+    Sizes,
+    add_sizes,
+    measure_sizes,
+    training_seconds,
+)
 from pet_fairseq.report.outputs import Output, find_outputs, read_output
 from pet_fairseq.report.validation import NAME, NOT_VALIDATED, Validation, read_validation
 
@@ -31,6 +37,7 @@ class Run:
     outputs: dict[int, list[Path]] = field(default_factory=dict)  # by beam
     targets: Optional[list[str]] = None  # fairseq's own T- lines: which test set it was
     missing: list[str] = field(default_factory=list)
+    members: int = 1  # models that translate together, whose sizes are added up
 
     @property
     def output_names(self) -> list[str]:
@@ -74,16 +81,29 @@ def measure_run(folder: Path, bleu: BLEU, chrf: CHRF, sentences: int) -> Run:
 
 
 def _measure_checkpoints(run: Run, folder: Path) -> None:
-    best = folder / "checkpoint_best.pt"
-    if not best.is_file():
-        run.missing.append(best.name)
+    members = find_members(folder)
+    run.members = len(members)
+    missing = [best for best in members if not best.is_file()]
+    if missing:
+        run.missing += [str(best.relative_to(folder)) for best in missing]
         return
-    run.sizes, why = measure_sizes(best)
-    if why is not None:
-        run.missing.append(f"active parameters (the file's tensors were counted: {why})")
-    run.training_seconds = training_seconds(folder / "checkpoint_last.pt")
-    if run.training_seconds is None:
+    sizes = [measure_sizes(best) for best in members]
+    run.sizes = add_sizes(size for size, _ in sizes)
+    for _, why in sizes:
+        if why is not None:
+            run.missing.append(f"active parameters (the file's tensors were counted: {why})")
+    # a member may be a link to a run
+    seconds = [training_seconds(best.resolve().with_name("checkpoint_last.pt")) for best in members]
+    if None in seconds:
         run.missing.append("checkpoint_last.pt with the training time")
+    else:
+        run.training_seconds = sum(seconds)
+
+
+def find_members(folder: Path) -> list[Path]:
+    """The checkpoints of a run: of its model, or of the members of an ensemble."""
+    members = sorted(folder.glob("seed[0-9]*/checkpoint_best.pt"))
+    return members or [folder / "checkpoint_best.pt"]
 
 
 def _read_checked(run: Run, path: Path, sentences: int) -> Output:

@@ -137,9 +137,13 @@ def name_missing_outputs(runs: list[Run]) -> None:
 
 
 def name_missing_seeds(groups: list[RunGroup], teacher: RunGroup) -> None:
-    """Note in `missing` if a group has fewer seeds than the largest; one teacher is enough."""
+    """Note in `missing` if a group has fewer seeds than the largest.
+
+    One teacher is enough, and one ensemble, which has several seeds in it.
+    """
     most = max(groups, key=lambda group: len(group.runs))
     for group in groups:
-        enough = 1 if group is teacher and len(group.runs) == 1 else len(most.runs)
+        single = group is teacher or group.runs[0].members > 1
+        enough = 1 if single and len(group.runs) == 1 else len(most.runs)
         if len(group.runs) < enough:
             group.missing.append(f"seeds: it has {len(group.runs)}, `{most.name}` has {enough}")

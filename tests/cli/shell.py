@@ -6,7 +6,10 @@ import subprocess
 
 from tests.cli.processes import BIN, REPO, command_line
 
-FORKED = ("fairseq-preprocess", "fairseq-train", "fairseq-generate", "pet-fairseq")
+FORKED = (
+    *("fairseq-preprocess", "fairseq-train", "fairseq-generate", "fairseq-interactive"),
+    "pet-fairseq",
+)
 
 
 def forked_commands() -> dict[str, str]:

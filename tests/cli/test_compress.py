@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from fairseq.data import Dictionary
 
+from pet_fairseq.architectures import build_without_memory
 from pet_fairseq.compress import plan
+from pet_fairseq.compress.export_size import int8_bytes
 from pet_fairseq.compress.student import Size
 from pet_fairseq.errors import UserError
-from pet_fairseq.pet.params import checkpoint_counts, option_counts
+from pet_fairseq.pet.params import checkpoint_counts, option_counts, parse_model_options
 from pet_fairseq.recipes.device import CPU, Device
 from pet_fairseq.recipes.runner import dry_run
 from tests.cli.processes import run
@@ -79,6 +82,20 @@ def test_pet_warms_up(build, method, criterion):
     assert ("--teacher-cache-mb" in training.command) == (method == "pet")
     assert model_options(warmup) == model_options(training)
     assert training.option("--encoder-layers") == "4" and training.option("--seed") == "7"
+
+
+def test_deep_and_shallow(build, teacher, data):
+    """All sizes are those of 6 + 1 layers: parameters, and bytes of the export."""
+    by_rate = build(method="deep-shallow")["training"]
+    assert by_rate.option("--encoder-layers") == "6" and by_rate.option("--decoder-layers") == "1"
+    assert by_rate.option("--criterion") == "pet_distillation"
+    ours, theirs = option_counts(model_options(by_rate)), checkpoint_counts(str(teacher), "")
+    assert ours.layers / theirs.layers == pytest.approx(0.5, rel=0.1)
+    by_bytes = build(method="deep-shallow", size=Size(megabytes=0.25))["training"]
+    args = parse_model_options(model_options(by_bytes))
+    words = [len(Dictionary.load(str(data / f"dict.{lang}.txt"))) for lang in ("de", "en")]
+    assert int8_bytes(build_without_memory(args, *words)) / 1e6 == pytest.approx(0.25, rel=0.1)
+    assert by_bytes.option("--decoder-layers") == "1"
 
 
 def test_hours_are_measured_first(build, tmp_path):

@@ -142,8 +142,8 @@ def test_dry_run_writes_nothing(texts, tmp_path):
 
 
 def shown_command() -> list[str]:
-    """The words of the command that the README shows for training."""
-    text = (REPO / "examples/own_data/README.md").read_text().replace("\\\n", " ")
+    """The words of the command that the guide shows for training."""
+    text = (REPO / "docs/howto/own_text.md").read_text().replace("\\\n", " ")
     (line,) = [line for line in text.splitlines() if line.startswith("pet-fairseq recipe ")]
     return shlex.split(line)
 
@@ -155,7 +155,7 @@ def trainings(output: str) -> list[str]:
     return [line for line in lines if line.startswith(("fairseq-train ", "pet-fairseq train"))]
 
 
-def test_the_command_of_the_readme_and_run_sh_train_teacher_and_student():
+def test_the_command_of_the_guide_and_run_sh_train_teacher_and_student():
     command = shown_command()
     lines = trainings(run(*command, "--dry-run", cwd=REPO).output)
     assert ["pet_transformer" in line for line in lines] == [False, True, True]

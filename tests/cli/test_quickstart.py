@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from tests.cli.processes import REPO, run
+from tests.cli.processes import REPO, run, start
 
 NOTEBOOK = REPO / "examples" / "quickstart.ipynb"
 
@@ -34,7 +34,9 @@ def test_the_notebook_runs(tmp_path):
     pytest.importorskip("ctranslate2")
     command = (REPO / "scripts" / "docs" / "run_notebook.py", NOTEBOOK, "--folder", tmp_path)
     short = {"TEACHER_UPDATES": "60", "STUDENT_UPDATES": "20"}
-    output = run("python", *command, env=short).output
+    process = start("python", *command, env=short)
+    output, _ = process.communicate(timeout=1800)
+    assert process.returncode == 0, output[-3000:]
     assert re.search(r"^teacher +\d+\.\d\d +\d+\.\d +[\d,]+$", output, re.MULTILINE)
     assert output.count("\nsource ") == 10
     assert (tmp_path / "runs" / "quickstart" / "small" / "report.md").is_file()

@@ -9,9 +9,9 @@ import pytest
 from pet_fairseq.recipes import translation
 from pet_fairseq.recipes.device import Device
 from pet_fairseq.recipes.runner import run_stages
+from pet_fairseq.recipes.setup import Setup
 from pet_fairseq.recipes.sizes import TINY
 from pet_fairseq.recipes.skipping import RunOptions
-from pet_fairseq.recipes.students import Setup
 from tests.cli.processes import REPO, run
 from tests.cli.shell import sh
 
@@ -96,8 +96,9 @@ def test_a_recipe_from_the_teacher_to_the_report(data, raw, tmp_path, capsys):
     folder.mkdir()
     shutil.copytree(data, folder / "bin")
     shutil.copytree(raw, folder / "raw")
-    setup = Setup(folder, runs, "de", "en", folder / "raw/test.en", TINY, Device("cpu"))
-    rows = ["teacher", "scratch_seqkd", "pet_sampled"]
+    reference = folder / "raw/test.en"
+    setup = Setup(folder, runs, "de", "en", reference, TINY, Device("cpu"), ensemble=2)
+    rows = ["teacher", "ensemble", "scratch_seqkd", "kd_hypotheses", "pet_sampled"]
     stages = translation.build_stages(setup, rows, [1], [2], 1)
     stages.append(translation.report_stage(setup, rows, [1], ()))
     options = RunOptions(jobs=2, places={"RUNS": runs}, environment={"OMP_NUM_THREADS": "1"})
@@ -107,6 +108,7 @@ def test_a_recipe_from_the_teacher_to_the_report(data, raw, tmp_path, capsys):
     assert sorted(names) == sorted(rows) and names[0] == "teacher"
     assert all(set(row["bleu"]) == {"2"} for row in report)
     validations = {row["name"]: row["runs"][0] for row in report}
+    assert validations.pop("ensemble")["validation_nll_bits"] is None
     assert all(run["validation_nll_bits"] > 0 for run in validations.values())
     assert validations["pet_sampled"]["validation_kl_bits"] > 0  # trained with a teacher
     assert validations["teacher"]["validation_kl_bits"] is None

@@ -8,6 +8,8 @@ import torch
 
 from pet_fairseq.architectures import build_without_memory
 from pet_fairseq.compress.export_size import int8_bytes
+from pet_fairseq.compress.methods import METHODS
+from pet_fairseq.compress.student import depths
 from pet_fairseq.compress.widths import STEP, Shape, check_size, find_shape
 from pet_fairseq.decoding.export import MODEL, write_ctranslate2
 from pet_fairseq.decoding.plain import plain_model
@@ -27,6 +29,7 @@ MODELS = {
         arch="transformer", encoder_learned_pos=True, decoder_learned_pos=True
     ),
     "other widths": dict(arch="transformer", decoder_embed_dim=24, decoder_ffn_embed_dim=40),
+    "deep and shallow": dict(arch="transformer", encoder_layers=6, decoder_layers=1),
     "PET": dict(arch="pet_transformer"),
     "PET, layers only": dict(
         arch="pet_transformer", encoder_pairs="layers", decoder_pairs="layers"
@@ -66,18 +69,43 @@ def slow_size(shape, measure):
     return measure(build_without_memory(args, 30, 30))
 
 
-@pytest.mark.parametrize("target", [9_000, 31_000, 60_123])
-def test_nearest_shape(target):
+@pytest.mark.parametrize(
+    "layers, target", [((1, 1), 9_000), ((1, 1), 31_000), ((1, 1), 60_123), ((3, 1), 60_123)]
+)
+def test_nearest_shape(layers, target):
     def measure(model):
         return sum(p.numel() for p in model.parameters())
 
-    found = find_shape(("--arch", "transformer"), (30, 30), 1, measure, target)
+    found = find_shape(("--arch", "transformer"), (30, 30), layers, measure, target)
     assert found.size == slow_size(found.shape, measure)
     assert found.shape.width % STEP == found.shape.ffn % STEP == 0
     steps = [STEP * n for n in range(2, 14)]
-    every = [Shape(1, w, f) for w, f in itertools.product(steps, steps) if w <= f <= 4 * w]
+    pairs = itertools.product(steps, steps)
+    every = [Shape(layers, w, f) for w, f in pairs if w <= f <= 4 * w]
     best = min(abs(slow_size(shape, measure) - target) for shape in every)
     assert abs(found.size - target) <= max(2 * best, 0.03 * target)
+
+
+def test_layers_of_encoder_and_decoder():
+    options = Shape((6, 1), 40, 80).options
+    assert options[options.index("--encoder-layers") + 1] == "6"
+    assert options.count("--decoder-layers") == 1
+    assert options[options.index("--decoder-layers") + 1] == "1"
+
+
+@pytest.mark.parametrize(
+    "method, teacher, expected",
+    [
+        ("distil", (6, 6), [(2, 2), (4, 4), (6, 6)]),
+        ("distil", (12, 2), [(2, 2)]),
+        ("distil", (3, 3), [(2, 2)]),
+        ("pet", (6, 6), [(4, 4), (6, 6)]),
+        ("deep-shallow", (6, 6), [(6, 1), (8, 1), (10, 1)]),
+        ("deep-shallow", (3, 3), [(6, 1)]),
+    ],
+)
+def test_depths(method, teacher, expected):
+    assert list(depths(METHODS[method], *teacher)) == expected
 
 
 def test_a_size_that_is_out_of_reach():

@@ -81,6 +81,7 @@ def test_heads_that_do_not_fit(options, message):
         ("variator", "holds variator: plugins need this package; export their --backbone-path"),
         ("selfcp", "holds selfcp: memory needs this package"),
         ("can_iwslt_de_en", "holds can_transformer: compressed attention is no layer"),
+        ("factorised_transformer", "holds factorised_transformer: other engines would store"),
         ("roberta_base", "holds roberta, no translation model"),
         ("token_pruning", "holds token_pruning, no translation model"),
         ("unheard_of", "holds unheard_of, no translation model"),

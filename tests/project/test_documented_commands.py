@@ -2,36 +2,71 @@
 
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Optional
 
 import pytest
+from fairseq import options as fairseq_options
 
 from pet_fairseq.cli import COMMANDS
 from pet_fairseq.recipes.catalogue import RECIPES
 from pet_fairseq.recipes.commands import pipeline_of, recipe_parser
 from pet_fairseq.recipes.pipeline import Place
+from tests.project import command_blocks
 from tests.project.test_documents import DOCUMENTS, REPO
 
 OF_THE_SHELL = re.compile(r"[|<>;&()#]+|\d>&?")
 PLACEHOLDERS = {"NAME", "NEW", "TASK"}
+BLOCK = re.compile(
+    r"(?:(<!-- pet-fairseq .*) -->\n+)?^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE
+)
+PROGRAMS = re.compile(
+    r"(\$ )?(pet-fairseq|fairseq-\w+|make|python|pip|torchrun|curl|echo|for|cat|\.|examples/\S+) "
+)
+TASKS = {"bert": "sentence_prediction", "smollm2": "language_modeling"}  # of imported models
+PARSERS = {
+    "train": fairseq_options.get_training_parser,
+    "generate": fairseq_options.get_generation_parser,
+    "interactive": fairseq_options.get_interactive_generation_parser,
+    "validate": fairseq_options.get_validation_parser,
+    "preprocess": fairseq_options.get_preprocessing_parser,
+}
+
+
+def texts() -> Iterator[tuple[Path, str]]:
+    """The documents that people write; CHANGELOG.md tells of what was there before, too."""
+    for path in DOCUMENTS:
+        if path.name != "CHANGELOG.md" and path.parent != REPO / "docs/reference":
+            yield path.relative_to(REPO), path.read_text(encoding="utf-8")
 
 
 def documented(start: str):
     """The words of each command that begins so, up to a sign of the shell, and its document."""
-    for path in DOCUMENTS:
-        if path.name == "CHANGELOG.md":  # tells of what was there before, too
-            continue
-        text = path.read_text(encoding="utf-8").replace("\\\n", " ").replace("-->", "\n")
+    for path, text in texts():
+        text = text.replace("\\\n", " ").replace("-->", "\n")
         for command in re.findall(rf"(?<![\w./-]){start} ([a-z][^`\n]*)", text):
-            lexer = shlex.shlex(command, posix=True, punctuation_chars="|<>;&()")
-            lexer.commenters = "#"
-            lexer.wordchars += "@$,:[]'{}!"
-            words = []
-            for word in lexer:
-                if OF_THE_SHELL.fullmatch(word):
-                    break
-                words.append(word)
-            yield path.relative_to(REPO), words
+            yield path, words_of(command, apostrophes=True)
+
+
+def words_of(command: str, apostrophes: bool = False) -> list[str]:
+    """The words of a command up to a sign of the shell; what the shell would put in is left out.
+
+    Args:
+        apostrophes: whether a word may begin with one, as in text, where it quotes nothing.
+    """
+    for name, task in TASKS.items():
+        command = command.replace(f"$(cat {name}/task_options)", f"--task {task}")
+    command = re.sub(r"\$\([^()]*\)", "", command)
+    lexer = shlex.shlex(command, posix=True, punctuation_chars="|<>;&()")
+    lexer.commenters = "#"
+    lexer.wordchars += "@$,:[]{}!" + "'" * apostrophes
+    words = []
+    for word in lexer:
+        if OF_THE_SHELL.fullmatch(word):
+            break
+        words.append(word)
+    return words
 
 
 def options(words: list[str]) -> list[str]:
@@ -120,3 +155,128 @@ def test_scripts_and_their_options():
 def test_every_recipe_is_documented():
     documented_names = {Path(words[0]).name for _, words in recipes()}
     assert set(RECIPES) - documented_names - {"demo"} == set()
+
+
+# --- blocks ---------------------------------------------------------------------------------------
+
+
+def blocks() -> Iterator[tuple[str, str]]:
+    """Every fenced block with commands, and its document.
+
+    Dry runs are left out: tests/recipes/test_readmes.py compares them with what is run.
+    """
+    for path, text in texts():
+        for match in BLOCK.finditer(text):
+            dry_run, language, block = match.groups()
+            commands = any(PROGRAMS.match(line) for line in block.splitlines())
+            if not dry_run and (commands or language == "python"):
+                yield str(path), block
+
+
+def proof(document: str, block: str) -> Optional[str]:
+    """What is said about a block: a test, or why there is none; None if nothing is said."""
+    for start, text in command_blocks.BLOCKS.get(document, {}).items():
+        if block.startswith(start):
+            return text
+    for start, text in command_blocks.DOCUMENTS.items():
+        if document.startswith(start):
+            return text
+    return None
+
+
+def test_every_block_is_run_by_a_test_or_says_why_not():
+    missing = [
+        (document, block.splitlines()[0])
+        for document, block in blocks()
+        if not proof(document, block)
+    ]
+    assert missing == []
+
+
+def test_what_is_said_about_blocks_is_needed():
+    """No entry is left over from a block that is gone."""
+    shown = list(blocks())
+    unused = [
+        (document, start)
+        for document, starts in command_blocks.BLOCKS.items()
+        for start in starts
+        if not any(document == path and block.startswith(start) for path, block in shown)
+    ]
+    assert unused == []
+
+
+def test_the_tests_that_run_blocks_are_there():
+    proofs = {text for starts in command_blocks.BLOCKS.values() for text in starts.values()}
+    tests = [
+        text for text in {*proofs, *command_blocks.DOCUMENTS.values()} if text.startswith("tests/")
+    ]
+    assert len(tests) > 20
+    for test in tests:
+        file, name = test.split("::")
+        assert f"def {name}(" in (REPO / file).read_text(encoding="utf-8"), test
+
+
+def commands_in_blocks(program: str) -> Iterator[tuple[str, list[str]]]:
+    """The words of each command of a program in the blocks, without dots for what is left out."""
+    for document, block in blocks():
+        for line in block.replace("\\\n", " ").splitlines():
+            for command in re.findall(rf"(?:^\s*(?:\$ )?|\| *){program} (.*)", line):
+                yield document, [word for word in words_of(command) if word != "..."]
+
+
+def test_commands_in_blocks_are_accepted(capsys):
+    """Not only do the options exist: their values fit, and none that is required is missing."""
+    wrong, number = [], 0
+    for document, words in commands_in_blocks("pet-fairseq"):
+        name = " ".join(words[:2]) if " ".join(words[:2]) in COMMANDS else words[0]
+        rest = words[len(name.split()) :]
+        parser = recipe_parser(Path(rest.pop(0)).name) if name == "recipe" else COMMANDS[name]
+        number += 1
+        try:
+            parser.parse_args(rest) if name == "recipe" else parser.parse(rest)
+        except SystemExit:
+            wrong.append(f"{document}: {' '.join(words)}: {capsys.readouterr().err}")
+    assert number > 40
+    assert wrong == []
+
+
+def test_every_training_ends():
+    """fairseq trains for ever without one of these options."""
+    lines = [
+        (document, line)
+        for document, block in blocks()
+        for line in block.replace("\\\n", " ").splitlines()
+        if re.match(r"fairseq-train ", line) and "..." not in line
+    ]
+    assert len(lines) > 10
+    assert [line for line in lines if not re.search("--max-(update|epoch) ", line[1])] == []
+
+
+@pytest.mark.parametrize("program", PARSERS)
+def test_fairseqs_commands_in_blocks_are_accepted(program, capsys):
+    wrong, number = [], 0
+    for document, words in commands_in_blocks(f"fairseq-{program}"):
+        number += 1
+        try:
+            unknown = unknown_to_fairseq(program, words)
+        except SystemExit:
+            wrong.append(f"{document}: {' '.join(words)}: {capsys.readouterr().err}")
+            continue
+        wrong += [f"{document}: fairseq-{program}: {word}" for word in options(unknown)]
+    assert number
+    assert wrong == []
+
+
+def unknown_to_fairseq(program: str, words: list[str]) -> list[str]:
+    """What a command of fairseq does not know of the words that follow its name.
+
+    Raises:
+        SystemExit: a value does not fit, or something is missing.
+    """
+    words = [word for word in words if word not in ("--user-dir", "pet_fairseq")]
+    parser = PARSERS[program]()
+    if program == "preprocess":
+        return parser.parse_known_args(words)[1]
+    if program == "train" and "--arch" not in words:  # it stands in a file, or in a checkpoint
+        words = [*words, "--arch", "transformer"]
+    return fairseq_options.parse_args_and_arch(parser, words, parse_known=True)[1]

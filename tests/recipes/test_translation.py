@@ -12,7 +12,7 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.parameters import architecture_counts, compression_rate
 from pet_fairseq.pet.params import option_counts
 from pet_fairseq.recipes.datasets import DATA_SETS
-from pet_fairseq.recipes.rows import ROWS, finished_rows
+from pet_fairseq.recipes.rows import GROUPS, finished_rows
 from pet_fairseq.recipes.sizes import SIZES
 from pet_fairseq.recipes.stage import Output, shell_lines
 from tests.recipes.paper import check_order, names, stages, trainings
@@ -20,11 +20,12 @@ from tests.recipes.paper import check_order, names, stages, trainings
 pytestmark = pytest.mark.paper
 
 pet_fairseq.register()
-ALL = len(ROWS)
+ALL = len(GROUPS["all"])
 # the teacher; those without a warm-up; those with one; sampled heads: wide twice, tuned once; long;
 # two with few bits of six students; at three rates two without and one with; of the controls seven
-# without and two with a warm-up; deep-shallow of two widths distilled in two ways, the unshared one
-TRAININGS = 1 + 5 + 2 * 10 + 3 + 1 + 1 + 2 * 6 + 3 + 3 * (2 + 2) + 7 + 2 * 2 + 2 * 2 + 1
+# without and two with a warm-up; deep-shallow of two widths distilled in two ways, the unshared
+# one; two students on two mixed texts; factorised embeddings
+TRAININGS = 1 + 5 + 2 * 10 + 3 + 1 + 1 + 2 * 6 + 3 + 3 * (2 + 2) + 7 + 2 * 2 + 2 * 2 + 1 + 2 * 2 + 1
 LANGUAGES = ("--source-lang", "de", "--target-lang", "en")
 
 
@@ -135,6 +136,24 @@ def test_the_best_student_fills_a_tenth_of_the_teachers_file(size, dictionaries,
             assert tenth.option(option) == deep.option(option)
 
 
+@pytest.mark.parametrize(
+    "size, dictionaries", [("small", 3864 + 3024), ("full", 8848 + 6632), ("demo", 4744)]
+)
+def test_factorised_embeddings_leave_room_for_wider_layers(size, dictionaries, tmp_path):
+    """In an equal file, everything counted."""
+    found = stages("multi30k", tmp_path, "--rows", "kd", "kd_factorised", "--size", size)
+    plain, narrow = found["kd.seed1"], found["kd_factorised.seed1"]
+
+    def parameters(stage, inner):
+        return option_counts(model_options(stage)).total + (dictionaries - 2 * 4) * inner
+
+    plain_width, rank = plain.option("--decoder-embed-dim"), narrow.option("--decoder-output-dim")
+    assert parameters(narrow, int(rank)) == pytest.approx(
+        parameters(plain, int(plain_width)), rel=0.01
+    )
+    assert int(narrow.option("--decoder-embed-dim")) > 1.2 * int(plain_width)
+
+
 def test_the_frontier_pairs_equal_bytes_and_arithmetic(tmp_path):
     """Twice the layers in 4 bits against PET's in 8."""
     found = stages("multi30k", tmp_path, "--rows", "frontier")
@@ -240,6 +259,44 @@ def test_length_and_learning_rate_of_the_students(tmp_path):
     for wrong in (("--updates", "0"), ("--student-lr", "0"), ("--student-lr", "nan")):
         with pytest.raises(UserError, match=f"{wrong[0]} {wrong[1]}: give"):
             stages("multi30k", tmp_path, *wrong)
+
+
+def test_other_options_of_the_teacher(tmp_path):
+    before = stages("multi30k", tmp_path, "--rows", "kd")
+    given = "--dropout 0.4 --label-smoothing 0.2 --adam-betas '(0.9, 0.99)' --fp16"
+    found = stages("multi30k", tmp_path, "--rows", "kd", "--teacher-options", given)
+    teacher = found["teacher"]
+    assert teacher.option("--dropout") == "0.4" and teacher.option("--label-smoothing") == "0.2"
+    assert teacher.option("--adam-betas") == "(0.9, 0.99)" and "--fp16" in teacher.command
+    assert teacher.command.count("--dropout") == 1
+    assert found["kd.seed1"].command == before["kd.seed1"].command
+    two = ("--rows", "kd", "--teachers", "2", "--teacher-options=--fp16")
+    assert "--fp16" in stages("multi30k", tmp_path, *two)["ensemble/seed2"].command
+    for wrong in ("--dropout '0.4", "dropout 0.4"):
+        with pytest.raises(UserError, match=f"--teacher-options {wrong}: "):
+            stages("multi30k", tmp_path, "--teacher-options", wrong)
+
+
+def test_other_options_of_the_students(tmp_path):
+    given = ("--rows", "kd", "pet", "kd_int8", "--student-options", "--encoder-ffn-embed-dim 40")
+    before = stages("multi30k", tmp_path, "--rows", "kd", "pet", "kd_int8")
+    found = stages("multi30k", tmp_path, *given)
+    for name in ("kd.seed1", "pet.seed1/warmup", "pet.seed1"):
+        assert found[name].option("--encoder-ffn-embed-dim") == "40"
+        assert found[name].command.count("--encoder-ffn-embed-dim") == 1
+    for name in ("teacher", "kd_int8.seed1"):  # the second one has its student's model
+        assert found[name].command == before[name].command
+
+
+def test_fewer_pieces_in_the_demo(tmp_path):
+    found = stages("demo", tmp_path, "--pieces", "2000")
+    folder = tmp_path / "demo/pieces2000"
+    assert found["demo-data"].option("--pieces") == "2000"
+    for name in ("demo-data", "preprocess", "teacher", "kd.seed1"):
+        assert found[name].product.is_relative_to(folder)
+    assert stages("demo", tmp_path)["demo-data"].option("--pieces") is None
+    with pytest.raises(UserError, match="--pieces 0: give 1 or more"):
+        stages("demo", tmp_path, "--pieces", "0")
 
 
 def test_one_dictionary_and_one_embedding(tmp_path):
@@ -349,6 +406,86 @@ def test_sequence_level_rows_train_on_the_teachers_text(tmp_path):
     assert "--remove-bpe" not in command and "--tokenizer" not in command
     for name in ("scratch_seqkd.seed1", "pet_seqkd.seed1/warmup", "pet_seqkd.seed1"):
         assert found[name].command[1] == str(text) and text in found[name].inputs
+
+
+def test_mixed_texts_are_gold_and_the_teachers(tmp_path):
+    """Word-level distillation, with the updates of the student on the gold text."""
+    rows = ("kd", "kd_mixed", "kd_hypotheses", "scratch_seqkd")
+    found = stages("multi30k", tmp_path, "--rows", *rows)
+    runs = tmp_path / "multi30k/small"
+    check_order(found)
+    mixed, many = found["mixed_text/binarise"], found["hypotheses_text/binarise"]
+    assert "--keep-gold" in mixed.command and "--keep-gold" in many.command
+    assert "--keep-gold" not in found["teacher_text/binarise"].command
+    assert mixed.option("--nbest") is None and many.option("--nbest") == "5"
+    assert mixed.inputs[0] == found["teacher_text/translate"].product  # translated once
+    assert found["hypotheses_text/translate"].option("--nbest") == "5"
+    assert found["hypotheses_text/translate"].product in many.inputs
+    gold = found["kd.seed1"]
+    for row, parts in (("mixed", 2), ("hypotheses", 6)):
+        training = found[f"kd_{row}.seed1"]
+        assert training.command[1] == str(runs / f"{row}_text/bin")
+        for name in ("--criterion", "--teacher-path", "--max-update", "--arch", "--lr"):
+            assert training.option(name) == gold.option(name)
+        assert training.option("--teacher-cache-mb") == str(1000 * parts)
+        assert found[f"kd_{row}.seed1/validate"].command[1] == str(tmp_path / "multi30k/data/bin")
+
+
+def test_an_ensemble_teaches_and_stands_beside_its_students(tmp_path):
+    single = stages("multi30k", tmp_path, "--rows", "kd", "pet", "kd_int8", "scratch_seqkd")
+    found = stages(
+        *("multi30k", tmp_path, "--rows", "kd", "pet", "kd_int8", "scratch_seqkd"),
+        *("--teachers", "3", "--seeds", "1", "2"),
+    )
+    check_order(found)
+    runs = tmp_path / "multi30k/small/teachers3"
+    members = [runs / name / "checkpoint_best.pt" for name in ("teacher", *ensemble(2, 3))]
+    path = ":".join(map(str, members))
+    for name in ("kd.seed2", "pet.seed1/warmup", "pet.seed1", "kd_int8.seed1"):
+        assert found[name].option("--teacher-path") == path
+        assert set(members) <= set(found[name].inputs)
+    assert found["kd.seed1"].option("--teacher-cache-mb") == "3000"
+    assert found["teacher_text/translate"].option("--path") == path
+    assert found["teacher/beam5.1"].option("--path") == str(members[0])
+    ensembles = found["ensemble/beam5.1"]
+    assert ensembles.option("--path") == path and ensembles.alone
+    assert set(members) <= set(ensembles.inputs)
+    assert "ensemble/validate" not in found and "kd.seed1/validate" in found
+    first, second = found["teacher"].command, found["ensemble/seed2"].command
+    assert [(a, b) for a, b in zip(first, second) if a != b] == [
+        (str(runs / "teacher"), str(runs / "ensemble/seed2")),
+        ("1", "2"),
+    ]
+    link = found["ensemble/seed1"]  # so that the report finds all of them in one folder
+    assert link.command[2] == "../../teacher/checkpoint_best.pt"
+    assert link.product == runs / "ensemble/seed1/checkpoint_best.pt"
+    assert len(trainings(found)) == 1 + 2 + 2 * (1 + 2 + 1 + 1)
+    texts = dict(found["report"].texts)
+    assert texts[runs / "order.txt"].split()[:2] == ["teacher", "ensemble"]
+    assert single["kd.seed1"].product == tmp_path / "multi30k/small/kd.seed1/checkpoint_best.pt"
+
+
+def ensemble(*seeds):
+    return [f"ensemble/seed{seed}" for seed in seeds]
+
+
+def test_ensembles_of_other_kinds(tmp_path):
+    given = ("--rows", "kd", "--teachers", "2", "--teacher", "mine.pt")
+    found = stages("multi30k", tmp_path, *given)
+    other = tmp_path / "multi30k/small/teachers2/ensemble/seed2/checkpoint_best.pt"
+    assert found["kd.seed1"].option("--teacher-path") == f"mine.pt:{other}"
+    assert found["teacher"].command[0] == "ln"
+    demo = stages("demo", tmp_path, "--teachers", "2")
+    assert demo["teacher"].product.is_relative_to(tmp_path / "demo/teachers2")
+    assert demo["preprocess"].product == tmp_path / "demo/data/bin"
+    for wrong, message in (
+        (("--teachers", "0"), "--teachers 0: give 1 or more"),
+        (("--rows", "ensemble"), "--rows ensemble: say how many teachers are in it"),
+        (("--rows", "pkd", "--teachers", "2"), "--teachers 2: pkd follows the layers of one"),
+        (("--rows", "pet_patient_int8", "--teachers", "2"), "--teachers 2: pet_patient follows"),
+    ):
+        with pytest.raises(UserError, match=message):
+            stages("multi30k", tmp_path, *wrong)
 
 
 @pytest.mark.parametrize("size, program", [("small", "fairseq-train"), ("full", "pet-fairseq")])

@@ -15,6 +15,7 @@ from tests.report.made import (
     WORSE,
     layer_parameters,
     save_output,
+    save_run,
 )
 
 
@@ -49,6 +50,27 @@ def test_numbers(report):
     assert row["sentences/s beam 5"] == "80 (4.00x)"
     assert "nrefs:1|case:mixed" in text and "3 test sentences" in text and "missing" not in text
     assert "median of 2 runs" in text and "several seeds" not in text
+
+
+def test_an_ensemble_is_as_large_as_its_members(runs, report):
+    """One of them is a link to the teacher's run."""
+    ensemble = runs / "ensemble"
+    save_run(ensemble, 32, {(5, 1): (WORSE, 5.0), (5, 2): (WORSE, 5.0)})
+    (ensemble / "seed2").mkdir()
+    for path in ensemble.glob("checkpoint_*.pt"):
+        path.rename(ensemble / "seed2" / path.name)
+    (ensemble / "seed1").mkdir()
+    (ensemble / "seed1/checkpoint_best.pt").symlink_to("../../teacher/checkpoint_best.pt")
+    text, rows = report()
+    for name in ("layer_parameters", "active_parameters", "parameters", "checkpoint_bytes"):
+        assert rows["ensemble"][name] == 2 * rows["teacher"][name]
+    assert rows["ensemble"]["training_seconds"] == 2 * 90
+    assert rows["ensemble"]["rate_percent"] == 200
+    assert rows["ensemble"]["speedup"]["5"] == pytest.approx(5 / 20)
+    assert "missing" not in text
+    (ensemble / "seed2/checkpoint_best.pt").unlink()
+    (ensemble / "seed1/checkpoint_best.pt").unlink()
+    assert "missing: ensemble/checkpoint_best.pt" in report()[0]
 
 
 def test_plots_are_pictures(runs, report):

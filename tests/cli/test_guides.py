@@ -1,0 +1,96 @@
+"""The commands of the guides run as they stand there, one block after the other.
+
+Only numbers that say how large a model is or how long it is trained are made smaller.
+"""
+
+import json
+import random
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cli.processes import REPO
+from tests.cli.shell import bash
+from tests.predict.imported import LABELS, write_classifier
+
+pytestmark = pytest.mark.slow
+USER_DIR = "--user-dir $(pet-fairseq user-dir)"  # outside the project's folder
+
+
+def block(page: str, start: str, **smaller) -> str:
+    """A block of a page that begins so, with other values for the options that are given."""
+    text = (REPO / "docs" / page).read_text(encoding="utf-8")
+    blocks = re.findall(r"^```\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    (commands,) = [block for block in blocks if block.startswith(start)]
+    for name, value in smaller.items():
+        option = f"--{name.replace('_', '-')}"
+        commands, number = re.subn(rf"{option} \S+", f"{option} {value}", commands)
+        assert number, f"{page}: no {option} in the block of {start}"
+    return commands
+
+
+def run_in(folder: Path, commands: str) -> str:
+    """What the commands print on standard output."""
+    return bash("-euo", "pipefail", "-c", f"cd '{folder}'\n{commands}").stdout
+
+
+def test_a_classifier(tmp_path):
+    page = "howto/classifier.md"
+    write_classifier(tmp_path / "films")
+    for part in ("train", "valid"):
+        (tmp_path / f"{part}.text").write_text("a good film.\na bad film\nfilms, good\n" * 4)
+        (tmp_path / f"{part}.label").write_text("".join(f"{label}\n" for label in LABELS) * 4)
+    run_in(tmp_path, block(page, "pet-fairseq import-hf"))
+    run_in(tmp_path, block(page, "for part in"))
+    run_in(tmp_path, block(page, "fairseq-train", max_update=3))
+    run_in(tmp_path, block(page, "pet-fairseq new-plugins"))
+    ask = "echo 'good films' | pet-fairseq predict {} --backbone-path bert/checkpoint.pt --input -"
+    for plugins in ("plugins2/checkpoint_best.pt", "plugins.pt"):
+        assert json.loads(run_in(tmp_path, ask.format(plugins)))["label"] in LABELS
+
+
+@pytest.fixture
+def reviews(tmp_path) -> Path:
+    """A folder with records and text under the guide's names; prompts of 40 words."""
+    draw = random.Random(1)
+    words = "film plot actor scene good bad long short warm cold".split()
+    for part, size in (("train", 40), ("valid", 8), ("test", 6)):
+        with (tmp_path / f"{part}.jsonl").open("w") as file:
+            for number in range(size):
+                record = {
+                    "query": "is this review positive or negative?",
+                    "prompt": " ".join(draw.choices(words, k=40)),
+                    "response": ("positive", "negative")[number % 2],
+                }
+                file.write(f"{json.dumps(record)}\n")
+    (tmp_path / "books.txt").write_text("a long plot and a short film\n" * 200)
+    return tmp_path
+
+
+def test_long_prompts(reviews):
+    page = "howto/long_prompts.md"
+    run_in(reviews, block(page, "pet-fairseq prompts"))
+    sizes = {"decoder_embed_dim": 16, "decoder_ffn_embed_dim": 32, "decoder_layers": 2}
+    length = {"max_update": 3, "total_num_update": 3, "warmup_updates": 1}
+    run_in(reviews, block(page, "fairseq-train BIN/lm", **sizes, **length))
+    memory = block(page, "fairseq-train BIN --user-dir", window=16, max_update=2)
+    run_in(reviews, memory)
+    run_in(reviews, memory.replace("--save-dir memory", "--save-dir control --segments-from other"))
+    lines = run_in(reviews, block(page, "pet-fairseq choose")).splitlines()
+    results = [json.loads(line) for line in lines if line.startswith("{")]
+    assert [result["total"] for result in results] == [6, 6, 6]
+    output = run_in(reviews, block(page, "fairseq-generate", max_len_b=3))
+    assert len(re.findall(r"^D-", output, re.MULTILINE)) == 7  # of the test set, and of the line
+
+
+def test_few_bits_a_weight(student, teacher, data, tmp_path):
+    page = "quantisation.md"
+    for name, target in (("student", student[0]), ("teacher", teacher.parent), ("BIN", data)):
+        (tmp_path / name).symlink_to(target)
+    length = {"max_update": 2, "total_num_update": 2, "warmup_updates": 1}
+    commands = block(page, "fairseq-train", **length)
+    output = run_in(tmp_path, commands.replace("--user-dir pet_fairseq", USER_DIR))
+    assert len(re.findall(r"^D-", output, re.MULTILINE)) > 20
+    run_in(tmp_path, block(page, "pet-fairseq export"))
+    assert (tmp_path / "engine/model.bin").is_file()

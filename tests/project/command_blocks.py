@@ -1,0 +1,143 @@
+"""Which test runs the commands of each block in the documents, or why none does.
+
+A key is how the block begins. A test runs the same commands, mostly with smaller models and files
+of its own; everything else is the reason why no test runs the block.
+"""
+
+INSTALLS = "installs packages, which tests must not"
+GPUS = "needs GPUs or several machines"
+DOWNLOADS = "downloads files of hundreds of megabytes"
+MEASURES = "measures for hours; the figures beside it came from it"
+MINUTES = "trains for minutes to hours; test_a_recipe_from_the_teacher_to_the_report does it tiny"
+SERVES = "tests/serve/test_process.py::test_classification"
+COMPRESSES = "tests/cli/test_compress.py::test_from_a_teacher_to_a_report"
+IMPORTS = "tests/serve/test_process.py::test_raw_text_for_an_imported_model"
+DISTILS = "tests/cli/test_train.py::test_logs_loss_perplexity_kl_and_agreement"
+PREDICTS = "tests/predict/test_imported.py::test_answers_are_those_of_the_model_by_hand"
+GUIDES = "tests/cli/test_guides.py"
+RUNS_PYTHON = "tests/cli/test_documented_python.py"
+
+# Every block of these documents has the same reason or test.
+DOCUMENTS = {
+    "docs/results": MEASURES,
+    "docs/reliability.md": "tests/reliability/test_scripts.py::test_wrong_inputs",
+    "examples/": "downloads and trains for hours; tests/cli/test_prepare*.py prepare small files",
+}
+
+BLOCKS = {
+    "README.md": {
+        "pet-fairseq compress": COMPRESSES,
+        "make env": INSTALLS,
+        "pip install torch": INSTALLS,
+        "fairseq-train BIN": DISTILS,
+        "fairseq-generate BIN": "tests/cli/test_decoding.py::test_generates_what_fairseq_does",
+    },
+    "docs/bank.md": {"pet-fairseq bank build": "tests/cli/test_bank.py::test_generation"},
+    "docs/baselines.md": {
+        "fairseq-train BIN --user-dir pet_fairseq --arch can": (
+            "tests/baselines/test_cli.py::test_can_trains_and_translates"
+        ),
+        "fairseq-train BIN --user-dir pet_fairseq --arch transformer": (
+            "tests/baselines/test_cli.py::test_patient_kd_resumes_and_saves_its_maps_beside_the_model"
+        ),
+    },
+    "docs/compress.md": {"pet-fairseq compress": COMPRESSES},
+    "docs/decoding.md": {
+        "fairseq-generate": "tests/cli/test_decoding.py::test_generates_what_fairseq_does",
+        "pet-fairseq export": "tests/cli/test_export.py::test_ctranslate2_translates_the_same",
+        "import pet_fairseq": "tests/cli/test_hub.py::test_says_what_interactive_says",
+    },
+    "docs/development.md": {"make test": "it is what runs the tests"},
+    "docs/howto/classifier.md": {
+        "pet-fairseq import-hf": f"{GUIDES}::test_a_classifier",
+        "for part in": f"{GUIDES}::test_a_classifier",
+        "fairseq-train": f"{GUIDES}::test_a_classifier",
+        "pet-fairseq new-plugins": f"{GUIDES}::test_a_classifier",
+        "pet-fairseq serve": IMPORTS,
+        "$ curl": IMPORTS,
+    },
+    "docs/howto/ctranslate2.md": {
+        "pet-fairseq export": "tests/cli/test_export.py::test_ctranslate2_translates_the_same",
+        "import ctranslate2": f"{RUNS_PYTHON}::test_sentencepiece_around_ctranslate2",
+        "import codecs": f"{RUNS_PYTHON}::test_moses_and_bpe_around_ctranslate2",
+        "pet-fairseq translate-exported": COMPRESSES,
+    },
+    "docs/howto/long_prompts.md": {
+        "pet-fairseq prompts": f"{GUIDES}::test_long_prompts",
+        "fairseq-train BIN/lm": f"{GUIDES}::test_long_prompts",
+        "fairseq-train BIN --user-dir": f"{GUIDES}::test_long_prompts",
+        "pet-fairseq choose": f"{GUIDES}::test_long_prompts",
+        "fairseq-generate": f"{GUIDES}::test_long_prompts",
+    },
+    "docs/howto/opus_mt.md": {
+        "pet-fairseq import-hf": "tests/pretrained/test_transformers.py::test_encoder_decoder",
+        "for part in": "tests/predict/test_imported.py::test_as_a_user_types_it",
+        "pet-fairseq compress": COMPRESSES,
+    },
+    "docs/howto/own_teacher.md": {
+        ". .venv/bin/activate": COMPRESSES,
+        "fairseq-train": DISTILS,
+    },
+    "docs/howto/own_text.md": {
+        "make env": INSTALLS,
+        "examples/own_data/prepare.sh": (
+            "tests/cli/test_own_data.py::test_splits_off_what_is_missing"
+        ),
+        "pet-fairseq recipe": (
+            "tests/cli/test_own_data.py::"
+            "test_the_command_of_the_guide_and_run_sh_train_teacher_and_student"
+        ),
+        "echo": "tests/cli/test_decoding.py::test_interactive",
+    },
+    "docs/howto/paper_table.md": {
+        ". .venv/bin/activate": DOWNLOADS,
+        "pet-fairseq recipe": (
+            "tests/cli/test_recipes.py::test_a_recipe_from_the_teacher_to_the_report"
+        ),
+    },
+    "docs/howto/several_gpus.md": {"fairseq-train": GPUS, "torchrun": GPUS},
+    "docs/install.md": {"make env": INSTALLS, "pip install": INSTALLS},
+    "docs/pet.md": {
+        "fairseq-train BIN --user-dir": (
+            "tests/cli/test_simplified_task.py::test_distillation_goes_on_from_the_warm_up"
+        ),
+        "fairseq-train BIN ...": (
+            "tests/cli/test_sample_heads.py::test_fine_tuning_and_generation_through_fairseq"
+        ),
+    },
+    "docs/pretrained.md": {
+        "pet-fairseq encode": "tests/predict/test_imported.py::test_as_a_user_types_it",
+        "$ cat reviews": PREDICTS,
+        "import pet_fairseq": PREDICTS,
+        "pip download": DOWNLOADS,
+    },
+    "docs/quantisation.md": {
+        "fairseq-train": f"{GUIDES}::test_few_bits_a_weight",
+        "pet-fairseq export": f"{GUIDES}::test_few_bits_a_weight",
+    },
+    "docs/selfcp.md": {"fairseq-train": "tests/cli/test_selfcp.py::test_training"},
+    "docs/selfcp_data.md": {
+        "pet-fairseq prompts": (
+            "tests/cli/test_prompts.py::test_another_data_set_for_the_same_model"
+        )
+    },
+    "docs/serve.md": {"pet-fairseq serve": SERVES, "$ curl": SERVES},
+    "docs/start.md": {
+        "make env": INSTALLS,
+        "pet-fairseq recipe demo": MINUTES,
+        "pet-fairseq compress": COMPRESSES,
+        "echo": "tests/cli/test_decoding.py::test_interactive",
+        "import pet_fairseq": "tests/cli/test_hub.py::test_says_what_interactive_says",
+    },
+    "docs/variator.md": {
+        "fairseq-train BIN --user-dir pet_fairseq --arch": (
+            "tests/cli/test_variator.py::test_generation_and_switching"
+        ),
+        "fairseq-train RAW": (
+            "tests/cli/test_variator.py::test_plugins_are_moved_to_another_backbone"
+        ),
+        "fairseq-train BIN --user-dir pet_fairseq --task": (
+            "tests/cli/test_variator_language_model.py::test_compressed_prompts_are_answered"
+        ),
+    },
+}
