@@ -94,10 +94,19 @@ async def full_load(
     return answers
 
 
+def busy_seconds(pid: int) -> float:
+    """How long a process's threads had a processor; 0 without Linux' /proc."""
+    return _schedule(pid, 0)
+
+
 def starved_seconds(pid: int) -> float:
     """How long a process's threads could have run but got no processor; 0 without Linux' /proc."""
+    return _schedule(pid, 1)
+
+
+def _schedule(pid: int, column: int) -> float:
     files = Path(f"/proc/{pid}/task").glob("*/schedstat")
-    return sum(int(file.read_text().split()[1]) for file in files) / 1e9
+    return sum(int(file.read_text().split()[column]) for file in files) / 1e9
 
 
 def percentile(values: Iterable[float], share: float) -> float:

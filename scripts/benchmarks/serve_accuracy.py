@@ -28,7 +28,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from http_load import Answer, Request, full_load, percentile, read_requests, starved_seconds
+from http_load import (
+    Answer,
+    Request,
+    busy_seconds,
+    full_load,
+    percentile,
+    read_requests,
+    starved_seconds,
+)
 from matplotlib.figure import Figure
 from served import Server, server
 
@@ -95,6 +103,8 @@ class Measured:
 
     Attributes:
         hits: whether each text got its class. rates: requests a second, by round.
+        busy: seconds of the processor for a request, by round; others on the machine disturb them
+            less than the rates.
         seconds: latencies of all rounds. starved: share of the time without a processor, by round.
     """
 
@@ -102,6 +112,7 @@ class Measured:
     server: Server
     hits: list[bool] = field(default_factory=list)
     rates: list[float] = field(default_factory=list)
+    busy: list[float] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     starved: list[float] = field(default_factory=list)
 
@@ -116,10 +127,12 @@ class Measured:
         self.hits = [by_request[id(request)] for request in requests]
 
     def run_round(self, requests: Iterator[Request], under_way: int, seconds: float) -> None:
-        start, starved = time.perf_counter(), starved_seconds(self.server.pid)
+        pid, start = self.server.pid, time.perf_counter()
+        busy, starved = busy_seconds(pid), starved_seconds(pid)
         answers = asyncio.run(full_load(self.server.address, requests, under_way, seconds))
         taken = time.perf_counter() - start
-        self.starved.append((starved_seconds(self.server.pid) - starved) / taken)
+        self.starved.append((starved_seconds(pid) - starved) / taken)
+        self.busy.append((busy_seconds(pid) - busy) / max(1, len(answers)))
         self.rates.append(steady_rate(answers, start, seconds))
         self.seconds += [answer.seconds for answer in answers]
 
@@ -158,6 +171,7 @@ HEADER = {
     "of backbone's": ".2f",
     "lowest": ".2f",  # of all rounds
     "highest": ".2f",
+    "processor ms": ".2f",  # of the server, for a request
     "p95 ms": ".0f",
     "starved %": ".0f",
 }
@@ -171,7 +185,7 @@ def cells(model: Measured, base: Measured) -> list:
         *(model.spec.run, " ".join(model.spec.helps) or "-", model.accuracy),
         *(100 * difference.mean, 100 * difference.low, 100 * difference.high),
         *(statistics.median(model.rates), statistics.median(ratios), min(ratios), max(ratios)),
-        1000 * percentile(model.seconds, 0.95),
+        *(1000 * statistics.median(model.busy), 1000 * percentile(model.seconds, 0.95)),
         100 * statistics.fmean(model.starved),
     ]
 

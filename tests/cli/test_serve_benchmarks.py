@@ -4,14 +4,14 @@ import csv
 import json
 import os
 import shutil
+from argparse import Namespace
+from pathlib import Path
 
 import pytest
 
 from tests.cli.processes import REPO, run
 from tests.predict.made import make_classifier
 from tests.predict.test_model import TEXTS, answering
-
-pytestmark = pytest.mark.slow
 
 SCRIPTS = REPO / "scripts/benchmarks"
 WRONG = 3  # of the labels
@@ -40,6 +40,37 @@ def cells(output, first):
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
+def test_what_is_written(tmp_path, monkeypatch):
+    """Without servers: ratios are taken within rounds, differences within texts."""
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    import serve_accuracy
+    from served import Server
+
+    def measured(name, hits, rates):
+        run, *helps = name.split("+")
+        spec = serve_accuracy.Spec(run, tuple(helps), ())
+        model = serve_accuracy.Measured(spec, Server("", None), hits, rates, [0.002, 0.003, 0.009])
+        model.seconds, model.starved = [0.01 * i for i in range(1, 101)], [0.5, 0.25]
+        return model
+
+    models = [
+        measured("backbone", [True] * 9 + [False], [10, 40, 20]),
+        measured("k4+int8", [True] * 7 + [False] * 2 + [True], [20, 60, 60]),
+    ]
+    args = Namespace(out=tmp_path, runs=Path("runs"), texts=Path("texts"))
+    text = serve_accuracy.write(models, args, "Texts.")
+    assert text == (tmp_path / "serving.md").read_text() and text.startswith("Texts.\n\n| model |")
+    base, other = cells(text, "model")[2:]
+    assert base[:4] == ["backbone", "-", "90.00", "+0.00"] and base[6:8] == ["20.0", "1.00"]
+    assert other[:4] == ["k4", "int8", "80.00", "-10.00"]
+    assert float(other[4]) < -10 < float(other[5])
+    assert other[6:] == ["60.0", "2.00", "1.50", "3.00", "3.00", "950", "38"]
+    sheet = list(csv.DictReader((tmp_path / "serving.csv").open()))
+    assert [float(row["of backbone's"]) for row in sheet] == [1, 2]
+    assert (tmp_path / "serving.png").stat().st_size > 1000
+
+
+@pytest.mark.slow
 def test_accuracy_over_requests(made, files, tmp_path):
     runs = tmp_path / "runs"
     for name, source in (("backbone", made.backbone), ("k2", made.plugins[0])):
@@ -72,6 +103,7 @@ def test_accuracy_over_requests(made, files, tmp_path):
     assert "labels: 1); give others" in result.output.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_the_scheduler_delivers_an_accuracy(made, files):
     path = os.pathsep.join(made.plugins)
     few = ("--seconds", "1", "--rounds", "1", "--ratios", "2", "4", "--batch-tokens", "40")
@@ -82,6 +114,7 @@ def test_the_scheduler_delivers_an_accuracy(made, files):
     assert rows[1][1] == "1"
 
 
+@pytest.mark.slow
 def test_new_words():
     """Memory is not judged over so few."""
     script = REPO / "scripts/reliability/new_words.py"
