@@ -63,8 +63,8 @@ def _compress_options(parser: ArgumentParser) -> None:
         "--updates",
         type=int,
         metavar="N",
-        help=f"how long it is trained (default: {EPOCHS} epochs, but {FEWEST_UPDATES:,} to {MOST_UPDATES:,} updates); "
-        "it ends sooner when the validation loss stops falling",
+        help=f"how long it is trained (default: {EPOCHS} epochs, but {FEWEST_UPDATES:,} to "
+        f"{MOST_UPDATES:,} updates); it ends sooner when the validation loss stops falling",
     )
     training.add_argument(
         "--hours", type=float, metavar="H", help="as many updates as fit into that time"
