@@ -46,13 +46,14 @@ def _compress_options(parser: ArgumentParser) -> None:
         "--rate",
         type=float,
         metavar="PERCENT",
-        help=f"of the teacher's layer parameters (default: {_default_rates()})",
+        help="the student's layer parameters in percent of the teacher's (default: "
+        f"{_default_rates()})",
     )
     size.add_argument(
         "--megabytes",
         type=float,
         metavar="MB",
-        help="of the model exported to CTranslate2 in int8, embeddings included",
+        help="the size of the model exported to CTranslate2 in int8, embeddings included",
     )
     training = parser.add_argument_group("how to train")
     training.add_argument(
@@ -68,13 +69,15 @@ def _compress_options(parser: ArgumentParser) -> None:
         "--updates",
         type=int,
         metavar="N",
-        help=f"default: {EPOCHS} epochs, but {FEWEST_UPDATES:,} to {MOST_UPDATES:,} updates; it "
-        "ends sooner when the validation loss stops falling",
+        help=f"how long it is trained (default: {EPOCHS} epochs, but {FEWEST_UPDATES:,} to "
+        f"{MOST_UPDATES:,} updates); it ends sooner when the validation loss stops falling",
     )
     training.add_argument(
         "--hours", type=float, metavar="H", help="as many updates as fit into that time"
     )
-    training.add_argument("--seed", type=int, default=1, help="default: %(default)s")
+    training.add_argument(
+        "--seed", type=int, default=1, help="the random seed of the training (default: %(default)s)"
+    )
     test = parser.add_argument_group("what to compare on")
     test.add_argument(
         "--test",
@@ -138,8 +141,15 @@ def _translate_options(parser: ArgumentParser) -> None:
         metavar="FILE",
         help="the tokens of a sentence on each line",
     )
-    parser.add_argument("--beam", type=int, default=BEAM, help="default: %(default)s")
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help="default: %(default)s")
+    parser.add_argument(
+        "--beam", type=int, default=BEAM, help="the beam size of the search (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        default=ROUNDS,
+        help="how often each model translates the text to be timed (default: %(default)s)",
+    )
     parser.add_argument(
         "--threads", type=int, default=0, help="batches at once (default: one for each core)"
     )
@@ -151,7 +161,12 @@ def _updates_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--hours", type=float, required=True, help="the time that all trainings together may take"
     )
-    parser.add_argument("--share", type=float, default=1, help="of the time (default: %(default)s)")
+    parser.add_argument(
+        "--share",
+        type=float,
+        default=1,
+        help="the share of that time for this training (default: %(default)s)",
+    )
 
 
 def _report_options(parser: ArgumentParser) -> None:
