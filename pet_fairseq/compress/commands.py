@@ -8,7 +8,6 @@ from pet_fairseq.cli_command import Command, Group, add_device_option, add_subse
 from pet_fairseq.compress.methods import (
     BEAM,
     DEFAULT_METHOD,
-    DEFAULT_RATE,
     EPOCHS,
     FEWEST_UPDATES,
     METHODS,
@@ -19,6 +18,13 @@ from pet_fairseq.devices import check_device, choose_device
 from pet_fairseq.recipes.commands import add_run_options, run_options
 from pet_fairseq.recipes.device import Device
 from pet_fairseq.recipes.runner import dry_run, run_stages
+
+
+def _default_rates() -> str:
+    """The default method's rate, then those of methods with another one."""
+    usual = METHODS[DEFAULT_METHOD].rate
+    others = {name: method.rate for name, method in METHODS.items() if method.rate != usual}
+    return ", ".join([f"{usual:g}", *(f"{name}: {rate:g}" for name, rate in others.items())])
 
 
 def _compress_options(parser: ArgumentParser) -> None:
@@ -41,7 +47,7 @@ def _compress_options(parser: ArgumentParser) -> None:
         type=float,
         metavar="PERCENT",
         help="the student's layer parameters in percent of the teacher's (default: "
-        f"{DEFAULT_RATE:g})",
+        f"{_default_rates()})",
     )
     size.add_argument(
         "--megabytes",

@@ -86,11 +86,12 @@ def decompress(
         down_group, down_member: r x C each, the halves of W1; down_bias: r; up: C x r; up_bias: C.
         activation: tanh or none.
     """
+    # in place: a new tensor of all members costs a CPU as much as the arithmetic does
     hidden = F.linear(members, down_member, down_bias)
-    hidden = hidden + F.linear(group_output, down_group)[:, None]  # once per group
+    hidden += F.linear(group_output, down_group)[:, None]  # once per group
     if activation == "tanh":
-        hidden = hidden.tanh()
-    return F.linear(hidden, up, up_bias) + group_output[:, None]
+        hidden.tanh_()
+    return F.linear(hidden, up, up_bias).add_(group_output[:, None])
 
 
 # --- the plugin -----------------------------------------------------------------------------------

@@ -62,6 +62,7 @@ def watched_requests(number: int, seed: int, pid: int, looks: list[Look]) -> Ite
         if i % max(1, number // LOOKS) == 0:
             seconds = time.perf_counter() - start
             looks.append(Look(i, len(sent), seconds, memory_megabytes(pid)))
+            print(f"{i:,} requests, {looks[-1].megabytes:.0f} MB", file=sys.stderr, flush=True)
         yield Request({"text": new_words(draw, sent)})
     looks.append(Look(number, len(sent), time.perf_counter() - start, memory_megabytes(pid)))
 
