@@ -129,15 +129,19 @@ def test_plugins_without_training_and_the_table(reviews, backbone, tmp_path):
     (tmp_path / "backbone/checkpoint_best.pt").symlink_to(backbone)
     accuracies = {}
     for name in ("backbone", "mean_copy"):
-        result = classify(tmp_path / name / "checkpoint_best.pt", reviews)
+        out = tmp_path / name / "result.json"
+        result = classify(tmp_path / name / "checkpoint_best.pt", reviews, "--out", out)
         accuracies[name] = result["accuracy"]
-        (tmp_path / name / "result.json").write_text(json.dumps(result))
+        hits = json.loads(out.read_text())["by_sentence"]
+        assert (hits.count("1"), len(hits)) == (result["right"], result["total"])
     table = run("pet-fairseq", "plugins", tmp_path, "--length", "16").output
     rows = [[c.strip() for c in li.split("|")[1:-1]] for li in table.splitlines() if "%" in li]
     assert [row[0] for row in rows] == ["backbone", "mean_copy"] and rows[1][2] == "0"
     assert [row[5] for row in rows] == [f"{a:.2f}" for a in accuracies.values()]
     assert rows[0][4] == "100.0%" and 40 < float(rows[1][4][:-1]) < 100
     assert (tmp_path / "plugins.png").is_file() and (tmp_path / "plugins.json").is_file()
+    table = run("pet-fairseq", "score", "tasks", f"reviews={tmp_path}").output
+    assert table.count("| mean_copy |") == 2 and "[" in table  # scores; differences
 
 
 def test_bad_input(reviews, backbone, tmp_path):
