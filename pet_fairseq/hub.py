@@ -184,8 +184,8 @@ def _text_options(
         if not segmentation and find_segmentation(task.source_dictionary):
             raise UserError(
                 "segmentation: the model's words are pieces, and there is no bpe.codes or "
-                f"spm.model in {', '.join(map(str, folders))}; give the file that divides words, or "
-                '"" for text that is in pieces already'
+                f"spm.model in {', '.join(map(str, folders))}; give the file that divides words, "
+                'or "" for text that is in pieces already'
             )
     if segmentation and not Path(segmentation).is_file():
         raise UserError(f"segmentation {segmentation}: no such file")
