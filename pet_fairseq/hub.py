@@ -23,7 +23,13 @@ from pet_fairseq.predict.load_model import (
     open_model,
 )
 from pet_fairseq.predict.model import Predictor
-from pet_fairseq.predict.text import IMPORTED, bpe_options, build_text_of, find_file
+from pet_fairseq.predict.text import (
+    IMPORTED,
+    bpe_options,
+    build_text_of,
+    find_file,
+    find_segmentation,
+)
 
 SEGMENTATION = (
     *("bpe.codes", "codes", "code", "bpecodes"),
@@ -59,8 +65,9 @@ def from_pretrained(
         options: other values for options of the model, its task or generation, such as
             `compression_ratio=8`, `add_bos_token=True` or `lenpen=0.6`.
     Raises:
-        UserError: a file that is missing or unreadable, a model that generates no text and has no
-            classes, an option that neither model nor generation has.
+        UserError: a file that is missing or unreadable, pieces of words without a file that divides
+            them, a model that generates no text and has no classes, an option that neither model
+            nor generation has.
     """
     paths, data = locate(path, data, "path")
     state = load_checkpoint(paths[0], "path")
@@ -170,10 +177,16 @@ def _text_options(
     """fairseq's options for the tokenizer and the BPE that turn text into tokens and back.
 
     Raises:
-        UserError: a file that is not there.
+        UserError: a file that is not there, or none for a model whose words are pieces.
     """
     if segmentation is None:
         segmentation = find_file(SEGMENTATION, folders)
+        if not segmentation and find_segmentation(task.source_dictionary):
+            raise UserError(
+                "segmentation: the model's words are pieces, and there is no bpe.codes or "
+                f"spm.model in {', '.join(map(str, folders))}; give the file that divides words, "
+                'or "" for text that is in pieces already'
+            )
     if segmentation and not Path(segmentation).is_file():
         raise UserError(f"segmentation {segmentation}: no such file")
     bpe = bpe_options(segmentation) if segmentation else None

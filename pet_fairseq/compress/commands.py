@@ -8,7 +8,6 @@ from pet_fairseq.cli_command import Command, Group, add_device_option, add_subse
 from pet_fairseq.compress.methods import (
     BEAM,
     DEFAULT_METHOD,
-    DEFAULT_RATE,
     EPOCHS,
     FEWEST_UPDATES,
     METHODS,
@@ -19,6 +18,13 @@ from pet_fairseq.devices import check_device, choose_device
 from pet_fairseq.recipes.commands import add_run_options, run_options
 from pet_fairseq.recipes.device import Device
 from pet_fairseq.recipes.runner import dry_run, run_stages
+
+
+def _default_rates() -> str:
+    """The default method's rate, then those of methods with another one."""
+    usual = METHODS[DEFAULT_METHOD].rate
+    others = {name: method.rate for name, method in METHODS.items() if method.rate != usual}
+    return ", ".join([f"{usual:g}", *(f"{name}: {rate:g}" for name, rate in others.items())])
 
 
 def _compress_options(parser: ArgumentParser) -> None:
@@ -40,13 +46,14 @@ def _compress_options(parser: ArgumentParser) -> None:
         "--rate",
         type=float,
         metavar="PERCENT",
-        help=f"of the teacher's layer parameters (default: {DEFAULT_RATE:g})",
+        help="the student's layer parameters in percent of the teacher's (default: "
+        f"{_default_rates()})",
     )
     size.add_argument(
         "--megabytes",
         type=float,
         metavar="MB",
-        help="of the model exported to CTranslate2 in int8, embeddings included",
+        help="the size of the model exported to CTranslate2 in int8, embeddings included",
     )
     training = parser.add_argument_group("how to train")
     training.add_argument(
@@ -62,13 +69,15 @@ def _compress_options(parser: ArgumentParser) -> None:
         "--updates",
         type=int,
         metavar="N",
-        help=f"default: {EPOCHS} epochs, but {FEWEST_UPDATES:,} to {MOST_UPDATES:,} updates; it "
-        "ends sooner when the validation loss stops falling",
+        help=f"how long it is trained (default: {EPOCHS} epochs, but {FEWEST_UPDATES:,} to "
+        f"{MOST_UPDATES:,} updates); it ends sooner when the validation loss stops falling",
     )
     training.add_argument(
         "--hours", type=float, metavar="H", help="as many updates as fit into that time"
     )
-    training.add_argument("--seed", type=int, default=1, help="default: %(default)s")
+    training.add_argument(
+        "--seed", type=int, default=1, help="the random seed of the training (default: %(default)s)"
+    )
     test = parser.add_argument_group("what to compare on")
     test.add_argument(
         "--test",
@@ -132,8 +141,15 @@ def _translate_options(parser: ArgumentParser) -> None:
         metavar="FILE",
         help="the tokens of a sentence on each line",
     )
-    parser.add_argument("--beam", type=int, default=BEAM, help="default: %(default)s")
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help="default: %(default)s")
+    parser.add_argument(
+        "--beam", type=int, default=BEAM, help="the beam size of the search (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        default=ROUNDS,
+        help="how often each model translates the text to be timed (default: %(default)s)",
+    )
     parser.add_argument(
         "--threads", type=int, default=0, help="batches at once (default: one for each core)"
     )
@@ -145,7 +161,12 @@ def _updates_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--hours", type=float, required=True, help="the time that all trainings together may take"
     )
-    parser.add_argument("--share", type=float, default=1, help="of the time (default: %(default)s)")
+    parser.add_argument(
+        "--share",
+        type=float,
+        default=1,
+        help="the share of that time for this training (default: %(default)s)",
+    )
 
 
 def _report_options(parser: ArgumentParser) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Optional
 
 from pet_fairseq.compress.export_size import int8_bytes
-from pet_fairseq.compress.methods import DEFAULT_RATE, Method
+from pet_fairseq.compress.methods import Method
 from pet_fairseq.compress.teacher import Teacher
 from pet_fairseq.compress.widths import Shape, check_size, find_shape, layer_parameters
 from pet_fairseq.errors import UserError
@@ -32,9 +32,10 @@ def choose_student(teacher: Teacher, method: Method, size: Size) -> tuple[Shape,
         UserError: a size that no student has, or both sizes.
     """
     check_wanted(teacher, size)
+    wanted = size if size != Size() else Size(rate=method.rate)
     options = model_options(teacher, method)
     for layers in depths(method, teacher.options.encoder_layers, teacher.options.decoder_layers):
-        shape = _shape(teacher, layers, size, options)
+        shape = _shape(teacher, layers, wanted, options)
         if shape.width <= teacher.options.encoder_embed_dim:
             break
     return shape, (*options, *shape.options)
@@ -84,7 +85,7 @@ def _shape(teacher: Teacher, layers: tuple[int, int], size: Size, options: Optio
         option, wanted, unit = "--megabytes", size.megabytes, " MB"
         measure = lambda model: int8_bytes(model) / MEGABYTE  # noqa: E731
     else:
-        option, wanted, unit = "--rate", DEFAULT_RATE if size.rate is None else size.rate, "%"
+        option, wanted, unit = "--rate", size.rate, "%"
         measure = lambda model: 100 * layer_parameters(model) / teacher.counts.layers  # noqa: E731
     found = find_shape(options, teacher.vocabularies, layers, measure, wanted)
     check_size(option, wanted, found.size, TOLERANCE, unit)

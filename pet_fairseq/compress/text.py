@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
-from fairseq.data import Dictionary, encoders
+from fairseq.data import encoders
 from fairseq.data.data_utils import post_process
 from fairseq.tasks.translation import TranslationTask
 from omegaconf import DictConfig
@@ -13,12 +13,7 @@ from omegaconf import DictConfig
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import whole_folder, write_json, write_text
 from pet_fairseq.loading import load_subset, load_task
-
-# what fairseq-generate's --remove-bpe is to be, by a sign that the pieces of words carry
-SEGMENTATIONS = {
-    "subword_nmt": lambda word: word.endswith("@@"),
-    "sentencepiece": lambda word: word.startswith("\u2581"),
-}
+from pet_fairseq.predict.text import find_segmentation
 
 
 @dataclass(frozen=True)
@@ -96,14 +91,6 @@ def find_style(
         None if remove_bpe == "none" else remove_bpe,
         None if tokenizer in ("none", "space") else tokenizer,
     )
-
-
-def find_segmentation(words: Dictionary) -> Optional[str]:
-    """What --remove-bpe has to be for the words of a dictionary, None where they are whole."""
-    for name, is_piece in SEGMENTATIONS.items():
-        if any(map(is_piece, words.symbols)):
-            return name
-    return None
 
 
 def write_set(data: Path, subset: str, style: TextStyle, folder: Path) -> None:

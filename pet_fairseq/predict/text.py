@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Optional
 
-from fairseq.data import encoders
+from fairseq.data import Dictionary, encoders
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.registry import REGISTRIES
 from omegaconf import OmegaConf
@@ -16,6 +16,11 @@ from pet_fairseq.predict.sentences import TextTooLongError
 from pet_fairseq.predict.word_cache import bound_cache
 
 STEPS = ("tokenizer", "bpe")
+# what fairseq-generate's --remove-bpe is to be, by a sign that the pieces of words carry
+SEGMENTATIONS = {
+    "subword_nmt": lambda word: word.endswith("@@"),
+    "sentencepiece": lambda word: word.startswith("\u2581"),
+}
 IMPORTED = ("tokenizer.json", "source.spm")  # as pet-fairseq import-hf writes them
 
 
@@ -126,6 +131,14 @@ def bpe_options(file: str) -> dict[str, str]:
     if file.endswith((".model", ".spm")):
         return {"_name": "sentencepiece", "sentencepiece_model": file}
     return {"_name": "subword_nmt", "bpe_codes": file, "bpe_separator": "@@"}
+
+
+def find_segmentation(words: Dictionary) -> Optional[str]:
+    """What --remove-bpe has to be for the words of a dictionary, None where they are whole."""
+    for name, is_piece in SEGMENTATIONS.items():
+        if any(map(is_piece, words.symbols)):
+            return name
+    return None
 
 
 def find_file(names: Iterable[str], folders: Iterable[Path]) -> str:

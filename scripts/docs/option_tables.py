@@ -125,7 +125,12 @@ def written(default: Any) -> str:
 
 
 def escape(text: str) -> str:
-    """Text that Markdown shows as it is."""
+    """Text that Markdown shows as it is; what stands between backticks is code already."""
+    parts = re.split(r"(`[^`]*`)", text)
+    return "".join(part if part.startswith("`") else escape_signs(part) for part in parts)
+
+
+def escape_signs(text: str) -> str:
     text = html.escape(text, quote=False)
     for sign in "*_[]`":
         text = text.replace(sign, f"\\{sign}")

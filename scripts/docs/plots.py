@@ -191,6 +191,25 @@ def variator_speed(path: Path) -> None:
     write_figure(path, figure)
 
 
+def serving(path: Path) -> None:
+    """Accuracy over speed of a classifier behind the server, with its 95% interval."""
+    title = "SST-2, MiniLM behind pet-fairseq serve, one thread"
+    x = "requests per second of processor time"
+    figure, axes = new_axes(7.6, 4.6, title, x, "accuracy, %")
+    for row in read("serving"):
+        accuracy, change = float(row["accuracy"]), number(row["accuracy_to_model"])
+        low, high = number(row["interval_low"]), number(row["interval_high"])
+        bars = None if low is None else [[change - low], [high - change]]
+        speed = 1000 / float(row["processor_ms"])
+        way = "" if row["served_with"] == "-" else f", {row['served_with']}"
+        style = dict(marker="o", linestyle="", capsize=3, label=row["model"] + way)
+        axes.errorbar(speed, accuracy, bars, **style)
+    axes.plot([], [], color="grey", label="95% interval of the difference to the model")
+    axes.set_xlim(0, None)
+    figure.legend(loc="outside lower center", ncols=2)
+    write_figure(path, figure)
+
+
 def shots(path: Path) -> None:
     """Speed and memory over the number of demonstrations, as text and from a bank."""
     rows = read("shots")
@@ -214,6 +233,7 @@ PLOTS = {
     "decoding": decoding,
     "sst2": sst2,
     "variator_speed": variator_speed,
+    "serving": serving,
     "shots": shots,
 }
 

@@ -71,6 +71,17 @@ def test_finds_bpe_codes_and_tokenises(data, teacher, tmp_path):
     assert given.apply_bpe(given.tokenize("a1,  a2")) == "a@@ 1@@ , a@@ 2"
 
 
+@pytest.mark.parametrize("piece", ["\u2581a1", "a1@@"])
+def test_pieces_without_a_file_that_divides_words(piece, data, teacher, tmp_path):
+    for file in data.glob("dict.*"):
+        text = file.read_text().replace("a1 ", f"{piece} ", 1)
+        (tmp_path / file.name).write_text(text)
+    with pytest.raises(UserError, match="segmentation: the model's words are pieces, and there is"):
+        pet_fairseq.from_pretrained(str(teacher), str(tmp_path))
+    translator = pet_fairseq.from_pretrained(str(teacher), str(tmp_path), segmentation="")
+    assert len(translator.translate([f"{piece} a2"], max_len_b=4)) == 1
+
+
 def test_every_arch_of_translation(data, teacher, tmp_path):
     task = load_task(data)
     for arch in ("can_transformer", "deep_shallow_12_1", "pet_transformer_tiny"):

@@ -28,12 +28,12 @@ def test_settings_are_near_those_of_the_recipes():
     assert learning_rate(320) == pytest.approx(2e-3, rel=0.1)
     assert learning_rate(8) == 6e-3
     multi30k = Corpus(29_000, 430_000, 420_000)
-    assert 2_500 < default_updates(updates_per_epoch(multi30k, 2_000)) < 4_000
+    assert 10_000 < default_updates(updates_per_epoch(multi30k, 2_000)) < 12_000
 
 
 def test_updates_by_the_size_of_the_data():
     assert default_updates(1) == 1_000
-    assert default_updates(400) == 6_000
+    assert default_updates(400) == 20_000
     assert default_updates(10**6) == 50_000
     assert updates_per_epoch(Corpus(10, 2_001, 0), 2_000) == 2
 

@@ -53,7 +53,8 @@ BLOCKS = {
         "for part in": f"{GUIDES}::test_a_classifier",
         "fairseq-train": f"{GUIDES}::test_a_classifier",
         "pet-fairseq new-plugins": f"{GUIDES}::test_a_classifier",
-        "pet-fairseq serve": IMPORTS,
+        "pet-fairseq serve --path bert": IMPORTS,
+        "pet-fairseq serve --path plugins2": SERVES,
         "$ curl": IMPORTS,
     },
     "docs/howto/ctranslate2.md": {

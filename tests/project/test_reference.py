@@ -5,8 +5,11 @@ import re
 import sys
 
 import pytest
+from fairseq.registry import REGISTRIES
 
 from pet_fairseq.cli import COMMANDS
+from pet_fairseq.recipes.catalogue import RECIPES
+from pet_fairseq.recipes.commands import recipe_parser
 from tests.project.test_documents import REPO
 
 SCRIPTS = REPO / "scripts/docs"
@@ -80,3 +83,68 @@ def test_links_of_the_site(page, link, expected):
 def test_a_folder_is_no_page_of_the_site():
     hooks = load("hooks")
     assert hooks.rewrite("its [tests](tests/gpu).", REPO / "README.md") == "its tests."
+
+
+# --- tables that people write ---------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def defaults(reference) -> dict[str, set[str]]:
+    """Every option of this package, and its defaults in commands, recipes and components."""
+    components = sys.modules["components"]
+    parsers = [command.parser() for command in COMMANDS.values() if command.add_arguments]
+    parsers += map(recipe_parser, RECIPES)
+    actions = [(action, action.default) for parser in parsers for action in parser._actions]
+    for kind in components.KINDS:
+        for name, component in kind.registry.items():
+            if component.__module__.startswith("pet_fairseq."):
+                own = components.defaults_of(name)
+                for action in components.parser_of(component)._actions:
+                    actions.append((action, own.get(action.dest, action.default)))
+    found = {f"--{name}": set() for name in REGISTRIES}  # --bpe and --tokenizer are fairseq's
+    for division in REGISTRIES["bpe"]["registry"].values():
+        found |= {option: set() for option in components.parser_of(division)._option_string_actions}
+    for action, default in actions:
+        said = re.findall(r"default: ([^;,)]*)", action.help or "")
+        for name in action.option_strings:
+            found.setdefault(name, set()).update([shown(default), *said])
+    return found
+
+
+def shown(default: object) -> str:
+    """A default as a table shows it: 1 for 1.0, words with blanks between them."""
+    if isinstance(default, (list, tuple)):
+        return " ".join(map(str, default))
+    return f"{default:g}" if isinstance(default, float) else str(default)
+
+
+def written_options() -> list[tuple[str, str, str]]:
+    """Page, option and default of each line in tables of options and their defaults."""
+    rows = []
+    for path in sorted((REPO / "docs").glob("**/*.md")):
+        text = path.read_text(encoding="utf-8")
+        for table in re.findall(r"^\| option[^|]*\| default .*\n\|.*\n((?:\|.*\n)+)", text, re.M):
+            for line in table.splitlines():
+                options, default = line.split("|")[1:3]
+                rows += [
+                    (path.name, o, default.strip()) for o in re.findall(r"`(--[\w-]+)", options)
+                ]
+    return rows
+
+
+def test_tables_of_options_name_options(defaults):
+    rows = written_options()
+    assert len(rows) > 40
+    assert [row for row in rows if row[1] not in defaults] == []
+
+
+def test_tables_of_options_have_the_defaults_of_the_code(defaults):
+    """Where a default is one number or one word set as code; others are said in words."""
+    exact = [row for row in written_options() if re.fullmatch(r"`[^`]*`|[\d.,]+", row[2])]
+    assert len(exact) > 20
+    wrong = [
+        row
+        for row in exact
+        if row[2].strip("`").replace(",", "") not in {d.replace(",", "") for d in defaults[row[1]]}
+    ]
+    assert wrong == []

@@ -41,7 +41,7 @@ def test_every_recipe_knows_every_row(name, size, tmp_path):
     assert len(trainings(found)) == TRAININGS
     check_order(found)
     generated = [stage for stage in found.values() if "generate" in stage.groups]
-    assert len(generated) == ALL * 2 * DATA_SETS[name].repeats
+    assert len(generated) == ALL * len(DATA_SETS[name].beams) * DATA_SETS[name].repeats
     assert all(stage.alone for stage in generated)
     assert len([stage for stage in found.values() if "validate" in stage.groups]) == ALL
     assert not any(stage.alone for stage in trainings(found))
