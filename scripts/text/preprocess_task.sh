@@ -96,7 +96,8 @@ shorten() {
 
 dictionary() {
   if [ -n "${BERT:-}" ]; then
-    run cp "$BERT/dict.txt" "$out/dict.txt"
+    # the tokenizer is for serve and predict, which look for it beside the data
+    run cp "$BERT/tokenizer.json" "$BERT/dict.txt" "$out"
     return 0
   fi
   run python3 "$ROOT/scripts/text/dictionary.py" "$out/dict.txt" "${training[@]/#/$out/bpe/}" --sentinels 100

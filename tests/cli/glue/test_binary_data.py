@@ -119,6 +119,10 @@ def test_the_words_of_a_bert(env, tmp_path):
     ours = Dictionary.load(str(out / "classes/input0/dict.txt"))
     assert ours.symbols == Dictionary.load(str(tmp_path / "imported/dict.txt")).symbols
     assert lines(out / "bpe/valid.raw_text") == ["a film ."]
+    # where `serve` and `predict` look for it: in the folder above the data
+    assert (out / "tokenizer.json").read_text() == (
+        tmp_path / "imported/tokenizer.json"
+    ).read_text()
     wrong = sh(
         RECIPE, "sst2", tmp_path, **{**env, "OUT": str(tmp_path / "o")}, BERT="none", check=False
     )
