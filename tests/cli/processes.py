@@ -103,11 +103,14 @@ class Result:
 def run(
     command: str, *args, check: bool = True, text_in: Optional[str] = None, **options
 ) -> Result:
-    """Run a command to its end; with `check` a failure fails the test and shows the output."""
+    """Run a command to its end; with `check` a failure fails the test and shows the output.
+
+    It may take long where others use the machine: a quarter of an hour means that it hangs.
+    """
     if text_in is not None:
         options["stdin"] = subprocess.PIPE
     process = start(command, *args, **options)
-    output, _ = process.communicate(text_in, timeout=300)
+    output, _ = process.communicate(text_in, timeout=900)
     assert not check or process.returncode == 0, output[-3000:]
     return Result(process.returncode, output)
 
