@@ -109,11 +109,11 @@ class BatchQueue:
 
     def _cut(self) -> list[Item]:
         """Take the oldest text from the queue, and more while they fit with their padding."""
-        lengths = [item.length for item in self.items]
+        lengths = (item.length for item in self.items)
         if not self.by_length:
             size = batch_size(lengths, self.batch_tokens)
             return [self.items.popleft() for _ in range(size)]
-        chosen = set(batch_around_first(lengths, self.batch_tokens))
+        chosen = set(batch_around_first(list(lengths), self.batch_tokens))
         batch = [item for i, item in enumerate(self.items) if i in chosen]
         self.items = deque(item for i, item in enumerate(self.items) if i not in chosen)
         return batch
