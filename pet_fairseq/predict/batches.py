@@ -1,6 +1,7 @@
 """Which texts run together."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import islice
 
 
 def batch_size(lengths: Iterable[int], max_tokens: int) -> int:
@@ -22,11 +23,22 @@ def batch_size(lengths: Iterable[int], max_tokens: int) -> int:
 def batches_by_length(lengths: list[int], max_tokens: int) -> list[list[int]]:
     """The indices of texts in batches of similar lengths, the short ones first."""
     order = sorted(range(len(lengths)), key=lengths.__getitem__)
-    batches = []
-    while order:
-        size = batch_size((lengths[i] for i in order), max_tokens)
-        batches.append(order[:size])
-        order = order[size:]
+    return batches_in_order(order, lengths, max_tokens)
+
+
+def batches_in_order(
+    order: Sequence[int], lengths: Sequence[int], max_tokens: int
+) -> list[list[int]]:
+    """The indices of texts in batches, as many together as fit.
+
+    Args:
+        order: of the indices. lengths: of all texts.
+    """
+    batches, start = [], 0
+    while start < len(order):
+        size = batch_size((lengths[i] for i in islice(order, start, None)), max_tokens)
+        batches.append(list(order[start : start + size]))
+        start += size
     return batches
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Optional
 
+from pet_fairseq.demo.commands import PIECES
 from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.recipes import rows, translation
 from pet_fairseq.recipes.device import Device
@@ -189,8 +190,8 @@ def add_options(parser: argparse.ArgumentParser, name: str) -> None:
             "--pieces",
             type=int,
             metavar="N",
-            help="the number of pieces that words are divided into, 4000 if not given; the data "
-            "and the runs are in a folder piecesN",
+            help=f"the number of pieces that words are divided into, {PIECES} if not given; the "
+            "data and the runs are in a folder piecesN",
         )
     parser.add_argument(
         "--student-options",

@@ -19,18 +19,8 @@ from serve_accuracy import BASE, Spec, default_models, read_runs, read_spec
 
 from pet_fairseq.cli import parse
 from pet_fairseq.markdown import table
-from pet_fairseq.predict.batches import batch_size, batches_by_length
+from pet_fairseq.predict.batches import batches_by_length, batches_in_order
 from pet_fairseq.serve.run import load_served
-
-
-def in_order(lengths: list[int], max_tokens: int) -> list[list[int]]:
-    """The indices of texts in batches, first come first served."""
-    batches, start = [], 0
-    while start < len(lengths):
-        size = batch_size(lengths[start:], max_tokens)
-        batches.append(list(range(start, start + size)))
-        start += size
-    return batches
 
 
 class Answering:
@@ -42,9 +32,12 @@ class Answering:
         self.spec, self.ratio = spec, serving.ratio
         self.model = load_served(serving, serving.rest)
         tokens = [self.model.encode(text).tokens for text in texts]
-        cut = batches_by_length if serving.batch_order == "length" else in_order
         lengths = [len(some) for some in tokens]
-        self.batches = [[tokens[i] for i in batch] for batch in cut(lengths, args.batch_tokens)]
+        if serving.batch_order == "length":
+            batches = batches_by_length(lengths, args.batch_tokens)
+        else:
+            batches = batches_in_order(range(len(tokens)), lengths, args.batch_tokens)
+        self.batches = [[tokens[i] for i in batch] for batch in batches]
         self.taken: list[float] = []
 
     @property

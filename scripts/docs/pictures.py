@@ -6,14 +6,14 @@
 They go into docs/pictures if no folder is given.
 """
 
-import argparse
 from pathlib import Path
 
+from drawing import draw_all
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
-from pet_fairseq.files import check_folder, write_figure
+from pet_fairseq.files import write_figure
 
 OUT = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 GREY = "#d9d9d9"
@@ -118,14 +118,5 @@ def shared_attention(path: Path) -> None:
 PICTURES = {"shared_layers": shared_layers, "shared_attention": shared_attention}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--out", type=Path, default=OUT, metavar="FOLDER")
-    out = parser.parse_args().out
-    check_folder(out, "--out")
-    for name, draw in PICTURES.items():
-        draw(out / f"{name}.png")
-
-
 if __name__ == "__main__":
-    main()
+    draw_all(__doc__, PICTURES, OUT)

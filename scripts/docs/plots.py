@@ -6,16 +6,16 @@
 They go into docs/results/plots if no folder is given.
 """
 
-import argparse
 import csv
 import itertools
 from pathlib import Path
 from typing import Optional
 
+from drawing import draw_all
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pet_fairseq.files import check_folder, write_figure
+from pet_fairseq.files import write_figure
 
 RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
 DATA = RESULTS / "data"
@@ -237,14 +237,5 @@ PLOTS = {
 }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--out", type=Path, default=RESULTS / "plots", metavar="FOLDER")
-    out = parser.parse_args().out
-    check_folder(out, "--out")
-    for name, draw in PLOTS.items():
-        draw(out / f"{name}.png")
-
-
 if __name__ == "__main__":
-    main()
+    draw_all(__doc__, PLOTS, RESULTS / "plots")

@@ -13,7 +13,6 @@ refused, or if the server did not end as it was told.
 import argparse
 import asyncio
 import random
-import statistics
 import string
 import sys
 import tempfile
@@ -26,7 +25,7 @@ sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 from http_bodies import CODES
 from http_load import Request, full_load
 from served import make_files, server
-from server_load import GROWTH, SHAPE, memory_megabytes
+from server_load import SHAPE, compare_fifths, memory_megabytes
 
 from pet_fairseq.markdown import table
 
@@ -67,13 +66,6 @@ def watched_requests(number: int, seed: int, pid: int, looks: list[Look]) -> Ite
     looks.append(Look(number, len(sent), time.perf_counter() - start, memory_megabytes(pid)))
 
 
-def growth(looks: list[Look]) -> tuple[float, float]:
-    """The median memory in the second fifth and in the last fifth, in MB."""
-    values = [look.megabytes for look in looks]
-    fifth = max(1, len(values) // 5)
-    return statistics.median(values[fifth : 2 * fifth]), statistics.median(values[-fifth:])
-
-
 def report(looks: list[Look]) -> str:
     """A row for every tenth of the requests."""
     header = ["requests", "new words", "seconds", "requests/s", "memory MB"]
@@ -96,9 +88,8 @@ def run(args: argparse.Namespace, folder: Path, options: list[str]) -> int:
         answers = asyncio.run(full_load(served.address, requests, args.under_way))
     if served.process.returncode != 0:
         faults.append(f"the server ended with status {served.process.returncode}")
-    early, late = growth(looks)
-    if late > (1 + GROWTH) * early:
-        faults.append(f"memory grew from {early:.0f} to {late:.0f} MB")
+    early, late, grown = compare_fifths([look.megabytes for look in looks])
+    faults += grown
     print(report(looks))
     print(
         f"{len(answers):,} answers to {looks[-1].words:,} new words. Memory: {early:.0f} MB in the"

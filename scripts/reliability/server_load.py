@@ -302,14 +302,20 @@ def print_report(record: Record) -> None:
     print(table(header, rows, text=()))
 
 
+def compare_fifths(megabytes: list[float]) -> tuple[float, float, list[str]]:
+    """The median memory in the second and in the last fifth, and the fault if it grew."""
+    fifth = max(1, len(megabytes) // 5)
+    early = statistics.median(megabytes[fifth : 2 * fifth] or megabytes)
+    late = statistics.median(megabytes[-fifth:])
+    grew = late > (1 + GROWTH) * early
+    return early, late, [f"memory grew from {early:.0f} to {late:.0f} MB"] if grew else []
+
+
 def check_memory(record: Record, minutes: float) -> str:
     """Compare the last fifth of the time with the second one; returns the line that says so."""
     values = [v for _, minute in sorted(record.minutes.items()) for v in minute.memory]
-    fifth = max(1, len(values) // 5)
-    early = statistics.median(values[fifth : 2 * fifth] or values)
-    late = statistics.median(values[-fifth:])
-    if late > (1 + GROWTH) * early:
-        record.faults[f"memory grew from {early:.0f} to {late:.0f} MB"] += 1
+    early, late, faults = compare_fifths(values)
+    record.faults.update(faults)
     return (
         f"Memory: {early:.0f} MB in the second fifth of the time, {late:.0f} MB in the last, "
         f"{max(values):.0f} MB at most."
