@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Optional
 
 from pet_fairseq.errors import UserError
+from pet_fairseq.files import check_folder
 from pet_fairseq.recipes.progress import Progress
 from pet_fairseq.recipes.record import Record, make_record, record_path, write_record
 from pet_fairseq.recipes.skipping import RunOptions, State, look
@@ -70,9 +71,9 @@ def _locked(folder: Path) -> Iterator[int]:
     """A lock on the folder, which the commands inherit: one that outlives us keeps it.
 
     Raises:
-        UserError: another process has it.
+        UserError: another process has it, or nothing can be written there.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    check_folder(folder, "folder")
     with open(folder / ".lock", "w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
