@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Optional
 
-from pet_fairseq.errors import UserError
+from pet_fairseq.errors import UserError, did_you_mean
 from pet_fairseq.recipes.device import CPU, Device
 from pet_fairseq.recipes.pipeline import Pipeline, Place, merge
 from pet_fairseq.recipes.sizes import AROUND_A_MODEL, Options, rise_and_fall, words
@@ -113,7 +113,10 @@ def parse_row(name: str, ratio: int) -> tuple[Row, int]:
     """
     match = ROW.fullmatch(name)
     if match is None or match[1] not in ROWS:
-        raise UserError(f"--rows {name}: there is no such row; give some of {', '.join(ROWS)}")
+        raise UserError(
+            f"--rows {name}: there is no such row{did_you_mean(name, ROWS)}; give some of "
+            f"{', '.join(ROWS)}"
+        )
     return ROWS[match[1]], int(match[2] or ratio)
 
 
