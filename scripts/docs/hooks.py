@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 LINK = re.compile(r"\[([^]]*)\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)")
 CODE = re.compile(r"<code>.*?</code>", re.DOTALL)
-OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
+OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*(?: [A-Z]+\b)?")  # with its value's name
 PICTURE = re.compile(r'<img [^>]*src="([^"]+)"[^>]*>')
 JOINING = ("examples/**/*.md", "scripts/*.md", "CHANGELOG.md", "README.md")
 FRONT = "readme.md"  # the project's README.md, as README.md would be the first page, docs/index.md
