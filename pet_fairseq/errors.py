@@ -44,6 +44,11 @@ MISTAKES = {
     "file that divided the training text",
     r"Missing mandatory value: bpe_codes": "--bpe-codes: missing; give the file that divided the "
     "training text",
+    r"Cannot load model parameters from checkpoint (.*); please ensure": r"\1: of another model "
+    "than these options say; give another --save-dir, or the options that it was trained with, "
+    "which `pet-fairseq model-options` prints",
+    r"(?:Criterion|Optimizer) does not match.*\. (\w+) vs (\w+)": "--save-dir: its checkpoint was "
+    r"trained with \1, not \2; give another --save-dir, or --reset-optimizer",
     r"Unknown post_process option: (.*)": r"--remove-bpe \1: give subword_nmt or sentencepiece",
     r"(?s)Error\(s\) in loading state_dict .*size mismatch for \w+\.embed_tokens\.weight: "
     r"\D*(\d+)\D.*? current model is \D*(\d+)": r"the checkpoint was trained with another "

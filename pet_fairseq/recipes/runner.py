@@ -24,6 +24,9 @@ from pet_fairseq.recipes.record import Record, make_record, record_path, write_r
 from pet_fairseq.recipes.skipping import RunOptions, State, look
 from pet_fairseq.recipes.stage import Kind, Output, Stage, is_within, shell_lines
 
+PREPARE = (
+    "; prepare the data by the recipe's prepare.sh in examples/, or say with --data where it is"
+)
 POLL_SECONDS = 0.2
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -53,7 +56,7 @@ def _check_inputs(stages: Sequence[Stage], options: RunOptions) -> None:
         for path in stage.inputs:
             if not path.exists() and not any(is_within(path, product) for product in products):
                 of_data = data is not None and is_within(path, data)
-                advice = "; prepare the data, or say with --data where it is" if of_data else ""
+                advice = PREPARE if of_data else ""
                 raise UserError(f"{path}: no such file or folder; {stage.name} reads it{advice}")
 
 

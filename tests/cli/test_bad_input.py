@@ -172,6 +172,12 @@ def test_files_that_divide_text(options, message, data, teacher):
     )
 
 
+@pytest.mark.parametrize("options", [("--encoder-ffn-embed-dim", "24"), ("--optimizer", "adagrad")])
+def test_a_folder_with_another_models_checkpoint(options, data, student, tmp_path):
+    shutil.copy(student[0] / "checkpoint_last.pt", tmp_path)
+    refuses(train(data, tmp_path, *PET, *options, check=False), "give another --save-dir")
+
+
 def test_languages_that_are_exchanged(data, teacher, tmp_path):
     shutil.copytree(data, tmp_path / "bin")
     with (tmp_path / "bin/dict.en.txt").open("a") as file:
