@@ -74,7 +74,8 @@ def memory_map(
     if not maps:
         raise UserError(
             f"--index {index}: nothing of its prompt of {len(record['prompt'])} tokens is "
-            f"compressed with --prompt-strategy {model.cfg.prompt_strategy}; give a longer one"
+            f"compressed with --prompt-strategy {model.cfg.prompt_strategy}; give a longer one, "
+            "or a strategy that compresses"
         )
     check_folder(out, "--out")
     content = [{"words": s.words, "cosines": s.cosines.tolist()} for s in maps]
