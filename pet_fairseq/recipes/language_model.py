@@ -21,7 +21,7 @@ DEFAULT = ("backbone", "k2", "k4", "k8", "mean_copy", "narrow_ffn", "cut2", "cut
 
 def cut_prompts(setup: Setup, row: str) -> list[Stage]:
     """The backbone itself."""
-    return [use_checkpoint(row, row, setup.best("backbone"), setup.best(row))]
+    return [use_checkpoint(row, row, setup.best("backbone"), setup.best(row), setup.runs)]
 
 
 ROWS = (

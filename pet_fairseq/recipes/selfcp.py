@@ -120,7 +120,9 @@ def parse_row(name: str, ratio: int) -> tuple[Row, int]:
 def backbone(setup: Setup) -> Stage:
     """The language model: a given one, or trained."""
     if setup.own_backbone is not None:
-        return use_checkpoint("backbone", "backbone", setup.own_backbone, setup.backbone)
+        return use_checkpoint(
+            *("backbone", "backbone", setup.own_backbone, setup.backbone, setup.runs)
+        )
     starts = () if setup.lm_from is None else (setup.lm_from,)
     start = tuple(word for path in starts for word in ("--finetune-from-model", str(path)))
     data = setup.data / "lm"

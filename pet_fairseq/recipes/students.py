@@ -179,7 +179,7 @@ def build_teacher(setup: Setup, row: str, seed: int) -> list[Stage]:
     product = setup.folder(row, seed) / BEST
     if setup.own_teacher.resolve() == product.resolve():
         return []
-    return [use_checkpoint(row, row, setup.own_teacher, product)]
+    return [use_checkpoint(row, row, setup.own_teacher, product, setup.runs)]
 
 
 def build_ensemble(setup: Setup, row: str, seed: int) -> list[Stage]:
@@ -190,14 +190,8 @@ def build_ensemble(setup: Setup, row: str, seed: int) -> list[Stage]:
     """
     if setup.ensemble == 1:
         raise UserError(f"--rows {row}: say how many teachers are in it, such as --teachers 3")
-    first = setup.folder(row, seed) / "seed1" / BEST
-    link = Stage(
-        f"{row}/seed1",
-        (row,),
-        command=("ln", "-sf", f"../../teacher/{BEST}", str(first)),  # also when `runs` was moved
-        product=first,
-        inputs=(setup.runs / "teacher" / BEST,),
-    )
+    teacher, first = (setup.runs / folder / BEST for folder in ("teacher", f"{row}/seed1"))
+    link = use_checkpoint(f"{row}/seed1", row, teacher, first, setup.runs)
     others = [
         train(setup, row, number, Training("gold", "teacher", schedule=(), folder=f"seed{number}"))
         for number in range(2, setup.ensemble + 1)

@@ -1,5 +1,6 @@
 """The commands of fairseq that all recipes use."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Union
@@ -43,7 +44,12 @@ def fairseq_validate(
     )
 
 
-def use_checkpoint(name: str, group: str, checkpoint: Path, product: Path) -> Stage:
-    """A given checkpoint in place of a training."""
-    command = ("ln", "-sf", str(checkpoint.resolve()), str(product))
+def use_checkpoint(name: str, group: str, checkpoint: Path, product: Path, runs: Path) -> Stage:
+    """A link to a checkpoint in place of a training; to one within `runs`, it survives a move.
+
+    What the command says must not depend on whether `checkpoint` is there yet, or is a link itself.
+    """
+    inside = checkpoint.is_relative_to(runs)
+    target = os.path.relpath(checkpoint, product.parent) if inside else checkpoint.resolve()
+    command = ("ln", "-sf", str(target), str(product))
     return Stage(name, (group,), command, product, inputs=(checkpoint,))

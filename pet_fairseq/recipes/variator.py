@@ -114,7 +114,8 @@ def pretrained(setup: Setup) -> list[Stage]:
     if setup.own_pretrained is not None:
         return [
             use_checkpoint(
-                "pretrained", "pretrained", setup.own_pretrained, setup.best("pretrained")
+                *("pretrained", "pretrained"),
+                *(setup.own_pretrained, setup.best("pretrained"), setup.runs),
             )
         ]
     if setup.raw is None:
@@ -127,7 +128,7 @@ def pretrained(setup: Setup) -> list[Stage]:
 def backbone(setup: Setup, row: str) -> list[Stage]:
     """The fine-tuned model."""
     if setup.own_backbone is not None:
-        return [use_checkpoint(row, row, setup.own_backbone, setup.best(row))]
+        return [use_checkpoint(row, row, setup.own_backbone, setup.best(row), setup.runs)]
     settings = setup.settings
     options = (*settings.task, *settings.arch, *settings.model_task)
     if not setup.starts_from_pretrained:

@@ -6,7 +6,9 @@ from fairseq import options
 import pet_fairseq
 from pet_fairseq.errors import UserError
 from pet_fairseq.recipes.language_model import ROWS
-from tests.recipes.paper import check_order, stages, trainings
+from pet_fairseq.recipes.runner import run_stages
+from pet_fairseq.recipes.skipping import RunOptions
+from tests.recipes.paper import check_order, pipeline, stages, trainings
 
 pytestmark = pytest.mark.paper
 
@@ -54,3 +56,17 @@ def test_refused(tmp_path):
     ):
         with pytest.raises(UserError, match=message):
             stages("language_model", tmp_path, *MODEL, *words)
+
+
+def test_links_to_the_model_are_not_made_again(tmp_path, capfd):
+    model, runs = tmp_path / "lm", tmp_path / "runs"
+    model.mkdir()
+    (model / "checkpoint.pt").write_text("model")
+    for _ in range(2):
+        given = ("--model", model, "--runs", runs, "--rows", "cut2")
+        planned = pipeline("language_model", tmp_path, *given)
+        links = [stage for stage in planned.stages if stage.command[0] == "ln"]
+        run_stages(links, planned.folder, RunOptions(places=planned.places))
+    assert capfd.readouterr().out.count("done before") == len(links) == 2
+    runs.rename(tmp_path / "moved")
+    assert (tmp_path / "moved/cut2/checkpoint_best.pt").read_text() == "model"
