@@ -118,6 +118,16 @@ def add_auto_device_option(parser: ArgumentParser, what: str = "the model runs")
     )
 
 
+def add_backbone_run_option(parser: ArgumentParser) -> None:
+    """Declare which run of a folder the others are compared with."""
+    parser.add_argument(
+        "--backbone",
+        default="backbone",
+        metavar="RUN",
+        help="the run that the others started from (default: %(default)s)",
+    )
+
+
 def add_batch_option(parser: ArgumentParser, max_tokens: int) -> None:
     parser.add_argument(
         "--max-tokens",

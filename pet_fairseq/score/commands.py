@@ -5,7 +5,13 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Optional
 
-from pet_fairseq.cli_command import Command, Group, add_auto_device_option, add_subset_option
+from pet_fairseq.cli_command import (
+    Command,
+    Group,
+    add_auto_device_option,
+    add_backbone_run_option,
+    add_subset_option,
+)
 from pet_fairseq.files import write_json
 
 
@@ -207,12 +213,7 @@ def _tasks_arguments(parser: ArgumentParser) -> None:
         help="the folder of a task's runs, with plugins.json; a task that is given several times "
         "has several seeds",
     )
-    parser.add_argument(
-        "--backbone",
-        default="backbone",
-        metavar="RUN",
-        help="the run that the others started from (default: %(default)s)",
-    )
+    add_backbone_run_option(parser)
     parser.add_argument(
         "--out", type=Path, metavar="FILE", help="also write the table to this file, as Markdown"
     )
