@@ -229,7 +229,7 @@ DEFECTS = (
         "sentences drawn apart for the two models of a bootstrap",
         "draw.choice(differences, len(differences)).mean()",
         "(draw.choice(ours, len(ours)).mean() - draw.choice(theirs, len(theirs)).mean())",
-        "tests/score/test_paired.py",
+        "tests/score/test_bootstrap.py",
     ),
     Defect(
         "neurons with another one's row",

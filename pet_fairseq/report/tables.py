@@ -5,9 +5,9 @@ from typing import Optional
 from pet_fairseq.markdown import table
 from pet_fairseq.report.compare import SAMPLES, Comparison
 from pet_fairseq.report.measure import Run, cached_bleu
-from pet_fairseq.report.paired import Score, paired_difference, paired_scores
 from pet_fairseq.report.plots import BLEU_OVER_RATE, speed_form
 from pet_fairseq.report.samples import sample_tables
+from pet_fairseq.report.seed_differences import Score, paired_difference, paired_scores
 from pet_fairseq.report.seed_groups import RunGroup
 
 

@@ -43,7 +43,7 @@ from pet_fairseq.errors import install_excepthook
 from pet_fairseq.files import write_figure, write_text
 from pet_fairseq.markdown import table
 from pet_fairseq.recipes.training import BEST
-from pet_fairseq.score.paired import paired_bootstrap
+from pet_fairseq.score.bootstrap import paired_bootstrap
 from pet_fairseq.score.task_table import read_run
 
 OPTIONS = {"int8": ("--int8",), "length": ("--batch-order", "length")}

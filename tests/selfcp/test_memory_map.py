@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from pet_fairseq.selfcp.similarity import cosines, plot, similarities
+from pet_fairseq.selfcp.memory_map import cosines, plot, similarities
 from tests.selfcp.test_model import make_selfcp, prefix_slowly
 from tests.selfcp.test_model import task as language_modeling  # noqa: F401  fixture
 

@@ -6,7 +6,7 @@ import statistics
 
 import pytest
 
-from pet_fairseq.score.paired import paired_bootstrap
+from pet_fairseq.score.bootstrap import paired_bootstrap
 
 
 def test_interval_and_p_value_are_those_of_the_normal_distribution():

@@ -9,7 +9,7 @@ from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder, best_fitting
 from pet_fairseq.selfcp.vocabulary import Vocabulary
 
 
-class Items:
+class BinaryWriter:
     """Writes PREFIX.bin and PREFIX.idx; nothing if there is no item."""
 
     def __init__(self, prefix: Path, vocabulary: Vocabulary):
@@ -26,7 +26,7 @@ class Items:
         self.longest = max(self.longest, len(tokens))
         self.unknown += int((tokens == self.unk).sum())
 
-    def __enter__(self) -> "Items":
+    def __enter__(self) -> "BinaryWriter":
         return self
 
     def __exit__(self, *_) -> None:
@@ -38,7 +38,7 @@ class Items:
             self.files[0].write_bytes(bytes(8))  # an empty file cannot be mapped to memory
 
 
-class LanguageModelItems(Items):
+class LanguageModelWriter(BinaryWriter):
     """Texts of at most `most` tokens, which end in </s>."""
 
     def __init__(self, prefix: Path, vocabulary: Vocabulary, most: int):

@@ -5,7 +5,7 @@ import statistics
 import pytest
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.report.paired import half_width, student_t
+from pet_fairseq.report.seed_differences import half_width, student_t
 from tests.report.made import REFERENCE, WORSE, save_run
 
 LOG = (
