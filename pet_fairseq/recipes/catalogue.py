@@ -1,4 +1,4 @@
-"""The recipes by name: adding one is an entry here and a module with its rows."""
+"""The recipes by name. A new one needs an entry here and a module with its rows."""
 
 import argparse
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from pet_fairseq.recipes.pipeline import Pipeline, Place
 
 @dataclass(frozen=True)
 class Recipe:
-    """A recipe: one line about it, its options and its stages."""
+    """A recipe: one line about it, its options, and how these become stages."""
 
     about: str
     add_options: Callable[[argparse.ArgumentParser], None]

@@ -1,6 +1,6 @@
-"""Controls for PET: students that run the same layers several times, of the plain student's widths.
+"""Controls for PET: students as wide as the plain student that run the same layers several times.
 
-They tell what a second pass through stored layers is worth from what more layers are worth.
+They separate what a second pass through stored layers is worth from what more layers are worth.
 """
 
 from pet_fairseq.recipes.setup import Setup
@@ -11,10 +11,11 @@ ONE_LAYER = ("--encoder-layers", "1", "--decoder-layers", "1")
 
 
 def distilled(encoder_passes: int, decoder_passes: int, options: Options = ()) -> Builder:
-    """The plain student with word-level distillation, each stack run so many times.
+    """The plain student with word-level distillation, whose stacks run several times.
 
     Args:
-        options: of its model, to have another number of layers.
+        encoder_passes, decoder_passes: how often each stack's layers run.
+        options: model options that give it another number of layers.
     """
 
     def build(setup: Setup, row: str, seed: int) -> list:
@@ -28,15 +29,15 @@ def distilled(encoder_passes: int, decoder_passes: int, options: Options = ()) -
 
 
 def repeat(model_options: Options, stack: str, passes: int) -> Options:
-    """Options that run a stack's layers in turn, all of them, so many times.
+    """Model options that run all layers of a stack, in turn, `passes` times.
 
-    Two layers run three times are L1 L2 L1 L2 L1 L2.
+    Two layers with three passes run as L1 L2 L1 L2 L1 L2.
     """
     at = len(model_options) - 1 - model_options[::-1].index(f"--{stack}-layers")
     layers = int(model_options[at + 1])
     pairs = [
-        f"L{number}=L{number + layers * passed}"
-        for passed in range(1, passes)
+        f"L{number}=L{number + layers * earlier_passes}"
+        for earlier_passes in range(1, passes)
         for number in range(1, layers + 1)
     ]
     return (

@@ -1,4 +1,4 @@
-"""The data sets of the translation recipes, and from their options to stages."""
+"""The data sets of the translation recipes, and how their options become stages."""
 
 import argparse
 import math
@@ -31,9 +31,11 @@ class DataSet:
     """A translation data set.
 
     Attributes:
-        size: the default one.
-        full: other settings for SIZES["full"]: architectures at the rate that the thesis gives.
+        size, rows, beams, repeats: defaults of the options of these names.
+        full: settings that replace those of SIZES["full"]: architectures at the rate that the
+            thesis gives.
         reference: raw text of the test set within the data folder; {lang} is the target language.
+        text: options of fairseq-generate that make text of a translation's tokens.
         made_here: whether the recipe itself makes the data (the demo's).
     """
 
@@ -51,8 +53,8 @@ class DataSet:
 
 LOWER = "lower/test.{lang}"  # the models write lower case
 
-# The thesis gives PET's rates for WMT'17, 23.3% and 5.0%, not its widths; these come next to them
-# (pet-fairseq params --target-rate).
+# The thesis gives PET's rates for WMT'17, 23.3% and 5.0%, but no widths; these come closest to the
+# rates (pet-fairseq params --target-rate).
 _PET_FINNISH = ("--arch", "pet_transformer", *stacks(4, 368, 1472, 4))
 FINNISH = {
     "pet": _PET_FINNISH,
@@ -110,7 +112,7 @@ DATA_SETS = {
 
 
 def add_options(parser: argparse.ArgumentParser, name: str) -> None:
-    """Options of the translation recipes beside those of all recipes."""
+    """Declare the options of the translation recipes, beside those of all recipes."""
     data_set = DATA_SETS[name]
     parser.add_argument(
         "--size",
@@ -126,7 +128,7 @@ def add_options(parser: argparse.ArgumentParser, name: str) -> None:
         default=list(data_set.rows),
         metavar="ROW",
         help=f"the models to train and compare: {', '.join(rows.BY_NAME)}; groups of them: "
-        f"{', '.join(rows.GROUPS)}; or finished for those that are there (default: "
+        f"{', '.join(rows.GROUPS)}; or finished, for all that are trained already (default: "
         f"{' '.join(data_set.rows)})",
     )
     parser.add_argument(
@@ -141,14 +143,14 @@ def add_options(parser: argparse.ArgumentParser, name: str) -> None:
         "--updates",
         type=int,
         metavar="N",
-        help="how long the students are trained (default: what the size says); a learning rate "
-        "that falls to 0 does so in as many updates",
+        help="how many updates train a student (default: as the size says); a learning rate that "
+        "falls to 0 reaches it after as many",
     )
     parser.add_argument(
         "--student-lr",
         type=float,
         metavar="RATE",
-        help="the learning rate of the students (default: what the size says)",
+        help="the learning rate of the students (default: as the size says)",
     )
     parser.add_argument(
         *("--beams", "--beam"),
@@ -190,36 +192,36 @@ def add_options(parser: argparse.ArgumentParser, name: str) -> None:
             "--pieces",
             type=int,
             metavar="N",
-            help=f"the number of pieces that words are divided into, {PIECES} if not given; the "
-            "data and the runs are in a folder piecesN",
+            help=f"how many different pieces words are divided into ({PIECES} if not given); with "
+            "this option data and runs are in a folder piecesN",
         )
     parser.add_argument(
         "--student-options",
         default="",
         metavar="OPTIONS",
-        help="more of fairseq-train's options for the students, in one word, such as "
-        "'--encoder-embed-dim 64 --decoder-embed-dim 64'; they win over those of size and row",
+        help="more of fairseq-train's options for the students, quoted as one word, such as "
+        "'--encoder-embed-dim 64 --decoder-embed-dim 64'; they override those of size and row",
     )
     parser.add_argument(
         "--teacher",
         type=Path,
         metavar="CHECKPOINT",
-        help="a teacher of your own, trained on this data, in place of training one",
+        help="a teacher that you have trained on this data, to use instead of training one",
     )
     parser.add_argument(
         "--teachers",
         type=int,
         default=1,
         metavar="N",
-        help="let the students learn from an ensemble of teachers, those of the seeds 1 to N, and "
+        help="let the students learn from an ensemble of N teachers, with the seeds 1 to N, and "
         "compare them with it, too; the runs are in a folder teachersN (default: %(default)s)",
     )
     parser.add_argument(
         "--teacher-options",
         default="",
         metavar="OPTIONS",
-        help="more of fairseq-train's options for the teacher's training, in one word, such as "
-        "'--dropout 0.4 --label-smoothing 0.2'; they win over what the size says",
+        help="more of fairseq-train's options for the teacher's training, quoted as one word, such "
+        "as '--dropout 0.4 --label-smoothing 0.2'; they override those of the size",
     )
     parser.add_argument(
         "--reference",
@@ -242,8 +244,8 @@ def build(args: argparse.Namespace, place: Place) -> Pipeline:
     """The stages that the options ask for.
 
     Raises:
-        UserError: a row that does not exist, languages that are not given, or other data than the
-            options ask for.
+        UserError: a row that does not exist, languages that are not given, a number below 1, or
+            data that do not have the joined dictionary which the options ask for.
     """
     data_set = DATA_SETS[place.name]
     if not args.source_lang or not args.target_lang:
@@ -265,8 +267,8 @@ def build(args: argparse.Namespace, place: Place) -> Pipeline:
     if args.size == "full":
         settings = replace(settings, **data_set.full)
     settings = with_student_training(settings, args.updates, args.student_lr)
-    more_of_teacher = read_options("--teacher-options", args.teacher_options)
-    settings = replace(settings, teacher=(*settings.teacher, *more_of_teacher))
+    teacher_options = read_options("--teacher-options", args.teacher_options)
+    settings = replace(settings, teacher=(*settings.teacher, *teacher_options))
     if args.joined_dictionary:
         settings = replace(settings, common=(*settings.common, "--share-all-embeddings"))
         check_joined(data / "bin", (args.source_lang, args.target_lang))
@@ -293,17 +295,17 @@ def build(args: argparse.Namespace, place: Place) -> Pipeline:
 
 
 def with_student_training(
-    settings: Settings, number: Optional[int], learning_rate: Optional[float]
+    settings: Settings, max_update: Optional[int], learning_rate: Optional[float]
 ) -> Settings:
-    """The settings with another length of the students' training, or another learning rate.
+    """The settings with another number of updates for the students, or another learning rate.
 
     Raises:
-        UserError: a number that trains nothing.
+        UserError: fewer than 1 update, or a learning rate that is not positive.
     """
-    if number is not None:
-        check_positive(updates=number)
+    if max_update is not None:
+        check_positive(updates=max_update)
         falls_to_0 = "polynomial_decay" in settings.common
-        length = updates(number) if falls_to_0 else ("--max-update", str(number))
+        length = updates(max_update) if falls_to_0 else ("--max-update", str(max_update))
         settings = replace(settings, updates=length)
     if learning_rate is not None:
         if not 0 < learning_rate < math.inf:
@@ -314,38 +316,43 @@ def with_student_training(
 
 
 def read_options(name: str, text: str) -> Options:
-    """Options for fairseq-train that the user gave in one word, read as a shell does.
+    """Options for fairseq-train that the user gave as one word, split as a shell does.
 
     Raises:
-        UserError: a quote without its other half, or a value without an option.
+        UserError: a quote that is not closed, or a value before the first option.
     """
     try:
         options = tuple(shlex.split(text))
     except ValueError as error:
-        raise UserError(f"{name} {text}: a quote has no other half") from error
+        raise UserError(f"{name} {text}: a quote is not closed") from error
     if options and not options[0].startswith("--"):
-        raise UserError(f"{name} {text}: give options as to fairseq-train, --NAME")
+        raise UserError(f"{name} {text}: give options as for fairseq-train, --NAME VALUE")
     return options
 
 
 def check_joined(data: Path, languages: tuple[str, str]) -> None:
-    """Raises UserError if data that are there have a dictionary for each language."""
+    """Check that prepared data, if there are any, have one dictionary for both languages.
+
+    Raises:
+        UserError: they have two different ones.
+    """
     dictionaries = [data / f"dict.{language}.txt" for language in languages]
     if not all(path.is_file() for path in dictionaries):
         return
     first, second = (path.read_bytes() for path in dictionaries)
     if first != second:
         raise UserError(
-            f"--joined-dictionary: {data} has a dictionary for each language; let prepare.sh make "
-            "others with JOINED_DICTIONARY=1 and OUT=FOLDER, and give --data FOLDER"
+            f"--joined-dictionary: {data} has a dictionary for each language; prepare other data "
+            "by prepare.sh with JOINED_DICTIONARY=1 and OUT=FOLDER, and give --data FOLDER"
         )
 
 
 def demo_corpus(setup: Setup, pieces: Optional[int], options: Options = ()) -> list[Stage]:
-    """The demo's data: short sentences in pieces, in fairseq's binary format.
+    """The stages that make the demo's data: short sentences in pieces, in fairseq's binary format.
 
     Args:
-        pieces: how many there are, None for the default. options: more of fairseq-preprocess.
+        pieces: how many different ones, None for the default.
+        options: more options for fairseq-preprocess.
     """
     text = setup.data / "text"
     splits = [

@@ -1,4 +1,4 @@
-"""The recipe of plugins for the prompts of an imported language model (Variator, section 4.8)."""
+"""The recipe for plugins that shorten the prompts of an imported language model (Variator, 4.8)."""
 
 import argparse
 from functools import partial
@@ -20,7 +20,7 @@ DEFAULT = ("backbone", "k2", "k4", "k8", "mean_copy", "narrow_ffn", "cut2", "cut
 
 
 def cut_prompts(setup: Setup, row: str) -> list[Stage]:
-    """The backbone itself."""
+    """The backbone itself, of whose prompts `evaluate` cuts a part off."""
     return [use_checkpoint(row, row, setup.best("backbone"), setup.best(row), setup.runs)]
 
 
@@ -36,8 +36,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=Path,
         required=True,
         metavar="FOLDER",
-        help="the language model, a folder that pet-fairseq import-hf wrote and that was given to "
-        "prepare.sh",
+        help="the language model: the folder from pet-fairseq import-hf that prepare.sh was given",
     )
     parser.add_argument(
         "--rows",
@@ -59,36 +58,37 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=300,
         metavar="N",
-        help="how long plugins and narrow networks are trained (default: %(default)s)",
+        help="how many updates train plugins and narrow networks (default: %(default)s)",
     )
     parser.add_argument(
         "--max-tokens",
         type=int,
         default=1024,
         metavar="N",
-        help="tokens of a batch in training (default: %(default)s)",
+        help="the largest number of tokens in a training batch (default: %(default)s)",
     )
     parser.add_argument(
         "--texts",
         type=int,
         default=100,
         metavar="N",
-        help="how many texts of the test set are read (default: %(default)s)",
+        help="how many texts of the test set are read at most (default: %(default)s)",
     )
     parser.add_argument(
         "--length",
         type=int,
         default=256,
         metavar="N",
-        help="the length of a prompt that the table's costs are for (default: %(default)s)",
+        help="the length of a prompt, in tokens, that the table's costs are for "
+        "(default: %(default)s)",
     )
 
 
 def settings(args: argparse.Namespace) -> Settings:
-    """How plugins and competitors are trained; the model itself is not.
+    """How plugins and their competitors are trained; the model itself is not trained.
 
     Raises:
-        UserError: a number that trains nothing.
+        UserError: `--updates` or `--max-tokens` below 1.
     """
     check_positive(updates=args.updates, max_tokens=args.max_tokens)
     return Settings(
@@ -111,7 +111,7 @@ def settings(args: argparse.Namespace) -> Settings:
 
 
 def evaluate(setup: Setup, row: str, prompt_end: str, texts: int) -> list[Stage]:
-    """Perplexity of the responses and time of the prompts."""
+    """The stage that measures the responses' perplexity and how long the prompts take."""
     best, out = setup.best(row), setup.runs / row / "result.json"
     command = (
         *("pet-fairseq", "score", "prompts", str(best), str(setup.data)),
@@ -124,7 +124,11 @@ def evaluate(setup: Setup, row: str, prompt_end: str, texts: int) -> list[Stage]
 
 
 def build(args: argparse.Namespace, place: Place) -> Pipeline:
-    """Plugins for one model, in a folder of its name."""
+    """The stages for one model, in a folder of the model's name.
+
+    Raises:
+        UserError: a row that does not exist, or a number below 1.
+    """
     base = place.base / place.name / args.model.resolve().name
     folder, runs = place.data or base / "data", place.runs or base / "prompts"
     setup = Setup(

@@ -1,6 +1,6 @@
 """The rows of the translation recipes: which models are compared.
 
-ROWS has all of them in the order of the report: adding one is one entry.
+ROWS has all of them in the order of the report; a new one needs one entry.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,13 @@ from pet_fairseq.recipes.training import BEST
 
 @dataclass(frozen=True)
 class Row:
-    """A model of the comparison: how it is called in options and in the report, and its stages."""
+    """A model of the comparison.
+
+    Attributes:
+        name, title: what options call it, and what the report calls it.
+        build: makes its stages.
+        needs: rows whose models it learns from or starts from.
+    """
 
     name: str
     title: str
@@ -35,8 +41,8 @@ class Row:
     needs: tuple[str, ...] = ("teacher",)
 
 
-# other pairs of the four layers (PET, section 3.1), each with the matrix pairs of `pet`. Of three
-# layers that share, the second one exchanges queries and keys, the third one is the first again.
+# Other pairs of the four layers (PET, section 3.1), each with the matrix pairs of `pet`. Of three
+# layers that share, the second one exchanges queries and keys, and the third equals the first.
 NEIGHBOURS = (
     *("--encoder-pairs", "L1=L2 L3=L4 Q1=K2 K1=Q2 Q3=K4 K3=Q4"),
     *("--decoder-pairs", "L1=L2 L3=L4 Qself=Qenc"),
@@ -46,14 +52,18 @@ LAST_THREE = (
     *("--decoder-pairs", "L2=L3 L2=L4 Qself=Qenc"),
 )
 
-# training sets for word-level distillation of which the teacher wrote a part
+# training sets for word-level distillation that contain translations by the teacher
 MIXED_TEXTS = {"mixed": "gold and teacher's text", "hypotheses": "gold and the teacher's 5 best"}
 
 BITS = (8, 4)  # of a weight, in rows such as `kd_int4`
 
 
 def few_bits(base: str, title: str, loss: str = "distil") -> tuple[Row, ...]:
-    """A row's student trained on with its weights in 8 bits, and in 4."""
+    """A row's student, trained further with its weights in 8 bits, and in 4 bits.
+
+    Args:
+        base: the name of that row. title: its title. loss: a name in LOSSES.
+    """
     needs = ("teacher", base)
     return tuple(
         Row(f"{base}_int{bits}", f"{title}, {bits} bits", quantised(base, bits, loss), needs)
@@ -62,7 +72,7 @@ def few_bits(base: str, title: str, loss: str = "distil") -> tuple[Row, ...]:
 
 
 def on_texts(base: str, title: str, arch: str) -> tuple[Row, ...]:
-    """Students of an architecture, distilled on each of MIXED_TEXTS."""
+    """Students of an architecture, distilled on each text of MIXED_TEXTS."""
     return tuple(
         Row(f"{base}_{name}", f"{title} on {text}", student("distil", arch, text=f"{name}_text"))
         for name, text in MIXED_TEXTS.items()
@@ -168,9 +178,9 @@ ROWS = (
 )
 BY_NAME = {row.name: row for row in ROWS}
 
-# names that stand for several rows: the tables of PET's thesis, its choice of layer pairs (section
-# 3.1), its Figure 7a, what tells its parts from each other, students with few bits a weight, and
-# what a byte buys
+# Names that stand for several rows: the tables of PET's thesis, its choice of layer pairs (section
+# 3.1), its Figure 7a, ablations of its parts (controls, passes), students with few bits a weight,
+# and the frontier of size and BLEU.
 GROUPS = {
     "default": ("teacher", "scratch", "kd", "pkd", "can", "pet", "pet_patient"),
     "layer_pairs": ("teacher", "pet", "pet_neighbours", "pet_last_three"),
@@ -203,12 +213,12 @@ GROUPS = {
 
 
 def choose_rows(names: Sequence[str], runs: Path) -> list[str]:
-    """The rows that the names mean, in the order of the report, and the teacher of their students.
+    """The rows that some names stand for, in the order of the report, and their teacher.
 
     Args:
-        names: of rows or GROUPS; `finished`: the rows of which `runs` holds a finished model.
+        names: of rows or GROUPS; `finished` stands for all rows with a finished model in `runs`.
     Raises:
-        UserError: a name that means nothing.
+        UserError: an unknown name.
     """
     chosen: set[str] = set()
     for name in names:
@@ -238,6 +248,6 @@ def run_folders(runs: Path, row: str) -> list[Path]:
 
 
 def is_finished(folder: Path) -> bool:
-    """Whether a run's training has come to its end, as far as its record says."""
+    """Whether a run's best checkpoint is there and its record, if any, says that it is finished."""
     record = read_record(folder / BEST)
     return (folder / BEST).exists() and (record is None or record.finished)

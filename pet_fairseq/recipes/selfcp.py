@@ -1,7 +1,7 @@
 """Recipes of SelfCP: a language model, its memory, and ways to read long prompts.
 
-A row of the table is a prompt strategy, with a number behind it at another ratio: former4. With
-`control_` before it, the memory is trained, and used, with the segments of other prompts.
+A row of the table is a prompt strategy; a number at its end is another ratio, as in former4. In a
+row that begins with `control_`, the memory is trained and used with segments of other prompts.
 """
 
 import argparse
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Optional
 
-from pet_fairseq.errors import UserError
+from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.recipes.device import CPU, Device
 from pet_fairseq.recipes.pipeline import Pipeline, Place, merge
 from pet_fairseq.recipes.sizes import AROUND_A_MODEL, Options, rise_and_fall, words
@@ -27,7 +27,11 @@ from pet_fairseq.selfcp.segments import STRATEGIES
 
 
 class Row(NamedTuple):
-    """A way to read prompts, and the memory that it reads with."""
+    """A way to read prompts, and the memory that it uses.
+
+    Attributes:
+        memory: the folder of the trained memory, without the seed; rows may share it.
+    """
 
     strategy: str
     memory: str = "memory"
@@ -46,7 +50,7 @@ DEFAULT = (
     *("former", "latter", "concat", "truncate_equal", "truncate_latter_equal", "perplexity_equal"),
     *("control_former", "control_latter", "truncate", "truncate_latter", "perplexity"),
 )
-ROW = re.compile(r"([a-z_]+)(\d{0,9})")
+ROW = re.compile(r"([a-z_]+)([1-9]\d{0,8})?")
 
 LM_ARCH = words(
     "--arch transformer_lm --decoder-layers 4 --decoder-embed-dim 256 --decoder-ffn-embed-dim 1024 "
@@ -67,11 +71,11 @@ class Setup:
     Attributes:
         data: made by pet-fairseq prompts. runs: for all that is made.
         evaluate: the stages that score a row; they write result.json.
-        window, ratio: tokens left as they are; prompt tokens for a memory token.
-        lm, lm_updates, memory_updates: options of the language model's training; its length, and
-            that of the memory's.
+        window, ratio: prompt tokens that are read as they are; prompt tokens for a memory token.
+        lm: options of the language model's training.
+        lm_updates, memory_updates: how many updates train the language model, and the memory.
         own_backbone: a language model to use in place of training one.
-        lm_from: a checkpoint to begin that training with.
+        lm_from: a checkpoint from which to start the language model's training.
     """
 
     data: Path
@@ -106,7 +110,7 @@ Evaluate = Callable[[Setup, Reading], list[Stage]]
 
 
 def parse_row(name: str, ratio: int) -> tuple[Row, int]:
-    """What a row is, and its ratio.
+    """The row of a name, and its ratio: the number at the name's end, or else `ratio`.
 
     Raises:
         UserError: no such row.
@@ -118,7 +122,7 @@ def parse_row(name: str, ratio: int) -> tuple[Row, int]:
 
 
 def backbone(setup: Setup) -> Stage:
-    """The language model: a given one, or trained."""
+    """The stage that trains the language model, or takes a given one."""
     if setup.own_backbone is not None:
         return use_checkpoint(
             *("backbone", "backbone", setup.own_backbone, setup.backbone, setup.runs)
@@ -150,7 +154,7 @@ def backbone(setup: Setup) -> Stage:
 
 
 def memory(setup: Setup, row: Row, seed: int, group: str) -> Stage:
-    """The memory tag and the connector, for one seed."""
+    """The stage that trains a row's memory tag and connector, for one seed."""
     folder = setup.runs / f"{row.memory}.seed{seed}"
     control = () if row.segments_from == "own" else ("--segments-from", row.segments_from)
     options = last_wins(
@@ -199,7 +203,7 @@ def table(setup: Setup, rows: Sequence[str]) -> Stage:
 
 
 def by_choice(candidates: Options) -> Evaluate:
-    """Closed-ended: the candidate that the model expects most."""
+    """Score by the share of prompts whose right candidate the model finds most probable."""
 
     def stages(setup: Setup, reading: Reading) -> list[Stage]:
         out = reading.folder / "result.json"
@@ -216,7 +220,7 @@ def by_choice(candidates: Options) -> Evaluate:
 
 
 def by_rouge(options: Options) -> Evaluate:
-    """Generated responses by ROUGE, and the perplexity of the given ones."""
+    """Score generated responses by ROUGE, and the right ones by their perplexity."""
 
     def stages(setup: Setup, reading: Reading) -> list[Stage]:
         folder, name = reading.folder, reading.folder.name
@@ -261,14 +265,22 @@ def by_rouge(options: Options) -> Evaluate:
 
 @dataclass(frozen=True)
 class DataSet:
-    """A data set of prompts; the sizes are for two CPU cores."""
+    """A data set of prompts; the sizes are for two CPU cores.
+
+    Attributes:
+        window: tokens of a prompt that are read as they are.
+        candidates: the possible responses, to be scored `by_choice`; without them, `by_rouge`.
+        beam, max_len: of generated responses.
+        rows: the default ones.
+        lm: options of the language model's training, which override LM.
+    """
 
     window: int
-    candidates: Options = ()  # by choice among these; else by ROUGE
+    candidates: Options = ()
     beam: int = 4
     max_len: int = 250
     rows: tuple[str, ...] = DEFAULT
-    lm: Options = ()  # later ones win
+    lm: Options = ()
 
 
 DATA_SETS = {
@@ -278,20 +290,20 @@ DATA_SETS = {
     "arxiv": DataSet(512),
     "duc2007": DataSet(512),
     "cola": DataSet(128, ("acceptable", "unacceptable"), rows=DEFAULT + FULL),
-    # no two games are the same: there is nothing to learn by heart
+    # no two games are the same, so the language model cannot overfit and needs no dropout
     "recall": DataSet(32, beam=1, max_len=6, rows=DEFAULT + FULL, lm=("--dropout", "0")),
 }
 
 
 def add_options(parser: argparse.ArgumentParser, name: str) -> None:
-    """Options of the recipe of a data set."""
+    """Declare the options of a data set's recipe."""
     data_set = DATA_SETS[name]
     parser.add_argument(
         "--rows",
         nargs="+",
         default=list(data_set.rows),
         metavar="ROW",
-        help=f"the ways to read a prompt: {', '.join(ROWS)}; a number behind one, as in former4, "
+        help=f"the ways to read a prompt: {', '.join(ROWS)}; a number at the end, as in former4, "
         "is another ratio; full needs a model with positions for the longest prompt "
         f"(default: {' '.join(data_set.rows)})",
     )
@@ -328,7 +340,13 @@ def add_options(parser: argparse.ArgumentParser, name: str) -> None:
 
 
 def build(args: argparse.Namespace, place: Place) -> Pipeline:
-    """The stages that the options ask for."""
+    """The stages that the options ask for.
+
+    Raises:
+        UserError: a row that does not exist, or a number below 1.
+    """
+    numbers = ("window", "ratio", "lm_updates", "memory_updates", "beam")
+    check_positive(**{name: getattr(args, name) for name in numbers})
     data_set = DATA_SETS[place.name]
     data = place.data or place.base / place.name / "data" / "bin"
     runs = place.runs or place.base / place.name / "selfcp"

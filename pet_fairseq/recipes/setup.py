@@ -11,7 +11,7 @@ from pet_fairseq.recipes.sizes import Options, Settings
 from pet_fairseq.recipes.stage import Word
 from pet_fairseq.recipes.training import BEST, fairseq_generate, fairseq_validate
 
-WITHOUT_SEED = ("teacher", "ensemble")  # rows that are there once, whatever the students' seeds
+WITHOUT_SEED = ("teacher", "ensemble")  # rows that exist once, whatever the students' seeds
 VALIDATION = ("--max-tokens", "3000", "--num-workers", "0")
 
 
@@ -21,12 +21,12 @@ class Setup:
 
     Attributes:
         data: folder with bin/, made by fairseq-preprocess.
-        runs: folder for a folder of each training.
+        runs: folder with a folder for each run.
         reference: raw target text of the test set.
-        text: options of fairseq-generate that make the text of a translation.
+        text: options of fairseq-generate that make text of a translation's tokens.
         own_teacher: a checkpoint to use in place of training a teacher.
         ensemble: how many teachers the students learn from together; the first is the teacher.
-        student_options: more options of the students' trainings; they win over all others.
+        student_options: more options of the students' trainings, which override all others.
     """
 
     data: Path
@@ -56,7 +56,7 @@ class Setup:
         return [self.teacher, *(self.runs / "ensemble" / other / BEST for other in others)]
 
     def text_folder(self, text: str) -> Path:
-        """The data of a training set in TEXTS."""
+        """The binary data whose training set is the one of this name in TEXTS."""
         return self.runs / text / "bin"
 
     @property
@@ -68,12 +68,12 @@ class Setup:
 
 
 def join_paths(checkpoints: Iterable[Path]) -> str:
-    """An ensemble as fairseq's options take it."""
+    """The checkpoints of an ensemble as one word of a command: a.pt:b.pt."""
     return os.pathsep.join(map(str, checkpoints))
 
 
 def validate_command(setup: Setup, checkpoint: Path) -> tuple[Word, ...]:
-    """fairseq-validate on the setup's validation set."""
+    """The command of fairseq-validate on the setup's validation set."""
     return fairseq_validate(
         *(setup.device, setup.bin, checkpoint),
         ("--task", "translation", *setup.languages, *VALIDATION),
@@ -87,7 +87,11 @@ def generate_command(
     options: Options = (),
     text: Optional[Options] = None,
 ) -> tuple[Word, ...]:
-    """fairseq-generate on the setup's data, by one model or by an ensemble."""
+    """The command of fairseq-generate on the setup's data, by one model or by an ensemble.
+
+    Args:
+        options: more options. text: options in place of the setup's `text`.
+    """
     return fairseq_generate(
         *(setup.device, setup.bin, join_paths(checkpoints)),
         (

@@ -1,4 +1,4 @@
-"""Settings of translation recipes by size: options of the models and of their trainings."""
+"""The settings of translation recipes by size: options of the models and of their trainings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -10,24 +10,26 @@ RATES = (5, 20, 40)  # percent of the teacher's layer parameters, beside the siz
 
 @dataclass(frozen=True)
 class Settings:
-    """Options for fairseq-train and fairseq-generate; what comes later wins.
+    """Options for fairseq-train and fairseq-generate; later ones override earlier ones.
 
     Attributes:
         common: of every training.
-        teacher, student: their trainings; the teacher's with its architecture.
+        teacher, student: of their trainings; the teacher's include its architecture.
         updates: how long a student is trained.
-        warmup: the simplified task; finetune: more training of a finished student; quantised: the
-            same with its weights in few bits.
-        gold, simplified, distillation, patience: with the criterion of that name.
-        plain, speed, deep, tenth, factorised, can, pet, wide: architectures. All students but
-            `speed` (PET's layers and widths, nothing shared), `tenth` (deep-shallow, as wide as 8
-            bits a weight allow in a tenth of the teacher's file, embeddings and all), `factorised`
-            (wider than `plain` in an equal file, its embeddings are products of two matrices) and
-            `wide` (PET with more heads) have equally many layer parameters.
+        warmup: how long the simplified task is trained.
+        finetune: how a finished student is trained further, as after head sampling.
+        quantised: how a finished student is trained further with its weights in few bits.
+        gold, simplified, distillation, patience: options that go with a criterion: cross-entropy,
+            the simplified task, word-level distillation, patient distillation.
+        plain, speed, deep, tenth, factorised, can, pet, wide: architectures of students. All have
+            equally many layer parameters, except for `speed` (PET's layers and widths, nothing
+            shared), `tenth` (deep-shallow; with 8 bits a weight its file, embeddings included, is a
+            tenth of the teacher's), `factorised` (wider than `plain` in a file of the same size,
+            because its embeddings are products of two matrices) and `wide` (PET with more heads).
         kv, qk_crosswise: PET with these pairs in its decoder, whose feed-forward networks are
             wider or narrower so that it has as many parameters as `pet` (PET, Table 5).
         at_rates: `plain`, `can` and `pet` at each of RATES, for example `pet_at5` (PET, Figure 7a).
-        heads: to keep of the wide student's.
+        heads: how many heads of the wide student are kept in each attention.
         generate: of fairseq-generate.
         precision: on a GPU.
     """
@@ -59,12 +61,12 @@ class Settings:
     precision: str = "fp32"
 
     def architecture(self, name: str) -> Options:
-        """The model options of the field of this name, or of this name in `at_rates`."""
+        """The model options in the field of this name, or under this name in `at_rates`."""
         return self.at_rates[name] if name in self.at_rates else getattr(self, name)
 
 
 def stacks(layers: int, width: int, ffn: int, heads: int) -> Options:
-    """Model options that are the same for encoder and decoder."""
+    """Model options of an encoder and a decoder with the same layers and widths."""
     return tuple(
         word
         for stack in ("encoder", "decoder")
@@ -83,13 +85,13 @@ def words(text: str) -> Options:
 
 
 def factorised(layers: int, width: int, ffn: int, rank: int) -> Options:
-    """Model options of a student whose embeddings are products of two matrices."""
+    """Model options of a student whose embeddings are products of two matrices of that rank."""
     rank_option = ("--decoder-output-dim", str(rank))
     return ("--arch", "factorised_transformer", *stacks(layers, width, ffn, 4), *rank_option)
 
 
 def decoder_pairs(pairs: str, ffn: int) -> Options:
-    """Model options of other pairs in the decoder, and the FFN width that keeps its size."""
+    """Model options that give the decoder other pairs, and an FFN width that keeps its size."""
     return ("--decoder-pairs", pairs, "--decoder-ffn-embed-dim", str(ffn))
 
 
@@ -99,8 +101,8 @@ def small_at_rates(
     """The architectures of two-layer students by rate.
 
     Args:
-        widths: by rate, the width of all three and the FFN of the one that shares nothing.
-        pet: the architecture of the one that shares.
+        widths: by rate in percent, the width of all three, and the FFN's width of `plain`.
+        pet: the architecture of the student that shares layers.
     """
     architectures = {}
     for rate, (width, ffn) in widths.items():
@@ -113,17 +115,17 @@ def small_at_rates(
 
 
 def updates(number: int) -> Options:
-    """Train so long; the learning rate falls to 0."""
+    """Options that train for so many updates, at the end of which the learning rate is 0."""
     return words(f"--max-update {number} --total-num-update {number}")
 
 
 def rise_and_fall(number: int) -> Options:
-    """Train so long; the learning rate rises in the first tenth, then falls to 0."""
+    """As `updates`, with a learning rate that rises in the first tenth and then falls to 0."""
     return (*updates(number), "--warmup-updates", str(number // 10))
 
 
 BETAS = ("--adam-betas", "(0.9, 0.98)")
-# what the trainings around a frozen model, and of that model, have in common
+# common options of trainings around a frozen model, and of that model's own training
 AROUND_A_MODEL = (
     *words("--num-workers 0 --optimizer adam"),
     *BETAS,
@@ -134,9 +136,9 @@ AUTO = words("--confident-correct auto --confident-wrong auto")
 
 _PET_SMALL = ("--arch", "pet_transformer", *stacks(4, 88, 176, 4))
 
-# Two CPU cores: a teacher in half an hour, a student in minutes. About 9.6% of the teacher's layer
-# parameters. Dropout is what suits the validation loss: text alone is overfitted without it, a
-# teacher is not.
+# For two CPU cores: a teacher takes half an hour, a student minutes. Students have about 9.6% of
+# the teacher's layer parameters. Dropout was chosen by validation loss: trained on the text alone,
+# students overfit without it; trained on a teacher's probabilities, they do not.
 SMALL = Settings(
     common=(
         *words("--num-workers 0 --optimizer adam"),
@@ -181,6 +183,7 @@ SMALL = Settings(
 )
 
 _PET_IWSLT = words("--arch pet_transformer_iwslt_de_en")
+# by rate in percent
 _PET_WIDTHS = {5: (232, 176), 20: (464, 352), 40: (656, 496)}  # of the encoder, of the decoder
 _PLAIN_WIDTHS = {5: (160, 352), 20: (320, 688), 40: (456, 944)}  # of both, of their FFN
 _CAN_WIDTHS = {5: 152, 20: 304, 40: 432}
@@ -254,8 +257,8 @@ FULL = Settings(
 )
 
 
-# The models of FULL in a few minutes each on one large GPU, with a learning rate that falls to 0
-# over a fixed number of updates: for small data sets such as Multi30k.
+# The models of FULL for small data sets such as Multi30k: a few minutes each on one large GPU, with
+# a learning rate that falls to 0 over a fixed number of updates.
 FULL_FAST = replace(
     FULL,
     common=(
@@ -323,7 +326,7 @@ DEMO = replace(
     generate=words("--num-workers 0 --max-tokens 2000"),
 )
 
-# Shows that every command of a recipe runs; the models learn nothing.
+# Only shows that every command of a recipe runs; the models learn nothing.
 TINY = replace(
     SMALL,
     common=(

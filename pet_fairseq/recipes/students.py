@@ -1,4 +1,4 @@
-"""How the models of a translation recipe are trained: a teacher's stages and its students'."""
+"""How the models of a translation recipe are trained: the stages of teachers and students."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -17,15 +17,16 @@ SMOOTHING = ("--label-smoothing", "0.1")
 
 @dataclass(frozen=True)
 class Training:
-    """One fairseq-train of a row.
+    """One run of fairseq-train for a row.
 
     Attributes:
         loss: a name in LOSSES.
-        arch: what Settings.architecture knows. schedule: names of fields of Settings.
-        options: more options; the last ones win.
-        folder: within the row's folder.
-        start: checkpoint to start from, within the row's folder.
-        text: train on this one of TEXTS in place of the training set.
+        arch: a name for Settings.architecture.
+        schedule: names of fields of Settings that say how long to train and how fast.
+        options: more options; later ones override earlier ones.
+        folder: where to save, within the row's folder.
+        start: checkpoint to start from, within the row's folder; "" for a random model.
+        text: a name in TEXTS to train on in place of the training set.
     """
 
     loss: str
@@ -37,7 +38,8 @@ class Training:
     text: str = ""
 
 
-# criterion, the settings that go with it, and whether it asks the teacher
+# the criterion with its options, the field of Settings that goes with it, and whether it needs the
+# teacher's probabilities
 LOSSES = {
     "gold": (("label_smoothed_cross_entropy", *SMOOTHING), "gold", False),
     "distil": (("pet_distillation", *SMOOTHING), "distillation", True),
@@ -51,7 +53,7 @@ Builder = Callable[[Setup, str, int], list[Stage]]
 
 
 def student(loss: str, arch: str, options: Options = (), text: str = "") -> Builder:
-    """A student trained in one go."""
+    """A student that is trained by one fairseq-train."""
     training = Training(loss, arch, options=options, text=text)
     return lambda setup, row, seed: train(setup, row, seed, training)
 
@@ -67,7 +69,7 @@ def warmed_up(
     """A student that learns the simplified task first.
 
     Args:
-        options: of both trainings. warmup: of the first one only.
+        options: more options of both trainings. warmup: more options of the first one.
         folder: for the trained student, within the row's folder.
     """
     warm = f"{folder}/warmup".lstrip("/")
@@ -87,7 +89,7 @@ def warmed_up(
 
 
 def train(setup: Setup, row: str, seed: int, training: Training) -> list[Stage]:
-    """The stage of a training, after those that make its text."""
+    """The stages that make a training's text, if it has one of its own, and train on it."""
     settings = setup.settings
     folder = setup.folder(row, seed)
     data = setup.text_folder(training.text) if training.text else setup.bin
@@ -115,16 +117,16 @@ def train(setup: Setup, row: str, seed: int, training: Training) -> list[Stage]:
 
 
 def teachers_of(setup: Setup, loss: str) -> list[Path]:
-    """The checkpoints that a loss reads."""
+    """The checkpoints of the teachers that a loss needs."""
     _, _, asks_teacher = LOSSES[loss]
     return setup.teachers if asks_teacher else []
 
 
 def loss_options(setup: Setup, row: str, loss: str, parts: int = 1) -> Options:
-    """Options of a loss, its teachers among them.
+    """Options of a loss, including its teachers.
 
     Args:
-        parts: how many times as much text as the training set's the teachers are asked about.
+        parts: how many times as large as the training set the text is that the student trains on.
     Raises:
         UserError: patient distillation from an ensemble.
     """
@@ -142,7 +144,7 @@ def loss_options(setup: Setup, row: str, loss: str, parts: int = 1) -> Options:
 
 
 def with_larger_cache(options: Options, times: int) -> Options:
-    """Options with so many times the room for what the teachers said."""
+    """Options whose cache for the teachers' outputs is `times` as large."""
     if times == 1 or CACHE not in options:
         return options
     at = options.index(CACHE) + 1
@@ -158,7 +160,7 @@ def train_stage(
     options: tuple[Word, ...],
     inputs: tuple[Path, ...],
 ) -> Stage:
-    """fairseq-train into a folder with what all trainings of the setup have in common."""
+    """The stage of a fairseq-train into a folder, with the setup's common options."""
     return Stage(
         name,
         (group,),
@@ -173,7 +175,7 @@ def train_stage(
 
 
 def build_teacher(setup: Setup, row: str, seed: int) -> list[Stage]:
-    """The teacher, trained once whatever the seed, or the one that is given, for the report."""
+    """The teacher, which is trained once whatever the seed, or a link to the user's own."""
     if setup.own_teacher is None:
         return train(setup, row, 1, Training("gold", "teacher", schedule=()))
     product = setup.folder(row, seed) / BEST
@@ -200,7 +202,7 @@ def build_ensemble(setup: Setup, row: str, seed: int) -> list[Stage]:
 
 
 def sampled(setup: Setup, row: str, seed: int) -> list[Stage]:
-    """A wide student, its best heads, more training."""
+    """A wide student, of which the best heads are kept and trained further."""
     folder = setup.folder(row, seed)
     wide, out = folder / "wide" / BEST, folder / "sampled.pt"
     sample = Stage(
@@ -218,18 +220,19 @@ def sampled(setup: Setup, row: str, seed: int) -> list[Stage]:
 
 
 def longer(setup: Setup, row: str, seed: int) -> list[Stage]:
-    """The PET student of the same seed with as much more training as a sampled one gets."""
+    """The PET student of the same seed, trained further for as long as a sampled one."""
     return finetune(setup, row, seed, setup.folder("pet", seed) / BEST)
 
 
 def quantised(base: str, bits: int, loss: str = "distil") -> Builder:
-    """A row's student of the same seed, trained on with its weights in so many bits."""
+    """A row's student of the same seed, trained further with its weights in `bits` bits."""
     options = ("--optimizer", "quantised_adam", "--quantised-bits", str(bits))
 
     def build(setup: Setup, row: str, seed: int) -> list[Stage]:
-        full = replace(setup, device=Device(setup.device.name))  # the grid needs its precision
+        # in float32: rounding to the grid of few bits needs the precision
+        in_float32 = replace(setup, device=Device(setup.device.name))
         start = setup.folder(base, seed) / BEST
-        return finetune(full, row, seed, start, loss, "quantised", options)
+        return finetune(in_float32, row, seed, start, loss, "quantised", options)
 
     return build
 
@@ -243,10 +246,11 @@ def finetune(
     schedule: str = "finetune",
     options: Options = (),
 ) -> list[Stage]:
-    """More distillation of a checkpoint's model.
+    """The stage that distils a checkpoint's model further.
 
     Args:
-        loss: a name in LOSSES. schedule: a field of Settings. options: more; the last ones win.
+        start: the checkpoint. loss: a name in LOSSES. schedule: a field of Settings.
+        options: more options; later ones override earlier ones.
     """
     settings = setup.settings
     folder = setup.folder(row, seed)

@@ -13,17 +13,17 @@ from pet_fairseq.recipes.runner import find_program
 from pet_fairseq.recipes.setup import Setup, generate_command
 from pet_fairseq.recipes.stage import Kind, Stage
 
-BEAM = 5  # in which the training set is translated
+BEAM = 5  # with which the training set is translated
 LINE = re.compile(r"^([SH])-(\d+)\t(.*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class TeacherText:
-    """A training set that the teachers wrote.
+    """A training set whose target side the teachers wrote.
 
     Attributes:
         nbest: how many translations of each source, the best ones of a beam.
-        with_gold: whether the training set's own pairs are in it, too.
+        with_gold: whether it has the pairs of the original training set, too.
     """
 
     nbest: int = 1
@@ -31,11 +31,11 @@ class TeacherText:
 
     @property
     def parts(self) -> int:
-        """How many times as many pairs it has as the training set."""
+        """How many times as many pairs it has as the original training set."""
         return self.nbest + self.with_gold
 
 
-# by the name of the folder
+# by the names of their folders
 TEXTS = {
     "teacher_text": TeacherText(),
     "mixed_text": TeacherText(with_gold=True),
@@ -44,12 +44,12 @@ TEXTS = {
 
 
 def text_stages(setup: Setup, row: str, name: str) -> list[Stage]:
-    """The teachers translate the training set, which becomes data to train on.
+    """The stages in which the teachers translate the training set, and binary data is made of it.
 
-    The students train on the teachers' own pieces, so these are not made into text.
+    Students train on the sub-words that the teachers wrote, so these are not turned into text.
 
     Args:
-        name: one of TEXTS. Those of one translation of each source have the translating in common.
+        name: one of TEXTS. Those with one translation of each source share the first stage.
     """
     text = TEXTS[name]
     out = setup.text_folder(name)
@@ -88,21 +88,23 @@ def make_teacher_text(
     nbest: int = 1,
     keep_gold: bool = False,
 ) -> None:
-    """Make binary data whose training set is what the teacher read and wrote, BPE and all.
+    """Make binary data whose training set consists of the teacher's inputs and translations.
 
     Args:
-        output: what fairseq-generate printed for the training set, without --remove-bpe.
-        data: its data; the dictionaries and the other sets are taken from there.
+        output: what fairseq-generate printed for the training set, in sub-words (without
+            --remove-bpe).
+        data: the folder it was generated from; dictionaries and other sets are taken from there.
         out: a new folder.
         nbest: how many translations of each source to take, the best ones.
-        keep_gold: keep the data's own pairs, too, in front of the teacher's.
+        keep_gold: keep the pairs of `data`, too, before those with the teacher's translations.
     Raises:
-        UserError: `out` is there, no training set in `output` or too few translations of it, or
-            fairseq-preprocess failed; gold pairs that are not there, or not in its own format.
+        UserError: `out` exists; `output` has no training set, or too few translations of it;
+            fairseq-preprocess failed; or the pairs to keep are missing or in another format than
+            fairseq-preprocess's default.
     """
     check_positive(nbest=nbest)
     if out.exists():
-        raise UserError(f"--out {out}: is there; remove it or give another folder")
+        raise UserError(f"--out {out}: exists; remove it or give another folder")
     sources, hypotheses = read_pairs(output, nbest)
     dictionaries = [data / f"dict.{lang}.txt" for lang in (source_lang, target_lang)]
     for dictionary in dictionaries:
@@ -122,22 +124,23 @@ def make_teacher_text(
 
 
 def put_in_front(gold: Path, own: Path, dictionary: Path) -> None:
-    """Put the sentences of a binary file in front of another one's.
+    """Insert the sentences of one binary file before those of another.
 
     They become one file, since fairseq-train loses most of the parts train, train1, ... of a folder
     unless it is given --upsample-primary 1.
 
     Args:
-        gold, own: names without .bin and .idx. dictionary: of both.
+        gold: the file to insert. own: the file that is extended. Both are given without .bin and
+            .idx, and have words of `dictionary`.
     Raises:
-        UserError: `gold` is not there, or in another format than fairseq-preprocess's default.
+        UserError: `gold` is missing, or in another format than fairseq-preprocess's default.
     """
     from fairseq.data import Dictionary, indexed_dataset
 
     if indexed_dataset.infer_dataset_impl(str(gold)) != "mmap":
         raise UserError(
-            f"--keep-gold: {gold}.idx is not there, or not as fairseq-preprocess writes it with "
-            "--dataset-impl mmap; preprocess the data so"
+            f"--keep-gold: {gold}.idx is missing or in another format than mmap; preprocess the "
+            "data with --dataset-impl mmap"
         )
     words = len(Dictionary.load(str(dictionary)))
     both = own.with_name(f"both.{own.name}")
@@ -152,10 +155,10 @@ def put_in_front(gold: Path, own: Path, dictionary: Path) -> None:
 def read_pairs(output: Path, nbest: int = 1) -> tuple[list[str], list[str]]:
     """Sources and their best translations that fairseq-generate printed, in the data's order.
 
-    A source stands once for each of its translations, of which the best comes first.
+    A source is repeated for each of its translations, of which the best comes first.
 
     Raises:
-        UserError: a sentence without a translation, none at all, or never `nbest` of them.
+        UserError: no sentences, a sentence without a translation, or no sentence with `nbest`.
     """
     sources: dict[int, str] = {}
     translations: dict[int, list[str]] = {}
@@ -172,8 +175,8 @@ def read_pairs(output: Path, nbest: int = 1) -> tuple[list[str], list[str]]:
     most = max(map(len, translations.values()))
     if most < nbest:
         raise UserError(
-            f"--nbest {nbest}: {output} has {most} of each source; give fairseq-generate the same "
-            "--nbest"
+            f"--nbest {nbest}: {output} has {most} translations of each source at most; generate "
+            "it with the same --nbest"
         )
     pairs = [(sources[i], text) for i in sorted(sources) for text in translations[i][:nbest]]
     return [source for source, _ in pairs], [text for _, text in pairs]

@@ -31,18 +31,18 @@ def _with_needs(rows: Sequence[str]) -> set[str]:
     return {name for row in rows for name in (row, *BY_NAME[row].needs)}
 
 
-Checkpoints = dict[Path, list[Path]]  # those that translate together, by a run's folder
+Checkpoints = dict[Path, list[Path]]  # by a run's folder; those of an ensemble translate together
 
 
 def _checkpoints(setup: Setup, rows: Sequence[str], seeds: Sequence[int]) -> Checkpoints:
-    """The checkpoints of the runs, teacher first."""
+    """The checkpoints of the runs, by folder."""
     own = {"teacher": setup.teachers[:1], "ensemble": setup.teachers}
     folders = {setup.folder(row, seed): row for seed in seeds for row in rows}
     return {folder: own.get(row, [folder / BEST]) for folder, row in folders.items()}
 
 
 def validations(setup: Setup, checkpoints: Checkpoints) -> list[Stage]:
-    """fairseq-validate for the runs, each with its own criterion; it takes no ensemble."""
+    """The stages of fairseq-validate for the runs, each with its own criterion; for no ensemble."""
     single = {folder: paths[0] for folder, paths in checkpoints.items() if len(paths) == 1}
     return [
         Stage(
@@ -60,7 +60,7 @@ def validations(setup: Setup, checkpoints: Checkpoints) -> list[Stage]:
 def translations(
     setup: Setup, checkpoints: Checkpoints, beams: Sequence[int], repeats: int
 ) -> list[Stage]:
-    """fairseq-generate for the runs in turn, so that their speeds compare."""
+    """The stages of fairseq-generate for the runs, in turn, so that their speeds are comparable."""
     return [
         Stage(
             f"{folder.name}/beam{beam}.{repeat}",
@@ -80,7 +80,7 @@ def translations(
 def report_stage(
     setup: Setup, rows: Sequence[str], seeds: Sequence[int], options: Options
 ) -> Stage:
-    """The report on every run that is there, trained now or before, with its rows' titles."""
+    """The report on every run that exists, trained now or before, under the titles of its rows."""
     folders = {folder for row in rows for seed in seeds for folder in [setup.folder(row, seed)]}
     texts, order = [], []
     for row in ROWS:

@@ -1,6 +1,6 @@
 """Recipes of Variator: a model, plugins for it and their competitors.
 
-ROWS has the rows of the table in its order: adding one is one entry.
+ROWS has the rows of the table in its order; a new one needs one entry.
 """
 
 from collections.abc import Callable
@@ -18,18 +18,18 @@ from pet_fairseq.recipes.training import BEST, fairseq_generate, fairseq_train, 
 
 @dataclass(frozen=True)
 class Settings:
-    """Options of the trainings; what comes later wins.
+    """Options of the trainings; later ones override earlier ones.
 
     Attributes:
         common: of every training.
-        task, raw_task: --task and its options for the task's data and for raw text.
+        task, raw_task: --task and its options, for the task's data and for raw text.
         arch: the model's --arch and sizes.
         model_raw, model_task: criterion, length and learning rate of the model's pre-training and
             fine-tuning.
         plugins_raw, plugins_task: length and learning rate of the plugins' pre-training and
             adaptation.
         whole_raw, whole_task: the same for competitors whose weights are all trained.
-        length: tokens of a sentence, for the costs in the table.
+        length: tokens of a sentence, for which the table gives the costs.
         precision: on a GPU.
         plugin_options: of all plugins, such as --prompt-end.
     """
@@ -54,12 +54,13 @@ class Setup:
     """The settings and the folders of one recipe.
 
     Attributes:
-        data: the task's binary data; raw: binary text for pre-training, without which plugins are
-            only adapted.
-        evaluate: the stages that score a row of the table; they write result.json.
-        own_backbone, own_pretrained: checkpoints to use in place of training them, fine-tuned and
-            before that.
-        seed: of every training; None: fairseq's default.
+        data: the task's binary data.
+        raw: binary text for pre-training; if it is None, plugins are only adapted to the task.
+        runs: the folder for all runs.
+        evaluate: makes the stages that score a row of the table; they write result.json.
+        own_backbone, own_pretrained: checkpoints of the model after and before fine-tuning, to use
+            in place of training it.
+        seed: of every training; None for fairseq's default.
     """
 
     data: Path
@@ -85,7 +86,13 @@ Builder = Callable[[Setup, str], list[Stage]]
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the table; `needs_raw`: it makes no sense without pre-training."""
+    """A row of the table.
+
+    Attributes:
+        build: makes its stages.
+        default: whether it is trained if the user names no rows.
+        needs_raw: whether it makes no sense without pre-training on raw text.
+    """
 
     name: str
     build: Builder
@@ -96,7 +103,11 @@ class Row:
 def train(
     setup: Setup, folder: str, row: str, data: Path, options: Options, *inputs: Path
 ) -> Stage:
-    """fairseq-train into a folder of `runs`."""
+    """The stage of a fairseq-train into a folder of `runs`.
+
+    Args:
+        inputs: files that it reads beside the data.
+    """
     seed = () if setup.seed is None else ("--seed", str(setup.seed))
     options = last_wins((*setup.settings.common, *options, *seed))
     return Stage(
@@ -110,7 +121,7 @@ def train(
 
 
 def pretrained(setup: Setup) -> list[Stage]:
-    """The model before fine-tuning, trained on raw text or given; nothing without both."""
+    """The model before fine-tuning: the user's, or trained on raw text if there is any."""
     if setup.own_pretrained is not None:
         return [
             use_checkpoint(
@@ -126,7 +137,7 @@ def pretrained(setup: Setup) -> list[Stage]:
 
 
 def backbone(setup: Setup, row: str) -> list[Stage]:
-    """The fine-tuned model."""
+    """The fine-tuned model: the user's, or trained."""
     if setup.own_backbone is not None:
         return [use_checkpoint(row, row, setup.own_backbone, setup.best(row), setup.runs)]
     settings = setup.settings
@@ -146,8 +157,8 @@ def plugins(kind: str, options: Options, adaptation: Options = ()) -> Builder:
     """Plugins pre-trained on raw text, if there is any, moved to the fine-tuned model and adapted.
 
     Args:
-        kind: rows of one kind share the first step. options: of the plugins, in both steps.
-        adaptation: more options of the second step.
+        kind: names the first step, which rows of the same kind share.
+        options: of the plugins, in both steps. adaptation: more options of the second step.
     """
 
     def build(setup: Setup, row: str) -> list[Stage]:
@@ -164,13 +175,13 @@ def plugins(kind: str, options: Options, adaptation: Options = ()) -> Builder:
 
 
 def pretrain(setup: Setup, kind: str, row: str, options: Options) -> Stage:
-    """Plugins for the model before fine-tuning, on raw text."""
+    """Train plugins for the model before fine-tuning, on raw text."""
     options = (*setup.settings.plugin_options, *options, *setup.settings.plugins_raw)
     return distil_raw(setup, kind, row, "variator", options)
 
 
 def distil_raw(setup: Setup, kind: str, row: str, arch: str, options: Options) -> Stage:
-    """A cheaper form of the model before fine-tuning learns from it on raw text."""
+    """Distil the model before fine-tuning into a cheaper form of it, on raw text."""
     return train(
         *(setup, f"step1.{kind}", row, setup.raw),
         (
@@ -183,7 +194,7 @@ def distil_raw(setup: Setup, kind: str, row: str, arch: str, options: Options) -
 
 
 def move(setup: Setup, name: str, kind: str, row: str, out: Path) -> Stage:
-    """Pre-trained plugins as plugins of the fine-tuned model."""
+    """Make pre-trained plugins into plugins of the fine-tuned model."""
     plugins_path = setup.best(f"step1.{kind}")
     return Stage(
         name,
@@ -198,7 +209,11 @@ def move(setup: Setup, name: str, kind: str, row: str, out: Path) -> Stage:
 
 
 def adapt(setup: Setup, row: str, options: Options, start: Optional[Path] = None) -> Stage:
-    """Plugins for the fine-tuned model, on the task."""
+    """Train plugins for the fine-tuned model, on the task.
+
+    Args:
+        start: a file of plugins to start from.
+    """
     settings = setup.settings
     starts = () if start is None else (start,)
     if start is not None:
@@ -215,13 +230,13 @@ def adapt(setup: Setup, row: str, options: Options, start: Optional[Path] = None
 
 
 def unadapted(setup: Setup, row: str) -> list[Stage]:
-    """Plugins with their first step only."""
+    """Plugins that are pre-trained but not adapted to the task."""
     first = pretrain(setup, "k4", row, _ratio(4))
     return [first, move(setup, row, "k4", row, setup.best(row))]
 
 
 def untrained(setup: Setup, row: str) -> list[Stage]:
-    """Mean pooling and copies: nothing to train."""
+    """Plugins without parameters, by mean pooling and copying."""
     out = setup.best(row)
     return [
         Stage(
@@ -240,7 +255,7 @@ def untrained(setup: Setup, row: str) -> list[Stage]:
 
 
 def competitor(arch: str, options: Options) -> Builder:
-    """A cheaper form of the backbone, all of whose weights are trained on the task only."""
+    """A cheaper form of the backbone, all of whose weights are trained, on the task only."""
 
     def build(setup: Setup, row: str) -> list[Stage]:
         return [distil_task(setup, row, arch, options)]
@@ -249,7 +264,7 @@ def competitor(arch: str, options: Options) -> Builder:
 
 
 def pretrained_competitor(arch: str, options: Options) -> Builder:
-    """A competitor that is distilled on raw text first, as long as plugins are (section A.2)."""
+    """A competitor that is first distilled on raw text, as long as plugins are (section A.2)."""
 
     def build(setup: Setup, row: str) -> list[Stage]:
         if setup.raw is None:
@@ -263,10 +278,10 @@ def pretrained_competitor(arch: str, options: Options) -> Builder:
 def distil_task(
     setup: Setup, row: str, arch: str, options: Options, start: Optional[Path] = None
 ) -> Stage:
-    """A cheaper form of the fine-tuned model learns from it on the task.
+    """Distil the fine-tuned model into a cheaper form of it, on the task.
 
     Args:
-        start: a checkpoint whose weights it begins with in place of the backbone's.
+        start: a checkpoint to start from in place of the backbone's weights.
     """
     settings = setup.settings
     starts = () if start is None else (start,)
@@ -329,7 +344,7 @@ def build_stages(
             raise UserError(
                 f"--rows {name}: needs pre-training on raw text; prepare the data with RAW_TEXT"
             )
-    wanted = {"backbone", *names}  # which the table compares the others to
+    wanted = {"backbone", *names}  # the table compares the others to the backbone
     rows = [row for row in known if row.name in wanted]
     stages = pretrained(setup)
     for row in rows:
@@ -358,14 +373,14 @@ def table(setup: Setup, order: tuple[str, ...]) -> Stage:
 
 
 def result_stage(setup: Setup, row: str, command: tuple[str, ...], *inputs: Path) -> Stage:
-    """A command that writes result.json with --out."""
+    """The stage of a `pet-fairseq score` command that writes a row's result.json."""
     out = setup.runs / row / "result.json"
     command = ("pet-fairseq", "score", *command, "--out", str(out))
     return Stage(f"{row}/result", ("evaluate",), command, out, inputs)
 
 
 def by_classes(setup: Setup, row: str) -> list[Stage]:
-    """Accuracy of a model that classifies."""
+    """Score a classifier by its accuracy."""
     best = setup.best(row)
     command = ("classes", str(best), str(setup.data), "--device", setup.device.name)
     return [result_stage(setup, row, command, best, setup.data, setup.best("backbone"))]
@@ -374,10 +389,11 @@ def by_classes(setup: Setup, row: str) -> list[Stage]:
 def by_generation(
     score: tuple[str, ...], truth: Path, options: Options
 ) -> Callable[[Setup, str], list[Stage]]:
-    """What the model generates for the test set, scored against the truth.
+    """Score what a model generates for the test set.
 
     Args:
-        score: `bleu`, `accuracy` or `squad`.
+        score: the words of a `pet-fairseq score` command: `bleu`, `accuracy` or `squad`.
+        truth: the file to compare with. options: of fairseq-generate.
     """
 
     def stages(setup: Setup, row: str) -> list[Stage]:

@@ -1,4 +1,4 @@
-"""The data sets of Variator's recipes: settings, options, and from these to stages."""
+"""The data sets of Variator's recipes: their settings, and how options become stages."""
 
 import argparse
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Optional
 
-from pet_fairseq.errors import UserError
+from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.recipes.device import Device
 from pet_fairseq.recipes.pipeline import Pipeline, Place
 from pet_fairseq.recipes.sizes import AROUND_A_MODEL, BETAS, Options, rise_and_fall, words
@@ -26,7 +26,11 @@ QUESTIONS = words("--task translation --source-lang text --target-lang answer")
 
 
 def schedule(max_tokens: int, lr: str, updates: int) -> Options:
-    """Train so long; the learning rate rises in the first tenth, then falls to 0."""
+    """Options for batch size and length; the learning rate rises for a tenth, then falls to 0.
+
+    Args:
+        lr: the highest learning rate.
+    """
     return (*words(f"--max-tokens {max_tokens} --lr {lr}"), *rise_and_fall(updates))
 
 
@@ -50,7 +54,7 @@ CLASSES = {"mnli": 3, "qnli": 2, "qqp": 2, "rte": 2, "sst2": 2, "mrpc": 2}
 
 
 def glue_classes(task: str) -> Settings:
-    """An encoder of 4 layers with a head of classes."""
+    """An encoder of 4 layers with a classification head."""
     return Settings(
         common=AROUND_A_MODEL,
         task=words(
@@ -83,7 +87,7 @@ ONE_SEPARATOR = ("--arch", "bert")  # between the sentences of a pair; RoBERTa h
 
 
 def one_separator(options: Options) -> Options:
-    """The task's options without the second separator: the first sentence ends with one."""
+    """The task's options without its separator, as the first sentence ends with one already."""
     place = options.index("--separator-token")
     return (*options[:place], *options[place + 2 :])
 
@@ -91,7 +95,7 @@ def one_separator(options: Options) -> Options:
 def glue_from_bert(
     task: str, arch: Options, updates: int, raw_updates: int, model_updates: int
 ) -> Settings:
-    """A pre-trained encoder: less training, smaller steps, one validation at the end."""
+    """A pre-trained encoder: shorter training, lower learning rates, shorter validation."""
     common = (*AROUND_A_MODEL, "--max-valid-steps", "100")
     classes = glue_classes(task)
     options = one_separator(classes.task) if arch[:2] == ONE_SEPARATOR else classes.task
@@ -165,7 +169,7 @@ def multi30k(source_lang: str, target_lang: str) -> Settings:
 
 
 def add_options(parser: argparse.ArgumentParser, default_rows: tuple[str, ...] = DEFAULT) -> None:
-    """Options of all recipes of Variator."""
+    """Declare the options of all recipes of Variator."""
     parser.add_argument(
         "--rows",
         nargs="+",
@@ -177,20 +181,21 @@ def add_options(parser: argparse.ArgumentParser, default_rows: tuple[str, ...] =
         "--backbone",
         type=Path,
         metavar="CHECKPOINT",
-        help="the model to compress, in place of training one; raw text is for its plugins then",
+        help="the model to compress, in place of training one; raw text then trains only its "
+        "plugins and their competitors",
     )
     parser.add_argument(
         "--length",
         type=int,
         metavar="N",
-        help="the length of a sentence that the table's costs are for, in tokens",
+        help="the length of a sentence, in tokens, that the table's costs are for",
     )
     parser.add_argument(
         "--seed",
         type=int,
         metavar="N",
-        help="the seed of every training, which works in a folder of its own, named by it "
-        "(default: fairseq's)",
+        help="the seed of every training; the runs are in a folder of their own, named after it "
+        "(default: fairseq's seed)",
     )
 
 
@@ -210,15 +215,15 @@ def add_glue_options(parser: argparse.ArgumentParser) -> None:
         "--form",
         choices=("classes", "text"),
         default="classes",
-        help="classes for an encoder with a head of classes, text for an encoder-decoder that "
+        help="classes for an encoder with a classification head, text for an encoder-decoder that "
         "answers a question (default: %(default)s)",
     )
     parser.add_argument(
         "--bert",
         type=Path,
         metavar="FOLDER",
-        help="start from the model in this folder, which pet-fairseq import-bert wrote and which "
-        "was given to prepare.sh; only with --form classes",
+        help="start from the model in this folder, which pet-fairseq import-hf wrote and which "
+        "prepare.sh was given as BERT; only with --form classes",
     )
     parser.add_argument(
         "--updates",
@@ -233,7 +238,7 @@ def add_glue_options(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=200,
         metavar="N",
-        help="with --bert, the same on raw text (default: %(default)s)",
+        help="with --bert, how many updates train them on raw text before (default: %(default)s)",
     )
     parser.add_argument(
         "--model-updates",
@@ -247,7 +252,14 @@ def add_glue_options(parser: argparse.ArgumentParser) -> None:
 
 
 def build_glue(args: argparse.Namespace, place: Place) -> Pipeline:
-    """A task of GLUE as classes or as text."""
+    """The stages for a task of GLUE, as classes or as text.
+
+    Raises:
+        UserError: a row that does not exist, a number of updates below 1, or a --bert that cannot
+            be used.
+    """
+    numbers = ("updates", "raw_updates", "model_updates")
+    check_positive(**{name: getattr(args, name) for name in numbers})
     base = place.base / place.name / args.task
     folder = place.data or base / "data"
     runs = place.runs or base / args.form
@@ -268,13 +280,13 @@ def read_bert_options(args: argparse.Namespace) -> Options:
     """The model options of an imported BERT.
 
     Raises:
-        UserError: not such a folder, or the form is not for an encoder.
+        UserError: not a folder from import-hf, or --form text, which needs a decoder.
     """
     if args.form != "classes":
         raise UserError("--bert: is an encoder; give --form classes")
     path = args.bert / "model_options"
     if not path.is_file():
-        raise UserError(f"--bert {path}: no such file; make it by pet-fairseq import-bert")
+        raise UserError(f"--bert {path}: no such file; make it by pet-fairseq import-hf")
     return words(path.read_text(encoding="utf-8"))
 
 
@@ -284,7 +296,7 @@ def add_squad_options(parser: argparse.ArgumentParser) -> None:
 
 
 def build_squad(args: argparse.Namespace, place: Place) -> Pipeline:
-    """SQuAD as text to text."""
+    """The stages for SQuAD as text to text."""
     base = place.base / place.name
     folder, runs = place.data or base / "data", place.runs or base / "text"
     truth = folder / "raw" / "test.answers.json"
@@ -301,7 +313,7 @@ def add_multi30k_options(parser: argparse.ArgumentParser) -> None:
 
 
 def build_multi30k(args: argparse.Namespace, place: Place) -> Pipeline:
-    """Plugins for a model that the recipe multi30k trained, its teacher by default."""
+    """The stages for plugins of a model of the recipe multi30k, by default its teacher."""
     base = place.base / "multi30k"
     folder, runs = place.data or base / "data", place.runs or base / "variator"
     args.backbone = args.backbone or base / "small" / "teacher" / BEST
@@ -322,7 +334,7 @@ def make_pipeline(
     runs: Path,
     pretrained_path: Optional[Path],
 ) -> Pipeline:
-    """The stages for data in a folder; raw text is used if it is there, or nothing is yet."""
+    """The stages for data in a folder; raw text is used if it is there, or no data are yet."""
     raw = folder / "raw_text"
     has_raw = settings.raw_task and (raw.is_dir() or not folder.exists())
     if has_raw and pretrained_path is None:

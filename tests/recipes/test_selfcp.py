@@ -86,7 +86,7 @@ def test_strategies_ratios_and_memories(tmp_path):
     assert found["control_memory.seed1"].option("--prompt-strategy") == "auto"
     segments = [found[f"{kind}memory.seed1"].option("--segments-from") for kind in ("control_", "")]
     assert segments == ["other", None]
-    for row in ("half", "former4x", ""):
+    for row in ("half", "former4x", "former0", ""):
         with pytest.raises(UserError, match=r"--rows .*: there is no such row; give some"):
             stages("cicero", tmp_path, "--rows", row)
 
@@ -102,3 +102,6 @@ def test_given_language_models_windows_and_lengths(tmp_path):
     assert found["backbone"].option("--finetune-from-model") == "old.pt"
     assert found["backbone"].option("--dropout") == "0"
     assert found["memory.seed1"].option("--total-num-update") == "70"
+    for option in ("--lm-updates", "--memory-updates"):  # 0 would train without end
+        with pytest.raises(UserError, match=f"{option} 0: give 1 or more"):
+            stages("recall", tmp_path, option, "0")

@@ -48,7 +48,7 @@ def test_pairs_of_the_best_translations(output):
 
 
 def test_outputs_that_cannot_be_used(output, tmp_path):
-    with pytest.raises(UserError, match=r"--nbest 4: .*train.txt has 3 of each source"):
+    with pytest.raises(UserError, match=r"--nbest 4: .*train.txt has 3 translations of each"):
         read_pairs(output, 4)
     output.write_text(OUTPUT.replace("H-1", "D-1"))
     with pytest.raises(UserError, match="has 3 sources and translations of 2"):
@@ -108,6 +108,6 @@ def test_fairseq_trains_on_gold_and_on_all_hypotheses(output, data, tmp_path):
     assert text_of(out, "valid", "en") == text_of(out, "test", "en") == GOLD["en"]
     assert {path.name.split(".")[0] for path in out.glob("*.idx")} == {"train", "valid", "test"}
     (data / "train.de-en.en.idx").unlink()
-    with pytest.raises(UserError, match=r"--keep-gold: .*train.de-en.en.idx is not there"):
+    with pytest.raises(UserError, match=r"--keep-gold: .*train.de-en.en.idx is missing"):
         make_teacher_text(output, data, "de", "en", tmp_path / "other", keep_gold=True)
     assert not (tmp_path / "other").exists()

@@ -170,6 +170,9 @@ def test_glue_from_a_bert(tmp_path):
         stages("glue", tmp_path, "--task", "rte", *bert, "--form", "text")
     with pytest.raises(UserError, match="--bert none/model_options: no such file; make it by"):
         stages("glue", tmp_path, "--task", "rte", "--bert", "none")
+    for option in ("--updates", "--raw-updates", "--model-updates"):  # 0 would train without end
+        with pytest.raises(UserError, match=f"{option} 0: give 1 or more"):
+            stages("glue", tmp_path, "--task", "rte", *bert, option, "0")
 
 
 def test_the_length_of_the_table_and_wrong_rows(tmp_path):
