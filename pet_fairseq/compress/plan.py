@@ -27,8 +27,8 @@ from pet_fairseq.compress.training import (
 from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.loading import load_subset, load_task
 from pet_fairseq.recipes.device import Device
+from pet_fairseq.recipes.options import Options
 from pet_fairseq.recipes.pipeline import Pipeline
-from pet_fairseq.recipes.sizes import Options
 from pet_fairseq.recipes.stage import Kind, Stage, Word
 from pet_fairseq.recipes.training import fairseq_generate, fairseq_train
 

@@ -1,6 +1,7 @@
 """The settings of a student's training, by the size of the student and of the training data.
 
-They are those of the recipes' sizes (pet_fairseq/recipes/sizes.py), which were tried, put as rules.
+They are those of the recipes' sizes (pet_fairseq/recipes/translation/sizes.py), which were
+tried, put as rules.
 """
 
 import math
@@ -12,7 +13,7 @@ from fairseq.data import LanguagePairDataset
 
 from pet_fairseq.compress.methods import EPOCHS, FEWEST_UPDATES, MOST_UPDATES
 from pet_fairseq.recipes.device import Device
-from pet_fairseq.recipes.sizes import AUTO, BETAS, Options, words
+from pet_fairseq.recipes.options import AUTO, BETAS, Options, words
 from pet_fairseq.recipes.stage import Output, Word
 
 PATIENCE = 10  # validations without a better one

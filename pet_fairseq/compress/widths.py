@@ -10,7 +10,7 @@ from pet_fairseq.architectures import build_without_memory
 from pet_fairseq.errors import UserError
 from pet_fairseq.parameters import count_parameters
 from pet_fairseq.pet.params import parse_model_options
-from pet_fairseq.recipes.sizes import Options, stacks
+from pet_fairseq.recipes.options import Options, stacks
 from pet_fairseq.recipes.stage import last_wins
 
 HEADS = 4

@@ -194,7 +194,7 @@ def _teacher_text_arguments(parser: ArgumentParser) -> None:
 
 
 def _teacher_text(args: Namespace) -> None:
-    from pet_fairseq.recipes.teacher_text import make_teacher_text
+    from pet_fairseq.recipes.translation.teacher_text import make_teacher_text
 
     options = (args.out, args.nbest, args.keep_gold)
     make_teacher_text(args.output, args.data, args.source_lang, args.target_lang, *options)

@@ -13,8 +13,8 @@ from typing import NamedTuple, Optional
 
 from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.recipes.device import CPU, Device
+from pet_fairseq.recipes.options import AROUND_A_MODEL, Options, rise_and_fall, words
 from pet_fairseq.recipes.pipeline import Pipeline, Place, merge
-from pet_fairseq.recipes.sizes import AROUND_A_MODEL, Options, rise_and_fall, words
 from pet_fairseq.recipes.stage import Kind, Stage, last_wins
 from pet_fairseq.recipes.training import (
     BEST,

@@ -8,10 +8,10 @@ from fairseq import options
 
 import pet_fairseq
 from pet_fairseq.errors import UserError
-from pet_fairseq.recipes.datasets import DATA_SETS
-from pet_fairseq.recipes.rows import GROUPS, finished_rows
-from pet_fairseq.recipes.sizes import SIZES
 from pet_fairseq.recipes.stage import Output, shell_lines
+from pet_fairseq.recipes.translation.data_sets import DATA_SETS
+from pet_fairseq.recipes.translation.rows import GROUPS, finished_rows
+from pet_fairseq.recipes.translation.sizes import SIZES
 from tests.recipes.paper import check_order, names, stages, trainings
 
 pytestmark = pytest.mark.paper
@@ -32,7 +32,7 @@ def stages_of(name, tmp_path, *extra, **fields):
 
 
 @pytest.mark.parametrize("size", list(SIZES))
-@pytest.mark.parametrize("name", names("datasets"))
+@pytest.mark.parametrize("name", names("translation.recipe"))
 def test_every_recipe_knows_every_row(name, size, tmp_path):
     found = stages_of(name, tmp_path, "--rows", "all", "--size", size)
     assert len(trainings(found)) == TRAININGS

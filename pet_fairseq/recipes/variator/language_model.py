@@ -6,12 +6,14 @@ from pathlib import Path
 
 from pet_fairseq.errors import check_positive
 from pet_fairseq.recipes.device import Device
+from pet_fairseq.recipes.options import AROUND_A_MODEL, words
 from pet_fairseq.recipes.pipeline import Pipeline, Place
-from pet_fairseq.recipes.sizes import AROUND_A_MODEL, words
 from pet_fairseq.recipes.stage import Stage
 from pet_fairseq.recipes.training import use_checkpoint
-from pet_fairseq.recipes.variator import BY_NAME, Row, Settings, Setup, build_stages
-from pet_fairseq.recipes.variator_sets import schedule
+from pet_fairseq.recipes.variator.data_sets import schedule
+from pet_fairseq.recipes.variator.rows import BY_NAME, Row
+from pet_fairseq.recipes.variator.setup import Settings, Setup
+from pet_fairseq.recipes.variator.stages import build_stages
 
 RATIOS = (2, 4, 8, 16, 32)
 CUTS = {f"cut{ratio}": ratio for ratio in RATIOS}  # the backbone reads 1/k of each prompt

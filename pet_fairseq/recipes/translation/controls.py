@@ -3,9 +3,9 @@
 They separate what a second pass through stored layers is worth from what more layers are worth.
 """
 
-from pet_fairseq.recipes.setup import Setup
-from pet_fairseq.recipes.sizes import Options
-from pet_fairseq.recipes.students import Builder, Training, train
+from pet_fairseq.recipes.options import Options
+from pet_fairseq.recipes.translation.setup import Setup
+from pet_fairseq.recipes.translation.students import Builder, Training, train
 
 ONE_LAYER = ("--encoder-layers", "1", "--decoder-layers", "1")
 

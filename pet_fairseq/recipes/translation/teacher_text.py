@@ -10,8 +10,8 @@ from pathlib import Path
 from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.files import read_text, whole_folder
 from pet_fairseq.recipes.runner import find_program
-from pet_fairseq.recipes.setup import Setup, generate_command
 from pet_fairseq.recipes.stage import Kind, Stage
+from pet_fairseq.recipes.translation.setup import Setup, generate_command
 
 BEAM = 5  # with which the training set is translated
 LINE = re.compile(r"^([SH])-(\d+)\t(.*)$", re.MULTILINE)

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.recipes import controls
 from pet_fairseq.recipes.record import read_record
-from pet_fairseq.recipes.setup import WITHOUT_SEED
-from pet_fairseq.recipes.sizes import RATES
-from pet_fairseq.recipes.students import (
+from pet_fairseq.recipes.training import BEST
+from pet_fairseq.recipes.translation import controls
+from pet_fairseq.recipes.translation.setup import WITHOUT_SEED
+from pet_fairseq.recipes.translation.sizes import RATES
+from pet_fairseq.recipes.translation.students import (
     Builder,
     build_ensemble,
     build_teacher,
@@ -22,7 +23,6 @@ from pet_fairseq.recipes.students import (
     student,
     warmed_up,
 )
-from pet_fairseq.recipes.training import BEST
 
 
 @dataclass(frozen=True)

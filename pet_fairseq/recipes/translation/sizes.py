@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-Options = tuple[str, ...]
+from pet_fairseq.recipes.options import AUTO, BETAS, PRE_NORM, Options, stacks, updates, words
 
 RATES = (5, 20, 40)  # percent of the teacher's layer parameters, beside the size of all students
 
@@ -65,25 +65,6 @@ class Settings:
         return self.at_rates[name] if name in self.at_rates else getattr(self, name)
 
 
-def stacks(layers: int, width: int, ffn: int, heads: int) -> Options:
-    """Model options of an encoder and a decoder with the same layers and widths."""
-    return tuple(
-        word
-        for stack in ("encoder", "decoder")
-        for option, value in (
-            ("layers", layers),
-            ("embed-dim", width),
-            ("ffn-embed-dim", ffn),
-            ("attention-heads", heads),
-        )
-        for word in (f"--{stack}-{option}", str(value))
-    )
-
-
-def words(text: str) -> Options:
-    return tuple(text.split())
-
-
 def factorised(layers: int, width: int, ffn: int, rank: int) -> Options:
     """Model options of a student whose embeddings are products of two matrices of that rank."""
     rank_option = ("--decoder-output-dim", str(rank))
@@ -113,26 +94,6 @@ def small_at_rates(
         }
     return architectures
 
-
-def updates(number: int) -> Options:
-    """Options that train for so many updates, at the end of which the learning rate is 0."""
-    return words(f"--max-update {number} --total-num-update {number}")
-
-
-def rise_and_fall(number: int) -> Options:
-    """As `updates`, with a learning rate that rises in the first tenth and then falls to 0."""
-    return (*updates(number), "--warmup-updates", str(number // 10))
-
-
-BETAS = ("--adam-betas", "(0.9, 0.98)")
-# common options of trainings around a frozen model, and of that model's own training
-AROUND_A_MODEL = (
-    *words("--num-workers 0 --optimizer adam"),
-    *BETAS,
-    *words("--weight-decay 0.01 --clip-norm 1 --lr-scheduler polynomial_decay"),
-)
-PRE_NORM = words("--encoder-normalize-before --decoder-normalize-before")
-AUTO = words("--confident-correct auto --confident-wrong auto")
 
 _PET_SMALL = ("--arch", "pet_transformer", *stacks(4, 88, 176, 4))
 

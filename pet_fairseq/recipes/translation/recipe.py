@@ -1,119 +1,37 @@
-"""The data sets of the translation recipes, and how their options become stages."""
+"""The translation recipes: their options, and from these to stages."""
 
 import argparse
 import math
 import shlex
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Optional
 
 from pet_fairseq.demo.commands import PIECES
 from pet_fairseq.errors import UserError, check_positive
-from pet_fairseq.recipes import rows, translation
 from pet_fairseq.recipes.device import Device
+from pet_fairseq.recipes.options import Options, updates
 from pet_fairseq.recipes.pipeline import Pipeline, Place
-from pet_fairseq.recipes.setup import Setup
-from pet_fairseq.recipes.sizes import (
-    SIZES,
-    Options,
-    Settings,
-    decoder_pairs,
-    stacks,
-    updates,
-    words,
-)
 from pet_fairseq.recipes.stage import Stage
-
-
-@dataclass(frozen=True)
-class DataSet:
-    """A translation data set.
-
-    Attributes:
-        size, rows, beams, repeats: defaults of the options of these names.
-        full: settings that replace those of SIZES["full"]: architectures at the rate that the
-            thesis gives.
-        reference: raw text of the test set within the data folder; {lang} is the target language.
-        text: options of fairseq-generate that make text of a translation's tokens.
-        made_here: whether the recipe itself makes the data (the demo's).
-    """
-
-    source_lang: Optional[str] = None
-    target_lang: Optional[str] = None
-    size: str = "full"
-    full: Mapping[str, Options] = field(default_factory=dict)
-    reference: str = "raw/test.{lang}"
-    text: Options = ("--remove-bpe", "--tokenizer", "moses")
-    rows: tuple[str, ...] = ("default",)
-    beams: tuple[int, ...] = (1, 5)
-    repeats: int = 3
-    made_here: bool = False
-
-
-LOWER = "lower/test.{lang}"  # the models write lower case
-
-# The thesis gives PET's rates for WMT'17, 23.3% and 5.0%, but no widths; these come closest to the
-# rates (pet-fairseq params --target-rate).
-_PET_FINNISH = ("--arch", "pet_transformer", *stacks(4, 368, 1472, 4))
-FINNISH = {
-    "pet": _PET_FINNISH,
-    "kv": (*_PET_FINNISH, *decoder_pairs("kv", 1656)),
-    "qk_crosswise": (*_PET_FINNISH, *decoder_pairs("qk_crosswise", 1288)),
-    "wide": (
-        *("--arch", "pet_transformer", *stacks(4, 368, 1472, 8)),
-        *words("--encoder-head-dim 92 --decoder-head-dim 92"),
-    ),
-    "speed": ("--arch", "transformer", *stacks(4, 368, 1472, 4)),
-    "plain": ("--arch", "transformer", *stacks(3, 352, 704, 4)),
-    "deep": ("--arch", "deep_shallow_12_1", *stacks(12, 264, 528, 4), "--decoder-layers", "1"),
-    "can": ("--arch", "can_iwslt_de_en", *stacks(6, 320, 640, 4), "--decoder-layers", "2"),
-}
-_PET_LATVIAN = (
-    *stacks(4, 232, 464, 4),
-    *words("--decoder-embed-dim 176 --decoder-ffn-embed-dim 352"),
-)
-LATVIAN = {
-    "pet": ("--arch", "pet_transformer", *_PET_LATVIAN),
-    "kv": ("--arch", "pet_transformer", *_PET_LATVIAN, *decoder_pairs("kv", 468)),
-    "qk_crosswise": (
-        *("--arch", "pet_transformer", *_PET_LATVIAN),
-        *decoder_pairs("qk_crosswise", 264),
-    ),
-    "wide": (
-        *("--arch", "pet_transformer", *_PET_LATVIAN),
-        *words("--encoder-attention-heads 8 --encoder-head-dim 58"),
-        *words("--decoder-attention-heads 8 --decoder-head-dim 44"),
-    ),
-    "speed": ("--arch", "transformer", *_PET_LATVIAN),
-    "plain": ("--arch", "transformer", *stacks(3, 160, 320, 4)),
-    "deep": ("--arch", "deep_shallow_12_1", *stacks(12, 120, 240, 4), "--decoder-layers", "1"),
-    "can": ("--arch", "can_iwslt_de_en", *stacks(6, 152, 304, 4), "--decoder-layers", "2"),
-}
-
-DATA_SETS = {
-    "multi30k": DataSet("de", "en", size="small"),
-    "tatoeba_en_fi": DataSet("en", "fi", size="small"),
-    "iwslt14_de_en": DataSet("de", "en", reference=LOWER),
-    "iwslt14_en_de": DataSet("en", "de", reference=LOWER),
-    "wmt17_en_fi": DataSet("en", "fi", full=FINNISH, reference=LOWER),
-    "wmt17_en_lv": DataSet("en", "lv", full=LATVIAN, reference=LOWER),
-    "own_data": DataSet(size="small"),
-    "demo": DataSet(
-        *("fi", "en", "demo"),
-        reference="text/raw/test.{lang}",
-        text=("--remove-bpe", "sentencepiece"),
-        rows=("teacher", "scratch", "kd", "pet"),
-        beams=(5,),
-        repeats=2,
-        made_here=True,
-    ),
-}
+from pet_fairseq.recipes.translation import rows
+from pet_fairseq.recipes.translation.data_sets import DATA_SETS, DataSet
+from pet_fairseq.recipes.translation.setup import Setup
+from pet_fairseq.recipes.translation.sizes import SIZES, Settings
+from pet_fairseq.recipes.translation.stages import build_stages, report_stage
 
 
 def add_options(parser: argparse.ArgumentParser, name: str) -> None:
     """Declare the options of the translation recipes, beside those of all recipes."""
     data_set = DATA_SETS[name]
+    _add_model_options(parser, data_set)
+    _add_translation_options(parser, data_set)
+    _add_data_options(parser, data_set)
+    _add_teacher_options(parser)
+    _add_report_options(parser, data_set)
+
+
+def _add_model_options(parser: argparse.ArgumentParser, data_set: DataSet) -> None:
+    """Declare which models are trained, and for how long."""
     parser.add_argument(
         "--size",
         choices=tuple(SIZES),
@@ -152,6 +70,10 @@ def add_options(parser: argparse.ArgumentParser, name: str) -> None:
         metavar="RATE",
         help="the learning rate of the students (default: as the size says)",
     )
+
+
+def _add_translation_options(parser: argparse.ArgumentParser, data_set: DataSet) -> None:
+    """Declare how the test set is translated."""
     parser.add_argument(
         *("--beams", "--beam"),
         nargs="+",
@@ -166,6 +88,10 @@ def add_options(parser: argparse.ArgumentParser, name: str) -> None:
         default=data_set.repeats,
         help="how often each translation is timed (default: %(default)s)",
     )
+
+
+def _add_data_options(parser: argparse.ArgumentParser, data_set: DataSet) -> None:
+    """Declare the languages and the division of the data into words."""
     parser.add_argument(
         "--source-lang",
         "-s",
@@ -195,6 +121,10 @@ def add_options(parser: argparse.ArgumentParser, name: str) -> None:
             help=f"how many different pieces words are divided into ({PIECES} if not given); with "
             "this option data and runs are in a folder piecesN",
         )
+
+
+def _add_teacher_options(parser: argparse.ArgumentParser) -> None:
+    """Declare what the students learn from, and more options of the trainings."""
     parser.add_argument(
         "--student-options",
         default="",
@@ -223,6 +153,10 @@ def add_options(parser: argparse.ArgumentParser, name: str) -> None:
         help="more of fairseq-train's options for the teacher's training, quoted as one word, such "
         "as '--dropout 0.4 --label-smoothing 0.2'; they override those of the size",
     )
+
+
+def _add_report_options(parser: argparse.ArgumentParser, data_set: DataSet) -> None:
+    """Declare what the report compares."""
     parser.add_argument(
         "--reference",
         type=Path,
@@ -250,27 +184,13 @@ def build(args: argparse.Namespace, place: Place) -> Pipeline:
     data_set = DATA_SETS[place.name]
     if not args.source_lang or not args.target_lang:
         raise UserError("--source-lang, --target-lang: give the languages of your data")
-    base = place.base / place.name / ("joined" if args.joined_dictionary else "")
+    check_positive(teachers=args.teachers)
     pieces = args.pieces if data_set.made_here else None
     if pieces is not None:
         check_positive(pieces=pieces)
-        base = base / f"pieces{pieces}"
-    data = place.data or base / "data"
-    runs = place.runs or base / args.size
-    if data_set.made_here:
-        runs = place.runs or base
-        data = place.data or runs / "data"
-    check_positive(teachers=args.teachers)
-    if args.teachers > 1:
-        runs = place.runs or runs / f"teachers{args.teachers}"
-    settings = SIZES[args.size]
-    if args.size == "full":
-        settings = replace(settings, **data_set.full)
-    settings = with_student_training(settings, args.updates, args.student_lr)
-    teacher_options = read_options("--teacher-options", args.teacher_options)
-    settings = replace(settings, teacher=(*settings.teacher, *teacher_options))
+    data, runs = choose_folders(args, place, pieces)
+    settings = choose_settings(args, data_set)
     if args.joined_dictionary:
-        settings = replace(settings, common=(*settings.common, "--share-all-embeddings"))
         check_joined(data / "bin", (args.source_lang, args.target_lang))
     setup = Setup(
         *(data, runs, args.source_lang, args.target_lang),
@@ -284,14 +204,49 @@ def build(args: argparse.Namespace, place: Place) -> Pipeline:
     )
     ensemble = ["ensemble"] if args.teachers > 1 else []
     chosen = rows.choose_rows([*args.rows, *ensemble], runs)
-    stages = translation.build_stages(setup, chosen, args.seeds, args.beams, args.repeats)
+    stages = build_stages(setup, chosen, args.seeds, args.beams, args.repeats)
     options = ("--baseline", args.baseline) if args.baseline else ()
     options += ("--significance",) if args.significance else ()
-    stages.append(translation.report_stage(setup, chosen, args.seeds, options))
+    stages.append(report_stage(setup, chosen, args.seeds, options))
     if data_set.made_here:
         joined = ("--joined-dictionary",) if args.joined_dictionary else ()
         stages = [*demo_corpus(setup, pieces, joined), *stages]
     return Pipeline(stages, runs, {"DATA": data, "RUNS": runs})
+
+
+def choose_folders(
+    args: argparse.Namespace, place: Place, pieces: Optional[int]
+) -> tuple[Path, Path]:
+    """The folders of the data and of the runs: the user's, or those that go with the options."""
+    base = place.base / place.name / ("joined" if args.joined_dictionary else "")
+    if pieces is not None:
+        base = base / f"pieces{pieces}"
+    if DATA_SETS[place.name].made_here:
+        runs = base
+        data = place.data or (place.runs or base) / "data"
+    else:
+        runs = base / args.size
+        data = place.data or base / "data"
+    if args.teachers > 1:
+        runs = runs / f"teachers{args.teachers}"
+    return data, place.runs or runs
+
+
+def choose_settings(args: argparse.Namespace, data_set: DataSet) -> Settings:
+    """The settings of the size, with what the options change.
+
+    Raises:
+        UserError: an option whose value trains nothing or cannot be read.
+    """
+    settings = SIZES[args.size]
+    if args.size == "full":
+        settings = replace(settings, **data_set.full)
+    settings = with_student_training(settings, args.updates, args.student_lr)
+    teacher_options = read_options("--teacher-options", args.teacher_options)
+    settings = replace(settings, teacher=(*settings.teacher, *teacher_options))
+    if args.joined_dictionary:
+        settings = replace(settings, common=(*settings.common, "--share-all-embeddings"))
+    return settings
 
 
 def with_student_training(

@@ -9,8 +9,8 @@ from fairseq.data.indexed_dataset import make_dataset
 from fairseq_cli import preprocess
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.recipes import teacher_text
-from pet_fairseq.recipes.teacher_text import make_teacher_text, read_pairs
+from pet_fairseq.recipes.translation import teacher_text
+from pet_fairseq.recipes.translation.teacher_text import make_teacher_text, read_pairs
 from tests.translation import WORDS, load_task
 
 GOLD = {"de": ["w1 w2", "w3", "w4 w5"], "en": ["w5 w4", "w3", "w2"]}

@@ -6,7 +6,7 @@ from fairseq.data import Dictionary
 import pet_fairseq
 from pet_fairseq.parameters import architecture_counts, compression_rate
 from pet_fairseq.pet.params import option_counts
-from pet_fairseq.recipes.sizes import SIZES
+from pet_fairseq.recipes.translation.sizes import SIZES
 from tests.recipes.paper import stages, trainings
 
 pytestmark = pytest.mark.paper
