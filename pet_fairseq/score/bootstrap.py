@@ -9,7 +9,7 @@ SAMPLES = 10_000
 
 
 class Difference(NamedTuple):
-    """The mean difference, its 95% interval, and a two-sided p-value that there is none."""
+    """The mean difference, its 95% interval, and the two-sided p-value of no difference."""
 
     mean: float
     low: float
@@ -23,9 +23,9 @@ def paired_bootstrap(
     """The mean of `ours` minus that of `theirs`, over sentences drawn anew with replacement.
 
     Args:
-        ours, theirs: scores of the same sentences in one order, 1 and 0 for right and wrong, or
-            means of these over seeds.
-        samples: how often a set of sentences is drawn.
+        ours, theirs: scores of the same sentences in the same order: 1 for right and 0 for wrong,
+            or means of these over seeds.
+        samples: how often as many sentences are drawn. seed: of the draws.
     Raises:
         ValueError: no sentences, or different numbers of them.
     """
@@ -35,6 +35,6 @@ def paired_bootstrap(
     draw = np.random.default_rng(seed)
     means = np.array([draw.choice(differences, len(differences)).mean() for _ in range(samples)])
     low, high = np.quantile(means, (0.025, 0.975))
-    # the share of samples on the other side of 0, where 0 itself counts as both sides
+    # the share of samples on the other side of 0, where 0 itself belongs to both sides
     one_side = min((means <= 0).mean(), (means >= 0).mean())
     return Difference(float(differences.mean()), float(low), float(high), min(1.0, 2 * one_side))
