@@ -1,4 +1,4 @@
-"""Model `variator`: a frozen model with compression plugins, the only thing its files hold."""
+"""Model `variator`: a frozen model with compression plugins; its files hold the plugins only."""
 
 import os
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ class VariatorModel(BackboneWrapper):
         padding_idx: int,
         prompt_end_idx: Optional[int] = None,
     ):
-        # running a layer again in the backward pass would miss the batch's groups
+        # no checkpointed activations: run again in backward, a layer would miss the batch's groups
         super().__init__(cfg, unwrap_checkpoint(backbone))
         self.grouping = Grouping()
         holder, name = find_stack(backbone, cfg.compression_stack)
@@ -56,7 +56,7 @@ class VariatorModel(BackboneWrapper):
         self.plugins = nn.ModuleList(module.plugins for module in self.site_modules)
         self.register_buffer("backbone_hash", file_hash(cfg.backbone_path))
         self.register_state_dict_post_hook(leave_out("backbone"))
-        self.untrained: Optional[int] = None  # a ratio whose plugins are new
+        self.untrained: Optional[int] = None  # the ratio whose plugins are new, if there is one
         self.train()
 
     @classmethod
@@ -102,7 +102,7 @@ class VariatorModel(BackboneWrapper):
 
     @property
     def has_parameters(self) -> bool:
-        """Whether there is anything in the plugins to train; means and copies have nothing."""
+        """Whether the plugins have parameters; means and copies have none."""
         return any(True for _ in self.plugins.parameters())
 
     @property
@@ -136,8 +136,8 @@ class VariatorModel(BackboneWrapper):
         """Add new plugins of a ratio to every layer.
 
         Only those of --compression-ratio are trained. The others get no gradient and do not reach
-        the optimizer: --fp16 and --ddp-backend legacy_ddp make up gradients of zero, with which
-        weight decay and old moments would move them.
+        the optimizer: --fp16 and --ddp-backend legacy_ddp would give them gradients of zero, with
+        which weight decay and the optimizer's moments would move them.
         """
         decompresses = SITES[cfg.compression_site].decompresses
         for module in self.site_modules:
@@ -193,7 +193,7 @@ class VariatorModel(BackboneWrapper):
         fill_in(self, state_dict)
 
     def check_backbone(self, state_dict: dict[str, Tensor], what: str) -> None:
-        """Raises UserError if plugins were trained on another backbone than this one."""
+        """Raise UserError if plugins were trained on another backbone than this one."""
         check_hash(state_dict, self.backbone_hash, self.cfg.backbone_path, what)
 
 
@@ -212,7 +212,7 @@ def layer_widths(layers: nn.ModuleList) -> dict[str, int]:
 
 
 def read_plugins(path: str, option: str) -> tuple[dict, VariatorConfig]:
-    """Read a plugin file; returns its state and its options.
+    """Read a plugin file, and return its state and its options.
 
     Raises:
         UserError: it holds no plugins.
