@@ -90,7 +90,10 @@ class CanDecoder(TransformerDecoderBase):
 
 @register_model("can_transformer")
 class CanTransformerModel(TransformerModel):
-    """fairseq's Transformer, with its options, and other decoder layers."""
+    """CAN: fairseq's Transformer with decoder layers that attend to source and target at once.
+
+    It takes fairseq's options; `--decoder-ffn-embed-dim` is the width of the values.
+    """
 
     no_plain_form = "a plain Transformer has no compressed attention; use fairseq with --user-dir"
 

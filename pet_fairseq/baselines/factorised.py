@@ -38,7 +38,10 @@ class FactorisedEmbedding(nn.Embedding):
 
 @register_model("factorised_transformer")
 class FactorisedTransformerModel(TransformerModel):
-    """fairseq's Transformer, with its options, and other embeddings."""
+    """fairseq's Transformer with embeddings that are products of two matrices, as in ALBERT.
+
+    It takes fairseq's options; `--decoder-output-dim` is the rank of the embeddings.
+    """
 
     no_plain_form = (
         "other software would store the products of its embedding matrices, which are as large as "

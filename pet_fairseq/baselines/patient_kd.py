@@ -84,7 +84,10 @@ def recorded_states(model: nn.Module) -> Iterator[States]:
 
 @register_criterion("patient_kd", dataclass=PatientKdConfig)
 class PatientKdCriterion(PetDistillationCriterion):
-    """pet_distillation plus the patience term; `maps` is trained and saved beside the model."""
+    """pet_distillation plus a patience term, by which the student follows its teacher's layers.
+
+    Maps between layers of different widths are trained and saved beside the model.
+    """
 
     @classmethod
     def build_criterion(cls, cfg, task):
@@ -152,6 +155,7 @@ class PatientKdCriterion(PetDistillationCriterion):
         return torch.stack(distances).mean()
 
     def log_terms_once(self, log: dict) -> None:
+        """Log the sizes of both distillation terms in the first batch, from which to set b."""
         if self.terms_are_logged:
             return
         self.terms_are_logged = True

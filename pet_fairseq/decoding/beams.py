@@ -39,6 +39,7 @@ class Candidates(NamedTuple):
 
 
 def first_beams(sentences: int, beam_size: int, start: int, device: torch.device) -> Beams:
+    """The hypotheses before the first step: the start symbol alone, in every beam."""
     return Beams(
         torch.arange(sentences, device=device),
         torch.full((sentences, beam_size, 1), start, device=device),

@@ -92,6 +92,7 @@ def plain_state(state: dict, plain: FairseqModel, args: Namespace, task: Transla
 
 
 def dictionaries(task: TranslationTask) -> dict:
+    """The dictionaries of a task by language."""
     return {
         task.cfg.source_lang: task.source_dictionary,
         task.cfg.target_lang: task.target_dictionary,

@@ -123,6 +123,7 @@ class PetDistillationCriterion(LabelSmoothedCrossEntropyCriterion):
         return chunked_sums(chunk_sums, features, parameters, chunk_tokens, TokenSums)
 
     def log_rate_once(self, model: nn.Module) -> None:
+        """Log the student's compression rate against this teacher, at the first call."""
         if self.rate_is_logged:
             return
         self.rate_is_logged = True

@@ -87,6 +87,7 @@ class PetTransformerConfig(TransformerConfig):
 
 
 def build_self_attention(embed_dim: int, stack: EncDecBaseConfig, cfg: TransformerConfig):
+    """The self-attention of a layer; `stack` is the encoder's or the decoder's part of `cfg`."""
     return PetAttention(
         embed_dim,
         stack.attention_heads,

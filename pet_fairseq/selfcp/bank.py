@@ -194,6 +194,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def take_lock(handle: int, folder: Path) -> None:
+    """Lock an open folder; raises UserError if another process holds the lock."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:

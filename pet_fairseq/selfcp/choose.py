@@ -1,6 +1,6 @@
 """Questions with a closed set of answers: the response that a model expects most.
 
-This is SelfCP's closed-ended evaluation by perplexity (section 4.5.3).
+This is the closed-ended evaluation by perplexity of CoLA (SelfCP, section 4.5.3).
 """
 
 import sys

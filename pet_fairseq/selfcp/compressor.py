@@ -42,7 +42,7 @@ class Compressor(FairseqEncoder):
     def compress(self, texts: Sequence[Parts], numbers: Sequence[int]) -> list[Tensor]:
         """Memory tokens for each text: the connector's map of the last states at its tags.
 
-        SelfCP, eq. 1 and 2.
+        SelfCP, eq. 1, and the connector of eq. 2.
 
         Args:
             texts: the parts that are read before the tags; numbers: how many memory tokens each

@@ -7,7 +7,7 @@ from fairseq.logging import metrics
 
 @register_criterion("selfcp_lm", dataclass=CrossEntropyCriterionConfig)
 class SelfCpCriterion(CrossEntropyCriterion):
-    """Cross-entropy; also logs how many tokens were read, and how many the prompt had."""
+    """Cross-entropy of the response; also logs how many tokens were read, of how many."""
 
     def forward(self, model, sample, reduce=True):
         """The loss (nats, summed over the response's tokens), its denominator, and what to log."""

@@ -2,8 +2,8 @@
 
 A demonstration is a record's query, prompt and response, compressed as one segment after </s>.
 Its key is its first memory token; the key that is searched for is that of a query and prompt,
-compressed in the same way (eq. 4). A causal model's first memory token does not depend on how many
-follow, so the search compresses to one.
+compressed in the same way (SelfCP, eq. 4). A causal model's first memory token does not depend on
+how many follow, so the search compresses to one.
 """
 
 import hashlib

@@ -1,6 +1,6 @@
 """What training draws for each prompt: the ratio, and which half is compressed.
 
-SelfCP, sections 5.1 and 3.1.1.
+The ratio is that of SelfCP, section 5.1, the half that of SelfCP, section 3.1.1.
 """
 
 from collections.abc import Sequence

@@ -20,6 +20,7 @@ class Items:
         self.items = self.tokens = self.longest = self.unknown = 0
 
     def add(self, tokens: np.ndarray) -> None:
+        """Write an item, and count it."""
         self.builder.add_item(torch.from_numpy(tokens))
         self.items += 1
         self.tokens += len(tokens)

@@ -39,6 +39,8 @@ class Block:
 
 @dataclass
 class Manifest:
+    """What a bank holds; `width`: C of its memory tokens, `memory_ratio`: text tokens for one."""
+
     width: int
     memory_ratio: float
     made_with: dict[str, str]  # SHA-256 of what memory depends on: demonstrations.MADE_WITH

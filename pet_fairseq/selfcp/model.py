@@ -104,7 +104,10 @@ class Responder(FairseqIncrementalDecoder):
 
 @register_model("selfcp", dataclass=SelfCpConfig)
 class SelfCpModel(FairseqEncoderDecoderModel):
-    """A frozen language model; only the memory tag and the connector are trained and saved."""
+    """A frozen language model that compresses long prompts to memory tokens, and reads these.
+
+    Only the memory tag and the connector are trained and saved.
+    """
 
     wraps_backbone = True  # its checkpoints are no backbones
     no_plain_form = (
@@ -128,6 +131,12 @@ class SelfCpModel(FairseqEncoderDecoderModel):
 
     @classmethod
     def build_model(cls, cfg: SelfCpConfig, task) -> "SelfCpModel":
+        """Build the model around the language model in --backbone-path.
+
+        Raises:
+            UserError: wrong options, a backbone that is not decoder-only, or one with too few
+                positions for the window.
+        """
         check_options(cfg)
         backbone = load_backbone(cfg.backbone_path, task)
         if not is_decoder_only(backbone):

@@ -68,7 +68,7 @@ def read_range(text: str) -> Optional[tuple[float, float]]:
 
 @register_task("selfcp", dataclass=SelfCpTaskConfig)
 class SelfCpTask(FairseqTask):
-    """Queries, prompts and responses in one dictionary."""
+    """Responses to a query about a prompt, all in one dictionary."""
 
     generates_text = True  # so `pet_fairseq.from_pretrained` takes its models
 

@@ -44,12 +44,15 @@ def make_runner(engine: Engine, entrance: Entrance, max_bytes: int) -> web.AppRu
 
 
 class Routes:
+    """The answers to POST /predict, GET /metrics and GET /health."""
+
     def __init__(self, engine: Engine, entrance: Entrance, max_bytes: int):
         self.engine = engine
         self.entrance = entrance
         self.max_bytes = max_bytes
 
     async def predict(self, request: web.Request) -> web.Response:
+        """Answer the texts of a request, and count it by its status."""
         loop = asyncio.get_running_loop()
         metrics = self.engine.metrics
         arrived = loop.time()
@@ -78,6 +81,7 @@ class Routes:
         return answers[0] if single else {"answers": answers}
 
     async def metrics(self, request: web.Request) -> web.Response:
+        """The figures of the server as text for Prometheus."""
         engine = self.engine
         now = asyncio.get_running_loop().time()
         text = engine.metrics.text(len(engine.queue), engine.queue.tokens, now)
@@ -85,6 +89,7 @@ class Routes:
         return web.Response(body=text.encode(), headers=headers)
 
     async def health(self, request: web.Request) -> web.Response:
+        """Status 200 while texts can be answered, else 503."""
         if self.engine.queue.closed:
             return web.json_response({"status": "shutting down"}, status=503)
         if self.engine.broken:

@@ -135,6 +135,7 @@ class Entrance:
         newcomer.timer = self.loop.call_later(GRACE, newcomer.transport.close)
 
     def forget(self, newcomer: "Newcomer") -> None:
+        """Stop counting and timing a connection that is gone, or that aiohttp has."""
         self.silent.pop(newcomer, None)
         self.leaving.pop(newcomer, None)
         if newcomer.timer is not None:

@@ -41,6 +41,7 @@ def read_texts(body: bytes) -> tuple[list[Sentences], bool]:
 
 
 def read_json(body: bytes) -> Any:
+    """The JSON value of a body; raises RequestError 400 if it is none."""
     try:
         return json.loads(body.decode("utf-8"))
     except UnicodeDecodeError as error:

@@ -69,6 +69,7 @@ def format_costs(costs: dict[int, Cost], batch_tokens: int, target_ms: float) ->
 
 
 def make_engine(args: argparse.Namespace, model: Predictor, costs: dict[int, Cost]) -> Engine:
+    """The engine of a loaded model, with its queue, scheduler and metrics."""
     target = args.target_ms / 1000
     scheduler = RatioScheduler(costs, target, args.max_batch_tokens)
     queue = BatchQueue(args.max_queue, args.max_batch_tokens, args.batch_order == "length")

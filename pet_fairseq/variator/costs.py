@@ -75,7 +75,7 @@ def decompression_parameters(shape: Shape) -> int:
 def compression_cost(shape: Shape, length: int) -> int:
     """Multiply-adds of the members' scores; zeros fill up the last group.
 
-    The weighted sum of the members is no matrix product and is not counted.
+    The weighted sum of the members is not a matrix product and is not counted.
     """
     filled = shape.num_groups(length) * shape.ratio
     return filled * shape.ratio * shape.embed_dim if shape.compression == "weighted" else 0

@@ -2,10 +2,10 @@
 
     loss = MSE(outputs with plugins, without) + lambda * task loss
 
-(Variator, eq. 1 and appendix B.) The outputs are those of the stacks: what the decoder and the
-output layer read, after the last layer norm of a stack that has one (section 3.3: "output vectors",
-4.2: "from the last layers"). A `variator` model is its own teacher, at ratio 1: it is in memory
-once.
+(Variator, eq. 1, and appendix B). The outputs are those of the stacks: what the decoder and the
+output layer read, after the last layer norm of a stack that has one (Variator, section 3.3: "output
+vectors", 4.2: "from the last layers"). A `variator` model is its own teacher, at ratio 1: it is in
+memory once.
 """
 
 import math
@@ -120,7 +120,11 @@ NO_CLASS = -100  # never a target of classification, so that no target is ignore
 
 @register_criterion("variator_distillation", dataclass=VariatorDistillationConfig)
 class VariatorDistillationCriterion(FairseqCriterion):
-    """Trains the plugins of `variator`, or all weights of `token_pruning` and `narrow_ffn`."""
+    """Trains the plugins of `variator`, or all weights of its competitors.
+
+    These are `token_pruning`, `narrow_ffn` and `first_layers`. The teacher is the model before it
+    was changed.
+    """
 
     def __init__(
         self, task, sentence_avg, task_loss_weight, classification_head_name, regression_target

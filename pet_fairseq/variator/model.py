@@ -25,7 +25,10 @@ from pet_fairseq.variator.stack_wrappers import VariatorDecoder, VariatorEncoder
 
 @register_model("variator", dataclass=VariatorConfig)
 class VariatorModel(BackboneWrapper):
-    """A backbone of which one stack works on groups of positions while a ratio above 1 is set."""
+    """A frozen backbone with plugins, in one stack of which groups of positions are compressed.
+
+    At ratio 1 it is the backbone.
+    """
 
     no_plain_form = (
         "plugins need this package; export their --backbone-path, or use pet-fairseq serve"
@@ -61,6 +64,11 @@ class VariatorModel(BackboneWrapper):
 
     @classmethod
     def build_model(cls, cfg: VariatorConfig, task) -> "VariatorModel":
+        """Build the model around --backbone-path, with the plugins of --plugin-path and new ones.
+
+        Raises:
+            UserError: wrong options, or files that cannot be used or do not fit each other.
+        """
         check_options(cfg)
         backbone = load_backbone(cfg.backbone_path, task)
         dictionary = task.source_dictionary

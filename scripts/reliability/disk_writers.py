@@ -181,7 +181,7 @@ WRITERS = {
     ),
     "compress": Writer(
         lambda w, out: pet(f"compress {w.teacher} --data {w.data} --out {out}/small --updates 2"),
-        ours=False,  # its trainings and logs are fairseq's
+        ours=False,  # fairseq writes its checkpoints and logs
         shares=SHARES[1:2],
     ),
     "fairseq-train": Writer(
