@@ -26,11 +26,11 @@ from pet_fairseq.predict.sentences import (
 from pet_fairseq.predict.shortening import cut_longest
 from pet_fairseq.predict.text import Text
 
-MAX_TOKENS = 4096  # of a batch
+MAX_TOKENS = 4096  # of a batch, padding included
 
 
 def has_ratios(kind: type) -> bool:
-    """Whether models of a class work at several ratios: with `ratios` and `compression_ratio`."""
+    """Whether models of a class work at several ratios: they have `compression_ratio`, `ratios`."""
     return hasattr(kind, "compression_ratio")
 
 
@@ -41,7 +41,7 @@ class Encoded(NamedTuple):
     truncated: bool = False
 
     def mark(self, answer: dict) -> dict:
-        """The answer, which says so if it is that of a text that was cut."""
+        """The answer, marked if it is that of a text that was cut."""
         return {**answer, "truncated": True} if self.truncated else answer
 
 
@@ -51,9 +51,9 @@ class Predictor:
     `encode` and `answer` may run in two threads at once, but each in one thread only.
 
     Args:
-        max_tokens: of a text; the model's positions may allow fewer.
-        cut: whether texts that are too long for the positions are cut as in training, and not
-            refused.
+        max_tokens: the longest text; the model's positions may allow less.
+        cut: whether texts with more tokens than the model has positions are cut, as in training,
+            instead of refused.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Predictor:
             compression_ratio: of a model with plugins; by default its own.
             max_tokens: of a batch, padding included.
         Raises:
-            UserError: a text that is not taken, or a ratio that is not there.
+            UserError: a text that cannot be answered, or a ratio that the model lacks.
         """
         if not isinstance(texts, (list, tuple)):
             raise UserError("texts: give a list of texts")
@@ -94,7 +94,7 @@ class Predictor:
         """Compute linear maps in 8 bits from now on.
 
         Raises:
-            UserError: there is another way for models of this kind.
+            UserError: models of this kind cannot; the error says what to do instead.
         """
         raise NotImplementedError
 
@@ -102,11 +102,11 @@ class Predictor:
 
     @property
     def ratios(self) -> list[int]:
-        """The ratios that can be asked for."""
+        """The ratios at which the model can work."""
         return self.model.ratios if has_ratios(type(self.model)) else [1]
 
     def check_ratio(self, ratio: Optional[int], option: str) -> None:
-        """Raises UserError if the model cannot work at this ratio; option: names it in errors."""
+        """Raise UserError if the model cannot work at this ratio; option: names it in errors."""
         if ratio is not None and ratio not in self.ratios:
             raise UserError(
                 f"{option} {ratio}: the model works at {self.ratios}; give one of these"
@@ -128,7 +128,7 @@ class Predictor:
         """A text as the model reads it.
 
         Raises:
-            TextError: no words are left, or too many; a word is too long.
+            TextError: no token is left of a sentence, or the text or a word in it is too long.
         """
         words = [self.words(field, sentence) for field, sentence in zip(FIELDS, sentences)]
         tokens = self.join(words)
@@ -144,7 +144,7 @@ class Predictor:
         """A text as the model reads it; name: where it stands, for errors.
 
         Raises:
-            UserError: it is not taken.
+            UserError: it cannot be read, or is too long.
         """
         try:
             return self.encode(read_sentences(text))
@@ -152,25 +152,25 @@ class Predictor:
             raise UserError(f"{name}: {error}") from None
 
     def words(self, field: str, sentence: str) -> Tensor:
-        """The words of a sentence, without marks: T; field: names it in errors."""
+        """The tokens of a sentence, without special symbols: T; field: names it in errors."""
         line = self.text.encode(sentence)
         words = self.dictionary.encode_line(line, append_eos=False, add_if_not_exist=False).long()
         if not len(words):
             raise TextError(f"{field}: nothing is left after tokenisation")
-        # someone wrote the word "<pad>"
+        # a text may hold the word "<pad>"
         return words.where(words != self.dictionary.pad(), self.dictionary.unk())
 
     @property
     def was_cut_in_training(self) -> bool:
-        """Whether texts that are too long were cut in training, and not left out."""
+        """Whether training cut texts that are too long; else it left them out."""
         raise NotImplementedError
 
     def join(self, words: list[Tensor]) -> Tensor:
-        """The words of the sentences with what training added to them: T."""
+        """The tokens of the sentences with the special symbols that training added: T."""
         raise NotImplementedError
 
     def shorten(self, words: list[Tensor]) -> Tensor:
-        """As much of the sentences as training would have kept, with its marks: `max_tokens`."""
+        """As much of the sentences as training would keep, with special symbols: `max_tokens`."""
         marks = len(self.join(words)) - sum(map(len, words))
         lengths = cut_longest([len(some) for some in words], self.max_tokens - marks)
         return self.join([some[:length] for some, length in zip(words, lengths)])
@@ -186,7 +186,7 @@ class Predictor:
         """The answers to any number of encoded texts, in batches of similar lengths.
 
         Raises:
-            UserError: a ratio that is not there, or output that is not finite.
+            UserError: a ratio that the model lacks, or output that is not finite.
         """
         self.check_ratio(ratio, "compression_ratio")
         answers: list[dict] = [{}] * len(encoded)
@@ -247,12 +247,15 @@ class Classifier(Predictor):
 
     def words(self, field: str, sentence: str) -> Tensor:
         words = super().words(field, sentence)
-        if self.reads_twice:  # someone wrote the word "</s>"
+        if self.reads_twice:  # a text may hold the word "</s>"
             words = words.where(words != self.dictionary.eos(), self.dictionary.unk())
         return words
 
     def join(self, words: list[Tensor]) -> Tensor:
-        """As fairseq's sentence_prediction: <s> A </s>, or <s> A </s> with maybe </s>, B </s>."""
+        """As in fairseq's sentence_prediction: <s> A </s>, for a pair <s> A </s> SEPARATOR B </s>.
+
+        The task's options say whether there is a <s> and a separator, and which.
+        """
         first, separator = self.task.cfg.init_token, self.task.cfg.separator_token
         parts = []
         for start, some in zip((first, separator), words):
@@ -263,15 +266,15 @@ class Classifier(Predictor):
     def shorten(self, words: list[Tensor]) -> Tensor:
         """With --shorten-method truncate fairseq keeps the first tokens, whichever they are.
 
-        Others cut the sentences and keep the marks; so does this for a decoder, whose state at the
-        last mark is classified.
+        Other models cut the sentences and keep the special symbols; so does this for a decoder,
+        whose state at the last </s> is classified.
         """
         if self.task.cfg.shorten_method == "truncate" and not self.reads_twice:
             return self.join(words)[: self.max_tokens]
         return super().shorten(words)
 
     def groups(self, texts: list[Tensor]) -> list[list[int]]:
-        """The indices of texts that run together: BART wants as many marks </s> in each."""
+        """The indices of texts that run together: for BART those with equally many </s>."""
         if not self.reads_twice:
             return [list(range(len(texts)))]
         by_marks = defaultdict(list)
@@ -286,7 +289,7 @@ class Classifier(Predictor):
             "src_tokens": collate_tokens(texts, pad),
             "src_lengths": torch.tensor([len(tokens) for tokens in texts]),
         }
-        if self.reads_twice:  # the end comes first
+        if self.reads_twice:  # the last symbol, </s>, comes first
             net_input["prev_output_tokens"] = collate_tokens([t.roll(1) for t in texts], pad)
         return net_input
 

@@ -1,4 +1,4 @@
-"""Tokens into fairseq's binary files, one item at a time; of an item only its length is kept."""
+"""Writing tokens to fairseq's binary files, one item at a time; only lengths stay in memory."""
 
 from pathlib import Path
 
@@ -20,6 +20,7 @@ class BinaryWriter:
         self.items = self.tokens = self.longest = self.unknown = 0
 
     def add(self, tokens: np.ndarray) -> None:
+        """Write an item, and count it."""
         self.builder.add_item(torch.from_numpy(tokens))
         self.items += 1
         self.tokens += len(tokens)
@@ -39,22 +40,22 @@ class BinaryWriter:
 
 
 class LanguageModelWriter(BinaryWriter):
-    """Texts of at most `most` tokens, which end in </s>."""
+    """Texts of at most `max_tokens` tokens, </s> included."""
 
-    def __init__(self, prefix: Path, vocabulary: Vocabulary, most: int):
+    def __init__(self, prefix: Path, vocabulary: Vocabulary, max_tokens: int):
         super().__init__(prefix, vocabulary)
-        self.end, self.most = vocabulary.dictionary.eos(), most
+        self.end, self.max_tokens = vocabulary.dictionary.eos(), max_tokens
         self.cut = self.left_out = 0
 
     def add_text(self, tokens: np.ndarray) -> None:
-        """A longer text becomes several; only the last ends in </s>."""
+        """Add a text; a longer one is divided into several, of which only the last ends in </s>."""
         tokens = np.append(tokens, self.end)
-        for start in range(0, len(tokens), self.most):
-            self.add(tokens[start : start + self.most])
+        for start in range(0, len(tokens), self.max_tokens):
+            self.add(tokens[start : start + self.max_tokens])
 
     def add_record(self, query: np.ndarray, prompt: np.ndarray, response: np.ndarray) -> None:
-        """Cut the prompt at its front if need be; leave the record out if that is not enough."""
-        room = self.most - 1 - len(query) - len(response)
+        """Add a record, its prompt cut at the front if need be; left out if that is not enough."""
+        room = self.max_tokens - 1 - len(query) - len(response)
         if room < 0:
             self.left_out += 1
             return

@@ -85,14 +85,14 @@ def memory_map(
 
 
 def plot(maps: list[SegmentMap]) -> Figure:
-    """A panel for each segment: memory tokens down, the segment's words across."""
+    """Plot a panel for each segment: memory tokens down, the segment's words across."""
     longest = max(len(segment.words) for segment in maps)
     size = (max(6, min(24, 0.16 * longest)), sum(1.6 + 0.12 * len(s.cosines) for s in maps))
     figure = Figure(figsize=size, layout="constrained")
     panels = figure.subplots(len(maps), 1, squeeze=False)[:, 0]
-    most = max(float(segment.cosines.abs().max()) for segment in maps)
+    limit = max(float(segment.cosines.abs().max()) for segment in maps)
     for axes, segment in zip(panels, maps):
-        image = axes.imshow(segment.cosines, aspect="auto", cmap="RdBu_r", vmin=-most, vmax=most)
+        image = axes.imshow(segment.cosines, aspect="auto", cmap="RdBu_r", vmin=-limit, vmax=limit)
         axes.set(ylabel="memory token", xlabel="token of the prompt")
         if len(segment.words) <= MOST_LABELLED:
             axes.set_xticks(range(len(segment.words)), segment.words, rotation=90, fontsize=6)

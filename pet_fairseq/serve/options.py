@@ -7,7 +7,7 @@ from pet_fairseq.predict.options import add_model_options, positive
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
-    """Declare all but the options of tokenizer and BPE, which depend on their choice (text.py)."""
+    """Declare all options but those of the tokenizer and BPE, which depend on the chosen ones."""
     model = command.add_argument_group("model")
     model.add_argument(
         "--path",
@@ -21,20 +21,20 @@ def add_options(command: argparse.ArgumentParser) -> None:
 
     server = command.add_argument_group("server")
     server.add_argument(
-        "--host", default="127.0.0.1", help="the address to listen at (default: %(default)s)"
+        "--host", default="127.0.0.1", help="the address to listen on (default: %(default)s)"
     )
     server.add_argument(
         "--port",
         type=port,
         default=8080,
-        help="the port to listen at, 0 for any free one (default: %(default)s)",
+        help="the port to listen on, 0 for any free one (default: %(default)s)",
     )
     server.add_argument(
         "--ratio",
         type=ratio,
         default="auto",
         metavar="auto|K",
-        help="the compression ratio: auto to let the load decide, or a number that always holds "
+        help="the compression ratio: auto lets the load decide, a number holds at any load "
         "(default: %(default)s)",
     )
     server.add_argument(
@@ -42,7 +42,8 @@ def add_options(command: argparse.ArgumentParser) -> None:
         type=positive_float,
         default=500.0,
         metavar="MS",
-        help="the latency that nearly all requests are to keep (default: %(default)g)",
+        help="the time from arrival to answer that nearly all requests are to keep (default: "
+        "%(default)g)",
     )
     server.add_argument(
         "--batch-order",
@@ -56,7 +57,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
         type=positive_float,
         default=2.0,
         metavar="S",
-        help="how long a request's texts may take to become tokens; then they get status 413 "
+        help="how long tokenising a request's texts may take; longer ones get status 413 "
         "(default: %(default)g)",
     )
     server.add_argument(

@@ -51,7 +51,7 @@ def _flops_arguments(parser: ArgumentParser) -> None:
         nargs="+",
         default=[32, 128, 512],
         metavar="N",
-        help="the lengths of sentences to count for, in tokens (default: %(default)s)",
+        help="the lengths of sentences, in tokens, to count for (default: %(default)s)",
     )
 
 
@@ -80,7 +80,8 @@ def _new_plugins_arguments(parser: ArgumentParser) -> None:
         "--decompression",
         choices=DECOMPRESSIONS,
         default="adapter",
-        help="how one result becomes those of its group (default: %(default)s)",
+        help="how the result of a group becomes one for each of its positions (default: "
+        "%(default)s)",
     )
     parser.add_argument(
         "--prompt-end",
@@ -106,7 +107,7 @@ def _move_plugins_arguments(parser: ArgumentParser) -> None:
         "--backbone-path",
         required=True,
         metavar="FILE",
-        help="the checkpoint of the model that they are to work in",
+        help="the checkpoint of the model that the plugins are to work in",
     )
     _add_plugin_file(parser)
 
@@ -183,7 +184,7 @@ COMMANDS = (
     Command(
         name="move-plugins",
         group=Group.VARIATOR,
-        help="move the plugins of a pre-trained model to the same model after fine-tuning",
+        help="move plugins from a pre-trained model to the same model after its fine-tuning",
         add_arguments=_move_plugins_arguments,
         run=_move_plugins,
     ),

@@ -11,7 +11,7 @@ its device, date, command and table. A slice that fails is named there and not t
     python scripts/benchmarks/gpu.py --multi30k RAW [--out runs/gpu] [--minutes 9] [--dry-run]
     python scripts/benchmarks/gpu.py --tiny --device cpu     everything at tiny size, minutes
 
-RAW is the folder with {train,val,test_2016_flickr}.{de,en}.gz. The package needs not be installed.
+RAW is the folder with {train,val,test_2016_flickr}.{de,en}.gz. The package need not be installed.
 """
 
 import argparse
@@ -192,7 +192,7 @@ def _bank(args: argparse.Namespace) -> Iterable[Slice]:
 
 
 class Notes:
-    """What is known of the slices that ran: when, on what, how long, and why they failed."""
+    """Notes on the slices that ran: when, on what, how long, and why they failed."""
 
     def __init__(self, out: Path):
         self.path = out / "slices.json"
@@ -209,7 +209,7 @@ class Notes:
 
 
 def run_call(args: argparse.Namespace, begun: float) -> bool:
-    """Run slices until the time is up; whether none is left.
+    """Run slices until the time is up; returns whether none is left.
 
     Raises:
         UserError: the user interrupted it, or a product was made otherwise.
@@ -268,7 +268,7 @@ def run_slice(part: Slice, folder: Path, options: RunOptions) -> Optional[str]:
 
 
 def describe_machine(device: str) -> dict[str, str]:
-    """What a figure depends on beside its command."""
+    """What figures depend on apart from their command: device, versions, commit."""
     import torch
 
     name = platform.processor() or platform.machine()
@@ -355,7 +355,7 @@ def dry_run(args: argparse.Namespace) -> None:
 
 
 def run_tests(folder: str, out: Path) -> int:
-    """Run the tests marked `gpu` below a folder and write what came of each."""
+    """Run the tests marked `gpu` below a folder and write the outcome of each."""
     with tempfile.TemporaryDirectory() as temporary:
         report = Path(temporary, "report.xml")
         command = [sys.executable, "-m", "pytest", "-q", "-o", "addopts=", "-m", "gpu", folder]
@@ -419,10 +419,10 @@ def main() -> int:
         metavar="RAW",
         help="its raw text; without it that part is left out",
     )
-    parser.add_argument("--minutes", type=positive(float), default=9.0, help="of a call")
-    parser.add_argument("--jobs", type=positive(int), default=6, help="trainings side by side")
+    parser.add_argument("--minutes", type=positive(float), default=9.0, help="length of a call")
+    parser.add_argument("--jobs", type=positive(int), default=6, help="training runs side by side")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    parser.add_argument("--tiny", action="store_true", help="to see that everything runs")
+    parser.add_argument("--tiny", action="store_true", help="tiny sizes: only see that all runs")
     parser.add_argument(
         "--again",
         action="store_true",

@@ -1,8 +1,8 @@
-"""Hooks of mkdocs: links from docs/ to the rest of the repository work in the site too.
+"""Hooks of mkdocs: links from docs/ to the rest of the repository work in the site, too.
 
 The site's root is docs/, but pages also link to READMEs of examples/ and scripts/, and to single
-files. These join the site under their own path, and links are written anew from where a page ends
-up. On a Git host the pages need nothing of this.
+files. These join the site under their own path, and links are rewritten relative to where a page
+ends up. On a Git host the pages need none of this.
 """
 
 import os.path

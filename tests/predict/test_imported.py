@@ -194,7 +194,7 @@ def test_as_a_user_types_it(imported):
     answers = run("pet-fairseq", "predict", folder, "--input", "-", text_in="good\tbad\n")
     assert json.loads(answers.output) == expected(imported, ("good", "bad"))
     wrong = run("pet-fairseq", "encode", "--input", "-", check=False)
-    assert wrong.status == 1 and "--bpe: missing; give what divides" in wrong.output
+    assert wrong.status == 1 and "--bpe: missing; give a way to divide" in wrong.output
     assert len(wrong.output.splitlines()) == 1
 
 
