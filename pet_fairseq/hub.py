@@ -22,7 +22,7 @@ from pet_fairseq.predict.load_model import (
     make_predictor,
     open_model,
 )
-from pet_fairseq.predict.model import Predictor
+from pet_fairseq.predict.predictor import Predictor
 from pet_fairseq.predict.text import (
     IMPORTED,
     bpe_options,

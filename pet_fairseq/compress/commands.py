@@ -41,22 +41,30 @@ def _compress_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=Path, required=True, metavar="FOLDER", help="the folder for everything made"
     )
-    size = parser.add_argument_group("how small")
-    size.add_argument(
+    _add_size_options(parser.add_argument_group("how small"))
+    _add_training_options(parser.add_argument_group("how to train"))
+    _add_test_options(parser.add_argument_group("what to compare on"))
+    add_run_options(parser.add_argument_group("how to run it"))
+
+
+def _add_size_options(group) -> None:
+    group.add_argument(
         "--rate",
         type=float,
         metavar="PERCENT",
         help="the student's layer parameters in percent of the teacher's (default: "
         f"{_default_rates()})",
     )
-    size.add_argument(
+    group.add_argument(
         "--megabytes",
         type=float,
         metavar="MB",
         help="the size of the model exported to CTranslate2 in int8, embeddings included",
     )
-    training = parser.add_argument_group("how to train")
-    training.add_argument(
+
+
+def _add_training_options(group) -> None:
+    group.add_argument(
         "--method",
         choices=METHODS,
         default=DEFAULT_METHOD,
@@ -65,7 +73,7 @@ def _compress_options(parser: ArgumentParser) -> None:
         "parameters, after the simplified task; pet-patient: as pet, and the student also imitates "
         "the teacher's layers (default: %(default)s)",
     )
-    training.add_argument(
+    group.add_argument(
         "--updates",
         type=int,
         metavar="N",
@@ -73,28 +81,29 @@ def _compress_options(parser: ArgumentParser) -> None:
         f"{FEWEST_UPDATES:,} and at most {MOST_UPDATES:,}); fewer if the validation loss stops "
         "falling",
     )
-    training.add_argument(
+    group.add_argument(
         "--hours", type=float, metavar="H", help="train for as many updates as fit into H hours"
     )
-    training.add_argument(
+    group.add_argument(
         "--seed", type=int, default=1, help="the random seed of the training (default: %(default)s)"
     )
-    test = parser.add_argument_group("what to compare on")
-    test.add_argument(
+
+
+def _add_test_options(group) -> None:
+    group.add_argument(
         "--test",
         default="test",
         metavar="NAME",
         help="a subset of the data, or another folder from fairseq-preprocess with a subset `test` "
         "(default: %(default)s)",
     )
-    test.add_argument(
+    group.add_argument(
         "--reference",
         type=Path,
         metavar="FILE",
         help="raw target text (default: the target side of the data, detokenised)",
     )
-    _add_text_options(test)
-    add_run_options(parser.add_argument_group("how to run it"))
+    _add_text_options(group)
 
 
 def _add_text_options(group) -> None:

@@ -7,7 +7,7 @@ import logging
 import signal
 
 from pet_fairseq.predict.load_model import load
-from pet_fairseq.predict.model import Predictor
+from pet_fairseq.predict.predictor import Predictor
 from pet_fairseq.serve.app import make_runner
 from pet_fairseq.serve.connections import Entrance
 from pet_fairseq.serve.costs import measure_costs

@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.processes import REPO, run
 from tests.predict.made import make_classifier
-from tests.predict.test_model import TEXTS, answering
+from tests.predict.test_predictor import TEXTS, answering
 
 SCRIPTS = REPO / "scripts/benchmarks"
 WRONG = 3  # of the labels

@@ -12,9 +12,10 @@ import pet_fairseq
 from pet_fairseq.cli import parse
 from pet_fairseq.errors import UserError
 from pet_fairseq.hooks import forward_hooks
+from pet_fairseq.predict.classifier import Classifier
 from pet_fairseq.predict.load_model import load
-from pet_fairseq.predict.model import Classifier, Translator
 from pet_fairseq.predict.sentences import TextError, TextTooLongError
+from pet_fairseq.predict.translator import Translator
 from tests.predict.made import HEAD, LABELS, RATIOS, make_bart, make_classifier, make_translator
 from tests.variator.test_model import make_variator
 

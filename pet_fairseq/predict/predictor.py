@@ -1,21 +1,16 @@
 """Models that answer texts: sentences to tokens, tokens to a batch, a batch to answers."""
 
 import math
-from argparse import Namespace
-from collections import defaultdict
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, Optional
 
 import torch
-from fairseq.data.data_utils import collate_tokens
-from fairseq.dataclass.configs import GenerationConfig
 from fairseq.utils import resolve_max_positions
 from torch import Tensor, nn
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.moving import move_batch
 from pet_fairseq.predict.batches import batches_by_length
-from pet_fairseq.predict.int8 import check_int8, to_int8
 from pet_fairseq.predict.sentences import (
     FIELDS,
     Sentences,
@@ -219,151 +214,3 @@ class Predictor:
     def rehearse(self, texts: list[Tensor], ratio: int) -> None:
         """Do the work of answering texts of this size, whatever their words."""
         self.answer(texts, ratio)
-
-
-class Classifier(Predictor):
-    """A model trained with fairseq's sentence_prediction: BERT, RoBERTa or BART."""
-
-    def __init__(self, model: nn.Module, task, *args, **options):
-        cfg = task.cfg
-        if cfg.regression_target:
-            raise UserError("--regression-target: the model has no classes; give one that has")
-        super().__init__(model, task, *args, **options)
-        labels = task.label_dictionary
-        self.labels = [labels[labels.nspecial + i] for i in range(cfg.num_classes)]
-
-    def to_int8(self) -> None:
-        check_int8()
-        to_int8(self.model)
-
-    @property
-    def was_cut_in_training(self) -> bool:
-        return True
-
-    @property
-    def reads_twice(self) -> bool:
-        """Whether a decoder reads the text, too, as in BART; its state at </s> is classified."""
-        return self.task.cfg.add_prev_output_tokens
-
-    def words(self, field: str, sentence: str) -> Tensor:
-        words = super().words(field, sentence)
-        if self.reads_twice:  # a text may hold the word "</s>"
-            words = words.where(words != self.dictionary.eos(), self.dictionary.unk())
-        return words
-
-    def join(self, words: list[Tensor]) -> Tensor:
-        """As in fairseq's sentence_prediction: <s> A </s>, for a pair <s> A </s> SEPARATOR B </s>.
-
-        The task's options say whether there is a <s> and a separator, and which.
-        """
-        first, separator = self.task.cfg.init_token, self.task.cfg.separator_token
-        parts = []
-        for start, some in zip((first, separator), words):
-            parts += [] if start is None else [some.new_tensor([start])]
-            parts += [some, some.new_tensor([self.dictionary.eos()])]
-        return torch.cat(parts)
-
-    def shorten(self, words: list[Tensor]) -> Tensor:
-        """With --shorten-method truncate fairseq keeps the first tokens, whichever they are.
-
-        Other models cut the sentences and keep the special symbols; so does this for a decoder,
-        whose state at the last </s> is classified.
-        """
-        if self.task.cfg.shorten_method == "truncate" and not self.reads_twice:
-            return self.join(words)[: self.max_tokens]
-        return super().shorten(words)
-
-    def groups(self, texts: list[Tensor]) -> list[list[int]]:
-        """The indices of texts that run together: for BART those with equally many </s>."""
-        if not self.reads_twice:
-            return [list(range(len(texts)))]
-        by_marks = defaultdict(list)
-        for i, tokens in enumerate(texts):
-            by_marks[int(tokens.eq(self.dictionary.eos()).sum())].append(i)
-        return list(by_marks.values())
-
-    def net_input(self, texts: list[Tensor]) -> dict[str, Tensor]:
-        """The texts as fairseq's sentence_prediction gives them to a model."""
-        pad = self.dictionary.pad()
-        net_input = {
-            "src_tokens": collate_tokens(texts, pad),
-            "src_lengths": torch.tensor([len(tokens) for tokens in texts]),
-        }
-        if self.reads_twice:  # the last symbol, </s>, comes first
-            net_input["prev_output_tokens"] = collate_tokens([t.roll(1) for t in texts], pad)
-        return net_input
-
-    def run(self, texts: list[Tensor]) -> list[dict]:
-        answers: list[dict] = [{}] * len(texts)
-        for group in self.groups(texts):
-            logits, _ = self.model(
-                **self.on_device(self.net_input([texts[i] for i in group])),
-                features_only=True,
-                classification_head_name=self.task.cfg.classification_head_name,
-            )
-            for i, row in zip(group, logits.float().softmax(dim=-1).tolist()):
-                answers[i] = self.describe(row)
-        return answers
-
-    def describe(self, probabilities: list[float]) -> dict:
-        """The answer: the most probable class, and the probabilities of all."""
-        if not all(map(math.isfinite, probabilities)):
-            raise UserError(
-                "the model's output is not finite; if it runs in half precision, try --bf16 or none"
-            )
-        by_label = dict(zip(self.labels, probabilities))
-        return {"label": max(by_label, key=by_label.get), "probabilities": by_label}
-
-
-class Translator(Predictor):
-    """An encoder-decoder and the generator of its task."""
-
-    def __init__(self, model: nn.Module, *args, beam: int = 5, lenpen: float = 1.0, **options):
-        super().__init__(model, *args, **options)
-        generation = GenerationConfig(beam=beam, lenpen=lenpen)
-        self.model.prepare_for_inference_(Namespace(generation=generation))
-        self.generator = self.task.build_generator([self.model], generation)
-
-    def to_int8(self) -> None:
-        raise UserError(
-            "--int8: is for models that classify; a translation model in 8 bits is made by "
-            "pet-fairseq export"
-        )
-
-    @property
-    def was_cut_in_training(self) -> bool:
-        return getattr(self.task.cfg, "truncate_source", False)
-
-    def join(self, words: list[Tensor]) -> Tensor:
-        if len(words) > 1:
-            raise TextError("pair: this model translates single texts")
-        return torch.cat([words[0], words[0].new_tensor([self.dictionary.eos()])])
-
-    def run(self, texts: list[Tensor]) -> list[dict]:
-        dataset = self.task.build_dataset_for_inference(texts, [len(tokens) for tokens in texts])
-        sample = dataset.collater([dataset[i] for i in range(len(texts))])  # sorts by length
-        hypotheses = self.task.inference_step(self.generator, [self.model], self.on_device(sample))
-        best = fetch([some[0]["tokens"] for some in hypotheses])
-        answers = dict(zip(sample["id"].tolist(), best))
-        return [{"text": self.decode(answers[i])} for i in range(len(texts))]
-
-    def rehearse(self, texts: list[Tensor], ratio: int) -> None:
-        """Translate to texts of the same length: random words could give any length."""
-        generator, length = self.generator, max(map(len, texts))
-        before = generator.min_len, generator.max_len_a, generator.max_len_b
-        generator.min_len, generator.max_len_a, generator.max_len_b = length, 0, length
-        try:
-            self.answer(texts, ratio)
-        finally:
-            generator.min_len, generator.max_len_a, generator.max_len_b = before
-
-    def decode(self, tokens: Tensor) -> str:
-        marks = self.generator.symbols_to_strip_from_output
-        words = self.task.target_dictionary.string(tokens, extra_symbols_to_ignore=marks)
-        return self.text.decode(words)
-
-
-def fetch(sentences: list[Tensor]) -> list[Tensor]:
-    """Sentences of tokens on the CPU, which waits for their device once."""
-    together = collate_tokens(sentences, pad_idx=0).cpu()
-    return [row[: len(tokens)] for row, tokens in zip(together, sentences)]
