@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from pet_fairseq.recipes import selfcp
 from pet_fairseq.recipes.pipeline import Pipeline, Place
+from pet_fairseq.recipes.selfcp import recipe as selfcp
 from pet_fairseq.recipes.translation import recipe as translation
 from pet_fairseq.recipes.variator import language_model
 from pet_fairseq.recipes.variator import recipe as variator

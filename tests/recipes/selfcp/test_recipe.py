@@ -5,7 +5,8 @@ from fairseq import options
 
 import pet_fairseq
 from pet_fairseq.errors import UserError
-from pet_fairseq.recipes.selfcp import DATA_SETS, ROWS
+from pet_fairseq.recipes.selfcp.recipe import DATA_SETS
+from pet_fairseq.recipes.selfcp.rows import ROWS
 from pet_fairseq.selfcp.segments import STRATEGIES
 from tests.recipes.paper import check_order, stages, trainings
 
