@@ -59,7 +59,8 @@ def from_pretrained(
             files `a.pt:b.pt` of a classifier.
         data: the folder with its dictionaries; by default the one that the checkpoint names.
         segmentation: a file of BPE codes (subword-nmt), a SentencePiece model (`*.model`, `*.spm`)
-            or a tokenizer.json, "" for none; by default the first file of SEGMENTATION that is in
+            or a tokenizer.json, "" for none; by default the first of bpe.codes, codes, code,
+            bpecodes, spm.model, sentencepiece.bpe.model, tokenizer.json and source.spm that is in
             the data folder, above it, or beside the checkpoint or its backbone.
         tokenizer: the name of one of fairseq's tokenizers, "space" for none; by default "moses"
             with BPE codes, else none.

@@ -51,7 +51,9 @@ def _recipes_help() -> str:
 
 
 def _place(name: str) -> Place:
-    """The recipe of a name, or of a folder such as examples/multi30k, beside which it works.
+    """The recipe of a name, or of a folder such as examples/multi30k.
+
+    The former works in the folder `runs` here, the latter in `runs` beside `examples`.
 
     Raises:
         UserError: there is no such recipe.

@@ -39,7 +39,7 @@ class Training:
 
 
 # the criterion with its options, the field of Settings that goes with it, and whether it needs the
-# teacher's probabilities
+# teacher
 LOSSES = {
     "gold": (("label_smoothed_cross_entropy", *SMOOTHING), "gold", False),
     "distil": (("pet_distillation", *SMOOTHING), "distillation", True),
