@@ -119,7 +119,7 @@ NO_CLASS = -100  # no target of a classification
 
 @register_criterion("variator_distillation", dataclass=VariatorDistillationConfig)
 class VariatorDistillationCriterion(FairseqCriterion):
-    """Trains the plugins of `variator`, or all weights of `token_pruning` and `narrow_ffn`."""
+    """Trains the plugins of `variator`, or all weights of the models that it competes with."""
 
     def __init__(
         self, task, sentence_avg, task_loss_weight, classification_head_name, regression_target
