@@ -344,7 +344,7 @@ DEFECTS = (
     # pretrained models
     Defect(
         "rows of queries and keys left in GGUF's order",
-        "return numbers if heads == 1 else halves_together(numbers, heads)",
+        "return numbers if heads is None else halves_together(numbers, heads)",
         "return numbers",
         "tests/pretrained/test_gguf.py",
     ),
@@ -380,14 +380,14 @@ DEFECTS = (
     ),
     Defect(
         "two separators in BERT's pairs",
-        "classifier_task(source, rows, separators=1,",
-        "classifier_task(source, rows, separators=2,",
+        "classifier_task(source, outputs, separators=1,",
+        "classifier_task(source, outputs, separators=2,",
         "tests/pretrained/test_transformers.py",
     ),
     Defect(
         "a head of any number of classes",
-        "if len(names) != rows:",
-        "if len(names) > rows:",
+        "if len(names) != outputs:",
+        "if len(names) > outputs:",
         "tests/pretrained/test_source.py",
     ),
     Defect(
