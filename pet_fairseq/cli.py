@@ -14,7 +14,7 @@ from pet_fairseq.cli_command import Command, Group, OneLineParser
 from pet_fairseq.compress import commands as compress
 from pet_fairseq.decoding import commands as decoding
 from pet_fairseq.demo import commands as demo
-from pet_fairseq.errors import UserError
+from pet_fairseq.errors import UserError, did_you_mean
 from pet_fairseq.pet import commands as pet
 from pet_fairseq.predict import commands as predict
 from pet_fairseq.pretrained import commands as pretrained
@@ -104,7 +104,7 @@ def _exit_without_command(words: list[str]) -> NoReturn:
         sys.exit()
     family = [command for command in COMMANDS.values() if command.name.split()[0] == words[0]]
     if not family:
-        program.error(f"{words[0]}: no such command")
+        program.error(f"{words[0]}: no such command{did_you_mean(words[0], COMMANDS)}")
     if words[1:] and words[1] in HELP:
         print(overview(family))
         sys.exit()

@@ -1,11 +1,13 @@
 """Errors a user can cause, and how they are shown: one line, no traceback."""
 
+import difflib
 import inspect
 import os
 import pickle
 import re
 import struct
 import sys
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Optional
 
@@ -21,6 +23,38 @@ UNREADABLE = (
     AttributeError,
     ValueError,
 )
+
+# What fairseq says of wrong inputs, with a traceback, and what the user is told in its place.
+NO_GPU = "torch finds no GPU here; give --cpu, and leave out --fp16 and --amp"
+MISTAKES = {
+    r"--path required": "--path: missing; give the checkpoint",
+    r"(--\w.*)": r"\1",
+    r"Must specify batch size": "--max-tokens: missing; give it or --batch-size",
+    r"optimizer is required!": "--optimizer: missing; give one, such as adam",
+    r"Model file not found: (.*)": r"--path \1: no such file",
+    r"Dataset not found: (\S+) \((.*)\)": r"\2: has no set \1; give another folder from "
+    "fairseq-preprocess, or another set with --train-subset, --valid-subset or --gen-subset",
+    r"Could not infer language pair": "--source-lang and --target-lang: missing, and the data "
+    "folder does not tell; give them, or the folder that fairseq-preprocess wrote",
+    r"Torch not compiled with CUDA|Found no NVIDIA driver|No CUDA GPUs": NO_GPU,
+    r"file (.*) not found$": r"\1: no such file",
+    r"INTERNAL: could not parse ModelProto from (.*)": r"\1: no SentencePiece model; give the "
+    "file that divided the training text",
+    r"Missing mandatory value: sentencepiece_model": "--sentencepiece-model: missing; give the "
+    "file that divided the training text",
+    r"Missing mandatory value: bpe_codes": "--bpe-codes: missing; give the file that divided the "
+    "training text",
+    r"Cannot load model parameters from checkpoint (.*); please ensure": r"\1: of another model "
+    "than these options say; give another --save-dir, or the options that it was trained with, "
+    "which `pet-fairseq model-options` prints",
+    r"(?:Criterion|Optimizer) does not match.*\. (\w+) vs (\w+)": "--save-dir: its checkpoint was "
+    r"trained with \1, not \2; give another --save-dir, or --reset-optimizer",
+    r"Unknown post_process option: (.*)": r"--remove-bpe \1: give subword_nmt or sentencepiece",
+    r"(?s)Error\(s\) in loading state_dict .*size mismatch for \w+\.embed_tokens\.weight: "
+    r"\D*(\d+)\D.*? current model is \D*(\d+)": r"the checkpoint was trained with another "
+    r"dictionary (\1 words) than the data's (\2); give the folder that it was trained on, and its "
+    "--source-lang and --target-lang, not exchanged",
+}
 
 
 class UserError(ValueError):
@@ -50,6 +84,12 @@ def check_positive(**options: int) -> None:
             raise UserError(f"--{name.replace('_', '-')} {number}: give 1 or more")
 
 
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """What to add to the refusal of a word: the known one that it resembles, if any does."""
+    similar = difflib.get_close_matches(word, known, n=1, cutoff=0.85)
+    return f", did you mean {similar[0]}?" if similar else ""
+
+
 def one_line(error: BaseException, traceback: Optional[TracebackType]) -> Optional[str]:
     """The line to show for an error that the user can mend, or None for every other error."""
     if type(error) is Exception and isinstance(error.__context__, UserError):
@@ -62,21 +102,28 @@ def one_line(error: BaseException, traceback: Optional[TracebackType]) -> Option
     path = checkpoint_being_read(traceback) if isinstance(error, UNREADABLE) else None
     if path is not None:
         return f"{path}: {why_unreadable(error, path)}"
-    return file_of_command(error, traceback)
+    return mistake(error) if in_command(traceback) else None
 
 
-def file_of_command(error: BaseException, traceback: Optional[TracebackType]) -> Optional[str]:
-    """The file that a command of fairseq could not open, and why; None for every other error.
-
-    A program that uses fairseq keeps its tracebacks.
-    """
-    if not isinstance(error, OSError) or error.filename is None:
-        return None
+def in_command(traceback: Optional[TracebackType]) -> bool:
+    """Whether a command of fairseq failed; a program that uses fairseq keeps its tracebacks."""
     while traceback is not None:
         if traceback.tb_frame.f_globals.get("__name__", "").startswith("fairseq_cli"):
-            return f"{error.filename}: {error.strerror}"
+            return True
         traceback = traceback.tb_next
-    return None
+    return False
+
+
+def mistake(error: BaseException) -> Optional[str]:
+    """The line for a wrong input that fairseq refuses, or for a file that cannot be opened.
+
+    Returns:
+        None for every other error.
+    """
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    matches = ((re.match(pattern, str(error)), line) for pattern, line in MISTAKES.items())
+    return next((match.expand(line) for match, line in matches if match), None)
 
 
 def line_of_process(error: BaseException) -> Optional[str]:

@@ -18,11 +18,15 @@ from pathlib import Path
 from typing import Optional
 
 from pet_fairseq.errors import UserError
+from pet_fairseq.files import check_folder
 from pet_fairseq.recipes.progress import Progress
 from pet_fairseq.recipes.record import Record, make_record, record_path, write_record
 from pet_fairseq.recipes.skipping import RunOptions, State, find_state
 from pet_fairseq.recipes.stage import Kind, Output, Stage, is_within, shell_lines
 
+PREPARE = (
+    "; prepare the data by the recipe's prepare.sh in examples/, or say with --data where it is"
+)
 POLL_SECONDS = 0.2
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -52,7 +56,7 @@ def _check_inputs(stages: Sequence[Stage], options: RunOptions) -> None:
         for path in stage.inputs:
             if not path.exists() and not any(is_within(path, product) for product in products):
                 in_data = data is not None and is_within(path, data)
-                advice = "; prepare the data, or say with --data where it is" if in_data else ""
+                advice = PREPARE if in_data else ""
                 raise UserError(f"{path}: no such file or folder; {stage.name} reads it{advice}")
 
 
@@ -72,9 +76,9 @@ def _locked(folder: Path) -> Iterator[int]:
     A command that outlives this process keeps the lock.
 
     Raises:
-        UserError: another process has it.
+        UserError: another process has it, or nothing can be written there.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    check_folder(folder, "folder")
     with open(folder / ".lock", "w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -5,6 +5,7 @@ it brings a text for which there is no place.
 """
 
 import asyncio
+import errno
 import json
 import socket
 from contextlib import suppress
@@ -12,6 +13,7 @@ from typing import Optional
 
 from aiohttp import web
 
+from pet_fairseq.errors import UserError
 from pet_fairseq.serve.engine import Engine
 from pet_fairseq.serve.queue import FULL
 
@@ -46,13 +48,18 @@ class Entrance:
         """Listen for clients, and hand those that may stay to aiohttp's server.
 
         Raises:
-            OSError: the address cannot be used.
+            UserError: the port is in use. OSError: the address cannot be used.
         """
         self.loop = asyncio.get_running_loop()
         self.server = server
-        self.listener = await self.loop.create_server(
-            lambda: Newcomer(self), host, port, backlog=AT_ONCE
-        )
+        try:
+            self.listener = await self.loop.create_server(
+                lambda: Newcomer(self), host, port, backlog=AT_ONCE
+            )
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            raise UserError(f"--port {port}: is in use; give another one, or 0 for any") from error
         for listening in self.listener.sockets:
             # from a short backlog the kernel would drop clients while the event loop is busy
             with listening.dup() as duplicate:

@@ -62,7 +62,7 @@ def test_folders_of_examples_are_names_of_recipes():
         (("multi30k", "--jobs", "0"), "--jobs 0: give 1 or more"),
         (
             ("multi30k",),
-            "runs/multi30k/data/bin: no such file or folder; teacher reads it; prepare the data",
+            "runs/multi30k/data/bin: no such file or folder; teacher reads it; prepare the data by",
         ),
         (("multi30k", "--size", "huge"), "argument --size: invalid choice: 'huge'"),
         (("glue",), "the following arguments are required: --task"),

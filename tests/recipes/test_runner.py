@@ -268,6 +268,12 @@ def test_a_terminated_run_ends_its_commands(folder):
     run(folder, shell("x", "echo whole >$0", folder / "runs/x"))  # the lock is free
 
 
+def test_a_file_in_the_place_of_the_folder_is_named(folder):
+    (folder / "runs").write_text("")
+    with pytest.raises(UserError, match="runs: is a file; give a folder"):
+        run(folder, copy(folder))
+
+
 def test_a_damaged_record_is_named(folder):
     run(folder, copy(folder))
     record_path(folder / "runs/copy").write_text("{")

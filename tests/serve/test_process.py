@@ -169,7 +169,7 @@ def test_a_port_in_use(tmp_path):
         port = other.getsockname()[1]
         result = run("pet-fairseq", "serve", "--path", made.path, "--port", port, check=False)
     assert result.status == 1
-    assert "address already in use" in result.output.splitlines()[-1]
+    assert f"--port {port}: is in use; give another one" in result.output.splitlines()[-1]
     assert "Traceback" not in result.output
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pet_fairseq.errors import UserError
+from pet_fairseq.errors import UserError, did_you_mean
 from pet_fairseq.recipes.record import read_record
 from pet_fairseq.recipes.training import BEST
 from pet_fairseq.recipes.translation import controls
@@ -230,8 +230,8 @@ def choose_rows(names: Sequence[str], runs: Path) -> list[str]:
             chosen.add(name)
         else:
             raise UserError(
-                f"--rows {name}: there is no such row; give some of {', '.join(BY_NAME)}, or a "
-                f"group: {', '.join(GROUPS)}, finished"
+                f"--rows {name}: there is no such row{did_you_mean(name, [*BY_NAME, *GROUPS])}; "
+                f"give some of {', '.join(BY_NAME)}, or a group: {', '.join(GROUPS)}, finished"
             )
     if any("teacher" in BY_NAME[name].needs for name in chosen):
         chosen.add("teacher")  # the report compares with it

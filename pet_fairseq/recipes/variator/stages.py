@@ -1,6 +1,6 @@
 """The stages of Variator's recipes, from the rows to their table."""
 
-from pet_fairseq.errors import UserError
+from pet_fairseq.errors import UserError, did_you_mean
 from pet_fairseq.recipes.pipeline import merge
 from pet_fairseq.recipes.stage import Stage
 from pet_fairseq.recipes.variator.rows import ROWS, Row, pretrained
@@ -21,7 +21,8 @@ def build_stages(
     for name in names:
         if name not in by_name:
             raise UserError(
-                f"--rows {name}: there is no such row; give some of {', '.join(by_name)}"
+                f"--rows {name}: there is no such row{did_you_mean(name, by_name)}; give some of "
+                f"{', '.join(by_name)}"
             )
         if by_name[name].needs_raw and setup.raw is None:
             raise UserError(
