@@ -1,7 +1,7 @@
 """Differences between two groups of runs, seed by seed.
 
-Two trainings with one seed see the batches in one order, so their difference varies less than
-their scores do.
+Two trainings with the same seed see the same batches in the same order, so their difference varies
+less than their scores do.
 """
 
 import math
@@ -26,7 +26,11 @@ class Difference(NamedTuple):
 
 
 class Score(NamedTuple):
-    """What runs are compared by."""
+    """A figure by which runs are compared.
+
+    Attributes:
+        of: a run's figure, None if it has none. digits: decimals to show.
+    """
 
     name: str
     of: Callable[[Run], Optional[float]]
@@ -34,7 +38,7 @@ class Score(NamedTuple):
 
 
 def paired_scores(beam: Optional[int]) -> list[Score]:
-    """The scores of the report, the most sensitive first."""
+    """The scores to compare, the one that shows the smallest differences first."""
     return [
         Score("validation KL, bits", lambda run: run.validation.kl, 3),
         Score("validation NLL, bits", lambda run: run.validation.nll, 3),
@@ -44,7 +48,7 @@ def paired_scores(beam: Optional[int]) -> list[Score]:
 
 
 def paired_difference(group: RunGroup, baseline: RunGroup, score: Score) -> Optional[Difference]:
-    """A group's scores minus the baseline's of the same seeds; None for fewer than two seeds."""
+    """A group's score minus the baseline's, over their common seeds; None for fewer than two."""
     ours, theirs = _by_seed(group, score), _by_seed(baseline, score)
     differences = [ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())]
     if len(differences) < 2:
@@ -58,7 +62,10 @@ def half_width(values: list[float]) -> float:
 
 
 def student_t(freedom: int) -> float:
-    """Student's t, two-sided 95%; of ten degrees or more by its expansion around the normal."""
+    """Student's t, two-sided 95%, for a number of degrees of freedom.
+
+    For ten or more it is the expansion around the quantile of the normal distribution.
+    """
     if freedom <= len(T_95):
         return T_95[freedom - 1]
     return NORMAL_95 + (NORMAL_95**3 + NORMAL_95) / (4 * freedom) + 2.8 / freedom**2
