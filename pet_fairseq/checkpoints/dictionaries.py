@@ -63,7 +63,7 @@ def warn_of_missing(option: str, path: str, file: Path) -> None:
 def check_single_dictionary(
     state: dict, path: str, option: str, task: FairseqTask, remedy: str
 ) -> None:
-    """Do so for tasks with one dictionary: language modelling, sentence classification.
+    """Compare the one dictionary of language models and classifiers with the task's.
 
     Raises:
         UserError: names both files and the first difference.

@@ -1,4 +1,4 @@
-"""Which positions of a batch hold tokens, as indices."""
+"""The positions of a batch that hold tokens, as indices."""
 
 from torch import Tensor
 

@@ -113,7 +113,7 @@ class LeftOut(NamedTuple):
 
 
 class SearchResult(NamedTuple):
-    """What a search found: `measured` has the lowest rise first, schemes and pairs mixed.
+    """The result of a search: `measured` has the lowest rise first, schemes and pairs mixed.
 
     loss: nats per target token of the model as it is; layers: their number in each stack.
     """

@@ -101,5 +101,5 @@ def mean_cosine(groups: list[list[Tensor]]) -> float:
 
 
 def saved_parameters(groups: list[list[Tensor]]) -> int:
-    """How many parameters fewer a model stores when each group is one tensor."""
+    """How many fewer parameters a model stores when each group is one tensor."""
     return sum(tensor.numel() for group in groups for tensor in group[1:])

@@ -1,4 +1,4 @@
-"""Which texts run together."""
+"""The choice of texts that run together in a batch."""
 
 from collections.abc import Iterable, Sequence
 from itertools import islice

@@ -1,4 +1,4 @@
-"""How much of a text that is too long is kept."""
+"""Cutting texts that are too long."""
 
 
 def cut_longest(lengths: list[int], room: int) -> list[int]:

@@ -145,7 +145,7 @@ def bpe_options(file: str) -> dict[str, str]:
 
 
 def find_segmentation(words: Dictionary) -> Optional[str]:
-    """What --remove-bpe has to be for the words of a dictionary, None where they are whole."""
+    """The value that --remove-bpe needs for a dictionary's words, None if these are whole."""
     for name, is_piece in SEGMENTATIONS.items():
         if any(map(is_piece, words.symbols)):
             return name
