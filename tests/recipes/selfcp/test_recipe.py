@@ -88,7 +88,7 @@ def test_strategies_ratios_and_memories(tmp_path):
     segments = [found[f"{kind}memory.seed1"].option("--segments-from") for kind in ("control_", "")]
     assert segments == ["other", None]
     for row in ("half", "former4x", "former0", ""):
-        with pytest.raises(UserError, match=r"--rows .*: there is no such row; give some"):
+        with pytest.raises(UserError, match=r"--rows .*: there is no such row.*; give some"):
             stages("cicero", tmp_path, "--rows", row)
 
 
