@@ -15,7 +15,7 @@ from pet_fairseq.loading import load_subset
 from pet_fairseq.moving import move_batch
 from pet_fairseq.selfcp.load_model import load_selfcp
 from pet_fairseq.selfcp.model import SelfCpModel
-from pet_fairseq.selfcp.segments import memory_length, split_prompt
+from pet_fairseq.selfcp.plan import plan_reading
 
 MOST_LABELLED = 60  # tokens up to which the axis names each
 
@@ -44,14 +44,14 @@ def similarities(model: SelfCpModel, query: Tensor, prompt: Tensor) -> list[Segm
     query = torch.cat([query.new_tensor([dictionary.eos()]), query])
     words = [dictionary[i] for i in prompt.tolist()]
     query, prompt = move_batch([query, prompt], embed.weight.device)
+    plan = plan_reading([len(prompt)], cfg.window, [cfg.prompt_strategy], [cfg.memory_ratio])
+    (pieces,) = reader.carry_out(plan, [query], [prompt], [prompt])
     maps = []
-    for piece in split_prompt(len(prompt), cfg.window, cfg.prompt_strategy, cfg.memory_ratio):
+    for piece, memory in zip(plan.pieces[0], pieces):
         if piece.compressed:
             segment = slice(piece.start, piece.stop)
-            text = prompt[segment]
-            number = memory_length(piece.length, cfg.memory_ratio)
-            (memory,) = reader.compress([[query, text]], [number])
-            maps.append(SegmentMap(words[segment], cosines(memory, embed(text)).cpu()))
+            similarity = cosines(memory, embed(prompt[segment]))
+            maps.append(SegmentMap(words[segment], similarity.cpu()))
     return maps
 
 
@@ -74,7 +74,8 @@ def memory_map(
     if not maps:
         raise UserError(
             f"--index {index}: nothing of its prompt of {len(record['prompt'])} tokens is "
-            f"compressed with --prompt-strategy {model.cfg.prompt_strategy}; give a longer one"
+            f"compressed with --prompt-strategy {model.cfg.prompt_strategy}; give a longer one, "
+            "or a strategy that compresses"
         )
     check_folder(out, "--out")
     content = [{"words": s.words, "cosines": s.cosines.tolist()} for s in maps]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws the pictures of shared parameters in README.md and docs/pet.md.
+"""Draws the pictures of the methods in README.md, docs/pet.md, variator.md and selfcp.md.
 
     python scripts/docs/pictures.py [--out FOLDER]
 
@@ -38,6 +38,11 @@ def join(axes: Axes, start: tuple[float, float], end: tuple[float, float], bend:
     """A line without an arrowhead between two places that share something."""
     line = dict(arrowstyle="-", color=INK, linewidth=1.2, connectionstyle=f"arc3,rad={bend}")
     axes.annotate("", end, start, arrowprops=line)
+
+
+def arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float]) -> None:
+    """A line with a head: what is computed from what."""
+    axes.annotate("", end, start, arrowprops=dict(arrowstyle="-|>", color=INK, linewidth=1))
 
 
 def stack(axes: Axes, x: float, name: str, layers: list[tuple[str, str]]) -> None:
@@ -115,7 +120,83 @@ def shared_attention(path: Path) -> None:
     write_figure(path, figure)
 
 
-PICTURES = {"shared_layers": shared_layers, "shared_attention": shared_attention}
+VECTOR, TRAINED = SHARED[:2]
+WHITE = "#ffffff"
+KEY = "blue: vectors; orange: trained; grey: frozen"
+
+
+def plugin(path: Path) -> None:
+    """A plugin around a feed-forward network: four positions are one inside, and four again."""
+    figure = Figure((9, 4.2), layout="constrained")
+    axes = figure.subplots()
+    blank(axes, 15.2, 7.2)
+    axes.text(0.2, 6.9, "Variator: a plugin with k 4 around a feed-forward network", fontsize=12)
+    axes.text(0.2, 6.3, KEY, fontsize=9, color=INK)
+    places = [0.4 + 2.1 * j for j in range(4)]
+    for j, x in enumerate(places, 1):
+        box(axes, x, 0.1, 1.5, VECTOR, f"$h_{j}$")
+        box(axes, x, 4.0, 1.5, TRAINED, "adapter")
+        box(axes, x, 5.2, 1.5, VECTOR, f"$o_{j}$")
+        arrow(axes, (x + 0.4, 0.75), (x + 0.4, 3.95))
+        arrow(axes, (x + 0.75, 4.65), (x + 0.75, 5.15))
+        axes.plot((x + 1.1, x + 1.1), (0.75, 1.25), color=INK, linewidth=1)
+        arrow(axes, (x + 1.1, 3.25), (x + 1.1, 3.95))
+    arrow(axes, (places[0] + 1.1, 1.25), (9.75, 1.25))
+    axes.plot((places[0] + 1.1, 9.75), (3.25, 3.25), color=INK, linewidth=1)
+    for y, color, text in (
+        (0.95, TRAINED, "weighted mean"),
+        (1.95, GREY, "feed-forward network, once"),
+        (2.95, VECTOR, "g, the group's output"),
+    ):
+        box(axes, 9.8, y, 4.6, color, text)
+    for y in (1.55, 2.55):
+        arrow(axes, (12.1, y), (12.1, y + 0.4))
+    write_figure(path, figure)
+
+
+def memory(path: Path) -> None:
+    """SelfCP: a frozen model makes memory tokens of a segment, and reads them in its place."""
+    figure = Figure((9, 4.4), layout="constrained")
+    axes = figure.subplots()
+    blank(axes, 15.2, 7.4)
+    axes.text(0.2, 7.0, "SelfCP: one frozen language model, used twice", fontsize=12)
+    axes.text(0.2, 6.4, f"{KEY}; white: text", fontsize=9, color=INK)
+    tags = [7.7 + 1.1 * i for i in range(3)]
+    for x, width, color, text in (
+        (0.4, 0.9, WHITE, "</s>"),
+        (1.5, 1.6, WHITE, "query Q"),
+        (3.3, 4.2, WHITE, "segment S of the prompt"),
+        *((x, 0.9, TRAINED, "[M]") for x in tags),
+    ):
+        box(axes, x, 0.2, width, color, text)
+    box(axes, 0.4, 1.3, 10.4, GREY, "the model as compressor")
+    for i, x in enumerate(tags, 1):
+        box(axes, x, 2.4, 0.9, TRAINED, "W, b")
+        box(axes, x, 3.5, 0.9, VECTOR, f"$t_{i}$")
+        for y in (0.85, 1.95, 3.05, 4.15):
+            arrow(axes, (x + 0.45, y), (x + 0.45, y + 0.43))
+    for x, width, text in (
+        (4.8, 0.9, "</s>"),
+        (5.9, 1.6, "query Q"),
+        (11.0, 4.0, "rest R of the prompt"),
+    ):
+        box(axes, x, 3.5, width, WHITE, text)
+        arrow(axes, (x + width / 2, 4.15), (x + width / 2, 4.58))
+    box(axes, 4.8, 4.6, 10.2, GREY, "the same model as generator")
+    arrow(axes, (13.0, 5.25), (13.0, 5.68))
+    box(axes, 11.0, 5.7, 4.0, WHITE, "response Y")
+    for x, width in ((0.4, 0.9), (1.5, 1.6), (3.3, 4.2)):
+        arrow(axes, (x + width / 2, 0.85), (x + width / 2, 1.28))
+    axes.text(4.5, 3.8, "memory tokens in place of S", ha="right", va="center", fontsize=9)
+    write_figure(path, figure)
+
+
+PICTURES = {
+    "shared_layers": shared_layers,
+    "shared_attention": shared_attention,
+    "plugin": plugin,
+    "memory": memory,
+}
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ BLOCKS = {
         "pet-fairseq export": "tests/cli/test_export.py::test_ctranslate2_translates_the_same",
         "import pet_fairseq": "tests/cli/test_hub.py::test_says_what_interactive_says",
     },
-    "docs/development.md": {"make test": "it is what runs the tests"},
+    "docs/development.md": {"make env": INSTALLS, "make test": "it is what runs the tests"},
     "docs/howto/classifier.md": {
         "pet-fairseq import-hf": f"{GUIDES}::test_a_classifier",
         "for part in": f"{GUIDES}::test_a_classifier",

@@ -11,14 +11,19 @@ import pytest
 REPO = Path(__file__).parents[2]
 RESULTS = REPO / "docs" / "results"
 PAGES = sorted(RESULTS.glob("*.md"))
-WRAPPED = [REPO / "README.md", *PAGES]
+WRAPPED = [
+    *(REPO / name for name in ("README.md", "CHANGELOG.md", "examples/README.md")),
+    *(path for folder in (".", "howto") for path in sorted((REPO / "docs" / folder).glob("*.md"))),
+    *PAGES,
+]
 BY_HAND = {"memory_map.png"}  # of a checkpoint: `pet-fairseq memory-map`
 
 
 def prose(path: Path) -> list[str]:
     """The lines of a document outside its blocks of code, without tables and lines with links."""
     text = re.sub(r"^```.*?^```$", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)
-    return [line for line in text.splitlines() if not line.startswith("|") and "](" not in line]
+    lines = text.splitlines()
+    return [line for line in lines if not line.lstrip().startswith("|") and "](" not in line]
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)

@@ -19,8 +19,9 @@ def test_cosines():
             assert found[i, j].item() == pytest.approx(sum(map(float.__mul__, a, b)) / lengths)
 
 
-def test_of_every_segment(language_modeling, tmp_path):  # noqa: F811
-    model = make_selfcp(language_modeling, tmp_path, prompt_strategy="concat").eval()
+@pytest.mark.parametrize("strategy", ["concat", "recursive"])
+def test_of_every_segment(strategy, language_modeling, tmp_path):  # noqa: F811
+    model = make_selfcp(language_modeling, tmp_path, prompt_strategy=strategy).eval()
     query, prompt = torch.tensor([5, 6]), torch.randint(4, 18, (16,))
     found = similarities(model, query, prompt)
     with torch.no_grad():

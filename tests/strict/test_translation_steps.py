@@ -37,7 +37,7 @@ CRITERIONS = {
     ),
 }
 PAIRS = [("pet", criterion) for criterion in CRITERIONS]
-for student in ("can", "deep_shallow"):
+for student in ("can", "factorised", "deep_shallow"):
     PAIRS += [(student, c) for c in ("distillation", "patient with maps", "fairseq's")]
 
 
