@@ -65,14 +65,14 @@ def main(argv: Optional[list[str]] = None) -> int:
 
 
 def message(error: Exception) -> str:
-    """The message of an error that names the file it is about."""
+    """The text of an error; one of the system begins with the file that it is about."""
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     return str(error)
 
 
 def register_quietly() -> None:
-    """Register this package with fairseq, which makes the loggers of all libraries talk."""
+    """Register this package with fairseq, and silence libraries that its log makes verbose."""
     for library in ("hydra", "matplotlib"):
         logging.getLogger(library).setLevel(logging.WARNING)
     pet_fairseq.register()
@@ -88,11 +88,11 @@ def parse(words: list[str]) -> tuple[Command, Namespace]:
         name = " ".join(words[:length])
         if name in COMMANDS:
             return COMMANDS[name], COMMANDS[name].parse(words[length:])
-    _leave(words)
+    _exit_without_command(words)
 
 
-def _leave(words: list[str]) -> NoReturn:
-    """Show the commands or the version if the words ask for it, else refuse them."""
+def _exit_without_command(words: list[str]) -> NoReturn:
+    """Print the commands or the version if the words ask for them, else an error."""
     program = OneLineParser(prog="pet-fairseq")
     if not words:
         program.error("no command was given")

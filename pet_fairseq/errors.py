@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Optional
 
-# what torch and fairseq raise for a file that is no checkpoint, or half of one
+# what torch and fairseq raise for a file that is no checkpoint, or only a part of one
 UNREADABLE = (
     pickle.UnpicklingError,
     struct.error,
@@ -72,8 +72,10 @@ class UnsafeCheckpointError(UserError):
 
 
 def check_positive(**options: int) -> None:
-    """Check numbers that options give, by the names that argparse has for these.
+    """Check the numbers that the user gave for some options.
 
+    Args:
+        options: the numbers under the names that argparse derives from the options.
     Raises:
         UserError: one is below 1.
     """
@@ -91,7 +93,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 def one_line(error: BaseException, traceback: Optional[TracebackType]) -> Optional[str]:
     """The line to show for an error that the user can mend, or None for every other error."""
     if type(error) is Exception and isinstance(error.__context__, (UserError, RuntimeError)):
-        error = error.__context__  # fairseq's trainer says something general in its place
+        error = error.__context__  # fairseq's trainer replaces it by something general
     if isinstance(error, UserError):
         return str(error)
     line = line_of_process(error) or nothing_to_train(traceback)
@@ -127,7 +129,7 @@ def mistake(error: BaseException) -> Optional[str]:
 def line_of_process(error: BaseException) -> Optional[str]:
     """The message of a UserError in a process that torch.multiprocessing started, else None.
 
-    fairseq-train starts one for each GPU; torch hands on the text of the traceback only.
+    fairseq-train starts one for each GPU; torch passes on only the text of its traceback.
     """
     if type(error).__name__ != "ProcessRaisedException":
         return None
@@ -139,8 +141,8 @@ def line_of_process(error: BaseException) -> Optional[str]:
 def nothing_to_train(traceback: Optional[TracebackType]) -> Optional[str]:
     """Why fairseq's trainer had no parameters to give to an optimizer; None if it had some.
 
-    What optimizers say of that names no option, and the trainer is the only one in the traceback
-    that knows the model. A model says by its attribute `why_untrained` which option leaves nothing.
+    The optimizers' own messages name no option, and only the trainer's frame in the traceback
+    knows the model. A model's attribute `why_untrained` says which option left nothing to train.
     """
     while traceback is not None:
         frame = traceback.tb_frame
@@ -157,8 +159,8 @@ def nothing_to_train(traceback: Optional[TracebackType]) -> Optional[str]:
 def why_unreadable(error: BaseException, path: str) -> str:
     """Why torch's safe loading failed on a file, without its advice to switch the safety off."""
     if is_refusal(error, path):
-        named = re.search(r"(?:GLOBAL|class|global) `?([\w.]+\.[\w.]+)", str(error))
-        what = f"such as {named[1]}" if named else "or an old pickle format"
+        unsafe_type = re.search(r"(?:GLOBAL|class|global) `?([\w.]+\.[\w.]+)", str(error))
+        what = f"such as {unsafe_type[1]}" if unsafe_type else "or an old pickle format"
         return (
             f"refused: the file holds more than tensors and options ({what}), which could run code "
             "while loading; use a checkpoint from a source you trust"
@@ -170,7 +172,7 @@ def why_unreadable(error: BaseException, path: str) -> str:
 
 
 def is_refusal(error: BaseException, path: str) -> bool:
-    """Whether the file is a real pickle that safe loading would not take, no broken file."""
+    """Whether safe loading refused an intact pickle, as opposed to failing on a broken file."""
     if not isinstance(error, pickle.UnpicklingError):
         return False
     with open(path, "rb") as file:
@@ -182,9 +184,9 @@ def checkpoint_being_read(traceback: Optional[TracebackType]) -> Optional[str]:
     """The file that torch.load was reading for fairseq when it failed; None if it was not.
 
     fairseq opens checkpoints itself, and neither its exceptions nor torch's name the file, so the
-    arguments of torch.load in the traceback are the only place that knows it. Its frame is told by
-    its code and the file by being its first argument: neither depends on a name inside torch or
-    fairseq. Should that change nonetheless, tests/test_errors.py fails.
+    arguments of torch.load in the traceback are the only place that knows it. The frame is
+    recognised by its code, and the file is its first argument: neither depends on a name inside
+    torch or fairseq. If that changes nonetheless, tests/test_errors.py fails.
     """
     torch = sys.modules.get("torch")
     if torch is None:
@@ -203,7 +205,7 @@ def checkpoint_being_read(traceback: Optional[TracebackType]) -> Optional[str]:
 
 
 def install_excepthook() -> None:
-    """Show errors that the user can mend in one line; all others as before."""
+    """Have Python print errors that the user can mend in one line, and all others as before."""
     previous = sys.excepthook
 
     def show(kind, error, traceback):

@@ -31,7 +31,7 @@ write() {
   mv "$file.tmp" "$file"
 }
 
-# count_lines FILE: also a last one without its end
+# count_lines FILE: its number of lines; a last one without a line end counts
 count_lines() {
   awk 'END { print NR }' "$1"
 }
@@ -42,7 +42,7 @@ same_lines() {
   [ "$(count_lines "$1")" = "$(count_lines "$2")" ] || die "$1 and $2 differ in their number of lines"
 }
 
-# same_settings FOLDER SETTINGS: note them in FOLDER; stop if it was made with others
+# same_settings FOLDER SETTINGS: note SETTINGS in FOLDER; stop if it was made with others
 same_settings() {
   local noted=$1/settings
   [ ! -f "$noted" ] || [ "$(cat "$noted")" = "$2" ] ||

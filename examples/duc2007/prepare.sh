@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The main task of DUC 2007: topics, their documents, summaries by people. It is a test set only, and NIST gives it out only
-# to who has signed its agreement, so it has to be here already.
+# to those who have signed its agreement, so it has to be here already.
 #
 # Usage: prepare.sh FOLDER
 #   FOLDER  with duc2007_topics.sgml, the documents and mainEval/, unpacked: see README.md

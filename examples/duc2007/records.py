@@ -25,7 +25,7 @@ class BadInputError(Exception):
 
 
 def read(path: Path) -> str:
-    """The text of a file of NIST's, ASCII but for a few characters."""
+    """The text of a file from NIST, which is ASCII except for a few characters."""
     data = path.read_bytes()
     try:
         return data.decode("utf-8")

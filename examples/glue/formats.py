@@ -29,8 +29,8 @@ XML_LABELS = {
     **dict.fromkeys(("TRUE", "YES", "ENTAILMENT"), "entailment"),
     **dict.fromkeys(("FALSE", "NO", "UNKNOWN", "CONTRADICTION"), "not_entailment"),
 }
-HELD_OUT = 200  # first sentences at least in valid, where train has enough
-MOST_BROKEN = 1000  # of so many rows one may be broken, as in old versions of QQP
+HELD_OUT = 200  # the fewest first sentences in valid, if train has enough
+MOST_BROKEN = 1000  # one row in so many may be broken, as in old versions of QQP
 Readers = dict[str, Callable[[], bytes]]
 
 
@@ -123,10 +123,10 @@ def xml_examples(name: str, data: bytes) -> list[Example]:
 
 
 def hold_out(train: list[Example]) -> tuple[list[Example], list[Example]]:
-    """Divides train: valid gets every 20th different first sentence.
+    """Divide train: valid gets every 20th different first sentence.
 
-    Examples with the same first sentence stay together. Every n-th for a smaller n, down to 2, if
-    that would be fewer than HELD_OUT sentences.
+    Examples with the same first sentence stay together. It is every n-th for a smaller n, down to
+    2, if that would be fewer than HELD_OUT sentences.
     """
     firsts = list(dict.fromkeys(example.sentences[0] for example in train))
     every = max(2, min(20, len(firsts) // HELD_OUT))
@@ -190,7 +190,7 @@ def read(name: str, files: Readers) -> dict[str, list[Example]]:
 
 
 def write(prefix: str, chosen: list[Example], task: Task) -> None:
-    """Writes PREFIX.sentence1 and the other files of a set."""
+    """Write PREFIX.sentence1 and the other files of a set."""
     columns = {
         f"sentence{i + 1}": [example.sentences[i] for example in chosen]
         for i in range(len(task.columns))

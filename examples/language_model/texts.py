@@ -1,4 +1,4 @@
-"""Makes prompts and what follows them of plain text, in the words of a language model.
+"""Makes prompts and responses out of plain text, in the words of a language model.
 
     python examples/language_model/texts.py TOKENIZER TRAIN TEST OUT
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from pet_fairseq.errors import UserError
 from pet_fairseq.pretrained.tokenizer_file import divide, load_divider
 
-VALID = 20  # every so many texts
+VALID = 20  # one text of TRAIN in so many is for validation
 
 
 def read_lines(path: Path) -> Iterator[str]:

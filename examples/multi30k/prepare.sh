@@ -12,7 +12,7 @@ FROM=${1:-}
 url=${MIRROR:-https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw}
 out=${OUT:-$ROOT/runs/multi30k/data}
 
-# text NAME SPLIT LINES SHA256: one file; the checksum is of the text, so how it was compressed is no matter
+# text NAME SPLIT LINES SHA256: one file; the checksum is of the text, so how it was compressed does not matter
 text() {
   fetch "$url/$1.gz" "$out/download/$1.gz"
   write "$out/raw.tmp/$2" gunzip -c "$out/download/$1.gz"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Parallel text of one's own: checks it, splits off what is missing, and makes it ready for training.
+# Your own parallel text: checks it, splits off the sets that are missing, and makes it ready for training.
 #
 # Usage: prepare.sh FOLDER SRC TGT
 #   FOLDER    with train.SRC and train.TGT, UTF-8, a sentence a line; if it has valid.* and test.*, these are taken, if not,

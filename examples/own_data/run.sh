@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A teacher and a PET student on parallel text of one's own, and the table that compares them.
+# A teacher and a PET student on your own parallel text, and the table that compares them.
 #
 # Usage: run.sh -s SRC -t TGT [OPTIONS]      after prepare.sh; options: pet-fairseq recipe own_data --help
 set -euo pipefail

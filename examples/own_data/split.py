@@ -1,4 +1,4 @@
-"""Checks a person's own parallel text and divides it into train, valid and test.
+"""Checks your own parallel text and divides it into train, valid and test.
 
     python split.py FOLDER OUT SRC TGT [--held-out 1000] [--max-words 200]
 
@@ -71,12 +71,12 @@ def usable(pairs: list[Pair], max_words: int) -> list[Pair]:
 
 
 def key(source: str) -> str:
-    """What sentences have in common that must not be in two sets."""
+    """The same key for all sentences of which no two may be in different sets."""
     return "".join(filter(str.isalnum, source.lower()))
 
 
 def hold_out(pairs: list[Pair], splits: list[str], size: int) -> dict[str, list[Pair]]:
-    """Divides training pairs into `train` and the given sets, each of at most `size` pairs.
+    """Divide training pairs into `train` and the given sets, each of at most `size` pairs.
 
     Raises:
         BadInputError: too few different source sentences.

@@ -44,7 +44,7 @@ def as_text(game: dict) -> str:
 
 
 def questions(draw: random.Random, game: dict) -> str:
-    """A game in which every pair is asked for, the text says so from the start."""
+    """A game in which every pair is asked for; its text begins with "many" to say so."""
     told = game["prompt"].split()
     pairs = dict(zip(told[::2], told[1::2]))
     pairs.pop(game["query"].removesuffix("?"))
@@ -53,7 +53,7 @@ def questions(draw: random.Random, game: dict) -> str:
 
 
 def drill(draw: random.Random, keys: list[str], values: list[str], pairs: int) -> str:
-    """Pairs in some order, again in that order, and twice in any other."""
+    """Pairs in some order, again in that order, and twice in orders of their own."""
     told = [f"{key} {draw.choice(values)}" for key in draw.sample(keys, pairs)]
     return " ".join(told + told + draw.sample(told, pairs) + draw.sample(told, pairs))
 

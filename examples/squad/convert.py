@@ -4,8 +4,8 @@
 
 TRAIN and DEV are train-v1.1.json and dev-v1.1.json. Writes SPLIT.text (question and context, as in
 Variator's Table 6) and SPLIT.answer (the first answer) to the new folder OUT, and all answers to
-each test question to test.answers.json. Every 20th article of TRAIN is valid, every last one if
-there are fewer; DEV is test, as SQuAD keeps its own test set.
+each test question to test.answers.json. Every 20th article of TRAIN is valid, or only the last one
+if there are fewer; DEV is test, as SQuAD keeps its own test set.
 """
 
 import argparse

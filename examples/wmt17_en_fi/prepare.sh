@@ -3,7 +3,7 @@
 # testing. TEXT=raw: from Europarl v8 and the EU press releases (the task's list of Wikipedia titles is left out).
 #
 # Usage: prepare.sh [FOLDER]
-#   FOLDER  with corpus.tc.en.gz, corpus.tc.fi.gz, dev.tgz (these of preprocessed/fi-en) and test.tgz; with TEXT=raw
+#   FOLDER  with corpus.tc.en.gz, corpus.tc.fi.gz, dev.tgz (these from preprocessed/fi-en) and test.tgz; with TEXT=raw
 #           training-parallel-ep-v8.tgz, rapid2016.tgz, dev.tgz and test.tgz; without it they are downloaded from
 #           https://data.statmt.org/wmt17/translation-task
 # Environment: OUT (runs/wmt17_en_fi/data), TEXT=preprocessed, CORPORA="europarl rapid" and what scripts/text/wmt17.sh lists

@@ -3,7 +3,7 @@
 # testing. TEXT=raw: from Europarl v8, EU press releases, LETA news, the European Parliament's documents and one book.
 #
 # Usage: prepare.sh [FOLDER]
-#   FOLDER  with corpus.tc.en.gz, corpus.tc.lv.gz, dev.tgz (these of preprocessed/lv-en) and test.tgz; with TEXT=raw
+#   FOLDER  with corpus.tc.en.gz, corpus.tc.lv.gz, dev.tgz (these from preprocessed/lv-en) and test.tgz; with TEXT=raw
 #           training-parallel-ep-v8.tgz, rapid2016.tgz, leta.v1.tgz, dcep.lv-en.v1.tgz, books.lv-en.v1.tgz, dev.tgz and
 #           test.tgz; without it they are downloaded from https://data.statmt.org/wmt17/translation-task
 # Environment: OUT (runs/wmt17_en_lv/data), TEXT=preprocessed, CORPORA="europarl rapid leta dcep books" and what

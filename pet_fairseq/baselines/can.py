@@ -21,12 +21,13 @@ from pet_fairseq.layers import wrap_layer
 
 
 class CanDecoderLayer(nn.Module):
-    """The only sub-layer of a decoder layer; it takes fairseq's decoder layer's place.
+    """A decoder layer with a single sub-layer, in the place of fairseq's decoder layer.
 
         Xn = LN(X);  Z = attention of Xn over source and target, values v wide
         Y = X + dropout(dropout(ReLU(Z + dropout(Xn) W1 + b1)) W2 + b2)
 
-    v is `--decoder-ffn-embed-dim`. 3d^2 + 4dv + 6d + 3v parameters if the encoder is d wide.
+    d is `--decoder-embed-dim`, v `--decoder-ffn-embed-dim`. The layer has 3d^2 + 4dv + 6d + 3v
+    parameters if the encoder is d wide.
     """
 
     def __init__(self, cfg: TransformerConfig):
@@ -59,9 +60,9 @@ class CanDecoderLayer(nn.Module):
         need_attn: bool = False,
         need_head_weights: bool = False,
     ) -> tuple[Tensor, Optional[Tensor], None]:
-        """The layer's output, T x B x C as its input; if wanted the weights on the source.
+        """The layer's output, T x B x C like its input, and the attention weights on the source.
 
-        The weights are H x B x T x S.
+        The weights are H x B x T x S, or None if neither `need_attn` nor `need_head_weights`.
         """
         normed = self.layer_norm(x)
         context, source_weights = self.attention(
@@ -89,11 +90,12 @@ class CanDecoder(TransformerDecoderBase):
 
 @register_model("can_transformer")
 class CanTransformerModel(TransformerModel):
-    """fairseq's Transformer and its options; only the decoder's layers are other ones."""
+    """CAN: fairseq's Transformer with decoder layers that attend to source and target at once.
 
-    no_plain_form = (
-        "compressed attention is no layer of a plain Transformer; use fairseq with --user-dir"
-    )
+    It takes fairseq's options; `--decoder-ffn-embed-dim` is the width of the values.
+    """
+
+    no_plain_form = "a plain Transformer has no compressed attention; use fairseq with --user-dir"
 
     @classmethod
     def build_model(cls, args, task):
@@ -113,7 +115,7 @@ UNSUPPORTED = """
 
 
 def check_options(args: Namespace) -> None:
-    """Refuse options that cannot make a model, before anything is built.
+    """Refuse options from which no model can be built, before anything is.
 
     Raises:
         UserError: names the option, its value and the way out.
@@ -136,7 +138,8 @@ def check_options(args: Namespace) -> None:
         if value < 1 or value % heads:
             option, heads_option = (name.replace("_", "-") for name in (width, heads_option))
             raise UserError(
-                f"--{option} {value} is not a multiple of --{heads_option} {heads}; change one"
+                f"--{option} {value} is not a multiple of --{heads_option} {heads}; change one of "
+                "them"
             )
 
 

@@ -47,7 +47,7 @@ def joint_weights(
 
 
 def linear(inputs: int, outputs: int) -> nn.Linear:
-    """A projection initialised by Xavier's uniform rule, its bias by 0."""
+    """A projection with Xavier-uniform weights and a bias of 0."""
     projection = nn.Linear(inputs, outputs)
     nn.init.xavier_uniform_(projection.weight)
     nn.init.zeros_(projection.bias)
@@ -60,7 +60,7 @@ class CompressedAttention(FairseqIncrementalState, nn.Module):
     Args:
         embed_dim: d, width of the queries; the heads' keys are d / H wide.
         value_dim: v, width of the output; the heads' values are v / H wide.
-        encoder_embed_dim: width of the encoder's output.
+        encoder_embed_dim: e, width of the encoder's output.
     """
 
     def __init__(
@@ -95,10 +95,11 @@ class CompressedAttention(FairseqIncrementalState, nn.Module):
         Args:
             x: T x B x d. encoder_out: S x B x e. encoder_padding_mask: B x S, True = padding.
             incremental_state: with it, x is the newest position and the others are in the cache.
-            attn_mask: T x T, added to the scores of the target. padding_mask: B x T.
+            attn_mask: T x T, added to the scores of the target. padding_mask: B x T, True =
+            padding.
         Returns:
-            T x B x v, and the weights on the source before dropout: B x H x T x S. The rest of
-            their sum, up to 1, went to the target.
+            T x B x v, and the weights on the source before dropout: B x H x T x S. They sum to 1
+            with those on the target.
         """
         source = self._source(encoder_out, encoder_padding_mask, incremental_state)
         target = self._target(x, padding_mask, incremental_state)

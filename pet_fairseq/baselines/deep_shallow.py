@@ -1,8 +1,8 @@
 """Sizes of fairseq's own `transformer` with many encoder and few decoder layers.
 
 J. Kasai et al., "Deep Encoder, Shallow Decoder", ICLR 2021: a translation is decoded word by word,
-so layers cost time in the decoder and little in the encoder. The widths below make each as small as
-PET's student, about 9.5% of `transformer_iwslt_de_en`'s layer parameters.
+so a layer costs much time in the decoder and little in the encoder. The widths below make each size
+about as small as PET's student, 9.5% of `transformer_iwslt_de_en`'s layer parameters.
 """
 
 from argparse import Namespace

@@ -38,11 +38,14 @@ class FactorisedEmbedding(nn.Embedding):
 
 @register_model("factorised_transformer")
 class FactorisedTransformerModel(TransformerModel):
-    """fairseq's Transformer and its options; only the embeddings are other ones."""
+    """fairseq's Transformer with embeddings that are products of two matrices, as in ALBERT.
+
+    It takes fairseq's options; `--decoder-output-dim` is the rank of the embeddings.
+    """
 
     no_plain_form = (
-        "other engines would store its embeddings multiplied out, as large as any; use fairseq "
-        "with --user-dir"
+        "other software would store the products of its embedding matrices, which are as large as "
+        "plain embeddings; use fairseq with --user-dir"
     )
 
     @classmethod
@@ -57,7 +60,7 @@ class FactorisedTransformerModel(TransformerModel):
 
 
 def check_options(args: Namespace) -> None:
-    """Refuse options that cannot make a model, before anything is built.
+    """Refuse options from which no model can be built, before anything is.
 
     Raises:
         UserError: names the option, its value and the way out.
@@ -76,7 +79,7 @@ def check_options(args: Namespace) -> None:
 
 @register_model_architecture("factorised_transformer", "factorised_transformer")
 def factorised_transformer(args: Namespace) -> None:
-    """fairseq's `transformer` with embeddings of half the rank."""
-    if not hasattr(args, "decoder_output_dim"):
-        args.decoder_output_dim = getattr(args, "decoder_embed_dim", 512) // 2
+    """fairseq's `transformer` with embeddings whose rank is half the decoder's width."""
+    rank = getattr(args, "decoder_output_dim", None)
     base_architecture(args)
+    args.decoder_output_dim = args.decoder_embed_dim // 2 if rank is None else rank

@@ -1,7 +1,7 @@
 """Patience: which layers of a student follow which of its teacher, and how far apart they are.
 
-S. Sun et al., "Patient Knowledge Distillation for BERT Model Compression", EMNLP 2019, in the form
-for encoder-decoders: all positions instead of the first one.
+S. Sun et al., "Patient Knowledge Distillation for BERT Model Compression", EMNLP 2019. Differs from
+the paper: all positions are compared, not only the first one, as encoder-decoders have no [CLS].
 """
 
 import math
@@ -16,7 +16,7 @@ from pet_fairseq.layers import STACKS
 
 
 def last_layers(teacher_layers: int, student_layers: int) -> list[int]:
-    """Teacher layers n - k + j for the student's layers j = 1..k-1; its last one has the logits."""
+    """Teacher layers n - k + j for the student's layers j = 1..k-1; the logits teach the last."""
     first = teacher_layers - student_layers + 1
     return list(range(first, teacher_layers))
 

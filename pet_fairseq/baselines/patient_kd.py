@@ -2,9 +2,10 @@
 
     loss = (1 - alpha) CE + alpha T^2 KL(teacher_T || student_T) + b patience
 
-patience: the squared distance between the directions of student and teacher states, see patience.py
-(S. Sun et al., EMNLP 2019). Students of another width are compared through a linear map per matched
-layer (as in TinyBERT, Jiao et al., 2020). The maps belong to the criterion, not to the model.
+where patience is the mean squared distance between unit vectors of student and teacher states (S.
+Sun et al., EMNLP 2019; see patience.py). If the widths differ, a linear map for each matched layer
+takes the student's states to the teacher's width (as in TinyBERT, Jiao et al., 2020). The maps
+belong to the criterion, not to the model.
 """
 
 import logging
@@ -43,15 +44,24 @@ class PatientKdConfig(PetDistillationConfig):
     patience_layers: str = field(
         default="skip",
         metadata={
-            "help": "teacher layers that the student's layers but the last follow: skip (spread "
-            "evenly), last, or a list such as 2,3,5; for encoder and decoder apart: 2,3,5/last"
+            "help": "the teacher's layers that the student's layers follow, all but its last: skip "
+            "(spread evenly), last (the ones below the teacher's last), or a list such as 2,3,5; "
+            "ENCODER/DECODER, such as 2,3,5/last, for different ones in each stack"
         },
     )
     # fairseq fills a field from the option of the same name: these are the student's own
-    encoder_embed_dim: Optional[int] = field(default=None, metadata={"help": "student's width"})
-    encoder_layers: Optional[int] = field(default=None, metadata={"help": "student's layers"})
-    decoder_embed_dim: Optional[int] = field(default=None, metadata={"help": "student's width"})
-    decoder_layers: Optional[int] = field(default=None, metadata={"help": "student's layers"})
+    encoder_embed_dim: Optional[int] = field(
+        default=None, metadata={"help": "width of the student's encoder"}
+    )
+    encoder_layers: Optional[int] = field(
+        default=None, metadata={"help": "number of the student's encoder layers"}
+    )
+    decoder_embed_dim: Optional[int] = field(
+        default=None, metadata={"help": "width of the student's decoder"}
+    )
+    decoder_layers: Optional[int] = field(
+        default=None, metadata={"help": "number of the student's decoder layers"}
+    )
 
 
 States = dict[str, list[Tensor]]  # by stack: the embedding and each layer's output, T x B x C
@@ -59,7 +69,7 @@ States = dict[str, list[Tensor]]  # by stack: the embedding and each layer's out
 
 @contextmanager
 def recorded_states(model: nn.Module) -> Iterator[States]:
-    """Leave the states of each run of the model in the dictionary, without an extra run."""
+    """Record the states of the model's latest run in the dictionary, without an extra run."""
     states: States = {}
 
     def keep_encoder(module, inputs, output) -> None:
@@ -74,7 +84,10 @@ def recorded_states(model: nn.Module) -> Iterator[States]:
 
 @register_criterion("patient_kd", dataclass=PatientKdConfig)
 class PatientKdCriterion(PetDistillationCriterion):
-    """pet_distillation plus the patience term; `maps` is trained and saved beside the model."""
+    """pet_distillation plus a patience term, by which the student follows its teacher's layers.
+
+    Maps between layers of different widths are trained and saved beside the model.
+    """
 
     @classmethod
     def build_criterion(cls, cfg, task):
@@ -142,6 +155,7 @@ class PatientKdCriterion(PetDistillationCriterion):
         return torch.stack(distances).mean()
 
     def log_terms_once(self, log: dict) -> None:
+        """Log the sizes of both distillation terms in the first batch, from which to set b."""
         if self.terms_are_logged:
             return
         self.terms_are_logged = True
@@ -153,7 +167,7 @@ class PatientKdCriterion(PetDistillationCriterion):
         )
 
     def load_state_dict(self, state_dict, strict=True):
-        """Load the maps; they start anew for a model that another criterion trained."""
+        """Load the maps; they start anew if another criterion wrote the checkpoint."""
         load_own_state(self, state_dict, "patience maps")
 
     @classmethod
@@ -167,7 +181,7 @@ class PatientKdCriterion(PetDistillationCriterion):
 
 
 def check_options(cfg: PatientKdConfig) -> None:
-    """Raises UserError for values that cannot work, before the teacher is loaded."""
+    """Raise UserError for values that cannot work, before the teacher is loaded."""
     if not cfg.patience_weight >= 0:
         raise UserError(f"--patience-weight {cfg.patience_weight:g}: give 0 or more")
     if cfg.teacher_cache_mb:
@@ -182,9 +196,9 @@ def check_options(cfg: PatientKdConfig) -> None:
 
 
 def only_transformer(teachers: list[nn.Module], path: str) -> TransformerModelBase:
-    """The teacher; raises UserError if there are several or its layers' states are unknown."""
+    """The only teacher; raises UserError if there are several, or if it is not a Transformer."""
     if len(teachers) > 1:
-        raise UserError(f"--teacher-path {path}: patient_kd takes one teacher, no ensemble")
+        raise UserError(f"--teacher-path {path}: patient_kd takes one teacher, not an ensemble")
     if not isinstance(teachers[0], TransformerModelBase):
         raise UserError(
             f"--teacher-path {path}: patient_kd needs a Transformer encoder-decoder, not "
@@ -194,7 +208,7 @@ def only_transformer(teachers: list[nn.Module], path: str) -> TransformerModelBa
 
 
 def check_student(model: nn.Module, layers: dict[str, int]) -> None:
-    """Raises UserError if a model has not the layers' states to compare in every batch."""
+    """Raise UserError if a model does not give the states of all its layers in every batch."""
     for stack, kind in zip(STACKS, (TransformerEncoderBase, TransformerDecoderBase)):
         module = getattr(model, stack, None)
         if not isinstance(module, kind) or module.num_layers != layers[stack]:

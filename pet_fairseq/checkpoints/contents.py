@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def unique_tensors(state_dict: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The entries of a loaded state, each stored tensor once, without fairseq's version marks."""
+    """The entries of a loaded model state, each stored tensor once, without fairseq's markers."""
     seen = set()
     unique = {}
     for name, tensor in state_dict.items():
@@ -34,7 +34,7 @@ class _Counter:
 
 
 def stored_bytes(state: dict) -> int:
-    """Size of a checkpoint file without the optimizer's state."""
+    """Size, in bytes, of a checkpoint file without the optimizer's state."""
     counter = _Counter()
     torch.save({k: v for k, v in state.items() if k != "last_optimizer_state"}, counter)
     return counter.bytes
@@ -44,7 +44,7 @@ def save_state(state: dict, file: Path) -> None:
     """Write a checkpoint into a file.
 
     Raises:
-        OSError: as for a full disk, which torch itself reports as a position in its archive.
+        OSError: for example a full disk, which torch would report as a wrong file position.
     """
     try:
         with open(file, "wb") as stream:

@@ -1,4 +1,4 @@
-"""The dictionaries that a checkpoint was trained with, compared to those of a task."""
+"""The dictionaries that a checkpoint was trained with, compared with those of a task."""
 
 import hashlib
 import logging
@@ -17,10 +17,10 @@ logger = logging.getLogger(__name__)
 
 
 def check_dictionaries(state: dict, path: str, option: str, task: FairseqTask, remedy: str) -> None:
-    """Compare the dictionaries a checkpoint was trained with to the task's.
+    """Compare the dictionaries that a checkpoint was trained with with the task's.
 
     A checkpoint names its data folder but holds no dictionary. If the folder is gone, the
-    dictionary is looked for beside the checkpoint; failing that only the sizes are compared.
+    dictionary is looked for beside the checkpoint; failing that, only the sizes are compared.
 
     Args:
         option: names the path in errors. remedy: what the user is to do if they differ.
@@ -56,19 +56,19 @@ def check_dictionaries(state: dict, path: str, option: str, task: FairseqTask, r
 
 
 def warn_of_missing(option: str, path: str, file: Path) -> None:
-    """Warn that a checkpoint's dictionary is not there to be compared."""
+    """Warn that a checkpoint's dictionary cannot be found."""
     logger.warning(f"{option} {path}: its {file} is gone; cannot compare dictionaries")
 
 
 def check_single_dictionary(
     state: dict, path: str, option: str, task: FairseqTask, remedy: str
 ) -> None:
-    """Do the same for tasks with one dictionary: of language models, of sentences with classes.
+    """Compare the one dictionary of language models and classifiers with the task's.
 
     Raises:
         UserError: names both files and the first difference.
     """
-    ours, ours_from = task.source_dictionary, getattr(task, "args", task.cfg).data
+    ours, our_folder = task.source_dictionary, getattr(task, "args", task.cfg).data
     size = vocabulary_size(state["model"])
     folder = str(state["cfg"].task.get("data") or "").split(os.pathsep)[0]
     files = [
@@ -89,7 +89,7 @@ def check_single_dictionary(
         file, difference = path, f"{size} words against {len(ours)}"
     if difference:
         raise UserError(
-            f"{option} {path}: made with another dictionary: {file} and that of {ours_from} "
+            f"{option} {path}: made with another dictionary: {file} and that of {our_folder} "
             f"differ: {difference}; {remedy}"
         )
 
@@ -98,7 +98,7 @@ def load_dictionary(path: Path, option: str) -> Dictionary:
     """Read a dictionary of fairseq.
 
     Args:
-        option: what the user gave to name the file, for the error message.
+        option: the option that names the file, for the error message.
     Raises:
         UserError: no such file, or not a dictionary.
     """
@@ -106,13 +106,13 @@ def load_dictionary(path: Path, option: str) -> Dictionary:
         return Dictionary.load(str(path))
     except FileNotFoundError as error:
         raise UserError(f"{option} {path}: no such file") from error
-    except Exception as error:  # of many kinds, RuntimeError among them
+    except Exception as error:  # fairseq raises many kinds, RuntimeError among them
         reason = " ".join(str(error).split())
         raise UserError(f"{option} {path}: not a dictionary of fairseq ({reason})") from error
 
 
 def vocabulary_size(state_dict: dict[str, Tensor]) -> Optional[int]:
-    """Rows of the embedding matrix of a model with one dictionary."""
+    """Rows of the embedding matrix of a model with one dictionary, None without such a matrix."""
     names = [name for name in state_dict if name.endswith("embed_tokens.weight")]
     return state_dict[names[0]].size(0) if names else None
 
@@ -141,7 +141,7 @@ def vocabulary_sizes(state_dict: dict[str, Tensor]) -> dict[str, Optional[int]]:
 
 
 def first_difference(theirs: Dictionary, ours: Dictionary) -> str:
-    """Where two dictionaries part, "" if they hold the same words in the same order."""
+    """The first difference of two dictionaries, "" if they hold the same words in one order."""
     for i, (a, b) in enumerate(zip(theirs.symbols, ours.symbols)):
         if a != b:
             return f"entry {i} is {a!r} against {b!r}"

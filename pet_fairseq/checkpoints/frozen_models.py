@@ -1,4 +1,4 @@
-"""Models from checkpoints that are only asked, never trained."""
+"""Models from checkpoints that are only run, never trained."""
 
 import os
 
@@ -13,7 +13,7 @@ from pet_fairseq.moving import move_like
 
 
 class FrozenModels:
-    """Models that are only asked, never trained.
+    """Models that are only run, never trained.
 
     Not an nn.Module, so that nothing inside reaches a state_dict, an optimizer or DDP.
     """
@@ -35,7 +35,7 @@ class FrozenModels:
 def leave_out_attention_weights(model: nn.Module) -> None:
     """Let decoder layers return no weights of their attention to the source.
 
-    fairseq's do so in eval mode, and then use no fused kernel.
+    In eval mode fairseq's layers would return them, and then use no fused kernel.
     """
     for module in model.modules():
         if hasattr(module, "need_attn"):

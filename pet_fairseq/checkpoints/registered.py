@@ -1,4 +1,4 @@
-"""What torch's safe loading accepts in checkpoints of fairseq."""
+"""Lets torch's safe loading accept fairseq's options in checkpoints."""
 
 from pet_fairseq.checkpoints.safe_loading import allow_fairseq_types
 

@@ -1,4 +1,4 @@
-"""A folder of checkpoints put right after a crash."""
+"""Repair of a folder of checkpoints after a crash."""
 
 from pathlib import Path
 from typing import NamedTuple, Optional
@@ -19,7 +19,7 @@ def is_intact(path: Path) -> bool:
     """Whether a checkpoint can be read to its end.
 
     Raises:
-        UnsafeCheckpointError: it is whole but holds more than a checkpoint should.
+        UnsafeCheckpointError: it is complete, but holds more than a checkpoint should.
     """
     try:
         load_checkpoint(str(path), "checkpoint")

@@ -21,7 +21,7 @@ from pet_fairseq.errors import (
     why_unreadable,
 )
 
-# plain containers of options: what fairseq puts into a checkpoint beside tensors
+# what fairseq puts into a checkpoint beside tensors: plain containers of options
 FAIRSEQ_TYPES = [
     argparse.Namespace,
     omegaconf.DictConfig,
@@ -34,7 +34,7 @@ FAIRSEQ_TYPES = [
     dict,
     list,
     int,
-    _TensorPlaceholder,  # a number: where a tensor was in a checkpoint sent to other processes
+    _TensorPlaceholder,  # an index that stands for a tensor in a checkpoint sent between processes
 ]
 
 
@@ -49,7 +49,7 @@ def load_checkpoint(path: str, option: str) -> dict:
     It is fairseq's `load_checkpoint_to_cpu`, but safe whatever environment variables say.
 
     Args:
-        option: what the user typed to name the file, for the error message.
+        option: the option that names the file, for the error message.
     Raises:
         UserError: no such file, not a checkpoint, damaged, or refused as unsafe.
     """
@@ -82,7 +82,7 @@ def _is_complete(state: dict) -> bool:
 
 
 def _as_fairseq_gives_it(state: dict) -> dict:
-    """A stored state with its options as omegaconf's, and brought up to fairseq's last format."""
+    """A stored state with its options as omegaconf's, upgraded to fairseq's latest format."""
     cfg = state.get("cfg")
     if cfg is not None:
         if not isinstance(cfg, (dict, omegaconf.DictConfig)):

@@ -7,7 +7,7 @@ from pet_fairseq.errors import UserError
 
 
 def tied_names(model: nn.Module) -> dict[str, str]:
-    """Second and further names of shared parameters -> the first name, in the model's order."""
+    """A dict from every further name of a shared parameter to its first, in the model's order."""
     first: dict[int, str] = {}
     tied = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
@@ -30,7 +30,7 @@ def restore_tied_entries(model: nn.Module, state_dict: dict[str, Tensor], option
     """Fill in the names that `drop_tied_entries` left out, so that strict loading succeeds.
 
     Args:
-        options: those that decide what the model shares, for the error message.
+        options: the ones that decide what the model shares, for the error message.
     Raises:
         UserError: the state holds different values for parameters that this model shares.
     """
@@ -40,6 +40,6 @@ def restore_tied_entries(model: nn.Module, state_dict: dict[str, Tensor], option
         if name in state_dict and not torch.equal(state_dict[name], state_dict[owner]):
             raise UserError(
                 f"checkpoint: {name} and {owner} differ, but this model shares them; load it with "
-                f"the {options} it was trained with"
+                f"the {options} that it was trained with"
             )
         state_dict[name] = state_dict[owner]

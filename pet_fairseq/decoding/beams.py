@@ -10,7 +10,7 @@ from typing import NamedTuple, Optional
 import torch
 from torch import Tensor
 
-GROUP = 128  # words that are looked at together when the best are sought
+GROUP = 128  # words in a group of `top_by_groups`
 
 
 class Beams(NamedTuple):
@@ -39,6 +39,7 @@ class Candidates(NamedTuple):
 
 
 def first_beams(sentences: int, beam_size: int, start: int, device: torch.device) -> Beams:
+    """The hypotheses before the first step: the start symbol alone, in every beam."""
     return Beams(
         torch.arange(sentences, device=device),
         torch.full((sentences, beam_size, 1), start, device=device),
@@ -55,13 +56,13 @@ def average_ensemble(lprobs: Sequence[Tensor]) -> Tensor:
 
 
 def ban_repeated_ngrams(lprobs: Tensor, tokens: Tensor, size: int, pad: int) -> None:
-    """Write -inf, in place, for every word that would complete an n-gram that is there already.
+    """Write -inf, in place, for every word that would repeat an n-gram of its hypothesis.
 
     Args:
         lprobs: B x R x V; tokens: B x R x T; size: n; pad: a word that is never chosen anyway.
     """
     if size == 1:
-        tokens = tokens[:, :, 1:]  # the start symbol is no word
+        tokens = tokens[:, :, 1:]  # the start symbol is not a word
     if tokens.size(2) < size:
         return
     ngrams = tokens.unfold(2, size, 1)  # B x R x W x n
@@ -71,17 +72,17 @@ def ban_repeated_ngrams(lprobs: Tensor, tokens: Tensor, size: int, pad: int) -> 
 
 
 def best_candidates(lprobs: Tensor, totals: Optional[Tensor], count: int) -> Candidates:
-    """The most probable continuations.
+    """The most probable continuations of each sentence; NaN counts as a probability of 0.
 
     Args:
-        lprobs: B x R x V, may be overwritten; totals: B x R, of the beams, None for nothing;
-        count: how many; never all there are, as padding is never chosen.
+        lprobs: B x R x V, may be overwritten; totals: B x R, sums of the beams' log-probabilities,
+        None for zeros; count: K, at most one fewer than all, as padding is never chosen.
     """
     _, num_beams, words = lprobs.shape
     if totals is None:
         totals = lprobs.new_zeros(lprobs.shape[:2])
     count = min(count, num_beams * words - 1)
-    if lprobs.device.type != "cpu":  # here looking at the result would mean to wait for it
+    if lprobs.device.type != "cpu":  # here a look for NaN would wait for the device
         best, indices = top(lprobs.nan_to_num_(-math.inf, math.inf, -math.inf), totals, count)
     else:
         best, indices = top_by_groups(lprobs, totals, count)
@@ -103,11 +104,11 @@ def top(lprobs: Tensor, totals: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def top_by_groups(lprobs: Tensor, totals: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """What `top` gives, also where sums are equal, sooner on a CPU.
+    """The same as `top`, ties included, but faster on a CPU.
 
-    The greatest are in the groups of words with the greatest maxima, so only these are ranked.
-    Equal ones would come in another order: then `top` is asked. What is no number is among the
-    greatest.
+    The greatest sums are in the groups of words with the greatest maxima, so only the words of
+    these groups are ranked. Equal sums could come in another order: then `top` does the work. NaN
+    ranks among the greatest.
     """
     batch, num_beams, words = lprobs.shape
     groups = words // GROUP
@@ -134,7 +135,10 @@ def top_by_groups(lprobs: Tensor, totals: Tensor, count: int) -> tuple[Tensor, T
 
 
 def find_ends(candidates: Candidates, ignored: Tensor, eos: int) -> Tensor:
-    """Which candidates end a hypothesis, B x K; fairseq counts the best R of them only."""
+    """Which candidates end a hypothesis: B x K.
+
+    As in fairseq, those at ignored places among the first R do not.
+    """
     ends = candidates.words.eq(eos) & candidates.totals.ne(-math.inf)
     ends[:, : ignored.size(1)] &= ~ignored
     return ends
@@ -143,24 +147,24 @@ def find_ends(candidates: Candidates, ignored: Tensor, eos: int) -> Tensor:
 def extend(beams: Beams, candidates: Candidates, chosen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Tokens B x N x (T + 1), totals B x N x T and parents B x N of chosen candidates (B x N)."""
     parents = candidates.beams.gather(1, chosen)
-    words, ends = candidates.words.gather(1, chosen), candidates.totals.gather(1, chosen)
+    words, totals = candidates.words.gather(1, chosen), candidates.totals.gather(1, chosen)
 
     def append(history: Tensor, new: Tensor) -> Tensor:
         index = parents[:, :, None].expand(-1, -1, history.size(2))
         return torch.cat([history.gather(1, index), new[:, :, None]], dim=2)
 
-    return append(beams.tokens, words), append(beams.totals, ends), parents
+    return append(beams.tokens, words), append(beams.totals, totals), parents
 
 
 def go_on(beams: Beams, candidates: Candidates, ends: Tensor) -> tuple[Beams, Tensor]:
-    """The best R candidates that do not end, and the beams they continue (B x R).
+    """The best R candidates that do not end, and the beams that they continue (B x R).
 
     Where fewer are left, ended ones fill up the R and are ignored from then on.
     """
     beam_size = beams.ignored.size(1)
-    over = ends.clone()
-    over[:, :beam_size] |= beams.ignored
-    indices = torch.arange(over.size(1), device=over.device)
-    rank, chosen = torch.topk(over * 2 * beam_size + indices, beam_size, largest=False)
+    excluded = ends.clone()
+    excluded[:, :beam_size] |= beams.ignored
+    indices = torch.arange(excluded.size(1), device=excluded.device)
+    rank, chosen = torch.topk(excluded * 2 * beam_size + indices, beam_size, largest=False)
     tokens, totals, parents = extend(beams, candidates, chosen)
     return Beams(beams.sentences, tokens, totals, rank >= 2 * beam_size), parents

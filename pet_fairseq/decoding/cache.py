@@ -1,4 +1,4 @@
-"""What self-attention remembers of earlier steps, and which part of it each beam may see.
+"""The keys and values of earlier steps, and which of them each beam may see.
 
 Slots are numbered in the order in which they are written: one for the first step, R for every
 later one, in the order of the beams. B sentences, H heads, R beams, K slots, D width of a head.
@@ -12,22 +12,23 @@ from torch import Tensor
 
 
 class KeyValueCache:
-    """Keys and values of one layer, 2 x B x H x K x D, which grow and are never moved.
+    """Keys and values of one layer, 2 x B x H x K x D, which grow and stay where they are.
 
-    There is space for `expected` slots from the start; with more of them all have to be copied.
+    The first step allocates `expected` slots; only beyond these are all of them copied to a larger
+    buffer.
     """
 
     def __init__(self, expected: int):
         self.expected = expected
         self.used = 0
-        self._buffer: Optional[Tensor] = None  # 2 x B x K x H x D, so that a step lies in one piece
+        self._buffer: Optional[Tensor] = None  # 2 x B x K x H x D: a step's slots are contiguous
 
     @property
     def filled(self) -> Tensor:
         return self._buffer[:, :, : self.used].transpose(2, 3)
 
     def append(self, new: Tensor) -> Tensor:
-        """Write 2 x B x H x R x D behind the filled slots; returns all of them."""
+        """Write 2 x B x H x R x D behind the filled slots and return all of them."""
         new = new.transpose(2, 3)
         end = self.used + new.size(2)
         if self._buffer is None or end > self._buffer.size(2):

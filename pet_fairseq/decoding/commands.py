@@ -13,7 +13,7 @@ def _arguments(parser: ArgumentParser) -> None:
         "--to",
         required=True,
         choices=("fairseq", "ctranslate2"),
-        help="the program that is to run the model",
+        help="the software that is to run the model",
     )
     parser.add_argument(
         "--quantization",

@@ -38,7 +38,7 @@ def export(
     Args:
         checkpoint: a Transformer or PET model; data: fairseq-preprocess's folder; to: "fairseq"
         for OUT/model.pt, "ctranslate2" for a folder that its Translator opens; quantization: one
-        of QUANTIZATIONS, for ctranslate2 (float32).
+        of QUANTIZATIONS, for ctranslate2 only; None stands for float32.
     Raises:
         UserError: names the option or file and the reason.
     """
@@ -49,7 +49,7 @@ def export(
     if out.exists():
         raise UserError(f"--out {out}: exists; give the name of a new folder")
     if not out.parent.is_dir():
-        raise UserError(f"--out {out}: {out.parent} is no folder; make it first")
+        raise UserError(f"--out {out}: {out.parent} is not a folder; create it first")
     with whole_folder(out) as folder:
         if to == "fairseq":
             write_fairseq(checkpoint, data, folder)
@@ -65,7 +65,7 @@ def export(
 
 
 def write_fairseq(checkpoint: str, data: str, folder: Path) -> dict:
-    """Write model.pt and the dictionaries; returns the options in model.pt."""
+    """Write model.pt and the dictionaries, and return the options in model.pt."""
     state = load_checkpoint(checkpoint, "CHECKPOINT")
     args = state["cfg"]["model"]
     check_plain_form(args, checkpoint)
@@ -92,6 +92,7 @@ def plain_state(state: dict, plain: FairseqModel, args: Namespace, task: Transla
 
 
 def dictionaries(task: TranslationTask) -> dict:
+    """The dictionaries of a task by language."""
     return {
         task.cfg.source_lang: task.source_dictionary,
         task.cfg.target_lang: task.target_dictionary,
@@ -99,10 +100,12 @@ def dictionaries(task: TranslationTask) -> dict:
 
 
 def write_ctranslate2(plain: Path, cfg: dict, out: Path, quantization: str) -> None:
-    """Convert an exported fairseq folder with these options into a new one.
+    """Convert an exported fairseq folder for CTranslate2.
 
+    Args:
+        plain: the folder; cfg: the options in its model.pt; out: the folder to write.
     Raises:
-        UserError: CTranslate2 is missing, or cannot hold this model.
+        UserError: CTranslate2 is not installed, or cannot represent this model.
     """
     try:
         from ctranslate2.converters import FairseqConverter
@@ -114,19 +117,19 @@ def write_ctranslate2(plain: Path, cfg: dict, out: Path, quantization: str) -> N
         FairseqConverter(str(plain / MODEL), str(plain), *languages).convert(
             str(out), quantization=quantization
         )
-    except ValueError as error:  # how it refuses a model
+    except ValueError as error:  # the converter refuses the model
         raise UserError(f"--to ctranslate2: {error}".replace("\n", " ")) from error
 
 
 def check_for_ctranslate2(args: Namespace) -> None:
-    """Raises UserError for models of which its converter would make something else, or crash."""
+    """Raise UserError for a model that CTranslate2's converter would change or crash on."""
     for option in ("attention_heads", "normalize_before"):
         encoder, decoder = (getattr(args, f"{stack}_{option}") for stack in ("encoder", "decoder"))
         if encoder != decoder:
             option = option.replace("_", "-")
             raise UserError(
-                f"--to ctranslate2: it needs one --*-{option} for both stacks, not {encoder} and "
-                f"{decoder}; use --to fairseq"
+                f"--to ctranslate2: it needs the same --*-{option} in both stacks, not {encoder} "
+                f"and {decoder}; use --to fairseq"
             )
     for option in ("decoder_input_dim", "decoder_output_dim"):
         if getattr(args, option, None) not in (None, args.decoder_embed_dim):

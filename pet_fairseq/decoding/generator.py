@@ -23,16 +23,16 @@ from pet_fairseq.decoding.stock import StockSteps
 from pet_fairseq.decoding.transformer import TransformerSteps, is_plain
 from pet_fairseq.errors import UserError, check_positive
 
-# log-probabilities computed at once on a CPU, so that they stay in its cache
+# how many log-probabilities are computed at once on a CPU, so that they stay in its cache
 BLOCK_NUMBERS = 2_500_000
 # finished sentences are dropped when they are this share of the batch
 DROPPED_SHARE = 1 / 8
-# steps between two looks at what has finished, where looking means to wait for the device
-STEPS_BETWEEN_LOOKS = 4
+# steps from one check for finished sentences to the next where a check waits for the device
+STEPS_BETWEEN_CHECKS = 4
 
 
 class Limits(NamedTuple):
-    """The limits that the options set to each sentence in progress."""
+    """The limits that options and input set for the sentences in progress."""
 
     max_len: int  # longest output, without end-of-sentence
     src_lengths: Tensor  # B
@@ -44,7 +44,10 @@ class Limits(NamedTuple):
 
 
 class FastGenerator(SequenceGenerator):
-    """Takes fairseq's options. Models that are no plain Transformers use their own decoder."""
+    """fairseq's generator with all its options, faster for plain Transformers.
+
+    Other models decode with their own modules.
+    """
 
     def __init__(self, models, tgt_dict, **kwargs):
         check_positive(beam=kwargs.get("beam_size", 1))
@@ -65,7 +68,7 @@ class FastGenerator(SequenceGenerator):
         constraints: Optional[Tensor] = None,
         bos_token: Optional[int] = None,
     ) -> list[list[dict[str, Tensor]]]:
-        """Translate a batch, with the arguments and the result of fairseq's generator.
+        """Translate a batch; arguments and result are those of fairseq's generator.
 
         Raises:
             UserError: --min-len is above the longest output that the other options allow.
@@ -129,10 +132,10 @@ class FastGenerator(SequenceGenerator):
         count, num_beams = len(beams.sentences), 1 if beams.step == 0 else self.beam_size
         last = beams.tokens[:, :num_beams, -1]
         features = [steps.step(last, beams.step).view(count, num_beams, -1) for steps in self.steps]
-        block = self._block(count, num_beams, last.device)
+        block_size = self._block_size(count, num_beams, last.device)
         blocks = []
-        for start in range(0, count, block):
-            part = slice(start, start + block)
+        for start in range(0, count, block_size):
+            part = slice(start, start + block_size)
             lprobs = average_ensemble(
                 [steps.log_probs(x[part]) for steps, x in zip(self.steps, features)]
             )
@@ -141,8 +144,8 @@ class FastGenerator(SequenceGenerator):
             blocks.append(best_candidates(lprobs, totals, 2 * self.beam_size))
         return Candidates(*(torch.cat(parts) for parts in zip(*blocks)))
 
-    def _block(self, sentences: int, num_beams: int, device: torch.device) -> int:
-        """The number of sentences in a block of log-probabilities; all blocks have one size."""
+    def _block_size(self, sentences: int, num_beams: int, device: torch.device) -> int:
+        """How many sentences go into each block of log-probabilities."""
         if device.type != "cpu":
             return sentences
         blocks = math.ceil(sentences * num_beams * self.vocab_size / BLOCK_NUMBERS)
@@ -172,7 +175,7 @@ class FastGenerator(SequenceGenerator):
             lprobs[step >= limits.src_lengths, :, self.eos] = 0
 
     def _force_prefix(self, lprobs: Tensor, beams: Beams, prefixes: Tensor) -> None:
-        """Leave only the prefix's next token; a prefix that ends makes a sentence's beams equal."""
+        """Leave only the prefix's next token; where a prefix ends, a sentence's beams are equal."""
         num_beams = lprobs.size(1)
         totals = beams.totals if beams.step else lprobs.new_zeros(*lprobs.shape[:2], 1)
         tokens = beams.tokens[:, :num_beams]
@@ -187,7 +190,7 @@ class FastGenerator(SequenceGenerator):
         hypotheses: Hypotheses,
         limits: Limits,
     ) -> None:
-        """Keep the hypotheses that end among the best R candidates."""
+        """Collect the hypotheses that end, of the best R candidates only, as fairseq does."""
         ended = ends[:, : self.beam_size]
         if ended.device.type == "cpu" and not ended.any():
             return
@@ -199,10 +202,10 @@ class FastGenerator(SequenceGenerator):
         hypotheses.add(beams.sentences, ended, tokens[:, :, 1:], totals, valid)
 
     def _unfinished(self, beams: Beams, hypotheses: Hypotheses) -> Optional[Tensor]:
-        """The sentences to go on with; None for all, also while few enough have finished."""
-        if beams.tokens.device.type != "cpu" and (beams.step + 1) % STEPS_BETWEEN_LOOKS:
+        """The indices of the sentences to go on with; None for all, also if few have finished."""
+        if beams.tokens.device.type != "cpu" and (beams.step + 1) % STEPS_BETWEEN_CHECKS:
             return None
-        going = (~hypotheses.is_full(beams.sentences)).nonzero().squeeze(1)
-        finished = len(beams.sentences) - len(going)
+        unfinished = (~hypotheses.is_full(beams.sentences)).nonzero().squeeze(1)
+        finished = len(beams.sentences) - len(unfinished)
         few = finished < max(1, len(beams.sentences) * DROPPED_SHARE)
-        return None if few and len(going) else going
+        return None if few and len(unfinished) else unfinished

@@ -11,15 +11,15 @@ class Hypotheses:
     """The first R hypotheses of each sentence that end.
 
     Args:
-        sentences, beam_size: how many sentences, how many hypotheses of each.
-        max_length: the longest hypothesis, with end-of-sentence.
-        len_penalty: exponent of the length by which scores are divided; None: not divided.
+        sentences, beam_size: how many sentences, and R, how many hypotheses of each.
+        max_length: length of the longest hypothesis, with end-of-sentence.
+        len_penalty: the exponent p of score / length^p; None leaves scores undivided.
     """
 
     def __init__(self, sentences: int, beam_size: int, max_length: int, len_penalty, device):
         self.beam_size = beam_size
         self.len_penalty = len_penalty
-        # the last slot takes what comes too late
+        # the last slot takes the hypotheses that end too late
         shape = (sentences, beam_size + 1)
         self.tokens = torch.zeros(*shape, max_length, dtype=torch.long, device=device)
         self.totals = torch.zeros(*shape, max_length, device=device)  # cumulative scores
@@ -38,9 +38,10 @@ class Hypotheses:
         """Keep candidates that have ended, in their order, up to R of a sentence.
 
         Args:
-            sentences: B; ended: B x R, which candidates have; tokens: B x R x T with
-            end-of-sentence; totals: B x R x T, the sum of log-probabilities up to each token;
-            valid: B, False where ending at this length gives a score of -inf; None for nowhere.
+            sentences: B, indices in the batch; ended: B x R, which candidates have ended; tokens:
+            B x R x T with end-of-sentence; totals: B x R x T, the sum of log-probabilities up to
+            each token; valid: B, False where a hypothesis of this length scores -inf; None if
+            every length is valid.
         """
         length, totals = tokens.size(2), totals.float()
         order = self.counts[sentences, None] + ended.cumsum(1) - 1

@@ -18,10 +18,12 @@ ARCH = "transformer"
 
 
 def check_plain_form(options: Any, path: str) -> None:
-    """Refuse a checkpoint whose model has no plain form, by its options.
+    """Refuse a checkpoint whose model has no plain form.
 
-    A model class that has none says in the class attribute `no_plain_form` what to do instead.
+    A model class that has none says in its attribute `no_plain_form` what to do instead.
 
+    Args:
+        options: those of the checkpoint's model.
     Raises:
         UserError: names the file, the model and the way out.
     """
@@ -31,8 +33,8 @@ def check_plain_form(options: Any, path: str) -> None:
         raise UserError(f"{holds}: {kind.no_plain_form}")
     if not issubclass(kind, TransformerModel):
         raise UserError(
-            f"{holds}, no translation model; give a Transformer trained with --task translation or "
-            "pet_translation"
+            f"{holds}, not a translation model; give a Transformer trained with --task translation "
+            "or pet_translation"
         )
 
 
@@ -42,12 +44,13 @@ def plain_model(
 ) -> tuple[nn.Module, Namespace]:
     """A plain Transformer with the model's weights, and its options.
 
-    Shared weights are unrolled, unused heads cut.
+    Each layer gets its own copy of shared weights, without the heads that it does not use.
 
     Args:
         model: with its final weights. args: its options.
     Raises:
-        UserError: heads that are wider or narrower together than the model.
+        UserError: the heads of an attention do not add up to the model's width, or their number
+            differs between layers.
     """
     plain_args = plain_options(model, args)
     plain = build_model(plain_args, task).eval()
@@ -82,7 +85,7 @@ def plain_options(model: nn.Module, args: Namespace) -> Namespace:
     for name in option_names(type(model)) - option_names(TransformerModel):
         vars(plain).pop(name, None)
     plain.arch = plain._name = ARCH
-    plain.task = "translation"  # CTranslate2's converter asks here
+    plain.task = "translation"  # CTranslate2's converter reads the task here
     return plain
 
 
@@ -95,7 +98,7 @@ def _heads(model: nn.Module, stack: str) -> Optional[int]:
     """The number of heads in every attention of a stack, None without layers.
 
     Raises:
-        UserError: they differ, or do not make up the width.
+        UserError: they differ between layers, or do not add up to the model's width.
     """
     numbers: set[int] = set()
     for name, attentions in attentions_of(getattr(model, stack).layers).items():

@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 
 class StockSteps:
-    """Decode with a model as fairseq's generator does; `TransformerSteps` describes the methods.
+    """Decodes with a model as fairseq's generator does; `TransformerSteps` describes the methods.
 
-    Its features are log-probabilities already. fairseq's modules expect all beams from the first
+    The features are log-probabilities already. fairseq's modules expect all beams from the first
     step on, and all tokens of a beam at every step.
     """
 

@@ -26,6 +26,11 @@ class PetTranslationConfig(TranslationConfig):
 
 @register_task("pet_translation", dataclass=PetTranslationConfig)
 class PetTranslationTask(TranslationTask):
+    """fairseq's translation, with a beam search that finds the same translations sooner.
+
+    Where an option needs fairseq's own search, that one is used, and a warning names the option.
+    """
+
     def build_generator(
         self,
         models,
@@ -36,18 +41,18 @@ class PetTranslationTask(TranslationTask):
     ):
         """fairseq's hook for generate, interactive and --eval-bleu."""
         if seq_gen_cls is None and self.cfg.decoding == "fast":
-            reason = not_sped_up(args, extra_gen_cls_kwargs, prefix_allowed_tokens_fn)
-            if reason is None:
+            option = unsupported_option(args, extra_gen_cls_kwargs, prefix_allowed_tokens_fn)
+            if option is None:
                 seq_gen_cls = FastGenerator
             else:
-                logger.warning(f"{reason}: decoding with fairseq's generator, not the fast one")
+                logger.warning(f"{option}: decoding with fairseq's generator, not the fast one")
         return super().build_generator(
             models, args, seq_gen_cls, extra_gen_cls_kwargs, prefix_allowed_tokens_fn
         )
 
 
-def not_sped_up(args, extra=None, prefix_allowed_tokens_fn=None) -> Optional[str]:
-    """The option that the fast generator lacks, None if it has all of them."""
+def unsupported_option(args, extra=None, prefix_allowed_tokens_fn=None) -> Optional[str]:
+    """An option in use that the fast generator lacks, None if it has all of them."""
 
     def given(name: str, unset=False) -> bool:
         return getattr(args, name, unset) not in (unset, None)

@@ -33,8 +33,8 @@ LAYER_EXTRAS = ("c_attn", "attn_ln", "ffn_layernorm", "w_resid")
 def is_plain(model: nn.Module) -> bool:
     """Whether `TransformerSteps` computes what the model's decoder does.
 
-    It knows fairseq's layers and our attention with all their usual options; not adaptive
-    softmax, quantisation noise, dropout that stays on, or layers with additions of their own.
+    It knows fairseq's layers and our attention with their usual options, but no adaptive softmax,
+    quantisation noise, dropout that stays on in inference, or layers with parts of their own.
     """
     decoder = getattr(model, "decoder", None)
     if not isinstance(decoder, TransformerDecoderBase) or decoder.cross_self_attention:
@@ -82,7 +82,7 @@ def _inherits(module: nn.Module, base: type, methods: tuple[str, ...]) -> bool:
 
 
 def _is_changed(module: nn.Module) -> bool:
-    """Whether a module computes something that its class does not show."""
+    """Whether a module computes more than its class says: dropout, hooks, another `forward`."""
     dropout = isinstance(module, FairseqDropout) and module.apply_during_inference
     hooked = module._forward_hooks or module._forward_pre_hooks
     return bool(dropout or hooked or "forward" in module.__dict__)
@@ -94,7 +94,7 @@ def _layers(decoder: TransformerDecoderBase) -> list[nn.Module]:
 
 @dataclass
 class LayerWeights:
-    """A decoder layer: projections of one input in one matrix, queries scaled."""
+    """The weights of a decoder layer: projections of one input in one matrix, queries scaled."""
 
     self_qkv: Affine
     self_out: Affine
@@ -130,7 +130,7 @@ def gather_weights(layer: TransformerDecoderLayerBase) -> LayerWeights:
 
 
 def _weights(attention: nn.Module, name: str) -> Affine:
-    """Those of the used heads, filled up with zeros to a width that fused kernels take."""
+    """Weight and bias of the used heads, zero-padded to a head width that fused kernels accept."""
     if isinstance(attention, MultiheadAttention):
         weight, bias = attention.weights_in_use(name)
     else:
@@ -177,7 +177,7 @@ class TransformerSteps:
 
     def begin(self, net_input: dict) -> None:
         """Encode a batch."""
-        if not (self.layers and self.model._is_generation_fast):  # weights may be in training
+        if not (self.layers and self.model._is_generation_fast):  # they may have been trained
             self.layers = [gather_weights(layer) for layer in _layers(self.decoder)]
         encoder_out = self.encoder.forward_torchscript(net_input)
         states = encoder_out["encoder_out"][0]  # S x B x E
@@ -185,7 +185,7 @@ class TransformerSteps:
         masks = encoder_out["encoder_padding_mask"]
         padding = masks[0] if masks else None
         if padding is not None and padding.device.type == "cpu" and not padding.any():
-            padding = None  # elsewhere looking at it would mean to wait for it
+            padding = None  # on another device this look would wait for it
         self.source_mask = attention_bias(None, padding, states.dtype)
         expected = self.beam_size * (states.size(0) + MORE_STEPS)
         self.caches = [KeyValueCache(expected) for _ in self.layers]
@@ -215,12 +215,12 @@ class TransformerSteps:
         if self.temperature != 1.0:
             logits = logits.div_(self.temperature)
         dtype = torch.promote_types(logits.dtype, torch.float32)
-        # in place: with less memory to hand out, the CPU's allocator keeps what it has
+        # in place on a CPU, whose allocator would otherwise return and request memory each step
         out = logits if logits.device.type == "cpu" and logits.dtype == dtype else None
         return torch.log_softmax(logits, dim=-1, dtype=dtype, out=out)
 
     def follow(self, beams: Tensor, kept: Optional[Tensor]) -> None:
-        """Go on with other beams.
+        """Reorder the state for the beams that go on.
 
         Args:
             beams: B x R, the beam that each new one continues.

@@ -1,4 +1,4 @@
-"""A teacher's features of sentence pairs, kept so that it runs once and not in every epoch."""
+"""A cache of a teacher's features, which spares running the teacher again in every epoch."""
 
 from collections.abc import Callable
 
@@ -9,11 +9,11 @@ from pet_fairseq.distillation.positions import Positions
 
 
 class TeacherCache:
-    """Features of sentence pairs, so that the teacher is run once and not in every epoch.
+    """Features of sentence pairs, so that the teacher runs once for a pair and not in every epoch.
 
     The teacher has no dropout, so a pair's features differ between batches by rounding only. Keys
-    are the tokens themselves: noise on the data, or another data set, just misses the cache. It is
-    for training on the CPU: everything it takes and gives is there.
+    are the tokens themselves: noise on the data, or another data set, only misses the cache. It
+    serves training on the CPU: all tensors that it takes and returns are there.
     """
 
     def __init__(self, limit_mb: float, padding_idx: int):
@@ -23,7 +23,7 @@ class TeacherCache:
         self.features: dict[bytes, Tensor] = {}
 
     def lookup(self, sample: dict, at: Positions, compute: Callable[[], Tensor]) -> Tensor:
-        """The features at the target positions that count: N x C."""
+        """The features at the target positions `at`, from the cache or computed: N x C."""
         if not self.enabled:
             return compute()
         keys = pair_keys(sample, self.padding_idx)
@@ -31,8 +31,8 @@ class TeacherCache:
         if all(part is not None for part in cached):
             return torch.cat(cached)
         features = compute()
-        numbers = torch.bincount(at[0], minlength=len(keys))  # of positions in each pair
-        for key, part in zip(keys, features.split(numbers.tolist())):
+        positions = torch.bincount(at[0], minlength=len(keys))  # how many each pair has
+        for key, part in zip(keys, features.split(positions.tolist())):
             self._keep(key, part)
         return features
 

@@ -9,9 +9,10 @@ from torch import Tensor
 
 # elements of one [tokens, vocabulary] block: 64 MB in float32
 CHUNK_ELEMENTS = 2**24
-# bounds for devices that tell how much memory they have, and the share of it that a block may take
+# on devices that report their free memory: bounds of a block, and how many float32 blocks would
+# fill that memory (a chunk holds about ten blocks at its peak)
 FEWEST_ELEMENTS, MOST_ELEMENTS = 2**20, 2**27
-BLOCKS_IN_FREE_MEMORY = 64  # of float32; a chunk holds about ten blocks at its peak
+BLOCKS_IN_FREE_MEMORY = 64
 
 Sums = Sequence[Tensor]
 ChunkSums = Callable[[Tensor, slice], Sums]
@@ -41,9 +42,9 @@ def chunk_elements(free_bytes: Optional[int]) -> int:
 
 
 class ChunkSize:
-    """How many tokens a chunk has in a training: chosen at the first batch, and then kept.
+    """How many tokens a chunk has in a training run: chosen at the first batch, and then kept.
 
-    By then model and optimizer have their memory; to ask again for each batch would take time.
+    By then model and optimizer have their memory; asking again for each batch would take time.
     """
 
     def __init__(self, vocabulary: int):
@@ -58,7 +59,7 @@ class ChunkSize:
 
 
 def free_memory(device: torch.device) -> Optional[int]:
-    """Bytes that torch can still use on a device; None where the device does not say."""
+    """Bytes that torch can still use on a device; None for a device that does not report it."""
     module = torch.get_device_module(device)
     if not hasattr(module, "mem_get_info"):
         return None
@@ -112,10 +113,10 @@ class GradientInForward(torch.autograd.Function):
 
 
 class GradientInBackward(torch.autograd.Function):
-    """The same in float16: every chunk is computed again in backward, which knows the loss scale.
+    """The same for float16: every chunk is computed again in backward, which knows the loss scale.
 
-    The gradient of a logit is often smaller than float16 can hold (about 3e-8). Taken in the
-    forward pass it would be 0 before the scale that is there to save it comes in.
+    The gradient of a logit is often so small (below about 3e-8) that float16 rounds it to 0. Taken
+    in the forward pass, it would be lost before the loss scale could save it.
     """
 
     @staticmethod
@@ -144,7 +145,7 @@ def chunks(tokens: int, chunk_tokens: int) -> Iterator[slice]:
 
 
 def sums_of_chunks(chunk_sums: ChunkSums, features: Tensor, chunk_tokens: int) -> Sums:
-    """The sums alone."""
+    """The sums over all chunks, without gradients."""
     total = None
     for rows in chunks(len(features), chunk_tokens):
         total = _add(total, chunk_sums(features[rows], rows))

@@ -43,7 +43,9 @@ class PetDistillationConfig(LabelSmoothedCrossEntropyCriterionConfig):
     )
     distillation_temperature: float = field(
         default=1.0,
-        metadata={"help": "softens both distributions in the distillation term, above 0"},
+        metadata={
+            "help": "temperature that softens both distributions in the distillation term, above 0"
+        },
     )
 
 
@@ -78,7 +80,7 @@ class PetDistillationCriterion(LabelSmoothedCrossEntropyCriterion):
         return self.forward_at(model, sample, at)
 
     def forward_at(self, model: nn.Module, sample: dict, at: Positions) -> tuple[Tensor, int, dict]:
-        """What `forward` returns, of the target tokens at these positions."""
+        """What `forward` returns, for the target tokens at these positions."""
         self.log_rate_once(model)
         move_like(self, next(model.parameters()))
         sums = self.compute_sums(model, sample, at)
@@ -121,6 +123,7 @@ class PetDistillationCriterion(LabelSmoothedCrossEntropyCriterion):
         return chunked_sums(chunk_sums, features, parameters, chunk_tokens, TokenSums)
 
     def log_rate_once(self, model: nn.Module) -> None:
+        """Log the student's compression rate against this teacher, at the first call."""
         if self.rate_is_logged:
             return
         self.rate_is_logged = True
@@ -147,7 +150,7 @@ class PetDistillationCriterion(LabelSmoothedCrossEntropyCriterion):
 
 
 def check_options(alpha: float, temperature: float, label_smoothing: float) -> None:
-    """Raises UserError for values outside their ranges."""
+    """Raise UserError for values outside their ranges."""
     if not 0 <= alpha <= 1:
         raise UserError(f"--distillation-alpha {alpha}: give a number from 0 to 1")
     if not temperature > 0:

@@ -30,9 +30,9 @@ def distillation_sums(
 
     Args:
         logits: N x V, the student's; teacher_log_probs: N x V, at the temperature; target: N.
-        label_smoothing: epsilon, spread as fairseq does over the other V - 1 words.
+        label_smoothing: epsilon, which is spread over the other V - 1 words, as in fairseq.
     Returns:
-        sums over the tokens. `kl` is KL(teacher_T || student_T) without its factor T^2.
+        sums over the tokens; `kl` is KL(teacher_T || student_T) without the factor T^2.
     """
     logits = logits.to(teacher_log_probs.dtype)
     log_probs = F.log_softmax(logits, dim=-1)
@@ -52,7 +52,7 @@ def distillation_sums(
 
 
 def ensemble_log_probs(logits: Sequence[Tensor], temperature: float) -> Tensor:
-    """log of the teacher's distribution at a temperature: [N, V], float32.
+    """Log of the teachers' common distribution at a temperature: [N, V], float32.
 
     Several teachers count as one whose distribution is the mean of theirs (as in fairseq's
     ensembles); the temperature acts on that mean: p_T is proportional to p^(1/T).

@@ -1,4 +1,4 @@
-"""A model's output before the projection that makes it as wide as the vocabulary."""
+"""A model's output before its output projection, which would make it as wide as the vocabulary."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -9,11 +9,11 @@ from torch import Tensor, nn
 from pet_fairseq.gradients import zero_from
 from pet_fairseq.hooks import forward_hooks
 
-NO_LAYER = -1  # whose attention to the source is to be returned; fairseq's default is the last
+NO_LAYER = -1  # an `alignment_layer` for which fairseq returns no attention weights
 
 
 class Outputs(NamedTuple):
-    """What a model says about a batch, before the step that makes it as wide as the vocabulary."""
+    """A model's features of a batch, and the output layer that turns them into logits."""
 
     features: Tensor  # B x T x C
     output_layer: Callable[[Tensor], Tensor]  # N x C -> N x V, logits up to a constant per token
@@ -21,7 +21,10 @@ class Outputs(NamedTuple):
 
 
 def has_output_layer(model: nn.Module) -> bool:
-    """Whether a model can stop before its output projection: a Transformer without a cascade."""
+    """Whether a model can stop before its output projection.
+
+    Transformers can, except with an adaptive softmax, which has no single projection.
+    """
     decoder = getattr(model, "decoder", None)
     return isinstance(decoder, TransformerDecoderBase) and decoder.adaptive_softmax is None
 
@@ -29,7 +32,7 @@ def has_output_layer(model: nn.Module) -> bool:
 def run_model(model: nn.Module, net_input: dict) -> Outputs:
     """Run a fairseq model without its output projection where it is a Transformer.
 
-    Other models give their log-probabilities, whose softmax is the same as that of the logits.
+    Other models give their log-probabilities as features: their softmax is that of the logits.
     """
     if has_output_layer(model):
         decoder = model.decoder
@@ -41,10 +44,10 @@ def run_model(model: nn.Module, net_input: dict) -> Outputs:
 
 
 def lead_to_output_layer(decoder: nn.Module, inputs, output: tuple[Tensor, dict]):
-    """Forward hook: what the decoder returns leads to its output layer, which the loss uses later.
+    """Forward hook: let the decoder's output depend on its output layer, which the loss uses later.
 
-    Without it torch's DistributedDataParallel with --find-unused-parameters takes an output layer
-    for unused that shares no parameters with the embedding; see `zero_from`.
+    Otherwise torch's DistributedDataParallel with --find-unused-parameters would take the output
+    layer for unused if it shares no parameters with the embedding; see `zero_from`.
     """
     features, extra = output
     return features, {**extra, "output_layer": zero_from(decoder.output_projection.parameters())}

@@ -1,4 +1,4 @@
-"""Which positions of a batch hold tokens, as indices."""
+"""The positions of a batch that hold tokens, as indices."""
 
 from torch import Tensor
 
@@ -6,7 +6,7 @@ Positions = tuple[Tensor, Tensor]  # N rows and N columns, row by row: an index 
 
 
 def real_positions(tokens: Tensor, padding_idx: int, first_column: int = 0) -> Positions:
-    """Where the tokens (B x T) from a column on are no padding.
+    """The positions of the tokens (B x T) that are not padding, from column `first_column` on.
 
     The host waits for the device here, once; a boolean mask would make it wait at every use.
     """

@@ -1,4 +1,4 @@
-"""A frozen teacher: asked about a batch, it gives its distributions over the next token."""
+"""A frozen teacher, which gives its distributions over the next token for a batch."""
 
 import logging
 import os
@@ -19,8 +19,8 @@ logger = logging.getLogger(__name__)
 
 TEACHER_PATH_HELP = "checkpoint of the teacher, or an ensemble a.pt:b.pt (required)"
 TEACHER_CACHE_HELP = (
-    "MiB of memory in which to keep what the teacher said about a sentence pair, so that it is run "
-    "once and not in every epoch; 0 keeps nothing; used on the CPU only"
+    "MiB of memory in which to keep the teacher's last hidden states by sentence pair, so that it "
+    "is run once for a pair and not in every epoch; 0 keeps nothing; used on the CPU only"
 )
 
 
@@ -28,10 +28,11 @@ class Teacher(FrozenModels):
     """One frozen model or an ensemble, in the device and dtype of the student.
 
     Args:
-        paths: a checkpoint, or an ensemble `a.pt:b.pt`; task: its dictionaries must be theirs.
-        cache_mb: keep the features of so many MiB of sentence pairs in memory, see TeacherCache.
+        paths: a checkpoint, or an ensemble `a.pt:b.pt`; task: must have the same dictionaries.
+        cache_mb: MiB of features to keep in memory, see TeacherCache.
     Raises:
-        UserError: an unusable checkpoint, or one that reads shorter sentences than the task.
+        UserError: no path, an unusable checkpoint, a teacher that reads only shorter sentences than
+            the task lets through, or a cache for a teacher without features.
     """
 
     def __init__(self, paths: str, task, cache_mb: float = 0):
@@ -54,9 +55,11 @@ class Teacher(FrozenModels):
         """Run the teacher on a batch.
 
         Args:
-            sample: fairseq's batch; at: the target positions that count, N of them.
+            student: its device and dtype are taken over. sample: fairseq's batch. at: the N target
+            positions to answer for.
         Returns:
-            a function of rows (a slice of the N) and temperature: log-probabilities, n x V.
+            a function of some rows (a slice of the N) and a temperature, which returns the
+            teacher's log-probabilities there, in float32: rows x V.
         """
         parameter = next(student.parameters())
         models = self.like(parameter)
@@ -64,7 +67,7 @@ class Teacher(FrozenModels):
             self.cache.enabled = False
             logger.warning(
                 f"--teacher-cache-mb: not used on {parameter.device.type}; the cache is in main "
-                "memory, and every look into it would hold up the device"
+                "memory, and every lookup would stall the device"
             )
         outputs: list[Outputs] = []
 
@@ -88,7 +91,7 @@ class Teacher(FrozenModels):
 
 
 def check_positions(teachers: list[nn.Module], task) -> None:
-    """Raises UserError if the task lets longer sentences through than a teacher can read."""
+    """Raise UserError if the task lets longer sentences through than a teacher can read."""
     for teacher in teachers:
         for side, limit, wanted in zip(
             ("source", "target"), teacher.max_positions(), task.max_positions()

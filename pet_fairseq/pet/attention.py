@@ -13,19 +13,19 @@ from pet_fairseq.attention import PROJECTIONS, MultiheadAttention
 class PetAttention(MultiheadAttention):
     """An attention whose projections may hold heads that only other layers use.
 
-    Without `select_heads` it is its base class.
+    It behaves as its base class until `select_heads` is called.
     """
 
     def __init__(self, *args, **options):
         super().__init__(*args, **options)
-        # for each projection the rows (of O: columns) of the used heads; None: all, as they are
+        # for each projection the rows (of O: columns) of the used heads; None: all of them
         self.head_rows: Optional[dict[str, Tensor]] = None
 
     def select_heads(self, stored: dict[str, Sequence[int]], heads: Sequence[int]) -> None:
         """Use these heads only; the others take no part in any computation or cache.
 
         Args:
-            stored: for each projection the heads it holds, in their order.
+            stored: for each projection the heads that it holds, in the order of its rows.
             heads: the heads to use, in the order in which they are computed.
         """
         self.num_heads = len(heads)
@@ -38,7 +38,7 @@ class PetAttention(MultiheadAttention):
             }
 
     def make_generation_fast_(self, **_) -> None:
-        """fairseq calls this before it generates: keep the parameters of the used heads only."""
+        """Keep the parameters of the used heads only; fairseq calls this before it generates."""
         if self.head_rows is None:
             return
         for name in PROJECTIONS:

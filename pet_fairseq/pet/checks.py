@@ -1,4 +1,4 @@
-"""Options that no `pet_transformer` can be made or trained with."""
+"""Checks for options with which no `pet_transformer` can be built or trained."""
 
 from argparse import Namespace
 
@@ -12,7 +12,7 @@ from pet_fairseq.pet.pairs import parse_pairs
 
 
 def check_options(args: Namespace) -> None:
-    """Refuse options that cannot make a model, before anything is built.
+    """Refuse options from which no model can be built, before anything is.
 
     Raises:
         UserError: names the option, its value and the way out.
@@ -35,7 +35,9 @@ def check_options(args: Namespace) -> None:
         parse_pairs(getattr(args, f"{stack}_pairs"), stack, layers)
         kept = read_kept_heads(lambda name, s=stack: getattr(args, f"{s}_{name}"), stack)
         if kept and args.quant_noise_pq > 0:
-            raise UserError(f"--{stack}-kept-heads: does not go with --quant-noise-pq; use one")
+            raise UserError(
+                f"--{stack}-kept-heads: cannot be combined with --quant-noise-pq; use one of them"
+            )
     check_noise(args)
     if args.cross_self_attention:
         raise UserError("--cross-self-attention is not supported by pet_transformer; leave it out")
@@ -49,8 +51,8 @@ def check_options(args: Namespace) -> None:
 def check_noise(args: Namespace) -> None:
     """Refuse fairseq's quantisation noise in a model whose slots share parameters.
 
-    Scalar noise goes to the first use of a shared module only; product noise is added at every use
-    to what the use before has left.
+    fairseq adds scalar noise at the first use of a shared module only, and the noise of product
+    quantisation at every use, on top of that of the use before.
 
     Raises:
         UserError: names the option and what to use instead.
@@ -70,22 +72,24 @@ def check_noise(args: Namespace) -> None:
 
 
 def check_backend(args: Namespace, model: nn.Module) -> None:
-    """Refuse a training in several processes that would stop in its first update.
+    """Refuse training in several processes that would stop in its first update.
 
     Raises:
-        UserError: torch's DistributedDataParallel takes no parameter that several checkpointed
-            layers share: it is "marked as ready twice".
+        UserError: torch's DistributedDataParallel refuses a parameter that several layers with
+            checkpointed activations share: it is "marked as ready twice".
     """
     wrapped_by_torch = getattr(args, "ddp_backend", None) in ("pytorch_ddp", "c10d")
     processes = getattr(args, "distributed_world_size", 1)
-    if args.checkpoint_activations and wrapped_by_torch and processes > 1 and shares(model):
+    if not (args.checkpoint_activations and wrapped_by_torch and processes > 1):
+        return
+    if layers_share_parameters(model):
         raise UserError(
             f"--checkpoint-activations: with --ddp-backend {args.ddp_backend} layers that share "
             "parameters cannot be trained in several processes; give --ddp-backend legacy_ddp"
         )
 
 
-def shares(model: nn.Module) -> bool:
+def layers_share_parameters(model: nn.Module) -> bool:
     """Whether several layers of a stack have a parameter in common."""
     stacks = [getattr(model, stack).layers for stack in STACKS]
     layers = [set(layer.parameters()) for stack in stacks for layer in stack]

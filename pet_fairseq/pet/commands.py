@@ -26,8 +26,8 @@ def _params_arguments(parser: ArgumentParser) -> None:
         type=int,
         default=25,
         metavar="N",
-        help="the tokens of the source and the target sentence for which multiply-adds are counted "
-        "(default: %(default)s, the mean of IWSLT'14)",
+        help="the length, in tokens, of the source and of the target sentence for which "
+        "multiply-adds are counted (default: %(default)s, the mean of IWSLT'14)",
     )
 
 
@@ -72,9 +72,9 @@ def _sample_heads_arguments(parser: ArgumentParser) -> None:
         "--score",
         choices=("contribution", "weight"),
         default="contribution",
-        help="what makes a head good: the mean norm of what it adds to its layer's output "
-        "(contribution), or the sum of its absolute weights, which is the same in all layers that "
-        "share them (weight) (default: %(default)s)",
+        help="how heads are scored: contribution, the mean norm of what a head adds to its layer's "
+        "output, or weight, the sum of its absolute weights, which is the same in all layers that "
+        "share them (default: %(default)s)",
     )
 
 
@@ -123,11 +123,11 @@ COMMANDS = (
     Command(
         name="params",
         group=Group.PET,
-        help="count a model's parameters and multiply-adds and compare them to its teacher's",
+        help="count a model's parameters and multiply-adds and compare them with its teacher's",
         usage="pet-fairseq params [--reference R] (CHECKPOINT | --arch NAME [MODEL OPTIONS])",
-        description="Count the parameters of a checkpoint, or of the model that some options "
-        "describe, and say how many percent of the reference's layer parameters these are, and "
-        "what share of the computation in the reference's layers is saved.",
+        description="Count the parameters of a checkpoint, or of the model that the options "
+        "describe, and say what percentage of the reference's layer parameters that is, and what "
+        "share of the computation in the reference's layers it saves.",
         epilog="All other options describe the model; see fairseq-train --arch NAME --help.",
         add_arguments=_params_arguments,
         run=_params,

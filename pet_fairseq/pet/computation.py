@@ -1,8 +1,8 @@
-"""How much a Transformer computes: the multiply-adds of its layers, and the share that is saved.
+"""The multiply-adds in a Transformer's layers, and the share of them that a student saves.
 
 PET's thesis says that its student saves 80.16% of the computation (chapter 1), but not how that was
-counted. The count here is of what its compression rate is about (section 4.1.3): the encoder and
-decoder layers, without embeddings and output projection.
+counted. Counted here is what its compression rate covers (section 4.1.3): the encoder and decoder
+layers, without embeddings and output projection.
 """
 
 import torch
@@ -24,7 +24,7 @@ def count_multiply_adds(model: nn.Module, length: int) -> int:
         model: an encoder-decoder Transformer on the meta device (`build_without_memory`).
         length: tokens of the source and of the target sentence.
     Raises:
-        UserError: a length below 1.
+        UserError: the length is below 1.
     """
     check_positive(length=length)
     model.eval()
@@ -40,12 +40,12 @@ def count_multiply_adds(model: nn.Module, length: int) -> int:
     return counter.get_total_flops() // 2
 
 
-def format_saving(ours: int, reference: int, length: int) -> str:
+def format_saving(model: int, reference: int, length: int) -> str:
     """The multiply-adds of a model and of its reference, and the share saved, for the terminal."""
     return "\n".join(
         [
-            f"multiply-adds of the layers   {ours:>13,}  (a pair of sentences of {length} tokens)",
+            f"multiply-adds of the layers   {model:>13,}  (a pair of sentences of {length} tokens)",
             f"multiply-adds of reference    {reference:>13,}",
-            f"saved share of computation    {100 * (1 - ours / reference):>12.2f}%",
+            f"saved share of computation    {100 * (1 - model / reference):>12.2f}%",
         ]
     )

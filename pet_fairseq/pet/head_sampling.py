@@ -67,7 +67,7 @@ class _Contributions:
         self.hooks = [
             attention.register_forward_pre_hook(self._enter),
             attention.register_forward_hook(self._leave),
-            attention.out_proj.register_forward_pre_hook(self._see),
+            attention.out_proj.register_forward_pre_hook(self._add_norms),
         ]
 
     def _enter(self, *_) -> None:
@@ -76,16 +76,16 @@ class _Contributions:
     def _leave(self, *_) -> None:
         self.running = False
 
-    def _see(self, out_proj: nn.Linear, inputs: tuple[Tensor]) -> None:
+    def _add_norms(self, out_proj: nn.Linear, inputs: tuple[Tensor]) -> None:
         if not self.running:
-            return  # another layer's turn
+            return  # another layer runs the projection that it shares with this one
         context = inputs[0][self.real]  # N x (H D)
         norms = head_norms(context, out_proj.weight, self.attention.num_heads)
         self.total += norms.sum(dim=0).double().cpu()
         self.tokens += len(context)
 
     def finish(self) -> Tensor:
-        """Remove the hooks; the mean over the tokens: H."""
+        """Remove the hooks and return the mean over the tokens: H."""
         for hook in self.hooks:
             hook.remove()
         return self.total / max(self.tokens, 1)
@@ -93,9 +93,9 @@ class _Contributions:
 
 @torch.no_grad()
 def contribution_scores(model: FairseqModel, batches: Iterable[dict], padding_idx: int) -> Scores:
-    """Mean norm of what each head adds to its layer's output, over real tokens, per layer.
+    """Mean norm of what each head adds to its layer's output, over non-padding tokens, by layer.
 
-    Unlike a score of weights it tells layers apart that share them.
+    Unlike `weight_scores`, it differs between layers that share their weights.
 
     Args:
         batches: fairseq's samples with source, previous output tokens and target.
@@ -139,7 +139,11 @@ def weight_scores(model: FairseqModel) -> Scores:
 
 
 def best_heads(scores: Tensor, number: int) -> list[list[int]]:
-    """The heads with the highest scores in each layer (scores: layers x heads), in order."""
+    """The heads with the highest scores in each layer, by increasing number, from 0.
+
+    Args:
+        scores: layers x heads; number: how many heads to take from each layer.
+    """
     order = scores.argsort(dim=1, descending=True, stable=True)
     return [sorted(heads) for heads in order[:, :number].tolist()]
 
@@ -148,7 +152,7 @@ def best_heads(scores: Tensor, number: int) -> list[list[int]]:
 
 
 class Sampled(NamedTuple):
-    """The scores of all heads, the heads kept, and the sizes before and after."""
+    """The scores of all heads, the heads kept, and the model's sizes before and after."""
 
     scores: Scores
     kept: Kept
@@ -171,7 +175,8 @@ def sample_heads(
 
     Args:
         checkpoint: the wide student; data: fairseq-preprocess's folder; heads: how many to keep in
-            each attention; score: one of SCORES; subset, sentences: what `contribution` looks at.
+            each attention; score: one of SCORES; subset, sentences, max_tokens: the batches on
+            which `contribution` is measured.
     Raises:
         UserError: names the option and the reason.
     """
@@ -200,7 +205,7 @@ def check_wide(state: dict, path: str, heads: int) -> None:
     """Refuse a checkpoint whose heads cannot be sampled.
 
     Raises:
-        UserError: not a PET model, sampled before, or fewer heads than wanted.
+        UserError: it holds no PET model, was sampled before, or has fewer heads than wanted.
     """
     args = state["cfg"]["model"]
     if not hasattr(args, "encoder_pairs"):
@@ -209,17 +214,17 @@ def check_wide(state: dict, path: str, heads: int) -> None:
             "give one that was trained with --arch pet_transformer"
         )
     for stack, options in KEPT.items():
-        have = getattr(args, f"{stack}_attention_heads")
-        if not 1 <= heads <= have:
+        stored = getattr(args, f"{stack}_attention_heads")
+        if not 1 <= heads <= stored:
             raise UserError(
-                f"--heads {heads}: give 1 to {have}; the {stack} of {path} has {have} heads"
+                f"--heads {heads}: give 1 to {stored}; the {stack} of {path} has {stored} heads"
             )
         if any(getattr(args, f"{stack}_{option}", None) for option in options):
             raise UserError(f"--checkpoint {path}: sampled before; give the wide student")
 
 
 def check_out(out: Path) -> None:
-    """Raises UserError if the result could not be written."""
+    """Raise UserError if the result could not be written."""
     if out.is_dir() or not out.parent.is_dir():
         raise UserError(f"--out {out}: give the name of a file in a folder that exists")
 
@@ -238,7 +243,7 @@ def save(checkpoint: str, kept: Kept, model: FairseqModel, out: Path) -> None:
 
 
 def format_sampled(sampled: Sampled) -> str:
-    """A table of scores, the kept ones marked, and the sizes before and after."""
+    """A table of the scores, with the kept heads marked, and the sizes before and after."""
     lines = []
     for stack, groups in sampled.scores.items():
         for name, scores in groups.items():

@@ -27,7 +27,8 @@ def parse_heads(spec: str, option: str, num_layers: int, num_heads: int) -> list
     Args:
         spec: heads counted from 1, layers separated by slashes: '1,4/2,3'.
     Raises:
-        UserError: names the option: no list, wrong number of layers, a head that does not exist.
+        UserError: names the option: not a list, the wrong number of layers, a head that does not
+            exist or is named twice.
     """
     layers = spec.split("/")
     if len(layers) != num_layers:
@@ -43,7 +44,7 @@ def _parse_layer(layer: str, spec: str, option: str, num_heads: int) -> list[int
         heads = [int(head) for head in layer.split(",")]
     except ValueError:
         raise UserError(
-            f"{option} {spec}: {layer!r} is no list of heads such as 1,4; every layer keeps at "
+            f"{option} {spec}: {layer!r} is not a list of heads such as 1,4; every layer keeps at "
             "least one"
         ) from None
     for head in heads:
@@ -81,8 +82,8 @@ def cut_heads(attentions: dict[str, list[PetAttention]], kept: dict[str, list[li
     """Keep these heads of a stack's attentions; projections shrink to what their users keep.
 
     Args:
-        attentions: as `attentions_of` gives them, none cut before; kept: the same with the heads
-            of each layer, counted from 0; what is not named keeps all.
+        attentions: as `attentions_of` gives them, none cut before; kept: for each name the heads
+            of each layer, counted from 0; an attention that is not named keeps all.
     Raises:
         UserError: the output projection shares parameters with one that is cut along rows.
     """

@@ -46,7 +46,7 @@ def pair_candidates(stack: str, num_layers: int, which: str) -> list[str]:
         which: "thesis", every two layers and the projection pairs that the thesis considered, or
             "all", every two layers and every two projections.
     Raises:
-        UserError: another value.
+        UserError: `which` has another value.
     """
     if which not in CANDIDATES:
         raise UserError(f"--candidates {which}: give one of {', '.join(CANDIDATES)}")
@@ -63,7 +63,7 @@ def pair_candidates(stack: str, num_layers: int, which: str) -> list[str]:
 
 
 def schemes(stack: str, num_layers: int) -> dict[str, str]:
-    """Name -> list of pairs of every scheme: a kind of pair wherever it is possible at once.
+    """The list of pairs of every scheme, by name: a kind of pair wherever it is possible at once.
 
     Between layers the pairs are those of `matched_layers`; one layer alone has no such schemes.
     """

@@ -56,8 +56,8 @@ def suggest_pairs(
 
 
 def write_files(out: Path, text: str, content: dict, result: SearchResult) -> None:
-    """pairs.md, pairs.json and pairs.png in a folder."""
-    # here, because a run without files needs no matplotlib
+    """Write pairs.md, pairs.json and pairs.png into a folder."""
+    # imported here, because a run without files needs no matplotlib
     from pet_fairseq.pet.pair_plot import heat_maps
 
     figure = heat_maps(result)
@@ -67,7 +67,11 @@ def write_files(out: Path, text: str, content: dict, result: SearchResult) -> No
 
 
 def read_stacks(text: str) -> list[str]:
-    """Raises UserError for anything but encoder, decoder or both with a comma between."""
+    """The stacks that --stacks names.
+
+    Raises:
+        UserError: anything but encoder, decoder, or both with a comma between.
+    """
     names = [name.strip() for name in text.split(",")]
     if len(set(names)) < len(names) or not {*names} <= {*STACKS}:
         raise UserError(f"--stacks {text}: give encoder, decoder or encoder,decoder")

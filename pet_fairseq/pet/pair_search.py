@@ -60,23 +60,23 @@ def _token_losses(decoder: nn.Module, rows: Tensor, target: Tensor) -> Tensor:
 def all_losses(
     model: nn.Module, samples: list[dict], encoder_outs: Optional[list[dict]] = None
 ) -> Tensor:
-    """`sentence_losses` of all batches in a row; with `encoder_outs` the encoder does not run."""
+    """`sentence_losses` of all batches, concatenated: [S]; `encoder_outs` spares the encoder."""
     if encoder_outs is None:
         encoder_outs = (encode(model, sample) for sample in samples)
     return torch.cat([sentence_losses(model, s, e) for s, e in zip(samples, encoder_outs)])
 
 
 def mean_and_error(sums: Tensor, tokens: Tensor) -> tuple[float, Optional[float]]:
-    """Mean per token, and its standard error over sentences (None for a single one).
+    """Mean per token, and its standard error over sentences (None for a single sentence).
 
     Args:
-        sums: [S] sums over each sentence's tokens. tokens: [S] how many they are.
+        sums: [S], over each sentence's tokens. tokens: [S], how many tokens each has.
     """
     total, sentences = tokens.sum().item(), len(sums)
     mean = sums.sum().item() / total
     if sentences < 2:
         return mean, None
-    residuals = sums - mean * tokens  # a mean per token is a ratio of two sums
+    residuals = sums - mean * tokens  # the standard error of a ratio of two sums
     variance = residuals.square().sum().item() * sentences / (sentences - 1)
     return mean, math.sqrt(variance) / total
 
@@ -113,7 +113,7 @@ class LeftOut(NamedTuple):
 
 
 class SearchResult(NamedTuple):
-    """What a search found: `measured` has the lowest rise first, schemes and pairs mixed.
+    """The result of a search: `measured` has the lowest rise first, schemes and pairs mixed.
 
     loss: nats per target token of the model as it is; layers: their number in each stack.
     """
@@ -144,7 +144,7 @@ def search(
         model: encoder-decoder Transformer; its parameters are the same afterwards, to the bit.
         progress: wraps the list of candidates while it is worked on.
     Raises:
-        UserError: unknown `which`, or a model whose loss is not a number.
+        UserError: unknown `which`, or a model whose loss is not finite.
     """
     model.eval()
     stack_layers = {stack: getattr(model, stack).layers for stack in stacks}

@@ -12,11 +12,11 @@ from pet_fairseq.pet.pairs import ModulePath, find_owner, parse_pairs
 
 
 class CannotTieError(ValueError):
-    """A candidate cannot be tied in this model; the text says why."""
+    """Says why a candidate cannot be tied in this model."""
 
 
 def tied_tensors(layers: nn.ModuleList, pairs: str, stack: str) -> list[list[Tensor]]:
-    """Groups of parameters that become one under a list of pairs, each tensor once.
+    """The groups of parameters that become one under a list of pairs, each tensor in one group.
 
     Raises:
         CannotTieError: a slot is missing, shapes differ, or two of the slots share already.
@@ -85,7 +85,7 @@ def averaged(groups: list[list[Tensor]]) -> Iterator[None]:
 
 @torch.no_grad()
 def mean_cosine(groups: list[list[Tensor]]) -> float:
-    """Cosine similarity of every two weight matrices in a group, averaged first over the group.
+    """Mean cosine similarity of the weight matrices in each group, averaged over the groups.
 
     Biases and layer norms do not count.
     """
@@ -101,5 +101,5 @@ def mean_cosine(groups: list[list[Tensor]]) -> float:
 
 
 def saved_parameters(groups: list[list[Tensor]]) -> int:
-    """How many parameters fewer a model stores when each group is one tensor."""
+    """How many fewer parameters a model stores when each group is one tensor."""
     return sum(tensor.numel() for group in groups for tensor in group[1:])

@@ -173,8 +173,8 @@ def share(layers: nn.ModuleList, spec: str, stack: str) -> None:
     attention: fairseq's cache for incremental decoding belongs to the attention object.
 
     Raises:
-        UserError: a bad list, a slot that the model lacks, or two slots of different shapes. The
-            layers are unchanged then.
+        UserError: a wrong list, a slot that the model lacks, or two slots of different shapes; the
+            layers are then left unchanged.
     """
     pairs = parse_pairs(spec, stack, len(layers))
     # by index: with LayerDrop, iterating over the layers leaves some out

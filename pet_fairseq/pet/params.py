@@ -111,7 +111,7 @@ def find_widths(
     multiples of 8 and of the number of heads.
 
     Raises:
-        UserError: a rate that is not above 0.
+        UserError: the rate is not above 0.
     """
     if not target_rate > 0:
         raise UserError(f"--target-rate {target_rate}: give a percentage above 0")
@@ -145,7 +145,7 @@ def _widths(
 
 
 def _nearest(widths: Callable[[int], Widths], target_rate: float) -> Widths:
-    """The i for which the rate, which grows with i, comes nearest to the target."""
+    """The widths whose rate, which grows with their number i, comes nearest to the target."""
     low, high = 1, 2
     while widths(high).rate < target_rate:
         low, high = high, 2 * high

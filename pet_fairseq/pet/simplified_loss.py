@@ -1,8 +1,8 @@
 """The four-class task of PET's warm-up, as pure functions (PET, section 3.2).
 
-For each target token, what the teacher does decides the class (PET, Table 2): 0 right and
-confident, 1 right, not confident, 2 wrong and confident, 3 wrong, not confident. The student's
-probabilities of these classes come from its own distribution (PET, eq. 3.1-3.3).
+The teacher's prediction of a target token decides the token's class (PET, Table 2): 0 right and
+confident, 1 right but not confident, 2 wrong and confident, 3 wrong but not confident. The
+student's probabilities of these classes come from its own distribution (PET, eq. 3.1-3.3).
 """
 
 import math
@@ -18,7 +18,7 @@ CLASSES = ("confidently right", "right", "confidently wrong", "wrong")
 class Judgement(NamedTuple):
     """How confident a teacher is about N tokens, and whether it is right."""
 
-    top: Tensor  # N, log of its highest probability
+    top: Tensor  # N, log of the teacher's highest probability
     right: Tensor  # N, whether that is the gold token's
 
 
@@ -50,7 +50,7 @@ def median_confidence(judgement: Judgement) -> tuple[Optional[float], Optional[f
 
 
 def log_complement(logits: Tensor, index: Tensor) -> Tensor:
-    """log(1 - softmax(logits)[index]): N, exact also where that probability rounds to 1.
+    """log(1 - softmax(logits)[index]): N, accurate even where that probability rounds to 1.
 
     Args:
         logits: N x V; index: N.
@@ -60,13 +60,13 @@ def log_complement(logits: Tensor, index: Tensor) -> Tensor:
 
 
 def class_log_probs(logits: Tensor, target: Tensor) -> Tensor:
-    """log of the student's four class probabilities (PET, eq. 3.1-3.3): N x 4.
+    """Logs of the student's four class probabilities (PET, eq. 3.1-3.3): N x 4.
 
     With c the student's top probability and r that of the gold token they are c r, (1 - c) r,
     c (1 - r) and (1 - c)(1 - r).
 
     Args:
-        logits: N x V, in any precision, computed in float32 at least; target: N.
+        logits: N x V, of any precision; the result is in float32 at least. target: N.
     """
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     log_probs = F.log_softmax(logits, dim=-1)
@@ -77,27 +77,27 @@ def class_log_probs(logits: Tensor, target: Tensor) -> Tensor:
 
 
 class ClassSums(NamedTuple):
-    """Sums over tokens: the loss in nats, tokens whose class is met, tokens per class (4)."""
+    """Sums over tokens: the loss in nats, tokens whose class is predicted, tokens per class (4)."""
 
     loss: Tensor
     correct: Tensor
-    shares: Tensor
+    counts: Tensor
 
 
 def class_sums(class_logits: Tensor, classes: Tensor) -> ClassSums:
     """The four-class task's loss and what is logged beside it.
 
     Args:
-        class_logits: N x 4, log-probabilities up to a constant per token; classes: N.
+        class_logits: N x 4, log-probabilities; classes: N, 0 to 3.
     """
-    # nll_loss where they are normalised already: log_softmax would lose what is near log(1)
+    # nll_loss, as they are normalised already: a log_softmax would lose precision near log(1)
     return ClassSums(
         loss=F.nll_loss(class_logits, classes, reduction="sum"),
         correct=(class_logits.detach().argmax(dim=-1) == classes).sum(),
-        shares=class_shares(classes),
+        counts=class_counts(classes),
     )
 
 
-def class_shares(classes: Tensor) -> Tensor:
-    """How many tokens each class has: 4; unlike bincount without a wait for the device."""
+def class_counts(classes: Tensor) -> Tensor:
+    """How many tokens each class has: 4; unlike `bincount`, it does not wait for the device."""
     return (classes[:, None] == torch.arange(len(CLASSES), device=classes.device)).sum(dim=0)

@@ -29,8 +29,8 @@ from pet_fairseq.pet.simplified_loss import (
     CLASSES,
     ClassSums,
     Judgement,
+    class_counts,
     class_log_probs,
-    class_shares,
     class_sums,
     judge,
     median_confidence,
@@ -53,30 +53,33 @@ class PetSimplifiedTaskConfig(FairseqDataclass):
     confident_correct: str = field(
         default=str(DEFAULT_THRESHOLDS[0]),
         metadata={
-            "help": "top probability from which the teacher counts as confident where it is right; "
-            "auto: the median of those on a sample of the training set"
+            "help": "the teacher's top probability from which it counts as confident where it is "
+            "right, above 0 and up to 1; auto: the median on a sample of the training set"
         },
     )
     confident_wrong: str = field(
         default=str(DEFAULT_THRESHOLDS[1]),
-        metadata={"help": "the same where the teacher is wrong; a number or auto"},
+        metadata={"help": "the same where the teacher is wrong: a number or auto"},
     )
     simplified_head: ChoiceEnum(["modelled", "project", "replace"]) = field(
         default="modelled",
         metadata={
-            "help": "where the four classes come from: modelled on the student's distribution, "
-            "a projection of its logits, or an output layer in place of its own (the last two are "
-            "ablations; what they add is not part of the model)"
+            "help": "where the four class probabilities come from: modelled, the student's own "
+            "distribution; project, a projection of its logits; replace, an output layer in place "
+            "of its own (the last two are ablations; the layer that they add is not part of the "
+            "model)"
         },
     )
     sentence_avg: bool = II("optimization.sentence_avg")
     # fairseq fills a field from the option of the same name: this is the student's own
-    decoder_output_dim: Optional[int] = field(default=None, metadata={"help": "student's width"})
+    decoder_output_dim: Optional[int] = field(
+        default=None, metadata={"help": "width of the student's decoder before its output layer"}
+    )
 
 
 @register_criterion("pet_simplified_task", dataclass=PetSimplifiedTaskConfig)
 class PetSimplifiedTaskCriterion(FairseqCriterion):
-    """Trains a student to tell the teacher's four cases apart; a model for `pet_distillation`."""
+    """Trains a student to predict which of four classes its teacher's answer belongs to."""
 
     def __init__(
         self,
@@ -91,7 +94,7 @@ class PetSimplifiedTaskCriterion(FairseqCriterion):
     ):
         super().__init__(task)
         self.sentence_avg = sentence_avg
-        self.given = (
+        self.given_thresholds = (
             read_threshold("--confident-correct", confident_correct),
             read_threshold("--confident-wrong", confident_wrong),
         )
@@ -116,7 +119,7 @@ class PetSimplifiedTaskCriterion(FairseqCriterion):
             "nsentences": sample["target"].size(0),
             "sample_size": sample_size,
             "class_correct": sums.correct,
-            **{f"class{i}": sums.shares[i] for i in range(len(CLASSES))},
+            **{f"class{i}": sums.counts[i] for i in range(len(CLASSES))},
         }
         return sums.loss, sample_size, logging_output
 
@@ -144,7 +147,7 @@ class PetSimplifiedTaskCriterion(FairseqCriterion):
         return sums._replace(loss=sums.loss + zero_from(student.parameters))
 
     def class_log_probs(self, student, features: Tensor, target: Tensor) -> Tensor:
-        """The student's four class probabilities, as `--simplified-head` says: N x 4, log."""
+        """Logs of the student's four class probabilities by `--simplified-head`: N x 4."""
         if self.head == "modelled":
             return class_log_probs(student.output_layer(features), target)
         inputs = features if self.head == "replace" else student.output_layer(features)
@@ -152,18 +155,18 @@ class PetSimplifiedTaskCriterion(FairseqCriterion):
 
     @torch.no_grad()
     def choose_thresholds(self, model: FairseqModel) -> tuple[float, float]:
-        """The thresholds, `auto` ones from a sample of the training set; warns of empty classes."""
+        """The thresholds, those that are `auto` from a sample; logs the classes on the sample."""
         judgements = [
             judge(self.teacher.ask(model, batch, at)(slice(None), 1.0), batch["target"][at])
             for batch, at in self.sample_batches(next(model.parameters()).device)
         ]
         judgement = Judgement(*(torch.cat(parts) for parts in zip(*judgements)))
-        thresholds = fill_thresholds(self.given, median_confidence(judgement))
-        log_classes(thresholds, class_shares(teacher_classes(judgement, *thresholds)))
+        thresholds = fill_thresholds(self.given_thresholds, median_confidence(judgement))
+        log_classes(thresholds, class_counts(teacher_classes(judgement, *thresholds)))
         return thresholds
 
     def sample_batches(self, device: torch.device):
-        """Small batches of sentences spread over the training set, and where their targets are."""
+        """Yield small batches spread over the training set, with the positions of their targets."""
         name = "train" if "train" in self.task.datasets else next(iter(self.task.datasets))
         dataset = self.task.dataset(name)
         step = max(1, len(dataset) // SAMPLE_SENTENCES)
@@ -179,7 +182,7 @@ class PetSimplifiedTaskCriterion(FairseqCriterion):
             yield batch, real_positions(batch["target"], self.padding_idx)
 
     def load_state_dict(self, state_dict, strict=True):
-        """Load the class layer; it starts anew for a model that another criterion trained."""
+        """Load the class layer; it starts anew if another criterion wrote the checkpoint."""
         load_own_state(self, state_dict, "weights of the class layer")
 
     @classmethod
@@ -203,10 +206,10 @@ class PetSimplifiedTaskCriterion(FairseqCriterion):
 
 
 def build_class_layer(head: str, vocabulary: int, width: Optional[int]) -> Optional[nn.Linear]:
-    """What `--simplified-head` adds while training: nothing, V -> 4 or C -> 4.
+    """The layer that `--simplified-head` adds in training: none, V -> 4 or C -> 4.
 
     Raises:
-        UserError: the model's output width is not known.
+        UserError: `replace`, and the width of the student's decoder is not known.
     """
     if head == "modelled":
         return None

@@ -36,22 +36,26 @@ def fill_thresholds(
     given: tuple[Optional[float], Optional[float]],
     medians: tuple[Optional[float], Optional[float]],
 ) -> tuple[float, float]:
-    """The given thresholds, the medians for those that are `auto`, defaults where there is none."""
+    """The thresholds: those given, else the medians, else (no token to measure) the defaults."""
     return tuple(
         next(value for value in choices if value is not None)
         for choices in zip(given, medians, DEFAULT_THRESHOLDS)
     )
 
 
-def log_classes(thresholds: tuple[float, float], shares: Tensor) -> None:
-    """Log the class shares on the sample; a class without tokens is a warning."""
-    percent = 100.0 * shares / shares.sum()
+def log_classes(thresholds: tuple[float, float], counts: Tensor) -> None:
+    """Log the share of each class in a sample; warn of a class without tokens.
+
+    Args:
+        thresholds: eps1 and eps2; counts: tokens of each class, [4].
+    """
+    percent = 100.0 * counts / counts.sum()
     listing = ", ".join(f"{name} {share:.1f}%" for name, share in zip(CLASSES, percent.tolist()))
     logger.info(
         f"thresholds {thresholds[0]:.4f} (right) and {thresholds[1]:.4f} (wrong); the teacher on "
-        f"{int(shares.sum()):,} tokens of the training set: {listing}"
+        f"{int(counts.sum()):,} tokens of the training set: {listing}"
     )
-    for i, (name, count) in enumerate(zip(CLASSES, shares.tolist())):
+    for i, (name, count) in enumerate(zip(CLASSES, counts.tolist())):
         if count == 0:
             option = "--confident-correct" if i < 2 else "--confident-wrong"
             logger.warning(

@@ -87,6 +87,7 @@ class PetTransformerConfig(TransformerConfig):
 
 
 def build_self_attention(embed_dim: int, stack: EncDecBaseConfig, cfg: TransformerConfig):
+    """The self-attention of a layer; `stack` is the encoder's or the decoder's part of `cfg`."""
     return PetAttention(
         embed_dim,
         stack.attention_heads,
@@ -122,7 +123,7 @@ class PetDecoderLayer(TransformerDecoderLayerBase):
 
 
 def keep_heads(layers: nn.ModuleList, cfg: EncDecBaseConfig, stack: str) -> None:
-    """Cut the heads that the stack's options do not keep."""
+    """Cut the attention heads that the stack's options do not keep."""
     kept = read_kept_heads(lambda name: getattr(cfg, name), stack)
     if kept:
         cut_heads(attentions_of(layers), kept)
@@ -152,7 +153,7 @@ class PetDecoder(TransformerDecoderBase):
 class PetTransformerModel(TransformerModel):
     """Encoder-decoder Transformer in which slots of the stacks share parameters.
 
-    Its checkpoints hold every shared tensor once; those that hold copies load too.
+    Its checkpoints hold every shared tensor once; checkpoints that hold copies load, too.
     """
 
     def __init__(self, args, encoder, decoder):
@@ -218,7 +219,10 @@ def pet_transformer(args: Namespace) -> None:
 
 @register_model_architecture("pet_transformer", "pet_transformer_iwslt_de_en")
 def pet_transformer_iwslt_de_en(args: Namespace) -> None:
-    """The thesis's student: 9.5% of `transformer_iwslt_de_en`'s layer parameters (Table 4)."""
+    """The thesis's student: 9.5% of `transformer_iwslt_de_en`'s layer parameters (Table 4).
+
+    The thesis gives no widths; these are those of its released code.
+    """
     set_defaults(
         args,
         encoder_embed_dim=320,
@@ -236,7 +240,7 @@ def pet_transformer_iwslt_de_en(args: Namespace) -> None:
 
 @register_model_architecture("pet_transformer", "pet_transformer_tiny")
 def pet_transformer_tiny(args: Namespace) -> None:
-    """A size for tests and the demo, which trains in minutes on two CPU cores."""
+    """A size for tests and the demo, trained in minutes on two CPU cores."""
     set_defaults(
         args,
         encoder_embed_dim=64,

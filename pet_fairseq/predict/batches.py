@@ -1,4 +1,4 @@
-"""Which texts run together."""
+"""The choice of texts that run together in a batch."""
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
@@ -32,7 +32,7 @@ def batches_in_order(
     """The indices of texts in batches, as many together as fit.
 
     Args:
-        order: of the indices. lengths: of all texts.
+        order: the indices in the order in which they are to run. lengths: of all texts.
     """
     batches, start = [], 0
     while start < len(order):

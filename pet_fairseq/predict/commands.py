@@ -55,7 +55,7 @@ def _encode(args: Namespace) -> None:
 
     if not args.rest:
         raise UserError(
-            "--bpe: missing; give what divides the text, such as --bpe tokenizer_json "
+            "--bpe: missing; give a way to divide the text, such as --bpe tokenizer_json "
             "--tokenizer-file FILE"
         )
     encode(args, args.rest)
@@ -65,12 +65,12 @@ COMMANDS = (
     Command(
         name="predict",
         group=Group.DEPLOYMENT,
-        help="print classes with their probabilities, or translations, of texts",
+        help="print the classes of texts, with probabilities, or their translations",
         description="Print the classes of texts with their probabilities, or translations, as JSON "
         "lines.",
         usage="pet-fairseq predict MODEL --input FILE|- [OPTIONS]",
         epilog="Also give --tokenizer and --bpe with their options, as for fairseq-interactive; "
-        "the tokenizer of an imported model is used without.",
+        "without these, an imported model uses its own tokenizer.",
         add_arguments=_predict_arguments,
         run=_predict,
         keeps_rest=True,

@@ -1,4 +1,4 @@
-"""Files of texts, one a line, that commands read."""
+"""Reading files of texts, one a line."""
 
 import json
 import sys
@@ -21,7 +21,7 @@ class Line(NamedTuple):
 
 
 def read_lines(file: str) -> Iterator[Line]:
-    """The lines of a file, or with "-" of what is typed or piped.
+    """The lines of a file, or for "-" those of standard input.
 
     Raises:
         UserError: a line that is not UTF-8. OSError: a file that cannot be read.
@@ -37,7 +37,7 @@ def read_lines(file: str) -> Iterator[Line]:
 
 
 def format_of(file: str) -> str:
-    """What a file holds by its name: JSON lines or text."""
+    """The format of a file by its name: "jsonl" or "text"."""
     return "jsonl" if Path(file).suffix == ".jsonl" else "text"
 
 

@@ -1,4 +1,4 @@
-"""Loads the files that the user names, to a model that answers."""
+"""Loads the files that the user names into a model that answers texts."""
 
 import argparse
 import math
@@ -17,7 +17,8 @@ from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.devices import check_device
 from pet_fairseq.errors import UserError
 from pet_fairseq.loading import build_loaded
-from pet_fairseq.predict.model import Classifier, Predictor, Translator, has_ratios
+from pet_fairseq.predict.classifier import Classifier
+from pet_fairseq.predict.predictor import Predictor, has_ratios
 from pet_fairseq.predict.text import (
     IMPORTED,
     Text,
@@ -27,12 +28,13 @@ from pet_fairseq.predict.text import (
     find_file,
     parse_text_options,
 )
+from pet_fairseq.predict.translator import Translator
 
 CHECKPOINT = "checkpoint.pt"  # in a folder of pet-fairseq import-hf
 
 
 class Opened(NamedTuple):
-    """A model, its task, and the folders in which files that divide its words may be."""
+    """A model, its task, and the folders in which its tokenizer's files may be."""
 
     model: nn.Module
     task: FairseqTask
@@ -46,10 +48,10 @@ def load(
 
     Args:
         args: see options.py. text_options: the other words of the command line.
-        max_tokens: of a text. limits: as for Text.
+        max_tokens: the longest text. limits: as for Text.
     Raises:
         UserError: files that are missing or do not fit, a task that answers no texts, a ratio that
-            is not there, a device that torch cannot use, or a precision that it or the model lacks.
+            the model lacks, a device that torch cannot use, or a precision that does not fit it.
     """
     check_device(args.device)
     dtype = chosen_precision(args)
@@ -90,11 +92,13 @@ def chosen_precision(args: argparse.Namespace) -> Optional[torch.dtype]:
 
 
 def locate(path: str, data: Optional[str], option: str) -> tuple[list[str], str]:
-    """The files that are meant by `a.pt[:b.pt...]`, and the data folder, "" for the model's own.
+    """The files that `a.pt[:b.pt...]` names, and the data folder, "" for the model's own.
 
-    In the place of the first file, a folder of pet-fairseq import-hf can be given, which is the
-    data folder, too; option: names the path in errors.
+    A folder of pet-fairseq import-hf may take the place of the first file; it is the data folder,
+    too.
 
+    Args:
+        path, data: as the user gave them. option: names the path in errors.
     Raises:
         UserError: a folder without a checkpoint.
     """
@@ -117,7 +121,7 @@ def open_model(
     Args:
         paths: the checkpoint, and more plugin files for the same model.
         data: the folder with the dictionaries, "" for the one that the checkpoint names.
-        option: names the paths in errors. options: other values for those of the model.
+        option: names the paths in errors. options: new values for options of the model.
     Raises:
         UserError: files that are missing or do not fit, or an option that the model does not have.
     """
@@ -128,7 +132,7 @@ def open_model(
 
 
 def override(cfg: DictConfig, options: dict[str, Any], option: str) -> None:
-    """Give options of a checkpoint's model other values; option: names its path in errors.
+    """Give new values to options of a checkpoint's model; option: names its path in errors.
 
     Raises:
         UserError: the model has no such option.
@@ -146,8 +150,11 @@ def override(cfg: DictConfig, options: dict[str, Any], option: str) -> None:
 
 
 def folders_around(path: str, data: str, cfg: DictConfig) -> list[Path]:
-    """Where files that divide words may be: at the data, or beside the checkpoint, its backbone or
-    the model that it was fine-tuned from."""
+    """The folders in which a tokenizer's files may be.
+
+    These are the data folder, the folder above it, and those of the checkpoint, of its backbone and
+    of the model that it was fine-tuned from.
+    """
     folder = Path(data.split(os.pathsep)[0])
     origins = (
         path,
@@ -163,9 +170,10 @@ def choose_text(
     """The tokenizer and BPE of the command line; without any, those of an imported model.
 
     Args:
-        words: of the command line. prog: the command, for errors. limits: as for Text.
+        words: of the command line. folders: where to look for an imported model's tokenizer.
+        prog: the command, for errors. limits: as for Text.
     Raises:
-        SystemExit: a wrong option, after telling so. UserError, OSError: unreadable files.
+        SystemExit: a wrong option, after a message. UserError, OSError: unreadable files.
     """
     if not words:
         file = find_file(IMPORTED, folders)
@@ -188,7 +196,7 @@ def make_predictor(
     lenpen: float = 1.0,
     **options,
 ) -> Predictor:
-    """Wrap a model as what answers texts for its task.
+    """Wrap a model in the predictor for its task.
 
     Args:
         option: names the model's path in errors. beam, lenpen: for translation.

@@ -6,7 +6,7 @@ from pet_fairseq.cli_command import add_device_option
 
 
 def add_model_options(group: argparse._ActionsContainer) -> None:
-    """Declare what is said of the model; its path and its ratio each command has by itself."""
+    """Declare the options about the model, except its path and ratio: commands name these apart."""
     group.add_argument(
         "--data",
         metavar="BIN",

@@ -1,4 +1,4 @@
-"""Files of texts to answers, and to the words of a dictionary."""
+"""What the commands do: files of texts become answers, or the words of a dictionary."""
 
 import itertools
 import json
@@ -16,7 +16,7 @@ def predict(args: Namespace, text_options: list[str]) -> None:
     """Print the answers to the texts of a file, as JSON lines; see commands.py for args.
 
     Raises:
-        UserError: a model or a text that is not taken. OSError: files that cannot be read.
+        UserError: a model or a text that cannot be used. OSError: files that cannot be read.
     """
     logging.getLogger("fairseq").setLevel(logging.WARNING)  # it turns on every logger
     predictor = load(args, text_options)

@@ -10,11 +10,11 @@ FORMS = 'a string, or {"text": "...", "pair": "..."}'
 
 
 class TextError(UserError):
-    """A text that is not taken: one line that says why."""
+    """A text that is refused: one line that says why."""
 
 
 class TextTooLongError(TextError):
-    """A text that is longer than what is taken."""
+    """A text that is too long."""
 
 
 def read_sentences(value: Any) -> Sentences:
@@ -41,10 +41,10 @@ def read_sentences(value: Any) -> Sentences:
 
 
 def check_sentence(field: str, sentence: Any) -> None:
-    """Check that a sentence is one; field: names it in errors.
+    """Check that a sentence is a string with words; field: names it in errors.
 
     Raises:
-        TextError: it is no string, holds nothing but blanks, or half of a surrogate pair.
+        TextError: it is not a string, is blank, or holds half of a surrogate pair.
     """
     if not isinstance(sentence, str):
         raise TextError(f"{field}: give a string")

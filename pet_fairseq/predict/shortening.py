@@ -1,13 +1,13 @@
-"""How much of a text that is too long is kept."""
+"""Cutting texts that are too long."""
 
 
 def cut_longest(lengths: list[int], room: int) -> list[int]:
     """Lengths of one or two sentences that fit together: the longer one is cut first.
 
-    As the library tokenizers does it by "longest_first", by which most classifiers were trained.
+    This is "longest_first" of the library tokenizers, with which most classifiers were trained.
 
     Args:
-        lengths: in words. room: for all of them together.
+        lengths: in tokens. room: for all of them together.
     """
     if sum(lengths) <= room:
         return lengths

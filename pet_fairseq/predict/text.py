@@ -17,7 +17,7 @@ from pet_fairseq.predict.sentences import TextTooLongError
 from pet_fairseq.predict.word_cache import bound_cache
 
 STEPS = ("tokenizer", "bpe")
-# what fairseq-generate's --remove-bpe is to be, by a sign that the pieces of words carry
+# the value that fairseq-generate's --remove-bpe needs, by a mark that pieces of words carry
 SEGMENTATIONS = {
     "subword_nmt": lambda word: word.endswith("@@"),
     "sentencepiece": lambda word: word.startswith("\u2581"),
@@ -47,7 +47,7 @@ class Text:
             bound_cache(step)
 
     def check(self, text: str) -> None:
-        """Raises TextTooLongError if the text or a word in it is too long."""
+        """Raise TextTooLongError if the text or a word in it is too long."""
         if len(text) > self.max_chars:
             raise TextTooLongError(
                 f"text: {len(text)} characters, at most {self.max_chars} are taken"
@@ -60,7 +60,7 @@ class Text:
             )
 
     def encode(self, text: str) -> str:
-        """Words of the source dictionary, separated by blanks.
+        """The text as words of the source dictionary, separated by blanks.
 
         Raises:
             TextTooLongError: the text or a word in it is too long.
@@ -71,7 +71,7 @@ class Text:
         return text
 
     def decode(self, text: str) -> str:
-        """The text behind words of the target dictionary."""
+        """The text that words of the target dictionary stand for."""
         for step in reversed(self.steps):
             text = step.decode(text)
         return text
@@ -84,7 +84,7 @@ def parse_text_options(words: list[str], prog: str, **defaults) -> argparse.Name
         words: from the command line. prog: the command, for errors.
         defaults: that depend on the task, such as its languages.
     Raises:
-        SystemExit: an unknown or missing option, after telling so.
+        SystemExit: an unknown or missing option, after a message.
     """
     parser = OneLineParser(prog=prog, add_help=False, allow_abbrev=False)
     for step in STEPS:
@@ -145,7 +145,7 @@ def bpe_options(file: str) -> dict[str, str]:
 
 
 def find_segmentation(words: Dictionary) -> Optional[str]:
-    """What --remove-bpe has to be for the words of a dictionary, None where they are whole."""
+    """The value that --remove-bpe needs for a dictionary's words, None if these are whole."""
     for name, is_piece in SEGMENTATIONS.items():
         if any(map(is_piece, words.symbols)):
             return name

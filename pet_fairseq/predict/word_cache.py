@@ -1,4 +1,4 @@
-"""The words that a BPE has seen, as many as memory is meant to hold."""
+"""A bounded cache of the words that a BPE has divided."""
 
 from collections import OrderedDict
 
@@ -6,15 +6,15 @@ WORDS = 20_000
 
 
 class WordCache(OrderedDict):
-    """Pieces by word; the word that was not used for the longest time is forgotten.
+    """Pieces by word; when it is full, the word that was not used for longest is forgotten.
 
     Args:
-        most: words that are kept.
+        max_words: how many words are kept.
     """
 
-    def __init__(self, most: int):
+    def __init__(self, max_words: int):
         super().__init__()
-        self.most = most
+        self.max_words = max_words
 
     def __getitem__(self, word: str):
         pieces = super().__getitem__(word)
@@ -23,7 +23,7 @@ class WordCache(OrderedDict):
 
     def __setitem__(self, word: str, pieces) -> None:
         super().__setitem__(word, pieces)
-        if len(self) > self.most:
+        if len(self) > self.max_words:
             del self[next(iter(self))]  # Python 3.10's popitem asks __getitem__ for it on the way
 
 

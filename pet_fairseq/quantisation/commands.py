@@ -10,7 +10,11 @@ def _pack_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help="a Transformer or a PET student")
     add_data_option(parser)
     parser.add_argument(
-        "--bits", type=int, required=True, metavar="N", help="of every weight of a matrix: 8 or 4"
+        "--bits",
+        type=int,
+        required=True,
+        metavar="N",
+        help="bits of every weight in a matrix: 8 or 4",
     )
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the file to write")
 
@@ -28,15 +32,15 @@ def _pack(args: Namespace) -> None:
     )
     if sizes.change:
         print(
-            f"rounded: values changed by up to {sizes.change:.2%} of the largest in their row; "
-            f"--optimizer quantised_adam --quantised-bits {args.bits} trains a model for it"
+            f"rounded: values changed by up to {sizes.change:.2%} of the largest in their row; to "
+            f"train a model for it: --optimizer quantised_adam --quantised-bits {args.bits}"
         )
     else:
         print("every value is that of the checkpoint")
 
 
 def _unpack_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="what pet-fairseq pack wrote")
+    parser.add_argument("file", metavar="FILE", help="the file that pet-fairseq pack wrote")
     parser.add_argument(
         "--out", type=Path, required=True, metavar="FOLDER", help="the new folder to write"
     )
@@ -54,8 +58,8 @@ COMMANDS = (
         name="pack",
         group=Group.DEPLOYMENT,
         help="write a translation model into a small file, 8 or 4 bits a weight",
-        description="Write one file with a model's parameters, each shared one once, its "
-        "dictionaries and options. It is for storing and sending: nothing computes in 4 bits, "
+        description="Write one file with a model's parameters, shared ones once, its dictionaries "
+        "and options. It is for storing and sending: nothing computes in 4 bits; "
         "`pet-fairseq unpack` widens the weights again.",
         add_arguments=_pack_arguments,
         run=_pack,

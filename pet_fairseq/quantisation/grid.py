@@ -1,8 +1,9 @@
-"""Values that a few bits hold: matrices on a grid for each row, everything else in float16.
+"""Rounding to few bits: each row of a matrix to a grid of its own, everything else to float16.
 
 A row w becomes s k: integers |k| <= n = 2^(bits - 1) - 1 and a scale s = max |w| / n, rounded to
-bfloat16. That rounding moves a value by less than half a step, costs 2 bytes a row in a file, and
-makes every s k exact in float32. So what is on the grid stays as it is when it is put there again.
+bfloat16. Rounding the scale moves a value by less than half a step; a scale takes 2 bytes in a
+file, and every s k is exact in float32. So a matrix on its grid does not change if it is rounded
+again.
 """
 
 import torch
@@ -14,7 +15,7 @@ BITS = (8, 4)
 
 
 def check_bits(bits: int, option: str) -> None:
-    """Raises UserError if there is no grid of so many bits."""
+    """Raise UserError unless there is a grid of so many bits."""
     if bits not in BITS:
         raise UserError(f"{option} {bits}: give {' or '.join(map(str, BITS))}")
 
@@ -45,17 +46,19 @@ def decode(codes: Tensor, scales: Tensor) -> Tensor:
 def storable(tensor: Tensor, bits: int) -> Tensor:
     """The nearest values that a file of so many bits holds, in the tensor's dtype.
 
-    Matrices are put on their grid; of all other tensors, such as biases and norms, float16 is kept.
+    Matrices are rounded to their grid, all other tensors, such as biases and norms, to float16.
     """
     values = decode(*encode(tensor, bits)) if tensor.dim() == 2 else tensor.half()
     return values.to(tensor.dtype)
 
 
 def pack(codes: Tensor, bits: int) -> Tensor:
-    """Codes as bytes: one a byte, or with 4 bits two, the first one in the lower half.
+    """Codes as bytes: one a byte, or with 4 bits two a byte, the first in the lower half.
 
     Args:
-        codes: [number], int8. Returns: [number] or [(number + 1) // 2], uint8.
+        codes: [number], int8.
+    Returns:
+        [number] or [(number + 1) // 2], uint8.
     """
     if bits == 8:
         return codes.view(torch.uint8)

@@ -22,8 +22,8 @@ class QuantisedAdamConfig(FairseqAdamConfig):
     quantised_bits: int = field(
         default=8,
         metadata={
-            "help": "bits of every weight of a trained matrix, embeddings too: 8 or 4, with one "
-            "scale a row; biases and norms are kept in float16"
+            "help": "bits of every weight of a trained matrix, embeddings included: 8 or 4, with "
+            "one scale a row; biases and norms are rounded to float16"
         },
     )
     fp16: bool = II("common.fp16")
@@ -33,7 +33,7 @@ class QuantisedAdamConfig(FairseqAdamConfig):
 
 @register_optimizer("quantised_adam", dataclass=QuantisedAdamConfig)
 class QuantisedAdam(FairseqAdam):
-    """Adam on master copies in full precision, of which the model has the nearest storable values.
+    """Adam on master copies in full precision; the model has the storable values nearest to them.
 
     Gradients are taken at the values in the model and applied to the masters (the straight-through
     estimator). A parameter is quantised once, wherever the model uses it, and what is saved is on
@@ -79,13 +79,13 @@ class QuantisedAdam(FairseqAdam):
             master.copy_(saved)
         self.put_on_grid()
 
-    # fairseq asks for these; a master is per parameter and in full precision
+    # fairseq reads these: each parameter has a master of its own, in full precision
     supports_flat_params = False
     supports_memory_efficient_fp16 = False
 
 
 def check_options(cfg: QuantisedAdamConfig, params: list[Tensor]) -> None:
-    """Refuse what the weights would not stay on the grid with.
+    """Refuse options with which the weights would leave the grid, and trainings without a matrix.
 
     Raises:
         UserError: names the option.

@@ -42,7 +42,7 @@ class Packed(NamedTuple):
 
 
 def write_packed(file: Path, packed: Packed) -> dict[str, int]:
-    """Write a file; returns the bytes of its four parts.
+    """Write a file and return the size of each of its four parts in bytes.
 
     Parameters that are not on the grid are rounded to it.
     """
@@ -105,7 +105,7 @@ def read_packed(path: str) -> Packed:
 
 
 def read_about(state: dict[str, Tensor]) -> dict[str, Any]:
-    """What the file says of itself; raises ValueError if it is not the truth."""
+    """The file's description of itself; raises ValueError if the data do not agree with it."""
     data = lzma.LZMADecompressor().decompress(state["about"].numpy().tobytes(), ABOUT_LIMIT)
     about = json.loads(data)
     if about.pop("format") != FORMAT or about.pop("checksum") != checksum(state):

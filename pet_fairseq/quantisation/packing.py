@@ -22,7 +22,7 @@ from pet_fairseq.quantisation.grid import check_bits, storable
 from pet_fairseq.quantisation.packed_file import Packed, read_packed, write_packed
 
 MODEL = "model.pt"
-# where a training took weights from: they are in the file
+# options that name where training took weights from: the packed file holds these weights
 SOURCES = (
     *("encoder_embed_path", "decoder_embed_path"),
     *("encoder_layers_to_keep", "decoder_layers_to_keep"),
@@ -31,10 +31,10 @@ TASK_OPTIONS = ("source_lang", "target_lang", "left_pad_source", "left_pad_targe
 
 
 class Sizes(NamedTuple):
-    """What a packed file weighs, and what it cost.
+    """The size of a packed file, and how much rounding changed the values.
 
     Attributes:
-        file: bytes. parts: bytes of its parts.
+        file: its bytes. parts: the bytes of its parts.
         change: the largest change of a value by rounding, as a share of the largest in its row
             (of a bias or norm: in the tensor); 0 if all values are those of the checkpoint.
     """
@@ -78,7 +78,7 @@ def building_options(options: Any) -> dict[str, Any]:
 
 
 def own_words(dictionary: Dictionary) -> list[str]:
-    """The words of a dictionary beside fairseq's special ones, without their counts."""
+    """The words of a dictionary without fairseq's special ones and without their counts."""
     return dictionary.symbols[dictionary.nspecial :]
 
 
@@ -109,7 +109,7 @@ def unpack_model(file: str, out: Path) -> None:
         task = load_task(OmegaConf.create(packed.about["task"]), str(folder))
         options = Namespace(**packed.about["options"])
         if not issubclass(model_class(options), TransformerModelBase):
-            raise UserError(f"FILE {file}: its model, {options.arch}, is no known Transformer")
+            raise UserError(f"FILE {file}: its model, {options.arch}, is not a known Transformer")
         model = task.build_model(options)
         fill(model, packed.parameters, file)
         save_state(fairseq_state(model, options, task), folder / MODEL)
@@ -119,7 +119,7 @@ def fill(model: nn.Module, values: dict[str, Tensor], file: str) -> None:
     """Give a model the parameters of a packed file.
 
     Raises:
-        UserError: the model has others.
+        UserError: the model has other parameters, or other shapes.
     """
     parameters = dict(model.named_parameters())
     shapes = {name: parameter.shape for name, parameter in parameters.items()}

@@ -1,4 +1,4 @@
-"""What fairseq learns of this folder; `registry` imports it."""
+"""All that fairseq registers of quantisation: the optimizer quantised_adam."""
 
 from pet_fairseq.quantisation import optimizer
 

@@ -1,14 +1,14 @@
 """Memory tokens of demonstrations on disk, found by the cosine of the first ones (SelfCP, eq. 4).
 
-A folder with three files that only grow, and a manifest that says how much of them counts:
+A bank is a folder of three files that only grow, and a manifest that says how much of them counts:
 
 memory.f32  the memory tokens, one demonstration after another: M x C
 first.f32   the first memory token of each, scaled to length 1: N x C
 index.bin   where each one's memory ends, a digest of its text, the crc32 of its memory
 bank.json   what made the bank and of which data; block by block the SHA-256 of the last two files
 
-Numbers are little-endian. What the manifest does not count is left from an interrupted build: it is
-not read, and the next build writes over it.
+C is the width of the language model. Numbers are little-endian. Bytes that the manifest does not
+count are left from an interrupted build: they are not read, and the next build overwrites them.
 """
 
 import fcntl
@@ -30,18 +30,18 @@ from pet_fairseq.selfcp.manifest import MANIFEST, Block, Manifest, Source, read_
 FILES = MEMORY, FIRST, INDEX = "memory.f32", "first.f32", "index.bin"
 FLOAT = np.dtype("<f4")
 ENTRY = np.dtype([("end", "<u8"), ("text", "<u8"), ("crc", "<u4")])
-MAX_KEYS = 32  # looked for at once
+MAX_KEYS = 32  # how many are compared with the bank in one product
 
 
 class Hit(NamedTuple):
-    """Number of a demonstration, counted from 0, and how similar it is."""
+    """The number of a demonstration, counted from 0, and the cosine of its key with the query's."""
 
     number: int
     cosine: float
 
 
 class Bank:
-    """Reads a bank that is there; files are memory-mapped.
+    """Reads an existing bank; its files are memory-mapped.
 
     Raises:
         UserError: no bank, or the manifest, the index or the first memory tokens are damaged.
@@ -82,13 +82,13 @@ class Bank:
     def search(
         self, keys: np.ndarray, number: int, texts: Optional[Sequence[int]] = None
     ) -> list[list[Hit]]:
-        """The most similar demonstrations of each key, best first; of equal ones the first.
+        """The most similar demonstrations for each key, best first; of equal ones the first.
 
-        Exact: as if each cosine were computed in double precision, whatever else is looked for.
+        Exact: as if each cosine were computed in double precision, whatever the other keys are.
 
         Args:
-            keys: B x C. number: how many for each, fewer if there are no more. texts: B, digests of
-            texts of which no demonstration is wanted.
+            keys: B x C. number: how many for each, fewer if there are no more. texts: B, digests;
+            no demonstration of the same text is given for a key.
         Raises:
             UserError: a key that is not finite.
         """
@@ -100,15 +100,19 @@ class Bank:
         units = unit(keys)
         hits = []
         for start in range(0, len(units), MAX_KEYS):
-            some = units[start : start + MAX_KEYS]
-            for i, scores in enumerate(some.astype(FLOAT) @ self.first.T, start):
+            block = units[start : start + MAX_KEYS]
+            for i, scores in enumerate(block.astype(FLOAT) @ self.first.T, start):
                 if texts is not None:
                     scores[self.texts == np.uint64(texts[i])] = -np.inf
                 hits.append(self.best(units[i], scores, number))
         return hits
 
     def best(self, key: np.ndarray, scores: np.ndarray, number: int) -> list[Hit]:
-        """The best `number` by cosines in double precision, given those in single precision (N)."""
+        """The best `number` by cosines in double precision.
+
+        Args:
+            key: C, of length 1; scores: N, the cosines in single precision, -inf for what is out.
+        """
         number = min(number, len(scores))
         if number < 1:
             return []
@@ -122,7 +126,7 @@ class Bank:
 
 
 class Writer:
-    """Appends to a bank that is there. Inside `locked` only.
+    """Appends to an existing bank; used inside `locked` only.
 
     Raises:
         UserError: as Bank.
@@ -133,10 +137,10 @@ class Writer:
         self.manifest = Bank(folder).manifest
 
     def begin(self, source: Source) -> int:
-        """Begin or go on with a data set; returns how many of its records the bank holds already.
+        """Begin or continue a data set; returns how many of its records the bank holds already.
 
         Raises:
-            UserError: those of other data come first.
+            UserError: another data set has been begun and is to be finished first.
         """
         manifest = self.manifest
         known = [other.sha256 for other in manifest.sources]
@@ -153,7 +157,7 @@ class Writer:
         """Add demonstrations; when this returns they are on disk.
 
         Args:
-            memories: m x C for each. texts: a digest of each.
+            memories: m x C for each. texts: a digest of each one's query and prompt.
         Raises:
             UserError: memory that is not finite.
         """
@@ -176,7 +180,7 @@ class Writer:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Inside the block no other process writes the bank; the system ends that with the process.
+    """Inside the block no other process writes the bank; the lock ends with the process.
 
     Raises:
         UserError: another process is writing it.
@@ -190,6 +194,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def take_lock(handle: int, folder: Path) -> None:
+    """Lock an open folder; raises UserError if another process holds the lock."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -200,7 +205,7 @@ def create(folder: Path, width: int, memory_ratio: float, made_with: dict[str, s
     """Make an empty bank.
 
     Raises:
-        UserError: there is something else in the folder.
+        UserError: the folder holds other files.
     """
     others = sorted(path.name for path in folder.iterdir() if path != unfinished(folder / MANIFEST))
     if others:
@@ -221,10 +226,10 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 
 
 def map_file(path: Path, dtype: np.dtype, shape: tuple) -> np.ndarray:
-    """Map the start of a file to memory, read-only.
+    """Map the start of a file to memory, read-only, as an array of this type and shape.
 
     Raises:
-        UserError: the file is shorter.
+        UserError: the file is too short for it.
     """
     needed = dtype.itemsize * int(np.prod(shape))
     size = path.stat().st_size if path.is_file() else 0
@@ -238,7 +243,7 @@ def map_file(path: Path, dtype: np.dtype, shape: tuple) -> np.ndarray:
 
 
 def write_at(path: Path, offset: int, data: np.ndarray) -> None:
-    """Write the data at this offset and end the file behind it; on disk when this returns."""
+    """Write the data at this offset and end the file there; all is on disk when this returns."""
     with open(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b") as file:
         file.truncate(offset)
         file.seek(offset)

@@ -13,7 +13,7 @@ from pet_fairseq.cli_command import (
 from pet_fairseq.errors import UserError, check_positive
 
 COUNTS = ("sentences", "shots", "block")
-SHOWN = 10  # records of `search`
+SHOWN = 10  # records that `search` shows by default, and looks up at a time
 
 
 def _add_model_options(parser: ArgumentParser, subset: str) -> None:
@@ -45,7 +45,7 @@ def _load(args: Namespace) -> tuple:
     """The reader of a checkpoint in eval mode, and the records of a subset.
 
     Raises:
-        UserError: options, a checkpoint or data that are wrong.
+        UserError: wrong options, a wrong checkpoint or wrong data.
     """
     check_positive(**{name: getattr(args, name, 1) for name in COUNTS})
     from pet_fairseq.devices import check_device
@@ -186,7 +186,7 @@ def _describe(bank, verified: bool) -> list[str]:
         ),
         *(f"{MADE_WITH[part]}: sha256 {value}" for part, value in manifest.made_with.items()),
         *(f"{name}: {size:,} bytes" for name, size in sizes.items()),
-        "every byte verified" if verified else "verified but for the memory tokens: see --verify",
+        "every byte verified" if verified else "all but the memory tokens verified: see --verify",
         *([manifest.unfinished] if manifest.unfinished else []),
     ]
 
@@ -195,7 +195,7 @@ COMMANDS = (
     Command(
         name="bank build",
         group=Group.SELFCP,
-        help="store demonstrations as memory tokens for --bank, or go on where that ended",
+        help="store demonstrations as memory tokens for --bank, or continue an interrupted build",
         add_arguments=_build_arguments,
         run=_build,
     ),

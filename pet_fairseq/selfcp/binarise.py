@@ -10,11 +10,11 @@ import numpy as np
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import check_folder, whole_folder
-from pet_fairseq.selfcp.items import Items, LanguageModelItems
+from pet_fairseq.selfcp.binary_writer import BinaryWriter, LanguageModelWriter
 from pet_fairseq.selfcp.prompts import Record, read_paragraphs, read_records
 from pet_fairseq.selfcp.vocabulary import VOCAB_SIZE, Vocabulary, train_model
 
-VALID_EVERY = 100  # which lines of a text are for validation
+VALID_EVERY = 100  # one line of a text in so many is for validation
 
 
 def make_prompts(
@@ -24,16 +24,17 @@ def make_prompts(
     spm: Optional[Path] = None,
     vocab_size: int = VOCAB_SIZE,
     lm_tokens: int = 512,
-    most: int = 64_000_000,
+    max_bytes: int = 64_000_000,
     lm_records: bool = True,
 ) -> str:
-    """Write the folder `out`; returns lines about it. docs/selfcp_data.md has its format.
+    """Write the folder `out` and return a summary; docs/selfcp_data.md has the format.
 
     Args:
-        splits: JSON lines of train, valid or test. text: for a language model, a paragraph a line.
-        spm: a model to use; None: one of vocab_size pieces is trained on train and text.
-        lm_tokens: of a text for a language model, at most; most: bytes of a line. lm_records:
-            whether records are text for the language model too.
+        splits: files of JSON lines by subset: train, valid or test. text: files for the language
+            model, a paragraph a line.
+        spm: a SentencePiece model; None: one of vocab_size pieces is trained on train and text.
+        lm_tokens: the longest text for the language model. max_bytes: the longest line.
+        lm_records: whether the records are text for the language model, too.
     Raises:
         UserError: a wrong file or record; nothing is left of `out` then.
     """
@@ -42,11 +43,11 @@ def make_prompts(
         if spm is not None:
             model = spm.read_bytes()
         else:
-            model = train_model(training_lines(splits.get("train"), text, most), vocab_size)
+            model = train_model(training_lines(splits.get("train"), text, max_bytes), vocab_size)
         vocabulary = Vocabulary(model, f"--spm {spm}")
         (folder / "spm.model").write_bytes(model)
         (folder / "lm").mkdir()
-        lines = write_all(folder, splits, text, vocabulary, lm_tokens, most, lm_records)
+        lines = write_all(folder, splits, text, vocabulary, lm_tokens, max_bytes, lm_records)
         vocabulary.save(folder / "dict.txt")
         shutil.copy(folder / "dict.txt", folder / "lm" / "dict.txt")
     words = vocabulary.counts[vocabulary.dictionary.nspecial :]
@@ -57,7 +58,7 @@ def make_prompts(
 
 
 def check_out(out: Path, spm: Optional[Path]) -> None:
-    """Raises UserError if the folder is there or cannot be made."""
+    """Raise UserError if the folder is there already or cannot be made."""
     if out.exists():
         model = out / "spm.model"
         other = spm is not None and model.is_file() and model.read_bytes() != spm.read_bytes()
@@ -66,13 +67,13 @@ def check_out(out: Path, spm: Optional[Path]) -> None:
     check_folder(out.parent, "--out")
 
 
-def training_lines(train: Optional[Path], text: Sequence[Path], most: int) -> Iterator[str]:
-    """The lines that a SentencePiece model is to be learnt from."""
+def training_lines(train: Optional[Path], text: Sequence[Path], max_bytes: int) -> Iterator[str]:
+    """The lines on which a SentencePiece model is to be trained."""
     if train is not None:
-        for _, record in read_records(train, most, "reading"):
+        for _, record in read_records(train, max_bytes, "reading"):
             yield from record
     for path in text:
-        for _, line in read_paragraphs(path, most, "reading"):
+        for _, line in read_paragraphs(path, max_bytes, "reading"):
             yield line
 
 
@@ -82,35 +83,37 @@ def write_all(
     text: Sequence[Path],
     vocabulary: Vocabulary,
     lm_tokens: int,
-    most: int,
+    max_bytes: int,
     lm_records: bool,
 ) -> list[str]:
-    """Write all items; returns a line about each data set."""
+    """Write all items and return a line about each data set."""
     lines = []
     with ExitStack() as stack:
         lm = {
-            split: LanguageModelItems(folder / "lm" / split, vocabulary, lm_tokens)
+            split: LanguageModelWriter(folder / "lm" / split, vocabulary, lm_tokens)
             for split in ("train", "valid")
         }
         for items in lm.values():
             stack.enter_context(items)
         for split, path in splits.items():
-            records = encoded(path, vocabulary, most, counted=split == "train")
-            also = lm.get(split) if lm_records else None
-            lines.append(write_split(folder / split, records, vocabulary, also))
-        write_text(text, vocabulary, lm, most)
+            records = encoded(path, vocabulary, max_bytes, counted=split == "train")
+            lm_items = lm.get(split) if lm_records else None
+            lines.append(write_split(folder / split, records, vocabulary, lm_items))
+        write_text(text, vocabulary, lm, max_bytes)
     return lines + [describe_lm(split, items) for split, items in lm.items()]
 
 
 def encoded(
-    path: Path, vocabulary: Vocabulary, most: int, counted: bool
+    path: Path, vocabulary: Vocabulary, max_bytes: int, counted: bool
 ) -> Iterator[list[np.ndarray]]:
-    """Encode the records of a file; returns the tokens of query, prompt and response of each.
+    """Encode the records of a file; yields the tokens of each one's query, prompt and response.
 
     Args:
         counted: whether the tokens count for dict.txt.
+    Raises:
+        UserError: a wrong record, or a response without any token.
     """
-    for where, record in read_records(path, most, "encoding"):
+    for where, record in read_records(path, max_bytes, "encoding"):
         parts = [vocabulary.encode(text) for text in record]
         if not len(parts[-1]):
             raise UserError(
@@ -125,11 +128,11 @@ def write_split(
     prefix: Path,
     records: Iterable[list[np.ndarray]],
     vocabulary: Vocabulary,
-    lm: Optional[LanguageModelItems],
+    lm: Optional[LanguageModelWriter],
 ) -> str:
-    """Write PREFIX.query and the others, and the same records for a language model."""
+    """Write PREFIX.query, .prompt and .response, and the same records for a language model."""
     with ExitStack() as stack:
-        parts = [Items(Path(f"{prefix}.{name}"), vocabulary) for name in Record._fields]
+        parts = [BinaryWriter(Path(f"{prefix}.{name}"), vocabulary) for name in Record._fields]
         for items in parts:
             stack.enter_context(items)
         for tokens in records:
@@ -148,10 +151,10 @@ def write_split(
 
 
 def write_text(
-    text: Sequence[Path], vocabulary: Vocabulary, lm: dict[str, LanguageModelItems], most: int
+    text: Sequence[Path], vocabulary: Vocabulary, lm: dict[str, LanguageModelWriter], max_bytes: int
 ) -> None:
     """Write paragraphs for a language model, every VALID_EVERY-th of all files for validation."""
-    lines = (line for path in text for _, line in read_paragraphs(path, most, "encoding"))
+    lines = (line for path in text for _, line in read_paragraphs(path, max_bytes, "encoding"))
     for number, line in enumerate(lines, 1):
         tokens = vocabulary.encode(line)
         split = "train" if number % VALID_EVERY else "valid"
@@ -160,7 +163,7 @@ def write_text(
         lm[split].add_text(tokens)
 
 
-def describe_lm(split: str, items: LanguageModelItems) -> str:
+def describe_lm(split: str, items: LanguageModelWriter) -> str:
     """Describe the texts of a language model's split in one line."""
     if not items.items:
         return f"lm/{split}: nothing, not written"
@@ -168,5 +171,5 @@ def describe_lm(split: str, items: LanguageModelItems) -> str:
     if items.cut:
         line += f", {items.cut:,} with a prompt cut at its front"
     if items.left_out:
-        line += f"; {items.left_out:,} records left out: query and response over {items.most}"
+        line += f"; {items.left_out:,} records left out: query and response over {items.max_tokens}"
     return line

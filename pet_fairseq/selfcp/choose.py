@@ -1,4 +1,7 @@
-"""Questions with a closed set of answers: the response that a model expects most."""
+"""Questions with a closed set of answers: the response that a model expects most.
+
+This is the closed-ended evaluation by perplexity of CoLA (SelfCP, section 4.5.3).
+"""
 
 import sys
 from pathlib import Path
@@ -33,10 +36,10 @@ class Choices(NamedTuple):
 
 @torch.inference_mode()
 def losses(model: SelfCpModel, inputs: MixedInput, candidates: list[Tensor]) -> Tensor:
-    """Mean loss of each candidate's tokens and </s>, nats a token: B x candidates.
+    """Mean loss of each candidate's tokens and </s>, in nats per token: B x candidates.
 
     Args:
-        inputs: what was read. candidates: tokens without </s>.
+        inputs: what the model reads before a response. candidates: tokens without </s>.
     """
     end = inputs.tokens.new_tensor([model.encoder.dictionary.eos()])
     by_candidate = []
@@ -59,15 +62,15 @@ def choose(
     out: Optional[Path] = None,
     **overrides,
 ) -> dict:
-    """Choose for each record of a subset.
-
-    Returns accuracy (percent), how often each was chosen, and the mean number of tokens and memory
-    tokens that were read in place of query and prompt.
+    """Choose one of the candidates for each record of a subset.
 
     Args:
         candidates: texts. overrides: options of the model, such as prompt_strategy.
+    Returns:
+        the accuracy (percent), how often each candidate was chosen, and the mean number of tokens
+        and memory tokens that were read in place of query and prompt.
     Raises:
-        UserError: no such files, not a model of this kind, or candidates that are none.
+        UserError: no such files, not a model of this kind, or fewer than two different candidates.
     """
     check_device(device)
     model, task = load_selfcp(path, data, **overrides)

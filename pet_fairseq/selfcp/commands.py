@@ -85,7 +85,7 @@ def _prompts(args: Namespace) -> None:
 
     summary = make_prompts(
         *(splits, args.text, args.out, args.spm, args.vocab_size or VOCAB_SIZE, args.lm_tokens),
-        most=int(args.max_record_mb * 1e6),
+        max_bytes=int(args.max_record_mb * 1e6),
         lm_records=not args.no_lm_records,
     )
     print(summary)
@@ -139,12 +139,13 @@ def _add_model_options(parser: ArgumentParser) -> None:
         "--window",
         type=int,
         metavar="N",
-        help="the prompt tokens that are read as they are, in place of the checkpoint's window",
+        help="the number of prompt tokens up to which a prompt is read as it is, in place of the "
+        "checkpoint's window",
     )
 
 
 def _model_options(args: Namespace) -> dict:
-    """The options that were given in place of the checkpoint's.
+    """The options that the user gave in place of the checkpoint's.
 
     Raises:
         UserError: an unknown strategy.
@@ -208,7 +209,7 @@ def _memory_map_arguments(parser: ArgumentParser) -> None:
 
 
 def _memory_map(args: Namespace) -> None:
-    from pet_fairseq.selfcp.similarity import memory_map
+    from pet_fairseq.selfcp.memory_map import memory_map
 
     names = ("path", "data", "subset", "index", "device", "out")
     options = {name: getattr(args, name) for name in names}

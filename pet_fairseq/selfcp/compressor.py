@@ -22,7 +22,7 @@ from pet_fairseq.selfcp.options import SelfCpConfig
 
 
 class Compressor(FairseqEncoder):
-    """The language model with all that is trained: the memory tag [M] and the connector.
+    """The frozen language model, with the memory tag [M] and the connector, which are trained.
 
     Args:
         inner: the decoder of the language model.
@@ -42,12 +42,15 @@ class Compressor(FairseqEncoder):
     def compress(self, texts: Sequence[Parts], numbers: Sequence[int]) -> list[Tensor]:
         """Memory tokens for each text: the connector's map of the last states at its tags.
 
+        SelfCP, eq. 1, and the connector of eq. 2.
+
         Args:
-            texts: what is read before the tags; numbers: of memory tokens for each, m.
+            texts: the parts that are read before the tags; numbers: how many memory tokens each
+            text gets, m.
         Returns:
             m x C for each text, from one padded batch if --max-compressor-tokens allows.
         Raises:
-            UserError: a text that is longer than the model has positions.
+            UserError: a text and its tags are longer than the model has positions.
         """
         tagged = [[*parts, self.memory_tag.expand(m, -1)] for parts, m in zip(texts, numbers)]
         lengths = [sum(map(len, parts)) for parts in tagged]
@@ -66,7 +69,7 @@ class Compressor(FairseqEncoder):
         return join_parts(sequences, self.dictionary.pad(), self.dictionary.unk())
 
     def check_length(self, inputs: MixedInput, more: int = 0) -> None:
-        """Raises UserError if the model has no positions for the longest sequence and `more`."""
+        """Raise UserError if the model has no positions for the longest sequence and `more`."""
         longest, positions = int(inputs.lengths.max()) + more, self.inner.max_positions()
         if longest > positions:
             shots = ", or fewer --shots" if self.cfg.bank else ""
@@ -82,7 +85,7 @@ class Compressor(FairseqEncoder):
     # --- identity ---------------------------------------------------------------------------------
 
     def after_loading(self) -> None:
-        """Remember the weights as they were before they are rounded to half precision."""
+        """Remember the hash of the weights before they are rounded to half precision."""
         self.loaded_hash = self.hash_weights()
 
     @property
@@ -100,5 +103,5 @@ class Compressor(FairseqEncoder):
 
 
 def call_after_loading(compressor: Compressor, _incompatible_keys) -> None:
-    """torch's hook after loading a state."""
+    """Hook that torch calls after it has loaded a state."""
     compressor.after_loading()

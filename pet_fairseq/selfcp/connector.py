@@ -1,4 +1,4 @@
-"""What SelfCP trains beside the memory tag, and what the tag begins as."""
+"""The connector, which SelfCP trains beside the memory tag, and the word that the tag starts as."""
 
 from collections.abc import Sequence
 
@@ -8,10 +8,10 @@ CONNECTORS = ("linear", "linear_norm")
 
 
 def make_connector(kind: str, embed_dim: int) -> nn.Module:
-    """The map from the model's last states to vectors that it reads.
+    """The map from the model's last states to vectors that it reads (SelfCP, eq. 2).
 
-    linear: the paper's map, d x d with a bias. linear_norm: a layer norm after it, as in the
-    released code.
+    linear: the paper's map, d x d, with a bias as in the released code. linear_norm: a layer norm
+    after it, also as in that code.
     """
     linear = nn.Linear(embed_dim, embed_dim)
     return linear if kind == "linear" else nn.Sequential(linear, nn.LayerNorm(embed_dim))

@@ -7,10 +7,10 @@ from fairseq.logging import metrics
 
 @register_criterion("selfcp_lm", dataclass=CrossEntropyCriterionConfig)
 class SelfCpCriterion(CrossEntropyCriterion):
-    """Cross-entropy; also logs how much was read in place of how much there was."""
+    """Cross-entropy of the response; also logs how many tokens were read, of how many."""
 
     def forward(self, model, sample, reduce=True):
-        """The loss (nats, summed over the response's tokens), their number, and what to log."""
+        """The loss (nats, summed over the response's tokens), its denominator, and what to log."""
         output = model(**sample["net_input"])
         loss, _ = self.compute_loss(model, output, sample, reduce=reduce)
         target = sample["target"]
@@ -32,7 +32,8 @@ class SelfCpCriterion(CrossEntropyCriterion):
     def reduce_metrics(cls, logging_outputs: list[dict]) -> None:
         """Log what fairseq does (bits), and the accuracy of tokens in percent.
 
-        Also the mean number of tokens of query and prompt, and of what was read in their place.
+        Also log the mean number of tokens of query and prompt, and of those that were read in their
+        place, memory tokens included.
         """
         super().reduce_metrics(logging_outputs)
 

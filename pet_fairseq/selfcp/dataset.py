@@ -19,10 +19,10 @@ class PromptDataset(FairseqDataset):
     """Reads three data sets of tokens without </s>.
 
     Args:
-        response: None if there is none to compare with. of_others: give with each prompt another
-            one, whose segments are compressed in its place.
+        response: None in inference. of_others: give each prompt another one beside it, whose
+            segments are compressed in its place.
     Raises:
-        UserError: of_others, and some prompt is the only one.
+        UserError: of_others, and all prompts are the same.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class PromptDataset(FairseqDataset):
     def ordered_indices(self) -> np.ndarray:
         """Sort the indices by length, those of one length in a random order.
 
-        It is the same order in every epoch, so that a resumed training has the same batches.
+        The order is the same in every epoch, so that resumed training has the same batches.
         """
         with data_utils.numpy_seed(self.seed, 1):
             indices = np.random.permutation(len(self))
@@ -138,9 +138,9 @@ def split_at(tokens: Tensor, symbol: int) -> tuple[Tensor, Tensor]:
 
 
 def pair_with_others(prompts) -> np.ndarray:
-    """For each prompt the number of another one with other tokens, of about the same length.
+    """For each prompt the number of another one with other tokens, of about the same length: [N].
 
-    It is the next one in the order of lengths that differs, or for the last ones one before.
+    It is the next one in the order of lengths that differs or, if none follows, the nearest before.
 
     Raises:
         UserError: all prompts are the same.

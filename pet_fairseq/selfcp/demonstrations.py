@@ -1,8 +1,9 @@
-"""Demonstrations as memory tokens: into a bank, and out of it for a prompt (SelfCP, eq. 4).
+"""Demonstrations as memory tokens: into a bank, and out of it for a prompt (SelfCP, section 3.2).
 
-A demonstration is a record's query, prompt and response, compressed as one segment behind </s>.
-It is found by a query and prompt compressed in the same way. A language model's first memory token
-does not depend on how many follow, so one is enough to find by.
+A demonstration is a record's query, prompt and response, compressed as one segment after </s>.
+Its key is its first memory token; the key that is searched for is that of a query and prompt,
+compressed in the same way (SelfCP, eq. 4). A causal model's first memory token does not depend on
+how many follow, so the search compresses to one.
 """
 
 import hashlib
@@ -24,7 +25,7 @@ from pet_fairseq.selfcp.dataset import PromptDataset
 from pet_fairseq.selfcp.manifest import MANIFEST, Manifest, Source, read_manifest
 from pet_fairseq.selfcp.segments import memory_length
 
-MADE_WITH = {  # what memory depends on, and what a user calls it
+MADE_WITH = {  # what memory depends on, by its key in the manifest, in a user's words
     "backbone": "backbone",
     "connector": "memory tag and connector",
     "dictionary": "dictionary",
@@ -44,7 +45,7 @@ def made_with(compressor: Compressor) -> dict[str, str]:
 
 
 def check_made_with(manifest: Manifest, folder: Path, compressor: Compressor) -> None:
-    """Raises UserError if the memory is of another model, naming the part that differs."""
+    """Raise UserError if the memory is of another model, naming the part that differs."""
     for part, ours in made_with(compressor).items():
         theirs = manifest.made_with.get(part, "none")
         if theirs != ours:
@@ -78,7 +79,7 @@ def longest_text(positions: int, ratio: float) -> int:
 def segment(
     compressor: Compressor, text: Tensor, ratio: float, response: Optional[Tensor] = None
 ) -> Tensor:
-    """</s>, the text, and the response behind it.
+    """The segment of a demonstration or of a search: </s>, the text, and the response after it.
 
     If the backbone has no positions for all of it, the latter part of the text is cut off (SelfCP,
     section 3.2), and if that is not enough, the latter part of the response.
@@ -91,7 +92,7 @@ def segment(
 
 
 def digest(text: Tensor) -> int:
-    """64 bits of a hash of the tokens: tells whether two texts are the same."""
+    """64 bits of a hash of the tokens, by which to tell whether two texts are the same."""
     tokens = text.cpu().numpy().astype("<i4").tobytes()
     return int.from_bytes(hashlib.blake2b(tokens, digest_size=8).digest(), "little")
 
@@ -101,7 +102,7 @@ def digest(text: Tensor) -> int:
 
 @torch.no_grad()
 def find(bank: Bank, compressor: Compressor, texts: list[Tensor], shots: int) -> list[list[Hit]]:
-    """Find demonstrations for texts (query and prompt), best first; never one of the same text."""
+    """Find demonstrations for texts (query and prompt), best first; none of the text itself."""
     segments = [[segment(compressor, text, bank.manifest.memory_ratio)] for text in texts]
     keys = torch.cat(compressor.compress(segments, [1] * len(segments)))
     return bank.search(keys.float().cpu().numpy(), shots, [digest(text) for text in texts])
@@ -182,10 +183,12 @@ def fill(
     records: PromptDataset,
     source: Source,
     block: int,
-    say: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> int:
-    """Append the records that the bank does not hold yet, `block` at a time; returns how many.
+    """Append the records that the bank does not hold yet, and return how many these are.
 
+    Args:
+        block: how many are compressed and written together; report: is given lines of progress.
     Raises:
         UserError: a bank that is damaged, of another model, or unfinished with other data.
     """
@@ -195,9 +198,9 @@ def fill(
         done = writer.begin(source)
         for begin in range(done, len(records), block):
             end = min(begin + block, len(records))
-            some = [records[i] for i in range(begin, end)]
-            writer.append(*compress_records(compressor, some, writer.manifest.memory_ratio))
-            say(f"{end:,} of {len(records):,} demonstrations")
+            batch = [records[i] for i in range(begin, end)]
+            writer.append(*compress_records(compressor, batch, writer.manifest.memory_ratio))
+            report(f"{end:,} of {len(records):,} demonstrations")
     return len(records) - done
 
 

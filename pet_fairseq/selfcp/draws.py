@@ -1,4 +1,7 @@
-"""What training draws for each prompt: how much, and which side of it, is compressed."""
+"""What training draws for each prompt: the ratio, and which half is compressed.
+
+The ratio is that of SelfCP, section 5.1, the half that of SelfCP, section 3.1.1.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -18,7 +21,7 @@ def draw(numbers: Sequence[int], low: float, high: float, seed: int, epoch: int)
     """Draw a ratio from [low, high] and a side for each record, anew in each epoch.
 
     The draws depend on nothing else: not on the batch that a record is in, on workers that load
-    data, or on where a training was resumed.
+    data, or on where training was resumed.
 
     Args:
         numbers: of the records in their data set.

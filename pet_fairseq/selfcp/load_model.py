@@ -10,7 +10,7 @@ from pet_fairseq.selfcp.task import SelfCpTask
 
 
 def load_selfcp(path: str, data: str, **overrides) -> tuple[SelfCpModel, SelfCpTask]:
-    """Load a model in eval mode and its task, with a data folder in place of the checkpoint's.
+    """Load a model in eval mode and its task, with `data` in place of the checkpoint's folder.
 
     Args:
         overrides: options of the model in place of the stored ones, such as prompt_strategy.

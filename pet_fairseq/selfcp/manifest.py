@@ -1,4 +1,4 @@
-"""bank.json: what a bank of demonstrations holds, written after what it names."""
+"""bank.json: what a bank of demonstrations holds; it is written after the data that it names."""
 
 import hashlib
 import json
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 @dataclass
 class Source:
-    """Data that a bank is made of; `cut`: how many records were too long for the backbone."""
+    """Data from which a bank is made; `cut`: how many records were too long for the backbone."""
 
     data: str
     subset: str
@@ -39,9 +39,11 @@ class Block:
 
 @dataclass
 class Manifest:
+    """What a bank holds; `width`: C of its memory tokens, `memory_ratio`: text tokens for one."""
+
     width: int
     memory_ratio: float
-    made_with: dict[str, str]  # SHA-256 by what it is of
+    made_with: dict[str, str]  # SHA-256 of what memory depends on: demonstrations.MADE_WITH
     sources: list[Source]
     blocks: list[Block]
     version: int = VERSION
@@ -56,7 +58,7 @@ class Manifest:
 
     @property
     def unfinished(self) -> str:
-        """A sentence about what is missing, "" if nothing is."""
+        """What is missing and what to do, for a message; "" if nothing is missing."""
         wanted = sum(source.records for source in self.sources)
         if self.sources and wanted == self.records:
             return ""
@@ -67,7 +69,7 @@ class Manifest:
         )
 
     def write(self, folder: Path) -> None:
-        """Replace what is there, on disk when this returns."""
+        """Replace the folder's manifest by this one, which is on disk when this returns."""
         fields = asdict(self)
         text = json.dumps({**fields, "checksum": checksum(fields)}, indent=1)
 
@@ -85,7 +87,11 @@ def checksum(fields: dict) -> str:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Raises UserError: no bank, one of another version, or a damaged manifest."""
+    """Read the manifest of a bank.
+
+    Raises:
+        UserError: no bank, one of another version, or a damaged manifest.
+    """
     path = folder / MANIFEST
     if not path.is_file():
         reason = f"not a bank, it has no {MANIFEST}" if folder.is_dir() else "no such folder"
@@ -103,7 +109,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def _from_fields(fields: dict) -> Manifest:
-    """A manifest of what was read; raises ValueError or TypeError if that is none."""
+    """The manifest with these fields; raises ValueError or TypeError if they make none."""
     parts = {
         "sources": [_checked(Source(**source)) for source in fields.pop("sources")],
         "blocks": [_checked(Block(**block)) for block in fields.pop("blocks")],
@@ -115,7 +121,7 @@ def _from_fields(fields: dict) -> Manifest:
 
 
 def _checked(part: T) -> T:
-    """The same, if its texts are texts and its numbers are numbers that count something."""
+    """The same part; raises ValueError or TypeError unless texts are texts and numbers counts."""
     for field in dataclass_fields(part):
         value = getattr(part, field.name)
         if field.type in (int, float):

@@ -1,7 +1,7 @@
 """Vectors in place of tokens in a frozen language model (SelfCP, section 3.1).
 
-fairseq's decoder takes tokens. Where a vector is wanted there is some token, and a hook on the
-embedding puts the vector in its place, so that positions, masks and layers are fairseq's own.
+fairseq's decoder takes tokens. A placeholder token stands where a vector is wanted, and a hook on
+the embedding puts the vector in its place, so that positions, masks and layers are fairseq's own.
 """
 
 from collections.abc import Iterator, Sequence
@@ -52,7 +52,7 @@ def join_parts(sequences: Sequence[Parts], padding_idx: int, placeholder: int) -
 
 
 def append_tokens(inputs: MixedInput, more: Tensor, padding_idx: int) -> MixedInput:
-    """Return the input with further tokens behind each sequence: B x R, padded on the right."""
+    """Return the input with further tokens (B x R, padded on the right) after each sequence."""
     time = inputs.tokens.size(1) + more.size(1)
     tokens = inputs.tokens.new_full((len(inputs.tokens), time), padding_idx)
     is_vector = inputs.is_vector.new_zeros(tokens.shape)
@@ -66,13 +66,13 @@ def append_tokens(inputs: MixedInput, more: Tensor, padding_idx: int) -> MixedIn
 
 @contextmanager
 def vectors_embedded(decoder: nn.Module, inputs: MixedInput) -> Iterator[None]:
-    """Inside the block the decoder's embedding gives the input's vectors in their places."""
+    """Inside the block the decoder's embedding returns the input's vectors in their places."""
 
     def replace(module, args, output: Tensor) -> Tensor:
         scaled = (inputs.vectors / decoder.embed_scale).to(output)
         return output.masked_scatter(inputs.is_vector[..., None], scaled)
 
-    # without vectors nothing is touched
+    # without vectors nothing is to be replaced
     hooks = [(decoder.embed_tokens, replace)] if len(inputs.vectors) else []
     with forward_hooks(*hooks):
         yield

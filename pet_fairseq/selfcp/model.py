@@ -46,8 +46,8 @@ class Responder(FairseqIncrementalDecoder):
         """Logits of the next token, B x 1 x V.
 
         Args:
-            prev_output_tokens: B x (1 + the response so far); the first stands for all that was
-                read. encoder_out: of PromptReader.
+            prev_output_tokens: B x (1 + the response so far); the first token stands for all that
+                was read. encoder_out: of PromptReader.
         """
         tokens = torch.cat([encoder_out["tokens"][0], prev_output_tokens[:, 1:]], dim=1)
         if prev_output_tokens.size(1) == 1:
@@ -68,7 +68,7 @@ class Responder(FairseqIncrementalDecoder):
         return torch.where(full[:, None, None], ends, output)
 
     def fill(self, incremental_state: dict, encoder_out: dict[str, list[Tensor]]) -> None:
-        """Give each layer's attention what it would have kept; `encoder_out` lets go of it."""
+        """Move the keys and values of `encoder_out` into the cache of each layer's attention."""
         padding = encoder_out["tokens"][0].eq(self.inner.padding_idx)
         for layer, key, value in zip(self.inner.layers, encoder_out["keys"], encoder_out["values"]):
             state = {"prev_key": key, "prev_value": value}
@@ -80,7 +80,7 @@ class Responder(FairseqIncrementalDecoder):
 
     @contextmanager
     def positions_of_all(self) -> Iterator[None]:
-        """Inside the block positions skip padding, as in training; incremental ones would not."""
+        """Inside the block positions skip padding, as in training; fairseq's incremental do not."""
 
         def forget_state(module, args: tuple, options: dict) -> tuple:
             return args, {**options, "incremental_state": None}
@@ -104,7 +104,10 @@ class Responder(FairseqIncrementalDecoder):
 
 @register_model("selfcp", dataclass=SelfCpConfig)
 class SelfCpModel(FairseqEncoderDecoderModel):
-    """Trains and saves the memory tag and the connector only."""
+    """A frozen language model that compresses long prompts to memory tokens, and reads these.
+
+    Only the memory tag and the connector are trained and saved.
+    """
 
     wraps_backbone = True  # its checkpoints are no backbones
     no_plain_form = (
@@ -114,7 +117,7 @@ class SelfCpModel(FairseqEncoderDecoderModel):
     def __init__(
         self, cfg: SelfCpConfig, backbone: nn.Module, dictionary: Dictionary, data: str = ""
     ):
-        """`data`, the folder that the dictionary is from, is named in errors."""
+        """Build the model around a backbone; `data` is the dictionary's folder, for errors."""
         inner = backbone.decoder
         backbone.requires_grad_(False)
         super().__init__(PromptReader(inner, cfg, dictionary), Responder(inner, dictionary))
@@ -128,6 +131,12 @@ class SelfCpModel(FairseqEncoderDecoderModel):
 
     @classmethod
     def build_model(cls, cfg: SelfCpConfig, task) -> "SelfCpModel":
+        """Build the model around the language model in --backbone-path.
+
+        Raises:
+            UserError: wrong options, a backbone that is not decoder-only, or one with too few
+                positions for the window.
+        """
         check_options(cfg)
         backbone = load_backbone(cfg.backbone_path, task)
         if not is_decoder_only(backbone):
@@ -135,11 +144,11 @@ class SelfCpModel(FairseqEncoderDecoderModel):
                 f"--backbone-path {cfg.backbone_path}: not a decoder-only Transformer; give a "
                 "transformer_lm"
             )
-        most = backbone.max_positions()
-        if cfg.window >= most:
+        positions = backbone.max_positions()
+        if cfg.window >= positions:
             raise UserError(
-                f"--window {cfg.window}: the backbone has {most} positions, for query and response "
-                "too; give a smaller window"
+                f"--window {cfg.window}: the backbone has {positions} positions, for query and "
+                "response too; give a smaller window"
             )
         data = getattr(task, "args", task.cfg).data
         return cls(cfg, backbone, task.source_dictionary, data)
@@ -178,8 +187,8 @@ class SelfCpModel(FairseqEncoderDecoderModel):
         """Check backbone and dictionary, and fill in what the file leaves out.
 
         Raises:
-            UserError: another backbone, or other words or another order of them. Files from before
-                the dictionary was noted are taken as they are.
+            UserError: another backbone, or a dictionary of other words or in another order. Files
+                that are too old to hold the dictionary's hash are not checked for it.
         """
         what = "the memory tag and connector"
         check_hash(state_dict, self.backbone_hash, self.cfg.backbone_path, what)

@@ -23,19 +23,25 @@ class SelfCpConfig(FairseqDataclass):
     prompt_strategy: ChoiceEnum(STRATEGIES) = field(
         default="auto",
         metadata={
-            "help": "what becomes of a longer prompt: its former or latter half is compressed "
-            "(auto: in training either, else the former), or all but a window of it (concat), or "
-            "so that segments read the memory of those before (recursive); or its former or "
-            "latter part is cut off (truncate, truncate_latter), or it is thinned out to a window "
-            "by perplexity, or read in full; ..._equal: what is kept is as many tokens as `former` "
-            "reads, memory tokens included"
+            "help": "what becomes of a longer prompt: former or latter, that half of it is "
+            "compressed (beyond two windows, all but a window); auto, in training either, else the "
+            "former; concat, all but a window is compressed; recursive, the same, and each segment "
+            "reads the memory of those before; truncate or truncate_latter, the former or the "
+            "latter part is cut off; perplexity, the tokens that the backbone expects most are "
+            "dropped until a window is left; full, all of it is read; ..._equal, as many tokens "
+            "are kept as `former` reads, memory tokens included"
         },
     )
     connector: ChoiceEnum(CONNECTORS) = field(
-        default="linear", metadata={"help": "linear_norm: with a layer norm"}
+        default="linear",
+        metadata={
+            "help": "the map from the backbone's states to memory tokens: linear, or linear_norm, "
+            "with a layer norm after it"
+        },
     )
     max_compressor_tokens: int = field(
-        default=16384, metadata={"help": "in one batch of the compressor, padding included"}
+        default=16384,
+        metadata={"help": "the most tokens in a batch of the compressor, padding included"},
     )
     bank: str = field(
         default="",
@@ -47,7 +53,7 @@ class SelfCpConfig(FairseqDataclass):
 
 
 def check_options(cfg: SelfCpConfig) -> None:
-    """Raises UserError for values that cannot make a model, before the backbone is loaded."""
+    """Raise UserError for values that cannot make a model, before the backbone is loaded."""
     check_strategy(cfg.prompt_strategy)
     if cfg.connector not in CONNECTORS:
         raise UserError(f"--connector {cfg.connector}: give one of {', '.join(CONNECTORS)}")

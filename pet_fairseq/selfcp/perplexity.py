@@ -1,4 +1,4 @@
-"""Drops what a model expects anyway (a baseline: LLMLingua, Jiang et al., EMNLP 2023).
+"""Drops the tokens that a model expects most (a baseline: LLMLingua, Jiang et al., EMNLP 2023).
 
 Only the token level: chunk by chunk, each token is kept if its loss, given what was kept before, is
 above a threshold that leaves the wanted share of all tokens so far.
@@ -20,9 +20,10 @@ def keep_unexpected(
     The threshold is the loss at place int(n r) of the n losses so far, largest first, with r the
     share to keep. The first token is always kept.
 
+    Differs from the released code, which keeps or drops a token by the loss of the next one.
+
     Args:
         tokens: N. losses: from the kept tokens before and a chunk, the chunk's losses in nats.
-    Differs from the released code: that drops or keeps a token by the loss of the next one.
     """
     if len(tokens) <= target:
         return tokens

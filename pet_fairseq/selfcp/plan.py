@@ -10,8 +10,8 @@ from pet_fairseq.selfcp.segments import Piece, memory_length, split_prompt
 class Segment(NamedTuple):
     """A piece of a prompt that is compressed to memory tokens.
 
-    The compressor reads it behind the query; if it is recursive, behind the memory of the prompt's
-    earlier pieces too.
+    The compressor reads it after the query; if it is recursive, also after the memory of the
+    prompt's earlier pieces.
     """
 
     prompt: int  # index in the batch
@@ -46,12 +46,12 @@ def plan_reading(
     pieces = [split_prompt(n, window, strategy, ratio) for n, strategy, ratio in prompts]
     segments = [
         Segment(i, k, memory_length(piece.length, ratios[i]), strategies[i] == "recursive")
-        for i, some in enumerate(pieces)
-        for k, piece in enumerate(some)
+        for i, prompt_pieces in enumerate(pieces)
+        for k, piece in enumerate(prompt_pieces)
         if piece.compressed
     ]
     ordered = sorted(segments, key=round_of)  # stable: prompt by prompt within a round
-    return ReadingPlan(pieces, [list(some) for _, some in groupby(ordered, key=round_of)])
+    return ReadingPlan(pieces, [list(group) for _, group in groupby(ordered, key=round_of)])
 
 
 def round_of(segment: Segment) -> int:
@@ -63,8 +63,8 @@ def choose_strategies(strategy: str, latter: Optional[Sequence[bool]], number: i
     """The strategy for each of so many prompts.
 
     Args:
-        latter: for `auto`, whether a prompt's latter part is compressed, drawn in training; None:
-            not drawn.
+        latter: for `auto`, whether each prompt's latter part is compressed, as training draws it;
+            None where nothing is drawn.
     """
     if strategy != "auto" or latter is None:
         return [strategy] * number

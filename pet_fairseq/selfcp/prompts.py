@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from pet_fairseq.errors import UserError
 
-BLOCK = 1 << 20  # bytes of a line too large that are in memory at a time
+BLOCK = 1 << 20  # bytes of an overlong line that are in memory at a time
 
 
 class Record(NamedTuple):
@@ -21,34 +21,34 @@ class Record(NamedTuple):
     response: str
 
 
-def read_records(path: Path, most: int, doing: str) -> Iterator[tuple[str, Record]]:
+def read_records(path: Path, max_bytes: int, action: str) -> Iterator[tuple[str, Record]]:
     """Read the records of a file of JSON lines, each with its place; empty lines are left out.
 
     Args:
-        most: bytes of a line, its end included. doing: word for the progress bar.
+        max_bytes: the longest line, its end included. action: word for the progress bar.
     Raises:
         UserError: names file and line.
     """
     empty = True
-    for where, line in _text_lines(path, most, doing):
+    for where, line in _text_lines(path, max_bytes, action):
         empty = False
         yield where, _parse(line, where)
     if empty:
         raise UserError(f"{path}: no records; give a JSON object in each line")
 
 
-def read_paragraphs(path: Path, most: int, doing: str) -> Iterator[tuple[str, str]]:
-    """Read the lines of a text that are not empty, each with its place; options as read_records."""
-    for where, line in _text_lines(path, most, doing):
+def read_paragraphs(path: Path, max_bytes: int, action: str) -> Iterator[tuple[str, str]]:
+    """Read the lines of a text that are not empty, each with its place, as `read_records` does."""
+    for where, line in _text_lines(path, max_bytes, action):
         yield where, line.strip()
 
 
-def cut(text: str, most: int) -> Iterator[str]:
-    """Cut a text into parts of at most `most` characters, before a blank where there is one."""
+def cut(text: str, length: int) -> Iterator[str]:
+    """Cut a text into parts of at most `length` characters, before a blank where there is one."""
     start = 0
-    while len(text) - start > most:
-        blank = text.rfind(" ", start + 1, start + most + 1)
-        end = blank if blank > start else start + most
+    while len(text) - start > length:
+        blank = text.rfind(" ", start + 1, start + length + 1)
+        end = blank if blank > start else start + length
         yield text[start:end]
         start = end
     yield text[start:]
@@ -57,8 +57,8 @@ def cut(text: str, most: int) -> Iterator[str]:
 # --- lines ----------------------------------------------------------------------------------------
 
 
-def _text_lines(path: Path, most: int, doing: str) -> Iterator[tuple[str, str]]:
-    for where, line in _lines(path, most, doing):
+def _text_lines(path: Path, max_bytes: int, action: str) -> Iterator[tuple[str, str]]:
+    for where, line in _lines(path, max_bytes, action):
         try:
             text = line.decode("utf-8").removeprefix("\ufeff")  # some editors begin a file so
         except UnicodeDecodeError as error:
@@ -70,20 +70,20 @@ def _text_lines(path: Path, most: int, doing: str) -> Iterator[tuple[str, str]]:
             yield where, text
 
 
-def _lines(path: Path, most: int, doing: str) -> Iterator[tuple[str, bytes]]:
+def _lines(path: Path, max_bytes: int, action: str) -> Iterator[tuple[str, bytes]]:
     """Read the lines of a file, gzipped or not; a bar on stderr counts bytes of the file."""
     bar = tqdm(
-        **{"desc": f"{doing} {path.name}", "total": path.stat().st_size, "file": sys.stderr},
+        **{"desc": f"{action} {path.name}", "total": path.stat().st_size, "file": sys.stderr},
         **{"unit": "B", "unit_scale": True, "mininterval": 2},
     )
     with bar, path.open("rb") as file:
         stream = gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file
         number = 1
         try:
-            while line := stream.readline(most + 1):
+            while line := stream.readline(max_bytes + 1):
                 where = f"{path}: line {number}"
-                if len(line) > most:
-                    raise UserError(_too_large(where, line, stream, most))
+                if len(line) > max_bytes:
+                    raise UserError(_too_large(where, line, stream, max_bytes))
                 yield where, line
                 bar.update(file.tell() - bar.n)
                 number += 1
@@ -93,14 +93,15 @@ def _lines(path: Path, most: int, doing: str) -> Iterator[tuple[str, bytes]]:
             ) from error
 
 
-def _too_large(where: str, start: bytes, stream: BinaryIO, most: int) -> str:
+def _too_large(where: str, start: bytes, stream: BinaryIO, max_bytes: int) -> str:
+    """The error for a line that is too long, with its full size; reads the line to its end."""
     size, block = len(start), start
     while block and not block.endswith(b"\n"):
         block = stream.readline(BLOCK)
         size += len(block)
     return (
-        f"{where}: {size / 1e6:,.1f} MB, more than --max-record-mb {most / 1e6:g}; cut it, or give "
-        "a larger value if there is memory for it"
+        f"{where}: {size / 1e6:,.1f} MB, more than --max-record-mb {max_bytes / 1e6:g}; cut it, or "
+        "give a larger value if there is memory for it"
     )
 
 

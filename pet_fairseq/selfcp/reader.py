@@ -1,4 +1,4 @@
-"""The reader: makes what the language model reads of queries and prompts, and reads it."""
+"""The reader: turns queries and prompts into what the language model reads, and lets it read."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -23,14 +23,14 @@ Prompts = Union[Tensor, Sequence, None]  # an argument of PromptReader.read
 
 
 class PromptReader(Compressor):
-    """Stands where an encoder-decoder has its encoder: reads queries and prompts."""
+    """Takes the place of an encoder-decoder's encoder: reads queries and prompts."""
 
     def __init__(self, inner: nn.Module, cfg: SelfCpConfig, dictionary: Dictionary):
         super().__init__(inner, cfg, dictionary)
         self.bank: Optional[Bank] = None  # opened when it is first used
 
     def after_loading(self) -> None:
-        """Remember the weights; a bank that is open may be of others."""
+        """Remember the weights' hash and close the bank, which may be one of other weights."""
         super().after_loading()
         self.bank = None
 
@@ -52,13 +52,13 @@ class PromptReader(Compressor):
             src_tokens: B x T, </s>, query, <s> and prompt, padded on the right; the model does not
                 read the <s>. src_lengths: B.
             ratios: for each, prompt tokens for a memory token, if they are not all --memory-ratio;
-                larger where that needs more positions than there are.
+                they are raised where the prompt would need more positions than there are.
             latter: for each, whether to compress the latter part (auto).
             others: B x T, prompts whose segments are compressed in the place of each one's own,
                 padded on the right; other_lengths: B.
-            more: tokens of the response that have to have positions, too.
+            more: tokens of the response, which need positions, too.
         Raises:
-            UserError: more than the model has positions for, or no bank for this model.
+            UserError: the model has too few positions, or the bank is not of this model.
         """
         queries, prompts = self.split(src_tokens, src_lengths)
         demonstrations = self.recall(queries, prompts)
@@ -108,15 +108,15 @@ class PromptReader(Compressor):
         """The ratios, larger where a prompt would not fit into the model's positions.
 
         Args:
-            taken: positions that are needed for other things than each prompt.
+            taken: for each, the positions that query, demonstrations and response need.
         """
         positions = self.inner.max_positions()
         return [
             fitting_ratio(
                 *(len(prompt), self.cfg.window, strategy, ratio),
-                *(positions - number, positions - len(query)),
+                *(positions - others, positions - len(query)),
             )
-            for ratio, strategy, query, prompt, number in zip(
+            for ratio, strategy, query, prompt, others in zip(
                 ratios, strategies, queries, prompts, taken
             )
         ]
@@ -139,9 +139,9 @@ class PromptReader(Compressor):
                 repeat_slice(source, piece)
                 if piece.compressed
                 else prompt[piece.start : piece.stop]
-                for piece in some
+                for piece in prompt_pieces
             ]
-            for prompt, source, some in zip(prompts, sources, plan.pieces)
+            for prompt, source, prompt_pieces in zip(prompts, sources, plan.pieces)
         ]
         for segments in plan.rounds:
             texts = [[queries[s.prompt], *pieces[s.prompt][s.pieces_read]] for s in segments]
@@ -166,9 +166,9 @@ class PromptReader(Compressor):
 
     @torch.no_grad()
     def thin_out(self, query: Tensor, prompt: Tensor, ratio: float) -> Tensor:
-        """About as many of the prompt's tokens as may be kept, those the backbone expects least.
+        """The prompt's tokens that the backbone expects least, about as many as may be kept.
 
-        Where the model has no positions for all that was kept before, it sees the end of that.
+        Where the model has no positions for all tokens kept before, it sees the last of them.
 
         Raises:
             UserError: the query alone leaves no position.

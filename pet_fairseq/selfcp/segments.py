@@ -25,7 +25,7 @@ STRATEGIES = (
 
 
 def check_strategy(strategy: str) -> None:
-    """Raises UserError for a strategy that does not exist."""
+    """Raise UserError for a strategy that does not exist."""
     if strategy not in STRATEGIES:
         raise UserError(f"--prompt-strategy {strategy}: give one of {', '.join(STRATEGIES)}")
 

@@ -30,20 +30,21 @@ class SelfCpTaskConfig(FairseqDataclass):
     memory_ratio_range: str = field(
         default="2,16",
         metadata={
-            "help": "LOW,HIGH: in training each prompt gets a ratio from this range, and auto "
-            "compresses its former or latter part; empty: --memory-ratio and the former"
+            "help": "LOW,HIGH: in training each prompt gets a random ratio from this range, and "
+            "auto compresses its former or its latter part at random; empty: all get "
+            "--memory-ratio, and auto compresses the former part"
         },
     )
     segments_from: ChoiceEnum(SEGMENTS_FROM) = field(
         default="own",
         metadata={
-            "help": "what is compressed in place of a prompt's segments: they themselves (own), or "
-            "as a control, as many tokens of another prompt of the same subset (other)"
+            "help": "what is compressed as a prompt's segments: they themselves (own), or, as a "
+            "control, as many tokens of another prompt of the same subset (other)"
         },
     )
     prompt_symbol: str = field(
         default="<prompt>",
-        metadata={"help": "what stands between query and prompt for fairseq-interactive"},
+        metadata={"help": "symbol between query and prompt in lines for fairseq-interactive"},
     )
     seed: int = II("common.seed")
 
@@ -67,7 +68,7 @@ def read_range(text: str) -> Optional[tuple[float, float]]:
 
 @register_task("selfcp", dataclass=SelfCpTaskConfig)
 class SelfCpTask(FairseqTask):
-    """Queries, prompts and responses in one dictionary."""
+    """Responses to a query about a prompt, all in one dictionary."""
 
     generates_text = True  # so `pet_fairseq.from_pretrained` takes its models
 
@@ -99,7 +100,7 @@ class SelfCpTask(FairseqTask):
         }
         if parts["query"] is None or parts["prompt"] is None:
             raise FileNotFoundError(f"Dataset not found: {split} ({self.cfg.data})")
-        # checkpoints from before there was such an option have none
+        # checkpoints that are older than this option do not have it
         segments_from = getattr(task_cfg or self.cfg, "segments_from", "own")
         self.datasets[split] = PromptDataset(
             *parts.values(), self.dictionary, self.cfg.seed, of_others=segments_from == "other"
@@ -111,7 +112,7 @@ class SelfCpTask(FairseqTask):
         self.epoch = epoch
 
     def train_step(self, sample: dict, *others, **options):
-        """Draw for each prompt, in this process: copies in workers do not hear of new epochs."""
+        """Draw for each prompt, in this process: copies in workers do not see that epochs begin."""
         if self.ratios is not None:
             draws = draw(sample["id"].tolist(), *self.ratios, self.cfg.seed, self.epoch)
             sample = {**sample, "net_input": {**sample["net_input"], **draws._asdict()}}
@@ -120,7 +121,11 @@ class SelfCpTask(FairseqTask):
     def build_dataset_for_inference(
         self, src_tokens: list[Tensor], src_lengths: list[int], **_
     ) -> PromptDataset:
-        """Read lines of fairseq-interactive: query, the prompt symbol, prompt; or only a prompt."""
+        """A data set of lines of fairseq-interactive: QUERY <prompt> PROMPT, or only a prompt.
+
+        Raises:
+            UserError: the dictionary lacks --prompt-symbol.
+        """
         symbol = self.dictionary.index(self.cfg.prompt_symbol)
         if symbol == self.dictionary.unk():
             raise UserError(f"--prompt-symbol {self.cfg.prompt_symbol}: not in the dictionary")
@@ -150,7 +155,7 @@ class SelfCpTask(FairseqTask):
 
 
 class Texts:
-    """A list of tokens, as PromptDataset reads them."""
+    """Texts in memory, as PromptDataset reads them."""
 
     def __init__(self, texts: list[Tensor]):
         self.texts = texts

@@ -24,8 +24,12 @@ class Vocabulary:
     """A SentencePiece model with fairseq's numbers for its pieces, and how often each was met."""
 
     def __init__(self, model: bytes, name: str):
-        """Raises UserError if it is no such model; `name` says which."""
-        try:  # nothing at all would be taken for a model that is to come later
+        """Load a serialised model; `name` is what errors call it.
+
+        Raises:
+            UserError: not a SentencePiece model, or one with white space in a piece.
+        """
+        try:  # an empty model would count as one that is to be loaded later
             self.processor = sentencepiece.SentencePieceProcessor(model_proto=model or b"?")
         except RuntimeError as error:
             raise UserError(
@@ -42,7 +46,7 @@ class Vocabulary:
         return self.processor.id_to_piece(number)
 
     def _words(self, name: str) -> Iterator[str]:
-        """The pieces that are no special symbols of fairseq, in the model's order."""
+        """The pieces that are not special symbols of fairseq, in the model's order."""
         special = {"<unk>", "<s>", "</s>", "<pad>"}
         special |= {self._piece(i) for i in self._special_numbers() if i >= 0}
         for i in range(self.processor.get_piece_size()):
@@ -60,7 +64,11 @@ class Vocabulary:
         return [model.unk_id(), model.bos_id(), model.eos_id(), model.pad_id()]
 
     def encode(self, text: str, part: int = ENCODED_AT_ONCE) -> np.ndarray:
-        """Encode a text; returns fairseq's numbers of its pieces, int64, without </s>."""
+        """Encode a text to fairseq's numbers of its pieces: int64, without </s>.
+
+        Args:
+            part: so many characters are encoded at a time.
+        """
         encode = self.processor.encode
         return np.concatenate(
             [self.ids[np.array(encode(piece), dtype=np.int64)] for piece in cut(text, part)]
@@ -105,7 +113,7 @@ def train_model(lines: Iterable[str], vocab_size: int) -> bytes:
 
 
 def _keep_error(lines: Iterable[str], failed: list[UserError]) -> Iterator[str]:
-    """Pass on the lines and keep an error: SentencePiece turns it into one of its own."""
+    """Pass on the lines and keep an error, which SentencePiece would turn into one of its own."""
     try:
         for line in lines:
             yield from cut(line, SAMPLE_LINE)

@@ -12,17 +12,17 @@ from pet_fairseq.serve.engine import Engine
 from pet_fairseq.serve.request import RequestError, read_texts
 
 BODY_SECONDS = 10.0  # a client that sends slower must not hold up a shutdown
-GONE = 499  # no status that anyone gets: the client went away before the answer
+GONE = 499  # counted but never sent: the client went away before the answer
 
 logger = logging.getLogger(__name__)
 dumps = functools.partial(json.dumps, ensure_ascii=False)
 
 
 def make_runner(engine: Engine, entrance: Entrance, max_bytes: int) -> web.AppRunner:
-    """The server around an engine that runs already, behind an entrance that is not open yet.
+    """The server around an engine, behind an entrance that is not open yet.
 
     Args:
-        max_bytes: of a request's body.
+        max_bytes: the largest body of a request.
     """
     routes = Routes(engine, entrance, max_bytes)
     app = web.Application(client_max_size=max_bytes)
@@ -36,7 +36,7 @@ def make_runner(engine: Engine, entrance: Entrance, max_bytes: int) -> web.AppRu
     return web.AppRunner(
         app,
         access_log=None,
-        handler_cancellation=True,  # a client that goes away is not worked for
+        handler_cancellation=True,  # no work for a client that has gone away
         auto_decompress=False,
         keepalive_timeout=entrance.idle_seconds,
         **HEAD_LIMITS,
@@ -44,19 +44,22 @@ def make_runner(engine: Engine, entrance: Entrance, max_bytes: int) -> web.AppRu
 
 
 class Routes:
+    """The answers to POST /predict, GET /metrics and GET /health."""
+
     def __init__(self, engine: Engine, entrance: Entrance, max_bytes: int):
         self.engine = engine
         self.entrance = entrance
         self.max_bytes = max_bytes
 
     async def predict(self, request: web.Request) -> web.Response:
+        """Answer the texts of a request, and count it by its status."""
         loop = asyncio.get_running_loop()
-        counts = self.engine.metrics
+        metrics = self.engine.metrics
         arrived = loop.time()
         try:
             data = await self._answer(request)
         except (asyncio.CancelledError, ConnectionError):
-            counts.count_request(GONE)
+            metrics.count_request(GONE)
             raise
         except RequestError as error:
             response = refusal(error)
@@ -65,19 +68,20 @@ class Routes:
             response = refusal(RequestError(500, "the server failed on this request"))
         else:
             response = web.json_response(data, dumps=dumps)
-            counts.count_answer(loop.time() - arrived, loop.time())
-        counts.count_request(response.status)
+            metrics.count_answer(loop.time() - arrived, loop.time())
+        metrics.count_request(response.status)
         if self.entrance.crowded:
             response.force_close()
         return response
 
     async def _answer(self, request: web.Request) -> dict:
-        self.engine.queue.check()  # before anything is read of a text that has no place
+        self.engine.queue.check()  # before the body of a request that has no place is read
         texts, single = read_texts(await read_body(request, self.max_bytes))
         answers = await self.engine.submit(texts)
         return answers[0] if single else {"answers": answers}
 
     async def metrics(self, request: web.Request) -> web.Response:
+        """The figures of the server as text for Prometheus."""
         engine = self.engine
         now = asyncio.get_running_loop().time()
         text = engine.metrics.text(len(engine.queue), engine.queue.tokens, now)
@@ -85,6 +89,7 @@ class Routes:
         return web.Response(body=text.encode(), headers=headers)
 
     async def health(self, request: web.Request) -> web.Response:
+        """Status 200 while texts can be answered, else 503."""
         if self.engine.queue.closed:
             return web.json_response({"status": "shutting down"}, status=503)
         if self.engine.broken:

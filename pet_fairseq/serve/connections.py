@@ -1,4 +1,4 @@
-"""Who may connect: so many clients at once, and none that is silent or has stopped to read.
+"""Who may connect: a bounded number of clients, and none that is silent or has stopped reading.
 
 A connection costs little until its first bytes come: then it is given to aiohttp, or turned away if
 it brings a text for which there is no place.
@@ -17,12 +17,12 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.serve.engine import Engine
 from pet_fairseq.serve.queue import FULL
 
-# of a request's line and headers; aiohttp's own limits let 1 MB in
+# limits of a request's line and headers; aiohttp's own let 1 MB in
 HEAD_LIMITS = {"max_line_size": 2048, "max_field_size": 4096, "max_headers": 64}
-BACKLOG = 1024  # connections that wait to be taken; the kernel may allow fewer
-AT_ONCE = 64  # connections that are taken before those that are there have their turn
+BACKLOG = 1024  # connections that wait to be accepted; the kernel may allow fewer
+AT_ONCE = 64  # connections that are accepted in a row before open ones have their turn
 GRACE = 1.0  # seconds in which a client can say something, and can read why it is turned away
-UNREAD_SECONDS = 30.0  # after which a client that takes nothing of its answers is cut off
+UNREAD_SECONDS = 30.0  # after which a client that reads nothing of its answers is cut off
 MOST_LEAVING = 256  # clients that are given time to read why they are turned away
 WRONG_PORT = {errno.EADDRINUSE: "is in use", errno.EACCES: "is kept for the system"}
 PREDICT = "/predict"  # the route of texts
@@ -33,20 +33,20 @@ class Entrance:
     """The port, open to at most so many connections.
 
     Args:
-        most: connections at once; texts leave an eighth of them to others, such as /health.
-        idle_seconds: after which a connection is closed that has said nothing.
+        limit: open connections; those with texts leave an eighth to others, such as /health.
+        idle_seconds: after which a connection that has said nothing is closed.
     """
 
-    def __init__(self, engine: Engine, most: int, idle_seconds: float):
+    def __init__(self, engine: Engine, limit: int, idle_seconds: float):
         self.engine = engine
-        self.most = most
-        self.most_with_texts = most - most // 8
+        self.limit = limit
+        self.limit_with_texts = limit - limit // 8
         self.idle_seconds = idle_seconds
         self.silent: dict[Newcomer, None] = {}  # have said nothing so far; the oldest first
         self.leaving: dict[Newcomer, None] = {}  # are turned away; the oldest first
 
     async def open(self, server: web.Server, host: str, port: int) -> None:
-        """Let clients come, and give those who are taken to aiohttp's server.
+        """Listen for clients, and hand those that may stay to aiohttp's server.
 
         Raises:
             UserError: the port is in use, or the host is none of this machine's.
@@ -63,13 +63,13 @@ class Entrance:
             else:
                 line = f"--host {host}: {error.strerror}; give an address of this machine"
             raise UserError(line) from error
-        for end in self.listener.sockets:
-            # in a short queue of the kernel clients would be forgotten while the event loop is busy
-            with end.dup() as same:
-                same.listen(max(self.most, BACKLOG))
-            if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux; connections take it over
+        for listening in self.listener.sockets:
+            # from a short backlog the kernel would drop clients while the event loop is busy
+            with listening.dup() as duplicate:
+                duplicate.listen(max(self.limit, BACKLOG))
+            if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux; accepted connections inherit it
                 milliseconds = int(1000 * UNREAD_SECONDS)
-                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
+                listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
 
     @property
     def address(self) -> tuple[str, int]:
@@ -91,20 +91,21 @@ class Entrance:
 
     @property
     def crowded(self) -> bool:
-        """Whether none should be kept open for a next request."""
-        return self.taken >= self.most // 2
+        """Whether connections should be closed after an answer, not kept for a next request."""
+        return self.taken >= self.limit // 2
 
     # --- a connection, from its first moment until aiohttp has it ---------------------------------
 
     def enter(self, newcomer: "Newcomer") -> None:
-        if self.taken + len(self.silent) >= self.most and not self._make_room():
-            self.turn_away(newcomer, f"{self.most} connections are open, more are not taken")
+        """Let a connection wait for its first bytes, or turn it away if too many are open."""
+        if self.taken + len(self.silent) >= self.limit and not self._make_room():
+            self.turn_away(newcomer, f"{self.limit} connections are open, more are not taken")
             return
         self.silent[newcomer] = None
         newcomer.timer = self.loop.call_later(self.idle_seconds, newcomer.transport.close)
 
     def _make_room(self) -> bool:
-        """Turn away who has said nothing for longest; False if nobody has had time to."""
+        """Turn away the client that was silent longest; False if none has had time to speak."""
         oldest = next(iter(self.silent), None)
         if oldest is None or self.loop.time() < oldest.arrived + GRACE:
             return False
@@ -112,6 +113,7 @@ class Entrance:
         return True
 
     def first_bytes(self, newcomer: "Newcomer", data: bytes) -> None:
+        """Give a connection that begins with these bytes to aiohttp, or turn it away."""
         why = self._why_not(data)
         if why is None:
             self.forget(newcomer)
@@ -121,11 +123,11 @@ class Entrance:
             self.turn_away(newcomer, why)
 
     def _why_not(self, start: bytes) -> Optional[str]:
-        """Why a request that begins so cannot be taken; None if it can, or if more must be read."""
+        """Why a request that begins so cannot be taken; None if it can, or if that is not known."""
         if not start.startswith(TEXT):
             return None
-        if self.taken >= self.most_with_texts:
-            return f"{self.most_with_texts} connections with texts are open, more are not taken"
+        if self.taken >= self.limit_with_texts:
+            return f"{self.limit_with_texts} connections with texts are open, more are not taken"
         return FULL if self.engine.queue.is_full() else None
 
     def turn_away(self, newcomer: "Newcomer", why: str) -> None:
@@ -137,12 +139,13 @@ class Entrance:
             oldest.transport.close()
         self.leaving[newcomer] = None
         newcomer.transport.write(unavailable(why))
-        with suppress(OSError):  # who has left already has no connection to shut down
+        with suppress(OSError):  # a client that has left has no connection to shut down
             newcomer.transport.write_eof()
-        # closed at once, with something unread, the answer would be lost
+        # if it were closed at once, with bytes unread, the answer would be lost
         newcomer.timer = self.loop.call_later(GRACE, newcomer.transport.close)
 
     def forget(self, newcomer: "Newcomer") -> None:
+        """Stop counting and timing a connection that is gone, or that aiohttp has."""
         self.silent.pop(newcomer, None)
         self.leaving.pop(newcomer, None)
         if newcomer.timer is not None:

@@ -3,7 +3,7 @@
 import statistics
 import time
 
-from pet_fairseq.predict.model import Predictor
+from pet_fairseq.predict.predictor import Predictor
 from pet_fairseq.serve.scheduler import Cost
 
 LENGTH = 128  # tokens of a text
@@ -13,10 +13,10 @@ PATIENCE = 20.0  # seconds after which no new round begins
 
 
 def measure_costs(model: Predictor, ratios: list[int], batch_tokens: int) -> dict[int, Cost]:
-    """Seconds of a batch and of a token by ratio: the line through one text and a full batch.
+    """The cost of a batch and of a token by ratio: the line through one text and a full batch.
 
-    Each batch runs a few times, in turn with the others, and the median of its times counts. A
-    model that is too slow for that is measured by the rounds for which there is patience.
+    Each batch runs a few times, in turn with the others, and the median of its times counts. For a
+    slow model fewer rounds have to do: none begins after PATIENCE seconds.
     """
     length = min(LENGTH, model.max_tokens)
     text = model.random_text(length)
@@ -29,22 +29,23 @@ def measure_costs(model: Predictor, ratios: list[int], batch_tokens: int) -> dic
             break
         rounds.append([seconds(model, batch, ratio) for ratio, batch in cases])
     counted = rounds[min(WARM_UP, len(rounds) - 1) :]
-    taken = [statistics.median(times) for times in zip(*counted)]
+    medians = [statistics.median(times) for times in zip(*counted)]
     small, large = (length * len(batch) for batch in batches)
     return {
-        ratio: line(small, taken[2 * i], large, taken[2 * i + 1]) for i, ratio in enumerate(ratios)
+        ratio: fit_line(small, medians[2 * i], large, medians[2 * i + 1])
+        for i, ratio in enumerate(ratios)
     }
 
 
 def seconds(model: Predictor, batch: list, ratio: int) -> float:
-    """How long a batch takes; its answers are numbers and words, so that no device still works."""
+    """How long a batch takes; its answers are on the CPU, so the device has finished, too."""
     start = time.perf_counter()
     model.rehearse(batch, ratio)
     return time.perf_counter() - start
 
 
-def line(small: int, small_seconds: float, large: int, large_seconds: float) -> Cost:
-    """The cost of a batch and of a token from two batches of so many tokens."""
+def fit_line(small: int, small_seconds: float, large: int, large_seconds: float) -> Cost:
+    """The cost of a batch and of a token, from the times of two batches of so many tokens."""
     if large == small:
         return Cost(0.0, small_seconds / small)
     token = max(large_seconds - small_seconds, 0.0) / (large - small)

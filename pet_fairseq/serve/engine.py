@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from torch import Tensor
 
-from pet_fairseq.predict.model import Encoded, Predictor
+from pet_fairseq.predict.predictor import Encoded, Predictor
 from pet_fairseq.predict.sentences import Sentences, TextError, TextTooLongError
 from pet_fairseq.serve.metrics import Metrics
 from pet_fairseq.serve.queue import BatchQueue, Item
@@ -15,8 +15,8 @@ from pet_fairseq.serve.request import RequestError
 from pet_fairseq.serve.scheduler import RatioScheduler
 from pet_fairseq.serve.timed_thread import TimedThread
 
-BROKEN = 3  # checks of the model that failed one after the other
-CHECKED = 8  # tokens of the text that such a check asks for
+BROKEN = 3  # failed checks in a row after which the model counts as broken
+CHECKED = 8  # tokens of the text on which a check runs the model
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ class Engine:
     """Answers texts in batches, each at the ratio that the scheduler chooses for it.
 
     Args:
-        max_tokens: of all texts in a request. text_seconds: to turn these texts into tokens.
+        max_tokens: of all texts in a request. text_seconds: how long tokenising these may take.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class Engine:
         return answers, time.perf_counter() - start
 
     async def _after_failure(self, batch: list[Item], ratio: int) -> None:
-        """Find out which text the model failed on, or whether it fails on every text."""
+        """Find out which text the model failed on, and whether it fails on every text."""
         if len(batch) == 1:
             refuse(batch[0])
             await self._check_model(ratio)
@@ -140,7 +140,7 @@ class Engine:
                 await self._run_batch([item])
 
     async def _check_model(self, ratio: int) -> None:
-        """Count the failure if a text that nobody sent fails, too."""
+        """Count the failure if the model also fails on a text of its own words that nobody sent."""
         loop = asyncio.get_running_loop()
         text = self.model.random_text(min(CHECKED, self.model.max_tokens))
         try:

@@ -1,14 +1,14 @@
-"""Freed memory goes back to the system.
+"""Gives freed memory back to the system.
 
-The allocator of glibc keeps what is freed between objects that live on; under load with texts of
-all lengths that is soon more than what is in use.
+The allocator of glibc keeps memory that is freed between objects still in use; under load, with
+texts of all lengths, it soon keeps more than is in use.
 """
 
 import asyncio
 import ctypes
 import sys
 
-SECONDS = 10.0  # between two times; one takes some milliseconds
+SECONDS = 10.0  # between two calls, which take some milliseconds each
 
 
 async def keep_trimmed() -> None:

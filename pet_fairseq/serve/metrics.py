@@ -8,21 +8,21 @@ PREFIX = "pet_fairseq"
 
 
 class Window:
-    """Values of the last seconds.
+    """The values of the last seconds.
 
     Args:
-        seconds: how long a value counts. most: values that are kept, the newest.
+        seconds: how long a value counts. max_values: how many are kept, the newest ones.
     """
 
-    def __init__(self, seconds: float = 60.0, most: int = 10_000):
+    def __init__(self, seconds: float = 60.0, max_values: int = 10_000):
         self.seconds = seconds
-        self.values: deque[tuple[float, float]] = deque(maxlen=most)
+        self.values: deque[tuple[float, float]] = deque(maxlen=max_values)
 
     def add(self, value: float, now: float) -> None:
         self.values.append((now, value))
 
     def quantiles(self, shares: tuple[float, ...], now: float) -> list[float]:
-        """The smallest value that a share of all values does not exceed; NaN without values."""
+        """For each share the smallest value that so many values do not exceed; NaN without any."""
         while self.values and self.values[0][0] < now - self.seconds:
             self.values.popleft()
         ordered = sorted(value for _, value in self.values)
@@ -57,13 +57,13 @@ class Metrics:
         self.tokens[ratio] += tokens
 
     def count_answer(self, seconds: float, now: float) -> None:
-        """A request was answered so long after it came."""
+        """Count a request that was answered so many seconds after it came."""
         self.latency.add(seconds, now)
         self.latency_sum += seconds
         self.latency_count += 1
 
     def text(self, waiting: int, waiting_tokens: int, now: float) -> str:
-        """The page for Prometheus; waiting: texts in the queue."""
+        """The page for Prometheus; waiting: texts in the queue, waiting_tokens: their tokens."""
         quantiles = zip(QUANTILES, self.latency.quantiles(QUANTILES, now))
         latency = {f'{{quantile="{share}"}}': value for share, value in quantiles}
         latency |= {"_sum": self.latency_sum, "_count": self.latency_count}
@@ -89,10 +89,10 @@ def labelled(label: str, counts: Counter) -> dict[str, int]:
     return {f'{{{label}="{key}"}}': counts[key] for key in sorted(counts)}
 
 
-def family(name: str, kind: str, what: str, values: dict[str, float]) -> str:
+def family(name: str, kind: str, description: str, values: dict[str, float]) -> str:
     """One metric with its values by suffix."""
     name = f"{PREFIX}_{name}"
-    head = f"# HELP {name} {what}\n# TYPE {name} {kind}\n"
+    head = f"# HELP {name} {description}\n# TYPE {name} {kind}\n"
     return head + "".join(f"{name}{suffix} {number(v)}\n" for suffix, v in values.items())
 
 

@@ -7,7 +7,7 @@ from pet_fairseq.predict.options import add_model_options, positive
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
-    """Declare all but the options of tokenizer and BPE, which depend on their choice (text.py)."""
+    """Declare all options but those of the tokenizer and BPE, which depend on the chosen ones."""
     model = command.add_argument_group("model")
     model.add_argument(
         "--path",
@@ -20,21 +20,27 @@ def add_options(command: argparse.ArgumentParser) -> None:
     command.set_defaults(command="serve", path_option="--path")
 
     server = command.add_argument_group("server")
+    _add_serving_options(server)
+    _add_limits(server)
+
+
+def _add_serving_options(server: argparse._ArgumentGroup) -> None:
+    """Declare where the server listens, and how it answers."""
     server.add_argument(
-        "--host", default="127.0.0.1", help="the address to listen at (default: %(default)s)"
+        "--host", default="127.0.0.1", help="the address to listen on (default: %(default)s)"
     )
     server.add_argument(
         "--port",
         type=port,
         default=8080,
-        help="the port to listen at, 0 for any free one (default: %(default)s)",
+        help="the port to listen on, 0 for any free one (default: %(default)s)",
     )
     server.add_argument(
         "--ratio",
         type=ratio,
         default="auto",
         metavar="auto|K",
-        help="the compression ratio: auto to let the load decide, or a number that always holds "
+        help="the compression ratio: auto lets the load decide, a number holds at any load "
         "(default: %(default)s)",
     )
     server.add_argument(
@@ -42,7 +48,8 @@ def add_options(command: argparse.ArgumentParser) -> None:
         type=positive_float,
         default=500.0,
         metavar="MS",
-        help="the latency that nearly all requests are to keep (default: %(default)g)",
+        help="the time from arrival to answer that nearly all requests are to keep (default: "
+        "%(default)g)",
     )
     server.add_argument(
         "--batch-order",
@@ -51,12 +58,16 @@ def add_options(command: argparse.ArgumentParser) -> None:
         help="which texts run together: the oldest ones, or the oldest one and those nearest to it "
         "in length, which saves padding (default: %(default)s)",
     )
+
+
+def _add_limits(server: argparse._ArgumentGroup) -> None:
+    """Declare what is refused, and what ends a connection."""
     server.add_argument(
         "--max-text-seconds",
         type=positive_float,
         default=2.0,
         metavar="S",
-        help="how long a request's texts may take to become tokens; then they get status 413 "
+        help="how long tokenising a request's texts may take; longer ones get status 413 "
         "(default: %(default)g)",
     )
     server.add_argument(

@@ -1,4 +1,4 @@
-"""Texts that wait: bounded, first come first served, cut into batches by tokens."""
+"""The queue of waiting texts: bounded, and cut into batches by tokens, the oldest text first."""
 
 import asyncio
 from collections import deque
@@ -25,12 +25,13 @@ class Item(NamedTuple):
 
 
 class BatchQueue:
-    """A queue of one event loop.
+    """A queue for one event loop.
 
-    A place is reserved before a text is tokenised, so that the bound holds for those too.
+    A place is reserved before a text is tokenised, so that the bound holds for such texts, too.
 
     Args:
-        capacity: texts that may wait. batch_tokens: of a batch, texts times the longest text.
+        capacity: texts that may wait. batch_tokens: the most tokens of a batch, padding included:
+            its texts times the longest of them.
         by_length: whether the oldest text runs with those nearest to it in length, not in age.
     """
 
@@ -74,7 +75,7 @@ class BatchQueue:
             raise RequestError(503, FULL)
 
     def reserve(self, count: int) -> None:
-        """Keep places for texts that come; raises what `check` does."""
+        """Keep places for texts that are to come; raises what `check` does."""
         self.check(count)
         self.reserved += count
 
@@ -84,7 +85,7 @@ class BatchQueue:
         self._changed.set()
 
     def put(self, texts: list[Tensor], arrived: float) -> list[asyncio.Future]:
-        """Fill reserved places; returns the answers to come."""
+        """Fill reserved places, and return the answers to come."""
         loop = asyncio.get_running_loop()
         items = [Item(tokens, arrived, loop.create_future()) for tokens in texts]
         self.items.extend(items)
@@ -101,13 +102,13 @@ class BatchQueue:
         while True:
             self._drop_abandoned()
             if self.items:
-                return self._cut()
+                return self._take_batch()
             if self.closed and not self.reserved:
                 return None
             self._changed.clear()
             await self._changed.wait()
 
-    def _cut(self) -> list[Item]:
+    def _take_batch(self) -> list[Item]:
         """Take the oldest text from the queue, and more while they fit with their padding."""
         lengths = (item.length for item in self.items)
         if not self.by_length:

@@ -1,4 +1,4 @@
-"""Requests of clients: what they may send, and the error for anything else."""
+"""The requests that clients may send, and the error for anything else."""
 
 import json
 from typing import Any
@@ -17,13 +17,13 @@ class RequestError(Exception):
 
 
 def read_texts(body: bytes) -> tuple[list[Sentences], bool]:
-    """The texts of a request, and whether it was about a single one.
+    """The texts of a request, and whether it has a single one.
 
-    That is {"text": "..."}, for a pair with {"pair": "..."} beside it; several are {"texts": [...]}
-    of strings and such objects.
+    A single text is {"text": "..."}, with "pair": "..." beside it for a pair of sentences; several
+    are {"texts": [...]}, a list of strings and such objects.
 
     Raises:
-        RequestError: 400, anything else.
+        RequestError: 400 for anything else.
     """
     fields = read_json(body)
     if not isinstance(fields, dict) or not (
@@ -41,6 +41,7 @@ def read_texts(body: bytes) -> tuple[list[Sentences], bool]:
 
 
 def read_json(body: bytes) -> Any:
+    """The JSON value of a body; raises RequestError 400 if it is none."""
     try:
         return json.loads(body.decode("utf-8"))
     except UnicodeDecodeError as error:

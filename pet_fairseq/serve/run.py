@@ -1,4 +1,4 @@
-"""The life of the server: load, measure, listen, and finish what is there when told to stop."""
+"""The life of the server: load, measure, listen, and answer what still waits when told to stop."""
 
 import argparse
 import asyncio
@@ -7,7 +7,7 @@ import logging
 import signal
 
 from pet_fairseq.predict.load_model import load
-from pet_fairseq.predict.model import Predictor
+from pet_fairseq.predict.predictor import Predictor
 from pet_fairseq.serve.app import make_runner
 from pet_fairseq.serve.connections import Entrance
 from pet_fairseq.serve.costs import measure_costs
@@ -47,7 +47,7 @@ def load_served(args: argparse.Namespace, text_options: list[str]) -> Predictor:
 
 
 def quiet() -> None:
-    """fairseq turns on every logger; junk that clients send is answered, not logged."""
+    """Silence loggers: fairseq turns on every one, and junk from clients is not worth a line."""
     for name in ("fairseq", "asyncio"):
         logging.getLogger(name).setLevel(logging.WARNING)
     logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
@@ -55,12 +55,12 @@ def quiet() -> None:
 
 def format_costs(costs: dict[int, Cost], batch_tokens: int, target_ms: float) -> str:
     """A line for each ratio, and one if even the fastest leaves no time to wait for a batch."""
-    taken = {ratio: 1000 * cost.seconds(batch_tokens) for ratio, cost in costs.items()}
+    batch_ms = {ratio: 1000 * cost.seconds(batch_tokens) for ratio, cost in costs.items()}
     lines = [
         f"ratio {ratio}: about {ms:.0f} ms for a batch of {batch_tokens} tokens"
-        for ratio, ms in taken.items()
+        for ratio, ms in batch_ms.items()
     ]
-    if 2 * min(taken.values()) > target_ms:
+    if 2 * min(batch_ms.values()) > target_ms:
         lines.append(
             f"note: with such batches --target-ms {target_ms:g} cannot be kept under load; lower "
             "--max-batch-tokens or raise the target"
@@ -69,6 +69,7 @@ def format_costs(costs: dict[int, Cost], batch_tokens: int, target_ms: float) ->
 
 
 def make_engine(args: argparse.Namespace, model: Predictor, costs: dict[int, Cost]) -> Engine:
+    """The engine of a loaded model, with its queue, scheduler and metrics."""
     target = args.target_ms / 1000
     scheduler = RatioScheduler(costs, target, args.max_batch_tokens)
     queue = BatchQueue(args.max_queue, args.max_batch_tokens, args.batch_order == "length")
@@ -96,9 +97,9 @@ async def answer_until_stopped(
         trimming.cancel()
         entrance.close()
         engine.queue.close()
-        await work  # raises what made it end early
+        await work  # raises the error that made it end early, if there was one
     finally:
-        await runner.cleanup()  # the answers are on their way
+        await runner.cleanup()  # lets the last answers be sent
 
 
 def url(host: str, port: int) -> str:

@@ -1,16 +1,16 @@
-"""Chooses a server's next ratio from what waits and a promise about latency (no fairseq here).
+"""Chooses a server's next ratio from the waiting texts and a promised latency; needs no fairseq.
 
-The ratio is the smallest at which everything that waits now would be answered within the target; if
-none is fast enough, the fastest. What a batch costs at each ratio is measured beforehand; how fast
-the machine and the texts of the moment are is learned from every batch, whatever its ratio, so that
-no estimate grows old while another ratio is in use.
+The ratio is the smallest at which all texts that wait now would be answered within the target, less
+some headroom; if none is fast enough, the fastest. The cost of a batch at each ratio is measured
+beforehand; how fast the machine and the texts of the moment are is learned from every batch,
+whatever its ratio, so that no estimate grows old while another ratio is in use.
 """
 
 from typing import NamedTuple
 
 
 class Cost(NamedTuple):
-    """Seconds at one ratio: of a batch, however small, and of each token."""
+    """Seconds at one ratio: for a batch, however small, and for each token in it."""
 
     batch: float
     token: float
@@ -37,10 +37,10 @@ class RatioScheduler:
     """Chooses ratios, and keeps a running estimate of how fast batches are now.
 
     Args:
-        costs: by ratio, as measured once.
+        costs: by ratio, as measured at the start.
         target: seconds from arrival to answer that are promised for nearly all requests.
-        batch_tokens: the most that a batch holds.
-        headroom: share of the target to aim at; what comes while a batch runs needs the rest.
+        batch_tokens: the most tokens of a batch.
+        headroom: share of the target to aim at; texts that come while a batch runs need the rest.
         memory: weight of the newest batch in the running estimate, in (0, 1].
     """
 
@@ -68,11 +68,11 @@ class RatioScheduler:
 
     @property
     def pace(self) -> float:
-        """Seconds that batches take now for each second that they took when measured."""
+        """How long batches take now over how long they took when they were measured."""
         return self.taken / self.expected
 
     def choose(self, waiting_tokens: int, oldest_wait: float) -> int:
-        """The ratio for the next batch, which is among what waits."""
+        """The ratio for the next batch; waiting_tokens: of all waiting texts, its own included."""
         return choose_ratio(
             self.estimates(waiting_tokens), oldest_wait, self.headroom * self.target
         )
@@ -83,6 +83,6 @@ class RatioScheduler:
         return {k: self.pace * cost.seconds(tokens, batches) for k, cost in self.costs.items()}
 
     def observe(self, ratio: int, tokens: int, seconds: float) -> None:
-        """A batch of so many tokens took so long."""
+        """Take into account that a batch of so many tokens took so many seconds at a ratio."""
         self.expected += self.memory * (self.costs[ratio].seconds(tokens) - self.expected)
         self.taken += self.memory * (seconds - self.taken)

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Optional
 
-AGAIN = 0.1  # seconds: the code in between may have caught the exception
+AGAIN = 0.1  # seconds until the exception is sent again: code may have caught the first one
 
 
 class TimedThread:
-    """One thread that an event loop gives calls to, which it works off in turn.
+    """One thread that runs the calls of an event loop one after another.
 
     Args:
-        seconds: that a call may take once it has begun.
+        seconds: how long a call may take once it has begun.
     """
 
     def __init__(self, name: str, seconds: float):
@@ -25,8 +25,8 @@ class TimedThread:
         """Call a function in the thread and return its result.
 
         Raises:
-            TimeoutError: inside the function, between two steps of its Python code, when the time
-                is over. A function written in C is left to finish first.
+            TimeoutError: the time is over; it is raised inside the function, between two steps of
+                its Python code. A function written in C is left to finish first.
         """
         loop = asyncio.get_running_loop()
         call = TimedCall(function, args, self.seconds, loop)
@@ -47,7 +47,7 @@ class TimedCall:
         self.seconds = seconds
         self.loop = loop
         self.thread: Optional[int] = None
-        self.ended = threading.RLock()  # once the thread has it, nobody interrupts any more
+        self.ended = threading.RLock()  # once the thread holds it, the call is not interrupted
 
     def run(self) -> Any:
         self.thread = threading.get_ident()
@@ -58,7 +58,7 @@ class TimedCall:
             self.end()
 
     def end(self) -> None:
-        """Let no exception reach what the thread does next."""
+        """End the call, so that no exception reaches what the thread does next."""
         late = None
         while self.thread is not None:
             try:
@@ -70,6 +70,7 @@ class TimedCall:
             raise late
 
     def interrupt(self) -> None:
+        """Send the thread a TimeoutError, and again later, unless the call has ended."""
         if not self.ended.acquire(blocking=False):
             return
         try:

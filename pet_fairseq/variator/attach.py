@@ -1,4 +1,4 @@
-"""Changes the layers of a model that exists, without touching its parameters."""
+"""Puts the modules of a site into the layers of an existing model, and leaves its parameters."""
 
 from torch import nn
 
@@ -9,10 +9,10 @@ from pet_fairseq.variator.sites import SITES
 
 
 def attach(layers: nn.ModuleList, site: str, grouping: Grouping) -> list[site_modules.SiteModule]:
-    """Put a site's module into each layer; returns them in the order of the layers.
+    """Put a site's module into each layer, and return the modules in the order of the layers.
 
     Args:
-        layers: fairseq's layers (or anything with the parts that the site needs); site: of SITES.
+        layers: fairseq's layers (or any with the parts that the site needs); site: a key of SITES.
     Raises:
         UserError: the layers have no such part.
     """

@@ -34,9 +34,9 @@ def find_stack(backbone: nn.Module, stack: str) -> tuple[nn.Module, str]:
     """Find the stack that is compressed: the module that holds it, and its name there.
 
     Args:
-        stack: encoder, decoder, or auto for the only right one.
+        stack: encoder, decoder, or auto for the only one that fits the model.
     Raises:
-        UserError: the model has no such stack, or it predicts what its groups would show.
+        UserError: the model has no such stack, or predicts the positions that a group would show.
     """
     if not is_decoder_only(backbone):
         if stack == "decoder":
@@ -64,13 +64,18 @@ class BackboneWrapper(BaseFairseqModel):
 
     @contextmanager
     def frozen(self) -> Iterator[nn.Module]:
-        """Inside the block, a model that gives the outputs which the changed one is to keep."""
+        """Inside the block, the teacher: a model whose outputs this one is to keep."""
         raise NotImplementedError
 
     @staticmethod
-    def shape_for(cfg, backbone: Shape) -> Shape:
-        """The shape of the model's stack from that of the backbone's and the model's options."""
-        return backbone._replace(ratio=cfg.compression_ratio)
+    def ratio_for(cfg) -> int:
+        """The ratio k that the model's options ask for; 1 for a kind of model without any."""
+        return cfg.compression_ratio
+
+    @classmethod
+    def shape_for(cls, cfg, backbone: Shape) -> Shape:
+        """The shape of the model's stack from the backbone's shape and the model's options."""
+        return backbone._replace(ratio=cls.ratio_for(cfg))
 
     @staticmethod
     def encoder_cost(shape: Shape, length: int) -> int:
@@ -114,7 +119,7 @@ class BackboneWrapper(BaseFairseqModel):
 
     def forward(self, *args, **options):
         output, *more = self.backbone(*args, **options)
-        if self.training:  # the output layer, or all plugins, may have no part in this batch
+        if self.training:  # this batch may use no plugin, or not the output layer
             output = output + zero_from(self.parameters())
         return output, *more
 

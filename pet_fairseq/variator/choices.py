@@ -1,4 +1,4 @@
-"""The values that Variator's options may have; nothing heavy is imported."""
+"""The values that Variator's options may have; imports neither torch nor fairseq."""
 
 from pet_fairseq.variator.sites import SITES
 

@@ -3,7 +3,7 @@
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from pet_fairseq.cli_command import Command, Group, add_sample_options
+from pet_fairseq.cli_command import Command, Group, add_backbone_run_option, add_sample_options
 from pet_fairseq.variator.choices import COMPRESSIONS, DECOMPRESSIONS, SITES
 
 
@@ -46,7 +46,7 @@ def _flops_arguments(parser: ArgumentParser) -> None:
         nargs="+",
         default=[32, 128, 512],
         metavar="N",
-        help="the lengths of sentences to count for, in tokens (default: %(default)s)",
+        help="the lengths of sentences, in tokens, to count for (default: %(default)s)",
     )
 
 
@@ -75,7 +75,8 @@ def _new_plugins_arguments(parser: ArgumentParser) -> None:
         "--decompression",
         choices=DECOMPRESSIONS,
         default="adapter",
-        help="how one result becomes those of its group (default: %(default)s)",
+        help="how the result of a group becomes one for each of its positions (default: "
+        "%(default)s)",
     )
     parser.add_argument(
         "--prompt-end",
@@ -101,7 +102,7 @@ def _move_plugins_arguments(parser: ArgumentParser) -> None:
         "--backbone-path",
         required=True,
         metavar="FILE",
-        help="the checkpoint of the model that they are to work in",
+        help="the checkpoint of the model that the plugins are to work in",
     )
     _add_plugin_file(parser)
 
@@ -120,12 +121,7 @@ def _plugins_arguments(parser: ArgumentParser) -> None:
         metavar="RUNS",
         help="a folder that holds one folder for each run, with checkpoint_best.pt and result.json",
     )
-    parser.add_argument(
-        "--backbone",
-        default="backbone",
-        metavar="RUN",
-        help="the run that the others started from (default: %(default)s)",
-    )
+    add_backbone_run_option(parser)
     parser.add_argument(
         "--length",
         type=int,
@@ -183,7 +179,7 @@ COMMANDS = (
     Command(
         name="move-plugins",
         group=Group.VARIATOR,
-        help="move the plugins of a pre-trained model to the same model after fine-tuning",
+        help="move plugins from a pre-trained model to the same model after its fine-tuning",
         add_arguments=_move_plugins_arguments,
         run=_move_plugins,
     ),

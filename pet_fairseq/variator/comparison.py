@@ -84,17 +84,17 @@ def read_row(folder: Path, length: int) -> RunRow:
     Raises:
         UserError: a checkpoint or scores that cannot be used.
     """
-    path, scores = folder / "checkpoint_best.pt", read_scores(folder / "result.json")
+    path = folder / "checkpoint_best.pt"
+    scores, cut = read_scores(folder / "result.json")
     state = load_checkpoint(str(path), "RUNS")
     cfg = state["cfg"].model
     kind = getattr(cfg, "_name", "")
     tensors = unique_tensors(state["model"])
     trained = sum(t.numel() for n, t in tensors.items() if n != "backbone_hash")
-    cut = int(scores.pop("cut", 1))
     if cut > 1:  # the backbone itself, given a part of each prompt
         cost = cut_cost(state, str(path), length, cut)
         return RunRow(folder.name, "cut prompts", cut, trained=0, size=0, cost=cost, scores=scores)
-    ratio = getattr(cfg, "compression_ratio", 1) if compresses(kind) else 1
+    ratio = MODEL_REGISTRY[kind].ratio_for(cfg) if compresses(kind) else 1
     costs = relative_costs(state, kind, str(path), length)
     return RunRow(
         *(folder.name, kind, ratio, trained, stored_bytes(state | {"model": tensors})),
@@ -109,8 +109,8 @@ def compresses(kind: str) -> bool:
     return issubclass(MODEL_REGISTRY.get(kind, object), BackboneWrapper)
 
 
-def read_scores(path: Path) -> dict[str, float]:
-    """Read the scores of a run, and `cut` if prompts were cut.
+def read_scores(path: Path) -> tuple[dict[str, float], int]:
+    """Read the scores of a run, and K where it read only the last 1/K of its prompts, else 1.
 
     Raises:
         UserError: not a file of scores, or none that is known.
@@ -123,13 +123,13 @@ def read_scores(path: Path) -> dict[str, float]:
         raise UserError(f"{path}: no scores in it; evaluate the run again") from error
     if not scores:
         raise UserError(f"{path}: has none of {', '.join(SCORES)}; evaluate the run again")
-    return scores | ({"cut": cut} if cut > 1 else {})
+    return scores, cut
 
 
 def relative_costs(state: dict, kind: str, path: str, length: int) -> tuple[float, Optional[float]]:
     """Multiply-adds over the backbone's: of the compressed stack's layers, and of the whole model.
 
-    The latter is known of encoders with a head for classes: their embeddings multiply nothing.
+    The latter is known for encoders with a classification head: their embeddings multiply nothing.
     """
     cfg = state["cfg"].model
     if not compresses(kind):
@@ -145,9 +145,9 @@ def relative_costs(state: dict, kind: str, path: str, length: int) -> tuple[floa
 
 
 def head_cost(weights: dict[str, Tensor]) -> Optional[int]:
-    """Multiply-adds of an encoder's only head for classes, which reads one position.
+    """Multiply-adds of an encoder's only classification head, which reads one position.
 
-    None: it has no head or several, or there is a decoder, which computes more than a head.
+    None: the model has no such head or several, or it has a decoder, whose cost is not counted.
     """
     heads = {name: w for name, w in weights.items() if name.startswith("classification_heads.")}
     has_decoder = any(name.startswith("decoder.layers.") for name in weights)
@@ -157,7 +157,7 @@ def head_cost(weights: dict[str, Tensor]) -> Optional[int]:
 
 
 def cut_cost(state: dict, path: str, length: int, cut: int) -> float:
-    """Multiply-adds of a language model's layers for the last 1/cut of a prompt over all of it."""
+    """Multiply-adds of a language model's layers for 1/cut of a prompt, over those for all."""
     shape = shape_of(build_around(state, VariatorConfig(backbone_path=path)))
     return plain_layer_cost(shape, -(-length // cut)) / plain_layer_cost(shape, length)
 
@@ -166,7 +166,7 @@ def cut_cost(state: dict, path: str, length: int, cut: int) -> float:
 
 
 def to_markdown(rows: list[RunRow], backbone: str, length: int) -> str:
-    """Write a row for each run, the difference to the backbone beside each score."""
+    """Format a row for each run, with the difference to the backbone beside each score."""
     base = next(row for row in rows if row.name == backbone)
     names = list(base.scores)
     header = ["run", "k", "trained parameters", "MB", f"multiply-adds, {length} tokens"]
@@ -182,7 +182,7 @@ def to_markdown(rows: list[RunRow], backbone: str, length: int) -> str:
 
 
 def score_cells(score: Optional[float], base: float) -> list[str]:
-    """Write a score and its difference to the backbone's."""
+    """Format a score and its difference to the backbone's."""
     return ["-", "-"] if score is None else [f"{score:.2f}", f"{score - base:+.2f}"]
 
 
@@ -209,9 +209,9 @@ def draw(
     axes: Axes, by_kind: dict[str, list[RunRow]], name: str, cost: Callable[[RunRow], float]
 ) -> None:
     """Draw a named point for each run, with a marker for each kind."""
-    for (kind, some), marker in zip(by_kind.items(), chain("*", cycle("osvD^"))):
-        points = [(cost(row), row.scores[name]) for row in some]
+    for (kind, rows), marker in zip(by_kind.items(), chain("*", cycle("osvD^"))):
+        points = [(cost(row), row.scores[name]) for row in rows]
         if points:
             axes.plot(*zip(*points), marker, label=kind)
-        for row, point in zip(some, points):
+        for row, point in zip(rows, points):
             axes.annotate(row.name, point, (4, 4), textcoords="offset points", fontsize=7)

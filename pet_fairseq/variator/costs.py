@@ -8,7 +8,7 @@ class Shape(NamedTuple):
 
     Attributes:
         ffn_maps: matrices of d x FFN width in a feed-forward network: 3 with a gate, else 2.
-        query_dim, key_dim: width of all heads of queries, and of keys; 0: d.
+        query_dim, key_dim: width of all heads of queries, and of keys; 0 stands for d.
     """
 
     layers: int
@@ -73,13 +73,16 @@ def decompression_parameters(shape: Shape) -> int:
 
 
 def compression_cost(shape: Shape, length: int) -> int:
-    """Multiply-adds of making groups; the last group is filled up with zeros."""
+    """Multiply-adds of the members' scores; zeros fill up the last group.
+
+    The weighted sum of the members is not a matrix product and is not counted.
+    """
     filled = shape.num_groups(length) * shape.ratio
     return filled * shape.ratio * shape.embed_dim if shape.compression == "weighted" else 0
 
 
 def decompression_cost(shape: Shape, length: int) -> int:
-    """Multiply-adds of making positions again.
+    """Multiply-adds of the adapter, which makes positions again from groups.
 
     The half of the adapter's first map that reads the group's output is computed once per group, so
     this is less than the paper's formula.

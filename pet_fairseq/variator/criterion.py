@@ -2,9 +2,10 @@
 
     loss = MSE(outputs with plugins, without) + lambda * task loss
 
-The outputs are those of the stacks: what the decoder and the output map read, after the last layer
-norm of a stack that has one (Variator, section 3.3: "output vectors", 4.2: "from the last layers").
-A `variator` model is its own teacher, at ratio 1: it is in memory once.
+(Variator, eq. 1, and appendix B). The outputs are those of the stacks: what the decoder and the
+output layer read, after the last layer norm of a stack that has one (Variator, section 3.3: "output
+vectors", 4.2: "from the last layers"). A `variator` model is its own teacher, at ratio 1: it is in
+memory once.
 """
 
 import math
@@ -31,7 +32,7 @@ from pet_fairseq.variator.stack_wrappers import real_first
 
 
 class Outputs(NamedTuple):
-    """What a stack gives for a batch."""
+    """The output vectors of a stack for a batch."""
 
     vectors: Tensor  # B x T x C
     padding: Tensor  # B x T, True = padding
@@ -46,7 +47,7 @@ class VariatorDistillationConfig(FairseqDataclass):
         default="sentence_classification_head",
         metadata={"help": "the head that classifies sentences (--task sentence_prediction)"},
     )
-    # fairseq's sentence_prediction task asks its criterion for this
+    # fairseq's sentence_prediction task reads this option of its criterion
     regression_target: bool = field(
         default=False, metadata={"help": "not supported: targets are classes"}
     )
@@ -55,7 +56,7 @@ class VariatorDistillationConfig(FairseqDataclass):
 
 @contextmanager
 def stack_outputs(model: nn.Module, sample: dict, padding_idx: int) -> Iterator[dict[str, Outputs]]:
-    """Inside the block the model leaves its stacks' outputs in the dictionary when it runs."""
+    """Inside the block, a run of the model puts the outputs of its stacks into the dictionary."""
     outputs: dict[str, Outputs] = {}
 
     def keep_encoder(module, inputs, output) -> None:
@@ -84,7 +85,7 @@ def stack_outputs(model: nn.Module, sample: dict, padding_idx: int) -> Iterator[
 def to_the_left(vectors: Tensor, padding: Tensor) -> Outputs:
     """Move the real positions of each sentence (B x T x C) to the left edge, in their order.
 
-    Plugins do so with sources that are padded on the left; their teacher leaves them there.
+    The model with plugins moves sources that are padded on the left; its teacher does not.
     """
     order = real_first(padding)
     moved = vectors.gather(1, order[..., None].expand_as(vectors))
@@ -109,17 +110,20 @@ def mean_distance(student: Outputs, teacher: Outputs) -> Tensor:
 
 
 def percent_correct(meters: dict) -> float:
-    """The accuracy over all that was counted since the meters began, in percent."""
+    """The accuracy in percent over all targets since the meters were reset."""
     correct, total = (float(meters[f"_{key}"].sum) for key in ("n_correct", "total"))
     return round(100 * correct / total, 2) if total else 0.0
 
 
-NO_CLASS = -100  # no target of a classification
+NO_CLASS = -100  # never a target of classification, so that no target is ignored
 
 
 @register_criterion("variator_distillation", dataclass=VariatorDistillationConfig)
 class VariatorDistillationCriterion(FairseqCriterion):
-    """Trains the plugins of `variator`, or all weights of the models that it competes with."""
+    """Trains the plugins of `variator`, or all weights of the models that it competes with.
+
+    The teacher is the model before it was changed.
+    """
 
     def __init__(
         self, task, sentence_avg, task_loss_weight, classification_head_name, regression_target
@@ -197,10 +201,10 @@ class VariatorDistillationCriterion(FairseqCriterion):
     def task_loss(
         self, model, output, sample: dict, classes: bool
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Mean cross-entropy (nats), right answers, and how many there were."""
+        """Mean cross-entropy (nats), right answers, and how many targets count."""
         target = model.get_targets(sample, output)
         ignored = NO_CLASS if classes else self.padding_idx
-        if "prompt" in (output[1] or {}):  # but for the last, its targets are in its groups
+        if "prompt" in (output[1] or {}):  # groups have seen its targets, except for the last one
             seen = output[1]["prompt"].roll(-1, dims=1)
             seen[:, -1] = False
             target = target.masked_fill(seen, ignored)

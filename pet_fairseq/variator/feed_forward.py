@@ -15,7 +15,7 @@ def inner_width(layer: nn.Module) -> int:
 
 
 def maps_into(layer: nn.Module) -> int:
-    """How many maps fc1 is: 1, or 2 for a gate and what it lets through."""
+    """How many maps fc1 holds: 1, or 2 in a gated network (the gate and up)."""
     return layer.fc1.out_features // inner_width(layer)
 
 
@@ -26,7 +26,7 @@ def neuron_rows(layer: nn.Module, neurons: Tensor) -> Tensor:
 
 
 class FeedForward(nn.Module):
-    """The maps of a layer with all that is between them: T x B x C -> T x B x C."""
+    """The feed-forward network of a layer: T x B x C -> T x B x C."""
 
     def __init__(self, layer: nn.Module):
         super().__init__()

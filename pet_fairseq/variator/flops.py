@@ -1,4 +1,4 @@
-"""What plugins would cost and save for a model: by formula, and as torch counts it."""
+"""What plugins would cost a model and save: by formula, and counted by torch."""
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -34,15 +34,15 @@ def measured_cost(model: VariatorModel, length: int) -> int:
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         for layer in model.stack.layers:
             output = layer(x, None)
-            x = output[0] if isinstance(output, tuple) else output  # a decoder's gives more
+            x = output[0] if isinstance(output, tuple) else output  # decoder layers give a tuple
     return counter.get_total_flops() // 2
 
 
 def cost_table(shape: Shape, lengths: list[int], measured: dict[int, tuple[int, int]]) -> str:
-    """Write a table of costs over lengths.
+    """Format a table of costs by length.
 
     Args:
-        measured: multiply-adds with plugins and without, by length.
+        shape: with the plugins. measured: multiply-adds with plugins and without, by length.
     """
     added, ffn = SITES[shape.site].plugin_parameters(shape), ffn_parameters(shape)
     lines = [
@@ -77,7 +77,7 @@ def flops_report(
     """Describe what plugins of this form would cost and save for the model in a checkpoint.
 
     Raises:
-        UserError: an unusable checkpoint, or values that make no plugin.
+        UserError: an unusable checkpoint, or values of which no plugin can be made.
     """
     if not lengths or min(lengths) < 1:
         raise UserError(f"--lengths {lengths}: give lengths of 1 or more")

@@ -23,9 +23,9 @@ class Grouping:
 
         Args:
             padding_mask: B x T', True = in no group; None: T' is T and all positions are grouped.
-            first_ungrouped: the first position that is in no group of some sentence and still no
-                padding; from there to T every position is also worked on alone, and those in no
-                group keep that. None: what is in no group is padding.
+            first_ungrouped: the first position that some sentence has in no group although it is
+                not padding; from there to T every position is also computed alone, and positions
+                in no group take that output. None: only padding is in no group.
         """
         self.padding_mask, self.first_ungrouped = padding_mask, first_ungrouped
         try:

@@ -12,7 +12,7 @@ def load_variator(paths: str, option: str, data: str = "") -> tuple[VariatorMode
     """Load the model of one or more plugin files `a.pt:b.pt` for one backbone, in eval mode.
 
     Args:
-        option: names the paths in errors. data: a folder in place of the one it was trained on.
+        option: names the paths in errors. data: a folder in place of the training's.
     Raises:
         UserError: a file that holds no plugins or does not fit the others, or no such data.
     """

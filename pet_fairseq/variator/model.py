@@ -1,4 +1,4 @@
-"""Model `variator`: a frozen model with compression plugins, the only thing its files hold."""
+"""Model `variator`: a frozen model with compression plugins; its files hold the plugins only."""
 
 import os
 from collections.abc import Iterator
@@ -25,7 +25,10 @@ from pet_fairseq.variator.stack_wrappers import VariatorDecoder, VariatorEncoder
 
 @register_model("variator", dataclass=VariatorConfig)
 class VariatorModel(BackboneWrapper):
-    """A backbone of which one stack works on groups of positions while a ratio above 1 is set."""
+    """A frozen backbone with plugins, in one stack of which groups of positions are compressed.
+
+    At ratio 1 it is the backbone.
+    """
 
     no_plain_form = (
         "plugins need this package; export their --backbone-path, or use pet-fairseq serve"
@@ -38,7 +41,7 @@ class VariatorModel(BackboneWrapper):
         padding_idx: int,
         prompt_end_idx: Optional[int] = None,
     ):
-        # running a layer again in the backward pass would miss the batch's groups
+        # no checkpointed activations: run again in backward, a layer would miss the batch's groups
         super().__init__(cfg, unwrap_checkpoint(backbone))
         self.grouping = Grouping()
         holder, name = find_stack(backbone, cfg.compression_stack)
@@ -56,11 +59,16 @@ class VariatorModel(BackboneWrapper):
         self.plugins = nn.ModuleList(module.plugins for module in self.site_modules)
         self.register_buffer("backbone_hash", file_hash(cfg.backbone_path))
         self.register_state_dict_post_hook(leave_out("backbone"))
-        self.untrained: Optional[int] = None  # a ratio whose plugins are new
+        self.untrained: Optional[int] = None  # the ratio whose plugins are new, if there is one
         self.train()
 
     @classmethod
     def build_model(cls, cfg: VariatorConfig, task) -> "VariatorModel":
+        """Build the model around --backbone-path, with the plugins of --plugin-path and new ones.
+
+        Raises:
+            UserError: wrong options, or files that cannot be used or do not fit each other.
+        """
         check_options(cfg)
         backbone = load_backbone(cfg.backbone_path, task)
         dictionary = task.source_dictionary
@@ -102,7 +110,7 @@ class VariatorModel(BackboneWrapper):
 
     @property
     def has_parameters(self) -> bool:
-        """Whether there is anything in the plugins to train; means and copies have nothing."""
+        """Whether the plugins have parameters; means and copies have none."""
         return any(True for _ in self.plugins.parameters())
 
     @property
@@ -136,8 +144,8 @@ class VariatorModel(BackboneWrapper):
         """Add new plugins of a ratio to every layer.
 
         Only those of --compression-ratio are trained. The others get no gradient and do not reach
-        the optimizer: --fp16 and --ddp-backend legacy_ddp make up gradients of zero, with which
-        weight decay and old moments would move them.
+        the optimizer: --fp16 and --ddp-backend legacy_ddp would give them gradients of zero, with
+        which weight decay and the optimizer's moments would move them.
         """
         decompresses = SITES[cfg.compression_site].decompresses
         for module in self.site_modules:
@@ -193,7 +201,7 @@ class VariatorModel(BackboneWrapper):
         fill_in(self, state_dict)
 
     def check_backbone(self, state_dict: dict[str, Tensor], what: str) -> None:
-        """Raises UserError if plugins were trained on another backbone than this one."""
+        """Raise UserError if plugins were trained on another backbone than this one."""
         check_hash(state_dict, self.backbone_hash, self.cfg.backbone_path, what)
 
 
@@ -212,7 +220,7 @@ def layer_widths(layers: nn.ModuleList) -> dict[str, int]:
 
 
 def read_plugins(path: str, option: str) -> tuple[dict, VariatorConfig]:
-    """Read a plugin file; returns its state and its options.
+    """Read a plugin file, and return its state and its options.
 
     Raises:
         UserError: it holds no plugins.

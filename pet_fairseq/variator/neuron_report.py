@@ -25,8 +25,10 @@ def report_neurons(
     out: Optional[Path] = None,
     device: str = "cpu",
 ) -> str:
-    """Count at every ratio of the files and write neurons.{md,json,png}; returns the Markdown.
+    """Count at every ratio of the files, write neurons.{md,json,png}, and return the Markdown.
 
+    Args:
+        checkpoint: plugin files for one backbone, `a.pt:b.pt`; out: nothing is written without it.
     Raises:
         UserError: a wrong option; nothing is written then.
     """
@@ -59,7 +61,7 @@ def mean(values: list[float]) -> float:
 
 
 def to_markdown(shares_by_ratio: Shares) -> str:
-    """Write a row for each ratio: percent, the mean over layers.
+    """Format a row for each ratio: percentages, averaged over the layers.
 
     Raises:
         UserError: there is no ratio above 1.

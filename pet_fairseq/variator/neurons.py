@@ -1,10 +1,11 @@
-"""Counts the neurons of feed-forward networks that compressed vectors activate (section 4.9).
+"""Counts the neurons of feed-forward networks that compressed vectors activate.
 
-A neuron is active for a vector if the first map gives it more than 0; in a gated network (SwiGLU)
-the gate's rows of that map decide, as the other factor may have either sign. A group's compressed
-vector is compared with its members as the model without plugins has them in the same layer: how
-many neurons are active, and which of them are the same. (Members of the model with plugins would
-show nothing: the compressed vector is a mean of theirs, and the first map is linear.)
+The analysis is the paper's (Variator, section 4.9). A neuron is active for a vector if the first
+map gives it more than 0; in a gated network (SwiGLU) the gate's rows of that map decide, as the
+other factor may have either sign. A group's compressed vector is compared with its members as the
+model without plugins has them in the same layer: how many neurons are active, and which of them are
+the same. (Members of the model with plugins would show nothing: the compressed vector is a mean of
+theirs, and the first map is linear.)
 """
 
 from collections.abc import Iterable
@@ -49,16 +50,16 @@ def count_neurons(members: Tensor, group: Tensor, padding: Optional[Tensor]) -> 
 
     Args:
         members: G x k x B x F, True = active for that member; group: G x B x F, for the compressed
-            vector; padding: G x k x B or G x k x 1, True = no member; None: all are.
+            vector; padding: G x k x B or G x k x 1, True = no member; None: all are members.
     """
     real = torch.ones_like(members[..., 0])
     if padding is not None:
         real = real & ~padding
-    some = real.any(dim=1)[..., None]  # G x B x 1: groups of only padding do not count
+    has_members = real.any(dim=1)[..., None]  # G x B x 1: groups of only padding do not count
     active = members & real[..., None]
     union = active.any(dim=1)
-    intersection = (active | ~real[..., None]).all(dim=1) & some
-    compressed = group & some
+    intersection = (active | ~real[..., None]).all(dim=1) & has_members
+    compressed = group & has_members
     neurons = members.size(-1)
     return [
         active.sum(),
@@ -68,7 +69,7 @@ def count_neurons(members: Tensor, group: Tensor, padding: Optional[Tensor]) -> 
         (compressed & union).sum(),
         (compressed & intersection).sum(),
         real.sum() * neurons,
-        some.sum() * neurons,
+        has_members.sum() * neurons,
     ]
 
 
@@ -77,7 +78,8 @@ def watch_neurons(model: VariatorModel, samples: Iterable[dict], ratio: int) -> 
     """Run the model at a ratio and count active neurons in every layer.
 
     Raises:
-        UserError: plugins at another site than the feed-forward networks, or no prompts.
+        UserError: the plugins are at another site than the feed-forward networks, or a language
+            model's samples have no prompt.
     """
     sites = model.site_modules
     if not all(isinstance(site, CompressedFeedForward) for site in sites):

@@ -1,4 +1,4 @@
-"""The options of `--arch variator`, and what is wrong with some values."""
+"""The options of `--arch variator`, and checks of their values."""
 
 from dataclasses import dataclass, field
 from typing import Optional
@@ -39,23 +39,32 @@ class VariatorConfig(FairseqDataclass):
     prompt_end: str = field(
         default="",
         metadata={
-            "help": "symbol that ends the prompt, the part which a decoder-only model compresses "
-            "(required for one)"
+            "help": "symbol that ends the prompt, which is what a decoder-only model compresses "
+            "(required for such a model)"
         },
     )
     adapter_activation: ChoiceEnum(ACTIVATIONS) = field(
-        default="tanh", metadata={"help": "between the two maps of an adapter"}
+        default="tanh",
+        metadata={"help": "activation function between the two maps of an adapter"},
     )
     compression: ChoiceEnum(COMPRESSIONS) = field(
-        default="weighted", metadata={"help": "mean: an ablation without parameters"}
+        default="weighted",
+        metadata={
+            "help": "how the vectors of a group become one: by trained weights, or by their mean "
+            "(an ablation without parameters)"
+        },
     )
     decompression: ChoiceEnum(DECOMPRESSIONS) = field(
-        default="adapter", metadata={"help": "copy: an ablation without parameters"}
+        default="adapter",
+        metadata={
+            "help": "how the result of a group becomes one for each of its positions: by a trained "
+            "adapter, or as a copy (an ablation without parameters)"
+        },
     )
 
 
 def check_options(cfg: VariatorConfig) -> None:
-    """Raises UserError for values that cannot make a model, before the backbone is loaded."""
+    """Raise UserError for values that cannot make a model, before the backbone is loaded."""
     if cfg.compression_ratio < 1:
         raise UserError(
             f"--compression-ratio {cfg.compression_ratio}: give 2 or more, or 1 for none"

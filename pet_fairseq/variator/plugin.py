@@ -2,7 +2,7 @@
 
 A plugin sits around a part of a frozen layer, its feed-forward network for example. It merges each
 group of k consecutive vectors into one, the part works on the groups, and the plugin makes a vector
-for every position from its group's output and its own input.
+for every position from its group's output and the position's own input.
 
 Layout: T x B x C as in fairseq's layers; groups are ceil(T / k) x B x C.
 """
@@ -25,7 +25,7 @@ def split_groups(x: Tensor, ratio: int) -> Tensor:
 
 
 def group_padding(padding_mask: Optional[Tensor], x: Tensor, ratio: int) -> Optional[Tensor]:
-    """The mask of members that are no real positions: G x k x B, None if all are real.
+    """The mask of members that are not real positions: G x k x B or G x k x 1, None if all are.
 
     Args:
         padding_mask: B x T, True = padding; None without any. x: T x B x C.
@@ -103,11 +103,12 @@ class Plugin(nn.Module):
     Args:
         embed_dim: d; ratio: k; bottleneck_dim: r.
         activation: between the adapter's maps; the paper's formula has none, its code tanh.
-        compression: weighted, or mean over the real members (ablation, no parameters).
-        decompression: adapter, or copy of the group's output (ablation, no parameters).
+        compression: weighted, or mean over the real members (the ablation "w/o Com" of Table 2,
+            without parameters).
+        decompression: adapter, or copy of the group's output ("w/o DeCom", without parameters).
     """
 
-    reads_own_weights = True  # its maps are not called: predict/int8.py leaves them as they are
+    reads_own_weights = True  # it does not call its maps, so predict/int8.py leaves them alone
 
     def __init__(
         self,
@@ -131,7 +132,7 @@ class Plugin(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Groups are near their mean at first, and every member gets nearly its group's output."""
+        """Initialise so that a group is near its mean, and members get nearly its output."""
         if self.group_scores is not None:
             nn.init.normal_(self.group_scores.weight, std=0.01)
             nn.init.zeros_(self.group_scores.bias)
@@ -141,7 +142,7 @@ class Plugin(nn.Module):
                 nn.init.zeros_(linear.bias)
 
     def members(self, x: Tensor, padding: Optional[Tensor]) -> Tensor:
-        """The vectors of each group, T x B x C -> G x k x B x C; zeros where there is padding."""
+        """The vectors in each group, T x B x C -> G x k x B x C; zeros where there is padding."""
         members = split_groups(x, self.ratio)
         return members if padding is None else members.masked_fill(padding[..., None], 0)
 

@@ -1,4 +1,4 @@
-"""Plugin files without training: new ones, and those of a pre-trained model for it fine-tuned."""
+"""Plugin files without training: new plugins, and plugins moved to a fine-tuned backbone."""
 
 from pathlib import Path
 
@@ -15,10 +15,12 @@ from pet_fairseq.variator.options import VariatorConfig, check_options
 
 
 def build_around(state: dict, cfg: VariatorConfig) -> VariatorModel:
-    """Build a model around the backbone of a loaded checkpoint, which keeps its random weights.
+    """Build a model around a backbone with a checkpoint's options, but with random weights.
 
+    Args:
+        state: the loaded checkpoint of the backbone.
     Raises:
-        UserError: no model that plugins fit.
+        UserError: plugins do not fit into this backbone.
     """
     vocabularies = Vocabularies(*(size or 4 for size in vocabulary_sizes(state["model"]).values()))
     backbone = build_model(state["cfg"].model, vocabularies)
@@ -27,10 +29,10 @@ def build_around(state: dict, cfg: VariatorConfig) -> VariatorModel:
 
 
 def new_plugins(cfg: VariatorConfig, out: Path) -> None:
-    """Write plugins as training starts from; `mean` and `copy` have nothing to train.
+    """Write plugins as they are before training; with `mean` and `copy` there is none to do.
 
     Raises:
-        UserError: options or a backbone that make no plugins.
+        UserError: wrong options, or a backbone into which plugins do not fit.
     """
     check_options(cfg)
     state = load_checkpoint(cfg.backbone_path, "--backbone-path")

@@ -1,6 +1,6 @@
 """The modules that take the place of a layer's part and let it work on groups of positions.
 
-At ratio 1 they only pass on what they get.
+At ratio 1 they compute what the part alone computes.
 """
 
 from typing import NamedTuple, Optional
@@ -19,7 +19,7 @@ class Groups(NamedTuple):
 
     vectors: Tensor  # G x B x C, the compressed vectors
     members: Tensor  # G x k x B x C
-    padding: Optional[Tensor]  # G x k x B or G x k x 1, True = no member; None: all are
+    padding: Optional[Tensor]  # G x k x B or G x k x 1, True = no member; None: all are members
 
 
 class SiteModule(nn.Module):
@@ -37,7 +37,7 @@ class SiteModule(nn.Module):
 
     @classmethod
     def put_into(cls, layer: nn.Module, grouping: Grouping) -> "SiteModule":
-        """Let the module take the place of the layer's part; returns it."""
+        """Put a module in the place of the layer's part, and return it."""
         raise NotImplementedError
 
     def add(self, plugin: Plugin) -> None:
@@ -51,7 +51,7 @@ class SiteModule(nn.Module):
         return self.plugins[str(self.grouping.ratio)]
 
     def compress(self, x: Tensor) -> Groups:
-        """Group the positions that the batch's mask has: T x B x C, of which the first T' count."""
+        """The groups of x, T x B x C, of which the first T' positions, those of the mask, count."""
         mask = self.grouping.padding_mask
         if mask is not None:
             x = x[: mask.size(1)]
@@ -62,7 +62,8 @@ class SiteModule(nn.Module):
     def shorten(self, x: Tensor) -> tuple[Groups, Tensor]:
         """The groups of x, T x B x C, and the vectors in place of its positions: S x B x C.
 
-        These are the groups' and, behind them, the positions that are in no group of some sentence.
+        These are the groups' vectors and, behind them, those of the positions from the first on
+        that some sentence has in no group.
         """
         groups, first = self.compress(x), self.grouping.first_ungrouped
         if first is None:
@@ -108,8 +109,8 @@ class CompressedFeedForward(SiteModule):
 class CompressedSelfAttention(SiteModule):
     """A self-attention in which groups attend to groups.
 
-    In a decoder the positions behind the prompt attend to all groups and to each other. There a
-    group stands at the position of its first member, and is seen from that position on.
+    In a decoder the positions after the prompt attend to all groups and to those before them. There
+    a group stands at the position of its first member, and is seen from that position on.
     """
 
     needs = ("self_attn",)
@@ -132,7 +133,12 @@ class CompressedSelfAttention(SiteModule):
         attn_mask: Optional[Tensor] = None,
         **options,
     ) -> tuple[Tensor, Optional[Tensor]]:
-        """Return what the attention returns; T x B x C, key_padding_mask B x T."""
+        """The attention's output, T x B x C, and its weights, if it gives any.
+
+        Args:
+            query: T x B x C; key and value are the same. key_padding_mask: B x T, True = padding;
+            with plugins, the groups' padding takes its place.
+        """
         if self.plugin is None:
             return self.inner(
                 query, key, value, key_padding_mask=key_padding_mask, attn_mask=attn_mask, **options
@@ -163,7 +169,7 @@ class CompressedSelfAttention(SiteModule):
         return (of_groups,) if first is None else (of_groups, slice(first, time))
 
     def query_positions(self, key_positions: tuple[slice, ...], time: int) -> tuple[slice, ...]:
-        """The positions of what attends: groups as well."""
+        """The positions of the queries: here those of the keys, as groups attend."""
         return key_positions
 
     def empty_vectors(self, groups: Groups, x: Tensor) -> Optional[Tensor]:
@@ -182,7 +188,7 @@ class CompressedSelfAttention(SiteModule):
         return torch.cat([empty, ~mask[:, first:], behind], dim=1)
 
     def keys_and_values(self, x: Tensor, *positions: slice) -> dict[str, Tensor]:
-        """What the cache keeps of the input x, T x B x C: with plugins, of groups and the rest."""
+        """The cache's entries for the input x, T x B x C; with plugins, of `shorten`'s vectors."""
         if self.plugin is None:
             return keys_and_values(self.inner, x, *positions)
         groups, vectors = self.shorten(x)

@@ -1,7 +1,7 @@
 """The parts of a layer that can work on groups of positions: --compression-site.
 
-A new one is an entry of SITES and the module that it names. Nothing heavy is imported here, so that
-a command line can list the names.
+A new one is an entry of SITES and the module that it names. Neither torch nor fairseq is imported
+here, so that a command line can list the names at once.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ class Site:
         module: the class in site_modules.py that takes the part's place.
         part_costs: multiply-adds of attention and feed-forward network together when a sentence of
             so many positions (second argument) has so many groups (third argument).
-        decompresses: whether groups come out of the part, from which the plugin makes positions.
+        decompresses: whether the part's outputs are groups, from which the plugin makes positions.
     """
 
     module: str
@@ -39,16 +39,16 @@ class Site:
 
         Without decompression: k^2 d + k.
         """
-        after = decompression_parameters(shape) if self.decompresses else 0
-        return compression_parameters(shape) + after
+        adapter = decompression_parameters(shape) if self.decompresses else 0
+        return compression_parameters(shape) + adapter
 
     def layer_cost(self, shape: Shape, length: int) -> int:
         """Multiply-adds of a layer with its plugin for a sentence; ratio 1 means without plugin."""
         if shape.ratio == 1:
             return plain_layer_cost(shape, length)
-        after = decompression_cost(shape, length) if self.decompresses else 0
+        adapter = decompression_cost(shape, length) if self.decompresses else 0
         parts = self.part_costs(shape, length, shape.num_groups(length))
-        return parts + compression_cost(shape, length) + after
+        return parts + compression_cost(shape, length) + adapter
 
 
 SITES = {

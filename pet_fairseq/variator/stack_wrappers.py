@@ -1,4 +1,4 @@
-"""Wrappers of a backbone's encoder or decoder: they tell which positions are to be grouped."""
+"""Wrappers of a backbone's encoder or decoder, which tell the sites what positions to group."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ from pet_fairseq.variator.grouping import Grouping
 
 
 class Delegate:
-    """Looks up what the class does not have itself in `inner`: layers, embed_tokens, ..."""
+    """Looks up in `inner` the attributes that it does not have: layers, embed_tokens, ..."""
 
     def __getattr__(self, name: str):
         try:
@@ -33,10 +33,10 @@ def real_first(padding: Tensor) -> Tensor:
 
 
 class VariatorEncoder(Delegate, FairseqEncoder):
-    """Stands for the backbone's encoder and tells where the padding is.
+    """Takes the place of the backbone's encoder and tells the sites where the padding is.
 
     Sources padded on the left are moved to the left edge, so that a sentence is divided into the
-    same groups in every batch. At ratio 1 nothing is touched.
+    same groups in every batch. At ratio 1 nothing is changed.
     """
 
     def __init__(self, inner: nn.Module, grouping: Grouping, padding_idx: int):
@@ -68,17 +68,17 @@ class VariatorEncoder(Delegate, FairseqEncoder):
 
 
 def prompt_mask(tokens: Tensor, end: int) -> Tensor:
-    """The mask of the prompts, B x T: up to the first `end` with it, nothing without one."""
+    """The mask of the prompts, B x T: up to and with the first `end`; all False without one."""
     ends = tokens.eq(end)
     ends_before = ends.cumsum(dim=1) - ends.long()
     return ends_before.eq(0) & ends.any(dim=1, keepdim=True)
 
 
 class VariatorDecoder(Delegate, FairseqIncrementalDecoder):
-    """Stands for the decoder of a decoder-only model: groups are made in the given prompt only.
+    """Takes the place of the decoder of a decoder-only model; only the prompt is grouped.
 
-    No group holds a position that is to be predicted. In generation the prompt is read at once when
-    it is complete; until then nothing is computed, as its symbols are given.
+    No group holds a position that is to be predicted. In generation the prompt is read in one go
+    when it is complete; until then nothing is computed, as its symbols are given.
     """
 
     def __init__(self, inner: nn.Module, grouping: Grouping, padding_idx: int, prompt_end_idx: int):
@@ -107,7 +107,7 @@ class VariatorDecoder(Delegate, FairseqIncrementalDecoder):
 
     @contextmanager
     def grouped(self, prompt: Tensor) -> Iterator[bool]:
-        """Inside the block the sites group the prompts, B x T; gives whether there are any."""
+        """Inside the block the sites group the prompts, B x T; yields whether there are any."""
         shortest, longest = torch.stack(prompt.sum(dim=1).aminmax()).tolist()
         if longest == 0:
             with self.grouping.with_ratio(1):
@@ -135,10 +135,10 @@ class VariatorDecoder(Delegate, FairseqIncrementalDecoder):
             return self.inner(tokens, **options)
 
     def get_normalized_probs(self, net_output, log_probs: bool, sample=None) -> Tensor:
-        """The inner decoder's; in generation, 1 for all symbols while a prompt is being given.
+        """The inner decoder's probabilities; in generation, 1 for every symbol in the prompt.
 
         Raises:
-            UserError: probabilities of a compressed prompt's own symbols, which it has seen.
+            UserError: the output is that of a compressed prompt, whose groups show its symbols.
         """
         extra = net_output[1] or {}
         if "prompt" in extra:

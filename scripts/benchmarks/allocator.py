@@ -1,10 +1,10 @@
-"""Updates a second of a training on the CPU when the C library keeps freed memory, and when not.
+"""Speed of training on the CPU if the C library keeps freed memory, and if it gives it back.
 
     python scripts/benchmarks/allocator.py [--updates 150 --rounds 3] -- BIN OPTIONS...
 
 BIN and OPTIONS are those of fairseq-train, for example from `pet-fairseq recipe demo --dry-run`;
-nothing is saved. Recipes train with the memory kept (pet_fairseq/recipes/device.py). Both ways in
-turn; the speed is the median of fairseq's own counts after the first one.
+nothing is saved. Recipes train with the memory kept (pet_fairseq/recipes/device.py). Both ways run
+in turn; the speed is the median of fairseq's own updates a second, without its first count.
 """
 
 import argparse
@@ -26,7 +26,7 @@ WAYS = {"as it is": {}, "memory kept": KEEP_MEMORY}
 
 
 def train(options: list[str], updates: int, variables: dict[str, str]) -> tuple[float, float]:
-    """Updates a second, and seconds that the system took from the processes per update."""
+    """Updates a second, and seconds per update that the processes spent in the system."""
     with tempfile.TemporaryDirectory() as folder:
         command = [
             *(find_program("fairseq-train"), *options, "--cpu", "--no-save", "--save-dir", folder),
@@ -44,7 +44,7 @@ def train(options: list[str], updates: int, variables: dict[str, str]) -> tuple[
 
 
 def logged(output: str) -> list[dict]:
-    """fairseq's own counts, one for each interval."""
+    """fairseq's own counts, one for each log interval."""
     lines = (line[line.index("{") :] for line in output.splitlines() if "| train_inner |" in line)
     return [json.loads(line) for line in lines]
 

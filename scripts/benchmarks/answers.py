@@ -5,8 +5,8 @@
         [--models backbone backbone+int8 k4+int8+length ...] [OPTIONS OF pet-fairseq serve]
 
 Models as for serve_accuracy.py beside it. All answer the same texts in batches of the same size, in
-turn: in the order of the file, or with `+length` in batches of similar lengths. What others do on
-the machine disturbs the processor's time less than the clock's.
+turn: in the order of the file, or with `+length` in batches of similar lengths. Other programs on
+the machine disturb processor time less than time on the clock.
 """
 
 import argparse
@@ -68,10 +68,10 @@ def cells(model: Answering, base: Answering, number: int) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
     parser.add_argument("runs", type=Path, metavar="RUNS")
-    parser.add_argument("--texts", type=Path, required=True, help="one a line")
-    parser.add_argument("--pairs", type=Path, help="their second sentences")
+    parser.add_argument("--texts", type=Path, required=True, help="texts, one a line")
+    parser.add_argument("--pairs", type=Path, help="the second sentences of pairs, one a line")
     parser.add_argument("--models", nargs="+", help="RUN[+int8][+length] (default: all runs)")
-    parser.add_argument("--most", type=int, default=256, help="texts that are answered")
+    parser.add_argument("--most", type=int, default=256, help="the most texts to answer")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--batch-tokens", type=int, default=1024)
     add_out_option(parser)

@@ -51,9 +51,9 @@ MODELS = {
     },
 }
 CTRANSLATE2 = ("ctranslate2", "ctranslate2 int8")
-SHARED = ", shared"  # behind an engine of CTranslate2: every thread translates a share of the batch
+SHARED = ", shared"  # after an engine of CTranslate2: every thread translates a share of the batch
 GENERATOR = "pet_fairseq.decoding.generator"
-# the fast generator without one of its parts: what to put in the place of what
+# the fast generator without one of its parts: the replacement of what is patched, by its name
 WITHOUT = {
     "own decoder": {f"{GENERATOR}.is_plain": lambda model: False},
     "one block": {f"{GENERATOR}.BLOCK_NUMBERS": 10**12},
@@ -193,7 +193,7 @@ def work(connection, engine, name, options):
         try:
             translate = build(engine, Subject(name, options), options)
             translate([[4]], 1)
-        except Exception as error:  # of whatever library: the others are measured without it
+        except Exception as error:  # of any library: the other engines are measured without it
             connection.send(f"{type(error).__name__}: {error}".splitlines()[0])
             return
         connection.send("ready")
@@ -307,7 +307,7 @@ def state_of(worker):
 
 
 def take_turns(workers, asked, rounds):
-    """Returns each engine's (seconds, peak megabytes, tokens) by round; a first round warms up."""
+    """Each engine's (seconds, peak megabytes, tokens) by round; a first round warms up."""
     timings = {engine: [] for engine in workers}
     for number in range(rounds + 1):
         for engine in list(workers) if number % 2 else list(reversed(workers)):
@@ -374,10 +374,15 @@ def main():
         nargs="+",
         type=int,
         default=[1, 32, 128, 4000 // (LENGTH + 1)],
-        help="sentences; the last default is 4,000 tokens",
+        help="sentences in a batch; the last default is a batch of 4,000 tokens",
     )
-    parser.add_argument("--sentences-of-small", type=int, default=16, help="at least so many")
-    parser.add_argument("--words", type=int, default=10000, help="of the vocabulary")
+    parser.add_argument(
+        "--sentences-of-small",
+        type=int,
+        default=16,
+        help="the fewest sentences to translate where batches are small",
+    )
+    parser.add_argument("--words", type=int, default=10000, help="size of the vocabulary")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument(

@@ -2,13 +2,13 @@
 """What a byte buys: bytes and speed against BLEU, for the finished runs of a translation recipe.
 
 For each run: size and BLEU (fairseq-generate) in 32 bits a weight, and packed in 8 and in 4; size,
-BLEU and sentences a second in CTranslate2 int8. Sizes count everything, dictionaries too. A row's
+BLEU and sentences a second in CTranslate2 int8. Sizes include everything, dictionaries too. A row's
 first seed is timed in turn with the teacher, which gives their ratio in each round; a first round
 warms up, the median of the others counts. Sentences a second are that ratio times the teacher's, so
 that rows measured on different days compare.
 
-A figure is kept in OUT/cells when it is there: the same command again measures what is missing, and
-anew what is of a changed checkpoint. OUT gets frontier.md, frontier.csv and two plots.
+Each figure is kept in OUT/cells once it is measured: the same command again measures only what is
+missing or belongs to a changed checkpoint. OUT gets frontier.md, frontier.csv and two plots.
 
     python scripts/benchmarks/frontier.py RUNS [--rows frontier tenth_kd] [--beam 5] [--out FOLDER]
 """
@@ -42,8 +42,8 @@ import pet_fairseq
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import check_folder, write_text
 from pet_fairseq.markdown import table
-from pet_fairseq.recipes.rows import BY_NAME, GROUPS, is_finished
 from pet_fairseq.recipes.training import BEST
+from pet_fairseq.recipes.translation.rows import BY_NAME, GROUPS, is_finished
 from pet_fairseq.report.plots import Trade, plot_size_trades, plot_speed_trades
 from pet_fairseq.report.seed_groups import find_groups, group_order
 from pet_fairseq.report.write import read_title
@@ -130,7 +130,7 @@ def columns(rows: Sequence[Row], threads: Iterable[int]) -> list[Column]:
 
 
 def speed_beside(teacher: float) -> Callable[[Cell], Optional[float]]:
-    """A reader of sentences a second; `teacher`: the teacher's."""
+    """A function that reads sentences a second from a cell; `teacher`: the teacher's speed."""
 
     def speed(cell: Cell) -> Optional[float]:
         times = times_teacher(cell)
@@ -144,7 +144,7 @@ def mean(values: Sequence[float]) -> Optional[float]:
 
 
 def spread(values: Sequence[float]) -> Optional[float]:
-    """The sample standard deviation, None of fewer than two."""
+    """The sample standard deviation, None for fewer than two values."""
     return statistics.stdev(values) if len(values) > 1 else None
 
 
@@ -268,9 +268,13 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("--beam", type=int, default=5)
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2], metavar="N")
-    parser.add_argument("--rounds", type=int, default=5, help="that are timed")
-    parser.add_argument("--timed-seeds", type=int, default=1, metavar="N", help="of each row")
-    parser.add_argument("--teacher", default="teacher", metavar="ROW", help="what speeds refer to")
+    parser.add_argument("--rounds", type=int, default=5, help="how many rounds are timed")
+    parser.add_argument(
+        "--timed-seeds", type=int, default=1, metavar="N", help="how many seeds of a row are timed"
+    )
+    parser.add_argument(
+        "--teacher", default="teacher", metavar="ROW", help="the row that speeds are relative to"
+    )
     parser.add_argument(
         "--data", type=Path, metavar="BIN", help="default: data/bin in RUNS or beside it"
     )

@@ -1,4 +1,4 @@
-"""Measures one run for `frontier.py`: a cell is what it costs and gives in one form.
+"""Measures one run for `frontier.py`: a cell holds its size, BLEU or seconds in one form.
 
 A form is a number of bits a weight, an engine, or a number of threads that the engine is timed on.
 """
@@ -31,7 +31,7 @@ from pet_fairseq.report.measure import cached_bleu
 
 BITS = (32, 8, 4)
 ENGINE = "CTranslate2 int8"
-HALF = "CTranslate2 int8_float16"  # what is not int8 in half precision: for its size only
+HALF = "CTranslate2 int8_float16"  # what is not int8 is in half precision; only its size is taken
 
 Cell = dict[str, Any]  # `refused` says why it has no figures
 
@@ -57,12 +57,12 @@ class Choices:
 
 
 def stored_in(bits: int) -> str:
-    """The name of a form."""
+    """The name of the form of so many bits a weight."""
     return f"{bits} bits"
 
 
 def timed_on(threads: int) -> str:
-    """The name of a form."""
+    """The name of the form of an engine timed on so many threads."""
     return f"{threads} thread{'s' if threads > 1 else ''}"
 
 
@@ -99,7 +99,7 @@ class Bench:
         return lines
 
     def about(self, checkpoint: Path) -> dict[str, Any]:
-        """What cells are measured of: where it is another, they are measured anew."""
+        """What the cells were measured on: if that has changed, they are measured anew."""
         files = {"checkpoint": checkpoint, "teacher": self.teacher}
         files |= {"data": self.choices.data, "reference": self.reference}
         return {"beam": self.choices.beam, **{name: digest(path) for name, path in files.items()}}
@@ -118,7 +118,7 @@ class Bench:
         return forms
 
     def store(self, checkpoint: Path, bits: int) -> Cell:
-        """Bytes of a model in so many bits with its dictionaries, and BLEU of what they hold."""
+        """Bytes of a model in so many bits with its dictionaries, and the BLEU of that model."""
         if bits == 32:
             words = sum(path.stat().st_size for path in self.choices.data.glob("dict.*.txt"))
             size = measure_sizes(checkpoint)[0].checkpoint_bytes + words
@@ -131,7 +131,7 @@ class Bench:
             return {"bytes": packed.stat().st_size, "bleu": bleu}
 
     def generated_bleu(self, checkpoint: Path) -> float:
-        """BLEU of what fairseq-generate makes of the test set."""
+        """BLEU of fairseq-generate's translations of the test set."""
         style = self.style
         words = [
             *(self.data, "--path", str(checkpoint), "--task", "pet_translation", "--cpu"),
@@ -180,7 +180,7 @@ class Bench:
 
 
 def measure(bench: Bench, run: Path, timed: bool, kept: Path) -> dict[str, Cell]:
-    """The cells of a run by form: those in the file `kept`, and now measured what it lacks."""
+    """The cells of a run by form: those in the file `kept`; what it lacks is measured now."""
     about = bench.about(run / BEST)
     content = json.loads(read_text(kept, "cells")) if kept.is_file() else {}
     if content.get("about") != about:

@@ -11,7 +11,7 @@ its device, date, command and table. A slice that fails is named there and not t
     python scripts/benchmarks/gpu.py --multi30k RAW [--out runs/gpu] [--minutes 9] [--dry-run]
     python scripts/benchmarks/gpu.py --tiny --device cpu     everything at tiny size, minutes
 
-RAW is the folder with {train,val,test_2016_flickr}.{de,en}.gz. The package needs not be installed.
+RAW is the folder with {train,val,test_2016_flickr}.{de,en}.gz. The package need not be installed.
 """
 
 import argparse
@@ -39,7 +39,7 @@ from pet_fairseq.errors import UserError  # noqa: E402
 from pet_fairseq.files import write_json, write_text  # noqa: E402
 from pet_fairseq.markdown import table  # noqa: E402
 from pet_fairseq.recipes.runner import run_stages  # noqa: E402
-from pet_fairseq.recipes.skipping import RunOptions, State, look  # noqa: E402
+from pet_fairseq.recipes.skipping import RunOptions, State, find_state  # noqa: E402
 from pet_fairseq.recipes.stage import Stage  # noqa: E402
 
 LEAST_MINUTES = 1.0  # with fewer left, not even a training that can be cut is begun
@@ -192,7 +192,7 @@ def _bank(args: argparse.Namespace) -> Iterable[Slice]:
 
 
 class Notes:
-    """What is known of the slices that ran: when, on what, how long, and why they failed."""
+    """Notes on the slices that ran: when, on what, how long, and why they failed."""
 
     def __init__(self, out: Path):
         self.path = out / "slices.json"
@@ -209,7 +209,7 @@ class Notes:
 
 
 def run_call(args: argparse.Namespace, begun: float) -> bool:
-    """Run slices until the time is up; whether none is left.
+    """Run slices until the time is up; returns whether none is left.
 
     Raises:
         UserError: the user interrupted it, or a product was made otherwise.
@@ -222,7 +222,7 @@ def run_call(args: argparse.Namespace, begun: float) -> bool:
         options = run_options(args, deadline)
         if args.again and notes.failure(part.name):
             del notes.of[part.name]
-        if notes.failure(part.name) or look(part.stage, options) is State.FINISHED:
+        if notes.failure(part.name) or find_state(part.stage, options) is State.FINISHED:
             continue
         left = (deadline - time.monotonic()) / 60
         needed = LEAST_MINUTES if part.can_be_cut else part.minutes
@@ -268,7 +268,7 @@ def run_slice(part: Slice, folder: Path, options: RunOptions) -> Optional[str]:
 
 
 def describe_machine(device: str) -> dict[str, str]:
-    """What a figure depends on beside its command."""
+    """What figures depend on apart from their command: device, versions, commit."""
     import torch
 
     name = platform.processor() or platform.machine()
@@ -291,7 +291,7 @@ def describe_machine(device: str) -> dict[str, str]:
 def write_summary(args: argparse.Namespace, notes: Notes) -> None:
     parts = slices(args)
     options = run_options(args)
-    finished = [part for part in parts if look(part.stage, options) is State.FINISHED]
+    finished = [part for part in parts if find_state(part.stage, options) is State.FINISHED]
     failed = [part for part in parts if notes.failure(part.name)]
     left = [part.name for part in parts if part not in finished and part not in failed]
     text = "# Figures of a GPU\n\n" if args.device == "cuda" else "# Figures of a CPU\n\n"
@@ -329,7 +329,11 @@ def dry_run(args: argparse.Namespace) -> None:
     notes = Notes(args.out)
     call, left, total = 1, args.minutes, 0.0
     for part in slices(args):
-        state = "failed" if notes.failure(part.name) else look(part.stage, run_options(args)).value
+        state = (
+            "failed"
+            if notes.failure(part.name)
+            else find_state(part.stage, run_options(args)).value
+        )
         if state == State.FINISHED.value:
             print(f"\n# {part.name}: done before\n{shell_command(part)}")
             continue
@@ -351,7 +355,7 @@ def dry_run(args: argparse.Namespace) -> None:
 
 
 def run_tests(folder: str, out: Path) -> int:
-    """Run the tests marked `gpu` below a folder and write what came of each."""
+    """Run the tests marked `gpu` below a folder and write the outcome of each."""
     with tempfile.TemporaryDirectory() as temporary:
         report = Path(temporary, "report.xml")
         command = [sys.executable, "-m", "pytest", "-q", "-o", "addopts=", "-m", "gpu", folder]
@@ -415,10 +419,10 @@ def main() -> int:
         metavar="RAW",
         help="its raw text; without it that part is left out",
     )
-    parser.add_argument("--minutes", type=positive(float), default=9.0, help="of a call")
-    parser.add_argument("--jobs", type=positive(int), default=6, help="trainings side by side")
+    parser.add_argument("--minutes", type=positive(float), default=9.0, help="length of a call")
+    parser.add_argument("--jobs", type=positive(int), default=6, help="training runs side by side")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    parser.add_argument("--tiny", action="store_true", help="to see that everything runs")
+    parser.add_argument("--tiny", action="store_true", help="tiny sizes: only see that all runs")
     parser.add_argument(
         "--again",
         action="store_true",

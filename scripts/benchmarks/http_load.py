@@ -1,6 +1,7 @@
 """Clients of a server on the loopback: what they ask, what they get, and when.
 
-Imported by serve.py and serve_accuracy.py beside it.
+Imported by serve.py, serve_accuracy.py and answers.py beside it, and by new_words.py in
+scripts/reliability.
 """
 
 import asyncio
@@ -23,7 +24,7 @@ class Request(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What came back: status, the class, seconds since the request was due, and when it came."""
+    """An answer: status, class, seconds since the request was due, and when the answer came."""
 
     request: Request
     status: int
@@ -74,7 +75,7 @@ async def ask(session: ClientSession, request: Request, due: float) -> Answer:
 async def full_load(
     address: str, requests: Iterable[Request], under_way: int, seconds: float = math.inf
 ) -> list[Answer]:
-    """Answers while always so many requests are under way, until time or requests are used up.
+    """The answers while so many requests are always under way, until time or requests run out.
 
     Raises:
         ValueError: a request was refused.

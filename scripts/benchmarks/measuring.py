@@ -25,7 +25,7 @@ def add_out_option(parser: ArgumentParser) -> None:
 
 
 def parse(parser: ArgumentParser):
-    """The arguments; without the GPU that they ask for, one line says so."""
+    """The arguments; ends with one line if they ask for a GPU that is not there."""
     args = parser.parse_args()
     try:
         check_device(args.device)
@@ -73,7 +73,7 @@ def processor_seconds(work: Callable, *inputs, **options) -> float:
 
 
 def start_peak(device: str) -> int:
-    """Lets the peak start anew from here; returns the bytes in use now."""
+    """Let the peak start anew from here, and return the bytes in use now."""
     if device == "cuda":
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()

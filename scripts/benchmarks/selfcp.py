@@ -4,7 +4,7 @@
     python scripts/benchmarks/selfcp.py [--prompt 1024 --new 128 --width 512 --layers 6]
         [--device cuda]
 
-A language model with random weights generates so many tokens after each prompt. Every way runs in a
+A language model with random weights generates --new tokens after each prompt. Every way runs in a
 process of its own, in turn with the others, for its peak memory; times are medians over repeats.
 A second table compresses the segments of a prompt in one batch and one after another.
 """
@@ -63,7 +63,7 @@ def make_model(args, strategy):
 
 
 def make_prompts(args, length, rows, dictionary):
-    """Makes prompts of random words behind a query of 8, as a reader takes them."""
+    """Prompts of random words after a query of 8, as a reader takes them."""
     draw = torch.Generator().manual_seed(2)
     tokens = torch.randint(
         dictionary.nspecial, len(dictionary), (rows, 10 + length), generator=draw
@@ -136,9 +136,9 @@ def compare_batches(args, say):
             prompts = make_prompts(args, length + model.cfg.window, 1, dictionary)
             taken = {1: [], 10**9: []}
             for i in range(args.repeats + 1):  # the first one warms up
-                for most in list(taken)[:: 1 if i % 2 else -1]:
-                    model.cfg.max_compressor_tokens = most
-                    taken[most].append(seconds(args.device, model.encoder.read, **prompts))
+                for max_tokens in list(taken)[:: 1 if i % 2 else -1]:
+                    model.cfg.max_compressor_tokens = max_tokens
+                    taken[max_tokens].append(seconds(args.device, model.encoder.read, **prompts))
             alone, together = (statistics.median(times[1:]) for times in taken.values())
             ratio = statistics.median(a / b for a, b in list(zip(*taken.values()))[1:])
             cells = (f"{alone:.3f}", f"{together:.3f}", f"{ratio:.2f}")

@@ -176,7 +176,7 @@ def main():
     parser.add_argument("--high", type=float, default=1.3, help="the same")
     parser.add_argument("--target-batches", type=float, default=4, help="target over batch time")
     parser.add_argument("--target-ms", type=float, help="instead of --target-batches")
-    parser.add_argument("--seconds", type=float, default=15, help="of a round of a row")
+    parser.add_argument("--seconds", type=float, default=15, help="length of a row's round")
     parser.add_argument("--rounds", type=int, default=2, help="the rows take turns")
     parser.add_argument("--seed", type=int, default=1)
     args, options = parser.parse_known_args()

@@ -1,6 +1,6 @@
 """A RoBERTa of random weights with plugins, texts for it, and a server process that has it.
 
-Imported by serve.py beside it and by the scripts in scripts/reliability.
+Imported by serve.py and serve_accuracy.py beside it, and by scripts in scripts/reliability.
 """
 
 import contextlib
@@ -77,7 +77,7 @@ def save(path: Path, model, model_cfg: Namespace, task) -> str:
 
 
 def make_files(folder: Path, shape: Shape) -> str:
-    """Write a random backbone and plugins; returns what to give as --path."""
+    """Write a random backbone and plugins, and return the value of --path for them."""
     torch.manual_seed(1)
     task = make_task(folder)
     options = Namespace(

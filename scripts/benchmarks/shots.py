@@ -3,9 +3,9 @@
 
     python scripts/benchmarks/shots.py [--shots 1 4 16 --demonstration 256 --device cuda]
 
-A language model with random weights generates so many tokens after demonstrations and a short
-prompt. The demonstrations are tokens, or memory tokens that a bank holds. Every pair of a way and a
-number of shots runs in a process of its own, for its peak memory; times are medians over repeats.
+A language model with random weights generates --new tokens after demonstrations and a short prompt.
+The demonstrations are tokens, or memory tokens that a bank holds. Every way runs with every number
+of shots in a process of its own, for its peak memory; times are medians over repeats.
 """
 
 import argparse

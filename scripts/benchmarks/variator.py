@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Wall-clock time of an encoder with plugins over the plain encoder, beside the ratio of FLOPs.
 
-Random weights in a shape of yours, or in that of a checkpoint; ratios in alternating order, median
-of paired rounds.
+Random weights in the shape that the options give, or in that of a checkpoint; ratios in alternating
+order, median of paired rounds.
 
     python scripts/benchmarks/variator.py [--lengths 128 512 --width 512 --device cuda --site ffn]
     python scripts/benchmarks/variator.py --path model.pt --lengths 512 --tokens 4096

@@ -1,4 +1,4 @@
-"""What this package registers with fairseq, with its own options; imported by reference.py."""
+"""The page about what this package registers with fairseq; imported by reference.py."""
 
 import argparse
 from argparse import Namespace
@@ -32,7 +32,7 @@ class Kind:
 
 KINDS = (
     Kind("Models", "--arch", MODEL_REGISTRY),
-    Kind("Criterions", "--criterion", CRITERION_REGISTRY),
+    Kind("Criteria", "--criterion", CRITERION_REGISTRY),
     Kind("Tasks", "--task", TASK_REGISTRY),
     Kind("Optimizers", "--optimizer", OPTIMIZER_REGISTRY),
     Kind("Tokenizers", "--bpe", REGISTRIES["bpe"]["registry"]),
@@ -42,10 +42,10 @@ KINDS = (
 def components_page() -> str:
     """The page about all of them."""
     parts = [
-        "# What fairseq gets: models, criterions, tasks\n",
+        "# What fairseq gets: models, criteria, tasks\n",
         "With `--user-dir pet_fairseq`, or `--user-dir $(pet-fairseq user-dir)` from any folder, "
-        "fairseq's commands know these. Options of a model go to `fairseq-train`; what is built on "
-        "something of fairseq takes its options too, which `fairseq-train --help` lists.\n",
+        "fairseq's commands know these. Options of a model go to `fairseq-train`; what extends a "
+        "component of fairseq takes its options, too, which `fairseq-train --help` lists.\n",
     ]
     for kind in KINDS:
         parts.append(f"## {kind.title}: `{kind.option}`\n")
@@ -106,7 +106,7 @@ def defaults_of(name: str) -> dict[str, Any]:
 
 
 def architectures() -> str:
-    """A table of the sizes that have a name."""
+    """A table of the named architectures and their sizes."""
     header = ["`--arch`", "model", "layers", "width", "feed-forward width", "heads"]
     return "Encoder and decoder, where they differ, as `encoder / decoder`.\n\n" + table(
         header, sorted(architecture_rows()), text=(0, 1)

@@ -1,8 +1,8 @@
 """Hooks of mkdocs: links from docs/ to the rest of the repository, pictures and names of options.
 
 The site's root is docs/, but pages also link to READMEs of examples/ and scripts/, and to single
-files. These join the site under their own path, and links are written anew from where a page ends
-up. On a Git host the pages need nothing of this. In the site a picture leads to itself in full
+files. These join the site under their own path, and links are rewritten relative to where a page
+ends up. On a Git host the pages need none of this. In the site a picture leads to itself in full
 size, which a phone needs, and no line ends inside the name of an option.
 """
 

@@ -35,7 +35,7 @@ def box(axes: Axes, x: float, y: float, width: float, color: str, text: str) -> 
 
 
 def join(axes: Axes, start: tuple[float, float], end: tuple[float, float], bend: float) -> None:
-    """A line without a head from one place to another: what they share."""
+    """A line without an arrowhead between two places that share something."""
     line = dict(arrowstyle="-", color=INK, linewidth=1.2, connectionstyle=f"arc3,rad={bend}")
     axes.annotate("", end, start, arrowprops=line)
 

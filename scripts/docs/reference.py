@@ -3,7 +3,7 @@
 
     python scripts/docs/reference.py [--check]
 
-With --check it writes nothing and fails where a page is not what it would write.
+With --check it writes nothing, and fails if a page differs from what it would write.
 """
 
 import sys
@@ -18,7 +18,7 @@ from pet_fairseq.cli import COMMANDS
 from pet_fairseq.cli_command import Command, Group
 from pet_fairseq.errors import UserError
 from pet_fairseq.markdown import table
-from pet_fairseq.predict.model import Predictor
+from pet_fairseq.predict.predictor import Predictor
 from pet_fairseq.recipes.catalogue import RECIPES
 from pet_fairseq.recipes.commands import recipe_parser
 
@@ -58,7 +58,7 @@ def overview() -> str:
     """The first page: every command with a line, and where the rest is."""
     parts = [
         "# Reference\n",
-        "* [What fairseq gets](fairseq.md): models, criterions, tasks and optimizers, with their "
+        "* [What fairseq gets](fairseq.md): models, criteria, tasks and optimizers, with their "
         "options for `fairseq-train`, `fairseq-generate`, `fairseq-interactive` and "
         "`fairseq-validate`.\n* [Python](python.md): `pet_fairseq.from_pretrained` and what it "
         "returns.\n* The commands of `pet-fairseq`, below. `pet-fairseq COMMAND --help` prints "

@@ -28,7 +28,7 @@ Cell = dict[str, Any]
 
 
 def run_shell(source: str) -> str:
-    """Run the commands of a cell; what they print is shown and returned.
+    """Run the shell commands of a cell; their output is shown and returned.
 
     Raises:
         UserError: a command fails.
@@ -47,7 +47,7 @@ def run_shell(source: str) -> str:
 
 
 def run_python(source: str, names: dict[str, Any]) -> str:
-    """Run a cell of Python; what it prints is shown and returned."""
+    """Run a cell of Python; its output is shown and returned."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(source, "<cell>", "exec"), names)
@@ -56,7 +56,7 @@ def run_python(source: str, names: dict[str, Any]) -> str:
 
 
 def figures() -> list[Cell]:
-    """The open figures of matplotlib as outputs of a cell; they are closed."""
+    """The open figures of matplotlib as outputs of a cell; closes them."""
     from matplotlib import pyplot
 
     outputs = []

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes .venv beside this folder and installs pet_fairseq with all it needs. Safe to call again.
+# Makes .venv in the root of the repository and installs pet_fairseq with all it needs. Safe to call again.
 #
 # Environment: PYTHON (python3), TORCH (torch==2.13.0)
 # fairseq compiles extensions against torch, so torch comes first and fairseq is built without

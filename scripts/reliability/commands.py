@@ -44,7 +44,7 @@ class Running:
         self.pid = os.fork()
         if self.pid == 0:
             _become([str(word) for word in words], log)
-        os.setpgid(self.pid, self.pid)  # the child does so too: one of the two is first
+        os.setpgid(self.pid, self.pid)  # the child does so, too: whichever comes first counts
 
     def wait(self) -> Result:
         _, status = os.waitpid(self.pid, 0)
@@ -68,7 +68,7 @@ def run(words: Sequence[object], log: Path) -> Result:
 
 
 def must(words: Sequence[object], log: Path) -> str:
-    """Run a command that is expected to work; returns its output."""
+    """Run a command that is expected to work, and return its output."""
     result = run(words, log)
     if result.status != 0:
         sys.exit(f"{' '.join(map(str, words))}\n{result.output[-3000:]}")
@@ -96,7 +96,7 @@ def _become(words: list[str], log: Path) -> NoReturn:
 
 
 def _show_error() -> None:
-    """As Python does for an error that nobody caught."""
+    """Print the error as Python does if nobody catches it."""
     try:
         sys.excepthook(*sys.exc_info())
     except Exception:

@@ -23,7 +23,7 @@ from disk_writers import WRITERS, Writer
 from workspace import Workspace
 
 SIZE = 64 << 20  # bytes of the disk
-PAGE = 4096  # what every file takes of it a multiple of
+PAGE = 4096  # bytes; every file takes a multiple of them
 
 
 def main() -> int:
@@ -43,7 +43,7 @@ def main() -> int:
 
 @contextmanager
 def small_disk(folder: Path) -> Iterator[Path]:
-    """A disk of a few MB that is gone afterwards."""
+    """A disk of SIZE bytes that is gone afterwards."""
     folder.mkdir()
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", folder], capture_output=True
@@ -57,7 +57,7 @@ def small_disk(folder: Path) -> Iterator[Path]:
 
 
 def try_writer(name: str, writer: Writer, workspace: Workspace, disk: Path) -> int:
-    """Run a command with and without room; prints its row, returns the number of failures."""
+    """Run a command with and without room, print its row and return the number of failures."""
     folder, log = disk / "work", workspace.folder / "writer.log"
     start(writer, workspace, folder)
     before = sizes(folder)
@@ -65,7 +65,7 @@ def try_writer(name: str, writer: Writer, workspace: Workspace, disk: Path) -> i
     must(command, log)
     complete = sizes(folder)
     needed = sum(pages(size) for path, size in complete.items() if before.get(path) != size)
-    needed = needed or max(map(pages, complete.values()))  # it replaces a file by one as large
+    needed = needed or max(map(pages, complete.values()))  # a file replaced by one of its size
     problems, stopped = [], 0
     for share in writer.shares:
         start(writer, workspace, folder)
@@ -73,8 +73,8 @@ def try_writer(name: str, writer: Writer, workspace: Workspace, disk: Path) -> i
         result = run(command, log)
         stopped += result.status != 0
         (disk / "filler").unlink()
-        found = wrong(result, writer, Sizes(before, complete, sizes(folder)))
-        problems += [f"    with {share:.0%} of the room: {text}" for text in found]
+        faults = wrong(result, writer, Sizes(before, complete, sizes(folder)))
+        problems += [f"    with {share:.0%} of the room: {text}" for text in faults]
         if result.status == 0:
             continue
         if writer.mend is not None:

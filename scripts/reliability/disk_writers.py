@@ -21,8 +21,8 @@ class Writer(NamedTuple):
         before: puts into that folder what the command expects there.
         unfinished: the names of files that may stay cut short, since the same command goes on.
         shares: of the room that there is; one for commands that start slow ones.
-        ours: whether all that is written is written by this package; else only the status and that
-            the work can be done again are looked at.
+        ours: whether this package writes all files; if not, only the status is checked, and that
+            the work can be done again.
         mend: a command to give before the work is done again.
     """
 
@@ -181,7 +181,7 @@ WRITERS = {
     ),
     "compress": Writer(
         lambda w, out: pet(f"compress {w.teacher} --data {w.data} --out {out}/small --updates 2"),
-        ours=False,  # its trainings and logs are fairseq's
+        ours=False,  # fairseq writes its checkpoints and logs
         shares=SHARES[1:2],
     ),
     "fairseq-train": Writer(

@@ -80,8 +80,8 @@ def fuzz(name: str, args: argparse.Namespace) -> int:
         while following < numbers.stop:
             progress.write(following, 0)
             problem = in_child(name, args, range(following, numbers.stop), Path(folder), progress)
-            last, some = progress.read()
-            refused += some
+            last, refused_now = progress.read()
+            refused += refused_now
             if problem:
                 problems[problem] += 1
                 first.setdefault(problem, last)

@@ -1,4 +1,4 @@
-"""Imported by the fuzz_*.py beside it: how wrong inputs are made of right ones, and of nothing."""
+"""Imported by the fuzz_*.py beside it: makes wrong inputs, out of right ones or out of nothing."""
 
 import json
 import random
@@ -9,7 +9,7 @@ from pathlib import Path
 Read = Callable[[], object]
 Prepare = Callable[[Path], Callable[[random.Random], Read]]
 
-# what breaks readers of text: huge, foreign and almost numbers, half characters, control characters
+# what breaks readers of text: huge numbers, foreign ones, near-numbers, half and control characters
 ODD = (
     *("", " ", "\n", "\t", "\0", "\x85", "\u2028", "\ufeff", "é", "٣", "²", "\ud800", "%s"),
     *("0", "1", "2", "3", "9", "-1", "+1", "1.5", "1_0", "1e9", "1e999", "nan", "inf", "-0"),

@@ -4,8 +4,8 @@
     python scripts/reliability/http_bodies.py [--bodies 10000] [--seed 1]
 
 The bodies are cut, flipped, of wrong types, nested deeply, full of huge numbers, in other encodings
-and too long; the heads announce what does not follow, or are no HTTP. Each goes to a server that
-has a small model of random weights, in a connection of its own. Status 1 if one of them led to an
+and too long; the heads announce what does not follow, or are not HTTP. Each goes to a server with a
+small model of random weights, in a connection of its own. The exit status is 1 if one led to an
 internal error, a traceback in the log, more than 5 seconds of the server's processor time, a minute
 of waiting, or 1 GB of memory.
 """
@@ -33,7 +33,7 @@ SECONDS = 5.0  # of the server's processor time, between a request and its answe
 CLOCK_SECONDS = 60.0  # the same on the clock: other processes may have the processor
 PATIENCE = 0.5  # seconds that a client waits for what its head left open, before it gives up
 MEGABYTES = 1000  # for the server
-AT_ONCE = 8
+AT_ONCE = 8  # clients
 CODES = "#version: 0.2\nw 1\nw 2</w>\na a\n"
 SHAPE = Shape(layers=2, width=64, ffn=64, heads=2, ratios=[2])
 WORDS = ["w1", "w22", "w3", "Haus", "don't", "\u4f60\u597d", "<pad>", "@@", "\u00df"]
@@ -42,7 +42,7 @@ WORDS = ["w1", "w22", "w3", "Haus", "don't", "\u4f60\u597d", "<pad>", "@@", "\u0
 
 
 class Request(NamedTuple):
-    """What is sent; after a `cut` one the client may have to say that it sends no more."""
+    """The bytes to send; after a `cut` request the client may have to close its side."""
 
     data: bytes
     cut: bool = False
@@ -266,7 +266,7 @@ class Answer(NamedTuple):
     """The status, or None if the server closed the connection; what passed until then.
 
     Args:
-        busy: seconds of processor time of the server, for this and the requests beside it.
+        busy: the server's seconds of processor time, for this request and those beside it.
     """
 
     status: Optional[int]
@@ -332,7 +332,7 @@ async def read_status(reader: asyncio.StreamReader) -> Optional[int]:
 
 
 class Outcomes:
-    """How often each kind of request had each status, and what must not be."""
+    """How often each kind of request got each status, and the faults."""
 
     def __init__(self):
         self.statuses: dict[str, Counter] = defaultdict(Counter)

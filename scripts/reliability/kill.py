@@ -1,11 +1,11 @@
-"""Kills a training at random moments; each time it must go on from its last save.
+"""Kills a training run at random moments; each time it must go on from its last save.
 
 Usage: kill.py [--kills 50] [--interval 5] [--seed 1]
 
-A tiny student is trained without an end and saves every few updates. SIGKILL ends the processes
-after a random time; `pet-fairseq repair` follows, as in the recipes, and the same command again. A
-kill fails if the training does not go on, or if it lost more updates than lie between two saves.
-Prints a row for each kill and a summary; the exit status is 1 if one failed.
+A tiny student trains without end and is saved every few updates. SIGKILL ends the processes after a
+random time; `pet-fairseq repair` follows, as in the recipes, and the same command again. A kill
+fails if training does not go on, or if it lost more updates than lie between two saves. Prints a
+row for each kill and a summary; the exit status is 1 if one failed.
 """
 
 import argparse
@@ -25,11 +25,11 @@ from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 
 UPDATE = re.compile(r"num_updates[= ](\d+)")
 LOADED = re.compile(r"Loaded checkpoint .*checkpoint_last\.pt \(epoch \d+ @ (\d+) updates\)")
-PATIENCE = 300  # seconds in which a training has to make an update
+PATIENCE = 300  # seconds in which training has to make an update
 
 
 class Kill(NamedTuple):
-    """What was there when a training was killed, in updates."""
+    """The state of training when it was killed, in updates."""
 
     began: int
     done: int
@@ -119,7 +119,7 @@ def last_update(output: str) -> int:
 
 
 def updates_in(checkpoint: Path) -> int:
-    """How many updates a checkpoint has behind it; 0 if there is none."""
+    """How many updates a checkpoint is from; 0 if there is none."""
     if not checkpoint.exists():
         return 0
     state = load_checkpoint(str(checkpoint), "checkpoint")

@@ -6,8 +6,8 @@
 
 Every request has words of random letters that are in no other request. Tokenizers and BPEs remember
 words to save time; what they remember has to be bounded. By default the server has a small RoBERTa
-of random weights with plugins, Moses and subword-nmt. Status 1 if memory grew, if a request was
-refused, or if the server did not end as it was told.
+of random weights with plugins, Moses and subword-nmt. The exit status is 1 if memory grew, if a
+request was refused, or if the server did not end as it was told.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from pet_fairseq.markdown import table
 
 WORDS = (8, 16)  # of a request
 LETTERS = (6, 14)  # of a word
-LOOKS = 50  # at the server's memory
+LOOKS = 50  # how often the server's memory is looked at
 
 
 class Look(NamedTuple):
@@ -55,7 +55,7 @@ def new_words(draw: random.Random, sent: set[int]) -> str:
 
 
 def watched_requests(number: int, seed: int, pid: int, looks: list[Look]) -> Iterator[Request]:
-    """So many requests; at equal distances the server's memory is added to `looks`."""
+    """So many requests; at equal intervals the server's memory is added to `looks`."""
     draw, sent, start = random.Random(seed), set(), time.perf_counter()
     for i in range(number):
         if i % max(1, number // LOOKS) == 0:

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""`pet-fairseq serve` under twice the load that it can carry, with clients of all manners.
+"""`pet-fairseq serve` under twice the load that it can carry, with all manner of clients.
 
     python scripts/reliability/server_load.py [--minutes 10]
     python scripts/reliability/server_load.py --path A.pt:B.pt --texts FILE [SERVE OPTIONS]
 
-First it is measured how many requests a second the server answers when there are always enough of
-them. Then clients come at random times (Poisson, seeded), so many that those who want an answer are
-twice that rate. Most behave; others send slowly, stop in the middle, read late, vanish, or connect
-and say nothing. The server's
-memory and open files are noted every second. Status 1 if a client that stayed got no answer, one
-with another status than it should, if memory grew, or if the server did not end as it was told.
+First the requests a second that the server can answer are measured, with always enough of them
+waiting. Then clients come at random times (Poisson, seeded), so many that those who want an answer
+come at twice that rate. Most behave; others send slowly, stop in the middle, read late, vanish, or
+connect and say nothing. The server's memory and open files are noted every second. The exit status
+is 1 if a client that stayed got no answer or a wrong status, if memory grew, or if the server did
+not end as it was told.
 """
 
 import argparse
@@ -37,7 +37,7 @@ LENGTHS = (20, 60)
 AT_ONCE = 200  # clients while the capacity is measured: the queue is long, the ratio the largest
 SLOW_SECONDS = 3.0  # of a slow client; the server gives a body 10
 WAIT_SECONDS = 120.0  # for an answer
-GROWTH = 0.05  # of the memory, that is no growth
+GROWTH = 0.05  # the share by which memory may grow
 LAST_CONNECTIONS = 5.0  # seconds in which the server closes what the last clients left
 
 # --- clients --------------------------------------------------------------------------------------
@@ -171,7 +171,12 @@ def make_request(text: str) -> bytes:
 
 
 async def be_client(address: tuple[str, int], name: str, text: str, draw: random.Random):
-    """Connect and behave; returns the status, None for a client that left, below 0 for neither."""
+    """Connect and behave as the manner `name`.
+
+    Returns:
+        the status; 0 if the server closed the connection, None if the client left, -1 without an
+        answer in time, -2 without a connection.
+    """
     try:
         reader, writer = await asyncio.open_connection(*address)
     except OSError:
@@ -179,7 +184,7 @@ async def be_client(address: tuple[str, int], name: str, text: str, draw: random
     try:
         client = Client(reader, writer, make_request(text), draw)
         return await asyncio.wait_for(MANNERS[name].act(client), WAIT_SECONDS)
-    except TimeoutError:
+    except asyncio.TimeoutError:  # not the builtin one before Python 3.11
         return -1
     except ConnectionError:
         return 0
@@ -242,7 +247,7 @@ async def watch(served: Server, start: float, record: Record) -> None:
 
 
 def memory_megabytes(pid: int) -> float:
-    """What a process has in memory (Linux)."""
+    """The memory of a process, in MB (Linux)."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) / 1000
@@ -312,7 +317,7 @@ def compare_fifths(megabytes: list[float]) -> tuple[float, float, list[str]]:
 
 
 def check_memory(record: Record, minutes: float) -> str:
-    """Compare the last fifth of the time with the second one; returns the line that says so."""
+    """Compare the memory in the last fifth of the time with the second; returns a line about it."""
     values = [v for _, minute in sorted(record.minutes.items()) for v in minute.memory]
     early, late, faults = compare_fifths(values)
     record.faults.update(faults)

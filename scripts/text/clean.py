@@ -50,7 +50,7 @@ def main() -> None:
     parser.add_argument("--max-length", type=int, help="tokens of a side; without it, no cleaning")
     parser.add_argument("--ratio", type=float, default=1.5, help="longer side over shorter side")
     parser.add_argument("--lowercase", action="store_true")
-    parser.add_argument("--valid", help="prefix of the files that get the pairs held out")
+    parser.add_argument("--valid", help="prefix of the files that get the held-out pairs")
     parser.add_argument("--valid-every", type=int, default=23)
     args = parser.parse_args()
 

@@ -1,6 +1,6 @@
-# Sourced by the prepare.sh recipes, after common.sh: brings public files here, checks and unpacks them.
+# Sourced by the prepare.sh recipes, after common.sh: fetches public files, checks and unpacks them.
 #
-# FROM=FOLDER  files are copied from this folder; empty: they are downloaded. A cut download goes on where it stopped.
+# FROM=FOLDER  files are copied from this folder; empty: they are downloaded. An interrupted download is continued.
 # EXPECTED=FILE (environment) replaces or adds what a recipe knows of its files. Lines "NAME SIZE [CHECKSUM]":
 #   SIZE is in bytes for a fetched file, in lines for a text; CHECKSUM is md5 or sha256; - stands for unknown.
 [ -z "${EXPECTED:-}" ] || [ -f "$EXPECTED" ] || die "EXPECTED=$EXPECTED: no such file"
@@ -56,8 +56,8 @@ download() {
   die "$1: download failed (curl: $status); call again to go on, or give a local folder with $(basename "$1")"
 }
 
-# fetch URL FILE [BYTES [CHECKSUM]]: FILE from the folder FROM or from URL, checked before it gets its
-# name; an intact one that is there already is kept. Users can add sizes and checksums with EXPECTED.
+# fetch URL FILE [BYTES [CHECKSUM]]: get FILE from the folder FROM or from URL, and check it before it
+# gets its name; an intact file that is there already is kept. Users can add sizes and checksums with EXPECTED.
 fetch() {
   local url=$1 file=$2 name size sum wrong
   name=$(basename "$file")

@@ -38,6 +38,7 @@ fi
 # stop if the inputs are not there, or OUT was begun with other settings
 check() {
   local settings="$merges ${RAW_TEXT:--} ${MAX_TOKENS:--} ${kinds[*]}${BERT:+ $BERT}" file needed=("${kinds[@]}")
+  settings+="${KEEP_END:+ keep: $KEEP_END}"
   [ ${#inputs[@]} = 0 ] || needed+=(label)
   [ -z "${BERT:-}" ] || [ -f "$BERT/dict.txt" ] || die "BERT: $BERT/dict.txt: no such file; make it by import-bert"
   for file in "${raw_texts[@]}"; do

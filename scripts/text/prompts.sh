@@ -2,7 +2,8 @@
 #
 # Environment: SPM, VOCAB_SIZE, TEXT=FILE[:FILE...], see the recipes
 
-# prompts_stages OUT SPLIT...: the function `raw` makes OUT/raw/SPLIT.jsonl, pet-fairseq prompts the rest
+# prompts_stages OUT SPLIT...: run the stages: the caller's function `raw` makes OUT/raw/SPLIT.jsonl, then
+# pet-fairseq prompts makes OUT/bin
 prompts_stages() {
   local out=$1 split texts files=()
   shift

@@ -29,7 +29,7 @@ def lines(files: Iterable[Path]) -> Iterator[str]:
 
 
 def divide(files: list[Path], train: Path, valid: Path, every: int) -> list[int]:
-    """Write both parts; returns their numbers of lines."""
+    """Write both parts and return their numbers of lines."""
     counts = [0, 0]
     with train.open("w", encoding="utf-8") as kept, valid.open("w", encoding="utf-8") as held_out:
         for number, line in enumerate(lines(files), 1):

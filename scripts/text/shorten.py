@@ -3,7 +3,7 @@
     python scripts/text/shorten.py PREFIX LENGTH [--cut] [--keep-end TEXT]
 
 Reads and replaces PREFIX.text and PREFIX.answer. A question of more than LENGTH pieces is dropped
-with its answer; with --cut it loses pieces instead, in front of its end if that is TEXT.
+with its answer; with --cut it loses its last pieces instead or, if it ends in TEXT, those before.
 """
 
 import argparse

@@ -19,7 +19,7 @@ wmt17_downloads=${DOWNLOADS:-$ROOT/runs/wmt17/download}
 # wmt17 OTHER VALID LINES LINES LEAST CORPUS...: the whole preparation
 #   OTHER   the language beside English
 #   VALID   name of the validation set; then the lines of it and of newstest2017
-#   LEAST   training pairs that the preprocessed text has at least
+#   LEAST   the fewest training pairs that the preprocessed text may have
 #   CORPUS  "NAME ARCHIVE BYTES CHECKSUM PREFIX LEAST": PREFIX.en and PREFIX.OTHER in the archive, at least LEAST lines
 wmt17() {
   local other=$1 valid=$2 valid_lines=$3 test_lines=$4 least=$5

@@ -1,10 +1,12 @@
 """Factorised embeddings: against a Transformer with their products; sharing, sizes, options."""
 
+from argparse import Namespace
+
 import pytest
 import torch
 from fairseq.sequence_generator import SequenceGenerator
 
-from pet_fairseq.baselines.factorised import FactorisedEmbedding
+from pet_fairseq.baselines.factorised import FactorisedEmbedding, factorised_transformer
 from pet_fairseq.errors import UserError
 from pet_fairseq.parameters import architecture_counts, count_parameters
 from tests.helpers import batch, build, dictionary
@@ -90,3 +92,9 @@ def test_refuses(options, message):
 def test_half_the_width_is_the_default():
     model = build("factorised_transformer")
     assert model.decoder.embed_tokens.weight.size(1) == WIDTH // 2
+
+
+def test_half_of_a_width_that_follows_the_encoder_is_the_default():
+    args = Namespace(encoder_embed_dim=64)
+    factorised_transformer(args)
+    assert (args.decoder_embed_dim, args.decoder_output_dim) == (64, 32)

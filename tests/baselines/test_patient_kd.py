@@ -298,7 +298,7 @@ def test_wrong_options(options, message, task, teacher_path):
 
 
 def test_wrong_teachers(task, teacher_path, tmp_path):
-    with pytest.raises(UserError, match=r"^--teacher-path .*one teacher, no ensemble"):
+    with pytest.raises(UserError, match=r"^--teacher-path .*one teacher, not an ensemble"):
         make(task, f"{teacher_path}:{teacher_path}")
     small = dict(encoder_embed_dim=16, decoder_embed_dim=16, decoder_out_embed_dim=16)
     path = save_model(tmp_path / "lstm.pt", task, "lstm", **small)

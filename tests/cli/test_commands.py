@@ -108,7 +108,7 @@ def test_demo_data(tmp_path, fails):
         files = (tmp_path / "demo" / kind).iterdir()
         lines = {path.name: len(path.read_text().splitlines()) for path in files}
         assert lines == {f"{s}.{lang}": n for s, n in expected.items() for lang in ("fi", "en")}
-    assert "is there already" in fails("demo-data", tmp_path / "demo")
+    assert "exists already" in fails("demo-data", tmp_path / "demo")
 
 
 def python(code: str) -> str:

@@ -84,7 +84,7 @@ def test_ctranslate2_translates_the_same(quantization, exported, expected):
             "--quantization: only for --to ctranslate2",
         ),
         (("--out", "."), "--out .: exists; give the name of a new folder"),
-        (("--out", "no/where"), "--out no/where: no is no folder"),
+        (("--out", "no/where"), "--out no/where: no is not a folder"),
         (("--data", "nowhere"), "--data nowhere: no such folder"),
     ],
 )
@@ -100,8 +100,8 @@ def test_wrong_options(options, message, student, data, tmp_path):
 def test_models_of_another_kind(data, teacher, tmp_path):
     task = load_task(data)
     for arch, heads, message in (
-        ("can_transformer", 4, "holds can_transformer: compressed attention is no layer"),
-        ("transformer_tiny", 4, "one --*-attention-heads for both stacks, not 2 and 4"),
+        ("can_transformer", 4, "holds can_transformer: a plain Transformer has no compressed"),
+        ("transformer_tiny", 4, "the same --*-attention-heads in both stacks, not 2 and 4"),
     ):
         path = tmp_path / f"{arch}.pt"
         save_another(path, teacher, task, arch, decoder_attention_heads=heads)

@@ -126,7 +126,7 @@ def test_the_cache_is_for_the_cpu(task, paths, caplog):
     }
     torch.testing.assert_close(to_cpu(answers), [expected, expected])
     assert [r.getMessage() for r in caplog.records if r.levelname == "WARNING"] == [
-        "--teacher-cache-mb: not used on strict; the cache is in main memory, and every look into "
-        "it would hold up the device"
+        "--teacher-cache-mb: not used on strict; the cache is in main memory, and every lookup "
+        "would stall the device"
     ]
     assert teacher.cache.features == {}

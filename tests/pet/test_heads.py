@@ -168,8 +168,8 @@ def test_format_is_what_is_parsed():
         ("1/1/1", "lists for 3 layers, but there are 4"),
         ("1/1/1/6", r"head 6 is not one of 1\.\.5"),
         ("1/1/1/0", r"head 0 is not one of 1\.\.5"),
-        ("1/1//1", "'' is no list of heads"),
-        ("1/a/1/1", "'a' is no list of heads"),
+        ("1/1//1", "'' is not a list of heads"),
+        ("1/a/1/1", "'a' is not a list of heads"),
         ("1/2,2/1/1", "2,2 names a head twice"),
     ],
 )

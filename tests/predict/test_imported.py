@@ -14,7 +14,7 @@ import pet_fairseq
 from pet_fairseq import cli
 from pet_fairseq.errors import UserError
 from pet_fairseq.loading import load_model
-from pet_fairseq.predict.model import Classifier
+from pet_fairseq.predict.classifier import Classifier
 from pet_fairseq.pretrained.bpe import TokenizerJson
 from pet_fairseq.pretrained.importer import import_model
 from tests.cli.processes import run
@@ -194,7 +194,7 @@ def test_as_a_user_types_it(imported):
     answers = run("pet-fairseq", "predict", folder, "--input", "-", text_in="good\tbad\n")
     assert json.loads(answers.output) == expected(imported, ("good", "bad"))
     wrong = run("pet-fairseq", "encode", "--input", "-", check=False)
-    assert wrong.status == 1 and "--bpe: missing; give what divides" in wrong.output
+    assert wrong.status == 1 and "--bpe: missing; give a way to divide" in wrong.output
     assert len(wrong.output.splitlines()) == 1
 
 

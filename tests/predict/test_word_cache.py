@@ -14,7 +14,7 @@ from tests.predict.test_text import text_of
 
 
 def test_the_word_that_was_unused_longest_is_forgotten():
-    cache = WordCache(most=3)
+    cache = WordCache(max_words=3)
     for word in "abc":
         cache[word] = word.upper()
     assert "a" in cache and cache["a"] == "A"

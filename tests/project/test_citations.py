@@ -23,11 +23,16 @@ SECTIONS = {  # by their tables of contents
     "pet_fairseq/parameters.py": {"4.1.3"},  # evaluation metric
     "docs/pet.md": {"3.2", "3.3", "4.1.3"},
     "pet_fairseq/variator/plugin.py": {"3.2"},  # overall framework: both layers of a plugin
-    "pet_fairseq/variator/criterion.py": {"3.3"},  # plugin training
+    "pet_fairseq/variator/criterion.py": {"3.3", "eq. 1"},  # plugin training
     "pet_fairseq/variator/sites.py": {"3.4"},  # complexity analysis
+    "pet_fairseq/variator/neurons.py": {"4.9"},  # neuron-level analysis
     "pet_fairseq/selfcp/segments.py": {"3.1"},  # training: former, latter, concatenated
     "pet_fairseq/selfcp/mixed_input.py": {"3.1"},
+    "pet_fairseq/selfcp/compressor.py": {"eq. 1"},  # hidden states at the memory tags
+    "pet_fairseq/selfcp/connector.py": {"eq. 2"},
     "pet_fairseq/selfcp/criterion.py": {"eq. 3"},  # the language model's loss
+    "pet_fairseq/selfcp/draws.py": {"3.1.1", "5.1"},  # former or latter; ratios from 2 to 16
+    "pet_fairseq/selfcp/choose.py": {"4.5.3"},  # in-context learning
     "pet_fairseq/selfcp/bank.py": {"eq. 4"},  # cosine similarity of demonstrations
     "pet_fairseq/selfcp/demonstrations.py": {"3.2", "eq. 4"},  # in-context learning
 }

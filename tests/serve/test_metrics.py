@@ -35,7 +35,7 @@ def test_quantiles(count):
 
 
 def test_old_values_are_forgotten():
-    window = Window(seconds=10, most=3)
+    window = Window(seconds=10, max_values=3)
     assert all(map(math.isnan, window.quantiles((0.5, 0.9), now=0.0)))
     for value in (1.0, 2.0, 3.0, 4.0):
         window.add(value, now=value)

@@ -15,7 +15,7 @@ from pet_fairseq import cli
 from tests.cli.processes import run, start
 from tests.predict.imported import import_classifier, probabilities, read
 from tests.predict.made import HEAD, LABELS, make_classifier, make_translator
-from tests.predict.test_model import direct, numbers
+from tests.predict.test_predictor import direct, numbers
 from tests.serve.test_load import serve
 from tests.serve.test_metrics import read_page
 

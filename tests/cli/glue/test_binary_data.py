@@ -103,6 +103,14 @@ def test_other_settings_and_another_task_need_another_folder(prepared):
     refuses(sh(RECIPE, "rte", check=False, **env), prepared, "holds mnli, not rte", "OUT")
 
 
+def test_another_end_to_keep_needs_another_folder(prepared):
+    env = {"OUT": str(prepared), "BPE_MERGES": "60"}
+    env["RAW_TEXT"] = f"{prepared.parent}/one:{prepared.parent}/two"
+    sh(RECIPE, "mnli", **env)  # all is done
+    again = sh(RECIPE, "mnli", check=False, **env, KEEP_END="end")
+    refuses(again, prepared, "other settings", "keep: end")
+
+
 def test_the_words_of_a_bert(env, tmp_path):
     write_bert(tmp_path / "bert")
     import_model(tmp_path / "bert", tmp_path / "imported")
