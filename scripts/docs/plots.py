@@ -66,7 +66,7 @@ def new_axes(width: float, height: float, title: str, x: str, y: str) -> tuple[F
 def frontier(path: Path) -> None:
     """BLEU over megabytes for each model and number of bits a weight."""
     title = "What a byte buys: Multi30k, German to English, beam 5"
-    figure, axes = new_axes(9, 4.6, title, "MB, everything counted (logarithmic)", "BLEU")
+    figure, axes = new_axes(9, 5, title, "MB, everything counted (logarithmic)", "BLEU")
     points = []
     for i, row in enumerate(read("frontier")):
         own = sorted((float(row[f"mb_{key}"]), float(row[f"bleu_{key}"]), key) for key in FORMS)
@@ -93,7 +93,7 @@ def frontier(path: Path) -> None:
     axes.set_xscale("log")
     axes.set_xticks(sizes, [str(size) for size in sizes])
     axes.minorticks_off()
-    figure.legend(loc="outside lower center", ncols=3)
+    figure.legend(loc="outside lower center", ncols=2)
     write_figure(path, figure)
 
 
@@ -101,7 +101,7 @@ def frontier_speed(path: Path) -> None:
     """BLEU over the speed of each model in CTranslate2, with one thread and with two."""
     title = "Speed and quality: Multi30k, German to English, CTranslate2 int8, beam 5"
     label = "sentences/s, times the teacher's with as many threads"
-    figure, axes = new_axes(9, 4.6, title, label, "BLEU")
+    figure, axes = new_axes(9, 5, title, label, "BLEU")
     for i, row in enumerate(read("frontier")):
         bleu = float(row["bleu_int8"])
         speeds = [float(row[f"times_teacher_{threads}"]) for threads in (1, 2)]
@@ -110,7 +110,7 @@ def frontier_speed(path: Path) -> None:
             axes.plot(speed, bleu, color=f"C{i}", linestyle="", marker=marker)
     for name, marker in THREADS.items():
         axes.plot([], [], color="grey", linestyle="", marker=marker, label=name)
-    figure.legend(loc="outside lower center", ncols=3)
+    figure.legend(loc="outside lower center", ncols=2)
     write_figure(path, figure)
 
 
