@@ -258,7 +258,7 @@ DEMO = replace(
         *updates(1000),
     ),
     student=words("--max-tokens 1000 --lr 1.4e-2"),
-    updates=updates(2400),
+    updates=updates(1800),
     warmup=(*updates(100), *words("--warmup-updates 30"), *AUTO),
     finetune=(*updates(400), *words("--warmup-updates 50 --lr 2e-3")),
     quantised=(*updates(400), *words("--warmup-updates 50 --lr 2e-3")),
