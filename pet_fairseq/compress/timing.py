@@ -1,4 +1,4 @@
-"""How many updates of a training fit into some hours, by the log of a short training."""
+"""How many updates of a training fit into some hours, estimated from the log of a short one."""
 
 import re
 import statistics

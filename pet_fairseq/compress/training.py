@@ -1,7 +1,7 @@
 """The settings of a student's training, by the size of the student and of the training data.
 
-They are rules that give about the tested settings of the recipes
-(pet_fairseq/recipes/translation/sizes.py).
+The rules reproduce the tested settings of the recipes
+(pet_fairseq/recipes/translation/sizes.py) approximately.
 """
 
 import math
@@ -95,7 +95,7 @@ def default_updates(per_epoch: int) -> int:
 
 
 def learning_rate(width: int) -> float:
-    """The learning rate: 4e-3 for width 88, inverse to the square root of the width, 6e-3 at most.
+    """4e-3 for width 88, falling with the inverse square root of the width, and 6e-3 at most.
 
     In the recipes' sizes students of width 48, 88 and 320 have 6e-3, 4e-3 and 2e-3.
     """

@@ -32,7 +32,7 @@ def translate_exported(
         models: names, and folders that `pet-fairseq export --to ctranslate2` made.
         tokens: a file with one sentence, as tokens, on each line.
         rounds: how often each model's translation is timed.
-        threads: how many batches are translated at once; 0: one for each core in reach.
+        threads: how many batches are translated at once; 0: one for each core that we may use.
     Raises:
         UserError: CTranslate2 or an input is missing, `out` exists, or a number is below 1.
     """

@@ -38,7 +38,7 @@ class Stage:
         name: unique within a recipe, such as `pet.seed1/warmup`.
         groups: names by which `--stages` selects it: of rows, or `generate`, `report` and so on.
         command: the program and its arguments.
-        product: file or folder that is there when the stage is finished.
+        product: the file or folder that it makes.
         inputs: files and folders that the command reads.
         alone: whether nothing else may run beside it, because it measures time.
         always: whether it runs every time, after all others, because it summarises what is there.

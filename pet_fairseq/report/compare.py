@@ -36,9 +36,9 @@ class Comparison:
 
     @property
     def beam(self) -> Optional[int]:
-        """The beam to compare at: the largest that all groups with translations have.
+        """The beam size to compare at: the largest that all groups with translations have.
 
-        If they have none in common, it is the baseline's largest; None without any.
+        If they have none in common, it is the baseline's largest; None if it has none either.
         """
         translated = [set(group.bleu) for group in self.groups if group.bleu]
         common = set.intersection(*translated) if translated else set()

@@ -18,7 +18,7 @@ from pet_fairseq.report.seed_groups import RunGroup
 
 BLEU_OVER_RATE = "bleu_over_rate.png"
 MARKERS = "os^Dv<>PX*"
-FEWEST_POINTS = 3  # of a curve
+FEWEST_POINTS = 3  # a curve needs at least so many
 AT_RATE = re.compile(r"_at\d+$")  # NAME_at5 is the group NAME at another rate
 
 

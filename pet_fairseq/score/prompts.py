@@ -20,7 +20,7 @@ REPEATS = 3  # of each timed reading; the fastest counts
 class Text(NamedTuple):
     """A prompt and its response, as indices of words."""
 
-    prompt: Tensor  # P, from the </s> that begins every text of fairseq's
+    prompt: Tensor  # P, from the </s> with which fairseq begins every text
     response: Tensor  # R, up to and including its </s>
 
 

@@ -10,7 +10,7 @@ from pet_fairseq.recipes.variator.setup import Setup
 def build_stages(
     setup: Setup, names: tuple[str, ...], known: tuple[Row, ...] = ROWS
 ) -> list[Stage]:
-    """All stages of some rows, and the table of what is there.
+    """All stages of some rows, and the table of all rows that have a result.
 
     Args:
         known: the rows that the recipe has, in the order of its table.
