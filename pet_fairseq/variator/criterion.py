@@ -120,10 +120,9 @@ NO_CLASS = -100  # never a target of classification, so that no target is ignore
 
 @register_criterion("variator_distillation", dataclass=VariatorDistillationConfig)
 class VariatorDistillationCriterion(FairseqCriterion):
-    """Trains the plugins of `variator`, or all weights of its competitors.
+    """Trains the plugins of `variator`, or all weights of the models that it competes with.
 
-    These are `token_pruning`, `narrow_ffn` and `first_layers`. The teacher is the model before it
-    was changed.
+    The teacher is the model before it was changed.
     """
 
     def __init__(
