@@ -75,6 +75,8 @@ def check_inputs(
             )
     if not tokens.is_file():
         raise UserError(f"--input {tokens}: no such file")
+    if not any(line.strip() for line in read_lines(tokens, "--input")):
+        raise UserError(f"--input {tokens}: has no words; give a text")
     if out.exists():
         raise UserError(f"--out {out}: exists; give the name of a new folder")
 

@@ -24,7 +24,7 @@ def serve(args: argparse.Namespace, text_options: list[str]) -> None:
     """Answer requests until SIGTERM or SIGINT; see options.py for args.
 
     Raises:
-        UserError: what the user gave cannot be served. OSError: the address cannot be used.
+        UserError: what the user gave cannot be served, or not at that address.
     """
     quiet()
     model = load_served(args, text_options)

@@ -173,6 +173,16 @@ def test_a_port_in_use(tmp_path):
     assert "Traceback" not in result.output
 
 
+def test_a_host_that_is_none(tmp_path):
+    made = make_classifier(tmp_path)
+    options = ("--path", made.path, "--host", "none.invalid", "--port", "0")
+    result = run("pet-fairseq", "serve", *options, check=False)
+    assert result.status == 1
+    assert result.output.splitlines()[-1].startswith(
+        "pet-fairseq serve: error: --host none.invalid: "
+    )
+
+
 def test_without_aiohttp(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "aiohttp", None)
     for module in ("run", "app", "connections"):
