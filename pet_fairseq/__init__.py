@@ -9,7 +9,11 @@ import sys
 
 
 def register() -> None:
-    """Register everything with fairseq; a second call does nothing."""
+    """Register the package's models, criteria and tasks with fairseq; a second call does nothing.
+
+    Raises:
+        UserError: torch or fairseq is missing or too old, or safe loading was switched off.
+    """
     from pet_fairseq import registry  # noqa: F401  registers while it is imported
 
 

@@ -1,4 +1,4 @@
-"""fairseq's named architectures: their defaults, their classes, and their models as mere shapes."""
+"""fairseq's named architectures: their defaults, their classes, and models without memory."""
 
 import argparse
 from argparse import Namespace
@@ -19,7 +19,7 @@ def set_defaults(args: Namespace, **defaults) -> None:
 
 
 def architecture_name(options: Any) -> Optional[str]:
-    """The architecture in a checkpoint's `cfg.model`."""
+    """The name of the architecture in a checkpoint's `cfg.model`, None if it has none."""
     return getattr(options, "arch", None) or getattr(options, "_name", None)
 
 
@@ -56,6 +56,10 @@ def _dictionary(size: int) -> Dictionary:
 
 
 def build_without_memory(args: Namespace, source_size: int = 4, target_size: int = 4) -> nn.Module:
-    """The model of these options on torch's meta device: shapes only, built in milliseconds."""
+    """Build the model of these options on torch's meta device: shapes only, in milliseconds.
+
+    Args:
+        source_size, target_size: entries of the two dictionaries, the four special ones included.
+    """
     with torch.device("meta"):
         return build_model(args, Vocabularies(source_size, target_size))

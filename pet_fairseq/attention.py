@@ -12,7 +12,7 @@ from fairseq.modules.quant_noise import quant_noise
 from torch import Tensor, nn
 
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "out_proj")
-CACHE = "attn_state"  # what fairseq's own attention calls it
+CACHE = "attn_state"  # the key under which fairseq's own attention stores its cache
 
 IncrementalState = dict[str, dict[str, Optional[Tensor]]]
 
@@ -46,7 +46,7 @@ class CachingAttention(FairseqIncrementalState, nn.Module):
 
 
 class MultiheadAttention(CachingAttention):
-    """softmax(Q K^T / sqrt(head_dim)) V per head, where the inner width heads x head_dim is free.
+    """softmax(Q K^T / sqrt(head_dim)) V per head; num_heads x head_dim need not be embed_dim.
 
     Takes the place of fairseq's module in its Transformer layers: same sub-modules (PROJECTIONS),
     same calls, same cache for incremental decoding.
@@ -56,6 +56,8 @@ class MultiheadAttention(CachingAttention):
         num_heads: number of heads.
         head_dim: width of one head; embed_dim / num_heads if None.
         kdim, vdim: widths of keys and values; embed_dim if None.
+    Raises:
+        ValueError: no `head_dim`, and num_heads does not divide embed_dim.
     """
 
     def __init__(
@@ -92,7 +94,7 @@ class MultiheadAttention(CachingAttention):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Xavier initialisation; Q, K and V of equal widths as if they were one matrix."""
+        """Initialise as fairseq does: Xavier, with Q, K and V of equal input as one matrix."""
         inputs = {p.in_features for p in (self.q_proj, self.k_proj, self.v_proj)}
         gain = 1 / math.sqrt(2) if len(inputs) == 1 else 1.0
         for projection in (self.q_proj, self.k_proj, self.v_proj):
@@ -115,14 +117,15 @@ class MultiheadAttention(CachingAttention):
         """Attend from T queries to S keys.
 
         Args:
-            query: T x B x C. key, value: S x B x C; with `static_kv` and a filled cache unused.
+            query: T x B x C. key, value: S x B x kdim and S x B x vdim; not read with `static_kv`
+                once the cache is filled.
             key_padding_mask: B x S, True = padding.
             attn_mask: T x S, added to the scores if floating point, else True = not visible.
             static_kv: keys and values are computed once and cached (encoder-decoder attention).
 
         Returns:
-            output T x B x C, and the weights before dropout if wanted: B x T x S averaged over
-            the heads, or H x B x T x S with `need_head_weights`.
+            output T x B x C, and the weights before dropout: B x T x S averaged over the heads
+            with `need_weights`, H x B x T x S with `need_head_weights`, else None.
         """
         cache = self._get_input_buffer(incremental_state)
         q = self._split_heads(self._project("q_proj", query))
@@ -139,8 +142,8 @@ class MultiheadAttention(CachingAttention):
             self._set_input_buffer(incremental_state, state)
 
         bias = attention_bias(attn_mask, key_padding_mask, q.dtype)
-        attend = self.training or self.dropout_module.apply_during_inference
-        dropout = self.dropout_module.p if attend else 0.0
+        drops = self.training or self.dropout_module.apply_during_inference
+        dropout = self.dropout_module.p if drops else 0.0
         if not (need_weights or need_head_weights):
             context = fused_attention(q, k, v, bias, dropout, head_multiple(q))
             return self._project("out_proj", self._join_heads(context)), None
@@ -186,7 +189,11 @@ class MultiheadAttention(CachingAttention):
 
 
 def from_fairseq(attention: FairseqMultiheadAttention) -> MultiheadAttention:
-    """The same attention as ours, with fairseq's projections: they are called, not only read."""
+    """Make a module of this package that computes the same as fairseq's and shares its projections.
+
+    fairseq's module reads the projections' weights and gives them to torch; this one calls the
+    projections, so that others can stand in their place.
+    """
     same = MultiheadAttention(
         attention.embed_dim,
         attention.num_heads,
@@ -244,9 +251,10 @@ def attention_bias(
 
 
 def head_multiple(q: Tensor) -> int:
-    """What the width of heads must be a multiple of for torch's fused kernels to take them.
+    """The number that must divide the heads' width for torch to use its fused kernels.
 
-    In half precision on a GPU 8; without them the scores of all pairs of positions are stored.
+    It is 8 in half precision on a GPU. torch's fallback stores the scores of all pairs of
+    positions.
     """
     return 8 if q.is_cuda and q.dtype in (torch.float16, torch.bfloat16) else 1
 
@@ -256,7 +264,8 @@ def fused_attention(
 ) -> Tensor:
     """softmax(q k^T / sqrt(D) + bias) v per head: B x H x T x D.
 
-    Heads are filled up with zeros to a multiple, which changes no score and no value.
+    Heads are padded with zeros to a width that is a multiple of `multiple`, which changes no score
+    and no value.
     """
     head_dim = q.size(-1)
     if missing := -head_dim % multiple:
@@ -269,9 +278,8 @@ def fused_attention(
 
 def attention_weights(q: Tensor, k: Tensor, bias: Optional[Tensor]) -> Tensor:
     """softmax(q k^T / sqrt(D) + bias) in float32 or wider: B x H x T x S."""
-    scores = (q * q.size(-1) ** -0.5) @ k.transpose(
-        -1, -2
-    )  # scaled first: half precision overflows
+    q = q * q.size(-1) ** -0.5  # before the product, which could overflow in half precision
+    scores = q @ k.transpose(-1, -2)
     if bias is not None:
         scores = scores + bias
     return F.softmax(scores, dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32))

@@ -1,4 +1,4 @@
-"""Frozen models that others are built around: loading one, and telling that it is the same."""
+"""Frozen models that others are built around: loading one, and checking that it is the same one."""
 
 import hashlib
 from collections.abc import Callable
@@ -15,13 +15,14 @@ from pet_fairseq.files import hash_file
 
 
 def load_backbone(path: str, task) -> nn.Module:
-    """The model in a checkpoint, with its classification heads.
+    """Load the model in a checkpoint, with its classification heads.
 
     Models that are themselves built around another one say so by the class attribute
-    `wraps_backbone = True`; they are no backbones.
+    `wraps_backbone = True`; they are refused.
 
     Raises:
-        UserError: no such file, unusable, or made for other dictionaries than the task's.
+        UserError: no path, no such file, not a usable checkpoint, or a model with other
+            dictionaries than the task's.
     """
     if not path:
         raise UserError("--backbone-path: missing; give the checkpoint of the model to compress")
@@ -37,7 +38,7 @@ def load_backbone(path: str, task) -> nn.Module:
 
 
 def register_heads(backbone: nn.Module, state_dict: dict[str, Tensor]) -> None:
-    """Make room for the classification heads in a checkpoint; fairseq drops unknown ones."""
+    """Register a checkpoint's classification heads; fairseq drops those that it does not know."""
     prefix, suffix = "classification_heads.", ".out_proj.weight"
     for key, weight in state_dict.items():
         if key.startswith(prefix) and key.endswith(suffix):
@@ -58,17 +59,23 @@ def file_hash(path: str) -> Tensor:
     return torch.tensor(list(digest), dtype=torch.uint8)
 
 
-def check_hash(state_dict: dict[str, Tensor], ours: Tensor, path: str, what: str) -> None:
-    """Raises UserError if a state was saved around another backbone than the file `path`."""
+def check_hash(state_dict: dict[str, Tensor], current: Tensor, path: str, what: str) -> None:
+    """Check that a model's state was saved around the backbone in the file `path`.
+
+    Args:
+        current: the `file_hash` of that file. what: names the state in the error.
+    Raises:
+        UserError: it was saved around another file.
+    """
     stored = state_dict.get("backbone_hash")
-    if stored is None or not torch.equal(stored.cpu(), ours.cpu()):
+    if stored is None or not torch.equal(stored.cpu(), current.cpu()):
         raise UserError(
             f"--backbone-path {path}: not the file that {what} was trained on; give that one"
         )
 
 
 def leave_out(*parts: str) -> Callable:
-    """A state-dict hook that removes these parts of a model: the backbone has its own file."""
+    """A state-dict hook that removes some sub-modules, such as a backbone with its own file."""
 
     def hook(model: nn.Module, state_dict: dict, prefix: str, _metadata: dict) -> None:
         prefixes = tuple(f"{prefix}{part}." for part in parts)
@@ -79,7 +86,7 @@ def leave_out(*parts: str) -> Callable:
 
 
 def fill_in(model: nn.Module, state_dict: dict[str, Tensor]) -> None:
-    """Give a state that was left without the backbone the model's own tensors for it."""
+    """Add to a state whatever `leave_out` removed from it, as the model has it at the moment."""
     for named in (model.named_parameters, model.named_buffers):
         for name, tensor in named(remove_duplicate=False):
             state_dict.setdefault(name, tensor.detach())

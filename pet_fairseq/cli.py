@@ -14,7 +14,7 @@ from pet_fairseq.cli_command import Command, Group, OneLineParser
 from pet_fairseq.compress import commands as compress
 from pet_fairseq.decoding import commands as decoding
 from pet_fairseq.demo import commands as demo
-from pet_fairseq.errors import UserError
+from pet_fairseq.errors import UserError, did_you_mean
 from pet_fairseq.pet import commands as pet
 from pet_fairseq.predict import commands as predict
 from pet_fairseq.pretrained import commands as pretrained
@@ -65,14 +65,14 @@ def main(argv: Optional[list[str]] = None) -> int:
 
 
 def message(error: Exception) -> str:
-    """The message of an error that names the file it is about."""
+    """The text of an error; one of the system begins with the file that it is about."""
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     return str(error)
 
 
 def register_quietly() -> None:
-    """Register this package with fairseq, which makes the loggers of all libraries talk."""
+    """Register this package with fairseq, and silence libraries that its log makes verbose."""
     for library in ("hydra", "matplotlib"):
         logging.getLogger(library).setLevel(logging.WARNING)
     pet_fairseq.register()
@@ -88,11 +88,11 @@ def parse(words: list[str]) -> tuple[Command, Namespace]:
         name = " ".join(words[:length])
         if name in COMMANDS:
             return COMMANDS[name], COMMANDS[name].parse(words[length:])
-    _leave(words)
+    _exit_without_command(words)
 
 
-def _leave(words: list[str]) -> NoReturn:
-    """Show the commands or the version if the words ask for it, else refuse them."""
+def _exit_without_command(words: list[str]) -> NoReturn:
+    """Print the commands or the version if the words ask for them, else an error."""
     program = OneLineParser(prog="pet-fairseq")
     if not words:
         program.error("no command was given")
@@ -104,7 +104,7 @@ def _leave(words: list[str]) -> NoReturn:
         sys.exit()
     family = [command for command in COMMANDS.values() if command.name.split()[0] == words[0]]
     if not family:
-        program.error(f"{words[0]}: no such command")
+        program.error(f"{words[0]}: no such command{did_you_mean(words[0], COMMANDS)}")
     if words[1:] and words[1] in HELP:
         print(overview(family))
         sys.exit()

@@ -39,7 +39,7 @@ class Command:
         description: what `pet-fairseq NAME --help` says in place of `help`; usage, epilog: as for
             argparse.
         needs_models: whether fairseq and the models of this package must be registered first, which
-            takes seconds. Commands that read text only do without.
+            takes seconds; commands that read only text set it to False.
         keeps_rest: whether words that the parser does not know are no error but are given to `run`
             as the list `args.rest`.
     """
@@ -79,7 +79,7 @@ class Command:
 
 
 class OneLineParser(ArgumentParser):
-    """A parser that reports a wrong argument in one line, without the usage."""
+    """A parser that reports a wrong argument in one line instead of printing the usage."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: error: {message}; see {self.prog} --help\n")
@@ -114,7 +114,18 @@ def add_auto_device_option(parser: ArgumentParser, what: str = "the model runs")
         "--device",
         default="auto",
         choices=("auto", "cpu", "cuda"),
-        help=f"where {what}; auto is CUDA where it is, else the CPU (default: %(default)s)",
+        help=f"where {what}; auto uses CUDA if torch finds a GPU, else the CPU "
+        "(default: %(default)s)",
+    )
+
+
+def add_backbone_run_option(parser: ArgumentParser) -> None:
+    """Declare which run of a folder the others are compared with."""
+    parser.add_argument(
+        "--backbone",
+        default="backbone",
+        metavar="RUN",
+        help="the run that the others started from (default: %(default)s)",
     )
 
 
@@ -138,7 +149,7 @@ def add_sample_options(parser: ArgumentParser, model: str, subset: str, sentence
         type=int,
         default=sentences,
         metavar="N",
-        help="how many sentences of the subset to read at most (default: %(default)s)",
+        help="read at most this many sentences of the subset (default: %(default)s)",
     )
     add_batch_option(parser, max_tokens=4000)
     add_device_option(parser)

@@ -1,10 +1,10 @@
-"""The device that a user may name; torch is loaded only when it is asked."""
+"""The devices that a user may name; torch is imported only when a function needs it."""
 
 from pet_fairseq.errors import UserError
 
 
 def choose_device(name: str) -> str:
-    """cpu or cuda; `auto` is CUDA where torch has it."""
+    """The device that a name stands for: `auto` is cuda if torch finds a GPU, else cpu."""
     if name != "auto":
         return name
     import torch
@@ -13,7 +13,7 @@ def choose_device(name: str) -> str:
 
 
 def check_device(device: str) -> None:
-    """Raises UserError if torch cannot use it."""
+    """Raises UserError if the device is a GPU and torch finds none."""
     import torch
 
     if torch.device(device).type == "cuda" and not torch.cuda.is_available():

@@ -10,7 +10,7 @@ from pet_fairseq.errors import UserError
 
 FRESH = "install pet_fairseq in a fresh environment (`make env`; README.md)"
 
-# torch's own switches of its safe loading, and ours, by which a user accepts that it is off
+# torch's own switches for its safe loading, and ours, with which a user accepts that it is off
 NEVER_SAFE = "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
 ALWAYS_SAFE = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
 ALLOW_UNSAFE = "PET_FAIRSEQ_ALLOW_UNSAFE_LOADING"
@@ -33,10 +33,10 @@ NEEDS = (
 
 
 def check() -> None:
-    """See that the installed packages can work and that checkpoints are loaded safely.
+    """Check that the installed packages can work and that checkpoints are loaded safely.
 
     Raises:
-        UserError: they cannot, or are not.
+        UserError: a package is missing or too old, or safe loading was switched off.
     """
     check_loading(os.environ)
     for need in NEEDS:
@@ -54,25 +54,28 @@ def check_version(need: Need) -> None:
     except Exception as error:  # of any kind: fairseq 0.12.2 raises ValueError on Python 3.11
         reason = " ".join(str(error).split())
         raise UserError(f"{need.package} cannot be imported ({reason}); {FRESH}") from error
-    if numbers(version) < numbers(need.first):
+    if version_numbers(version) < version_numbers(need.first):
         raise UserError(
             f"{need.package} {version}: pet_fairseq needs {need.first} or later ({need.reason}); "
             f"{FRESH}"
         )
 
 
-def numbers(version: str) -> tuple[int, ...]:
-    """The leading numbers of a version, to be compared: (2, 13, 0) of `2.13.0+cpu`."""
+def version_numbers(version: str) -> tuple[int, ...]:
+    """The leading numbers of a version, for comparisons: (2, 13, 0) for `2.13.0+cpu`."""
     return tuple(int(number) for number in re.match(r"[\d.]*\d|", version)[0].split(".") if number)
 
 
 def check_loading(variables: Mapping[str, str]) -> None:
-    """See that no environment variable has torch load checkpoints unsafely for fairseq.
+    """Check that no environment variable makes torch load checkpoints unsafely for fairseq.
 
-    What this package opens itself is loaded safely in any case.
+    Files that this package opens itself are loaded safely in any case.
 
+    Args:
+        variables: the environment.
     Raises:
-        UserError: one has, and the user has not said that this is meant.
+        UserError: one does, and the user has not accepted that by ALLOW_UNSAFE; or two variables
+            contradict each other.
     """
     if not is_on(variables, NEVER_SAFE):
         return
@@ -89,5 +92,5 @@ def check_loading(variables: Mapping[str, str]) -> None:
 
 
 def is_on(variables: Mapping[str, str], name: str) -> bool:
-    """Whether a variable says yes in one of the ways that torch understands."""
+    """Whether a variable has one of the values that torch takes for yes."""
     return variables.get(name, "").lower() in ("1", "y", "yes", "true")

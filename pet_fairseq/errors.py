@@ -1,15 +1,17 @@
 """Errors a user can cause, and how they are shown: one line, no traceback."""
 
+import difflib
 import inspect
 import os
 import pickle
 import re
 import struct
 import sys
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Optional
 
-# what torch and fairseq raise for a file that is no checkpoint, or half of one
+# what torch and fairseq raise for a file that is no checkpoint, or only a part of one
 UNREADABLE = (
     pickle.UnpicklingError,
     struct.error,
@@ -21,6 +23,38 @@ UNREADABLE = (
     AttributeError,
     ValueError,
 )
+
+# What fairseq says of wrong inputs, with a traceback, and what the user is told in its place.
+NO_GPU = "torch finds no GPU here; give --cpu, and leave out --fp16 and --amp"
+MISTAKES = {
+    r"--path required": "--path: missing; give the checkpoint",
+    r"(--\w.*)": r"\1",
+    r"Must specify batch size": "--max-tokens: missing; give it or --batch-size",
+    r"optimizer is required!": "--optimizer: missing; give one, such as adam",
+    r"Model file not found: (.*)": r"--path \1: no such file",
+    r"Dataset not found: (\S+) \((.*)\)": r"\2: has no set \1; give another folder from "
+    "fairseq-preprocess, or another set with --train-subset, --valid-subset or --gen-subset",
+    r"Could not infer language pair": "--source-lang and --target-lang: missing, and the data "
+    "folder does not tell; give them, or the folder that fairseq-preprocess wrote",
+    r"Torch not compiled with CUDA|Found no NVIDIA driver|No CUDA GPUs": NO_GPU,
+    r"file (.*) not found$": r"\1: no such file",
+    r"INTERNAL: could not parse ModelProto from (.*)": r"\1: no SentencePiece model; give the "
+    "file that divided the training text",
+    r"Missing mandatory value: sentencepiece_model": "--sentencepiece-model: missing; give the "
+    "file that divided the training text",
+    r"Missing mandatory value: bpe_codes": "--bpe-codes: missing; give the file that divided the "
+    "training text",
+    r"Cannot load model parameters from checkpoint (.*); please ensure": r"\1: of another model "
+    "than these options say; give another --save-dir, or the options that it was trained with, "
+    "which `pet-fairseq model-options` prints",
+    r"(?:Criterion|Optimizer) does not match.*\. (\w+) vs (\w+)": "--save-dir: its checkpoint was "
+    r"trained with \1, not \2; give another --save-dir, or --reset-optimizer",
+    r"Unknown post_process option: (.*)": r"--remove-bpe \1: give subword_nmt or sentencepiece",
+    r"(?s)Error\(s\) in loading state_dict .*size mismatch for \w+\.embed_tokens\.weight: "
+    r"\D*(\d+)\D.*? current model is \D*(\d+)": r"the checkpoint was trained with another "
+    r"dictionary (\1 words) than the data's (\2); give the folder that it was trained on, and its "
+    "--source-lang and --target-lang, not exchanged",
+}
 
 
 class UserError(ValueError):
@@ -38,8 +72,10 @@ class UnsafeCheckpointError(UserError):
 
 
 def check_positive(**options: int) -> None:
-    """Check numbers that options give, by the names that argparse has for these.
+    """Check the numbers that the user gave for some options.
 
+    Args:
+        options: the numbers under the names that argparse derives from the options.
     Raises:
         UserError: one is below 1.
     """
@@ -48,10 +84,16 @@ def check_positive(**options: int) -> None:
             raise UserError(f"--{name.replace('_', '-')} {number}: give 1 or more")
 
 
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """What to add to the refusal of a word: the known one that it resembles, if any does."""
+    similar = difflib.get_close_matches(word, known, n=1, cutoff=0.85)
+    return f", did you mean {similar[0]}?" if similar else ""
+
+
 def one_line(error: BaseException, traceback: Optional[TracebackType]) -> Optional[str]:
     """The line to show for an error that the user can mend, or None for every other error."""
     if type(error) is Exception and isinstance(error.__context__, UserError):
-        error = error.__context__  # fairseq's trainer says something general in its place
+        error = error.__context__  # fairseq's trainer replaces it by something general
     if isinstance(error, UserError):
         return str(error)
     line = line_of_process(error) or nothing_to_train(traceback)
@@ -60,27 +102,34 @@ def one_line(error: BaseException, traceback: Optional[TracebackType]) -> Option
     path = checkpoint_being_read(traceback) if isinstance(error, UNREADABLE) else None
     if path is not None:
         return f"{path}: {why_unreadable(error, path)}"
-    return file_of_command(error, traceback)
+    return mistake(error) if in_command(traceback) else None
 
 
-def file_of_command(error: BaseException, traceback: Optional[TracebackType]) -> Optional[str]:
-    """The file that a command of fairseq could not open, and why; None for every other error.
-
-    A program that uses fairseq keeps its tracebacks.
-    """
-    if not isinstance(error, OSError) or error.filename is None:
-        return None
+def in_command(traceback: Optional[TracebackType]) -> bool:
+    """Whether a command of fairseq failed; a program that uses fairseq keeps its tracebacks."""
     while traceback is not None:
         if traceback.tb_frame.f_globals.get("__name__", "").startswith("fairseq_cli"):
-            return f"{error.filename}: {error.strerror}"
+            return True
         traceback = traceback.tb_next
-    return None
+    return False
+
+
+def mistake(error: BaseException) -> Optional[str]:
+    """The line for a wrong input that fairseq refuses, or for a file that cannot be opened.
+
+    Returns:
+        None for every other error.
+    """
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    matches = ((re.match(pattern, str(error)), line) for pattern, line in MISTAKES.items())
+    return next((match.expand(line) for match, line in matches if match), None)
 
 
 def line_of_process(error: BaseException) -> Optional[str]:
     """The message of a UserError in a process that torch.multiprocessing started, else None.
 
-    fairseq-train starts one for each GPU; torch hands on the text of the traceback only.
+    fairseq-train starts one for each GPU; torch passes on only the text of its traceback.
     """
     if type(error).__name__ != "ProcessRaisedException":
         return None
@@ -92,8 +141,8 @@ def line_of_process(error: BaseException) -> Optional[str]:
 def nothing_to_train(traceback: Optional[TracebackType]) -> Optional[str]:
     """Why fairseq's trainer had no parameters to give to an optimizer; None if it had some.
 
-    What optimizers say of that names no option, and the trainer is the only one in the traceback
-    that knows the model. A model says by its attribute `why_untrained` which option leaves nothing.
+    The optimizers' own messages name no option, and only the trainer's frame in the traceback
+    knows the model. A model's attribute `why_untrained` says which option left nothing to train.
     """
     while traceback is not None:
         frame = traceback.tb_frame
@@ -110,8 +159,8 @@ def nothing_to_train(traceback: Optional[TracebackType]) -> Optional[str]:
 def why_unreadable(error: BaseException, path: str) -> str:
     """Why torch's safe loading failed on a file, without its advice to switch the safety off."""
     if is_refusal(error, path):
-        named = re.search(r"(?:GLOBAL|class|global) `?([\w.]+\.[\w.]+)", str(error))
-        what = f"such as {named[1]}" if named else "or an old pickle format"
+        unsafe_type = re.search(r"(?:GLOBAL|class|global) `?([\w.]+\.[\w.]+)", str(error))
+        what = f"such as {unsafe_type[1]}" if unsafe_type else "or an old pickle format"
         return (
             f"refused: the file holds more than tensors and options ({what}), which could run code "
             "while loading; use a checkpoint from a source you trust"
@@ -123,7 +172,7 @@ def why_unreadable(error: BaseException, path: str) -> str:
 
 
 def is_refusal(error: BaseException, path: str) -> bool:
-    """Whether the file is a real pickle that safe loading would not take, no broken file."""
+    """Whether safe loading refused an intact pickle, as opposed to failing on a broken file."""
     if not isinstance(error, pickle.UnpicklingError):
         return False
     with open(path, "rb") as file:
@@ -135,9 +184,9 @@ def checkpoint_being_read(traceback: Optional[TracebackType]) -> Optional[str]:
     """The file that torch.load was reading for fairseq when it failed; None if it was not.
 
     fairseq opens checkpoints itself, and neither its exceptions nor torch's name the file, so the
-    arguments of torch.load in the traceback are the only place that knows it. Its frame is told by
-    its code and the file by being its first argument: neither depends on a name inside torch or
-    fairseq. Should that change nonetheless, tests/test_errors.py fails.
+    arguments of torch.load in the traceback are the only place that knows it. The frame is
+    recognised by its code, and the file is its first argument: neither depends on a name inside
+    torch or fairseq. If that changes nonetheless, tests/test_errors.py fails.
     """
     torch = sys.modules.get("torch")
     if torch is None:
@@ -156,7 +205,7 @@ def checkpoint_being_read(traceback: Optional[TracebackType]) -> Optional[str]:
 
 
 def install_excepthook() -> None:
-    """Show errors that the user can mend in one line; all others as before."""
+    """Have Python print errors that the user can mend in one line, and all others as before."""
     previous = sys.excepthook
 
     def show(kind, error, traceback):

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Reading and writing files, such that a file under its final name is always complete."""
 
 import json
 import os
@@ -17,19 +17,21 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-HASHED_AT_ONCE = 1 << 20  # bytes
+HASH_BLOCK = 1 << 20  # bytes
 
 
 def unfinished(path: Path) -> Path:
-    """The name beside `path` under which it is written; no user's file is called so."""
+    """The temporary name beside `path` under which it is written; no user's file is called that."""
     return path.with_name(f".{path.name}.unfinished")
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` fill an unfinished file, which then gets its name; after an error it is gone.
+    """Let `write` write a temporary file, which is then renamed to `path`.
+
+    After an error the temporary file is gone, and a file that was at `path` before is unchanged.
 
     Raises:
-        OSError: names `path`, as for a full disk.
+        OSError: names `path`, for example because the disk is full.
     """
     temporary = unfinished(path)
     try:
@@ -42,15 +44,15 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
 
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
-    """A new folder that gets its name when all is in it; nothing is left of it after an error.
+    """Yield a temporary folder to fill, which is then renamed to `folder`; an error removes it.
 
     Raises:
-        OSError: names `folder`, if it is about what is in it.
+        OSError: names `folder` if the error is about something in it.
     """
     temporary = unfinished(folder)
     try:
         with naming(folder):
-            shutil.rmtree(temporary, ignore_errors=True)  # of a process that was killed
+            shutil.rmtree(temporary, ignore_errors=True)  # left by a process that was killed
             temporary.mkdir()
             yield temporary
             temporary.rename(folder)
@@ -60,7 +62,7 @@ def whole_folder(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Have the system's errors name `path` if they name its unfinished form or nothing."""
+    """Have the system's errors name `path` where they name its temporary form or no file at all."""
     try:
         yield
     except OSError as error:
@@ -74,10 +76,12 @@ def _is_about(filename: Optional[Union[str, bytes, int]], temporary: Path) -> bo
 
 
 def check_folder(folder: Path, option: str) -> None:
-    """Make the folder if need be, and see that a file can be written into it.
+    """Create the folder if it is missing, and check that a file can be written into it.
 
+    Args:
+        option: names the folder in errors.
     Raises:
-        UserError: it cannot.
+        UserError: it cannot be created or written.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -93,7 +97,7 @@ def read_text(path: Path, option: str) -> str:
     """The text of a file; `option` says in the error message what the file is.
 
     Raises:
-        UserError: not UTF-8, as a file that was cut inside a character.
+        UserError: it is not UTF-8, for example because it was cut inside a character.
     """
     try:
         return path.read_text(encoding="utf-8")
@@ -105,19 +109,23 @@ def read_text(path: Path, option: str) -> str:
 
 
 def read_lines(path: Path, option: str) -> list[str]:
-    """The lines of a file, of which the last may be empty; errors are those of `read_text`."""
+    """The lines of a file; a line break at its very end starts no further line.
+
+    Raises:
+        UserError: as `read_text`.
+    """
     return read_text(path, option).removesuffix("\n").split("\n")
 
 
-def hash_file(path: Union[str, Path], content: "Hash") -> "Hash":
-    """Let a hash take in what is in a file, a block at a time; returns the hash.
+def hash_file(path: Union[str, Path], digest: "Hash") -> "Hash":
+    """Update a hash object with a file's content, a block at a time, and return it.
 
-    Python has hashlib.file_digest for it, but not before 3.11.
+    Python has hashlib.file_digest for that, but not before 3.11.
     """
     with open(path, "rb") as file:
-        while block := file.read(HASHED_AT_ONCE):
-            content.update(block)
-    return content
+        while block := file.read(HASH_BLOCK):
+            digest.update(block)
+    return digest
 
 
 def write_text(path: Path, text: str) -> None:
@@ -129,5 +137,5 @@ def write_json(path: Path, content: object) -> None:
 
 
 def write_figure(path: Path, figure: "Figure") -> None:
-    """Write a figure of matplotlib as PNG."""
+    """Write a matplotlib figure as PNG, with 150 dots per inch."""
     write_whole(path, lambda file: figure.savefig(file, dpi=150, format="png"))

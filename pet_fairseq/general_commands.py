@@ -18,7 +18,7 @@ def _model_options(args: Namespace) -> None:
 
 def _repair_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "folder", type=Path, metavar="FOLDER", help="the --save-dir of a fairseq-train"
+        "folder", type=Path, metavar="FOLDER", help="the --save-dir of a training with fairseq"
     )
 
 
@@ -51,7 +51,7 @@ COMMANDS = (
     Command(
         name="repair",
         group=Group.CHECKPOINTS,
-        help="replace a damaged checkpoint_last.pt by the newest readable checkpoint",
+        help="replace a damaged checkpoint_last.pt with the newest readable checkpoint",
         add_arguments=_repair_arguments,
         run=_repair,
     ),

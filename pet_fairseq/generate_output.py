@@ -1,10 +1,11 @@
-"""What fairseq-generate printed: numbered lines, in the order in which it made its batches."""
+"""Reading what fairseq's commands printed: figures, and fairseq-generate's numbered lines."""
 
 import re
 from pathlib import Path
 
 from pet_fairseq.errors import UserError
 
+NUMBER = r"(\d+(?:\.\d+)?(?:e[+-]\d+)?|inf|nan)"  # a figure in a log, which has 1e+06 for 1,000,000
 LINES = {  # group 1 is the sentence's number, group 2 its text
     "D": re.compile(r"^D-(\d+)\t[^\t\n]*\t(.*)$", re.MULTILINE),  # detokenised hypotheses
     "S": re.compile(r"^S-(\d+)\t(.*)$", re.MULTILINE),  # sources, tokenised
@@ -13,9 +14,9 @@ LINES = {  # group 1 is the sentence's number, group 2 its text
 
 
 def numbered_lines(text: str, kind: str) -> dict[int, str]:
-    """The texts of the D, S or T lines by their sentence's number.
+    """The texts of the D, S or T lines by the number of their sentence.
 
-    Of several hypotheses for a sentence (--nbest) the first is kept, which is the best.
+    Of several hypotheses for a sentence (--nbest) only the first, the best, is kept.
     """
     texts: dict[int, str] = {}
     for number, line in LINES[kind].findall(text):
@@ -26,8 +27,10 @@ def numbered_lines(text: str, kind: str) -> dict[int, str]:
 def lines_in_order(text: str, kind: str, path: Path) -> list[str]:
     """The texts of the D, S or T lines in corpus order; `path` is named in errors.
 
+    Missing sentences at the very end cannot be noticed here: compare the number of lines.
+
     Raises:
-        UserError: a sentence is missing.
+        UserError: a sentence before the last one is missing.
     """
     texts = numbered_lines(text, kind)
     for i in range(len(texts)):

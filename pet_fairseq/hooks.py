@@ -1,4 +1,4 @@
-"""Looking at what modules give while a model runs, with no trace afterwards."""
+"""Forward hooks that are removed when a `with` block ends."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,7 +8,11 @@ from torch import nn
 
 @contextmanager
 def forward_hooks(*watched: tuple[nn.Module, Callable]) -> Iterator[None]:
-    """Inside, each module calls its hook(module, inputs, output) whenever it has run."""
+    """Within the block, call hook(module, inputs, output) after every run of its module.
+
+    Args:
+        watched: pairs of a module and its hook.
+    """
     hooks = [module.register_forward_hook(hook) for module, hook in watched]
     try:
         yield

@@ -22,7 +22,7 @@ from pet_fairseq.predict.load_model import (
     make_predictor,
     open_model,
 )
-from pet_fairseq.predict.model import Predictor
+from pet_fairseq.predict.predictor import Predictor
 from pet_fairseq.predict.text import (
     IMPORTED,
     bpe_options,
@@ -31,6 +31,7 @@ from pet_fairseq.predict.text import (
     find_segmentation,
 )
 
+# names of the files that divide words, in the order in which they are looked for
 SEGMENTATION = (
     *("bpe.codes", "codes", "code", "bpecodes"),
     *("spm.model", "sentencepiece.bpe.model", *IMPORTED),
@@ -46,28 +47,29 @@ def from_pretrained(
     tokenizer: Optional[str] = None,
     **options: Any,
 ) -> Union[GeneratorHubInterface, Predictor]:
-    """A model that takes text.
+    """Load a model that takes text: a translator, a language model or a classifier.
 
-    A translator is fairseq's hub interface, with `translate(sentences, beam=5)`; a language model
-    too, with `sample(prompts, beam=1)`. A classifier has
+    A translator is fairseq's hub interface, with `translate(sentences, beam=5)`; so is a language
+    model, with `sample(prompts, beam=1)`. A classifier has
     `predict(texts, compression_ratio=None)`, in which a pair of sentences is a tuple; it answers
     with a label and probabilities.
 
     Args:
-        path: a checkpoint, a folder of pet-fairseq import-hf, an ensemble `a.pt:b.pt`, or plugin
+        path: a checkpoint, a folder from pet-fairseq import-hf, an ensemble `a.pt:b.pt`, or plugin
             files `a.pt:b.pt` of a classifier.
         data: the folder with its dictionaries; by default the one that the checkpoint names.
         segmentation: a file of BPE codes (subword-nmt), a SentencePiece model (`*.model`, `*.spm`)
-            or a tokenizer.json, "" for none; by default the first of bpe.codes, spm.model,
-            tokenizer.json and source.spm that is in the data folder, above it, or beside the
-            checkpoint or its backbone.
-        tokenizer: fairseq's name of one, "space" for none; by default "moses" with BPE codes.
+            or a tokenizer.json, "" for none; by default the first of bpe.codes, codes, code,
+            bpecodes, spm.model, sentencepiece.bpe.model, tokenizer.json and source.spm that is in
+            the data folder, above it, or beside the checkpoint or its backbone.
+        tokenizer: the name of one of fairseq's tokenizers, "space" for none; by default "moses"
+            with BPE codes, else none.
         options: other values for options of the model, its task or generation, such as
             `compression_ratio=8`, `add_bos_token=True` or `lenpen=0.6`.
     Raises:
-        UserError: a file that is missing or unreadable, pieces of words without a file that divides
-            them, a model that generates no text and has no classes, an option that neither model
-            nor generation has.
+        UserError: a file that is missing or unreadable, a model of sub-words without a file that
+            divides words, a model that generates no text and has no classes, or an option that
+            neither the model nor its task nor generation has.
     """
     paths, data = locate(path, data, "path")
     state = load_checkpoint(paths[0], "path")
@@ -116,7 +118,7 @@ def _translator(
 
 
 def _build_task(cfg: DictConfig, data: str, path: str) -> FairseqTask:
-    """The checkpoint's task on a data folder; translation gets fast decoding.
+    """Set up the checkpoint's task on a data folder; translation gets fast decoding.
 
     Other tasks that generate text from text say so by the class attribute `generates_text = True`.
 
@@ -146,7 +148,7 @@ def _generates_text(kind: type) -> bool:
 
 
 def _translation_task(trained: DictConfig, data: str) -> PetTranslationTask:
-    """A trained translation task on a data folder, with fast decoding."""
+    """Set up a trained translation task on a data folder, with fast decoding."""
     plain = load_task(trained, data)
     fields = PetTranslationConfig.__dataclass_fields__
     options = {name: value for name, value in trained.items() if name in fields}
@@ -156,6 +158,11 @@ def _translation_task(trained: DictConfig, data: str) -> PetTranslationTask:
 
 
 def _override(cfg: DictConfig, options: dict) -> None:
+    """Set options wherever the task, the model or generation has them.
+
+    Raises:
+        UserError: an option that none of them has.
+    """
     for name, value in options.items():
         parts = (cfg.task, cfg.model, cfg.generation)
         holders = [part for part in parts if hasattr(part, name)]
@@ -177,7 +184,7 @@ def _text_options(
     """fairseq's options for the tokenizer and the BPE that turn text into tokens and back.
 
     Raises:
-        UserError: a file that is not there, or none for a model whose words are pieces.
+        UserError: no such file, or none was given or found for a model of sub-words.
     """
     if segmentation is None:
         segmentation = find_file(SEGMENTATION, folders)

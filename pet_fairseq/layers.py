@@ -1,4 +1,4 @@
-"""What the layers of fairseq's Transformers have in common, whatever is inside them."""
+"""What all layers of fairseq's Transformers have in common, whatever is inside them."""
 
 from fairseq.distributed import fsdp_wrap
 from fairseq.models.transformer import TransformerConfig
@@ -9,7 +9,7 @@ STACKS = ("encoder", "decoder")
 
 
 def wrap_layer(layer: nn.Module, cfg: TransformerConfig) -> nn.Module:
-    """Do what fairseq does with every layer: activation checkpointing and FSDP, if asked for."""
+    """Wrap a layer as fairseq does: activation checkpointing and FSDP, if the options say so."""
     if cfg.checkpoint_activations:
         layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
     min_params = 0 if cfg.checkpoint_activations else cfg.min_params_to_wrap

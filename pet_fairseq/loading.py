@@ -1,4 +1,4 @@
-"""What commands start from: a model and its task from a checkpoint, samples of a data folder."""
+"""What commands start from: a checkpoint's model and its task, and batches of a data folder."""
 
 import os
 from collections.abc import Iterator
@@ -24,18 +24,22 @@ from pet_fairseq.moving import move_batch
 
 
 def load_model(path: str, option: str, data: str = "") -> tuple[BaseFairseqModel, FairseqTask]:
-    """The model of any checkpoint, in eval mode, and its task.
+    """Load the model of any checkpoint, in eval mode, and its task.
 
     Args:
         option: names the path in errors. data: a folder in place of the one it was trained on.
     Raises:
-        UserError: no safe checkpoint, or no such data.
+        UserError: not a checkpoint that can be loaded safely, or no such data folder.
     """
     return build_loaded(load_checkpoint(path, option), path, data)
 
 
 def build_loaded(state: dict, path: str, data: str) -> tuple[BaseFairseqModel, FairseqTask]:
-    """Model and task of a loaded checkpoint, with a data folder in place of its own if given."""
+    """Build model and task from a loaded checkpoint; `data` as for `load_model`.
+
+    Raises:
+        UserError: no such data folder.
+    """
     state["args"] = None  # fairseq has made cfg of it
     cfg = state["cfg"]
     with open_dict(cfg):
@@ -49,16 +53,18 @@ def build_loaded(state: dict, path: str, data: str) -> tuple[BaseFairseqModel, F
     return model.eval(), task
 
 
-OTHER_DATA = "give with --data the folder that it was trained on, or one made with its dictionaries"
+DATA_REMEDY = (
+    "give with --data the folder that it was trained on, or one made with its dictionaries"
+)
 
 
 def load_transformer(path: str, option: str, data: str) -> tuple[nn.Module, TranslationTask]:
-    """The model of a checkpoint, and the translation task of a data folder for its languages.
+    """Load a checkpoint's model, and the translation task of a data folder for its languages.
 
     Args:
         option: names the path in errors.
     Raises:
-        UserError: not a left-to-right encoder-decoder Transformer, or not data for it.
+        UserError: not a left-to-right encoder-decoder Transformer, or data that is not for it.
     """
     state = load_checkpoint(path, option)
     cfg = state["cfg"]
@@ -69,13 +75,15 @@ def load_transformer(path: str, option: str, data: str) -> tuple[nn.Module, Tran
             "encoder-decoder Transformer; give one such as fairseq's transformer or pet_transformer"
         )
     task = load_task(cfg.task, data)
-    check_dictionaries(state, path, option, task, OTHER_DATA)
+    check_dictionaries(state, path, option, task, DATA_REMEDY)
     models, _ = checkpoint_utils.load_model_ensemble([path], task=task, state=state)
     return models[0], task
 
 
 def load_task(trained: DictConfig, data: str) -> TranslationTask:
-    """fairseq's translation task on a data folder, with the languages of a trained task.
+    """Set up fairseq's translation task on a data folder, with the languages of a trained task.
+
+    A task without languages gets those of the folder.
 
     Raises:
         UserError: no such folder, or no dictionaries of these languages in it.
@@ -105,7 +113,11 @@ def load_task(trained: DictConfig, data: str) -> TranslationTask:
 
 
 def load_subset(task: FairseqTask, subset: str) -> FairseqDataset:
-    """Raises UserError if the task's data has no such subset."""
+    """Load a subset of the task's data.
+
+    Raises:
+        UserError: there is no such subset.
+    """
     try:
         task.load_dataset(subset)
     except (FileNotFoundError, AssertionError) as error:  # sentence_prediction asserts
@@ -118,19 +130,19 @@ def load_subset(task: FairseqTask, subset: str) -> FairseqDataset:
 def read_batches(
     task: FairseqTask, subset: str, sentences: int, max_tokens: int, device: str = "cpu"
 ) -> Iterator[dict]:
-    """Batches of a subset until at least so many sentences were given.
+    """Yield batches of a subset, until at least `sentences` sentences are read.
 
     Raises:
-        UserError: no such subset, or a number that allows no batch.
+        UserError: no such subset, or `sentences` below 1.
     """
     check_positive(sentences=sentences)
     dataset = load_subset(task, subset)
     batches = task.get_batch_iterator(dataset, max_tokens=max_tokens)
-    given = 0
+    count = 0
     for sample in batches.next_epoch_itr(shuffle=False):
-        if given >= sentences:
+        if count >= sentences:
             return
-        given += len(sample["net_input"]["src_tokens"])
+        count += len(sample["net_input"]["src_tokens"])
         yield move_batch(sample, device)
 
 
@@ -142,14 +154,14 @@ def read_samples(
     max_positions: tuple[int, int],
     device: str = "cpu",
 ) -> list[dict]:
-    """Batches of similar lengths with sentences from all over a subset, in even steps.
+    """Read sentences from all over a subset, in even steps, as batches of similar lengths.
 
     Args:
         sentences: how many at most. max_tokens: of a batch, padding included.
         max_positions: longest source and target; longer sentences are left out.
     Raises:
-        UserError: no such subset, no target side or nothing to read in it, or a number that
-            allows no batch.
+        UserError: no such subset, no target side or no short enough sentence in it, `sentences`
+            below 1, or `max_tokens` below the longest sentence.
     """
     check_positive(sentences=sentences)
     dataset = load_subset(task, subset)
@@ -166,7 +178,7 @@ def read_samples(
 def spread_indices(
     dataset: FairseqDataset, subset: str, sentences: int, max_positions: tuple[int, int]
 ) -> list[int]:
-    """Indices of sentences from all over a data set, in even steps, without those too long.
+    """Choose sentences from all over a data set, in even steps; too long ones are left out.
 
     Raises:
         UserError: none is left.
@@ -186,10 +198,10 @@ def spread_indices(
 def batches_of_similar_length(
     dataset: FairseqDataset, indices: list[int], max_tokens: int
 ) -> list[list[int]]:
-    """The indices in batches of at most `max_tokens` tokens, padding included, the short first.
+    """Divide indices into batches of at most `max_tokens` tokens, padding included, short first.
 
     Raises:
-        UserError: one sentence alone is longer.
+        UserError: a single sentence is longer.
     """
     indices = sorted(indices, key=dataset.num_tokens)
     longest = dataset.num_tokens(indices[-1])

@@ -1,7 +1,7 @@
 """Tables in Markdown.
 
-`text` says which columns hold text, by their numbers from 0 on; the others hold numbers, which are
-aligned at the right.
+`text` lists the columns that hold text, counted from 0; the others hold numbers and are
+right-aligned.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -14,7 +14,7 @@ def table_row(cells: Iterable[str]) -> str:
 
 
 def table_head(header: Sequence[str], text: Collection[int] = (0,)) -> str:
-    """The two lines above the rows, for tables that are printed while they are measured."""
+    """The two lines above the rows, for tables that are printed row by row."""
     rule = ["---" if column in text else "---:" for column in range(len(header))]
     return f"{table_row(header)}\n{table_row(rule)}"
 
@@ -22,14 +22,14 @@ def table_head(header: Sequence[str], text: Collection[int] = (0,)) -> str:
 def table(
     header: Sequence[str], rows: Iterable[Sequence[str]], text: Collection[int] = (0,)
 ) -> str:
-    """A whole table with the end of its last line."""
+    """A whole table; its last line ends in a line break, too."""
     return "".join(f"{line}\n" for line in [table_head(header, text), *map(table_row, rows)])
 
 
 def aligned_table(
     header: Sequence[str], rows: Iterable[Sequence[str]], text: Collection[int] = (0,)
 ) -> str:
-    """The same with columns as wide as their widest cell, for wide tables on a terminal."""
+    """A whole table with its columns padded to equal widths, to be read on a terminal."""
     cells = [header, *rows]
     widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
     rule = ["-" * w if i in text else "-" * (w - 1) + ":" for i, w in enumerate(widths)]

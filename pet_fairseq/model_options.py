@@ -13,9 +13,9 @@ from pet_fairseq.errors import UserError
 
 
 def model_options(path: str) -> list[str]:
-    """`--arch NAME` and every model option that differs from the architecture's default.
+    """The words of `--arch NAME` and of every model option that differs from its default.
 
-    No value holds a blank where that can be helped, so that a shell reads them from `$(...)`.
+    Lists of pairs are joined by commas, not blanks, so that a shell can take them from `$(...)`.
 
     Raises:
         UserError: an unreadable file, or a model without a named architecture.
@@ -36,7 +36,7 @@ def model_options(path: str) -> list[str]:
 
 
 def option_words(option: str, value: Any, flag: bool) -> list[str]:
-    """One option as words on a command line."""
+    """One option as the words of a command line; none for a flag that is off."""
     if flag:
         return [option] if value else []
     if isinstance(value, Enum):

@@ -1,4 +1,4 @@
-"""Moving batches and modules to the device at hand, which nothing asks for by name."""
+"""Moving batches and modules to another device."""
 
 from typing import Any, Union
 
@@ -13,8 +13,8 @@ def move_batch(batch: Any, device: Union[str, torch.device]) -> Any:
 
 
 def move_like(module: nn.Module, parameter: Tensor) -> None:
-    """Move a module to the device and dtype of another one's parameter, if it is elsewhere."""
-    ours = next(module.parameters(), None)
-    if ours is None or (ours.device == parameter.device and ours.dtype == parameter.dtype):
+    """Move a module to the device and dtype of another module's parameter."""
+    own = next(module.parameters(), None)
+    if own is None or (own.device == parameter.device and own.dtype == parameter.dtype):
         return
     module.to(device=parameter.device, dtype=parameter.dtype)

@@ -1,17 +1,17 @@
-"""A bias of an output projection that is no parameter: of words that a model does not have."""
+"""An untrained bias of the output projection, for words that an imported model does not have."""
 
 import torch
 from torch import nn
 
-# What is added to the logit of a word that the model does not have. Not -inf: a distribution that
-# is smoothed or imitated would become nan. It fits into float16.
+# Added to the logit of a word that the model does not have. It is not -inf, with which label
+# smoothing and distillation would give nan, and it fits into float16.
 ABSENT = -1e4
-# ... of a second word with the vector of another one: e^-16 of its probability, below float32's
-# resolution, and yet nothing that would outweigh the rest of a sentence's score.
+# Added to the logit of a second word with the same vector as another one. It leaves e^-16 of the
+# probability: too little to matter in float32, but not enough to dominate a sentence's score.
 REPEATED = -16.0
 
 
 def add_output_bias(projection: nn.Linear) -> None:
-    """Give a linear map without bias one that is stored with the model but not trained: zeros."""
+    """Give a linear layer without bias one of zeros, which is stored but not trained."""
     del projection.bias
     projection.register_buffer("bias", torch.zeros_like(projection.weight[:, 0]))

@@ -12,10 +12,13 @@ from pet_fairseq.layers import STACKS
 
 
 class ParameterCounts(NamedTuple):
-    """Numbers of parameters: stored in the layers, active in them, stored in the whole model.
+    """Numbers of parameters.
 
-    Active are those that one forward pass uses: every layer counts for itself, and only the heads
-    in use count.
+    Attributes:
+        layers: stored in the encoder and decoder layers, shared ones once.
+        unshared_layers: active in these layers in one forward pass: shared ones count in each layer
+            that uses them, and attention heads that are not in use do not count.
+        total: stored in the whole model.
     """
 
     layers: int
@@ -24,7 +27,7 @@ class ParameterCounts(NamedTuple):
 
 
 def count_parameters(model: nn.Module) -> ParameterCounts:
-    """Count a Transformer's parameters, each shared one once; layers without embeddings.
+    """Count the parameters of an encoder-decoder Transformer.
 
     Raises:
         AttributeError: the model has no encoder and decoder of Transformer layers.
@@ -41,7 +44,7 @@ def count_parameters(model: nn.Module) -> ParameterCounts:
 
 @torch.no_grad()
 def count_unused(attention: MultiheadAttention) -> int:
-    """How many parameters of its projections an attention does not use: those of other heads."""
+    """How many stored parameters of its projections an attention does not use, in cut heads."""
     stored = sum(p.numel() for name in PROJECTIONS for p in getattr(attention, name).parameters())
     return stored - sum(p.numel() for name in PROJECTIONS for p in attention.weights_in_use(name))
 

@@ -1,4 +1,4 @@
-"""Reading many positions at once into a decoder's incremental state (no fairseq hook does that)."""
+"""Filling a decoder's incremental state from many positions at once; fairseq has no hook for it."""
 
 from torch import Tensor, nn
 
@@ -7,10 +7,11 @@ def prefill(decoder, tokens: Tensor, incremental_state: dict, **options) -> tupl
     """Run a decoder-only model over `tokens` and leave the state as if they had come one by one.
 
     Args:
-        decoder: of fairseq's Transformer, or what stands for it; tokens: B x T.
-        incremental_state: what it held is replaced.
+        decoder: fairseq's Transformer decoder, or a module with its interface. tokens: B x T.
+        incremental_state: gets the keys and values of all layers in place of what it held.
+        options: further arguments of the decoder.
     Returns:
-        the decoder's output for all T positions.
+        what the decoder returns for all T positions: its output, and a dict with `inner_states`.
     """
     output, extra = decoder(tokens, **options)
     padding = tokens.eq(decoder.padding_idx)
@@ -25,9 +26,9 @@ def prefill(decoder, tokens: Tensor, incremental_state: dict, **options) -> tupl
 
 
 def keys_and_values(attention: nn.Module, x: Tensor, *positions: slice) -> dict[str, Tensor]:
-    """What an attention keeps of its input x, T x B x C: both B x heads x T x head_dim.
+    """What an attention caches of its input x, T x B x C: both B x heads x T x head_dim.
 
-    An attention unlike fairseq's has a method of this name; positions: what that takes.
+    An attention unlike fairseq's has a method of this name, which also takes `positions`.
     """
     own = getattr(attention, "keys_and_values", None)
     if own is not None:

@@ -1,7 +1,7 @@
 """Registers everything with fairseq; importing the module does it.
 
-Each folder says in its `registered.py` what fairseq registers of it, so a new method needs no entry
-here. The environment is checked first, before anything is imported that may not work in it.
+Each folder's `registered.py` imports what it registers, so a new method needs no entry here. The
+environment is checked before anything is imported that may not work in it.
 """
 
 from importlib import import_module

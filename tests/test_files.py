@@ -81,7 +81,7 @@ def test_a_checkpoint_on_a_full_disk(size):
 
 
 def test_hash_of_a_file(tmp_path, monkeypatch):
-    monkeypatch.setattr("pet_fairseq.files.HASHED_AT_ONCE", 7)
+    monkeypatch.setattr("pet_fairseq.files.HASH_BLOCK", 7)
     for size in (0, 6, 7, 50):
         path = tmp_path / "file"
         path.write_bytes(bytes(range(size)))

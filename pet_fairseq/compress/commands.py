@@ -1,4 +1,4 @@
-"""The command `pet-fairseq compress`, and those that its stages run: parse, call, print."""
+"""The command `pet-fairseq compress`, and the commands of its stages: parse, call, print."""
 
 import logging
 from argparse import ArgumentParser, Namespace
@@ -21,7 +21,7 @@ from pet_fairseq.recipes.runner import dry_run, run_stages
 
 
 def _default_rates() -> str:
-    """The default method's rate, then those of methods with another one."""
+    """The default method's rate, then the rates of the methods that have another one."""
     usual = METHODS[DEFAULT_METHOD].rate
     others = {name: method.rate for name, method in METHODS.items() if method.rate != usual}
     return ", ".join([f"{usual:g}", *(f"{name}: {rate:g}" for name, rate in others.items())])
@@ -36,64 +36,74 @@ def _compress_options(parser: ArgumentParser) -> None:
         type=Path,
         required=True,
         metavar="BIN",
-        help="what it was trained on, from fairseq-preprocess",
+        help="the folder from fairseq-preprocess that it was trained on",
     )
     parser.add_argument(
-        "--out", type=Path, required=True, metavar="FOLDER", help="for all that is made"
+        "--out", type=Path, required=True, metavar="FOLDER", help="the folder for everything made"
     )
-    size = parser.add_argument_group("how small")
-    size.add_argument(
+    _add_size_options(parser.add_argument_group("how small"))
+    _add_training_options(parser.add_argument_group("how to train"))
+    _add_test_options(parser.add_argument_group("what to compare on"))
+    add_run_options(parser.add_argument_group("how to run it"))
+
+
+def _add_size_options(group) -> None:
+    group.add_argument(
         "--rate",
         type=float,
         metavar="PERCENT",
         help="the student's layer parameters in percent of the teacher's (default: "
         f"{_default_rates()})",
     )
-    size.add_argument(
+    group.add_argument(
         "--megabytes",
         type=float,
         metavar="MB",
         help="the size of the model exported to CTranslate2 in int8, embeddings included",
     )
-    training = parser.add_argument_group("how to train")
-    training.add_argument(
+
+
+def _add_training_options(group) -> None:
+    group.add_argument(
         "--method",
         choices=METHODS,
         default=DEFAULT_METHOD,
-        help="distil: word-level distillation into a plain Transformer; deep-shallow: into one of "
-        "many encoder layers and one decoder layer; pet: layers share parameters, and the "
-        "simplified task comes first; pet-patient: the same, and the student follows the teacher's "
-        "layers too (default: %(default)s)",
+        help="distil: word-level distillation into a plain Transformer; deep-shallow: into one "
+        "with many encoder layers and one decoder layer; pet: into one whose layers share "
+        "parameters, after the simplified task; pet-patient: as pet, and the student also imitates "
+        "the teacher's layers (default: %(default)s)",
     )
-    training.add_argument(
+    group.add_argument(
         "--updates",
         type=int,
         metavar="N",
-        help=f"how long it is trained (default: {EPOCHS} epochs, but {FEWEST_UPDATES:,} to "
-        f"{MOST_UPDATES:,} updates); it ends sooner when the validation loss stops falling",
+        help=f"how many updates train the student (default: {EPOCHS} epochs, but at least "
+        f"{FEWEST_UPDATES:,} and at most {MOST_UPDATES:,}); fewer if the validation loss stops "
+        "falling",
     )
-    training.add_argument(
-        "--hours", type=float, metavar="H", help="as many updates as fit into that time"
+    group.add_argument(
+        "--hours", type=float, metavar="H", help="train for as many updates as fit into H hours"
     )
-    training.add_argument(
+    group.add_argument(
         "--seed", type=int, default=1, help="the random seed of the training (default: %(default)s)"
     )
-    test = parser.add_argument_group("what to compare on")
-    test.add_argument(
+
+
+def _add_test_options(group) -> None:
+    group.add_argument(
         "--test",
         default="test",
         metavar="NAME",
-        help="a set of the data, or another folder from fairseq-preprocess with a set `test` "
+        help="a subset of the data, or another folder from fairseq-preprocess with a subset `test` "
         "(default: %(default)s)",
     )
-    test.add_argument(
+    group.add_argument(
         "--reference",
         type=Path,
         metavar="FILE",
         help="raw target text (default: the target side of the data, detokenised)",
     )
-    _add_text_options(test)
-    add_run_options(parser.add_argument_group("how to run it"))
+    _add_text_options(group)
 
 
 def _add_text_options(group) -> None:
@@ -132,14 +142,15 @@ def _translate_options(parser: ArgumentParser) -> None:
         required=True,
         nargs=2,
         metavar=("NAME", "FOLDER"),
-        help="a folder from pet-fairseq export --to ctranslate2, and a name for it; several times",
+        help="a name, and a folder from pet-fairseq export --to ctranslate2; may be given several "
+        "times",
     )
     parser.add_argument(
         "--input",
         type=Path,
         required=True,
         metavar="FILE",
-        help="the tokens of a sentence on each line",
+        help="a text with one sentence, as tokens, on each line",
     )
     parser.add_argument(
         "--beam", type=int, default=BEAM, help="the beam size of the search (default: %(default)s)"
@@ -148,10 +159,13 @@ def _translate_options(parser: ArgumentParser) -> None:
         "--rounds",
         type=int,
         default=ROUNDS,
-        help="how often each model translates the text to be timed (default: %(default)s)",
+        help="how often each model's translation of the text is timed (default: %(default)s)",
     )
     parser.add_argument(
-        "--threads", type=int, default=0, help="batches at once (default: one for each core)"
+        "--threads",
+        type=int,
+        default=0,
+        help="how many batches are translated at once (default: one for each core)",
     )
     _add_style_options(parser)
 
@@ -159,7 +173,7 @@ def _translate_options(parser: ArgumentParser) -> None:
 def _updates_options(parser: ArgumentParser) -> None:
     parser.add_argument("log", type=Path, metavar="LOG", help="what fairseq-train printed")
     parser.add_argument(
-        "--hours", type=float, required=True, help="the time that all trainings together may take"
+        "--hours", type=float, required=True, help="the hours that all trainings together may take"
     )
     parser.add_argument(
         "--share",
@@ -183,23 +197,25 @@ def _report_options(parser: ArgumentParser) -> None:
         help="raw target text (default: the target side of the data)",
     )
     parser.add_argument(
-        "--without-ctranslate2", metavar="REASON", help="the models were compared in fairseq"
+        "--without-ctranslate2",
+        metavar="REASON",
+        help="why the models were compared in fairseq, not in CTranslate2",
     )
     add_device_option(parser)
 
 
 def _compress(args: Namespace) -> None:
-    logging.getLogger("fairseq").setLevel(logging.WARNING)  # it says what it reads
+    logging.getLogger("fairseq").setLevel(logging.WARNING)  # it logs every file that it reads
     from pet_fairseq.compress.plan import Request, build_pipeline
     from pet_fairseq.compress.student import Size
 
     args.device = choose_device(args.device)
-    wishes = ("updates", "hours", "seed", "test", "reference", "remove_bpe", "tokenizer")
+    names = ("updates", "hours", "seed", "test", "reference", "remove_bpe", "tokenizer")
     request = Request(
         *(args.teacher, args.data, args.out, args.method),
         size=Size(args.rate, args.megabytes),
         device=Device(args.device),
-        **{name: getattr(args, name) for name in wishes},
+        **{name: getattr(args, name) for name in names},
     )
     pipeline = build_pipeline(request)
     if args.dry_run:
@@ -277,7 +293,7 @@ COMMANDS = (
     Command(
         name="updates-for",
         group=Group.RECIPES,
-        help="print how many updates fit into a time, by the log of a short training",
+        help="print how many updates fit into some hours, by the log of a short training",
         add_arguments=_updates_options,
         run=_updates,
         needs_models=False,

@@ -4,26 +4,26 @@ from collections.abc import Iterator
 
 from torch import nn
 
-OVERHEAD_PER_TENSOR = 75  # bytes for its name and shape in CTranslate2's file
+OVERHEAD_PER_TENSOR = 75  # bytes, about, for its name and shape in CTranslate2's file
 
 
 def int8_bytes(model: nn.Module) -> int:
-    """The size of model.bin when a translation model is exported to CTranslate2 in int8.
+    """Predict the bytes of model.bin when a translation model is exported to CTranslate2 in int8.
 
-    A matrix has a byte for each number and a float for each row; biases, norms and tables of
-    positions are floats. CTranslate2 stores equal tensors once: tied embeddings, and layers that
-    share parameters. It joins the projections of an attention that read the same input, so that
-    these are stored once only where all of them are shared.
+    A matrix takes a byte for each number and 4 bytes for the scale of each row; biases, norms and
+    tables of positions are float32. CTranslate2 stores equal tensors once: tied embeddings, and
+    layers that share parameters. It joins the projections of an attention that read the same input
+    into one matrix, so that these are stored once only where all of them are shared.
     """
     tensors = [tensor for stack in (model.encoder, model.decoder) for tensor in _tensors(stack)]
     return sum(dict(tensors).values()) + OVERHEAD_PER_TENSOR * len(tensors)
 
 
-Tensor = tuple[tuple, int]  # what is equal if the tensor is, and its bytes
+Tensor = tuple[tuple, int]  # a key, which equal tensors have in common, and the tensor's bytes
 
 
 def _tensors(stack: nn.Module) -> Iterator[Tensor]:
-    """The tensors of an encoder or a decoder as they are exported, shared ones each time."""
+    """Yield the tensors of an encoder or a decoder as exported, a shared one for each use."""
     joined: set[str] = set()
     for name, module in stack.named_modules(remove_duplicate=False):
         projections = _joined_projections(module)
@@ -41,7 +41,7 @@ def _tensors(stack: nn.Module) -> Iterator[Tensor]:
 
 
 def _joined_projections(module: nn.Module) -> tuple[str, ...]:
-    """Of an attention: the names of those that are stored as one matrix."""
+    """The names of an attention's projections that are stored as one matrix; none for others."""
     if not hasattr(module, "q_proj"):
         return ()
     return ("q_proj", "k_proj", "v_proj") if module.self_attention else ("k_proj", "v_proj")
@@ -57,7 +57,7 @@ def _linear(linears: list[nn.Linear]) -> Iterator[Tensor]:
 
 
 def _positions(positions: nn.Module) -> Tensor:
-    """Sinusoidal tables of one size are equal, learned ones are not."""
+    """The table of positions: sinusoidal tables of one size are equal, learned ones are not."""
     learned = isinstance(positions, nn.Embedding)
     table = positions.weight if learned else positions.weights
     rows, width = table.size(0) - positions.padding_idx - 1, table.size(1)

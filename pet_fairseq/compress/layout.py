@@ -1,4 +1,4 @@
-"""Where things lie in the folder that `pet-fairseq compress` makes."""
+"""Where the files lie in the folder that `pet-fairseq compress` makes."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +10,7 @@ MODELS = ("teacher", "student")
 
 @dataclass(frozen=True)
 class Layout:
-    """The student is exported into the folder itself, the teacher into a folder of its own."""
+    """The paths in that folder: the student is exported into it, the teacher into a sub-folder."""
 
     out: Path
 
@@ -33,7 +33,7 @@ class Layout:
 
     @property
     def speed(self) -> Path:
-        """What CTranslate2 translated, and how fast."""
+        """CTranslate2's translations, and their speeds."""
         return self.out / "speed"
 
     @property

@@ -1,4 +1,4 @@
-"""What the finished stages of `pet-fairseq compress` show of teacher and student."""
+"""Size, BLEU and speed of teacher and student, from the stages of `pet-fairseq compress`."""
 
 import json
 import statistics
@@ -26,8 +26,8 @@ class InEngine:
     """A model in one engine.
 
     Attributes:
-        bytes: of its file there.
-        sentences_per_second: the median, None where it was not timed under equal conditions.
+        bytes: of its file for that engine.
+        sentences_per_second: the median; None where it was not timed under equal conditions.
     """
 
     bytes: int
@@ -38,7 +38,7 @@ class InEngine:
 
 @dataclass(frozen=True)
 class Measured:
-    """A model: its checkpoint, and itself by engine."""
+    """A model: the sizes of its checkpoint, and its measurements by engine."""
 
     sizes: Sizes
     engines: dict[str, InEngine]
@@ -49,9 +49,12 @@ class Measurements:
     """Both models on one test set.
 
     Attributes:
-        engine: the one that both are compared in.
-        where: on what they were timed, such as "2 CPU cores".
-        unknown_words: of the reference, which are lost in it.
+        engine: the one in which both are compared.
+        where: the hardware on which they were timed, such as "2 CPU cores".
+        signature: sacreBLEU's.
+        unknown_words: words of the reference that its dictionary lacks, so that they are lost.
+        training_minutes: of the student, its warm-up included; None if no checkpoint has the time.
+        teacher_is_exported: whether the folder has the teacher, too; not all can be exported.
     """
 
     teacher: Measured
@@ -65,6 +68,7 @@ class Measurements:
     signature: str
     unknown_words: int
     training_minutes: Optional[float]
+    teacher_is_exported: bool = True
 
     @property
     def both(self) -> dict[str, Measured]:
@@ -74,14 +78,14 @@ class Measurements:
 def measure(
     out: Path, teacher: Path, reference: Optional[Path], engine: str, beam: int, device: str
 ) -> Measurements:
-    """Read the folder's files.
+    """Measure both models, from the files of the folder `out`.
 
     Args:
         reference: raw target text, None for the target side of the data.
         engine: CTRANSLATE2 or FAIRSEQ.
-        device: what fairseq-generate ran on, cpu or cuda.
+        device: the one that fairseq-generate ran on, cpu or cuda.
     Raises:
-        UserError: a file that does not fit the others.
+        UserError: a checkpoint that cannot be read, or translations that do not fit the reference.
     """
     layout = Layout(out)
     references = read_lines(reference or layout.test / "reference.txt", "--reference")
@@ -115,6 +119,7 @@ def measure(
         signature=str(bleu.get_signature()),
         unknown_words=0 if reference else about["unknown_reference_words"],
         training_minutes=sum(known) / 60 if known else None,
+        teacher_is_exported=_file(layout, "teacher", FAIRSEQ).is_file(),
     )
 
 
@@ -127,7 +132,7 @@ def _name_device(device: str) -> str:
 
 
 def _outputs(layout: Layout, model: str) -> list[Path]:
-    """What fairseq-generate printed for a model, the first run first."""
+    """The files with what fairseq-generate printed for a model, the first run first."""
     repeat, paths = 1, []
     while (path := layout.generated(model, repeat)).is_file():
         paths.append(path)

@@ -1,4 +1,4 @@
-"""The ways to train a student, and what is done where the user does not say."""
+"""The ways to train a student, and the defaults of `pet-fairseq compress`."""
 
 from dataclasses import dataclass
 
@@ -8,10 +8,10 @@ class Method:
     """A way to train a student.
 
     Attributes:
-        layers: of encoder and decoder, as few as possible.
+        layers: the fewest that encoder and decoder may have.
         criterion: of its training, after the simplified task if `warms_up`.
-        more_layers: to add to these for a student that would be wider than its teacher.
-        rate: the size if the user gives none, percent of the teacher's layer parameters.
+        more_layers: how many to add to these if the student would be wider than its teacher.
+        rate: the default size, in percent of the teacher's layer parameters.
     """
 
     arch: str
@@ -24,7 +24,7 @@ class Method:
 
 METHODS = {
     "distil": Method("transformer", (2, 2), "pet_distillation"),
-    # as large as `tenth_kd` (docs/results/bytes.md): narrow ones are worse than the plain student
+    # as large as `tenth_kd` (docs/results/bytes.md): narrower ones are worse than the plain student
     "deep-shallow": Method(
         "transformer", (6, 1), "pet_distillation", more_layers=(2, 0), rate=28.0
     ),
@@ -33,6 +33,6 @@ METHODS = {
 }
 DEFAULT_METHOD = "distil"  # the fastest one, and as good as the others in docs/results/pet.md
 BEAM = 5
-ROUNDS = 5  # in which translations are timed
+ROUNDS = 5  # how often translations are timed
 EPOCHS = 50  # students still learn from their teacher after 15 (docs/results/bytes.md)
 FEWEST_UPDATES, MOST_UPDATES = 1_000, 50_000

@@ -25,10 +25,11 @@ from pet_fairseq.compress.training import (
     validation_options,
 )
 from pet_fairseq.errors import UserError, check_positive
+from pet_fairseq.files import read_lines
 from pet_fairseq.loading import load_subset, load_task
 from pet_fairseq.recipes.device import Device
+from pet_fairseq.recipes.options import Options
 from pet_fairseq.recipes.pipeline import Pipeline
-from pet_fairseq.recipes.sizes import Options
 from pet_fairseq.recipes.stage import Kind, Stage, Word
 from pet_fairseq.recipes.training import fairseq_generate, fairseq_train
 
@@ -41,7 +42,7 @@ class Request:
         updates, hours: how long to train, at most one of them.
         test: a subset of the data, or a folder like it with a subset `test`.
         reference: raw target text of the test set.
-        remove_bpe, tokenizer: how tokens become text, where the teacher does not show it.
+        remove_bpe, tokenizer: how tokens become text; None: as the teacher and its data show.
     """
 
     teacher: Path
@@ -72,7 +73,11 @@ def build_pipeline(request: Request) -> Pipeline:
 
 
 def check_times(request: Request) -> None:
-    """Raises UserError for two times at once and for those that are too short."""
+    """Check the length of the training that the user asks for.
+
+    Raises:
+        UserError: it is given in two ways, or not positive.
+    """
     if request.updates is not None and request.hours is not None:
         raise UserError("--updates and --hours: both say how long; give one of them")
     if request.updates is not None:
@@ -90,10 +95,10 @@ class Subset:
 
 
 def find_test_set(request: Request, teacher: Teacher) -> Subset:
-    """The test set that the user names, with as many sentences as its reference.
+    """The test set that the user names; it has as many sentences as the reference, if one is given.
 
     Raises:
-        UserError: there is none, it has other dictionaries, or nothing to compare with.
+        UserError: there is none, it has other dictionaries than the data, or it has no references.
     """
     given = Path(request.test)
     test = Subset(given, "test") if given.is_dir() else Subset(request.data, request.test)
@@ -109,7 +114,7 @@ def find_test_set(request: Request, teacher: Teacher) -> Subset:
     if request.reference is not None:
         if not request.reference.is_file():
             raise UserError(f"--reference {request.reference}: no such file")
-        lines = request.reference.read_bytes().count(b"\n")
+        lines = len(read_lines(request.reference, "--reference"))
         if lines != len(dataset):
             raise UserError(
                 f"--reference {request.reference}: has {lines} lines, the test set "
@@ -142,7 +147,7 @@ class _Stages:
         self.style: TextStyle = find_style(
             teacher.trained, teacher.task, request.remove_bpe, request.tokenizer
         )
-        self.style.decoder()  # a tokenizer that does not exist is no matter for later
+        self.style.decoder()  # refuses an unknown tokenizer now, not after the training
         option = f"--data {request.data}"
         self.corpus = Corpus.of(_load(teacher.task, "train", option, request.data))
         _load(teacher.task, "valid", option, request.data)
@@ -190,7 +195,7 @@ class _Stages:
         return Budget(self.request.updates or default_updates(per_epoch))
 
     def training(self) -> list[Stage]:
-        """Timing if the time is given, the simplified task if the method has it, distillation."""
+        """A timing if hours are given, the simplified task if the method has it, distillation."""
         stages = []
         if self.request.hours is not None:
             stages.append(self.timing())
@@ -238,7 +243,7 @@ class _Stages:
         )
 
     def settings(self, criterion: str) -> tuple[Word, ...]:
-        """What all trainings have in common."""
+        """The options that all trainings have in common."""
         cache = cache_megabytes(self.corpus, self.teacher.options.decoder_embed_dim)
         return (
             *(*self.teacher.languages, *self.model_options, *COMMON),
@@ -251,7 +256,7 @@ class _Stages:
     # --- measuring --------------------------------------------------------------------------------
 
     def exports(self, model: str) -> list[Stage]:
-        """For fairseq, and for CTranslate2 if it is there; nothing without a plain form."""
+        """Exports to fairseq and, if it can be used, CTranslate2; none of a teacher that cannot."""
         if self.teacher.why_no_plain_form() is not None and model == "teacher":
             return []
         engines = {"fairseq": ()}
@@ -272,7 +277,7 @@ class _Stages:
         )
 
     def generate(self, model: str, repeat: int) -> Stage:
-        """fairseq-generate, which is timed where CTranslate2 is not."""
+        """A run of fairseq-generate, which is timed only where CTranslate2 cannot be."""
         checkpoint = self.checkpoint(model)
         return Stage(
             *(f"generate/{model}.{repeat}", ("translate",)),

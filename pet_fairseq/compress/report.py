@@ -31,8 +31,11 @@ def write_report(
     """Write report.md, report.json and report.png; returns the first line.
 
     Args:
-        why_no_ctranslate2: why both were measured in fairseq, None if in CTranslate2.
-        device: what fairseq-generate ran on, cpu or cuda.
+        reference: raw target text, None for the target side of the data.
+        why_no_ctranslate2: why both were measured in fairseq; None if they were in CTranslate2.
+        device: the one that fairseq-generate ran on, cpu or cuda.
+    Raises:
+        UserError: a file that cannot be read, or that does not fit the others.
     """
     engine = CTRANSLATE2 if why_no_ctranslate2 is None else FAIRSEQ
     measured = measure(out, teacher, reference, engine, beam, device)
@@ -59,7 +62,7 @@ def first_line(measured: Measurements) -> str:
 
 
 def megabytes(model: InEngine) -> str:
-    """Two digits at least."""
+    """The size of a model in megabytes: one decimal, below 1 MB two."""
     size = model.bytes / MEGABYTE
     return f"{size:.1f}" if size >= 1 else f"{size:.2f}"
 
@@ -67,7 +70,7 @@ def megabytes(model: InEngine) -> str:
 def to_markdown(
     measured: Measurements, teacher: Path, reference: str, why_no_ctranslate2: Optional[str]
 ) -> str:
-    """The report."""
+    """The report as Markdown."""
     parts = [first_line(measured), checkpoint_line(measured)]
     if why_no_ctranslate2 is not None:
         parts.append(f"Measured in fairseq: {why_no_ctranslate2}.")
@@ -77,8 +80,8 @@ def to_markdown(
         "\n".join(f"* {note}" for note in notes(measured, teacher, reference)),
         "## Samples",
         table(["source", "reference", "teacher", "student"], sample_rows(measured), text=range(4)),
-        "## What is here",
-        files(measured),
+        "## Files",
+        list_files(measured),
     ]
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
 
@@ -113,7 +116,7 @@ def main_rows(measured: Measurements) -> list[list[str]]:
 
 
 def notes(measured: Measurements, teacher: Path, reference: str) -> list[str]:
-    """How it was measured."""
+    """Notes on how the figures were measured."""
     lines = [
         f"{len(measured.references):,} test sentences, beam {measured.beam}; sacreBLEU "
         f"{measured.signature}",
@@ -134,23 +137,25 @@ def notes(measured: Measurements, teacher: Path, reference: str) -> list[str]:
 
 
 def sample_rows(measured: Measurements) -> list[list[str]]:
-    """Sentences spread over the test set."""
+    """Some sentences from all over the test set, with reference and translations."""
     translations = [m.engines[measured.engine].translations for m in measured.both.values()]
     texts = (measured.sources, measured.references, *translations)
     return [[text[i] for text in texts] for i in spread(len(measured.sources), SAMPLES)]
 
 
-def files(measured: Measurements) -> str:
+def list_files(measured: Measurements) -> str:
+    """The models in the folder, a line each."""
     lines = ["`training/checkpoint_best.pt`: the student, for fairseq with `--user-dir`"]
     lines.append("`fairseq/`: the same for stock fairseq")
     if CTRANSLATE2 in measured.student.engines:
         lines.append("`ctranslate2/`: the same in int8, for `ctranslate2.Translator`")
-    lines.append("`teacher/`: the teacher, exported in the same way, to compare with")
+    if measured.teacher_is_exported:
+        lines.append("`teacher/`: the teacher, exported in the same way, to compare with")
     return "\n".join(f"* {line}" for line in lines)
 
 
 def to_json(measured: Measurements) -> dict:
-    """All figures and the first line; no texts."""
+    """All figures and the first line, without the sentences."""
     models = {
         name: {
             **model.sizes._asdict(),
@@ -176,7 +181,7 @@ def to_json(measured: Measurements) -> dict:
 
 
 def write_plot(measured: Measurements, path: Path) -> None:
-    """BLEU over size: an arrow from the teacher to the student in each engine."""
+    """Plot BLEU over size: a line from the teacher to the student in each engine."""
     figure = Figure(figsize=(6, 3.6), layout="constrained")
     axes = figure.add_subplot()
     for i, engine in enumerate(measured.teacher.engines):

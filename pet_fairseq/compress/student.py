@@ -1,4 +1,4 @@
-"""The student for a teacher: its architecture by method, its shape by the wanted size."""
+"""The student for a teacher: its architecture by the method, its shape by the wanted size."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from pet_fairseq.compress.methods import Method
 from pet_fairseq.compress.teacher import Teacher
 from pet_fairseq.compress.widths import Shape, check_size, find_shape, layer_parameters
 from pet_fairseq.errors import UserError
-from pet_fairseq.recipes.sizes import PRE_NORM, Options
+from pet_fairseq.recipes.options import PRE_NORM, Options
 
 MEGABYTE = 1e6
 TOLERANCE = 0.1  # of the wanted size
@@ -24,12 +24,13 @@ class Size:
 
 
 def choose_student(teacher: Teacher, method: Method, size: Size) -> tuple[Shape, Options]:
-    """The student's shape, and all options of its model.
+    """Choose the student's shape; returns it, and all options of the student's model.
 
-    It has more layers than the method needs if it would be wider than the teacher otherwise.
+    The student has more layers than the method needs if it would be wider than the teacher
+    otherwise.
 
     Raises:
-        UserError: a size that no student has, or both sizes.
+        UserError: a size that no student has, or both sizes at once.
     """
     check_wanted(teacher, size)
     wanted = size if size != Size() else Size(rate=method.rate)
@@ -42,9 +43,10 @@ def choose_student(teacher: Teacher, method: Method, size: Size) -> tuple[Shape,
 
 
 def depths(method: Method, teacher_encoder: int, teacher_decoder: int) -> Iterator[tuple[int, int]]:
-    """The layers of encoder and decoder that a student may have, as few as possible first.
+    """Yield the layers of encoder and decoder that a student may have, the fewest first.
 
-    The method's own, then more of them, up to the teacher's number in the decoder and in all.
+    They are the method's own, then more of them, as long as there are not more than the teacher's
+    in the decoder and in both together.
     """
     encoder, decoder = method.layers
     while True:
@@ -55,7 +57,11 @@ def depths(method: Method, teacher_encoder: int, teacher_decoder: int) -> Iterat
 
 
 def check_wanted(teacher: Teacher, size: Size) -> None:
-    """Raises UserError for both sizes at once, and for those of no smaller model."""
+    """Check the size that the user wants.
+
+    Raises:
+        UserError: it is given in two ways, not positive, or not smaller than the teacher.
+    """
     if size.rate is not None and size.megabytes is not None:
         raise UserError("--rate and --megabytes: both say how small; give one of them")
     if size.rate is not None and not 0 < size.rate < 100:
@@ -68,11 +74,11 @@ def check_wanted(teacher: Teacher, size: Size) -> None:
 
 
 def check_megabytes(teacher: Teacher, megabytes: float) -> None:
-    """Raises UserError for what the teacher itself does not exceed, and what nothing has."""
+    """Raises UserError if a size is not positive, or not smaller than the teacher's in int8."""
     if not megabytes > 0:
         raise UserError(f"--megabytes {megabytes:g}: give a number above 0")
     if teacher.why_no_plain_form() is not None:
-        return  # it has no size in int8
+        return  # it cannot be exported, so it has no size in int8
     limit = teacher.int8_bytes / MEGABYTE
     if megabytes >= limit:
         raise UserError(
@@ -87,13 +93,13 @@ def _shape(teacher: Teacher, layers: tuple[int, int], size: Size, options: Optio
     else:
         option, wanted, unit = "--rate", size.rate, "%"
         measure = lambda model: 100 * layer_parameters(model) / teacher.counts.layers  # noqa: E731
-    found = find_shape(options, teacher.vocabularies, layers, measure, wanted)
-    check_size(option, wanted, found.size, TOLERANCE, unit)
-    return found.shape
+    nearest = find_shape(options, teacher.vocabularies, layers, measure, wanted)
+    check_size(option, wanted, nearest.size, TOLERANCE, unit)
+    return nearest.shape
 
 
 def model_options(teacher: Teacher, method: Method) -> Options:
-    """Options of the student's model but its shape: embeddings and positions as the teacher's."""
+    """Options of the student's model but its shape; embeddings and positions as the teacher's."""
     source, target = teacher.max_positions
     return (
         *("--arch", method.arch, *PRE_NORM),

@@ -1,4 +1,4 @@
-"""The model to compress: what its checkpoint says, held against the data."""
+"""The model to compress: its checkpoint, checked against the data."""
 
 import importlib.util
 from argparse import Namespace
@@ -20,7 +20,7 @@ from pet_fairseq.compress.export_size import int8_bytes
 from pet_fairseq.decoding.export import check_for_ctranslate2
 from pet_fairseq.decoding.plain import check_plain_form
 from pet_fairseq.errors import UserError
-from pet_fairseq.loading import OTHER_DATA, load_task
+from pet_fairseq.loading import DATA_REMEDY, load_task
 from pet_fairseq.parameters import ParameterCounts, count_parameters
 from pet_fairseq.pet.params import stored_model
 
@@ -31,7 +31,7 @@ class Teacher:
 
     Attributes:
         trained: the checkpoint's configuration.
-        model: its model, shapes only.
+        model: its model on torch's meta device: shapes, no numbers.
     """
 
     path: Path
@@ -46,12 +46,12 @@ class Teacher:
 
     @property
     def vocabularies(self) -> tuple[int, int]:
-        """Numbers of source and target words."""
+        """The sizes of the source and target dictionaries."""
         return len(self.task.source_dictionary), len(self.task.target_dictionary)
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """Options of fairseq's commands."""
+        """The options of fairseq's commands that name the languages."""
         cfg = self.task.cfg
         return ("--source-lang", cfg.source_lang, "--target-lang", cfg.target_lang)
 
@@ -88,11 +88,11 @@ class Teacher:
 
 
 def read_teacher(path: Path, data: Path) -> Teacher:
-    """Read a checkpoint under safe loading.
+    """Read the checkpoint of a translation model, under safe loading.
 
     Raises:
-        UserError: unreadable, not a left-to-right encoder-decoder Transformer, no data, or data
-            made with other dictionaries.
+        UserError: it is unreadable or not a left-to-right encoder-decoder Transformer, or the data
+            are missing or made with other dictionaries.
     """
     state = load_checkpoint(str(path), "TEACHER")
     options = state["cfg"]["model"]
@@ -103,5 +103,5 @@ def read_teacher(path: Path, data: Path) -> Teacher:
             "encoder-decoder Transformer; give a translation model such as fairseq's transformer"
         )
     task = load_task(state["cfg"]["task"], str(data))
-    check_dictionaries(state, str(path), "TEACHER", task, OTHER_DATA)
+    check_dictionaries(state, str(path), "TEACHER", task, DATA_REMEDY)
     return Teacher(path, state["cfg"], stored_model(state, str(path), "TEACHER"), task)

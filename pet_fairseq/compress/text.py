@@ -1,4 +1,4 @@
-"""How a model's tokens become text, and the test set as text."""
+"""Turning a model's tokens into text, and a test set in fairseq's binary format into text files."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,11 +18,11 @@ from pet_fairseq.predict.text import find_segmentation
 
 @dataclass(frozen=True)
 class TextStyle:
-    """How fairseq makes text of tokens.
+    """How tokens become text.
 
     Attributes:
-        remove_bpe: the value of --remove-bpe, None where words are whole.
-        tokenizer: fairseq's name of one, None where tokens are text already.
+        remove_bpe: the value of --remove-bpe; None where words are not divided.
+        tokenizer: the name of one of fairseq's tokenizers; None where words are text already.
     """
 
     source_lang: str
@@ -32,7 +32,7 @@ class TextStyle:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """Options of fairseq-generate, and of the commands here."""
+        """The same as options of fairseq-generate and of pet-fairseq's commands."""
         bpe = ("--remove-bpe", self.remove_bpe) if self.remove_bpe else ()
         return (*bpe, *(("--tokenizer", self.tokenizer) if self.tokenizer else ()))
 
@@ -40,7 +40,7 @@ class TextStyle:
         """A function from a line of tokens to text, as fairseq-generate has it.
 
         Raises:
-            UserError: fairseq has no such tokenizer or kind of pieces, or cannot load it.
+            UserError: fairseq has no such tokenizer or kind of sub-words, or cannot load it.
         """
         try:
             post_process("", self.remove_bpe)
@@ -71,11 +71,11 @@ def find_style(
     remove_bpe: Optional[str] = None,
     tokenizer: Optional[str] = None,
 ) -> TextStyle:
-    """The style of a model's text: what the user says, else what the model or its words show.
+    """The style of a model's text: as the user says, else as the model or its words show.
 
     Args:
-        trained: the checkpoint's configuration. remove_bpe, tokenizer: options of the user; "none"
-            where nothing is to be done.
+        trained: the checkpoint's configuration.
+        remove_bpe, tokenizer: the user's options; "none" if nothing is to be done.
     """
     if remove_bpe is None:
         remove_bpe = find_segmentation(task.target_dictionary)
@@ -94,12 +94,12 @@ def find_style(
 
 
 def write_set(data: Path, subset: str, style: TextStyle, folder: Path) -> None:
-    """Write source.tokens, source.txt and, if the data has a target side, reference.txt.
+    """Write a subset as source.tokens, source.txt and, if it has a target side, reference.txt.
 
-    A word that is not in the dictionary is lost in the data: about.json counts those of the target.
+    Words that the dictionary lacks are lost in the data; about.json has their number in the target.
 
     Raises:
-        UserError: no such data or subset.
+        UserError: no such data or subset, a style that fairseq does not know, or `folder` exists.
     """
     if folder.exists():
         raise UserError(f"--out {folder}: exists; give the name of a new folder")

@@ -1,4 +1,4 @@
-"""How many updates of a training fit into a time, by the log of a short one."""
+"""How many updates of a training fit into some hours, estimated from the log of a short one."""
 
 import re
 import statistics
@@ -9,22 +9,26 @@ from pet_fairseq.errors import UserError
 NUMBER = {
     name: re.compile(rf"train_inner .*\b{name}=([\d.]+)") for name in ("num_updates", "wall", "ups")
 }
-FEWEST = 100  # updates that are worth a training
+FEWEST = 100  # updates; fewer are not worth a training
 
 
 def updates_for(log: Path, hours: float, share: float) -> int:
-    """How many updates a share of the hours has room for, by the log of a short training.
+    """How many updates fit into a share of the hours.
 
+    Args:
+        log: what fairseq-train printed in a short training. share: 1 for all of the hours.
     Raises:
-        UserError: a log without speeds, or a time that is too short.
+        UserError: a log without speeds, or too few hours.
     """
     text = log.read_text(encoding="utf-8", errors="replace")
     numbers, walls, speeds = (
         [float(value) for value in pattern.findall(text)] for pattern in NUMBER.values()
     )
     if len(numbers) < 2:
-        raise UserError(f"{log}: has no speeds; it has to be fairseq-train's, of two lines or more")
-    seconds = walls[-1] - walls[0]  # whole seconds: too rough for a short time
+        raise UserError(
+            f"{log}: has no speeds; give the log of a fairseq-train that printed at least two"
+        )
+    seconds = walls[-1] - walls[0]  # rounded to whole seconds: too inexact for a short time
     speed = (numbers[-1] - numbers[0]) / seconds if seconds >= 20 else statistics.median(speeds[1:])
     total = speed * 3600 * hours
     if total < FEWEST:

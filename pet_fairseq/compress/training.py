@@ -1,6 +1,7 @@
 """The settings of a student's training, by the size of the student and of the training data.
 
-They are those of the recipes' sizes (pet_fairseq/recipes/sizes.py), which were tried, put as rules.
+The rules reproduce the tested settings of the recipes
+(pet_fairseq/recipes/translation/sizes.py) approximately.
 """
 
 import math
@@ -12,16 +13,16 @@ from fairseq.data import LanguagePairDataset
 
 from pet_fairseq.compress.methods import EPOCHS, FEWEST_UPDATES, MOST_UPDATES
 from pet_fairseq.recipes.device import Device
-from pet_fairseq.recipes.sizes import AUTO, BETAS, Options, words
+from pet_fairseq.recipes.options import AUTO, BETAS, Options, words
 from pet_fairseq.recipes.stage import Output, Word
 
-PATIENCE = 10  # validations without a better one
-UPDATES_BETWEEN_VALIDATIONS = 100  # at least
-LONGEST_EPOCH = 4_000  # updates; in longer ones it validates also in between
+PATIENCE = 10  # validations without an improvement
+UPDATES_BETWEEN_VALIDATIONS = 100  # at most, in whole epochs; an epoch if that is longer
+LONGEST_EPOCH = 4_000  # updates; in longer epochs there are validations in between
 TIMED_UPDATES = 100
 CACHE_LIMIT_MB = 2_000
-TASK_WARMUP = 0.1  # of the distillation's updates
-LR_WARMUP = 0.125  # of a training's updates
+TASK_WARMUP = 0.1  # the simplified task's updates, as a share of the distillation's
+LR_WARMUP = 0.125  # the share of a training's updates in which the learning rate rises
 COMMON = (
     *("--optimizer", "adam", *BETAS, "--weight-decay", "0.0001", "--dropout", "0"),
     *("--lr-scheduler", "polynomial_decay"),
@@ -31,7 +32,13 @@ DISTILLATION = words("--label-smoothing 0.1 --distillation-alpha 0.9 --distillat
 
 @dataclass(frozen=True)
 class Corpus:
-    """The size of a training set: sentence pairs, tokens of their longer sides, target tokens."""
+    """The size of a training set.
+
+    Attributes:
+        pairs: of sentences.
+        tokens: of the longer side of each pair, which fills the batches.
+        target_tokens: of the target side.
+    """
 
     pairs: int
     tokens: int
@@ -45,19 +52,22 @@ class Corpus:
 
 @dataclass(frozen=True)
 class Budget:
-    """How long a student is trained, in updates or by a log that says how many fit into a time.
+    """How long a student is trained: a number of updates, or as many as fit into some hours.
 
     Attributes:
-        updates: of the distillation. log, hours: in place of them: of all trainings together.
+        updates: of the distillation; None if `hours` decide.
+        log: of the short training that shows how many updates fit into `hours`.
+        hours: for all trainings together.
+        trainings: the updates of all trainings together, over those of the distillation.
     """
 
     updates: Optional[int] = None
     log: Optional[Path] = None
     hours: float = 0
-    trainings: float = 1  # all trainings together over the distillation
+    trainings: float = 1
 
     def share(self, share: float = 1) -> Word:
-        """A part of the updates, as a word of a command."""
+        """A number of updates as a word of a command; `share` is over those of the distillation."""
         if self.updates is not None:
             return str(max(1, round(share * self.updates)))
         scaled = f"{share / self.trainings:.4f}"
@@ -66,13 +76,13 @@ class Budget:
         )
 
     def schedule(self, share: float = 1) -> tuple[Word, ...]:
-        """Train so long; the learning rate rises, then falls to 0."""
+        """Options for a training of so many updates; the learning rate rises, then falls to 0."""
         total, rise = self.share(share), self.share(LR_WARMUP * share)
         return ("--max-update", total, "--total-num-update", total, "--warmup-updates", rise)
 
 
 def batch_tokens(device: Device, max_positions: tuple[int, int]) -> int:
-    """Tokens in a batch; the longest sentence fits in."""
+    """The number of tokens in a batch, at least that of the longest sentence."""
     return max(2_000 if device.name == "cpu" else 8_192, *max_positions)
 
 
@@ -85,7 +95,7 @@ def default_updates(per_epoch: int) -> int:
 
 
 def learning_rate(width: int) -> float:
-    """4e-3 for width 88, falling with the square root of the width; 6e-3 at most.
+    """4e-3 for width 88, falling with the inverse square root of the width, and 6e-3 at most.
 
     In the recipes' sizes students of width 48, 88 and 320 have 6e-3, 4e-3 and 2e-3.
     """
@@ -93,13 +103,13 @@ def learning_rate(width: int) -> float:
 
 
 def cache_megabytes(corpus: Corpus, teacher_width: int) -> int:
-    """Room for the teacher's features of all pairs in float32, if that is not too much."""
+    """MiB for the teacher's features of all target tokens in float32, at most CACHE_LIMIT_MB."""
     needed = math.ceil(corpus.target_tokens * teacher_width * 4 / 2**20) + 1
     return min(needed, CACHE_LIMIT_MB)
 
 
 def validation_options(per_epoch: int) -> Options:
-    """Validate, save and compare often enough, but not after every few updates."""
+    """Options that validate and save often enough, but not after every few updates."""
     every = str(max(1, UPDATES_BETWEEN_VALIDATIONS // per_epoch))
     options = ("--validate-interval", every, "--save-interval", every)
     if per_epoch > LONGEST_EPOCH:
@@ -113,7 +123,7 @@ def validation_options(per_epoch: int) -> Options:
 
 
 def criterion_options(name: str, teacher: Path, cache_mb: int) -> Options:
-    """Options of one of the three criteria that ask the teacher."""
+    """Options of one of the three criteria that learn from the teacher."""
     options = ("--criterion", name, "--teacher-path", str(teacher))
     cache = ("--teacher-cache-mb", str(cache_mb))
     return {

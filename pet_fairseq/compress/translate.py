@@ -1,4 +1,4 @@
-"""`pet-fairseq translate-exported`: exported models translate one text, in turn, and are timed."""
+"""`pet-fairseq translate-exported`: translate a text by exported models, in turn, and time them."""
 
 import os
 import statistics
@@ -30,12 +30,13 @@ def translate_exported(
 
     Args:
         models: names, and folders that `pet-fairseq export --to ctranslate2` made.
-        tokens: a file with the tokens of a sentence on each line.
-        threads: translate so many batches at once, 0: as many as there are cores to use.
+        tokens: a file with one sentence, as tokens, on each line.
+        rounds: how often each model's translation is timed.
+        threads: how many batches are translated at once; 0: one for each core that we may use.
     Raises:
-        UserError: CTranslate2 or a folder is missing, or a number that is too small.
+        UserError: CTranslate2 or an input is missing, `out` exists, or a number is below 1.
     """
-    check(models, tokens, beam, rounds, out)
+    check_inputs(models, tokens, beam, rounds, out)
     threads = threads or len(os.sched_getaffinity(0))
     sentences = [line.split() for line in read_lines(tokens, "--input")]
     translators = {name: load(folder, beam, threads) for name, folder in models}
@@ -61,10 +62,10 @@ def translate_exported(
     )
 
 
-def check(
+def check_inputs(
     models: Sequence[tuple[str, Path]], tokens: Path, beam: int, rounds: int, out: Path
 ) -> None:
-    """Raises UserError for inputs that are not there and for numbers below 1."""
+    """Raises UserError if an input is missing, `out` exists, or a number is below 1."""
     check_positive(beam=beam, rounds=rounds)
     for name, folder in models:
         if not (folder / "model.bin").is_file():
@@ -74,12 +75,20 @@ def check(
             )
     if not tokens.is_file():
         raise UserError(f"--input {tokens}: no such file")
+    if not any(line.strip() for line in read_lines(tokens, "--input")):
+        raise UserError(f"--input {tokens}: has no words; give a text")
     if out.exists():
         raise UserError(f"--out {out}: exists; give the name of a new folder")
 
 
 def load(folder: Path, beam: int, threads: int) -> Translate:
-    """A function from sentences to lines of tokens; every thread translates batches of its own."""
+    """Load a model; returns a function that translates sentences into lines of tokens.
+
+    Every thread translates batches of its own.
+
+    Raises:
+        UserError: CTranslate2 is missing.
+    """
     try:
         import ctranslate2
     except ModuleNotFoundError as error:
@@ -104,15 +113,16 @@ def load(folder: Path, beam: int, threads: int) -> Translate:
 def take_turns(
     translators: dict[str, Translate], sentences: list[list[str]], rounds: int
 ) -> tuple[dict[str, list[str]], dict[str, list[float]]]:
-    """Translations, and the seconds of each round; the first round warms up and is not timed.
+    """Translate in rounds; returns the translations, and the seconds of each round, by model.
 
-    Each round has another order, so that none always follows the same.
+    A first round warms up and is not timed. Every second round has the reverse order, so that no
+    model always comes after the same one.
     """
     names = list(translators)
     texts = {name: translators[name](sentences) for name in names}
     seconds: dict[str, list[float]] = {name: [] for name in names}
-    for number in range(rounds):
-        for name in names if number % 2 else reversed(names):
+    for round_number in range(rounds):
+        for name in names if round_number % 2 else reversed(names):
             start = time.perf_counter()
             translators[name](sentences)
             seconds[name].append(time.perf_counter() - start)

@@ -1,4 +1,4 @@
-"""How wide a student has to be for a wanted size."""
+"""How wide a student has to be to have a wanted size."""
 
 from argparse import Namespace
 from collections.abc import Callable, Iterator
@@ -10,18 +10,23 @@ from pet_fairseq.architectures import build_without_memory
 from pet_fairseq.errors import UserError
 from pet_fairseq.parameters import count_parameters
 from pet_fairseq.pet.params import parse_model_options
-from pet_fairseq.recipes.sizes import Options, stacks
+from pet_fairseq.recipes.options import Options, stacks
 from pet_fairseq.recipes.stage import last_wins
 
 HEADS = 4
-STEP = 8  # widths are multiples of it, and so of the heads
+STEP = 8  # widths are multiples of it, and so of HEADS
 FFN_OVER_WIDTH = 2
-SMALLEST = 16
+SMALLEST = 16  # width
 
 
 @dataclass(frozen=True)
 class Shape:
-    """The layers of a student's encoder and decoder, and the widths of both."""
+    """The shape of a student.
+
+    Attributes:
+        layers: of the encoder and of the decoder.
+        width, ffn: of the layers and of their feed-forward networks, the same in both.
+    """
 
     layers: tuple[int, int]
     width: int
@@ -36,7 +41,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Sized:
-    """A shape and the size that it has."""
+    """A shape and the size of its model, as `measure` gives it."""
 
     shape: Shape
     size: float
@@ -52,12 +57,14 @@ def find_shape(
     measure: Measure,
     target: float,
 ) -> Sized:
-    """The shape whose model comes next to a size: first the width, then the FFN's width.
+    """The shape whose model comes closest to a size: first the width is chosen, then the FFN's.
 
     Args:
         options: the model's, with --arch; those of its shape are replaced.
-        layers: of encoder and decoder. measure: size of a model without memory, larger for
-            wider models. target: the wanted size.
+        vocabularies: sizes of the source and target dictionaries.
+        layers: of encoder and decoder.
+        measure: gives the size of a model on torch's meta device; it grows with the width.
+        target: the wanted size.
     """
     args = parse_model_options([*options, *Shape(layers, STEP, STEP).options])
 
@@ -71,7 +78,7 @@ def find_shape(
     candidates = [max(width, SMALLEST), max(width, SMALLEST) + STEP]
     shapes = [shape for w in candidates for shape in _with_fitting_ffn(layers, w, size, target)]
     sized = [Sized(shape, size(shape)) for shape in shapes]
-    return min(sized, key=lambda found: abs(found.size - target))
+    return min(sized, key=lambda candidate: abs(candidate.size - target))
 
 
 def _with_shape(args: Namespace, shape: Shape) -> Namespace:
@@ -86,15 +93,14 @@ def _with_shape(args: Namespace, shape: Shape) -> Namespace:
 def _with_fitting_ffn(
     layers: tuple[int, int], width: int, size: Callable[[Shape], float], target: float
 ) -> Iterator[Shape]:
-    """Shapes of a width with an FFN between 1 and 4 times as wide, just below and above a size."""
+    """Yield two shapes of a width, just below and above a size, with FFNs 1 to 4 times as wide."""
     fits = _largest(lambda n: size(Shape(layers, width, n * STEP)) <= target) * STEP
     for ffn in (fits, fits + STEP):
         yield Shape(layers, width, min(max(ffn, width), 4 * width))
 
 
 def _largest(fits: Callable[[int], bool]) -> int:
-    """The largest n that fits, 0 if 1 does not; whatever is larger than an n that does not fit
-    does not fit either."""
+    """The largest n that fits, 0 if 1 does not, where every n fits that is below one that fits."""
     high = 1
     while fits(high):
         high *= 2

@@ -21,7 +21,7 @@ from pet_fairseq.decoding.beams import (
 from pet_fairseq.decoding.hypotheses import Hypotheses
 from pet_fairseq.decoding.stock import StockSteps
 from pet_fairseq.decoding.transformer import TransformerSteps, is_plain
-from pet_fairseq.errors import UserError
+from pet_fairseq.errors import UserError, check_positive
 
 # how many log-probabilities are computed at once on a CPU, so that they stay in its cache
 BLOCK_NUMBERS = 2_500_000
@@ -50,6 +50,7 @@ class FastGenerator(SequenceGenerator):
     """
 
     def __init__(self, models, tgt_dict, **kwargs):
+        check_positive(beam=kwargs.get("beam_size", 1))
         super().__init__(models, tgt_dict, **kwargs)
         indices = self.token_indices_to_suppress
         self.suppressed: list[int] = [] if indices is None else indices.tolist()

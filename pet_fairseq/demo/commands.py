@@ -23,14 +23,14 @@ def _arguments(parser: ArgumentParser) -> None:
             type=int,
             default=size,
             metavar="N",
-            help=f"the most sentence pairs in {split}.* (default: %(default)s)",
+            help=f"the largest number of sentence pairs in {split}.* (default: %(default)s)",
         )
     parser.add_argument(
         "--pieces",
         type=int,
         default=PIECES,
         metavar="N",
-        help="the number of pieces that words are divided into (default: %(default)s)",
+        help="how many different pieces words are divided into (default: %(default)s)",
     )
 
 
@@ -40,7 +40,7 @@ def _run(args: Namespace) -> None:
     sizes = {split: getattr(args, f"{split}_size") for split in SIZES}
     check_positive(**{f"{split}_size": size for split, size in sizes.items()}, pieces=args.pieces)
     if args.out.is_file() or (args.out.is_dir() and any(args.out.iterdir())):
-        raise UserError(f"OUT {args.out}: is there already; give a new folder")
+        raise UserError(f"OUT {args.out}: exists already; give a new folder")
     written = write_corpus(args.out, sizes, args.pieces)
     print(
         f"wrote {', '.join(f'{n} {split}' for split, n in written.items())} pairs to {args.out} "

@@ -1,6 +1,6 @@
-"""The demo's corpus: short sentences of Tatoeba, Finnish to English, in three parts and in pieces.
+"""The demo's corpus: short sentences of Tatoeba, Finnish to English, split and divided into pieces.
 
-Where the sentences come from, and their licence: ATTRIBUTION.md in this folder.
+ATTRIBUTION.md in this folder says where the sentences come from, and under which licence.
 """
 
 import io
@@ -23,19 +23,19 @@ HELD_OUT = ("test", "valid")
 
 
 def read_pairs() -> list[Pair]:
-    """All pairs, the short ones first."""
+    """Read all pairs, the short ones first."""
     lines = lzma.decompress(PAIRS.read_bytes()).decode("utf-8").splitlines()
     return [tuple(line.split("\t")) for line in lines]
 
 
 def split_pairs(pairs: Iterable[Pair], sizes: Mapping[str, int]) -> dict[str, list[Pair]]:
-    """Draw test, valid and train, the same each time.
+    """Draw the parts test, valid and train, always the same ones.
 
-    A sentence of test or valid, in either language, is in no other part; most have several
-    translations, of which one is kept there.
+    A sentence of test or valid, in either language, is in no other part. Many English sentences
+    have several translations, of which these two parts keep one.
 
     Args:
-        sizes: pairs in each part; train may end up with fewer.
+        sizes: pairs in each part; a part may end up with fewer.
     """
     translations: dict[str, list[str]] = defaultdict(list)  # of an English sentence
     english: dict[str, list[str]] = defaultdict(list)  # of a Finnish one
@@ -57,10 +57,12 @@ def split_pairs(pairs: Iterable[Pair], sizes: Mapping[str, int]) -> dict[str, li
 
 
 def train_pieces(sentences: Iterable[str], number: int) -> bytes:
-    """A SentencePiece model of so many pieces, by byte-pair encoding.
+    """Train a SentencePiece model of `number` pieces, by byte-pair encoding.
 
+    Returns:
+        the content of its file.
     Raises:
-        UserError: more pieces than the sentences have.
+        UserError: the sentences do not have so many different pieces.
     """
     model = io.BytesIO()
     try:
@@ -74,7 +76,7 @@ def train_pieces(sentences: Iterable[str], number: int) -> bytes:
         )
     except RuntimeError:
         raise UserError(
-            f"--pieces {number}: the training sentences do not have so many; give fewer"
+            f"--pieces {number}: the training sentences have fewer; give a smaller number"
         ) from None
     return model.getvalue()
 
@@ -83,11 +85,12 @@ def write_corpus(out: Path, sizes: Mapping[str, int], pieces: int) -> dict[str, 
     """Write spm.model, and raw/ and pieces/ with {train,valid,test}.{fi,en}, into a new folder.
 
     Args:
-        sizes: as for split_pairs. pieces: of both languages together.
+        sizes: as for split_pairs. pieces: how many, of both languages together.
     Returns:
-        How many pairs each part has.
+        how many pairs each part has.
     Raises:
-        UserError: more pieces than the sentences have. OSError: the folder cannot be written.
+        UserError: the sentences do not have so many different pieces.
+        OSError: the folder cannot be written.
     """
     parts = split_pairs(read_pairs(), sizes)
     model = train_pieces((side for pair in parts["train"] for side in pair), pieces)

@@ -1,4 +1,4 @@
-"""BERT: fairseq's RoBERTa with token types and the layer norms of the original: `--arch bert`."""
+"""BERT, `--arch bert`: fairseq's RoBERTa with token types and the original's layer norms."""
 
 from typing import Optional
 
@@ -21,8 +21,12 @@ LAYER_NORM_EPS = 1e-12
 def token_types(tokens: Tensor, separator: int) -> Tensor:
     """The types of a batch's tokens, B x T: 1 for the second sentence of a pair, else 0.
 
-    A pair is `[CLS] A [SEP] B [SEP]`; it may have lost its end. A text of more than two separators
-    is none, such as a block of many sentences in pre-training: it is all of type 0.
+    A pair is `[CLS] A [SEP] B [SEP]`, of which the end may be cut off. A text with more than two
+    separators, such as a block of many sentences in pre-training, is no pair: all of it has type 0.
+    Padding behind a single sentence gets type 1, which has no effect.
+
+    Args:
+        tokens: B x T. separator: the index of `[SEP]`.
     """
     separators = tokens.eq(separator)
     before = separators.cumsum(dim=1) - separators.long()
@@ -42,7 +46,7 @@ class BertSentenceEncoder(TransformerEncoder):
         if token_embedding is None:
             token_embedding = self.embed_tokens(src_tokens)
         types = token_types(src_tokens, self.separator)
-        if self.embed_types.num_embeddings == 1:  # a model that does not tell sentences apart
+        if self.embed_types.num_embeddings == 1:  # this model does not tell sentences apart
             types = torch.zeros_like(types)
         return super().forward_embedding(src_tokens, token_embedding + self.embed_types(types))
 
@@ -65,9 +69,9 @@ class BertModel(RobertaModel):
                 module.eps = args.layer_norm_eps
 
     def forward(self, src_tokens, **options):
-        """As RoBERTa's; what has no part in a batch gets gradients of 0."""
+        """As RoBERTa's, but parameters that a batch does not use get gradients of 0."""
         output, extra = super().forward(src_tokens, **options)
-        if self.training:  # the head for masked words, while classes are trained
+        if self.training:  # for example, training classes does not use the head for masked words
             output = output + zero_from(self.parameters())
         return output, extra
 
@@ -78,13 +82,13 @@ class BertModel(RobertaModel):
             "--token-types",
             type=int,
             metavar="N",
-            help=f"token types that the model has vectors for (default: {TOKEN_TYPES})",
+            help=f"the number of token types (default: {TOKEN_TYPES})",
         )
         parser.add_argument(
             "--layer-norm-eps",
             type=float,
             metavar="E",
-            help=f"what layer norms add to the variance (default: {LAYER_NORM_EPS})",
+            help=f"the number that layer norms add to the variance (default: {LAYER_NORM_EPS})",
         )
 
     @classmethod
@@ -99,6 +103,6 @@ class BertModel(RobertaModel):
 
 @register_model_architecture("bert", "bert")
 def set_bert_defaults(args) -> None:
-    """Give what is missing its value in BERT."""
+    """Set options that are not given to BERT's values."""
     set_defaults(args, token_types=TOKEN_TYPES, layer_norm_eps=LAYER_NORM_EPS)
     base_architecture(args)

@@ -1,4 +1,4 @@
-"""GPT-2 as fairseq's `transformer_lm`: `--arch gpt2`."""
+"""GPT-2, `--arch gpt2`: fairseq's `transformer_lm` with an output bias."""
 
 from dataclasses import dataclass
 
@@ -15,10 +15,10 @@ class Gpt2Config(TransformerLanguageModelConfig):
 
 @register_model("gpt2", dataclass=Gpt2Config)
 class Gpt2Model(TransformerLanguageModel):
-    """fairseq's language model with a bias for words of fairseq that GPT-2 does not have.
+    """fairseq's language model with an output bias for words of fairseq that GPT-2 does not have.
 
-    Its logits are far below 0: beside them, that of a word whose vector is 0 would take all
-    probability.
+    GPT-2's logits are far below 0, so without the bias a word whose vector is 0, and so its logit,
+    would take all probability.
     """
 
     def __init__(self, decoder):

@@ -1,8 +1,8 @@
 """Marian's translation models, such as OPUS-MT: `--arch marian`.
 
-fairseq's Transformer but for three things: its activation is swish, its logits have a bias, and the
-decoder starts from the padding word, where fairseq gives it </s>. Sinusoidal positions are stored
-as a table, as the two libraries order sines and cosines differently.
+They differ from fairseq's Transformer in three things: the activation is swish, the logits have a
+bias, and the decoder starts from the padding word, where fairseq gives it </s>. Sinusoidal
+positions are stored as a table, because the two libraries order sines and cosines differently.
 """
 
 import torch.nn.functional as F
@@ -19,10 +19,11 @@ from pet_fairseq.output_bias import add_output_bias
 
 
 class StartEmbedding(nn.Embedding):
-    """An embedding matrix in which `</s>`, with which fairseq starts, reads as another word.
+    """An embedding in which `</s>`, from which fairseq's decoder starts, has another word's vector.
 
     Args:
-        words: the matrix, which is shared. start: the other word's index; end: that of `</s>`.
+        words: the embedding whose matrix it shares.
+        start: the index of the other word. end: the index of `</s>`.
     """
 
     def __init__(self, words: nn.Embedding, start: int, end: int):
@@ -37,11 +38,11 @@ class StartEmbedding(nn.Embedding):
 
 @register_model("marian")
 class MarianModel(TransformerModel):
-    """fairseq's encoder-decoder with what Marian does differently."""
+    """fairseq's encoder-decoder with the three things that Marian does differently."""
 
     no_plain_form = (
-        "it has a bias of its output and, as a rule, swish, which fairseq's transformer lacks; "
-        "distil it into a student and export that"
+        "it has an output bias and, as a rule, swish, which fairseq's transformer lacks; distil it "
+        "into a student and export that"
     )
 
     @classmethod
@@ -50,7 +51,7 @@ class MarianModel(TransformerModel):
         parser.add_argument(
             "--swish",
             action="store_true",
-            help="swish, x times its sigmoid, in place of --activation-fn",
+            help="use swish, x times the sigmoid of x, in place of --activation-fn",
         )
 
     @classmethod
@@ -74,6 +75,6 @@ def use_swish(model: nn.Module) -> None:
 
 @register_model_architecture("marian", "marian")
 def set_marian_defaults(args) -> None:
-    """Give what is missing its value in OPUS-MT's models."""
+    """Set options that are not given to the values of OPUS-MT's models."""
     set_defaults(args, swish=False, encoder_learned_pos=True, decoder_learned_pos=True)
     base_architecture(args)

@@ -1,4 +1,4 @@
-"""What fairseq registers of models that other libraries define."""
+"""Registers the models that other libraries define with fairseq."""
 
 from pet_fairseq.imported import bert, gpt2, marian
 

@@ -1,6 +1,6 @@
-"""Self-attention in which several heads of queries share one head of keys and values.
+"""Grouped-query attention with rotary positions: query heads share heads of keys and values.
 
-J. Ainslie et al., GQA, 2023; with rotary positions.
+J. Ainslie et al., GQA, 2023.
 """
 
 from typing import Optional
@@ -17,21 +17,22 @@ from pet_fairseq.attention import (
 )
 from pet_fairseq.llama.rotary import RotaryPositions
 
-# the positions of vectors in their text, as slices behind one another
+# the positions of vectors in their text: the numbers in all slices, in their order
 Positions = tuple[slice, ...]
 
 
 class GroupedQueryAttention(CachingAttention):
-    """softmax(R(Q) R(K)^T / sqrt(D)) V per head, R the rotation by position.
+    """softmax(R(Q) R(K)^T / sqrt(D)) V per head, where R rotates by position.
 
     Takes the place of fairseq's attention in a decoder layer. Its cache holds the rotated keys.
 
     Args:
-        num_heads: of queries; key_value_heads: of keys and values, a divisor of it.
+        num_heads: of queries.
+        key_value_heads: of keys and values, a divisor of num_heads.
         head_dim: D, width of a head. qkv_bias: whether queries, keys and values have a bias.
     """
 
-    needs_positions = True  # where keys are other vectors than queries
+    needs_positions = True  # callers give `positions` if keys and queries are different vectors
 
     def __init__(
         self,
@@ -68,10 +69,11 @@ class GroupedQueryAttention(CachingAttention):
         """Attend from T positions to S vectors and to those in the cache.
 
         Args:
-            query: T x B x C. key: S x B x C, or none for the query itself; value: not read, in
-                fairseq's calls it is the same tensor.
-            key_padding_mask: B x S, True = padding. attn_mask: T x S, added to the scores, or
-                True = not visible.
+            query: T x B x C. key: S x B x C; None for the query itself.
+            value: not read, because in fairseq's calls it is the same tensor as `key`.
+            key_padding_mask: B x S, True = padding.
+            attn_mask: T x S, added to the scores if floating point, else True = not visible; S
+                includes the cache.
             positions: of the queries and of the keys; by default both go on where the cache ends.
         Returns:
             T x B x C, and no weights.
@@ -99,11 +101,12 @@ class GroupedQueryAttention(CachingAttention):
     def keys_and_values(self, x: Tensor, *positions: slice) -> dict[str, Tensor]:
         """What the cache keeps of a text's input x, T x B x C; both are B x heads x T x D.
 
-        The next position is the cache's length. Where the text has more or fewer positions than
-        vectors, all keys are moved by the difference: only distances to the queries count.
+        Decoding goes on at the position that equals the cache's length, T. Where the text ends at
+        another position, all keys are rotated by the difference: only distances between queries and
+        keys matter.
 
         Args:
-            positions: of the vectors, the last of them the text's end; by default 0 to T - 1.
+            positions: of the vectors; the last one ends with the text. By default 0 to T - 1.
         """
         positions = positions or (slice(0, len(x)),)
         k, v = self._keys_and_values(x, *positions)
@@ -111,7 +114,7 @@ class GroupedQueryAttention(CachingAttention):
         return {"prev_key": self.rotary.move(k, steps) if steps else k, "prev_value": v}
 
     def _keys_and_values(self, x: Tensor, *positions: slice) -> tuple[Tensor, Tensor]:
-        """Of the vectors x, T x B x C, at these positions: both are B x heads x T x D."""
+        """Rotated keys, and values, of the vectors x, T x B x C: both B x heads x T x D."""
         k = self.rotary.rotate(self._split_heads(self.k_proj(x)), *positions)
         return k, self._split_heads(self.v_proj(x))
 

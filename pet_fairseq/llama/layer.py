@@ -10,18 +10,18 @@ from pet_fairseq.llama.rotary import RotaryPositions
 
 
 def swiglu(x: Tensor) -> Tensor:
-    """silu(gate) * up, of (gate, up) side by side: ... x 2 F -> ... x F (N. Shazeer, 2020)."""
+    """silu(gate) * up, where x is (gate, up) side by side: ... x 2F -> ... x F (Shazeer, 2020)."""
     gate, up = x.chunk(2, dim=-1)
     return F.silu(gate) * up
 
 
 class LlamaLayer(TransformerDecoderLayerBase):
-    """Attention and SwiGLU, each behind an RMSNorm.
+    """Attention and SwiGLU, each after an RMSNorm.
 
-    fc1 makes gate and up in one product, fc2 is called down in Llama.
+    fc1 computes gate and up in one product; fc2 is called down in Llama.
 
     Args:
-        options: see options.LlamaConfig.
+        options: a LlamaConfig. rotary: the positions that all layers of the model share.
     """
 
     def __init__(self, cfg: TransformerConfig, options, rotary: RotaryPositions):

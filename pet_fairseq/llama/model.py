@@ -1,7 +1,8 @@
 """Llama-type language models: `--arch llama`.
 
-RMSNorm in front of every part, rotary positions, grouped-query attention and SwiGLU (H. Touvron et
-al., LLaMA, 2023). Everything around the layers is fairseq's: caches, beam search, fairseq-eval-lm.
+They have an RMSNorm before attention and feed-forward network, rotary positions, grouped-query
+attention and SwiGLU (H. Touvron et al., LLaMA, 2023). Everything around the layers is fairseq's:
+caches, beam search, fairseq-eval-lm.
 """
 
 from fairseq.models import register_model
@@ -13,7 +14,7 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.layers import wrap_layer
 from pet_fairseq.llama.layer import LlamaLayer
 from pet_fairseq.llama.options import LlamaConfig
-from pet_fairseq.llama.rotary import RotaryPositions, inverse_frequencies, parse_scaling
+from pet_fairseq.llama.rotary import RotaryPositions, angular_frequencies, parse_scaling
 from pet_fairseq.output_bias import add_output_bias
 
 
@@ -29,7 +30,7 @@ class LlamaDecoder(TransformerDecoderBase):
         self.options = options
         width = options.decoder_head_dim or cfg.decoder.embed_dim // cfg.decoder.attention_heads
         scaling = parse_scaling(options.rope_scaling, width)
-        self.rotary = RotaryPositions(inverse_frequencies(width, options.rope_theta, scaling))
+        self.rotary = RotaryPositions(angular_frequencies(width, options.rope_theta, scaling))
         super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn=True)
         self.layer_norm = nn.RMSNorm(cfg.decoder.embed_dim, options.rms_norm_eps)
         add_output_bias(self.output_projection)
@@ -40,14 +41,15 @@ class LlamaDecoder(TransformerDecoderBase):
 
 @register_model("llama", dataclass=LlamaConfig)
 class LlamaModel(TransformerLanguageModel):
-    """A decoder-only language model of Llama's layers."""
+    """A decoder-only language model with Llama's layers."""
 
     @classmethod
     def build_model(cls, args, task):
         """Build the model.
 
         Raises:
-            UserError: numbers of heads that do not divide each other.
+            UserError: the heads of keys and values do not divide those of queries, or
+                --rope-scaling is not usable.
         """
         heads, groups = args.decoder_attention_heads, args.decoder_key_value_heads
         if groups and heads % groups:

@@ -11,8 +11,8 @@ class LlamaConfig(TransformerLanguageModelConfig):
     decoder_key_value_heads: Optional[int] = field(
         default=None,
         metadata={
-            "help": "heads of keys and values, a divisor of --decoder-attention-heads (default: as "
-            "many)"
+            "help": "heads of keys and values, a divisor of --decoder-attention-heads (default: "
+            "the same number)"
         },
     )
     decoder_head_dim: Optional[int] = field(
@@ -23,10 +23,10 @@ class LlamaConfig(TransformerLanguageModelConfig):
     )
     qkv_bias: bool = field(
         default=False,
-        metadata={"help": "queries, keys and values have a bias, as in Qwen2"},
+        metadata={"help": "give queries, keys and values a bias, as in Qwen2"},
     )
     rms_norm_eps: float = field(
-        default=1e-5, metadata={"help": "what RMSNorm adds to the mean square"}
+        default=1e-5, metadata={"help": "the number that RMSNorm adds to the mean square"}
     )
     rope_theta: float = field(
         default=10000.0, metadata={"help": "base of the wavelengths of rotary positions"}
@@ -34,8 +34,8 @@ class LlamaConfig(TransformerLanguageModelConfig):
     rope_scaling: str = field(
         default="",
         metadata={
-            "help": "how rotary positions are stretched: JSON as rope_scaling in Llama's "
-            "config.json, with rope_type linear, llama3 or factors, a list with a divisor of each "
-            "frequency (default: not at all)"
+            "help": "how rotary positions are scaled for longer texts: JSON, as rope_scaling in "
+            "Llama's config.json, with the rope_type linear, llama3 or factors; the latter has a "
+            "list `factors` with a divisor for each frequency (default: not at all)"
         },
     )

@@ -1,4 +1,4 @@
-"""What fairseq registers of Llama-type models."""
+"""Registers Llama-type models with fairseq."""
 
 from pet_fairseq.llama import model
 

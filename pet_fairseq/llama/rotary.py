@@ -1,7 +1,7 @@
-"""Rotary positions: queries and keys are turned by angles that grow with their position.
+"""Rotary positions: queries and keys are rotated by angles that grow with their position.
 
-J. Su et al., RoFormer, 2021, eq. 34, in the layout of Hugging Face's Llama: dimension i of a head
-is turned together with dimension i + D / 2.
+J. Su et al., RoFormer, 2021, eq. 34, in the layout of Hugging Face's Llama: dimensions i and
+i + D / 2 of a head are a pair, which is rotated together.
 """
 
 import json
@@ -16,13 +16,15 @@ from pet_fairseq.errors import UserError
 SCALINGS = ("default", "linear", "llama3", "factors")
 
 
-def inverse_frequencies(head_dim: int, theta: float, scaling: Optional[dict] = None) -> Tensor:
-    """The angle, in radians, by which a step of one position turns each pair of dimensions.
+def angular_frequencies(head_dim: int, theta: float, scaling: Optional[dict] = None) -> Tensor:
+    """The angles, in radians, by which one position more rotates each pair of dimensions.
+
+    Hugging Face's libraries call them `inv_freq`.
 
     Args:
-        theta: the base, whose powers are the wavelengths over 2 pi.
-        scaling: `rope_scaling` of Llama's config.json; None for none. Of type `factors`: a factor
-            for each pair, as GGUF has them.
+        theta: the base; pair i has the wavelength 2 pi theta^(2 i / D) in positions.
+        scaling: `rope_scaling` of Llama's config.json, or None. The type `factors` has a list
+            `factors`, as in GGUF, by which the frequencies are divided.
     Returns:
         D / 2, float32.
     """
@@ -46,7 +48,11 @@ def _scale_long_wavelengths(
     original_max_position_embeddings: int,
     **_,
 ) -> Tensor:
-    """Llama 3.1: waves longer than the old context are stretched, those in between in part."""
+    """Llama 3.1's scaling: divide the frequencies of long waves by `factor`, keep the others.
+
+    Long are waves of which fewer than `low_freq_factor` fit into the original context, short are
+    those of which more than `high_freq_factor` do; in between the frequency is interpolated.
+    """
     waves_in_context = original_max_position_embeddings * frequencies / (2 * math.pi)
     kept = (waves_in_context - low_freq_factor) / (high_freq_factor - low_freq_factor)
     kept = kept.clamp(0, 1)
@@ -57,13 +63,13 @@ def parse_scaling(text: str, head_dim: int) -> Optional[dict]:
     """The value of --rope-scaling as a dict, None if it is empty.
 
     Raises:
-        UserError: no JSON object, of a type that is not known here, or not for this width.
+        UserError: it is no JSON object, of an unknown type, or not for heads of this width.
     """
     if not text:
         return None
     try:
         scaling = dict(json.loads(text))
-        inverse_frequencies(head_dim, 1.0, scaling)
+        angular_frequencies(head_dim, 1.0, scaling)
     except (ValueError, TypeError, KeyError, RuntimeError) as error:
         raise UserError(f"--rope-scaling {text}: not readable ({error})") from error
     if scaling.get("rope_type") not in SCALINGS:
@@ -73,15 +79,18 @@ def parse_scaling(text: str, head_dim: int) -> Optional[dict]:
 
 
 def turn(x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
-    """Turn the pairs of dimensions of x, ... x T x D, by angles given as T x D / 2 or D / 2."""
+    """Rotate the pairs of dimensions of x, ... x T x D; cosines and sines: T x D / 2, or D / 2."""
     first, second = x.chunk(2, dim=-1)
     return torch.cat([first * cosines - second * sines, second * cosines + first * sines], dim=-1)
 
 
 class RotaryPositions:
-    """Turns queries and keys; all layers of a model share one. Its table grows with the positions.
+    """Rotates queries and keys; all layers share one, whose table grows with the positions.
 
-    No module: a model that is turned into half precision keeps its angles in float32.
+    It is no module, so that a model in half precision keeps its angles in float32.
+
+    Args:
+        frequencies: D / 2, from `angular_frequencies`.
     """
 
     def __init__(self, frequencies: Tensor):
@@ -89,16 +98,17 @@ class RotaryPositions:
         self.table = torch.empty(2, 0, len(frequencies))  # cosines and sines: 2 x T x D / 2
 
     def rotate(self, x: Tensor, *positions: slice) -> Tensor:
-        """Turn x, B x H x T x D, whose T positions the slices give together."""
+        """Rotate x, B x H x T x D; the slices together give its T positions."""
         table = self._angles(max(part.stop for part in positions), x.device)
         return turn(x, *torch.cat([table[:, part] for part in positions], dim=1).to(x.dtype))
 
     def move(self, x: Tensor, steps: int) -> Tensor:
-        """Turn what is rotated by so many positions more, or fewer below 0: B x H x T x D."""
+        """Rotate x, B x H x T x D, by `steps` more positions, or back if `steps` is negative."""
         cosines, sines = self._angles(abs(steps) + 1, x.device)[:, abs(steps)].to(x.dtype)
         return turn(x, cosines, sines if steps > 0 else -sines)
 
     def _angles(self, length: int, device: torch.device) -> Tensor:
+        """Cosines and sines of all positions below `length`: 2 x length x D / 2, float32."""
         if self.table.size(1) < length or self.table.device != device:
             positions = torch.arange(max(length, 2 * self.table.size(1)), dtype=torch.float32)
             angles = positions[:, None] * self.frequencies

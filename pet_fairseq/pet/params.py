@@ -1,8 +1,10 @@
 """`pet-fairseq params`: counts for checkpoints and options, and widths that reach a wanted rate."""
 
+import io
 import math
 from argparse import Namespace
 from collections.abc import Callable
+from contextlib import redirect_stderr
 from typing import NamedTuple
 
 from fairseq import options
@@ -37,11 +39,17 @@ def parse_model_options(arguments: list[str]) -> Namespace:
     """The options as fairseq-train reads them.
 
     Raises:
-        UserError: no --arch, or not an encoder-decoder Transformer.
+        UserError: no --arch, not an encoder-decoder Transformer, or an unknown option.
     """
     if "--arch" not in arguments and "-a" not in arguments:
         raise UserError("give a CHECKPOINT, or model options that start with --arch NAME")
-    args = options.parse_args_and_arch(options.get_training_parser(), ["data", *arguments])
+    said = io.StringIO()
+    try:
+        with redirect_stderr(said):
+            args = options.parse_args_and_arch(options.get_training_parser(), ["data", *arguments])
+    except SystemExit as end:  # fairseq's parser says what is wrong below a screen of options
+        line = said.getvalue().strip().rpartition("error: ")[2]
+        raise UserError(line.partition(" (choose from")[0]) from end
     if not is_encoder_decoder(args.arch):
         raise UserError(f"--arch {args.arch}: not an encoder-decoder Transformer")
     return args

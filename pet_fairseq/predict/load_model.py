@@ -17,7 +17,8 @@ from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.devices import check_device
 from pet_fairseq.errors import UserError
 from pet_fairseq.loading import build_loaded
-from pet_fairseq.predict.model import Classifier, Predictor, Translator, has_ratios
+from pet_fairseq.predict.classifier import Classifier
+from pet_fairseq.predict.predictor import Predictor, has_ratios
 from pet_fairseq.predict.text import (
     IMPORTED,
     Text,
@@ -27,6 +28,7 @@ from pet_fairseq.predict.text import (
     find_file,
     parse_text_options,
 )
+from pet_fairseq.predict.translator import Translator
 
 CHECKPOINT = "checkpoint.pt"  # in a folder of pet-fairseq import-hf
 

@@ -12,6 +12,7 @@ from fairseq.registry import REGISTRIES
 from omegaconf import OmegaConf
 
 from pet_fairseq.cli_command import OneLineParser
+from pet_fairseq.errors import UserError, mistake
 from pet_fairseq.predict.sentences import TextTooLongError
 from pet_fairseq.predict.word_cache import bound_cache
 
@@ -107,18 +108,28 @@ def build_text(args: argparse.Namespace, **limits) -> Text:
     Args:
         args: of parse_text_options. limits: as for Text.
     Raises:
-        OSError: a file of codes that is missing.
+        UserError: the BPE's file is not there, or is another kind of file.
     """
-    return Text(encoders.build_tokenizer(args), encoders.build_bpe(args), **limits)
+    return Text(encoders.build_tokenizer(args), _build_bpe(args), **limits)
 
 
 def build_text_of(tokenizer: Optional[dict], bpe: Optional[dict], **limits) -> Text:
     """Build a tokenizer and a BPE from their options, None for none; otherwise as build_text."""
     return Text(
         encoders.build_tokenizer(tokenizer and OmegaConf.create(tokenizer)),
-        encoders.build_bpe(bpe and OmegaConf.create(bpe)),
+        _build_bpe(bpe and OmegaConf.create(bpe)),
         **limits,
     )
+
+
+def _build_bpe(options):
+    try:
+        return encoders.build_bpe(options)
+    except (RuntimeError, OSError) as error:
+        line = mistake(error)
+        if line is None:
+            raise
+        raise UserError(line) from error
 
 
 def bpe_options(file: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""BART and mBART -> fairseq's `bart`."""
+"""Import of BART and mBART as fairseq's `bart`."""
 
 from collections.abc import Iterator
 
@@ -18,13 +18,13 @@ from pet_fairseq.pretrained.source import Config, Source, Weights
 from pet_fairseq.pretrained.vocabulary import FIRST, Vocabulary, make_vocabulary
 from pet_fairseq.pretrained.writer import Import
 
-PRE_NORM = "mbart"  # its layers, and it ends in a norm
-LANGUAGES = ("source", "target")  # names for files, as fairseq's recipes for BART have them
+PRE_NORM = "mbart"  # the model_type whose layers are pre-norm, with a norm after the last one
+LANGUAGES = ("source", "target")  # the suffixes of data files in fairseq's recipes for BART
 CLASS_HEAD = {"dense": f"{HEAD}.dense", "out_proj": f"{HEAD}.out_proj"}
 
 
 def read_bart(source: Source) -> Import:
-    """Describe a BART to the writer.
+    """Describe a BART or mBART to the writer.
 
     Raises:
         UserError: options or files that do not fit.
@@ -33,7 +33,7 @@ def read_bart(source: Source) -> Import:
     config.refuse(tie_word_embeddings=True, pad_token_id=1)
     weights = source.weights.renamed(lambda name: name.removeprefix("model."))
     if BIAS in weights and weights[BIAS].any():
-        raise UserError(f"{weights.path}: {BIAS} is not 0, which fairseq's bart has no place for")
+        raise UserError(f"{weights.path}: {BIAS} is not 0, and fairseq's bart has no such bias")
     tokenizer = source.tokenizer
     special = {word: tokenizer.number(word) for word in FIRST}
     rows = config.size("vocab_size")
@@ -45,8 +45,8 @@ def read_bart(source: Source) -> Import:
     arch += ["--activation-fn", config.choose("activation_function", ACTIVATIONS)]
     if pre_norm:
         arch += ["--encoder-normalize-before", "--decoder-normalize-before"]
-    classes = is_classifier(source)
-    if classes:
+    has_class_head = is_classifier(source)
+    if has_class_head:
         outputs = len(weights["classification_head.out_proj.bias"])
         task, files = classifier_task(source, outputs, separators=2, vocabulary=vocabulary)
         task.append("--add-prev-output-tokens")
@@ -58,17 +58,17 @@ def read_bart(source: Source) -> Import:
         task,
         arch + position_limits(positions),
         files,
-        bart_tensors(weights, config, vocabulary, pre_norm, classes),
-        f"{len(vocabulary):,} words" + (", with a head for classes" if classes else ""),
+        bart_tensors(weights, config, vocabulary, pre_norm, has_class_head),
+        f"{len(vocabulary):,} words" + (", with a head for classes" if has_class_head else ""),
         tokenizer.write,
         ["--bpe", "tokenizer_json", "--tokenizer-file", "{}/tokenizer.json"],
     )
 
 
 def bart_tensors(
-    weights: Weights, config: Config, vocabulary: Vocabulary, pre_norm: bool, classes: bool
+    weights: Weights, config: Config, vocabulary: Vocabulary, pre_norm: bool, has_class_head: bool
 ) -> Iterator[tuple[str, Tensor]]:
-    """BART's tensors under fairseq's names."""
+    """Yield BART's tensors under fairseq's names."""
     yield "encoder.embed_tokens.weight", vocabulary.take(weights["shared.weight"])
     norms = ["layernorm_embedding", *(["layer_norm"] if pre_norm else [])]
     for stack in ("encoder", "decoder"):
@@ -78,7 +78,7 @@ def bart_tensors(
             for kind in ("weight", "bias"):
                 yield f"{stack}.{norm}.{kind}", weights[f"{stack}.{norm}.{kind}"]
     yield from layer_tensors(weights, config)
-    if classes:
+    if has_class_head:
         for theirs, ours in CLASS_HEAD.items():
             for kind in ("weight", "bias"):
                 yield f"{ours}.{kind}", weights[f"classification_head.{theirs}.{kind}"]

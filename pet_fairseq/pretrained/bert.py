@@ -1,4 +1,4 @@
-"""BERT -> fairseq's RoBERTa with token types, `--arch bert`."""
+"""Import of BERT as `--arch bert`, fairseq's RoBERTa with token types."""
 
 import re
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from pet_fairseq.pretrained.writer import Import, option_words
 
 SPECIAL = {"<s>": "[CLS]", "<pad>": "[PAD]", "</s>": "[SEP]", "<unk>": "[UNK]", "<mask>": "[MASK]"}
 ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_accurate", "relu": "relu"}
-FIRST_POSITION = 2  # fairseq counts positions from its padding index + 1
+FIRST_POSITION = 2  # fairseq numbers positions from its padding index + 1
 STACK = "encoder.sentence_encoder"
 EMBEDDINGS = "embeddings.word_embeddings.weight"
 POSITIONS = "embeddings.position_embeddings.weight"
@@ -53,18 +53,18 @@ def read_bert(source: Source) -> Import:
         *("--layer-norm-eps", str(config.get("layer_norm_eps", 1e-12))),
         *("--token-types", str(config.get("type_vocab_size", 2))),
     ]
-    words, classes = WORD_HEAD_BIAS in weights, is_classifier(source)
+    heads = WORD_HEAD_BIAS in weights, is_classifier(source)
     task = ["--task", "masked_lm", "--criterion", "masked_lm"]
     files = {"dict.txt": vocabulary.text()}
-    if classes:
-        rows = len(weights[f"{CLASSIFIER}.bias"])
-        task, files = classifier_task(source, rows, separators=1, vocabulary=vocabulary)
+    if is_classifier(source):
+        outputs = len(weights[f"{CLASSIFIER}.bias"])
+        task, files = classifier_task(source, outputs, separators=1, vocabulary=vocabulary)
     return Import(
         task,
         arch,
         files,
-        bert_tensors(weights, config.size("num_hidden_layers"), vocabulary, words, classes),
-        describe_heads(vocabulary, words, classes),
+        bert_tensors(weights, config.size("num_hidden_layers"), vocabulary, *heads),
+        describe_heads(vocabulary, *heads),
         source.tokenizer.write,
         ["--bpe", "tokenizer_json", "--tokenizer-file", "{}/tokenizer.json"],
         ("encoder.lm_head.",),
@@ -72,7 +72,7 @@ def read_bert(source: Source) -> Import:
 
 
 def plain_name(name: str) -> str:
-    """A tensor's name without the model's, and with that of today's layer norms."""
+    """A tensor's name without the prefix `bert.`, and with today's names in layer norms."""
     name = name.removeprefix("bert.")
     return re.sub("LayerNorm.(gamma|beta)$", lambda old: OLD_NAMES[old[0]], name)
 
@@ -93,7 +93,7 @@ def bert_vocabulary(source: Source, rows: int) -> Vocabulary:
 
 
 def encoder_options(source: Source, positions: int) -> list[str]:
-    """The sizes of an encoder; positions: those that a text can have."""
+    """The options of an encoder's sizes; `positions`: the longest text, in tokens."""
     config = source.config
     sizes = {
         "--encoder-layers": config.size("num_hidden_layers"),
@@ -107,29 +107,33 @@ def encoder_options(source: Source, positions: int) -> list[str]:
 
 
 def bert_tensors(
-    weights: Weights, layers: int, vocabulary: Vocabulary, words: bool, classes: bool
+    weights: Weights,
+    layers: int,
+    vocabulary: Vocabulary,
+    has_word_head: bool,
+    has_class_head: bool,
 ) -> Iterator[tuple[str, Tensor]]:
-    """BERT's tensors under fairseq's names.
+    """Yield BERT's tensors under fairseq's names.
 
     Args:
-        words, classes: whether it has the head for masked words, and the one for classes.
+        has_word_head, has_class_head: whether it predicts masked words, and classes.
     """
     yield from encoder_tensors(weights, layers, vocabulary)
     positions = weights[POSITIONS]
     before = positions.new_zeros(FIRST_POSITION, positions.size(1))
     yield f"{STACK}.embed_positions.weight", torch.cat([before, positions])
     yield f"{STACK}.embed_types.weight", weights[TYPES]
-    if words:
+    if has_word_head:
         yield from renamed(weights, WORD_HEAD)
         yield "encoder.lm_head.bias", vocabulary.take(weights[WORD_HEAD_BIAS])
-    if classes:
+    if has_class_head:
         yield from renamed(weights, {POOLER: f"{HEAD}.dense", CLASSIFIER: f"{HEAD}.out_proj"})
 
 
 def encoder_tensors(
     weights: Weights, layers: int, vocabulary: Vocabulary
 ) -> Iterator[tuple[str, Tensor]]:
-    """The words' vectors and the layers."""
+    """Yield the embeddings of words and the layers, which BERT and RoBERTa have in common."""
     yield f"{STACK}.embed_tokens.weight", vocabulary.take(weights[EMBEDDINGS])
     names = {"embeddings.LayerNorm": f"{STACK}.layernorm_embedding"}
     for i in range(layers):
@@ -138,14 +142,14 @@ def encoder_tensors(
 
 
 def renamed(weights: Weights, names: dict[str, str]) -> Iterator[tuple[str, Tensor]]:
-    """Weight and bias of modules under other names."""
+    """Yield weight and bias of modules under other names: `names` maps the old to the new ones."""
     for old, new in names.items():
         for kind in ("weight", "bias"):
             yield f"{new}.{kind}", weights[f"{old}.{kind}"]
 
 
-def describe_heads(vocabulary: Vocabulary, words: bool, classes: bool) -> str:
-    """What the terminal says about a model with these heads."""
-    head = "with" if words else "without"
+def describe_heads(vocabulary: Vocabulary, has_word_head: bool, has_class_head: bool) -> str:
+    """A few words for the terminal about a model with these heads."""
+    head = "with" if has_word_head else "without"
     text = f"{len(vocabulary):,} words, {head} the head for masked words"
-    return f"{text}, with a head for classes" if classes else text
+    return f"{text}, with a head for classes" if has_class_head else text

@@ -14,22 +14,22 @@ class TokenizerJsonConfig(FairseqDataclass):
     tokenizer_file: str = field(
         default="???",
         metadata={
-            "help": "a tokenizer.json, as pet-fairseq import-hf writes into its folder; or BERT's "
-            "vocab.txt, or GPT-2's vocab.json with merges.txt beside it"
+            "help": "a tokenizer.json, such as the one that pet-fairseq import-hf writes; or "
+            "BERT's vocab.txt, or GPT-2's vocab.json with merges.txt beside it"
         },
     )
     tokenizer_newline: str = field(
         default="",
         metadata={
-            "help": "what stands for a line break in a line of text, such as '\\n' (a backslash "
-            "and an n), both in what is read and in what is written (default: nothing does)"
+            "help": "what stands for a line break within a line of text, both in input and in "
+            "output, such as '\\n' (a backslash and an n) (default: nothing does)"
         },
     )
 
 
 @register_bpe("tokenizer_json", dataclass=TokenizerJsonConfig)
 class TokenizerJson:
-    """Text to the words of a dictionary that `pet-fairseq import-hf` wrote, and back."""
+    """Turns text into the words of a dictionary that `pet-fairseq import-hf` wrote, and back."""
 
     def __init__(self, cfg):
         self.tokenizer = load_divider(Path(cfg.tokenizer_file))
@@ -39,14 +39,14 @@ class TokenizerJson:
         self.numbers = {word: number for number, word in self.words.items()}
 
     def encode(self, text: str) -> str:
-        """Words separated by blanks; the words that begin and end a text are the task's."""
+        """A text as words separated by blanks; the task adds those that begin and end a text."""
         if self.newline:
             text = text.replace(self.newline, "\n")
         numbers = self.tokenizer.encode(text, add_special_tokens=False).ids
         return " ".join(self.words[number] for number in numbers)
 
     def decode(self, words: str) -> str:
-        """The text of words; those that are not the tokenizer's, such as `<unk>`, are left out."""
+        """Words as text; those that the tokenizer does not know, such as `<unk>`, are left out."""
         numbers = [self.numbers[word] for word in words.split() if word in self.numbers]
         text = self.tokenizer.decode(numbers, skip_special_tokens=False)
         return text.replace("\n", self.newline) if self.newline else text

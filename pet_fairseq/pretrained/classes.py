@@ -1,4 +1,4 @@
-"""Classification heads: what is the same for every family that has them."""
+"""Classification heads: what all families that have them share."""
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.pretrained.source import Source
@@ -7,55 +7,60 @@ from pet_fairseq.pretrained.vocabulary import Vocabulary
 
 HEAD = "classification_heads.sentence_classification_head"
 CLASSIFIER = "ForSequenceClassification"
-REGRESSION, SEVERAL = "regression", "multi_label_classification"
+REGRESSION, MULTI_LABEL = "regression", "multi_label_classification"
 
 
 def is_classifier(source: Source) -> bool:
-    """Whether the files are those of a classifier of sentences, not of words or something else."""
+    """Whether the model classifies whole texts, by the class name in config.json."""
     architectures = source.config.get("architectures") or []
     return any(str(name).endswith(CLASSIFIER) for name in architectures)
 
 
-def labels(source: Source, rows: int) -> list[str]:
-    """The names of the classes in their order.
+def labels(source: Source, outputs: int) -> list[str]:
+    """The names of the classes in their order, as words of fairseq's dictionary.
 
     Args:
-        rows: how many outputs the head has.
+        outputs: of the classification head.
     Raises:
-        UserError: config.json names another number of classes, or several are right at once.
+        UserError: config.json names another number of classes, or a text may have several.
     """
     config = source.config
-    if config.get("problem_type") == SEVERAL:
+    if config.get("problem_type") == MULTI_LABEL:
         raise UserError(
-            f"{config.path}: problem_type is {SEVERAL}; only models of one class per text are "
+            f"{config.path}: problem_type is {MULTI_LABEL}; only models of one class per text are "
             "supported"
         )
     names = config.get("id2label")
     if names is None:
-        names = {i: f"LABEL_{i}" for i in range(config.get("num_labels", rows))}
+        names = {i: f"LABEL_{i}" for i in range(config.get("num_labels", outputs))}
     if not isinstance(names, dict) or {str(key) for key in names} != {*map(str, range(len(names)))}:
-        raise UserError(f"{config.path}: id2label does not count from 0; mend it")
-    if len(names) != rows:
         raise UserError(
-            f"{source.weights.path}: its head has {rows} classes, but {config.path.name} names "
+            f"{config.path}: the keys of id2label are not 0, 1, 2, ...; download it again"
+        )
+    if len(names) != outputs:
+        raise UserError(
+            f"{source.weights.path}: its head has {outputs} classes, but {config.path.name} names "
             f"{len(names)}; give files that belong together"
         )
     by_number = {str(key): word_of(str(name)) for key, name in names.items()}
-    return [by_number[str(i)] for i in range(rows)]
+    return [by_number[str(i)] for i in range(outputs)]
 
 
 def classifier_task(
-    source: Source, rows: int, separators: int, vocabulary: Vocabulary
+    source: Source, outputs: int, separators: int, vocabulary: Vocabulary
 ) -> tuple[list[str], dict[str, str]]:
-    """The options and dictionaries of fairseq's sentence_prediction for a model with its head.
+    """The options, and the dictionaries by file name, of fairseq's task sentence_prediction.
 
     Args:
-        rows: outputs of the head. separators: between the sentences of a pair, 1 or 2.
+        outputs: of the classification head.
+        separators: how many are between the sentences of a pair, 1 or 2.
+    Raises:
+        UserError: as `labels`.
     """
-    names = labels(source, rows)
+    names = labels(source, outputs)
     options = ["--task", "sentence_prediction", "--criterion", "sentence_prediction"]
-    options += ["--num-classes", str(rows), *pair_options(separators)]
-    if rows == 1 or source.config.get("problem_type") == REGRESSION:
+    options += ["--num-classes", str(outputs), *pair_options(separators)]
+    if outputs == 1 or source.config.get("problem_type") == REGRESSION:
         options.append("--regression-target")
     text = vocabulary.text()
     classes = "".join(f"{name} 1\n" for name in names)
@@ -63,5 +68,5 @@ def classifier_task(
 
 
 def pair_options(separators: int) -> list[str]:
-    """How sentence_prediction puts texts together: the first sentence ends with one separator."""
+    """Options that join the sentences of a pair; the first one ends with a separator anyway."""
     return ["--init-token", "0", *(["--separator-token", "2"] if separators == 2 else [])]

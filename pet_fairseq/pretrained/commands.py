@@ -1,4 +1,4 @@
-"""The commands that bring in other libraries' models."""
+"""The commands that import other libraries' models."""
 
 import time
 from argparse import ArgumentParser, Namespace
@@ -24,15 +24,15 @@ def _arguments(parser: ArgumentParser) -> None:
 def _run(args: Namespace) -> None:
     from pet_fairseq.pretrained.importer import import_model
 
-    began = time.perf_counter()
+    start = time.perf_counter()
     line = import_model(args.folder, args.out)
-    line += f"; {time.perf_counter() - began:,.0f} s"
+    line += f"; {time.perf_counter() - start:,.0f} s"
     peak = peak_memory()
     print(line if peak is None else f"{line}, at most {peak / 1e6:,.0f} MB of memory")
 
 
 def peak_memory() -> Optional[int]:
-    """Bytes that this process has had in memory at most; None where the system does not say so."""
+    """The most bytes that this process has had in memory; None where the system does not say so."""
     status = Path("/proc/self/status")
     lines = status.read_text().splitlines() if status.is_file() else []
     kilobytes = [int(line.split()[1]) for line in lines if line.startswith("VmHWM:")]
@@ -43,7 +43,7 @@ COMMANDS = (
     Command(
         name="import-hf",
         group=Group.CHECKPOINTS,
-        help="turn a model from Hugging Face's files or GGUF into one of fairseq",
+        help="turn a model from Hugging Face's files or GGUF into a fairseq model",
         add_arguments=_arguments,
         run=_run,
     ),

@@ -13,7 +13,7 @@ BIAS = "final_logits_bias"
 
 
 def layer_tensors(weights: Weights, config: Config) -> Iterator[tuple[str, Tensor]]:
-    """The tensors of all layers, which have fairseq's names."""
+    """Yield the tensors of all layers, which have the same names in fairseq."""
     for stack, modules, attentions in (
         ("encoder", ENCODER, ("self_attn",)),
         ("decoder", DECODER, ("self_attn", "encoder_attn")),
@@ -38,7 +38,7 @@ def size_options(config: Config) -> list[str]:
 
 
 def translation_task(source: str, target: str) -> list[str]:
-    """The options of the task; source and target: names of the languages, for its files."""
+    """The options of the translation task; source, target: the suffixes of its data files."""
     return [
         *("--task", "translation", "--criterion", "cross_entropy"),
         *("--source-lang", source, "--target-lang", target),

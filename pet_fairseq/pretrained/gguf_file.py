@@ -1,6 +1,7 @@
-"""Models in one file of llama.cpp's format GGUF."""
+"""Reading a model from a file in llama.cpp's format GGUF."""
 
 from pathlib import Path
+from typing import Optional
 
 import torch
 from torch import Tensor
@@ -11,7 +12,7 @@ from pet_fairseq.pretrained.source import Config, Source, Weights
 
 EXTRA = "pip install 'pet-fairseq[gguf]'"
 FAMILIES = {"llama": "llama", "qwen2": "qwen2"}
-PERMUTED = "llama"  # whose queries and keys GGUF turns into pairs of neighbours
+PERMUTED = "llama"  # the model type whose rows of queries and keys GGUF permutes
 NAMES = {
     "token_embd": "embed_tokens",
     "output_norm": "norm",
@@ -33,7 +34,7 @@ def read_gguf(path: Path) -> Source:
     """Open a GGUF file; its tensors are decoded when they are asked for.
 
     Raises:
-        UserError: it is damaged or of a model that is not supported.
+        UserError: it is damaged, of a model that is not supported, or the library gguf is missing.
     """
     try:
         from gguf import GGUFReader
@@ -43,9 +44,10 @@ def read_gguf(path: Path) -> Source:
         file = GGUFReader(path)
         fields = {name: field.contents() for name, field in file.fields.items()}
         tensors = {tensor.name: tensor for tensor in file.tensors}
-    except Exception as error:  # of many kinds
+    except Exception as error:  # GGUFReader raises errors of many kinds
         raise UserError(
-            f"{path}: not a readable GGUF file ({error}); download it again or a newer gguf"
+            f"{path}: not a readable GGUF file ({error}); download it again, or install a newer "
+            "gguf"
         ) from error
     config = gguf_config(fields, path)
     heads = {"attn_q": "num_attention_heads", "attn_k": "num_key_value_heads"}
@@ -53,11 +55,11 @@ def read_gguf(path: Path) -> Source:
     readers = {}
     for name, tensor in tensors.items():
         if name == FREQUENCIES:
-            set_stretching(config, decode(tensor, 1, path))
+            scale_positions(config, decode(tensor, None, path))
             continue
         *_, part, _ = name.split(".")
-        parts = config.size(heads[part]) if permuted and part in heads else 1
-        readers[transformers_name(name, path)] = lambda t=tensor, n=parts: decode(t, n, path)
+        number = config.size(heads[part]) if permuted and part in heads else None
+        readers[transformers_name(name, path)] = lambda t=tensor, n=number: decode(t, n, path)
     weights = Weights(readers, path)
     return Source(path.parent, config, weights, lambda: gguf_tokenizer(fields, path))
 
@@ -105,22 +107,24 @@ def gguf_config(fields: dict, path: Path) -> Config:
     return Config(config, path)
 
 
-def set_stretching(config: Config, factors: Tensor) -> None:
-    """Have rotary positions stretched by a factor for each pair of dimensions.
+def scale_positions(config: Config, factors: Tensor) -> None:
+    """Put into the config the factors by which the rotary positions' frequencies are divided.
 
     Raises:
-        UserError: they are stretched in another way, too.
+        UserError: positions are scaled in another way, too.
     """
     if "rope_scaling" in config:
-        raise UserError(f"{config.path}: has both {FREQUENCIES} and rope.scaling.type; mend it")
+        raise UserError(
+            f"{config.path}: has both {FREQUENCIES} and rope.scaling.type; download it again"
+        )
     config["rope_scaling"] = {"rope_type": "factors", "factors": factors.tolist()}
 
 
 def transformers_name(name: str, path: Path) -> str:
-    """Hugging Face's name of a tensor in GGUF.
+    """The name in Hugging Face's files of a tensor in GGUF.
 
     Raises:
-        UserError: a part of a model that this one should not have.
+        UserError: a tensor that these models do not have.
     """
     *block, part, kind = name.split(".")
     if part not in NAMES or block[:1] not in ([], ["blk"]):
@@ -129,11 +133,11 @@ def transformers_name(name: str, path: Path) -> str:
     return f"{layer}{NAMES[part]}.{kind}"
 
 
-def decode(tensor, heads: int, path: Path) -> Tensor:
-    """A tensor's numbers in float32.
+def decode(tensor, heads: Optional[int], path: Path) -> Tensor:
+    """Decode a tensor of gguf's reader into float32.
 
     Args:
-        heads: whose rows GGUF has permuted; 1: none are.
+        heads: how many heads the rows belong to, if GGUF has permuted them; else None.
     Raises:
         UserError: a quantisation that the library gguf does not know.
     """
@@ -146,14 +150,14 @@ def decode(tensor, heads: int, path: Path) -> Tensor:
             f"{path}: {tensor.name} is quantised as {tensor.tensor_type.name}, which is not "
             "supported; give the model as F16, BF16, Q8_0 or Q4_1"
         ) from error
-    return numbers if heads == 1 else halves_together(numbers, heads)
+    return numbers if heads is None else halves_together(numbers, heads)
 
 
 def halves_together(rows: Tensor, heads: int) -> Tensor:
-    """Undo GGUF's order of a head's rows.
+    """Undo GGUF's permutation of the rows of each head: (heads D) x C, or (heads D) of a bias.
 
-    It has the two rows that a rotary position turns together side by side; here, as in Hugging
-    Face's files, the first ones of all pairs come first: (heads D) x C or (heads D).
+    GGUF has the two rows of a rotary pair side by side. Here, as in Hugging Face's files, the first
+    rows of all pairs precede the second ones.
     """
     pairs = rows.unflatten(0, (heads, -1, 2))
     return pairs.transpose(1, 2).flatten(0, 2)

@@ -1,4 +1,4 @@
-"""The tokenizer that is stored in a GGUF file, made into one of the library `tokenizers`."""
+"""Making a tokenizer of the library `tokenizers` from the one that a GGUF file describes."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 SPECIAL, WHOLE = 3, 4  # token types of pieces that are never divided: <|im_start|>; <think>
-BYTES, SENTENCES = "gpt2", "llama"  # tokenizer.ggml.model: BPE of bytes, or of SentencePiece
-BLANK = "\u2581"  # as SentencePiece writes it
-DIGITS = {"llama-bpe": "{1,3}", "qwen2": ""}  # how many of them stay together
+BYTES, SENTENCES = "gpt2", "llama"  # tokenizer.ggml.model: byte-level BPE, or SentencePiece's
+BLANK = "\u2581"  # how SentencePiece writes a blank
+DIGITS = {"llama-bpe": "{1,3}", "qwen2": ""}  # how many digits stay together
 WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}%s"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-SPLITS = ("gpt-2", "smollm", *DIGITS)  # tokenizer.ggml.pre, how text is split before bytes merge
+SPLITS = ("gpt-2", "smollm", *DIGITS)  # tokenizer.ggml.pre: how text is split before bytes merge
 
 
 def gguf_tokenizer(fields: dict, path: Path) -> TokenizerFile:
-    """The tokenizer beside the file, or made from what is in it.
+    """The tokenizer.json beside a GGUF file, or else a tokenizer made from the file's fields.
 
     Raises:
-        UserError: it is of a kind that cannot be made.
+        UserError: the fields describe a tokenizer of an unknown kind.
     """
     given = Config(fields, path)
     beside = path.with_name(TOKENIZER)
@@ -55,7 +55,7 @@ def gguf_tokenizer(fields: dict, path: Path) -> TokenizerFile:
 
 
 def byte_pieces(given: Config, pieces: Sequence[str], split: str) -> "Tokenizer":
-    """BPE of bytes as GPT-2's; split: one of SPLITS."""
+    """Make a byte-level BPE tokenizer such as GPT-2's; split: one of SPLITS."""
     tokenizers = library()
     pre, whole_words = tokenizers.pre_tokenizers, split == "llama-bpe"
     merges = [tuple(merge.split(" ")) for merge in given["tokenizer.ggml.merges"]]
@@ -75,7 +75,7 @@ def byte_pieces(given: Config, pieces: Sequence[str], split: str) -> "Tokenizer"
 
 
 def sentence_pieces(given: Config, pieces: Sequence[str]) -> "Tokenizer":
-    """BPE as SentencePiece's, in which an unknown character is divided into its bytes."""
+    """Make a BPE tokenizer such as SentencePiece's, which divides unknown characters into bytes."""
     tokenizers = library()
     scores = given["tokenizer.ggml.scores"]
     model = tokenizers.models.BPE(
@@ -97,7 +97,7 @@ def sentence_pieces(given: Config, pieces: Sequence[str]) -> "Tokenizer":
 
 
 def merges_by_score(pieces: Sequence[str], scores: Sequence[float]) -> list[tuple[str, str]]:
-    """The pairs of pieces that make up a piece, those of the highest score first."""
+    """The pairs of pieces that together are a piece, in the order of its score, highest first."""
     known = set(pieces)
     merges = []
     for piece, score in zip(pieces, scores):
@@ -111,7 +111,7 @@ def numbered(pieces: Sequence[str]) -> dict[str, int]:
 
 
 def add_whole_pieces(tokenizer: "Tokenizer", pieces: Sequence[str], types: Sequence[int]) -> None:
-    """Have the pieces of some types stay whole wherever they stand in a text."""
+    """Make the tokenizer keep the pieces of types SPECIAL and WHOLE undivided in any text."""
     new = library().AddedToken
     of_type = list(zip(pieces, types))
     special = [new(piece, normalized=False, special=True) for piece, t in of_type if t == SPECIAL]

@@ -1,4 +1,4 @@
-"""GPT-2 -> fairseq's `transformer_lm`, `--arch gpt2`."""
+"""Import of GPT-2 as `--arch gpt2`, fairseq's `transformer_lm` with an output bias."""
 
 from collections.abc import Iterator
 
@@ -55,7 +55,7 @@ def read_gpt2(source: Source) -> Import:
 def gpt2_tensors(
     weights: Weights, layers: int, vocabulary: Vocabulary
 ) -> Iterator[tuple[str, Tensor]]:
-    """GPT-2's tensors under fairseq's names; its matrices are stored transposed."""
+    """Yield GPT-2's tensors under fairseq's names; GPT-2 stores its matrices transposed."""
     yield "decoder.embed_tokens.weight", vocabulary.take(weights["wte.weight"])
     yield "decoder.output_projection.bias", vocabulary.bias
     positions = weights["wpe.weight"]

@@ -1,4 +1,4 @@
-"""`pet-fairseq import-hf`: from the files of other libraries to what fairseq's commands take."""
+"""`pet-fairseq import-hf`: turns other libraries' files into a folder for fairseq's commands."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +16,7 @@ from pet_fairseq.pretrained.source import CONFIG, Config, Source, open_weights, 
 from pet_fairseq.pretrained.tokenizer_file import read_tokenizer
 from pet_fairseq.pretrained.writer import Import, check_out, write_import
 
-# model_type in config.json -> what reads it
+# the function that reads a model, by its model_type in config.json
 FAMILIES: dict[str, Callable[[Source], Import]] = {
     "bert": read_bert,
     "roberta": read_roberta,
@@ -36,16 +36,16 @@ def import_model(path: Path, out: Path) -> str:
     """Write a model's folder for fairseq; returns a line for the terminal.
 
     Args:
-        path: a folder of Hugging Face's files, or a file or folder of one file in GGUF.
+        path: a folder of Hugging Face's files, a GGUF file, or a folder with one GGUF file.
     Raises:
-        UserError: files that are missing, damaged or of a model that is not supported, or `out` is
-            there already.
+        UserError: files that are missing, damaged or of a model that is not supported, or `out`
+            exists already.
     """
     check_out(out)
     source = open_source(path)
     model = FAMILIES[source.config["model_type"]](source)
     write_import(model, out, source.weights.path)
-    return f"wrote {out}: {' '.join(model.arch)}, {model.describe}"
+    return f"wrote {out}: {' '.join(model.arch)}, {model.description}"
 
 
 def open_source(path: Path) -> Source:
@@ -63,7 +63,7 @@ def open_source(path: Path) -> Source:
 
 
 def check_family(config: Config) -> None:
-    """Raises UserError if the model is of no type that is known."""
+    """Raises UserError if the model's type is not supported."""
     kind = config["model_type"]
     if kind not in list(FAMILIES):
         raise UserError(
@@ -73,7 +73,7 @@ def check_family(config: Config) -> None:
 
 
 def find_gguf(path: Path) -> Optional[Path]:
-    """The GGUF file that is meant: the path itself, or the only one in a folder without config."""
+    """The GGUF file that a path means: itself, or the only one in a folder without config.json."""
     if path.is_file():
         return path
     files = sorted(path.glob("*.gguf"))

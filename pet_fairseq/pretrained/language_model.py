@@ -1,4 +1,4 @@
-"""What importers of decoder-only language models have in common."""
+"""What the importers of decoder-only language models share."""
 
 from collections.abc import Iterable
 from typing import Optional
@@ -13,7 +13,8 @@ from pet_fairseq.pretrained.writer import Import
 def lm_vocabulary(source: Source, rows: int) -> Vocabulary:
     """fairseq's dictionary of a language model.
 
-    fairseq's padding has no row: such models have none, or use another word for it.
+    fairseq's <pad> gets no row of the embeddings: such models have no padding word, or use another
+    word for it.
     """
     config, tokenizer = source.config, source.tokenizer
     start, end = (special_number(config, f"{name}_token_id") for name in ("bos", "eos"))
@@ -23,7 +24,7 @@ def lm_vocabulary(source: Source, rows: int) -> Vocabulary:
 
 
 def special_number(config: Config, name: str) -> Optional[int]:
-    """A token's number in config.json; the first one where there are several."""
+    """The number of a special token in config.json, None without one; of several, the first."""
     value = config.get(name)
     return value[0] if isinstance(value, list) and value else value
 

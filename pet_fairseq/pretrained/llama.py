@@ -1,4 +1,4 @@
-"""Llama-type models: Llama, Mistral and Qwen2 -> `--arch llama`."""
+"""Import of Llama-type models, that is Llama, Mistral and Qwen2, as `--arch llama`."""
 
 import json
 from collections.abc import Iterator
@@ -12,14 +12,14 @@ from pet_fairseq.pretrained.source import Config, Source, Weights
 from pet_fairseq.pretrained.vocabulary import Vocabulary
 from pet_fairseq.pretrained.writer import Import, option_words
 
-WITH_BIAS = "qwen2"  # of queries, keys and values
+WITH_BIAS = "qwen2"  # the model type whose queries, keys and values have a bias
 NORMS = {
     "input_layernorm": "self_attn_layer_norm",
     "post_attention_layernorm": "final_layer_norm",
 }
 PROJECTIONS = {"q_proj": "q_proj", "k_proj": "k_proj", "v_proj": "v_proj", "o_proj": "out_proj"}
 HEAD = "lm_head.weight"
-STRETCHED = ("default", "linear", "llama3", "factors")  # rotary positions; factors: of GGUF only
+ROPE_TYPES = ("default", "linear", "llama3", "factors")  # factors: only from GGUF
 
 
 def read_llama(source: Source) -> Import:
@@ -30,7 +30,7 @@ def read_llama(source: Source) -> Import:
     """
     config = source.config
     config.refuse(hidden_act="silu", attention_bias=False, mlp_bias=False)
-    positions, layers = reach(config), config.size("num_hidden_layers")
+    positions, layers = max_positions(config), config.size("num_hidden_layers")
     weights = source.weights.renamed(lambda name: name.removeprefix("model."))
     vocabulary = lm_vocabulary(source, config.size("vocab_size"))
     tied = config.get("tie_word_embeddings", False) or HEAD not in weights
@@ -53,10 +53,11 @@ def read_llama(source: Source) -> Import:
     return language_model(source, arch, vocabulary, tensors, positions)
 
 
-def reach(config: Config) -> int:
-    """The longest text that the model can read here.
+def max_positions(config: Config) -> int:
+    """The longest text, in tokens, that the imported model computes as the original does.
 
-    Attention is full here, which equals a sliding window as long as the text fits into it.
+    `--arch llama` always attends to the whole text, which equals a sliding window as long as the
+    text fits into the window.
     """
     positions = config.size("max_position_embeddings")
     slides = config.get("use_sliding_window", True) and config.get("sliding_window") is not None
@@ -64,16 +65,16 @@ def reach(config: Config) -> int:
 
 
 def position_options(config: Config) -> dict[str, object]:
-    """The options of rotary positions; libraries before and after transformers 5 name them apart.
+    """The options of rotary positions, under the names of transformers 4 or 5.
 
     Raises:
-        UserError: they are stretched in a way that is not known here.
+        UserError: they are scaled in a way that is not supported.
     """
     scaling = dict(config.get("rope_parameters") or config.get("rope_scaling") or {})
     theta = scaling.pop("rope_theta", None) or config.get("rope_theta", 10000.0)
     kind = scaling.get("rope_type") or scaling.get("type") or "default"
-    if kind not in STRETCHED:
-        known = ", ".join(STRETCHED)
+    if kind not in ROPE_TYPES:
+        known = ", ".join(ROPE_TYPES)
         raise UserError(f"{config.path}: rope_type is {kind}; known are {known}")
     if scaling.get("partial_rotary_factor", 1.0) != 1.0:
         raise UserError(f"{config.path}: partial_rotary_factor is not 1; that is not supported")
@@ -87,7 +88,7 @@ def position_options(config: Config) -> dict[str, object]:
 def llama_tensors(
     weights: Weights, layers: int, vocabulary: Vocabulary, tied: bool
 ) -> Iterator[tuple[str, Tensor]]:
-    """Llama's tensors under fairseq's names; gate and up become one matrix."""
+    """Yield Llama's tensors under fairseq's names; gate and up become one matrix."""
     yield "decoder.embed_tokens.weight", vocabulary.take(weights["embed_tokens.weight"])
     if not tied:
         yield "decoder.output_projection.weight", vocabulary.take(weights[HEAD])

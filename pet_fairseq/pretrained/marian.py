@@ -1,4 +1,4 @@
-"""Marian's translation models, OPUS-MT among them -> `--arch marian`."""
+"""Import of Marian's translation models, such as OPUS-MT, as `--arch marian`."""
 
 import shutil
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from pet_fairseq.pretrained.encoder_decoder import (
     size_options,
     translation_task,
 )
-from pet_fairseq.pretrained.source import CONFIG, Config, Source, Weights, must_be, read_json
+from pet_fairseq.pretrained.source import CONFIG, Config, Source, Weights, read_json, require_file
 from pet_fairseq.pretrained.tokenizer_file import OPTIONS, read_options
 from pet_fairseq.pretrained.vocabulary import FIRST, Vocabulary, make_vocabulary
 from pet_fairseq.pretrained.writer import Import
@@ -73,7 +73,7 @@ def read_marian(source: Source) -> Import:
 
 
 def read_languages(folder: Path) -> tuple[str, str]:
-    """The names of the languages for fairseq's files: those of tokenizer_config.json."""
+    """The languages in tokenizer_config.json, as suffixes of data files; else source and target."""
     options = read_options(folder / OPTIONS)
     names = (options.get("source_lang"), options.get("target_lang"))
     usable = all(isinstance(name, str) and name.isidentifier() for name in names)
@@ -81,10 +81,10 @@ def read_languages(folder: Path) -> tuple[str, str]:
 
 
 def read_vocabularies(folder: Path, config: Config, shared: bool) -> tuple[Vocabulary, Vocabulary]:
-    """The dictionaries of source and target, from their lists of pieces.
+    """The dictionaries of source and target, from vocab.json and, if there is one, that of targets.
 
     Raises:
-        UserError: no such list, or one that does not fit the model.
+        UserError: no vocab.json, or one that does not fit the model.
     """
     rows, pad = config.size("vocab_size"), config["pad_token_id"]
     source = read_pieces(folder / PIECES, rows, pad)
@@ -96,8 +96,12 @@ def read_vocabularies(folder: Path, config: Config, shared: bool) -> tuple[Vocab
 
 
 def read_pieces(path: Path, rows: int, pad: int) -> Vocabulary:
-    """The dictionary of a vocab.json; pad: the number of the word with which the decoder starts."""
-    numbers = read_json(must_be(path))
+    """The dictionary of a vocab.json; pad: the number of <pad>, with which the decoder starts.
+
+    Raises:
+        UserError: no such file, or one that does not fit the model.
+    """
+    numbers = read_json(require_file(path))
     if sorted(numbers.values()) != list(range(len(numbers))):
         raise UserError(f"{path}: its numbers have gaps; download it again")
     if numbers.get(PAD) != pad:
@@ -111,7 +115,7 @@ def read_pieces(path: Path, rows: int, pad: int) -> Vocabulary:
 
 
 def copy_models(old: Path, new: Path) -> None:
-    """Copy the SentencePiece models that are there."""
+    """Copy the SentencePiece models from one folder to another, as far as there are any."""
     for name in MODELS:
         if (old / name).is_file():
             shutil.copyfile(old / name, new / name)
@@ -125,10 +129,11 @@ def marian_tensors(
     shared: bool,
     tied: bool,
 ) -> Iterator[tuple[str, Tensor]]:
-    """Marian's tensors under fairseq's names.
+    """Yield Marian's tensors under fairseq's names.
 
     Args:
-        shared: whether both stacks have one matrix. tied: whether the output has the decoder's.
+        shared: whether encoder and decoder share their embeddings.
+        tied: whether the output projection is the decoder's embedding matrix.
     """
     yield "encoder.embed_tokens.weight", source.take(words_of(weights, "encoder"))
     if not (shared and tied):
@@ -145,7 +150,7 @@ def marian_tensors(
 
 
 def words_of(weights: Weights, stack: str) -> Tensor:
-    """The embedding matrix of a stack: its own, or that of both."""
+    """The embedding matrix of a stack: its own, or the one that both share."""
     own = f"{stack}.embed_tokens.weight"
     return weights[own if own in weights else "shared.weight"]
 

@@ -1,4 +1,4 @@
-"""What fairseq registers of other libraries' tokenizers."""
+"""Registers the tokenizers of imported models with fairseq."""
 
 from pet_fairseq.pretrained import bpe
 

@@ -1,4 +1,4 @@
-"""RoBERTa and XLM-R -> fairseq's `roberta`."""
+"""Import of RoBERTa, XLM-R and CamemBERT as fairseq's `roberta`."""
 
 from collections.abc import Iterator
 
@@ -25,7 +25,7 @@ WORD_HEAD = {
 }
 WORD_HEAD_BIAS = "lm_head.bias"
 CLASS_HEAD = {"classifier.dense": f"{HEAD}.dense", "classifier.out_proj": f"{HEAD}.out_proj"}
-EPS = 1e-5  # in all layer norms of fairseq
+EPS = 1e-5  # of all layer norms in fairseq
 
 
 def read_roberta(source: Source) -> Import:
@@ -48,18 +48,18 @@ def read_roberta(source: Source) -> Import:
     rows = config.size("vocab_size")
     vocabulary = make_vocabulary(tokenizer.pieces(), rows, special, tokenizer.path)
     positions = config.size("max_position_embeddings") - FIRST_POSITION
-    words, classes = WORD_HEAD_BIAS in weights, is_classifier(source)
+    heads = WORD_HEAD_BIAS in weights, is_classifier(source)
     task = ["--task", "masked_lm", "--criterion", "masked_lm"]
     files = {"dict.txt": vocabulary.text()}
-    if classes:
+    if is_classifier(source):
         outputs = len(weights["classifier.out_proj.bias"])
         task, files = classifier_task(source, outputs, separators=2, vocabulary=vocabulary)
     return Import(
         task,
         ["--arch", "roberta", *encoder_options(source, positions)],
         files,
-        roberta_tensors(weights, config.size("num_hidden_layers"), vocabulary, words, classes),
-        describe_heads(vocabulary, words, classes),
+        roberta_tensors(weights, config.size("num_hidden_layers"), vocabulary, *heads),
+        describe_heads(vocabulary, *heads),
         tokenizer.write,
         ["--bpe", "tokenizer_json", "--tokenizer-file", "{}/tokenizer.json"],
         ("encoder.lm_head.",),
@@ -67,19 +67,25 @@ def read_roberta(source: Source) -> Import:
 
 
 def roberta_tensors(
-    weights: Weights, layers: int, vocabulary: Vocabulary, words: bool, classes: bool
+    weights: Weights,
+    layers: int,
+    vocabulary: Vocabulary,
+    has_word_head: bool,
+    has_class_head: bool,
 ) -> Iterator[tuple[str, Tensor]]:
-    """RoBERTa's tensors under fairseq's names; the vector of its one token type is in positions.
+    """Yield RoBERTa's tensors under fairseq's names.
+
+    The vector of its only token type is added to those of all positions.
 
     Args:
-        words, classes: whether it has the head for masked words, and the one for classes.
+        has_word_head, has_class_head: whether it predicts masked words, and classes.
     """
     yield from encoder_tensors(weights, layers, vocabulary)
     positions = weights[POSITIONS].clone()
     positions[FIRST_POSITION:] += weights[TYPES][0]
     yield f"{STACK}.embed_positions.weight", positions
-    if words:
+    if has_word_head:
         yield from renamed(weights, WORD_HEAD)
         yield "encoder.lm_head.bias", vocabulary.take(weights[WORD_HEAD_BIAS])
-    if classes:
+    if has_class_head:
         yield from renamed(weights, CLASS_HEAD)

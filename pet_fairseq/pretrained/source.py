@@ -23,7 +23,7 @@ EXTRA = "pip install 'pet-fairseq[hf]'"
 
 
 class Config(dict):
-    """A model's options. What is missing or has no usable value is an error that names the file."""
+    """A model's options; a missing one, or an unusable value, is an error that names the file."""
 
     def __init__(self, values: Mapping[str, Any], path: Path):
         super().__init__(values)
@@ -40,7 +40,7 @@ class Config(dict):
         return value
 
     def choose(self, name: str, choices: Mapping[str, str]) -> str:
-        """What stands for one of some values. Raises UserError for any other value."""
+        """The choice that belongs to an option's value. Raises UserError for any other value."""
         value = self[name]
         if value not in list(choices):
             known = ", ".join(choices)
@@ -48,7 +48,7 @@ class Config(dict):
         return choices[value]
 
     def refuse(self, **expected) -> None:
-        """Raises UserError if an option is there with another value than the expected one."""
+        """Raises UserError if an option is given with another value than the expected one."""
         for name, value in expected.items():
             if self.get(name, value) not in (value, None):
                 raise UserError(
@@ -58,10 +58,10 @@ class Config(dict):
 
 
 class Weights(Mapping[str, Tensor]):
-    """A model's tensors by name. Each is read when it is asked for, as float32.
+    """A model's tensors by name; each is read when it is asked for, as float32.
 
     Args:
-        readers: name -> a function that reads the tensor. path: the file, for errors.
+        readers: functions that read a tensor, by its name. path: the file, for errors.
     """
 
     def __init__(self, readers: dict[str, Callable[[], Tensor]], path: Path):
@@ -70,7 +70,7 @@ class Weights(Mapping[str, Tensor]):
 
     def __getitem__(self, name: str) -> Tensor:
         if name not in self.readers:
-            raise UserError(f"{self.path}: has no {name}; {CONFIG} says that it is needed")
+            raise UserError(f"{self.path}: has no {name}, which the model's options ask for")
         return self.readers[name]().float()
 
     def __iter__(self) -> Iterator[str]:
@@ -89,7 +89,7 @@ class Weights(Mapping[str, Tensor]):
 
 @dataclass
 class Source:
-    """A model in another library's files; `tokenizer` is read when a family asks for it."""
+    """A model in another library's files; its tokenizer is read when it is first asked for."""
 
     folder: Path
     config: Config
@@ -107,7 +107,7 @@ def read_config(folder: Path) -> Config:
     Raises:
         UserError: it is missing or not readable.
     """
-    path = must_be(folder / CONFIG)
+    path = require_file(folder / CONFIG)
     return Config(read_json(path), path)
 
 
@@ -119,7 +119,7 @@ def read_json(path: Path) -> dict:
         raise UserError(f"{path}: not readable ({error}); download it again") from error
 
 
-def must_be(path: Path) -> Path:
+def require_file(path: Path) -> Path:
     """The path itself. Raises UserError if there is no such file."""
     if not path.is_file():
         raise UserError(
@@ -130,7 +130,7 @@ def must_be(path: Path) -> Path:
 
 
 def open_weights(folder: Path) -> Weights:
-    """Open the tensors of a folder, also if they are in several files.
+    """Open the tensors of a folder, which may be in several files.
 
     Raises:
         UserError: a file that is missing, damaged or refused as unsafe.
@@ -141,7 +141,7 @@ def open_weights(folder: Path) -> Weights:
         index = folder / f"{name}.index.json"
         if index.is_file():
             return open_shards(index)
-    return open_file(must_be(folder / WEIGHTS[0]))
+    return open_file(require_file(folder / WEIGHTS[0]))
 
 
 def open_shards(index: Path) -> Weights:
@@ -151,7 +151,7 @@ def open_shards(index: Path) -> Weights:
         raise UserError(f"{index}: has no weight_map; download it again")
     readers = {}
     for file in sorted(set(names.values())):
-        path = index.parent / Path(file).name  # of a folder of its own, wherever it points
+        path = index.parent / Path(file).name  # never in another folder, whatever the index says
         if not path.is_file():
             raise UserError(f"{path}: no such file, but {index.name} names it; download it")
         readers |= open_file(path).readers
@@ -163,7 +163,7 @@ def open_file(path: Path) -> Weights:
     return open_safetensors(path) if path.suffix == ".safetensors" else open_pickle(path)
 
 
-# A tensor is read by opening its file anew: what stayed mapped would count as memory in use.
+# Each tensor is read by opening its file anew: pages that stay mapped would count as memory in use.
 
 
 def open_safetensors(path: Path) -> Weights:
@@ -186,7 +186,7 @@ def open_safetensors(path: Path) -> Weights:
 
 
 def open_pickle(path: Path) -> Weights:
-    """Open a file of torch's, under its safe loading."""
+    """Open a file that torch.save wrote, under torch's safe loading."""
     mapped = is_archive(path)
     try:
         tensors = load_safely(path, mapped)
@@ -198,18 +198,18 @@ def open_pickle(path: Path) -> Weights:
         raise UserError(f"{path}: not readable ({error}); download it again") from error
     if mapped:
         return Weights({name: partial(read_mapped, path, name) for name in tensors}, path)
-    copy = Copy(tensors)
+    copy = TemporaryCopy(tensors)
     return Weights({name: partial(copy.read, name) for name in tensors}, path)
 
 
 def is_archive(path: Path) -> bool:
-    """Whether a file of torch's is of today's format, of which a tensor can be read alone."""
+    """Whether torch.save's file is a zip archive (since torch 1.6), which can be read in parts."""
     with open(path, "rb") as file:
         return file.read(2) == b"PK"
 
 
-class Copy:
-    """Tensors from a file of the old format, in one of today's that is gone after the import."""
+class TemporaryCopy:
+    """Tensors of a file in torch's old format, saved as a zip archive that the import removes."""
 
     def __init__(self, tensors: dict[str, Tensor]):
         self.folder = tempfile.TemporaryDirectory(prefix="pet-fairseq-")
@@ -225,7 +225,7 @@ def read_mapped(path: Path, name: str) -> Tensor:
 
 
 def load_safely(path: Path, mapped: bool) -> dict[str, Tensor]:
-    """What torch.load reads of a file, for the CPU."""
+    """What torch.load reads from a file, on the CPU; mapped tensors stay in the file until used."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's, about versions of pickle
         return torch.load(str(path), map_location="cpu", weights_only=True, mmap=mapped or None)

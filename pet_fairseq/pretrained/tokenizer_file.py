@@ -19,17 +19,21 @@ EXTRA = "pip install 'pet-fairseq[hf]'"
 
 @dataclass
 class TokenizerFile:
-    """A tokenizer. path: the file that it came from; options: those of tokenizer_config.json."""
+    """A tokenizer.
+
+    Attributes:
+        path: the file that it came from. options: those in tokenizer_config.json.
+    """
 
     tokenizer: "Tokenizer"
     path: Path
     options: dict
 
     def pieces(self) -> list[Optional[str]]:
-        """The pieces in the order of their numbers, None for a number that none has.
+        """The pieces in the order of their numbers; None for a number without a piece.
 
         Raises:
-            UserError: there are many such numbers.
+            UserError: there are too many such numbers.
         """
         vocabulary = self.tokenizer.get_vocab()
         last = max(vocabulary.values(), default=-1)
@@ -47,12 +51,12 @@ class TokenizerFile:
     def special_number(self, name: str) -> Optional[int]:
         """The number of the piece that the options name, such as `unk_token`; None if none is."""
         piece = self.options.get(name)
-        if isinstance(piece, dict):  # with what is around it in a text
+        if isinstance(piece, dict):  # an AddedToken, with options of its own
             piece = piece.get("content")
         return self.number(piece) if isinstance(piece, str) else None
 
     def write(self, folder: Path) -> None:
-        """Put it into a folder as tokenizer.json."""
+        """Write the tokenizer into a folder, as tokenizer.json."""
         if self.path.name == TOKENIZER:
             shutil.copyfile(self.path, folder / TOKENIZER)
         else:
@@ -70,7 +74,7 @@ def load_tokenizer(path: Path) -> "Tokenizer":
     """Open a tokenizer.json; or make a tokenizer from vocab.txt, or vocab.json and merges.txt.
 
     Raises:
-        UserError: there is no such file, or the package tokenizers is missing.
+        UserError: there is no such file, it is not readable, or the package tokenizers is missing.
     """
     library()
     if not path.is_file():
@@ -80,12 +84,12 @@ def load_tokenizer(path: Path) -> "Tokenizer":
         return read(path)
     except UserError:
         raise
-    except Exception as error:  # tokenizers has no class of its own
+    except Exception as error:  # tokenizers raises plain Exception
         raise UserError(f"{path}: not readable ({error}); download it again") from error
 
 
 def load_divider(path: Path) -> "Tokenizer":
-    """Open a tokenizer as `load_tokenizer` does, to divide whole texts, however long they are."""
+    """Open a tokenizer as `load_tokenizer` does, without truncation and padding."""
     tokenizer = load_tokenizer(path)
     tokenizer.no_truncation()
     tokenizer.no_padding()
@@ -93,7 +97,7 @@ def load_divider(path: Path) -> "Tokenizer":
 
 
 def divide(tokenizer: "Tokenizer", texts: list[str]) -> list[str]:
-    """Texts as words separated by blanks, without those that begin and end a text."""
+    """Tokenize texts: words separated by blanks, without those that begin and end a text."""
     encoded = tokenizer.encode_batch(texts, add_special_tokens=False)
     return [" ".join(map(word_of, pieces.tokens)) for pieces in encoded]
 
@@ -103,14 +107,14 @@ def _read(path: Path) -> "Tokenizer":
 
 
 def _read_wordpieces(path: Path) -> "Tokenizer":
-    """BERT's: text is made lower case unless the options say that it is not."""
+    """Make BERT's tokenizer, which turns text into lower case unless the options forbid it."""
     lower_case = read_options(path.with_name(OPTIONS)).get("do_lower_case", True)
     kind = library().implementations.BertWordPieceTokenizer
     return kind(str(path), lowercase=lower_case)._tokenizer
 
 
 def _read_byte_pieces(path: Path) -> "Tokenizer":
-    """GPT-2's, with merges.txt beside it."""
+    """Make GPT-2's tokenizer from vocab.json and the merges.txt beside it."""
     spaced = read_options(path.with_name(OPTIONS)).get("add_prefix_space", False)
     kind = library().implementations.ByteLevelBPETokenizer
     merges = str(path.with_name(MERGES))
@@ -127,7 +131,7 @@ def library():
 
 
 def read_tokenizer(folder: Path) -> TokenizerFile:
-    """The tokenizer of a folder: tokenizer.json, or made from vocab.txt or vocab.json, merges.txt.
+    """Read a folder's tokenizer: tokenizer.json, else vocab.txt, else vocab.json and merges.txt.
 
     Raises:
         UserError: none of these is there, or it is not readable.
@@ -144,7 +148,7 @@ def read_tokenizer(folder: Path) -> TokenizerFile:
 
 
 def read_options(path: Path) -> dict:
-    """What tokenizer_config.json says; nothing if there is none.
+    """Read the options in tokenizer_config.json; none if there is no such file.
 
     Raises:
         UserError: it is not readable.

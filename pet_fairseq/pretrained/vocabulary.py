@@ -15,7 +15,7 @@ from pet_fairseq.pretrained.tokenizer_file import word_of
 
 FIRST = ("<s>", "<pad>", "</s>", "<unk>")  # of every dictionary of fairseq
 END = "</s>"
-ROUNDED_UP = 512  # embedding matrices have at most so many rows more than there are pieces
+ROUNDED_UP = 512  # an embedding matrix has fewer than so many rows beyond the tokenizer's pieces
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,9 @@ class Vocabulary:
 
     Args:
         words: as dict.txt lists them, without fairseq's first four.
-        rows: for each word of the dictionary its row in the matrix, -1 if it has none.
-        bias: for each what is added to its logit, so that a word without a row has no probability
-            and one that repeats another's row takes none of it.
+        rows: the row in the matrix of each word of the dictionary, -1 if it has none.
+        bias: what is added to the logit of each word, so that a word without a row has no
+            probability, and one that repeats another's row takes no probability from it.
         size: rows of the matrix, as config.json has it.
     """
 
@@ -39,7 +39,7 @@ class Vocabulary:
         return len(self.rows)
 
     def take(self, matrix: Tensor) -> Tensor:
-        """The rows of a matrix (rows x C) or vector in the dictionary's order, 0 for none.
+        """The rows of a matrix (rows x C) or vector in the dictionary's order; 0 for missing ones.
 
         Raises:
             UserError: it has another number of rows.
@@ -65,7 +65,7 @@ class Vocabulary:
 
 
 def check_sizes(pieces: Sequence, rows: int, path: Path) -> None:
-    """Raises UserError if a tokenizer cannot be that of an embedding matrix with so many rows."""
+    """Raises UserError if a tokenizer does not fit an embedding matrix with so many rows."""
     if not len(pieces) <= rows < len(pieces) + ROUNDED_UP:
         raise UserError(
             f"{path}: has {len(pieces):,} pieces, but the embedding matrix has {rows:,} rows; give "
@@ -82,17 +82,17 @@ def make_vocabulary(
 ) -> Vocabulary:
     """The dictionary of a tokenizer.
 
-    Every piece is a word of its own name, so that text can hold it. fairseq's first four stand for
-    the pieces of the same name or, in other models, for the pieces that `special` names: then such
-    a piece is there twice. Of the two, `</s>` has the probability, by which a text ends, and
-    otherwise the piece.
+    Every piece is a word under its own name, so that text can contain it. fairseq's first four
+    words stand for the pieces of the same name or, in other models, for the rows that `special`
+    gives them; such a row then belongs to two words. Of these, `</s>` keeps the probability,
+    because it ends a text; otherwise the piece keeps it.
 
     Args:
-        pieces: in the order of their rows, None where there is none.
+        pieces: in the order of their rows, None for a row without a piece.
         rows: of the embedding matrix.
-        special: fairseq's word -> the row that it has, None for none.
+        special: the rows of fairseq's words, None for a word without a row.
         path: of the tokenizer, for errors.
-        renamed: pieces that the dictionary has under another name only, at its end; or, if that is
+        renamed: pieces that the dictionary has only under another name: at its end or, if that is
             one of fairseq's four, at its beginning.
     Raises:
         UserError: the sizes differ, or two pieces have the same name.
@@ -114,7 +114,12 @@ def make_vocabulary(
 
 
 def _bias(firsts: Sequence[Optional[int]], order: Sequence[int]) -> list[float]:
-    """What is added to each logit; `order`: the rows of all words, -1 for none."""
+    """What is added to each logit.
+
+    Args:
+        firsts: the rows of fairseq's first four words, None for none.
+        order: the rows of all words, -1 for none.
+    """
     end = firsts[FIRST.index(END)]
     bias = [ABSENT if row < 0 else 0.0 for row in order]
     others = set(order[len(FIRST) :])

@@ -17,32 +17,32 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.files import check_folder, whole_folder
 
 CHECKPOINT, MODEL_OPTIONS, TASK_OPTIONS = "checkpoint.pt", "model_options", "task_options"
-# what fairseq looks for in a checkpoint, though there was no training
+# what fairseq expects in every checkpoint, though there was no training
 NO_OPTIMIZER = {"optimizer_name": "", "lr_scheduler_state": {}, "num_updates": 0}
 
 
 @dataclass
 class Import:
-    """A model as fairseq is to have it.
+    """A model as it is to be written for fairseq.
 
     Args:
         task: options of fairseq-train for the task and its criterion.
         arch: options of fairseq-train that build the model.
-        files: name in the new folder -> its text: dictionaries.
-        tensors: names of fairseq's model with their tensors, read one after the other.
-        describe: a few words for the terminal on what it has.
-        may_be_random: beginnings of the names that may keep their random start.
-        write_tokenizer: puts the tokenizer's files into a folder.
-        text: options that turn text into the dictionary's words; `{}` is the new folder.
+        files: texts of files, the dictionaries, by their names in the new folder.
+        tensors: pairs of a name in fairseq's model and its tensor, read one after the other.
+        description: a few words for the terminal about what the model has.
+        write_tokenizer: writes the tokenizer's files into a folder.
+        text_options: options that turn text into the dictionary's words; `{}` is the new folder.
+        may_be_random: prefixes of the names of tensors that may keep their random initialisation.
     """
 
     task: list[str]
     arch: list[str]
     files: dict[str, str]
     tensors: Iterable[tuple[str, Tensor]]
-    describe: str
+    description: str
     write_tokenizer: Callable[[Path], object]
-    text: list[str] = field(default_factory=list)
+    text_options: list[str] = field(default_factory=list)
     may_be_random: tuple[str, ...] = ()
 
 
@@ -52,7 +52,7 @@ def option_words(values: dict[str, object]) -> list[str]:
 
 
 def check_out(out: Path) -> None:
-    """Raises UserError if the folder cannot be made, or is there already."""
+    """Raises UserError if the folder exists already, or cannot be created."""
     if out.exists():
         raise UserError(f"--out {out}: is there already; give a new folder")
     check_folder(out.parent, "--out")
@@ -64,7 +64,7 @@ def write_import(model: Import, out: Path, weights: Path) -> None:
     Args:
         weights: the file that the tensors come from, for errors.
     Raises:
-        UserError: it is there already, or the tensors do not fit the model.
+        UserError: it exists already, or the tensors do not fit the model.
     """
     check_out(out)
     with whole_folder(out) as new:
@@ -78,14 +78,19 @@ def write_import(model: Import, out: Path, weights: Path) -> None:
 
 
 def make_checkpoint(model: Import, data: Path, out: Path, weights: Path) -> dict:
-    """What fairseq-train would save; each tensor is read once and written over a random one.
+    """Make the checkpoint that fairseq-train would save.
+
+    Each tensor is read once and copied over a random one.
 
     Args:
         data: the folder with the dictionaries. out: the name that it will have.
+        weights: the file that the tensors come from, for errors.
+    Raises:
+        UserError: as `fill`.
     """
-    text = [word.format(out) for word in model.text]
-    typed = [str(data), *model.task, *model.arch, *text]
-    args = options.parse_args_and_arch(options.get_training_parser(), typed)
+    text_options = [word.format(out) for word in model.text_options]
+    words = [str(data), *model.task, *model.arch, *text_options]
+    args = options.parse_args_and_arch(options.get_training_parser(), words)
     with quiet():
         cfg = convert_namespace_to_omegaconf(args)
         state = tasks.setup_task(cfg.task).build_model(cfg.model).state_dict()
@@ -105,7 +110,7 @@ def make_checkpoint(model: Import, data: Path, out: Path, weights: Path) -> dict
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep hydra's warnings about fairseq and the task's notes on its dictionary to ourselves."""
+    """Hide hydra's warnings about fairseq, and the task's notes on its dictionary."""
     logger = logging.getLogger("fairseq.tasks")
     level = logger.level
     logger.setLevel(logging.WARNING)
@@ -129,8 +134,8 @@ def fill(state: dict[str, Tensor], model: Import, weights: Path) -> None:
             sizes = f"{name} is {tuple(tensor.shape)}, not {tuple(state[name].shape)}"
             raise UserError(f"{weights}: other sizes than in config.json: {sizes}")
         state[name].copy_(tensor)
-        filled.add(state[name].data_ptr())  # a tied tensor is there under all of its names
+        filled.add(state[name].data_ptr())  # so a tied tensor is filled under all of its names
     for name, tensor in state.items():
         may_stay = name.startswith(model.may_be_random) or name.endswith("version")
         if tensor.data_ptr() not in filled and not may_stay:
-            raise UserError(f"{weights}: has nothing for {name}; give all of the model's files")
+            raise UserError(f"{weights}: has no tensor for {name}; give all of the model's files")

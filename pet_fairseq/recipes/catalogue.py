@@ -1,17 +1,20 @@
-"""The recipes by name: adding one is an entry here and a module with its rows."""
+"""The recipes by name. A new one needs an entry here and a module with its rows."""
 
 import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from pet_fairseq.recipes import datasets, language_model, selfcp, variator_sets
 from pet_fairseq.recipes.pipeline import Pipeline, Place
+from pet_fairseq.recipes.selfcp import recipe as selfcp
+from pet_fairseq.recipes.translation import recipe as translation
+from pet_fairseq.recipes.variator import language_model
+from pet_fairseq.recipes.variator import recipe as variator
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A recipe: one line about it, its options and its stages."""
+    """A recipe: one line about it, its options, and how these become stages."""
 
     about: str
     add_options: Callable[[argparse.ArgumentParser], None]
@@ -19,7 +22,7 @@ class Recipe:
 
 
 def _translation(name: str, about: str) -> Recipe:
-    return Recipe(about, partial(datasets.add_options, name=name), datasets.build)
+    return Recipe(about, partial(translation.add_options, name=name), translation.build)
 
 
 def _prompts(name: str, about: str) -> Recipe:
@@ -37,18 +40,18 @@ RECIPES = {
     "own_data": _translation("own_data", "two languages of yours"),
     "multi30k_variator": Recipe(
         "plugins for a model of the recipe multi30k",
-        variator_sets.add_multi30k_options,
-        variator_sets.build_multi30k,
+        variator.add_multi30k_options,
+        variator.build_multi30k,
     ),
     "glue": Recipe(
         "plugins for a classifier, or for an encoder-decoder that answers questions",
-        variator_sets.add_glue_options,
-        variator_sets.build_glue,
+        variator.add_glue_options,
+        variator.build_glue,
     ),
     "squad": Recipe(
         "plugins for an encoder-decoder that answers questions about a text",
-        variator_sets.add_squad_options,
-        variator_sets.build_squad,
+        variator.add_squad_options,
+        variator.build_squad,
     ),
     "language_model": Recipe(
         "plugins for the prompts of a language model",

@@ -53,6 +53,8 @@ def _recipes_help() -> str:
 def _place(name: str) -> Place:
     """The recipe of a name, or of a folder such as examples/multi30k.
 
+    The former works in the folder `runs` here, the latter in `runs` beside `examples`.
+
     Raises:
         UserError: there is no such recipe.
     """
@@ -64,7 +66,7 @@ def _place(name: str) -> Place:
 
 
 def recipe_parser(name: str) -> ArgumentParser:
-    """The options of a recipe: its own and those of all recipes."""
+    """A parser of a recipe's options: its own and those of all recipes."""
     recipe = RECIPES[name]
     parser = OneLineParser(
         prog=f"pet-fairseq recipe {name}", description=recipe.about[0].upper() + recipe.about[1:]
@@ -101,18 +103,19 @@ def add_run_options(group) -> None:
         type=int,
         default=1,
         metavar="N",
-        help="how many stages may run side by side; what is timed runs alone (default: 1)",
+        help="how many stages may run side by side; one that is timed runs alone (default: 1)",
     )
     add_auto_device_option(group, "the models run")
     group.add_argument(
         "--again",
         action="store_true",
-        help="make anew what another command or other inputs made, which is an error otherwise",
+        help="replace products that another command or other inputs made, which are an error "
+        "otherwise",
     )
     group.add_argument(
         "--adopt",
         action="store_true",
-        help="take as finished what is there without a record of how it was made",
+        help="accept products that have no record of how they were made as finished",
     )
     group.add_argument(
         "--dry-run", action="store_true", help="print the commands instead of running them"
@@ -120,23 +123,25 @@ def add_run_options(group) -> None:
 
 
 def pipeline_of(place: Place, args: Namespace) -> Pipeline:
-    """What the options ask for, with the folders that they name."""
+    """The stages that the options of a recipe ask for, in the folders that they name."""
     place = Place(place.name, place.base, args.data, args.runs)
     return RECIPES[place.name].build(args, place)
 
 
 def select(stages: list[Stage], groups: Optional[list[str]]) -> list[Stage]:
-    """The stages of some groups, all of them without any.
+    """The stages of some groups; all stages if `groups` is None.
 
     Raises:
-        UserError: a group that no stage is of.
+        UserError: a group that no stage belongs to.
     """
     if groups is None:
         return stages
     known = list(dict.fromkeys(group for stage in stages for group in stage.groups))
     for group in groups:
         if group not in known:
-            raise UserError(f"--stages {group}: there are {', '.join(known)}")
+            raise UserError(
+                f"--stages {group}: there is no such stage; give some of {', '.join(known)}"
+            )
     return [stage for stage in stages if set(stage.groups) & set(groups)]
 
 
@@ -144,7 +149,7 @@ def run_options(args: Namespace, pipeline: Pipeline) -> RunOptions:
     """Options for the runner; jobs on a CPU share its cores.
 
     Raises:
-        UserError: no number of jobs.
+        UserError: `--jobs` below 1.
     """
     check_positive(jobs=args.jobs)
     environment = command_environment(args.device, args.jobs)
@@ -180,18 +185,18 @@ def _teacher_text_arguments(parser: ArgumentParser) -> None:
         type=int,
         default=1,
         metavar="N",
-        help="how many translations of each source to take, of an output that was generated with "
-        "the same --nbest (default: %(default)s)",
+        help="how many translations of each source to take; OUTPUT has to be generated with the "
+        "same --nbest (default: %(default)s)",
     )
     parser.add_argument(
         "--keep-gold",
         action="store_true",
-        help="keep the training set's own pairs, too, in front of the teacher's",
+        help="keep the training set's own pairs, too, before those with the teacher's translations",
     )
 
 
 def _teacher_text(args: Namespace) -> None:
-    from pet_fairseq.recipes.teacher_text import make_teacher_text
+    from pet_fairseq.recipes.translation.teacher_text import make_teacher_text
 
     options = (args.out, args.nbest, args.keep_gold)
     make_teacher_text(args.output, args.data, args.source_lang, args.target_lang, *options)
@@ -244,9 +249,9 @@ COMMANDS = (
         name="statistics",
         group=Group.RECIPES,
         help="count the words, sentences and tokens of binary data",
-        description="Print a table of data sets: the words of each language's dictionary, with the "
-        "four special ones and those that fill it up to a multiple of 8, and the sentences and "
-        "tokens of its training set, a sentence's end being a token.",
+        description="Print a table of data sets: the words of each language's dictionary (the four "
+        "special ones, and those that pad it to a multiple of 8, included), and the sentences and "
+        "tokens of its training set (the end of a sentence is a token).",
         add_arguments=_statistics_arguments,
         run=_statistics,
         needs_models=False,

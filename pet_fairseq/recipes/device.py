@@ -6,10 +6,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Device:
-    """A device for fairseq's commands; on a CPU they compute in float32."""
+    """A device for fairseq's commands, and the precision there; on a CPU they compute in float32.
 
-    name: str = "cpu"  # cpu or cuda
-    precision: str = "fp32"  # of a GPU
+    Attributes:
+        name: cpu or cuda.
+        precision: fp32, fp16 or bf16, used on a GPU only.
+    """
+
+    name: str = "cpu"
+    precision: str = "fp32"
 
     @property
     def train(self) -> tuple[str, ...]:
@@ -26,7 +31,7 @@ class Device:
 
     @property
     def generation_options(self) -> tuple[str, ...]:
-        """bfloat16 has too few digits for the scores of a beam: half precision is fp16 there."""
+        """Options of fairseq-generate: fp16 also for bf16, whose digits are too few for scores."""
         if self.name == "cpu":
             return ("--cpu",)
         return () if self.precision == "fp32" else ("--fp16",)
@@ -34,8 +39,8 @@ class Device:
 
 CPU = Device()
 
-# for the C library's allocator (glibc): keep the large tensors of a training step for the next one.
-# It would give them back to the system, and every page would be filled with zeros again.
+# For the C library's allocator (glibc): keep the memory of a training step's large tensors for the
+# next step. By default it is returned to the system, which fills every page with zeros again.
 KEEP_MEMORY = {
     "MALLOC_MMAP_MAX_": "0",
     "MALLOC_TRIM_THRESHOLD_": str(2**30),
@@ -44,7 +49,10 @@ KEEP_MEMORY = {
 
 
 def command_environment(device: str, jobs: int) -> dict[str, str]:
-    """Variables for commands of which so many run side by side; those that are set stay."""
+    """Environment variables for commands on a device, of which `jobs` may run side by side.
+
+    Variables that the user has set are not among them.
+    """
     if device != "cpu":
         return {}
     variables = dict(KEEP_MEMORY)

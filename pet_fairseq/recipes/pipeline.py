@@ -1,4 +1,4 @@
-"""What every recipe takes and gives."""
+"""What every recipe is given, and what it returns."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -14,8 +14,8 @@ class Place:
 
     Attributes:
         name: of the recipe.
-        base: folder for all that recipes make, `runs`.
-        data, runs: folders that the user gave.
+        base: the folder `runs`, in which all recipes work.
+        data, runs: folders that the user gave in place of those in `base`.
     """
 
     name: str
@@ -29,8 +29,8 @@ class Pipeline:
     """The stages that a recipe's options ask for.
 
     Attributes:
-        folder: what is made; one run at a time works in it.
-        places: folders that may be moved without a stage having to run again.
+        folder: where the products are; only one run at a time may work in it.
+        places: folders, by name, that may be moved without a stage having to run again.
     """
 
     stages: list[Stage]
@@ -39,7 +39,7 @@ class Pipeline:
 
 
 def merge(stages: Iterable[Stage]) -> list[Stage]:
-    """Stages without repetition: one that several groups need belongs to all of them.
+    """Stages without duplicates: one that several groups need belongs to all of them.
 
     Raises:
         ValueError: two different stages have one name.

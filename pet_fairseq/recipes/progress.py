@@ -1,4 +1,4 @@
-"""How far the running stages are: a bar for each on a terminal, plain lines in a log."""
+"""How far the running stages have come: a bar for each on a terminal, plain lines in a log."""
 
 import re
 import sys
@@ -18,10 +18,10 @@ SECONDS_BETWEEN_LINES = 60
 
 @dataclass
 class Watched:
-    """A running stage and what its log said last."""
+    """A running stage and the latest figures in its log."""
 
     stage: Stage
-    started: float
+    started: float  # time.monotonic()
     read: int = 0  # bytes of the log
     updates: int = 0
     updates_per_second: float = 0.0
@@ -34,25 +34,25 @@ class Watched:
         value = self.stage.option("--max-update")
         return int(value) if self.stage.kind is Kind.TRAINING and value else None
 
-    def look(self) -> None:
-        """Read on in the log of a training."""
+    def read_log(self) -> None:
+        """Take the latest figures from what a training has added to its log."""
         if self.stage.kind is not Kind.TRAINING or not self.stage.log.is_file():
             return
         with open(self.stage.log, "rb") as log:
             log.seek(self.read)
             text = log.read()
         self.read += len(text)
-        for pattern, name, kind in (
+        for pattern, name, number in (
             (UPDATES, "updates", int),
             (SPEED, "updates_per_second", float),
             (EPOCH, "epoch", int),
         ):
             values = pattern.findall(text)
             if values:
-                setattr(self, name, kind(values[-1]))
+                setattr(self, name, number(values[-1]))
 
-    def say(self) -> str:
-        """One line: updates done and to do, speed, time left, as far as they are known."""
+    def describe(self) -> str:
+        """One line: updates done and to do, speed and time left, as far as they are known."""
         minutes = clock(time.monotonic() - self.started)
         if not self.updates:
             return f"{self.stage.name}: running for {minutes}"
@@ -65,7 +65,7 @@ class Watched:
 
 
 def clock(seconds: float) -> str:
-    """Hours, minutes and seconds."""
+    """A time as hours, minutes and seconds: 1:02:03, or 2:03 below an hour."""
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
@@ -90,7 +90,7 @@ class Progress:
         self.print(f"== {stage.name}" + (": goes on where it stopped" if resumed else ""))
 
     def drop(self, stage: Stage) -> Watched:
-        """Watch the stage no longer."""
+        """Stop watching a stage, and return what was watched."""
         watched = self.watched.pop(stage.name)
         if watched.bar is not None:
             watched.bar.close()
@@ -106,17 +106,17 @@ class Progress:
                 watched.bar.close()
 
     def update(self) -> None:
-        """Show what the logs say now; a log of ours gets a line a minute for each stage."""
+        """Read the logs and show their figures: on bars, or as a line a minute for each stage."""
         now = time.monotonic()
         for watched in self.watched.values():
-            watched.look()
+            watched.read_log()
             if watched.bar is not None:
                 watched.bar.n = watched.updates
-                watched.bar.set_description_str(watched.say())
+                watched.bar.set_description_str(watched.describe())
         if not self.on_terminal and now - self.last_lines >= SECONDS_BETWEEN_LINES:
             self.last_lines = now
             for watched in self.watched.values():
-                self.print(watched.say())
+                self.print(watched.describe())
 
     def print(self, line: str) -> None:
         tqdm.write(line)

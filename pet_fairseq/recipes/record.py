@@ -1,4 +1,4 @@
-"""What a product was made from: a small record beside it."""
+"""Records of how products were made: a small file beside each product."""
 
 import hashlib
 import json
@@ -16,10 +16,15 @@ from pet_fairseq.recipes.stage import Output, Stage, Word, shell_words
 
 @dataclass(frozen=True)
 class Record:
-    """A command and the contents of its inputs, with paths that survive a move of the folders."""
+    """A command and digests of its inputs, with paths that survive a move of the folders.
+
+    Attributes:
+        inputs: the digest of each input's content, by path.
+        finished: whether the command has ended successfully.
+    """
 
     command: list[str]
-    inputs: dict[str, str]  # path: digest of the content
+    inputs: dict[str, str]
     finished: bool = False
 
 
@@ -28,7 +33,7 @@ def record_path(product: Path) -> Path:
 
 
 def read_record(product: Path) -> Optional[Record]:
-    """The record beside a product, None if there is none.
+    """Read the record beside a product; None if there is none.
 
     Raises:
         UserError: the record cannot be read.
@@ -40,7 +45,7 @@ def read_record(product: Path) -> Optional[Record]:
         content = json.loads(path.read_text(encoding="utf-8"))
         return Record(list(content["command"]), dict(content["inputs"]), bool(content["finished"]))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise UserError(f"{path}: is no record of a recipe; remove it, or give --again") from error
+        raise UserError(f"{path}: is not a record of a recipe; remove it") from error
 
 
 def write_record(product: Path, record: Record) -> None:
@@ -48,10 +53,12 @@ def write_record(product: Path, record: Record) -> None:
 
 
 def make_record(stage: Stage, places: Mapping[str, Path], finished: bool) -> Record:
-    """The record of a stage whose inputs are there.
+    """Make the record of a stage.
 
     Args:
         places: names of the folders that may be moved, such as `RUNS`, and where they are now.
+    Raises:
+        UserError: an input is missing.
     """
     return Record(
         shell_words(_shorten_word(word, places) for word in stage.command),
@@ -67,7 +74,7 @@ def _shorten_word(word: Word, places: Mapping[str, Path]) -> Word:
 
 
 def _shorten(word: str, places: Mapping[str, Path]) -> str:
-    """A word with the names of folders; it may be several paths, as of an ensemble."""
+    """A word with the names of places for their paths; it may be several paths (an ensemble)."""
     return os.pathsep.join(_shorten_path(path, places) for path in word.split(os.pathsep))
 
 
@@ -79,7 +86,10 @@ def _shorten_path(word: str, places: Mapping[str, Path]) -> str:
 
 
 def differences(before: Record, now: Record) -> list[str]:
-    """What is not the same, in words; empty if nothing but `finished` differs."""
+    """What differs between two records of a product, in words; `finished` does not count.
+
+    An input that is not read any more is no difference: the product may as well stay.
+    """
     old, new = _options(before.command), _options(now.command)
     lines = [
         f"{name} {new.get(name, '(not given)')}, before {old.get(name, '(not given)')}"
@@ -88,12 +98,12 @@ def differences(before: Record, now: Record) -> list[str]:
     ]
     for path in {**now.inputs, **before.inputs}:
         if now.inputs.get(path) != before.inputs.get(path) and path in now.inputs:
-            lines.append(f"another content of {path}" if path in before.inputs else f"reads {path}")
+            lines.append(f"{path} has changed" if path in before.inputs else f"now reads {path}")
     return lines
 
 
 def _options(command: list[str]) -> dict[str, str]:
-    """The values of each option; those before the first option belong to the program."""
+    """The values of each option of a command; those before the first are the program's."""
     values: dict[str, list[str]] = {}
     name = command[0]
     for word in command[1:]:
@@ -106,10 +116,10 @@ def _options(command: list[str]) -> dict[str, str]:
 
 
 def digest(path: Path) -> str:
-    """A digest of a file, or of the files of a folder but their logs.
+    """A digest of a file, or of the files in a folder except for logs and hidden files.
 
     Raises:
-        UserError: there is nothing of that name.
+        UserError: there is no such file or folder.
     """
     if path.is_file():
         status = path.stat()
@@ -124,6 +134,6 @@ def digest(path: Path) -> str:
 
 
 @cache
-def _file_digest(path: str, size: int, changed: int) -> str:
-    """The digest of a file's content; the cache knows a changed one by its size or time."""
+def _file_digest(path: str, size: int, modified_ns: int) -> str:
+    """The digest of a file's content; `size` and `modified_ns` tell the cache that it changed."""
     return hash_file(path, hashlib.blake2b(digest_size=16)).hexdigest()

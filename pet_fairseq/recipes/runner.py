@@ -1,4 +1,4 @@
-"""Runs the stages of a recipe: skips what is made, resumes trainings, several at a time.
+"""Runs the stages of a recipe, several at a time: skips finished ones, resumes trainings.
 
 A product gets its name when it is complete: what a command prints or writes goes to a temporary
 name first, and a training counts as finished when its record says so.
@@ -18,17 +18,21 @@ from pathlib import Path
 from typing import Optional
 
 from pet_fairseq.errors import UserError
+from pet_fairseq.files import check_folder
 from pet_fairseq.recipes.progress import Progress
 from pet_fairseq.recipes.record import Record, make_record, record_path, write_record
-from pet_fairseq.recipes.skipping import RunOptions, State, look
+from pet_fairseq.recipes.skipping import RunOptions, State, find_state
 from pet_fairseq.recipes.stage import Kind, Output, Stage, is_within, shell_lines
 
+PREPARE = (
+    "; prepare the data by the recipe's prepare.sh in examples/, or say with --data where it is"
+)
 POLL_SECONDS = 0.2
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def dry_run(stages: Sequence[Stage]) -> str:
-    """The commands of the stages, to be pasted into a shell."""
+    """The commands of the stages, as lines for a shell."""
     return "\n".join(shell_lines(stages))
 
 
@@ -36,8 +40,8 @@ def run_stages(stages: Sequence[Stage], folder: Path, options: RunOptions) -> No
     """Run the stages that are not finished; `folder` is locked meanwhile.
 
     Raises:
-        UserError: an input is missing, a product was made otherwise, a command failed, or the run
-            was interrupted.
+        UserError: an input is missing, a product was made by another command or from other inputs,
+            a command failed, or the run was interrupted.
     """
     _check_inputs(stages, options)
     with _locked(folder) as lock:
@@ -51,28 +55,30 @@ def _check_inputs(stages: Sequence[Stage], options: RunOptions) -> None:
     for stage in stages:
         for path in stage.inputs:
             if not path.exists() and not any(is_within(path, product) for product in products):
-                of_data = data is not None and is_within(path, data)
-                advice = "; prepare the data, or say with --data where it is" if of_data else ""
+                in_data = data is not None and is_within(path, data)
+                advice = PREPARE if in_data else ""
                 raise UserError(f"{path}: no such file or folder; {stage.name} reads it{advice}")
 
 
 def _check_before(stages: Sequence[Stage], options: RunOptions) -> None:
-    """Find products that were made otherwise before anything runs."""
+    """Refuse products of other commands or inputs before anything runs."""
     unfinished: set[Path] = set()
     for stage in stages:
         waits = any(is_within(path, product) for path in stage.inputs for product in unfinished)
-        if waits or look(stage, options) is not State.FINISHED:
+        if waits or find_state(stage, options) is not State.FINISHED:
             unfinished.add(stage.product)
 
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[int]:
-    """A lock on the folder, which the commands inherit: one that outlives us keeps it.
+    """Lock the folder; yield the lock's file descriptor, for the commands to inherit.
+
+    A command that outlives this process keeps the lock.
 
     Raises:
-        UserError: another process has it.
+        UserError: another process has it, or nothing can be written there.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    check_folder(folder, "folder")
     with open(folder / ".lock", "w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -128,18 +134,18 @@ class _Run:
             raise UserError("\n".join(self.failures))
 
     def _interrupt(self, number: int, frame: object) -> None:
-        """Note it only: an exception between a command's start and our note of it would lose it."""
+        """Set a flag only: an exception right after a command's start would lose its process."""
         self.interrupted = True
 
     def _start_ready(self) -> bool:
-        """Start or skip what is ready; whether there was anything."""
+        """Start or skip the stages that are ready; returns whether there were any."""
         ready = 0
         for stage in list(self.waiting):
             if self.failures or self.interrupted or not self._may_start(stage):
                 continue
             ready += 1
             self.waiting.remove(stage)
-            state = look(stage, self.options)
+            state = find_state(stage, self.options)
             if state is State.FINISHED:
                 self.progress.print(f"== {stage.name}: done before ({stage.product})")
             else:
@@ -227,7 +233,7 @@ class _Run:
 
 
 def _describe_failure(running: _Running) -> str:
-    """One line: the stage, its program, the last line of the log and where to read on."""
+    """One line: the stage, its program, the last line of its log, and where the log is."""
     lines = running.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     last = lines[-1].strip() if lines else "no output"
     stage = running.stage
@@ -238,7 +244,11 @@ def _describe_failure(running: _Running) -> str:
 
 
 def resolve(words: Sequence[object]) -> list[str]:
-    """The words of a command with the program's path, and with the output of other commands."""
+    """The words of a command, with the program's path and what other commands print put in.
+
+    Raises:
+        UserError: no such program, or one of the other commands failed.
+    """
     program, *arguments = words
     resolved = start_of_command(str(program))
     for word in arguments:
@@ -256,15 +266,15 @@ def _printed(output: Output) -> list[str]:
         UserError: it failed.
     """
     command = [*start_of_command("pet-fairseq"), *output.command]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
+    result = subprocess.run(command, capture_output=True, text=True)
+    if result.returncode:
+        last = (result.stderr.strip().splitlines() or ["no output"])[-1]
         raise UserError(f"pet-fairseq {' '.join(output.command)}: failed: {last}")
-    return done.stdout.split()
+    return result.stdout.split()
 
 
 def start_of_command(program: str) -> list[str]:
-    """The words that start a program; `pet-fairseq` needs not be installed.
+    """The words that start a program; `pet-fairseq` need not be installed.
 
     Raises:
         UserError: there is no such program.
@@ -278,7 +288,7 @@ def start_of_command(program: str) -> list[str]:
 
 
 def find_program(name: str) -> str:
-    """The program of this Python's environment, else of the search path.
+    """The path of a program in this Python's environment, else in the search path.
 
     Raises:
         UserError: there is none.
@@ -291,14 +301,14 @@ def find_program(name: str) -> str:
 
 
 def _repair(folder: Path) -> None:
-    """Put the newest readable checkpoint in the place of one that a crash has damaged."""
+    """Replace a checkpoint_last.pt that a crash has damaged with the newest readable checkpoint."""
     if not any(folder.glob("checkpoint*.pt")):
         return
     subprocess.run([*start_of_command("pet-fairseq"), "repair", str(folder)], check=True)
 
 
 def remove_product(stage: Stage) -> None:
-    """Remove what an earlier run of the stage left."""
+    """Remove a stage's product and record, for a training all of its checkpoints."""
     _remove(record_path(stage.product))
     if stage.kind is Kind.TRAINING:
         for path in stage.product.parent.glob("checkpoint*.pt"):

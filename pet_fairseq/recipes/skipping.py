@@ -1,4 +1,4 @@
-"""Decides whether a stage is skipped, goes on or runs, by its product and the record beside it."""
+"""Decides by a stage's product, and the record beside it, whether to skip, resume or run it."""
 
 import math
 from collections.abc import Mapping
@@ -17,9 +17,9 @@ class RunOptions:
 
     Attributes:
         jobs: stages that may run side by side.
-        again: make anew what was made by another command or from other inputs.
-        adopt: take products without a record as they are.
-        places: folders that may be moved, for the records.
+        again: replace products that another command or other inputs made.
+        adopt: accept products that have no record.
+        places: folders that may be moved, by their names in records.
         environment: variables for the commands beside those of this process.
         deadline: the value of `time.monotonic()` at which the run is interrupted.
     """
@@ -33,33 +33,34 @@ class RunOptions:
 
 
 class State(Enum):
-    """What there is of a stage's product."""
+    """How much of a stage's product exists."""
 
     MISSING = "missing"
     BEGUN = "begun"  # a training that can go on
     FINISHED = "finished"
 
 
-def look(stage: Stage, options: RunOptions) -> State:
-    """What there is of the product; the inputs have to be there.
+def find_state(stage: Stage, options: RunOptions) -> State:
+    """How much of a stage's product exists.
 
-    With `again` a product that was made otherwise counts as missing, and is removed when its stage
-    starts. With `adopt` a product without a record gets one.
+    With `again` a product of another command or of other inputs counts as missing; it is removed
+    when its stage starts. With `adopt` a product without a record gets one.
 
     Raises:
-        UserError: the product was made by another command or from other inputs.
+        UserError: the product was made by another command or from other inputs, it has no record,
+            or an input is missing.
     """
     if stage.always:
         return State.MISSING
     before = read_record(stage.product)
     if before is None:
-        return _look_without_record(stage, options)
+        return _find_state_without_record(stage, options)
     now = make_record(stage, options.places, before.finished)
     changes = differences(before, now)
     if changes and not options.again:
         raise UserError(
-            f"{stage.product}: was made otherwise ({'; '.join(changes)}); give --again to make it "
-            "anew, or another folder"
+            f"{stage.product}: was made otherwise ({'; '.join(changes)}); give --again to replace "
+            "it, or another folder"
         )
     if changes or (before.finished and not stage.product.exists()):
         return State.MISSING
@@ -69,7 +70,7 @@ def look(stage: Stage, options: RunOptions) -> State:
     return State.BEGUN if stage.kind is Kind.TRAINING and can_go_on else State.MISSING
 
 
-def _look_without_record(stage: Stage, options: RunOptions) -> State:
+def _find_state_without_record(stage: Stage, options: RunOptions) -> State:
     if not stage.product.exists():
         return State.MISSING
     if options.adopt:
@@ -78,6 +79,6 @@ def _look_without_record(stage: Stage, options: RunOptions) -> State:
     if options.again:
         return State.MISSING
     raise UserError(
-        f"{stage.product}: has no record of how it was made; give --adopt to take it as it is, "
-        "--again to make it anew, or another folder"
+        f"{stage.product}: has no record of how it was made; give --adopt to use it as it is, "
+        "--again to replace it, or another folder"
     )

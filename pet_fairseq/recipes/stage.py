@@ -1,4 +1,4 @@
-"""A stage of a recipe: one command, what it reads and the one thing that it makes."""
+"""A stage of a recipe: one command, its inputs, and the one file or folder that it makes."""
 
 import shlex
 from collections.abc import Iterable, Sequence
@@ -36,12 +36,12 @@ class Stage:
 
     Attributes:
         name: unique within a recipe, such as `pet.seed1/warmup`.
-        groups: what `--stages` calls it: names of rows, or `generate`, `report` and the like.
+        groups: names by which `--stages` selects it: of rows, or `generate`, `report` and so on.
         command: the program and its arguments.
-        product: file or folder that is there when the stage is finished.
+        product: the file or folder that it makes.
         inputs: files and folders that the command reads.
         alone: whether nothing else may run beside it, because it measures time.
-        always: whether it runs each time, because it summarises what is there.
+        always: whether it runs every time, after all others, because it summarises what is there.
         texts: small files that are written before the command runs.
     """
 
@@ -57,13 +57,13 @@ class Stage:
 
     @property
     def log(self) -> Path:
-        """The file that gets what the command prints, unless that is the product."""
+        """The file for what the command prints, unless that is the product."""
         if self.kind is Kind.TRAINING:
             return self.product.with_name("train.log")
         return self.product.with_name(f".{self.product.name}.log")
 
     def option(self, name: str) -> Optional[str]:
-        """The value of an option of the command, the last one if it is given twice."""
+        """The value of an option of the command; the last one if it is given several times."""
         places = [i for i, word in enumerate(self.command[:-1]) if word == name]
         return str(self.command[places[-1] + 1]) if places else None
 
@@ -74,7 +74,7 @@ def is_within(path: Path, product: Path) -> bool:
 
 
 def last_wins(options: Sequence[Word]) -> tuple[Word, ...]:
-    """Options without those that a later one overrides, as a parser would read them."""
+    """Options without those that a later one overrides."""
     values: dict[Word, list[Word]] = {}
     name: Word = ""
     for word in options:
@@ -87,12 +87,12 @@ def last_wins(options: Sequence[Word]) -> tuple[Word, ...]:
 
 
 def shell_words(command: Iterable[Word]) -> list[str]:
-    """The words of a command as a shell wants them."""
+    """The words of a command, quoted for a shell."""
     return [word.shell() if isinstance(word, Output) else shlex.quote(word) for word in command]
 
 
 def shell_lines(stages: Iterable[Stage]) -> list[str]:
-    """The stages as lines of a shell, each under a comment with its name."""
+    """The stages as lines for a shell, each stage under a comment with its name."""
     lines, folders = [], set()
     for stage in stages:
         lines.append(f"# {stage.name}")
@@ -113,7 +113,7 @@ def shell_lines(stages: Iterable[Stage]) -> list[str]:
 
 
 def wrap(words: Sequence[str], width: int = 120) -> list[str]:
-    """A command on lines of at most `width` characters where that can be; options keep values."""
+    """Wrap a command at `width` characters where possible; options stay beside their values."""
     parts: list[str] = []
     for word in words:
         if not parts or word.startswith(("--", "> ")):

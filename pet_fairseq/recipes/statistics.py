@@ -1,4 +1,4 @@
-"""How large data sets are: words of the dictionaries, sentences and tokens (PET, Table 3)."""
+"""The sizes of data sets: words of the dictionaries, sentences and tokens (PET, Table 3)."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -16,9 +16,9 @@ class Statistics(NamedTuple):
     """One side of a data set.
 
     Attributes:
-        classes: words of the dictionary, with fairseq's four special ones and those that fill it up
-            to a multiple of 8.
-        sentences, tokens: of each subset; a sentence's end is a token, as in the log of
+        classes: words of the dictionary, including fairseq's four special ones and those that pad
+            it to a multiple of 8.
+        sentences, tokens: of each subset; the end of a sentence is a token, as in the log of
             fairseq-preprocess.
     """
 
@@ -30,10 +30,10 @@ class Statistics(NamedTuple):
 
 
 def read_statistics(folder: Path) -> list[Statistics]:
-    """Both sides of the parallel data in a folder from fairseq-preprocess, the source first.
+    """Count both sides of the parallel data in a folder from fairseq-preprocess, source first.
 
     Raises:
-        UserError: no such folder, or not one of parallel training data.
+        UserError: no such folder, or no parallel training data in it.
     """
     if not folder.is_dir():
         raise UserError(f"BIN {folder}: no such folder")
@@ -73,12 +73,12 @@ def _sizes(folder: Path, languages: tuple[str, str], language: str, subset: str)
         for path in paths
         if indexed_dataset.MMapIndexedDataset.exists(path)
     ]
-    # a copy while the data sets are there, which close the file that their sizes are in
+    # copied by concatenate, because a data set that is freed closes the file with its sizes
     return np.concatenate([np.array([], dtype=np.int64), *(part.sizes for part in parts)])
 
 
 def format_statistics(sides: list[Statistics]) -> str:
-    """The columns of the thesis's table, of the training set, and the sizes of the other sets."""
+    """A table with the columns of the thesis's for the training set, and the other sets' sizes."""
     header = ["data set", "language", "classes", "sentences", "tokens", "tokens a sentence"]
     header += ["valid", "test"]
     rows = [

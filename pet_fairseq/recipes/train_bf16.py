@@ -12,7 +12,7 @@ from fairseq.distributed.utils import call_main
 
 def train(arguments: list[str]) -> None:
     """Train as `fairseq-train ARGUMENTS` does, but in bfloat16."""
-    logging.root.handlers.clear()  # loading fairseq's tasks set up the log, and not as a training's
+    logging.root.handlers.clear()  # so that fairseq_cli.train sets up the log, not fairseq's tasks
     import fairseq_cli.train
 
     args = options.parse_args_and_arch(options.get_training_parser(), input_args=arguments)

@@ -1,1 +1,1 @@
-"""`pet-fairseq report RUNS`: measure finished runs, write tables and plots."""
+"""`pet-fairseq report RUNS`: measures finished runs, writes tables and plots."""

@@ -1,4 +1,4 @@
-"""What a checkpoint stores: parameters, bytes, training time."""
+"""Parameters, bytes and training time of a checkpoint."""
 
 import re
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ LAYER = re.compile(r"(encoder|decoder)\.layers\.")
 
 
 class Sizes(NamedTuple):
-    """How large a model is; None where that is not known."""
+    """The sizes of a model; None where one is not known."""
 
     layer_parameters: Optional[int] = None  # stored in the layers
     active_parameters: Optional[int] = None  # used by one forward pass through the layers
@@ -26,7 +26,11 @@ class Sizes(NamedTuple):
 
     @property
     def common(self) -> Optional[int]:
-        """The number that all seeds have in common: sampled heads differ, but not their number."""
+        """The size that all seeds of a model have in common.
+
+        Seeds that keep different heads may store different numbers of parameters, but each uses
+        the same number.
+        """
         return self.layer_parameters if self.active_parameters is None else self.active_parameters
 
 
@@ -34,13 +38,16 @@ UNKNOWN = Sizes()
 
 
 def add_sizes(sizes: Iterable[Sizes]) -> Sizes:
-    """The size of several models together, None where that of one is not known."""
+    """The sizes of several models together; None where that of one is not known."""
     return Sizes(*(None if None in column else sum(column) for column in zip(*sizes)))
 
 
 def measure_sizes(path: Path) -> tuple[Sizes, Optional[str]]:
-    """Sizes of a checkpoint, and why its model cannot be built; then its tensors are counted.
+    """Measure the sizes of a checkpoint.
 
+    Returns:
+        the sizes; and None, or why its model could not be built. In that case the file's tensors
+        are counted, and the active parameters are not known.
     Raises:
         UserError: not a readable checkpoint.
     """
@@ -61,16 +68,16 @@ def measure_sizes(path: Path) -> tuple[Sizes, Optional[str]]:
 def _build(state: dict, path: str) -> tuple[Optional[nn.Module], Optional[str]]:
     try:
         model = stored_model(state, path, "checkpoint")
-        count_parameters(model)  # a model without such layers cannot be counted
+        count_parameters(model)  # fails for a model without encoder and decoder layers
         return model, None
     except Exception as error:  # an architecture's code can raise anything
         return None, (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _without_ties(state_dict: dict[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
-    """The stored tensors, without second names of parameters that the model shares.
+    """The stored tensors, with each parameter that the model shares under one name only.
 
-    A stock model saved from a GPU holds a copy under each name.
+    A checkpoint that fairseq saved from a GPU holds a copy under each name.
     """
     tied = tied_names(model)
     owned = {name: t for name, t in state_dict.items() if tied.get(name) not in state_dict}
@@ -80,7 +87,7 @@ def _without_ties(state_dict: dict[str, Tensor], model: nn.Module) -> dict[str, 
 def _difference(
     tensors: dict[str, Tensor], model: nn.Module, counts: ParameterCounts
 ) -> Optional[str]:
-    """What is wrong if a checkpoint's options do not make the model whose tensors it holds."""
+    """How a checkpoint's options and its tensors disagree; None if they describe the same model."""
     names = {name for name, _ in model.named_parameters()}
     stored = sum(t.numel() for name, t in tensors.items() if name in names)
     if stored == counts.total:
@@ -89,7 +96,7 @@ def _difference(
 
 
 def training_seconds(path: Path) -> Optional[float]:
-    """Time spent in training up to a checkpoint, None if there is no such file or no time in it."""
+    """The seconds of training up to a checkpoint; None if the file or the time in it is missing."""
     if not path.is_file():
         return None
     extra = load_checkpoint(str(path), "checkpoint")["extra_state"]

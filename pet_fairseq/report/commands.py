@@ -26,7 +26,7 @@ def _arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--baseline",
         metavar="RUN",
-        help="the run that BLEU is compared to (default: the teacher)",
+        help="the run with whose BLEU the others are compared (default: the teacher)",
     )
     parser.add_argument(
         "--significance",

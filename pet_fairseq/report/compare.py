@@ -1,4 +1,4 @@
-"""Groups of runs against the teacher (sizes, speed) and against a baseline (BLEU)."""
+"""Comparing groups of runs with the teacher (sizes, speed) and with a baseline (BLEU)."""
 
 from dataclasses import dataclass, field
 from typing import Optional
@@ -14,7 +14,7 @@ SAMPLES = 1000  # of the paired bootstrap
 
 @dataclass
 class Comparison:
-    """All groups of runs in a report, and the two that they are compared to."""
+    """All groups of runs in a report, and the two with which they are compared."""
 
     groups: list[RunGroup]
     teacher: RunGroup
@@ -36,9 +36,9 @@ class Comparison:
 
     @property
     def beam(self) -> Optional[int]:
-        """The beam to compare at: the largest that all translated groups have.
+        """The beam size to compare at: the largest that all groups with translations have.
 
-        If they have none in common, the baseline's largest.
+        If they have none in common, it is the baseline's largest; None if it has none either.
         """
         translated = [set(group.bleu) for group in self.groups if group.bleu]
         common = set.intersection(*translated) if translated else set()
@@ -55,15 +55,15 @@ class Comparison:
         return None if ours is None or theirs is None else ours - theirs
 
     def speedup(self, group: RunGroup, beam: int) -> Optional[float]:
-        """Sentences per second divided by the teacher's."""
+        """Sentences per second over the teacher's."""
         ours, theirs = (g.sentences_per_second.get(beam) for g in (group, self.teacher))
         return ours / theirs if ours is not None and theirs else None
 
 
 def bootstrap(comparison: Comparison, reference: list[str]) -> dict[str, float]:
-    """Paired bootstrap tests of each group's first seed against the baseline's: p-values by name.
+    """P-values of paired bootstrap tests, each group's first seed against the baseline's, by name.
 
-    They are at the comparison's beam; groups whose first seed lacks it are left out.
+    The tests are at the comparison's beam; groups whose first seed lacks it are left out.
     """
     baseline, beam = comparison.baseline, comparison.beam
     others = [

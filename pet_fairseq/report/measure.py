@@ -1,8 +1,9 @@
-"""What one finished run holds: parameters, bytes, training time, translations and their speed.
+"""Measuring one finished run: parameters, bytes, training time, translations and their speed.
 
 A run is a folder with checkpoint_best.pt (and checkpoint_last.pt) from fairseq-train and the
 outputs of fairseq-generate as generate.beam<B>.<k>.txt (k counts repeats). It may have the output
-of fairseq-validate as validate.txt. An ensemble has its members' checkpoints in folders seed1, ...
+of fairseq-validate as validate.txt. An ensemble has its members' checkpoints in the folders seed1,
+seed2, ... of its run.
 """
 
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ from pet_fairseq.report.validation import NAME, NOT_VALIDATED, Validation, read_
 
 @dataclass
 class Run:
-    """Measurements of one run; what could not be measured is None and named in `missing`."""
+    """The measurements of one run; what could not be measured is None, and named in `missing`."""
 
     name: str
     sizes: Sizes = UNKNOWN
@@ -35,7 +36,7 @@ class Run:
     validation: Validation = NOT_VALIDATED
     sentences_per_second: dict[int, list[float]] = field(default_factory=dict)  # by beam
     outputs: dict[int, list[Path]] = field(default_factory=dict)  # by beam
-    targets: Optional[list[str]] = None  # fairseq's own T- lines: which test set it was
+    targets: Optional[list[str]] = None  # fairseq's own T- lines, to tell test sets apart
     missing: list[str] = field(default_factory=list)
     members: int = 1  # models that translate together, whose sizes are added up
 
@@ -61,7 +62,7 @@ def cached_chrf(reference: list[str]) -> CHRF:
 
 
 def measure_run(folder: Path, bleu: BLEU, chrf: CHRF, sentences: int) -> Run:
-    """Measure one run against a reference of `sentences` lines, which `bleu` and `chrf` hold.
+    """Measure one run against the reference in `bleu` and `chrf`, which has `sentences` lines.
 
     Raises:
         UserError: an unreadable checkpoint, or an output that does not fit the reference.
@@ -101,13 +102,18 @@ def _measure_checkpoints(run: Run, folder: Path) -> None:
 
 
 def find_members(folder: Path) -> list[Path]:
-    """The checkpoints of a run: of its model, or of the members of an ensemble."""
+    """The checkpoints of a run: that of its model, or those of an ensemble's members."""
     members = sorted(folder.glob("seed[0-9]*/checkpoint_best.pt"))
     return members or [folder / "checkpoint_best.pt"]
 
 
 def _read_checked(run: Run, path: Path, sentences: int) -> Output:
-    """Raises UserError if a file is not of the reference's length, or not of the run's test set."""
+    """Read an output of a run, whose `targets` it sets if they are still unknown.
+
+    Raises:
+        UserError: it has not as many lines as the reference, or is of another test set than the
+            run's other outputs.
+    """
     output = read_output(path)
     if len(output.hypotheses) != sentences:
         raise UserError(

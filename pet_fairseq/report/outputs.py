@@ -17,7 +17,7 @@ class Output(NamedTuple):
     """What one run of fairseq-generate printed, in corpus order."""
 
     hypotheses: list[str]
-    targets: list[str]  # tokenised, without the references' unknown words; [] with --quiet
+    targets: list[str]  # tokenised, with a mark in place of unknown words; [] with --quiet
     sentences_per_second: float
     sources: list[str]  # tokenised; [] with --quiet
 
@@ -29,7 +29,7 @@ def output_key(name: str) -> tuple[int, int]:
 
 
 def find_outputs(folder: Path) -> dict[int, list[Path]]:
-    """A run's outputs by beam size; beam sizes and repeats are in increasing order."""
+    """The paths of a run's outputs by beam size; beam sizes and repeats are in increasing order."""
     outputs = defaultdict(list)
     names = (path.name for path in folder.iterdir() if NAME.fullmatch(path.name))
     for name in sorted(names, key=output_key):
@@ -41,7 +41,7 @@ def read_output(path: Path) -> Output:
     """Read one output.
 
     Raises:
-        UserError: not text, unfinished, or a sentence is missing.
+        UserError: it is no text, it is unfinished, or a sentence is missing.
     """
     text = read_text(path, "output")
     speed = SPEED.search(text)

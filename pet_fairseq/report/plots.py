@@ -18,12 +18,12 @@ from pet_fairseq.report.seed_groups import RunGroup
 
 BLEU_OVER_RATE = "bleu_over_rate.png"
 MARKERS = "os^Dv<>PX*"
-FEWEST_POINTS = 3  # that make a curve
+FEWEST_POINTS = 3  # a curve needs at least so many
 AT_RATE = re.compile(r"_at\d+$")  # NAME_at5 is the group NAME at another rate
 
 
 def write_plots(comparison: Comparison, folder: Path) -> None:
-    """Write the plots; remove old ones over beams or rates if there are too few of them now."""
+    """Write the plots; an old one over beams or rates is removed if there are too few of them."""
     beam = comparison.beam
     name = "" if beam is None else f" (beam {beam})"
 
@@ -59,7 +59,10 @@ def plot_over_rate(
 ) -> None:
     """Plot a point for each group whose value and compression rate are known.
 
-    The rate has a logarithmic axis: students are a small part of their teacher.
+    The rate has a logarithmic axis, because students are much smaller than their teacher.
+
+    Args:
+        value: a group's value. form: the format of the value in the legend.
     """
     figure, axes = _axes(8.4, _legend_height(comparison.groups))
     for i, group in enumerate(comparison.groups):
@@ -79,7 +82,7 @@ def plot_over_rate(
 def rate_sweeps(comparison: Comparison) -> dict[str, list[tuple[float, float]]]:
     """Rate and BLEU of the methods that were trained at several rates, by the method's title.
 
-    The groups NAME, NAME_at5, NAME_at20, ... are one method. The smallest rate is first.
+    The groups NAME, NAME_at5, NAME_at20, ... are one method. Points are in the order of the rate.
     """
     methods: dict[str, list[RunGroup]] = {}
     for group in comparison.groups:
@@ -99,7 +102,7 @@ def plot_sweeps(
     """Plot BLEU over the rate as a line for each method (PET, Figure 7a), and the teacher's BLEU.
 
     Args:
-        sweeps: rate and BLEU of each method, by title.
+        sweeps: as from `rate_sweeps`.
     """
     figure, axes = _axes(8.4, 4.4)
     teacher = comparison.teacher.bleu.get(comparison.beam)
@@ -116,7 +119,7 @@ def plot_sweeps(
 
 
 def plot_bleu_over_beam(groups: list[RunGroup], beams: list[int], path: Path) -> None:
-    """Plot BLEU, the seeds' mean, over beam size as a line for each group (PET, Figure 8)."""
+    """Plot the mean BLEU over beam size as a line for each group (PET, Figure 8)."""
     figure, axes = _axes(8.4, _legend_height(groups))
     for i, group in enumerate(groups):
         measured = sorted(group.bleu)
@@ -131,7 +134,7 @@ def plot_bleu_over_beam(groups: list[RunGroup], beams: list[int], path: Path) ->
 
 
 def plot_speed(groups: list[RunGroup], beams: list[int], path: Path) -> None:
-    """Plot a bar of sentences per second for each group and beam that was measured.
+    """Plot sentences per second as bars, one for each group and beam that was measured.
 
     The first group is at the top.
     """
@@ -156,11 +159,12 @@ def plot_speed(groups: list[RunGroup], beams: list[int], path: Path) -> None:
 
 @dataclass(frozen=True)
 class Trade:
-    """What a group of runs, stored or used in one way, costs and gives.
+    """The cost and the BLEU of a group of runs that is stored or run in one form.
 
     Attributes:
-        title: of the group. form: the way, such as "8 bits".
-        x: megabytes, or sentences a second. spread: of BLEU over seeds, None for one seed.
+        title: of the group. form: such as "8 bits".
+        x: the cost: megabytes, or sentences a second.
+        spread: the standard deviation of BLEU over seeds, None for one seed.
     """
 
     title: str
@@ -171,7 +175,7 @@ class Trade:
 
 
 def undominated(trades: Sequence[Trade], more_is_better: bool) -> list[Trade]:
-    """Those that none is better than in both x and BLEU, the one with the best x first."""
+    """The frontier: the trades that no other beats in both x and BLEU, the best x first."""
     sign = -1 if more_is_better else 1
     best: list[Trade] = []
     for trade in sorted(trades, key=lambda t: (sign * t.x, -t.bleu)):
@@ -181,7 +185,7 @@ def undominated(trades: Sequence[Trade], more_is_better: bool) -> list[Trade]:
 
 
 def plot_size_trades(trades: Sequence[Trade], label: str, path: Path) -> None:
-    """Plot BLEU over megabytes, less of which is better in whatever form, on a logarithmic axis."""
+    """Plot BLEU over megabytes on a logarithmic axis, with one frontier for all forms."""
     figure, axes = _trade_axes(trades, label)
     _add_frontier(axes, undominated(trades, more_is_better=False))
     use_log_sizes(axes)
@@ -190,7 +194,7 @@ def plot_size_trades(trades: Sequence[Trade], label: str, path: Path) -> None:
 
 
 def plot_speed_trades(trades: Sequence[Trade], label: str, path: Path) -> None:
-    """Plot BLEU over speed, more of which is better if the form is the same."""
+    """Plot BLEU over speed, with a frontier for each form."""
     figure, axes = _trade_axes(trades, label)
     for form in _forms(trades):
         rivals = [trade for trade in trades if trade.form == form]
@@ -200,7 +204,7 @@ def plot_speed_trades(trades: Sequence[Trade], label: str, path: Path) -> None:
 
 
 def _trade_axes(trades: Sequence[Trade], label: str) -> tuple[Figure, Axes]:
-    """A plot of BLEU with a colour for each group, whose points are joined, and a mark by form."""
+    """A plot of BLEU with a coloured line for each group and a marker for each form."""
     titles, forms = list(dict.fromkeys(trade.title for trade in trades)), _forms(trades)
     figure, axes = _axes(9.4, max(4.4, 0.35 * (len(titles) + len(forms) + 1)))
     for i, title in enumerate(titles):
@@ -222,7 +226,7 @@ def _forms(trades: Sequence[Trade]) -> list[str]:
 
 
 def _add_frontier(axes: Axes, best: Sequence[Trade]) -> None:
-    """Add a dashed line through `undominated` trades, which has one entry in the legend."""
+    """Add a dashed line through the trades of a frontier; the legend has one entry for all."""
     label = "none is better" if "none is better" not in axes.get_legend_handles_labels()[1] else ""
     points = [trade.x for trade in best], [trade.bleu for trade in best]
     style = {"color": "black", "linestyle": "--", "linewidth": 1, "drawstyle": "steps-post"}
@@ -230,7 +234,7 @@ def _add_frontier(axes: Axes, best: Sequence[Trade]) -> None:
 
 
 def use_log_sizes(axes: Axes) -> None:
-    """Give the sizes of models a logarithmic x-axis with ticks at 1, 2, 5, 10, ..."""
+    """Make the x-axis logarithmic, with ticks at 1, 2, 5, 10, ..."""
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter("{x:g}")
@@ -238,7 +242,7 @@ def use_log_sizes(axes: Axes) -> None:
 
 
 def speed_form(speed: float) -> str:
-    """The format in which to show sentences per second: slow ones with a decimal."""
+    """The format for sentences per second: below 10 with a decimal."""
     return ".0f" if speed >= 10 else ".1f"
 
 
@@ -257,7 +261,7 @@ def _legend_height(groups: list[RunGroup]) -> float:
 
 
 def _add_legend(axes: Axes) -> None:
-    """Add a grid, and a legend at the right of the axes, where it covers nothing."""
+    """Add a grid, and a legend to the right of the axes, where it covers nothing."""
     axes.grid(alpha=0.3)
     if axes.get_legend_handles_labels()[0]:
         axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)

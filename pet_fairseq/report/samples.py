@@ -5,11 +5,11 @@ from pet_fairseq.report.compare import Comparison
 from pet_fairseq.report.outputs import read_output
 
 SENTENCES = 3
-MOST_ROWS = 6  # whose translations are shown
+MOST_ROWS = 6  # of the report whose translations are shown
 
 
 def sample_tables(comparison: Comparison, reference: list[str]) -> str:
-    """A table for each of a few sentences, "" without translations at the comparison's beam."""
+    """A table for each of a few sentences; "" without translations at the comparison's beam."""
     groups = [g for g in comparison.groups if comparison.beam in g.runs[0].outputs][:MOST_ROWS]
     outputs = [read_output(group.runs[0].outputs[comparison.beam][0]) for group in groups]
     if not outputs:
@@ -24,6 +24,6 @@ def sample_tables(comparison: Comparison, reference: list[str]) -> str:
 
 
 def spread(number: int, most: int) -> list[int]:
-    """Indices of up to `most` lines, evenly over `number`."""
+    """Indices of up to `most` of `number` lines, evenly spread."""
     indices = {(2 * i + 1) * number // (2 * most) for i in range(most)}
     return sorted(index for index in indices if index < number)

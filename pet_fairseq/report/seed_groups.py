@@ -1,6 +1,6 @@
-"""Groups of runs that differ in their seed only: each is one line of the report's table.
+"""Groups of runs that differ only in their seed: each is one row of the report's table.
 
-The folders NAME.seed1, NAME.seed2, ... make the group NAME, any other folder a group of its own.
+The folders NAME.seed1, NAME.seed2, ... are the group NAME; any other folder is a group of its own.
 """
 
 import re
@@ -22,7 +22,7 @@ SEED = re.compile(r"(.+)\.seed(\d+)")
 
 @dataclass
 class RunGroup:
-    """One or more runs, the first seed first, and their means."""
+    """One or more runs, in the order of their seeds, and their means."""
 
     name: str
     title: str
@@ -30,7 +30,7 @@ class RunGroup:
     sizes: Sizes = UNKNOWN  # of the first seed
     training_seconds: Optional[float] = None  # mean
     bleu: dict[int, float] = field(default_factory=dict)  # by beam, mean
-    bleu_spread: dict[int, Optional[float]] = field(default_factory=dict)  # by beam
+    bleu_spread: dict[int, Optional[float]] = field(default_factory=dict)  # by beam, sample std
     sentences_per_second: dict[int, float] = field(default_factory=dict)  # by beam, median
     missing: list[str] = field(default_factory=list)  # seeds; each run names its own files
 
@@ -51,7 +51,7 @@ def find_groups(runs: Path) -> dict[str, list[Path]]:
     """The folders of the finished runs by group, in the order of names and seeds.
 
     Raises:
-        UserError: no such folder, no run in it, or a run both with and without a seed.
+        UserError: no such folder, no run in it, or a name both with and without a seed.
     """
     if not runs.is_dir():
         raise UserError(f"{runs}: no such folder")
@@ -75,7 +75,7 @@ def _seed_key(folder: Path) -> tuple[str, int]:
 
 
 def group_order(runs: Path, first: str) -> list[str]:
-    """The names of groups or runs in order.txt, one a line; without it only the name `first`."""
+    """The names of groups or runs, one on each line of order.txt; without it only `first`."""
     order = runs / "order.txt"
     lines = read_text(order, "order").splitlines() if order.is_file() else [first]
     return [line.strip() for line in lines if line.strip()]
@@ -128,18 +128,18 @@ def check_same_test_set(runs: Iterable[Run]) -> None:
 
 
 def name_missing_outputs(runs: list[Run]) -> None:
-    """Note in `missing` each output (a beam, a repeat) that other runs have and a run lacks."""
+    """Note in each run's `missing` the outputs (a beam, a repeat) that only other runs have."""
     everything = sorted({name for run in runs for name in run.output_names}, key=output_key)
     for run in runs:
-        if run.outputs:  # else it is noted that it has none
+        if run.outputs:  # else `measure_run` has noted that it has none
             present = set(run.output_names)
             run.missing += [name for name in everything if name not in present]
 
 
 def name_missing_seeds(groups: list[RunGroup], teacher: RunGroup) -> None:
-    """Note in `missing` if a group has fewer seeds than the largest.
+    """Note in `missing` if a group has fewer seeds than the largest group.
 
-    One teacher is enough, and one ensemble, which has several seeds in it.
+    A teacher needs only one, and so does an ensemble, which has several seeds in it.
     """
     most = max(groups, key=lambda group: len(group.runs))
     for group in groups:

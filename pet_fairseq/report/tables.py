@@ -5,22 +5,23 @@ from typing import Optional
 from pet_fairseq.markdown import table
 from pet_fairseq.report.compare import SAMPLES, Comparison
 from pet_fairseq.report.measure import Run, cached_bleu
-from pet_fairseq.report.paired import Score, paired_difference, paired_scores
 from pet_fairseq.report.plots import BLEU_OVER_RATE, speed_form
 from pet_fairseq.report.samples import sample_tables
+from pet_fairseq.report.seed_differences import Score, paired_difference, paired_scores
 from pet_fairseq.report.seed_groups import RunGroup
 
 
 def to_markdown(comparison: Comparison, reference: list[str], more_notes: list[str]) -> str:
-    """The main table and its plot, further tables where they say something, notes, samples."""
+    """The report: the main table and its plot, further tables if they say more, notes, samples."""
     text = _main_table(comparison) + f"\n![BLEU over the compression rate]({BLEU_OVER_RATE})\n"
     if comparison.beams != comparison.main_beams:
         text += "\nBLEU by beam size:\n\n" + _beam_table(comparison)
     paired = _paired_table(comparison)
     if paired:
         text += (
-            f"\nDifferences to {comparison.baseline.name} of the same seed, mean ± half of its 95% "
-            f"confidence interval; smaller ones cannot be seen with so few seeds:\n\n{paired}"
+            f"\nDifferences from {comparison.baseline.name} of the same seed, mean ± half of its "
+            "95% confidence interval; smaller ones cannot be seen with so few seeds:\n\n"
+            f"{paired}"
         )
     notes = _notes(comparison, reference) + _tests(comparison)
     notes += [f"missing: {what}" for group in comparison.groups for what in _missing(group)]
@@ -65,7 +66,7 @@ def _beam_table(comparison: Comparison) -> str:
 
 
 def _paired_table(comparison: Comparison) -> str:
-    """Rows with two seeds or more in common with the baseline; "" if there is none."""
+    """A row for each group with two or more seeds in common with the baseline; "" without any."""
     scores = paired_scores(comparison.beam)
     others = [group for group in comparison.groups if group is not comparison.baseline]
     lines = [_paired_cells(group, comparison.baseline, scores) for group in others]
@@ -75,7 +76,7 @@ def _paired_table(comparison: Comparison) -> str:
 
 
 def _paired_cells(group: RunGroup, baseline: RunGroup, scores: list[Score]) -> list[str]:
-    """A line of the table, empty without two seeds in common."""
+    """A row of the table; no cells without two seeds in common."""
     differences = [paired_difference(group, baseline, score) for score in scores]
     seeds = max((difference.seeds for difference in differences if difference), default=0)
     if not seeds:
@@ -94,7 +95,7 @@ def _number(value: Optional[float], form: str, unit: float = 1) -> str:
 
 
 def _bleu(group: RunGroup, beam: int) -> str:
-    """A group's mean BLEU and spread, and the number of seeds if some lack this beam."""
+    """A group's mean BLEU and its spread, and the number of seeds if some lack this beam."""
     spread, seeds = group.bleu_spread.get(beam), sum(beam in run.bleu for run in group.runs)
     text = _number(group.bleu.get(beam), ".2f") + (f" ± {spread:.2f}" if spread is not None else "")
     return text + (f" ({seeds} of {len(group.runs)})" if 0 < seeds < len(group.runs) else "")
@@ -114,7 +115,8 @@ def _notes(comparison: Comparison, reference: list[str]) -> list[str]:
     if _several_seeds(comparison):
         notes.append(
             "rows with several seeds: BLEU is their mean ± sample standard deviation, training "
-            "time their mean; sizes and title are the first seed's; (1 of 2): of one seed"
+            "time their mean; sizes and title are the first seed's; (1 of 2): one of two seeds has "
+            "this beam"
         )
     for group in comparison.groups:
         stored = sorted({run.sizes.layer_parameters or 0 for run in group.runs})
@@ -131,7 +133,7 @@ def _notes(comparison: Comparison, reference: list[str]) -> list[str]:
         low, high = min(counts), max(counts)
         number = str(low) if low == high else f"{low} to {high}"
         notes.append(
-            f"sentences/s: median of {number} runs of fairseq-generate, (ratio to the teacher)"
+            f"sentences/s: median of {number} runs of fairseq-generate (ratio to the teacher's)"
         )
     notes.append(
         "layer parameters: stored; active: used by one forward pass, shared ones in every layer; "
@@ -154,7 +156,7 @@ def _tests(comparison: Comparison) -> list[str]:
 
 
 def _missing(group: RunGroup) -> list[str]:
-    """What a group lacks, and what each of its runs lacks, a line each."""
+    """A line for each thing that a group lacks, and one for each run that lacks something."""
     lines = [f"{group.name}/{what}" for what in group.missing]
     for run in group.runs:
         if run.missing:
@@ -164,7 +166,7 @@ def _missing(group: RunGroup) -> list[str]:
 
 
 def to_json(comparison: Comparison) -> list[dict]:
-    """What was aggregated for each group and, under "runs", the values of each of its seeds."""
+    """The aggregated values of each group and, under "runs", those of each of its seeds."""
     return [_json_group(group, comparison) for group in comparison.groups]
 
 

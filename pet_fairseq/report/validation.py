@@ -1,4 +1,4 @@
-"""What fairseq-validate printed for a run: validate.txt in its folder."""
+"""Reading what fairseq-validate printed for a run: validate.txt in its folder."""
 
 import re
 from pathlib import Path
@@ -22,10 +22,10 @@ NOT_VALIDATED = Validation()
 
 
 def read_validation(path: Path) -> Validation:
-    """The last result in the log.
+    """Read the last result in the log.
 
     Raises:
-        UserError: not text, or there is no result in it.
+        UserError: it is no text, or has no result.
     """
     results = RESULT.findall(read_text(path, "validation"))
     if not results:

@@ -1,4 +1,4 @@
-"""The report on a folder of runs: read everything, compare, write Markdown, JSON and plots."""
+"""The report on a folder of runs: reads them, compares them, writes Markdown, JSON and plots."""
 
 from itertools import chain
 from pathlib import Path
@@ -31,16 +31,16 @@ def write_report(
 ) -> str:
     """Write report.md, report.json and plots into a folder of runs, and return the Markdown.
 
-    Groups of runs follow order.txt (a name a line) if the folder has one, else the teacher comes
-    first.
+    Groups of runs are in the order of order.txt (one name on each line) if the folder has one, else
+    the teacher comes first.
 
     Args:
         reference: raw target text of the test set.
-        teacher: the group that sizes and speeds are compared to.
-        baseline: the group that BLEU is compared to, by default the teacher.
+        teacher: the group with which sizes and speeds are compared.
+        baseline: the group with which BLEU is compared, by default the teacher.
         significance: add paired bootstrap tests against the baseline.
     Raises:
-        UserError: no runs, no teacher, no baseline, no reference, or runs that do not compare.
+        UserError: no runs, no teacher, no baseline, no reference, or runs that cannot be compared.
     """
     if not reference.is_file():
         raise UserError(f"--reference {reference}: no such file; give the test set's target text")
@@ -67,7 +67,7 @@ def write_report(
 
 
 def absent(order: list[str], folders: dict[str, list[Path]]) -> list[str]:
-    """The names in an order that neither a group nor a run has, each once."""
+    """The names in `order` that are neither those of groups nor of runs, each once."""
     runs = {folder.name for group in folders.values() for folder in group}
     return [name for name in dict.fromkeys(order) if name not in folders and name not in runs]
 
@@ -76,7 +76,7 @@ def measure_groups(folders: dict[str, list[Path]], reference: list[str]) -> list
     """Measure every run, and aggregate the seeds of each group.
 
     Raises:
-        UserError: what `measure_run` raises, different test sets, seeds of different sizes.
+        UserError: as `measure_run`; different test sets, or seeds of different sizes.
     """
     metrics = (cached_bleu(reference), cached_chrf(reference))
     runs = {n: [measure_run(f, *metrics, len(reference)) for f in fs] for n, fs in folders.items()}

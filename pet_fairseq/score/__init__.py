@@ -1,1 +1,1 @@
-"""`pet-fairseq score`: scores of what a model wrote or chose, as JSON."""
+"""`pet-fairseq score`: scores of what a model generated or chose, as JSON."""

@@ -1,7 +1,7 @@
 """Scores of answers that fairseq-generate printed: accuracy, or SQuAD's exact match and F1.
 
-The output needs no --tokenizer, which would take "answer" for a language: Moses tokens and BPE
-pieces are put together here, as English.
+The output is made without --tokenizer, which would take the data's suffix "answer" for a language:
+Moses tokens and BPE pieces are joined here, as English.
 """
 
 import json
@@ -22,10 +22,13 @@ ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 
 def accuracy_scores(output: Path, answers: Path) -> dict:
-    """The share of hypotheses that are their answer, letter by letter, in percent.
+    """The share of hypotheses that equal their answer, letter by letter, in percent.
 
     Args:
-        answers: a text with the answer to each question in a line.
+        output: what fairseq-generate printed.
+        answers: a text with the answer to one question on each line.
+    Returns:
+        accuracy, percent; right and total, questions.
     Raises:
         UserError: unusable files, or answers to other questions.
     """
@@ -37,8 +40,11 @@ def squad_scores(output: Path, answers: Path) -> dict:
     """SQuAD's exact match and F1, in percent.
 
     Args:
+        output: what fairseq-generate printed.
         answers: a JSON object with a list of right answers for each question, in the order of the
             test set.
+    Returns:
+        exact_match and f1, percent; total, questions.
     Raises:
         UserError: unusable files, or answers to other questions.
     """
@@ -65,8 +71,8 @@ def squad(hypotheses: list[str], answers: list[list[str]]) -> dict:
 def mean_of_best(
     score: Callable[[str, str], float], hypotheses: list[str], answers: list[list[str]]
 ) -> float:
-    """The mean, in percent, of each hypothesis's score with the answer that suits it best."""
-    best = (max(score(hyp, right) for right in rights) for hyp, rights in zip(hypotheses, answers))
+    """The mean, in percent, of each hypothesis's score against the right answer closest to it."""
+    best = (max(score(hyp, answer) for answer in gold) for hyp, gold in zip(hypotheses, answers))
     return 100 * sum(best) / len(hypotheses)
 
 
@@ -75,14 +81,14 @@ def exact_match(hypothesis: str, answer: str) -> float:
 
 
 def f1(hypothesis: str, answer: str) -> float:
-    """Harmonic mean of precision and recall over words, 0 without a common one."""
-    given, right = (normalised(text).split() for text in (hypothesis, answer))
-    common = (Counter(given) & Counter(right)).total()
-    return 2 * common / (len(given) + len(right)) if common else 0.0
+    """The harmonic mean of precision and recall over words, 0 without a common word."""
+    ours, gold = (normalised(text).split() for text in (hypothesis, answer))
+    common = (Counter(ours) & Counter(gold)).total()
+    return 2 * common / (len(ours) + len(gold)) if common else 0.0
 
 
 def normalised(text: str) -> str:
-    """An answer as SQuAD compares it: no capitals, ASCII punctuation, articles, extra blanks."""
+    """An answer as SQuAD compares it: no capitals, ASCII punctuation, articles or extra blanks."""
     return " ".join(ARTICLES.sub(" ", text.lower().translate(PUNCTUATION)).split())
 
 
@@ -93,7 +99,7 @@ def read_hypotheses(output: Path, questions: int, answers: Path) -> list[str]:
     """The best answer to each question, detokenised.
 
     Raises:
-        UserError: not as many as there are questions in the file of answers.
+        UserError: other questions than in the file of answers.
     """
     hypotheses = numbered_lines(read_text(output, "OUTPUT"), "D")
     if sorted(hypotheses) != list(range(questions)):
@@ -105,7 +111,7 @@ def read_hypotheses(output: Path, questions: int, answers: Path) -> list[str]:
 
 
 def detokenised(text: str) -> str:
-    """English text from Moses tokens, which may be divided into BPE pieces."""
+    """English text from Moses tokens, which may be divided into BPE sub-words."""
     return MosesDetokenizer("en").detokenize(re.sub("@@( |$)", "", text).split())
 
 
@@ -113,15 +119,19 @@ def read_gold(path: Path) -> list[list[str]]:
     """The right answers to each question.
 
     Raises:
-        UserError: anything but a JSON object with one or more answers to each question.
+        UserError: anything but a JSON object with a list of one or more answers to each question.
     """
     try:
         gold = list(json.loads(read_text(path, "ANSWERS")).values())
-        texts = [text for answers in gold for text in answers or [None]]
-    except (json.JSONDecodeError, AttributeError, TypeError, RecursionError):
-        texts = []
-    if not texts or not all(isinstance(text, str) for text in texts):
+    except (json.JSONDecodeError, AttributeError, RecursionError):
+        gold = []
+    if not gold or not all(map(_are_texts, gold)):
         raise UserError(
             f"ANSWERS {path}: not a JSON object with a list of right answers to each question"
         )
     return gold
+
+
+def _are_texts(answers: object) -> bool:
+    """Whether something is a list of one or more texts."""
+    return isinstance(answers, list) and answers != [] and all(isinstance(a, str) for a in answers)

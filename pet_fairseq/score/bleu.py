@@ -1,4 +1,4 @@
-"""sacreBLEU of what fairseq-generate printed."""
+"""The sacreBLEU score of what fairseq-generate printed."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ def bleu_scores(output: Path, reference: Path) -> dict:
         output: made with --tokenizer and --remove-bpe, so that it has detokenised text.
         reference: the raw target text of the test set.
     Raises:
-        UserError: unusable files, or files about different sets.
+        UserError: unusable files, or files of different test sets.
     """
     hypotheses = lines_in_order(read_text(output, "OUTPUT"), "D", output)
     lines = read_lines(reference, "REFERENCE")

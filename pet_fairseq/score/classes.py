@@ -1,4 +1,4 @@
-"""Accuracy of a model that classifies sentences: any of fairseq's task sentence_prediction."""
+"""The accuracy of a model that classifies sentences: any of fairseq's task sentence_prediction."""
 
 import sys
 
@@ -11,12 +11,15 @@ from pet_fairseq.loading import load_model, read_batches
 
 @torch.inference_mode()
 def class_scores(checkpoint: str, data: str, subset: str = "test", device: str = "auto") -> dict:
-    """The share of right classes in percent, and the mean number of tokens of a sentence.
-
-    `by_sentence` has 1 for each sentence that is right and 0 for each other, in their order.
+    """Classify a subset and count the sentences that get the right class.
 
     Args:
-        checkpoint: also one with plugins. device: auto is CUDA where it is, else the CPU.
+        checkpoint: may have plugins. data: the folder with the sentences and classes.
+        device: cpu, cuda, or auto, which uses CUDA if torch finds a GPU.
+    Returns:
+        accuracy, percent; right and total, sentences; length, the mean number of tokens in a
+        sentence; by_sentence, a text with 1 for each sentence that is right and 0 for the others,
+        in their order.
     Raises:
         UserError: not such a model, no such subset, or no such device.
     """
@@ -25,7 +28,9 @@ def class_scores(checkpoint: str, data: str, subset: str = "test", device: str =
     model, task = load_model(checkpoint, "CHECKPOINT", data)
     head = getattr(task.cfg, "classification_head_name", None)
     if head not in getattr(model, "classification_heads", {}):
-        raise UserError(f"CHECKPOINT {checkpoint}: has no head of classes; fine-tune it with one")
+        raise UserError(
+            f"CHECKPOINT {checkpoint}: has no classification head; fine-tune it with one"
+        )
     model.to(device)
     right, tokens = {}, 0
     for sample in read_batches(task, subset, sys.maxsize, max_tokens=8000, device=device):

@@ -5,7 +5,13 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Optional
 
-from pet_fairseq.cli_command import Command, Group, add_auto_device_option, add_subset_option
+from pet_fairseq.cli_command import (
+    Command,
+    Group,
+    add_auto_device_option,
+    add_backbone_run_option,
+    add_subset_option,
+)
 from pet_fairseq.files import write_json
 
 
@@ -50,13 +56,13 @@ def _rouge_arguments(parser: ArgumentParser) -> None:
         "--responses",
         type=Path,
         metavar="FILE",
-        help="the right responses, one in a line (default: the T lines of OUTPUT)",
+        help="the right responses, one on each line (default: the T lines of OUTPUT)",
     )
     parser.add_argument(
         "--validation",
         type=Path,
         metavar="LOG",
-        help="what fairseq-validate printed, to take the responses' perplexity from",
+        help="what fairseq-validate printed, from which to take the responses' perplexity",
     )
     _add_out_option(parser)
 
@@ -78,7 +84,7 @@ def _rouge(args: Namespace) -> None:
 def _accuracy_arguments(parser: ArgumentParser) -> None:
     _add_output(parser)
     parser.add_argument(
-        "answers", type=Path, metavar="ANSWERS", help="the right answers, one in a line"
+        "answers", type=Path, metavar="ANSWERS", help="the right answers, one on each line"
     )
     _add_out_option(parser)
 
@@ -139,13 +145,13 @@ def _prompts_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "data",
         metavar="BIN",
-        help="the folder with the texts, one a line, from fairseq-preprocess --only-source",
+        help="the folder with the texts, one on each line, from fairseq-preprocess --only-source",
     )
     parser.add_argument(
         "--prompt-end",
         required=True,
         metavar="WORD",
-        help="the word that ends a prompt; what follows the first one is the response",
+        help="the word that ends a prompt; everything after the first one is the response",
     )
     add_subset_option(parser, "test")
     parser.add_argument(
@@ -160,7 +166,7 @@ def _prompts_arguments(parser: ArgumentParser) -> None:
         type=int,
         default=1,
         metavar="K",
-        help="let the model read only the last 1/K of each prompt, to compare plugins with "
+        help="let the model read only the last 1/K of each prompt, for comparison with plugins "
         "(default: %(default)s)",
     )
     add_auto_device_option(parser)
@@ -204,15 +210,9 @@ def _tasks_arguments(parser: ArgumentParser) -> None:
         "tasks",
         nargs="+",
         metavar="TASK=FOLDER",
-        help="the folder of a task's runs, with plugins.json; a task that is given several times "
-        "has several seeds",
+        help="the folder of a task's runs, with plugins.json; give a task once for each seed",
     )
-    parser.add_argument(
-        "--backbone",
-        default="backbone",
-        metavar="RUN",
-        help="the run that the others started from (default: %(default)s)",
-    )
+    add_backbone_run_option(parser)
     parser.add_argument(
         "--out", type=Path, metavar="FILE", help="also write the table to this file, as Markdown"
     )
@@ -229,7 +229,7 @@ COMMANDS = (
         name="score bleu",
         group=Group.REPORTS,
         help="score translations by sacreBLEU",
-        description="Score translations by sacreBLEU. OUTPUT was made with --tokenizer and "
+        description="Score translations by sacreBLEU. Make OUTPUT with --tokenizer and "
         "--remove-bpe, so that it has detokenised text.",
         add_arguments=_bleu_arguments,
         run=_bleu,
@@ -239,7 +239,7 @@ COMMANDS = (
         name="score rouge",
         group=Group.REPORTS,
         help="score responses by ROUGE and exact matches",
-        description="Score responses by ROUGE and exact matches. OUTPUT was made with --bpe "
+        description="Score responses by ROUGE and exact matches. Make OUTPUT with --bpe "
         "sentencepiece or --remove-bpe, so that it has detokenised text. Tokens are words, stemmed "
         "if they are ASCII, and single characters of scripts without blanks between words, such as "
         "Chinese.",
@@ -252,7 +252,7 @@ COMMANDS = (
         group=Group.REPORTS,
         help="count the generated answers that are right, letter by letter",
         description="Count the generated answers that are right, letter by letter. OUTPUT needs no "
-        "--tokenizer and no --remove-bpe: Moses tokens and BPE pieces are put together as English.",
+        "--tokenizer and no --remove-bpe: Moses tokens and BPE pieces are joined as English.",
         add_arguments=_accuracy_arguments,
         run=_accuracy,
         needs_models=False,
@@ -262,7 +262,7 @@ COMMANDS = (
         group=Group.REPORTS,
         help="score generated answers by SQuAD's exact match and F1",
         description="Score generated answers by SQuAD's exact match and F1. OUTPUT needs no "
-        "--tokenizer and no --remove-bpe: Moses tokens and BPE pieces are put together as English.",
+        "--tokenizer and no --remove-bpe: Moses tokens and BPE pieces are joined as English.",
         add_arguments=_squad_arguments,
         run=_squad,
         needs_models=False,
@@ -270,14 +270,14 @@ COMMANDS = (
     Command(
         name="score classes",
         group=Group.REPORTS,
-        help="count the sentences that a model classifies right",
+        help="count the sentences that a model classifies correctly",
         add_arguments=_classes_arguments,
         run=_classes,
     ),
     Command(
         name="score prompts",
         group=Group.REPORTS,
-        help="measure how well, and how fast, a language model goes on after prompts",
+        help="measure how fast a language model reads prompts, and how well it predicts responses",
         add_arguments=_prompts_arguments,
         run=_prompts,
     ),
@@ -293,8 +293,8 @@ COMMANDS = (
         name="score tasks",
         group=Group.REPORTS,
         help="compare compressed models over several tasks, with their average",
-        description="Compare compressed models over several tasks and seeds, with their average, "
-        "what they train and what they compute, and the differences to the model itself.",
+        description="Compare compressed models over several tasks and seeds: scores and their "
+        "average, trained parameters, FLOPs, and the differences from the backbone.",
         add_arguments=_tasks_arguments,
         run=_tasks,
         needs_models=False,

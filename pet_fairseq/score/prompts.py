@@ -1,4 +1,4 @@
-"""How well and how fast a language model reads prompts: the perplexity of what follows them."""
+"""How fast a language model reads prompts, and how well it predicts the responses to them."""
 
 import math
 import time
@@ -14,14 +14,14 @@ from pet_fairseq.devices import check_device, choose_device
 from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.loading import build_loaded, load_subset
 
-REPEATS = 3  # of each timed reading, of which the fastest counts
+REPEATS = 3  # of each timed reading; the fastest counts
 
 
 class Text(NamedTuple):
-    """A prompt and its response; one begins with the word that begins all texts."""
+    """A prompt and its response, as indices of words."""
 
-    prompt: Tensor  # P
-    response: Tensor  # R, with </s>
+    prompt: Tensor  # P, from the </s> with which fairseq begins every text
+    response: Tensor  # R, up to and including its </s>
 
 
 @torch.inference_mode()
@@ -34,15 +34,19 @@ def prompt_scores(
     cut: int = 1,
     device: str = "auto",
 ) -> dict:
-    """The perplexity of responses, the share that is right word for word, and the prompts' time.
+    """Measure how well a model predicts responses, and how long it takes to read their prompts.
 
     Args:
-        checkpoint: a language model, also one with plugins. prompt_end: the word after which the
-            response begins. texts: how many at most, spread over the subset.
-        cut: the model reads the last 1/cut of each prompt only. device: auto is CUDA where it is.
+        checkpoint: a language model, which may have plugins.
+        prompt_end: the word after which the response begins.
+        texts: how many at most, spread over the subset.
+        cut: the model reads only the last 1/cut of each prompt.
+        device: cpu, cuda, or auto, which uses CUDA if torch finds a GPU.
     Returns:
-        perplexity; exact_match, percent; prompt_ms, milliseconds in which all layers read a prompt,
-        one at a time; prompt_length, its mean in tokens before it is cut; texts; cut.
+        perplexity, of a word of the responses; exact_match, the percentage of responses whose words
+        are all the most probable ones; prompt_ms, the mean time in milliseconds in which all layers
+        read a single prompt; prompt_length, the mean number of tokens in a prompt before it is cut;
+        texts; cut.
     Raises:
         UserError: no language model, no such subset, word or device, or no prompts.
     """
@@ -55,10 +59,10 @@ def prompt_scores(
     for text in read_texts(task, subset, prompt_end, texts, model.max_positions()):
         response, prompt = text.response.to(device), cut_prompt(text.prompt, cut).to(device)
         if not count:
-            model(prompt[None], features_only=True)  # the first is slower
+            model(prompt[None], features_only=True)  # the first run is slower
         seconds += reading_time(model, prompt)
-        losses, hits = read_response(model, prompt, response)
-        loss, right, words = loss + losses, right + hits, words + len(response)
+        nats, is_right = read_response(model, prompt, response)
+        loss, right, words = loss + nats, right + is_right, words + len(response)
         length, count = length + len(text.prompt), count + 1
     if not count:
         raise UserError(
@@ -75,14 +79,14 @@ def prompt_scores(
 
 
 def load_for_lines(checkpoint: str, data: str) -> tuple[nn.Module, object]:
-    """A language model and its task, for which every line of the data is a text of its own.
+    """Load a language model and its task, for which every line of the data is a text of its own.
 
     Raises:
         UserError: another kind of model, or no such data.
     """
     state = load_checkpoint(checkpoint, "CHECKPOINT")
     if state["cfg"].task._name != "language_modeling":
-        raise UserError(f"CHECKPOINT {checkpoint}: is no language model; give a decoder-only one")
+        raise UserError(f"CHECKPOINT {checkpoint}: not a language model; give a decoder-only one")
     with open_dict(state["cfg"]):
         state["cfg"].task.sample_break_mode = "eos"
         state["cfg"].task.add_bos_token = False  # it would stand before the </s> that is there
@@ -90,8 +94,11 @@ def load_for_lines(checkpoint: str, data: str) -> tuple[nn.Module, object]:
 
 
 def read_texts(task, subset: str, prompt_end: str, number: int, max_length: int) -> Iterator[Text]:
-    """Texts from all over a subset, in even steps, without those too long or without a prompt.
+    """Yield texts from all over a subset, in even steps; not those too long or without a prompt.
 
+    Args:
+        number: how many texts to read; fewer are yielded if some are left out.
+        max_length: tokens, without the last one.
     Raises:
         UserError: no such subset or word.
     """
@@ -118,7 +125,7 @@ def cut_prompt(prompt: Tensor, cut: int) -> Tensor:
 
 
 def read_response(model: nn.Module, prompt: Tensor, response: Tensor) -> tuple[float, bool]:
-    """Its loss in nats, added up over words, and whether each word is the most probable one."""
+    """A response's loss in nats, summed over its words, and whether all are the most probable."""
     tokens = torch.cat([prompt, response])[None, :-1]
     logits = model(tokens)[0][0, len(prompt) - 1 :].float()
     loss = nn.functional.cross_entropy(logits, response, reduction="sum")
@@ -126,7 +133,7 @@ def read_response(model: nn.Module, prompt: Tensor, response: Tensor) -> tuple[f
 
 
 def reading_time(model: nn.Module, prompt: Tensor) -> float:
-    """Seconds for the layers to read a prompt, the fastest of some tries."""
+    """The seconds in which the layers read a prompt, the fewest of REPEATS runs."""
 
     def read() -> float:
         start = time.perf_counter()

@@ -1,4 +1,4 @@
-"""ROUGE and exact matches of what fairseq-generate printed, in percent."""
+"""ROUGE and exact matches of what fairseq-generate printed, and figures of fairseq-validate."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ import regex
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_lines, read_text
-from pet_fairseq.generate_output import numbered_lines
+from pet_fairseq.generate_output import NUMBER, numbered_lines
 
 KINDS = ("rouge1", "rouge2", "rougeL")
 # a character of a script that is written without blanks, or a word; combining marks belong to both
@@ -20,7 +20,7 @@ TOKEN = regex.compile(
 
 
 class Tokenizer:
-    """Divides text of any script into tokens; rouge-score's own knows the letters a to z only.
+    """Divides text of any script into tokens; rouge-score's own knows only a to z and digits.
 
     Characters of scripts without blanks between words, such as Chinese, are tokens of their own.
     Other tokens are words in lower case; as in rouge-score, those of more than 3 characters are
@@ -37,14 +37,17 @@ class Tokenizer:
 
 
 def rouge_scores(output: Path, responses: Optional[Path] = None) -> dict:
-    """Mean F-measures of rouge-score over the tokens of `Tokenizer`, and exact matches.
+    """Score responses by ROUGE, over the tokens of `Tokenizer`, and by exact matches.
 
     Args:
         output: made with --bpe sentencepiece or --remove-bpe, so that it has detokenised text.
-        responses: a text with the right response to each prompt in a line; by default those that
-            are in the output (its T lines).
+        responses: a text with the right response to one prompt on each line; by default those in
+            the output (its T lines).
+    Returns:
+        rouge1, rouge2 and rougeL, mean F-measures in percent; accuracy, the percentage of exact
+        matches; total, responses.
     Raises:
-        UserError: unusable files, or files about different sets; or rouge-score is missing.
+        UserError: unusable files, files of different test sets, or rouge-score is missing.
     """
     try:
         from nltk.stem.porter import PorterStemmer
@@ -73,13 +76,16 @@ def read_perplexity(log: Path) -> float:
     Raises:
         UserError: there is none.
     """
-    perplexities = re.findall(r"valid on .* \| ppl (\d+(?:\.\d+)?)", read_text(log, "--validation"))
+    perplexities = re.findall(rf"valid on .* \| ppl {NUMBER}", read_text(log, "--validation"))
     if not perplexities:
         raise UserError(f"--validation {log}: no perplexity in it; run fairseq-validate again")
     return float(perplexities[-1])
 
 
 def read_length(log: Path) -> Optional[float]:
-    """The mean number of tokens that a SelfCP model read, from a log of fairseq-validate."""
-    lengths = re.findall(r"valid on .* \| read (\d+(?:\.\d+)?)", read_text(log, "--validation"))
+    """The mean number of tokens that a SelfCP model read, from a log of fairseq-validate.
+
+    None for the log of another model.
+    """
+    lengths = re.findall(rf"valid on .* \| read {NUMBER}", read_text(log, "--validation"))
     return float(lengths[-1]) if lengths else None

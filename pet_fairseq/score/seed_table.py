@@ -13,10 +13,10 @@ SCORES = ("accuracy", "rouge1", "rouge2", "rougeL", "exact_match", "f1", "bleu",
 
 
 def write_seeds_table(runs: Path, names: list[str]) -> str:
-    """Write RUNS/table.md from RUNS/NAME.seed<N>/result.json and return the table.
+    """Write RUNS/table.md from all RUNS/NAME.seed<N>/result.json, and return the table.
 
     Raises:
-        UserError: no finished run of a name, or one without scores.
+        UserError: a name without a finished run, or a result.json without scores.
     """
     by_name = {name: read_seeds(runs, name) for name in names}
     columns = [s for s in SCORES if any(s in scores for scores in by_name.values())]
@@ -34,10 +34,10 @@ def write_seeds_table(runs: Path, names: list[str]) -> str:
 
 
 def read_seeds(runs: Path, name: str) -> dict[str, list[float]]:
-    """The scores of every seed of a run, by name of the score.
+    """The values of a run's scores over its seeds, by the score's name.
 
     Raises:
-        UserError: no finished run of that name, or one without scores.
+        UserError: no finished run of that name, or a result.json without scores.
     """
     by_score: dict[str, list[float]] = {}
     for folder in sorted(runs.glob(f"{name}.seed*")):

@@ -12,7 +12,7 @@ from typing import NamedTuple, Optional
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import write_text
 from pet_fairseq.markdown import table
-from pet_fairseq.score.paired import paired_bootstrap
+from pet_fairseq.score.bootstrap import paired_bootstrap
 
 
 class TaskRun(NamedTuple):

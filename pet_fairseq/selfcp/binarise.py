@@ -10,7 +10,7 @@ import numpy as np
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import check_folder, whole_folder
-from pet_fairseq.selfcp.items import Items, LanguageModelItems
+from pet_fairseq.selfcp.binary_writer import BinaryWriter, LanguageModelWriter
 from pet_fairseq.selfcp.prompts import Record, read_paragraphs, read_records
 from pet_fairseq.selfcp.vocabulary import VOCAB_SIZE, Vocabulary, train_model
 
@@ -90,7 +90,7 @@ def write_all(
     lines = []
     with ExitStack() as stack:
         lm = {
-            split: LanguageModelItems(folder / "lm" / split, vocabulary, lm_tokens)
+            split: LanguageModelWriter(folder / "lm" / split, vocabulary, lm_tokens)
             for split in ("train", "valid")
         }
         for items in lm.values():
@@ -128,11 +128,11 @@ def write_split(
     prefix: Path,
     records: Iterable[list[np.ndarray]],
     vocabulary: Vocabulary,
-    lm: Optional[LanguageModelItems],
+    lm: Optional[LanguageModelWriter],
 ) -> str:
     """Write PREFIX.query, .prompt and .response, and the same records for a language model."""
     with ExitStack() as stack:
-        parts = [Items(Path(f"{prefix}.{name}"), vocabulary) for name in Record._fields]
+        parts = [BinaryWriter(Path(f"{prefix}.{name}"), vocabulary) for name in Record._fields]
         for items in parts:
             stack.enter_context(items)
         for tokens in records:
@@ -151,7 +151,7 @@ def write_split(
 
 
 def write_text(
-    text: Sequence[Path], vocabulary: Vocabulary, lm: dict[str, LanguageModelItems], max_bytes: int
+    text: Sequence[Path], vocabulary: Vocabulary, lm: dict[str, LanguageModelWriter], max_bytes: int
 ) -> None:
     """Write paragraphs for a language model, every VALID_EVERY-th of all files for validation."""
     lines = (line for path in text for _, line in read_paragraphs(path, max_bytes, "encoding"))
@@ -163,7 +163,7 @@ def write_text(
         lm[split].add_text(tokens)
 
 
-def describe_lm(split: str, items: LanguageModelItems) -> str:
+def describe_lm(split: str, items: LanguageModelWriter) -> str:
     """Describe the texts of a language model's split in one line."""
     if not items.items:
         return f"lm/{split}: nothing, not written"

@@ -209,7 +209,7 @@ def _memory_map_arguments(parser: ArgumentParser) -> None:
 
 
 def _memory_map(args: Namespace) -> None:
-    from pet_fairseq.selfcp.similarity import memory_map
+    from pet_fairseq.selfcp.memory_map import memory_map
 
     names = ("path", "data", "subset", "index", "device", "out")
     options = {name: getattr(args, name) for name in names}

@@ -5,6 +5,7 @@ it brings a text for which there is no place.
 """
 
 import asyncio
+import errno
 import json
 import socket
 from contextlib import suppress
@@ -12,6 +13,7 @@ from typing import Optional
 
 from aiohttp import web
 
+from pet_fairseq.errors import UserError
 from pet_fairseq.serve.engine import Engine
 from pet_fairseq.serve.queue import FULL
 
@@ -22,6 +24,7 @@ AT_ONCE = 64  # connections that are accepted in a row before open ones have the
 GRACE = 1.0  # seconds in which a client can say something, and can read why it is turned away
 UNREAD_SECONDS = 30.0  # after which a client that reads nothing of its answers is cut off
 MOST_LEAVING = 256  # clients that are given time to read why they are turned away
+WRONG_PORT = {errno.EADDRINUSE: "is in use", errno.EACCES: "is kept for the system"}
 PREDICT = "/predict"  # the route of texts
 TEXT = f"POST {PREDICT} ".encode()  # the first bytes of a request with texts
 
@@ -46,13 +49,20 @@ class Entrance:
         """Listen for clients, and hand those that may stay to aiohttp's server.
 
         Raises:
-            OSError: the address cannot be used.
+            UserError: the port is in use, or the host is none of this machine's.
         """
         self.loop = asyncio.get_running_loop()
         self.server = server
-        self.listener = await self.loop.create_server(
-            lambda: Newcomer(self), host, port, backlog=AT_ONCE
-        )
+        try:
+            self.listener = await self.loop.create_server(
+                lambda: Newcomer(self), host, port, backlog=AT_ONCE
+            )
+        except OSError as error:
+            if error.errno in WRONG_PORT:
+                line = f"--port {port}: {WRONG_PORT[error.errno]}; give another one, or 0 for any"
+            else:
+                line = f"--host {host}: {error.strerror}; give an address of this machine"
+            raise UserError(line) from error
         for listening in self.listener.sockets:
             # from a short backlog the kernel would drop clients while the event loop is busy
             with listening.dup() as duplicate:

@@ -3,7 +3,7 @@
 import statistics
 import time
 
-from pet_fairseq.predict.model import Predictor
+from pet_fairseq.predict.predictor import Predictor
 from pet_fairseq.serve.scheduler import Cost
 
 LENGTH = 128  # tokens of a text

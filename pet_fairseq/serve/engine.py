@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from torch import Tensor
 
-from pet_fairseq.predict.model import Encoded, Predictor
+from pet_fairseq.predict.predictor import Encoded, Predictor
 from pet_fairseq.predict.sentences import Sentences, TextError, TextTooLongError
 from pet_fairseq.serve.metrics import Metrics
 from pet_fairseq.serve.queue import BatchQueue, Item

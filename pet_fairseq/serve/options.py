@@ -20,6 +20,12 @@ def add_options(command: argparse.ArgumentParser) -> None:
     command.set_defaults(command="serve", path_option="--path")
 
     server = command.add_argument_group("server")
+    _add_serving_options(server)
+    _add_limits(server)
+
+
+def _add_serving_options(server: argparse._ArgumentGroup) -> None:
+    """Declare where the server listens, and how it answers."""
     server.add_argument(
         "--host", default="127.0.0.1", help="the address to listen on (default: %(default)s)"
     )
@@ -52,6 +58,10 @@ def add_options(command: argparse.ArgumentParser) -> None:
         help="which texts run together: the oldest ones, or the oldest one and those nearest to it "
         "in length, which saves padding (default: %(default)s)",
     )
+
+
+def _add_limits(server: argparse._ArgumentGroup) -> None:
+    """Declare what is refused, and what ends a connection."""
     server.add_argument(
         "--max-text-seconds",
         type=positive_float,

@@ -7,7 +7,7 @@ import logging
 import signal
 
 from pet_fairseq.predict.load_model import load
-from pet_fairseq.predict.model import Predictor
+from pet_fairseq.predict.predictor import Predictor
 from pet_fairseq.serve.app import make_runner
 from pet_fairseq.serve.connections import Entrance
 from pet_fairseq.serve.costs import measure_costs
@@ -24,7 +24,7 @@ def serve(args: argparse.Namespace, text_options: list[str]) -> None:
     """Answer requests until SIGTERM or SIGINT; see options.py for args.
 
     Raises:
-        UserError: what the user gave cannot be served. OSError: the address cannot be used.
+        UserError: what the user gave cannot be served, or not at that address.
     """
     quiet()
     model = load_served(args, text_options)

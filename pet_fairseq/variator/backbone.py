@@ -68,9 +68,14 @@ class BackboneWrapper(BaseFairseqModel):
         raise NotImplementedError
 
     @staticmethod
-    def shape_for(cfg, backbone: Shape) -> Shape:
-        """The shape of the model's stack, from the backbone's shape and the model's options."""
-        return backbone._replace(ratio=cfg.compression_ratio)
+    def ratio_for(cfg) -> int:
+        """The ratio k that the model's options ask for; 1 for a kind of model without any."""
+        return cfg.compression_ratio
+
+    @classmethod
+    def shape_for(cls, cfg, backbone: Shape) -> Shape:
+        """The shape of the model's stack from the backbone's shape and the model's options."""
+        return backbone._replace(ratio=cls.ratio_for(cfg))
 
     @staticmethod
     def encoder_cost(shape: Shape, length: int) -> int:

@@ -3,7 +3,7 @@
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from pet_fairseq.cli_command import Command, Group, add_sample_options
+from pet_fairseq.cli_command import Command, Group, add_backbone_run_option, add_sample_options
 from pet_fairseq.variator.choices import COMPRESSIONS, DECOMPRESSIONS, SITES
 
 
@@ -121,12 +121,7 @@ def _plugins_arguments(parser: ArgumentParser) -> None:
         metavar="RUNS",
         help="a folder that holds one folder for each run, with checkpoint_best.pt and result.json",
     )
-    parser.add_argument(
-        "--backbone",
-        default="backbone",
-        metavar="RUN",
-        help="the run that the others started from (default: %(default)s)",
-    )
+    add_backbone_run_option(parser)
     parser.add_argument(
         "--length",
         type=int,

@@ -84,17 +84,17 @@ def read_row(folder: Path, length: int) -> RunRow:
     Raises:
         UserError: a checkpoint or scores that cannot be used.
     """
-    path, scores = folder / "checkpoint_best.pt", read_scores(folder / "result.json")
+    path = folder / "checkpoint_best.pt"
+    scores, cut = read_scores(folder / "result.json")
     state = load_checkpoint(str(path), "RUNS")
     cfg = state["cfg"].model
     kind = getattr(cfg, "_name", "")
     tensors = unique_tensors(state["model"])
     trained = sum(t.numel() for n, t in tensors.items() if n != "backbone_hash")
-    cut = int(scores.pop("cut", 1))
     if cut > 1:  # the backbone itself, given a part of each prompt
         cost = cut_cost(state, str(path), length, cut)
         return RunRow(folder.name, "cut prompts", cut, trained=0, size=0, cost=cost, scores=scores)
-    ratio = getattr(cfg, "compression_ratio", 1) if compresses(kind) else 1
+    ratio = MODEL_REGISTRY[kind].ratio_for(cfg) if compresses(kind) else 1
     costs = relative_costs(state, kind, str(path), length)
     return RunRow(
         *(folder.name, kind, ratio, trained, stored_bytes(state | {"model": tensors})),
@@ -109,8 +109,8 @@ def compresses(kind: str) -> bool:
     return issubclass(MODEL_REGISTRY.get(kind, object), BackboneWrapper)
 
 
-def read_scores(path: Path) -> dict[str, float]:
-    """Read the scores of a run, and `cut` if prompts were cut.
+def read_scores(path: Path) -> tuple[dict[str, float], int]:
+    """Read the scores of a run, and K where it read only the last 1/K of its prompts, else 1.
 
     Raises:
         UserError: not a file of scores, or none that is known.
@@ -123,7 +123,7 @@ def read_scores(path: Path) -> dict[str, float]:
         raise UserError(f"{path}: no scores in it; evaluate the run again") from error
     if not scores:
         raise UserError(f"{path}: has none of {', '.join(SCORES)}; evaluate the run again")
-    return scores | ({"cut": cut} if cut > 1 else {})
+    return scores, cut
 
 
 def relative_costs(state: dict, kind: str, path: str, length: int) -> tuple[float, Optional[float]]:

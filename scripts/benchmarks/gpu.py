@@ -39,7 +39,7 @@ from pet_fairseq.errors import UserError  # noqa: E402
 from pet_fairseq.files import write_json, write_text  # noqa: E402
 from pet_fairseq.markdown import table  # noqa: E402
 from pet_fairseq.recipes.runner import run_stages  # noqa: E402
-from pet_fairseq.recipes.skipping import RunOptions, State, look  # noqa: E402
+from pet_fairseq.recipes.skipping import RunOptions, State, find_state  # noqa: E402
 from pet_fairseq.recipes.stage import Stage  # noqa: E402
 
 LEAST_MINUTES = 1.0  # with fewer left, not even a training that can be cut is begun
@@ -222,7 +222,7 @@ def run_call(args: argparse.Namespace, begun: float) -> bool:
         options = run_options(args, deadline)
         if args.again and notes.failure(part.name):
             del notes.of[part.name]
-        if notes.failure(part.name) or look(part.stage, options) is State.FINISHED:
+        if notes.failure(part.name) or find_state(part.stage, options) is State.FINISHED:
             continue
         left = (deadline - time.monotonic()) / 60
         needed = LEAST_MINUTES if part.can_be_cut else part.minutes
@@ -291,7 +291,7 @@ def describe_machine(device: str) -> dict[str, str]:
 def write_summary(args: argparse.Namespace, notes: Notes) -> None:
     parts = slices(args)
     options = run_options(args)
-    finished = [part for part in parts if look(part.stage, options) is State.FINISHED]
+    finished = [part for part in parts if find_state(part.stage, options) is State.FINISHED]
     failed = [part for part in parts if notes.failure(part.name)]
     left = [part.name for part in parts if part not in finished and part not in failed]
     text = "# Figures of a GPU\n\n" if args.device == "cuda" else "# Figures of a CPU\n\n"
@@ -329,7 +329,11 @@ def dry_run(args: argparse.Namespace) -> None:
     notes = Notes(args.out)
     call, left, total = 1, args.minutes, 0.0
     for part in slices(args):
-        state = "failed" if notes.failure(part.name) else look(part.stage, run_options(args)).value
+        state = (
+            "failed"
+            if notes.failure(part.name)
+            else find_state(part.stage, run_options(args)).value
+        )
         if state == State.FINISHED.value:
             print(f"\n# {part.name}: done before\n{shell_command(part)}")
             continue

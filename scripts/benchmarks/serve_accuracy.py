@@ -18,7 +18,6 @@ import contextlib
 import csv
 import io
 import itertools
-import json
 import os
 import random
 import statistics
@@ -40,12 +39,14 @@ from http_load import (
 from matplotlib.figure import Figure
 from served import Server, server
 
+from pet_fairseq.errors import install_excepthook
 from pet_fairseq.files import write_figure, write_text
 from pet_fairseq.markdown import table
-from pet_fairseq.score.paired import paired_bootstrap
+from pet_fairseq.recipes.training import BEST
+from pet_fairseq.score.bootstrap import paired_bootstrap
+from pet_fairseq.score.task_table import read_run
 
 OPTIONS = {"int8": ("--int8",), "length": ("--batch-order", "length")}
-BEST = "checkpoint_best.pt"
 BASE = "backbone"
 
 
@@ -59,18 +60,6 @@ class Spec(NamedTuple):
     @property
     def name(self) -> str:
         return "+".join((self.run, *self.helps))
-
-
-def read_runs(runs: Path) -> dict[str, dict]:
-    """The rows of plugins.json by name.
-
-    Raises:
-        SystemExit: there is no such file.
-    """
-    path = runs / "plugins.json"
-    if not path.is_file():
-        raise SystemExit(f"{path}: no such file; make it by pet-fairseq plugins {runs}")
-    return {row["name"]: row for row in json.loads(path.read_text())["rows"]}
 
 
 def default_models(rows: dict[str, dict]) -> list[str]:
@@ -255,6 +244,7 @@ def measure(args: argparse.Namespace, specs: list[Spec], options: list[str]) -> 
 
 
 def main() -> None:
+    install_excepthook()
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
     parser.add_argument("runs", type=Path, metavar="RUNS")
     parser.add_argument("--texts", type=Path, required=True, help="one a line")
@@ -268,7 +258,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="a folder (default: RUNS/serving)")
     args, options = parser.parse_known_args()
     args.out = args.out or args.runs / "serving"
-    rows = read_runs(args.runs)
+    rows = read_run(args.runs).rows
     words = args.models or default_models(rows)
     measure(args, [read_spec(word, args.runs, rows) for word in words], options)
 

@@ -1,8 +1,9 @@
-"""Hooks of mkdocs: links from docs/ to the rest of the repository work in the site, too.
+"""Hooks of mkdocs: links from docs/ to the rest of the repository, pictures and names of options.
 
 The site's root is docs/, but pages also link to READMEs of examples/ and scripts/, and to single
 files. These join the site under their own path, and links are rewritten relative to where a page
-ends up. On a Git host the pages need none of this.
+ends up. On a Git host the pages need none of this. In the site a picture leads to itself in full
+size, which a phone needs, and no line ends inside the name of an option.
 """
 
 import os.path
@@ -11,6 +12,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 LINK = re.compile(r"\[([^]]*)\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)")
+CODE = re.compile(r"<code>.*?</code>", re.DOTALL)
+OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*(?: [A-Z]+\b)?")  # with its value's name
+PICTURE = re.compile(r'<img [^>]*src="([^"]+)"[^>]*>')
 JOINING = ("examples/**/*.md", "scripts/*.md", "CHANGELOG.md", "README.md")
 FRONT = "readme.md"  # the project's README.md, as README.md would be the first page, docs/index.md
 
@@ -61,3 +65,18 @@ def on_files(files, config):
 
 def on_page_markdown(markdown, page, config, files):
     return rewrite(markdown, Path(page.file.abs_src_path))
+
+
+def mark_options(html: str) -> str:
+    """A page's HTML with each name of an option in code in a span, which docs/site.css knows."""
+    marked = r'<span class="option">\g<0></span>'
+    return CODE.sub(lambda code: OPTION.sub(marked, code[0]), html)
+
+
+def link_pictures(html: str) -> str:
+    """A page's HTML in which every picture leads to its own file."""
+    return PICTURE.sub(r'<a href="\1">\g<0></a>', html)
+
+
+def on_page_content(html, page, config, files):
+    return link_pictures(mark_options(html))

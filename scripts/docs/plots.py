@@ -26,6 +26,13 @@ FORMS = {  # name and mark of each way to store a model, by its columns in front
     "4": ("4 bits", "^"),
     "int8": ("CTranslate2 int8", "D"),
 }
+ENGINES = {  # the legend's words for the engines of decoding.csv; others are called as there
+    "fairseq": "fairseq's generator",
+    "fast": "--task pet_translation",
+    "CTranslate2 float32, shared": "CTranslate2 float32, batch shared by the cores",
+    "CTranslate2 int8, shared": "CTranslate2 int8, batch shared by the cores",
+}
+MODELS = {"teacher": "teacher, 6 + 6 layers", "PET": "PET, 4 + 4", "d256": "4 + 4, width 256"}
 PLUGINS = ("model", "k 2", "k 4", "k 8", "k 16", "k 32")
 
 Row = dict[str, str]
@@ -139,8 +146,9 @@ def decoding(path: Path) -> None:
         for engine in dict.fromkeys(row["engine"] for row in mine):
             points = [row for row in mine if row["engine"] == engine]
             batches = [row["batch"] for row in points]
-            axes.plot(batches, numbers(points, "sentences_per_second"), marker="o", label=engine)
-        axes.set(title=f"{model}, beam {beam}", ylim=(0, None))
+            speeds = numbers(points, "sentences_per_second")
+            axes.plot(batches, speeds, marker="o", label=ENGINES.get(engine, engine))
+        axes.set(title=f"{MODELS[model]}, beam {beam}", ylim=(0, None))
         axes.grid(alpha=0.3)
     for axes in grid[-1]:
         axes.set_xlabel("sentences in a batch")
@@ -176,15 +184,15 @@ def sst2(path: Path) -> None:
 
 def variator_speed(path: Path) -> None:
     """Time and FLOPs over the ratio, for two lengths."""
-    title = "Variator: an encoder of 6 layers, width 512, random weights"
-    y = "of the plain encoder's (1 = no saving)"
+    title = "Variator: time and FLOPs of an encoder, 6 layers, width 512, random weights"
+    y = "share of the plain encoder's time or FLOPs"
     figure, axes = new_axes(7.2, 4, title, "ratio k: positions in a group", y)
     rows = read("variator_speed")
     for color, tokens in zip(("C0", "C1"), ("128", "512")):
         mine = [row for row in rows if row["tokens"] == tokens]
         ratios = [row["k"] for row in mine]
         for column, style, what in (("time_ratio", "o-", "time"), ("flops_ratio", "x--", "FLOPs")):
-            label = f"{what}, {tokens} tokens"
+            label = f"{what}, texts of {tokens} tokens"
             axes.plot(ratios, numbers(mine, column), style, color=color, label=label)
     axes.set_ylim(0, None)
     axes.legend()
@@ -193,17 +201,18 @@ def variator_speed(path: Path) -> None:
 
 def serving(path: Path) -> None:
     """Accuracy over speed of a classifier behind the server, with its 95% interval."""
-    title = "SST-2, MiniLM behind pet-fairseq serve, two cores"
-    figure, axes = new_axes(7.6, 4.6, title, "requests a second", "accuracy, %")
+    title = "SST-2, MiniLM behind pet-fairseq serve, two CPU cores"
+    figure, axes = new_axes(8.4, 4.6, title, "requests a second", "accuracy, %")
     for row in read("serving"):
         accuracy, change = float(row["accuracy"]), number(row["accuracy_to_model"])
         low, high = number(row["interval_low"]), number(row["interval_high"])
         bars = None if low is None else [[change - low], [high - change]]
         speed = float(row["requests_per_second"])
         way = "" if row["served_with"] == "-" else f", {row['served_with']}"
-        style = dict(marker="o", linestyle="", capsize=3, label=row["model"] + way)
+        model = f"plugins, {row['model']}" if row["model"] in PLUGINS[1:] else row["model"]
+        style = dict(marker="o", linestyle="", capsize=3, label=model + way)
         axes.errorbar(speed, accuracy, bars, **style)
-    axes.plot([], [], color="grey", label="95% interval of the difference to the model")
+    axes.plot([], [], color="grey", label="95% interval of the difference to the plain model")
     axes.set_xlim(0, None)
     figure.legend(loc="outside lower center", ncols=2)
     write_figure(path, figure)

@@ -18,7 +18,7 @@ from pet_fairseq.cli import COMMANDS
 from pet_fairseq.cli_command import Command, Group
 from pet_fairseq.errors import UserError
 from pet_fairseq.markdown import table
-from pet_fairseq.predict.model import Predictor
+from pet_fairseq.predict.predictor import Predictor
 from pet_fairseq.recipes.catalogue import RECIPES
 from pet_fairseq.recipes.commands import recipe_parser
 

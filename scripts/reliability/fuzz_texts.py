@@ -46,7 +46,7 @@ def dictionary(folder: Path):
 
 def outputs(folder: Path):
     """What fairseq-generate and fairseq-validate printed."""
-    from pet_fairseq.recipes.teacher_text import read_pairs
+    from pet_fairseq.recipes.translation.teacher_text import read_pairs
     from pet_fairseq.report.outputs import read_output
     from pet_fairseq.score.answers import read_hypotheses
     from pet_fairseq.score.rouge import read_perplexity

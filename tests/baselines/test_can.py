@@ -5,13 +5,12 @@ import math
 import pytest
 import torch
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
-from fairseq.search import LengthConstrainedBeamSearch
-from fairseq.sequence_generator import SequenceGenerator
 from torch.testing import assert_close
 
 from pet_fairseq.baselines import can
 from pet_fairseq.errors import UserError
 from pet_fairseq.parameters import architecture_counts, compression_rate
+from tests.generation import check_generation
 from tests.helpers import batch, dictionary
 from tests.helpers import build as build_any
 
@@ -233,22 +232,7 @@ def test_source_is_read_once_and_stays_when_beams_move():
 
 @pytest.mark.parametrize("beam", [1, 4])
 def test_generation_equals_full(beam):
-    """Scores of hypotheses = those of one full pass, while beams move and sentences leave."""
-    model, net_input = build().eval(), batch()
-    strategy = LengthConstrainedBeamSearch(dictionary(), 1, -1, 1, 0)
-    generator = SequenceGenerator(
-        [model], dictionary(), beam_size=beam, max_len_b=9, search_strategy=strategy
-    )
-    for i, sentence in enumerate(generator.generate([model], {"net_input": net_input})):
-        for hypothesis in sentence:
-            tokens = hypothesis["tokens"][None]
-            target = torch.cat([torch.tensor([[dictionary().eos()]]), tokens[:, :-1]], dim=1)
-            length = net_input["src_lengths"][i : i + 1]
-            source = net_input["src_tokens"][i : i + 1, -length:]
-            scores = model(source, length, target)[0].log_softmax(-1)
-            expected = scores.gather(2, tokens[..., None])[0, :, 0]
-            # the strategy sets the score of the last token
-            assert_close(hypothesis["positional_scores"][:-1], expected[:-1], **TOLERANCE)
+    check_generation(build().eval(), batch(), beam, TOLERANCE)
 
 
 # --- training -------------------------------------------------------------------------------------

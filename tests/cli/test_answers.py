@@ -114,7 +114,10 @@ def test_bad_input(score, tmp_path):
     (tmp_path / "cut.txt").write_text(output.read_text().split("P-")[0])
     answer.write_text("Yes\nNo\n")
     refuses(score("accuracy", tmp_path / "cut.txt", answer, fails=True), "cut.txt: 1 answers")
-    for text in ('{"a": ["x"], "b": []}', '[["x"], ["y"]]', '{"a": [1], "b": ["y"]}', '{"a"'):
+    for text in (
+        *('{"a": ["x"], "b": []}', '[["x"], ["y"]]', '{"a": [1], "b": ["y"]}', '{"a"'),
+        *('{"a": ["x"], "b": "No"}', '{"a": ["x"], "b": {"y": 1}}'),
+    ):
         gold.write_text(text)
         refuses(score("squad", output, gold, fails=True), gold, "not a JSON object")
     gold.write_bytes(b'{"a": ["\xff"]}')

@@ -124,6 +124,77 @@ def data_dict(student_options, side: str):
     return f"{folder}/dict.{'de' if side == 'src' else 'en'}.txt"
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--optimizer", "adam"), "--max-tokens: missing; give it or --batch-size"),
+        (("--max-tokens", "500"), "--optimizer: missing; give one, such as adam"),
+        (("--max-tokens", "500", "--optimizer", "adam", "--valid-subset", "none"), "no set none"),
+    ],
+)
+def test_what_fairseq_train_refuses_in_a_traceback(options, message, data, tmp_path):
+    model = ("--user-dir", REPO / "pet_fairseq", "--arch", "pet_transformer_tiny", "--cpu")
+    command = ("fairseq-train", data, *model, "--save-dir", tmp_path, "--max-update", "1")
+    refuses(run(*command, *options, check=False), message)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), "--path: missing"),
+        (("--path", "none.pt"), "--path none.pt: no such file"),
+        (("--path", None, "--gen-subset", "none"), "no set none"),
+        (("--path", None, "--beam", "0", "--task", "pet_translation"), "--beam 0: give 1 or more"),
+        (("--path", None, "--remove-bpe", "moses"), "--remove-bpe moses: "),
+    ],
+)
+def test_what_fairseq_generate_refuses_in_a_traceback(options, message, data, teacher):
+    options = [teacher if option is None else option for option in options]
+    command = ("fairseq-generate", data, "--user-dir", REPO / "pet_fairseq", "--cpu", *options)
+    refuses(run(*command, check=False), message)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("sentencepiece",), "--sentencepiece-model: missing"),
+        (("sentencepiece", "--sentencepiece-model", "none"), "none: no such file"),
+        (("sentencepiece", "--sentencepiece-model", REPO / "README.md"), "README.md: no Sentence"),
+        (("subword_nmt",), "--bpe-codes: missing"),
+    ],
+)
+def test_files_that_divide_text(options, message, data, teacher):
+    command = ("fairseq-interactive", data, "--user-dir", REPO / "pet_fairseq", "--path", teacher)
+    refuses(run(*command, "--cpu", "--bpe", *options, check=False), message)
+    refuses(
+        run("pet-fairseq", "encode", "--input", "-", "--bpe", *options, check=False),
+        "pet-fairseq encode: error: ",
+    )
+
+
+@pytest.mark.parametrize("options", [("--encoder-ffn-embed-dim", "24"), ("--optimizer", "adagrad")])
+def test_a_folder_with_another_models_checkpoint(options, data, student, tmp_path):
+    shutil.copy(student[0] / "checkpoint_last.pt", tmp_path)
+    refuses(train(data, tmp_path, *PET, *options, check=False), "give another --save-dir")
+
+
+def test_languages_that_are_exchanged(data, teacher, tmp_path):
+    shutil.copytree(data, tmp_path / "bin")
+    with (tmp_path / "bin/dict.en.txt").open("a") as file:
+        file.write("another 1\n")  # both had as many words
+    languages = ("--source-lang", "en", "--target-lang", "de")
+    command = ("fairseq-generate", tmp_path / "bin", "--user-dir", REPO / "pet_fairseq", *languages)
+    refuses(
+        run(*command, "--path", teacher, "--cpu", check=False),
+        *("trained with another dictionary", "not exchanged"),
+    )
+
+
+def test_data_without_a_language_pair(teacher, tmp_path):
+    command = ("fairseq-generate", tmp_path, "--user-dir", REPO / "pet_fairseq", "--path", teacher)
+    refuses(run(*command, "--cpu", check=False), "--source-lang and --target-lang: missing")
+
+
 @pytest.mark.slow
 def test_sentence_longer_than_the_positions(data, teacher, student_options, tmp_path):
     """fairseq's own refusal names the way out; a teacher that reads less is refused by us."""

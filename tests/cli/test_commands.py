@@ -88,6 +88,7 @@ def test_wrong_calls(fails, tmp_path):
     assert "no such file" in fails("params", tmp_path / "none.pt")
     assert "--arch" in fails("params")
     assert "not an encoder-decoder" in fails("params", "--arch", "transformer_lm")
+    assert fails("params", "--arch", "none").endswith("--arch/-a: invalid choice: 'none'")
     assert "--target-rate" in fails("params", "--arch", "pet_transformer", "--target-rate", "0")
     assert "--reference nothing" in fails(
         "params", "--arch", "transformer", "--reference", "nothing"
@@ -107,7 +108,7 @@ def test_demo_data(tmp_path, fails):
         files = (tmp_path / "demo" / kind).iterdir()
         lines = {path.name: len(path.read_text().splitlines()) for path in files}
         assert lines == {f"{s}.{lang}": n for s, n in expected.items() for lang in ("fi", "en")}
-    assert "is there already" in fails("demo-data", tmp_path / "demo")
+    assert "exists already" in fails("demo-data", tmp_path / "demo")
 
 
 def python(code: str) -> str:
@@ -176,7 +177,8 @@ def test_the_overview_of_a_family(capsys):
     "words, message",
     [
         ([], "pet-fairseq: error: no command was given"),
-        (["parms"], "pet-fairseq: error: parms: no such command"),
+        (["parms"], "pet-fairseq: error: parms: no such command, did you mean params?"),
+        (["x"], "pet-fairseq: error: x: no such command; see"),
         (["bank"], "pet-fairseq: error: bank: no such command; give one of build, add"),
         (["bank", "burn"], "pet-fairseq: error: bank burn: no such command; give one of build, "),
         (["demo-data", "x", "--sead", "1"], "error: unrecognized arguments: --sead 1; see pet-f"),

@@ -179,6 +179,12 @@ def test_a_reference_of_another_set(build, raw, data):
         build(reference=raw / "train.en")
 
 
+def test_a_reference_may_end_without_a_line_break(build, raw, tmp_path):
+    reference = tmp_path / "reference.txt"
+    reference.write_text((raw / "test.en").read_text().rstrip("\n"))
+    assert build(reference=reference)["report"].option("--reference") == str(reference)
+
+
 def test_a_teacher_of_another_kind(build, teacher, tmp_path):
     state = torch.load(teacher)
     state["cfg"]["model"].arch = state["cfg"]["model"]._name = "fconv"

@@ -83,6 +83,9 @@ def test_perplexity(scores, tmp_path):
     line = "INFO | valid | valid on 'test' subset | loss 2 | accuracy 50.5 | ppl {} | wps 0"
     log.write_text("\n".join(["loading", line.format("4.00"), line.format("11.74")]))
     assert scores("rouge", output, "--validation", log)["ppl"] == 11.74
+    for large in ("1.23457e+06", "inf"):  # as fairseq prints them
+        log.write_text(line.format(large))
+        assert scores("rouge", output, "--validation", log)["ppl"] == float(large)
     log.write_text(line.format("4.00").replace("wps 0", "read 38.5 | wps 0") + "\n")
     assert scores("rouge", output, "--validation", log)["read"] == 38.5
     log.write_text("loading\n")

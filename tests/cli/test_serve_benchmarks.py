@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.processes import REPO, run
 from tests.predict.made import make_classifier
-from tests.predict.test_model import TEXTS, answering
+from tests.predict.test_predictor import TEXTS, answering
 
 SCRIPTS = REPO / "scripts/benchmarks"
 WRONG = 3  # of the labels
@@ -98,6 +98,9 @@ def test_accuracy_over_requests(made, files, tmp_path):
     ):
         result = run("python", script, runs, *files, "--models", wrong, check=False)
         assert result.status == 1 and result.output.splitlines()[-1] == message
+    result = run("python", script, tmp_path, *files, check=False)
+    assert "plugins.json: no such file; make it by pet-fairseq plugins" in result.output
+    assert "Traceback" not in result.output
     (tmp_path / "labels").write_text("bad\n")
     result = run("python", script, runs, *files, "--models", "k2", check=False)
     assert "labels: 1); give others" in result.output.splitlines()[-1]

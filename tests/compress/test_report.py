@@ -69,6 +69,9 @@ def test_without_ctranslate2(measured):
     )
     assert "Measured in fairseq: CTranslate2 is missing." in text
     assert "ctranslate2/" not in text
+    assert "`teacher/`" in text
+    unexported = replace(measured, teacher_is_exported=False)
+    assert "`teacher/`" not in to_markdown(unexported, Path("t.pt"), "the data", "no plain form")
 
 
 def test_json_has_figures_but_no_texts(measured):

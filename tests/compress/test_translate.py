@@ -29,6 +29,8 @@ def test_models_take_turns(monkeypatch):
 def test_wrong_inputs(tmp_path):
     tokens = tmp_path / "tokens"
     tokens.write_text("a\n")
+    empty = tmp_path / "empty"
+    empty.write_text("\n")
 
     def run(beam=1, rounds=1, models=(), tokens=tokens, out=tmp_path / "new"):
         style = TextStyle("de", "en")
@@ -39,6 +41,7 @@ def test_wrong_inputs(tmp_path):
         ({"rounds": 0}, "--rounds 0: give 1 or more"),
         ({"models": [("a", tmp_path)]}, f"--model a {tmp_path}: no model for CTranslate2"),
         ({"tokens": tmp_path / "none"}, "none: no such file"),
+        ({"tokens": empty}, "empty: has no words; give a text"),
         ({"out": tmp_path}, "exists; give the name of a new folder"),
     ):
         with pytest.raises(UserError, match=message):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tests.predict.made import RATIOS, make_bart, make_classifier
-from tests.predict.test_model import TEXTS, answering
+from tests.predict.test_predictor import TEXTS, answering
 
 TOLERANCES = {(): 1e-4, ("--fp16",): 0.01, ("--bf16",): 0.05}
 

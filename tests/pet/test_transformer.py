@@ -8,14 +8,13 @@ import pytest
 import torch
 from fairseq import options, utils
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, MODEL_REGISTRY
-from fairseq.search import LengthConstrainedBeamSearch
-from fairseq.sequence_generator import SequenceGenerator
 from fairseq.trainer import _catalog_shared_params
 from torch.testing import assert_close
 
 from pet_fairseq.attention import MultiheadAttention
 from pet_fairseq.errors import UserError
 from pet_fairseq.pet import transformer
+from tests.generation import check_generation, generate
 from tests.helpers import batch, build, dictionary, values
 
 TOLERANCE = dict(rtol=1e-5, atol=1e-5)  # fp32
@@ -53,13 +52,6 @@ def stepwise_logits(model, net_input):
         for t in range(1, target.size(1) + 1)
     ]
     return torch.cat(steps, dim=1)
-
-
-def generate(model, net_input, beam, strategy=None):
-    generator = SequenceGenerator(
-        [model], dictionary(), beam_size=beam, max_len_b=9, search_strategy=strategy
-    )
-    return generator.generate([model], {"net_input": net_input})
 
 
 # --- without pairs: fairseq's transformer ---------------------------------------------------------
@@ -119,23 +111,7 @@ def test_shared_attention_object_would_be_seen(attention):
 @pytest.mark.parametrize("beam", [1, 4])
 @pytest.mark.parametrize("shared", SHARED)
 def test_generation_equals_full(shared, beam):
-    """While beams move and sentences leave: scores of hypotheses = those of one full pass."""
-    model, net_input = build(**SHARED[shared]).eval(), batch()
-    # each sentence ends and leaves when it is as long as its source
-    strategy = LengthConstrainedBeamSearch(dictionary(), 1, -1, 1, 0)
-    hypotheses = generate(model, net_input, beam, strategy)
-    for i, sentence in enumerate(hypotheses):
-        for hypothesis in sentence:
-            tokens = hypothesis["tokens"][None]
-            target = torch.cat([torch.tensor([[dictionary().eos()]]), tokens[:, :-1]], dim=1)
-            length = net_input["src_lengths"][i : i + 1]
-            source = net_input["src_tokens"][i : i + 1, -length:]
-            scores = model(source, length, target)[0].log_softmax(-1)
-            expected = scores.gather(2, tokens[..., None])[0, :, 0]
-            # the strategy sets the score of the last token
-            assert_close(hypothesis["positional_scores"][:-1], expected[:-1], **TOLERANCE)
-    last_steps = {max(len(h["tokens"]) for h in sentence) for sentence in hypotheses}
-    assert len(last_steps) > 1, "no sentence left before the others"
+    check_generation(build(**SHARED[shared]).eval(), batch(), beam, TOLERANCE)
 
 
 # --- trap 2: every tensor once in a state ---------------------------------------------------------

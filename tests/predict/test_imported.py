@@ -14,7 +14,7 @@ import pet_fairseq
 from pet_fairseq import cli
 from pet_fairseq.errors import UserError
 from pet_fairseq.loading import load_model
-from pet_fairseq.predict.model import Classifier
+from pet_fairseq.predict.classifier import Classifier
 from pet_fairseq.pretrained.bpe import TokenizerJson
 from pet_fairseq.pretrained.importer import import_model
 from tests.cli.processes import run

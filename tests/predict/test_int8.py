@@ -12,7 +12,7 @@ from pet_fairseq.predict.int8 import Int8Linear, check_int8
 from pet_fairseq.predict.load_model import chosen_precision
 from pet_fairseq.variator.plugin import Plugin
 from tests.predict.made import RATIOS, make_bart, make_classifier, make_translator
-from tests.predict.test_model import TEXTS, answering
+from tests.predict.test_predictor import TEXTS, answering
 
 
 def furthest(linear, x):

@@ -11,7 +11,7 @@ import pet_fairseq
 from pet_fairseq.predict.load_model import folders_around
 from tests.predict.imported import write_classifier
 from tests.predict.made import make_classifier, make_translator
-from tests.predict.test_model import answering
+from tests.predict.test_predictor import answering
 
 
 def test_where_it_is_looked_for(tmp_path):

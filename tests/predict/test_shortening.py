@@ -13,11 +13,12 @@ from fairseq.data import (
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from pet_fairseq.predict.batches import batch_size, batches_by_length
-from pet_fairseq.predict.model import Classifier, Translator
+from pet_fairseq.predict.classifier import Classifier
 from pet_fairseq.predict.sentences import TextError, TextTooLongError
 from pet_fairseq.predict.shortening import cut_longest
+from pet_fairseq.predict.translator import Translator
 from tests.predict.made import make_bart, make_classifier, make_translator
-from tests.predict.test_model import answering
+from tests.predict.test_predictor import answering
 
 
 def test_the_longer_sentence_is_cut_first_as_by_the_library_tokenizers():

@@ -2,6 +2,7 @@
 
 import pytest
 
+from pet_fairseq.errors import UserError
 from pet_fairseq.predict.sentences import TextTooLongError
 from pet_fairseq.predict.text import Text, build_text, parse_text_options
 
@@ -51,7 +52,7 @@ def test_bad_options(words, message, capsys):
 
 
 def test_codes_that_are_not_there():
-    with pytest.raises(OSError, match="/none"):
+    with pytest.raises(UserError, match="/none: no such file"):
         text_of("--bpe", "subword_nmt", "--bpe-codes", "/none")
 
 

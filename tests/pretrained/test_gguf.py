@@ -43,6 +43,17 @@ def test_gguf(tmp_path):
     assert one.encode(text) == two.encode(text) and two.decode(two.encode(text)) == text
 
 
+def test_one_head_of_keys_and_values(tmp_path, monkeypatch):
+    """GGUF reorders the rows of a single head, too."""
+    monkeypatch.setitem(CONFIG, "num_key_value_heads", 1)
+    write_gguf(tmp_path / "model.gguf", write_llama(tmp_path / "hf"))
+    import_model(tmp_path / "hf", tmp_path / "out")
+    import_model(tmp_path / "model.gguf", tmp_path / "from_gguf")
+    ours, other = (load(tmp_path / name)[0].state_dict() for name in ("out", "from_gguf"))
+    for name, tensor in ours.items():
+        assert torch.equal(other[name], tensor), name
+
+
 def test_stretched_positions(tmp_path):
     """A tensor with a divisor for each frequency stands for Llama 3's rope_scaling."""
     kept, stretched, old = 4.0, 0.5, 32  # waves in the old context

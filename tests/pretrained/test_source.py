@@ -104,7 +104,7 @@ def test_a_head_of_other_classes(tmp_path, refused):
     save_file(weights, tmp_path / "hf/model.safetensors")
     refused(tmp_path / "hf", "its head has 3 classes", "names 2")
     change_json(tmp_path / "hf/config.json", id2label={"1": "no", "2": "a", "3": "b"})
-    refused(tmp_path / "hf", "does not count from 0")
+    refused(tmp_path / "hf", "the keys of id2label are not 0, 1, 2")
     change_json(tmp_path / "hf/config.json", problem_type="multi_label_classification")
     refused(tmp_path / "hf", "problem_type is multi_label_classification")
 
@@ -148,7 +148,7 @@ def test_options_that_do_not_fit(config, message, tmp_path, refused):
         ({"model_type": "camembert", "layer_norm_eps": 1e-12}, "layer_norm_eps is 1e-12"),
         ({"model_type": "gpt2", "scale_attn_weights": False}, "scale_attn_weights is False"),
         ({"model_type": "bart", "tie_word_embeddings": False}, "tie_word_embeddings is False"),
-        ({"model_type": "mbart"}, "final_logits_bias is not 0, which fairseq's bart has no place"),
+        ({"model_type": "mbart"}, "final_logits_bias is not 0, and fairseq's bart has no such"),
         ({"model_type": "marian", "normalize_before": True}, "normalize_before is True"),
         (
             {"model_type": "marian", "pad_token_id": 3, "decoder_start_token_id": 0},

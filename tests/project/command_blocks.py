@@ -48,6 +48,7 @@ BLOCKS = {
         "import pet_fairseq": "tests/cli/test_hub.py::test_says_what_interactive_says",
     },
     "docs/development.md": {"make env": INSTALLS, "make test": "it is what runs the tests"},
+    "docs/index.md": {"pet-fairseq compress": COMPRESSES},
     "docs/howto/classifier.md": {
         "pet-fairseq import-hf": f"{GUIDES}::test_a_classifier",
         "for part in": f"{GUIDES}::test_a_classifier",

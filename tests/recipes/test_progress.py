@@ -20,28 +20,28 @@ def watched(folder, *options):
 
 def test_updates_speed_and_time_left(tmp_path):
     it = watched(tmp_path, "--max-update", "10", "--lr", "1", "--max-update", "3000")
-    assert it.say() == "pet: running for 0:00"
+    assert it.describe() == "pet: running for 0:00"
     log = tmp_path / "train.log"
     log.write_text(LINE.format(ups=0.5, n=100) + LINE.format(ups=2, n=400))
-    it.look()
-    assert it.say() == "pet: 400 of 3,000 updates, epoch 3, 2 updates/s, 21:40 left"
+    it.read_log()
+    assert it.describe() == "pet: 400 of 3,000 updates, epoch 3, 2 updates/s, 21:40 left"
     with open(log, "a") as file:
         file.write(LINE.format(ups=4, n=2800))
-    it.look()
-    assert it.say() == "pet: 2,800 of 3,000 updates, epoch 3, 4 updates/s, 0:50 left"
+    it.read_log()
+    assert it.describe() == "pet: 2,800 of 3,000 updates, epoch 3, 4 updates/s, 0:50 left"
 
 
 def test_without_a_number_of_updates(tmp_path):
     it = watched(tmp_path, "--max-epoch", "3")
     (tmp_path / "train.log").write_text(LINE.format(ups=2, n=1400))
-    it.look()
-    assert it.say() == "pet: 1,400 updates, epoch 3, 2 updates/s"
+    it.read_log()
+    assert it.describe() == "pet: 1,400 updates, epoch 3, 2 updates/s"
 
 
 def test_other_stages_have_no_updates(tmp_path):
     it = Watched(Stage("x", ("x",), ("cp",), Path("x")), time.monotonic() - 3700)
-    it.look()
-    assert it.say() == "x: running for 1:01:40"
+    it.read_log()
+    assert it.describe() == "x: running for 1:01:40"
     assert clock(59.9) == "0:59"
 
 

@@ -54,7 +54,7 @@ def test_a_finished_stage_is_skipped(folder, capsys):
 def test_a_stale_product_is_refused_and_made_anew_on_request(folder):
     run(folder, copy(folder))
     (folder / "input").write_text("b\n")
-    with pytest.raises(UserError, match=r"copy: was made otherwise \(another content of .*input"):
+    with pytest.raises(UserError, match=r"copy: was made otherwise \(.*input has changed"):
         run(folder, copy(folder))
     assert (folder / "runs/copy").read_text() == "a\n"
     run(folder, copy(folder), again=True)
@@ -268,10 +268,16 @@ def test_a_terminated_run_ends_its_commands(folder):
     run(folder, shell("x", "echo whole >$0", folder / "runs/x"))  # the lock is free
 
 
+def test_a_file_in_the_place_of_the_folder_is_named(folder):
+    (folder / "runs").write_text("")
+    with pytest.raises(UserError, match="runs: is a file; give a folder"):
+        run(folder, copy(folder))
+
+
 def test_a_damaged_record_is_named(folder):
     run(folder, copy(folder))
     record_path(folder / "runs/copy").write_text("{")
-    with pytest.raises(UserError, match=r"copy\.made\.json: is no record of a recipe"):
+    with pytest.raises(UserError, match=r"copy\.made\.json: is not a record of a recipe"):
         run(folder, copy(folder))
 
 

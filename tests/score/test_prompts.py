@@ -151,5 +151,5 @@ def test_refused(folder, tmp_path):
             prompt_scores(path, data, device="cpu", **options)
     other = make_task(tmp_path / "translation")
     path = save_model(tmp_path / "t.pt", other)
-    with pytest.raises(UserError, match="is no language model; give a decoder-only one"):
+    with pytest.raises(UserError, match="not a language model; give a decoder-only one"):
         prompt_scores(path, str(tmp_path / "translation"), "<sep>", device="cpu")

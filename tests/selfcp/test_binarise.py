@@ -15,7 +15,7 @@ from fairseq.data import Dictionary, data_utils
 from pet_fairseq.errors import UserError
 from pet_fairseq.selfcp import vocabulary as vocabularies
 from pet_fairseq.selfcp.binarise import make_prompts, whole_folder
-from pet_fairseq.selfcp.items import Items, LanguageModelItems
+from pet_fairseq.selfcp.binary_writer import BinaryWriter, LanguageModelWriter
 from pet_fairseq.selfcp.vocabulary import Vocabulary, train_model
 
 SYLLABLES = "ba ko ri sen tul mo fi gar".split()
@@ -183,13 +183,13 @@ def test_training_that_fails():
         train_model(lines(), 130)
 
 
-# Items
+# BinaryWriter
 
 
 @pytest.mark.parametrize("lengths", [(3, 0, 1), (0, 2), (2, 0, 0), (0,), (0, 0, 0), (5,)])
 def test_items_as_fairseq_reads_them(vocabulary, tmp_path, lengths):
     items = [list(range(4, 4 + length)) for length in lengths]
-    with Items(tmp_path / "a", vocabulary) as written:
+    with BinaryWriter(tmp_path / "a", vocabulary) as written:
         for item in items:
             written.add(np.array(item, dtype=np.int64))
     data = data_utils.load_indexed_dataset(str(tmp_path / "a"), vocabulary.dictionary, "mmap")
@@ -200,7 +200,7 @@ def test_items_as_fairseq_reads_them(vocabulary, tmp_path, lengths):
 
 
 def test_no_items_no_files(vocabulary, tmp_path):
-    with Items(tmp_path / "a", vocabulary):
+    with BinaryWriter(tmp_path / "a", vocabulary):
         pass
     assert not list(tmp_path.iterdir())
 
@@ -209,7 +209,7 @@ def test_no_items_no_files(vocabulary, tmp_path):
 def test_records_for_a_language_model(vocabulary, tmp_path, most):
     lengths = [(q, p, r) for q in (0, 2, 5) for p in (0, 1, 8, 30) for r in (1, 4)]
     expected, cut, left_out = [], 0, 0
-    with LanguageModelItems(tmp_path / "a", vocabulary, most) as items:
+    with LanguageModelWriter(tmp_path / "a", vocabulary, most) as items:
         for q, p, r in lengths:
             query, prompt, response = [10] * q, list(range(20, 20 + p)), [60] * r
             items.add_record(*(np.array(x, dtype=np.int64) for x in (query, prompt, response)))
@@ -226,7 +226,7 @@ def test_records_for_a_language_model(vocabulary, tmp_path, most):
 
 def test_texts_for_a_language_model(vocabulary, tmp_path):
     """Long ones in parts."""
-    with LanguageModelItems(tmp_path / "a", vocabulary, 4) as items:
+    with LanguageModelWriter(tmp_path / "a", vocabulary, 4) as items:
         for length in (1, 3, 4, 9):
             items.add_text(np.arange(10, 10 + length))
     assert read(tmp_path / "a", vocabulary.dictionary) == [

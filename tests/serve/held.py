@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from aiohttp import ClientSession
 
-from pet_fairseq.predict.model import Encoded
+from pet_fairseq.predict.predictor import Encoded
 from pet_fairseq.predict.sentences import TextTooLongError
 from pet_fairseq.serve.app import make_runner
 from pet_fairseq.serve.connections import Entrance

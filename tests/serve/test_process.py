@@ -15,7 +15,7 @@ from pet_fairseq import cli
 from tests.cli.processes import run, start
 from tests.predict.imported import import_classifier, probabilities, read
 from tests.predict.made import HEAD, LABELS, make_classifier, make_translator
-from tests.predict.test_model import direct, numbers
+from tests.predict.test_predictor import direct, numbers
 from tests.serve.test_load import serve
 from tests.serve.test_metrics import read_page
 
@@ -169,8 +169,18 @@ def test_a_port_in_use(tmp_path):
         port = other.getsockname()[1]
         result = run("pet-fairseq", "serve", "--path", made.path, "--port", port, check=False)
     assert result.status == 1
-    assert "address already in use" in result.output.splitlines()[-1]
+    assert f"--port {port}: is in use; give another one" in result.output.splitlines()[-1]
     assert "Traceback" not in result.output
+
+
+def test_a_host_that_is_none(tmp_path):
+    made = make_classifier(tmp_path)
+    options = ("--path", made.path, "--host", "none.invalid", "--port", "0")
+    result = run("pet-fairseq", "serve", *options, check=False)
+    assert result.status == 1
+    assert result.output.splitlines()[-1].startswith(
+        "pet-fairseq serve: error: --host none.invalid: "
+    )
 
 
 def test_without_aiohttp(monkeypatch, capsys):

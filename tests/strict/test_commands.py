@@ -11,7 +11,7 @@ from pet_fairseq.pet.pair_search import search
 from pet_fairseq.score import classes
 from pet_fairseq.selfcp.bank import Bank
 from pet_fairseq.selfcp.choose import losses
-from pet_fairseq.selfcp.similarity import similarities
+from pet_fairseq.selfcp.memory_map import similarities
 from pet_fairseq.variator.neurons import watch_neurons
 from tests.helpers import build, dictionary
 from tests.pet.test_head_sampling import sample
@@ -100,7 +100,7 @@ def test_memory_map(tmp_path):
         return [segment.cosines for segment in maps]
 
     waits = check(of_segments)
-    fetched = [wait for wait in waits if wait.startswith("pet_fairseq/selfcp/similarity.py")]
+    fetched = [wait for wait in waits if wait.startswith("pet_fairseq/selfcp/memory_map.py")]
     assert len(fetched) == 2  # once for each segment
 
 

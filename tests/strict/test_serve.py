@@ -9,7 +9,7 @@ from pet_fairseq.serve.metrics import Metrics
 from pet_fairseq.serve.queue import BatchQueue
 from pet_fairseq.serve.scheduler import Cost, RatioScheduler
 from tests.predict.made import RATIOS, make_bart, make_classifier, make_translator
-from tests.predict.test_model import TEXTS
+from tests.predict.test_predictor import TEXTS
 from tests.serve.test_load import serve
 from tests.strict_device import DEVICE, strict_device, waits_of
 

@@ -63,8 +63,8 @@ class FineTunedModel(BackboneWrapper):
 
     @classmethod
     def build_model(cls, cfg: CheaperConfig, task) -> "FineTunedModel":
-        if getattr(cfg, "compression_ratio", 1) < 1:
-            raise UserError(f"--compression-ratio {cfg.compression_ratio}: give 1 or more")
+        if (ratio := cls.ratio_for(cfg)) < 1:
+            raise UserError(f"--compression-ratio {ratio}: give 1 or more")
         if cfg.dropout is not None and not 0 <= cfg.dropout < 1:
             raise UserError(f"--dropout {cfg.dropout}: give 0 or more, less than 1")
 

@@ -29,8 +29,12 @@ class FirstLayersModel(FineTunedModel):
     """A model with the first layers of its encoder, or of its decoder if it has no encoder."""
 
     @staticmethod
-    def shape_for(cfg: FirstLayersConfig, backbone: Shape) -> Shape:
-        return backbone._replace(layers=cfg.kept_layers, ratio=1)
+    def ratio_for(cfg: FirstLayersConfig) -> int:
+        return 1
+
+    @classmethod
+    def shape_for(cls, cfg: FirstLayersConfig, backbone: Shape) -> Shape:
+        return super().shape_for(cfg, backbone)._replace(layers=cfg.kept_layers)
 
     @staticmethod
     def encoder_cost(shape: Shape, length: int) -> int:

@@ -1,0 +1,66 @@
+"""Encoder-decoders, which answer texts by translations."""
+
+from argparse import Namespace
+
+import torch
+from fairseq.data.data_utils import collate_tokens
+from fairseq.dataclass.configs import GenerationConfig
+from torch import Tensor, nn
+
+from pet_fairseq.errors import UserError
+from pet_fairseq.predict.predictor import Predictor
+from pet_fairseq.predict.sentences import TextError
+
+
+class Translator(Predictor):
+    """An encoder-decoder and the generator of its task."""
+
+    def __init__(self, model: nn.Module, *args, beam: int = 5, lenpen: float = 1.0, **options):
+        super().__init__(model, *args, **options)
+        generation = GenerationConfig(beam=beam, lenpen=lenpen)
+        self.model.prepare_for_inference_(Namespace(generation=generation))
+        self.generator = self.task.build_generator([self.model], generation)
+
+    def to_int8(self) -> None:
+        raise UserError(
+            "--int8: is for models that classify; a translation model in 8 bits is made by "
+            "pet-fairseq export"
+        )
+
+    @property
+    def was_cut_in_training(self) -> bool:
+        return getattr(self.task.cfg, "truncate_source", False)
+
+    def join(self, words: list[Tensor]) -> Tensor:
+        if len(words) > 1:
+            raise TextError("pair: this model translates single texts")
+        return torch.cat([words[0], words[0].new_tensor([self.dictionary.eos()])])
+
+    def run(self, texts: list[Tensor]) -> list[dict]:
+        dataset = self.task.build_dataset_for_inference(texts, [len(tokens) for tokens in texts])
+        sample = dataset.collater([dataset[i] for i in range(len(texts))])  # sorts by length
+        hypotheses = self.task.inference_step(self.generator, [self.model], self.on_device(sample))
+        best = fetch([some[0]["tokens"] for some in hypotheses])
+        answers = dict(zip(sample["id"].tolist(), best))
+        return [{"text": self.decode(answers[i])} for i in range(len(texts))]
+
+    def rehearse(self, texts: list[Tensor], ratio: int) -> None:
+        """Translate to texts of the same length: random words could give any length."""
+        generator, length = self.generator, max(map(len, texts))
+        before = generator.min_len, generator.max_len_a, generator.max_len_b
+        generator.min_len, generator.max_len_a, generator.max_len_b = length, 0, length
+        try:
+            self.answer(texts, ratio)
+        finally:
+            generator.min_len, generator.max_len_a, generator.max_len_b = before
+
+    def decode(self, tokens: Tensor) -> str:
+        marks = self.generator.symbols_to_strip_from_output
+        words = self.task.target_dictionary.string(tokens, extra_symbols_to_ignore=marks)
+        return self.text.decode(words)
+
+
+def fetch(sentences: list[Tensor]) -> list[Tensor]:
+    """Sentences of tokens on the CPU, which waits for their device once."""
+    together = collate_tokens(sentences, pad_idx=0).cpu()
+    return [row[: len(tokens)] for row, tokens in zip(together, sentences)]

@@ -1,0 +1,43 @@
+"""Options of fairseq-train that several kinds of recipes put together."""
+
+Options = tuple[str, ...]
+
+
+def words(text: str) -> Options:
+    return tuple(text.split())
+
+
+def stacks(layers: int, width: int, ffn: int, heads: int) -> Options:
+    """Model options of an encoder and a decoder with the same layers and widths."""
+    return tuple(
+        word
+        for stack in ("encoder", "decoder")
+        for option, value in (
+            ("layers", layers),
+            ("embed-dim", width),
+            ("ffn-embed-dim", ffn),
+            ("attention-heads", heads),
+        )
+        for word in (f"--{stack}-{option}", str(value))
+    )
+
+
+def updates(number: int) -> Options:
+    """Options that train for so many updates, at the end of which the learning rate is 0."""
+    return words(f"--max-update {number} --total-num-update {number}")
+
+
+def rise_and_fall(number: int) -> Options:
+    """As `updates`, with a learning rate that rises in the first tenth and then falls to 0."""
+    return (*updates(number), "--warmup-updates", str(number // 10))
+
+
+BETAS = ("--adam-betas", "(0.9, 0.98)")
+# common options of trainings around a frozen model, and of that model's own training
+AROUND_A_MODEL = (
+    *words("--num-workers 0 --optimizer adam"),
+    *BETAS,
+    *words("--weight-decay 0.01 --clip-norm 1 --lr-scheduler polynomial_decay"),
+)
+PRE_NORM = words("--encoder-normalize-before --decoder-normalize-before")
+AUTO = words("--confident-correct auto --confident-wrong auto")

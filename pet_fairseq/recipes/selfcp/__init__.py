@@ -1,0 +1,1 @@
+"""The recipes that train SelfCP and compare ways to read long prompts."""

@@ -1,0 +1,53 @@
+"""The rows of SelfCP's recipes.
+
+A row of the table is a prompt strategy; a number at its end is another ratio, as in former4. In a
+row that begins with `control_`, the memory is trained and used with segments of other prompts.
+"""
+
+import re
+from typing import NamedTuple
+
+from pet_fairseq.errors import UserError, did_you_mean
+from pet_fairseq.selfcp.segments import STRATEGIES
+
+
+class Row(NamedTuple):
+    """A way to read prompts, and the memory that it uses.
+
+    Attributes:
+        memory: the folder of the trained memory, without the seed; rows may share it.
+    """
+
+    strategy: str
+    memory: str = "memory"
+    trained_with: str = "auto"  # --prompt-strategy
+    segments_from: str = "own"  # --segments-from
+
+
+CONTROL = {"memory": "control_memory", "segments_from": "other"}
+ROWS = {
+    **{strategy: Row(strategy) for strategy in STRATEGIES if strategy != "auto"},
+    "recursive": Row("recursive", "recursive_memory", "recursive"),
+    **{f"control_{side}": Row(side, **CONTROL) for side in ("former", "latter")},
+}
+FULL = ("full",)  # for data sets without prompts longer than the model's positions
+DEFAULT = (
+    *("former", "latter", "concat", "truncate_equal", "truncate_latter_equal", "perplexity_equal"),
+    *("control_former", "control_latter", "truncate", "truncate_latter", "perplexity"),
+)
+ROW = re.compile(r"([a-z_]+)([1-9]\d{0,8})?")
+
+
+def parse_row(name: str, ratio: int) -> tuple[Row, int]:
+    """The row of a name, and its ratio: the number at the name's end, or else `ratio`.
+
+    Raises:
+        UserError: no such row.
+    """
+    match = ROW.fullmatch(name)
+    if match is None or match[1] not in ROWS:
+        raise UserError(
+            f"--rows {name}: there is no such row{did_you_mean(name, ROWS)}; give some of "
+            f"{', '.join(ROWS)}"
+        )
+    return ROWS[match[1]], int(match[2] or ratio)

@@ -1,0 +1,1 @@
+"""The recipes that train and compare translation models."""

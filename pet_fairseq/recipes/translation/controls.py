@@ -1,0 +1,46 @@
+"""Controls for PET: students as wide as the plain student that run the same layers several times.
+
+They separate what a second pass through stored layers is worth from what more layers are worth.
+"""
+
+from pet_fairseq.recipes.options import Options
+from pet_fairseq.recipes.translation.setup import Setup
+from pet_fairseq.recipes.translation.students import Builder, Training, train
+
+ONE_LAYER = ("--encoder-layers", "1", "--decoder-layers", "1")
+
+
+def distilled(encoder_passes: int, decoder_passes: int, options: Options = ()) -> Builder:
+    """The plain student with word-level distillation, whose stacks run several times.
+
+    Args:
+        encoder_passes, decoder_passes: how often each stack's layers run.
+        options: model options that give it another number of layers.
+    """
+
+    def build(setup: Setup, row: str, seed: int) -> list:
+        plain = (*setup.settings.plain, *options)
+        passes = {"encoder": encoder_passes, "decoder": decoder_passes}
+        repeated = [word for stack in passes for word in repeat(plain, stack, passes[stack])]
+        changed = ("--arch", "pet_transformer", *options, *repeated)
+        return train(setup, row, seed, Training("distil", "plain", options=changed))
+
+    return build
+
+
+def repeat(model_options: Options, stack: str, passes: int) -> Options:
+    """Model options that run all layers of a stack, in turn, `passes` times.
+
+    Two layers with three passes run as L1 L2 L1 L2 L1 L2.
+    """
+    at = len(model_options) - 1 - model_options[::-1].index(f"--{stack}-layers")
+    layers = int(model_options[at + 1])
+    pairs = [
+        f"L{number}=L{number + layers * earlier_passes}"
+        for earlier_passes in range(1, passes)
+        for number in range(1, layers + 1)
+    ]
+    return (
+        *(f"--{stack}-layers", str(layers * passes)),
+        *(f"--{stack}-pairs", " ".join(pairs) or "none"),
+    )

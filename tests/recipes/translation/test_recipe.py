@@ -1,0 +1,304 @@
+"""The translation recipes: rows, seeds, sizes and devices as data."""
+
+import shlex
+from pathlib import Path
+
+import pytest
+from fairseq import options
+
+import pet_fairseq
+from pet_fairseq.errors import UserError
+from pet_fairseq.recipes.stage import Output, shell_lines
+from pet_fairseq.recipes.translation.data_sets import DATA_SETS
+from pet_fairseq.recipes.translation.rows import GROUPS, finished_rows
+from pet_fairseq.recipes.translation.sizes import SIZES
+from tests.recipes.paper import check_order, names, stages, trainings
+
+pytestmark = pytest.mark.paper
+
+pet_fairseq.register()
+ALL = len(GROUPS["all"])
+# the teacher; those without a warm-up; those with one; sampled heads: wide twice, tuned once; long;
+# two with few bits of six students; at three rates two without and one with; of the controls seven
+# without and two with a warm-up; deep-shallow of two widths distilled in two ways, the unshared
+# one; two students on two mixed texts; factorised embeddings
+TRAININGS = 1 + 5 + 2 * 10 + 3 + 1 + 1 + 2 * 6 + 3 + 3 * (2 + 2) + 7 + 2 * 2 + 2 * 2 + 1 + 2 * 2 + 1
+LANGUAGES = ("--source-lang", "de", "--target-lang", "en")
+
+
+def stages_of(name, tmp_path, *extra, **fields):
+    given = LANGUAGES if name == "own_data" else ()
+    return stages(name, tmp_path, *given, *extra, **fields)
+
+
+@pytest.mark.parametrize("size", list(SIZES))
+@pytest.mark.parametrize("name", names("translation.recipe"))
+def test_every_recipe_knows_every_row(name, size, tmp_path):
+    found = stages_of(name, tmp_path, "--rows", "all", "--size", size)
+    assert len(trainings(found)) == TRAININGS
+    check_order(found)
+    generated = [stage for stage in found.values() if "generate" in stage.groups]
+    assert len(generated) == ALL * len(DATA_SETS[name].beams) * DATA_SETS[name].repeats
+    assert all(stage.alone for stage in generated)
+    assert len([stage for stage in found.values() if "validate" in stage.groups]) == ALL
+    assert not any(stage.alone for stage in trainings(found))
+    source, target = DATA_SETS[name].source_lang or "de", DATA_SETS[name].target_lang or "en"
+    for stage in (*trainings(found), *generated):
+        assert stage.option("--source-lang") == source and stage.option("--target-lang") == target
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "name, size",
+    [*(("multi30k", size) for size in SIZES), ("wmt17_en_fi", "full"), ("wmt17_en_lv", "full")],
+)
+def test_fairseq_takes_every_training_command(name, size, tmp_path):
+    for stage in trainings(stages_of(name, tmp_path, "--rows", "all", "--size", size)):
+        words = [word for word in stage.command[1:] if isinstance(word, str)]
+        words.remove("--user-dir")
+        if stage.option("--arch") is None:  # the options of a checkpoint that is not there yet
+            words += ["--arch", "pet_transformer"]
+        args = options.parse_args_and_arch(options.get_training_parser(), input_args=words)
+        assert args.save_dir == str(stage.product.parent)
+
+
+def test_default_rows(tmp_path):
+    for name in ("multi30k", "tatoeba_en_fi", "iwslt14_de_en", "wmt17_en_lv"):
+        generated = [s for s in stages(name, tmp_path).values() if "generate" in s.groups]
+        assert {stage.name.split("/")[0] for stage in generated} == {
+            *("teacher", "scratch.seed1", "kd.seed1", "pkd.seed1", "can.seed1"),
+            *("pet.seed1", "pet_patient.seed1"),
+        }
+
+
+def test_rows_seeds_and_groups(tmp_path):
+    found = stages("multi30k", tmp_path, "--rows", "teacher", "pet", "can", "--seeds", "1", "2")
+    assert [s.name for s in trainings(found)] == [
+        *("teacher", "can.seed1", "pet.seed1/warmup", "pet.seed1"),
+        *("can.seed2", "pet.seed2/warmup", "pet.seed2"),
+    ]
+    assert found["can.seed2"].option("--seed") == "2"
+    assert len([s for s in found.values() if "generate" in s.groups]) == 5 * 2 * 3
+    tables = {f"table{n}": {"pet"} for n in (5, 6, 7, 8)}
+    tables["table5"] |= {"pet_qk", "pet_qk_crosswise", "pet_kv"}
+    tables["layer_pairs"] = {"pet", "pet_neighbours", "pet_last_three"}
+    tables["table6"] |= {"pet_no_warmup"}
+    tables["table7"] |= {"pet_project", "pet_replace"}
+    tables["table8"] |= {"pet_sampled", "pet_long"}
+    for table, rows in tables.items():
+        found = stages("multi30k", tmp_path, "--rows", table)
+        groups = {group for stage in trainings(found) for group in stage.groups}
+        assert groups == rows | {"teacher"}
+    with pytest.raises(UserError, match="--rows cat: there is no such row; give some of teacher"):
+        stages("multi30k", tmp_path, "--rows", "pet", "cat")
+
+
+def test_controls_separate_the_simplified_task_from_the_loss(tmp_path):
+    found = stages("multi30k", tmp_path, "--rows", "controls")
+    criterion = {name: stage.option("--criterion") for name, stage in found.items()}
+    for plain, pet, loss in (
+        ("kd", "pet_no_warmup", "pet_distillation"),
+        ("kd_warmup", "pet", "pet_distillation"),
+        ("pkd", "pet_patient_no_warmup", "patient_kd"),
+        ("pkd_warmup", "pet_patient", "patient_kd"),
+    ):
+        assert criterion[f"{plain}.seed1"] == criterion[f"{pet}.seed1"] == loss
+        assert (f"{plain}.seed1/warmup" in found) == (f"{pet}.seed1/warmup" in found)
+        assert (f"{plain}.seed1/warmup" in found) == plain.endswith("warmup")
+
+
+def test_length_and_learning_rate_of_the_students(tmp_path):
+    given = ("--rows", "kd", "pet", "--updates", "12000", "--student-lr", "0.002")
+    before = stages("multi30k", tmp_path, "--rows", "kd", "pet")
+    found = stages("multi30k", tmp_path, *given)
+    for name in ("kd.seed1", "pet.seed1"):
+        assert found[name].option("--max-update") == "12000"
+        assert found[name].option("--total-num-update") == "12000"
+    assert {found[f"{name}.seed1"].option("--lr") for name in ("kd", "pet", "pet")} == {"0.002"}
+    assert found["pet.seed1/warmup"].option("--max-update") == "300"
+    assert found["teacher"].command == before["teacher"].command
+    found = stages("multi30k", tmp_path, *given, "--size", "full")
+    assert found["kd.seed1"].option("--max-update") == "12000"
+    assert found["kd.seed1"].option("--total-num-update") is None  # nothing falls to 0 there
+    for wrong in (("--updates", "0"), ("--student-lr", "0"), ("--student-lr", "nan")):
+        with pytest.raises(UserError, match=f"{wrong[0]} {wrong[1]}: give"):
+            stages("multi30k", tmp_path, *wrong)
+
+
+def test_other_options_of_the_students(tmp_path):
+    given = ("--rows", "kd", "pet", "kd_int8", "--student-options", "--encoder-ffn-embed-dim 40")
+    before = stages("multi30k", tmp_path, "--rows", "kd", "pet", "kd_int8")
+    found = stages("multi30k", tmp_path, *given)
+    for name in ("kd.seed1", "pet.seed1/warmup", "pet.seed1"):
+        assert found[name].option("--encoder-ffn-embed-dim") == "40"
+        assert found[name].command.count("--encoder-ffn-embed-dim") == 1
+    for name in ("teacher", "kd_int8.seed1"):  # the second one has its student's model
+        assert found[name].command == before[name].command
+
+
+def test_fewer_pieces_in_the_demo(tmp_path):
+    found = stages("demo", tmp_path, "--pieces", "2000")
+    folder = tmp_path / "demo/pieces2000"
+    assert found["demo-data"].option("--pieces") == "2000"
+    for name in ("demo-data", "preprocess", "teacher", "kd.seed1"):
+        assert found[name].product.is_relative_to(folder)
+    assert stages("demo", tmp_path)["demo-data"].option("--pieces") is None
+    with pytest.raises(UserError, match="--pieces 0: give 1 or more"):
+        stages("demo", tmp_path, "--pieces", "0")
+
+
+def test_one_dictionary_and_one_embedding(tmp_path):
+    """Of every model, the teacher too, in folders of their own."""
+    separate = stages("multi30k", tmp_path, "--rows", "all")
+    found = stages("multi30k", tmp_path, "--rows", "all", "--joined-dictionary")
+    folder = tmp_path / "multi30k/joined"
+    assert found.keys() == separate.keys()
+    for stage in trainings(found):
+        assert "--share-all-embeddings" in stage.command
+        assert stage.product.is_relative_to(folder / "small")
+        assert folder in Path(stage.command[1]).parents
+    assert not any("--share-all-embeddings" in stage.command for stage in trainings(separate))
+    demo = stages("demo", tmp_path, "--joined-dictionary")
+    assert "--joined-dictionary" in demo["preprocess"].command
+    assert demo["preprocess"].product == tmp_path / "demo/joined/data/bin"
+    assert "--joined-dictionary" not in stages("demo", tmp_path)["preprocess"].command
+
+
+def test_one_embedding_wants_one_dictionary(tmp_path):
+    data = tmp_path / "data/bin"
+    data.mkdir(parents=True)
+    options = ("--joined-dictionary", "--data", data.parent)
+    for language in ("de", "en"):
+        (data / f"dict.{language}.txt").write_text("a 1\n")
+    stages("multi30k", tmp_path, *options)
+    (data / "dict.en.txt").write_text("b 1\n")
+    with pytest.raises(UserError, match=r"--joined-dictionary: .* a dictionary for each language"):
+        stages("multi30k", tmp_path, *options)
+
+
+def test_every_run_is_validated(tmp_path):
+    found = stages("multi30k", tmp_path, "--rows", "teacher", "pet", "--seeds", "1", "2")
+    runs = tmp_path / "multi30k/small"
+    for name in ("teacher", "pet.seed1", "pet.seed2"):
+        stage = found[f"{name}/validate"]
+        assert stage.option("--path") == str(runs / name / "checkpoint_best.pt")
+        assert stage.product == runs / name / "validate.txt" and not stage.alone
+
+
+def test_a_row_brings_what_it_needs(tmp_path):
+    found = stages("multi30k", tmp_path, "--rows", "pet_long")
+    assert [s.name for s in trainings(found)] == [
+        *("teacher", "pet.seed1/warmup", "pet.seed1", "pet_long.seed1"),
+    ]
+    generated = {name.split("/")[0] for name, s in found.items() if "generate" in s.groups}
+    assert generated == {"teacher", "pet_long.seed1"}
+
+
+def test_losses_and_starts(tmp_path):
+    found = stages("multi30k", tmp_path, "--rows", "all")
+    teacher = str(tmp_path / "multi30k/small/teacher/checkpoint_best.pt")
+    criterion = {name: stage.option("--criterion") for name, stage in found.items()}
+    for name, wanted in {
+        "teacher": "label_smoothed_cross_entropy",
+        "scratch.seed1": "label_smoothed_cross_entropy",
+        "kd.seed1": "pet_distillation",
+        "pkd.seed1": "patient_kd",
+        "pet.seed1/warmup": "pet_simplified_task",
+        "pet.seed1": "pet_distillation",
+        "pet_patient.seed1": "patient_kd",
+        "pet_sampled.seed1": "pet_distillation",
+        "scratch_seqkd.seed1": "label_smoothed_cross_entropy",
+    }.items():
+        assert criterion[name] == wanted
+        asks = wanted != "label_smoothed_cross_entropy"
+        assert found[name].option("--teacher-path") == (teacher if asks else None)
+    for name in ("pet", "pet_patient", "pet_qk", "pet_kv", "pet_at5", "pet_seqkd"):
+        start = f"{tmp_path}/multi30k/small/{name}.seed1/warmup/checkpoint_best.pt"
+        assert found[f"{name}.seed1"].option("--finetune-from-model") == start
+    for pairs in ("qk", "qk_crosswise", "kv"):
+        for name in (f"pet_{pairs}.seed1/warmup", f"pet_{pairs}.seed1"):
+            assert found[name].option("--decoder-pairs") == pairs
+    for name in ("pet_neighbours.seed1/warmup", "pet_neighbours.seed1"):
+        assert found[name].option("--encoder-pairs").startswith("L1=L2 L3=L4 Q1=K2")
+        assert found[name].option("--decoder-pairs") == "L1=L2 L3=L4 Qself=Qenc"
+    assert found["pet_last_three.seed1"].option("--decoder-pairs") == "L2=L3 L2=L4 Qself=Qenc"
+    assert found["pet_project.seed1/warmup"].option("--simplified-head") == "project"
+    assert found["pet_project.seed1"].option("--simplified-head") is None
+    assert found["pet_sampled.seed1"].option("--warmup-updates") == "50"
+    for base, loss in (
+        ("kd", "pet_distillation"),
+        ("speed_kd", "pet_distillation"),
+        ("pet", "pet_distillation"),
+        ("pet_patient", "patient_kd"),
+        ("tenth_kd", "pet_distillation"),
+        ("tenth_patient", "patient_kd"),
+    ):
+        for bits in ("8", "4"):
+            stage = found[f"{base}_int{bits}.seed1"]
+            start = f"{tmp_path}/multi30k/small/{base}.seed1/checkpoint_best.pt"
+            assert stage.option("--finetune-from-model") == start
+            assert stage.option("--optimizer") == "quantised_adam"
+            assert stage.option("--quantised-bits") == bits
+            assert stage.option("--criterion") == loss
+    assert Output(("model-options", f"{tmp_path}/multi30k/small/pet_sampled.seed1/sampled.pt")) in (
+        found["pet_sampled.seed1"].command
+    )
+
+
+@pytest.mark.parametrize("size, program", [("small", "fairseq-train"), ("full", "pet-fairseq")])
+def test_a_gpu_is_used_in_the_precision_of_the_size(size, program, tmp_path):
+    cpu = stages("multi30k", tmp_path, "--rows", "all", "--size", size)
+    gpu = stages("multi30k", tmp_path, "--rows", "all", "--size", size, device="cuda")
+    for found, on_cpu in ((cpu, True), (gpu, False)):
+        for stage in found.values():
+            if stage.command[0] == "fairseq-generate" or stage in trainings(found):
+                assert ("--cpu" in stage.command) == on_cpu, stage.name
+    assert {stage.command[0] for stage in trainings(cpu)} == {"fairseq-train"}
+    full_precision = {stage for stage in trainings(gpu) if stage.option("--quantised-bits")}
+    assert {stage.command[0] for stage in set(trainings(gpu)) - full_precision} == {program}
+    assert {stage.command[0] for stage in full_precision} == {"fairseq-train"}
+    half = "--fp16" in gpu["pet.seed1/beam5.1"].command
+    assert half == (size == "full") and "--fp16" not in cpu["pet.seed1/beam5.1"].command
+
+
+def test_beams_are_timed_in_turn(tmp_path):
+    options = ("--rows", "teacher", "pet", "--beams", "2", "7", "--repeats", "2")
+    found = stages("multi30k", tmp_path, *options)
+    assert [name for name, stage in found.items() if stage.alone] == [
+        *("teacher/beam2.1", "pet.seed1/beam2.1", "teacher/beam7.1", "pet.seed1/beam7.1"),
+        *("teacher/beam2.2", "pet.seed1/beam2.2", "teacher/beam7.2", "pet.seed1/beam7.2"),
+    ]
+    assert found["pet.seed1/beam7.2"].product.name == "generate.beam7.2.txt"
+
+
+def test_finished_rows_and_the_report_know_what_was_trained_before(tmp_path):
+    runs = tmp_path / "multi30k/small"
+    for name in ("teacher", "can.seed2", "pet.seed1", "scratch.seed1"):
+        (runs / name).mkdir(parents=True)
+    for name in ("teacher", "can.seed2", "pet.seed1"):
+        (runs / name / "checkpoint_best.pt").touch()
+    record = runs / "pet.seed1/.checkpoint_best.pt.made.json"
+    record.write_text('{"command": [], "inputs": {}, "finished": false}')
+    assert finished_rows(runs) == {"teacher", "can"}
+    report = stages("multi30k", tmp_path, "--rows", "kd")["report"]
+    texts = dict(report.texts)
+    assert texts[runs / "order.txt"].split() == ["teacher", "scratch", "kd", "can", "pet"]
+    assert texts[runs / "can.seed2/name.txt"] == "CAN"
+    options = ("--rows", "kd", "--baseline", "pet", "--significance")
+    lines = shell_lines([stages("multi30k", tmp_path, *options)["report"]])
+    command = shlex.split("\n".join(lines).replace("\\\n", ""))
+    assert command[-3:] == ["--baseline", "pet", "--significance"]
+
+
+def test_the_demo_makes_its_own_data(tmp_path):
+    found = stages("demo", tmp_path)
+    assert list(found)[:3] == ["demo-data", "preprocess", "teacher"]
+    assert [s.name for s in trainings(found)] == [
+        *("teacher", "scratch.seed1", "kd.seed1", "pet.seed1/warmup", "pet.seed1"),
+    ]
+    assert found["report"].command[-1] == f"{tmp_path}/demo/data/text/raw/test.en"
+
+
+def test_own_data_wants_its_languages(tmp_path):
+    with pytest.raises(UserError, match="--source-lang, --target-lang: give the languages"):
+        stages("own_data", tmp_path)

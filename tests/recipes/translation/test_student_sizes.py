@@ -1,0 +1,152 @@
+"""How large the students of the translation recipes are, on paper."""
+
+import pytest
+from fairseq.data import Dictionary
+
+import pet_fairseq
+from pet_fairseq.parameters import architecture_counts, compression_rate
+from pet_fairseq.pet.params import option_counts
+from pet_fairseq.recipes.translation.sizes import SIZES
+from tests.recipes.paper import stages, trainings
+
+pytestmark = pytest.mark.paper
+
+pet_fairseq.register()
+
+
+def model_options(stage):
+    words = [word for word in stage.command if isinstance(word, str)]
+    keep = ("--arch", "--encoder-", "--decoder-", "--share-")
+    chosen, taking = [], False
+    for word in words:
+        if word.startswith("--"):
+            taking = word.startswith(keep)
+        if taking:
+            chosen.append(word)
+    return chosen
+
+
+@pytest.mark.parametrize("name", ["multi30k", "wmt17_en_fi", "wmt17_en_lv"])
+def test_students_have_the_size_that_is_said(name, tmp_path):
+    """About 9.5% of the teacher at every size, but for WMT'17 what the thesis gives."""
+    full = {"wmt17_en_fi": 23.3, "wmt17_en_lv": 5.0}.get(name, 9.5)
+    for size, wanted in (("small", 9.6), ("full", full)):
+        found = stages(name, tmp_path, "--rows", "all", "--size", size)
+        teacher = option_counts(model_options(found["teacher"]))
+        if size == "full":
+            assert teacher.layers == architecture_counts("transformer_iwslt_de_en").layers
+        for row in ("pet", "scratch", "can", "deep_shallow", "deep_shallow_kd"):
+            counts = option_counts(model_options(found[f"{row}.seed1"]))
+            rate = compression_rate(counts, teacher)
+            assert rate == pytest.approx(wanted, rel=0.04), (size, row)
+
+
+@pytest.mark.parametrize(
+    "name, size",
+    [*(("multi30k", size) for size in SIZES), ("wmt17_en_fi", "full"), ("wmt17_en_lv", "full")],
+)
+def test_other_pairs_make_students_of_the_same_size(name, size, tmp_path):
+    """What the thesis holds fixed in Table 5 and section 3.1."""
+    found = stages(name, tmp_path, "--rows", "table5", "layer_pairs", "--size", size)
+
+    def layer_parameters(row):
+        return option_counts(model_options(found[f"{row}.seed1"])).layers
+
+    pet = layer_parameters("pet")
+    for row in ("pet_qk", "pet_neighbours", "pet_last_three"):
+        assert layer_parameters(row) == pet
+    for row in ("pet_qk_crosswise", "pet_kv"):
+        assert layer_parameters(row) == pytest.approx(pet, rel=1e-3)
+        assert layer_parameters(row) != pet  # so the widths are needed
+
+
+@pytest.mark.parametrize("size", sorted(set(SIZES) - {"tiny"}))
+def test_the_sweep_has_students_at_every_rate(size, tmp_path):
+    found = stages("multi30k", tmp_path, "--rows", "figure7a", "--size", size)
+    teacher = option_counts(model_options(found["teacher"]))
+    rows = {stage.groups[0] for stage in trainings(found)} - {"teacher"}
+    for rate in (5, 20, 40):
+        for method in ("pet", "pkd", "can"):
+            row = f"{method}_at{rate}"
+            counts = option_counts(model_options(found[f"{row}.seed1"]))
+            assert compression_rate(counts, teacher) == pytest.approx(rate, rel=0.05), row
+            rows.remove(row)
+    assert rows == {"pet", "pkd", "can"}
+    for method, criterion in (("pkd", "patient_kd"), ("pet", "pet_distillation")):
+        assert found[f"{method}_at5.seed1"].option("--criterion") == criterion
+    assert found["pet_at5.seed1/warmup"].option("--criterion") == "pet_simplified_task"
+
+
+@pytest.mark.parametrize(
+    "size, dictionaries",
+    [("small", 3864 + 3024), ("full", 8848 + 6632)],  # of Multi30k; usual ones of IWSLT'14
+)
+def test_the_best_student_fills_a_tenth_of_the_teachers_file(size, dictionaries, tmp_path):
+    """A byte for a weight against four, everything counted; deep and shallow as `deep`."""
+    found = stages("multi30k", tmp_path, "--rows", "frontier", "tenth_kd", "--size", size)
+
+    def parameters(stage):
+        counts = option_counts(model_options(stage))
+        width = int(stage.option("--decoder-embed-dim") or 512)
+        return counts.total + (dictionaries - 2 * 4) * width
+
+    tenth, deep = found["tenth_kd.seed1"], found["deep_shallow_kd.seed1"]
+    assert 0.93 < parameters(tenth) / (4 * parameters(found["teacher"]) / 10) < 0.985
+    for option in ("--decoder-layers", "--encoder-layers"):
+        if deep.option(option):
+            assert tenth.option(option) == deep.option(option)
+
+
+@pytest.mark.parametrize(
+    "size, dictionaries", [("small", 3864 + 3024), ("full", 8848 + 6632), ("demo", 4744)]
+)
+def test_factorised_embeddings_leave_room_for_wider_layers(size, dictionaries, tmp_path):
+    """In an equal file, everything counted."""
+    found = stages("multi30k", tmp_path, "--rows", "kd", "kd_factorised", "--size", size)
+    plain, narrow = found["kd.seed1"], found["kd_factorised.seed1"]
+
+    def parameters(stage, inner):
+        return option_counts(model_options(stage)).total + (dictionaries - 2 * 4) * inner
+
+    plain_width, rank = plain.option("--decoder-embed-dim"), narrow.option("--decoder-output-dim")
+    assert parameters(narrow, int(rank)) == pytest.approx(
+        parameters(plain, int(plain_width)), rel=0.01
+    )
+    assert int(narrow.option("--decoder-embed-dim")) > 1.2 * int(plain_width)
+
+
+def test_the_frontier_pairs_equal_bytes_and_arithmetic(tmp_path):
+    """Twice the layers in 4 bits against PET's in 8."""
+    found = stages("multi30k", tmp_path, "--rows", "frontier")
+    groups = {group for stage in trainings(found) for group in stage.groups}
+    assert groups == {
+        *("teacher", "kd", "speed_kd", "deep_shallow_kd", "pet", "pet_patient", "kd_int8"),
+        *("kd_int4", "speed_kd_int4", "pet_patient_int8", "pet_patient_int4"),
+    }
+    pet, unshared = (
+        option_counts(model_options(found[f"{row}.seed1"])) for row in ("pet", "speed_kd")
+    )
+    assert unshared.layers == unshared.unshared_layers == pet.unshared_layers
+    assert unshared.layers == pytest.approx(2 * pet.layers, rel=0.06)
+    assert found["speed_kd.seed1"].option("--criterion") == "pet_distillation"
+
+
+def test_controls_have_the_plain_students_parameters(tmp_path):
+    found = stages("multi30k", tmp_path, "--rows", "passes")
+    counts = {
+        row: option_counts(model_options(found[f"{row}.seed1"]))
+        for row in ("kd", "kd_twice", "kd_encoder_2", "kd_encoder_4", "one_layer", "one_layer_4")
+    }
+    for row in ("kd_twice", "kd_encoder_2", "kd_encoder_4"):
+        assert counts[row].total == counts["kd"].total
+    assert counts["kd_twice"].unshared_layers == 2 * counts["kd"].layers
+    assert counts["one_layer"].layers == counts["one_layer_4"].layers == counts["kd"].layers / 2
+    assert counts["one_layer_4"].unshared_layers == 4 * counts["one_layer"].layers
+    assert found["kd_encoder_3.seed1"].option("--encoder-pairs") == "L1=L3 L2=L4 L1=L5 L2=L6"
+    assert found["kd_encoder_3.seed1"].option("--decoder-pairs") == "none"
+    assert found["one_layer_4.seed1"].option("--decoder-pairs") == "L1=L2 L1=L3 L1=L4"
+
+
+def test_the_special_words_of_fairseq_are_four():
+    """The sizes above count embeddings for these only."""
+    assert len(Dictionary()) == 4

@@ -1,0 +1,184 @@
+"""Variator's recipes as data."""
+
+from pathlib import Path
+
+import pytest
+from fairseq import options
+
+import pet_fairseq
+from pet_fairseq.errors import UserError
+from pet_fairseq.pretrained.importer import import_model
+from pet_fairseq.recipes.variator.data_sets import CLASSES
+from pet_fairseq.recipes.variator.rows import BY_NAME
+from tests.pretrained.bert import write_bert
+from tests.recipes.paper import check_order, names, stages, trainings
+
+pytestmark = pytest.mark.paper
+
+pet_fairseq.register()
+NAMES = names("variator.recipe")
+ALL = tuple(BY_NAME)
+
+
+def arguments(name):
+    return ("--task", "rte") if name == "glue" else ()
+
+
+@pytest.mark.parametrize("form", ["classes", "text"])
+@pytest.mark.parametrize("task", list(CLASSES))
+def test_glue_with_pre_training(task, form, tmp_path):
+    found = stages("glue", tmp_path, "--task", task, "--form", form, "--rows", *ALL)
+    check_order(found)
+    # the model twice; five ratios and three forms and two sites twice; the second step of both
+    # lambdas and of what is not pre-trained; the competitors once, and three of them twice
+    assert len(trainings(found)) == 2 + 2 * (5 + 2 + 2) + 3 + 1 + 2 * 3
+    raw = "masked_lm" if form == "classes" else "span_masked_lm"
+    on_raw = [s for s in trainings(found) if s.option("--task") == raw]
+    assert len(on_raw) == 1 + 9 + 3 and all(s.command[1].endswith("raw_text") for s in on_raw)
+    classes = found["backbone"].option("--num-classes")
+    assert classes == (str(CLASSES[task]) if form == "classes" else None)
+    score = "classes" if form == "classes" else "accuracy"
+    results = [s for name, s in found.items() if name.endswith("/result")]
+    assert len(results) == len(ALL) and {s.command[2] for s in results} == {score}
+    assert found["lambda05"].option("--task-loss-weight") == "0.5"
+    assert found["step1.k4"].groups == ("k4", "no_adaptation", "lambda01", "lambda05")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_fairseq_takes_every_training_command(name, tmp_path):
+    parser = options.get_training_parser
+    for stage in trainings(stages(name, tmp_path, *arguments(name))):
+        words = [word for word in stage.command[1:] if isinstance(word, str)]
+        words.remove("--user-dir")
+        task = stage.option("--task")
+        args = options.parse_args_and_arch(parser(task), input_args=words)
+        assert args.save_dir == str(stage.product.parent)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_training_is_tied_to_the_cpu(name, tmp_path):
+    for device in ("cpu", "cuda"):
+        found = stages(name, tmp_path, *arguments(name), device=device)
+        for stage in found.values():
+            if stage.command[0].startswith("fairseq-"):
+                assert ("--cpu" in stage.command) == (device == "cpu"), stage.name
+            if stage.option("--device"):
+                assert stage.option("--device") == device
+
+
+def test_plugins_start_from_those_of_the_pre_trained_model(tmp_path):
+    found = stages("glue", tmp_path, "--task", "sst2", "--rows", "k8", "mean")
+    runs = tmp_path / "glue/sst2/classes"
+    for kind in ("k8", "mean"):
+        first, moved, then = found[f"step1.{kind}"], found[f"step1.{kind}/moved"], found[kind]
+        assert first.option("--backbone-path") == f"{runs}/pretrained/checkpoint_best.pt"
+        assert moved.command[2] == str(first.product)
+        assert then.option("--finetune-from-model") == str(moved.product)
+        assert then.option("--backbone-path") == f"{runs}/backbone/checkpoint_best.pt"
+        assert first.option("--compression-ratio") == then.option("--compression-ratio")
+    assert found["mean"].option("--compression") == "mean"
+    for name in ("backbone", "backbone/result"):  # what the table compares to
+        assert name in found
+
+
+BUDGET = ("--max-update", "--total-num-update", "--warmup-updates", "--max-tokens")
+
+
+@pytest.mark.parametrize(
+    "row, arch, size",
+    [
+        ("narrow_ffn", "narrow_ffn", ("--compression-ratio", "4")),
+        ("first_3", "first_layers", ("--kept-layers", "3")),
+        ("first_4", "first_layers", ("--kept-layers", "4")),
+    ],
+)
+def test_students_are_pre_trained_as_long_as_plugins(row, arch, size, tmp_path):
+    for recipe in (
+        ("glue", "--task", "sst2"),
+        ("glue", "--task", "rte", "--form", "text"),
+        ("squad",),
+    ):
+        found = stages(*recipe[:1], tmp_path, *recipe[1:], "--rows", "k4", row)
+        first, then, plugins = (found[n] for n in (f"step1.{row}", row, "step1.k4"))
+        for stage in (first, then):
+            assert stage.option("--arch") == arch and stage.option(size[0]) == size[1]
+        for option in (*BUDGET, "--task", "--backbone-path"):
+            assert first.option(option) == plugins.option(option)
+        for option in BUDGET:
+            assert then.option(option) == found["k4"].option(option)
+        assert then.option("--finetune-from-model") == str(first.product)
+        assert first.product in then.inputs
+
+
+def test_seeds_have_folders_of_their_own(tmp_path):
+    glue = ("glue", tmp_path, "--task", "sst2", "--rows", "k4", "first_3")
+    plain, second = stages(*glue), stages(*glue, "--seed", "2")
+    assert list(plain) == list(second)
+    assert {s.option("--seed") for s in trainings(plain)} == {None}
+    assert {s.option("--seed") for s in trainings(second)} == {"2"}
+    for name, stage in second.items():
+        folder = stage.product.relative_to(tmp_path / "glue/sst2/classes.seed2")
+        assert plain[name].product == tmp_path / "glue/sst2/classes" / folder
+    given = stages(*glue, "--seed", "2", "--runs", tmp_path / "here")
+    assert given["k4"].product.is_relative_to(tmp_path / "here")
+
+
+@pytest.mark.parametrize("name", ["glue", "squad"])
+def test_a_given_model_is_the_one_that_raw_text_is_for(name, tmp_path):
+    options = (*arguments(name), "--rows", "k4", "--backbone", "model.pt")
+    found = stages(name, tmp_path, *options)
+    assert [s.name for s in trainings(found)] == ["step1.k4", "k4"]
+    given = {name: found[name].command[2] for name in ("pretrained", "backbone")}
+    assert given == dict.fromkeys(given, str(Path("model.pt").resolve()))
+    found = stages(name, tmp_path, *options, "--pretrained", "before.pt")
+    assert found["pretrained"].command[2] == str(Path("before.pt").resolve())
+    assert found["backbone"].command[2] == str(Path("model.pt").resolve())
+
+
+def test_without_raw_text_plugins_are_only_adapted(tmp_path):
+    rows = [row for row in ALL if row != "no_adaptation"]
+    found = stages("multi30k_variator", tmp_path, "--rows", *rows, "--backbone", "model.pt")
+    assert len(trainings(found)) == 5 + 2 + 1 + 2 + 2 + 4
+    assert not any("move-plugins" in stage.command for stage in found.values())
+    assert [s.name for s in found.values() if s.command[0] == "ln"] == ["backbone"]
+    with pytest.raises(UserError, match="--rows no_adaptation: needs pre-training on raw text"):
+        stages("multi30k_variator", tmp_path, "--rows", "no_adaptation")
+    (tmp_path / "glue/rte/data/classes").mkdir(parents=True)  # prepared without RAW_TEXT
+    assert "pretrained" not in stages("glue", tmp_path, "--task", "rte")
+    (tmp_path / "glue/rte/data/raw_text").mkdir()
+    assert "pretrained" in stages("glue", tmp_path, "--task", "rte")
+
+
+def test_glue_from_a_bert(tmp_path):
+    write_bert(tmp_path / "bert")
+    import_model(tmp_path / "bert", tmp_path / "imported")
+    bert = ("--bert", tmp_path / "imported", "--updates", "70")
+    rows = ("--rows", "backbone", "k4", "token_pruning")
+    found = stages("glue", tmp_path, "--task", "sst2", *bert, *rows)
+    assert found["pretrained"].command[2] == str(tmp_path / "imported/checkpoint.pt")
+    assert [s.name for s in trainings(found)] == ["backbone", "step1.k4", "k4", "token_pruning"]
+    assert found["backbone"].option("--encoder-embed-dim") == "12"
+    assert found["backbone"].option("--separator-token") is None  # BERT's pairs have one
+    assert found["k4"].option("--max-update") == "70"
+    assert found["k4"].option("--warmup-updates") == "7"
+    assert found["step1.k4"].option("--max-update") == "200"
+    budget = ("--raw-updates", "50", "--model-updates", "90")
+    found = stages("glue", tmp_path, "--task", "sst2", *bert, *budget, "--rows", "first_3")
+    assert [s.option("--max-update") for s in trainings(found)] == ["90", "50", "70"]
+    with pytest.raises(UserError, match="--bert: is an encoder; give --form classes"):
+        stages("glue", tmp_path, "--task", "rte", *bert, "--form", "text")
+    with pytest.raises(UserError, match="--bert none/model_options: no such file; make it by"):
+        stages("glue", tmp_path, "--task", "rte", "--bert", "none")
+    for option in ("--updates", "--raw-updates", "--model-updates"):  # 0 would train without end
+        with pytest.raises(UserError, match=f"{option} 0: give 1 or more"):
+            stages("glue", tmp_path, "--task", "rte", *bert, option, "0")
+
+
+def test_the_length_of_the_table_and_wrong_rows(tmp_path):
+    table = stages("squad", tmp_path)["table"]
+    assert table.option("--length") == "256" and table.always
+    table = stages("squad", tmp_path, "--length", "99")["table"]
+    assert table.option("--length") == "99"
+    with pytest.raises(UserError, match="--rows k3: there is no such row; give some of backbone"):
+        stages("squad", tmp_path, "--rows", "k3")
