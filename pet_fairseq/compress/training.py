@@ -82,8 +82,12 @@ class Budget:
 
 
 def batch_tokens(device: Device, max_positions: tuple[int, int]) -> int:
-    """The number of tokens in a batch, at least that of the longest sentence."""
-    return max(2_000 if device.name == "cpu" else 8_192, *max_positions)
+    """The number of tokens in a batch, at least that of the longest sentence.
+
+    On a CPU small batches take little more time a token, and students want many updates
+    (docs/results/bytes.md).
+    """
+    return max(1_000 if device.name == "cpu" else 8_192, *max_positions)
 
 
 def updates_per_epoch(corpus: Corpus, max_tokens: int) -> int:
@@ -95,11 +99,11 @@ def default_updates(per_epoch: int) -> int:
 
 
 def learning_rate(width: int) -> float:
-    """4e-3 for width 88, falling with the inverse square root of the width, and 6e-3 at most.
+    """0.7 over the width, and 1.5e-2 at most (docs/results/bytes.md).
 
-    In the recipes' sizes students of width 48, 88 and 320 have 6e-3, 4e-3 and 2e-3.
+    In the recipes' sizes students of width 48, 88 and 320 have 1.4e-2, 8e-3 and 2e-3.
     """
-    return float(f"{min(6e-3, 4e-3 * math.sqrt(88 / width)):.1e}")
+    return float(f"{min(1.5e-2, 0.7 / width):.1e}")
 
 
 def cache_megabytes(corpus: Corpus, teacher_width: int) -> int:

@@ -26,6 +26,7 @@ FORMS = {  # name and mark of each way to store a model, by its columns in front
     "4": ("4 bits", "^"),
     "int8": ("CTranslate2 int8", "D"),
 }
+THREADS = {"1 thread": "o", "2 threads": "s"}
 ENGINES = {  # the legend's words for the engines of decoding.csv; others are called as there
     "fairseq": "fairseq's generator",
     "fast": "--task pet_translation",
@@ -65,7 +66,7 @@ def new_axes(width: float, height: float, title: str, x: str, y: str) -> tuple[F
 def frontier(path: Path) -> None:
     """BLEU over megabytes for each model and number of bits a weight."""
     title = "What a byte buys: Multi30k, German to English, beam 5"
-    figure, axes = new_axes(9, 4.6, title, "MB, everything counted (logarithmic)", "BLEU")
+    figure, axes = new_axes(9, 5, title, "MB, everything counted (logarithmic)", "BLEU")
     points = []
     for i, row in enumerate(read("frontier")):
         own = sorted((float(row[f"mb_{key}"]), float(row[f"bleu_{key}"]), key) for key in FORMS)
@@ -92,7 +93,24 @@ def frontier(path: Path) -> None:
     axes.set_xscale("log")
     axes.set_xticks(sizes, [str(size) for size in sizes])
     axes.minorticks_off()
-    figure.legend(loc="outside lower center", ncols=3)
+    figure.legend(loc="outside lower center", ncols=2)
+    write_figure(path, figure)
+
+
+def frontier_speed(path: Path) -> None:
+    """BLEU over the speed of each model in CTranslate2, with one thread and with two."""
+    title = "Speed and quality: Multi30k, German to English, CTranslate2 int8, beam 5"
+    label = "sentences/s, times the teacher's with as many threads"
+    figure, axes = new_axes(9, 5, title, label, "BLEU")
+    for i, row in enumerate(read("frontier")):
+        bleu = float(row["bleu_int8"])
+        speeds = [float(row[f"times_teacher_{threads}"]) for threads in (1, 2)]
+        axes.plot(speeds, [bleu, bleu], color=f"C{i}", linewidth=1, label=row["title"])
+        for speed, marker in zip(speeds, THREADS.values()):
+            axes.plot(speed, bleu, color=f"C{i}", linestyle="", marker=marker)
+    for name, marker in THREADS.items():
+        axes.plot([], [], color="grey", linestyle="", marker=marker, label=name)
+    figure.legend(loc="outside lower center", ncols=2)
     write_figure(path, figure)
 
 
@@ -236,6 +254,7 @@ def shots(path: Path) -> None:
 
 PLOTS = {
     "frontier_megabytes": frontier,
+    "frontier_speed": frontier_speed,
     "multi30k": multi30k,
     "beams": beams,
     "decoding": decoding,

@@ -84,14 +84,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("notebook", type=Path, metavar="NOTEBOOK")
     parser.add_argument(
-        "--folder", type=Path, help="where its commands run (default: the notebook's own folder)"
+        "--folder",
+        type=Path,
+        help="where its commands run, made if it is not there (default: the notebook's own folder)",
     )
     parser.add_argument("--write", action="store_true", help="write the outputs into the notebook")
     args = parser.parse_args()
     install_excepthook()
     notebook = json.loads(read_text(args.notebook, "NOTEBOOK"))
     path = args.notebook.resolve()
-    os.chdir(args.folder or path.parent)
+    folder = args.folder or path.parent
+    folder.mkdir(parents=True, exist_ok=True)
+    os.chdir(folder)
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     matplotlib.use("Agg")
     names: dict[str, Any] = {"__name__": "__main__"}

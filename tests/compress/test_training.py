@@ -23,10 +23,10 @@ def option(options, name):
 
 
 def test_settings_are_near_those_of_the_recipes():
-    assert learning_rate(88) == 4e-3
-    assert learning_rate(48) == pytest.approx(6e-3, rel=0.1)
-    assert learning_rate(320) == pytest.approx(2e-3, rel=0.1)
-    assert learning_rate(8) == 6e-3
+    assert learning_rate(88) == 8e-3
+    assert learning_rate(48) == pytest.approx(1.4e-2, rel=0.1)
+    assert learning_rate(320) == pytest.approx(2e-3, rel=0.15)
+    assert learning_rate(8) == 1.5e-2
     multi30k = Corpus(29_000, 430_000, 420_000)
     assert 10_000 < default_updates(updates_per_epoch(multi30k, 2_000)) < 12_000
 
