@@ -44,9 +44,6 @@ MISTAKES = {
     "file that divided the training text",
     r"Missing mandatory value: bpe_codes": "--bpe-codes: missing; give the file that divided the "
     "training text",
-    r"Cannot load model parameters from checkpoint (.*); please ensure": r"\1: of another model "
-    "than these options say; give another --save-dir, or the options that it was trained with, "
-    "which `pet-fairseq model-options` prints",
     r"(?:Criterion|Optimizer) does not match.*\. (\w+) vs (\w+)": "--save-dir: its checkpoint was "
     r"trained with \1, not \2; give another --save-dir, or --reset-optimizer",
     r"Unknown post_process option: (.*)": r"--remove-bpe \1: give subword_nmt or sentencepiece",
@@ -54,6 +51,9 @@ MISTAKES = {
     r"\D*(\d+)\D.*? current model is \D*(\d+)": r"the checkpoint was trained with another "
     r"dictionary (\1 words) than the data's (\2); give the folder that it was trained on, and its "
     "--source-lang and --target-lang, not exchanged",
+    r"Error\(s\) in loading state_dict": "the checkpoint is of another model than these options "
+    "say; give another --save-dir, or the options that it was trained with, which "
+    "`pet-fairseq model-options` prints",
 }
 
 
@@ -92,7 +92,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 def one_line(error: BaseException, traceback: Optional[TracebackType]) -> Optional[str]:
     """The line to show for an error that the user can mend, or None for every other error."""
-    if type(error) is Exception and isinstance(error.__context__, UserError):
+    if type(error) is Exception and isinstance(error.__context__, (UserError, RuntimeError)):
         error = error.__context__  # fairseq's trainer replaces it by something general
     if isinstance(error, UserError):
         return str(error)

@@ -97,5 +97,6 @@ def plot(maps: list[SegmentMap]) -> Figure:
         axes.set(ylabel="memory token", xlabel="token of the prompt")
         if len(segment.words) <= MOST_LABELLED:
             axes.set_xticks(range(len(segment.words)), segment.words, rotation=90, fontsize=6)
+    figure.suptitle("How near the memory tokens of each segment are to its words")
     figure.colorbar(image, ax=list(panels), label="cosine")
     return figure
