@@ -8,6 +8,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import NoReturn, Optional
 
 
@@ -126,6 +127,18 @@ def add_backbone_run_option(parser: ArgumentParser) -> None:
         default="backbone",
         metavar="RUN",
         help="the run that the others started from (default: %(default)s)",
+    )
+
+
+def add_new_folder_option(parser: ArgumentParser, metavar: str = "FOLDER") -> None:
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar=metavar, help="the new folder to write"
+    )
+
+
+def add_scores_file_option(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="also write the scores to this file, as JSON"
     )
 
 

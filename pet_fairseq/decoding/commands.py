@@ -1,9 +1,8 @@
 """The command `pet-fairseq export`."""
 
 from argparse import ArgumentParser, Namespace
-from pathlib import Path
 
-from pet_fairseq.cli_command import Command, Group, add_data_option
+from pet_fairseq.cli_command import Command, Group, add_data_option, add_new_folder_option
 
 
 def _arguments(parser: ArgumentParser) -> None:
@@ -21,9 +20,7 @@ def _arguments(parser: ArgumentParser) -> None:
         help="the type of CTranslate2's weights: float32 (default), float16, bfloat16, int16, "
         "int8, int8_float32, int8_float16 or int8_bfloat16",
     )
-    parser.add_argument(
-        "--out", type=Path, required=True, metavar="FOLDER", help="the new folder to write"
-    )
+    add_new_folder_option(parser)
 
 
 def _run(args: Namespace) -> None:

@@ -44,9 +44,9 @@ class Limits(NamedTuple):
 
 
 class FastGenerator(SequenceGenerator):
-    """fairseq's generator with all its options, faster for plain Transformers.
+    """fairseq's generator, faster for plain Transformers; others decode with their own modules.
 
-    Other models decode with their own modules.
+    It takes fairseq's options, except for those that `unsupported_option` in task.py names.
     """
 
     def __init__(self, models, tgt_dict, **kwargs):

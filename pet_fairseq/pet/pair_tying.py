@@ -85,7 +85,7 @@ def averaged(groups: list[list[Tensor]]) -> Iterator[None]:
 
 @torch.no_grad()
 def mean_cosine(groups: list[list[Tensor]]) -> float:
-    """Mean cosine similarity of the weight matrices in each group, averaged over the groups.
+    """Mean cosine similarity of every two weight matrices in a group, averaged over the groups.
 
     Biases and layer norms do not count.
     """

@@ -43,12 +43,12 @@ def parse_model_options(arguments: list[str]) -> Namespace:
     """
     if "--arch" not in arguments and "-a" not in arguments:
         raise UserError("give a CHECKPOINT, or model options that start with --arch NAME")
-    said = io.StringIO()
+    printed = io.StringIO()
     try:
-        with redirect_stderr(said):
+        with redirect_stderr(printed):
             args = options.parse_args_and_arch(options.get_training_parser(), ["data", *arguments])
-    except SystemExit as end:  # fairseq's parser says what is wrong below a screen of options
-        line = said.getvalue().strip().rpartition("error: ")[2]
+    except SystemExit as end:  # fairseq's parser prints the error below a screen of options
+        line = printed.getvalue().strip().rpartition("error: ")[2]
         raise UserError(line.partition(" (choose from")[0]) from end
     if not is_encoder_decoder(args.arch):
         raise UserError(f"--arch {args.arch}: not an encoder-decoder Transformer")

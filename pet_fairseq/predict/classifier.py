@@ -1,4 +1,4 @@
-"""Models with a head for classes, which answer texts by their probabilities."""
+"""Models with a classification head, which answer texts by the probabilities of classes."""
 
 import math
 from collections import defaultdict

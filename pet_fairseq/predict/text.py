@@ -123,6 +123,7 @@ def build_text_of(tokenizer: Optional[dict], bpe: Optional[dict], **limits) -> T
 
 
 def _build_bpe(options):
+    """fairseq's BPE with these options; raises UserError if its file cannot be used."""
     try:
         return encoders.build_bpe(options)
     except (RuntimeError, OSError) as error:

@@ -1,4 +1,4 @@
-"""Encoder-decoders, which answer texts by translations."""
+"""Encoder-decoders, which answer texts by their translations."""
 
 from argparse import Namespace
 

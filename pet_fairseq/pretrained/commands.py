@@ -5,7 +5,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Optional
 
-from pet_fairseq.cli_command import Command, Group
+from pet_fairseq.cli_command import Command, Group, add_new_folder_option
 
 
 def _arguments(parser: ArgumentParser) -> None:
@@ -16,9 +16,7 @@ def _arguments(parser: ArgumentParser) -> None:
         help="a folder with config.json, model.safetensors or pytorch_model.bin, and the "
         "tokenizer's files; or a GGUF file",
     )
-    parser.add_argument(
-        "--out", type=Path, required=True, metavar="FOLDER", help="the new folder to write"
-    )
+    add_new_folder_option(parser)
 
 
 def _run(args: Namespace) -> None:

@@ -15,11 +15,10 @@ from torch import Tensor
 from pet_fairseq.checkpoints.contents import save_state
 from pet_fairseq.errors import UNREADABLE, UnsafeCheckpointError, UserError, is_refusal
 from pet_fairseq.errors import why_unreadable as why_no_checkpoint
-from pet_fairseq.pretrained.tokenizer_file import TokenizerFile
+from pet_fairseq.pretrained.tokenizer_file import EXTRA, TokenizerFile
 
 CONFIG = "config.json"
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
-EXTRA = "pip install 'pet-fairseq[hf]'"
 
 
 class Config(dict):

@@ -3,7 +3,7 @@
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from pet_fairseq.cli_command import Command, Group, add_data_option
+from pet_fairseq.cli_command import Command, Group, add_data_option, add_new_folder_option
 
 
 def _pack_arguments(parser: ArgumentParser) -> None:
@@ -41,9 +41,7 @@ def _pack(args: Namespace) -> None:
 
 def _unpack_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="the file that pet-fairseq pack wrote")
-    parser.add_argument(
-        "--out", type=Path, required=True, metavar="FOLDER", help="the new folder to write"
-    )
+    add_new_folder_option(parser)
 
 
 def _unpack(args: Namespace) -> None:

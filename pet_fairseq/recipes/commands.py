@@ -4,7 +4,13 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Optional
 
-from pet_fairseq.cli_command import Command, Group, OneLineParser, add_auto_device_option
+from pet_fairseq.cli_command import (
+    Command,
+    Group,
+    OneLineParser,
+    add_auto_device_option,
+    add_new_folder_option,
+)
 from pet_fairseq.devices import check_device, choose_device
 from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.recipes.catalogue import RECIPES
@@ -177,9 +183,7 @@ def _teacher_text_arguments(parser: ArgumentParser) -> None:
         parser.add_argument(
             f"--{side}-lang", required=True, metavar="LANG", help=f"the {side} language"
         )
-    parser.add_argument(
-        "--out", type=Path, required=True, metavar="FOLDER", help="the new folder to write"
-    )
+    add_new_folder_option(parser)
     parser.add_argument(
         "--nbest",
         type=int,

@@ -10,15 +10,10 @@ from pet_fairseq.cli_command import (
     Group,
     add_auto_device_option,
     add_backbone_run_option,
+    add_scores_file_option,
     add_subset_option,
 )
 from pet_fairseq.files import write_json
-
-
-def _add_out_option(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--out", type=Path, metavar="FILE", help="also write the scores to this file, as JSON"
-    )
 
 
 def _print_scores(scores: dict, out: Optional[Path]) -> None:
@@ -41,7 +36,7 @@ def _bleu_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "reference", type=Path, metavar="REFERENCE", help="the raw target text of the test set"
     )
-    _add_out_option(parser)
+    add_scores_file_option(parser)
 
 
 def _bleu(args: Namespace) -> None:
@@ -64,7 +59,7 @@ def _rouge_arguments(parser: ArgumentParser) -> None:
         metavar="LOG",
         help="what fairseq-validate printed, from which to take the responses' perplexity",
     )
-    _add_out_option(parser)
+    add_scores_file_option(parser)
 
 
 def _rouge(args: Namespace) -> None:
@@ -86,7 +81,7 @@ def _accuracy_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "answers", type=Path, metavar="ANSWERS", help="the right answers, one on each line"
     )
-    _add_out_option(parser)
+    add_scores_file_option(parser)
 
 
 def _accuracy(args: Namespace) -> None:
@@ -103,7 +98,7 @@ def _squad_arguments(parser: ArgumentParser) -> None:
         metavar="ANSWERS",
         help="a JSON object with a list of right answers for each question",
     )
-    _add_out_option(parser)
+    add_scores_file_option(parser)
 
 
 def _squad(args: Namespace) -> None:
@@ -122,7 +117,7 @@ def _classes_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("data", metavar="BIN", help="the folder with the sentences and classes")
     add_subset_option(parser, "test")
     add_auto_device_option(parser)
-    _add_out_option(parser)
+    add_scores_file_option(parser)
 
 
 def _classes(args: Namespace) -> None:
@@ -170,7 +165,7 @@ def _prompts_arguments(parser: ArgumentParser) -> None:
         "(default: %(default)s)",
     )
     add_auto_device_option(parser)
-    _add_out_option(parser)
+    add_scores_file_option(parser)
 
 
 def _prompts(args: Namespace) -> None:

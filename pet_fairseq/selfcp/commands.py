@@ -11,6 +11,8 @@ from pet_fairseq.cli_command import (
     add_batch_option,
     add_data_option,
     add_device_option,
+    add_new_folder_option,
+    add_scores_file_option,
     add_subset_option,
 )
 from pet_fairseq.errors import UserError
@@ -38,9 +40,7 @@ def _prompts_arguments(parser: ArgumentParser) -> None:
         metavar="FILE",
         help="more text for the language model, a paragraph a line; may be gzipped (.gz)",
     )
-    parser.add_argument(
-        "--out", type=Path, required=True, metavar="BIN", help="the new folder to write"
-    )
+    add_new_folder_option(parser, "BIN")
     parser.add_argument(
         "--spm",
         type=Path,
@@ -176,9 +176,7 @@ def _choose_arguments(parser: ArgumentParser) -> None:
     )
     add_batch_option(parser, max_tokens=8000)
     add_device_option(parser)
-    parser.add_argument(
-        "--out", type=Path, metavar="FILE", help="also write the scores to this file, as JSON"
-    )
+    add_scores_file_option(parser)
 
 
 def _choose(args: Namespace) -> None:

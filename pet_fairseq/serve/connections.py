@@ -49,7 +49,7 @@ class Entrance:
         """Listen for clients, and hand those that may stay to aiohttp's server.
 
         Raises:
-            UserError: the port is in use, or the host is none of this machine's.
+            UserError: the port is in use, or the host is not an address of this machine.
         """
         self.loop = asyncio.get_running_loop()
         self.server = server

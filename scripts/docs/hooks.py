@@ -68,7 +68,7 @@ def on_page_markdown(markdown, page, config, files):
 
 
 def mark_options(html: str) -> str:
-    """A page's HTML with each name of an option in code in a span, which docs/site.css knows."""
+    """A page's HTML with options in code put into spans, which docs/site.css keeps on one line."""
     marked = r'<span class="option">\g<0></span>'
     return CODE.sub(lambda code: OPTION.sub(marked, code[0]), html)
 

@@ -41,7 +41,7 @@ def join(axes: Axes, start: tuple[float, float], end: tuple[float, float], bend:
 
 
 def arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float]) -> None:
-    """A line with a head: what is computed from what."""
+    """An arrow from a value to what is computed from it."""
     axes.annotate("", end, start, arrowprops=dict(arrowstyle="-|>", color=INK, linewidth=1))
 
 
