@@ -123,7 +123,7 @@ COMMANDS = (
     Command(
         name="params",
         group=Group.PET,
-        help="count a model's parameters and multiply-adds and compare them with its teacher's",
+        help="count a model's parameters and multiply-adds beside its teacher's",
         usage="pet-fairseq params [--reference R] (CHECKPOINT | --arch NAME [MODEL OPTIONS])",
         description="Count the parameters of a checkpoint, or of the model that the options "
         "describe, and say what percentage of the reference's layer parameters that is, and what "

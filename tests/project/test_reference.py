@@ -148,3 +148,15 @@ def test_tables_of_options_have_the_defaults_of_the_code(defaults):
         if row[2].strip("`").replace(",", "") not in {d.replace(",", "") for d in defaults[row[1]]}
     ]
     assert wrong == []
+
+
+def test_no_line_of_the_site_ends_inside_an_option():
+    html = "<p>--x <code>train --max-update N --cpu</code></p>"
+    span = '<span class="option">{}</span>'.format
+    code = f"train {span('--max-update N')} {span('--cpu')}"
+    assert load("hooks").mark_options(html) == f"<p>--x <code>{code}</code></p>"
+
+
+def test_pictures_of_the_site_lead_to_themselves():
+    picture = '<img alt="x" src="../plots/a.png" />'
+    assert load("hooks").link_pictures(picture) == f'<a href="../plots/a.png">{picture}</a>'
