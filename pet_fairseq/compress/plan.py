@@ -20,7 +20,6 @@ from pet_fairseq.compress.training import (
     cache_megabytes,
     criterion_options,
     default_updates,
-    learning_rate,
     updates_per_epoch,
     validation_options,
 )
@@ -28,7 +27,7 @@ from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.files import read_lines
 from pet_fairseq.loading import load_subset, load_task
 from pet_fairseq.recipes.device import Device
-from pet_fairseq.recipes.options import Options
+from pet_fairseq.recipes.options import Options, learning_rate
 from pet_fairseq.recipes.pipeline import Pipeline
 from pet_fairseq.recipes.stage import Kind, Stage, Word
 from pet_fairseq.recipes.training import fairseq_generate, fairseq_train

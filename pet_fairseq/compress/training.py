@@ -98,14 +98,6 @@ def default_updates(per_epoch: int) -> int:
     return min(max(EPOCHS * per_epoch, FEWEST_UPDATES), MOST_UPDATES)
 
 
-def learning_rate(width: int) -> float:
-    """0.7 over the width, and 1.5e-2 at most (docs/results/bytes.md).
-
-    In the recipes' sizes students of width 48, 88 and 320 have 1.4e-2, 8e-3 and 2e-3.
-    """
-    return float(f"{min(1.5e-2, 0.7 / width):.1e}")
-
-
 def cache_megabytes(corpus: Corpus, teacher_width: int) -> int:
     """MiB for the teacher's features of all target tokens in float32, at most CACHE_LIMIT_MB."""
     needed = math.ceil(corpus.target_tokens * teacher_width * 4 / 2**20) + 1

@@ -22,6 +22,15 @@ def stacks(layers: int, width: int, ffn: int, heads: int) -> Options:
     )
 
 
+def learning_rate(width: int) -> float:
+    """The peak learning rate of a student: 0.7 over the width, and 1.4e-2 at most.
+
+    Students of width 48 and 88 learned best near these values (docs/results/bytes.md); the
+    recipes' students of width 320 on GPUs have 2e-3.
+    """
+    return float(f"{min(1.4e-2, 0.7 / width):.1e}")
+
+
 def updates(number: int) -> Options:
     """Options that train for so many updates, at the end of which the learning rate is 0."""
     return words(f"--max-update {number} --total-num-update {number}")

@@ -8,13 +8,14 @@ from pet_fairseq.compress.timing import updates_for
 from pet_fairseq.compress.training import (
     Budget,
     Corpus,
+    batch_tokens,
     cache_megabytes,
     default_updates,
-    learning_rate,
     updates_per_epoch,
     validation_options,
 )
 from pet_fairseq.errors import UserError
+from pet_fairseq.recipes.device import Device
 from pet_fairseq.recipes.stage import Output
 
 
@@ -22,16 +23,16 @@ def option(options, name):
     return options[options.index(name) + 1]
 
 
-def test_settings_are_near_those_of_the_recipes():
-    assert learning_rate(88) == 8e-3
-    assert learning_rate(48) == pytest.approx(1.4e-2, rel=0.1)
-    assert learning_rate(320) == pytest.approx(2e-3, rel=0.15)
-    assert learning_rate(8) == 1.5e-2
-    multi30k = Corpus(29_000, 430_000, 420_000)
-    assert 10_000 < default_updates(updates_per_epoch(multi30k, 2_000)) < 12_000
+def test_batches_of_a_cpu_are_small_and_hold_the_longest_sentence():
+    cpu, gpu = Device("cpu"), Device("cuda")
+    assert batch_tokens(cpu, (512, 512)) == 1_000
+    assert batch_tokens(cpu, (1024, 2048)) == 2_048
+    assert batch_tokens(gpu, (1024, 1024)) == 8_192
 
 
 def test_updates_by_the_size_of_the_data():
+    multi30k = Corpus(29_000, 430_000, 420_000)
+    assert default_updates(updates_per_epoch(multi30k, 1_000)) == 21_500
     assert default_updates(1) == 1_000
     assert default_updates(400) == 20_000
     assert default_updates(10**6) == 50_000

@@ -3,8 +3,18 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from pet_fairseq.recipes.options import AUTO, BETAS, PRE_NORM, Options, stacks, updates, words
+from pet_fairseq.recipes.options import (
+    AUTO,
+    BETAS,
+    PRE_NORM,
+    Options,
+    learning_rate,
+    stacks,
+    updates,
+    words,
+)
 
+ONE_DECODER_LAYER = ("--decoder-layers", "1")
 RATES = (5, 20, 40)  # percent of the teacher's layer parameters, beside the size of all students
 
 
@@ -21,11 +31,12 @@ class Settings:
         quantised: how a finished student is trained further with its weights in few bits.
         gold, simplified, distillation, patience: options that go with a criterion: cross-entropy,
             the simplified task, word-level distillation, patient distillation.
-        plain, speed, deep, tenth, factorised, can, pet, wide: architectures of students. All have
-            equally many layer parameters, except for `speed` (PET's layers and widths, nothing
-            shared), `tenth` (deep-shallow; with 8 bits a weight its file, embeddings included, is a
-            tenth of the teacher's), `factorised` (wider than `plain` in a file of the same size,
-            because its embeddings are products of two matrices) and `wide` (PET with more heads).
+        plain, speed, deep, tenth, factorised, can, pet, wide: architectures of students, in small
+            sizes with the learning rate for their width (`student` overrides it). All have equally
+            many layer parameters, except for `speed` (PET's layers and widths, nothing shared),
+            `tenth` (deep-shallow; with 8 bits a weight its file, embeddings included, is a tenth of
+            the teacher's), `factorised` (wider than `plain` in a file of the same size, because its
+            embeddings are products of two matrices) and `wide` (PET with more heads).
         kv, qk_crosswise: PET with these pairs in its decoder, whose feed-forward networks are
             wider or narrower so that it has as many parameters as `pet` (PET, Table 5).
         at_rates: `plain`, `can` and `pet` at each of RATES, for example `pet_at5` (PET, Figure 7a).
@@ -65,10 +76,16 @@ class Settings:
         return self.at_rates[name] if name in self.at_rates else getattr(self, name)
 
 
+def sized(arch: str, layers: int, width: int, ffn: int, heads: int) -> Options:
+    """Model options of a student, and the learning rate for its width."""
+    lr = ("--lr", f"{learning_rate(width):g}")
+    return ("--arch", arch, *stacks(layers, width, ffn, heads), *lr)
+
+
 def factorised(layers: int, width: int, ffn: int, rank: int) -> Options:
-    """Model options of a student whose embeddings are products of two matrices of that rank."""
+    """As `sized`, of a student whose embeddings are products of two matrices of that rank."""
     rank_option = ("--decoder-output-dim", str(rank))
-    return ("--arch", "factorised_transformer", *stacks(layers, width, ffn, 4), *rank_option)
+    return (*sized("factorised_transformer", layers, width, ffn, 4), *rank_option)
 
 
 def decoder_pairs(pairs: str, ffn: int) -> Options:
@@ -88,14 +105,14 @@ def small_at_rates(
     architectures = {}
     for rate, (width, ffn) in widths.items():
         architectures |= {
-            f"pet_at{rate}": ("--arch", pet, *stacks(4, width, 2 * width, 4)),
-            f"plain_at{rate}": ("--arch", "transformer", *stacks(2, width, ffn, 4)),
-            f"can_at{rate}": ("--arch", "can_transformer", *stacks(2, width, 2 * width, 4)),
+            f"pet_at{rate}": sized(pet, 4, width, 2 * width, 4),
+            f"plain_at{rate}": sized("transformer", 2, width, ffn, 4),
+            f"can_at{rate}": sized("can_transformer", 2, width, 2 * width, 4),
         }
     return architectures
 
 
-_PET_SMALL = ("--arch", "pet_transformer", *stacks(4, 88, 176, 4))
+_PET_SMALL = sized("pet_transformer", 4, 88, 176, 4)
 
 # For two CPU cores: a teacher takes half an hour, a student minutes. Students have about 9.6% of
 # the teacher's layer parameters. Dropout was chosen by validation loss: trained on the text alone,
@@ -114,7 +131,7 @@ SMALL = Settings(
         *stacks(3, 192, 768, 4),
         *updates(3000),
     ),
-    student=words("--max-tokens 2000 --lr 8e-3"),
+    student=words("--max-tokens 2000"),
     updates=updates(3000),
     warmup=(*updates(300), *words("--warmup-updates 100"), *AUTO),
     finetune=(*updates(1000), *words("--warmup-updates 50 --lr 2e-3")),
@@ -125,15 +142,15 @@ SMALL = Settings(
         "--dropout 0 --teacher-cache-mb 1000 --distillation-alpha 0.9 --distillation-temperature 1"
     ),
     patience=words("--dropout 0 --distillation-alpha 0.9 --distillation-temperature 1"),
-    plain=("--arch", "transformer", *stacks(2, 88, 154, 4)),
-    speed=("--arch", "transformer", *stacks(4, 88, 176, 4)),
-    deep=("--arch", "transformer", *stacks(6, 72, 126, 4), "--decoder-layers", "1"),
-    tenth=("--arch", "transformer", *stacks(6, 120, 240, 5), "--decoder-layers", "1"),
+    plain=sized("transformer", 2, 88, 154, 4),
+    speed=sized("transformer", 4, 88, 176, 4),
+    deep=(*sized("transformer", 6, 72, 126, 4), *ONE_DECODER_LAYER),
+    tenth=(*sized("transformer", 6, 120, 240, 5), *ONE_DECODER_LAYER),
     factorised=factorised(2, 120, 210, 48),
-    can=("--arch", "can_transformer", *stacks(2, 88, 176, 4)),
+    can=sized("can_transformer", 2, 88, 176, 4),
     pet=_PET_SMALL,
     wide=(
-        *("--arch", "pet_transformer", *stacks(4, 88, 176, 8)),
+        *sized("pet_transformer", 4, 88, 176, 8),
         *words("--encoder-head-dim 22 --decoder-head-dim 22"),
     ),
     kv=(*_PET_SMALL, *decoder_pairs("kv", 220)),
@@ -240,7 +257,7 @@ FULL_FAST = replace(
     quantised=(*updates(500), *words("--warmup-updates 50 --lr 1e-3")),
 )
 
-_PET_DEMO = ("--arch", "pet_transformer_tiny", *stacks(4, 48, 96, 4))
+_PET_DEMO = sized("pet_transformer_tiny", 4, 48, 96, 4)
 
 # The demo's short sentences: minutes on two CPU cores.
 DEMO = replace(
@@ -257,7 +274,7 @@ DEMO = replace(
         *stacks(3, 128, 256, 4),
         *updates(1000),
     ),
-    student=words("--max-tokens 1000 --lr 1.4e-2"),
+    student=words("--max-tokens 1000"),
     updates=updates(1800),
     warmup=(*updates(100), *words("--warmup-updates 30"), *AUTO),
     finetune=(*updates(400), *words("--warmup-updates 50 --lr 2e-3")),
@@ -268,15 +285,15 @@ DEMO = replace(
         "--dropout 0 --distillation-alpha 0.9 --distillation-temperature 1 --teacher-cache-mb 500"
     ),
     patience=words("--dropout 0 --distillation-alpha 0.9 --distillation-temperature 1"),
-    plain=("--arch", "transformer", *stacks(2, 48, 84, 4)),
-    speed=("--arch", "transformer", *stacks(4, 48, 96, 4)),
-    deep=("--arch", "transformer", *stacks(6, 40, 64, 4), "--decoder-layers", "1"),
-    tenth=("--arch", "transformer", *stacks(6, 56, 112, 4), "--decoder-layers", "1"),
+    plain=sized("transformer", 2, 48, 84, 4),
+    speed=sized("transformer", 4, 48, 96, 4),
+    deep=(*sized("transformer", 6, 40, 64, 4), *ONE_DECODER_LAYER),
+    tenth=(*sized("transformer", 6, 56, 112, 4), *ONE_DECODER_LAYER),
     factorised=factorised(2, 64, 112, 32),
-    can=("--arch", "can_transformer", *stacks(2, 48, 96, 4)),
+    can=sized("can_transformer", 2, 48, 96, 4),
     pet=_PET_DEMO,
     wide=(
-        *("--arch", "pet_transformer_tiny", *stacks(4, 48, 96, 8)),
+        *sized("pet_transformer_tiny", 4, 48, 96, 8),
         *words("--encoder-head-dim 12 --decoder-head-dim 12"),
     ),
     kv=(*_PET_DEMO, *decoder_pairs("kv", 120)),

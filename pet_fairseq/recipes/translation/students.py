@@ -107,8 +107,9 @@ def train(setup: Setup, row: str, seed: int, training: Training) -> list[Stage]:
         data=data,
         options=(
             *("--seed", str(seed), *loss_options(setup, row, training.loss, parts)),
+            *settings.architecture(training.arch),
             *(word for name in training.schedule for word in getattr(settings, name)),
-            *(*settings.architecture(training.arch), *training.options, *start),
+            *(*training.options, *start),
             *(setup.student_options if "student" in training.schedule else ()),
         ),
         inputs=tuple(inputs),

@@ -125,6 +125,27 @@ def test_length_and_learning_rate_of_the_students(tmp_path):
             stages("multi30k", tmp_path, *wrong)
 
 
+@pytest.mark.parametrize(
+    "size, rates",
+    [
+        ("small", {"kd": 8e-3, "pet": 8e-3, "deep_shallow_kd": 9.7e-3, "pkd_at40": 3.9e-3}),
+        ("demo", {"kd": 1.4e-2, "tenth_kd": 1.2e-2, "kd_twice": 1.4e-2}),
+        ("full", {"kd": 1e-3, "pet": 1e-3, "kd_factorised": 1e-3}),  # one for all, as in the thesis
+    ],
+)
+def test_narrow_students_learn_at_higher_rates(tmp_path, size, rates):
+    found = stages("multi30k", tmp_path, "--size", size, "--rows", *rates)
+    assert {row: float(found[f"{row}.seed1"].option("--lr")) for row in rates} == rates
+
+
+def test_more_training_of_a_student_keeps_its_own_learning_rate(tmp_path):
+    found = stages("multi30k", tmp_path, "--rows", "pet", "pet_sampled", "kd_int8")
+    assert found["pet.seed1/warmup"].option("--lr") == "0.008"
+    later = [stage for stage in trainings(found) if stage.option("--finetune-from-model")]
+    rates = {stage.name: stage.option("--lr") for stage in later}
+    assert rates["pet_sampled.seed1"] == rates["kd_int8.seed1"] == "2e-3"
+
+
 def test_other_options_of_the_students(tmp_path):
     given = ("--rows", "kd", "pet", "kd_int8", "--student-options", "--encoder-ffn-embed-dim 40")
     before = stages("multi30k", tmp_path, "--rows", "kd", "pet", "kd_int8")
