@@ -272,7 +272,7 @@ COMMANDS = (
     Command(
         name="score prompts",
         group=Group.REPORTS,
-        help="measure how fast a language model reads prompts, and how well it predicts responses",
+        help="measure how fast a language model reads prompts and how well it goes on",
         add_arguments=_prompts_arguments,
         run=_prompts,
     ),

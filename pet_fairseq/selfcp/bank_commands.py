@@ -195,7 +195,7 @@ COMMANDS = (
     Command(
         name="bank build",
         group=Group.SELFCP,
-        help="store demonstrations as memory tokens for --bank, or continue an interrupted build",
+        help="store demonstrations as memory tokens for --bank, or finish an interrupted run",
         add_arguments=_build_arguments,
         run=_build,
     ),
