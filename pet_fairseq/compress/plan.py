@@ -246,7 +246,7 @@ class _Stages:
         cache = cache_megabytes(self.corpus, self.teacher.options.decoder_embed_dim)
         return (
             *(*self.teacher.languages, *self.model_options, *COMMON),
-            *("--lr", f"{learning_rate(self.shape.width):g}"),
+            *("--lr", f"{learning_rate(self.shape.width, self.method.arch):g}"),
             *("--max-tokens", str(self.max_tokens), "--seed", str(self.request.seed)),
             *(("--num-workers", "0") if self.device.name == "cpu" else ()),
             *criterion_options(criterion, self.teacher.path, cache),

@@ -22,13 +22,15 @@ def stacks(layers: int, width: int, ffn: int, heads: int) -> Options:
     )
 
 
-def learning_rate(width: int) -> float:
-    """The peak learning rate of a student: 0.7 over the width, and 1.4e-2 at most.
+def learning_rate(width: int, arch: str) -> float:
+    """The peak learning rate of a student: 0.7 over its width, up to a limit.
 
     Students of width 48 and 88 learned best near these values (docs/results/bytes.md); the
-    recipes' students of width 320 on GPUs have 2e-3.
+    recipes' students of width 320 on GPUs have 2e-3. PET's, which compute each layer twice, have a
+    lower limit.
     """
-    return float(f"{min(1.4e-2, 0.7 / width):.1e}")
+    limit = 1e-2 if arch.startswith("pet_transformer") else 1.4e-2
+    return float(f"{min(limit, 0.7 / width):.1e}")
 
 
 def updates(number: int) -> Options:

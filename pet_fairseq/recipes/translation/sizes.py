@@ -77,8 +77,8 @@ class Settings:
 
 
 def sized(arch: str, layers: int, width: int, ffn: int, heads: int) -> Options:
-    """Model options of a student, and the learning rate for its width."""
-    lr = ("--lr", f"{learning_rate(width):g}")
+    """Model options of a student, and the learning rate that suits it."""
+    lr = ("--lr", f"{learning_rate(width, arch):g}")
     return ("--arch", arch, *stacks(layers, width, ffn, heads), *lr)
 
 
