@@ -85,7 +85,7 @@ def test_the_same_bytes_in_any_process(folder, tmp_path):
 
 
 def test_too_many_pieces_are_one_line_and_nothing_is_written(tmp_path):
-    with pytest.raises(UserError, match=r"--pieces 9000: .*give fewer"):
+    with pytest.raises(UserError, match=r"--pieces 9000: .*give a smaller number"):
         write_corpus(tmp_path / "out", SIZES, 9000)
     assert not list(tmp_path.iterdir())
     assert train_pieces(["ab ab"], 8)
