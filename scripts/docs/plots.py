@@ -26,7 +26,7 @@ FORMS = {  # name and mark of each way to store a model, by its columns in front
     "4": ("4 bits", "^"),
     "int8": ("CTranslate2 int8", "D"),
 }
-THREADS = {"1 thread": "o", "2 threads": "s"}
+THREADS = {"1": ("1 thread", "o"), "2": ("2 threads", "s")}  # by column, as in FORMS
 ENGINES = {  # the legend's words for the engines of decoding.csv; others are called as there
     "fairseq": "fairseq's generator",
     "fast": "--task pet_translation",
@@ -63,6 +63,12 @@ def new_axes(width: float, height: float, title: str, x: str, y: str) -> tuple[F
     return figure, axes
 
 
+def explain_marks(axes: Axes, marks: dict[str, tuple[str, str]]) -> None:
+    """Add marks to the legend, each with its name, in no model's colour."""
+    for name, marker in marks.values():
+        axes.plot([], [], color="grey", linestyle="", marker=marker, label=name)
+
+
 def frontier(path: Path) -> None:
     """BLEU over megabytes for each model and number of bits a weight."""
     title = "What a byte buys: Multi30k, German to English, beam 5"
@@ -87,8 +93,7 @@ def frontier(path: Path) -> None:
         linewidth=1,
         label="no smaller model is better",
     )
-    for name, marker in FORMS.values():
-        axes.plot([], [], color="grey", linestyle="", marker=marker, label=name)
+    explain_marks(axes, FORMS)
     sizes = (0.5, 1, 2, 5, 10, 20)
     axes.set_xscale("log")
     axes.set_xticks(sizes, [str(size) for size in sizes])
@@ -104,12 +109,11 @@ def frontier_speed(path: Path) -> None:
     figure, axes = new_axes(9, 5, title, label, "BLEU")
     for i, row in enumerate(read("frontier")):
         bleu = float(row["bleu_int8"])
-        speeds = [float(row[f"times_teacher_{threads}"]) for threads in (1, 2)]
-        axes.plot(speeds, [bleu, bleu], color=f"C{i}", linewidth=1, label=row["title"])
-        for speed, marker in zip(speeds, THREADS.values()):
-            axes.plot(speed, bleu, color=f"C{i}", linestyle="", marker=marker)
-    for name, marker in THREADS.items():
-        axes.plot([], [], color="grey", linestyle="", marker=marker, label=name)
+        speeds = {key: float(row[f"times_teacher_{key}"]) for key in THREADS}
+        axes.plot([*speeds.values()], [bleu, bleu], f"C{i}-", linewidth=1, label=row["title"])
+        for key, speed in speeds.items():
+            axes.plot(speed, bleu, color=f"C{i}", marker=THREADS[key][1])
+    explain_marks(axes, THREADS)
     figure.legend(loc="outside lower center", ncols=2)
     write_figure(path, figure)
 

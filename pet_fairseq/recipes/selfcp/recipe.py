@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pet_fairseq.errors import check_positive
+from pet_fairseq.recipes.arguments import add_seeds_option
 from pet_fairseq.recipes.device import Device
 from pet_fairseq.recipes.options import Options, words
 from pet_fairseq.recipes.pipeline import Pipeline, Place
@@ -58,14 +59,7 @@ def add_options(parser: argparse.ArgumentParser, name: str) -> None:
         "is another ratio; full needs a model with positions for the longest prompt "
         f"(default: {' '.join(data_set.rows)})",
     )
-    parser.add_argument(
-        "--seeds",
-        nargs="+",
-        type=int,
-        default=[1],
-        metavar="N",
-        help="the random seeds of the memory (default: 1)",
-    )
+    add_seeds_option(parser, "the memory")
     for option, default, about in (
         ("--window", data_set.window, "how many tokens of a prompt are read as they are"),
         ("--ratio", 12, "how many prompt tokens become one memory token"),

@@ -7,7 +7,7 @@ row that begins with `control_`, the memory is trained and used with segments of
 import re
 from typing import NamedTuple
 
-from pet_fairseq.errors import UserError, did_you_mean
+from pet_fairseq.recipes.arguments import unknown_row
 from pet_fairseq.selfcp.segments import STRATEGIES
 
 
@@ -46,8 +46,5 @@ def parse_row(name: str, ratio: int) -> tuple[Row, int]:
     """
     match = ROW.fullmatch(name)
     if match is None or match[1] not in ROWS:
-        raise UserError(
-            f"--rows {name}: there is no such row{did_you_mean(name, ROWS)}; give some of "
-            f"{', '.join(ROWS)}"
-        )
+        raise unknown_row(name, ROWS)
     return ROWS[match[1]], int(match[2] or ratio)

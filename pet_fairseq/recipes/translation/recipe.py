@@ -9,6 +9,7 @@ from typing import Optional
 
 from pet_fairseq.demo.commands import PIECES
 from pet_fairseq.errors import UserError, check_positive
+from pet_fairseq.recipes.arguments import add_seeds_option
 from pet_fairseq.recipes.device import Device
 from pet_fairseq.recipes.options import Options, updates
 from pet_fairseq.recipes.pipeline import Pipeline, Place
@@ -49,14 +50,7 @@ def _add_model_options(parser: argparse.ArgumentParser, data_set: DataSet) -> No
         f"{', '.join(rows.GROUPS)}; or finished, for all that are trained already (default: "
         f"{' '.join(data_set.rows)})",
     )
-    parser.add_argument(
-        "--seeds",
-        nargs="+",
-        type=int,
-        default=[1],
-        metavar="N",
-        help="the random seeds of the students (default: 1)",
-    )
+    add_seeds_option(parser, "the students")
     parser.add_argument(
         "--updates",
         type=int,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pet_fairseq.errors import UserError, did_you_mean
+from pet_fairseq.recipes.arguments import unknown_row
 from pet_fairseq.recipes.record import read_record
 from pet_fairseq.recipes.training import BEST
 from pet_fairseq.recipes.translation import controls
@@ -229,10 +229,8 @@ def choose_rows(names: Sequence[str], runs: Path) -> list[str]:
         elif name in BY_NAME:
             chosen.add(name)
         else:
-            raise UserError(
-                f"--rows {name}: there is no such row{did_you_mean(name, [*BY_NAME, *GROUPS])}; "
-                f"give some of {', '.join(BY_NAME)}, or a group: {', '.join(GROUPS)}, finished"
-            )
+            choices = f"{', '.join(BY_NAME)}, or a group: {', '.join(GROUPS)}, finished"
+            raise unknown_row(name, [*BY_NAME, *GROUPS], choices)
     if any("teacher" in BY_NAME[name].needs for name in chosen):
         chosen.add("teacher")  # the report compares with it
     return [row.name for row in ROWS if row.name in chosen]

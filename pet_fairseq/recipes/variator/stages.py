@@ -1,6 +1,7 @@
 """The stages of Variator's recipes, from the rows to their table."""
 
-from pet_fairseq.errors import UserError, did_you_mean
+from pet_fairseq.errors import UserError
+from pet_fairseq.recipes.arguments import unknown_row
 from pet_fairseq.recipes.pipeline import merge
 from pet_fairseq.recipes.stage import Stage
 from pet_fairseq.recipes.variator.rows import ROWS, Row, pretrained
@@ -20,10 +21,7 @@ def build_stages(
     by_name = {row.name: row for row in known}
     for name in names:
         if name not in by_name:
-            raise UserError(
-                f"--rows {name}: there is no such row{did_you_mean(name, by_name)}; give some of "
-                f"{', '.join(by_name)}"
-            )
+            raise unknown_row(name, by_name)
         if by_name[name].needs_raw and setup.raw is None:
             raise UserError(
                 f"--rows {name}: needs pre-training on raw text; prepare the data with RAW_TEXT"
