@@ -13,6 +13,8 @@ ONE_LAYER = ("--encoder-layers", "1", "--decoder-layers", "1")
 def distilled(encoder_passes: int, decoder_passes: int, options: Options = ()) -> Builder:
     """The plain student with word-level distillation, whose stacks run several times.
 
+    Where a stack runs more than once, its learning rate is PET's, if PET's has one of its own.
+
     Args:
         encoder_passes, decoder_passes: how often each stack's layers run.
         options: model options that give it another number of layers.
@@ -22,10 +24,19 @@ def distilled(encoder_passes: int, decoder_passes: int, options: Options = ()) -
         plain = (*setup.settings.plain, *options)
         passes = {"encoder": encoder_passes, "decoder": decoder_passes}
         repeated = [word for stack in passes for word in repeat(plain, stack, passes[stack])]
-        changed = ("--arch", "pet_transformer", *options, *repeated)
+        several = max(passes.values()) > 1
+        pet = setup.settings.pet
+        lr = option(pet, "--lr") if several and "--lr" in pet else ()
+        changed = ("--arch", "pet_transformer", *options, *repeated, *lr)
         return train(setup, row, seed, Training("distil", "plain", options=changed))
 
     return build
+
+
+def option(options: Options, name: str) -> Options:
+    """An option and its value, where it is given last."""
+    at = len(options) - 1 - options[::-1].index(name)
+    return options[at : at + 2]
 
 
 def repeat(model_options: Options, stack: str, passes: int) -> Options:
@@ -33,8 +44,7 @@ def repeat(model_options: Options, stack: str, passes: int) -> Options:
 
     Two layers with three passes run as L1 L2 L1 L2 L1 L2.
     """
-    at = len(model_options) - 1 - model_options[::-1].index(f"--{stack}-layers")
-    layers = int(model_options[at + 1])
+    layers = int(option(model_options, f"--{stack}-layers")[1])
     pairs = [
         f"L{number}=L{number + layers * earlier_passes}"
         for earlier_passes in range(1, passes)

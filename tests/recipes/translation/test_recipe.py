@@ -129,7 +129,10 @@ def test_length_and_learning_rate_of_the_students(tmp_path):
     "size, rates",
     [
         ("small", {"kd": 8e-3, "pet": 8e-3, "deep_shallow_kd": 9.7e-3, "pkd_at40": 3.9e-3}),
-        ("demo", {"kd": 1.4e-2, "pet": 1e-2, "tenth_kd": 1.2e-2, "kd_twice": 1.4e-2}),
+        (
+            "demo",
+            {"kd": 1.4e-2, "pet": 1e-2, "tenth_kd": 1.2e-2, "kd_twice": 1e-2, "one_layer": 1.4e-2},
+        ),
         ("full", {"kd": 1e-3, "pet": 1e-3, "kd_factorised": 1e-3}),  # one for all, as in the thesis
     ],
 )
