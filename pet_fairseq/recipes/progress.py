@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 from pet_fairseq.recipes.stage import Kind, Stage
 
-UPDATES = re.compile(rb"num_updates=(\d+)")
+UPDATES = re.compile(rb"num_updates=([\d.e+]+)")  # from a million on 1.23457e+06
 SPEED = re.compile(rb"\bups=([\d.]+)")
 EPOCH = re.compile(rb"\bepoch (\d+)")
 SECONDS_BETWEEN_LINES = 60
@@ -43,7 +43,7 @@ class Watched:
             text = log.read()
         self.read += len(text)
         for pattern, name, number in (
-            (UPDATES, "updates", int),
+            (UPDATES, "updates", lambda text: int(float(text))),
             (SPEED, "updates_per_second", float),
             (EPOCH, "epoch", int),
         ):

@@ -38,6 +38,13 @@ def test_without_a_number_of_updates(tmp_path):
     assert it.describe() == "pet: 1,400 updates, epoch 3, 2 updates/s"
 
 
+def test_a_million_updates(tmp_path):
+    it = watched(tmp_path, "--max-update", "2000000")
+    (tmp_path / "train.log").write_text(LINE.format(ups=10, n=f"{1234567:g}"))  # as fairseq does
+    it.read_log()
+    assert it.updates == 1234570
+
+
 def test_other_stages_have_no_updates(tmp_path):
     it = Watched(Stage("x", ("x",), ("cp",), Path("x")), time.monotonic() - 3700)
     it.read_log()
