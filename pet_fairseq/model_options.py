@@ -15,7 +15,7 @@ from pet_fairseq.errors import UserError
 def model_options(path: str) -> list[str]:
     """The words of `--arch NAME` and of every model option that differs from its default.
 
-    Lists of pairs are joined by commas, not blanks, so that a shell can take them from `$(...)`.
+    Lists of pairs are joined by commas, not spaces, so that a shell can take them from `$(...)`.
 
     Raises:
         UserError: an unreadable file, or a model without a named architecture.

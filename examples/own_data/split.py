@@ -9,7 +9,7 @@ first translation only; training loses every pair with such a source.
 
 Which sentences these are is decided by a hash of their letters and digits in lower case, so neither
 a sentence nor its twin with another full stop is in two sets, and every call divides alike. White
-space becomes single blanks; pairs with an empty or a very long side are left out of every set.
+space becomes single spaces; pairs with an empty or a very long side are left out of every set.
 """
 
 import argparse
@@ -28,7 +28,7 @@ class BadInputError(Exception):
 
 
 def read_side(path: Path) -> list[str]:
-    """The lines of a UTF-8 text with white space as single blanks.
+    """The lines of a UTF-8 text with white space as single spaces.
 
     Ends of lines may be CR LF, and the text may begin with a byte order mark.
 

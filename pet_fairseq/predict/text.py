@@ -29,7 +29,7 @@ class Text:
     """A tokenizer and a BPE of fairseq, each of which may be None.
 
     Args:
-        max_chars: characters of a text. max_word_chars: between two blanks of it; the time that
+        max_chars: characters of a text. max_word_chars: between two spaces of it; the time that
             some BPEs take grows with the square of this.
     """
 
@@ -52,15 +52,15 @@ class Text:
             raise TextTooLongError(
                 f"text: {len(text)} characters, at most {self.max_chars} are taken"
             )
-        longest = max(map(len, text.split(" ")))  # subword_nmt knows no other blanks
+        longest = max(map(len, text.split(" ")))  # subword_nmt knows no other spaces
         if longest > self.max_word_chars:
             raise TextTooLongError(
                 f"text: a word of {longest} characters, at most {self.max_word_chars} are taken "
-                "without a blank",
+                "without a space",
             )
 
     def encode(self, text: str) -> str:
-        """The text as words of the source dictionary, separated by blanks.
+        """The text as words of the source dictionary, separated by spaces.
 
         Raises:
             TextTooLongError: the text or a word in it is too long.

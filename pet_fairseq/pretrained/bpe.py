@@ -39,7 +39,7 @@ class TokenizerJson:
         self.numbers = {word: number for number, word in self.words.items()}
 
     def encode(self, text: str) -> str:
-        """A text as words separated by blanks; the task adds those that begin and end a text."""
+        """A text as words separated by spaces; the task adds those that begin and end a text."""
         if self.newline:
             text = text.replace(self.newline, "\n")
         numbers = self.tokenizer.encode(text, add_special_tokens=False).ids

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 SPECIAL, WHOLE = 3, 4  # token types of pieces that are never divided: <|im_start|>; <think>
 BYTES, SENTENCES = "gpt2", "llama"  # tokenizer.ggml.model: byte-level BPE, or SentencePiece's
-BLANK = "\u2581"  # how SentencePiece writes a blank
+BLANK = "\u2581"  # how SentencePiece writes a space
 DIGITS = {"llama-bpe": "{1,3}", "qwen2": ""}  # how many digits stay together
 WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}%s"

@@ -64,7 +64,7 @@ class TokenizerFile:
 
 
 def word_of(piece: str) -> str:
-    """A piece as a word without blanks, which separate words in fairseq's text."""
+    """A piece as a word without spaces, which separate words in fairseq's text."""
     if not any(map(str.isspace, piece)):
         return piece
     return "".join(f"\\u{ord(char):04x}" if char.isspace() else char for char in piece)
@@ -97,7 +97,7 @@ def load_divider(path: Path) -> "Tokenizer":
 
 
 def divide(tokenizer: "Tokenizer", texts: list[str]) -> list[str]:
-    """Tokenize texts: words separated by blanks, without those that begin and end a text."""
+    """Tokenize texts: words separated by spaces, without those that begin and end a text."""
     encoded = tokenizer.encode_batch(texts, add_special_tokens=False)
     return [" ".join(map(word_of, pieces.tokens)) for pieces in encoded]
 

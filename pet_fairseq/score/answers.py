@@ -88,7 +88,7 @@ def f1(hypothesis: str, answer: str) -> float:
 
 
 def normalised(text: str) -> str:
-    """An answer as SQuAD compares it: no capitals, ASCII punctuation, articles or extra blanks."""
+    """An answer as SQuAD compares it: no capitals, ASCII punctuation, articles or extra spaces."""
     return " ".join(ARTICLES.sub(" ", text.lower().translate(PUNCTUATION)).split())
 
 

@@ -236,7 +236,7 @@ COMMANDS = (
         help="score responses by ROUGE and exact matches",
         description="Score responses by ROUGE and exact matches. Make OUTPUT with --bpe "
         "sentencepiece or --remove-bpe, so that it has detokenised text. Tokens are words, stemmed "
-        "if they are ASCII, and single characters of scripts without blanks between words, such as "
+        "if they are ASCII, and single characters of scripts without spaces between words, such as "
         "Chinese.",
         add_arguments=_rouge_arguments,
         run=_rouge,

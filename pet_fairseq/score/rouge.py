@@ -11,7 +11,7 @@ from pet_fairseq.files import read_lines, read_text
 from pet_fairseq.generate_output import NUMBER, numbered_lines
 
 KINDS = ("rouge1", "rouge2", "rougeL")
-# a character of a script that is written without blanks, or a word; combining marks belong to both
+# a character of a script that is written without spaces, or a word; combining marks belong to both
 TOKEN = regex.compile(
     r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}--\p{M}]\p{M}*"
     r"|[[\p{L}\p{M}\p{N}]--[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]]+",
@@ -22,7 +22,7 @@ TOKEN = regex.compile(
 class Tokenizer:
     """Divides text of any script into tokens; rouge-score's own knows only a to z and digits.
 
-    Characters of scripts without blanks between words, such as Chinese, are tokens of their own.
+    Characters of scripts without spaces between words, such as Chinese, are tokens of their own.
     Other tokens are words in lower case; as in rouge-score, those of more than 3 characters are
     stemmed if they are plain ASCII, so that text in ASCII has rouge-score's tokens.
     """

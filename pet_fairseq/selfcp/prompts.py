@@ -44,7 +44,7 @@ def read_paragraphs(path: Path, max_bytes: int, action: str) -> Iterator[tuple[s
 
 
 def cut(text: str, length: int) -> Iterator[str]:
-    """Cut a text into parts of at most `length` characters, before a blank where there is one."""
+    """Cut a text into parts of at most `length` characters, before a space where there is one."""
     start = 0
     while len(text) - start > length:
         blank = text.rfind(" ", start + 1, start + length + 1)

@@ -85,7 +85,7 @@ def _add_limits(server: argparse._ArgumentGroup) -> None:
         ("--max-request-bytes", 65536, "the largest request; larger ones get status 413"),
         ("--max-tokens-per-request", 1024, "the longest request; longer ones get status 413"),
         ("--max-text-chars", 10000, "the longest text in characters; longer ones get status 413"),
-        ("--max-word-chars", 1000, "the longest word between blanks; longer ones get status 413"),
+        ("--max-word-chars", 1000, "the longest word between spaces; longer ones get status 413"),
     ):
         server.add_argument(
             name, type=positive, default=default, metavar="N", help=f"{what} (default: %(default)s)"

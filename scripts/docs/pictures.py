@@ -69,10 +69,10 @@ def shared_layers(path: Path) -> None:
         axes.text(x + 2.65, 2.95, "shared", rotation=90, va="center", fontsize=9, color=INK)
     note = "boxes of one colour are one stored set of\nparameters, computed once for each box"
     axes.text(10.8, 5.4, note, ha="center", va="center", fontsize=9, color=INK)
-    axes.text(2.9, 0.55, "12 sets stored, 12 layers computed", ha="center", fontsize=10)
-    axes.text(2.9, 0.05, "31.5 million layer parameters", ha="center", fontsize=10)
-    axes.text(10.8, 0.55, "4 sets stored, 8 narrower layers computed", ha="center", fontsize=10)
-    axes.text(10.8, 0.05, "3.0 million layer parameters: 9.5%", ha="center", fontsize=10)
+    axes.text(2.9, 0.65, "12 sets stored, 12 layers computed", ha="center", fontsize=10)
+    axes.text(2.9, 0.2, "31.5 million layer parameters", ha="center", fontsize=10)
+    axes.text(10.8, 0.65, "4 sets stored, 8 narrower layers computed", ha="center", fontsize=10)
+    axes.text(10.8, 0.2, "3.0 million layer parameters: 9.5%", ha="center", fontsize=10)
     write_figure(path, figure)
 
 

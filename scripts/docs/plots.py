@@ -190,7 +190,8 @@ def sst2(path: Path) -> None:
     groups = {
         "plugins, k 1 (the model) to 32": (plugins, "o-"),
         "ablations of k 4": (rows[len(plugins) : -3], "x"),
-        "token pruning, narrow networks": (rows[-3:], "s"),
+        "token pruning": (rows[-3:-2], "s"),
+        "narrow networks, with and without raw text": (rows[-2:], "D"),
     }
     for label, (points, style) in groups.items():
         costs, scores = numbers(points, "encoder_cost_percent"), numbers(points, "accuracy")

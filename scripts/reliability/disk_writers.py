@@ -108,7 +108,7 @@ def write_bert(workspace: Workspace, folder: Path) -> None:
 
 
 def pet(line: str) -> tuple[str, ...]:
-    """The words of a command; no path in it has a blank."""
+    """The words of a command; no path in it has a space."""
     return ("pet-fairseq", *line.split())
 
 

@@ -128,7 +128,7 @@ def encodings(draw: random.Random) -> bytes:
 def long_texts(draw: random.Random) -> bytes:
     word = draw.choice(["a", "aw1", ".", "&", "'", "-", "\u0301", "\u4f60", "\U0001f600", "\x00"])
     kind = draw.randrange(4)
-    if kind == 0:  # a word without a blank, which is at the limit or above it
+    if kind == 0:  # a word without a space, which is at the limit or above it
         return json.dumps({"text": word * draw.choice([900, 1000, 1001, 9000])}).encode()
     if kind == 1:
         return json.dumps({"text": f"{word} " * draw.choice([1000, 4000, 5001, 20_000])}).encode()

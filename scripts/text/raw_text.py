@@ -3,7 +3,7 @@
     python scripts/text/raw_text.py OUT FILE... [--valid-every 100]
 
 A line is a sentence or a paragraph; empty ones are left out and other white space becomes single
-blanks. Of the rest each line whose number is a multiple of --valid-every goes to
+spaces. Of the rest each line whose number is a multiple of --valid-every goes to
 OUT/valid.raw_text, the others to OUT/train.raw_text.
 """
 

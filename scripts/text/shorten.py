@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 def end_length(pieces: list[str], end: str) -> int:
-    """How many of the last pieces spell `end`, blanks aside; 0 if they do not."""
+    """How many of the last pieces spell `end`, spaces aside; 0 if they do not."""
     end, spelled = "".join(end.split()), ""
     for count, piece in enumerate(reversed(pieces), 1):
         spelled = piece.removesuffix("@@") + spelled

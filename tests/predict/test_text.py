@@ -60,8 +60,8 @@ def test_codes_that_are_not_there():
     "text, message",
     [
         ("ab " * 7, "text: 21 characters, at most 20 are taken"),
-        ("ab abcdef a", "text: a word of 6 characters, at most 5 are taken without a blank"),
-        ("abc\tdef", "text: a word of 7 characters"),  # BPE divides at blanks only
+        ("ab abcdef a", "text: a word of 6 characters, at most 5 are taken without a space"),
+        ("abc\tdef", "text: a word of 7 characters"),  # BPE divides at spaces only
     ],
 )
 def test_long_texts_and_words_are_refused_before_anything_is_done(text, message):

@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import save_file
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-LETTERS = [*"abcdef", "Ġ", "Ċ"]  # blank and line break as byte-level BPE writes them
+LETTERS = [*"abcdef", "Ġ", "Ċ"]  # space and line break as byte-level BPE writes them
 PIECES = [*LETTERS, "ab", "Ġa", "<|end|>", "<|start|>"]
 MERGES = [("a", "b"), ("Ġ", "a")]
 CONFIG = {

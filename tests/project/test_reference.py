@@ -112,7 +112,7 @@ def defaults(reference) -> dict[str, set[str]]:
 
 
 def shown(default: object) -> str:
-    """A default as a table shows it: 1 for 1.0, words with blanks between them."""
+    """A default as a table shows it: 1 for 1.0, words with spaces between them."""
     if isinstance(default, (list, tuple)):
         return " ".join(map(str, default))
     return f"{default:g}" if isinstance(default, float) else str(default)

@@ -70,6 +70,9 @@ def test_the_first_table_of_the_readme_is_that_of_the_results():
 
 
 def test_the_shown_output_of_compress_is_the_measured_one():
-    pages = (RESULTS / "compress.md", REPO / "README.md", REPO / "docs" / "compress.md")
+    docs = REPO / "docs"
+    pages = (RESULTS / "compress.md", REPO / "README.md", docs / "compress.md", docs / "start.md")
     measured, *shown = (re.findall("^.* MB -> .*$", page.read_text(), re.M) for page in pages)
-    assert len(measured) == 1 and shown == [measured, measured]
+    assert len(measured) == 1 and shown == [measured] * 3
+    samples, in_start = (re.findall(r"^\| .*\. \|$", page.read_text(), re.M) for page in pages[::3])
+    assert len(samples) == 6 and in_start == samples
