@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 import pytest
+from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from tests.cli.processes import REPO
 from tests.cli.shell import bash
@@ -82,6 +83,35 @@ def test_long_prompts(reviews):
     assert [result["total"] for result in results] == [6, 6, 6]
     output = run_in(reviews, block(page, "fairseq-generate", max_len_b=3))
     assert len(re.findall(r"^D-", output, re.MULTILINE)) == 7  # of the test set, and of the line
+
+
+def test_an_opus_mt_teacher(tmp_path):
+    from tests.pretrained.transformers_models import marian  # skips without transformers
+
+    page = "howto/opus_mt.md"
+    draw = random.Random(1)
+    for part, size in (("train", 40), ("valid", 8), ("test", 6)):
+        for language, words in (("de", "ein hund katze sieht den"), ("en", "a dog cat sees the")):
+            lines = (" ".join(draw.choices(words.split(), k=4)) for _ in range(size))
+            (tmp_path / f"{part}.{language}").write_text("\n".join(lines) + "\n")
+    (tmp_path / "opus").mkdir()
+    for language, name in (("de", "source"), ("en", "target")):
+        SentencePieceTrainer.train(
+            input=str(tmp_path / f"train.{language}"),
+            model_prefix=str(tmp_path / "opus" / name),
+            vocab_size=24,
+            hard_vocab_limit=False,
+        )
+        (tmp_path / f"opus/{name}.model").rename(tmp_path / f"opus/{name}.spm")
+    models = [SentencePieceProcessor(str(path)) for path in (tmp_path / "opus").glob("*.spm")]
+    pieces = {one.id_to_piece(i) for one in models for i in range(3, one.get_piece_size())}
+    widths = dict(d_model=32, encoder_ffn_dim=64, decoder_ffn_dim=64)
+    marian(tmp_path / "opus", pieces=["</s>", "<unk>", *sorted(pieces), "<pad>"], **widths)
+    run_in(tmp_path, block(page, "pet-fairseq import-hf"))
+    run_in(tmp_path, block(page, "for part in"))
+    commands = block(page, "pet-fairseq compress").rstrip()
+    output = run_in(tmp_path, f"{commands} --rate 50 --updates 2 --device cpu")
+    assert re.search(r"MB -> .* MB \(.* in fairseq on", output)
 
 
 def test_few_bits_a_weight(student, teacher, data, tmp_path):

@@ -147,15 +147,15 @@ def bart(folder, kind="Bart", head="ConditionalGeneration", **config):
     return save(randomise(getattr(transformers, f"{kind}For{head}")(config)), folder)
 
 
-def marian(folder, target=None, **config):
+def marian(folder, target=None, pieces=MARIAN_PIECES, **config):
     """A model as OPUS-MT's: post-norm, swish, scaled embeddings, a bias of the logits.
 
-    target: the target's own pieces, if it has such.
+    target: the target's own pieces, if it has such. pieces: the source's, </s> first, <pad> last.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    pad = len(MARIAN_PIECES) - 1
+    pad = len(pieces) - 1
     options = dict(
-        vocab_size=len(MARIAN_PIECES),
+        vocab_size=len(pieces),
         d_model=16,
         max_position_embeddings=24,
         activation_function="swish",
@@ -171,7 +171,7 @@ def marian(folder, target=None, **config):
         write_numbers(folder / "target_vocab.json", target)
     model = randomise(transformers.MarianMTModel(transformers.MarianConfig(**options | config)))
     model.final_logits_bias.normal_()
-    write_numbers(folder / "vocab.json", MARIAN_PIECES)
+    write_numbers(folder / "vocab.json", pieces)
     names = dict(source_lang="de", target_lang="en")
     (folder / "tokenizer_config.json").write_text(json.dumps(names))
     return save(model, folder)

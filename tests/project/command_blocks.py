@@ -72,9 +72,9 @@ BLOCKS = {
         "fairseq-generate": f"{GUIDES}::test_long_prompts",
     },
     "docs/howto/opus_mt.md": {
-        "pet-fairseq import-hf": "tests/pretrained/test_transformers.py::test_encoder_decoder",
-        "for part in": "tests/predict/test_imported.py::test_as_a_user_types_it",
-        "pet-fairseq compress": COMPRESSES,
+        "pet-fairseq import-hf": f"{GUIDES}::test_an_opus_mt_teacher",
+        "for part in": f"{GUIDES}::test_an_opus_mt_teacher",
+        "pet-fairseq compress": f"{GUIDES}::test_an_opus_mt_teacher",
     },
     "docs/howto/own_teacher.md": {
         ". .venv/bin/activate": COMPRESSES,
