@@ -132,7 +132,7 @@ SMALL = Settings(
         *updates(3000),
     ),
     student=words("--max-tokens 2000"),
-    updates=updates(3000),
+    updates=updates(6000),
     warmup=(*updates(300), *words("--warmup-updates 100"), *AUTO),
     finetune=(*updates(1000), *words("--warmup-updates 50 --lr 2e-3")),
     quantised=(*updates(500), *words("--warmup-updates 50 --lr 2e-3")),
