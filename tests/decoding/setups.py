@@ -59,8 +59,6 @@ def random_model(rng: random.Random, words: int, seed: int):
     elif rng.random() < 0.3:
         options |= {"decoder_output_dim": 8, "decoder_input_dim": 8}
     arch = rng.choice(("transformer", "pet_transformer", "can_transformer"))
-    if arch == "transformer" and options.get("decoder_output_dim") == 8:
-        arch = "factorised_transformer"
     if arch == "can_transformer":
         options |= {"decoder_normalize_before": True, "decoder_ffn_embed_dim": 24}
     if arch == "pet_transformer":

@@ -81,7 +81,6 @@ def test_heads_that_do_not_fit(options, message):
         ("variator", "holds variator: plugins need this package; export their --backbone-path"),
         ("selfcp", "holds selfcp: memory needs this package"),
         ("can_iwslt_de_en", "holds can_transformer: a plain Transformer has no compressed"),
-        ("factorised_transformer", "holds factorised_transformer: other software would store"),
         ("roberta_base", "holds roberta, not a translation model"),
         ("token_pruning", "holds token_pruning, not a translation model"),
         ("unheard_of", "holds unheard_of, not a translation model"),

@@ -100,7 +100,6 @@ CASES = {
         "translation",
         f"--arch can_transformer {SMALL} --dropout 0 --criterion label_smoothed_cross_entropy",
     ),
-    "factorised": distillation(f"--arch factorised_transformer {SMALL} {TIED}"),
     "deep_shallow": distillation(f"--arch deep_shallow_6_1 {WIDTH} {FFN}"),
     **{
         f"{model}, {data}": compression(data, f"{model}{more}")

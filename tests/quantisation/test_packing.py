@@ -17,7 +17,6 @@ from tests.translation import WORDS, make_model, make_task, save_state
 MODELS = {
     "pet": ("pet_transformer_tiny", {}),
     "transformer, one embedding": ("transformer_tiny", dict(share_all_embeddings=True)),
-    "factorised": ("factorised_transformer", dict(encoder_layers=1, decoder_layers=1)),
     "can": ("can_transformer", dict(encoder_layers=1, decoder_layers=1, decoder_embed_dim=64)),
 }
 

@@ -14,7 +14,6 @@ TINY |= dict(encoder_attention_heads=2, decoder_attention_heads=2)
 STUDENTS = {
     "pet": ("pet_transformer_tiny", TINY),
     "can": ("can_transformer", TINY),
-    "factorised": ("factorised_transformer", TINY | dict(decoder_output_dim=8)),
     "deep_shallow": ("deep_shallow_12_1", TINY | dict(encoder_layers=3, decoder_layers=1)),
 }
 # the criterion, its options, and how often a training step waits beside fairseq's own waits
@@ -37,7 +36,7 @@ CRITERIONS = {
     ),
 }
 PAIRS = [("pet", criterion) for criterion in CRITERIONS]
-for student in ("can", "factorised", "deep_shallow"):
+for student in ("can", "deep_shallow"):
     PAIRS += [(student, c) for c in ("distillation", "patient with maps", "fairseq's")]
 
 

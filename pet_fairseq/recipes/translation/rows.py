@@ -136,11 +136,6 @@ ROWS = (
         student("gold", "deep", text="teacher_text"),
     ),
     Row("pet_seqkd", "PET, sequence-level KD", warmed_up("pet", text="teacher_text")),
-    Row(
-        "kd_factorised",
-        "Same file, factorised embeddings, distilled",
-        student("distil", "factorised"),
-    ),
     *on_texts("kd", "Same size, distilled", "plain"),
     *on_texts("tenth_kd", "A tenth of the file, distilled", "tenth"),
     Row("kd_warmup", "Same size, simplified task, distilled", warmed_up("plain")),

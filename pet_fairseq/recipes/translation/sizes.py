@@ -31,12 +31,11 @@ class Settings:
         quantised: how a finished student is trained further with its weights in few bits.
         gold, simplified, distillation, patience: options that go with a criterion: cross-entropy,
             the simplified task, word-level distillation, patient distillation.
-        plain, speed, deep, tenth, factorised, can, pet, wide: architectures of students, in small
-            sizes with the learning rate for their width (`student` overrides it). All have equally
-            many layer parameters, except for `speed` (PET's layers and widths, nothing shared),
-            `tenth` (deep-shallow; with 8 bits a weight its file, embeddings included, is a tenth of
-            the teacher's), `factorised` (wider than `plain` in a file of the same size, because its
-            embeddings are products of two matrices) and `wide` (PET with more heads).
+        plain, speed, deep, tenth, can, pet, wide: architectures of students, in small sizes with
+            the learning rate for their width (`student` overrides it). All have equally many layer
+            parameters, except for `speed` (PET's layers and widths, nothing shared), `tenth`
+            (deep-shallow; with 8 bits a weight its file, embeddings included, is a tenth of the
+            teacher's) and `wide` (PET with more heads).
         kv, qk_crosswise: PET with these pairs in its decoder, whose feed-forward networks are
             wider or narrower so that it has as many parameters as `pet` (PET, Table 5).
         at_rates: `plain`, `can` and `pet` at each of RATES, for example `pet_at5` (PET, Figure 7a).
@@ -60,7 +59,6 @@ class Settings:
     speed: Options
     deep: Options
     tenth: Options
-    factorised: Options
     can: Options
     pet: Options
     wide: Options
@@ -80,12 +78,6 @@ def sized(arch: str, layers: int, width: int, ffn: int, heads: int) -> Options:
     """Model options of a student, and the learning rate that suits it."""
     lr = ("--lr", f"{learning_rate(width, arch):g}")
     return ("--arch", arch, *stacks(layers, width, ffn, heads), *lr)
-
-
-def factorised(layers: int, width: int, ffn: int, rank: int) -> Options:
-    """As `sized`, of a student whose embeddings are products of two matrices of that rank."""
-    rank_option = ("--decoder-output-dim", str(rank))
-    return (*sized("factorised_transformer", layers, width, ffn, 4), *rank_option)
 
 
 def decoder_pairs(pairs: str, ffn: int) -> Options:
@@ -146,7 +138,6 @@ SMALL = Settings(
     speed=sized("transformer", 4, 88, 176, 4),
     deep=(*sized("transformer", 6, 72, 126, 4), *ONE_DECODER_LAYER),
     tenth=(*sized("transformer", 6, 120, 240, 5), *ONE_DECODER_LAYER),
-    factorised=factorised(2, 120, 210, 48),
     can=sized("can_transformer", 2, 88, 176, 4),
     pet=_PET_SMALL,
     wide=(
@@ -200,7 +191,6 @@ FULL = Settings(
     ),
     deep=words("--arch deep_shallow_12_1"),
     tenth=("--arch", "deep_shallow_12_1", *stacks(12, 312, 624, 4), "--decoder-layers", "1"),
-    factorised=factorised(3, 280, 544, 112),
     can=words("--arch can_iwslt_de_en"),
     pet=_PET_IWSLT,
     wide=words(
@@ -289,7 +279,6 @@ DEMO = replace(
     speed=sized("transformer", 4, 48, 96, 4),
     deep=(*sized("transformer", 6, 40, 64, 4), *ONE_DECODER_LAYER),
     tenth=(*sized("transformer", 6, 56, 112, 4), *ONE_DECODER_LAYER),
-    factorised=factorised(2, 64, 112, 32),
     can=sized("can_transformer", 2, 48, 96, 4),
     pet=_PET_DEMO,
     wide=(
@@ -325,7 +314,6 @@ TINY = replace(
     speed=words("--arch transformer_tiny"),
     deep=words("--arch transformer_tiny --decoder-layers 1"),
     tenth=words("--arch transformer_tiny --decoder-layers 1"),
-    factorised=factorised(2, 16, 32, 8),
     can=("--arch", "can_transformer", *stacks(2, 16, 32, 2)),
     pet=words("--arch pet_transformer_tiny"),
     wide=words("--arch pet_transformer_tiny --encoder-head-dim 16"),

@@ -97,24 +97,6 @@ def test_the_best_student_fills_a_tenth_of_the_teachers_file(size, dictionaries,
             assert tenth.option(option) == deep.option(option)
 
 
-@pytest.mark.parametrize(
-    "size, dictionaries", [("small", 3864 + 3024), ("full", 8848 + 6632), ("demo", 4744)]
-)
-def test_factorised_embeddings_leave_room_for_wider_layers(size, dictionaries, tmp_path):
-    """In an equal file, everything counted."""
-    found = stages("multi30k", tmp_path, "--rows", "kd", "kd_factorised", "--size", size)
-    plain, narrow = found["kd.seed1"], found["kd_factorised.seed1"]
-
-    def parameters(stage, inner):
-        return option_counts(model_options(stage)).total + (dictionaries - 2 * 4) * inner
-
-    plain_width, rank = plain.option("--decoder-embed-dim"), narrow.option("--decoder-output-dim")
-    assert parameters(narrow, int(rank)) == pytest.approx(
-        parameters(plain, int(plain_width)), rel=0.01
-    )
-    assert int(narrow.option("--decoder-embed-dim")) > 1.2 * int(plain_width)
-
-
 def test_the_frontier_pairs_equal_bytes_and_arithmetic(tmp_path):
     """Twice the layers in 4 bits against PET's in 8."""
     found = stages("multi30k", tmp_path, "--rows", "frontier")
