@@ -184,26 +184,12 @@ def _teacher_text_arguments(parser: ArgumentParser) -> None:
             f"--{side}-lang", required=True, metavar="LANG", help=f"the {side} language"
         )
     add_new_folder_option(parser)
-    parser.add_argument(
-        "--nbest",
-        type=int,
-        default=1,
-        metavar="N",
-        help="how many translations of each source to take; OUTPUT has to be generated with the "
-        "same --nbest (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--keep-gold",
-        action="store_true",
-        help="keep the training set's own pairs, too, before those with the teacher's translations",
-    )
 
 
 def _teacher_text(args: Namespace) -> None:
     from pet_fairseq.recipes.translation.teacher_text import make_teacher_text
 
-    options = (args.out, args.nbest, args.keep_gold)
-    make_teacher_text(args.output, args.data, args.source_lang, args.target_lang, *options)
+    make_teacher_text(args.output, args.data, args.source_lang, args.target_lang, args.out)
     print(f"wrote {args.out}")
 
 

@@ -98,7 +98,7 @@ def test_a_recipe_from_the_teacher_to_the_report(data, raw, tmp_path, capsys):
     shutil.copytree(raw, folder / "raw")
     reference = folder / "raw/test.en"
     setup = Setup(folder, runs, "de", "en", reference, TINY, Device("cpu"), ensemble=2)
-    rows = ["teacher", "ensemble", "scratch_seqkd", "kd_hypotheses", "pet_sampled"]
+    rows = ["teacher", "ensemble", "scratch_seqkd", "pet_sampled"]
     stages = translation.build_stages(setup, rows, [1], [2], 1)
     stages.append(translation.report_stage(setup, rows, [1], ()))
     options = RunOptions(jobs=2, places={"RUNS": runs}, environment={"OMP_NUM_THREADS": "1"})

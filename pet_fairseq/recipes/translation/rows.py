@@ -52,9 +52,6 @@ LAST_THREE = (
     *("--decoder-pairs", "L2=L3 L2=L4 Qself=Qenc"),
 )
 
-# training sets for word-level distillation that contain translations by the teacher
-MIXED_TEXTS = {"mixed": "gold and teacher's text", "hypotheses": "gold and the teacher's 5 best"}
-
 BITS = (8, 4)  # of a weight, in rows such as `kd_int4`
 
 
@@ -68,14 +65,6 @@ def few_bits(base: str, title: str, loss: str = "distil") -> tuple[Row, ...]:
     return tuple(
         Row(f"{base}_int{bits}", f"{title}, {bits} bits", quantised(base, bits, loss), needs)
         for bits in BITS
-    )
-
-
-def on_texts(base: str, title: str, arch: str) -> tuple[Row, ...]:
-    """Students of an architecture, distilled on each text of MIXED_TEXTS."""
-    return tuple(
-        Row(f"{base}_{name}", f"{title} on {text}", student("distil", arch, text=f"{name}_text"))
-        for name, text in MIXED_TEXTS.items()
     )
 
 
@@ -123,21 +112,19 @@ ROWS = (
     Row(
         "scratch_seqkd",
         "Same size, sequence-level KD",
-        student("gold", "plain", text="teacher_text"),
+        student("gold", "plain", teacher_text=True),
     ),
     Row(
         "speed_seqkd",
         "Same speed, sequence-level KD",
-        student("gold", "speed", text="teacher_text"),
+        student("gold", "speed", teacher_text=True),
     ),
     Row(
         "deep_shallow_seqkd",
         "Deep-shallow, sequence-level KD",
-        student("gold", "deep", text="teacher_text"),
+        student("gold", "deep", teacher_text=True),
     ),
-    Row("pet_seqkd", "PET, sequence-level KD", warmed_up("pet", text="teacher_text")),
-    *on_texts("kd", "Same size, distilled", "plain"),
-    *on_texts("tenth_kd", "A tenth of the file, distilled", "tenth"),
+    Row("pet_seqkd", "PET, sequence-level KD", warmed_up("pet", teacher_text=True)),
     Row("kd_warmup", "Same size, simplified task, distilled", warmed_up("plain")),
     Row("pkd_warmup", "Patient-KD after the simplified task", warmed_up("plain", "patient")),
     Row(

@@ -56,9 +56,10 @@ class Setup:
         others = (f"seed{number}" for number in range(2, self.ensemble + 1))
         return [self.teacher, *(self.runs / "ensemble" / other / BEST for other in others)]
 
-    def text_folder(self, text: str) -> Path:
-        """The binary data whose training set is the one of this name in TEXTS."""
-        return self.runs / text / "bin"
+    @property
+    def teacher_text(self) -> Path:
+        """The binary data whose training set the teachers wrote."""
+        return self.runs / "teacher_text/bin"
 
     @property
     def languages(self) -> Options:

@@ -10,7 +10,7 @@ from pet_fairseq.recipes.options import Options
 from pet_fairseq.recipes.stage import Kind, Output, Stage, Word, last_wins
 from pet_fairseq.recipes.training import BEST, fairseq_train, use_checkpoint
 from pet_fairseq.recipes.translation.setup import Setup, join_paths
-from pet_fairseq.recipes.translation.teacher_text import TEXTS, text_stages
+from pet_fairseq.recipes.translation.teacher_text import text_stages
 
 SMOOTHING = ("--label-smoothing", "0.1")
 
@@ -26,7 +26,7 @@ class Training:
         options: more options; later ones override earlier ones.
         folder: where to save, within the row's folder.
         start: checkpoint to start from, within the row's folder; "" for a random model.
-        text: a name in TEXTS to train on in place of the training set.
+        teacher_text: whether to train on the teachers' translations of the training set.
     """
 
     loss: str
@@ -35,7 +35,7 @@ class Training:
     options: Options = ()
     folder: str = ""
     start: str = ""
-    text: str = ""
+    teacher_text: bool = False
 
 
 # the criterion with its options, the field of Settings that goes with it, and whether it needs the
@@ -52,9 +52,9 @@ CACHE = "--teacher-cache-mb"
 Builder = Callable[[Setup, str, int], list[Stage]]
 
 
-def student(loss: str, arch: str, options: Options = (), text: str = "") -> Builder:
+def student(loss: str, arch: str, options: Options = (), teacher_text: bool = False) -> Builder:
     """A student that is trained by one fairseq-train."""
-    training = Training(loss, arch, options=options, text=text)
+    training = Training(loss, arch, options=options, teacher_text=teacher_text)
     return lambda setup, row, seed: train(setup, row, seed, training)
 
 
@@ -64,7 +64,7 @@ def warmed_up(
     options: Options = (),
     warmup: Options = (),
     folder: str = "",
-    text: str = "",
+    teacher_text: bool = False,
 ) -> Builder:
     """A student that learns the simplified task first.
 
@@ -77,11 +77,11 @@ def warmed_up(
     def build(setup: Setup, row: str, seed: int) -> list[Stage]:
         first = Training(
             *("simplified", arch, ("student", "warmup"), (*options, *warmup), warm),
-            text=text,
+            teacher_text=teacher_text,
         )
         then = Training(
             *(loss, arch, ("student", "updates"), options, folder, f"{warm}/{BEST}"),
-            text=text,
+            teacher_text=teacher_text,
         )
         return [*train(setup, row, seed, first), *train(setup, row, seed, then)]
 
@@ -92,8 +92,7 @@ def train(setup: Setup, row: str, seed: int, training: Training) -> list[Stage]:
     """The stages that make a training's text, if it has one of its own, and train on it."""
     settings = setup.settings
     folder = setup.folder(row, seed)
-    data = setup.text_folder(training.text) if training.text else setup.bin
-    parts = TEXTS[training.text].parts if training.text else 1
+    data = setup.teacher_text if training.teacher_text else setup.bin
     inputs = [data, *teachers_of(setup, training.loss)]
     start: Options = ()
     if training.start:
@@ -106,7 +105,7 @@ def train(setup: Setup, row: str, seed: int, training: Training) -> list[Stage]:
         folder=folder / training.folder,
         data=data,
         options=(
-            *("--seed", str(seed), *loss_options(setup, row, training.loss, parts)),
+            *("--seed", str(seed), *loss_options(setup, row, training.loss)),
             *settings.architecture(training.arch),
             *(word for name in training.schedule for word in getattr(settings, name)),
             *(*training.options, *start),
@@ -114,7 +113,7 @@ def train(setup: Setup, row: str, seed: int, training: Training) -> list[Stage]:
         ),
         inputs=tuple(inputs),
     )
-    return [*(text_stages(setup, row, training.text) if training.text else ()), stage]
+    return [*(text_stages(setup, row) if training.teacher_text else ()), stage]
 
 
 def teachers_of(setup: Setup, loss: str) -> list[Path]:
@@ -123,11 +122,9 @@ def teachers_of(setup: Setup, loss: str) -> list[Path]:
     return setup.teachers if asks_teacher else []
 
 
-def loss_options(setup: Setup, row: str, loss: str, parts: int = 1) -> Options:
+def loss_options(setup: Setup, row: str, loss: str) -> Options:
     """Options of a loss, including its teachers.
 
-    Args:
-        parts: how many times as large as the training set the text is that the student trains on.
     Raises:
         UserError: patient distillation from an ensemble.
     """
@@ -140,7 +137,7 @@ def loss_options(setup: Setup, row: str, loss: str, parts: int = 1) -> Options:
         )
     path = ("--teacher-path", join_paths(teachers)) if teachers else ()
     settings = getattr(setup.settings, name)
-    settings = with_larger_cache(settings, parts * max(1, len(teachers)))
+    settings = with_larger_cache(settings, max(1, len(teachers)))
     return ("--criterion", *criterion, *path, *settings)
 
 

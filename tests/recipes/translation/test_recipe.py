@@ -20,9 +20,8 @@ pet_fairseq.register()
 ALL = len(GROUPS["all"])
 # the teacher; those without a warm-up; those with one; sampled heads: wide twice, tuned once; long;
 # two with few bits of six students; at three rates two without and one with; of the controls seven
-# without and two with a warm-up; deep-shallow of two widths distilled in two ways, the unshared
-# one; two students on two mixed texts
-TRAININGS = 1 + 5 + 2 * 10 + 3 + 1 + 1 + 2 * 6 + 3 + 3 * (2 + 2) + 7 + 2 * 2 + 2 * 2 + 1 + 2 * 2
+# without and two with a warm-up; deep-shallow of two widths distilled in two ways; `speed_kd`
+TRAININGS = 1 + 5 + 2 * 10 + 3 + 1 + 1 + 2 * 6 + 3 + 3 * (2 + 2) + 7 + 2 * 2 + 2 * 2 + 1
 LANGUAGES = ("--source-lang", "de", "--target-lang", "en")
 
 

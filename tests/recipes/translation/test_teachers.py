@@ -38,29 +38,6 @@ def test_sequence_level_rows_train_on_the_teachers_text(tmp_path):
         assert found[name].command[1] == str(text) and text in found[name].inputs
 
 
-def test_mixed_texts_are_gold_and_the_teachers(tmp_path):
-    """Word-level distillation, with the updates of the student on the gold text."""
-    rows = ("kd", "kd_mixed", "kd_hypotheses", "scratch_seqkd")
-    found = stages("multi30k", tmp_path, "--rows", *rows)
-    runs = tmp_path / "multi30k/small"
-    check_order(found)
-    mixed, many = found["mixed_text/binarise"], found["hypotheses_text/binarise"]
-    assert "--keep-gold" in mixed.command and "--keep-gold" in many.command
-    assert "--keep-gold" not in found["teacher_text/binarise"].command
-    assert mixed.option("--nbest") is None and many.option("--nbest") == "5"
-    assert mixed.inputs[0] == found["teacher_text/translate"].product  # translated once
-    assert found["hypotheses_text/translate"].option("--nbest") == "5"
-    assert found["hypotheses_text/translate"].product in many.inputs
-    gold = found["kd.seed1"]
-    for row, parts in (("mixed", 2), ("hypotheses", 6)):
-        training = found[f"kd_{row}.seed1"]
-        assert training.command[1] == str(runs / f"{row}_text/bin")
-        for name in ("--criterion", "--teacher-path", "--max-update", "--arch", "--lr"):
-            assert training.option(name) == gold.option(name)
-        assert training.option("--teacher-cache-mb") == str(1000 * parts)
-        assert found[f"kd_{row}.seed1/validate"].command[1] == str(tmp_path / "multi30k/data/bin")
-
-
 def test_an_ensemble_teaches_and_stands_beside_its_students(tmp_path):
     single = stages("multi30k", tmp_path, "--rows", "kd", "pet", "kd_int8", "scratch_seqkd")
     found = stages(
