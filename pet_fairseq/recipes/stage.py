@@ -64,8 +64,13 @@ class Stage:
 
     def option(self, name: str) -> Optional[str]:
         """The value of an option of the command; the last one if it is given several times."""
-        places = [i for i, word in enumerate(self.command[:-1]) if word == name]
-        return str(self.command[places[-1] + 1]) if places else None
+        return value_of(self.command, name)
+
+
+def value_of(words: Sequence[Word], name: str) -> Optional[str]:
+    """The value of an option among words; the last one if it is given several times."""
+    places = [i for i, word in enumerate(words[:-1]) if word == name]
+    return str(words[places[-1] + 1]) if places else None
 
 
 def is_within(path: Path, product: Path) -> bool:

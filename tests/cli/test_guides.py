@@ -9,8 +9,9 @@ import re
 from pathlib import Path
 
 import pytest
-from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
+from sentencepiece import SentencePieceProcessor
 
+from pet_fairseq.demo.corpus import train_pieces
 from tests.cli.processes import REPO
 from tests.cli.shell import bash
 from tests.predict.imported import LABELS, write_classifier
@@ -96,13 +97,8 @@ def test_an_opus_mt_teacher(tmp_path):
             (tmp_path / f"{part}.{language}").write_text("\n".join(lines) + "\n")
     (tmp_path / "opus").mkdir()
     for language, name in (("de", "source"), ("en", "target")):
-        SentencePieceTrainer.train(
-            input=str(tmp_path / f"train.{language}"),
-            model_prefix=str(tmp_path / "opus" / name),
-            vocab_size=24,
-            hard_vocab_limit=False,
-        )
-        (tmp_path / f"opus/{name}.model").rename(tmp_path / f"opus/{name}.spm")
+        lines = (tmp_path / f"train.{language}").read_text().splitlines()
+        (tmp_path / f"opus/{name}.spm").write_bytes(train_pieces(lines, 24))
     models = [SentencePieceProcessor(str(path)) for path in (tmp_path / "opus").glob("*.spm")]
     pieces = {one.id_to_piece(i) for one in models for i in range(3, one.get_piece_size())}
     widths = dict(d_model=32, encoder_ffn_dim=64, decoder_ffn_dim=64)

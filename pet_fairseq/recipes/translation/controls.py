@@ -4,6 +4,7 @@ They separate what a second pass through stored layers is worth from what more l
 """
 
 from pet_fairseq.recipes.options import Options
+from pet_fairseq.recipes.stage import value_of
 from pet_fairseq.recipes.translation.setup import Setup
 from pet_fairseq.recipes.translation.students import Builder, Training, train
 
@@ -24,19 +25,11 @@ def distilled(encoder_passes: int, decoder_passes: int, options: Options = ()) -
         plain = (*setup.settings.plain, *options)
         passes = {"encoder": encoder_passes, "decoder": decoder_passes}
         repeated = [word for stack in passes for word in repeat(plain, stack, passes[stack])]
-        several = max(passes.values()) > 1
-        pet = setup.settings.pet
-        lr = option(pet, "--lr") if several and "--lr" in pet else ()
-        changed = ("--arch", "pet_transformer", *options, *repeated, *lr)
+        lr = value_of(setup.settings.pet, "--lr") if max(passes.values()) > 1 else None
+        changed = ("--arch", "pet_transformer", *options, *repeated, *(("--lr", lr) if lr else ()))
         return train(setup, row, seed, Training("distil", "plain", options=changed))
 
     return build
-
-
-def option(options: Options, name: str) -> Options:
-    """An option and its value, where it is given last."""
-    at = len(options) - 1 - options[::-1].index(name)
-    return options[at : at + 2]
 
 
 def repeat(model_options: Options, stack: str, passes: int) -> Options:
@@ -44,7 +37,7 @@ def repeat(model_options: Options, stack: str, passes: int) -> Options:
 
     Two layers with three passes run as L1 L2 L1 L2 L1 L2.
     """
-    layers = int(option(model_options, f"--{stack}-layers")[1])
+    layers = int(value_of(model_options, f"--{stack}-layers"))
     pairs = [
         f"L{number}=L{number + layers * earlier_passes}"
         for earlier_passes in range(1, passes)

@@ -57,7 +57,7 @@ class Setup:
         return [self.teacher, *(self.runs / "ensemble" / other / BEST for other in others)]
 
     @property
-    def teacher_text(self) -> Path:
+    def teacher_text_bin(self) -> Path:
         """The binary data whose training set the teachers wrote."""
         return self.runs / "teacher_text/bin"
 

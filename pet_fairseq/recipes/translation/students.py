@@ -92,7 +92,7 @@ def train(setup: Setup, row: str, seed: int, training: Training) -> list[Stage]:
     """The stages that make a training's text, if it has one of its own, and train on it."""
     settings = setup.settings
     folder = setup.folder(row, seed)
-    data = setup.teacher_text if training.teacher_text else setup.bin
+    data = setup.teacher_text_bin if training.teacher_text else setup.bin
     inputs = [data, *teachers_of(setup, training.loss)]
     start: Options = ()
     if training.start:

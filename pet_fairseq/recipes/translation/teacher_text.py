@@ -21,9 +21,10 @@ def text_stages(setup: Setup, row: str) -> list[Stage]:
 
     Students train on the sub-words that the teachers wrote, so these are not turned into text.
     """
-    translations = setup.teacher_text.parent / "train.txt"
+    folder = setup.teacher_text_bin.parent
+    translations = folder / "train.txt"
     translate = Stage(
-        f"{translations.parent.name}/translate",
+        f"{folder.name}/translate",
         (row,),
         command=generate_command(setup, setup.teachers, BEAM, ("--gen-subset", "train"), text=()),
         product=translations,
@@ -31,24 +32,20 @@ def text_stages(setup: Setup, row: str) -> list[Stage]:
         kind=Kind.STDOUT,
     )
     binarise = Stage(
-        f"{translations.parent.name}/binarise",
+        f"{folder.name}/binarise",
         (row,),
         command=(
             *("pet-fairseq", "teacher-text", str(translations), "--data", str(setup.bin)),
-            *(*setup.languages, "--out", str(setup.teacher_text)),
+            *(*setup.languages, "--out", str(setup.teacher_text_bin)),
         ),
-        product=setup.teacher_text,
+        product=setup.teacher_text_bin,
         inputs=(translations, setup.bin),
     )
     return [translate, binarise]
 
 
 def make_teacher_text(
-    output: Path,
-    data: Path,
-    source_lang: str,
-    target_lang: str,
-    out: Path,
+    output: Path, data: Path, source_lang: str, target_lang: str, out: Path
 ) -> None:
     """Make binary data whose training set consists of the teacher's inputs and translations.
 
