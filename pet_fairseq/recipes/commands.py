@@ -14,7 +14,7 @@ from pet_fairseq.cli_command import (
 from pet_fairseq.devices import check_device, choose_device
 from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.recipes.catalogue import RECIPES
-from pet_fairseq.recipes.device import command_environment
+from pet_fairseq.recipes.device import PRECISIONS, command_environment
 from pet_fairseq.recipes.pipeline import Pipeline, Place
 from pet_fairseq.recipes.runner import dry_run, run_stages
 from pet_fairseq.recipes.skipping import RunOptions
@@ -99,6 +99,13 @@ def recipe_parser(name: str) -> ArgumentParser:
         "report",
     )
     add_run_options(common)
+    common.add_argument(
+        "--precision",
+        choices=("auto", *PRECISIONS),
+        default="auto",
+        help="the precision of the trainings; auto: fp32 on a CPU, what the recipe prefers on a "
+        "GPU; bf16 is faster on a CPU that has instructions for it (default: auto)",
+    )
     return parser
 
 
@@ -249,7 +256,7 @@ COMMANDS = (
     Command(
         name="train-bf16",
         group=Group.RECIPES,
-        help="train as fairseq-train does with the same options, but in bfloat16 on a GPU",
+        help="train as fairseq-train does with the same options, but in bfloat16",
         add_arguments=None,
         run=_train_bf16,
     ),

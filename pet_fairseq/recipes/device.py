@@ -3,14 +3,18 @@
 import os
 from dataclasses import dataclass
 
+from pet_fairseq.errors import UserError
+
+PRECISIONS = ("fp32", "fp16", "bf16")
+
 
 @dataclass(frozen=True)
 class Device:
-    """A device for fairseq's commands, and the precision there; on a CPU they compute in float32.
+    """A device for fairseq's commands, and the precision of trainings there.
 
     Attributes:
         name: cpu or cuda.
-        precision: fp32, fp16 or bf16, used on a GPU only.
+        precision: one of PRECISIONS; fp16 on a GPU only.
     """
 
     name: str = "cpu"
@@ -19,7 +23,7 @@ class Device:
     @property
     def train(self) -> tuple[str, ...]:
         """The program that trains; fairseq's own --bf16 means a TPU."""
-        if self.name == "cuda" and self.precision == "bf16":
+        if self.precision == "bf16":
             return ("pet-fairseq", "train-bf16")
         return ("fairseq-train",)
 
@@ -38,6 +42,23 @@ class Device:
 
 
 CPU = Device()
+
+
+def make_device(name: str, precision: str, preferred: str = "fp32") -> Device:
+    """The device that the options --device and --precision ask for.
+
+    Args:
+        name: cpu or cuda. precision: one of PRECISIONS, or auto. preferred: what `auto` stands for
+            on a GPU; a CPU then computes in float32.
+    Raises:
+        UserError: float16 on a CPU.
+    """
+    if name == "cpu" and precision == "fp16":
+        raise UserError("--precision fp16: needs a GPU; give bf16 or fp32 on a CPU")
+    if precision == "auto":
+        precision = "fp32" if name == "cpu" else preferred
+    return Device(name, precision)
+
 
 # For the C library's allocator (glibc): keep the memory of a training step's large tensors for the
 # next step. By default it is returned to the system, which fills every page with zeros again.

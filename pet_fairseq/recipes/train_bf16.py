@@ -1,4 +1,4 @@
-"""fairseq-train in bfloat16 on a GPU.
+"""fairseq-train in bfloat16, on a GPU or a CPU.
 
 fairseq's own --bf16 switches to a TPU on the command line; its trainer does not need one.
 """

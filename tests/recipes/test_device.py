@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from pet_fairseq.recipes.device import KEEP_MEMORY, command_environment
+from pet_fairseq.errors import UserError
+from pet_fairseq.recipes.device import KEEP_MEMORY, command_environment, make_device
 
 # 100 times 20 MB are filled and freed; how many pages the system had to bring
 FAULTS = """
@@ -52,3 +53,24 @@ def test_what_the_user_has_set_stays(monkeypatch):
 
 def test_a_gpu_needs_none_of_it():
     assert command_environment("cuda", 4) == {}
+
+
+@pytest.mark.parametrize(
+    "name, precision, program, options",
+    [
+        ("cpu", "auto", "fairseq-train", ("--cpu",)),
+        ("cpu", "fp32", "fairseq-train", ("--cpu",)),
+        ("cpu", "bf16", "pet-fairseq train-bf16", ("--cpu",)),
+        ("cuda", "auto", "fairseq-train", ("--fp16",)),
+        ("cuda", "fp32", "fairseq-train", ()),
+        ("cuda", "bf16", "pet-fairseq train-bf16", ()),
+    ],
+)
+def test_precision(name, precision, program, options):
+    device = make_device(name, precision, preferred="fp16")
+    assert device.train == tuple(program.split()) and device.training_options == options
+
+
+def test_a_cpu_does_not_train_in_float16():
+    with pytest.raises(UserError, match="--precision fp16: needs a GPU"):
+        make_device("cpu", "fp16")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pet_fairseq.errors import check_positive
 from pet_fairseq.recipes.arguments import add_seeds_option
-from pet_fairseq.recipes.device import Device
+from pet_fairseq.recipes.device import make_device
 from pet_fairseq.recipes.options import Options, words
 from pet_fairseq.recipes.pipeline import Pipeline, Place
 from pet_fairseq.recipes.selfcp.rows import DEFAULT, FULL, ROWS
@@ -99,8 +99,8 @@ def build(args: argparse.Namespace, place: Place) -> Pipeline:
     evaluate = by_choice(data_set.candidates) if data_set.candidates else by_rouge(generation)
     setup = Setup(
         *(data, runs, evaluate, args.window, args.ratio, data_set.lm),
-        *(args.lm_updates, args.memory_updates, Device(args.device)),
-        *(args.backbone, args.lm_from),
+        *(args.lm_updates, args.memory_updates),
+        *(make_device(args.device, args.precision), args.backbone, args.lm_from),
     )
     stages = build_stages(setup, args.rows, args.seeds)
     return Pipeline(stages, runs, {"DATA": data, "RUNS": runs})

@@ -10,7 +10,7 @@ from typing import Optional
 from pet_fairseq.demo.commands import PIECES
 from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.recipes.arguments import add_seeds_option
-from pet_fairseq.recipes.device import Device
+from pet_fairseq.recipes.device import make_device
 from pet_fairseq.recipes.options import Options, updates
 from pet_fairseq.recipes.pipeline import Pipeline, Place
 from pet_fairseq.recipes.stage import Stage
@@ -190,7 +190,7 @@ def build(args: argparse.Namespace, place: Place) -> Pipeline:
         *(data, runs, args.source_lang, args.target_lang),
         reference=args.reference or data / data_set.reference.format(lang=args.target_lang),
         settings=settings,
-        device=Device(args.device, settings.precision),
+        device=make_device(args.device, args.precision, settings.precision),
         text=data_set.text,
         own_teacher=args.teacher,
         ensemble=args.teachers,

@@ -41,7 +41,7 @@ class Settings:
         at_rates: `plain`, `can` and `pet` at each of RATES, for example `pet_at5` (PET, Figure 7a).
         heads: how many heads of the wide student are kept in each attention.
         generate: of fairseq-generate.
-        precision: on a GPU.
+        precision: on a GPU, unless the user says otherwise.
     """
 
     common: Options

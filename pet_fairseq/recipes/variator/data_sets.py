@@ -39,7 +39,7 @@ def glue_classes(task: str) -> Settings:
     return Settings(
         common=AROUND_A_MODEL,
         task=words(
-            f"--task sentence_prediction --num-classes {CLASSES[task]} --init-token 0 "
+            f"--task pet_sentence_prediction --num-classes {CLASSES[task]} --init-token 0 "
             "--separator-token 2 --max-positions 512 --shorten-method truncate "
             "--best-checkpoint-metric accuracy --maximize-best-checkpoint-metric"
         ),

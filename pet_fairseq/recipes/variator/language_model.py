@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from pet_fairseq.errors import check_positive
-from pet_fairseq.recipes.device import Device
+from pet_fairseq.recipes.device import make_device
 from pet_fairseq.recipes.options import AROUND_A_MODEL, words
 from pet_fairseq.recipes.pipeline import Pipeline, Place
 from pet_fairseq.recipes.stage import Stage
@@ -139,7 +139,7 @@ def build(args: argparse.Namespace, place: Place) -> Pipeline:
         runs,
         settings(args),
         partial(evaluate, prompt_end=args.prompt_end, texts=args.texts),
-        Device(args.device),
+        make_device(args.device, args.precision),
         own_backbone=args.model / "checkpoint.pt",
     )
     stages = build_stages(setup, tuple(args.rows), ROWS)

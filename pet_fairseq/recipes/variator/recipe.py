@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Optional
 
 from pet_fairseq.errors import UserError, check_positive
-from pet_fairseq.recipes.device import Device
+from pet_fairseq.recipes.device import make_device
 from pet_fairseq.recipes.options import Options, words
 from pet_fairseq.recipes.pipeline import Pipeline, Place
 from pet_fairseq.recipes.stage import Stage
@@ -207,7 +207,7 @@ def make_pipeline(
         runs,
         settings,
         evaluate,
-        Device(args.device, settings.precision),
+        make_device(args.device, args.precision, settings.precision),
         args.backbone,
         pretrained_path,
         args.seed,

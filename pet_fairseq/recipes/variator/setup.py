@@ -25,7 +25,7 @@ class Settings:
             adaptation.
         whole_raw, whole_task: the same for competitors whose weights are all trained.
         length: tokens of a sentence, for which the table gives the costs.
-        precision: on a GPU.
+        precision: on a GPU, unless the user says otherwise.
         plugin_options: of all plugins, such as --prompt-end.
     """
 

@@ -284,6 +284,17 @@ def test_a_gpu_is_used_in_the_precision_of_the_size(size, program, tmp_path):
     assert half == (size == "full") and "--fp16" not in cpu["pet.seed1/beam5.1"].command
 
 
+def test_the_user_chooses_the_precision(tmp_path):
+    options = ("--rows", "all", "--size", "full", "--precision")
+    chosen = stages("multi30k", tmp_path, *options, "bf16")
+    for stage in trainings(chosen):
+        in_bf16 = stage.command[:2] == ("pet-fairseq", "train-bf16")
+        assert in_bf16 == (stage.option("--quantised-bits") is None), stage.name
+        assert "--cpu" in stage.command
+    chosen = stages("multi30k", tmp_path, *options, "fp32", device="cuda")
+    assert {stage.command[0] for stage in trainings(chosen)} == {"fairseq-train"}
+
+
 def test_beams_are_timed_in_turn(tmp_path):
     options = ("--rows", "teacher", "pet", "--beams", "2", "7", "--repeats", "2")
     found = stages("multi30k", tmp_path, *options)

@@ -1,0 +1,35 @@
+"""Task `pet_sentence_prediction`: fairseq's sentence_prediction in batches of similar lengths."""
+
+import numpy as np
+from fairseq.data import BaseWrapperDataset
+from fairseq.tasks import register_task
+from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
+
+
+class SortedByLength(BaseWrapperDataset):
+    """A data set whose sentences are put into batches by length.
+
+    Sentences of one length stay in the order of the wrapped data set, which may be a random one.
+    fairseq shuffles the batches in every epoch.
+    """
+
+    def ordered_indices(self) -> np.ndarray:
+        """The numbers of the sentences, in the order in which batches are filled."""
+        order = self.dataset.ordered_indices()
+        lengths = [self.dataset.num_tokens(index) for index in order]
+        return order[np.argsort(lengths, kind="stable")]
+
+
+@register_task("pet_sentence_prediction", dataclass=SentencePredictionConfig)
+class PetSentencePredictionTask(SentencePredictionTask):
+    """fairseq's sentence_prediction with less padding: batches have sentences of similar lengths.
+
+    fairseq's own fills its batches at random, so that of --max-tokens most may be padding.
+    """
+
+    def load_dataset(self, split, combine=False, **kwargs):
+        """As fairseq's; `--no-shuffle` keeps the order of the file in its batches."""
+        super().load_dataset(split, combine, **kwargs)
+        if not self.cfg.no_shuffle:
+            self.datasets[split] = SortedByLength(self.datasets[split])
+        return self.datasets[split]
