@@ -78,17 +78,15 @@ def chosen_precision(args: argparse.Namespace) -> Optional[torch.dtype]:
     """The precision of the model; None: that of its file.
 
     Raises:
-        UserError: half precision on a CPU, or 8 bits on a GPU.
+        UserError: float16 on a CPU, or 8 bits on a GPU.
     """
     if args.int8 and args.device != "cpu":
         raise UserError("--int8: is for CPUs; give --device cpu, or --fp16 in its place")
-    precisions = {"fp16": torch.float16, "bf16": torch.bfloat16}
-    for name, dtype in precisions.items():
-        if getattr(args, name):
-            if args.device == "cpu":
-                raise UserError(f"--{name}: is for GPUs; give --device cuda too, or leave it out")
-            return dtype
-    return None
+    if args.fp16 and args.device == "cpu":
+        raise UserError("--fp16: is for GPUs; give --device cuda too, or --bf16 in its place")
+    if args.fp16:
+        return torch.float16
+    return torch.bfloat16 if args.bf16 else None
 
 
 def locate(path: str, data: Optional[str], option: str) -> tuple[list[str], str]:

@@ -36,10 +36,14 @@ def add_model_options(group: argparse._ActionsContainer) -> None:
     )
     add_device_option(group)
     precision = group.add_mutually_exclusive_group()
-    for name, kind in (("--fp16", "float16"), ("--bf16", "bfloat16")):
-        precision.add_argument(
-            name, action="store_true", help=f"compute in {kind}, with --device cuda only"
-        )
+    precision.add_argument(
+        "--fp16", action="store_true", help="compute in float16, with --device cuda only"
+    )
+    precision.add_argument(
+        "--bf16",
+        action="store_true",
+        help="compute in bfloat16; on a CPU this is faster where it has instructions for it",
+    )
     precision.add_argument(
         "--int8",
         action="store_true",

@@ -15,11 +15,13 @@ from pathlib import Path
 
 from http_load import read_requests
 from measuring import Lines, add_out_option, processor_seconds
-from serve_accuracy import BASE, Spec, default_models, read_runs, read_spec
+from serve_accuracy import BASE, Spec, default_models, read_spec
 
 from pet_fairseq.cli import parse
+from pet_fairseq.errors import install_excepthook
 from pet_fairseq.markdown import table
 from pet_fairseq.predict.batches import batches_by_length, batches_in_order
+from pet_fairseq.score.task_table import read_run
 from pet_fairseq.serve.run import load_served
 
 
@@ -66,17 +68,18 @@ def cells(model: Answering, base: Answering, number: int) -> list[str]:
 
 
 def main() -> None:
+    install_excepthook()
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
     parser.add_argument("runs", type=Path, metavar="RUNS")
     parser.add_argument("--texts", type=Path, required=True, help="texts, one a line")
     parser.add_argument("--pairs", type=Path, help="the second sentences of pairs, one a line")
-    parser.add_argument("--models", nargs="+", help="RUN[+int8][+length] (default: all runs)")
+    parser.add_argument("--models", nargs="+", help="RUN[+int8|+bf16][+length] (default: all runs)")
     parser.add_argument("--most", type=int, default=256, help="the most texts to answer")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--batch-tokens", type=int, default=1024)
     add_out_option(parser)
     args, options = parser.parse_known_args()
-    runs = read_runs(args.runs)
+    runs = read_run(args.runs).rows
     requests = read_requests(args.texts, pairs=args.pairs)[: args.most]
     texts = [tuple(request.fields.values()) for request in requests]
     names = args.models or default_models(runs)

@@ -5,11 +5,11 @@
         [--models backbone backbone+int8 k4+int8+length ...] [OPTIONS OF pet-fairseq serve]
 
 RUNS has plugins.json, as the recipes of Variator and `pet-fairseq plugins` leave it. A model is the
-name of a run; `+int8` serves it with --int8, `+length` with --batch-order length. Each has a server
-process of its own, and all of them are there from the beginning. First every text is asked once,
-with as many requests under way as later: that gives the accuracy, and warms up. Then the servers
-take turns, round after round, and always so many requests are under way. Written into --out:
-serving.md, serving.csv and serving.png.
+name of a run; `+int8` and `+bf16` serve it with --int8 or --bf16, `+length` with --batch-order
+length. Each has a server process of its own, and all of them are there from the beginning. First
+every text is asked once, with as many requests under way as later: that gives the accuracy, and
+warms up. Then the servers take turns, round after round, and always so many requests are under way.
+Written into --out: serving.md, serving.csv and serving.png.
 """
 
 import argparse
@@ -46,7 +46,7 @@ from pet_fairseq.recipes.training import BEST
 from pet_fairseq.score.bootstrap import paired_bootstrap
 from pet_fairseq.score.task_table import read_run
 
-OPTIONS = {"int8": ("--int8",), "length": ("--batch-order", "length")}
+OPTIONS = {"int8": ("--int8",), "bf16": ("--bf16",), "length": ("--batch-order", "length")}
 BASE = "backbone"
 
 
@@ -250,7 +250,7 @@ def main() -> None:
     parser.add_argument("--texts", type=Path, required=True, help="one a line")
     parser.add_argument("--labels", type=Path, required=True, help="their right classes")
     parser.add_argument("--pairs", type=Path, help="their second sentences")
-    parser.add_argument("--models", nargs="+", help="RUN[+int8][+length] (default: all runs)")
+    parser.add_argument("--models", nargs="+", help="RUN[+int8|+bf16][+length] (default: all runs)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=5, help="of a round of a model")
     parser.add_argument("--under-way", type=int, default=64, help="requests at a time")

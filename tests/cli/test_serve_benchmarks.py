@@ -70,14 +70,35 @@ def test_what_is_written(tmp_path, monkeypatch):
     assert (tmp_path / "serving.png").stat().st_size > 1000
 
 
-@pytest.mark.slow
-def test_accuracy_over_requests(made, files, tmp_path):
+@pytest.fixture
+def runs(made, tmp_path):
+    """Two finished runs of a recipe: the model, and plugins for it."""
     runs = tmp_path / "runs"
     for name, source in (("backbone", made.backbone), ("k2", made.plugins[0])):
         (runs / name).mkdir(parents=True)
         shutil.copy(source, runs / name / "checkpoint_best.pt")
         (runs / name / "result.json").write_text(json.dumps({"accuracy": 50}))
     run("pet-fairseq", "plugins", runs, "--length", "8")
+    return runs
+
+
+@pytest.mark.slow
+def test_processor_time_of_answers(runs, files):
+    models = ("backbone", "k2+bf16", "backbone+int8+length")
+    few = ("--rounds", "1", "--batch-tokens", "40", "--models", *models)
+    output = run("python", SCRIPTS / "answers.py", runs, *files[:2], *few).output
+    header, _, *rows = cells(output, "model")
+    assert [row[:2] for row in rows] == [
+        ["backbone", "-"],
+        ["k2", "bf16"],
+        ["backbone", "int8 length"],
+    ]
+    assert header[6] == "padding %" and rows[0][3] == "1.00"
+    assert all(float(row[2]) > 0 for row in rows) and float(rows[2][6]) < float(rows[0][6])
+
+
+@pytest.mark.slow
+def test_accuracy_over_requests(runs, files, tmp_path):
     models = ("backbone", "backbone+int8", "k2+int8+length")
     few = ("--rounds", "2", "--seconds", "0.5", "--under-way", "4", "--batch-tokens", "40")
     script = SCRIPTS / "serve_accuracy.py"
@@ -94,7 +115,7 @@ def test_accuracy_over_requests(made, files, tmp_path):
     assert (runs / "serving/serving.png").stat().st_size > 1000
     for wrong, message in (
         ("k3", "--models k3: no run k3; give some of backbone, k2"),
-        ("k2+int4", r"--models k2+int4: give no other options than int8, length"),
+        ("k2+int4", r"--models k2+int4: give no other options than int8, bf16, length"),
     ):
         result = run("python", script, runs, *files, "--models", wrong, check=False)
         assert result.status == 1 and result.output.splitlines()[-1] == message

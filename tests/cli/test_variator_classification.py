@@ -10,7 +10,14 @@ from tests.cli.processes import REPO, TRAIN, run
 pytestmark = pytest.mark.slow
 
 COMMON = (
-    *("--user-dir", REPO / "pet_fairseq", "--task", "sentence_prediction", "--num-classes", "2"),
+    *(
+        "--user-dir",
+        REPO / "pet_fairseq",
+        "--task",
+        "pet_sentence_prediction",
+        "--num-classes",
+        "2",
+    ),
     *(
         "--max-positions",
         "40",

@@ -1,5 +1,6 @@
 """The lists in the documents name the files that are there, and no others."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -34,3 +35,46 @@ def test_every_script_named_anywhere_is_there():
         if not (REPO / name).exists()
     ]
     assert files and not missing
+
+
+def names_in(path: Path) -> set[str]:
+    """What `from path import ...` may name: everything that is bound at its top level."""
+    bound = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            bound |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            bound.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            bound.add(node.id)
+    return bound
+
+
+def source_of(module: str, folder: Path) -> Path:
+    """The file of a module beside a script or in the repository; it may not exist."""
+    path = Path(*module.split("."))
+    beside = folder / path.with_suffix(".py")
+    package = REPO / path / "__init__.py"
+    return next((p for p in (beside, package) if p.exists()), REPO / path.with_suffix(".py"))
+
+
+def missing_names(script: Path) -> list[str]:
+    """Names that a script imports from our own modules, which have none of that name."""
+    missing = []
+    for node in ast.walk(ast.parse(script.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            source = source_of(node.module, script.parent)
+            for name in (alias.name for alias in node.names) if source.exists() else ():
+                is_module = source_of(f"{node.module}.{name}", script.parent).exists()
+                if name not in names_in(source) and not is_module:
+                    missing.append(f"{script.relative_to(REPO)}: {node.module}.{name}")
+    return missing
+
+
+def test_what_scripts_import_is_there(tmp_path, monkeypatch):
+    scripts = [*SCRIPTS.rglob("*.py"), *(REPO / "examples").rglob("*.py")]
+    assert len(scripts) > 30 and [line for path in scripts for line in missing_names(path)] == []
+    monkeypatch.setitem(globals(), "REPO", tmp_path)
+    (tmp_path / "one.py").write_text("def f():\n    pass\n\n\nX = 1\n")
+    (tmp_path / "two.py").write_text("import os\nfrom one import X, f, gone\n")
+    assert missing_names(tmp_path / "two.py") == ["two.py: one.gone"]
