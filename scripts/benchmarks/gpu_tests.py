@@ -3,6 +3,7 @@
 python scripts/benchmarks/gpu_tests.py FOLDER OUT
 """
 
+import argparse
 import subprocess
 import sys
 import tempfile
@@ -56,4 +57,8 @@ def outcome(case: ElementTree.Element) -> tuple[str, str]:
 
 
 if __name__ == "__main__":
-    sys.exit(run_tests(sys.argv[1], Path(sys.argv[2])))
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("folder", metavar="FOLDER", help="of the tests")
+    parser.add_argument("out", type=Path, metavar="OUT", help="the table to write")
+    args = parser.parse_args()
+    sys.exit(run_tests(args.folder, args.out))
