@@ -3,22 +3,19 @@
     python scripts/benchmarks/fine_tuning.py [--updates 60 --rounds 3] -- BIN OPTIONS...
 
 BIN and OPTIONS are those of fairseq-train without its --task, for example from `pet-fairseq recipe
-glue --dry-run`; nothing is saved. The four ways run in turn; the speed is the median of the
-sentences a second in fairseq's log, without its first count. Ratios are taken within a round.
+glue --dry-run`; nothing is saved. The four ways run in turn, with the memory kept as in recipes;
+the speed is the median of the sentences a second in fairseq's log, without its first count. Ratios
+are taken within a round.
 """
 
 import argparse
 import statistics
-import subprocess
-import sys
-import tempfile
 
-from allocator import logged
 from measuring import Lines, add_out_option
+from short_training import train
 
 from pet_fairseq.markdown import table_head, table_row
-from pet_fairseq.recipes.device import make_device
-from pet_fairseq.recipes.runner import find_program
+from pet_fairseq.recipes.device import KEEP_MEMORY, make_device
 
 WAYS = {
     f"{batches}, {precision}": (task, make_device("cpu", precision).train)
@@ -30,19 +27,9 @@ WAYS = {
 }
 
 
-def train(options: list[str], updates: int, task: str, program: tuple[str, ...]) -> float:
+def measure(options: list[str], updates: int, task: str, program: tuple[str, ...]) -> float:
     """Sentences a second."""
-    with tempfile.TemporaryDirectory() as folder:
-        command = [
-            *(find_program(program[0]), *program[1:], *options, "--task", task, "--cpu"),
-            *("--no-save", "--save-dir", folder, "--disable-validation"),
-            *("--max-update", str(updates), "--log-format", "json"),
-            *("--log-interval", str(max(1, updates // 10))),
-        ]
-        done = subprocess.run(command, capture_output=True, text=True)
-    counts = logged(done.stdout + done.stderr)[1:]
-    if done.returncode or not counts:
-        sys.exit(f"{' '.join(program)} failed: {done.stderr.strip().splitlines()[-1:]}")
+    counts = train(program, [*options, "--task", task], updates, KEEP_MEMORY)
     return statistics.median(float(count["ups"]) * float(count["bsz"]) for count in counts)
 
 
@@ -57,7 +44,7 @@ def main():
     measured = {way: [] for way in WAYS}
     for _ in range(args.rounds):
         for way, (task, program) in WAYS.items():
-            measured[way].append(train(args.options, args.updates, task, program))
+            measured[way].append(measure(args.options, args.updates, task, program))
     first = next(iter(measured.values()))
     say(table_head(["way", "sentences/s", "to the first"]))
     for way, speeds in measured.items():

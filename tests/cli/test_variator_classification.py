@@ -10,14 +10,8 @@ from tests.cli.processes import REPO, TRAIN, run
 pytestmark = pytest.mark.slow
 
 COMMON = (
-    *(
-        "--user-dir",
-        REPO / "pet_fairseq",
-        "--task",
-        "pet_sentence_prediction",
-        "--num-classes",
-        "2",
-    ),
+    *("--user-dir", REPO / "pet_fairseq"),
+    *("--task", "pet_sentence_prediction", "--num-classes", "2"),
     *(
         "--max-positions",
         "40",

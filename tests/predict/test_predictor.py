@@ -175,9 +175,8 @@ def test_translations(translator, ratio):
 def test_half_precision(kind, dtype, request):
     """As with --fp16 on a GPU and --bf16."""
     made = request.getfixturevalue(kind)
-    exact, half = answering(made), answering(made).to(dtype)
-    if dtype == torch.bfloat16:
-        half = answering(made, "--bf16")
+    exact = answering(made)
+    half = answering(made, "--bf16") if dtype == torch.bfloat16 else answering(made).to(dtype)
     assert {p.dtype for p in half.model.parameters()} == {dtype}
     for model in (exact, half):
         if isinstance(model, Translator):
