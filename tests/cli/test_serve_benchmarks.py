@@ -134,7 +134,8 @@ def test_the_scheduler_delivers_an_accuracy(made, files):
     output = run("python", SCRIPTS / "serve.py", "--path", path, *files, *few).output
     header, _, *rows = cells(output, "load")
     assert header[8] == "accuracy %" and len(rows) == 4
-    assert all(0 <= float(row[8]) <= 100 for row in rows)
+    answered = [row for row in rows if row[3] != "nan"]  # a low load may bring nothing in a second
+    assert answered and all(0 <= float(row[8]) <= 100 for row in answered)
     assert rows[1][1] == "1"
 
 
