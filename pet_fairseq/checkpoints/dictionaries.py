@@ -57,7 +57,9 @@ def check_dictionaries(state: dict, path: str, option: str, task: FairseqTask, r
 
 def warn_of_missing(option: str, path: str, file: Path) -> None:
     """Warn that a checkpoint's dictionary cannot be found."""
-    logger.warning(f"{option} {path}: its {file} is gone; cannot compare dictionaries")
+    logger.warning(
+        f"{option} {path}: {file}, named in it, is not there; cannot compare dictionaries"
+    )
 
 
 def check_single_dictionary(

@@ -105,4 +105,5 @@ def test_the_dictionary_of_a_language_model(place, tmp_path, caplog):
         return
     with caplog.at_level(logging.WARNING):
         assert isinstance(load_backbone(str(path), ours), torch.nn.Module)
-    assert f"--backbone-path {path}: its {tmp_path / 'theirs/dict.txt'} is gone" in caplog.text
+    file = tmp_path / "theirs/dict.txt"
+    assert f"--backbone-path {path}: {file}, named in it, is not there" in caplog.text
