@@ -130,12 +130,12 @@ def test_accuracy_over_requests(runs, files, tmp_path):
 @pytest.mark.slow
 def test_the_scheduler_delivers_an_accuracy(made, files):
     path = os.pathsep.join(made.plugins)
-    few = ("--seconds", "1", "--rounds", "1", "--ratios", "2", "4", "--batch-tokens", "40")
+    few = ("--seconds", "2", "--rounds", "1", "--ratios", "2", "4", "--batch-tokens", "40")
+    few += ("--low", "1")  # a lower load may bring no request at all on a busy machine
     output = run("python", SCRIPTS / "serve.py", "--path", path, *files, *few).output
     header, _, *rows = cells(output, "load")
     assert header[8] == "accuracy %" and len(rows) == 4
-    answered = [row for row in rows if row[3] != "nan"]  # a low load may bring nothing in a second
-    assert answered and all(0 <= float(row[8]) <= 100 for row in answered)
+    assert all(0 <= float(row[8]) <= 100 for row in rows)
     assert rows[1][1] == "1"
 
 
