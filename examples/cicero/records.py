@@ -17,11 +17,14 @@ import json
 import sys
 import zipfile
 import zlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 QUERY = "{Question} Target: {Target}"
 HELD_OUT = 10
 SPLITS = ("train", "val", "test")
+T = TypeVar("T")
 
 
 class BadInputError(Exception):
@@ -46,30 +49,42 @@ def read(paths: list[Path]) -> dict[str, bytes]:
     return {split: by_split[split] for split in SPLITS if split in by_split}
 
 
-def records(split: str, data: bytes) -> list[tuple[str, dict]]:
-    """Each question with the name of its dialogue."""
+def as_record(question: dict) -> dict:
+    """A question of CICERO as a record of a prompt."""
+    answers = [one_line(question["Choices"][i]) for i in question["Correct Answers"]]
+    return {
+        "query": one_line(QUERY.format(**question)),
+        "prompt": one_line(" ".join(question["Dialogue"])),
+        "response": answers[0],
+        "references": answers,
+    }
+
+
+def convert(split: str, data: bytes, form: Callable[[dict], T]) -> list[tuple[str, T]]:
+    """Each question in another form, with the name of its dialogue.
+
+    Raises:
+        BadInputError: a line that is no question.
+    """
     questions = []
     for number, line in enumerate(data.splitlines(), 1):
         try:
-            item = json.loads(line)
-            answers = [one_line(item["Choices"][i]) for i in item["Correct Answers"]]
-            record = {
-                "query": one_line(QUERY.format(**item)),
-                "prompt": one_line(" ".join(item["Dialogue"])),
-                "response": answers[0],
-                "references": answers,
-            }
-            questions.append((item["ID"], record))
+            question = json.loads(line)
+            questions.append((question["ID"], form(question)))
         except (ValueError, KeyError, IndexError, TypeError) as error:
             raise BadInputError(f"{split}: line {number}: not as CICERO is ({error!r})") from error
     return questions
 
 
-def divide(data: dict[str, bytes]) -> dict[str, list[dict]]:
-    """The records of train, valid and test."""
+def divide(data: dict[str, bytes], form: Callable[[dict], T]) -> dict[str, list[T]]:
+    """The questions of train, valid and test, each in that form.
+
+    Raises:
+        BadInputError: val or test is missing, a line is no question, or a set has none.
+    """
     if not {"val", "test"} <= data.keys():
         raise BadInputError("val or test is missing")
-    sets = {split: records(split, lines) for split, lines in data.items()}
+    sets = {split: convert(split, lines, form) for split, lines in data.items()}
     if "train" in sets:
         chosen = {"train": sets["train"], "valid": sets["val"]}
     else:
@@ -83,7 +98,7 @@ def divide(data: dict[str, bytes]) -> dict[str, list[dict]]:
     empty = [split for split, items in chosen.items() if not items]
     if empty:
         raise BadInputError(f"no questions for {empty[0]}")
-    return {split: [record for _, record in items] for split, items in chosen.items()}
+    return {split: [question for _, question in items] for split, items in chosen.items()}
 
 
 def main() -> None:
@@ -93,7 +108,7 @@ def main() -> None:
     args = parser.parse_args()
 
     try:
-        splits = divide(read(args.files))
+        splits = divide(read(args.files), as_record)
     except (OSError, EOFError, zlib.error, BadInputError, zipfile.BadZipFile) as error:
         sys.exit(f"records.py: {', '.join(map(str, args.files))}: {error}; give other files")
     args.out.mkdir(parents=True)

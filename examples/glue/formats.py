@@ -1,11 +1,12 @@
-"""Reads a task of GLUE in the formats it comes in and divides it into train, valid and test.
+"""Reads a task in the formats it comes in and divides it into train, valid and test.
 
     python formats.py TASK OUT FILE...
 
-FILE... is the task's zip archive, or its tables (.tsv or .tsv.gz), or for rte an archive with the
-XML of RTE-1 to 3 (*_dev.xml, *_test.xml), or for mrpc msr_paraphrase_train.txt with
-mrpc_dev_ids.tsv or msr_paraphrase_test.txt. Writes SPLIT.sentence1, SPLIT.sentence2 (pairs only),
-SPLIT.label, SPLIT.text (the question) and SPLIT.answer to the new folder OUT.
+TASK is one of GLUE, or own for tables of your own, with the columns sentence, or sentence1 and
+sentence2, and label. FILE... is the task's zip archive, or its tables (.tsv or .tsv.gz), or for rte
+an archive with the XML of RTE-1 to 3 (*_dev.xml, *_test.xml), or for mrpc msr_paraphrase_train.txt
+with mrpc_dev_ids.tsv or msr_paraphrase_test.txt. Writes SPLIT.sentence1, SPLIT.sentence2 (pairs
+only), SPLIT.label, SPLIT.text (the question) and SPLIT.answer to the new folder OUT.
 
 GLUE keeps the labels of its test sets, so its dev set is the test set here and a part of train is
 valid (hold_out). Where all three tables have labels they are taken as they are.
@@ -29,6 +30,7 @@ XML_LABELS = {
     **dict.fromkeys(("TRUE", "YES", "ENTAILMENT"), "entailment"),
     **dict.fromkeys(("FALSE", "NO", "UNKNOWN", "CONTRADICTION"), "not_entailment"),
 }
+OWN = "own"  # a task that GLUE does not have
 HELD_OUT = 200  # the fewest first sentences in valid, if train has enough
 MOST_BROKEN = 1000  # one row in so many may be broken, as in old versions of QQP
 Readers = dict[str, Callable[[], bytes]]
@@ -98,6 +100,26 @@ def examples(name: str, table: list[list[str]], task: Task) -> list[Example]:
         sentences = tuple(one_line(row[column]) for column in columns)
         kept.append(Example(sentences, task.classes[row[label]]))
     return kept
+
+
+def own_task(name: str, table: list[list[str]]) -> Task:
+    """The task of a table of one's own: its labels are the classes, and the answers.
+
+    Raises:
+        BadInputError: the name of a class is not one word.
+    """
+    header, *examples = table
+    columns = ("sentence1", "sentence2") if "sentence2" in header else ("sentence",)
+    classes = {}
+    if "label" in header:
+        place = header.index("label")
+        labels = {row[place] for row in examples if len(row) == len(header)}
+        classes = {label: label for label in sorted(labels)}
+    for label in classes:
+        if len(label.split()) != 1:
+            raise BadInputError(f"{name}: label '{label}': a class has to be one word")
+    question = " ".join("{}" for _ in columns)
+    return Task(columns, "label", classes, question, answers=classes)
 
 
 def one_line(text: str) -> str:
@@ -180,13 +202,18 @@ def paraphrases(files: Readers, task: Task) -> dict[str, list[Example]]:
     return divided(*(examples(name, part, task) for part in parts))
 
 
-def read(name: str, files: Readers) -> dict[str, list[Example]]:
+def task_of(name: str, files: Readers) -> Task:
+    """The task of that name; that of OWN is what its training table says."""
+    return own_task("train.tsv", rows(files, "train.tsv")) if name == OWN else TASKS[name]
+
+
+def read(name: str, files: Readers, task: Task) -> dict[str, list[Example]]:
     """The examples of each set of the task of that name."""
     if name == "rte" and any(file.endswith(".xml") for file in files):
         return xml_files(files)
-    if "msr_paraphrase_train.txt" in files:
-        return paraphrases(files, TASKS[name])
-    return tables(files, TASKS[name])
+    if name == "mrpc" and "msr_paraphrase_train.txt" in files:
+        return paraphrases(files, task)
+    return tables(files, task)
 
 
 def write(prefix: str, chosen: list[Example], task: Task) -> None:
@@ -204,13 +231,15 @@ def write(prefix: str, chosen: list[Example], task: Task) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("task", choices=TASKS)
+    parser.add_argument("task", choices=(*TASKS, OWN))
     parser.add_argument("out", type=Path)
     parser.add_argument("files", type=Path, nargs="+")
     args = parser.parse_args()
 
     try:
-        sets = read(args.task, readers(args.files))
+        files = readers(args.files)
+        task = task_of(args.task, files)
+        sets = read(args.task, files, task)
         empty = [split for split, chosen in sets.items() if not chosen]
         if empty:
             raise BadInputError(f"no examples for {empty[0]}")
@@ -219,7 +248,7 @@ def main() -> None:
         sys.exit(f"formats.py: {where}: {error}; give other files")
     args.out.mkdir(parents=True)
     for split, chosen in sets.items():
-        write(f"{args.out}/{split}", chosen, TASKS[args.task])
+        write(f"{args.out}/{split}", chosen, task)
         counts = Counter(example.label for example in chosen)
         classes = ", ".join(f"{count} {label}" for label, count in sorted(counts.items()))
         print(f"{split}: {len(chosen)} examples ({classes})")

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# A task of GLUE in two forms: as a question and its answer for an encoder-decoder, and as sentences with a class for an
+# A task of GLUE, or one of your own, in two forms: as a question and its answer for an encoder-decoder, and as sentences with a class for an
 # encoder; with RAW_TEXT also plain text with the same dictionary to pre-train either of them on.
 #
 # Usage: prepare.sh TASK [FOLDER]
-#   TASK    mnli, qnli, qqp, rte, sst2 or mrpc
+#   TASK    mnli, qnli, qqp, rte, sst2 or mrpc; or own, whose tables have the columns sentence, or sentence1 and sentence2,
+#           and label
 #   FOLDER  with GLUE's archive of the task, or the tables train.tsv, dev.tsv (mnli: dev_matched.tsv) and maybe a test.tsv
 #           with labels, all of them or none gzipped; for rte also rte.zip with the XML of RTE-1 to 3; for mrpc also
 #           msr_paraphrase_train.txt with mrpc_dev_ids.tsv or msr_paraphrase_test.txt. Without it the task is downloaded
@@ -20,6 +21,15 @@ glue=https://dl.fbaipublicfiles.com/glue/data
 senteval=https://dl.fbaipublicfiles.com/senteval/senteval_data
 out=${OUT:-$ROOT/runs/glue/$task/data}
 dev=dev inputs=(sentence1 sentence2) others=()
+
+# own_header: the first line of one's own training table
+own_header() {
+  local table
+  for table in "$FROM/train.tsv" "$FROM/train.tsv.gz"; do
+    [ ! -f "$table" ] || zcat -f "$table" | sed -n 1p
+  done
+}
+
 case $task in
   mnli) public=MNLI.zip dev=dev_matched ;;
   qnli) public=QNLIv2.zip ;;
@@ -30,7 +40,12 @@ case $task in
     public="msr_paraphrase_train.txt mrpc_dev_ids.tsv"
     others=("msr_paraphrase_train.txt msr_paraphrase_test.txt")
     ;;
-  *) die "TASK '$task': give mnli, qnli, qqp, rte, sst2 or mrpc" ;;
+  own)
+    [ -n "$FROM" ] || die "TASK own: give the FOLDER with its train.tsv and dev.tsv"
+    public="train.tsv dev.tsv test.tsv"
+    own_header | grep -qw sentence2 || inputs=(sentence1)
+    ;;
+  *) die "TASK '$task': give mnli, qnli, qqp, rte, sst2 or mrpc, or own" ;;
 esac
 
 # source_of NAME: URL, bytes and sha256 of a public file
@@ -70,7 +85,7 @@ choose() {
       return 0
     fi
   done
-  die "$FROM: has neither $public nor$(printf ' %s,' "${others[@]}") train.tsv and $dev.tsv (or both .gz)"
+  die "$FROM: has neither $public nor${others[*]/#/ }${others[*]:+,} train.tsv and $dev.tsv (or both .gz)"
 }
 
 raw() {

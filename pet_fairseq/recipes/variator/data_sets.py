@@ -1,5 +1,8 @@
 """The settings of Variator's recipes, by data set."""
 
+from pathlib import Path
+
+from pet_fairseq.errors import UserError
 from pet_fairseq.recipes.options import AROUND_A_MODEL, BETAS, Options, rise_and_fall, words
 from pet_fairseq.recipes.variator.setup import Settings
 
@@ -32,14 +35,32 @@ def encoder_decoder(layers: int, width: int, ffn: int, heads: int) -> Options:
 CROSS_ENTROPY = words("--criterion label_smoothed_cross_entropy --dropout 0.1")
 SPANS = words("--tokens-per-sample 128 --sample-break-mode none")
 CLASSES = {"mnli": 3, "qnli": 2, "qqp": 2, "rte": 2, "sst2": 2, "mrpc": 2}
+OWN_TASK = "own"  # sentences and classes of the user's
 
 
-def glue_classes(task: str) -> Settings:
+def count_classes(task: str, folder: Path) -> int:
+    """How many classes a task has; for the user's own, those that its prepared data have.
+
+    Raises:
+        UserError: data of one's own that are not there.
+    """
+    if task != OWN_TASK:
+        return CLASSES[task]
+    path = folder / "classes.txt"
+    if not path.is_file():
+        raise UserError(
+            f"--task {OWN_TASK}: {path}: no such file; make the data by examples/glue/prepare.sh "
+            f"{OWN_TASK} FOLDER, or name them with --data"
+        )
+    return len(path.read_text(encoding="utf-8").splitlines())
+
+
+def glue_classes(num_classes: int) -> Settings:
     """An encoder of 4 layers with a classification head."""
     return Settings(
         common=AROUND_A_MODEL,
         task=words(
-            f"--task pet_sentence_prediction --num-classes {CLASSES[task]} --init-token 0 "
+            f"--task pet_sentence_prediction --num-classes {num_classes} --init-token 0 "
             "--separator-token 2 --max-positions 512 --shorten-method truncate "
             "--best-checkpoint-metric accuracy --maximize-best-checkpoint-metric"
         ),
@@ -74,11 +95,11 @@ def one_separator(options: Options) -> Options:
 
 
 def glue_from_bert(
-    task: str, arch: Options, updates: int, raw_updates: int, model_updates: int
+    num_classes: int, arch: Options, updates: int, raw_updates: int, model_updates: int
 ) -> Settings:
     """A pre-trained encoder: shorter training, lower learning rates, shorter validation."""
     common = (*AROUND_A_MODEL, "--max-valid-steps", "100")
-    classes = glue_classes(task)
+    classes = glue_classes(num_classes)
     options = one_separator(classes.task) if arch[:2] == ONE_SEPARATOR else classes.task
     return Settings(
         common,

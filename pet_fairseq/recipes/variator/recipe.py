@@ -15,7 +15,9 @@ from pet_fairseq.recipes.training import BEST
 from pet_fairseq.recipes.variator.data_sets import (
     CLASSES,
     GLUE_TEXT,
+    OWN_TASK,
     SQUAD,
+    count_classes,
     glue_classes,
     glue_from_bert,
     multi30k,
@@ -68,7 +70,12 @@ def add_pretrained_option(parser: argparse.ArgumentParser) -> None:
 
 
 def add_glue_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--task", required=True, choices=tuple(CLASSES), help="the task of GLUE")
+    parser.add_argument(
+        "--task",
+        required=True,
+        choices=(*CLASSES, OWN_TASK),
+        help=f"the task of GLUE, or {OWN_TASK} for data of your own",
+    )
     parser.add_argument(
         "--form",
         choices=("classes", "text"),
@@ -113,8 +120,8 @@ def build_glue(args: argparse.Namespace, place: Place) -> Pipeline:
     """The stages for a task of GLUE, as classes or as text.
 
     Raises:
-        UserError: a row that does not exist, a number of updates below 1, or a --bert that cannot
-            be used.
+        UserError: a row that does not exist, a number of updates below 1, a --bert that cannot be
+            used, or a task of one's own whose data are not there.
     """
     numbers = ("updates", "raw_updates", "model_updates")
     check_positive(**{name: getattr(args, name) for name in numbers})
@@ -122,14 +129,15 @@ def build_glue(args: argparse.Namespace, place: Place) -> Pipeline:
     folder = place.data or base / "data"
     runs = place.runs or base / args.form
     pretrained_path = args.pretrained
-    settings, evaluate = glue_classes(args.task), by_classes
+    num_classes = count_classes(args.task, folder)
+    settings, evaluate = glue_classes(num_classes), by_classes
     if args.form == "text":
         options = words("--beam 1 --num-workers 0 --max-tokens 2048")
         evaluate = by_generation(("accuracy",), folder / "raw" / "test.answer", options)
         settings = GLUE_TEXT
     if args.bert is not None:
         updates = (args.updates, args.raw_updates, args.model_updates)
-        settings = glue_from_bert(args.task, read_bert_options(args), *updates)
+        settings = glue_from_bert(num_classes, read_bert_options(args), *updates)
         pretrained_path = pretrained_path or args.bert / "checkpoint.pt"
     return make_pipeline(args, settings, evaluate, folder, args.form, runs, pretrained_path)
 

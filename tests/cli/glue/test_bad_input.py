@@ -83,8 +83,28 @@ def test_bad_arguments(env, tmp_path):
     refuses(sh(RECIPE, "cola", check=False, **env), "TASK 'cola'")
     refuses(sh(RECIPE, "sst2", tmp_path / "none", check=False, **env), "none: no such folder")
     result = sh(RECIPE, "mnli", tmp_path, check=False, **env)
-    refuses(result, f"{tmp_path}: ", "MNLI.zip", "train.tsv and dev_matched.tsv")
+    refuses(result, f"{tmp_path}: ", "MNLI.zip nor train.tsv and dev_matched.tsv")
     refuses(sh(RECIPE, "rte", tmp_path, check=False, **env), "RTE.zip", "rte.zip", "dev.tsv")
+
+
+def test_bad_tables_of_ones_own(env, tmp_path):
+    def bad(train, dev, *texts):
+        (tmp_path / "train.tsv").write_text(train)
+        (tmp_path / "dev.tsv").write_text(dev)
+        refuses(sh(RECIPE, "own", tmp_path, check=False, **env, STAGES="raw"), *texts)
+        assert not list((tmp_path / "out").glob("raw*"))
+
+    good = "sentence\tlabel\n" + "".join(f"text {i}\tc{i % 2}\n" for i in range(9))
+    bad(good.replace("sentence", "text"), good, "train.tsv", "no column sentence")
+    bad(good.replace("label", "class"), good, "train.tsv", "no column label")
+    bad(good.replace("c1", "very good"), good, "train.tsv", "'very good'", "one word")
+    bad(good.replace("c1", ""), good, "train.tsv", "label ''", "one word")
+    bad(good, good.replace("c1", "c2"), "dev.tsv: line 3: label 'c2'", "not one of c0, c1")
+    bad(good, good.replace("sentence", "sentence2"), "dev.tsv", "no column sentence")
+    refuses(sh(RECIPE, "own", check=False, **env), "TASK own", "FOLDER", "train.tsv and dev.tsv")
+    (tmp_path / "dev.tsv").unlink()
+    result = sh(RECIPE, "own", tmp_path, check=False, **env)
+    refuses(result, f"{tmp_path}: ", "train.tsv and dev.tsv")
 
 
 def test_bad_raw_text(env, tmp_path):

@@ -4,10 +4,13 @@ import gzip
 
 import pytest
 
+from tests.cli.processes import REPO
 from tests.cli.prompts.downloads import json_lines, made, pack, recipe
-from tests.cli.shell import refuses, sh
+from tests.cli.shell import bash, refuses, sh
 
 pytestmark = pytest.mark.slow
+
+CHOICES = ("-c", 'python3 "$@"', "-", REPO / "examples/cicero/choices.py")
 
 
 def question(dialogue: int, number: int, answers: tuple[int, ...] = (2, 0)) -> dict:
@@ -60,6 +63,40 @@ def test_cicero_without_train(env, public, tmp_path):
         "test": [as_record(question(30, 1))],
     }
     assert made(tmp_path) == expected
+
+
+def test_choices_are_pairs_with_a_class(public, tmp_path):
+    """Tables for examples/glue/prepare.sh; train and valid share no dialogue."""
+    val = [question(i, 1, (i % 4,)) for i in range(20)]
+    for name, items in (("val", val), ("test", [question(30, 1, (3, -4))])):
+        (public / f"{name}.jsonl.gz").write_bytes(gzip.compress(json_lines(items).encode()))
+    bash(*CHOICES, tmp_path / "tables", public / "val.jsonl.gz", public / "test.jsonl.gz")
+    found = {path.name: path.read_text() for path in (tmp_path / "tables").iterdir()}
+    held_out = [item for item in val if item["ID"][-2:] in ("09", "19")]
+    kept = [item for item in val if item not in held_out]
+    expected = {"train.tsv": kept, "dev.tsv": held_out, "test.tsv": [question(30, 1, (3, 0))]}
+    assert found == {name: choices_table(items) for name, items in expected.items()}
+
+
+def choices_table(items: list[dict]) -> str:
+    lines = ["sentence1\tsentence2\tlabel"]
+    for item in items:
+        record = as_record(item)
+        for place, letter in enumerate("abcd"):
+            label = "correct" if place in item["Correct Answers"] else "wrong"
+            second = f"{letter} {int(item['ID'][-4:])}."
+            lines.append(f"{record['query']} {record['prompt']}\t{second}\t{label}")
+    return "\n".join(lines) + "\n"
+
+
+def test_bad_choices(public, tmp_path):
+    for name, answers in (("val", [4]), ("test", [1])):
+        item = question(1, 1) | {"Correct Answers": answers}
+        (public / f"{name}.json").write_text(json_lines([item]))
+    files = (public / "val.json", public / "test.json")
+    result = bash(*CHOICES, tmp_path / "tables", *files, check=False)
+    refuses(result, "choices.py: ", "val: line 1: not as CICERO is")
+    assert not (tmp_path / "tables").exists()
 
 
 def test_bad_dialogues(env, public, tmp_path):

@@ -45,6 +45,18 @@ def test_glue_with_pre_training(task, form, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_task_of_ones_own_has_the_classes_of_its_data(tmp_path):
+    own = ("glue", tmp_path, "--task", "own", "--rows", "backbone")
+    with pytest.raises(UserError, match=r"--task own: .*own/data/classes\.txt.* --data"):
+        stages(*own)
+    data = tmp_path / "glue/own/data"
+    data.mkdir(parents=True)
+    (data / "classes.txt").write_text("a 3\nb 4\nc 1\nd 1\n")
+    assert stages(*own)["backbone"].option("--num-classes") == "4"
+    found = stages(*own, "--form", "text")
+    assert found["backbone"].option("--task") == "translation"
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_fairseq_takes_every_training_command(name, tmp_path):
     parser = options.get_training_parser
