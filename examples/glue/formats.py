@@ -108,12 +108,12 @@ def own_task(name: str, table: list[list[str]]) -> Task:
     Raises:
         BadInputError: the name of a class is not one word.
     """
-    header, *examples = table
+    header, *body = table
     columns = ("sentence1", "sentence2") if "sentence2" in header else ("sentence",)
     classes = {}
     if "label" in header:
         place = header.index("label")
-        labels = {row[place] for row in examples if len(row) == len(header)}
+        labels = {row[place] for row in body if len(row) == len(header)}
         classes = {label: label for label in sorted(labels)}
     for label in classes:
         if len(label.split()) != 1:
