@@ -23,11 +23,11 @@ def stacks(layers: int, width: int, ffn: int, heads: int) -> Options:
 
 
 def learning_rate(width: int, arch: str) -> float:
-    """The peak learning rate of a student: 0.7 over its width, up to a limit.
+    """The peak learning rate of a small model: 0.7 over its width, up to a limit.
 
-    Students of width 48 and 88 learned best near these values (docs/results/bytes.md); the
-    recipes' students of width 320 on GPUs have 2e-3. PET's, which compute each layer twice, have a
-    lower limit.
+    Students of width 48 and 88 and teachers of width 128 and 192 learned best near these values
+    (docs/results/bytes.md); the recipes' students of width 320 on GPUs have 2e-3. PET's, which
+    compute each layer twice, have a lower limit.
     """
     limit = 1e-2 if arch.startswith("pet_transformer") else 1.4e-2
     return float(f"{min(limit, 0.7 / width):.1e}")

@@ -75,7 +75,7 @@ class Settings:
 
 
 def sized(arch: str, layers: int, width: int, ffn: int, heads: int) -> Options:
-    """Model options of a student, and the learning rate that suits it."""
+    """Model options, and the learning rate that suits the width."""
     lr = ("--lr", f"{learning_rate(width, arch):g}")
     return ("--arch", arch, *stacks(layers, width, ffn, heads), *lr)
 
@@ -118,9 +118,8 @@ SMALL = Settings(
         *PRE_NORM,
     ),
     teacher=(
-        *words("--arch transformer --max-tokens 3000 --lr 2e-3 --dropout 0.3"),
-        *words("--attention-dropout 0.1 --activation-dropout 0.1"),
-        *stacks(3, 192, 768, 4),
+        *sized("transformer", 3, 192, 768, 4),
+        *words("--max-tokens 3000 --dropout 0.3 --attention-dropout 0.1 --activation-dropout 0.1"),
         *updates(3000),
     ),
     student=words("--max-tokens 2000"),
@@ -260,8 +259,8 @@ DEMO = replace(
         *PRE_NORM,
     ),
     teacher=(
-        *words("--arch transformer --lr 3e-3 --dropout 0.2"),
-        *stacks(3, 128, 256, 4),
+        *sized("transformer", 3, 128, 256, 4),
+        *words("--dropout 0.2"),
         *updates(1000),
     ),
     student=words("--max-tokens 1000"),

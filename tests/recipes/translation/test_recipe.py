@@ -140,6 +140,12 @@ def test_narrow_students_learn_at_higher_rates(tmp_path, size, rates):
     assert {row: float(found[f"{row}.seed1"].option("--lr")) for row in rates} == rates
 
 
+@pytest.mark.parametrize("size, rate", [("small", 3.6e-3), ("demo", 5.5e-3), ("full", 5e-4)])
+def test_small_teachers_learn_at_the_rate_for_their_width(tmp_path, size, rate):
+    found = stages("multi30k", tmp_path, "--size", size, "--rows", "teacher")
+    assert float(found["teacher"].option("--lr")) == rate
+
+
 def test_more_training_of_a_student_keeps_its_own_learning_rate(tmp_path):
     found = stages("multi30k", tmp_path, "--rows", "pet", "pet_sampled", "kd_int8")
     assert found["pet.seed1/warmup"].option("--lr") == "0.008"
