@@ -9,13 +9,7 @@ The first sentence is the question, the utterance it is about and the dialogue, 
 the choices; the class is correct or wrong.
 """
 
-import argparse
-import sys
-import zipfile
-import zlib
-from pathlib import Path
-
-from records import QUERY, BadInputError, divide, one_line, read
+from records import QUERY, one_line, read_arguments
 
 HEADER = "sentence1\tsentence2\tlabel\n"
 TABLES = {"train": "train.tsv", "valid": "dev.tsv", "test": "test.tsv"}
@@ -37,19 +31,10 @@ def as_rows(question: dict) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("out", type=Path)
-    parser.add_argument("files", type=Path, nargs="+")
-    args = parser.parse_args()
-
-    try:
-        sets = divide(read(args.files), as_rows)
-    except (OSError, EOFError, zlib.error, BadInputError, zipfile.BadZipFile) as error:
-        sys.exit(f"choices.py: {', '.join(map(str, args.files))}: {error}; give other files")
-    args.out.mkdir(parents=True)
+    out, sets = read_arguments(__doc__, as_rows)
     for split, questions in sets.items():
         rows = [row for question in questions for row in question]
-        (args.out / TABLES[split]).write_text(HEADER + "".join(rows), encoding="utf-8")
+        (out / TABLES[split]).write_text(HEADER + "".join(rows), encoding="utf-8")
         print(f"{split}: {len(rows)} choices of {len(questions)} questions")
 
 

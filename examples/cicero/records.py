@@ -101,21 +101,31 @@ def divide(data: dict[str, bytes], form: Callable[[dict], T]) -> dict[str, list[
     return {split: [question for _, question in items] for split, items in chosen.items()}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+def read_arguments(about: str, form: Callable[[dict], T]) -> tuple[Path, dict[str, list[T]]]:
+    """The command line: OUT, made as a new folder, and the divided questions of FILE...
+
+    A file that cannot be used ends the script in one line.
+    """
+    parser = argparse.ArgumentParser(description=about.split("\n")[0])
     parser.add_argument("out", type=Path)
     parser.add_argument("files", type=Path, nargs="+")
     args = parser.parse_args()
 
     try:
-        splits = divide(read(args.files), as_record)
+        sets = divide(read(args.files), form)
     except (OSError, EOFError, zlib.error, BadInputError, zipfile.BadZipFile) as error:
-        sys.exit(f"records.py: {', '.join(map(str, args.files))}: {error}; give other files")
+        files = ", ".join(map(str, args.files))
+        sys.exit(f"{parser.prog}: {files}: {error}; give other files")
     args.out.mkdir(parents=True)
-    for split, chosen in splits.items():
-        text = "".join(json.dumps(record) + "\n" for record in chosen)
-        (args.out / f"{split}.jsonl").write_text(text)
-        print(f"{split}: {len(chosen)} questions")
+    return args.out, sets
+
+
+def main() -> None:
+    out, sets = read_arguments(__doc__, as_record)
+    for split, records in sets.items():
+        text = "".join(json.dumps(record) + "\n" for record in records)
+        (out / f"{split}.jsonl").write_text(text)
+        print(f"{split}: {len(records)} questions")
 
 
 if __name__ == "__main__":
