@@ -25,6 +25,7 @@ UNREADABLE = (
 )
 
 # What fairseq says of wrong inputs, with a traceback, and what the user is told in its place.
+NO_SENTENCES = "cannot mmap an empty file"  # Python's words, where a set has none
 NO_GPU = "torch finds no GPU here; give --cpu, and leave out --fp16 and --amp"
 MISTAKES = {
     r"--path required": "--path: missing; give the checkpoint",
@@ -34,6 +35,8 @@ MISTAKES = {
     r"Model file not found: (.*)": r"--path \1: no such file",
     r"Dataset not found: (\S+) \((.*)\)": r"\2: has no set \1; give another folder from "
     "fairseq-preprocess, or another set with --train-subset, --valid-subset or --gen-subset",
+    NO_SENTENCES: "the data: a set is empty; binarise a text that has lines, or give another set "
+    "with --train-subset, --valid-subset or --gen-subset",
     r"Could not infer language pair": "--source-lang and --target-lang: missing, and the data "
     "folder does not tell; give them, or the folder that fairseq-preprocess wrote",
     r"Torch not compiled with CUDA|Found no NVIDIA driver|No CUDA GPUs": NO_GPU,

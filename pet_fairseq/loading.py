@@ -19,7 +19,7 @@ from torch import nn
 from pet_fairseq.architectures import architecture_name, model_class
 from pet_fairseq.checkpoints.dictionaries import check_dictionaries, trained_languages
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
-from pet_fairseq.errors import UserError, check_positive
+from pet_fairseq.errors import NO_SENTENCES, UserError, check_positive
 from pet_fairseq.moving import move_batch
 
 
@@ -80,25 +80,27 @@ def load_transformer(path: str, option: str, data: str) -> tuple[nn.Module, Tran
     return models[0], task
 
 
-def load_task(trained: DictConfig, data: str) -> TranslationTask:
+def load_task(trained: DictConfig, data: str, option: str = "--data") -> TranslationTask:
     """Set up fairseq's translation task on a data folder, with the languages of a trained task.
 
     A task without languages gets those of the folder.
 
+    Args:
+        option: names the folder in errors.
     Raises:
         UserError: no such folder, or no dictionaries of these languages in it.
     """
     if not Path(data).is_dir():
-        raise UserError(f"--data {data}: no such folder; give one made by fairseq-preprocess")
+        raise UserError(f"{option} {data}: no such folder; give one made by fairseq-preprocess")
     languages = trained_languages(trained, str(trained.get("data") or "").split(os.pathsep)[0])
     if None in languages.values():
         languages = dict(zip(languages, infer_language_pair(data)))
     if None in languages.values():
-        raise UserError(f"--data {data}: holds no data; give a folder made by fairseq-preprocess")
+        raise UserError(f"{option} {data}: holds no data; give a folder made by fairseq-preprocess")
     for lang in languages.values():
         if not Path(data, f"dict.{lang}.txt").is_file():
             raise UserError(
-                f"--data {data}: has no dict.{lang}.txt; give the folder that fairseq-preprocess "
+                f"{option} {data}: has no dict.{lang}.txt; give the folder that fairseq-preprocess "
                 f"made for the checkpoint's languages, {' to '.join(languages.values())}"
             )
     padding = ("left_pad_source", "left_pad_target")
@@ -116,10 +118,14 @@ def load_subset(task: FairseqTask, subset: str) -> FairseqDataset:
     """Load a subset of the task's data.
 
     Raises:
-        UserError: there is no such subset.
+        UserError: there is no such subset, or it is empty.
     """
     try:
         task.load_dataset(subset)
+    except ValueError as error:
+        if NO_SENTENCES not in str(error):
+            raise
+        raise UserError(f"--subset {subset}: is empty; give another one") from error
     except (FileNotFoundError, AssertionError) as error:  # sentence_prediction asserts
         data = Path((task.cfg or task.args).data)  # language_modeling has args
         present = ", ".join(sorted({path.name.split(".")[0] for path in data.rglob("*.idx")}))

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from fairseq import checkpoint_utils
@@ -57,6 +58,22 @@ def test_a_file_that_a_command_of_fairseq_could_not_open(tmp_path):
     command, own = (open_missing(name, missing) for name in ("fairseq_cli.train", "mine"))
     assert one_line(*command) == f"{missing}: No such file or directory"
     assert one_line(*own) is None
+
+
+def map_empty(name: str, path: Path) -> tuple[BaseException, object]:
+    """The error and its traceback of a module of this name that reads an empty set."""
+    try:
+        exec("np.memmap(path)", {"__name__": name, "np": np, "path": path})
+    except ValueError as error:
+        return error, error.__traceback__
+
+
+def test_an_empty_set_that_a_command_of_fairseq_reads(tmp_path):
+    """fairseq-preprocess writes an empty file for a text without lines."""
+    path = tmp_path / "test.de-en.de.bin"
+    path.touch()
+    assert one_line(*map_empty("fairseq_cli.train", path)).startswith("the data: a set is empty")
+    assert one_line(*map_empty("mine", path)) is None
 
 
 def fail(_rank: int, kind: type) -> None:

@@ -4,6 +4,7 @@ import argparse
 
 import torch
 from fairseq.data import Dictionary
+from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 from fairseq.models import ARCH_CONFIG_REGISTRY, build_model
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
@@ -62,6 +63,16 @@ def save_another(path, checkpoint, task, arch, **options):
     state["cfg"]["model"]._name = arch
     state["model"] = model.state_dict()
     torch.save(state, path)
+
+
+def write_subset(folder, name, sentences):
+    """A set as fairseq-preprocess writes it: sentences of token numbers, the same on both sides."""
+    for lang in ("de", "en"):
+        path = str(folder / f"{name}.de-en.{lang}")
+        builder = MMapIndexedDatasetBuilder(f"{path}.bin")
+        for sentence in sentences:
+            builder.add_item(torch.tensor(sentence))
+        builder.finalize(f"{path}.idx")
 
 
 def make_batch(task, lengths, columns=None, seed=0):

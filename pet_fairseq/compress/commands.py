@@ -94,8 +94,8 @@ def _add_test_options(group) -> None:
         "--test",
         default="test",
         metavar="NAME",
-        help="a subset of the data, or another folder from fairseq-preprocess with a subset `test` "
-        "(default: %(default)s)",
+        help="a subset of the data, or else another folder from fairseq-preprocess with a subset "
+        "`test` (default: %(default)s)",
     )
     group.add_argument(
         "--reference",

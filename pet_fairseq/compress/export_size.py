@@ -37,7 +37,8 @@ def _tensors(stack: nn.Module) -> Iterator[Tensor]:
                 yield (id(vector),), 4 * vector.numel()
     matrix = stack.embed_tokens.weight
     yield (id(matrix),), matrix.numel() + 4 * matrix.size(0)
-    yield _positions(stack.embed_positions)
+    if stack.embed_positions is not None:
+        yield _positions(stack.embed_positions)
 
 
 def _joined_projections(module: nn.Module) -> tuple[str, ...]:

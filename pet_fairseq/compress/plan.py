@@ -5,11 +5,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Optional
 
+import numpy as np
+from fairseq.data import LanguagePairDataset
+
 from pet_fairseq.compress.layout import MODELS, Layout
 from pet_fairseq.compress.methods import BEAM, METHODS, ROUNDS, Method
-from pet_fairseq.compress.student import Size, choose_student
+from pet_fairseq.compress.student import Size, choose_student, position_options
 from pet_fairseq.compress.teacher import Teacher, read_teacher
 from pet_fairseq.compress.text import TextStyle, find_style
+from pet_fairseq.compress.timing import check_hours
 from pet_fairseq.compress.training import (
     COMMON,
     TASK_WARMUP,
@@ -23,6 +27,7 @@ from pet_fairseq.compress.training import (
     updates_per_epoch,
     validation_options,
 )
+from pet_fairseq.distillation.outputs import has_output_layer
 from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.files import read_lines
 from pet_fairseq.loading import load_subset, load_task
@@ -81,8 +86,8 @@ def check_times(request: Request) -> None:
         raise UserError("--updates and --hours: both say how long; give one of them")
     if request.updates is not None:
         check_positive(updates=request.updates)
-    if request.hours is not None and not request.hours > 0:
-        raise UserError(f"--hours {request.hours:g}: give a number above 0")
+    if request.hours is not None:
+        check_hours(request.hours)
 
 
 @dataclass(frozen=True)
@@ -94,22 +99,28 @@ class Subset:
 
 
 def find_test_set(request: Request, teacher: Teacher) -> Subset:
-    """The test set that the user names; it has as many sentences as the reference, if one is given.
+    """The test set that the user names, a subset of the data before a folder of the same name.
+
+    It has as many sentences as the reference, if one is given.
 
     Raises:
-        UserError: there is none, it has other dictionaries than the data, or it has no references.
+        UserError: there is none, it has other dictionaries than the data, it has no references, or
+            a sentence of it is longer than the teacher reads.
     """
     given = Path(request.test)
-    test = Subset(given, "test") if given.is_dir() else Subset(request.data, request.test)
+    is_folder = request.test not in _subsets(request.data) and given.is_dir()
+    test = Subset(given, "test") if is_folder else Subset(request.data, request.test)
     task = teacher.task
-    if given.is_dir():
-        task = load_task(teacher.trained["task"], str(given))
+    if is_folder:
+        task = load_task(teacher.trained["task"], request.test, "--test")
         for name in ("source_dictionary", "target_dictionary"):
             if getattr(task, name) != getattr(teacher.task, name):
                 raise UserError(f"--test {given}: made with other dictionaries than {request.data}")
-    dataset = _load(task, test.name, f"--test {request.test}", test.data)
+    option = f"--test {request.test}"
+    dataset = _load(task, test.name, option, test.data)
+    check_lengths(dataset, f"{option}: the {test.name} set", teacher.max_positions)
     if request.reference is None and dataset.tgt is None:
-        raise UserError(f"--test {request.test}: has no target side; give --reference FILE")
+        raise UserError(f"{option}: has no target side; give --reference FILE")
     if request.reference is not None:
         if not request.reference.is_file():
             raise UserError(f"--reference {request.reference}: no such file")
@@ -122,14 +133,37 @@ def find_test_set(request: Request, teacher: Teacher) -> Subset:
     return test
 
 
-def _load(task, subset: str, option: str, data: Path):
+def _subsets(data: Path) -> list[str]:
+    """The names of the sets in a data folder."""
+    return sorted({path.name.split(".")[0] for path in data.glob("*.idx")})
+
+
+def _load(task, subset: str, option: str, data: Path) -> LanguagePairDataset:
     try:
         return load_subset(task, subset)
     except UserError as error:
-        present = sorted({path.name.split(".")[0] for path in data.glob("*.idx")})
+        present = _subsets(data)
+        problem = f"has no {subset} set, only {', '.join(present) or 'no data'}"
+        if subset in present:
+            problem = f"has a {subset} set that is empty, or not of the teacher's languages"
+        raise UserError(f"{option}: {data} {problem}") from error
+
+
+def check_lengths(dataset: LanguagePairDataset, name: str, max_positions: tuple[int, int]) -> None:
+    """Check that the teacher can read all sentences of a set; `name` names it in the error.
+
+    Args:
+        max_positions: the longest source and target that the teacher reads.
+    Raises:
+        UserError: a sentence is longer.
+    """
+    _, too_long = dataset.filter_indices_by_size(np.arange(len(dataset)), max_positions)
+    if too_long:
+        source, target = max_positions
         raise UserError(
-            f"{option}: {data} has no {subset} set, only {', '.join(present) or 'no data'}"
-        ) from error
+            f"{name} has a sentence, in line {min(too_long) + 1}, that is longer than the {source} "
+            f"source and {target} target tokens that the teacher reads; leave such sentences out"
+        )
 
 
 class _Stages:
@@ -149,7 +183,8 @@ class _Stages:
         self.style.decoder()  # refuses an unknown tokenizer now, not after the training
         option = f"--data {request.data}"
         self.corpus = Corpus.of(_load(teacher.task, "train", option, request.data))
-        _load(teacher.task, "valid", option, request.data)
+        valid = _load(teacher.task, "valid", option, request.data)
+        check_lengths(valid, f"{option}: the valid set", teacher.max_positions)
 
     def build(self) -> list[Stage]:
         stages = [self.test_text(), *self.exports("teacher"), *self.training()]
@@ -243,7 +278,9 @@ class _Stages:
 
     def settings(self, criterion: str) -> tuple[Word, ...]:
         """The options that all trainings have in common."""
-        cache = cache_megabytes(self.corpus, self.teacher.options.decoder_embed_dim)
+        cache = None
+        if has_output_layer(self.teacher.model):
+            cache = cache_megabytes(self.corpus, self.teacher.options.decoder_embed_dim)
         return (
             *(*self.teacher.languages, *self.model_options, *COMMON),
             *("--lr", f"{learning_rate(self.shape.width, self.method.arch):g}"),
@@ -286,6 +323,7 @@ class _Stages:
                     *(*self.teacher.languages, "--gen-subset", self.test.name),
                     *("--beam", str(BEAM), *self.style.options),
                     *("--max-tokens", str(self.max_tokens)),
+                    *position_options(self.teacher),
                 ),
             ),
             product=self.layout.generated(model, repeat),

@@ -100,12 +100,17 @@ def _shape(teacher: Teacher, layers: tuple[int, int], size: Size, options: Optio
 
 def model_options(teacher: Teacher, method: Method) -> Options:
     """Options of the student's model but its shape; embeddings and positions as the teacher's."""
-    source, target = teacher.max_positions
     return (
         *("--arch", method.arch, *PRE_NORM),
-        *("--max-source-positions", str(source), "--max-target-positions", str(target)),
+        *position_options(teacher),
         *embedding_options(teacher),
     )
+
+
+def position_options(teacher: Teacher) -> Options:
+    """The options for sentences as long as the teacher reads."""
+    source, target = teacher.max_positions
+    return ("--max-source-positions", str(source), "--max-target-positions", str(target))
 
 
 def embedding_options(teacher: Teacher) -> Options:

@@ -15,6 +15,8 @@ from pet_fairseq.files import whole_folder, write_json, write_text
 from pet_fairseq.loading import load_subset, load_task
 from pet_fairseq.predict.text import find_segmentation
 
+LOST = "⁇"  # one word for BLEU's tokeniser, and none of a translation, which may have <unk>
+
 
 @dataclass(frozen=True)
 class TextStyle:
@@ -96,7 +98,8 @@ def find_style(
 def write_set(data: Path, subset: str, style: TextStyle, folder: Path) -> None:
     """Write a subset as source.tokens, source.txt and, if it has a target side, reference.txt.
 
-    Words that the dictionary lacks are lost in the data; about.json has their number in the target.
+    Words that the dictionary lacks are lost in the data: they are <unk> in the source and LOST in
+    the target; about.json has their number in the target.
 
     Raises:
         UserError: no such data or subset, a style that fairseq does not know, or `folder` exists.
@@ -115,9 +118,8 @@ def write_set(data: Path, subset: str, style: TextStyle, folder: Path) -> None:
         if dataset.tgt is not None:
             words = task.target_dictionary
             unknown = sum(int((tokens == words.unk()).sum()) for tokens in dataset.tgt)
-            write_lines(
-                out / "reference.txt", (decode(words.string(tokens)) for tokens in dataset.tgt)
-            )
+            targets = (words.string(tokens, unk_string=LOST) for tokens in dataset.tgt)
+            write_lines(out / "reference.txt", map(decode, targets))
         about = {"sentences": len(sources), "unknown_reference_words": unknown}
         write_json(out / "about.json", about)
 

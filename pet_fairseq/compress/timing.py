@@ -1,15 +1,23 @@
 """How many updates of a training fit into some hours, estimated from the log of a short one."""
 
+import math
 import re
 import statistics
 from pathlib import Path
 
 from pet_fairseq.errors import UserError
+from pet_fairseq.generate_output import NUMBER
 
-NUMBER = {
-    name: re.compile(rf"train_inner .*\b{name}=([\d.]+)") for name in ("num_updates", "wall", "ups")
+FIGURES = {
+    name: re.compile(rf"train_inner .*\b{name}={NUMBER}") for name in ("num_updates", "wall", "ups")
 }
 FEWEST = 100  # updates; fewer are not worth a training
+
+
+def check_hours(hours: float) -> None:
+    """Raises UserError if hours are not a finite number above 0."""
+    if not 0 < hours < math.inf:
+        raise UserError(f"--hours {hours:g}: give a number above 0 that is finite")
 
 
 def updates_for(log: Path, hours: float, share: float) -> int:
@@ -18,11 +26,12 @@ def updates_for(log: Path, hours: float, share: float) -> int:
     Args:
         log: what fairseq-train printed in a short training. share: 1 for all of the hours.
     Raises:
-        UserError: a log without speeds, or too few hours.
+        UserError: a log without speeds, too few hours, or endless ones.
     """
+    check_hours(hours)
     text = log.read_text(encoding="utf-8", errors="replace")
     numbers, walls, speeds = (
-        [float(value) for value in pattern.findall(text)] for pattern in NUMBER.values()
+        [float(value) for value in pattern.findall(text)] for pattern in FIGURES.values()
     )
     if len(numbers) < 2:
         raise UserError(

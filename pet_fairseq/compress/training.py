@@ -118,10 +118,14 @@ def validation_options(per_epoch: int) -> Options:
     return (*options, "--patience", str(PATIENCE))
 
 
-def criterion_options(name: str, teacher: Path, cache_mb: int) -> Options:
-    """Options of one of the three criteria that learn from the teacher."""
+def criterion_options(name: str, teacher: Path, cache_mb: Optional[int]) -> Options:
+    """Options of one of the three criteria that learn from the teacher.
+
+    Args:
+        cache_mb: None for a teacher whose features cannot be kept.
+    """
     options = ("--criterion", name, "--teacher-path", str(teacher))
-    cache = ("--teacher-cache-mb", str(cache_mb))
+    cache = () if cache_mb is None else ("--teacher-cache-mb", str(cache_mb))
     return {
         "pet_simplified_task": (*options, *AUTO, *cache),
         "pet_distillation": (*options, *DISTILLATION, *cache),

@@ -118,8 +118,7 @@ def layer_parameters(model: nn.Module) -> int:
 def check_size(option: str, wanted: float, reached: float, tolerance: float, unit: str) -> None:
     """Raises UserError if the nearest student is too far from the wanted size."""
     if abs(reached - wanted) > tolerance * wanted:
-        smaller = "smallest" if reached > wanted else "largest"
         raise UserError(
-            f"{option} {wanted:g}: the {smaller} student of this method has {reached:.3g}{unit}; "
+            f"{option} {wanted:g}: the nearest student of this method has {reached:.3g}{unit}; "
             f"give {'more' if reached > wanted else 'less'}"
         )

@@ -3,7 +3,7 @@
 import shutil
 from argparse import Namespace
 from pathlib import Path
-from typing import Optional
+from typing import NoReturn, Optional
 
 from fairseq.models import FairseqModel
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
@@ -26,6 +26,16 @@ QUANTIZATIONS = (
     "int8_float32",
     "int8_float16",
     "int8_bfloat16",
+)
+# what CTranslate2's converter knows, and the options for which its models have no room
+ACTIVATIONS = ("relu", "gelu", "gelu_accurate", "gelu_fast")
+NO_ROOM = (
+    "no_token_positional_embeddings",
+    "no_cross_attention",
+    "cross_self_attention",
+    "adaptive_softmax_cutoff",
+    "quant_noise_pq",
+    "base_layers",
 )
 TASK_OPTIONS = set(TranslationConfig.__dataclass_fields__)
 
@@ -138,3 +148,15 @@ def check_for_ctranslate2(args: Namespace) -> None:
                 f"{getattr(args, option)} beside --decoder-embed-dim {args.decoder_embed_dim}; use "
                 "--to fairseq"
             )
+    for option in NO_ROOM:
+        if getattr(args, option, None):
+            _refuse(f"--{option.replace('_', '-')}")
+    if args.decoder_normalize_before and getattr(args, "no_decoder_final_norm", False):
+        _refuse("--no-decoder-final-norm")
+    activation = getattr(args, "activation_fn", "relu")
+    if activation not in ACTIVATIONS:
+        _refuse(f"--activation-fn {activation}")
+
+
+def _refuse(option: str) -> NoReturn:
+    raise UserError(f"--to ctranslate2: its models have no room for {option}; use --to fairseq")

@@ -62,7 +62,7 @@ def train_pieces(sentences: Iterable[str], number: int) -> bytes:
     Returns:
         the content of its file.
     Raises:
-        UserError: the sentences do not have so many different pieces.
+        UserError: the sentences do not have so many different pieces, or more characters.
     """
     model = io.BytesIO()
     try:
@@ -74,10 +74,12 @@ def train_pieces(sentences: Iterable[str], number: int) -> bytes:
             character_coverage=1.0,
             minloglevel=2,
         )
-    except RuntimeError:
-        raise UserError(
-            f"--pieces {number}: the training sentences have fewer; give a smaller number"
-        ) from None
+    except RuntimeError as error:
+        if "too high" in str(error):
+            problem = "the training sentences have fewer; give a smaller number"
+        else:
+            problem = "the training sentences have more characters; give a larger number"
+        raise UserError(f"--pieces {number}: {problem}") from None
     return model.getvalue()
 
 
@@ -89,10 +91,15 @@ def write_corpus(out: Path, sizes: Mapping[str, int], pieces: int) -> dict[str, 
     Returns:
         how many pairs each part has.
     Raises:
-        UserError: the sentences do not have so many different pieces.
+        UserError: a size leaves nothing for another part, or wrong `pieces` for these sentences.
         OSError: the folder cannot be written.
     """
     parts = split_pairs(read_pairs(), sizes)
+    if not parts["valid"]:
+        raise UserError(
+            f"--test-size {sizes['test']}: leaves no pairs for valid; give less than "
+            f"{len(parts['test'])}"
+        )
     model = train_pieces((side for pair in parts["train"] for side in pair), pieces)
     segment = sentencepiece.SentencePieceProcessor(model_proto=model).encode
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -177,7 +177,7 @@ class _Run:
         words = list(stage.command)
         if stage.kind is Kind.TRAINING:
             write_record(stage.product, record)
-            _repair(stage.product.parent)
+            _repair(stage)
         elif not stage.always:
             temporary = stage.product.with_name(f".part.{stage.product.name}")
             _remove(temporary)
@@ -265,12 +265,21 @@ def _printed(output: Output) -> list[str]:
     Raises:
         UserError: it failed.
     """
-    command = [*start_of_command("pet-fairseq"), *output.command]
+    return _run_own(output.command).split()
+
+
+def _run_own(words: Sequence[str]) -> str:
+    """Run another command of pet-fairseq; returns what it prints.
+
+    Raises:
+        UserError: it failed.
+    """
+    command = [*start_of_command("pet-fairseq"), *words]
     result = subprocess.run(command, capture_output=True, text=True)
     if result.returncode:
         last = (result.stderr.strip().splitlines() or ["no output"])[-1]
-        raise UserError(f"pet-fairseq {' '.join(output.command)}: failed: {last}")
-    return result.stdout.split()
+        raise UserError(f"pet-fairseq {' '.join(words)}: failed: {last}")
+    return result.stdout
 
 
 def start_of_command(program: str) -> list[str]:
@@ -300,19 +309,21 @@ def find_program(name: str) -> str:
     return path
 
 
-def _repair(folder: Path) -> None:
-    """Replace a checkpoint_last.pt that a crash has damaged with the newest readable checkpoint."""
-    if not any(folder.glob("checkpoint*.pt")):
-        return
-    subprocess.run([*start_of_command("pet-fairseq"), "repair", str(folder)], check=True)
+def _repair(stage: Stage) -> None:
+    """Replace a checkpoint_last.pt that a crash has damaged with the newest readable checkpoint.
+
+    Raises:
+        UserError: no checkpoint is readable.
+    """
+    if stage.checkpoints():
+        print(_run_own(("repair", str(stage.product.parent))), end="")
 
 
 def remove_product(stage: Stage) -> None:
     """Remove a stage's product and record, for a training all of its checkpoints."""
     _remove(record_path(stage.product))
-    if stage.kind is Kind.TRAINING:
-        for path in stage.product.parent.glob("checkpoint*.pt"):
-            path.unlink()
+    for path in stage.checkpoints():
+        path.unlink()
     _remove(stage.product)
 
 

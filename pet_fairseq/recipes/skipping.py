@@ -71,13 +71,17 @@ def find_state(stage: Stage, options: RunOptions) -> State:
 
 
 def _find_state_without_record(stage: Stage, options: RunOptions) -> State:
-    if not stage.product.exists():
-        return State.MISSING
-    if options.adopt:
+    exists = stage.product.exists()
+    if exists and options.adopt:
         write_record(stage.product, make_record(stage, options.places, finished=True))
         return State.FINISHED
-    if options.again:
+    if options.again or not (exists or stage.checkpoints()):
         return State.MISSING
+    if not exists:
+        raise UserError(
+            f"{stage.product.parent}: has checkpoints without a record of how they were made, and "
+            f"no {stage.product.name}; give --again to replace them, or another folder"
+        )
     raise UserError(
         f"{stage.product}: has no record of how it was made; give --adopt to use it as it is, "
         "--again to replace it, or another folder"

@@ -62,6 +62,12 @@ class Stage:
             return self.product.with_name("train.log")
         return self.product.with_name(f".{self.product.name}.log")
 
+    def checkpoints(self) -> list[Path]:
+        """What a training has kept so far; nothing for other stages."""
+        if self.kind is not Kind.TRAINING:
+            return []
+        return list(self.product.parent.glob("checkpoint*.pt"))
+
     def option(self, name: str) -> Optional[str]:
         """The value of an option of the command; the last one if it is given several times."""
         return value_of(self.command, name)

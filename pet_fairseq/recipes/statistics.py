@@ -68,13 +68,15 @@ def _sizes(folder: Path, languages: tuple[str, str], language: str, subset: str)
     paths = [str(folder / f"{subset}.{name}")]
     if subset == "train":
         paths += map(str, sorted(p.with_suffix("") for p in folder.glob(f"train[0-9]*.{name}.idx")))
-    parts = [
-        indexed_dataset.MMapIndexedDataset(path)
-        for path in paths
-        if indexed_dataset.MMapIndexedDataset.exists(path)
-    ]
+    parts = [indexed_dataset.MMapIndexedDataset(path) for path in paths if _has_sentences(path)]
     # copied by concatenate, because a data set that is freed closes the file with its sizes
     return np.concatenate([np.array([], dtype=np.int64), *(part.sizes for part in parts)])
+
+
+def _has_sentences(path: str) -> bool:
+    """Whether a set is there and not empty; numpy cannot map an empty file into memory."""
+    exists = indexed_dataset.MMapIndexedDataset.exists(path)
+    return exists and Path(indexed_dataset.data_file_path(path)).stat().st_size > 0
 
 
 def format_statistics(sides: list[Statistics]) -> str:

@@ -119,7 +119,8 @@ def _notes(comparison: Comparison, reference: list[str]) -> list[str]:
             "this beam"
         )
     for group in comparison.groups:
-        stored = sorted({run.sizes.layer_parameters or 0 for run in group.runs})
+        sizes = {run.sizes.layer_parameters for run in group.runs}
+        stored = sorted(size for size in sizes if size is not None)
         if len(stored) > 1:
             notes.append(
                 f"{group.name}: {stored[0]:,} to {stored[-1]:,} layer parameters stored, by seed"

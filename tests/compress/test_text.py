@@ -3,11 +3,12 @@
 import pytest
 from fairseq.data import Dictionary
 from omegaconf import DictConfig
+from sacrebleu.metrics import BLEU
 
-from pet_fairseq.compress.text import TextStyle, find_style, write_lines
+from pet_fairseq.compress.text import TextStyle, find_style, write_lines, write_set
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_lines
-from tests.translation import make_task
+from tests.translation import make_task, write_subset
 
 
 def style_of(tmp_path, words, trained=None, **given):
@@ -53,6 +54,19 @@ def test_styles_that_do_not_exist(style, message):
 def test_lines_keep_an_empty_last_sentence(tmp_path):
     write_lines(tmp_path / "x", ["a", "", ""])
     assert read_lines(tmp_path / "x", "x") == ["a", "", ""]
+
+
+def test_a_lost_word_of_the_reference_is_none_of_a_translation(tmp_path):
+    task = make_task(tmp_path / "data", ["a", "dog"])
+    unk = task.target_dictionary.unk()
+    write_subset(tmp_path / "data", "test", [[4, unk, 5, 2]])
+    write_set(tmp_path / "data", "test", TextStyle("de", "en"), tmp_path / "out")
+    (reference,) = read_lines(tmp_path / "out/reference.txt", "x")
+    assert read_lines(tmp_path / "out/source.tokens", "x") == ["a <unk> dog"]
+    precisions = BLEU().corpus_score(["a <unk> dog"], [[reference]]).precisions
+    assert precisions[0] == 100 * 2 / 5  # a, <, unk, >, dog
+    right = BLEU().corpus_score(["a cat dog"], [[reference]])
+    assert right.precisions[0] == pytest.approx(100 * 2 / 3) and right.bp == 1
 
 
 def test_dictionaries_compare():

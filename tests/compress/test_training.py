@@ -66,11 +66,11 @@ def test_a_time_becomes_updates_when_the_speed_is_known():
     assert float(word.command[-1]) == pytest.approx(1 / 1.1, abs=1e-4)
 
 
-def write_log(path, seconds_per_line, ups):
+def write_log(path, seconds_per_line, ups, updates=(10, 20, 30)):
     lines = [
-        f"INFO | train_inner | epoch 001: {n} / 99 loss=5, wps=900, ups={ups}, num_updates={n}, "
+        f"INFO | train_inner | epoch 001: {n} / 99 loss=5, wps=900, ups={ups}, num_updates={n:g}, "
         f"lr=0.001, train_wall=1, gb_free=1, wall={7 + seconds_per_line * n // 10}\n"
-        for n in (10, 20, 30)
+        for n in updates
     ]
     path.write_text("INFO | started\n" + "".join(lines))
     return path
@@ -83,6 +83,12 @@ def test_updates_that_fit_into_a_time(tmp_path):
     assert updates_for(slow, hours=1, share=0.0005) == 1  # a short rise of the learning rate
     fast = write_log(tmp_path / "fast", 1, ups=8.5)  # the clock is too rough here
     assert updates_for(fast, hours=2, share=0.5) == 30_600
+    long = write_log(tmp_path / "long", 40, ups=0.99, updates=(1_000_000, 1_200_000))
+    assert "num_updates=1e+06" in long.read_text() and "num_updates=1.2e+06" in long.read_text()
+    assert updates_for(long, hours=1, share=1) == 900
+    for hours in (0.0, -1.0, float("inf"), float("nan")):
+        with pytest.raises(UserError, match=rf"--hours {hours:g}: give a number above 0"):
+            updates_for(slow, hours, share=1)
     with pytest.raises(UserError, match=r"--hours 0\.001: room for 0 updates"):
         updates_for(slow, hours=0.001, share=1)
     (tmp_path / "empty").write_text("")

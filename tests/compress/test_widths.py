@@ -110,7 +110,7 @@ def test_depths(method, teacher, expected):
 
 def test_a_size_that_is_out_of_reach():
     check_size("--rate", 10, 10.9, 0.1, "%")
-    with pytest.raises(UserError, match=r"--rate 1: the smallest student .* 1\.7%; give more"):
+    with pytest.raises(UserError, match=r"--rate 1: the nearest student .* 1\.7%; give more"):
         check_size("--rate", 1, 1.7, 0.1, "%")
-    with pytest.raises(UserError, match=r"--megabytes 5: the largest .* 4 MB; give less"):
+    with pytest.raises(UserError, match=r"--megabytes 5: the nearest student .* 4 MB; give less"):
         check_size("--megabytes", 5, 4, 0.1, " MB")

@@ -84,11 +84,22 @@ def test_the_same_bytes_in_any_process(folder, tmp_path):
         assert ours[name] == theirs[name], name
 
 
-def test_too_many_pieces_are_one_line_and_nothing_is_written(tmp_path):
-    with pytest.raises(UserError, match=r"--pieces 9000: .*give a smaller number"):
-        write_corpus(tmp_path / "out", SIZES, 9000)
+def test_too_many_or_few_pieces_are_one_line_and_nothing_is_written(tmp_path):
+    for number, advice in ((9000, "smaller"), (1, "larger"), (20, "larger")):
+        with pytest.raises(UserError, match=rf"--pieces {number}: .*give a {advice} number"):
+            write_corpus(tmp_path / "out", SIZES, number)
     assert not list(tmp_path.iterdir())
     assert train_pieces(["ab ab"], 8)
+
+
+def test_a_test_set_that_leaves_nothing_for_validation(tmp_path):
+    with pytest.raises(UserError, match=r"--test-size 90000: leaves no .* give less than") as error:
+        write_corpus(tmp_path / "out", SIZES | {"test": 90_000}, 300)
+    assert not list(tmp_path.iterdir())
+    limit = int(str(error.value).split()[-1])
+    parts = split_pairs(read_pairs(), SIZES | {"test": limit - 1})
+    assert len(parts["valid"]) == 1 and parts["train"]
+    assert not split_pairs(read_pairs(), SIZES | {"test": limit})["valid"]
 
 
 def test_a_failed_write_leaves_nothing(tmp_path, monkeypatch):

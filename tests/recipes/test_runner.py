@@ -106,6 +106,20 @@ def test_products_without_a_record(folder):
     assert times_run(folder) == 0 and (folder / "runs/copy").read_text() == "by hand\n"
 
 
+def test_checkpoints_of_a_training_by_hand_are_kept(folder, monkeypatch):
+    """Also where the best one, the product, is not among them."""
+    fake_repair(monkeypatch)
+    mine = folder / "runs/model/checkpoint7.pt"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("by hand\n")
+    for options in ({}, {"adopt": True}):
+        with pytest.raises(UserError, match=r"model: has checkpoints without a record .*--again"):
+            run(folder, training(folder, "true >$0"), **options)
+        assert mine.read_text() == "by hand\n"
+    run(folder, training(folder, "true >$0"), again=True)
+    assert not mine.exists() and training(folder).product.exists()
+
+
 def test_a_failed_stage_leaves_no_product(folder):
     stage = shell("x", "echo half >$0; echo oh dear >&2; exit 3", folder / "runs/x")
     with pytest.raises(UserError, match=r"x: sh failed with status 3: oh dear \(see .*\.x\.log\)"):
@@ -148,7 +162,7 @@ def training(folder, script=TRAIN, *options):
 
 def fake_repair(monkeypatch):
     """The checkpoints here are no real ones."""
-    monkeypatch.setattr("pet_fairseq.recipes.runner._repair", lambda folder: None)
+    monkeypatch.setattr("pet_fairseq.recipes.runner._repair", lambda stage: None)
 
 
 def test_an_interrupted_training_goes_on(folder, monkeypatch, capsys):
@@ -171,6 +185,15 @@ def test_an_interrupted_training_with_other_options_does_not_go_on(folder, monke
     with pytest.raises(UserError, match="model: sh failed"):  # from the beginning
         run(folder, training(folder, TRAIN, "--lr", "2"), again=True)
     run(folder, training(folder, TRAIN, "--lr", "2"))
+
+
+def test_a_training_whose_only_checkpoint_is_damaged(folder):
+    with pytest.raises(UserError, match="model: sh failed"):
+        run(folder, training(folder))  # it leaves a checkpoint that is none
+    last = folder / "runs/model/checkpoint_last.pt"
+    with pytest.raises(UserError, match=rf"repair .*failed: .*{last}: damaged, and no other"):
+        run(folder, training(folder))
+    assert (folder / "runs/model/starts").read_text().split() == ["start"]
 
 
 def log_times(folder, name):

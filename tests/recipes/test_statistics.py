@@ -1,5 +1,7 @@
 """The table of data sets, against counts of the text by plain loops."""
 
+import shutil
+
 import pytest
 
 from pet_fairseq.errors import UserError
@@ -40,6 +42,20 @@ def test_equals_counts_of_the_text(data):
         while filled % 8:  # fairseq fills a dictionary up to a multiple of 8
             filled += 1
         assert side.classes == filled
+
+
+def test_an_empty_part_has_no_sentences(data, tmp_path):
+    """fairseq-preprocess writes an empty file for it, which numpy cannot read."""
+    folder = shutil.copytree(data[1], tmp_path / "bin")
+    for side in ("de", "en"):
+        (folder / f"test.de-en.{side}.bin").write_bytes(b"")
+    counted, whole = read_statistics(folder)[0], read_statistics(data[1])[0]
+    assert (counted.sentences["test"], counted.tokens["test"]) == (0, 0)
+    assert counted.sentences["train"] == whole.sentences["train"]
+    for path in folder.glob("train*.bin"):
+        path.write_bytes(b"")
+    with pytest.raises(UserError, match="has no training data"):
+        read_statistics(folder)
 
 
 def test_the_table(data):

@@ -73,6 +73,13 @@ def test_an_output_that_one_seed_lacks_is_named(seeds, report):
     assert rows["pet"]["sentences_per_second"]["5"] == pooled
 
 
+def test_a_seed_without_a_checkpoint_has_no_size(seeds, report):
+    (seeds / "pet.seed10/checkpoint_best.pt").unlink()
+    text, rows = report()
+    assert [run["layer_parameters"] is None for run in rows["pet"]["runs"]] == [False, True, False]
+    assert "stored, by seed" not in text
+
+
 def test_order_names_rows(seeds, report):
     (seeds / "order.txt").write_text("pet\nstudent\nteacher\nother\npet.seed10\npet.seed3\n")
     text, _ = report()

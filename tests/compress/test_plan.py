@@ -1,0 +1,112 @@
+"""What is decided before anything runs, for untrained teachers and data made by hand."""
+
+from pathlib import Path
+
+import pytest
+from omegaconf import DictConfig
+
+from pet_fairseq.compress.plan import Request, build_pipeline
+from pet_fairseq.compress.student import Size
+from pet_fairseq.errors import UserError
+from pet_fairseq.loading import load_subset, load_task
+from pet_fairseq.recipes.device import CPU
+from tests.translation import make_task, save_model, write_subset
+
+SIZES = {"embed_dim": 32, "ffn_embed_dim": 64, "layers": 2, "attention_heads": 4}
+SHAPE = {f"{stack}_{name}": n for stack in ("encoder", "decoder") for name, n in SIZES.items()}
+HALF = Size(rate=50)
+
+
+def write_lengths(folder, name, lengths):
+    """A set whose sentences have these lengths in tokens, the end included."""
+    write_subset(Path(folder), name, [[*[5] * (length - 1), 2] for length in lengths])
+
+
+@pytest.fixture
+def task(tmp_path):
+    """The task of a folder with all three sets."""
+    task = make_task(tmp_path / "data")
+    for name in ("train", "valid", "test"):
+        write_lengths(task.cfg.data, name, [3, 8, 4])
+    return task
+
+
+@pytest.fixture
+def build(task, tmp_path):
+    """A builder of stages, by name, for a teacher with these options of its model."""
+
+    def build(test="test", size=HALF, **options):
+        teacher = Path(save_model(tmp_path / "t.pt", task, "transformer", **SHAPE, **options))
+        data, out = Path(task.cfg.data), tmp_path / "out"
+        request = Request(teacher, data, out, "distil", size, CPU, updates=9, test=test)
+        return {stage.name: stage for stage in build_pipeline(request).stages}
+
+    return build
+
+
+def test_a_folder_called_test_is_not_taken_for_the_test_set(build, task, tmp_path, monkeypatch):
+    """`compress --out .` writes such a folder itself."""
+    (tmp_path / "test").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert build()["test-text"].command[2] == task.cfg.data
+    with pytest.raises(UserError, match=r"^--test \./test: has no dict"):
+        build(test="./test")
+
+
+@pytest.mark.parametrize("name, option", [("valid", "--data"), ("test", "--test")])
+@pytest.mark.parametrize("limits", [(7, 8), (8, 7)])
+def test_a_sentence_that_the_teacher_cannot_read(name, option, limits, build, task):
+    other = {"valid": "test", "test": "valid"}[name]
+    write_lengths(task.cfg.data, other, [3, 7])
+    source, target = limits
+    message = (
+        f"^{option} .*: the {name} set has a sentence, in line 2, that is longer than the {source} "
+        f"source and {target} target tokens"
+    )
+    with pytest.raises(UserError, match=message):
+        build(max_source_positions=source, max_target_positions=target)
+    write_lengths(task.cfg.data, name, [3, 7])
+    build(max_source_positions=source, max_target_positions=target)
+
+
+def test_all_that_the_teacher_reads_is_translated(build, task):
+    """fairseq-generate's own limit is 1,024."""
+    write_lengths(task.cfg.data, "test", [1500])
+    stages = build(max_source_positions=2000, max_target_positions=1600)
+    for name in ("generate/teacher.1", "generate/student.1", "training"):
+        assert stages[name].option("--max-source-positions") == "2000"
+        assert stages[name].option("--max-target-positions") == "1600"
+
+
+@pytest.mark.parametrize(
+    "name, option", [("train", "--data"), ("valid", "--data"), ("test", "--test")]
+)
+def test_an_empty_set(name, option, build, task):
+    for lang in ("de", "en"):
+        (Path(task.cfg.data) / f"{name}.de-en.{lang}.bin").write_bytes(b"")
+    with pytest.raises(UserError, match=f"^{option} .* has a {name} set that is empty"):
+        build()
+    with pytest.raises(UserError, match=f"^--subset {name}: is empty"):
+        load_subset(load_task(DictConfig({}), task.cfg.data), name)
+
+
+def test_features_of_a_teacher_with_an_adaptive_softmax_are_not_kept(build):
+    options = {"adaptive_softmax_cutoff": "6,9", "adaptive_softmax_dropout": 0.0}
+    assert "--teacher-cache-mb" not in build(**options)["training"].command
+    assert "--teacher-cache-mb" in build()["training"].command
+
+
+def test_a_teacher_that_ctranslate2_cannot_hold_is_measured_in_fairseq(build):
+    pytest.importorskip("ctranslate2")
+    stages = build(activation_fn="tanh")
+    assert "speed" not in stages and "export/student/ctranslate2" not in stages
+    assert "--activation-fn tanh" in stages["report"].option("--without-ctranslate2")
+
+
+def test_megabytes_for_a_teacher_without_positions(build):
+    options = {"size": Size(megabytes=0.03), "max_source_positions": 50, "max_target_positions": 50}
+    trainings = [
+        build(no_token_positional_embeddings=without, **options)["training"]
+        for without in (True, False)
+    ]
+    assert trainings[0].command == trainings[1].command
