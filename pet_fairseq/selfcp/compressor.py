@@ -78,10 +78,10 @@ class Compressor(FairseqEncoder):
             )
             if self.cfg.prompt_strategy == "full":
                 option, remedy = "--prompt-strategy full", "a strategy that reads less"
-            shots = ", fewer --shots" if self.cfg.bank else ""
+            shots = ", or fewer --shots" if self.cfg.bank else ""
             raise UserError(
                 f"{option}: query, prompt and memory come to {longest} tokens, but the backbone "
-                f"has {positions} positions; give {remedy}{shots}, or shorter queries"
+                f"has {positions} positions; give {remedy} or shorter queries{shots}"
             )
 
     def max_positions(self) -> int:

@@ -330,7 +330,7 @@ def test_other_models_and_long_texts(task, tmp_path):
     with pytest.raises(UserError, match=r"t.pt: not a decoder-only Transformer"):
         SelfCpModel.build_model(SelfCpConfig(backbone_path=path, window=7), translation)
     for strategy, query, remedy in (
-        ("full", 0, r"--prompt-strategy full: .* give a strategy that reads less, or shorter"),
+        ("full", 0, r"--prompt-strategy full: .* give a strategy that reads less or shorter"),
         ("former", 70, r"--window 7: .* give a smaller window, .* or shorter queries"),
     ):
         model = make_selfcp(task, tmp_path, prompt_strategy=strategy)
