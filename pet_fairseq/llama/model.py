@@ -18,6 +18,31 @@ from pet_fairseq.llama.rotary import RotaryPositions, angular_frequencies, parse
 from pet_fairseq.output_bias import add_output_bias
 
 
+def head_width(args) -> int:
+    return args.decoder_head_dim or args.decoder_embed_dim // args.decoder_attention_heads
+
+
+def check_options(args) -> None:
+    """Raises UserError for widths and numbers of heads, and other options, that cannot be."""
+    heads, groups = args.decoder_attention_heads, args.decoder_key_value_heads
+    if groups and (groups < 0 or heads % groups):
+        raise UserError(
+            f"--decoder-key-value-heads {groups}: give a divisor of --decoder-attention-heads "
+            f"{heads}"
+        )
+    width = head_width(args)
+    if width < 2 or width % 2:
+        raise UserError(
+            f"--decoder-head-dim {width}: rotary positions need heads of an even width; give such "
+            "a one, or else a --decoder-embed-dim of an even multiple of --decoder-attention-heads"
+        )
+    if args.adaptive_softmax_cutoff:
+        raise UserError(
+            f"--adaptive-softmax-cutoff {args.adaptive_softmax_cutoff}: --arch llama has no "
+            "adaptive softmax; leave it out"
+        )
+
+
 class LlamaDecoder(TransformerDecoderBase):
     """fairseq's decoder without position embeddings, with Llama's layers and norms."""
 
@@ -28,7 +53,7 @@ class LlamaDecoder(TransformerDecoderBase):
         cfg.no_scale_embedding = True
         cfg.decoder.output_dim = cfg.decoder.input_dim = cfg.decoder.embed_dim
         self.options = options
-        width = options.decoder_head_dim or cfg.decoder.embed_dim // cfg.decoder.attention_heads
+        width = head_width(options)
         scaling = parse_scaling(options.rope_scaling, width)
         self.rotary = RotaryPositions(angular_frequencies(width, options.rope_theta, scaling))
         super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn=True)
@@ -48,15 +73,9 @@ class LlamaModel(TransformerLanguageModel):
         """Build the model.
 
         Raises:
-            UserError: the heads of keys and values do not divide those of queries, or
-                --rope-scaling is not usable.
+            UserError: as `check_options`, or --rope-scaling is not usable.
         """
-        heads, groups = args.decoder_attention_heads, args.decoder_key_value_heads
-        if groups and heads % groups:
-            raise UserError(
-                f"--decoder-key-value-heads {groups}: give a divisor of --decoder-attention-heads "
-                f"{heads}"
-            )
+        check_options(args)
         if args.max_target_positions is None:
             args.max_target_positions = args.tokens_per_sample
         dictionary = task.source_dictionary

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.pretrained.bert import ACTIVATIONS
-from pet_fairseq.pretrained.classes import HEAD, classifier_task, is_classifier
+from pet_fairseq.pretrained.classes import CLASSES, HEAD, classifier_task, is_classifier
 from pet_fairseq.pretrained.encoder_decoder import (
     BIAS,
     layer_tensors,
@@ -31,6 +31,7 @@ def read_bart(source: Source) -> Import:
     """
     config = source.config
     config.refuse(tie_word_embeddings=True, pad_token_id=1)
+    config.check_head("ConditionalGeneration", CLASSES)
     weights = source.weights.renamed(lambda name: name.removeprefix("model."))
     if BIAS in weights and weights[BIAS].any():
         raise UserError(f"{weights.path}: {BIAS} is not 0, and fairseq's bart has no such bias")
@@ -52,6 +53,7 @@ def read_bart(source: Source) -> Import:
         task.append("--add-prev-output-tokens")
         arch += ["--max-positions", str(positions)]
     else:
+        config.refuse(decoder_start_token_id=special["</s>"])
         task = translation_task(*LANGUAGES)
         files = {f"dict.{language}.txt": vocabulary.text() for language in LANGUAGES}
     return Import(

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.pretrained.classes import HEAD, classifier_task, is_classifier
+from pet_fairseq.pretrained.classes import CLASSES, HEAD, classifier_task, is_classifier
 from pet_fairseq.pretrained.source import Source, Weights
 from pet_fairseq.pretrained.vocabulary import Vocabulary, make_vocabulary
 from pet_fairseq.pretrained.writer import Import, option_words
@@ -46,6 +46,7 @@ def read_bert(source: Source) -> Import:
     """
     config = source.config
     config.refuse(position_embedding_type="absolute", is_decoder=False)
+    config.check_head("MaskedLM", "PreTraining", CLASSES)
     weights = source.weights.renamed(plain_name)
     vocabulary = bert_vocabulary(source, config.size("vocab_size"))
     arch = [
@@ -54,6 +55,8 @@ def read_bert(source: Source) -> Import:
         *("--token-types", str(config.get("type_vocab_size", 2))),
     ]
     heads = WORD_HEAD_BIAS in weights, is_classifier(source)
+    if WORD_HEAD_BIAS in weights:
+        config.refuse(tie_word_embeddings=True)
     task = ["--task", "masked_lm", "--criterion", "masked_lm"]
     files = {"dict.txt": vocabulary.text()}
     if is_classifier(source):

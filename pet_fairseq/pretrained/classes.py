@@ -3,17 +3,17 @@
 from pet_fairseq.errors import UserError
 from pet_fairseq.pretrained.source import Source
 from pet_fairseq.pretrained.tokenizer_file import word_of
-from pet_fairseq.pretrained.vocabulary import Vocabulary
+from pet_fairseq.pretrained.vocabulary import FIRST, Vocabulary
 
 HEAD = "classification_heads.sentence_classification_head"
-CLASSIFIER = "ForSequenceClassification"
+CLASSES = "SequenceClassification"  # in the name of a class
 REGRESSION, MULTI_LABEL = "regression", "multi_label_classification"
 
 
 def is_classifier(source: Source) -> bool:
     """Whether the model classifies whole texts, by the class name in config.json."""
     architectures = source.config.get("architectures") or []
-    return any(str(name).endswith(CLASSIFIER) for name in architectures)
+    return any(str(name).endswith(f"For{CLASSES}") for name in architectures)
 
 
 def labels(source: Source, outputs: int) -> list[str]:
@@ -22,7 +22,8 @@ def labels(source: Source, outputs: int) -> list[str]:
     Args:
         outputs: of the classification head.
     Raises:
-        UserError: config.json names another number of classes, or a text may have several.
+        UserError: config.json names another number of classes, or two of one name, or a text may
+            have several.
     """
     config = source.config
     if config.get("problem_type") == MULTI_LABEL:
@@ -43,7 +44,14 @@ def labels(source: Source, outputs: int) -> list[str]:
             f"{len(names)}; give files that belong together"
         )
     by_number = {str(key): word_of(str(name)) for key, name in names.items()}
-    return [by_number[str(i)] for i in range(outputs)]
+    ordered = [by_number[str(i)] for i in range(outputs)]
+    taken = [name for name in ordered if name in FIRST or ordered.count(name) > 1]
+    if taken:
+        raise UserError(
+            f"{config.path}: {taken[0]} in id2label is the name of two classes, or a word of "
+            f"fairseq's own ({', '.join(FIRST)}); give each class another name there"
+        )
+    return ordered
 
 
 def classifier_task(

@@ -27,7 +27,7 @@ NAMES = {
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
 }
-FREQUENCIES = "rope_freqs.weight"
+FREQUENCIES, OUTPUT = "rope_freqs.weight", "output.weight"
 
 
 def read_gguf(path: Path) -> Source:
@@ -57,9 +57,11 @@ def read_gguf(path: Path) -> Source:
         if name == FREQUENCIES:
             scale_positions(config, decode(tensor, None, path))
             continue
-        *_, part, _ = name.split(".")
+        theirs = transformers_name(name, path)
+        part = name.split(".")[-2]
         number = config.size(heads[part]) if permuted and part in heads else None
-        readers[transformers_name(name, path)] = lambda t=tensor, n=number: decode(t, n, path)
+        readers[theirs] = lambda t=tensor, n=number: decode(t, n, path)
+    config["tie_word_embeddings"] = OUTPUT not in tensors
     weights = Weights(readers, path)
     return Source(path.parent, config, weights, lambda: gguf_tokenizer(fields, path))
 
@@ -126,8 +128,9 @@ def transformers_name(name: str, path: Path) -> str:
     Raises:
         UserError: a tensor that these models do not have.
     """
-    *block, part, kind = name.split(".")
-    if part not in NAMES or block[:1] not in ([], ["blk"]):
+    module, _, kind = name.rpartition(".")
+    *block, part = module.split(".")
+    if part not in NAMES or (block and (len(block) != 2 or block[0] != "blk")):
         raise UserError(f"{path}: has a tensor {name}, which is not supported")
     layer = f"layers.{block[1]}." if block else ""
     return f"{layer}{NAMES[part]}.{kind}"

@@ -40,15 +40,15 @@ def gguf_tokenizer(fields: dict, path: Path) -> TokenizerFile:
     options = {} if unknown is None else {"unk_token": pieces[unknown]}
     if beside.is_file():
         return TokenizerFile(load_tokenizer(beside), beside, options)
-    kind, split = given["tokenizer.ggml.model"], given.get("tokenizer.ggml.pre", "gpt-2")
+    kind, split = given["tokenizer.ggml.model"], given.get("tokenizer.ggml.pre")
     if kind == SENTENCES:
         tokenizer = sentence_pieces(given, pieces)
     elif kind == BYTES and split in SPLITS:
         tokenizer = byte_pieces(given, pieces, split)
     else:
         raise UserError(
-            f"{path}: its tokenizer is of the kind {kind}, {split}; put the model's {TOKENIZER} "
-            "beside it"
+            f"{path}: its tokenizer is of the kind {kind}, {split or 'of unknown splits'}; put the "
+            f"model's {TOKENIZER} beside it"
         )
     add_whole_pieces(tokenizer, pieces, given["tokenizer.ggml.token_type"])
     return TokenizerFile(tokenizer, path, options)

@@ -30,6 +30,7 @@ def read_gpt2(source: Source) -> Import:
         tie_word_embeddings=True,
         layer_norm_epsilon=1e-5,
     )
+    config.check_head("CausalLM")
     weights = source.weights.renamed(lambda name: name.removeprefix("transformer."))
     width, layers = config.size("n_embd"), config.size("n_layer")
     inner = config.size("n_inner") if config.get("n_inner") else 4 * width

@@ -30,6 +30,17 @@ FAMILIES: dict[str, Callable[[Source], Import]] = {
     "mistral": read_llama,
     "qwen2": read_llama,
 }
+# what the library transformers takes for options that config.json lacks, where it matters
+SENTENCE_DEFAULTS = {"layer_norm_eps": 1e-12}
+DEFAULTS: dict[str, dict[str, object]] = {
+    "roberta": SENTENCE_DEFAULTS,
+    "xlm-roberta": SENTENCE_DEFAULTS,
+    "camembert": SENTENCE_DEFAULTS,
+    "gpt2": {"activation_function": "gelu_new"},
+    "mistral": {"sliding_window": 4096, "num_key_value_heads": 8},
+    "qwen2": {"use_sliding_window": False, "num_key_value_heads": 32},
+}
+OTHER_FILES = (".json", ".safetensors", ".bin")  # of a folder that is to be given as a whole
 
 
 def import_model(path: Path, out: Path) -> str:
@@ -59,22 +70,36 @@ def open_source(path: Path) -> Source:
         return read_gguf(gguf)
     config = read_config(path)
     check_family(config)
+    config = Config(DEFAULTS.get(config["model_type"], {}) | config, config.path)
     return Source(path, config, open_weights(path), lambda: read_tokenizer(path))
 
 
 def check_family(config: Config) -> None:
-    """Raises UserError if the model's type is not supported."""
+    """Raises UserError if the model's type is not supported, or its weights are quantised."""
     kind = config["model_type"]
     if kind not in list(FAMILIES):
         raise UserError(
             f"{config.path}: is a model of type {kind}, which is not supported; supported are "
             f"{', '.join(FAMILIES)}"
         )
+    if config.get("quantization_config"):
+        raise UserError(
+            f"{config.path}: has a quantization_config; give the model's files in float16, "
+            "bfloat16 or float32"
+        )
 
 
 def find_gguf(path: Path) -> Optional[Path]:
-    """The GGUF file that a path means: itself, or the only one in a folder without config.json."""
+    """The GGUF file that a path means: itself, or the only one in a folder without config.json.
+
+    Raises:
+        UserError: one of Hugging Face's files, or a folder with several GGUF files.
+    """
     if path.is_file():
+        if path.suffix in OTHER_FILES:
+            raise UserError(f"{path}: give the folder with all of the model's files")
         return path
-    files = sorted(path.glob("*.gguf"))
-    return files[0] if len(files) == 1 and not (path / CONFIG).exists() else None
+    files = [] if (path / CONFIG).exists() else sorted(path.glob("*.gguf"))
+    if len(files) > 1:
+        raise UserError(f"{path}: has {len(files)} GGUF files; give one, such as {files[0]}")
+    return files[0] if files else None

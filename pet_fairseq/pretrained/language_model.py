@@ -5,7 +5,8 @@ from typing import Optional
 
 from torch import Tensor
 
-from pet_fairseq.pretrained.source import Config, Source
+from pet_fairseq.errors import UserError
+from pet_fairseq.pretrained.source import Source
 from pet_fairseq.pretrained.vocabulary import Vocabulary, make_vocabulary
 from pet_fairseq.pretrained.writer import Import
 
@@ -15,18 +16,38 @@ def lm_vocabulary(source: Source, rows: int) -> Vocabulary:
 
     fairseq's <pad> gets no row of the embeddings: such models have no padding word, or use another
     word for it.
+
+    Raises:
+        UserError: a special token without a row, or a tokenizer that does not fit.
     """
-    config, tokenizer = source.config, source.tokenizer
-    start, end = (special_number(config, f"{name}_token_id") for name in ("bos", "eos"))
+    tokenizer = source.tokenizer
+    start, end = (special_row(source, name, rows) for name in ("bos", "eos"))
     unknown = tokenizer.special_number("unk_token")
-    special = {"<s>": end if start is None else start, "</s>": end, "<unk>": unknown}
+    special = {"<s>": start, "</s>": end, "<unk>": unknown}
+    if start is None and tokenizer.number("<s>") is None:
+        special["<s>"] = end
     return make_vocabulary(tokenizer.pieces(), rows, special, tokenizer.path)
 
 
-def special_number(config: Config, name: str) -> Optional[int]:
-    """The number of a special token in config.json, None without one; of several, the first."""
-    value = config.get(name)
-    return value[0] if isinstance(value, list) and value else value
+def special_row(source: Source, name: str, rows: int) -> Optional[int]:
+    """The row that config.json gives for `bos` or `eos`, None without one.
+
+    Of several it is the one that tokenizer_config.json names, or else the first.
+
+    Raises:
+        UserError: there is no such row.
+    """
+    key = f"{name}_token_id"
+    value = source.config.get(key)
+    if isinstance(value, list):
+        named = source.tokenizer.special_number(f"{name}_token")
+        value = named if named in value else next(iter(value), None)
+    if value is not None and value not in range(rows):
+        raise UserError(
+            f"{source.config.path}: {key} is {value!r}, but the model has {rows:,} words; give the "
+            "number of one of them there"
+        )
+    return value
 
 
 def language_model(

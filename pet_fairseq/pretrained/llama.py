@@ -12,13 +12,14 @@ from pet_fairseq.pretrained.source import Config, Source, Weights
 from pet_fairseq.pretrained.vocabulary import Vocabulary
 from pet_fairseq.pretrained.writer import Import, option_words
 
-WITH_BIAS = "qwen2"  # the model type whose queries, keys and values have a bias
+WITH_BIAS = "qwen2"  # the model type whose queries, keys and values always have a bias
 NORMS = {
     "input_layernorm": "self_attn_layer_norm",
     "post_attention_layernorm": "final_layer_norm",
 }
 PROJECTIONS = {"q_proj": "q_proj", "k_proj": "k_proj", "v_proj": "v_proj", "o_proj": "out_proj"}
 HEAD = "lm_head.weight"
+BIAS = "layers.0.self_attn.q_proj.bias"
 ROPE_TYPES = ("default", "linear", "llama3", "factors")  # factors: only from GGUF
 
 
@@ -30,10 +31,12 @@ def read_llama(source: Source) -> Import:
     """
     config = source.config
     config.refuse(hidden_act="silu", attention_bias=False, mlp_bias=False)
+    config.check_head("CausalLM")
     positions, layers = max_positions(config), config.size("num_hidden_layers")
     weights = source.weights.renamed(lambda name: name.removeprefix("model."))
     vocabulary = lm_vocabulary(source, config.size("vocab_size"))
-    tied = config.get("tie_word_embeddings", False) or HEAD not in weights
+    tied = bool(config.get("tie_word_embeddings"))
+    has_bias = config["model_type"] == WITH_BIAS or BIAS in weights
     heads = config.size("num_attention_heads")
     sizes = {
         "--decoder-layers": layers,
@@ -47,7 +50,7 @@ def read_llama(source: Source) -> Import:
     if config.get("head_dim"):
         sizes["--decoder-head-dim"] = config.size("head_dim")
     arch = ["--arch", "llama", *option_words(sizes)]
-    arch += ["--qkv-bias"] if config["model_type"] == WITH_BIAS else []
+    arch += ["--qkv-bias"] if has_bias else []
     arch += ["--share-decoder-input-output-embed"] if tied else []
     tensors = llama_tensors(weights, layers, vocabulary, tied)
     return language_model(source, arch, vocabulary, tensors, positions)
@@ -70,7 +73,10 @@ def position_options(config: Config) -> dict[str, object]:
     Raises:
         UserError: they are scaled in a way that is not supported.
     """
-    scaling = dict(config.get("rope_parameters") or config.get("rope_scaling") or {})
+    given = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    if not isinstance(given, dict):
+        raise UserError(f"{config.path}: rope_scaling is {given!r}, no object; download it again")
+    scaling = dict(given)
     theta = scaling.pop("rope_theta", None) or config.get("rope_theta", 10000.0)
     kind = scaling.get("rope_type") or scaling.get("type") or "default"
     if kind not in ROPE_TYPES:

@@ -14,7 +14,7 @@ from pet_fairseq.pretrained.bert import (
     encoder_tensors,
     renamed,
 )
-from pet_fairseq.pretrained.classes import HEAD, classifier_task, is_classifier
+from pet_fairseq.pretrained.classes import CLASSES, HEAD, classifier_task, is_classifier
 from pet_fairseq.pretrained.source import Source, Weights
 from pet_fairseq.pretrained.vocabulary import FIRST, Vocabulary, make_vocabulary
 from pet_fairseq.pretrained.writer import Import
@@ -39,9 +39,10 @@ def read_roberta(source: Source) -> Import:
         position_embedding_type="absolute",
         is_decoder=False,
         type_vocab_size=1,
-        layer_norm_eps=EPS,
         pad_token_id=1,
+        layer_norm_eps=EPS,
     )
+    config.check_head("MaskedLM", CLASSES)
     weights = source.weights.renamed(lambda name: name.removeprefix("roberta."))
     tokenizer = source.tokenizer
     special = {word: tokenizer.number(word) for word in FIRST}
@@ -49,6 +50,8 @@ def read_roberta(source: Source) -> Import:
     vocabulary = make_vocabulary(tokenizer.pieces(), rows, special, tokenizer.path)
     positions = config.size("max_position_embeddings") - FIRST_POSITION
     heads = WORD_HEAD_BIAS in weights, is_classifier(source)
+    if WORD_HEAD_BIAS in weights:
+        config.refuse(tie_word_embeddings=True)
     task = ["--task", "masked_lm", "--criterion", "masked_lm"]
     files = {"dict.txt": vocabulary.text()}
     if is_classifier(source):

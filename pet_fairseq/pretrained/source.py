@@ -15,9 +15,8 @@ from torch import Tensor
 from pet_fairseq.checkpoints.contents import save_state
 from pet_fairseq.errors import UNREADABLE, UnsafeCheckpointError, UserError, is_refusal
 from pet_fairseq.errors import why_unreadable as why_no_checkpoint
-from pet_fairseq.pretrained.tokenizer_file import EXTRA, TokenizerFile
+from pet_fairseq.pretrained.tokenizer_file import CONFIG, EXTRA, TokenizerFile
 
-CONFIG = "config.json"
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 
 
@@ -53,6 +52,16 @@ class Config(dict):
                 raise UserError(
                     f"{self.path}: {name} is {self[name]!r}, which is not supported; only "
                     f"{value!r} is"
+                )
+
+    def check_head(self, *known: str) -> None:
+        """Raises UserError if the class in `architectures` is `...For` another head than these."""
+        for name in map(str, self.get("architectures") or []):
+            model, _, head = name.partition("For")
+            if head and head not in known:
+                raise UserError(
+                    f"{self.path}: architectures is {name}, whose head is not supported; supported "
+                    f"are {', '.join(f'{model}For{kind}' for kind in known)}"
                 )
 
 

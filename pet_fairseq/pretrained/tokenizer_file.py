@@ -14,6 +14,13 @@ if TYPE_CHECKING:
 TOKENIZER, OPTIONS = "tokenizer.json", "tokenizer_config.json"
 WORDPIECES = "vocab.txt"  # BERT's
 BYTE_PIECES, MERGES = "vocab.json", "merges.txt"  # GPT-2's
+ADDED, CONFIG = "added_tokens.json", "config.json"
+# the tokenizer classes that read these files as is done here
+CLASSES = {
+    WORDPIECES: ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer"),
+    BYTE_PIECES: ("GPT2Tokenizer", "RobertaTokenizer", "BartTokenizer"),
+}
+SPECIAL = ("<|endoftext|>", "<s>", "<pad>", "</s>", "<unk>", "<mask>")  # of the latter
 EXTRA = "pip install 'pet-fairseq[hf]'"
 
 
@@ -50,10 +57,8 @@ class TokenizerFile:
 
     def special_number(self, name: str) -> Optional[int]:
         """The number of the piece that the options name, such as `unk_token`; None if none is."""
-        piece = self.options.get(name)
-        if isinstance(piece, dict):  # an AddedToken, with options of its own
-            piece = piece.get("content")
-        return self.number(piece) if isinstance(piece, str) else None
+        piece = content(self.options.get(name))
+        return self.number(piece) if piece is not None else None
 
     def write(self, folder: Path) -> None:
         """Write the tokenizer into a folder, as tokenizer.json."""
@@ -61,6 +66,12 @@ class TokenizerFile:
             shutil.copyfile(self.path, folder / TOKENIZER)
         else:
             self.tokenizer.save(str(folder / TOKENIZER))
+
+
+def content(piece: object) -> Optional[str]:
+    """The piece that the options name, as a text or as an AddedToken with options of its own."""
+    piece = piece.get("content") if isinstance(piece, dict) else piece
+    return piece if isinstance(piece, str) else None
 
 
 def word_of(piece: str) -> str:
@@ -74,7 +85,8 @@ def load_tokenizer(path: Path) -> "Tokenizer":
     """Open a tokenizer.json; or make a tokenizer from vocab.txt, or vocab.json and merges.txt.
 
     Raises:
-        UserError: there is no such file, it is not readable, or the package tokenizers is missing.
+        UserError: there is no such file, it is not readable, it is of a class that divides text in
+            another way, or the package tokenizers is missing.
     """
     library()
     if not path.is_file():
@@ -108,17 +120,71 @@ def _read(path: Path) -> "Tokenizer":
 
 def _read_wordpieces(path: Path) -> "Tokenizer":
     """Make BERT's tokenizer, which turns text into lower case unless the options forbid it."""
-    lower_case = read_options(path.with_name(OPTIONS)).get("do_lower_case", True)
+    check_class(path)
+    options = read_options(path.with_name(OPTIONS))
     kind = library().implementations.BertWordPieceTokenizer
-    return kind(str(path), lowercase=lower_case)._tokenizer
+    tokenizer = kind(
+        str(path),
+        lowercase=options.get("do_lower_case", True),
+        strip_accents=options.get("strip_accents"),
+        handle_chinese_chars=options.get("tokenize_chinese_chars", True),
+    )._tokenizer
+    add_tokens(tokenizer, path, options, {})
+    return tokenizer
 
 
 def _read_byte_pieces(path: Path) -> "Tokenizer":
     """Make GPT-2's tokenizer from vocab.json and the merges.txt beside it."""
-    spaced = read_options(path.with_name(OPTIONS)).get("add_prefix_space", False)
+    check_class(path)
+    options = read_options(path.with_name(OPTIONS))
     kind = library().implementations.ByteLevelBPETokenizer
-    merges = str(path.with_name(MERGES))
-    return kind(str(path), merges, add_prefix_space=spaced)._tokenizer
+    spaced, merges = options.get("add_prefix_space", False), str(path.with_name(MERGES))
+    tokenizer = kind(str(path), merges, add_prefix_space=spaced)._tokenizer
+    numbers = {piece: tokenizer.token_to_id(piece) for piece in SPECIAL}
+    add_tokens(tokenizer, path, options, {p: n for p, n in numbers.items() if n is not None})
+    return tokenizer
+
+
+def check_class(path: Path) -> None:
+    """Raises UserError if the files beside name a tokenizer that divides text in another way."""
+    for name in (OPTIONS, CONFIG):
+        kind = read_options(path.with_name(name)).get("tokenizer_class")
+        if kind is not None and str(kind).removesuffix("Fast") not in CLASSES[path.name]:
+            raise UserError(
+                f"{path}: belongs to a {kind}, as {name} says, and is read as that of a "
+                f"{' or '.join(CLASSES[path.name])} only; give the model's {TOKENIZER}"
+            )
+
+
+def add_tokens(tokenizer: "Tokenizer", path: Path, options: dict, special: dict[str, int]) -> None:
+    """Make a tokenizer keep pieces undivided: special ones, and those that were added later.
+
+    Args:
+        path: of its file. options: in tokenizer_config.json; without added_tokens_decoder among
+            them, pieces of added_tokens.json beside the file are added.
+        special: numbers of pieces in the vocabulary.
+    Raises:
+        UserError: the numbers of new pieces do not follow those of the others.
+    """
+    names = {content(value) for key, value in options.items() if key.endswith("_token")}
+    names |= {content(value) for value in options.get("additional_special_tokens") or []}
+    new = library().AddedToken
+    tokens = {
+        number: new(piece, special=True, normalized=False, lstrip=piece == "<mask>")
+        for piece, number in special.items()
+    }
+    added = options.get("added_tokens_decoder")
+    for number, token in (added or {}).items():
+        tokens[int(number)] = new(**token)
+    for piece, number in (read_options(path.with_name(ADDED)) if added is None else {}).items():
+        tokens[number] = new(piece, special=piece in names, normalized=piece not in names)
+    for number, token in sorted(tokens.items()):
+        tokenizer.add_tokens([token])
+        if tokenizer.token_to_id(token.content) != number:
+            raise UserError(
+                f"{path}: the piece {token.content} that {ADDED} or {OPTIONS} adds to it is not "
+                f"number {number} then; give the model's {TOKENIZER}"
+            )
 
 
 def library():
@@ -134,7 +200,7 @@ def read_tokenizer(folder: Path) -> TokenizerFile:
     """Read a folder's tokenizer: tokenizer.json, else vocab.txt, else vocab.json and merges.txt.
 
     Raises:
-        UserError: none of these is there, or it is not readable.
+        UserError: none of these is there, or as `load_tokenizer`.
     """
     options = read_options(folder / OPTIONS)
     for names in ((TOKENIZER,), (WORDPIECES,), (BYTE_PIECES, MERGES)):

@@ -15,7 +15,8 @@ from pet_fairseq.pretrained.tokenizer_file import word_of
 
 FIRST = ("<s>", "<pad>", "</s>", "<unk>")  # of every dictionary of fairseq
 END = "</s>"
-ROUNDED_UP = 512  # an embedding matrix has fewer than so many rows beyond the tokenizer's pieces
+# an embedding matrix has fewer rows than these, or this share of the pieces, beyond the pieces
+ROUNDED_UP, SPARE_SHARE = 512, 0.05
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class Vocabulary:
 
 def check_sizes(pieces: Sequence, rows: int, path: Path) -> None:
     """Raises UserError if a tokenizer does not fit an embedding matrix with so many rows."""
-    if not len(pieces) <= rows < len(pieces) + ROUNDED_UP:
+    if not len(pieces) <= rows < len(pieces) + max(ROUNDED_UP, SPARE_SHARE * len(pieces)):
         raise UserError(
             f"{path}: has {len(pieces):,} pieces, but the embedding matrix has {rows:,} rows; give "
             "the model's own tokenizer"
@@ -83,9 +84,10 @@ def make_vocabulary(
     """The dictionary of a tokenizer.
 
     Every piece is a word under its own name, so that text can contain it. fairseq's first four
-    words stand for the pieces of the same name or, in other models, for the rows that `special`
-    gives them; such a row then belongs to two words. Of these, `</s>` keeps the probability,
-    because it ends a text; otherwise the piece keeps it.
+    words stand for the rows that `special` gives them; such a row then belongs to two words. Of
+    these, `</s>` keeps the probability, because it ends a text; otherwise the piece keeps it. Those
+    without such a row stand for the pieces of the same name. A piece whose name stands for another
+    row is a word without a name, as rows without a piece are.
 
     Args:
         pieces: in the order of their rows, None for a row without a piece.
@@ -101,16 +103,25 @@ def make_vocabulary(
     renamed = renamed or {}
     names = [word_of(piece) if piece is not None else None for piece in pieces]
     names += [None] * (rows - len(pieces))
-    names = [name if name is not None else f"madeupword{i:04d}" for i, name in enumerate(names)]
+    names = [name if name is not None else unnamed(row) for row, name in enumerate(names)]
     row_of = {name: row for row, name in enumerate(names)}
     if len(row_of) < len(names):
         raise UserError(f"{path}: two of its pieces have the same name; download it again")
-    firsts = [row_of.get(word, special.get(word)) for word in FIRST]
-    others = [row for row, name in enumerate(names) if name not in (*FIRST, *renamed)]
+    given = {word: row for word, row in special.items() if row is not None}
+    firsts = [given.get(word, row_of.get(word)) for word in FIRST]
     last = [(new, row_of[old]) for old, new in renamed.items() if new not in FIRST]
+    for word, row in (*zip(FIRST, firsts), *last):
+        if row_of.get(word, row) != row:
+            names[row_of[word]] = unnamed(row_of[word])
+    others = [row for row, name in enumerate(names) if name not in (*FIRST, *renamed)]
     words = (*(names[row] for row in others), *(new for new, _ in last))
     order = [-1 if row is None else row for row in firsts] + others + [row for _, row in last]
     return Vocabulary(words, torch.tensor(order), torch.tensor(_bias(firsts, order)), rows)
+
+
+def unnamed(row: int) -> str:
+    """The word of a row without a name of its own."""
+    return f"madeupword{row:04d}"
 
 
 def _bias(firsts: Sequence[Optional[int]], order: Sequence[int]) -> list[float]:

@@ -126,10 +126,16 @@ def fill(state: dict[str, Tensor], model: Import, weights: Path) -> None:
     """Copy the tensors of the import over those of a random model's state.
 
     Raises:
-        UserError: a tensor of another size than the model's, or one that is missing.
+        UserError: a tensor of another size than the model's, one that the model does not have, or
+            one that is missing.
     """
     filled = set()
     for name, tensor in model.tensors:
+        if name not in state:
+            raise UserError(
+                f"{weights}: has a tensor for {name}, which a model with the options in "
+                "config.json does not have; give files that belong together"
+            )
         if state[name].shape != tensor.shape:
             sizes = f"{name} is {tuple(tensor.shape)}, not {tuple(state[name].shape)}"
             raise UserError(f"{weights}: other sizes than in config.json: {sizes}")

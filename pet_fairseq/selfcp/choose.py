@@ -76,8 +76,7 @@ def choose(
     model, task = load_selfcp(path, data, **overrides)
     tokens = encode(candidates, task)
     texts = [task.dictionary.string(text) for text in tokens]
-    if len(set(texts)) < len(texts) or len(texts) < 2:
-        raise UserError(f"--candidates {','.join(candidates)}: give two or more different ones")
+    check_candidates(candidates, texts)
     choices = Choices([], [], [])
     for sample in read_batches(task, subset, sentences, max_tokens, device):
         prompts = {k: v for k, v in sample["net_input"].items() if k != "prev_output_tokens"}
@@ -98,6 +97,18 @@ def choose(
     if out is not None:
         write_json(out, result)
     return result
+
+
+def check_candidates(candidates: list[str], tokens: list[str]) -> None:
+    """Raises UserError if there are fewer than two different candidates, or two of equal tokens."""
+    if len(set(candidates)) < max(2, len(candidates)):
+        raise UserError(f"--candidates {','.join(candidates)}: give two or more different ones")
+    same = [text for text, own in zip(candidates, tokens) if tokens.count(own) > 1]
+    if same:
+        raise UserError(
+            f"--candidates {','.join(same)}: they are the same tokens for the data's SentencePiece "
+            "model; give ones that it tells apart"
+        )
 
 
 def encode(texts: list[str], task) -> list[Tensor]:

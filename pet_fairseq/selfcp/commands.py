@@ -113,6 +113,10 @@ def _check_prompts(args: Namespace, splits: dict[str, Path]) -> None:
             raise UserError(f"{option} {value}: give 2 or more")
     if not args.max_record_mb * 1e6 >= 1:
         raise UserError(f"--max-record-mb {args.max_record_mb:g}: give more than 0")
+    if args.max_record_mb * 1e6 >= sys.maxsize:
+        raise UserError(
+            f"--max-record-mb {args.max_record_mb:g}: no line is that long; give a smaller number"
+        )
 
 
 # --- choose and memory-map ------------------------------------------------------------------------

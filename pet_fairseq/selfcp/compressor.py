@@ -72,11 +72,16 @@ class Compressor(FairseqEncoder):
         """Raise UserError if the model has no positions for the longest sequence and `more`."""
         longest, positions = int(inputs.lengths.max()) + more, self.inner.max_positions()
         if longest > positions:
+            option, remedy = (
+                f"--window {self.cfg.window}",
+                "a smaller window, a larger --memory-ratio",
+            )
+            if self.cfg.prompt_strategy == "full":
+                option, remedy = "--prompt-strategy full", "a strategy that reads less"
             shots = ", or fewer --shots" if self.cfg.bank else ""
             raise UserError(
-                f"--window {self.cfg.window}: query, prompt and memory come to {longest} tokens, "
-                f"but the backbone has {positions} positions; give a smaller window or a larger "
-                f"--memory-ratio{shots}"
+                f"{option}: query, prompt and memory come to {longest} tokens, but the backbone "
+                f"has {positions} positions; give {remedy} or shorter queries{shots}"
             )
 
     def max_positions(self) -> int:

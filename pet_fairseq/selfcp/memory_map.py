@@ -96,7 +96,8 @@ def plot(maps: list[SegmentMap]) -> Figure:
         image = axes.imshow(segment.cosines, aspect="auto", cmap="RdBu_r", vmin=-limit, vmax=limit)
         axes.set(ylabel="memory token", xlabel="token of the prompt")
         if len(segment.words) <= MOST_LABELLED:
-            axes.set_xticks(range(len(segment.words)), segment.words, rotation=90, fontsize=6)
+            style = {"rotation": 90, "fontsize": 6, "parse_math": False}  # a `$` is no formula
+            axes.set_xticks(range(len(segment.words)), segment.words, **style)
     figure.suptitle("How near the memory tokens of each segment are to its words")
     figure.colorbar(image, ax=list(panels), label="cosine")
     return figure

@@ -102,6 +102,26 @@ class Responder(FairseqIncrementalDecoder):
         return self.inner.max_positions()
 
 
+def check_kind(backbone: nn.Module, path: str) -> None:
+    """Raises UserError if a model in the file `path` cannot read memory tokens."""
+    if not is_decoder_only(backbone):
+        raise UserError(
+            f"--backbone-path {path}: not a decoder-only Transformer; give a transformer_lm"
+        )
+    decoder = backbone.decoder
+    if any(getattr(module, "needs_positions", False) for module in decoder.modules()):
+        raise UserError(
+            f"--backbone-path {path}: its attention has rotary positions, with which memory tokens "
+            "do not work; give a transformer_lm"
+        )
+    if not isinstance(decoder.embed_tokens, nn.Embedding) or decoder.project_in_dim is not None:
+        raise UserError(
+            f"--backbone-path {path}: its layers do not read the words' vectors as they are; give "
+            "a model without --adaptive-input and --character-embeddings, whose "
+            "--decoder-input-dim is its --decoder-embed-dim"
+        )
+
+
 @register_model("selfcp", dataclass=SelfCpConfig)
 class SelfCpModel(FairseqEncoderDecoderModel):
     """A frozen language model that compresses long prompts to memory tokens, and reads these.
@@ -134,16 +154,12 @@ class SelfCpModel(FairseqEncoderDecoderModel):
         """Build the model around the language model in --backbone-path.
 
         Raises:
-            UserError: wrong options, a backbone that is not decoder-only, or one with too few
+            UserError: wrong options, a backbone that cannot read memory tokens, or one with too few
                 positions for the window.
         """
         check_options(cfg)
         backbone = load_backbone(cfg.backbone_path, task)
-        if not is_decoder_only(backbone):
-            raise UserError(
-                f"--backbone-path {cfg.backbone_path}: not a decoder-only Transformer; give a "
-                "transformer_lm"
-            )
+        check_kind(backbone, cfg.backbone_path)
         positions = backbone.max_positions()
         if cfg.window >= positions:
             raise UserError(

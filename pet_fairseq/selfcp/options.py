@@ -1,5 +1,6 @@
 """The options of `--arch selfcp`."""
 
+import math
 from dataclasses import dataclass, field
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
@@ -57,8 +58,8 @@ def check_options(cfg: SelfCpConfig) -> None:
     check_strategy(cfg.prompt_strategy)
     if cfg.connector not in CONNECTORS:
         raise UserError(f"--connector {cfg.connector}: give one of {', '.join(CONNECTORS)}")
-    if not cfg.memory_ratio >= 1:
-        raise UserError(f"--memory-ratio {cfg.memory_ratio:g}: give 1 or more")
+    if not 1 <= cfg.memory_ratio < math.inf:
+        raise UserError(f"--memory-ratio {cfg.memory_ratio:g}: give 1 or more, but not inf")
     if cfg.window < 1:
         raise UserError(f"--window {cfg.window}: give 1 or more")
     if cfg.max_compressor_tokens < 1:

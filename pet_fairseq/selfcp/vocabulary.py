@@ -17,6 +17,7 @@ VOCAB_SIZE = 8000
 SAMPLE = 200_000  # lines that SentencePiece learns from, drawn at random
 SAMPLE_LINE = 300  # characters; SentencePiece leaves out lines of more than 4,192 bytes
 ALWAYS = "".join(map(chr, range(33, 127)))  # ASCII's characters are pieces, met or not
+NEXT_LINE = "\x85"  # white space to Python and so to fairseq, but a character to SentencePiece
 ENCODED_AT_ONCE = 1_000_000  # characters of a text
 
 
@@ -116,7 +117,7 @@ def _keep_error(lines: Iterable[str], failed: list[UserError]) -> Iterator[str]:
     """Pass on the lines and keep an error, which SentencePiece would turn into one of its own."""
     try:
         for line in lines:
-            yield from cut(line, SAMPLE_LINE)
+            yield from cut(line.replace(NEXT_LINE, " "), SAMPLE_LINE)
     except UserError as error:
         failed.append(error)
         raise

@@ -136,6 +136,8 @@ def test_another_model_than_that_of_the_folder(made, tmp_path):
         (("--train", "TEST", "--lm-tokens", "1"), "--lm-tokens 1: give 2 or more"),
         (("--train", "TEST", "--max-record-mb", "0"), "--max-record-mb 0: give more than 0"),
         (("--train", "TEST", "--max-record-mb", "nan"), "--max-record-mb nan: give more than 0"),
+        (("--train", "TEST", "--max-record-mb", "inf"), "--max-record-mb inf: no line is that"),
+        (("--train", "TEST", "--max-record-mb", "1e200"), "1e+200: no line is that long"),
         (("--train", "NO_RESPONSE"), "line 1: no field 'response'; give query, prompt, response"),
         (("--train", "EMPTY"), "line 1: 'response' is empty"),
         (("--train", "NOTHING"), "no records"),

@@ -50,6 +50,19 @@ def test_computes_what_bert_computes(head, seed, tmp_path):
         assert torch.allclose(row[: len(ids)], expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("piece", ["<s>", "</s>", "<mask>"])
+def test_a_piece_of_the_name_of_one_of_fairseqs_words(piece, tmp_path):
+    weights = write_bert(tmp_path / "bert", pieces=[*PIECES[:-1], piece])
+    import_model(tmp_path / "bert", tmp_path / "out")
+    model, task = load_model(str(tmp_path / "out/checkpoint.pt"), "FILE")
+    words = task.source_dictionary
+    vectors = model.encoder.sentence_encoder.embed_tokens.weight
+    theirs = weights["embeddings.word_embeddings.weight"]
+    for word, special in FAIRSEQ.items():
+        assert torch.equal(vectors[words.index(word)], theirs[PIECES.index(special)])
+    assert torch.equal(vectors[words.index("madeupword0014")], theirs[-1])
+
+
 def change_weights(folder, change):
     weights = load_file(folder / "model.safetensors")
     change(weights)

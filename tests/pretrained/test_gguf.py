@@ -135,6 +135,12 @@ def test_whole_words_of_llama_3(tmp_path):
         (lambda content: content[: len(content) // 3], "not a readable GGUF file"),
         (lambda content: b"GGML" + content[4:], "not a readable GGUF file"),
         (lambda content: content.replace(b"blk.1.attn_q.w", b"blk.1.attn_z.w"), "a tensor blk.1"),
+        (lambda content: content.replace(b"blk.1.attn_q.w", b"blk_1_attn_q_w"), "a tensor blk_1"),
+        (lambda content: content.replace(b"blk.1.attn_q.w", b"blk.1_attn_q.w"), "a tensor blk.1_"),
+        (
+            lambda content: content.replace(b"output_norm.weight", b"output_norm_weight"),
+            "a tensor o",
+        ),
         (lambda content: content.replace(b"llama", b"gemma"), "type gemma, which is not"),
     ],
 )
@@ -143,6 +149,28 @@ def test_a_damaged_gguf(change, message, tmp_path, refused):
     content = (tmp_path / "model.gguf").read_bytes()
     (tmp_path / "model.gguf").write_bytes(change(content))
     refused(tmp_path / "model.gguf", "model.gguf: ", message)
+
+
+def test_a_tied_gguf(tmp_path):
+    """A file without a head is of a model that has none but its embeddings."""
+    weights = write_llama(tmp_path / "hf")
+    del weights["lm_head.weight"]
+    write_gguf(tmp_path / "model.gguf", weights)
+    said = import_model(tmp_path / "model.gguf", tmp_path / "out")
+    assert "--share-decoder-input-output-embed" in said
+
+
+def test_a_tokenizer_of_unknown_splits(tmp_path, refused):
+    fields = {name: value for name, value in OWN_TOKENIZER.items() if name != "tokenizer_pre"}
+    write_gguf(tmp_path / "model.gguf", write_llama(tmp_path / "hf"), fields=fields)
+    refused(tmp_path / "model.gguf", "of the kind gpt2, of unknown splits; put the model's token")
+
+
+def test_a_folder_of_two(tmp_path, refused):
+    (tmp_path / "both").mkdir()
+    for name in "ab":
+        (tmp_path / "both" / f"{name}.gguf").touch()
+    refused(tmp_path / "both", "both: has 2 GGUF files; give one, such as ", "a.gguf")
 
 
 def test_an_unknown_quantisation(tmp_path, refused):

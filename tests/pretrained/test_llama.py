@@ -5,8 +5,10 @@ from argparse import Namespace
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from pet_fairseq.errors import UserError
+from pet_fairseq.llama.model import check_options
 from pet_fairseq.llama.rotary import parse_scaling
 from pet_fairseq.loading import load_model
 from pet_fairseq.prefill import prefill
@@ -87,6 +89,38 @@ def test_text(tmp_path):
     _, task = load(tmp_path / "out")
     line = task.source_dictionary.encode_line(words, add_if_not_exist=False)
     assert task.source_dictionary.unk() not in line.tolist()
+
+
+def test_biases_that_only_the_file_announces(tmp_path):
+    weights = write_llama(tmp_path / "hf")
+    for i in range(CONFIG["num_hidden_layers"]):
+        for part, heads in zip("qkv", (6, 2, 2)):
+            name = f"model.layers.{i}.self_attn.{part}_proj.bias"
+            weights[name] = torch.randn(heads * CONFIG["head_dim"])
+    save_file(weights, tmp_path / "hf/model.safetensors")
+    import_model(tmp_path / "hf", tmp_path / "out")
+    model, _ = load(tmp_path / "out")
+    for name, tensor in weights.items():
+        if name.endswith("bias"):
+            ours = name.replace("model.layers", "decoder.layers")
+            assert torch.equal(model.state_dict()[ours], tensor)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"decoder_head_dim": 5}, "--decoder-head-dim 5: rotary positions need heads of an even"),
+        ({"decoder_attention_heads": 4}, "--decoder-head-dim 3: rotary positions need heads of"),
+        ({"decoder_key_value_heads": -2}, "--decoder-key-value-heads -2: give a divisor of"),
+        ({"adaptive_softmax_cutoff": "8,12"}, "--adaptive-softmax-cutoff 8,12: --arch llama has"),
+    ],
+)
+def test_options_that_cannot_be(options, message):
+    sizes = dict(decoder_embed_dim=12, decoder_attention_heads=6, decoder_head_dim=None)
+    sizes |= dict(decoder_key_value_heads=None, adaptive_softmax_cutoff=None)
+    check_options(Namespace(**sizes))
+    with pytest.raises(UserError, match=re.escape(message)):
+        check_options(Namespace(**sizes | options))
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,9 @@ def test_a_head_of_other_classes(tmp_path, refused):
     refused(tmp_path / "hf", "its head has 3 classes", "names 2")
     change_json(tmp_path / "hf/config.json", id2label={"1": "no", "2": "a", "3": "b"})
     refused(tmp_path / "hf", "the keys of id2label are not 0, 1, 2")
+    for names in (["a", "a", "b"], ["<unk>", "a", "b"]):
+        change_json(tmp_path / "hf/config.json", id2label=dict(enumerate(names)))
+        refused(tmp_path / "hf", f"config.json: {names[0]} in id2label is the name of two classes")
     change_json(tmp_path / "hf/config.json", problem_type="multi_label_classification")
     refused(tmp_path / "hf", "problem_type is multi_label_classification")
 
@@ -132,11 +135,51 @@ def test_code_in_a_pickle(old_format, tmp_path, refused):
         ({"rope_scaling": {"type": "yarn", "factor": 2}}, "rope_type is yarn"),
         ({"attention_bias": True}, "attention_bias is True, which is not supported"),
         ({"sliding_window": 0}, "sliding_window is 0, no positive whole number"),
+        ({"rope_scaling": ["linear"]}, "rope_scaling is ['linear'], no object"),
+        ({"head_dim": 5}, "--decoder-head-dim 5: rotary positions need heads of an even width"),
+        (
+            {"quantization_config": {"quant_method": "fp8"}},
+            "config.json: has a quantization_config",
+        ),
+        ({"architectures": ["LlamaForSequenceClassification"]}, "supported are LlamaForCausalLM"),
+        ({"eos_token_id": 50256}, "eos_token_id is 50256, but the model has 12 words; give the"),
+        ({"bos_token_id": "<s>"}, "bos_token_id is '<s>', but the model has 12 words; give the"),
     ],
 )
 def test_options_that_do_not_fit(config, message, tmp_path, refused):
     write_llama(tmp_path / "hf", **config)
     refused(tmp_path / "hf", message)
+
+
+def test_an_untied_language_model_without_its_head(tmp_path, refused):
+    weights = write_llama(tmp_path / "hf")
+    del weights["lm_head.weight"]
+    save_file(weights, tmp_path / "hf/model.safetensors")
+    refused(tmp_path / "hf", "model.safetensors: has no lm_head.weight")
+
+
+def test_a_tensor_that_the_options_do_not_announce(tmp_path, refused):
+    weights = write_llama(tmp_path / "hf")
+    weights["model.layers.0.self_attn.o_proj.bias"] = torch.zeros(12)
+    save_file(weights, tmp_path / "hf/model.safetensors")
+    refused(tmp_path / "hf", "has a tensor for decoder.layers.0.self_attn.out_proj.bias, which")
+
+
+@pytest.mark.parametrize("head", ["TokenClassification", "QuestionAnswering"])
+def test_heads_of_another_kind(head, tmp_path, refused):
+    write_bert(tmp_path / "hf", architectures=[f"BertFor{head}"])
+    refused(tmp_path / "hf", f"architectures is BertFor{head}, whose head is not supported")
+
+
+def test_an_untied_head_for_words(tmp_path, refused):
+    write_bert(tmp_path / "hf", head=True, tie_word_embeddings=False)
+    refused(tmp_path / "hf", "tie_word_embeddings is False, which is not supported; only True is")
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json"])
+def test_a_file_of_a_folder(name, tmp_path, refused):
+    write_llama(tmp_path)
+    refused(tmp_path / name, f"{name}: give the folder with all of the model's files")
 
 
 # what these need is in every model of their type that is known; checked before any tensor is read

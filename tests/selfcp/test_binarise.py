@@ -140,6 +140,14 @@ def test_pieces_with_white_space(model, space):
     assert repr(space) in str(error.value)
 
 
+def test_white_space_becomes_no_piece():
+    """Of a model that is trained here, also where SentencePiece takes a character for a letter."""
+    spaces = "".join(filter(str.isspace, map(chr, range(0x3001))))
+    lines = [f"good day {space} to you a{space}b" for space in spaces] * 20
+    words = Vocabulary(train_model(lines, 115), "it").dictionary.symbols
+    assert not [word for word in words if word.split() != [word]]
+
+
 # A model of our own
 
 

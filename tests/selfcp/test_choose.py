@@ -116,6 +116,12 @@ def test_candidates_that_are_none(folder, candidates):
         choose(str(folder / "selfcp.pt"), str(folder), candidates)
 
 
+def test_candidates_of_equal_tokens(folder):
+    message = "--candidates film,film : they are the same tokens for the data's SentencePiece model"
+    with pytest.raises(UserError, match=message):
+        choose(str(folder / "selfcp.pt"), str(folder), ["film", "good", "film "])
+
+
 def test_another_model(folder):
     with pytest.raises(UserError, match=r"--path .*: "):
         choose(str(folder / "lm.pt"), str(folder), ["good", "bad"])

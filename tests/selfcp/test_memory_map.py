@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from pet_fairseq.selfcp.memory_map import cosines, plot, similarities
+from pet_fairseq.selfcp.memory_map import SegmentMap, cosines, plot, similarities
 from tests.selfcp.test_model import make_selfcp, prefix_slowly
 from tests.selfcp.test_model import task as language_modeling  # noqa: F401  fixture
 
@@ -37,6 +37,10 @@ def test_of_every_segment(strategy, language_modeling, tmp_path):  # noqa: F811
         assert segment.words == [language_modeling.dictionary[i] for i in text.tolist()]
         start += length
     assert len(plot(found).axes) == 3  # two panels and the colour bar
+
+
+def test_words_are_no_formulas(tmp_path):
+    plot([SegmentMap(["$", "a$_$", "$"], torch.rand(2, 3))]).savefig(tmp_path / "map.png")
 
 
 def test_nothing_is_compressed_within_the_window(language_modeling, tmp_path):  # noqa: F811

@@ -1,5 +1,7 @@
 """The model against a slow one that reads each sentence alone, layer by layer."""
 
+import re
+
 import pytest
 import torch
 from fairseq.data import Dictionary
@@ -309,6 +311,7 @@ def test_words_in_another_order(task, tmp_path):
     [
         ({"memory_ratio": 0.5}, "--memory-ratio 0.5: give 1 or more"),
         ({"memory_ratio": float("nan")}, "--memory-ratio nan: give 1 or more"),
+        ({"memory_ratio": float("inf")}, "--memory-ratio inf: give 1 or more, but not inf"),
         ({"prompt_strategy": "half"}, "--prompt-strategy half: give one of auto, former"),
         ({"connector": "norm"}, "--connector norm: give one of linear, linear_norm"),
         ({"window": 0}, "--window 0: give 1 or more"),
@@ -326,9 +329,35 @@ def test_other_models_and_long_texts(task, tmp_path):
     path = save_model(tmp_path / "t.pt", translation)
     with pytest.raises(UserError, match=r"t.pt: not a decoder-only Transformer"):
         SelfCpModel.build_model(SelfCpConfig(backbone_path=path, window=7), translation)
-    model = make_selfcp(task, tmp_path, prompt_strategy="full")
-    with pytest.raises(UserError, match=r"come to 71 tokens, but the backbone has 64 positions"):
-        model(**make_sample(task, [(0, 70)])["net_input"])
+    for strategy, query, remedy in (
+        ("full", 0, r"--prompt-strategy full: .* give a strategy that reads less or shorter"),
+        ("former", 70, r"--window 7: .* give a smaller window, .* or shorter queries"),
+    ):
+        model = make_selfcp(task, tmp_path, prompt_strategy=strategy)
+        sample = make_sample(task, [(query, 70 - query)])
+        with pytest.raises(UserError, match=r"come to 71 tokens, but the backbone has 64") as error:
+            model(**sample["net_input"])
+        assert re.search(remedy, str(error.value))
+
+
+UNTIED = {"share_decoder_input_output_embed": False}
+ADAPTIVE = {"adaptive_input": True, "adaptive_input_cutoff": "8"}
+
+
+@pytest.mark.parametrize(
+    ("arch", "options", "message"),
+    [
+        ("llama", {}, "its attention has rotary positions"),
+        ("transformer_lm", UNTIED | ADAPTIVE, "without --adaptive-input"),
+        ("transformer_lm", UNTIED | {"character_embeddings": True}, "--character-embeddings"),
+        ("transformer_lm", UNTIED | {"decoder_input_dim": 8}, "whose --decoder-input-dim is its"),
+    ],
+)
+def test_backbones_that_cannot_read_vectors(arch, options, message, task, tmp_path):
+    path = save_model(tmp_path / "other.pt", task, arch, **TINY | options)
+    with pytest.raises(UserError, match=message) as error:
+        SelfCpModel.build_model(SelfCpConfig(backbone_path=path, window=7), task)
+    assert str(error.value).startswith(f"--backbone-path {path}: ")
 
 
 @pytest.mark.parametrize("strategy", ["former", "latter", "concat", "recursive"])
