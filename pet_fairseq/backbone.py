@@ -14,21 +14,36 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.files import hash_file
 
 
-def load_backbone(path: str, task) -> nn.Module:
-    """Load the model in a checkpoint, with its classification heads.
+def read_backbone(path: str, option: str) -> dict:
+    """Read the checkpoint of a model that another one can be built around.
 
     Models that are themselves built around another one say so by the class attribute
     `wraps_backbone = True`; they are refused.
 
+    Args:
+        option: names the path in errors.
     Raises:
-        UserError: no path, no such file, not a usable checkpoint, or a model with other
-            dictionaries than the task's.
+        UserError: no such file, not a usable checkpoint, or a model around another one.
+    """
+    state = load_checkpoint(path, option)
+    if getattr(model_class(state["cfg"].model), "wraps_backbone", False):
+        raise UserError(
+            f"{option} {path}: holds a compressed model, not a backbone; give the checkpoint of "
+            "the model that was compressed"
+        )
+    return state
+
+
+def load_backbone(path: str, task) -> nn.Module:
+    """Load the model in a checkpoint, with its classification heads.
+
+    Raises:
+        UserError: no path, no such file, not a usable checkpoint, a model around another one, or
+            one with other dictionaries than the task's.
     """
     if not path:
         raise UserError("--backbone-path: missing; give the checkpoint of the model to compress")
-    state = load_checkpoint(path, "--backbone-path")
-    if getattr(model_class(state["cfg"].model), "wraps_backbone", False):
-        raise UserError(f"--backbone-path {path}: holds a compressed model, not a backbone")
+    state = read_backbone(path, "--backbone-path")
     remedy = "give the data that it was trained on, or other data made with its dictionaries"
     check_dictionaries(state, path, "--backbone-path", task, remedy)
     backbone = build_model(state["cfg"].model, task)
@@ -51,6 +66,19 @@ def is_decoder_only(backbone: nn.Module) -> bool:
     """Whether a model is a language model of Transformer layers."""
     layers = getattr(getattr(backbone, "decoder", None), "layers", None)
     return not hasattr(backbone, "encoder") and isinstance(layers, nn.ModuleList)
+
+
+def check_gives_logits(model: nn.Module, what: str) -> None:
+    """Check that a model's decoder gives a logit for each word; `what` begins the error.
+
+    Raises:
+        UserError: it has an adaptive softmax, and gives features in their place.
+    """
+    if getattr(getattr(model, "decoder", None), "adaptive_softmax", None) is not None:
+        raise UserError(
+            f"{what}: the model has an adaptive softmax, which gives no logits; give a model that "
+            "was trained without --adaptive-softmax-cutoff"
+        )
 
 
 def file_hash(path: str) -> Tensor:

@@ -24,19 +24,12 @@ from pet_fairseq.predict.load_model import (
 )
 from pet_fairseq.predict.predictor import Predictor
 from pet_fairseq.predict.text import (
-    IMPORTED,
-    bpe_options,
+    LANGUAGES,
     build_text_of,
-    find_file,
-    find_segmentation,
+    find_dividing_file,
+    options_of_text,
 )
 
-# names of the files that divide words, in the order in which they are looked for
-SEGMENTATION = (
-    *("bpe.codes", "codes", "code", "bpecodes"),
-    *("spm.model", "sentencepiece.bpe.model", *IMPORTED),
-)
-LANGUAGES = ("source_lang", "target_lang")
 TRANSLATION = (TranslationTask, PetTranslationTask)
 
 
@@ -64,8 +57,9 @@ def from_pretrained(
             the data folder, above it, or beside the checkpoint or its backbone.
         tokenizer: the name of one of fairseq's tokenizers, "space" for none; by default "moses"
             with BPE codes, else none.
-        options: other values for options of the model, its task or generation, such as
-            `compression_ratio=8`, `add_bos_token=True` or `lenpen=0.6`.
+        options: other values for options of the model, such as `compression_ratio=8`; unless it is
+            a classifier, also for those of its task or of generation, such as `add_bos_token=True`
+            or `lenpen=0.6`.
     Raises:
         UserError: a file that is missing or unreadable, a model of sub-words without a file that
             divides words, a model that generates no text and has no classes, or an option that
@@ -184,22 +178,13 @@ def _text_options(
     """fairseq's options for the tokenizer and the BPE that turn text into tokens and back.
 
     Raises:
-        UserError: no such file, or none was given or found for a model of sub-words.
+        UserError: no such file or tokenizer, or no file was given or found for a model of
+            sub-words.
     """
     if segmentation is None:
-        segmentation = find_file(SEGMENTATION, folders)
-        if not segmentation and find_segmentation(task.source_dictionary):
-            raise UserError(
-                "segmentation: the model's words are pieces, and there is no bpe.codes or "
-                f"spm.model in {', '.join(map(str, folders))}; give the file that divides words, "
-                'or "" for text that is in pieces already'
-            )
+        remedy = 'give the file that divides words, or "" for text that is in pieces already'
+        words = task.source_dictionary
+        segmentation = find_dividing_file(words, folders, "segmentation", remedy)
     if segmentation and not Path(segmentation).is_file():
         raise UserError(f"segmentation {segmentation}: no such file")
-    bpe = bpe_options(segmentation) if segmentation else None
-    if tokenizer is None and bpe and bpe["_name"] == "subword_nmt":
-        tokenizer = "moses"
-    if tokenizer is None:
-        return None, bpe
-    languages = {side: getattr(task.cfg, side) for side in LANGUAGES if hasattr(task.cfg, side)}
-    return {"_name": tokenizer, **(languages if tokenizer == "moses" else {})}, bpe
+    return options_of_text(task, segmentation, tokenizer)

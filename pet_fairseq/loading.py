@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Union
 
 import numpy as np
 from fairseq import checkpoint_utils, tasks
@@ -17,7 +18,11 @@ from omegaconf import DictConfig, open_dict
 from torch import nn
 
 from pet_fairseq.architectures import architecture_name, model_class
-from pet_fairseq.checkpoints.dictionaries import check_dictionaries, trained_languages
+from pet_fairseq.checkpoints.dictionaries import (
+    check_dictionaries,
+    check_labels,
+    trained_languages,
+)
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import NO_SENTENCES, UserError, check_positive
 from pet_fairseq.moving import move_batch
@@ -29,26 +34,32 @@ def load_model(path: str, option: str, data: str = "") -> tuple[BaseFairseqModel
     Args:
         option: names the path in errors. data: a folder in place of the one it was trained on.
     Raises:
-        UserError: not a checkpoint that can be loaded safely, or no such data folder.
+        UserError: not a checkpoint that can be loaded safely, no such data folder, or one with
+            other dictionaries than the checkpoint's.
     """
-    return build_loaded(load_checkpoint(path, option), path, data)
+    return build_loaded(load_checkpoint(path, option), path, option, data)
 
 
-def build_loaded(state: dict, path: str, data: str) -> tuple[BaseFairseqModel, FairseqTask]:
-    """Build model and task from a loaded checkpoint; `data` as for `load_model`.
+def build_loaded(
+    state: dict, path: str, option: str, data: str
+) -> tuple[BaseFairseqModel, FairseqTask]:
+    """Build model and task from a loaded checkpoint; `option` and `data` as for `load_model`.
 
     Raises:
-        UserError: no such data folder.
+        UserError: no such data folder, or one with other dictionaries than the checkpoint's.
     """
     state["args"] = None  # fairseq has made cfg of it
     cfg = state["cfg"]
+    trained = cfg.task.data
     with open_dict(cfg):
-        cfg.task.data = data or cfg.task.data
+        cfg.task.data = data or trained
     if not Path(cfg.task.data.split(os.pathsep)[0]).is_dir():
         raise UserError(
             f"--data {cfg.task.data}: no such folder; give one made by fairseq-preprocess"
         )
     task = tasks.setup_task(cfg.task, from_checkpoint=True)
+    check_dictionaries(state, path, option, task, DATA_REMEDY, trained)
+    check_labels(path, option, task, DATA_REMEDY, trained)
     (model,), _ = checkpoint_utils.load_model_ensemble([path], task=task, state=state)
     return model.eval(), task
 
@@ -134,22 +145,55 @@ def load_subset(task: FairseqTask, subset: str) -> FairseqDataset:
 
 
 def read_batches(
-    task: FairseqTask, subset: str, sentences: int, max_tokens: int, device: str = "cpu"
+    task: FairseqTask,
+    subset: str,
+    sentences: int,
+    max_tokens: int,
+    device: str = "cpu",
+    max_positions: Union[int, tuple[int, ...], None] = None,
 ) -> Iterator[dict]:
     """Yield batches of a subset, until at least `sentences` sentences are read.
 
+    Args:
+        max_tokens: of a batch, padding included. max_positions: as the model gives them, None if it
+            takes sentences of any length.
     Raises:
-        UserError: no such subset, or `sentences` below 1.
+        UserError: no such subset, `sentences` or `max_tokens` below 1, or a sentence that is longer
+            than a batch or than the model takes.
     """
-    check_positive(sentences=sentences)
+    check_positive(sentences=sentences, max_tokens=max_tokens)
     dataset = load_subset(task, subset)
+    check_batch(max(map(dataset.num_tokens, range(len(dataset))), default=0), max_tokens)
     batches = task.get_batch_iterator(dataset, max_tokens=max_tokens)
     count = 0
     for sample in batches.next_epoch_itr(shuffle=False):
         if count >= sentences:
             return
         count += len(sample["net_input"]["src_tokens"])
+        check_lengths(sample, subset, max_positions)
         yield move_batch(sample, device)
+
+
+def check_lengths(
+    sample: dict, subset: str, max_positions: Union[int, tuple[int, ...], None]
+) -> None:
+    """Raise UserError if a batch has more columns than the model positions, as it gives them."""
+    limits = max_positions if isinstance(max_positions, tuple) else (max_positions,)
+    for name, limit in zip(("src_tokens", "prev_output_tokens"), limits):
+        tokens = sample["net_input"].get(name)
+        if tokens is not None and limit is not None and tokens.size(1) > limit:
+            raise UserError(
+                f"--subset {subset}: a sentence has {tokens.size(1)} tokens, and the model takes "
+                f"{limit} at most; shorten the texts and run fairseq-preprocess again"
+            )
+
+
+def check_batch(longest: int, max_tokens: int) -> None:
+    """Raise UserError if the longest sentence, in tokens, does not fit into a batch."""
+    if max_tokens < longest:
+        raise UserError(
+            f"--max-tokens {max_tokens}: a sentence has {longest} tokens; give {longest} or more"
+        )
 
 
 def read_samples(
@@ -210,11 +254,7 @@ def batches_of_similar_length(
         UserError: a single sentence is longer.
     """
     indices = sorted(indices, key=dataset.num_tokens)
-    longest = dataset.num_tokens(indices[-1])
-    if max_tokens < longest:
-        raise UserError(
-            f"--max-tokens {max_tokens}: a sentence has {longest} tokens; give {longest} or more"
-        )
+    check_batch(dataset.num_tokens(indices[-1]), max_tokens)
     batches: list[list[int]] = [[]]
     for index in indices:  # each is the longest of its batch so far
         if (len(batches[-1]) + 1) * dataset.num_tokens(index) > max_tokens:

@@ -2,6 +2,7 @@
 
 import shlex
 from argparse import Namespace
+from collections.abc import Sequence
 from enum import Enum
 from typing import Any
 
@@ -15,7 +16,7 @@ from pet_fairseq.errors import UserError
 def model_options(path: str) -> list[str]:
     """The words of `--arch NAME` and of every model option that differs from its default.
 
-    Lists of pairs are joined by commas, not spaces, so that a shell can take them from `$(...)`.
+    Lists are joined by commas, not spaces, so that a shell can take them from `$(...)`.
 
     Raises:
         UserError: an unreadable file, or a model without a named architecture.
@@ -41,4 +42,6 @@ def option_words(option: str, value: Any, flag: bool) -> list[str]:
         return [option] if value else []
     if isinstance(value, Enum):
         value = value.value
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        value = ",".join(map(str, value))  # as fairseq's eval_str_list takes them
     return [option, shlex.quote(str(value).replace(" ", "," if option.endswith("-pairs") else " "))]

@@ -16,7 +16,14 @@ from pet_fairseq.errors import UserError
 logger = logging.getLogger(__name__)
 
 
-def check_dictionaries(state: dict, path: str, option: str, task: FairseqTask, remedy: str) -> None:
+def check_dictionaries(
+    state: dict,
+    path: str,
+    option: str,
+    task: FairseqTask,
+    remedy: str,
+    trained: Optional[str] = None,
+) -> None:
     """Compare the dictionaries that a checkpoint was trained with with the task's.
 
     A checkpoint names its data folder but holds no dictionary. If the folder is gone, the
@@ -24,17 +31,18 @@ def check_dictionaries(state: dict, path: str, option: str, task: FairseqTask, r
 
     Args:
         option: names the path in errors. remedy: what the user is to do if they differ.
+        trained: the folder that the checkpoint was trained on, if its options name another by now.
     Raises:
         UserError: names both files and the first difference.
     """
     cfg = state["cfg"].task
+    folder = first_folder(getattr(cfg, "data", None) if trained is None else trained)
     if getattr(task.cfg, "source_lang", None) is None:
-        check_single_dictionary(state, path, option, task, remedy)
+        check_single_dictionary(state, path, option, task, remedy, folder)
         return
     ours = {"source_lang": task.source_dictionary, "target_lang": task.target_dictionary}
     our_folder = task.cfg.data.split(os.pathsep)[0]
     sizes = vocabulary_sizes(state["model"])
-    folder = str(cfg.get("data") or "").split(os.pathsep)[0]
     languages = trained_languages(cfg, folder)
     for side, dictionary in ours.items():
         name = f"dict.{languages[side] or getattr(task.cfg, side)}.txt"
@@ -62,17 +70,23 @@ def warn_of_missing(option: str, path: str, file: Path) -> None:
     )
 
 
+def first_folder(data: Optional[str]) -> str:
+    """The first of the folders in a task's option `data`, "" if there is none."""
+    return str(data or "").split(os.pathsep)[0]
+
+
 def check_single_dictionary(
-    state: dict, path: str, option: str, task: FairseqTask, remedy: str
+    state: dict, path: str, option: str, task: FairseqTask, remedy: str, folder: str
 ) -> None:
     """Compare the one dictionary of language models and classifiers with the task's.
 
+    Args:
+        folder: that the checkpoint was trained on.
     Raises:
         UserError: names both files and the first difference.
     """
     ours, our_folder = task.source_dictionary, getattr(task, "args", task.cfg).data
     size = vocabulary_size(state["model"])
-    folder = str(state["cfg"].task.get("data") or "").split(os.pathsep)[0]
     files = [
         *(Path(folder, name) for name in ("dict.txt", "input0/dict.txt")),
         Path(path).with_name("dict.txt"),
@@ -80,11 +94,7 @@ def check_single_dictionary(
     file = next((f for f in files if f.is_file()), None)
     difference = ""
     if file is not None:
-        theirs = load_dictionary(file, option)
-        for symbol in ours.symbols[len(theirs) :]:
-            if symbol.startswith("<"):  # <mask>, which some tasks add
-                theirs.add_symbol(symbol)
-        difference = first_difference(theirs, ours)
+        difference = difference_from(file, ours, option)
     elif size is None or size == len(ours):
         warn_of_missing(option, path, files[0])
     else:
@@ -94,6 +104,37 @@ def check_single_dictionary(
             f"{option} {path}: made with another dictionary: {file} and that of {our_folder} "
             f"differ: {difference}; {remedy}"
         )
+
+
+def check_labels(path: str, option: str, task: FairseqTask, remedy: str, trained: str) -> None:
+    """Compare the classes that a checkpoint was trained with with the task's, if it has any.
+
+    They are looked for in the folder that it was trained on and beside the checkpoint.
+
+    Raises:
+        UserError: names both files and the first difference.
+    """
+    ours = getattr(task, "label_dictionary", None)
+    if ours is None or ours is task.source_dictionary:  # as for regression
+        return
+    name = "label/dict.txt"
+    files = [Path(first_folder(trained), name), Path(path).with_name("label") / "dict.txt"]
+    file = next((f for f in files if f.is_file()), None)
+    difference = difference_from(file, ours, option) if file is not None else ""
+    if difference:
+        raise UserError(
+            f"{option} {path}: made with other classes: {file} and {Path(task.cfg.data, name)} "
+            f"differ: {difference}; {remedy}"
+        )
+
+
+def difference_from(file: Path, ours: Dictionary, option: str) -> str:
+    """The first difference of a dictionary's file and a task's own, "" if there is none."""
+    theirs = load_dictionary(file, option)
+    for symbol in ours.symbols[len(theirs) :]:
+        if symbol.startswith("<"):  # <mask>, which some tasks add
+            theirs.add_symbol(symbol)
+    return first_difference(theirs, ours)
 
 
 def load_dictionary(path: Path, option: str) -> Dictionary:

@@ -70,7 +70,8 @@ COMMANDS = (
         "lines.",
         usage="pet-fairseq predict MODEL --input FILE|- [OPTIONS]",
         epilog="Also give --tokenizer and --bpe with their options, as for fairseq-interactive; "
-        "without these, an imported model uses its own tokenizer.",
+        "without these, a tokenizer.json, bpe.codes or spm.model beside the data or the model is "
+        "used.",
         add_arguments=_predict_arguments,
         run=_predict,
         keeps_rest=True,

@@ -21,7 +21,7 @@ class Line(NamedTuple):
 
 
 def read_lines(file: str) -> Iterator[Line]:
-    """The lines of a file, or for "-" those of standard input.
+    """The lines of a file, or for "-" those of standard input, without a byte-order mark.
 
     Raises:
         UserError: a line that is not UTF-8. OSError: a file that cannot be read.
@@ -30,8 +30,9 @@ def read_lines(file: str) -> Iterator[Line]:
     with nullcontext(sys.stdin.buffer) if file == STDIN else Path(file).open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             where = f"--input {name}, line {number}"
+            encoding = "utf-8-sig" if number == 1 else "utf-8"
             try:
-                yield Line(where, line.decode("utf-8").rstrip("\r\n"))
+                yield Line(where, line.decode(encoding).rstrip("\r\n"))
             except UnicodeDecodeError as error:
                 raise UserError(f"{where}: not UTF-8 at byte {error.start}") from None
 

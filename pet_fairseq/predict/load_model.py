@@ -18,14 +18,14 @@ from pet_fairseq.devices import check_device
 from pet_fairseq.errors import UserError
 from pet_fairseq.loading import build_loaded
 from pet_fairseq.predict.classifier import Classifier
-from pet_fairseq.predict.predictor import Predictor, has_ratios
+from pet_fairseq.predict.predictor import Predictor
 from pet_fairseq.predict.text import (
-    IMPORTED,
+    LANGUAGES,
     Text,
-    bpe_options,
     build_text,
     build_text_of,
-    find_file,
+    find_dividing_file,
+    options_of_text,
     parse_text_options,
 )
 from pet_fairseq.predict.translator import Translator
@@ -59,6 +59,7 @@ def load(
     state = load_checkpoint(paths[0], args.path_option)
     options = {"backbone_path": args.backbone_path} if args.backbone_path else {}
     model, task, folders = open_model(state, paths, data, args.path_option, options)
+    predictor_class(model, task, args.path_option)  # refuses what no tokenizer would help
     text = choose_text(text_options, task, folders, f"pet-fairseq {args.command}", **limits)
     predictor = make_predictor(
         model.to(device=args.device, dtype=dtype),
@@ -124,9 +125,13 @@ def open_model(
         UserError: files that are missing or do not fit, or an option that the model does not have.
     """
     cfg, more = state["cfg"], os.pathsep.join(paths[1:])
-    override(cfg, options | ({"plugin_path": more} if more else {}), option)
-    model, task = build_loaded(state, paths[0], data)
-    return Opened(model, task, folders_around(paths[0], task.cfg.data, cfg))
+    options = options | ({"plugin_path": more} if more else {})
+    override(cfg, options, option)
+    if options.get("plugin_path"):
+        files = [paths[0], *options["plugin_path"].split(os.pathsep)]
+        model_class(cfg.model).check_files(files, option)
+    model, task = build_loaded(state, paths[0], option, data)
+    return Opened(model, task, folders_around(paths[0], cfg.task.data, cfg))
 
 
 def override(cfg: DictConfig, options: dict[str, Any], option: str) -> None:
@@ -137,12 +142,13 @@ def override(cfg: DictConfig, options: dict[str, Any], option: str) -> None:
     """
     with open_dict(cfg):
         for name, value in options.items():
-            if not has_ratios(model_class(cfg.model)) and name in ("plugin_path", "backbone_path"):
+            known = hasattr(cfg.model, name)
+            if not known and name in ("plugin_path", "backbone_path"):
                 raise UserError(
                     f"{option}: the first file holds no plugins; put one of --arch variator "
                     "there, or give a single file without --backbone-path"
                 )
-            if not hasattr(cfg.model, name):
+            if not known:
                 raise UserError(f"{name}: this model has no such option")
             setattr(cfg.model, name, value)
 
@@ -165,18 +171,23 @@ def folders_around(path: str, data: str, cfg: DictConfig) -> list[Path]:
 def choose_text(
     words: list[str], task: FairseqTask, folders: list[Path], prog: str, **limits
 ) -> Text:
-    """The tokenizer and BPE of the command line; without any, those of an imported model.
+    """The tokenizer and BPE of the command line; without any, those of the file that is found.
 
     Args:
-        words: of the command line. folders: where to look for an imported model's tokenizer.
+        words: of the command line. folders: where to look for a file that divides words.
         prog: the command, for errors. limits: as for Text.
     Raises:
-        SystemExit: a wrong option, after a message. UserError, OSError: unreadable files.
+        SystemExit: a wrong option, after a message. UserError, OSError: unreadable files, or none
+            for a model whose words are pieces.
     """
     if not words:
-        file = find_file(IMPORTED, folders)
-        return build_text_of(None, bpe_options(file) if file else None, **limits)
-    languages = {name: getattr(task.cfg, name, None) for name in ("source_lang", "target_lang")}
+        remedy = (
+            "give --bpe with its options, as for fairseq-interactive, or --tokenizer space for "
+            "text that is in pieces already"
+        )
+        file = find_dividing_file(task.source_dictionary, folders, "--bpe", remedy)
+        return build_text_of(*options_of_text(task, file), **limits)
+    languages = {name: getattr(task.cfg, name, None) for name in LANGUAGES}
     return build_text(parse_text_options(words, prog, **languages), **limits)
 
 
@@ -202,10 +213,22 @@ def make_predictor(
     Raises:
         UserError: the task answers no texts.
     """
+    kind = predictor_class(model, task, option)
+    if kind is Translator:
+        options |= {"beam": beam, "lenpen": lenpen}
+    return kind(model, task, text, **options)
+
+
+def predictor_class(model: nn.Module, task: FairseqTask, option: str) -> type[Predictor]:
+    """The class of the predictor for a task; option: names the model's path in errors.
+
+    Raises:
+        UserError: the task answers no texts.
+    """
     if isinstance(task, SentencePredictionTask):
-        return Classifier(model, task, text, **options)
+        return Classifier
     if getattr(model, "decoder", None) is not None and getattr(model, "encoder", None) is not None:
-        return Translator(model, task, text, beam=beam, lenpen=lenpen, **options)
+        return Translator
     raise UserError(
         f"{option}: a model of the task {type(task).__name__}; give one that classifies sentences "
         "(sentence_prediction) or an encoder-decoder"

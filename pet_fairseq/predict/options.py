@@ -1,6 +1,7 @@
 """The options of commands that answer texts with a model."""
 
 import argparse
+import math
 
 from pet_fairseq.cli_command import add_device_option
 
@@ -22,7 +23,7 @@ def add_model_options(group: argparse._ActionsContainer) -> None:
     )
     group.add_argument(
         "--lenpen",
-        type=float,
+        type=finite,
         default=1.0,
         metavar="X",
         help="the length penalty (default: %(default)s)",
@@ -49,6 +50,13 @@ def add_model_options(group: argparse._ActionsContainer) -> None:
         action="store_true",
         help="compute the linear maps of a model that classifies in 8 bits, with --device cpu only",
     )
+
+
+def finite(word: str) -> float:
+    number = float(word)
+    if not math.isfinite(number):
+        raise argparse.ArgumentTypeError(f"{word}: give a number that is finite")
+    return number
 
 
 def positive(word: str) -> int:

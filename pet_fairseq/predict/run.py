@@ -5,6 +5,7 @@ import json
 import logging
 from argparse import Namespace
 
+from pet_fairseq.errors import check_positive
 from pet_fairseq.predict.lines import format_of, read_lines, read_text
 from pet_fairseq.predict.load_model import load
 from pet_fairseq.predict.text import build_text, parse_text_options
@@ -18,6 +19,7 @@ def predict(args: Namespace, text_options: list[str]) -> None:
     Raises:
         UserError: a model or a text that cannot be used. OSError: files that cannot be read.
     """
+    check_positive(max_tokens=args.max_tokens)
     logging.getLogger("fairseq").setLevel(logging.WARNING)  # it turns on every logger
     predictor = load(args, text_options)
     form = args.format or format_of(args.input)

@@ -2,13 +2,17 @@
 
 import argparse
 import math
+import re
 from collections.abc import Iterable
+from contextlib import redirect_stderr
+from io import StringIO
 from pathlib import Path
 from typing import Optional
 
 from fairseq.data import Dictionary, encoders
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.registry import REGISTRIES
+from fairseq.tasks import FairseqTask
 from omegaconf import OmegaConf
 
 from pet_fairseq.cli_command import OneLineParser
@@ -23,6 +27,12 @@ SEGMENTATIONS = {
     "sentencepiece": lambda word: word.startswith("\u2581"),
 }
 IMPORTED = ("tokenizer.json", "source.spm")  # as pet-fairseq import-hf writes them
+# names of the files that divide words, in the order in which they are looked for
+DIVIDING = (
+    *("bpe.codes", "codes", "code", "bpecodes"),
+    *("spm.model", "sentencepiece.bpe.model", *IMPORTED),
+)
+LANGUAGES = ("source_lang", "target_lang")
 
 
 class Text:
@@ -125,7 +135,12 @@ def build_text_of(tokenizer: Optional[dict], bpe: Optional[dict], **limits) -> T
 def _build_bpe(options):
     """fairseq's BPE with these options; raises UserError if its file cannot be used."""
     try:
-        return encoders.build_bpe(options)
+        with redirect_stderr(StringIO()):  # where subword-nmt says why it ends the program
+            return encoders.build_bpe(options)
+    except (UnicodeDecodeError, SystemExit) as error:
+        file = getattr(options, "bpe_codes", None) or "the file of --bpe"
+        line = f"{file}: holds no BPE codes; give the file that divided the training text"
+        raise UserError(line) from error
     except (RuntimeError, OSError) as error:
         line = mistake(error)
         if line is None:
@@ -151,6 +166,53 @@ def find_segmentation(words: Dictionary) -> Optional[str]:
         if any(map(is_piece, words.symbols)):
             return name
     return None
+
+
+def has_pieces(words: Dictionary) -> bool:
+    """Whether a dictionary holds pieces of words; WordPiece marks its own by ##."""
+    wordpiece = re.compile(r"##\w+")
+    return find_segmentation(words) is not None or any(map(wordpiece.fullmatch, words.symbols))
+
+
+def find_dividing_file(words: Dictionary, folders: list[Path], missing: str, remedy: str) -> str:
+    """The first of the files of DIVIDING in these folders, "" if there is none.
+
+    Args:
+        words: the model's. missing: the option that was not given. remedy: what the user is to do
+            if there is no file and the words are pieces.
+    Raises:
+        UserError: so it is; the model would take nearly every word for an unknown one.
+    """
+    file = find_file(DIVIDING, folders)
+    if not file and has_pieces(words):
+        raise UserError(
+            f"{missing}: the model's words are pieces, and there is no bpe.codes or spm.model in "
+            f"{', '.join(map(str, folders))}; {remedy}"
+        )
+    return file
+
+
+def options_of_text(
+    task: FairseqTask, file: str, tokenizer: Optional[str] = None
+) -> tuple[Optional[dict], Optional[dict]]:
+    """fairseq's options for the tokenizer and the BPE that turn text into tokens and back.
+
+    Args:
+        file: that divides words, "" for none.
+        tokenizer: its name; by default that of Moses with BPE codes, else none.
+    Raises:
+        UserError: no such tokenizer.
+    """
+    bpe = bpe_options(file) if file else None
+    if tokenizer is None and bpe and bpe["_name"] == "subword_nmt":
+        tokenizer = "moses"
+    if tokenizer is None:
+        return None, bpe
+    known = REGISTRIES["tokenizer"]["registry"]
+    if tokenizer not in known:
+        raise UserError(f"tokenizer {tokenizer!r}: not known; give one of {', '.join(known)}")
+    languages = {side: getattr(task.cfg, side) for side in LANGUAGES if hasattr(task.cfg, side)}
+    return {"_name": tokenizer, **(languages if tokenizer == "moses" else {})}, bpe
 
 
 def find_file(names: Iterable[str], folders: Iterable[Path]) -> str:

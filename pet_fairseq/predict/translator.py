@@ -45,8 +45,12 @@ class Translator(Predictor):
         return [{"text": self.decode(answers[i])} for i in range(len(texts))]
 
     def rehearse(self, texts: list[Tensor], ratio: int) -> None:
-        """Translate to texts of the same length: random words could give any length."""
-        generator, length = self.generator, max(map(len, texts))
+        """Translate to texts of the same length: random words could give any length.
+
+        A decoder with few positions stops earlier.
+        """
+        generator, longest = self.generator, max(map(len, texts))
+        length = min(longest, self.model.max_decoder_positions() - 1)
         before = generator.min_len, generator.max_len_a, generator.max_len_b
         generator.min_len, generator.max_len_a, generator.max_len_b = length, 0, length
         try:

@@ -8,6 +8,8 @@ from pet_fairseq.devices import check_device, choose_device
 from pet_fairseq.errors import UserError
 from pet_fairseq.loading import load_model, read_batches
 
+MAX_TOKENS = 8000  # of a batch
+
 
 @torch.inference_mode()
 def class_scores(checkpoint: str, data: str, subset: str = "test", device: str = "auto") -> dict:
@@ -21,11 +23,17 @@ def class_scores(checkpoint: str, data: str, subset: str = "test", device: str =
         sentence; by_sentence, a text with 1 for each sentence that is right and 0 for the others,
         in their order.
     Raises:
-        UserError: not such a model, no such subset, or no such device.
+        UserError: not such a model, data with other dictionaries, no such subset, one without
+            classes or with a text that is too long, or no such device.
     """
     device = choose_device(device)
     check_device(device)
     model, task = load_model(checkpoint, "CHECKPOINT", data)
+    if getattr(task.cfg, "regression_target", False):
+        raise UserError(
+            f"CHECKPOINT {checkpoint}: was trained with --regression-target and has no classes; "
+            "give a model that has"
+        )
     head = getattr(task.cfg, "classification_head_name", None)
     if head not in getattr(model, "classification_heads", {}):
         raise UserError(
@@ -33,7 +41,13 @@ def class_scores(checkpoint: str, data: str, subset: str = "test", device: str =
         )
     model.to(device)
     right, tokens = {}, 0
-    for sample in read_batches(task, subset, sys.maxsize, max_tokens=8000, device=device):
+    limits = {"max_tokens": MAX_TOKENS, "max_positions": model.max_positions()}
+    for sample in read_batches(task, subset, sys.maxsize, device=device, **limits):
+        if "target" not in sample:
+            raise UserError(
+                f"--subset {subset}: has no classes in {data}; give another subset, or run "
+                "fairseq-preprocess on its labels, too"
+            )
         options = {"features_only": True, "classification_head_name": head}
         logits, _ = model(**sample["net_input"], **options)
         target = sample["target"].view(-1)

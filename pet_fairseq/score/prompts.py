@@ -9,6 +9,7 @@ import torch
 from omegaconf import open_dict
 from torch import Tensor, nn
 
+from pet_fairseq.backbone import check_gives_logits
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.devices import check_device, choose_device
 from pet_fairseq.errors import UserError, check_positive
@@ -48,12 +49,14 @@ def prompt_scores(
         read a single prompt; prompt_length, the mean number of tokens in a prompt before it is cut;
         texts; cut.
     Raises:
-        UserError: no language model, no such subset, word or device, or no prompts.
+        UserError: no language model, or one with an adaptive softmax; no such subset, word or
+            device; or no prompts.
     """
     check_positive(texts=texts, cut=cut)
     device = choose_device(device)
     check_device(device)
     model, task = load_for_lines(checkpoint, data)
+    check_gives_logits(model, f"CHECKPOINT {checkpoint}")
     model.to(device)
     loss = seconds = words = right = length = count = 0
     for text in read_texts(task, subset, prompt_end, texts, model.max_positions()):
@@ -82,7 +85,7 @@ def load_for_lines(checkpoint: str, data: str) -> tuple[nn.Module, object]:
     """Load a language model and its task, for which every line of the data is a text of its own.
 
     Raises:
-        UserError: another kind of model, or no such data.
+        UserError: another kind of model, no such data, or data with another dictionary.
     """
     state = load_checkpoint(checkpoint, "CHECKPOINT")
     if state["cfg"].task._name != "language_modeling":
@@ -90,7 +93,7 @@ def load_for_lines(checkpoint: str, data: str) -> tuple[nn.Module, object]:
     with open_dict(state["cfg"]):
         state["cfg"].task.sample_break_mode = "eos"
         state["cfg"].task.add_bos_token = False  # it would stand before the </s> that is there
-    return build_loaded(state, checkpoint, data)
+    return build_loaded(state, checkpoint, "CHECKPOINT", data)
 
 
 def read_texts(task, subset: str, prompt_end: str, number: int, max_length: int) -> Iterator[Text]:

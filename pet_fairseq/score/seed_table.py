@@ -40,7 +40,7 @@ def read_seeds(runs: Path, name: str) -> dict[str, list[float]]:
         UserError: no finished run of that name, or a result.json without scores.
     """
     by_score: dict[str, list[float]] = {}
-    for folder in sorted(runs.glob(f"{name}.seed*")):
+    for folder in sorted(runs.glob("*.seed*")):
         path = folder / "result.json"
         if not re.fullmatch(re.escape(name) + r"\.seed\d+", folder.name) or not path.is_file():
             continue

@@ -24,4 +24,4 @@ def load_selfcp(path: str, data: str, **overrides) -> tuple[SelfCpModel, SelfCpT
     with open_dict(state["cfg"]):
         for name, value in overrides.items():
             setattr(cfg, name, value)
-    return build_loaded(state, path, data)
+    return build_loaded(state, path, "--path", data)

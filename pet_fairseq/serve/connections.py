@@ -57,11 +57,13 @@ class Entrance:
             self.listener = await self.loop.create_server(
                 lambda: Newcomer(self), host, port, backlog=AT_ONCE
             )
-        except OSError as error:
-            if error.errno in WRONG_PORT:
-                line = f"--port {port}: {WRONG_PORT[error.errno]}; give another one, or 0 for any"
+        except (OSError, UnicodeError) as error:  # the latter of a name with an empty part
+            code = getattr(error, "errno", None)
+            if code in WRONG_PORT:
+                line = f"--port {port}: {WRONG_PORT[code]}; give another one, or 0 for any"
             else:
-                line = f"--host {host}: {error.strerror}; give an address of this machine"
+                why = getattr(error, "strerror", None) or "no name of a host"
+                line = f"--host {host}: {why}; give an address of this machine"
             raise UserError(line) from error
         for listening in self.listener.sockets:
             # from a short backlog the kernel would drop clients while the event loop is busy

@@ -14,17 +14,25 @@ def attach(layers: nn.ModuleList, site: str, grouping: Grouping) -> list[site_mo
     Args:
         layers: fairseq's layers (or any with the parts that the site needs); site: a key of SITES.
     Raises:
-        UserError: the layers have no such part.
+        UserError: a layer has no such part.
+    """
+    check_layers(layers, site)
+    module = getattr(site_modules, SITES[site].module)
+    # by index: LayerDrop leaves some out of an iteration
+    return [module.put_into(layers[i], grouping) for i in range(len(layers))]
+
+
+def check_layers(layers: nn.ModuleList, site: str) -> None:
+    """Check that layers have the parts that a site needs.
+
+    Raises:
+        UserError: a layer has no such part.
     """
     module = getattr(site_modules, SITES[site].module)
-    modules = []
-    for i in range(len(layers)):  # by index: LayerDrop leaves some out of an iteration
-        layer = layers[i]
+    for i in range(len(layers)):
         for name in module.needs:
-            if not isinstance(getattr(layer, name, None), nn.Module):
+            if not isinstance(getattr(layers[i], name, None), nn.Module):
                 raise UserError(
-                    f"--compression-site {site}: {type(layer).__name__} of the backbone has no "
+                    f"--compression-site {site}: {type(layers[i]).__name__} of the backbone has no "
                     f"{name}; give another site or a backbone of fairseq's Transformer layers"
                 )
-        modules.append(module.put_into(layer, grouping))
-    return modules

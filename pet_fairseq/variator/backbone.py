@@ -7,7 +7,7 @@ from typing import Optional
 from fairseq.models import BaseFairseqModel
 from torch import nn
 
-from pet_fairseq.backbone import is_decoder_only
+from pet_fairseq.backbone import check_gives_logits, is_decoder_only
 from pet_fairseq.errors import UserError
 from pet_fairseq.gradients import zero_from
 from pet_fairseq.variator.costs import Shape
@@ -36,7 +36,8 @@ def find_stack(backbone: nn.Module, stack: str) -> tuple[nn.Module, str]:
     Args:
         stack: encoder, decoder, or auto for the only one that fits the model.
     Raises:
-        UserError: the model has no such stack, or predicts the positions that a group would show.
+        UserError: the model has no such stack, predicts the positions that a group would show, or
+            is decoder-only with an adaptive softmax.
     """
     if not is_decoder_only(backbone):
         if stack == "decoder":
@@ -49,6 +50,7 @@ def find_stack(backbone: nn.Module, stack: str) -> tuple[nn.Module, str]:
         raise UserError(
             f"--compression-stack encoder: {type(backbone).__name__} is decoder-only; give decoder"
         )
+    check_gives_logits(backbone, "--backbone-path")
     return backbone, "decoder"
 
 

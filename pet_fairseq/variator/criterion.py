@@ -24,6 +24,7 @@ from fairseq.tasks.sentence_prediction import SentencePredictionTask
 from omegaconf import II
 from torch import Tensor, nn
 
+from pet_fairseq.backbone import check_gives_logits
 from pet_fairseq.errors import UserError
 from pet_fairseq.gradients import zero_from
 from pet_fairseq.hooks import forward_hooks
@@ -171,12 +172,14 @@ class VariatorDistillationCriterion(FairseqCriterion):
         """Options for calling the model, and whether the targets are classes of sentences.
 
         Raises:
-            UserError: not a model around a backbone.
+            UserError: not a model around a backbone, or one without the logits of a task loss.
         """
         if not hasattr(model, "frozen"):  # asked of the model: its class may be that of DDP
             kinds = [n for n, c in MODEL_REGISTRY.items() if issubclass(c, BackboneWrapper)]
             raise UserError(f"--arch: variator_distillation trains {', '.join(sorted(kinds))} only")
         if not isinstance(self.task, SentencePredictionTask):
+            if self.task_loss_weight > 0:
+                check_gives_logits(model, f"--task-loss-weight {self.task_loss_weight:g}")
             return {"features_only": self.task_loss_weight == 0}, False
         self.check_classes(model, sample)
         return {"features_only": True, "classification_head_name": self.head_name}, True

@@ -4,12 +4,12 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.backbone import read_backbone
 from pet_fairseq.errors import UserError
 from pet_fairseq.markdown import table
 from pet_fairseq.variator.costs import Shape, ffn_parameters, paper_ffn_saving
 from pet_fairseq.variator.model import VariatorModel
-from pet_fairseq.variator.options import VariatorConfig, check_options
+from pet_fairseq.variator.options import VariatorConfig, check_new_plugins
 from pet_fairseq.variator.plugin_files import build_around
 from pet_fairseq.variator.sites import SITES
 
@@ -87,8 +87,8 @@ def flops_report(
         bottleneck_dim=bottleneck_dim,
         compression_site=site,
     )
-    check_options(cfg)
-    state = load_checkpoint(checkpoint, "CHECKPOINT")
+    check_new_plugins(cfg)
+    state = read_backbone(checkpoint, "CHECKPOINT")
     model = build_around(state, cfg)
     model.add_plugins(ratio, cfg)
     model.eval()

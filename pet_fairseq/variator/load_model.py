@@ -14,10 +14,12 @@ def load_variator(paths: str, option: str, data: str = "") -> tuple[VariatorMode
     Args:
         option: names the paths in errors. data: a folder in place of the training's.
     Raises:
-        UserError: a file that holds no plugins or does not fit the others, or no such data.
+        UserError: a file that holds no plugins or does not fit the others, two of one ratio, or no
+            such data.
     """
     path, *more = paths.split(os.pathsep)
     state, cfg = read_plugins(path, option)
     if more:
+        VariatorModel.check_files([path, *more], option)
         cfg.plugin_path = os.pathsep.join(more)
-    return build_loaded(state, path, data)
+    return build_loaded(state, path, option, data)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from pet_fairseq.backbone import check_hash, file_hash, fill_in, leave_out, load_backbone
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
-from pet_fairseq.variator.attach import attach
+from pet_fairseq.variator.attach import attach, check_layers
 from pet_fairseq.variator.backbone import BackboneWrapper, find_stack
 from pet_fairseq.variator.costs import Shape
 from pet_fairseq.variator.feed_forward import inner_width, maps_into
@@ -46,6 +46,7 @@ class VariatorModel(BackboneWrapper):
         self.grouping = Grouping()
         holder, name = find_stack(backbone, cfg.compression_stack)
         stack = getattr(holder, name)
+        check_layers(stack.layers, cfg.compression_site)
         self.widths = layer_widths(stack.layers)
         self.site_modules = attach(stack.layers, cfg.compression_site, self.grouping)
         wrapped = (
@@ -175,6 +176,30 @@ class VariatorModel(BackboneWrapper):
         self.add_plugins(cfg.compression_ratio, cfg)
         load_into(self.plugins, state["model"], cfg.compression_ratio, f"--plugin-path {path}")
 
+    @staticmethod
+    def check_files(paths: list[str], option: str) -> None:
+        """Check that several plugin files hold different ratios.
+
+        Of a ratio that two have, the one's weights would run with the other's options.
+
+        Args:
+            paths: of the first file all ratios are used, of the others only their own. option:
+                names the paths in errors.
+        Raises:
+            UserError: a file that holds no plugins, or a ratio that is held twice.
+        """
+        holders: dict[int, str] = {}
+        for i, path in enumerate(paths):
+            state, cfg = read_plugins(path, option)
+            ratios = {cfg.compression_ratio} | (set() if i else stored_ratios(state["model"]))
+            for ratio in sorted(ratios - {1}):
+                if ratio in holders:
+                    raise UserError(
+                        f"{option}: {holders[ratio]} and {path} both hold ratio {ratio}; give one "
+                        "file for each ratio"
+                    )
+                holders[ratio] = path
+
     # --- fairseq's side ---------------------------------------------------------------------------
 
     def train(self, mode: bool = True):
@@ -190,7 +215,7 @@ class VariatorModel(BackboneWrapper):
             UserError: another backbone, or no plugins of the ratio that is to be used.
         """
         self.check_backbone(state_dict, "the plugin file")
-        stored = {int(n.split(".")[2]) for n in state_dict if n.startswith("plugins.0.")}
+        stored = stored_ratios(state_dict)
         for ratio in stored - set(self.ratios):
             self.add_plugins(ratio, self.cfg)
         if self.untrained is not None and self.untrained not in stored and self.has_parameters:
@@ -230,6 +255,11 @@ def read_plugins(path: str, option: str) -> tuple[dict, VariatorConfig]:
     if getattr(cfg, "_name", "") != "variator":
         raise UserError(f"{option} {path}: holds no plugins; give a file of --arch variator")
     return state, cfg
+
+
+def stored_ratios(state_dict: dict[str, Tensor]) -> set[int]:
+    """The ratios of the plugins in a state; those without parameters leave nothing in it."""
+    return {int(name.split(".")[2]) for name in state_dict if name.startswith("plugins.0.")}
 
 
 def load_into(plugins: nn.ModuleList, state: dict[str, Tensor], ratio: int, source: str) -> None:

@@ -34,7 +34,8 @@ def report_neurons(
     """
     check_device(device)
     model, task = load_variator(checkpoint, "--checkpoint", data)
-    samples = list(read_batches(task, subset, sentences, max_tokens, device))
+    options = (task, subset, sentences, max_tokens, device)
+    samples = list(read_batches(*options, model.max_positions()))
     if out is not None:
         check_folder(out, "--out")
     shares_by_ratio: Shares = {}

@@ -73,6 +73,13 @@ def check_options(cfg: VariatorConfig) -> None:
         raise UserError(f"--bottleneck-dim {cfg.bottleneck_dim}: give 1 or more")
 
 
+def check_new_plugins(cfg: VariatorConfig) -> None:
+    """Raise UserError for values that cannot make plugins."""
+    if cfg.compression_ratio < 2:
+        raise UserError(f"--compression-ratio {cfg.compression_ratio}: give 2 or more")
+    check_options(cfg)
+
+
 def prompt_end_index(
     cfg: VariatorConfig, backbone: nn.Module, dictionary: Dictionary
 ) -> Optional[int]:

@@ -6,12 +6,14 @@ from fairseq.models import build_model
 from omegaconf import OmegaConf, open_dict
 
 from pet_fairseq.architectures import Vocabularies
+from pet_fairseq.backbone import read_backbone
 from pet_fairseq.checkpoints.contents import save_state
 from pet_fairseq.checkpoints.dictionaries import vocabulary_sizes
-from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.errors import UserError
 from pet_fairseq.files import write_whole
 from pet_fairseq.variator.model import VariatorModel, load_into, read_plugins
-from pet_fairseq.variator.options import VariatorConfig, check_options
+from pet_fairseq.variator.options import VariatorConfig, check_new_plugins
+from pet_fairseq.variator.stack_wrappers import VariatorDecoder
 
 
 def build_around(state: dict, cfg: VariatorConfig) -> VariatorModel:
@@ -22,6 +24,11 @@ def build_around(state: dict, cfg: VariatorConfig) -> VariatorModel:
     Raises:
         UserError: plugins do not fit into this backbone.
     """
+    if getattr(state["cfg"].model, "adaptive_input", False):
+        raise UserError(
+            f"--backbone-path {cfg.backbone_path}: a model with --adaptive-input cannot be built "
+            "without its data; give a model that was trained without that option"
+        )
     vocabularies = Vocabularies(*(size or 4 for size in vocabulary_sizes(state["model"]).values()))
     backbone = build_model(state["cfg"].model, vocabularies)
     padding_idx = vocabularies.source_dictionary.pad()
@@ -34,12 +41,17 @@ def new_plugins(cfg: VariatorConfig, out: Path) -> None:
     Raises:
         UserError: wrong options, or a backbone into which plugins do not fit.
     """
-    check_options(cfg)
-    state = load_checkpoint(cfg.backbone_path, "--backbone-path")
+    check_new_plugins(cfg)
+    state = read_backbone(cfg.backbone_path, "--backbone-path")
     cfg._name = "variator"
     with open_dict(state["cfg"]):
         state["cfg"].model = OmegaConf.structured(cfg)
-    model = build_around(load_checkpoint(cfg.backbone_path, "--backbone-path"), cfg)
+    model = build_around(read_backbone(cfg.backbone_path, "--backbone-path"), cfg)
+    if isinstance(model.stack, VariatorDecoder) and not cfg.prompt_end:
+        raise UserError(
+            "--prompt-end: missing; a language model's plugins need the word that ends the prompts "
+            "in the data"
+        )
     model.add_plugins(cfg.compression_ratio, cfg)
     save(state, model, out)
 
@@ -51,7 +63,7 @@ def move_plugins(plugins: str, backbone_path: str, out: Path) -> None:
         UserError: files that are missing, or plugins that do not fit.
     """
     state, cfg = read_plugins(plugins, "PLUGINS")
-    target = load_checkpoint(backbone_path, "--backbone-path")
+    target = read_backbone(backbone_path, "--backbone-path")
     with open_dict(state["cfg"]):
         cfg.backbone_path, cfg.plugin_path = backbone_path, ""
         state["cfg"].task = target["cfg"].task

@@ -62,6 +62,18 @@ def make_classifier(folder: Path) -> Made:
     return save_classifier(folder, task, "roberta_base", **options)
 
 
+def make_regression(folder: Path) -> str:
+    """The checkpoint of a model that gives a number in place of a class."""
+    made = make_classifier(folder)
+    state = torch.load(made.backbone, weights_only=True)
+    state["cfg"]["task"] |= {"num_classes": 1, "regression_target": True}
+    for name in ("weight", "bias"):
+        key = f"classification_heads.{HEAD}.out_proj.{name}"
+        state["model"][key] = state["model"][key][:1].clone()
+    torch.save(state, folder / "regression.pt")
+    return str(folder / "regression.pt")
+
+
 def make_bart(folder: Path) -> Made:
     """BART of two layers in each stack with such a head."""
     task = classification_task(folder / "data", add_prev_output_tokens=True)
@@ -93,13 +105,19 @@ def save_classifier(folder: Path, task: SentencePredictionTask, arch: str, **opt
     return save_plugins(folder, "sentence_prediction", task, backbone)
 
 
+def write_dictionary(folder: Path, words: list[str]) -> Dictionary:
+    """A new folder's dict.txt."""
+    folder.mkdir(parents=True)
+    dictionary = Dictionary()
+    for word in words:
+        dictionary.add_symbol(word)
+    dictionary.save(str(folder / "dict.txt"))
+    return dictionary
+
+
 def classification_task(folder: Path, **options) -> SentencePredictionTask:
     for name, words in (("input0", WORDS), ("label", LABELS)):
-        (folder / name).mkdir(parents=True)
-        dictionary = Dictionary()
-        for word in words:
-            dictionary.add_symbol(word)
-        dictionary.save(str(folder / name / "dict.txt"))
+        write_dictionary(folder / name, words)
     sizes = dict(num_classes=len(LABELS), max_positions=40)
     cfg = SentencePredictionConfig(data=str(folder), **sizes, **options)
     cfg.init_token = 0

@@ -4,14 +4,17 @@ import shutil
 from argparse import Namespace
 from pathlib import Path
 
+import pytest
 import sentencepiece
 from omegaconf import OmegaConf
 
 import pet_fairseq
+from pet_fairseq.errors import UserError
 from pet_fairseq.predict.load_model import folders_around
 from tests.predict.imported import write_classifier
-from tests.predict.made import make_classifier, make_translator
+from tests.predict.made import make_classifier, make_translator, save_with_task
 from tests.predict.test_predictor import answering
+from tests.translation import make_model, make_task
 
 
 def test_where_it_is_looked_for(tmp_path):
@@ -49,3 +52,26 @@ def test_sentencepiece_beside_a_translator(tmp_path):
     pieces = answering(made).text.encode("w1 w2").split()
     assert "".join(pieces) == "\u2581w1\u2581w2" and len(pieces) > 1
     assert answering(made).text.decode(" ".join(pieces)) == "w1 w2"
+
+
+def test_codes_beside_a_translator(tmp_path):
+    """As from Python: with Moses, as scripts/text/preprocess.sh does it."""
+    made = make_translator(tmp_path)
+    (tmp_path / "data/bpe.codes").write_text("#version: 0.2\nw 1</w>\n")
+    model = answering(made)
+    assert model.text.encode("w1, w2") == "w1 , w@@ 2"
+    assert model.text.decode("w1 , w@@ 2") == "w1, w2"
+
+
+@pytest.mark.parametrize("piece", ["w1@@", "\u2581w1", "##w1"])
+def test_pieces_without_a_file_that_divides_words(piece, tmp_path):
+    """Nearly every word would be read as an unknown one."""
+    task = make_task(tmp_path / "data", words=[piece, "w2"])
+    model, options = make_model(task)
+    options._name = "transformer_tiny"
+    path = save_with_task(tmp_path / "b.pt", "translation", model, options, task)
+    message = r"--bpe: the model's words are pieces, and there is no .*; give --bpe with its"
+    with pytest.raises(UserError, match=message):
+        answering(None, path=path)
+    divided = answering(None, "--tokenizer", "space", path=path)
+    assert divided.text.encode(f"{piece} w2") == f"{piece} w2"

@@ -1,6 +1,8 @@
 """Answers against the models themselves, and what cannot be loaded."""
 
+import contextlib
 import shutil
+from argparse import Namespace
 
 import pytest
 import torch
@@ -9,6 +11,7 @@ from fairseq.dataclass.configs import GenerationConfig
 from fairseq.models import build_model
 
 import pet_fairseq
+from pet_fairseq import cli
 from pet_fairseq.cli import parse
 from pet_fairseq.errors import UserError
 from pet_fairseq.hooks import forward_hooks
@@ -16,7 +19,22 @@ from pet_fairseq.predict.classifier import Classifier
 from pet_fairseq.predict.load_model import load
 from pet_fairseq.predict.sentences import TextError, TextTooLongError
 from pet_fairseq.predict.translator import Translator
-from tests.predict.made import HEAD, LABELS, RATIOS, make_bart, make_classifier, make_translator
+from pet_fairseq.variator.competitors.fine_tuned import FineTunedConfig
+from pet_fairseq.variator.competitors.narrow_ffn import NarrowModel
+from pet_fairseq.variator.load_model import load_variator
+from tests.predict.made import (
+    HEAD,
+    LABELS,
+    RATIOS,
+    make_bart,
+    make_classifier,
+    make_translator,
+    save_with_task,
+    write_dictionary,
+)
+from tests.score.test_prompts import folder as lm_folder  # noqa: F401  fixture
+from tests.score.test_prompts import save_lm
+from tests.translation import WORDS, make_model, make_task
 from tests.variator.test_model import make_variator
 
 TEXTS = ["w1 w2 w3", "w5 w4 w3 w2 w1 w0 w9", "w7", "w2 w2 w8 w9 unknown w1"]
@@ -315,6 +333,94 @@ def test_bad_paths(classifier, path, message, tmp_path):
         answering(classifier, path=path or str(tmp_path))
 
 
+def test_two_files_of_one_ratio(classifier, tmp_path):
+    """The first one's weights would run with the second one's options."""
+    model = make_variator(
+        *(classifier.task, classifier.backbone), compression_ratio=2, adapter_activation="none"
+    )
+    options = Namespace(**vars(model.cfg))
+    path = tmp_path / "other.pt"
+    other = save_with_task(path, "sentence_prediction", model, options, classifier.task)
+    two, four = classifier.plugins
+    message = f"{two} and {other} both hold ratio 2; give one file for each ratio"
+    with pytest.raises(UserError, match=f"MODEL: {message}"):
+        answering(classifier, path=f"{two}:{four}:{other}")
+    with pytest.raises(UserError, match=f"path: {message}"):
+        pet_fairseq.from_pretrained(two, plugin_path=other)
+    with pytest.raises(UserError, match=f"--checkpoint: {message}"):
+        load_variator(f"{two}:{other}", "--checkpoint")
+
+
+def test_plugins_trained_beside_others(classifier, tmp_path):
+    """With --plugin-path: the file holds both ratios, and names the other file."""
+    four = classifier.plugins[1]
+    options = {"compression_ratio": 2, "plugin_path": four}
+    model = make_variator(classifier.task, classifier.backbone, **options)
+    path = tmp_path / "both.pt"
+    cfg = Namespace(**vars(model.cfg))
+    both = save_with_task(path, "sentence_prediction", model, cfg, classifier.task)
+    assert answering(classifier, path=both).ratios == [1, 2, 4]
+    with pytest.raises(UserError, match=f"{both} and {four} both hold ratio 4"):
+        answering(classifier, path=f"{both}:{four}")
+
+
+def test_the_moved_backbone_of_a_model_without_plugins(classifier, tmp_path):
+    task = classifier.task
+    backbone = shutil.copy(classifier.backbone, tmp_path / "moved.pt")
+    cfg = FineTunedConfig(backbone_path=str(backbone), compression_ratio=2)
+    cfg._name = "narrow_ffn"
+    model = NarrowModel.build_model(cfg, task)
+    stored = Namespace(**{**vars(cfg), "backbone_path": "gone.pt"})
+    path = tmp_path / "narrow.pt"
+    narrow = save_with_task(path, "sentence_prediction", model, stored, task)
+    served = answering(classifier, "--backbone-path", str(backbone), path=narrow)
+    assert served.model.cfg.backbone_path == str(backbone)
+
+
+def test_data_with_other_dictionaries(classifier, tmp_path):
+    """Of as many words: nothing else would notice."""
+    folders = {"words": (WORDS[::-1], LABELS), "labels": (WORDS, LABELS[::-1])}
+    for name, entries in folders.items():
+        for part, words in zip(("input0", "label"), entries):
+            write_dictionary(tmp_path / name / part, words)
+    for path in (classifier.path, classifier.backbone):
+        for name, message in (("words", "another dictionary"), ("labels", "other classes")):
+            with pytest.raises(UserError, match=f"MODEL .*: made with {message}: .* differ: entry"):
+                answering(classifier, "--data", str(tmp_path / name), path=path)
+    with pytest.raises(UserError, match=r"path .*: made with other classes: "):
+        pet_fairseq.from_pretrained(classifier.backbone, str(tmp_path / "labels"))
+
+
+def test_rehearsals_of_a_decoder_with_few_positions(tmp_path):
+    task = make_task(tmp_path / "data")
+    model, options = make_model(task, max_target_positions=6)
+    options._name = "transformer_tiny"
+    path = save_with_task(tmp_path / "b.pt", "translation", model, options, task)
+    served = answering(None, path=path)
+    served.rehearse([served.random_text(30)], 1)
+
+
+def test_a_language_model_answers_no_texts(lm_folder):  # noqa: F811
+    path = save_lm(lm_folder)
+    with pytest.raises(UserError, match="MODEL: a model of the task LanguageModelingTask; giv"):
+        answering(None, path=path)
+
+
 def test_plugins_for_a_plain_model(classifier):
     with pytest.raises(UserError, match="the first file holds no plugins"):
         answering(classifier, path=f"{classifier.backbone}:{classifier.plugins[0]}")
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (("--max-tokens", "0"), "--max-tokens 0: give 1 or more"),
+        (("--max-tokens", "-5"), "--max-tokens -5: give 1 or more"),
+        (("--lenpen", "nan"), "argument --lenpen: nan: give a number that is finite"),
+        (("--lenpen", "inf"), "argument --lenpen: inf: give a number that is finite"),
+    ],
+)
+def test_bad_numbers(words, message, classifier, capsys):
+    with contextlib.suppress(SystemExit):
+        assert cli.main(["predict", classifier.backbone, "--input", "-", *words]) == 1
+    assert message in capsys.readouterr().err

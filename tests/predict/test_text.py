@@ -1,10 +1,17 @@
 """Tokenizer and BPE by the options of fairseq-interactive."""
 
 import pytest
+from fairseq.data import Dictionary
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.predict.sentences import TextTooLongError
-from pet_fairseq.predict.text import Text, build_text, parse_text_options
+from pet_fairseq.predict.text import (
+    Text,
+    build_text,
+    has_pieces,
+    options_of_text,
+    parse_text_options,
+)
 
 
 def text_of(*words, **defaults):
@@ -74,3 +81,28 @@ def test_long_texts_and_words_are_refused_before_anything_is_done(text, message)
     with pytest.raises(TextTooLongError) as error:
         served.encode(text)
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize("content", [b"\x80\xff\x00", b"one\nw 3 4\n"])
+def test_codes_that_are_none(content, tmp_path, capfd):
+    """subword-nmt would end the program at a line that is none of codes."""
+    (tmp_path / "codes").write_bytes(content)
+    with pytest.raises(UserError, match="codes: holds no BPE codes; give the file that divided"):
+        text_of("--bpe", "subword_nmt", "--bpe-codes", str(tmp_path / "codes"))
+    assert capfd.readouterr().err == ""
+
+
+def test_a_tokenizer_that_nobody_knows():
+    with pytest.raises(UserError, match=r"tokenizer 'mose': not known; give one of .*moses"):
+        options_of_text(None, "", "mose")
+
+
+@pytest.mark.parametrize(
+    "word, is_piece",
+    [("ab@@", True), ("\u2581ab", True), ("##ab", True), ("##", False), ("a##b", False)],
+)
+def test_pieces(word, is_piece):
+    words = Dictionary()
+    words.add_symbol("whole")
+    words.add_symbol(word)
+    assert has_pieces(words) == is_piece

@@ -47,10 +47,10 @@ def load_task(folder):
     return LanguageModelingTask.setup_task(cfg)
 
 
-def save_lm(folder, kind="llama"):
+def save_lm(folder, kind="llama", **options):
     """Its task reads blocks of many lines that begin with <s>: neither holds here."""
     arch, sizes = KINDS[kind]
-    path = save_model(folder / "lm.pt", load_task(folder), arch, **TINY | sizes)
+    path = save_model(folder / "lm.pt", load_task(folder), arch, **TINY | sizes | options)
     state = torch.load(path)
     state["cfg"]["task"] = {
         **{"_name": "language_modeling", "data": str(folder), "tokens_per_sample": 64, "seed": 1},
@@ -149,6 +149,10 @@ def test_refused(folder, tmp_path):
     ):
         with pytest.raises(UserError, match=message):
             prompt_scores(path, data, device="cpu", **options)
+    adaptive = {"adaptive_softmax_cutoff": "5,10", "share_decoder_input_output_embed": False}
+    path = save_lm(folder, "post-norm", **adaptive)
+    with pytest.raises(UserError, match=r"CHECKPOINT .*lm.pt: the model has an adaptive softmax"):
+        prompt_scores(path, data, "<sep>", device="cpu")
     other = make_task(tmp_path / "translation")
     path = save_model(tmp_path / "t.pt", other)
     with pytest.raises(UserError, match="not a language model; give a decoder-only one"):

@@ -8,6 +8,7 @@ import socket
 
 import pytest
 
+from pet_fairseq.errors import UserError
 from pet_fairseq.serve import connections
 from tests.serve.held import running, until
 
@@ -254,3 +255,10 @@ def test_a_client_that_does_not_read_is_cut_off(monkeypatch):
             assert (await server.ask("a"))["label"] == "1"
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("host", ["a..b", "x" * 70])
+def test_a_host_that_cannot_be_a_name(host):
+    entrance = connections.Entrance(None, limit=8, idle_seconds=1)
+    with pytest.raises(UserError, match=f"--host {host}: no name of a host; give an address"):
+        asyncio.run(entrance.open(lambda: None, host, 0))

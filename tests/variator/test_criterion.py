@@ -199,3 +199,13 @@ def test_refused_by_name(class_task, tmp_path):
     del sample["net_input"]["prev_output_tokens"]
     with pytest.raises(UserError, match="--add-prev-output-tokens: missing"):
         make_criterion(class_task)(model, sample)
+
+
+def test_a_task_loss_needs_logits(task, tmp_path):
+    """The distance alone does not: an adaptive softmax stands behind what it compares."""
+    path = save_model(tmp_path / "b.pt", task, adaptive_softmax_cutoff="6,12")
+    model = make_variator(task, path)
+    batch = make_batch(task, [3, 7])
+    assert make_criterion(task)(model, batch)[0] > 0
+    with pytest.raises(UserError, match=r"--task-loss-weight 0.5: the model has an adaptive softm"):
+        make_criterion(task, task_loss_weight=0.5)(model, batch)

@@ -10,6 +10,8 @@ from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageMode
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.variator.criterion import VariatorDistillationCriterion
+from pet_fairseq.variator.options import VariatorConfig
+from pet_fairseq.variator.plugin_files import new_plugins
 from pet_fairseq.variator.stack_wrappers import prompt_mask
 from tests.translation import make_model, make_task, save_model
 from tests.variator.layers import layers_by_hand
@@ -212,6 +214,36 @@ def test_task_loss_leaves_out_what_the_groups_show(task, tmp_path):
 def test_refused(options, message, task, tmp_path):
     with pytest.raises(UserError, match=message):
         make_lm(task, tmp_path, **options)
+
+
+def save_adaptive(task, path, **options):
+    """A language model of few words that are often used and many that are not."""
+    options |= {"share_decoder_input_output_embed": False}
+    return save_model(path, task, "transformer_lm", **TINY | options)
+
+
+def test_an_adaptive_softmax_is_refused(task, tmp_path):
+    """Its decoder gives features in the place of logits."""
+    path = save_adaptive(task, tmp_path / "lm.pt", adaptive_softmax_cutoff="5,10")
+    message = "--backbone-path: the model has an adaptive softmax, which gives no logits; give a"
+    with pytest.raises(UserError, match=message):
+        make_variator(task, path, prompt_end="<sep>")
+
+
+def test_an_adaptive_input_is_refused_where_there_is_no_data(task, tmp_path):
+    options = {"adaptive_input": True, "adaptive_input_cutoff": "5,10"}
+    path = save_adaptive(task, tmp_path / "lm.pt", **options)
+    assert make_variator(task, path, prompt_end="<sep>").ratios == [1, 4]
+    cfg = VariatorConfig(backbone_path=path, prompt_end="<sep>")
+    with pytest.raises(UserError, match=r"lm.pt: a model with --adaptive-input cannot be built"):
+        new_plugins(cfg, tmp_path / "plugins.pt")
+
+
+def test_new_plugins_need_the_end_of_a_prompt(task, tmp_path):
+    path = save_model(tmp_path / "lm.pt", task, "transformer_lm", **TINY)
+    with pytest.raises(UserError, match="--prompt-end: missing"):
+        new_plugins(VariatorConfig(backbone_path=path), tmp_path / "plugins.pt")
+    assert not (tmp_path / "plugins.pt").exists()
 
 
 def test_probabilities_of_a_compressed_prompt_are_refused(task, tmp_path):

@@ -2,8 +2,11 @@
 
 import pytest
 
+from pet_fairseq.errors import UserError
 from pet_fairseq.variator.costs import Shape, ffn_parameters, paper_ffn_saving
-from pet_fairseq.variator.flops import measured_cost, shape_of
+from pet_fairseq.variator.flops import flops_report, measured_cost, shape_of
+from pet_fairseq.variator.options import VariatorConfig
+from pet_fairseq.variator.plugin_files import new_plugins
 from pet_fairseq.variator.sites import SITES
 from tests.translation import make_task, save_model
 from tests.variator.test_model import make_variator
@@ -43,3 +46,27 @@ def test_formula_and_measurement_agree(form, ratio, arch, tmp_path):
             assert plain == pytest.approx(measured_cost(model, length), rel=0.01)
     numbers = sum(p.numel() for p in model.parameters() if p.requires_grad)
     assert numbers == shape.layers * SITES[shape.site].plugin_parameters(shape)
+
+
+CONVOLUTIONS = {"weight_softmax": True} | {
+    f"{stack}_{name}": value
+    for stack in ("encoder", "decoder")
+    for name, value in (
+        *(("layers", 2), ("embed_dim", 16), ("ffn_embed_dim", 24), ("attention_heads", 2)),
+        *(("kernel_size_list", [3, 7]), ("conv_type", "dynamic"), ("glu", True)),
+    )
+}
+
+
+def test_refused(tmp_path):
+    task = make_task(tmp_path / "data")
+    path = save_model(tmp_path / "b.pt", task)
+    new_plugins(VariatorConfig(backbone_path=path), tmp_path / "p.pt")
+    convolutions = save_model(tmp_path / "c.pt", task, "lightconv", **CONVOLUTIONS)
+    for checkpoint, ratio, message in (
+        (path, 1, "--compression-ratio 1: give 2 or more"),
+        (str(tmp_path / "p.pt"), 2, r"CHECKPOINT .*p.pt: holds a compressed model, not a backbone"),
+        (convolutions, 2, "--compression-site ffn: LightConvEncoderLayer of the backbone has no"),
+    ):
+        with pytest.raises(UserError, match=message):
+            flops_report(checkpoint, ratio, 8, "ffn", [8])

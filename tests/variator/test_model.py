@@ -256,6 +256,10 @@ def test_plugins_are_moved_to_another_backbone(task, tmp_path):
             move_plugins(file, other, tmp_path / "none.pt")
     with pytest.raises(UserError, match=r"PLUGINS .*after.pt: holds no plugins"):
         move_plugins(after, before, tmp_path / "none.pt")
+    with pytest.raises(UserError, match=r"--backbone-path .*p.pt: holds a compressed model, not"):
+        move_plugins(file, file, tmp_path / "none.pt")
+    with pytest.raises(UserError, match=r"--backbone-path .*p.pt: holds a compressed model, not"):
+        new_plugins(VariatorConfig(backbone_path=file), tmp_path / "none.pt")
     assert not (tmp_path / "none.pt").exists()
 
 
@@ -271,8 +275,9 @@ def test_plugins_without_parameters_need_no_training(task, tmp_path):
     before = output(model, batch)
     model.load_state_dict(state["model"])
     assert torch.equal(output(model, batch), before)
-    with pytest.raises(UserError, match="--compression-ratio 0: give 2 or more"):
-        new_plugins(VariatorConfig(backbone_path=backbone, compression_ratio=0), file)
+    for ratio in (0, 1):
+        with pytest.raises(UserError, match=f"--compression-ratio {ratio}: give 2 or more"):
+            new_plugins(VariatorConfig(backbone_path=backbone, compression_ratio=ratio), file)
 
 
 def test_plugins_are_a_small_file(task, tmp_path):

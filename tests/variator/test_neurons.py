@@ -4,7 +4,10 @@ import pytest
 import torch
 
 from pet_fairseq.errors import UserError
+from pet_fairseq.variator.neuron_report import report_neurons
 from pet_fairseq.variator.neurons import NeuronCounts, count_neurons, watch_neurons
+from tests.predict.made import make_classifier
+from tests.score.test_classes import write_data
 from tests.translation import make_batch, make_task, save_model
 from tests.variator.layers import attended_by_hand, groups_by_hand
 from tests.variator.test_decoder_only import make_lm, make_tokens
@@ -110,3 +113,15 @@ def test_the_gate_tells_which_neurons_of_a_prompt_are_active(lm_task, tmp_path):
     assert [int(values[0]) for values in counts] == numbers
     with pytest.raises(UserError, match="--data: holds no prompt"):
         watch_neurons(model, as_samples(without), 3)
+
+
+def test_refused(tmp_path):
+    """A text that the model has no room for, and batches of no size."""
+    made = make_classifier(tmp_path / "model")
+    long = write_data(tmp_path / "long", ["w1 " * 41], [])
+    options = {"subset": "test", "data": long}
+    with pytest.raises(UserError, match="--subset test: a sentence has 43 tokens, and the model t"):
+        report_neurons(made.plugins[0], **options)
+    for number, message in ((0, "give 1 or more"), (-5, "give 1 or more"), (9, "give 43 or more")):
+        with pytest.raises(UserError, match=f"--max-tokens {number}: .*{message}"):
+            report_neurons(made.plugins[0], max_tokens=number, **options)
