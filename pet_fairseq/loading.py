@@ -233,16 +233,20 @@ def spread_indices(
     Raises:
         UserError: none is left.
     """
-    total = len(dataset)
-    number = min(sentences, total)
-    indices = np.arange(number) * total // max(number, 1)
+    indices = np.array(even_steps(len(dataset), sentences), dtype=np.int64)
     indices, _ = dataset.filter_indices_by_size(indices, max_positions)
     if not len(indices):
         raise UserError(
-            f"--subset {subset}: none of its {total} sentences can be read by the model, which "
-            f"takes {max_positions[0]} source and {max_positions[1]} target tokens at most"
+            f"--subset {subset}: none of its {len(dataset)} sentences can be read by the model, "
+            f"which takes {max_positions[0]} source and {max_positions[1]} target tokens at most"
         )
     return list(indices)
+
+
+def even_steps(total: int, number: int) -> list[int]:
+    """At most `number` of the indices below `total`, in even steps from the first on."""
+    number = min(number, total)
+    return [i * total // number for i in range(number)]
 
 
 def batches_of_similar_length(

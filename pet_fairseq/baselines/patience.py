@@ -73,6 +73,11 @@ def _stack_layers(text: str, side: str, stack: str, teacher: int, student: int) 
             f"teacher's (all but the last layer follow one), not {len(layers)}; different lists "
             "for both stacks: ENCODER/DECODER"
         )
+    if side == "last" and student > teacher:
+        raise UserError(
+            f"{problem}the student's {stack} has {student} layers, more than the teacher's, which "
+            f"has {teacher}; give skip, or list {student - 1} of the teacher's layers"
+        )
     for layer in layers:
         if not 1 <= layer <= teacher:
             raise UserError(
@@ -82,11 +87,11 @@ def _stack_layers(text: str, side: str, stack: str, teacher: int, student: int) 
 
 
 def unit_distance(student: Tensor, teacher: Tensor) -> Tensor:
-    """Mean over N positions of |s/|s| - t/|t||^2, from 0 to 4, in float32 or wider.
+    """Mean over N positions of |s/|s| - t/|t||^2, from 0 to 4, in float32 or wider; 0 without any.
 
     Args:
         student, teacher: N x C
     """
     wide = torch.promote_types(student.dtype, torch.float32)
     difference = F.normalize(student.to(wide), dim=-1) - F.normalize(teacher.to(wide), dim=-1)
-    return difference.square().sum(dim=-1).mean()
+    return difference.square().sum() / max(len(difference), 1)

@@ -1,6 +1,7 @@
 """What a checkpoint stores: its tensors, each once, and its bytes."""
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,6 +18,27 @@ def unique_tensors(state_dict: dict[str, Tensor]) -> dict[str, Tensor]:
         seen.add(key)
         unique[name] = tensor
     return unique
+
+
+def new_state(
+    cfg: dict[str, Any], model: dict[str, Tensor], optimizer_history: list, extra_state: dict
+) -> dict[str, Any]:
+    """A checkpoint with all that fairseq reads of one, for a model that was not just trained.
+
+    fairseq-train reads the entry of the criterion if its own has parameters, as that of
+    `patient_kd` may, also in a checkpoint that it only starts from.
+
+    Args:
+        cfg: the options. model: the model's state.
+    """
+    return {
+        "args": None,
+        "cfg": cfg,
+        "model": model,
+        "criterion": None,
+        "optimizer_history": optimizer_history,
+        "extra_state": extra_state,
+    }
 
 
 class _Counter:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from pet_fairseq.checkpoints.dictionaries import check_dictionaries
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.errors import UserError
 from pet_fairseq.moving import move_like
 
 
@@ -46,8 +47,14 @@ def load_frozen_models(paths: str, option: str, task: FairseqTask) -> FrozenMode
     """Load one checkpoint or an ensemble `a.pt:b.pt` with the same dictionaries as `task`.
 
     Raises:
-        UserError: a file that is missing, damaged or unsafe, or made for other dictionaries.
+        UserError: an empty path, or a file that is missing, damaged or unsafe, or made for other
+            dictionaries.
     """
+    if not all(paths.split(os.pathsep)):
+        raise UserError(
+            f"{option} {paths}: a checkpoint beside '{os.pathsep}' is missing; give it, or leave "
+            f"the '{os.pathsep}' out"
+        )
     models = []
     for path in paths.split(os.pathsep):
         state = load_checkpoint(path, option)

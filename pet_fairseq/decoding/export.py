@@ -9,7 +9,7 @@ from fairseq.models import FairseqModel
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from omegaconf import OmegaConf
 
-from pet_fairseq.checkpoints.contents import save_state
+from pet_fairseq.checkpoints.contents import new_state, save_state
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.decoding.plain import check_plain_form, plain_model
 from pet_fairseq.errors import UserError
@@ -97,8 +97,7 @@ def plain_state(state: dict, plain: FairseqModel, args: Namespace, task: Transla
     cfg["model"] = args
     cfg["criterion"] = {"_name": "label_smoothed_cross_entropy", "label_smoothing": 0.1}
     cfg.setdefault("common", {})["user_dir"] = None
-    kept = {name: state.get(name) for name in ("optimizer_history", "extra_state")}
-    return {"args": None, "cfg": cfg, "model": plain.state_dict(), **kept}
+    return new_state(cfg, plain.state_dict(), state["optimizer_history"], state["extra_state"])
 
 
 def dictionaries(task: TranslationTask) -> dict:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from pet_fairseq.distillation.chunks import ChunkSize, chunked_sums
 from pet_fairseq.distillation.loss import TokenSums, distillation_sums
-from pet_fairseq.distillation.outputs import run_model
+from pet_fairseq.distillation.outputs import run_student
 from pet_fairseq.distillation.positions import Positions, real_positions
 from pet_fairseq.distillation.teacher import TEACHER_CACHE_HELP, TEACHER_PATH_HELP, Teacher
 from pet_fairseq.errors import UserError
@@ -104,7 +104,7 @@ class PetDistillationCriterion(LabelSmoothedCrossEntropyCriterion):
     def compute_sums(self, model: nn.Module, sample: dict, at: Positions) -> TokenSums:
         """The sums over a batch's target tokens at some positions."""
         target = sample["target"][at]
-        student = run_model(model, sample["net_input"])
+        student = run_student(model, sample["net_input"])
         teacher_log_probs = self.teacher.ask(model, sample, at)
 
         def chunk_sums(features: Tensor, rows: slice) -> TokenSums:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from fairseq.models.transformer import TransformerDecoderBase
 from torch import Tensor, nn
 
+from pet_fairseq.errors import UserError
 from pet_fairseq.gradients import zero_from
 from pet_fairseq.hooks import forward_hooks
 
@@ -41,6 +42,21 @@ def run_model(model: nn.Module, net_input: dict) -> Outputs:
         return Outputs(features, decoder.output_layer, list(decoder.output_projection.parameters()))
     log_probs = model.get_normalized_probs(model(**net_input), log_probs=True)
     return Outputs(log_probs, lambda rows: rows, [])
+
+
+def run_student(model: nn.Module, net_input: dict) -> Outputs:
+    """`run_model` for a model that is trained.
+
+    Raises:
+        UserError: an adaptive softmax, through which fairseq's log-probabilities have no gradients.
+    """
+    decoder = getattr(model, "decoder", None)
+    if getattr(decoder, "adaptive_softmax", None) is not None:
+        raise UserError(
+            "--adaptive-softmax-cutoff: a student with an adaptive softmax cannot learn from a "
+            "teacher; leave the option out"
+        )
+    return run_model(model, net_input)
 
 
 def lead_to_output_layer(decoder: nn.Module, inputs, output: tuple[Tensor, dict]):

@@ -1,6 +1,7 @@
 """A frozen teacher, which gives its distributions over the next token for a batch."""
 
 import logging
+import math
 import os
 from collections.abc import Callable
 
@@ -31,16 +32,19 @@ class Teacher(FrozenModels):
         paths: a checkpoint, or an ensemble `a.pt:b.pt`; task: must have the same dictionaries.
         cache_mb: MiB of features to keep in memory, see TeacherCache.
     Raises:
-        UserError: no path, an unusable checkpoint, a teacher that reads only shorter sentences than
-            the task lets through, or a cache for a teacher without features.
+        UserError: a task without pairs of sentences, no path, an unusable checkpoint, a teacher
+            that is no encoder-decoder or reads only shorter sentences than the task lets through, a
+            size of the cache that is none, or a cache for a teacher without features.
     """
 
     def __init__(self, paths: str, task, cache_mb: float = 0):
         if not paths:
             raise UserError("--teacher-path: missing; give the checkpoint of the teacher")
-        if cache_mb < 0:
-            raise UserError(f"--teacher-cache-mb {cache_mb:g}: give 0 or more")
+        if not 0 <= cache_mb < math.inf:
+            raise UserError(f"--teacher-cache-mb {cache_mb:g}: give a number of MiB, 0 or more")
+        check_task(task)
         super().__init__(load_frozen_models(paths, "--teacher-path", task).models)
+        check_encoder_decoders(self.models, paths)
         check_positions(self.models, task)
         self.cache = TeacherCache(cache_mb, task.target_dictionary.pad())
         if self.cache.enabled and not all(map(has_output_layer, self.models)):
@@ -88,6 +92,25 @@ class Teacher(FrozenModels):
             return ensemble_log_probs([f(part) for f, part in zip(layers, parts)], temperature)
 
         return log_probs
+
+
+def check_task(task) -> None:
+    """Raise UserError if the task gives one text in place of a source and a target."""
+    if not isinstance(task.max_positions(), tuple):
+        raise UserError(
+            "--task: gives no pairs of source and target, which distillation needs; give "
+            "translation"
+        )
+
+
+def check_encoder_decoders(teachers: list[nn.Module], paths: str) -> None:
+    """Raise UserError for a teacher that reads one text in place of a source and a target."""
+    for teacher, path in zip(teachers, paths.split(os.pathsep)):
+        if not isinstance(teacher.max_positions(), tuple):
+            raise UserError(
+                f"--teacher-path {path}: not an encoder-decoder; give a model that was trained "
+                "with --task translation"
+            )
 
 
 def check_positions(teachers: list[nn.Module], task) -> None:

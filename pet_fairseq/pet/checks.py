@@ -10,6 +10,9 @@ from pet_fairseq.layers import STACKS
 from pet_fairseq.pet.heads import read_kept_heads
 from pet_fairseq.pet.pairs import parse_pairs
 
+# fairseq's options that PET's attention does not follow
+UNSUPPORTED = ("cross_self_attention", "encoder_xformers_att_config", "decoder_xformers_att_config")
+
 
 def check_options(args: Namespace) -> None:
     """Refuse options from which no model can be built, before anything is.
@@ -22,7 +25,13 @@ def check_options(args: Namespace) -> None:
             getattr(args, f"{stack}_{name}")
             for name in ("embed_dim", "attention_heads", "head_dim", "layers")
         )
-        for option, value in (("attention-heads", heads), ("head-dim", head_dim)):
+        sizes = {
+            "embed-dim": width,
+            "ffn-embed-dim": getattr(args, f"{stack}_ffn_embed_dim"),
+            "attention-heads": heads,
+            "head-dim": head_dim,
+        }
+        for option, value in sizes.items():
             if value is not None and value < 1:
                 raise UserError(f"--{stack}-{option} {value}: give 1 or more")
         if layers < 0:
@@ -39,8 +48,10 @@ def check_options(args: Namespace) -> None:
                 f"--{stack}-kept-heads: cannot be combined with --quant-noise-pq; use one of them"
             )
     check_noise(args)
-    if args.cross_self_attention:
-        raise UserError("--cross-self-attention is not supported by pet_transformer; leave it out")
+    for name in UNSUPPORTED:
+        if getattr(args, name, None):
+            option = name.replace("_", "-")
+            raise UserError(f"--{option} is not supported by pet_transformer; leave it out")
     if not is_encoder_decoder(args.compression_reference):
         raise UserError(
             f"--compression-reference {args.compression_reference}: not an encoder-decoder "
@@ -92,5 +103,6 @@ def check_backend(args: Namespace, model: nn.Module) -> None:
 def layers_share_parameters(model: nn.Module) -> bool:
     """Whether several layers of a stack have a parameter in common."""
     stacks = [getattr(model, stack).layers for stack in STACKS]
-    layers = [set(layer.parameters()) for stack in stacks for layer in stack]
+    # by index: LayerDrop leaves some out of an iteration
+    layers = [set(stack[i].parameters()) for stack in stacks for i in range(len(stack))]
     return sum(map(len, layers)) > len(set().union(*layers))

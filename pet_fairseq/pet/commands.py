@@ -4,7 +4,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from pet_fairseq.cli_command import Command, Group, add_sample_options
-from pet_fairseq.errors import UserError
+from pet_fairseq.errors import UserError, check_positive
 
 
 def _params_arguments(parser: ArgumentParser) -> None:
@@ -35,6 +35,7 @@ def _params(args: Namespace) -> None:
     from pet_fairseq.parameters import count_parameters
     from pet_fairseq.pet import computation, params
 
+    check_positive(length=args.length)
     options = args.rest
     checkpoint = options[0] if options and not options[0].startswith("-") else None
     if checkpoint is not None and len(options) > 1:

@@ -235,7 +235,8 @@ def save(checkpoint: str, kept: Kept, model: FairseqModel, out: Path) -> None:
     args = state["cfg"]["model"]
     for stack, options in KEPT.items():
         for option, name in options.items():
-            setattr(args, f"{stack}_{option}", format_heads(kept[stack][name]))
+            if name in kept[stack]:  # a decoder may have no cross-attention, a stack no layer
+                setattr(args, f"{stack}_{option}", format_heads(kept[stack][name]))
     state["cfg"] = OmegaConf.to_container(state["cfg"], resolve=True, enum_to_str=True)
     state["model"] = model.state_dict()
     state.pop("last_optimizer_state", None)

@@ -92,6 +92,8 @@ def cut_heads(attentions: dict[str, list[PetAttention]], kept: dict[str, list[li
         for name, group in attentions.items()
         for attention, heads in zip(group, kept.get(name, [range(a.num_heads) for a in group]))
     ]
+    if not users:  # a stack without layers
+        return
     held: dict[nn.Module, list[int]] = {}  # the heads each projection is to hold
     roles: dict[nn.Module, set] = {}
     for attention, heads in users:

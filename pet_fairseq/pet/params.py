@@ -41,7 +41,7 @@ def parse_model_options(arguments: list[str]) -> Namespace:
     Raises:
         UserError: no --arch, not an encoder-decoder Transformer, or an unknown option.
     """
-    if "--arch" not in arguments and "-a" not in arguments:
+    if not any(word in ("--arch", "-a") or word.startswith("--arch=") for word in arguments):
         raise UserError("give a CHECKPOINT, or model options that start with --arch NAME")
     printed = io.StringIO()
     try:
@@ -55,9 +55,34 @@ def parse_model_options(arguments: list[str]) -> Namespace:
     return args
 
 
+def build(options: Namespace, given: str, source_size: int = 4, target_size: int = 4) -> nn.Module:
+    """`build_without_memory` for options that may not fit together.
+
+    Args:
+        given: the option or file that stands for the model, for errors.
+    Raises:
+        UserError: no model can be built, for the reason that fairseq or torch gives.
+    """
+    try:
+        return build_without_memory(options, source_size, target_size)
+    except UserError:
+        raise
+    except (ValueError, AssertionError, ZeroDivisionError, RuntimeError) as error:
+        reason = str(error) or type(error).__name__
+        raise UserError(
+            f"{given}: the model cannot be built to count it ({reason}); give other options or "
+            "another model"
+        ) from error
+
+
 def option_model(arguments: list[str]) -> nn.Module:
-    """The model of these options, shapes only, with embeddings of the 4 special words only."""
-    return build_without_memory(parse_model_options(arguments))
+    """The model of these options, shapes only, with embeddings of the 4 special words only.
+
+    Raises:
+        UserError: as `parse_model_options` and `build`.
+    """
+    args = parse_model_options(arguments)
+    return build(args, f"--arch {args.arch}")
 
 
 def option_counts(arguments: list[str]) -> ParameterCounts:
@@ -87,18 +112,22 @@ def stored_model(state: dict, path: str, option: str) -> nn.Module:
     """The model of a loaded checkpoint, shapes only.
 
     Raises:
-        UserError: not an encoder-decoder Transformer.
+        UserError: not an encoder-decoder Transformer, or one that cannot be built so.
     """
     sizes = vocabulary_sizes(state["model"])
     if None in sizes.values():
         raise UserError(f"{option} {path}: not an encoder-decoder Transformer")
-    return build_without_memory(state["cfg"].model, *sizes.values())
+    return build(state["cfg"].model, f"{option} {path}", *sizes.values())
 
 
 def reference_model(reference: str) -> nn.Module:
-    """A named architecture or the model in a checkpoint, shapes only."""
+    """A named architecture or the model in a checkpoint, shapes only.
+
+    Raises:
+        UserError: neither of them, or a model that cannot be built so.
+    """
     if is_encoder_decoder(reference):
-        return build_without_memory(Namespace(arch=reference))
+        return build(Namespace(arch=reference), f"--reference {reference}")
     return checkpoint_model(reference, "--reference")
 
 
@@ -108,16 +137,16 @@ def find_widths(
     """Widths for these options that come nearest to a rate, the nearest first.
 
     One setting for each ratio of decoder to encoder width and of FFN to width; widths are
-    multiples of 8 and of the number of heads.
+    multiples of 8 and of the number of heads. Stacks that share their embeddings are equally wide.
 
     Raises:
-        UserError: the rate is not above 0.
+        UserError: the rate is not a number above 0, or as `parse_model_options` and `build`.
     """
-    if not target_rate > 0:
+    if not 0 < target_rate < math.inf:
         raise UserError(f"--target-rate {target_rate}: give a percentage above 0")
     args = parse_model_options(arguments)
     nearest = {}  # by widths: two ratios may come to the same ones
-    for decoder_ratio in DECODER_OVER_ENCODER:
+    for decoder_ratio in (1.0,) if args.share_all_embeddings else DECODER_OVER_ENCODER:
         for ffn_ratio in FFN_OVER_WIDTH:
 
             def widths(i: int, decoder_ratio=decoder_ratio, ffn_ratio=ffn_ratio) -> Widths:
@@ -132,14 +161,15 @@ def _widths(
     args, i: int, decoder_ratio: float, ffn_ratio: int, reference: ParameterCounts
 ) -> Widths:
     """The i-th encoder width, i >= 1, and what follows from it."""
-    encoder = i * math.lcm(8, args.encoder_attention_heads)
     step = math.lcm(8, args.decoder_attention_heads)
+    equal = step if args.share_all_embeddings else 1
+    encoder = i * math.lcm(8, args.encoder_attention_heads, equal)
     decoder = max(1, round(encoder * decoder_ratio / step)) * step
     changed = Namespace(**vars(args))
     changed.encoder_embed_dim, changed.encoder_ffn_embed_dim = encoder, ffn_ratio * encoder
     changed.decoder_embed_dim, changed.decoder_ffn_embed_dim = decoder, ffn_ratio * decoder
     changed.decoder_input_dim = changed.decoder_output_dim = decoder
-    counts = count_parameters(build_without_memory(changed))
+    counts = count_parameters(build(changed, f"--arch {args.arch}"))
     rate = compression_rate(counts, reference)
     return Widths(encoder, ffn_ratio * encoder, decoder, ffn_ratio * decoder, counts, rate)
 

@@ -18,12 +18,13 @@ from omegaconf import II
 from torch import Tensor, nn
 
 from pet_fairseq.distillation.chunks import ChunkSize, chunked_sums
-from pet_fairseq.distillation.outputs import run_model
+from pet_fairseq.distillation.outputs import has_output_layer, run_student
 from pet_fairseq.distillation.own_state import load_own_state
 from pet_fairseq.distillation.positions import real_positions
 from pet_fairseq.distillation.teacher import TEACHER_CACHE_HELP, TEACHER_PATH_HELP, Teacher
 from pet_fairseq.errors import UserError
 from pet_fairseq.gradients import zero_from
+from pet_fairseq.loading import even_steps
 from pet_fairseq.moving import move_batch, move_like
 from pet_fairseq.pet.simplified_loss import (
     CLASSES,
@@ -44,6 +45,7 @@ from pet_fairseq.pet.simplified_thresholds import (
 )
 
 SAMPLE_SENTENCES = 1000  # of the training set: for `auto` and for the class shares in the log
+REPLACE_NEEDS_TRANSFORMER = "--simplified-head replace: needs a Transformer student; give modelled"
 
 
 @dataclass
@@ -127,7 +129,9 @@ class PetSimplifiedTaskCriterion(FairseqCriterion):
         """The sums over a batch's target tokens."""
         at = real_positions(sample["target"], self.padding_idx)
         target = sample["target"][at]
-        student = run_model(model, sample["net_input"])
+        if self.head == "replace" and not has_output_layer(model):
+            raise UserError(REPLACE_NEEDS_TRANSFORMER)
+        student = run_student(model, sample["net_input"])
         teacher_log_probs = self.teacher.ask(model, sample, at)
 
         def chunk_sums(features: Tensor, rows: slice) -> ClassSums:
@@ -156,26 +160,25 @@ class PetSimplifiedTaskCriterion(FairseqCriterion):
     @torch.no_grad()
     def choose_thresholds(self, model: FairseqModel) -> tuple[float, float]:
         """The thresholds, those that are `auto` from a sample; logs the classes on the sample."""
+        subset = list(self.task.datasets)[-1]  # fairseq-train loads its training set last
         judgements = [
             judge(self.teacher.ask(model, batch, at)(slice(None), 1.0), batch["target"][at])
-            for batch, at in self.sample_batches(next(model.parameters()).device)
+            for batch, at in self.sample_batches(subset, next(model.parameters()).device)
         ]
         judgement = Judgement(*(torch.cat(parts) for parts in zip(*judgements)))
         thresholds = fill_thresholds(self.given_thresholds, median_confidence(judgement))
-        log_classes(thresholds, class_counts(teacher_classes(judgement, *thresholds)))
+        log_classes(thresholds, class_counts(teacher_classes(judgement, *thresholds)), subset)
         return thresholds
 
-    def sample_batches(self, device: torch.device):
-        """Yield small batches spread over the training set, with the positions of their targets."""
-        name = "train" if "train" in self.task.datasets else next(iter(self.task.datasets))
-        dataset = self.task.dataset(name)
-        step = max(1, len(dataset) // SAMPLE_SENTENCES)
+    def sample_batches(self, subset: str, device: torch.device):
+        """Yield small batches spread over a data set, with the positions of their targets."""
+        dataset = self.task.dataset(subset)
         limits = self.task.max_positions()
         chosen = [
             i
-            for i in range(0, len(dataset), step)
+            for i in even_steps(len(dataset), SAMPLE_SENTENCES)
             if all(size <= limit for size, limit in zip(dataset.size(i), limits))
-        ][:SAMPLE_SENTENCES]
+        ]
         for start in range(0, len(chosen), 50):
             batch = dataset.collater([dataset[i] for i in chosen[start : start + 50]])
             batch = move_batch(batch, device)
@@ -214,5 +217,5 @@ def build_class_layer(head: str, vocabulary: int, width: Optional[int]) -> Optio
     if head == "modelled":
         return None
     if head == "replace" and width is None:
-        raise UserError("--simplified-head replace: needs a Transformer student; give modelled")
+        raise UserError(REPLACE_NEEDS_TRANSFORMER)
     return nn.Linear(width if head == "replace" else vocabulary, len(CLASSES))

@@ -43,17 +43,18 @@ def fill_thresholds(
     )
 
 
-def log_classes(thresholds: tuple[float, float], counts: Tensor) -> None:
+def log_classes(thresholds: tuple[float, float], counts: Tensor, subset: str) -> None:
     """Log the share of each class in a sample; warn of a class without tokens.
 
     Args:
-        thresholds: eps1 and eps2; counts: tokens of each class, [4].
+        thresholds: eps1 and eps2; counts: tokens of each class, [4];
+            subset: the set of the data that the sample is from.
     """
     percent = 100.0 * counts / counts.sum()
     listing = ", ".join(f"{name} {share:.1f}%" for name, share in zip(CLASSES, percent.tolist()))
     logger.info(
         f"thresholds {thresholds[0]:.4f} (right) and {thresholds[1]:.4f} (wrong); the teacher on "
-        f"{int(counts.sum()):,} tokens of the training set: {listing}"
+        f"{int(counts.sum()):,} tokens of the set {subset}: {listing}"
     )
     for i, (name, count) in enumerate(zip(CLASSES, counts.tolist())):
         if count == 0:

@@ -12,7 +12,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from omegaconf import OmegaConf, open_dict
 from torch import Tensor
 
-from pet_fairseq.checkpoints.contents import save_state
+from pet_fairseq.checkpoints.contents import new_state, save_state
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import check_folder, whole_folder
 
@@ -99,13 +99,7 @@ def make_checkpoint(model: Import, data: Path, out: Path, weights: Path) -> dict
         cfg.task.data = str(out)
         if hasattr(cfg.model, "data"):
             cfg.model.data = str(out)
-    return {
-        "args": None,
-        "cfg": OmegaConf.to_container(cfg, enum_to_str=True),
-        "model": state,
-        "optimizer_history": [NO_OPTIMIZER],
-        "extra_state": {},
-    }
+    return new_state(OmegaConf.to_container(cfg, enum_to_str=True), state, [NO_OPTIMIZER], {})
 
 
 @contextmanager

@@ -4,7 +4,7 @@ torch writes it as a dict of four flat tensors, and it is read under torch's saf
 
     codes   uint8     the integers of all matrices, one or two a byte (grid.pack)
     scales  bfloat16  one for each row of these matrices
-    floats  float16   all other parameters
+    floats  float16   all other parameters, and buffers that are stored, such as an output bias
     about   uint8     JSON under LZMA: the format, the bits, each parameter's name and shape in the
                       order of the data, the checksum of the data, and what the caller adds
 """

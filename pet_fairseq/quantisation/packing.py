@@ -4,7 +4,6 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
 from fairseq.data import Dictionary
 from fairseq.dataclass.configs import FairseqConfig
 from fairseq.models.transformer import TransformerModelBase
@@ -13,7 +12,7 @@ from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from pet_fairseq.architectures import architecture_name, command_line_options, model_class
-from pet_fairseq.checkpoints.contents import save_state
+from pet_fairseq.checkpoints.contents import new_state, save_state
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import whole_folder, write_text, write_whole
@@ -27,6 +26,7 @@ SOURCES = (
     *("encoder_embed_path", "decoder_embed_path"),
     *("encoder_layers_to_keep", "decoder_layers_to_keep"),
 )
+BOOKKEEPING = ("version", "_float_tensor")  # buffers of fairseq's modules that say nothing
 TASK_OPTIONS = ("source_lang", "target_lang", "left_pad_source", "left_pad_target")
 
 
@@ -55,7 +55,7 @@ def pack_model(checkpoint: str, data: str, bits: int, out: Path) -> Sizes:
     """
     check_bits(bits, "--bits")
     model, task = load_transformer(checkpoint, "CHECKPOINT", data)
-    parameters = {name: p.detach().float() for name, p in model.named_parameters()}
+    parameters = {name: tensor.float() for name, tensor in packed_tensors(model).items()}
     about = {
         "options": building_options(load_checkpoint(checkpoint, "CHECKPOINT")["cfg"].model),
         "task": {name: getattr(task.cfg, name) for name in TASK_OPTIONS},
@@ -68,6 +68,18 @@ def pack_model(checkpoint: str, data: str, bits: int, out: Path) -> Sizes:
     packed = Packed(bits, parameters, about)
     write_whole(out, lambda file: parts.update(write_packed(file, packed)))
     return Sizes(out.stat().st_size, parts, largest_change(parameters, bits))
+
+
+def packed_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """What a packed file holds of a model: its parameters, and buffers that are no bookkeeping."""
+    stored = model.state_dict()
+    buffers = {
+        name: buffer
+        for name, buffer in model.named_buffers()
+        if name in stored and name.rpartition(".")[2] not in BOOKKEEPING
+    }
+    named = dict(model.named_parameters()) | buffers
+    return {name: tensor.detach() for name, tensor in named.items()}
 
 
 def building_options(options: Any) -> dict[str, Any]:
@@ -116,43 +128,36 @@ def unpack_model(file: str, out: Path) -> None:
 
 
 def fill(model: nn.Module, values: dict[str, Tensor], file: str) -> None:
-    """Give a model the parameters of a packed file.
+    """Give a model the values of a packed file: its parameters, and buffers such as Marian's bias.
 
     Raises:
         UserError: the model has other parameters, or other shapes.
     """
-    parameters = dict(model.named_parameters())
+    parameters = packed_tensors(model)
     shapes = {name: parameter.shape for name, parameter in parameters.items()}
     if shapes != {name: value.shape for name, value in values.items()}:
         raise UserError(
             f"FILE {file}: its parameters are not those of its architecture in this version; "
             "unpack it with the version that packed it"
         )
-    with torch.no_grad():
-        for name, parameter in parameters.items():
-            parameter.copy_(values[name])
+    for name, parameter in parameters.items():
+        parameter.copy_(values[name])
 
 
 def fairseq_state(model: nn.Module, options: Namespace, task: TranslationTask) -> dict[str, Any]:
     """A checkpoint with a model in it, as fairseq writes it."""
     defaults = OmegaConf.structured(FairseqConfig)
     task_options = {name: getattr(task.cfg, name) for name in TASK_OPTIONS}
-    return {
-        "args": None,
-        "cfg": {
-            **OmegaConf.to_container(defaults, resolve=True, enum_to_str=True),
-            "model": options,
-            "task": {"_name": "translation", "data": ".", **task_options},
-            "criterion": {"_name": "label_smoothed_cross_entropy", "label_smoothing": 0.1},
-        },
-        "model": model.state_dict(),
-        "optimizer_history": [
-            {
-                "criterion_name": "LabelSmoothedCrossEntropyCriterion",
-                "optimizer_name": "FairseqAdam",
-                "lr_scheduler_state": {},
-                "num_updates": 0,
-            }
-        ],
-        "extra_state": {"train_iterator": {"epoch": 1}},
+    cfg = {
+        **OmegaConf.to_container(defaults, resolve=True, enum_to_str=True),
+        "model": options,
+        "task": {"_name": "translation", "data": ".", **task_options},
+        "criterion": {"_name": "label_smoothed_cross_entropy", "label_smoothing": 0.1},
     }
+    history = {
+        "criterion_name": "LabelSmoothedCrossEntropyCriterion",
+        "optimizer_name": "FairseqAdam",
+        "lr_scheduler_state": {},
+        "num_updates": 0,
+    }
+    return new_state(cfg, model.state_dict(), [history], {"train_iterator": {"epoch": 1}})

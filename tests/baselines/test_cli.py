@@ -100,3 +100,15 @@ def test_patient_kd_in_half_precision_after_another_criterion(data, patient, pla
     state = load(tmp_path / "run")
     tensors = [*state["model"].values(), *state["criterion"].values()]
     assert all(torch.isfinite(tensor).all() for tensor in tensors)
+
+
+def test_patient_kd_starts_from_what_other_commands_write(data, patient, plain, tmp_path):
+    checkpoint, packed = plain / "checkpoint_last.pt", tmp_path / "packed"
+    given = (checkpoint, "--data", data)
+    run("pet-fairseq", "pack", *given, "--bits", "8", "--out", packed)
+    run("pet-fairseq", "unpack", packed, "--out", tmp_path / "unpacked")
+    run("pet-fairseq", "export", *given, "--to", "fairseq", "--out", tmp_path / "exported")
+    for folder in ("unpacked", "exported"):
+        start = ("--finetune-from-model", tmp_path / folder / "model.pt")
+        log = train(data, tmp_path / f"{folder}_on", *patient, "--max-update", "1", *start)
+        assert "holds no patience maps; they start anew" in log.output

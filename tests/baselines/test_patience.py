@@ -61,7 +61,11 @@ def test_option(text, student, encoder, decoder):
         ("2,3,5/2/4", (4, 3), "give one map, or two as ENCODER/DECODER"),
         ("2,3,7", (4, 4), "layer 7 is not one of the teacher's encoder layers 1..6"),
         ("2,3,5/0,4,5", (4, 4), "layer 0 is not one of the teacher's decoder layers 1..6"),
-        ("last", (8, 8), "layer -1 is not one of the teacher's encoder layers"),
+        (
+            "last",
+            (8, 8),
+            "the student's encoder has 8 layers, more than the teacher's, which has 6",
+        ),
     ],
 )
 def test_wrong_option(text, student, message):
@@ -82,6 +86,13 @@ def test_distance_equals_loops():
         s_norm, t_norm = (math.sqrt(sum(x * x for x in v)) for v in (s, t))
         total += sum((a / s_norm - b / t_norm) ** 2 for a, b in zip(s, t))
     assert unit_distance(student, teacher).item() == pytest.approx(total / 5, rel=1e-12)
+
+
+def test_no_position_has_no_distance():
+    student = torch.ones(0, 4, requires_grad=True)
+    distance = unit_distance(student, torch.ones(0, 4))
+    distance.backward()
+    assert distance.item() == 0 and student.grad.shape == (0, 4)
 
 
 def test_distance_sees_directions_only():

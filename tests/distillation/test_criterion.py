@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 from fairseq.logging import meters, metrics
+from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageModelingTask
 
 from pet_fairseq.distillation import chunks
 from pet_fairseq.distillation.criterion import PetDistillationConfig, PetDistillationCriterion
@@ -159,6 +160,7 @@ def test_logged_numbers():
     [
         ({"teacher_path": "none.pt"}, r"--teacher-path none.pt: no such file"),
         ({"teacher_path": ""}, r"--teacher-path: missing"),
+        ({"teacher_path": "a.pt:"}, r"--teacher-path a.pt:: a checkpoint beside ':' is missing"),
         ({"distillation_alpha": 1.5}, r"--distillation-alpha 1.5: .*0 to 1"),
         ({"distillation_temperature": 0}, r"--distillation-temperature 0: .*above 0"),
         ({"label_smoothing": 1.0}, r"--label-smoothing 1.0"),
@@ -195,6 +197,30 @@ def test_teacher_that_reads_less(task, tmp_path):
         UserError, match=r"--max-source-positions 1024.*give --max-source-positions 20"
     ):
         make_criterion(task, path)
+
+
+def test_students_with_an_adaptive_softmax_are_refused(task, tmp_path):
+    """As a teacher such a model is fine."""
+    adaptive = dict(adaptive_softmax_cutoff="8")
+    path = save_model(tmp_path / "teacher.pt", task, **adaptive)
+    criterion = make_criterion(task, path)
+    batch = make_batch(task, [4, 6])
+    criterion(make_model(task)[0], batch)[0].backward()
+    with pytest.raises(UserError, match=r"^--adaptive-softmax-cutoff: a student .*leave the opt"):
+        criterion(make_model(task, **adaptive)[0], batch)
+
+
+def test_language_models_are_refused(task, teacher_path, tmp_path):
+    (tmp_path / "lm").mkdir()
+    task.target_dictionary.save(str(tmp_path / "lm/dict.txt"))
+    lm_task = LanguageModelingTask.setup_task(LanguageModelingConfig(data=str(tmp_path / "lm")))
+    sizes = dict(decoder_layers=1, max_target_positions=1024)
+    path = save_model(tmp_path / "lm/lm.pt", lm_task, "transformer_lm", **sizes)
+    with pytest.raises(UserError, match=f"^--teacher-path {path}: not an encoder-decoder; "):
+        make_criterion(task, path)
+    for teacher in (path, teacher_path):
+        with pytest.raises(UserError, match=r"^--task: gives no pairs of source and target"):
+            make_criterion(lm_task, teacher)
 
 
 def test_chunk_size_follows_the_vocabulary(task, teacher_path, monkeypatch):

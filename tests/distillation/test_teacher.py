@@ -1,5 +1,7 @@
 """The teacher's cache: the same answers, the model run once per sentence pair, the limit kept."""
 
+import math
+
 import pytest
 import torch
 
@@ -89,8 +91,9 @@ def test_keys_tell_pairs_apart(task):
 
 
 def test_bad_options(task, paths, tmp_path):
-    with pytest.raises(UserError, match="--teacher-cache-mb -1: give 0 or more"):
-        Teacher(paths, task, cache_mb=-1)
+    for size in (-1, math.inf, math.nan):
+        with pytest.raises(UserError, match=f"--teacher-cache-mb {size}: give a number of MiB"):
+            Teacher(paths, task, cache_mb=size)
     other = save_model(tmp_path / "lstm.pt", task, "lstm")
     with pytest.raises(UserError, match=r"--teacher-cache-mb 5: .*lstm.pt is no Transformer"):
         Teacher(other, task, cache_mb=5)

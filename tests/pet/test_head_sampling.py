@@ -3,17 +3,23 @@
 import pytest
 import torch
 
+from pet_fairseq.checkpoints.contents import save_state
 from pet_fairseq.layers import attentions_of
+from pet_fairseq.loading import load_transformer
+from pet_fairseq.parameters import count_parameters
 from pet_fairseq.pet.head_sampling import (
     best_heads,
     contribution_scores,
     head_magnitudes,
     head_norms,
+    sample_heads,
     weight_scores,
 )
 from pet_fairseq.pet.heads import KEPT
+from pet_fairseq.quantisation.packing import fairseq_state
 from tests.helpers import batch, build
 from tests.pet.test_heads import HEADS, WIDE
+from tests.translation import make_model, make_task
 
 PAD = 1
 
@@ -136,3 +142,18 @@ def test_best_heads():
     scores = torch.tensor([[0.1, 0.9, 0.5], [3.0, 1.0, 2.0], [1.0, 1.0, 1.0]])
     assert best_heads(scores, 2) == [[1, 2], [0, 2], [0, 1]]
     assert best_heads(scores, 3) == [[0, 1, 2]] * 3
+
+
+@pytest.mark.parametrize(
+    "options", [dict(no_cross_attention=True), dict(encoder_layers=0), dict(decoder_layers=0)]
+)
+def test_stacks_that_lack_an_attention(options, tmp_path):
+    task = make_task(tmp_path / "data")
+    options = WIDE | dict(encoder_pairs="none", decoder_pairs="none") | options
+    model, args = make_model(task, "pet_transformer_tiny", **options)
+    save_state(fairseq_state(model, args, task), tmp_path / "wide.pt")
+    data, out = str(tmp_path / "data"), tmp_path / "cut.pt"
+    sampled = sample_heads(str(tmp_path / "wide.pt"), data, heads=2, out=out, score="weight")
+    model, _ = load_transformer(str(out), "FILE", data)
+    assert count_parameters(model) == sampled.after
+    assert sampled.after.layers < sampled.before.layers

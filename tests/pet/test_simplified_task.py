@@ -135,10 +135,44 @@ def test_thresholds_come_from_sentences_spread_over_the_training_set(
     assert len(asked) == 10  # chosen once
 
 
+@pytest.mark.parametrize("size", [7, 10, 19, 25])
+def test_the_sample_spans_the_whole_set(size, task, teacher_path, monkeypatch):
+    monkeypatch.setattr(simplified_task, "SAMPLE_SENTENCES", 10)
+    task.datasets["train"] = Sentences(task, size)
+    criterion = make_criterion(task, teacher_path)
+    asked = []
+    monkeypatch.setattr(Sentences, "__getitem__", lambda self, index: asked.append(index) or index)
+    criterion(make_model(task, "pet_transformer_tiny")[0], make_batch(task, [3]))
+    steps = [after - before for before, after in zip(asked, [*asked[1:], size])]
+    assert len(asked) == min(size, 10) and asked[0] == 0
+    assert max(steps) - min(steps) <= 1
+
+
+def test_the_sample_is_from_the_training_set(task, teacher_path, caplog):
+    """fairseq-train loads validation sets first, and --train-subset may have any name."""
+    task.datasets = {"valid": Sentences(task, 4), "news": Sentences(task, 6)}
+    criterion = make_criterion(task, teacher_path)
+    with caplog.at_level(logging.INFO, "pet_fairseq"):
+        criterion(make_model(task, "pet_transformer_tiny")[0], make_batch(task, [3]))
+    tokens = sum(task.datasets["news"].lengths)
+    assert f"the teacher on {tokens} tokens of the set news: " in caplog.text
+
+
+def test_students_without_an_output_layer_for_the_new_one(task, teacher_path):
+    criterion = make_criterion(task, teacher_path, simplified_head="replace")
+    adaptive, _ = make_model(task, adaptive_softmax_cutoff="8")
+    for student in (make_model(task, "lstm")[0], adaptive):
+        with pytest.raises(UserError, match=r"^--simplified-head replace: needs a Transformer"):
+            criterion(student, make_batch(task, [3, 5]))
+    criterion = make_criterion(task, teacher_path)
+    with pytest.raises(UserError, match=r"^--adaptive-softmax-cutoff: a student"):
+        criterion(adaptive, make_batch(task, [3, 5]))
+
+
 def test_sentences_that_are_too_long_stay_out_of_the_sample(task, teacher_path):
     task.cfg.max_source_positions = task.cfg.max_target_positions = 4
     criterion = make_criterion(task, teacher_path)
-    batches = list(criterion.sample_batches(torch.device("cpu")))
+    batches = list(criterion.sample_batches("train", torch.device("cpu")))
     assert max(batch["target"].size(1) for batch, _ in batches) == 4
 
 

@@ -4,6 +4,7 @@ import copy
 import logging
 import os
 
+import numpy as np
 import pytest
 import torch
 from fairseq import options, utils
@@ -14,6 +15,7 @@ from torch.testing import assert_close
 from pet_fairseq.attention import MultiheadAttention
 from pet_fairseq.errors import UserError
 from pet_fairseq.pet import transformer
+from pet_fairseq.pet.checks import layers_share_parameters
 from tests.generation import check_generation, generate
 from tests.helpers import batch, build, dictionary, values
 
@@ -249,6 +251,14 @@ def test_checkpointed_activations_and_torchs_wrapper():
         build(**SEVERAL)
 
 
+def test_the_check_for_torchs_wrapper_draws_no_layers():
+    """LayerDrop leaves layers out of an iteration in training mode, and draws for that."""
+    model = build(encoder_layerdrop=0.7, decoder_layerdrop=0.7).train()
+    before = np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()
+    assert all(layers_share_parameters(model) for _ in range(10))
+    assert (np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()) == before
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -300,6 +310,11 @@ BAD_OPTIONS = [
     (dict(encoder_embed_dim=18, decoder_pairs="K=Kenc"), "--decoder-pairs: K=Kenc: the shapes"),
     (dict(no_cross_attention=True), "--decoder-pairs: Qself=Qenc: .* no encoder attention"),
     (dict(cross_self_attention=True), "--cross-self-attention is not supported"),
+    (dict(encoder_xformers_att_config="{}"), "--encoder-xformers-att-config is not supported"),
+    (dict(decoder_xformers_att_config="{}"), "--decoder-xformers-att-config is not supported"),
+    (dict(encoder_embed_dim=0), "--encoder-embed-dim 0: give 1 or more"),
+    (dict(decoder_embed_dim=-12), "--decoder-embed-dim -12: give 1 or more"),
+    (dict(encoder_ffn_embed_dim=0), "--encoder-ffn-embed-dim 0: give 1 or more"),
     (dict(compression_reference="lstm"), "--compression-reference lstm: .*iwslt_de_en"),
     (dict(compression_reference="nothing"), "--compression-reference nothing: "),
 ]

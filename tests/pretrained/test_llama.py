@@ -7,6 +7,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
 from pet_fairseq.llama.model import check_options
 from pet_fairseq.llama.rotary import parse_scaling
@@ -137,3 +138,10 @@ def test_bad_scaling(text, message):
     with pytest.raises(UserError, match=re.escape(message)) as error:
         parse_scaling(text, 4)
     assert str(error.value).startswith(f"--rope-scaling {text}: ")
+
+
+def test_fairseq_train_finds_the_entry_of_a_criterion(tmp_path):
+    """It reads it if its own criterion has parameters, also to start from an import."""
+    write_llama(tmp_path / "hf")
+    import_model(tmp_path / "hf", tmp_path / "out")
+    assert load_checkpoint(str(tmp_path / "out/checkpoint.pt"), "FILE")["criterion"] is None

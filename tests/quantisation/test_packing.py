@@ -9,6 +9,7 @@ from fairseq import tasks
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
 from pet_fairseq.loading import load_transformer
+from pet_fairseq.output_bias import ABSENT
 from pet_fairseq.quantisation.grid import storable
 from pet_fairseq.quantisation.packed_file import read_packed
 from pet_fairseq.quantisation.packing import pack_model, unpack_model
@@ -19,11 +20,12 @@ MODELS = {
     "transformer, one embedding": ("transformer_tiny", dict(share_all_embeddings=True)),
     "can": ("can_transformer", dict(encoder_layers=1, decoder_layers=1, decoder_embed_dim=64)),
 }
+MARIAN = ("marian", dict(encoder_layers=1, decoder_layers=1, decoder_embed_dim=64))
 
 
 def save(folder, name="pet", bits=None):
     """A checkpoint and its data folder; with `bits` its weights are on the grid."""
-    arch, options = MODELS[name]
+    arch, options = MARIAN if name == "marian" else MODELS[name]
     task = make_task(folder / "data")
     model, args = make_model(task, arch, **options)
     args._name = arch
@@ -57,6 +59,31 @@ def test_nothing_changes_on_the_way(name, bits, tmp_path):
     after = parameters(folder / "model.pt", folder)
     assert before.keys() == after.keys()
     assert all(torch.equal(after[name], before[name]) for name in after)
+
+
+def test_an_output_bias_is_kept(tmp_path):
+    """Marian's bias is a buffer; absent words must stay without probability."""
+    checkpoint, data = save(tmp_path, "marian")
+    state = torch.load(checkpoint, weights_only=False)
+    bias = torch.linspace(-2, 2, len(WORDS) + 4).half().float()
+    bias[5] = ABSENT
+    state["model"]["decoder.output_projection.bias"] = bias
+    torch.save(state, checkpoint)
+    pack_model(checkpoint, data, 8, tmp_path / "packed")
+    unpack_model(str(tmp_path / "packed"), tmp_path / "out")
+    model, _ = load_transformer(str(tmp_path / "out/model.pt"), "CHECKPOINT", data)
+    assert torch.equal(model.decoder.output_projection.bias, bias)
+
+
+def test_a_file_holds_the_parameters_and_nothing_else(tmp_path):
+    """Files that were packed before the output bias was have to fit their models."""
+    checkpoint, data = save(tmp_path)
+    pack_model(checkpoint, data, 8, tmp_path / "packed")
+    model, _ = load_transformer(checkpoint, "CHECKPOINT", data)
+    assert (
+        read_packed(str(tmp_path / "packed")).parameters.keys()
+        == dict(model.named_parameters()).keys()
+    )
 
 
 @pytest.mark.parametrize("bits", [8, 4])
@@ -97,7 +124,9 @@ def test_fairseq_can_validate_what_is_unpacked(tmp_path):
     checkpoint, data = save(tmp_path, bits=4)
     pack_model(checkpoint, data, 4, tmp_path / "packed")
     unpack_model(str(tmp_path / "packed"), tmp_path / "out")
-    cfg = load_checkpoint(str(tmp_path / "out/model.pt"), "CHECKPOINT")["cfg"]
+    state = load_checkpoint(str(tmp_path / "out/model.pt"), "CHECKPOINT")
+    assert state["criterion"] is None  # fairseq-train reads it for a criterion with parameters
+    cfg = state["cfg"]
     cfg.task.data = str(tmp_path / "out")
     task = tasks.setup_task(cfg.task)
     assert task.cfg.train_subset == "train"
