@@ -114,11 +114,15 @@ def check_kind(backbone: nn.Module, path: str) -> None:
             f"--backbone-path {path}: its attention has rotary positions, with which memory tokens "
             "do not work; give a transformer_lm"
         )
-    if not isinstance(decoder.embed_tokens, nn.Embedding) or decoder.project_in_dim is not None:
+    width = decoder.embed_dim
+    if decoder.project_out_dim is not None:
+        width = decoder.project_out_dim.out_features
+    words = decoder.embed_tokens
+    if not isinstance(words, nn.Embedding) or words.embedding_dim != width:
         raise UserError(
-            f"--backbone-path {path}: its layers do not read the words' vectors as they are; give "
-            "a model without --adaptive-input and --character-embeddings, whose "
-            "--decoder-input-dim is its --decoder-embed-dim"
+            f"--backbone-path {path}: its outputs, which become memory tokens, are no vectors as "
+            "those of words are; give a model without --adaptive-input and "
+            "--character-embeddings, whose --decoder-input-dim is its --decoder-output-dim"
         )
 
 

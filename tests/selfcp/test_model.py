@@ -360,6 +360,16 @@ def test_backbones_that_cannot_read_vectors(arch, options, message, task, tmp_pa
     assert str(error.value).startswith(f"--backbone-path {path}: ")
 
 
+def test_a_backbone_of_another_width_inside(task, tmp_path):
+    """As `--arch transformer_lm --decoder-embed-dim` makes them: 512 outside by default."""
+    widths = {"decoder_input_dim": 24, "decoder_output_dim": 24}
+    path = save_model(tmp_path / "other.pt", task, "transformer_lm", **TINY | widths)
+    model = SelfCpModel.build_model(SelfCpConfig(backbone_path=path, window=7), task).eval()
+    sample = make_sample(task, [(3, 20), (1, 14)])
+    logits, _ = model(**sample["net_input"])
+    assert logits.size(2) == len(task.source_dictionary) and logits.isfinite().all()
+
+
 @pytest.mark.parametrize("strategy", ["former", "latter", "concat", "recursive"])
 def test_a_drawn_ratio_is_larger_where_the_model_has_no_positions_for_it(strategy, task, tmp_path):
     """64 positions: 120 tokens at ratio 2 would be 7 tokens and 57 memory tokens."""
