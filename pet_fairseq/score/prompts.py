@@ -13,7 +13,7 @@ from pet_fairseq.backbone import check_gives_logits
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.devices import check_device, choose_device
 from pet_fairseq.errors import UserError, check_positive
-from pet_fairseq.loading import build_loaded, load_subset
+from pet_fairseq.loading import build_loaded, even_steps, load_subset
 
 REPEATS = 3  # of each timed reading; the fastest counts
 
@@ -112,9 +112,8 @@ def read_texts(task, subset: str, prompt_end: str, number: int, max_length: int)
             "prompts in the data"
         )
     dataset = load_subset(task, subset)
-    number = min(number, len(dataset))
-    for i in range(number):
-        item = dataset[i * len(dataset) // number]
+    for i in even_steps(len(dataset), number):
+        item = dataset[i]
         tokens = torch.cat([item["source"], item["target"][-1:]])
         ends = tokens.eq(end).nonzero()
         if len(ends) and len(tokens) - 1 <= max_length:

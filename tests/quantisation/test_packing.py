@@ -64,7 +64,7 @@ def test_nothing_changes_on_the_way(name, bits, tmp_path):
 def test_an_output_bias_is_kept(tmp_path):
     """Marian's bias is a buffer; absent words must stay without probability."""
     checkpoint, data = save(tmp_path, "marian")
-    state = torch.load(checkpoint, weights_only=False)
+    state = torch.load(checkpoint, weights_only=True)
     bias = torch.linspace(-2, 2, len(WORDS) + 4).half().float()
     bias[5] = ABSENT
     state["model"]["decoder.output_projection.bias"] = bias
