@@ -104,7 +104,8 @@ def test_signals_reach_it(number, tmp_path):
     script.write_text(
         "import os, signal, time; "
         "signal.signal(signal.SIGINT, signal.default_int_handler); "  # a shell's job ignores it
-        "print(os.getpid(), flush=True); time.sleep(60)"
+        "print(os.getpid(), flush=True); "
+        "[time.sleep(0.1) for _ in range(600)]"  # one that is lost before a sleep ends the next
     )
     process = start("python", script)
     pid = int(process.stdout.readline())
