@@ -43,3 +43,21 @@ def restore_tied_entries(model: nn.Module, state_dict: dict[str, Tensor], option
                 f"the {options} that it was trained with"
             )
         state_dict[name] = state_dict[owner]
+
+
+class SharedStoredOnce:
+    """Put before a fairseq model's base: its checkpoints hold every shared tensor once.
+
+    Those that hold copies load, too, if the copies are equal.
+    """
+
+    sharing_options: str  # the ones that decide what the model shares, for an error's message
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.register_state_dict_post_hook(drop_tied_entries)
+
+    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
+        """As `restore_tied_entries`, after what the base does."""
+        super().upgrade_state_dict_named(state_dict, name)
+        restore_tied_entries(self, state_dict, self.sharing_options)

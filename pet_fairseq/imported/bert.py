@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from pet_fairseq.architectures import set_defaults
-from pet_fairseq.checkpoints.tied_tensors import drop_tied_entries, restore_tied_entries
+from pet_fairseq.checkpoints.tied_tensors import SharedStoredOnce
 from pet_fairseq.gradients import zero_from
 
 TOKEN_TYPES = 2
@@ -60,16 +60,13 @@ class BertEncoder(RobertaEncoder):
 
 
 @register_model("bert")
-class BertModel(RobertaModel):
-    """BERT for masked words and, with a classification head, for sentences and pairs.
+class BertModel(SharedStoredOnce, RobertaModel):
+    """BERT for masked words and, with a classification head, for sentences and pairs."""
 
-    Its checkpoints hold the matrix of words once, which the head for masked words shares; those
-    that hold it twice load, too.
-    """
+    sharing_options = "--untie-weights-roberta"
 
     def __init__(self, args, encoder):
         super().__init__(args, encoder)
-        self.register_state_dict_post_hook(drop_tied_entries)
         for module in self.modules():
             if isinstance(module, nn.LayerNorm):
                 module.eps = args.layer_norm_eps
@@ -80,10 +77,6 @@ class BertModel(RobertaModel):
         if self.training:  # for example, training classes does not use the head for masked words
             output = output + zero_from(self.parameters())
         return output, extra
-
-    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
-        super().upgrade_state_dict_named(state_dict, name)
-        restore_tied_entries(self, state_dict, "--untie-weights-roberta")
 
     @staticmethod
     def add_args(parser):

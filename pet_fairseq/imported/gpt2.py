@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from fairseq.models import register_model
 from fairseq.models.transformer_lm import TransformerLanguageModel, TransformerLanguageModelConfig
 
+from pet_fairseq.checkpoints.tied_tensors import SharedStoredOnce
 from pet_fairseq.output_bias import add_output_bias
 
 
@@ -14,12 +15,14 @@ class Gpt2Config(TransformerLanguageModelConfig):
 
 
 @register_model("gpt2", dataclass=Gpt2Config)
-class Gpt2Model(TransformerLanguageModel):
+class Gpt2Model(SharedStoredOnce, TransformerLanguageModel):
     """fairseq's language model with an output bias for words of fairseq that GPT-2 does not have.
 
     GPT-2's logits are far below 0, so without the bias a word whose vector is 0, and so its logit,
     would take all probability.
     """
+
+    sharing_options = "--share-decoder-input-output-embed"
 
     def __init__(self, decoder):
         super().__init__(decoder)

@@ -15,6 +15,7 @@ from fairseq.modules.transformer_layer import (
 from torch import Tensor, nn
 
 from pet_fairseq.architectures import set_defaults
+from pet_fairseq.checkpoints.tied_tensors import SharedStoredOnce
 from pet_fairseq.output_bias import add_output_bias
 
 
@@ -37,9 +38,10 @@ class StartEmbedding(nn.Embedding):
 
 
 @register_model("marian")
-class MarianModel(TransformerModel):
+class MarianModel(SharedStoredOnce, TransformerModel):
     """fairseq's encoder-decoder with the three things that Marian does differently."""
 
+    sharing_options = "--share-all-embeddings and --share-decoder-input-output-embed"
     no_plain_form = (
         "it has an output bias and, as a rule, swish, which fairseq's transformer lacks; distil it "
         "into a student and export that"

@@ -10,6 +10,7 @@ from fairseq.models.transformer import TransformerConfig, TransformerDecoderBase
 from fairseq.models.transformer_lm import TransformerLanguageModel
 from torch import nn
 
+from pet_fairseq.checkpoints.tied_tensors import SharedStoredOnce
 from pet_fairseq.errors import UserError
 from pet_fairseq.layers import wrap_layer
 from pet_fairseq.llama.layer import LlamaLayer
@@ -65,8 +66,10 @@ class LlamaDecoder(TransformerDecoderBase):
 
 
 @register_model("llama", dataclass=LlamaConfig)
-class LlamaModel(TransformerLanguageModel):
+class LlamaModel(SharedStoredOnce, TransformerLanguageModel):
     """A decoder-only language model with Llama's layers."""
+
+    sharing_options = "--share-decoder-input-output-embed"
 
     @classmethod
     def build_model(cls, args, task):

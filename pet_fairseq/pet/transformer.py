@@ -19,10 +19,10 @@ from fairseq.modules.transformer_layer import (
     TransformerDecoderLayerBase,
     TransformerEncoderLayerBase,
 )
-from torch import Tensor, nn
+from torch import nn
 
 from pet_fairseq.architectures import set_defaults
-from pet_fairseq.checkpoints.tied_tensors import drop_tied_entries, restore_tied_entries
+from pet_fairseq.checkpoints.tied_tensors import SharedStoredOnce
 from pet_fairseq.layers import attentions_of, wrap_layer
 from pet_fairseq.parameters import architecture_counts, compression_rate, count_parameters
 from pet_fairseq.pet.attention import PetAttention
@@ -150,15 +150,10 @@ class PetDecoder(TransformerDecoderBase):
 
 
 @register_model("pet_transformer")
-class PetTransformerModel(TransformerModel):
-    """Encoder-decoder Transformer in which slots of the stacks share parameters.
+class PetTransformerModel(SharedStoredOnce, TransformerModel):
+    """Encoder-decoder Transformer in which slots of the stacks share parameters."""
 
-    Its checkpoints hold every shared tensor once; checkpoints that hold copies load, too.
-    """
-
-    def __init__(self, args, encoder, decoder):
-        super().__init__(args, encoder, decoder)
-        self.register_state_dict_post_hook(drop_tied_entries)
+    sharing_options = "--encoder-pairs and --decoder-pairs"
 
     @classmethod
     def add_args(cls, parser):
@@ -182,10 +177,6 @@ class PetTransformerModel(TransformerModel):
     @classmethod
     def build_decoder(cls, args, tgt_dict, embed_tokens):
         return PetDecoder(args, tgt_dict, embed_tokens, no_encoder_attn=args.no_cross_attention)
-
-    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
-        super().upgrade_state_dict_named(state_dict, name)
-        restore_tied_entries(self, state_dict, "--encoder-pairs and --decoder-pairs")
 
 
 def log_compression(model: nn.Module, reference: str) -> None:

@@ -4,7 +4,6 @@ import random
 
 import pytest
 import torch
-from fairseq import utils
 from safetensors.torch import load_file, save_file
 
 from pet_fairseq.errors import UserError
@@ -12,7 +11,6 @@ from pet_fairseq.loading import load_model
 from pet_fairseq.pretrained.importer import import_model
 from tests.pretrained.bert import PIECES, features, write_bert
 
-WORDS = "encoder.sentence_encoder.embed_tokens.weight"
 FAIRSEQ = {"<s>": "[CLS]", "<pad>": "[PAD]", "</s>": "[SEP]", "<unk>": "[UNK]", "<mask>": "[MASK]"}
 
 
@@ -119,18 +117,3 @@ def test_half_precision_is_read_too(tmp_path):
     import_model(tmp_path / "bert", tmp_path / "out")
     model, _ = load_model(str(tmp_path / "out/checkpoint.pt"), "FILE")
     assert {p.dtype for p in model.parameters()} == {torch.float32}
-
-
-def test_the_shared_matrix_is_stored_once_in_half_precision_too(tmp_path):
-    write_bert(tmp_path / "bert", head=True, seed=1)
-    import_model(tmp_path / "bert", tmp_path / "out")
-    model, _ = load_model(str(tmp_path / "out/checkpoint.pt"), "FILE")
-    state = utils.move_to_cpu(model.bfloat16().state_dict())  # as fairseq saves; it copies
-    sizes = [tensor.numel() for name, tensor in state.items() if "version" not in name]
-    assert sum(sizes) == sum(parameter.numel() for parameter in model.parameters())
-
-    twice = state | {"encoder.lm_head.weight": state[WORDS].clone()}
-    for stored in (state, twice):
-        model.load_state_dict(dict(stored), strict=True)
-    with pytest.raises(UserError, match=r"encoder\.lm_head\.weight and .* differ"):
-        model.load_state_dict(twice | {WORDS: state[WORDS] + 1}, strict=True)
