@@ -170,11 +170,11 @@ def read_batches(
         if count >= sentences:
             return
         count += len(sample["net_input"]["src_tokens"])
-        check_lengths(sample, subset, max_positions)
+        check_sample_lengths(sample, subset, max_positions)
         yield move_batch(sample, device)
 
 
-def check_lengths(
+def check_sample_lengths(
     sample: dict, subset: str, max_positions: Union[int, tuple[int, ...], None]
 ) -> None:
     """Raise UserError if a batch has more columns than the model positions, as it gives them."""

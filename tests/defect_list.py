@@ -352,7 +352,7 @@ DEFECTS = (
         "digits of Qwen2 in groups of three",
         'DIGITS = {"llama-bpe": "{1,3}", "qwen2": ""}',
         'DIGITS = {"llama-bpe": "{1,3}", "qwen2": "{1,3}"}',
-        "tests/pretrained/test_transformers.py",
+        "tests/pretrained/test_transformers_files.py",
     ),
     Defect(
         "the last merges of SentencePiece first",
@@ -406,7 +406,7 @@ DEFECTS = (
         "a window no limit for the text",
         'return min(positions, config.size("sliding_window")) if slides else positions',
         "return positions",
-        "tests/pretrained/test_transformers.py",
+        "tests/pretrained/test_transformers_files.py",
     ),
     Defect(
         "code in a pickle run",

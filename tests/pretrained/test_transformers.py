@@ -1,6 +1,5 @@
 """Imported models against the library transformers: logits with padding, caches and pairs."""
 
-import json
 from argparse import Namespace
 from functools import partial
 
@@ -8,27 +7,16 @@ import pytest
 import torch
 
 from pet_fairseq.decoding.transformer import is_plain
-from pet_fairseq.errors import UserError
 from pet_fairseq.hub import from_pretrained
 from pet_fairseq.loading import load_model
 from pet_fairseq.pretrained.bpe import TokenizerJson
-from pet_fairseq.pretrained.gguf_file import read_gguf
-from pet_fairseq.pretrained.importer import DEFAULTS, import_model
-from pet_fairseq.pretrained.tokenizer_file import read_tokenizer
+from pet_fairseq.pretrained.importer import import_model
 from tests.pretrained import transformers_models as theirs
 from tests.pretrained.bert import PIECES
-from tests.pretrained.gguf_files import write_gguf
-from tests.pretrained.llama import change_json
 
 BERT_NAMES = {"<s>": "[CLS]", "<pad>": "[PAD]", "</s>": "[SEP]", "<unk>": "[UNK]"}
 BERT_NAMES |= {"<mask>": "[MASK]"}
 TOLERANCE = dict(rtol=1e-5, atol=1e-5)
-
-
-def load(tmp_path):
-    """Import the files in tmp_path/hf; the model and its task."""
-    import_model(tmp_path / "hf", tmp_path / "out")
-    return load_model(str(tmp_path / "out/checkpoint.pt"), "FILE")
 
 
 def numbers(dictionary, pieces, names):
@@ -75,7 +63,7 @@ def encoder_case(kind, tmp_path, head, **config):
         model, names, separators = partial(theirs.roberta, kind=kind), {}, 2
         pieces = theirs.SENTENCE_PIECES.get(kind, theirs.ROBERTA_PIECES)
     model = model(tmp_path / "hf", head, **config)
-    ours, task = load(tmp_path)
+    ours, task = theirs.load(tmp_path)
     words = task.source_dictionary
     number = numbers(words, pieces, names)
     batch = ragged(pairs(words, separators), words.pad(), 16)
@@ -199,7 +187,7 @@ LANGUAGE_MODELS = {
 
 def lm_case(name, tmp_path):
     model = LANGUAGE_MODELS[name](tmp_path / "hf")
-    ours, task = load(tmp_path)
+    ours, task = theirs.load(tmp_path)
     words = task.source_dictionary
     start = "<|end|>" if name == "gpt2" else "<|start|>"
     number = numbers(words, theirs.LM_PIECES, {"<s>": start, "</s>": "<|end|>"})
@@ -271,7 +259,7 @@ ENCODER_DECODERS = {
 def translation_case(name, tmp_path):
     make, *pieces = ENCODER_DECODERS[name]
     model = make(tmp_path / "hf")
-    ours, task = load(tmp_path)
+    ours, task = theirs.load(tmp_path)
     words, target_words = task.source_dictionary, task.target_dictionary
     number, target_number = (
         numbers(dictionary, own, {}) for dictionary, own in zip((words, target_words), pieces)
@@ -331,11 +319,6 @@ def test_marian_translates(name, tmp_path):
         assert ours and ours == found[: len(ours)]
 
 
-def test_another_start_of_an_mbart(tmp_path, refused):
-    theirs.bart(tmp_path / "hf", "MBart", decoder_start_token_id=9)
-    refused(tmp_path / "hf", "decoder_start_token_id is 9, which is not supported; only 2 is")
-
-
 def test_the_beginning_of_a_text_for_bart(tmp_path):
     """Written into the text, it is read as in transformers, which adds it."""
     theirs.bart(tmp_path / "hf")
@@ -348,7 +331,7 @@ def test_the_beginning_of_a_text_for_bart(tmp_path):
 @pytest.mark.parametrize("kind", ["Bart", "MBart"])
 def test_classes_of_a_bart(kind, tmp_path):
     model = theirs.bart(tmp_path / "hf", kind, "SequenceClassification", num_labels=3)
-    ours, task = load(tmp_path)
+    ours, task = theirs.load(tmp_path)
     words = task.source_dictionary
     rows = [pairs(words, 2)[0] for _ in range(2)]  # transformers takes no other number of </s>
     rows[1] = rows[1][:4] + rows[1][5:]
@@ -365,171 +348,3 @@ def test_classes_of_a_bart(kind, tmp_path):
         expected = model(input_ids=batch, attention_mask=mask, decoder_input_ids=previous).logits
     assert task.cfg.add_prev_output_tokens
     assert torch.allclose(logits, expected, **TOLERANCE)
-
-
-def test_a_window_limits_the_text(tmp_path):
-    theirs.llama(tmp_path / "hf", "Mistral", sliding_window=10)
-    _, task = load(tmp_path)
-    assert task.args.tokens_per_sample == task.args.max_target_positions == 10
-
-
-def drop(file, *names):
-    config = json.loads(file.read_text())
-    file.write_text(json.dumps({name: config[name] for name in config if name not in names}))
-
-
-@pytest.mark.parametrize("kind", DEFAULTS)
-def test_options_that_a_config_lacks(kind):
-    config = theirs.transformers.AutoConfig.for_model(kind)
-    assert DEFAULTS[kind] == {name: getattr(config, name) for name in DEFAULTS[kind]}
-
-
-@pytest.mark.parametrize(("kind", "longest"), [("Llama", 8192), ("Mistral", 4096), ("Qwen2", 8192)])
-def test_windows_that_a_config_lacks(kind, longest, tmp_path):
-    theirs.llama(tmp_path / "hf", kind, max_position_embeddings=8192)
-    file = tmp_path / "hf/config.json"
-    change_json(file, **({"sliding_window": 16} if kind == "Qwen2" else {}))
-    drop(file, "use_sliding_window" if kind == "Qwen2" else "sliding_window")
-    _, task = load(tmp_path)
-    assert task.args.tokens_per_sample == longest
-
-
-def test_layer_norms_that_a_config_lacks(tmp_path, refused):
-    theirs.roberta(tmp_path / "hf")
-    drop(tmp_path / "hf/config.json", "layer_norm_eps")
-    refused(tmp_path / "hf", "layer_norm_eps is 1e-12, which is not supported; only 1e-05 is")
-
-
-def test_an_untied_roberta(tmp_path, refused):
-    theirs.roberta(tmp_path / "hf", tie_word_embeddings=False)
-    refused(tmp_path / "hf", "tie_word_embeddings is False, which is not supported")
-
-
-@pytest.mark.parametrize("name", ["bert", "roberta", "bart"])
-def test_a_head_of_other_classes(name, tmp_path, refused):
-    folder = tmp_path / "hf"
-    getattr(theirs, name)(folder, head="SequenceClassification", num_labels=3)
-    change_json(folder / "config.json", id2label={"0": "no", "1": "yes"})
-    refused(folder, "model.safetensors: its head has 3 classes, but config.json names 2")
-
-
-# --- files ----------------------------------------------------------------------------------------
-
-
-def test_shards_and_pickles(tmp_path):
-    model = theirs.llama(tmp_path / "hf")
-    ours, _ = load(tmp_path)
-    (tmp_path / "hf/model.safetensors").unlink()
-    model.save_pretrained(tmp_path / "hf", max_shard_size="4KB")
-    assert len(list((tmp_path / "hf").glob("*.safetensors"))) > 2
-    import_model(tmp_path / "hf", tmp_path / "sharded")
-    for file in (tmp_path / "hf").glob("model*"):
-        file.unlink()
-    for name, new in (("pickled", True), ("old", False)):
-        file = tmp_path / "hf/pytorch_model.bin"
-        torch.save(model.state_dict(), file, _use_new_zipfile_serialization=new)
-        import_model(tmp_path / "hf", tmp_path / name)
-    for name in ("sharded", "pickled", "old"):
-        other, _ = load_model(str(tmp_path / name / "checkpoint.pt"), "FILE")
-        for key, tensor in ours.state_dict().items():
-            assert torch.equal(other.state_dict()[key], tensor), (name, key)
-
-
-def test_an_old_config_of_rotary_positions(tmp_path):
-    theirs.llama(tmp_path / "hf", rope_parameters=dict(rope_type="default", rope_theta=77.0))
-    ours, _ = load(tmp_path)
-    change_json(tmp_path / "hf/config.json", rope_parameters=None, rope_theta=77.0)
-    import_model(tmp_path / "hf", tmp_path / "old")
-    old, _ = load_model(str(tmp_path / "old/checkpoint.pt"), "FILE")
-    assert torch.equal(old.decoder.rotary.frequencies, ours.decoder.rotary.frequencies)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"strip_accents": False},
-        {"tokenize_chinese_chars": False},
-        {"do_lower_case": False, "strip_accents": True},
-    ],
-)
-def test_options_of_a_vocab_txt(options, tmp_path):
-    pieces = "[PAD] [UNK] [CLS] [SEP] [MASK] für fur Fur 中国 中 国".split()
-    (tmp_path / "vocab.txt").write_text("\n".join(pieces) + "\n")
-    kind = {"tokenizer_class": "BertTokenizer"}
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(options | kind))
-    reader = theirs.transformers.BertTokenizer.from_pretrained(tmp_path)
-    text = "Für 中国 [MASK] fur"
-    ours = read_tokenizer(tmp_path).tokenizer.encode(text, add_special_tokens=False)
-    assert ours.tokens == reader.tokenize(text)
-
-
-def write_byte_pieces(folder, **options):
-    """vocab.json and merges.txt of a GPT-2; returns the number of its pieces."""
-    tokenizer = theirs.byte_level_tokenizer(["hello world again"] * 5)
-    model = json.loads(tokenizer.to_str())["model"]
-    pieces = [*sorted(model["vocab"], key=model["vocab"].get), "<|endoftext|>"]
-    theirs.write_numbers(folder / "vocab.json", pieces)
-    merges = [" ".join(merge) for merge in model["merges"]]
-    (folder / "merges.txt").write_text("\n".join(["#version: 0.2", *merges, ""]))
-    (folder / "tokenizer_config.json").write_text(json.dumps(options))
-    return len(pieces)
-
-
-@pytest.mark.parametrize("in_options", [True, False])
-def test_pieces_that_were_added_to_a_vocab_json(in_options, tmp_path):
-    number = write_byte_pieces(tmp_path)
-    numbers = {"<|b|>": number + 1, "<a>": number}
-    options = {"tokenizer_class": "GPT2Tokenizer", "additional_special_tokens": ["<|b|>"]}
-    if in_options:
-        special = {"<|b|>": True, "<a>": False}
-        options["added_tokens_decoder"] = {
-            str(n): {"content": piece, "special": special[piece]} for piece, n in numbers.items()
-        }
-    else:
-        (tmp_path / "added_tokens.json").write_text(json.dumps(numbers))
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(options))
-    reader = theirs.transformers.GPT2Tokenizer.from_pretrained(tmp_path)
-    tokenizer = read_tokenizer(tmp_path).tokenizer
-    text = "hello<|endoftext|>hello<|b|> <a>world"
-    assert tokenizer.encode(text).tokens == reader.tokenize(text)
-    assert [tokenizer.token_to_id(piece) for piece in ("<a>", "<|b|>")] == [number, number + 1]
-    (tmp_path / "tokenizer_config.json").write_text("{}")
-    (tmp_path / "added_tokens.json").write_text(json.dumps({"<a>": number + 5}))
-    with pytest.raises(UserError, match=r"the piece <a> that added_tokens.json or .* adds to it"):
-        read_tokenizer(tmp_path)
-
-
-@pytest.mark.parametrize("file", ["tokenizer_config.json", "config.json"])
-def test_tokenizers_of_another_class(file, tmp_path):
-    write_byte_pieces(tmp_path)
-    (tmp_path / file).write_text(json.dumps({"tokenizer_class": "Qwen2TokenizerFast"}))
-    with pytest.raises(UserError, match=rf"belongs to a Qwen2TokenizerFast, as {file} says"):
-        read_tokenizer(tmp_path)
-    (tmp_path / file).write_text(json.dumps({"tokenizer_class": "PhobertTokenizer"}))
-    (tmp_path / "vocab.txt").write_text("[UNK]\n[CLS]\n[SEP]\n")
-    with pytest.raises(UserError, match=r"vocab.txt: belongs to a PhobertTokenizer"):
-        read_tokenizer(tmp_path)
-
-
-@pytest.mark.parametrize("split", ["gpt-2", "llama-bpe", "qwen2"])
-def test_byte_level_tokenizers_of_gguf(split, tmp_path):
-    """Pieces that cross words tell one division of text from another."""
-    text = "It's 12345 o'clock, I'LL go!\n\n  x1y22 don't...  (ab)\tünd 3 + 4 "
-    tokenizer = theirs.byte_level_tokenizer([text, text.upper(), text[::-1]] * 3)
-    model = json.loads(tokenizer.to_str())["model"]
-    fields = {
-        "tokenizer_model": "gpt2",
-        "tokenizer_pre": split,
-        "token_list": sorted(model["vocab"], key=model["vocab"].get),
-        "token_types": [1] * len(model["vocab"]),
-        "token_merges": [" ".join(merge) for merge in model["merges"]],
-    }
-    write_gguf(tmp_path / "model.gguf", {}, fields=fields)
-    ours = read_gguf(tmp_path / "model.gguf").tokenizer.tokenizer
-    reader = theirs.transformers.AutoTokenizer.from_pretrained(tmp_path, gguf_file="model.gguf")
-    for line in (text, text[7:], "1234567", "we'Re 99 a  b\n \r\n"):
-        ids = ours.encode(line).ids
-        assert ids == reader(line, add_special_tokens=False)["input_ids"], line
-        assert ours.decode(ids) == line
-    assert ours.encode(text).ids != tokenizer.encode(text).ids

@@ -7,6 +7,8 @@ import pytest
 import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
+from pet_fairseq.loading import load_model
+from pet_fairseq.pretrained.importer import import_model
 from tests.pretrained.bert import PIECES, write_bert
 
 # it is imported wherever it is installed, also where its build does not fit torch's
@@ -179,3 +181,9 @@ def marian(folder, target=None, pieces=MARIAN_PIECES, **config):
 
 def write_numbers(file, pieces):
     file.write_text(json.dumps({piece: i for i, piece in enumerate(pieces)}))
+
+
+def load(tmp_path):
+    """Import the files in tmp_path/hf; the model and its task."""
+    import_model(tmp_path / "hf", tmp_path / "out")
+    return load_model(str(tmp_path / "out/checkpoint.pt"), "FILE")
