@@ -1,6 +1,7 @@
 """The accuracy of a model that classifies sentences: any of fairseq's task sentence_prediction."""
 
 import sys
+from collections import Counter
 
 import torch
 
@@ -19,9 +20,10 @@ def class_scores(checkpoint: str, data: str, subset: str = "test", device: str =
         checkpoint: may have plugins. data: the folder with the sentences and classes.
         device: cpu, cuda, or auto, which uses CUDA if torch finds a GPU.
     Returns:
-        accuracy, percent; right and total, sentences; length, the mean number of tokens in a
-        sentence; by_sentence, a text with 1 for each sentence that is right and 0 for the others,
-        in their order.
+        accuracy, percent; majority_class, that of always choosing the most frequent class of the
+        subset; right and total, sentences; length, the mean number of tokens in a sentence;
+        by_sentence, a text with 1 for each sentence that is right and 0 for the others, in their
+        order.
     Raises:
         UserError: not such a model, data with other dictionaries, no such subset, one without
             classes or with a text that is too long, or no such device.
@@ -40,7 +42,7 @@ def class_scores(checkpoint: str, data: str, subset: str = "test", device: str =
             f"CHECKPOINT {checkpoint}: has no classification head; fine-tune it with one"
         )
     model.to(device)
-    right, tokens = {}, 0
+    right, tokens, classes = {}, 0, Counter()
     limits = {"max_tokens": MAX_TOKENS, "max_positions": model.max_positions()}
     for sample in read_batches(task, subset, sys.maxsize, device=device, **limits):
         if "target" not in sample:
@@ -52,10 +54,12 @@ def class_scores(checkpoint: str, data: str, subset: str = "test", device: str =
         logits, _ = model(**sample["net_input"], **options)
         target = sample["target"].view(-1)
         right |= zip(sample["id"].tolist(), (logits.argmax(dim=-1) == target).int().tolist())
+        classes.update(target.tolist())
         tokens += sample["ntokens"]
     hits = [right[i] for i in sorted(right)]
     return {
         "accuracy": 100 * sum(hits) / len(hits),
+        "majority_class": 100 * max(classes.values()) / len(hits),
         "right": sum(hits),
         "total": len(hits),
         "length": round(tokens / len(hits), 1),

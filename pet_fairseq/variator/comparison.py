@@ -34,6 +34,14 @@ SCORES = {
 }
 
 
+class Result(NamedTuple):
+    """What a run's result.json says."""
+
+    scores: dict[str, float]
+    cut: int = 1  # K, where the run read only the last 1/K of its prompts
+    majority_class: float = 0.0  # accuracy of always choosing the most frequent class, if known
+
+
 class RunRow(NamedTuple):
     """A run in the comparison."""
 
@@ -45,6 +53,7 @@ class RunRow(NamedTuple):
     cost: float  # multiply-adds of the compressed stack over those of the backbone's
     scores: dict[str, float]
     whole_cost: Optional[float] = None  # of the whole model, if it classifies by an encoder alone
+    majority_class: float = 0.0  # as in `Result`
 
 
 def write_table(runs: Path, backbone: str, length: int) -> str:
@@ -62,7 +71,7 @@ def write_table(runs: Path, backbone: str, length: int) -> str:
         raise UserError(f"{runs}: no run {backbone} with a result.json; give --backbone NAME")
     names = order(runs, [backbone, *(name for name in folders if name != backbone)])
     rows = [read_row(folders[name], length) for name in names]
-    text = to_markdown(rows, backbone, length)
+    text = to_markdown(rows, backbone, length) + chance_note(rows)
     content = {"length": length, "rows": [row._asdict() for row in rows]}
     write_text(runs / "plugins.md", text)
     write_json(runs / "plugins.json", content)
@@ -85,7 +94,8 @@ def read_row(folder: Path, length: int) -> RunRow:
         UserError: a checkpoint or scores that cannot be used.
     """
     path = folder / "checkpoint_best.pt"
-    scores, cut = read_scores(folder / "result.json")
+    result = read_result(folder / "result.json")
+    scores, cut = result.scores, result.cut
     state = load_checkpoint(str(path), "RUNS")
     cfg = state["cfg"].model
     kind = getattr(cfg, "_name", "")
@@ -101,6 +111,7 @@ def read_row(folder: Path, length: int) -> RunRow:
         cost=costs[0],
         scores=scores,
         whole_cost=costs[1],
+        majority_class=result.majority_class,
     )
 
 
@@ -109,21 +120,24 @@ def compresses(kind: str) -> bool:
     return issubclass(MODEL_REGISTRY.get(kind, object), BackboneWrapper)
 
 
-def read_scores(path: Path) -> tuple[dict[str, float], int]:
-    """Read the scores of a run, and K where it read only the last 1/K of its prompts, else 1.
+def read_result(path: Path) -> Result:
+    """Read the scores of a run.
 
     Raises:
         UserError: not a file of scores, or none that is known.
     """
     try:
-        result = json.loads(path.read_text())
-        scores = {name: float(result[name]) for name in SCORES if name in result}
-        cut = int(result["cut"]) if "cut" in result else 1
-    except (ValueError, TypeError, RecursionError) as error:
+        content = json.loads(path.read_text())
+        result = Result(
+            scores={name: float(content[name]) for name in SCORES if name in content},
+            cut=int(content.get("cut", 1)),
+            majority_class=float(content.get("majority_class", 0)),
+        )
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise UserError(f"{path}: no scores in it; evaluate the run again") from error
-    if not scores:
+    if not result.scores:
         raise UserError(f"{path}: has none of {', '.join(SCORES)}; evaluate the run again")
-    return scores, cut
+    return result
 
 
 def relative_costs(state: dict, kind: str, path: str, length: int) -> tuple[float, Optional[float]]:
@@ -179,6 +193,17 @@ def to_markdown(rows: list[RunRow], backbone: str, length: int) -> str:
             cells += score_cells(row.scores.get(name), base.scores[name])
         lines.append(cells)
     return table(header, lines)
+
+
+def chance_note(rows: list[RunRow]) -> str:
+    """Name the runs that classify no better than by one class for all, "" if there are none."""
+    lost = [row for row in rows if row.scores.get("accuracy", math.inf) <= row.majority_class]
+    if not lost:
+        return ""
+    return (
+        f"\n* no better than the most frequent class, which {lost[0].majority_class:.2f}% of the "
+        f"sentences have: {', '.join(row.name for row in lost)}\n"
+    )
 
 
 def score_cells(score: Optional[float], base: float) -> list[str]:

@@ -75,14 +75,14 @@ def scores(folder: Path):
     """Right answers, and scores of runs."""
     from pet_fairseq.score.answers import read_gold
     from pet_fairseq.score.seed_table import read_seeds
-    from pet_fairseq.variator.comparison import read_scores
+    from pet_fairseq.variator.comparison import read_result
 
     run = folder / "pet.seed1"
     run.mkdir(exist_ok=True)
     path = run / "result.json"
     samples = (
         ({"q1": ["a", "b"], "q2": ["c"]}, lambda: read_gold(path)),
-        ({"bleu": 31.5, "accuracy": 80.0, "total": 100}, lambda: read_scores(path)),
+        ({"bleu": 31.5, "accuracy": 80.0, "total": 100}, lambda: read_result(path)),
         ({"bleu": 31.5, "accuracy": 80.0, "total": 100}, lambda: read_seeds(folder, "pet")),
     )
 

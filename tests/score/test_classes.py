@@ -41,7 +41,7 @@ def test_sentences_are_in_their_order(monkeypatch):
     monkeypatch.setattr(classes, "load_model", lambda *args: (Sign(), task))
     monkeypatch.setattr(classes, "read_batches", lambda *args, **options: batches)
     assert classes.class_scores("x", "y", device="cpu") == {
-        **{"accuracy": 60.0, "right": 3, "total": 5, "length": 3.0},
+        **{"accuracy": 60.0, "majority_class": 60.0, "right": 3, "total": 5, "length": 3.0},
         "by_sentence": "10110",
     }
 

@@ -69,6 +69,16 @@ def test_rows(runs):
     )
 
 
+def test_models_that_learned_nothing_are_named(runs):
+    text = write_table(runs, "backbone", 24)
+    for name, accuracy in (("backbone", 87.5), ("k2", 87.6), ("k8", 60.0)):
+        result = {"accuracy": accuracy, "majority_class": 87.5}
+        (runs / name / "result.json").write_text(json.dumps(result))
+    note = "* no better than the most frequent class, which 87.50% of the sentences have: "
+    assert write_table(runs, "backbone", 24).endswith(f"\n\n{note}backbone, k8\n")
+    assert "most frequent" not in text and text.endswith("|\n")
+
+
 def test_a_pruned_model_is_a_run(runs):
     """Its cost is by its own formula: 6 of 22 tokens go through each of 2 networks."""
     path = runs / "pruned/checkpoint_best.pt"
