@@ -11,6 +11,7 @@ from fairseq.tasks.language_modeling import LanguageModelingTask
 from fairseq.tasks.translation import TranslationTask
 from omegaconf import DictConfig, open_dict
 
+from pet_fairseq.checkpoints.dictionaries import check_dictionaries
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.decoding.task import PetTranslationConfig, PetTranslationTask
 from pet_fairseq.errors import UserError
@@ -31,6 +32,7 @@ from pet_fairseq.predict.text import (
 )
 
 TRANSLATION = (TranslationTask, PetTranslationTask)
+REMEDY = "give as data the folder that it was trained on, or one made with its dictionaries"
 
 
 def from_pretrained(
@@ -61,9 +63,9 @@ def from_pretrained(
             a classifier, also for those of its task or of generation, such as `add_bos_token=True`
             or `lenpen=0.6`.
     Raises:
-        UserError: a file that is missing or unreadable, a model of sub-words without a file that
-            divides words, a model that generates no text and has no classes, or an option that
-            neither the model nor its task nor generation has.
+        UserError: a file that is missing or unreadable, dictionaries that are not the model's, a
+            model of sub-words without a file that divides words, a model that generates no text
+            and has no classes, or an option that neither the model nor its task nor generation has.
     """
     paths, data = locate(path, data, "path")
     state = load_checkpoint(paths[0], "path")
@@ -100,9 +102,11 @@ def _translator(
     models, task = [], None
     for file in paths:
         state = state if file == paths[0] else load_checkpoint(file, "path")
+        trained = state["cfg"].task.data
         state["args"] = None  # fairseq has made cfg of it
         _override(state["cfg"], options)
         task = task or _build_task(cfg, data, file)
+        check_dictionaries(state, file, "path", task, REMEDY, trained)
         loaded, _ = checkpoint_utils.load_model_ensemble([file], task=task, state=state)
         models += loaded
     folders = folders_around(paths[0], data, cfg)

@@ -1,6 +1,9 @@
 """`pet_fairseq.from_pretrained`: text in, text out."""
 
+import shutil
+
 import pytest
+import torch
 
 import pet_fairseq
 from pet_fairseq.decoding.generator import FastGenerator
@@ -76,9 +79,13 @@ def test_pieces_without_a_file_that_divides_words(piece, data, teacher, tmp_path
     for file in data.glob("dict.*"):
         text = file.read_text().replace("a1 ", f"{piece} ", 1)
         (tmp_path / file.name).write_text(text)
+    state = torch.load(teacher)
+    state["cfg"]["task"] |= {"data": str(tmp_path), "source_lang": "de", "target_lang": "en"}
+    torch.save(state, tmp_path / "model.pt")
+    path = str(tmp_path / "model.pt")
     with pytest.raises(UserError, match="segmentation: the model's words are pieces, and there is"):
-        pet_fairseq.from_pretrained(str(teacher), str(tmp_path))
-    translator = pet_fairseq.from_pretrained(str(teacher), str(tmp_path), segmentation="")
+        pet_fairseq.from_pretrained(path)
+    translator = pet_fairseq.from_pretrained(path, segmentation="")
     assert len(translator.translate([f"{piece} a2"], max_len_b=4)) == 1
 
 
@@ -124,3 +131,14 @@ def test_a_language_model(start, tmp_path):
 def test_wrong_arguments(arguments, message, teacher, data):
     with pytest.raises(UserError, match=message):
         pet_fairseq.from_pretrained(**{"path": str(teacher), "data": str(data), **arguments})
+
+
+@pytest.mark.parametrize("language", ["de", "en"])
+def test_dictionaries_in_another_order(language, teacher, data, tmp_path):
+    """Of the same size, they would give other words without an error."""
+    for name in ("dict.de.txt", "dict.en.txt"):
+        shutil.copy(data / name, tmp_path / name)
+    file = tmp_path / f"dict.{language}.txt"
+    file.write_text("".join(reversed(file.read_text().splitlines(keepends=True))))
+    with pytest.raises(UserError, match=rf"made with another dictionary: .*{language}.txt differ"):
+        pet_fairseq.from_pretrained(f"{teacher}:{teacher}", str(tmp_path))
