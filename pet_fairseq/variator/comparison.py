@@ -39,7 +39,7 @@ class Result(NamedTuple):
 
     scores: dict[str, float]
     cut: int = 1  # K, where the run read only the last 1/K of its prompts
-    majority_class: float = 0.0  # accuracy of always choosing the most frequent class, if known
+    majority_class: float = 0.0  # accuracy of always choosing the most frequent class; 0: unknown
 
 
 class RunRow(NamedTuple):
@@ -197,7 +197,8 @@ def to_markdown(rows: list[RunRow], backbone: str, length: int) -> str:
 
 def chance_note(rows: list[RunRow]) -> str:
     """Name the runs that classify no better than by one class for all, "" if there are none."""
-    lost = [row for row in rows if row.scores.get("accuracy", math.inf) <= row.majority_class]
+    known = [row for row in rows if row.majority_class and "accuracy" in row.scores]
+    lost = [row for row in known if row.scores["accuracy"] <= row.majority_class]
     if not lost:
         return ""
     return (

@@ -77,6 +77,9 @@ def test_models_that_learned_nothing_are_named(runs):
     note = "* no better than the most frequent class, which 87.50% of the sentences have: "
     assert write_table(runs, "backbone", 24).endswith(f"\n\n{note}backbone, k8\n")
     assert "most frequent" not in text and text.endswith("|\n")
+    for name in ("backbone", "k2", "k8"):  # answers in words, none of them right
+        (runs / name / "result.json").write_text(json.dumps({"accuracy": 0.0}))
+    assert "most frequent" not in write_table(runs, "backbone", 24)
 
 
 def test_a_pruned_model_is_a_run(runs):
