@@ -9,16 +9,17 @@ from pet_fairseq.devices import check_device, choose_device
 from pet_fairseq.errors import UserError
 from pet_fairseq.loading import load_model, read_batches
 
-MAX_TOKENS = 8000  # of a batch
-
 
 @torch.inference_mode()
-def class_scores(checkpoint: str, data: str, subset: str = "test", device: str = "auto") -> dict:
+def class_scores(
+    checkpoint: str, data: str, subset: str = "test", device: str = "auto", max_tokens: int = 8000
+) -> dict:
     """Classify a subset and count the sentences that get the right class.
 
     Args:
         checkpoint: may have plugins. data: the folder with the sentences and classes.
         device: cpu, cuda, or auto, which uses CUDA if torch finds a GPU.
+        max_tokens: of a batch, padding included.
     Returns:
         accuracy, percent; majority_class, that of always choosing the most frequent class of the
         subset; right and total, sentences; length, the mean number of tokens in a sentence;
@@ -26,7 +27,8 @@ def class_scores(checkpoint: str, data: str, subset: str = "test", device: str =
         order.
     Raises:
         UserError: not such a model, data with other dictionaries, no such subset, one without
-            classes or with a text that is too long, or no such device.
+            classes or with a text that is longer than a batch or than the model takes, or no such
+            device.
     """
     device = choose_device(device)
     check_device(device)
@@ -43,7 +45,7 @@ def class_scores(checkpoint: str, data: str, subset: str = "test", device: str =
         )
     model.to(device)
     right, tokens, classes = {}, 0, Counter()
-    limits = {"max_tokens": MAX_TOKENS, "max_positions": model.max_positions()}
+    limits = {"max_tokens": max_tokens, "max_positions": model.max_positions()}
     for sample in read_batches(task, subset, sys.maxsize, device=device, **limits):
         if "target" not in sample:
             raise UserError(

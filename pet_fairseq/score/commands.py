@@ -10,6 +10,7 @@ from pet_fairseq.cli_command import (
     Group,
     add_auto_device_option,
     add_backbone_run_option,
+    add_batch_option,
     add_scores_file_option,
     add_subset_option,
 )
@@ -116,6 +117,7 @@ def _classes_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("data", metavar="BIN", help="the folder with the sentences and classes")
     add_subset_option(parser, "test")
+    add_batch_option(parser, max_tokens=8000)
     add_auto_device_option(parser)
     add_scores_file_option(parser)
 
@@ -123,7 +125,7 @@ def _classes_arguments(parser: ArgumentParser) -> None:
 def _classes(args: Namespace) -> None:
     from pet_fairseq.score.classes import class_scores
 
-    scores = class_scores(args.checkpoint, args.data, args.subset, args.device)
+    scores = class_scores(args.checkpoint, args.data, args.subset, args.device, args.max_tokens)
     if args.out is not None:
         write_json(args.out, scores)
     del scores["by_sentence"]

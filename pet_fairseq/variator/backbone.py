@@ -13,9 +13,11 @@ from pet_fairseq.gradients import zero_from
 from pet_fairseq.variator.costs import Shape
 
 
-def find_encoder(backbone: nn.Module) -> tuple[nn.Module, str]:
+def find_encoder(backbone: nn.Module, what: str = "the model") -> tuple[nn.Module, str]:
     """Find the encoder of Transformer layers: the module that holds it, and its name there.
 
+    Args:
+        what: begins the error, such as the file that the model is from.
     Raises:
         UserError: a model without an encoder of Transformer layers.
     """
@@ -25,16 +27,17 @@ def find_encoder(backbone: nn.Module) -> tuple[nn.Module, str]:
     if isinstance(getattr(encoder, "layers", None), nn.ModuleList):
         return backbone, "encoder"
     raise UserError(
-        f"--backbone-path: {type(backbone).__name__} has no encoder of Transformer layers; give a "
-        "translation model, BART or RoBERTa"
+        f"{what}: {type(backbone).__name__} has no encoder of Transformer layers; give "
+        "a translation model, BART or RoBERTa"
     )
 
 
-def find_stack(backbone: nn.Module, stack: str) -> tuple[nn.Module, str]:
+def find_stack(backbone: nn.Module, stack: str, what: str = "the model") -> tuple[nn.Module, str]:
     """Find the stack that is compressed: the module that holds it, and its name there.
 
     Args:
         stack: encoder, decoder, or auto for the only one that fits the model.
+        what: begins errors about the model, such as the file that it is from.
     Raises:
         UserError: the model has no such stack, predicts the positions that a group would show, or
             is decoder-only with an adaptive softmax.
@@ -45,12 +48,12 @@ def find_stack(backbone: nn.Module, stack: str) -> tuple[nn.Module, str]:
                 "--compression-stack decoder: the decoder of an encoder-decoder predicts every one "
                 "of its positions, and a group would show it its future; give encoder"
             )
-        return find_encoder(backbone)
+        return find_encoder(backbone, what)
     if stack == "encoder":
         raise UserError(
             f"--compression-stack encoder: {type(backbone).__name__} is decoder-only; give decoder"
         )
-    check_gives_logits(backbone, "--backbone-path")
+    check_gives_logits(backbone, what)
     return backbone, "decoder"
 
 

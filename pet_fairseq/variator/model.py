@@ -44,7 +44,7 @@ class VariatorModel(BackboneWrapper):
         # no checkpointed activations: run again in backward, a layer would miss the batch's groups
         super().__init__(cfg, unwrap_checkpoint(backbone))
         self.grouping = Grouping()
-        holder, name = find_stack(backbone, cfg.compression_stack)
+        holder, name = find_stack(backbone, cfg.compression_stack, cfg.backbone_path)
         stack = getattr(holder, name)
         check_layers(stack.layers, cfg.compression_site)
         self.widths = layer_widths(stack.layers)

@@ -26,8 +26,8 @@ def build_around(state: dict, cfg: VariatorConfig) -> VariatorModel:
     """
     if getattr(state["cfg"].model, "adaptive_input", False):
         raise UserError(
-            f"--backbone-path {cfg.backbone_path}: a model with --adaptive-input cannot be built "
-            "without its data; give a model that was trained without that option"
+            f"{cfg.backbone_path}: a model with --adaptive-input cannot be built without its data; "
+            "give a model that was trained without that option"
         )
     vocabularies = Vocabularies(*(size or 4 for size in vocabulary_sizes(state["model"]).values()))
     backbone = build_model(state["cfg"].model, vocabularies)

@@ -66,6 +66,8 @@ def test_refused(tmp_path):
     texts, labels = ["w1 w2", "w3"], LABELS[:2]
     fits = write_data(tmp_path / "fits", texts, labels)
     assert classes.class_scores(made.backbone, fits, device="cpu")["total"] == 2
+    with pytest.raises(UserError, match="--max-tokens 3: a sentence has 4 tokens; give 4 or more"):
+        classes.class_scores(made.backbone, fits, device="cpu", max_tokens=3)
     regression = make_regression(tmp_path / "regression")
     other = {"words": WORDS[::-1]}, {"words": WORDS[:5]}, {"classes": LABELS[::-1]}
     for i, (checkpoint, data, message) in enumerate(

@@ -225,7 +225,7 @@ def save_adaptive(task, path, **options):
 def test_an_adaptive_softmax_is_refused(task, tmp_path):
     """Its decoder gives features in the place of logits."""
     path = save_adaptive(task, tmp_path / "lm.pt", adaptive_softmax_cutoff="5,10")
-    message = "--backbone-path: the model has an adaptive softmax, which gives no logits; give a"
+    message = "lm.pt: the model has an adaptive softmax, which gives no logits; give a"
     with pytest.raises(UserError, match=message):
         make_variator(task, path, prompt_end="<sep>")
 

@@ -57,16 +57,22 @@ CONVOLUTIONS = {"weight_softmax": True} | {
     )
 }
 
+RECURRENT = {f"{part}_embed_dim": 8 for part in ("encoder", "decoder", "decoder_out")} | {
+    f"{part}_hidden_size": 8 for part in ("encoder", "decoder")
+}
+
 
 def test_refused(tmp_path):
     task = make_task(tmp_path / "data")
     path = save_model(tmp_path / "b.pt", task)
     new_plugins(VariatorConfig(backbone_path=path), tmp_path / "p.pt")
     convolutions = save_model(tmp_path / "c.pt", task, "lightconv", **CONVOLUTIONS)
+    recurrent = save_model(tmp_path / "r.pt", task, "lstm", **RECURRENT)
     for checkpoint, ratio, message in (
         (path, 1, "--compression-ratio 1: give 2 or more"),
         (str(tmp_path / "p.pt"), 2, r"CHECKPOINT .*p.pt: holds a compressed model, not a backbone"),
         (convolutions, 2, "--compression-site ffn: LightConvEncoderLayer of the backbone has no"),
+        (recurrent, 2, r"^\S*/r.pt: LSTMModel has no encoder of Transformer layers"),
     ):
         with pytest.raises(UserError, match=message):
             flops_report(checkpoint, ratio, 8, "ffn", [8])

@@ -42,7 +42,7 @@ class FirstLayersModel(FineTunedModel):
         return shape.layers * plain_layer_cost(shape, length)
 
     def cheapen(self, backbone: nn.Module) -> None:
-        holder, name = find_stack(backbone, "auto")
+        holder, name = find_stack(backbone, "auto", self.cfg.backbone_path)
         stack, kept = getattr(holder, name), self.cfg.kept_layers
         if not 1 <= kept < len(stack.layers):
             raise UserError(

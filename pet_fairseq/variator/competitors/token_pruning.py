@@ -134,7 +134,7 @@ class TokenPruningModel(FineTunedModel):
         self.register_state_dict_post_hook(use_stored_names)
 
     def cheapen(self, backbone: nn.Module) -> None:
-        holder, name = find_encoder(backbone)
+        holder, name = find_encoder(backbone, self.cfg.backbone_path)
         prune(getattr(holder, name).layers, self.cfg.compression_ratio)
 
     @staticmethod
