@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from pet_fairseq.checkpoints.dictionaries import check_dictionaries
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
+from pet_fairseq.freezing import freeze
 from pet_fairseq.moving import move_like
 
 
@@ -23,7 +24,7 @@ class FrozenModels:
         self.models = models
         for model in models:
             model.eval()
-            model.requires_grad_(False)
+            freeze(model)
             leave_out_attention_weights(model)
 
     def like(self, parameter: Tensor) -> list[FairseqModel]:

@@ -23,6 +23,7 @@ from pet_fairseq.backbone import (
 )
 from pet_fairseq.checkpoints.dictionaries import dictionary_hash
 from pet_fairseq.errors import UserError
+from pet_fairseq.freezing import freeze
 from pet_fairseq.gradients import zero_from
 from pet_fairseq.selfcp.mixed_input import MixedInput, append_tokens, last_states
 from pet_fairseq.selfcp.options import SelfCpConfig, check_options
@@ -143,7 +144,7 @@ class SelfCpModel(FairseqEncoderDecoderModel):
     ):
         """Build the model around a backbone; `data` is the dictionary's folder, for errors."""
         inner = backbone.decoder
-        backbone.requires_grad_(False)
+        freeze(backbone)
         super().__init__(PromptReader(inner, cfg, dictionary), Responder(inner, dictionary))
         self.cfg = cfg
         self.data = data

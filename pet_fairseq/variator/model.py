@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from pet_fairseq.backbone import check_hash, file_hash, fill_in, leave_out, load_backbone
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
+from pet_fairseq.freezing import freeze
 from pet_fairseq.variator.attach import attach, check_layers
 from pet_fairseq.variator.backbone import BackboneWrapper, find_stack
 from pet_fairseq.variator.costs import Shape
@@ -55,7 +56,7 @@ class VariatorModel(BackboneWrapper):
             else VariatorEncoder(stack, self.grouping, padding_idx)
         )
         setattr(holder, name, wrapped)
-        backbone.requires_grad_(False)
+        freeze(backbone)
         # the plugins are in the backbone; this is the list under which they are saved
         self.plugins = nn.ModuleList(module.plugins for module in self.site_modules)
         self.register_buffer("backbone_hash", file_hash(cfg.backbone_path))
