@@ -15,8 +15,9 @@ def freeze(model: nn.Module) -> None:
     stacks = (getattr(module, "layers", None) for module in model.modules())
     first_layers = {x[0] for x in stacks if isinstance(x, nn.ModuleList) and len(x)}
     for layer in first_layers:  # a set, for what wraps a stack may have its attributes
-        layer.register_forward_pre_hook(_in_order_of_shape)
+        layer.register_forward_pre_hook(in_order_of_shape)
 
 
-def _in_order_of_shape(_layer: nn.Module, inputs: tuple) -> tuple:
+def in_order_of_shape(_layer: nn.Module, inputs: tuple) -> tuple:
+    """A forward pre-hook that makes tensors contiguous; it changes none of their values."""
     return tuple(x.contiguous() if isinstance(x, Tensor) else x for x in inputs)

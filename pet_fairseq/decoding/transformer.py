@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from pet_fairseq.attention import MultiheadAttention, attention_bias, head_multiple
 from pet_fairseq.decoding.cache import KeyValueCache, Visibility
+from pet_fairseq.freezing import in_order_of_shape
 
 MORE_STEPS = 10  # a translation is seldom longer than its source by more
 
@@ -84,8 +85,8 @@ def _inherits(module: nn.Module, base: type, methods: tuple[str, ...]) -> bool:
 def _is_changed(module: nn.Module) -> bool:
     """Whether a module computes more than its class says: dropout, hooks, another `forward`."""
     dropout = isinstance(module, FairseqDropout) and module.apply_during_inference
-    hooked = module._forward_hooks or module._forward_pre_hooks
-    return bool(dropout or hooked or "forward" in module.__dict__)
+    before = set(module._forward_pre_hooks.values()) - {in_order_of_shape}
+    return bool(dropout or before or module._forward_hooks or "forward" in module.__dict__)
 
 
 def _layers(decoder: TransformerDecoderBase) -> list[nn.Module]:

@@ -9,6 +9,7 @@ from fairseq.data import Dictionary
 from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageModelingTask
 
 from pet_fairseq.errors import UserError
+from pet_fairseq.freezing import freeze
 from pet_fairseq.variator.criterion import VariatorDistillationCriterion
 from pet_fairseq.variator.options import VariatorConfig
 from pet_fairseq.variator.plugin_files import new_plugins
@@ -123,7 +124,7 @@ def test_ratio_1_is_the_backbone(kind, site, task, tmp_path):
     backbone, _ = make_model(task, arch, **TINY | sizes)
     state = torch.load(tmp_path / "lm.pt", weights_only=True)["model"]
     backbone.load_state_dict(state)
-    backbone.double().eval().requires_grad_(False)  # by which torch chooses how to multiply
+    freeze(backbone.double().eval())  # by which torch chooses how to multiply
     tokens = make_tokens(task, [(5, 4), (9, 0)])
     with torch.no_grad(), model.compression_ratio(1):
         assert torch.equal(model(tokens)[0], backbone(tokens)[0])
