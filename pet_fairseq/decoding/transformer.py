@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from pet_fairseq.attention import MultiheadAttention, attention_bias, head_multiple
 from pet_fairseq.decoding.cache import KeyValueCache, Visibility
-from pet_fairseq.freezing import in_order_of_shape
+from pet_fairseq.freezing import make_contiguous
 
 MORE_STEPS = 10  # a translation is seldom longer than its source by more
 
@@ -85,7 +85,7 @@ def _inherits(module: nn.Module, base: type, methods: tuple[str, ...]) -> bool:
 def _is_changed(module: nn.Module) -> bool:
     """Whether a module computes more than its class says: dropout, hooks, another `forward`."""
     dropout = isinstance(module, FairseqDropout) and module.apply_during_inference
-    before = set(module._forward_pre_hooks.values()) - {in_order_of_shape}
+    before = set(module._forward_pre_hooks.values()) - {make_contiguous}
     return bool(dropout or before or module._forward_hooks or "forward" in module.__dict__)
 
 
