@@ -16,6 +16,7 @@ FLOORS = [
         "cli_command",
         "architectures",
         "attention",
+        "freezing",
         "gradients",
         "hooks",
         "layers",
