@@ -1,4 +1,4 @@
-"""Multi-head attention on torch's fused kernel, with fairseq's interface and parameter names."""
+"""Multi-head attention on torch's fused kernels, with fairseq's interface and parameter names."""
 
 import math
 from typing import Optional
@@ -13,6 +13,9 @@ from torch import Tensor, nn
 
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "out_proj")
 CACHE = "attn_state"  # the key under which fairseq's own attention stores its cache
+
+# up to this length the scores of all pairs of positions may be kept for the backward pass
+LONGEST_IN_STEPS = 256
 
 IncrementalState = dict[str, dict[str, Optional[Tensor]]]
 
@@ -145,7 +148,7 @@ class MultiheadAttention(CachingAttention):
         drops = self.training or self.dropout_module.apply_during_inference
         dropout = self.dropout_module.p if drops else 0.0
         if not (need_weights or need_head_weights):
-            context = fused_attention(q, k, v, bias, dropout, head_multiple(q))
+            context = scaled_attention(q, k, v, bias, dropout)
             return self._project("out_proj", self._join_heads(context)), None
         weights = attention_weights(q, k, bias)  # B x H x T x S
         context = F.dropout(weights.type_as(v), dropout) @ v
@@ -207,6 +210,19 @@ def from_fairseq(attention: FairseqMultiheadAttention) -> MultiheadAttention:
     return same.train(attention.training)
 
 
+def replace_fairseqs(model: nn.Module) -> None:
+    """Put this package's attention in the place of fairseq's, wherever a model has it.
+
+    Left as it is where it adds a key and a value of its own.
+    """
+    for module in list(model.modules()):
+        for name, child in list(module.named_children()):
+            if not isinstance(child, FairseqMultiheadAttention):
+                continue
+            if child.bias_k is None and not child.add_zero_attn:
+                setattr(module, name, from_fairseq(child))
+
+
 def append_to_cache(
     cache: dict[str, Optional[Tensor]], k: Tensor, v: Tensor, padding_mask: Optional[Tensor]
 ) -> tuple[Tensor, Tensor, Optional[Tensor]]:
@@ -248,6 +264,33 @@ def attention_bias(
         padding = torch.zeros_like(mask, dtype=dtype).masked_fill(mask, torch.finfo(dtype).min / 2)
         bias = padding if bias is None else bias + padding
     return bias
+
+
+def scaled_attention(
+    q: Tensor, k: Tensor, v: Tensor, bias: Optional[Tensor], dropout: float
+) -> Tensor:
+    """softmax(q k^T / sqrt(D) + bias) v per head, in the way that is fast here: B x H x T x D.
+
+    Args:
+        q: B x H x T x D; k, v: B x H x S x D. bias: broadcasts to B x H x T x S. dropout: the
+            probability that a weight is dropped.
+    """
+    if steps_are_faster(q, k, v):
+        weights = attention_weights(q, k, bias).type_as(v)
+        return F.dropout(weights, dropout) @ v
+    return fused_attention(q, k, v, bias, dropout, head_multiple(q))
+
+
+def steps_are_faster(q: Tensor, k: Tensor, v: Tensor) -> bool:
+    """Whether scores, softmax and sum, one after the other, take less time than the fused kernel.
+
+    They do in trainings in bfloat16 on a CPU: there the kernel's backward pass takes several times
+    as long (docs/results/variator.md, "Time of the plugins' training").
+    """
+    if q.device.type != "cpu" or q.dtype != torch.bfloat16:
+        return False
+    short = max(q.size(-2), k.size(-2)) <= LONGEST_IN_STEPS
+    return short and torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v))
 
 
 def head_multiple(q: Tensor) -> int:

@@ -33,6 +33,12 @@ DEFECTS = (
         "tests/test_attention.py",
     ),
     Defect(
+        "no dropout where attention is computed in steps",
+        "return F.dropout(weights, dropout) @ v",
+        "return weights @ v",
+        "tests/test_attention.py",
+    ),
+    Defect(
         "one incremental cache for all layers",
         "        super().__init__()\n        if head_dim is None",
         '        super().__init__()\n        self._incremental_state_id = "all"\n'
@@ -78,8 +84,8 @@ DEFECTS = (
     ),
     Defect(
         "the teacher keeps its dropout",
-        "            model.eval()\n            model.requires_grad_(False)",
-        "            model.train()\n            model.requires_grad_(False)",
+        "            model.eval()\n            freeze(model)",
+        "            model.train()\n            freeze(model)",
         "tests/distillation",
     ),
     # quantisation

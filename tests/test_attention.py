@@ -1,5 +1,6 @@
 """The attention against loops over sentences, heads and positions, and against fairseq's module."""
 
+import itertools
 import math
 
 import pytest
@@ -8,10 +9,14 @@ from fairseq.modules import MultiheadAttention as FairseqAttention
 from torch.testing import assert_close
 
 from pet_fairseq.attention import (
+    LONGEST_IN_STEPS,
     MultiheadAttention,
     from_fairseq,
     fused_attention,
     head_multiple,
+    replace_fairseqs,
+    scaled_attention,
+    steps_are_faster,
 )
 from tests.strict_device import DEVICE, strict_device
 
@@ -364,3 +369,94 @@ def test_fairseqs_attention_as_ours(kind):
         theirs(query, key, key, key_padding_mask=padding),
     ):
         assert_close(found, expected)
+
+
+@pytest.mark.parametrize("own_key", ["add_bias_kv", "add_zero_attn"])
+def test_fairseqs_attention_is_replaced_in_a_model(own_key):
+    """At every depth, but not where it attends to a vector of its own as well."""
+    deep = torch.nn.ModuleDict({"attention": FairseqAttention(8, 2, self_attention=True)})
+    special = FairseqAttention(8, 2, self_attention=True, **{own_key: True})
+    model = torch.nn.ModuleList([deep, special]).double().eval()
+    names = [name for name, _ in model.named_parameters()]
+    x = torch.randn(5, 3, 8, dtype=torch.float64)
+    expected = [attention(x, x, x)[0] for attention in (deep["attention"], special)]
+    replace_fairseqs(model)
+    assert isinstance(model[0]["attention"], MultiheadAttention)
+    assert model[1] is special
+    assert sorted(name for name, _ in model.named_parameters()) == sorted(names)
+    assert_close([attention(x, x, x)[0] for attention in (deep["attention"], special)], expected)
+
+
+# --- steps in place of the fused kernel -----------------------------------------------------------
+
+
+def queries_keys_values(dtype, length=5, keys=7):
+    return [torch.randn(2, 3, n, 4, dtype=dtype, requires_grad=True) for n in (length, keys, keys)]
+
+
+def by_hand(q, k, v, bias, kept):
+    """softmax(q k^T / sqrt(D) + bias) v, the weights times `kept`, position by position."""
+    outputs = torch.zeros(q.shape, dtype=q.dtype)
+    for b, h, t in itertools.product(*map(range, q.shape[:3])):
+        scores = (k[b, h] * q[b, h, t]).sum(-1) / math.sqrt(q.size(-1)) + bias[b, 0, t]
+        exponentials = (scores - scores.max()).exp()
+        weights = exponentials / exponentials.sum() * kept[b, h, t]
+        outputs[b, h, t] = (weights[:, None] * v[b, h]).sum(0)
+    return outputs
+
+
+def kept_weights(shape, dropout):
+    """The factors of the weights, B x H x T x S, that steps draw next: 0 or 1 / (1 - dropout)."""
+    *heads, length, keys = shape
+    q, k = (torch.zeros(*heads, n, 1, dtype=torch.bfloat16) for n in (length, keys))
+    identity = torch.eye(keys, dtype=torch.bfloat16).expand(*heads, -1, -1)
+    shown = scaled_attention(q.requires_grad_(), k, identity, None, dropout)
+    return shown.detach().bool() / (1 - dropout)
+
+
+@pytest.mark.parametrize(
+    "dtype, dropout, keys",
+    [
+        (torch.bfloat16, 0.0, 7),
+        (torch.bfloat16, 0.4, 7),
+        (torch.float16, 0.0, 7),
+        (torch.float64, 0.0, 7),
+        (torch.bfloat16, 0.0, LONGEST_IN_STEPS + 1),
+    ],
+)
+def test_outputs_and_gradients_in_training(dtype, dropout, keys):
+    inputs = queries_keys_values(dtype, keys=keys)
+    bias = torch.randn(2, 1, 5, keys, dtype=dtype)
+    kept = torch.ones(2, 3, 5, keys, dtype=torch.float64)
+    if dropout > 0:
+        torch.manual_seed(7)
+        kept = kept_weights(kept.shape, dropout)
+        assert 0.4 < kept.count_nonzero() / kept.numel() < 0.8
+    torch.manual_seed(7)
+    output = scaled_attention(*inputs, bias, dropout)
+    factors = torch.randn_like(output)
+    gradients = torch.autograd.grad((output * factors).sum(), inputs)
+
+    exact = [x.detach().double().requires_grad_() for x in inputs]
+    expected = by_hand(*exact, bias.double(), kept)
+    expected_gradients = torch.autograd.grad((expected * factors.double()).sum(), exact)
+    tolerance = {torch.float64: 1e-9, torch.float16: 1e-2, torch.bfloat16: 8e-2}[dtype]
+    for found, wanted in zip([output, *gradients], [expected, *expected_gradients]):
+        assert found.dtype == dtype
+        assert (found - wanted).abs().max() <= tolerance * wanted.abs().max()
+
+
+def test_when_steps_are_taken():
+    def taken(dtype, keys=5):
+        return steps_are_faster(*queries_keys_values(dtype, keys=keys))
+
+    assert taken(torch.bfloat16) and not taken(torch.float16) and not taken(torch.float32)
+    assert taken(torch.bfloat16, keys=LONGEST_IN_STEPS)
+    assert not taken(torch.bfloat16, keys=LONGEST_IN_STEPS + 1)
+    with torch.no_grad():
+        assert not taken(torch.bfloat16)
+    constants = [x.detach() for x in queries_keys_values(torch.bfloat16)]
+    assert not steps_are_faster(*constants)
+    with strict_device():
+        on_device = [x.to(DEVICE).requires_grad_() for x in constants]
+        assert not steps_are_faster(*on_device)

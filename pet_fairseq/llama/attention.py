@@ -12,8 +12,7 @@ from pet_fairseq.attention import (
     IncrementalState,
     append_to_cache,
     attention_bias,
-    fused_attention,
-    head_multiple,
+    scaled_attention,
 )
 from pet_fairseq.llama.rotary import RotaryPositions
 
@@ -95,7 +94,7 @@ class GroupedQueryAttention(CachingAttention):
         group = self.num_heads // self.key_value_heads
         k, v = k.repeat_interleave(group, dim=1), v.repeat_interleave(group, dim=1)
         dropout = self.dropout if self.training else 0.0
-        context = fused_attention(q, k, v, bias, dropout, head_multiple(q))  # B x H x T x D
+        context = scaled_attention(q, k, v, bias, dropout)  # B x H x T x D
         return self.out_proj(context.permute(2, 0, 1, 3).flatten(2)), None
 
     def keys_and_values(self, x: Tensor, *positions: slice) -> dict[str, Tensor]:

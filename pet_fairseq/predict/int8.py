@@ -8,10 +8,9 @@ texts that it runs with.
 import warnings
 
 import torch
-from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
 from torch import Tensor, nn
 
-from pet_fairseq.attention import from_fairseq
+from pet_fairseq.attention import replace_fairseqs
 from pet_fairseq.errors import UserError
 
 LARGEST = 127  # the largest code of a weight
@@ -49,13 +48,16 @@ def to_int8(module: nn.Module) -> None:
     Modules that say `reads_own_weights = True` stay as they are: they do not call their maps.
     fairseq's attention does not call its maps either, and is replaced by ours.
     """
+    replace_fairseqs(module)
+    _replace_linear(module)
+
+
+def _replace_linear(module: nn.Module) -> None:
+    """Replace the linear maps of a module that calls them, and of those in it."""
     if getattr(module, "reads_own_weights", False):
         return
     for name, child in list(module.named_children()):
-        if isinstance(child, FairseqMultiheadAttention):
-            child = from_fairseq(child)
-            setattr(module, name, child)
         if type(child) is nn.Linear:
             setattr(module, name, Int8Linear(child))
         else:
-            to_int8(child)
+            _replace_linear(child)

@@ -7,6 +7,7 @@ from typing import Optional
 from fairseq.models import BaseFairseqModel
 from torch import nn
 
+from pet_fairseq.attention import replace_fairseqs
 from pet_fairseq.backbone import check_gives_logits, is_decoder_only
 from pet_fairseq.errors import UserError
 from pet_fairseq.gradients import zero_from
@@ -65,6 +66,7 @@ class BackboneWrapper(BaseFairseqModel):
     def __init__(self, cfg, backbone: nn.Module):
         super().__init__()
         self.cfg = cfg
+        replace_fairseqs(backbone)
         self.backbone = backbone
 
     @contextmanager

@@ -11,10 +11,8 @@ from typing import Optional
 
 import torch
 from fairseq.models import register_model
-from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
 from torch import Tensor, nn
 
-from pet_fairseq.attention import from_fairseq
 from pet_fairseq.variator.backbone import find_encoder
 from pet_fairseq.variator.competitors.fine_tuned import FineTunedConfig, FineTunedModel
 from pet_fairseq.variator.costs import Shape, attention_cost, ffn_cost
@@ -70,11 +68,15 @@ class TokenChoice:
 
 
 class ScoredAttention(nn.Module):
-    """A self-attention that chooses tokens by its weights."""
+    """A self-attention that chooses tokens by its weights.
+
+    Args:
+        inner: this package's attention, whose weights are those before dropout.
+    """
 
     def __init__(self, inner: nn.Module, choice: TokenChoice, ratio: int):
         super().__init__()
-        self.inner = scoring_before_dropout(inner)
+        self.inner = inner
         self.choice = choice
         self.ratio = ratio
 
@@ -87,13 +89,6 @@ class ScoredAttention(nn.Module):
         choice = self.choice
         choice.positions, choice.counts = chosen_tokens(scores, key_padding_mask, self.ratio)
         return output, weights if need_weights else None
-
-
-def scoring_before_dropout(attention: nn.Module) -> nn.Module:
-    """The same self-attention with weights to score by: fairseq's returns them after dropout."""
-    return (
-        from_fairseq(attention) if isinstance(attention, FairseqMultiheadAttention) else attention
-    )
 
 
 class PrunedFeedForward(nn.Module):

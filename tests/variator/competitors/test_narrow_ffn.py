@@ -51,7 +51,10 @@ def test_the_strongest_units_are_left(ratio, task, tmp_path):
         assert cut.fc1.weight.shape == (-(-layer.fc1.out_features // ratio), 64)
     net_input = make_batch(task, [3, 7, 5])["net_input"]
     with torch.no_grad():
-        torch.testing.assert_close(model(**net_input)[0], backbone(**net_input)[0])
+        # fairseq's decoder takes the softmax of its attention in float32
+        torch.testing.assert_close(
+            model(**net_input)[0], backbone(**net_input)[0], rtol=1e-5, atol=1e-6
+        )
 
 
 def test_all_is_trained_but_the_teacher(task, tmp_path):
