@@ -4,6 +4,7 @@ import argparse
 
 import pytest
 import torch
+from fairseq.modules import MultiheadAttention as FairseqAttention
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.variator.model import VariatorModel
@@ -90,6 +91,16 @@ def test_a_batch_gives_what_its_sentences_give_alone(kind, site, ratio, task, tm
     for i, n in enumerate(lengths):
         alone = output(model, select(batch, [i], n))
         torch.testing.assert_close(together[i, :n], alone[0], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", BACKBONES)
+def test_no_attention_is_fairseqs(kind, task, tmp_path):
+    """In bfloat16 on CPUs trainings through fairseq's take longer."""
+    arch, options = BACKBONES[kind]
+    path = save_model(tmp_path / "b.pt", task, arch, **options)
+    for site in SITES:
+        model = make_variator(task, path, compression_site=site)
+        assert not any(isinstance(module, FairseqAttention) for module in model.modules())
 
 
 @pytest.mark.parametrize("site", SITES)
