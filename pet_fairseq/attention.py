@@ -276,9 +276,16 @@ def scaled_attention(
             probability that a weight is dropped.
     """
     if steps_are_faster(q, k, v):
-        weights = attention_weights(q, k, bias).type_as(v)
-        return F.dropout(weights, dropout) @ v
+        return attention_in_steps(q, k, v, bias, dropout)
     return fused_attention(q, k, v, bias, dropout, head_multiple(q))
+
+
+def attention_in_steps(
+    q: Tensor, k: Tensor, v: Tensor, bias: Optional[Tensor], dropout: float
+) -> Tensor:
+    """The same as `fused_attention`, but keeping all weights for the backward pass."""
+    weights = attention_weights(q, k, bias).type_as(v)
+    return F.dropout(weights, dropout) @ v
 
 
 def steps_are_faster(q: Tensor, k: Tensor, v: Tensor) -> bool:
