@@ -9,10 +9,16 @@ Random queries, keys and values without padding; the two take turns; median of t
 
 import argparse
 import statistics
-from functools import partial
 
 import torch
-from measuring import Lines, add_device_option, add_out_option, parse, processor_seconds, seconds
+from measuring import (
+    Lines,
+    add_clock_option,
+    add_device_option,
+    add_out_option,
+    chosen_clock,
+    parse,
+)
 
 from pet_fairseq.attention import attention_in_steps, fused_attention, head_multiple
 from pet_fairseq.markdown import table_head, table_row
@@ -54,15 +60,11 @@ def main():
     dtypes = ("bfloat16", "float16", "float32")
     parser.add_argument("--dtypes", nargs="+", choices=dtypes, default=["bfloat16", "float32"])
     parser.add_argument("--repeats", type=int, default=9)
-    parser.add_argument(
-        "--processor-time",
-        action="store_true",
-        help="count the processor's time, on a machine that others use; with OMP_NUM_THREADS=1",
-    )
+    add_clock_option(parser)
     add_device_option(parser)
     add_out_option(parser)
     args = parse(parser)
-    clock = processor_seconds if args.processor_time else partial(seconds, args.device)
+    clock = chosen_clock(args)
     say = Lines(args.out)
     say(f"{args.tokens} tokens, {args.heads} heads of width {args.head_dim}, {args.device}; ms\n")
     header = ["precision", "length", "fused", "steps", "fused, training", "steps, training"]

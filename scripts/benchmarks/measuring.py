@@ -4,8 +4,9 @@ A GPU works on while Python goes on: times are taken between two moments at whic
 """
 
 import time
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Optional
 
@@ -22,6 +23,14 @@ def add_device_option(parser: ArgumentParser) -> None:
 
 def add_out_option(parser: ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, metavar="FILE", help="write what is printed to it")
+
+
+def add_clock_option(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--processor-time",
+        action="store_true",
+        help="count the processor's time, on a machine that others use; with OMP_NUM_THREADS=1",
+    )
 
 
 def parse(parser: ArgumentParser):
@@ -63,6 +72,11 @@ def seconds(device: str, work: Callable, *inputs, **options) -> float:
     work(*inputs, **options)
     synchronize(device)
     return time.perf_counter() - start
+
+
+def chosen_clock(args: Namespace) -> Callable:
+    """What times a call: `processor_seconds` with --processor-time, else `seconds`."""
+    return processor_seconds if args.processor_time else partial(seconds, args.device)
 
 
 def processor_seconds(work: Callable, *inputs, **options) -> float:

@@ -11,17 +11,16 @@ order, median of paired rounds.
 import argparse
 import statistics
 from argparse import Namespace
-from functools import partial
 
 import torch
 from fairseq.models import build_model
 from measuring import (
     Lines,
+    add_clock_option,
     add_device_option,
     add_out_option,
+    chosen_clock,
     parse,
-    processor_seconds,
-    seconds,
 )
 
 import pet_fairseq
@@ -92,15 +91,11 @@ def main():
     parser.add_argument("--tokens", type=int, default=4096, help="in a batch")
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--dtype", choices=["float32", "float16", "bfloat16"], default="float32")
-    parser.add_argument(
-        "--processor-time",
-        action="store_true",
-        help="count the processor's time, on a machine that others use; with OMP_NUM_THREADS=1",
-    )
+    add_clock_option(parser)
     add_device_option(parser)
     add_out_option(parser)
     args = parse(parser)
-    clock = processor_seconds if args.processor_time else partial(seconds, args.device)
+    clock = chosen_clock(args)
     say = Lines(args.out)
     model = make_model(args)
     header = ["length", "k", "ms", "time ratio", "FLOPs ratio", "saved, of the saving in FLOPs %"]
