@@ -205,6 +205,33 @@ def sst2(path: Path) -> None:
     write_figure(path, figure)
 
 
+def sst2_three_epochs(path: Path) -> None:
+    """The same for a model that was fine-tuned for longer, with the spread over seeds."""
+    rows = read("sst2_three_epochs")
+    title = "SST-2, MiniLM fine-tuned for three epochs"
+    x = "multiply-adds of the encoder, % of the plain one's (32 tokens)"
+    figure, axes = new_axes(8.4, 4.6, title, x, "accuracy, %")
+    plugins = [row for row in rows if row["row"] in PLUGINS]
+    groups = {
+        "plugins, k 1 (the model) to 32": (plugins, "C0o-"),
+        **{row["row"]: ([row], f"C{i}s") for i, row in enumerate(rows[len(plugins) :], 1)},
+    }
+    for label, (points, style) in groups.items():
+        costs, scores = numbers(points, "encoder_cost_percent"), numbers(points, "accuracy")
+        axes.plot(costs, scores, style, label=label)
+        for row, cost, score in zip(points, costs, scores):
+            spread = number(row["accuracy_sd"])
+            axes.errorbar(cost, score, spread, color=style[:2], capsize=3)
+    axes.plot([], [], color="grey", label="± sample standard deviation of three seeds")
+    for row in plugins:
+        place = (float(row["encoder_cost_percent"]), float(row["accuracy"]))
+        side = dict(xytext=(5, -12), textcoords="offset points", fontsize="small")
+        axes.annotate(row["row"], place, **side)
+    axes.margins(x=0.08)
+    figure.legend(loc="outside lower center", ncols=2)
+    write_figure(path, figure)
+
+
 def variator_speed(path: Path) -> None:
     """Time and FLOPs over the ratio, for two lengths."""
     title = "Variator: time and FLOPs of an encoder, 6 layers, width 512, random weights"
@@ -264,6 +291,7 @@ PLOTS = {
     "beams": beams,
     "decoding": decoding,
     "sst2": sst2,
+    "sst2_three_epochs": sst2_three_epochs,
     "variator_speed": variator_speed,
     "serving": serving,
     "shots": shots,
