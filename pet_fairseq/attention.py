@@ -151,7 +151,7 @@ class MultiheadAttention(CachingAttention):
             context = scaled_attention(q, k, v, bias, dropout)
             return self._project("out_proj", self._join_heads(context)), None
         weights = attention_weights(q, k, bias)  # B x H x T x S
-        context = F.dropout(weights.type_as(v), dropout) @ v
+        context = weighted_sum(weights, v, dropout)
         output = self._project("out_proj", self._join_heads(context))
         return output, weights.transpose(0, 1) if need_head_weights else weights.mean(dim=1)
 
@@ -284,8 +284,12 @@ def attention_in_steps(
     q: Tensor, k: Tensor, v: Tensor, bias: Optional[Tensor], dropout: float
 ) -> Tensor:
     """The same as `fused_attention`, but keeping all weights for the backward pass."""
-    weights = attention_weights(q, k, bias).type_as(v)
-    return F.dropout(weights, dropout) @ v
+    return weighted_sum(attention_weights(q, k, bias), v, dropout)
+
+
+def weighted_sum(weights: Tensor, v: Tensor, dropout: float) -> Tensor:
+    """The values v, B x H x S x D, by weights B x H x T x S of which some drop: B x H x T x D."""
+    return F.dropout(weights.type_as(v), dropout) @ v
 
 
 def steps_are_faster(q: Tensor, k: Tensor, v: Tensor) -> bool:

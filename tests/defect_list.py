@@ -34,8 +34,8 @@ DEFECTS = (
     ),
     Defect(
         "no dropout where attention is computed in steps",
-        "return F.dropout(weights, dropout) @ v",
-        "return weights @ v",
+        "return F.dropout(weights.type_as(v), dropout) @ v",
+        "return weights.type_as(v) @ v",
         "tests/test_attention.py",
     ),
     Defect(

@@ -180,6 +180,14 @@ def decoding(path: Path) -> None:
     write_figure(path, figure)
 
 
+def name_points(axes: Axes, rows: list[Row], offset: tuple[int, int], ha: str = "left") -> None:
+    """Write each row's name beside its accuracy over its cost, so many points away."""
+    side = dict(xytext=offset, textcoords="offset points", ha=ha, fontsize="small")
+    for row in rows:
+        place = (float(row["encoder_cost_percent"]), float(row["accuracy"]))
+        axes.annotate(row["row"], place, **side)
+
+
 def sst2(path: Path) -> None:
     """Accuracy over the cost of the encoder: plugins, their ablations, competitors."""
     rows = read("sst2_minilm")
@@ -196,10 +204,7 @@ def sst2(path: Path) -> None:
     for label, (points, style) in groups.items():
         costs, scores = numbers(points, "encoder_cost_percent"), numbers(points, "accuracy")
         axes.plot(costs, scores, style, label=label)
-    for row in plugins:
-        place = (float(row["encoder_cost_percent"]), float(row["accuracy"]))
-        side = dict(xytext=(-5, 4), textcoords="offset points", ha="right", fontsize="small")
-        axes.annotate(row["row"], place, **side)
+    name_points(axes, plugins, (-5, 4), ha="right")
     axes.margins(x=0.08)
     axes.legend(loc="lower right")
     write_figure(path, figure)
@@ -223,10 +228,7 @@ def sst2_three_epochs(path: Path) -> None:
             spread = number(row["accuracy_sd"])
             axes.errorbar(cost, score, spread, color=style[:2], capsize=3)
     axes.plot([], [], color="grey", label="± sample standard deviation of three seeds")
-    for row in plugins:
-        place = (float(row["encoder_cost_percent"]), float(row["accuracy"]))
-        side = dict(xytext=(5, -12), textcoords="offset points", fontsize="small")
-        axes.annotate(row["row"], place, **side)
+    name_points(axes, plugins, (5, -12))
     axes.margins(x=0.08)
     figure.legend(loc="outside lower center", ncols=2)
     write_figure(path, figure)
