@@ -95,9 +95,18 @@ def one_separator(options: Options) -> Options:
 
 
 def glue_from_bert(
-    num_classes: int, arch: Options, updates: int, raw_updates: int, model_updates: int
+    num_classes: int,
+    arch: Options,
+    updates: int,
+    raw_updates: int,
+    model_updates: int,
+    max_tokens: int,
 ) -> Settings:
-    """A pre-trained encoder: shorter training, lower learning rates, shorter validation."""
+    """A pre-trained encoder: shorter training, lower learning rates, shorter validation.
+
+    Args:
+        max_tokens: the size of a batch of the task; batches of raw text have 1,024 tokens.
+    """
     common = (*AROUND_A_MODEL, "--max-valid-steps", "100")
     classes = glue_classes(num_classes)
     options = one_separator(classes.task) if arch[:2] == ONE_SEPARATOR else classes.task
@@ -106,12 +115,12 @@ def glue_from_bert(
         *(options, classes.raw_task, arch, classes.model_raw),
         model_task=(
             *words("--criterion sentence_prediction --dropout 0.1"),
-            *schedule(1024, "1e-4", model_updates),
+            *schedule(max_tokens, "1e-4", model_updates),
         ),
         plugins_raw=schedule(1024, "1e-3", raw_updates),
-        plugins_task=schedule(1024, "1e-3", updates),
+        plugins_task=schedule(max_tokens, "1e-3", updates),
         whole_raw=schedule(1024, "1e-4", raw_updates),
-        whole_task=schedule(1024, "1e-4", updates),
+        whole_task=schedule(max_tokens, "1e-4", updates),
         length=classes.length,
     )
 

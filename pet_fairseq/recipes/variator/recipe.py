@@ -112,6 +112,14 @@ def add_glue_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="with --bert, how many updates fine-tune the model (default: %(default)s)",
     )
+    parser.add_argument(
+        "--max-tokens",
+        type=int,
+        default=1024,
+        metavar="N",
+        help="with --bert, the largest number of tokens in a training batch of the task "
+        "(default: %(default)s)",
+    )
     add_options(parser)
     add_pretrained_option(parser)
 
@@ -120,10 +128,10 @@ def build_glue(args: argparse.Namespace, place: Place) -> Pipeline:
     """The stages for a task of GLUE, as classes or as text.
 
     Raises:
-        UserError: a row that does not exist, a number of updates below 1, a --bert that cannot be
-            used, or a task of one's own whose data are not there.
+        UserError: a row that does not exist, a number of updates or tokens below 1, a --bert that
+            cannot be used, or a task of one's own whose data are not there.
     """
-    numbers = ("updates", "raw_updates", "model_updates")
+    numbers = ("updates", "raw_updates", "model_updates", "max_tokens")
     check_positive(**{name: getattr(args, name) for name in numbers})
     base = place.base / place.name / args.task
     folder = place.data or base / "data"
@@ -136,8 +144,8 @@ def build_glue(args: argparse.Namespace, place: Place) -> Pipeline:
         evaluate = by_generation(("accuracy",), folder / "raw" / "test.answer", options)
         settings = GLUE_TEXT
     if args.bert is not None:
-        updates = (args.updates, args.raw_updates, args.model_updates)
-        settings = glue_from_bert(num_classes, read_bert_options(args), *updates)
+        numbers = (getattr(args, name) for name in numbers)
+        settings = glue_from_bert(num_classes, read_bert_options(args), *numbers)
         pretrained_path = pretrained_path or args.bert / "checkpoint.pt"
     return make_pipeline(args, settings, evaluate, folder, args.form, runs, pretrained_path)
 

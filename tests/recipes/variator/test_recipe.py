@@ -178,11 +178,18 @@ def test_glue_from_a_bert(tmp_path):
     budget = ("--raw-updates", "50", "--model-updates", "90")
     found = stages("glue", tmp_path, "--task", "sst2", *bert, *budget, "--rows", "first_3")
     assert [s.option("--max-update") for s in trainings(found)] == ["90", "50", "70"]
+    assert {s.option("--max-tokens") for s in trainings(found)} == {"1024"}
+    rows = ("--rows", "k4", "first_3", "token_pruning")
+    found = stages("glue", tmp_path, "--task", "sst2", *bert, "--max-tokens", "8192", *rows)
+    sizes = {s.name: s.option("--max-tokens") for s in trainings(found)}
+    on_task = dict.fromkeys(("backbone", "k4", "first_3", "token_pruning"), "8192")
+    assert sizes == on_task | {"step1.k4": "1024", "step1.first_3": "1024"}
     with pytest.raises(UserError, match="--bert: is an encoder; give --form classes"):
         stages("glue", tmp_path, "--task", "rte", *bert, "--form", "text")
     with pytest.raises(UserError, match="--bert none/model_options: no such file; make it by"):
         stages("glue", tmp_path, "--task", "rte", "--bert", "none")
-    for option in ("--updates", "--raw-updates", "--model-updates"):  # 0 would train without end
+    # 0 updates would train without end
+    for option in ("--updates", "--raw-updates", "--model-updates", "--max-tokens"):
         with pytest.raises(UserError, match=f"{option} 0: give 1 or more"):
             stages("glue", tmp_path, "--task", "rte", *bert, option, "0")
 
