@@ -21,16 +21,16 @@ def count_multiply_adds(model: nn.Module, length: int) -> int:
     every pair of positions. Sharing parameters saves nothing here; heads that were cut do.
 
     Args:
-        model: an encoder-decoder Transformer on the meta device (`build_without_memory`).
+        model: an encoder-decoder Transformer, best on the meta device (`build_without_memory`).
         length: tokens of the source and of the target sentence.
     Raises:
         UserError: the length is below 1.
     """
     check_positive(length=length)
     model.eval()
-    with torch.device("meta"):  # T x B x C
-        x = torch.empty(length, 1, model.cfg.encoder.embed_dim)
-        y = torch.empty(length, 1, model.cfg.decoder.embed_dim)
+    with next(model.parameters()).device:  # T x B x C
+        x = torch.zeros(length, 1, model.cfg.encoder.embed_dim)
+        y = torch.zeros(length, 1, model.cfg.decoder.embed_dim)
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         for layer in model.encoder.layers:
             output = layer(x, encoder_padding_mask=None)
