@@ -1,6 +1,7 @@
 """The command `pet-fairseq`: find the command, parse its arguments, run it."""
 
 import logging
+import os
 import sys
 from argparse import Namespace
 from collections.abc import Collection
@@ -46,10 +47,13 @@ ROOMS = (
 )
 COMMANDS = {command.name: command for command in chain(*(room.COMMANDS for room in ROOMS))}
 HELP = ("-h", "--help")
+READER_GONE = 141  # as a shell says of a process that a closed pipe ended
 
 
 def main(argv: Optional[list[str]] = None) -> int:
     """Run one command line; the exit status is 1 after a mistake that the user can mend.
+
+    If nobody reads its output any more, as behind `| head`, it ends without a word.
 
     Raises:
         SystemExit: after help, and with status 2 after an unknown command or a wrong option.
@@ -58,10 +62,21 @@ def main(argv: Optional[list[str]] = None) -> int:
     try:
         if command.needs_models:
             register_quietly()
-        return command.run(args) or 0
+        status = command.run(args) or 0
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        drop_output()
+        return READER_GONE
     except (UserError, OSError) as error:
         print(f"pet-fairseq {command.name}: error: {message(error)}", file=sys.stderr)
         return 1
+
+
+def drop_output() -> None:
+    """Let what is still to be written to standard output go nowhere, also at the exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
 
 
 def message(error: Exception) -> str:

@@ -1,6 +1,7 @@
 """The command pet-fairseq."""
 
 import contextlib
+import os
 import subprocess
 import sys
 from argparse import Namespace
@@ -55,6 +56,15 @@ def fails(capsys):
 @pytest.mark.cold
 def test_user_dir():
     assert run("pet-fairseq", "user-dir").output.splitlines()[-1] == str(REPO / "pet_fairseq")
+
+
+def test_ends_without_a_word_where_nobody_reads():
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "pet_fairseq.cli", "user-dir"]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, cwd=REPO)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (cli.READER_GONE, "")
 
 
 def test_params_of_the_named_architecture():
