@@ -131,8 +131,9 @@ def build_glue(args: argparse.Namespace, place: Place) -> Pipeline:
         UserError: a row that does not exist, a number of updates or tokens below 1, a --bert that
             cannot be used, or a task of one's own whose data are not there.
     """
-    numbers = ("updates", "raw_updates", "model_updates", "max_tokens")
-    check_positive(**{name: getattr(args, name) for name in numbers})
+    names = ("updates", "raw_updates", "model_updates", "max_tokens")
+    budget = {name: getattr(args, name) for name in names}
+    check_positive(**budget)
     base = place.base / place.name / args.task
     folder = place.data or base / "data"
     runs = place.runs or base / args.form
@@ -144,8 +145,7 @@ def build_glue(args: argparse.Namespace, place: Place) -> Pipeline:
         evaluate = by_generation(("accuracy",), folder / "raw" / "test.answer", options)
         settings = GLUE_TEXT
     if args.bert is not None:
-        numbers = (getattr(args, name) for name in numbers)
-        settings = glue_from_bert(num_classes, read_bert_options(args), *numbers)
+        settings = glue_from_bert(num_classes, read_bert_options(args), **budget)
         pretrained_path = pretrained_path or args.bert / "checkpoint.pt"
     return make_pipeline(args, settings, evaluate, folder, args.form, runs, pretrained_path)
 
