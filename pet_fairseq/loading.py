@@ -91,8 +91,17 @@ def load_transformer(path: str, option: str, data: str) -> tuple[nn.Module, Tran
     return models[0], task
 
 
+# options of a trained translation task that any data folder is read with, beside the languages
+KEPT_OPTIONS = (
+    *("left_pad_source", "left_pad_target"),
+    *("max_source_positions", "max_target_positions", "truncate_source"),
+)
+
+
 def load_task(trained: DictConfig, data: str, option: str = "--data") -> TranslationTask:
     """Set up fairseq's translation task on a data folder, with the languages of a trained task.
+
+    Padding and the lengths that sentences may have are those of the trained task, too.
 
     A task without languages gets those of the folder.
 
@@ -114,13 +123,12 @@ def load_task(trained: DictConfig, data: str, option: str = "--data") -> Transla
                 f"{option} {data}: has no dict.{lang}.txt; give the folder that fairseq-preprocess "
                 f"made for the checkpoint's languages, {' to '.join(languages.values())}"
             )
-    padding = ("left_pad_source", "left_pad_target")
     cfg = TranslationConfig(
         data=data,
         dataset_impl=None,
         required_seq_len_multiple=1,
         **languages,
-        **{name: trained[name] for name in padding if name in trained},
+        **{name: trained[name] for name in KEPT_OPTIONS if name in trained},
     )
     return TranslationTask.setup_task(cfg)
 

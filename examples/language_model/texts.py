@@ -2,12 +2,13 @@
 
     python examples/language_model/texts.py TOKENIZER TRAIN TEST OUT
 
-Writes OUT/train, OUT/valid (every 20th text of TRAIN) and OUT/test: a text a line, its prompt and
-its response with a line break between them.
+Writes OUT/train, OUT/valid (every 20th text of TRAIN, or fewer, so that they are at most 200) and
+OUT/test: a text a line, its prompt and its response with a line break between them.
 """
 
 import argparse
 import gzip
+import math
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -15,7 +16,8 @@ from pathlib import Path
 from pet_fairseq.errors import UserError
 from pet_fairseq.pretrained.tokenizer_file import divide, load_divider
 
-VALID = 20  # one text of TRAIN in so many is for validation
+VALID = 20  # one text of TRAIN in so many is for validation,
+MOST_VALID = 200  # but not more than these, which every epoch reads
 
 
 def read_lines(path: Path) -> Iterator[str]:
@@ -68,9 +70,10 @@ def main() -> None:
         return divide(tokenizer, whole)
 
     train, test = encode(args.train), encode(args.test)
+    step = max(VALID, math.ceil(len(train) / MOST_VALID))
     splits = {
-        "train": [text for i, text in enumerate(train) if i % VALID or len(train) == 1],
-        "valid": train[::VALID],
+        "train": [text for i, text in enumerate(train) if i % step or len(train) == 1],
+        "valid": train[::step],
         "test": test,
     }
     args.out.mkdir(parents=True)

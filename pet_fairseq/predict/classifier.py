@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from pet_fairseq.errors import UserError
 from pet_fairseq.predict.int8 import check_int8, to_int8
 from pet_fairseq.predict.predictor import Predictor
+from pet_fairseq.pretrained.tokenizer_file import piece_of
 
 
 class Classifier(Predictor):
@@ -21,7 +22,7 @@ class Classifier(Predictor):
             raise UserError("--regression-target: the model has no classes; give one that has")
         super().__init__(model, task, *args, **options)
         labels = task.label_dictionary
-        self.labels = [labels[labels.nspecial + i] for i in range(cfg.num_classes)]
+        self.labels = [piece_of(labels[labels.nspecial + i]) for i in range(cfg.num_classes)]
 
     def to_int8(self) -> None:
         check_int8()

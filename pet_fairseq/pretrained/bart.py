@@ -1,6 +1,7 @@
 """Import of BART and mBART as fairseq's `bart`."""
 
 from collections.abc import Iterator
+from typing import Optional
 
 from torch import Tensor
 
@@ -15,11 +16,13 @@ from pet_fairseq.pretrained.encoder_decoder import (
     translation_task,
 )
 from pet_fairseq.pretrained.source import Config, Source, Weights
+from pet_fairseq.pretrained.tokenizer_file import TokenizerFile
 from pet_fairseq.pretrained.vocabulary import FIRST, Vocabulary, make_vocabulary
 from pet_fairseq.pretrained.writer import Import
 
 PRE_NORM = "mbart"  # the model_type whose layers are pre-norm, with a norm after the last one
 LANGUAGES = ("source", "target")  # the suffixes of data files in fairseq's recipes for BART
+MASK = "<mask>"
 CLASS_HEAD = {"dense": f"{HEAD}.dense", "out_proj": f"{HEAD}.out_proj"}
 
 
@@ -38,7 +41,7 @@ def read_bart(source: Source) -> Import:
     tokenizer = source.tokenizer
     special = {word: tokenizer.number(word) for word in FIRST}
     rows = config.size("vocab_size")
-    vocabulary = make_vocabulary(tokenizer.pieces(), rows, special, tokenizer.path)
+    vocabulary = make_vocabulary(known_pieces(tokenizer, rows), rows, special, tokenizer.path)
     positions = config.size("max_position_embeddings")
     pre_norm = config["model_type"] == PRE_NORM
     scaled = config.get("scale_embedding")
@@ -47,13 +50,14 @@ def read_bart(source: Source) -> Import:
     if pre_norm:
         arch += ["--encoder-normalize-before", "--decoder-normalize-before"]
     has_class_head = is_classifier(source)
+    if not (has_class_head and pre_norm):  # mBART's classes do not ask for it
+        config.refuse(decoder_start_token_id=special["</s>"])
     if has_class_head:
         outputs = len(weights["classification_head.out_proj.bias"])
         task, files = classifier_task(source, outputs, separators=2, vocabulary=vocabulary)
         task.append("--add-prev-output-tokens")
         arch += ["--max-positions", str(positions)]
     else:
-        config.refuse(decoder_start_token_id=special["</s>"])
         task = translation_task(*LANGUAGES)
         files = {f"dict.{language}.txt": vocabulary.text() for language in LANGUAGES}
     return Import(
@@ -65,6 +69,12 @@ def read_bart(source: Source) -> Import:
         tokenizer.write,
         ["--bpe", "tokenizer_json", "--tokenizer-file", "{}/tokenizer.json"],
     )
+
+
+def known_pieces(tokenizer: TokenizerFile, rows: int) -> list[Optional[str]]:
+    """The tokenizer's pieces; BARTs trained on summaries have no row for the last one, <mask>."""
+    pieces = tokenizer.pieces()
+    return pieces[:rows] if pieces[rows:] == [MASK] else pieces
 
 
 def bart_tensors(

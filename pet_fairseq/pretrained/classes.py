@@ -2,17 +2,30 @@
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.pretrained.source import Source
-from pet_fairseq.pretrained.tokenizer_file import word_of
+from pet_fairseq.pretrained.tokenizer_file import TokenizerFile, word_of
 from pet_fairseq.pretrained.vocabulary import FIRST, Vocabulary
 
 HEAD = "classification_heads.sentence_classification_head"
 CLASSES = "SequenceClassification"  # in the name of a class
+HEADS = ("classifier.", "classification_head.")  # of whole texts, or of their words
+TEXTS = ("first text", "second text")
 REGRESSION, MULTI_LABEL = "regression", "multi_label_classification"
 
 
 def is_classifier(source: Source) -> bool:
-    """Whether the model classifies whole texts, by the class name in config.json."""
+    """Whether the model classifies whole texts, by the class name in config.json.
+
+    Raises:
+        UserError: it names no class, and the weights have one of the heads that fit several.
+    """
     architectures = source.config.get("architectures") or []
+    heads = [name for name in source.weights if name.startswith(HEADS)]
+    if heads and not architectures:
+        raise UserError(
+            f"{source.config.path}: has no architectures, and {source.weights.path.name} has a "
+            f'head, {heads[0]}; name the class, such as "architectures": '
+            f'["BertFor{CLASSES}"]'
+        )
     return any(str(name).endswith(f"For{CLASSES}") for name in architectures)
 
 
@@ -63,8 +76,9 @@ def classifier_task(
         outputs: of the classification head.
         separators: how many are between the sentences of a pair, 1 or 2.
     Raises:
-        UserError: as `labels`.
+        UserError: as `labels` and `check_layout`.
     """
+    check_layout(source.tokenizer, separators, vocabulary)
     names = labels(source, outputs)
     options = ["--task", "sentence_prediction", "--criterion", "sentence_prediction"]
     options += ["--num-classes", str(outputs), *pair_options(separators)]
@@ -73,6 +87,29 @@ def classifier_task(
     text = vocabulary.text()
     classes = "".join(f"{name} 1\n" for name in names)
     return options, {"dict.txt": text, "input0/dict.txt": text, "label/dict.txt": classes}
+
+
+def check_layout(file: TokenizerFile, separators: int, vocabulary: Vocabulary) -> None:
+    """Check that a tokenizer makes <s> A </s> [</s>] B </s> of a pair, if it says what it makes.
+
+    Raises:
+        UserError: it makes something else.
+    """
+    if file.tokenizer.post_processor is None:
+        return
+    begin, end = (int(vocabulary.rows[FIRST.index(word)]) for word in ("<s>", "</s>"))
+    pair = file.tokenizer.encode("a", "b")
+    first, second = TEXTS
+    layout: list[object] = []
+    for number, text, kept in zip(pair.ids, pair.sequence_ids, pair.attention_mask):
+        mark = number if text is None else TEXTS[text]
+        if kept and not (mark in TEXTS and mark in layout):  # a text may have several tokens
+            layout.append(mark)
+    if layout != [begin, first, *[end] * separators, second, end]:
+        raise UserError(
+            f"{file.path}: puts other symbols around texts, or in other places, than its models do "
+            "here; models with such a layout are not supported"
+        )
 
 
 def pair_options(separators: int) -> list[str]:

@@ -95,7 +95,8 @@ def gguf_config(fields: dict, path: Path) -> Config:
     }
     groups = given.get(f"{kind}.attention.head_count_kv")
     config["num_key_value_heads"] = groups or config["num_attention_heads"]
-    scaling = given.get(f"{kind}.rope.scaling.type", "none")
+    stretched = f"{kind}.rope.scaling.factor" in given  # as llama.cpp reads it, linearly
+    scaling = given.get(f"{kind}.rope.scaling.type", "linear" if stretched else "none")
     if scaling == "linear":
         factor = given[f"{kind}.rope.scaling.factor"]
         config["rope_scaling"] = {"rope_type": "linear", "factor": factor}

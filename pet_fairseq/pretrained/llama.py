@@ -73,7 +73,8 @@ def position_options(config: Config) -> dict[str, object]:
     Raises:
         UserError: they are scaled in a way that is not supported.
     """
-    given = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    # transformers 5, too, prefers what a user has added to a file that has both
+    given = config.get("rope_scaling") or config.get("rope_parameters") or {}
     if not isinstance(given, dict):
         raise UserError(f"{config.path}: rope_scaling is {given!r}, no object; download it again")
     scaling = dict(given)

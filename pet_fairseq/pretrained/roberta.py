@@ -51,7 +51,8 @@ def read_roberta(source: Source) -> Import:
     positions = config.size("max_position_embeddings") - FIRST_POSITION
     heads = WORD_HEAD_BIAS in weights, is_classifier(source)
     if WORD_HEAD_BIAS in weights:
-        config.refuse(tie_word_embeddings=True)
+        # this head has GELU in transformers, and in fairseq what the layers have
+        config.refuse(tie_word_embeddings=True, hidden_act="gelu")
     task = ["--task", "masked_lm", "--criterion", "masked_lm"]
     files = {"dict.txt": vocabulary.text()}
     if is_classifier(source):

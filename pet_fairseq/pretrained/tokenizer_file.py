@@ -1,7 +1,9 @@
 """A tokenizer of the library `tokenizers`, from tokenizer.json or from older files."""
 
 import json
+import re
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Optional
@@ -15,10 +17,14 @@ TOKENIZER, OPTIONS = "tokenizer.json", "tokenizer_config.json"
 WORDPIECES = "vocab.txt"  # BERT's
 BYTE_PIECES, MERGES = "vocab.json", "merges.txt"  # GPT-2's
 ADDED, CONFIG = "added_tokens.json", "config.json"
-# the tokenizer classes that read these files as is done here
+# the tokenizer classes that read these files as is done here, and the models that have them
 CLASSES = {
     WORDPIECES: ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer"),
     BYTE_PIECES: ("GPT2Tokenizer", "RobertaTokenizer", "BartTokenizer"),
+}
+MODEL_TYPES = {
+    WORDPIECES: ("bert", "distilbert", "electra"),
+    BYTE_PIECES: ("gpt2", "roberta", "bart"),
 }
 SPECIAL = ("<|endoftext|>", "<s>", "<pad>", "</s>", "<unk>", "<mask>")  # of the latter
 EXTRA = "pip install 'pet-fairseq[hf]'"
@@ -79,6 +85,16 @@ def word_of(piece: str) -> str:
     if not any(map(str.isspace, piece)):
         return piece
     return "".join(f"\\u{ord(char):04x}" if char.isspace() else char for char in piece)
+
+
+def piece_of(word: str) -> str:
+    """The piece whose word this is."""
+    return re.sub(r"\\u([0-9a-f]{4})", _space, word)
+
+
+def _space(escaped: re.Match) -> str:
+    char = chr(int(escaped[1], 16))
+    return char if char.isspace() else escaped[0]
 
 
 def load_tokenizer(path: Path) -> "Tokenizer":
@@ -146,14 +162,28 @@ def _read_byte_pieces(path: Path) -> "Tokenizer":
 
 
 def check_class(path: Path) -> None:
-    """Raises UserError if the files beside name a tokenizer that divides text in another way."""
-    for name in (OPTIONS, CONFIG):
-        kind = read_options(path.with_name(name)).get("tokenizer_class")
+    """Raises UserError if the files beside name a tokenizer that divides text in another way.
+
+    If they name none, it is the one that models of their type have.
+    """
+    named = {
+        name: read_options(path.with_name(name)).get("tokenizer_class")
+        for name in (OPTIONS, CONFIG)
+    }
+    for name, kind in named.items():
         if kind is not None and str(kind).removesuffix("Fast") not in CLASSES[path.name]:
-            raise UserError(
-                f"{path}: belongs to a {kind}, as {name} says, and is read as that of a "
-                f"{' or '.join(CLASSES[path.name])} only; give the model's {TOKENIZER}"
-            )
+            raise foreign_tokenizer(path, kind, name, CLASSES[path.name])
+    model_type = read_options(path.with_name(CONFIG)).get("model_type")
+    if not any(named.values()) and model_type not in (None, *MODEL_TYPES[path.name]):
+        raise foreign_tokenizer(path, model_type, CONFIG, MODEL_TYPES[path.name])
+
+
+def foreign_tokenizer(path: Path, kind: str, name: str, known: Sequence[str]) -> UserError:
+    """The error for a file of a kind of tokenizer or model that the file `name` gives."""
+    return UserError(
+        f"{path}: belongs to a {kind}, as {name} says, and is read as that of a "
+        f"{' or '.join(known)} only; give the model's {TOKENIZER}"
+    )
 
 
 def add_tokens(tokenizer: "Tokenizer", path: Path, options: dict, special: dict[str, int]) -> None:

@@ -16,18 +16,19 @@ from pet_fairseq.checkpoints.contents import new_state, save_state
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import whole_folder, write_text, write_whole
-from pet_fairseq.loading import load_task, load_transformer
+from pet_fairseq.loading import KEPT_OPTIONS, load_task, load_transformer
 from pet_fairseq.quantisation.grid import check_bits, storable
 from pet_fairseq.quantisation.packed_file import Packed, read_packed, write_packed
 
 MODEL = "model.pt"
+TASK = "translation"
 # options that name where training took weights from: the packed file holds these weights
 SOURCES = (
     *("encoder_embed_path", "decoder_embed_path"),
     *("encoder_layers_to_keep", "decoder_layers_to_keep"),
 )
 BOOKKEEPING = ("version", "_float_tensor")  # buffers of fairseq's modules that say nothing
-TASK_OPTIONS = ("source_lang", "target_lang", "left_pad_source", "left_pad_target")
+TASK_OPTIONS = ("source_lang", "target_lang", *KEPT_OPTIONS)
 
 
 class Sizes(NamedTuple):
@@ -119,7 +120,8 @@ def unpack_model(file: str, out: Path) -> None:
             lines = "".join(f"{word} 1\n" for word in words)  # fairseq wants a count
             write_text(folder / f"dict.{language}.txt", lines)
         task = load_task(OmegaConf.create(packed.about["task"]), str(folder))
-        options = Namespace(**packed.about["options"])
+        # fairseq's BART asks its options for the task
+        options = Namespace(**packed.about["options"], task=TASK)
         if not issubclass(model_class(options), TransformerModelBase):
             raise UserError(f"FILE {file}: its model, {options.arch}, is not a known Transformer")
         model = task.build_model(options)
@@ -151,7 +153,7 @@ def fairseq_state(model: nn.Module, options: Namespace, task: TranslationTask) -
     cfg = {
         **OmegaConf.to_container(defaults, resolve=True, enum_to_str=True),
         "model": options,
-        "task": {"_name": "translation", "data": ".", **task_options},
+        "task": {"_name": TASK, "data": ".", **task_options},
         "criterion": {"_name": "label_smoothed_cross_entropy", "label_smoothing": 0.1},
     }
     history = {

@@ -34,6 +34,10 @@ def read_texts(body: bytes) -> tuple[list[Sentences], bool]:
     texts = [fields] if single else fields["texts"]
     if not isinstance(texts, list) or not texts:
         raise RequestError(400, "texts: give a list of one or more texts")
+    if any(isinstance(text, list) for text in texts):  # a pair in Python only
+        raise RequestError(
+            400, 'texts: holds a list; give a pair as {"text": "...", "pair": "..."}'
+        )
     try:
         return [read_sentences(text) for text in texts], single
     except TextError as error:

@@ -4,7 +4,7 @@ import asyncio
 import ctypes
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Optional
 
 AGAIN = 0.1  # seconds until the exception is sent again: code may have caught the first one
@@ -30,7 +30,8 @@ class TimedThread:
         """
         loop = asyncio.get_running_loop()
         call = TimedCall(function, args, self.seconds, loop)
-        return await loop.run_in_executor(self.executor, call.run)
+        call.work = self.executor.submit(call.run)
+        return await asyncio.wrap_future(call.work)
 
     def shutdown(self) -> None:
         self.executor.shutdown()
@@ -46,16 +47,22 @@ class TimedCall:
         self.args = args
         self.seconds = seconds
         self.loop = loop
+        self.work: Optional[Future] = None
         self.thread: Optional[int] = None
+        self.timer: Optional[asyncio.TimerHandle] = None
         self.ended = threading.RLock()  # once the thread holds it, the call is not interrupted
 
     def run(self) -> Any:
         self.thread = threading.get_ident()
-        self.loop.call_soon_threadsafe(self.loop.call_later, self.seconds, self.interrupt)
+        self.loop.call_soon_threadsafe(self.interrupt_after, self.seconds)
         try:
-            return self.function(*self.args)
-        finally:
-            self.end()
+            try:
+                return self.function(*self.args)
+            finally:
+                self.end()
+        except TimeoutError:
+            self.end()  # the exception may have come before the first line of `end`
+            raise
 
     def end(self) -> None:
         """End the call, so that no exception reaches what the thread does next."""
@@ -66,12 +73,20 @@ class TimedCall:
                 self.thread = None
             except TimeoutError as error:
                 late = error
+        self.loop.call_soon_threadsafe(self.forget)
         if late is not None:
             raise late
 
+    def interrupt_after(self, seconds: float) -> None:
+        self.timer = self.loop.call_later(seconds, self.interrupt)
+
+    def forget(self) -> None:
+        """Cancel the timer, which otherwise keeps the call's arguments until it runs out."""
+        self.timer.cancel()
+
     def interrupt(self) -> None:
         """Send the thread a TimeoutError, and again later, unless the call has ended."""
-        if not self.ended.acquire(blocking=False):
+        if self.work.done() or not self.ended.acquire(blocking=False):
             return
         try:
             ctypes.pythonapi.PyThreadState_SetAsyncExc(
@@ -79,4 +94,4 @@ class TimedCall:
             )
         finally:
             self.ended.release()
-        self.loop.call_later(AGAIN, self.interrupt)
+        self.interrupt_after(AGAIN)

@@ -139,7 +139,11 @@ class VariatorDistillationCriterion(FairseqCriterion):
         self.head_name = classification_head_name
 
     def forward(self, model, sample, reduce=True):
-        """The loss times the sample size, the sample size (target tokens), and what to log."""
+        """The loss times the sample size, the sample size (target tokens), and what to log.
+
+        The loss is that of a batch, whose terms are means: of distances over positions, of the task
+        loss over the targets that count. The task loss is logged as the mean over all targets.
+        """
         options, classes = self.call_options(model, sample)
         with (
             torch.no_grad(),
@@ -161,7 +165,7 @@ class VariatorDistillationCriterion(FairseqCriterion):
         if classes or self.task_loss_weight > 0:
             task_loss, correct, total = self.task_loss(model, output, sample, classes)
             loss = loss + self.task_loss_weight * task_loss
-            log["task_loss"] = task_loss.detach() * sample_size
+            log["task_loss"] = task_loss.detach() * total
             log |= {"n_correct": correct, "total": total}
         else:
             loss = loss + zero_from(output[:1])
@@ -231,7 +235,9 @@ class VariatorDistillationCriterion(FairseqCriterion):
             metrics.log_scalar(key, total(key) / size, size, round=5)
         if not any("total" in log for log in logging_outputs):
             return
-        metrics.log_scalar("task_loss", total("task_loss") / size / math.log(2), size, round=3)
+        targets = total("total")
+        mean = total("task_loss") / (targets + (targets == 0)) / math.log(2)  # 0 for no targets
+        metrics.log_scalar("task_loss", mean, targets, round=3)
         for key in ("n_correct", "total"):
             metrics.log_scalar_sum(f"_{key}", total(key))
         metrics.log_derived("accuracy", percent_correct)

@@ -1,6 +1,7 @@
 """The task pet_sentence_prediction: fairseq's sentences in batches of similar lengths."""
 
 import random
+import shutil
 
 import pytest
 import torch
@@ -79,6 +80,25 @@ def test_the_seed_chooses_among_sentences_of_a_length_and_the_order_of_batches(m
     found = by_sentence(batches(made, PetSentencePredictionTask))
     longest = [len(sentence) for sentence, _ in found.values()]
     assert sorted(longest) not in (longest, longest[::-1])  # short and long batches come mixed
+
+
+def test_the_first_batches_of_a_validation_are_of_all_lengths(made, tmp_path):
+    """Of which --max-valid-steps takes some; they are the same in every epoch."""
+    for name in ("input0", "label"):
+        for kind in ("bin", "idx"):
+            shutil.copy(tmp_path / name / f"train.{kind}", tmp_path / name / f"valid.{kind}")
+    task = PetSentencePredictionTask(made.cfg, made.dictionary, made.label_dictionary)
+    dataset = task.load_dataset("valid")
+
+    def epoch(number):
+        epochs = task.get_batch_iterator(dataset, max_tokens=MAX_TOKENS, seed=1, epoch=number)
+        return list(epochs.next_epoch_itr(shuffle=False))
+
+    lengths = [batch["net_input"]["src_tokens"].size(1) for batch in epoch(1)]
+    assert lengths == [batch["net_input"]["src_tokens"].size(1) for batch in epoch(2)]
+    some = lengths[: len(lengths) // 3]
+    assert min(some) <= 4 and max(some) >= 11
+    assert len(by_sentence(epoch(1))) == NUMBER and padding(epoch(1)) < 0.05
 
 
 def test_no_shuffle_keeps_the_order_of_the_file(made):

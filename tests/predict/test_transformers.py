@@ -38,3 +38,13 @@ def test_classes_of_texts_and_pairs(family, tmp_path):
             "w3 w3 w3" in str(text) or "w1 w1 w1" in str(text)
         )
     assert len({str(answer["probabilities"]) for answer in answers}) == len(TEXTS)
+
+
+def test_names_of_classes_with_spaces(tmp_path):
+    """fairseq's dictionary cannot hold them as they are; answers have them again."""
+    names = ["no way", "a\u00a0bit", "\\u0041"]
+    labels = dict(enumerate(names))
+    theirs.roberta(tmp_path / "hf", head="SequenceClassification", id2label=labels)
+    import_model(tmp_path / "hf", tmp_path / "out")
+    (answer,) = pet_fairseq.from_pretrained(str(tmp_path / "out")).predict(["w1"])
+    assert list(answer["probabilities"]) == names

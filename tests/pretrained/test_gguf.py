@@ -76,6 +76,18 @@ def test_stretched_positions(tmp_path):
     assert torch.allclose(ours, expected, atol=1e-5)
 
 
+def test_a_factor_without_a_type_stretches_linearly(tmp_path):
+    """As llama.cpp reads it."""
+    weights = write_llama(tmp_path / "hf", rope_scaling=dict(rope_type="linear", factor=4.0))
+    import_model(tmp_path / "hf", tmp_path / "out")
+    write_gguf(
+        tmp_path / "model.gguf", weights, fields=OWN_TOKENIZER | {"rope_scaling_factor": 4.0}
+    )
+    import_model(tmp_path / "model.gguf", tmp_path / "from_gguf")
+    ours, other = (load(tmp_path / name)[0] for name in ("out", "from_gguf"))
+    assert torch.equal(other.decoder.rotary.frequencies, ours.decoder.rotary.frequencies)
+
+
 def sentence_piece_model():
     """A small model of SentencePiece's BPE with a piece for each byte."""
     words = ["".join(random.choices("abcdeé", k=random.randint(1, 6))) for _ in range(300)]

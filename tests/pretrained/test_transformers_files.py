@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+from tokenizers import Tokenizer, processors
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.loading import load_model
@@ -75,6 +76,84 @@ def test_an_old_config_of_rotary_positions(tmp_path):
     import_model(tmp_path / "hf", tmp_path / "old")
     old, _ = load_model(str(tmp_path / "old/checkpoint.pt"), "FILE")
     assert torch.equal(old.decoder.rotary.frequencies, ours.decoder.rotary.frequencies)
+
+
+def frequencies(folder):
+    model, _ = load_model(str(folder / "checkpoint.pt"), "FILE")
+    return model.decoder.rotary.frequencies
+
+
+def test_scaling_that_was_added_to_a_new_config(tmp_path, refused):
+    """Beside rope_parameters, which transformers 5 writes, rope_scaling is the one that counts."""
+    theirs.llama(tmp_path / "hf")
+    import_model(tmp_path / "hf", tmp_path / "plain")
+    config = tmp_path / "hf/config.json"
+    assert json.loads(config.read_text())["rope_parameters"]["rope_type"] == "default"
+    change_json(config, rope_scaling={"rope_type": "linear", "factor": 4.0})
+    ours, task = theirs.load(tmp_path)
+    assert torch.allclose(4 * frequencies(tmp_path / "out"), frequencies(tmp_path / "plain"))
+    reference = theirs.transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "hf").eval()
+    tokens = torch.arange(12)[None]
+    with torch.no_grad():
+        expected = reference(tokens).logits[..., :20]
+        words = [task.source_dictionary.index(word) for word in theirs.WORDS]
+        logits = ours(torch.tensor(words)[tokens])[0][..., words]
+    assert torch.allclose(logits, expected, atol=1e-5)
+    change_json(config, rope_scaling={"type": "yarn", "factor": 4.0})
+    refused(tmp_path / "hf", "rope_type is yarn; known are")
+
+
+@pytest.mark.parametrize("kind", ["Roberta", "XLMRoberta", "Camembert"])
+def test_another_activation_than_that_of_the_head_for_masked_words(kind, tmp_path, refused):
+    theirs.roberta(tmp_path / "hf", kind=kind, hidden_act="relu")
+    refused(tmp_path / "hf", "hidden_act is 'relu', which is not supported; only 'gelu' is")
+
+
+def test_another_start_of_a_bart_with_classes(tmp_path, refused):
+    options = dict(head="SequenceClassification", num_labels=3, decoder_start_token_id=0)
+    theirs.bart(tmp_path / "hf", **options)
+    refused(tmp_path / "hf", "decoder_start_token_id is 0, which is not supported; only 2 is")
+
+
+def test_a_bart_without_a_row_for_the_mask(tmp_path):
+    """As those that were trained on summaries."""
+    pieces = theirs.ROBERTA_PIECES
+    model = theirs.bart(tmp_path / "hf", vocab_size=len(pieces) - 1)
+    ours, task = theirs.load(tmp_path)
+    assert task.source_dictionary.symbols == pieces[:-1]
+    tokens = torch.tensor([[0, 5, 7, 2]])
+    with torch.no_grad():
+        expected = model(tokens, decoder_input_ids=tokens).logits
+        logits, _ = ours(tokens, torch.tensor([4]), tokens)
+    assert torch.allclose(logits, expected, atol=1e-5)
+
+
+LAYOUTS = {
+    "another end": ("bert", "[CLS] $A [SEP]", "[CLS] $A [SEP] [SEP] $B [SEP]"),
+    "as mBART": ("bart", "$A </s> w1", "$A </s> $B </s> w1"),
+    "one separator": ("roberta", "<s> $A </s>", "<s> $A </s> $B </s>"),
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_tokenizers_that_lay_texts_out_otherwise(name, tmp_path, refused):
+    family, single, pair = LAYOUTS[name]
+    getattr(theirs, family)(tmp_path / "hf", head="SequenceClassification", num_labels=3)
+    file = str(tmp_path / "hf/tokenizer.json")
+    tokenizer = Tokenizer.from_file(file)
+    marks = {mark for mark in pair.split() if mark[0] != "$"}
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=single, pair=pair, special_tokens=[(m, tokenizer.token_to_id(m)) for m in marks]
+    )
+    tokenizer.save(file)
+    refused(tmp_path / "hf", "tokenizer.json: puts other symbols around texts")
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "bart"])
+def test_classes_of_a_config_that_names_no_class(family, tmp_path, refused):
+    getattr(theirs, family)(tmp_path / "hf", head="SequenceClassification", num_labels=3)
+    drop(tmp_path / "hf/config.json", "architectures")
+    refused(tmp_path / "hf", "config.json: has no architectures, and model.safetensors has a head")
 
 
 # --- weights --------------------------------------------------------------------------------------
@@ -168,6 +247,19 @@ def test_tokenizers_of_another_class(file, tmp_path):
     (tmp_path / "vocab.txt").write_text("[UNK]\n[CLS]\n[SEP]\n")
     with pytest.raises(UserError, match=r"vocab.txt: belongs to a PhobertTokenizer"):
         read_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize(("kind", "known"), [("gpt2", True), ("qwen2", False), (None, True)])
+def test_byte_pieces_of_a_config_that_names_no_class(kind, known, tmp_path):
+    """The model's type then says how its tokenizer divides text."""
+    write_byte_pieces(tmp_path)
+    (tmp_path / "tokenizer_config.json").unlink(missing_ok=True)
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": kind} if kind else {}))
+    if known:
+        assert read_tokenizer(tmp_path).tokenizer.encode("hello").tokens
+    else:
+        with pytest.raises(UserError, match=r"belongs to a qwen2, as config.json says"):
+            read_tokenizer(tmp_path)
 
 
 @pytest.mark.parametrize("split", ["gpt-2", "llama-bpe", "qwen2"])

@@ -138,14 +138,8 @@ def llama(folder, kind="Llama", **options):
 
 def bart(folder, kind="Bart", head="ConditionalGeneration", **config):
     word_tokenizer(folder, ROBERTA_PIECES)
-    config = getattr(transformers, f"{kind}Config")(
-        vocab_size=len(ROBERTA_PIECES),
-        d_model=16,
-        max_position_embeddings=24,
-        init_std=0.3,
-        **STACKS,
-        **config,
-    )
+    sizes = dict(vocab_size=len(ROBERTA_PIECES), d_model=16, max_position_embeddings=24, **STACKS)
+    config = getattr(transformers, f"{kind}Config")(init_std=0.3, **sizes | config)
     return save(randomise(getattr(transformers, f"{kind}For{head}")(config)), folder)
 
 

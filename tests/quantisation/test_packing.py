@@ -20,12 +20,16 @@ MODELS = {
     "transformer, one embedding": ("transformer_tiny", dict(share_all_embeddings=True)),
     "can": ("can_transformer", dict(encoder_layers=1, decoder_layers=1, decoder_embed_dim=64)),
 }
-MARIAN = ("marian", dict(encoder_layers=1, decoder_layers=1, decoder_embed_dim=64))
+SMALL = dict(encoder_layers=1, decoder_layers=1, encoder_embed_dim=48, decoder_embed_dim=48)
+OTHERS = {
+    "marian": ("marian", dict(encoder_layers=1, decoder_layers=1, decoder_embed_dim=64)),
+    "bart": ("bart_base", SMALL),
+}
 
 
 def save(folder, name="pet", bits=None):
     """A checkpoint and its data folder; with `bits` its weights are on the grid."""
-    arch, options = MARIAN if name == "marian" else MODELS[name]
+    arch, options = {**MODELS, **OTHERS}[name]
     task = make_task(folder / "data")
     model, args = make_model(task, arch, **options)
     args._name = arch
@@ -131,6 +135,28 @@ def test_fairseq_can_validate_what_is_unpacked(tmp_path):
     task = tasks.setup_task(cfg.task)
     assert task.cfg.train_subset == "train"
     assert not task.build_criterion(cfg.criterion).sentence_avg
+
+
+def test_the_lengths_of_sentences_are_kept(tmp_path):
+    checkpoint, data = save(tmp_path)
+    state = torch.load(checkpoint, weights_only=False)
+    limits = dict(max_source_positions=2048, max_target_positions=512, truncate_source=True)
+    state["cfg"]["task"].update(limits)
+    torch.save(state, checkpoint)
+    pack_model(checkpoint, data, 8, tmp_path / "packed")
+    unpack_model(str(tmp_path / "packed"), tmp_path / "out")
+    task = load_checkpoint(str(tmp_path / "out/model.pt"), "CHECKPOINT")["cfg"].task
+    assert {name: task[name] for name in limits} == limits
+
+
+def test_a_bart_can_be_loaded_again(tmp_path):
+    """fairseq's BART reads the task from its own options."""
+    checkpoint, data = save(tmp_path, "bart", bits=8)
+    pack_model(checkpoint, data, 8, tmp_path / "packed")
+    unpack_model(str(tmp_path / "packed"), tmp_path / "out")
+    before = parameters(checkpoint, data)
+    after = parameters(tmp_path / "out/model.pt", tmp_path / "out")
+    assert all(torch.equal(after[name], before[name]) for name in before)
 
 
 def flip(data: bytes, at: int) -> bytes:

@@ -39,7 +39,7 @@ REFUSED = [
     (b'{"texts": ["a"], "pair": "b"}', 'give {"text"'),
     (b'{"texts": [{"text": "a", "label": 1}]}', "text: give a string, or {"),
     (b'{"texts": [{"pair": "a"}]}', "text: give a string, or {"),
-    (b'{"texts": [["a", "b", "c"]]}', "text: a pair has 2 sentences, not 3"),
+    (b'{"texts": [["a", "b"]]}', 'texts: holds a list; give a pair as {"text"'),
 ]
 
 

@@ -2,10 +2,12 @@
 
 import asyncio
 import contextlib
+import gc
 import time
+import weakref
 
 from pet_fairseq.serve import timed_thread
-from pet_fairseq.serve.timed_thread import TimedThread
+from pet_fairseq.serve.timed_thread import TimedCall, TimedThread
 
 
 def spin(seconds=60.0):
@@ -65,6 +67,43 @@ def test_the_thread_outlives_calls_that_end_just_in_time():
     assert outcomes.pop() == 3
     assert {type(outcome) for outcome in outcomes} <= {float, TimeoutError}
     assert TimeoutError in map(type, outcomes)
+
+
+def test_an_exception_at_the_entry_of_the_end(monkeypatch):
+    """It may come after the call and before its end has begun, and must not come again then."""
+    monkeypatch.setattr(timed_thread, "AGAIN", 0.01)
+    end, struck = TimedCall.end, []
+
+    def end_struck_once(call):
+        if not struck:
+            struck.append(call)
+            raise TimeoutError
+        end(call)
+
+    monkeypatch.setattr(TimedCall, "end", end_struck_once)
+    first, *later = calls(0.05, (len, "abc"), (spin, 0.02), (time.sleep, 0.2), (len, "ab"))
+    assert isinstance(first, TimeoutError)
+    assert later[0] == 0.02 and later[-1] == 2
+
+
+def test_nothing_is_kept_of_a_call_that_has_ended():
+    """Though it may have had much longer."""
+
+    class Big(str):
+        pass
+
+    async def main():
+        thread = TimedThread("test", 600)
+        text = Big("x" * 1000)
+        assert await thread.call(len, text) == 1000
+        kept = weakref.ref(text)
+        del text
+        await asyncio.sleep(0.1)
+        gc.collect()
+        thread.shutdown()
+        return kept()
+
+    assert asyncio.run(main()) is None
 
 
 def test_time_that_a_call_waits_for_its_turn_does_not_count():

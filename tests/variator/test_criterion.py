@@ -1,9 +1,11 @@
 """The criterion `variator_distillation` against sentences that are run one by one."""
 
+import math
 from dataclasses import replace
 
 import pytest
 import torch
+from fairseq.logging import metrics
 from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -184,9 +186,22 @@ def test_bart_classifies_by_its_head(weight, class_task, tmp_path):
     losses = [row.logsumexp(0) - row[label] for row, label in zip(logits, sample["target"])]
     assert log["n_correct"] == sum(right) and log["total"] == 4
     task_loss = sum(losses).item() / 4
-    assert log["task_loss"].item() / size == pytest.approx(task_loss)
+    assert log["task_loss"].item() / 4 == pytest.approx(task_loss)
     distance = log["distance"].item() / size
     assert loss.item() / size == pytest.approx(distance + weight * task_loss)
+
+
+def test_the_task_loss_is_a_mean_over_targets_however_they_fall_into_batches():
+    logs = [
+        {"loss": 6.0, "distance": 6.0, "sample_size": 30, "task_loss": 8.0, "total": 2},
+        {"loss": 6.0, "distance": 6.0, "sample_size": 10, "task_loss": 4.0, "total": 6},
+        {"loss": 6.0, "distance": 6.0, "sample_size": 10, "task_loss": 0.0, "total": 0},
+    ]
+    logs = [log | {"n_correct": 0} for log in logs]
+    with metrics.aggregate() as meters:
+        VariatorDistillationCriterion.reduce_metrics(logs)
+        VariatorDistillationCriterion.reduce_metrics(logs[-1:])
+    assert meters["task_loss"].avg == pytest.approx(12 / 8 / math.log(2))
 
 
 def test_refused_by_name(class_task, tmp_path):

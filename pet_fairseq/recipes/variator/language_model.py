@@ -94,7 +94,7 @@ def settings(args: argparse.Namespace) -> Settings:
     """
     check_positive(updates=args.updates, max_tokens=args.max_tokens)
     return Settings(
-        common=(*AROUND_A_MODEL, "--max-valid-steps", "20"),
+        common=AROUND_A_MODEL,
         task=words(
             "--task language_modeling --sample-break-mode eos --tokens-per-sample 1024 "
             "--skip-invalid-size-inputs-valid-test"
