@@ -43,6 +43,8 @@ MISTAKES = {
     r"file (.*) not found$": r"\1: no such file",
     r"INTERNAL: could not parse ModelProto from (.*)": r"\1: no SentencePiece model; give the "
     "file that divided the training text",
+    r'FAILED_PRECONDITION: "(.*)": Is a directory': r"\1: is a folder; give the SentencePiece "
+    "model in it",
     r"Missing mandatory value: sentencepiece_model": "--sentencepiece-model: missing; give the "
     "file that divided the training text",
     r"Missing mandatory value: bpe_codes": "--bpe-codes: missing; give the file that divided the "

@@ -148,7 +148,10 @@ def load_subset(task: FairseqTask, subset: str) -> FairseqDataset:
     except (FileNotFoundError, AssertionError) as error:  # sentence_prediction asserts
         data = Path((task.cfg or task.args).data)  # language_modeling has args
         present = ", ".join(sorted({path.name.split(".")[0] for path in data.rglob("*.idx")}))
-        raise UserError(f"--subset {subset}: not in {data}, which has {present}") from error
+        line = f"--subset {subset}: not in {data}, which has {present}"
+        if not present:
+            line = f"{data}: holds no data; give a folder made by fairseq-preprocess"
+        raise UserError(line) from error
     return task.dataset(subset)
 
 

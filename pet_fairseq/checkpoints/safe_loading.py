@@ -61,6 +61,8 @@ def load_checkpoint(path: str, option: str) -> dict:
         with open(path, "rb") as file:
             state = torch.load(file, map_location="cpu", weights_only=True)
         state = _as_fairseq_gives_it(state)
+    except PermissionError as error:
+        raise UserError(f"{option} {path}: {error.strerror}; let yourself read it") from error
     except UNREADABLE as error:
         kind = UnsafeCheckpointError if is_refusal(error, path) else UserError
         raise kind(f"{option} {path}: {why_unreadable(error, path)}") from error

@@ -156,8 +156,8 @@ def override(cfg: DictConfig, options: dict[str, Any], option: str) -> None:
 def folders_around(path: str, data: str, cfg: DictConfig) -> list[Path]:
     """The folders in which a tokenizer's files may be.
 
-    These are the data folder, the folder above it, and those of the checkpoint, of its backbone and
-    of the model that it was fine-tuned from.
+    These are the data folder, the folder above it and its folder `text`, where recipes put it, and
+    those of the checkpoint, of its backbone and of the model that it was fine-tuned from.
     """
     folder = Path(data.split(os.pathsep)[0])
     origins = (
@@ -165,7 +165,8 @@ def folders_around(path: str, data: str, cfg: DictConfig) -> list[Path]:
         getattr(cfg.model, "backbone_path", None),
         getattr(cfg.get("checkpoint"), "finetune_from_model", None),
     )
-    return [folder, folder.resolve().parent, *(Path(file).parent for file in origins if file)]
+    above = folder.resolve().parent
+    return [folder, above, above / "text", *(Path(file).parent for file in origins if file)]
 
 
 def choose_text(
@@ -230,6 +231,7 @@ def predictor_class(model: nn.Module, task: FairseqTask, option: str) -> type[Pr
     if getattr(model, "decoder", None) is not None and getattr(model, "encoder", None) is not None:
         return Translator
     raise UserError(
-        f"{option}: a model of the task {type(task).__name__}; give one that classifies sentences "
-        "(sentence_prediction) or an encoder-decoder"
+        f"{option}: a model of the task {type(task).__name__}, which has no head for classes and "
+        "does not translate; give one that was fine-tuned with --task sentence_prediction, or an "
+        "encoder-decoder"
     )

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.pretrained.gguf_tokenizer import gguf_tokenizer
-from pet_fairseq.pretrained.source import Config, Source, Weights
+from pet_fairseq.pretrained.source import CONFIG, Config, Source, Weights
 
 EXTRA = "pip install 'pet-fairseq[gguf]'"
 FAMILIES = {"llama": "llama", "qwen2": "qwen2"}
@@ -27,6 +27,7 @@ NAMES = {
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
 }
+MAGIC = b"GGUF"
 FREQUENCIES, OUTPUT = "rope_freqs.weight", "output.weight"
 
 
@@ -36,6 +37,9 @@ def read_gguf(path: Path) -> Source:
     Raises:
         UserError: it is damaged, of a model that is not supported, or the library gguf is missing.
     """
+    with path.open("rb") as file:
+        if file.read(len(MAGIC)) != MAGIC:
+            raise UserError(f"{path}: no GGUF file; give one, or a folder with {CONFIG}")
     try:
         from gguf import GGUFReader
     except ImportError as error:

@@ -106,7 +106,8 @@ def load_tokenizer(path: Path) -> "Tokenizer":
     """
     library()
     if not path.is_file():
-        raise UserError(f"{path}: no such file; give the {TOKENIZER} of the model")
+        what = "is a folder" if path.is_dir() else "no such file"
+        raise UserError(f"{path}: {what}; give the {TOKENIZER} of the model")
     read = {WORDPIECES: _read_wordpieces, BYTE_PIECES: _read_byte_pieces}.get(path.name, _read)
     try:
         return read(path)

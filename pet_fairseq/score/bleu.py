@@ -20,6 +20,8 @@ def bleu_scores(output: Path, reference: Path) -> dict:
     """
     hypotheses = lines_in_order(read_text(output, "OUTPUT"), "D", output)
     lines = read_lines(reference, "REFERENCE")
+    if not hypotheses:
+        raise UserError(f"OUTPUT {output}: has no D- lines; give what fairseq-generate printed")
     if len(hypotheses) != len(lines):
         raise UserError(
             f"OUTPUT {output}: {len(hypotheses)} sentences, but {reference} has {len(lines)}; give "

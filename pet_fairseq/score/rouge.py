@@ -58,7 +58,9 @@ def rouge_scores(output: Path, responses: Optional[Path] = None) -> dict:
     hypotheses, targets = (numbered_lines(text, kind) for kind in "DT")
     if responses is not None:
         targets = dict(enumerate(read_lines(responses, "--responses")))
-    if not hypotheses or set(hypotheses) != set(targets):
+    if not hypotheses:
+        raise UserError(f"OUTPUT {output}: has no D- lines; give what fairseq-generate printed")
+    if set(hypotheses) != set(targets):
         raise UserError(
             f"OUTPUT {output}: {len(hypotheses)} answers, but {len(targets)} responses; generate "
             "again"

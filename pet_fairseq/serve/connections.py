@@ -8,6 +8,7 @@ import asyncio
 import errno
 import json
 import socket
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Optional
 
@@ -27,6 +28,32 @@ MOST_LEAVING = 256  # clients that are given time to read why they are turned aw
 WRONG_PORT = {errno.EADDRINUSE: "is in use", errno.EACCES: "is kept for the system"}
 PREDICT = "/predict"  # the route of texts
 TEXT = f"POST {PREDICT} ".encode()  # the first bytes of a request with texts
+
+
+async def listen(
+    make_protocol: Callable[[], asyncio.Protocol], host: str, port: int
+) -> asyncio.Server:
+    """A server at this address, which gives every client a protocol of its own.
+
+    Raises:
+        UserError: the port is in use, or the host is not an address of this machine.
+    """
+    loop = asyncio.get_running_loop()
+    try:
+        return await loop.create_server(make_protocol, host, port, backlog=AT_ONCE)
+    except (OSError, UnicodeError) as error:  # the latter of a name with an empty part
+        code = getattr(error, "errno", None)
+        if code in WRONG_PORT:
+            line = f"--port {port}: {WRONG_PORT[code]}; give another one, or 0 for any"
+        else:
+            why = getattr(error, "strerror", None) or "no name of a host"
+            line = f"--host {host}: {why}; give an address of this machine"
+        raise UserError(line) from error
+
+
+async def check_address(host: str, port: int) -> None:
+    """Raises UserError, as `listen`, if no server can be at this address."""
+    (await listen(asyncio.Protocol, host, port)).close()
 
 
 class Entrance:
@@ -49,22 +76,11 @@ class Entrance:
         """Listen for clients, and hand those that may stay to aiohttp's server.
 
         Raises:
-            UserError: the port is in use, or the host is not an address of this machine.
+            UserError: as `listen`.
         """
         self.loop = asyncio.get_running_loop()
         self.server = server
-        try:
-            self.listener = await self.loop.create_server(
-                lambda: Newcomer(self), host, port, backlog=AT_ONCE
-            )
-        except (OSError, UnicodeError) as error:  # the latter of a name with an empty part
-            code = getattr(error, "errno", None)
-            if code in WRONG_PORT:
-                line = f"--port {port}: {WRONG_PORT[code]}; give another one, or 0 for any"
-            else:
-                why = getattr(error, "strerror", None) or "no name of a host"
-                line = f"--host {host}: {why}; give an address of this machine"
-            raise UserError(line) from error
+        self.listener = await listen(lambda: Newcomer(self), host, port)
         for listening in self.listener.sockets:
             # from a short backlog the kernel would drop clients while the event loop is busy
             with listening.dup() as duplicate:

@@ -9,7 +9,7 @@ import signal
 from pet_fairseq.predict.load_model import load
 from pet_fairseq.predict.predictor import Predictor
 from pet_fairseq.serve.app import make_runner
-from pet_fairseq.serve.connections import Entrance
+from pet_fairseq.serve.connections import Entrance, check_address
 from pet_fairseq.serve.costs import measure_costs
 from pet_fairseq.serve.engine import Engine
 from pet_fairseq.serve.heap import keep_trimmed
@@ -27,6 +27,7 @@ def serve(args: argparse.Namespace, text_options: list[str]) -> None:
         UserError: what the user gave cannot be served, or not at that address.
     """
     quiet()
+    asyncio.run(check_address(args.host, args.port))  # before all that takes long
     model = load_served(args, text_options)
     ratios = model.ratios if args.ratio == "auto" else [args.ratio]
     costs = measure_costs(model, ratios, args.max_batch_tokens)

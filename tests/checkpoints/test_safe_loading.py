@@ -1,7 +1,9 @@
 """load_checkpoint: what it reads, and what it refuses in one line."""
 
 import contextlib
+import errno
 import io
+import os
 import pickle
 
 import pytest
@@ -33,6 +35,18 @@ def assert_unreadable(path, reason):
 def test_missing_file(tmp_path):
     assert_unreadable(tmp_path / "none.pt", "no such file")
     assert_unreadable(tmp_path, "is a folder; give a checkpoint in it")
+
+
+def test_a_file_that_may_not_be_read(tmp_path, monkeypatch):
+    """Whole, for all that is known: nothing is to be repaired. The tests may run as root."""
+
+    def refuse(*args, **options):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    path = tmp_path / "checkpoint.pt"
+    write_checkpoint(path)
+    monkeypatch.setattr(torch, "load", refuse)
+    assert_unreadable(path, "Permission denied; let yourself read it")
 
 
 @pytest.mark.parametrize("left", [0.1, 0.5, 0.99])

@@ -120,6 +120,7 @@ def test_bad_input(scores, kind, tmp_path):
     more = (other,) if kind == "bleu" else ("--responses", other)
     for args, message in (
         ((out, *more), f"{out}: 3 "),
+        ((other, *more), f"OUTPUT {other}: has no D- lines"),
         ((tmp_path / "none", *more), f"{tmp_path}/none: No such file or directory"),
     ):
         assert message in scores(kind, *args, fails=True)

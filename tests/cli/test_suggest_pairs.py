@@ -3,6 +3,7 @@
 import json
 import math
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -73,6 +74,13 @@ def test_wrong_options(options, text, common, capsys):
     line = refuses(capsys, *common, *options)
     assert text in line
     assert options[0] != "--subset" or "which has test, train, valid" in line
+
+
+def test_dictionaries_without_data(common, tmp_path, capsys):
+    for dictionary in Path(common[common.index("--data") + 1]).glob("dict.*"):
+        shutil.copy(dictionary, tmp_path)
+    line = refuses(capsys, *common, "--data", tmp_path)
+    assert f"{tmp_path}: holds no data; give a folder made by fairseq-preprocess" in line
 
 
 def test_wrong_choices(common, capsys):

@@ -140,6 +140,14 @@ def test_the_command(imported, tmp_path, capsys, monkeypatch):
             *("t", b"a", ("--bpe", "tokenizer_json", "--tokenizer-file", "none.json")),
             "none.json: no such file",
         ),
+        (
+            *("t", b"a", ("--bpe", "tokenizer_json", "--tokenizer-file", ".")),
+            ".: is a folder; give the tokenizer.json of the model",
+        ),
+        (
+            *("t", b"a", ("--bpe", "sentencepiece", "--sentencepiece-model", "/tmp")),
+            "/tmp: is a folder; give the SentencePiece model in it",
+        ),
         ("t", b"a", ("--backbone-path", "x"), "MODEL: the first file holds no plugins"),
     ],
 )
@@ -181,7 +189,7 @@ def test_a_model_without_classes(tmp_path, capsys):
         pet_fairseq.from_pretrained(str(tmp_path / "out"))
     status, _, error = predict(capsys, tmp_path / "out", "--input", "-")
     assert status == 1 and len(error.splitlines()) == 1
-    assert "MODEL: a model of the task MaskedLMTask; give one that classifies" in error
+    assert "MODEL: a model of the task MaskedLMTask, which has no head for classes" in error
 
 
 def test_as_a_user_types_it(imported):

@@ -22,7 +22,7 @@ def test_where_it_is_looked_for(tmp_path):
     cfg = OmegaConf.create(
         {"model": {"backbone_path": "b/base.pt"}, "checkpoint": {"finetune_from_model": "f/m.pt"}}
     )
-    own = [data, tmp_path / "data", Path("c")]
+    own = [data, tmp_path / "data", tmp_path / "data" / "text", Path("c")]
     expected = [*own, Path("b"), Path("f")]
     assert folders_around("c/checkpoint.pt", f"{data}:/other", cfg) == expected
     cfg = OmegaConf.create({"model": Namespace(arch="roberta")}, flags={"allow_objects": True})

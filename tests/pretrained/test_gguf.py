@@ -145,7 +145,8 @@ def test_whole_words_of_llama_3(tmp_path):
     ("change", "message"),
     [
         (lambda content: content[: len(content) // 3], "not a readable GGUF file"),
-        (lambda content: b"GGML" + content[4:], "not a readable GGUF file"),
+        (lambda content: b"GGML" + content[4:], "model.gguf: no GGUF file; give one, or a folder"),
+        (lambda content: b"", "model.gguf: no GGUF file; give one, or a folder"),
         (lambda content: content.replace(b"blk.1.attn_q.w", b"blk.1.attn_z.w"), "a tensor blk.1"),
         (lambda content: content.replace(b"blk.1.attn_q.w", b"blk_1_attn_q_w"), "a tensor blk_1"),
         (lambda content: content.replace(b"blk.1.attn_q.w", b"blk.1_attn_q.w"), "a tensor blk.1_"),

@@ -163,19 +163,18 @@ def test_bad_options(words, message, capsys):
     assert message in capsys.readouterr().err.splitlines()[-1]
 
 
-def test_a_port_in_use(tmp_path):
-    made = make_classifier(tmp_path)
+def test_a_port_in_use():
+    """Found before the model is loaded."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        result = run("pet-fairseq", "serve", "--path", made.path, "--port", port, check=False)
+        result = run("pet-fairseq", "serve", "--path", "none.pt", "--port", port, check=False)
     assert result.status == 1
     assert f"--port {port}: is in use; give another one" in result.output.splitlines()[-1]
     assert "Traceback" not in result.output
 
 
-def test_a_host_that_is_none(tmp_path):
-    made = make_classifier(tmp_path)
-    options = ("--path", made.path, "--host", "none.invalid", "--port", "0")
+def test_a_host_that_is_none():
+    options = ("--path", "none.pt", "--host", "none.invalid", "--port", "0")
     result = run("pet-fairseq", "serve", *options, check=False)
     assert result.status == 1
     assert result.output.splitlines()[-1].startswith(

@@ -62,6 +62,13 @@ RECURRENT = {f"{part}_embed_dim": 8 for part in ("encoder", "decoder", "decoder_
 }
 
 
+def test_sentences_too_long_for_any_memory(tmp_path):
+    """Attention to 10 million positions would need 400 terabytes for each head."""
+    path = save_model(tmp_path / "b.pt", make_task(tmp_path / "data"), "transformer_tiny")
+    report = flops_report(path, 4, 8, "ffn", [10**7])
+    assert report.splitlines()[-1].startswith("| 10000000 |")
+
+
 def test_refused(tmp_path):
     task = make_task(tmp_path / "data")
     path = save_model(tmp_path / "b.pt", task)
