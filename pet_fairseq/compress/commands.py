@@ -4,7 +4,13 @@ import logging
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from pet_fairseq.cli_command import Command, Group, add_device_option, add_subset_option
+from pet_fairseq.cli_command import (
+    Command,
+    Group,
+    add_device_option,
+    add_subset_option,
+    folder_of_products,
+)
 from pet_fairseq.compress.methods import (
     BEAM,
     DEFAULT_METHOD,
@@ -39,7 +45,11 @@ def _compress_options(parser: ArgumentParser) -> None:
         help="the folder from fairseq-preprocess that it was trained on",
     )
     parser.add_argument(
-        "--out", type=Path, required=True, metavar="FOLDER", help="the folder for everything made"
+        "--out",
+        type=folder_of_products,
+        required=True,
+        metavar="FOLDER",
+        help="the folder for everything made",
     )
     _add_size_options(parser.add_argument_group("how small"))
     _add_training_options(parser.add_argument_group("how to train"))

@@ -6,6 +6,7 @@ name first, and a training counts as finished when its record says so.
 
 import fcntl
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -20,7 +21,7 @@ from typing import Optional
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import check_folder
 from pet_fairseq.recipes.progress import Progress
-from pet_fairseq.recipes.record import Record, make_record, record_path, write_record
+from pet_fairseq.recipes.record import Record, make_record, read_record, record_path, write_record
 from pet_fairseq.recipes.skipping import RunOptions, State, find_state
 from pet_fairseq.recipes.stage import Kind, Output, Stage, is_within, shell_lines
 
@@ -40,24 +41,40 @@ def run_stages(stages: Sequence[Stage], folder: Path, options: RunOptions) -> No
     """Run the stages that are not finished; `folder` is locked meanwhile.
 
     Raises:
-        UserError: an input is missing, a product was made by another command or from other inputs,
-            a command failed, or the run was interrupted.
+        UserError: an input is missing, unfinished or holds `folder`, a product was made by another
+            command or from other inputs, a command failed, or the run was interrupted.
     """
-    _check_inputs(stages, options)
+    _check_inputs(stages, folder, options)
     with _locked(folder) as lock:
         _check_before(stages, options)
         _Run(stages, options, lock).run()
 
 
-def _check_inputs(stages: Sequence[Stage], options: RunOptions) -> None:
+def _check_inputs(stages: Sequence[Stage], folder: Path, options: RunOptions) -> None:
     products = [stage.product for stage in stages]
-    data = options.places.get("DATA")
     for stage in stages:
         for path in stage.inputs:
-            if not path.exists() and not any(is_within(path, product) for product in products):
-                in_data = data is not None and is_within(path, data)
-                advice = PREPARE if in_data else ""
-                raise UserError(f"{path}: no such file or folder; {stage.name} reads it{advice}")
+            if not any(is_within(path, product) for product in products):
+                _check_input(stage, path, folder, options.places.get("DATA"))
+
+
+def _check_input(stage: Stage, path: Path, folder: Path, data: Optional[Path]) -> None:
+    """Check an input that none of the stages makes; `folder` is for what they make.
+
+    Raises:
+        UserError: it is missing, its training is not finished, or it would change with every stage.
+    """
+    if not path.exists():
+        advice = PREPARE if data is not None and is_within(path, data) else ""
+        raise UserError(f"{path}: no such file or folder; {stage.name} reads it{advice}")
+    if is_within(folder.resolve(), path.resolve()):
+        raise UserError(f"{folder}: lies in {path}, which {stage.name} reads; give another folder")
+    record = read_record(path) if is_within(path, folder) else None
+    if record is not None and not record.finished:
+        raise UserError(
+            f"{path}: its training is not finished, and {stage.name} reads it; give --stages its "
+            "name, too, or leave --stages out"
+        )
 
 
 def _check_before(stages: Sequence[Stage], options: RunOptions) -> None:
@@ -212,13 +229,17 @@ class _Run:
 
     def _finish(self, running: _Running) -> None:
         stage = running.stage
-        if running.temporary is not None and running.temporary.exists():
-            os.replace(running.temporary, stage.product)
-        if not stage.product.exists():
+        temporary = running.temporary
+        is_temporary = temporary is not None and temporary.exists()
+        if not is_temporary and not stage.product.exists():
             self.failures.append(f"{stage.name}: ended without {stage.product}, see {stage.log}")
             return
+        # a record without its product is made anew, a product without its record is refused: so
+        # the record comes first
         if not stage.always:
             write_record(stage.product, Record(running.record.command, running.record.inputs, True))
+        if is_temporary:
+            os.replace(temporary, stage.product)
         self.progress.stop(stage)
 
     def _end_all(self) -> None:
@@ -265,7 +286,8 @@ def _printed(output: Output) -> list[str]:
     Raises:
         UserError: it failed.
     """
-    return _run_own(output.command).split()
+    text = _run_own(output.command)
+    return [text.removesuffix("\n")] if output.is_one_word else shlex.split(text)
 
 
 def _run_own(words: Sequence[str]) -> str:
@@ -320,11 +342,11 @@ def _repair(stage: Stage) -> None:
 
 
 def remove_product(stage: Stage) -> None:
-    """Remove a stage's product and record, for a training all of its checkpoints."""
-    _remove(record_path(stage.product))
+    """Remove a stage's product, for a training all of its checkpoints, and at last the record."""
+    _remove(stage.product)
     for path in stage.checkpoints():
         path.unlink()
-    _remove(stage.product)
+    _remove(record_path(stage.product))
 
 
 def _remove(path: Path) -> None:

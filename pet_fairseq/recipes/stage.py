@@ -10,15 +10,20 @@ from typing import Optional, Union
 
 @dataclass(frozen=True)
 class Output:
-    """Stands in a command for the words that another command of pet-fairseq prints."""
+    """Stands in a command for the words that another command of pet-fairseq prints.
+
+    Attributes:
+        is_one_word: whether it prints one word as it is; else they are quoted for a shell.
+    """
 
     command: tuple[str, ...]
+    is_one_word: bool = False
 
     def shell(self) -> str:
         return f"$(pet-fairseq {shlex.join(self.command)})"
 
 
-USER_DIR = Output(("user-dir",))
+USER_DIR = Output(("user-dir",), is_one_word=True)
 Word = Union[str, Output]
 
 

@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from pet_fairseq.errors import UserError
+from pet_fairseq.recipes import runner
 from pet_fairseq.recipes.record import digest, make_record, read_record, record_path
-from pet_fairseq.recipes.runner import run_stages, start_of_command
+from pet_fairseq.recipes.runner import resolve, run_stages, start_of_command
 from pet_fairseq.recipes.skipping import RunOptions
-from pet_fairseq.recipes.stage import Kind, Output, Stage
+from pet_fairseq.recipes.stage import USER_DIR, Kind, Output, Stage
 from tests.cli.processes import REPO
 
 
@@ -346,6 +347,82 @@ def test_the_commands_of_a_dry_run_can_be_pasted(folder):
     subprocess.run(["sh", "-e", "-c", dry_run(stages)], check=True, cwd=folder)
     assert product.read_text() == "text\n" and (folder / "runs/y").read_text() == "printed\n"
     assert (folder / "runs/a b/title").read_text() == "one\ntwo\n"
+
+
+def test_words_that_another_command_quotes_for_a_shell_or_prints_as_they_are(folder, monkeypatch):
+    fake = folder / "pet-fairseq"
+    fake.write_text("""#!/bin/sh\necho "--symbol '||| |' /a b/c"\n""")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    monkeypatch.setattr(sys, "executable", "/no/python")
+    assert resolve(["sh", Output(("model-options", "m.pt"))])[1:] == [
+        *("--symbol", "||| |", "/a", "b/c")
+    ]
+    assert resolve(["sh", USER_DIR])[1:] == ["--symbol '||| |' /a b/c"]
+
+
+def test_an_unfinished_training_is_no_input(folder, monkeypatch):
+    """Also where only the stages after it are to run."""
+    fake_repair(monkeypatch)
+    model = training(folder)
+    after = shell("after", "true >$0", folder / "runs/after", model.product)
+    with pytest.raises(UserError, match="model: sh failed"):
+        run(folder, model)
+    model.product.write_text("a checkpoint of the first epoch\n")
+    with pytest.raises(UserError, match=r"checkpoint_best.pt: its training is not finished, and af"):
+        run(folder, after)
+    assert not after.product.exists()
+    run(folder, model, after)
+    record_path(after.product).unlink()
+    after.product.unlink()
+    run(folder, after)
+    assert after.product.exists()
+
+
+def test_the_folder_may_not_lie_in_an_input(folder):
+    (folder / "data").mkdir()
+    stage = shell("x", "true >$0", folder / "data/runs/x", folder / "data")
+    with pytest.raises(UserError, match=r"runs: lies in .*data, which x reads; give another folder"):
+        run_stages([stage], folder / "data/runs", RunOptions())
+    assert not stage.product.exists()
+
+
+@pytest.mark.parametrize("function", ["os.replace", "pet_fairseq.recipes.runner.write_record"])
+def test_a_run_that_is_killed_at_its_end_goes_on(function, folder, monkeypatch):
+    """Whichever of product and record it was about to write."""
+
+    class KilledError(Exception):
+        pass
+
+    def kill(*args):
+        raise KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(function, kill)
+        with pytest.raises(KilledError):
+            run(folder, copy(folder))
+    run(folder, copy(folder))
+    assert times_run(folder) == 2 and (folder / "runs/copy").read_text() == "a\n"
+
+
+def test_a_removal_that_is_killed_leaves_no_product_without_a_record(folder, monkeypatch):
+    run(folder, copy(folder))
+    (folder / "input").write_text("b\n")
+    remove, removed = runner._remove, []
+
+    def remove_one(path):
+        if removed:
+            raise KeyboardInterrupt
+        removed.append(path)
+        remove(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runner, "_remove", remove_one)
+        with pytest.raises(KeyboardInterrupt):
+            run(folder, copy(folder), again=True)
+    assert removed == [folder / "runs/copy"]
+    run(folder, copy(folder), again=True)
+    assert (folder / "runs/copy").read_text() == "b\n"
 
 
 def test_stages_that_wait_for_one_another_are_a_mistake(folder):
