@@ -5,6 +5,7 @@ the warm-up trains exactly the parameters that distillation goes on with.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Optional
 
@@ -17,14 +18,14 @@ from fairseq.models import FairseqModel
 from omegaconf import II
 from torch import Tensor, nn
 
-from pet_fairseq.distillation.chunks import ChunkSize, chunked_sums
+from pet_fairseq.distillation.chunks import ChunkSize, chunked_sums, chunks
 from pet_fairseq.distillation.outputs import has_output_layer, run_student
 from pet_fairseq.distillation.own_state import load_own_state
 from pet_fairseq.distillation.positions import real_positions
 from pet_fairseq.distillation.teacher import TEACHER_CACHE_HELP, TEACHER_PATH_HELP, Teacher
 from pet_fairseq.errors import UserError
 from pet_fairseq.gradients import zero_from
-from pet_fairseq.loading import even_steps
+from pet_fairseq.loading import batches_of_similar_length, even_steps
 from pet_fairseq.moving import move_batch, move_like
 from pet_fairseq.pet.simplified_loss import (
     CLASSES,
@@ -45,6 +46,7 @@ from pet_fairseq.pet.simplified_thresholds import (
 )
 
 SAMPLE_SENTENCES = 1000  # of the training set: for `auto` and for the class shares in the log
+SAMPLE_TOKENS = 2000  # of a batch of these, padding included
 REPLACE_NEEDS_TRANSFORMER = "--simplified-head replace: needs a Transformer student; give modelled"
 
 
@@ -160,18 +162,27 @@ class PetSimplifiedTaskCriterion(FairseqCriterion):
     @torch.no_grad()
     def choose_thresholds(self, model: FairseqModel) -> tuple[float, float]:
         """The thresholds, those that are `auto` from a sample; logs the classes on the sample."""
-        subset = list(self.task.datasets)[-1]  # fairseq-train loads its training set last
-        judgements = [
-            judge(self.teacher.ask(model, batch, at)(slice(None), 1.0), batch["target"][at])
-            for batch, at in self.sample_batches(subset, next(model.parameters()).device)
-        ]
-        judgement = Judgement(*(torch.cat(parts) for parts in zip(*judgements)))
+        subset = self.task.cfg.train_subset
+        if subset not in self.task.datasets:
+            subset = list(self.task.datasets)[-1]
+        parts = zip(*self.judge_sample(model, subset))
+        judgement = Judgement(*map(torch.cat, parts))
         thresholds = fill_thresholds(self.given_thresholds, median_confidence(judgement))
         log_classes(thresholds, class_counts(teacher_classes(judgement, *thresholds)), subset)
         return thresholds
 
+    def judge_sample(self, model: FairseqModel, subset: str) -> Iterator[Judgement]:
+        """Yield the teacher's judgements on a sample of a data set."""
+        device = next(model.parameters()).device
+        # not the training's own, which is chosen when a batch's activations are in memory
+        chunk_tokens = ChunkSize(len(self.task.target_dictionary)).on(device)
+        for batch, at in self.sample_batches(subset, device):
+            log_probs, target = self.teacher.ask(model, batch, at), batch["target"][at]
+            for rows in chunks(len(target), chunk_tokens):
+                yield judge(log_probs(rows, 1.0), target[rows])
+
     def sample_batches(self, subset: str, device: torch.device):
-        """Yield small batches spread over a data set, with the positions of their targets."""
+        """Yield small batches of a data set's sentences, evenly spread, and where targets are."""
         dataset = self.task.dataset(subset)
         limits = self.task.max_positions()
         chosen = [
@@ -179,9 +190,10 @@ class PetSimplifiedTaskCriterion(FairseqCriterion):
             for i in even_steps(len(dataset), SAMPLE_SENTENCES)
             if all(size <= limit for size, limit in zip(dataset.size(i), limits))
         ]
-        for start in range(0, len(chosen), 50):
-            batch = dataset.collater([dataset[i] for i in chosen[start : start + 50]])
-            batch = move_batch(batch, device)
+        # a sentence that training takes may be longer
+        max_tokens = max(SAMPLE_TOKENS, *map(dataset.num_tokens, chosen))
+        for indices in batches_of_similar_length(dataset, chosen, max_tokens):
+            batch = move_batch(dataset.collater([dataset[i] for i in indices]), device)
             yield batch, real_positions(batch["target"], self.padding_idx)
 
     def load_state_dict(self, state_dict, strict=True):

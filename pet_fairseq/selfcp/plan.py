@@ -89,10 +89,8 @@ def fitting_ratio(
         tagged = [p.length + memory_length(p.length, ratio) for p in pieces if p.compressed]
         return kept + sum(memory) <= room and max(tagged, default=0) <= longest_segment
 
-    pieces = split_prompt(length, window, strategy, ratio)
-    longest = max((p.length for p in pieces if p.compressed), default=0)
-    if not longest:
-        return ratio
-    # the number of memory tokens changes where the longest segment gets one less
-    larger = (longest / m for m in range(memory_length(longest, ratio) - 1, 0, -1))
-    return next((r for r in (ratio, *larger) if fits(r)), max(ratio, float(longest)))
+    segments = {p.length for p in split_prompt(length, window, strategy, ratio) if p.compressed}
+    # the number of memory tokens changes where a segment gets one less
+    larger = {n / m for n in segments for m in range(1, memory_length(n, ratio))}
+    largest = max([ratio, *larger])
+    return next((r for r in (ratio, *sorted(larger)) if fits(r)), largest)

@@ -23,6 +23,8 @@ from pet_fairseq.variator.plugin import Plugin
 from pet_fairseq.variator.sites import SITES
 from pet_fairseq.variator.stack_wrappers import VariatorDecoder, VariatorEncoder
 
+FORM = ("bottleneck_dim", "adapter_activation", "compression", "decompression")
+
 
 @register_model("variator", dataclass=VariatorConfig)
 class VariatorModel(BackboneWrapper):
@@ -61,6 +63,7 @@ class VariatorModel(BackboneWrapper):
         self.plugins = nn.ModuleList(module.plugins for module in self.site_modules)
         self.register_buffer("backbone_hash", file_hash(cfg.backbone_path))
         self.register_state_dict_post_hook(leave_out("backbone"))
+        self.form_by_options = form(cfg)  # that of a checkpoint with these options
         self.untrained: Optional[int] = None  # the ratio whose plugins are new, if there is one
         self.train()
 
@@ -173,6 +176,9 @@ class VariatorModel(BackboneWrapper):
                 f"--plugin-path {path}: made for --compression-site {cfg.compression_site}, not "
                 f"{self.cfg.compression_site}"
             )
+        if cfg.compression_ratio == self.cfg.compression_ratio:
+            for option, value in form(cfg).items():  # what is trained and saved has this form
+                setattr(self.cfg, option, value)
         self.check_backbone(state["model"], path)
         self.add_plugins(cfg.compression_ratio, cfg)
         load_into(self.plugins, state["model"], cfg.compression_ratio, f"--plugin-path {path}")
@@ -213,10 +219,16 @@ class VariatorModel(BackboneWrapper):
         """Check the backbone, make room for the file's ratios, and fill in what it leaves out.
 
         Raises:
-            UserError: another backbone, or no plugins of the ratio that is to be used.
+            UserError: another backbone, no plugins of the ratio that is to be used, or such ones
+                of another form than those of --plugin-path, with whose options they would run.
         """
         self.check_backbone(state_dict, "the plugin file")
         stored = stored_ratios(state_dict)
+        if self.cfg.compression_ratio in stored and form(self.cfg) != self.form_by_options:
+            raise UserError(
+                f"--plugin-path {self.cfg.plugin_path}: holds plugins of ratio "
+                f"{self.cfg.compression_ratio} in another form than the checkpoint; leave them out"
+            )
         for ratio in stored - set(self.ratios):
             self.add_plugins(ratio, self.cfg)
         if self.untrained is not None and self.untrained not in stored and self.has_parameters:
@@ -256,6 +268,11 @@ def read_plugins(path: str, option: str) -> tuple[dict, VariatorConfig]:
     if getattr(cfg, "_name", "") != "variator":
         raise UserError(f"{option} {path}: holds no plugins; give a file of --arch variator")
     return state, cfg
+
+
+def form(cfg: VariatorConfig) -> dict[str, object]:
+    """The options of plugins of one ratio, beside those that all plugins of a model share."""
+    return {option: getattr(cfg, option) for option in FORM}
 
 
 def stored_ratios(state_dict: dict[str, Tensor]) -> set[int]:

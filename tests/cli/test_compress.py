@@ -8,6 +8,7 @@ import pytest
 import torch
 from fairseq.data import Dictionary
 
+from pet_fairseq import cli
 from pet_fairseq.architectures import build_without_memory
 from pet_fairseq.compress import plan
 from pet_fairseq.compress.export_size import int8_bytes
@@ -131,6 +132,16 @@ def test_without_ctranslate2_both_are_timed_in_fairseq(build, monkeypatch):
     assert generate[:3] == ["generate/teacher.1", "generate/student.1", "generate/teacher.2"]
     assert all(stages[name].alone for name in generate)
     assert "CTranslate2 is missing" in stages["report"].option("--without-ctranslate2")
+
+
+def test_the_current_folder_as_out(teacher, data, tmp_path, monkeypatch, capsys):
+    """Its `test` is not the word `test` of an option."""
+    monkeypatch.chdir(tmp_path)
+    words = ("compress", teacher, "--data", data, "--out", ".", "--updates", 30, "--dry-run")
+    assert cli.main([*map(str, words)]) == 0
+    printed = capsys.readouterr().out.replace(" \\\n   ", "")
+    line = next(line for line in printed.splitlines() if " test-text " in line)
+    assert f"--out {tmp_path}/test" in line and "--subset test " in line
 
 
 def test_another_test_set(build, raw, data, tmp_path):

@@ -33,6 +33,9 @@ class Sentences(FairseqDataset):
     def size(self, index):
         return (self.lengths[index], self.lengths[index])
 
+    def num_tokens(self, index):
+        return self.lengths[index]
+
     def collater(self, indices):
         return make_batch(self.task, [self.lengths[i] for i in indices], seed=indices[0])
 
@@ -129,7 +132,7 @@ def test_thresholds_come_from_sentences_spread_over_the_training_set(
     monkeypatch.setattr(Sentences, "__getitem__", lambda self, index: asked.append(index) or index)
     model, _ = make_model(task, "pet_transformer_tiny")
     criterion(model, make_batch(task, [3]))
-    assert asked == list(range(0, 120, 12))
+    assert sorted(asked) == list(range(0, 120, 12))
     assert criterion.thresholds[0] == 0.9 and 0 < criterion.thresholds[1] < 0.7
     criterion(model, make_batch(task, [3]))
     assert len(asked) == 10  # chosen once
@@ -143,6 +146,7 @@ def test_the_sample_spans_the_whole_set(size, task, teacher_path, monkeypatch):
     asked = []
     monkeypatch.setattr(Sentences, "__getitem__", lambda self, index: asked.append(index) or index)
     criterion(make_model(task, "pet_transformer_tiny")[0], make_batch(task, [3]))
+    asked.sort()  # they are read by length
     steps = [after - before for before, after in zip(asked, [*asked[1:], size])]
     assert len(asked) == min(size, 10) and asked[0] == 0
     assert max(steps) - min(steps) <= 1
@@ -156,6 +160,31 @@ def test_the_sample_is_from_the_training_set(task, teacher_path, caplog):
         criterion(make_model(task, "pet_transformer_tiny")[0], make_batch(task, [3]))
     tokens = sum(task.datasets["news"].lengths)
     assert f"the teacher on {tokens} tokens of the set news: " in caplog.text
+
+
+def test_the_training_set_need_not_be_loaded_last(task, teacher_path, caplog):
+    """With --valid-subset train,valid fairseq-train loads both before."""
+    task.datasets = {"train": Sentences(task, 6), "valid": Sentences(task, 4)}
+    task.cfg.train_subset = "train"  # as in a training
+    criterion = make_criterion(task, teacher_path)
+    with caplog.at_level(logging.INFO, "pet_fairseq"):
+        criterion(make_model(task, "pet_transformer_tiny")[0], make_batch(task, [3]))
+    assert f"{sum(task.datasets['train'].lengths)} tokens of the set train: " in caplog.text
+
+
+def test_the_sample_is_judged_in_small_batches_and_chunks(task, teacher_path, monkeypatch):
+    criterion = make_criterion(task, teacher_path, confident_correct="auto", confident_wrong="auto")
+    model, _ = make_model(task, "pet_transformer_tiny")
+    longest = max(task.dataset("train").lengths)
+    monkeypatch.setattr(simplified_task, "SAMPLE_TOKENS", 2 * longest)
+    whole = criterion.choose_thresholds(model)
+    monkeypatch.setattr(simplified_task.ChunkSize, "on", lambda self, device: 3)
+    batches = list(criterion.sample_batches("train", torch.device("cpu")))
+    assert max(batch["target"].numel() for batch, _ in batches) <= 2 * longest
+    assert sum(len(batch["target"]) for batch, _ in batches) == len(task.dataset("train"))
+    sizes = [len(judgement.top) for judgement in criterion.judge_sample(model, "train")]
+    assert max(sizes) == 3 and sum(sizes) == sum(len(at[0]) for _, at in batches)
+    assert criterion.choose_thresholds(model) == pytest.approx(whole, abs=1e-6)
 
 
 def test_students_without_an_output_layer_for_the_new_one(task, teacher_path):

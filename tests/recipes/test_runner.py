@@ -369,7 +369,9 @@ def test_an_unfinished_training_is_no_input(folder, monkeypatch):
     with pytest.raises(UserError, match="model: sh failed"):
         run(folder, model)
     model.product.write_text("a checkpoint of the first epoch\n")
-    with pytest.raises(UserError, match=r"checkpoint_best.pt: its training is not finished, and af"):
+    with pytest.raises(
+        UserError, match=r"checkpoint_best.pt: its training is not finished, and af"
+    ):
         run(folder, after)
     assert not after.product.exists()
     run(folder, model, after)
@@ -382,7 +384,9 @@ def test_an_unfinished_training_is_no_input(folder, monkeypatch):
 def test_the_folder_may_not_lie_in_an_input(folder):
     (folder / "data").mkdir()
     stage = shell("x", "true >$0", folder / "data/runs/x", folder / "data")
-    with pytest.raises(UserError, match=r"runs: lies in .*data, which x reads; give another folder"):
+    with pytest.raises(
+        UserError, match=r"runs: lies in .*data, which x reads; give another folder"
+    ):
         run_stages([stage], folder / "data/runs", RunOptions())
     assert not stage.product.exists()
 

@@ -1,6 +1,8 @@
 """Plans of what is read: by hand, and properties of plans for random batches; no model anywhere."""
 
+import math
 import random
+from fractions import Fraction
 
 import pytest
 
@@ -66,6 +68,36 @@ def test_strategies():
     assert choose_strategies("auto", [True, False], 2) == ["latter", "former"]
     assert choose_strategies("auto", None, 3) == ["auto"] * 3
     assert choose_strategies("concat", [True, False], 2) == ["concat"] * 2
+
+
+def test_as_many_memory_tokens_as_the_ratio_says():
+    for length in range(1, 600):
+        assert all(memory_length(length, length / n) == n for n in range(1, length + 1))
+        assert all(memory_length(length, k) == -(-length // k) for k in (1, 2, 3, 7, 12, 64))
+
+
+@pytest.mark.parametrize("strategy", ["former", "latter", "concat", "recursive"])
+@pytest.mark.parametrize("seed", range(40))
+def test_no_ratio_between_fits(strategy, seed):
+    """Against all ratios at which any segment's memory can change, in exact numbers."""
+    draw = random.Random(seed)
+    length, window, ratio = draw.randint(0, 60), draw.randint(4, 20), draw.randint(1, 6)
+    room, longest = draw.randint(5, 40), draw.randint(8, 40)
+
+    def fits(ratio):
+        pieces = split_prompt(length, window, strategy, ratio)
+        memory = [math.ceil(p.length / ratio) for p in pieces if p.compressed]
+        read = sum(memory) + sum(p.length for p in pieces if not p.compressed)
+        tagged = [p.length + math.ceil(p.length / ratio) for p in pieces if p.compressed]
+        return read <= room and all(n <= longest for n in tagged)
+
+    steps = {Fraction(n, m) for n in range(1, window + 1) for m in range(1, n + 1)}
+    fitting = [step for step in sorted({*steps, Fraction(ratio)}) if step >= ratio and fits(step)]
+    found = fitting_ratio(length, window, strategy, ratio, room, longest)
+    if fitting:
+        assert found == pytest.approx(float(fitting[0]), rel=1e-12)
+    else:
+        assert not fits(Fraction(found))
 
 
 @pytest.mark.parametrize("strategy", ["former", "latter", "concat", "recursive"])

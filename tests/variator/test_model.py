@@ -194,6 +194,25 @@ def test_several_plugin_files_are_switched_per_call(task, tmp_path):
         without.load_state_dict(torch.load(files[2], weights_only=True)["model"])
 
 
+def test_plugins_of_the_checkpoints_ratio_in_another_form(task, tmp_path):
+    """Its weights would run with the other file's options: the shapes do not tell them apart."""
+    path = save_model(tmp_path / "b.pt", task)
+    batch = left_padded(task, [3, 7, 9])
+    plain = {"compression_ratio": 3, "adapter_activation": "none"}
+    models = [make_variator(task, path, **options) for options in ({"compression_ratio": 3}, plain)]
+    files = [save_plugins(tmp_path / f"{i}.pt", model, model.cfg) for i, model in enumerate(models)]
+    states = [torch.load(file, weights_only=True)["model"] for file in files]
+    mixed = make_variator(task, path, False, compression_ratio=3, plugin_path=files[1])
+    with pytest.raises(UserError, match=r"--plugin-path .*1.pt: holds plugins of ratio 3 in anot"):
+        mixed.load_state_dict(states[0])
+    # a training that goes on with the file saves its form, and starts again from that
+    assert mixed.cfg.adapter_activation == "none"
+    assert torch.equal(output(mixed, batch), output(models[1], batch))
+    again = make_variator(task, path, False, plugin_path=files[1], **plain)
+    again.load_state_dict(states[1])
+    assert torch.equal(output(again, batch), output(models[1], batch))
+
+
 def test_only_the_plugins_of_the_ratio_in_use_are_trained(task, tmp_path):
     """Not those of --plugin-path, nor those that a file holds beside."""
     path = save_model(tmp_path / "b.pt", task)
