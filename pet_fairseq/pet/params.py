@@ -2,18 +2,20 @@
 
 import io
 import math
+import re
 from argparse import Namespace
 from collections.abc import Callable
 from contextlib import redirect_stderr
 from typing import NamedTuple
 
 from fairseq import options
+from fairseq.models import ARCH_MODEL_REGISTRY
 from torch import nn
 
 from pet_fairseq.architectures import build_without_memory, is_encoder_decoder
 from pet_fairseq.checkpoints.dictionaries import vocabulary_sizes
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
-from pet_fairseq.errors import UserError
+from pet_fairseq.errors import UserError, did_you_mean
 from pet_fairseq.parameters import (
     ParameterCounts,
     compression_rate,
@@ -48,8 +50,10 @@ def parse_model_options(arguments: list[str]) -> Namespace:
         with redirect_stderr(printed):
             args = options.parse_args_and_arch(options.get_training_parser(), ["data", *arguments])
     except SystemExit as end:  # fairseq's parser prints the error below a screen of options
-        line = printed.getvalue().strip().rpartition("error: ")[2]
-        raise UserError(line.partition(" (choose from")[0]) from end
+        line = printed.getvalue().strip().rpartition("error: ")[2].partition(" (choose from")[0]
+        arch = re.search("--arch.*: invalid choice: '(.*)'", line)
+        line += did_you_mean(arch[1], ARCH_MODEL_REGISTRY) if arch else ""
+        raise UserError(line) from end
     if not is_encoder_decoder(args.arch):
         raise UserError(f"--arch {args.arch}: not an encoder-decoder Transformer")
     return args

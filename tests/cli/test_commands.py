@@ -99,6 +99,8 @@ def test_wrong_calls(fails, tmp_path):
     assert "--arch" in fails("params")
     assert "not an encoder-decoder" in fails("params", "--arch", "transformer_lm")
     assert fails("params", "--arch", "none").endswith("--arch/-a: invalid choice: 'none'")
+    line = fails("params", "--arch", "transfomer")
+    assert line.endswith("invalid choice: 'transfomer', did you mean transformer?")
     assert "--target-rate" in fails("params", "--arch", "pet_transformer", "--target-rate", "0")
     assert "--reference nothing" in fails(
         "params", "--arch", "transformer", "--reference", "nothing"
