@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Optional, Union
 
+import torch
 from fairseq.models import register_model
 from fairseq.modules.checkpoint_activations import unwrap_checkpoint
 from torch import Tensor, nn
@@ -183,6 +184,13 @@ class VariatorModel(BackboneWrapper):
         self.add_plugins(cfg.compression_ratio, cfg)
         load_into(self.plugins, state["model"], cfg.compression_ratio, f"--plugin-path {path}")
 
+    def holds(self, stored: dict[str, Tensor], ratio: int) -> bool:
+        """Whether the plugins of a ratio are those that are stored, in the precision of these."""
+        own = of_ratio(self.plugins.state_dict(prefix="plugins."), ratio)
+        return own.keys() == stored.keys() and all(
+            torch.equal(tensor.to(stored[name]), stored[name]) for name, tensor in own.items()
+        )
+
     @staticmethod
     def check_files(paths: list[str], option: str) -> None:
         """Check that several plugin files hold different ratios.
@@ -224,10 +232,13 @@ class VariatorModel(BackboneWrapper):
         """
         self.check_backbone(state_dict, "the plugin file")
         stored = stored_ratios(state_dict)
-        if self.cfg.compression_ratio in stored and form(self.cfg) != self.form_by_options:
+        ratio = self.cfg.compression_ratio
+        # a training beside a file's plugins has stored these, too
+        differs = ratio in stored and not self.holds(of_ratio(state_dict, ratio), ratio)
+        if differs and form(self.cfg) != self.form_by_options:
             raise UserError(
-                f"--plugin-path {self.cfg.plugin_path}: holds plugins of ratio "
-                f"{self.cfg.compression_ratio} in another form than the checkpoint; leave them out"
+                f"--plugin-path {self.cfg.plugin_path}: holds plugins of ratio {ratio} in another "
+                "form than the checkpoint; leave them out"
             )
         for ratio in stored - set(self.ratios):
             self.add_plugins(ratio, self.cfg)
@@ -280,19 +291,22 @@ def stored_ratios(state_dict: dict[str, Tensor]) -> set[int]:
     return {int(name.split(".")[2]) for name in state_dict if name.startswith("plugins.0.")}
 
 
+def of_ratio(state: dict[str, Tensor], ratio: int) -> dict[str, Tensor]:
+    """The tensors in a state of the plugins of a ratio."""
+    return {
+        name: tensor
+        for name, tensor in state.items()
+        if name.startswith("plugins.") and name.split(".")[2] == str(ratio)
+    }
+
+
 def load_into(plugins: nn.ModuleList, state: dict[str, Tensor], ratio: int, source: str) -> None:
     """Fill the plugins of one ratio from the state of a file, named by `source` in errors.
 
     Raises:
         UserError: the file's plugins have other shapes.
     """
-    ours, theirs = (
-        {name: tensor for name, tensor in tensors.items() if name.split(".")[2] == str(ratio)}
-        for tensors in (
-            plugins.state_dict(prefix="plugins."),
-            {name: tensor for name, tensor in state.items() if name.startswith("plugins.")},
-        )
-    )
+    ours, theirs = (of_ratio(s, ratio) for s in (plugins.state_dict(prefix="plugins."), state))
     if {n: t.shape for n, t in ours.items()} != {n: t.shape for n, t in theirs.items()}:
         raise UserError(
             f"{source}: made for a model of another width or depth, or with other options"

@@ -200,6 +200,8 @@ def test_plugins_of_the_checkpoints_ratio_in_another_form(task, tmp_path):
     batch = left_padded(task, [3, 7, 9])
     plain = {"compression_ratio": 3, "adapter_activation": "none"}
     models = [make_variator(task, path, **options) for options in ({"compression_ratio": 3}, plain)]
+    for parameter in models[1].plugins.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
     files = [save_plugins(tmp_path / f"{i}.pt", model, model.cfg) for i, model in enumerate(models)]
     states = [torch.load(file, weights_only=True)["model"] for file in files]
     mixed = make_variator(task, path, False, compression_ratio=3, plugin_path=files[1])
@@ -211,6 +213,23 @@ def test_plugins_of_the_checkpoints_ratio_in_another_form(task, tmp_path):
     again = make_variator(task, path, False, plugin_path=files[1], **plain)
     again.load_state_dict(states[1])
     assert torch.equal(output(again, batch), output(models[1], batch))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_plugins_of_another_form_that_a_training_stored_beside_its_own(dtype, task, tmp_path):
+    path = save_model(tmp_path / "b.pt", task)
+    batch = left_padded(task, [3, 7, 9])
+    eight = {"compression_ratio": 8, "adapter_activation": "none", "bottleneck_dim": 5}
+    alone = make_variator(task, path, **eight)
+    file = save_plugins(tmp_path / "8.pt", alone, alone.cfg)
+    both = make_variator(task, path, False, compression_ratio=2, plugin_path=file)
+    state = {
+        name: t.to(dtype) if t.is_floating_point() else t for name, t in both.state_dict().items()
+    }
+    again = make_variator(task, path, False, compression_ratio=8, plugin_path=file)
+    again.load_state_dict(state)
+    assert torch.allclose(output(again, batch), output(alone, batch), atol=1e-2)
+    assert again.plugins[0]["8"].activation == "none"
 
 
 def test_only_the_plugins_of_the_ratio_in_use_are_trained(task, tmp_path):
