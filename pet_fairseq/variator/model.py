@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
 from typing import Optional, Union
 
 import torch
@@ -64,7 +65,7 @@ class VariatorModel(BackboneWrapper):
         self.plugins = nn.ModuleList(module.plugins for module in self.site_modules)
         self.register_buffer("backbone_hash", file_hash(cfg.backbone_path))
         self.register_state_dict_post_hook(leave_out("backbone"))
-        self.form_by_options = form(cfg)  # that of a checkpoint with these options
+        self.given = copy(cfg)  # the options of a checkpoint, which --plugin-path may change
         self.untrained: Optional[int] = None  # the ratio whose plugins are new, if there is one
         self.train()
 
@@ -233,15 +234,17 @@ class VariatorModel(BackboneWrapper):
         self.check_backbone(state_dict, "the plugin file")
         stored = stored_ratios(state_dict)
         ratio = self.cfg.compression_ratio
-        # a training beside a file's plugins has stored these, too
-        differs = ratio in stored and not self.holds(of_ratio(state_dict, ratio), ratio)
-        if differs and form(self.cfg) != self.form_by_options:
+        if (
+            form(self.cfg) != form(self.given)
+            and ratio in stored  # of the file, too, if a training beside it has stored them
+            and not self.holds(of_ratio(state_dict, ratio), ratio)
+        ):
             raise UserError(
                 f"--plugin-path {self.cfg.plugin_path}: holds plugins of ratio {ratio} in another "
                 "form than the checkpoint; leave them out"
             )
         for ratio in stored - set(self.ratios):
-            self.add_plugins(ratio, self.cfg)
+            self.add_plugins(ratio, self.given)
         if self.untrained is not None and self.untrained not in stored and self.has_parameters:
             raise UserError(
                 f"compression_ratio {self.untrained}: the plugin file holds {sorted(stored)}; give "
