@@ -10,7 +10,9 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from pet_fairseq.errors import check_positive
+from pet_fairseq.errors import UserError, check_positive
+
+LONGEST = 10**6
 
 
 @torch.no_grad()
@@ -24,9 +26,11 @@ def count_multiply_adds(model: nn.Module, length: int) -> int:
         model: an encoder-decoder Transformer, best on the meta device (`build_without_memory`).
         length: tokens of the source and of the target sentence.
     Raises:
-        UserError: the length is below 1.
+        UserError: the length is below 1, or so large that torch cannot name its attention's size.
     """
     check_positive(length=length)
+    if length > LONGEST:
+        raise UserError(f"--length {length}: give at most {LONGEST}")
     model.eval()
     with next(model.parameters()).device:  # T x B x C
         x = torch.zeros(length, 1, model.cfg.encoder.embed_dim)

@@ -61,6 +61,11 @@ def test_the_share_that_the_thesis_names():
     assert format_saving(ours, reference, 25).endswith("80.09%")
 
 
-def test_a_length_below_one_is_refused():
-    with pytest.raises(UserError, match="--length 0: give 1 or more"):
-        count_multiply_adds(option_model(["--arch", "transformer", *OPTIONS]), 0)
+@pytest.mark.parametrize(
+    "length, advice", [(0, "give 1 or more"), (10**11, "give at most 1000000")]
+)
+def test_lengths_that_cannot_be_counted(length, advice):
+    model = option_model(["--arch", "transformer", *OPTIONS])
+    with pytest.raises(UserError, match=f"--length {length}: {advice}"):
+        count_multiply_adds(model, length)
+    assert count_multiply_adds(model, 10**6) > 10**15
