@@ -68,4 +68,4 @@ def test_lengths_that_cannot_be_counted(length, advice):
     model = option_model(["--arch", "transformer", *OPTIONS])
     with pytest.raises(UserError, match=f"--length {length}: {advice}"):
         count_multiply_adds(model, length)
-    assert count_multiply_adds(model, 10**6) > 10**15
+    assert count_multiply_adds(model, 10**6) > 10**14
