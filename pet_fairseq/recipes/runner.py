@@ -54,26 +54,35 @@ def _check_inputs(stages: Sequence[Stage], folder: Path, options: RunOptions) ->
     products = [stage.product for stage in stages]
     for stage in stages:
         for path in stage.inputs:
+            _check_apart(stage, path, folder)
             if not any(is_within(path, product) for product in products):
-                _check_input(stage, path, folder, options.places.get("DATA"))
+                _check_input(stage, path, options.places.get("DATA"))
 
 
-def _check_input(stage: Stage, path: Path, folder: Path, data: Optional[Path]) -> None:
-    """Check an input that none of the stages makes; `folder` is for what they make.
+def _check_apart(stage: Stage, path: Path, folder: Path) -> None:
+    """Check that an input does not hold the folder of the products, with each of which it changes.
 
     Raises:
-        UserError: it is missing, its training is not finished, or it would change with every stage.
+        UserError: it does.
+    """
+    if is_within(folder.resolve(), path.resolve()):
+        raise UserError(f"{folder}: lies in {path}, which {stage.name} reads; give another folder")
+
+
+def _check_input(stage: Stage, path: Path, data: Optional[Path]) -> None:
+    """Check an input that none of the stages makes.
+
+    Raises:
+        UserError: it is missing, or a checkpoint of a training that is not finished.
     """
     if not path.exists():
         advice = PREPARE if data is not None and is_within(path, data) else ""
         raise UserError(f"{path}: no such file or folder; {stage.name} reads it{advice}")
-    if is_within(folder.resolve(), path.resolve()):
-        raise UserError(f"{folder}: lies in {path}, which {stage.name} reads; give another folder")
-    record = read_record(path) if is_within(path, folder) else None
+    record = read_record(path.resolve())  # of a link: what is known of the file behind it
     if record is not None and not record.finished:
         raise UserError(
-            f"{path}: its training is not finished, and {stage.name} reads it; give --stages its "
-            "name, too, or leave --stages out"
+            f"{path}: its training is not finished, and {stage.name} reads it; finish it first "
+            "(name it in --stages, if you give these), or copy the file to use it as it is"
         )
 
 

@@ -381,6 +381,30 @@ def test_an_unfinished_training_is_no_input(folder, monkeypatch):
     assert after.product.exists()
 
 
+def test_an_unfinished_training_of_another_recipe_is_no_input(folder, monkeypatch):
+    """Neither by its own name nor by a link; a copy has no record, and is the user's own."""
+    fake_repair(monkeypatch)
+    model = training(folder)
+    with pytest.raises(UserError, match="model: sh failed"):
+        run(folder, model)
+    model.product.write_text("a checkpoint of the first epoch\n")
+    link, copied = folder / "link.pt", folder / "copied.pt"
+    link.symlink_to(model.product)
+    copied.write_text(model.product.read_text())
+
+    def read(path):
+        after = shell("after", f"cat {path} >$0", folder / "other" / path.stem, path)
+        run_stages([after], folder / "other", RunOptions())
+        return after.product.read_text()
+
+    for path in (model.product, link):
+        with pytest.raises(UserError, match=rf"{path}: its training is not finished, .* copy the"):
+            read(path)
+    assert read(copied) == "a checkpoint of the first epoch\n"
+    run(folder, model)
+    assert read(link) == "best\n"
+
+
 def test_the_folder_may_not_lie_in_an_input(folder):
     (folder / "data").mkdir()
     stage = shell("x", "true >$0", folder / "data/runs/x", folder / "data")
@@ -389,6 +413,14 @@ def test_the_folder_may_not_lie_in_an_input(folder):
     ):
         run_stages([stage], folder / "data/runs", RunOptions())
     assert not stage.product.exists()
+
+
+def test_the_folder_may_not_lie_in_an_input_that_is_still_to_be_made(folder):
+    data = shell("data", "mkdir $0", folder / "data")
+    stage = shell("x", "true >$0", folder / "data/runs/x", data.product)
+    with pytest.raises(UserError, match=r"runs: lies in .*data, which x reads"):
+        run_stages([data, stage], folder / "data/runs", RunOptions())
+    assert not data.product.exists()
 
 
 @pytest.mark.parametrize("function", ["os.replace", "pet_fairseq.recipes.runner.write_record"])
