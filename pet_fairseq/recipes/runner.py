@@ -205,7 +205,7 @@ class _Run:
             write_record(stage.product, record)
             _repair(stage)
         elif not stage.always:
-            temporary = stage.product.with_name(f".part.{stage.product.name}")
+            temporary = temporary_name(stage)
             _remove(temporary)
             words = [str(temporary) if word == str(stage.product) else word for word in words]
         if stage.kind is Kind.STDOUT:
@@ -350,11 +350,25 @@ def _repair(stage: Stage) -> None:
         print(_run_own(("repair", str(stage.product.parent))), end="")
 
 
+def temporary_name(stage: Stage) -> Path:
+    """Where a stage's product lies while it is made or removed."""
+    return stage.product.with_name(f".part.{stage.product.name}")
+
+
 def remove_product(stage: Stage) -> None:
-    """Remove a stage's product, for a training all of its checkpoints, and at last the record."""
-    _remove(stage.product)
+    """Remove a stage's product, for a training all of its checkpoints, and at last the record.
+
+    A kill in between leaves the record with a whole product or with none, never with a half folder
+    or with a training that could go on without its best checkpoint.
+    """
     for path in stage.checkpoints():
-        path.unlink()
+        if path != stage.product:
+            path.unlink()
+    temporary = temporary_name(stage)
+    _remove(temporary)
+    if os.path.lexists(stage.product):
+        stage.product.rename(temporary)
+    _remove(temporary)
     _remove(record_path(stage.product))
 
 

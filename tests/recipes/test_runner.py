@@ -20,9 +20,9 @@ from pet_fairseq.recipes.stage import USER_DIR, Kind, Output, Stage
 from tests.cli.processes import REPO
 
 
-def shell(name, script, product, *inputs, **fields):
+def shell(name, script, product, *inputs, options=(), **fields):
     """A stage that runs a shell script; $0 is the product."""
-    command = ("sh", "-c", script, str(product))
+    command = ("sh", "-c", script, str(product), *options)
     return Stage(name, (name,), command, Path(product), tuple(map(Path, inputs)), **fields)
 
 
@@ -423,12 +423,13 @@ def test_the_folder_may_not_lie_in_an_input_that_is_still_to_be_made(folder):
     assert not data.product.exists()
 
 
+class KilledError(Exception):
+    """Stands for the end of the process."""
+
+
 @pytest.mark.parametrize("function", ["os.replace", "pet_fairseq.recipes.runner.write_record"])
 def test_a_run_that_is_killed_at_its_end_goes_on(function, folder, monkeypatch):
     """Whichever of product and record it was about to write."""
-
-    class KilledError(Exception):
-        pass
 
     def kill(*args):
         raise KilledError
@@ -444,21 +445,64 @@ def test_a_run_that_is_killed_at_its_end_goes_on(function, folder, monkeypatch):
 def test_a_removal_that_is_killed_leaves_no_product_without_a_record(folder, monkeypatch):
     run(folder, copy(folder))
     (folder / "input").write_text("b\n")
-    remove, removed = runner._remove, []
+    remove = runner._remove
 
-    def remove_one(path):
-        if removed:
-            raise KeyboardInterrupt
-        removed.append(path)
+    def remove_all_but_the_record(path):
+        if path == record_path(folder / "runs/copy"):
+            raise KilledError
         remove(path)
 
     with monkeypatch.context() as patch:
-        patch.setattr(runner, "_remove", remove_one)
-        with pytest.raises(KeyboardInterrupt):
+        patch.setattr(runner, "_remove", remove_all_but_the_record)
+        with pytest.raises(KilledError):
             run(folder, copy(folder), again=True)
-    assert removed == [folder / "runs/copy"]
+    assert not (folder / "runs/copy").exists() and record_path(folder / "runs/copy").exists()
     run(folder, copy(folder), again=True)
     assert (folder / "runs/copy").read_text() == "b\n"
+
+
+def test_a_removal_that_is_killed_leaves_no_half_folder(folder, monkeypatch):
+    """Its record still says finished, for whoever gives the options of before again."""
+    product = folder / "runs/bin"
+
+    def stage(*options):
+        return shell("bin", "mkdir $0; touch $0/a $0/b", product, options=options)
+
+    def remove_half(path):
+        (path / "a").unlink()
+        raise KilledError
+
+    run(folder, stage("--lr", "1"))
+    with monkeypatch.context() as patch:
+        patch.setattr("pet_fairseq.recipes.runner.shutil.rmtree", remove_half)
+        with pytest.raises(KilledError):
+            run(folder, stage("--lr", "2"), again=True)
+    run(folder, stage("--lr", "1"))
+    assert sorted(os.listdir(product)) == ["a", "b"]
+    assert not list((folder / "runs").glob(".part.*"))
+
+
+def test_a_removal_that_is_killed_leaves_no_training_that_lacks_its_best_checkpoint(
+    folder, monkeypatch
+):
+    """It would go on, but fairseq might find no better one, and then there is none."""
+    fake_repair(monkeypatch)
+    model = training(folder, TRAIN, "--lr", "1")
+    with pytest.raises(UserError, match="model: sh failed"):
+        run(folder, model)
+    model.product.write_text("a checkpoint of the first epoch\n")
+    unlink = Path.unlink
+
+    def kill_at_the_last(path, **options):
+        if path.name == "checkpoint_last.pt":
+            raise KilledError
+        unlink(path, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", kill_at_the_last)
+        with pytest.raises(KilledError):
+            run(folder, training(folder, TRAIN, "--lr", "2"), again=True)
+    assert model.product.exists()
 
 
 def test_stages_that_wait_for_one_another_are_a_mistake(folder):
