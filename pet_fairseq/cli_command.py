@@ -89,15 +89,6 @@ class OneLineParser(ArgumentParser):
 # --- options that several commands have -----------------------------------------------------------
 
 
-def folder_of_products(text: str) -> Path:
-    """The folder for everything that several commands make.
-
-    The current folder gets its full path: `test` in it could not be told from other words `test` of
-    these commands.
-    """
-    return Path(text) if Path(text).parts else Path.cwd()
-
-
 def add_data_option(parser: ArgumentParser, made_by: str = "fairseq-preprocess") -> None:
     parser.add_argument(
         "--data", required=True, metavar="BIN", help=f"the folder that {made_by} wrote"

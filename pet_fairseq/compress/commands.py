@@ -4,13 +4,7 @@ import logging
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from pet_fairseq.cli_command import (
-    Command,
-    Group,
-    add_device_option,
-    add_subset_option,
-    folder_of_products,
-)
+from pet_fairseq.cli_command import Command, Group, add_device_option, add_subset_option
 from pet_fairseq.compress.methods import (
     BEAM,
     DEFAULT_METHOD,
@@ -33,6 +27,15 @@ def _default_rates() -> str:
     return ", ".join([f"{usual:g}", *(f"{name}: {rate:g}" for name, rate in others.items())])
 
 
+def _folder_of_products(text: str) -> Path:
+    """The folder of --out; the current one by its full path.
+
+    The runner looks for the product among a command's words: `test` in the current folder could not
+    be told from other words `test`, such as the name of the set.
+    """
+    return Path(text) if Path(text).parts else Path.cwd()
+
+
 def _compress_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "teacher", type=Path, metavar="TEACHER", help="checkpoint of a translation model"
@@ -46,7 +49,7 @@ def _compress_options(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--out",
-        type=folder_of_products,
+        type=_folder_of_products,
         required=True,
         metavar="FOLDER",
         help="the folder for everything made",

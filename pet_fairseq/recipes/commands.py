@@ -10,7 +10,6 @@ from pet_fairseq.cli_command import (
     OneLineParser,
     add_auto_device_option,
     add_new_folder_option,
-    folder_of_products,
 )
 from pet_fairseq.devices import check_device, choose_device
 from pet_fairseq.errors import UserError, check_positive
@@ -88,7 +87,7 @@ def recipe_parser(name: str) -> ArgumentParser:
     )
     common.add_argument(
         "--runs",
-        type=folder_of_products,
+        type=Path,
         metavar="FOLDER",
         help="the folder for everything that the recipe writes (default: one in runs/NAME)",
     )
