@@ -283,7 +283,7 @@ DEFECTS = (
     ),
     Defect(
         "number of memory tokens rounded down",
-        "return math.ceil(length / ratio - ROUNDING)",
+        "return math.ceil(length / ratio * (1 - ROUNDING))",
         "return max(1, math.floor(length / ratio))",
         "tests/selfcp/test_segments.py",
     ),

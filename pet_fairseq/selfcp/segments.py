@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from pet_fairseq.errors import UserError
 
-ROUNDING = 1e-9  # 15 / (15 / 13) is a little more than 13 in floating point
+ROUNDING = 1e-12  # 15 / (15 / 13) is a little more than 13 in floating point
 HALVES = ("auto", "former", "latter")
 # baselines that keep as many tokens as `former` reads, memory tokens included
 EQUAL_BUDGET = {
@@ -45,7 +45,7 @@ class Piece(NamedTuple):
 
 def memory_length(length: int, ratio: float) -> int:
     """Memory tokens for a segment: ceil(length / ratio)."""
-    return math.ceil(length / ratio - ROUNDING)
+    return math.ceil(length / ratio * (1 - ROUNDING))
 
 
 def tokens_kept(length: int, window: int, strategy: str, ratio: float) -> int:

@@ -74,6 +74,7 @@ def test_as_many_memory_tokens_as_the_ratio_says():
     for length in range(1, 600):
         assert all(memory_length(length, length / n) == n for n in range(1, length + 1))
         assert all(memory_length(length, k) == -(-length // k) for k in (1, 2, 3, 7, 12, 64))
+        assert memory_length(length, 1e15) == 1
 
 
 @pytest.mark.parametrize("strategy", ["former", "latter", "concat", "recursive"])
