@@ -1,6 +1,7 @@
 """Reading what fairseq's commands printed: figures, and fairseq-generate's numbered lines."""
 
 import re
+from collections.abc import Collection
 from pathlib import Path
 
 from pet_fairseq.errors import UserError
@@ -37,3 +38,9 @@ def lines_in_order(text: str, kind: str, path: Path) -> list[str]:
         if i not in texts:
             raise UserError(f"{path}: sentence {i} is missing; delete the file and generate again")
     return [texts[i] for i in range(len(texts))]
+
+
+def check_hypotheses(hypotheses: Collection, option: str, path: Path) -> None:
+    """Raises UserError if a file had no D lines; option: names it in the error."""
+    if not hypotheses:
+        raise UserError(f"{option} {path}: has no D- lines; give what fairseq-generate printed")

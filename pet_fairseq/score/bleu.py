@@ -6,7 +6,7 @@ from sacrebleu.metrics import BLEU
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_lines, read_text
-from pet_fairseq.generate_output import lines_in_order
+from pet_fairseq.generate_output import check_hypotheses, lines_in_order
 
 
 def bleu_scores(output: Path, reference: Path) -> dict:
@@ -20,8 +20,7 @@ def bleu_scores(output: Path, reference: Path) -> dict:
     """
     hypotheses = lines_in_order(read_text(output, "OUTPUT"), "D", output)
     lines = read_lines(reference, "REFERENCE")
-    if not hypotheses:
-        raise UserError(f"OUTPUT {output}: has no D- lines; give what fairseq-generate printed")
+    check_hypotheses(hypotheses, "OUTPUT", output)
     if len(hypotheses) != len(lines):
         raise UserError(
             f"OUTPUT {output}: {len(hypotheses)} sentences, but {reference} has {len(lines)}; give "

@@ -8,7 +8,7 @@ import regex
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_lines, read_text
-from pet_fairseq.generate_output import NUMBER, numbered_lines
+from pet_fairseq.generate_output import NUMBER, check_hypotheses, numbered_lines
 
 KINDS = ("rouge1", "rouge2", "rougeL")
 # a character of a script that is written without spaces, or a word; combining marks belong to both
@@ -58,8 +58,7 @@ def rouge_scores(output: Path, responses: Optional[Path] = None) -> dict:
     hypotheses, targets = (numbered_lines(text, kind) for kind in "DT")
     if responses is not None:
         targets = dict(enumerate(read_lines(responses, "--responses")))
-    if not hypotheses:
-        raise UserError(f"OUTPUT {output}: has no D- lines; give what fairseq-generate printed")
+    check_hypotheses(hypotheses, "OUTPUT", output)
     if set(hypotheses) != set(targets):
         raise UserError(
             f"OUTPUT {output}: {len(hypotheses)} answers, but {len(targets)} responses; generate "

@@ -4,7 +4,7 @@ import asyncio
 import ctypes
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any, Optional
 
 AGAIN = 0.1  # seconds until the exception is sent again: code may have caught the first one
@@ -30,15 +30,14 @@ class TimedThread:
         """
         loop = asyncio.get_running_loop()
         call = TimedCall(function, args, self.seconds, loop)
-        call.work = self.executor.submit(call.run)
-        return await asyncio.wrap_future(call.work)
+        return await asyncio.wrap_future(call.submit(self.executor))
 
     def shutdown(self) -> None:
         self.executor.shutdown()
 
 
 class TimedCall:
-    """One call: `run` in the thread, `interrupt` in the event loop."""
+    """One call: `run` and `end` in the thread, the rest in the event loop."""
 
     def __init__(
         self, function: Callable, args: tuple, seconds: float, loop: asyncio.AbstractEventLoop
@@ -51,6 +50,10 @@ class TimedCall:
         self.thread: Optional[int] = None
         self.timer: Optional[asyncio.TimerHandle] = None
         self.ended = threading.RLock()  # once the thread holds it, the call is not interrupted
+
+    def submit(self, executor: Executor) -> Future:
+        self.work = executor.submit(self.run)
+        return self.work
 
     def run(self) -> Any:
         self.thread = threading.get_ident()

@@ -139,7 +139,7 @@ def test_fairseq_can_validate_what_is_unpacked(tmp_path):
 
 def test_the_lengths_of_sentences_are_kept(tmp_path):
     checkpoint, data = save(tmp_path)
-    state = torch.load(checkpoint, weights_only=False)
+    state = torch.load(checkpoint, weights_only=True)
     limits = dict(max_source_positions=2048, max_target_positions=512, truncate_source=True)
     state["cfg"]["task"].update(limits)
     torch.save(state, checkpoint)

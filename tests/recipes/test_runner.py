@@ -7,42 +7,24 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.recipes import runner
 from pet_fairseq.recipes.record import digest, make_record, read_record, record_path
 from pet_fairseq.recipes.runner import resolve, run_stages, start_of_command
 from pet_fairseq.recipes.skipping import RunOptions
 from pet_fairseq.recipes.stage import USER_DIR, Kind, Output, Stage
 from tests.cli.processes import REPO
-
-
-def shell(name, script, product, *inputs, options=(), **fields):
-    """A stage that runs a shell script; $0 is the product."""
-    command = ("sh", "-c", script, str(product), *options)
-    return Stage(name, (name,), command, Path(product), tuple(map(Path, inputs)), **fields)
-
-
-@pytest.fixture
-def folder(tmp_path):
-    (tmp_path / "input").write_text("a\n")
-    return tmp_path
-
-
-def run(folder, *stages, **options):
-    run_stages(stages, folder / "runs", RunOptions(places={"RUNS": folder / "runs"}, **options))
-
-
-def copy(folder, script="cat {0}/input >$0; echo x >>{0}/count"):
-    return shell("copy", script.format(folder), folder / "runs/copy", folder / "input")
-
-
-def times_run(folder):
-    count = folder / "count"
-    return len(count.read_text().split()) if count.exists() else 0
+from tests.recipes.shell_stages import (
+    TRAIN,
+    copy,
+    fake_repair,
+    run,
+    shell,
+    times_run,
+    training,
+)
 
 
 def test_a_finished_stage_is_skipped(folder, capsys):
@@ -146,24 +128,6 @@ def test_a_missing_input_or_product_is_named(folder):
         run(folder, stage)
     with pytest.raises(UserError, match="x: ended without"):
         run(folder, shell("x", "true", folder / "runs/x"))
-
-
-TRAIN = """
-folder=$(dirname $0); echo start >>$folder/starts
-[ -e $folder/checkpoint_last.pt ] || { echo 1 >$folder/checkpoint_last.pt; exit 1; }
-echo best >$0
-"""
-
-
-def training(folder, script=TRAIN, *options):
-    product = folder / "runs/model/checkpoint_best.pt"
-    command = ("sh", "-c", script, str(product), *options)
-    return Stage("model", ("model",), command, product, (folder / "input",), Kind.TRAINING)
-
-
-def fake_repair(monkeypatch):
-    """The checkpoints here are no real ones."""
-    monkeypatch.setattr("pet_fairseq.recipes.runner._repair", lambda stage: None)
 
 
 def test_an_interrupted_training_goes_on(folder, monkeypatch, capsys):
@@ -421,88 +385,6 @@ def test_the_folder_may_not_lie_in_an_input_that_is_still_to_be_made(folder):
     with pytest.raises(UserError, match=r"runs: lies in .*data, which x reads"):
         run_stages([data, stage], folder / "data/runs", RunOptions())
     assert not data.product.exists()
-
-
-class KilledError(Exception):
-    """Stands for the end of the process."""
-
-
-@pytest.mark.parametrize("function", ["os.replace", "pet_fairseq.recipes.runner.write_record"])
-def test_a_run_that_is_killed_at_its_end_goes_on(function, folder, monkeypatch):
-    """Whichever of product and record it was about to write."""
-
-    def kill(*args):
-        raise KilledError
-
-    with monkeypatch.context() as patch:
-        patch.setattr(function, kill)
-        with pytest.raises(KilledError):
-            run(folder, copy(folder))
-    run(folder, copy(folder))
-    assert times_run(folder) == 2 and (folder / "runs/copy").read_text() == "a\n"
-
-
-def test_a_removal_that_is_killed_leaves_no_product_without_a_record(folder, monkeypatch):
-    run(folder, copy(folder))
-    (folder / "input").write_text("b\n")
-    remove = runner._remove
-
-    def remove_all_but_the_record(path):
-        if path == record_path(folder / "runs/copy"):
-            raise KilledError
-        remove(path)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(runner, "_remove", remove_all_but_the_record)
-        with pytest.raises(KilledError):
-            run(folder, copy(folder), again=True)
-    assert not (folder / "runs/copy").exists() and record_path(folder / "runs/copy").exists()
-    run(folder, copy(folder), again=True)
-    assert (folder / "runs/copy").read_text() == "b\n"
-
-
-def test_a_removal_that_is_killed_leaves_no_half_folder(folder, monkeypatch):
-    """Its record still says finished, for whoever gives the options of before again."""
-    product = folder / "runs/bin"
-
-    def stage(*options):
-        return shell("bin", "mkdir $0; touch $0/a $0/b", product, options=options)
-
-    def remove_half(path):
-        (path / "a").unlink()
-        raise KilledError
-
-    run(folder, stage("--lr", "1"))
-    with monkeypatch.context() as patch:
-        patch.setattr("pet_fairseq.recipes.runner.shutil.rmtree", remove_half)
-        with pytest.raises(KilledError):
-            run(folder, stage("--lr", "2"), again=True)
-    run(folder, stage("--lr", "1"))
-    assert sorted(os.listdir(product)) == ["a", "b"]
-    assert not list((folder / "runs").glob(".part.*"))
-
-
-def test_a_removal_that_is_killed_leaves_no_training_that_lacks_its_best_checkpoint(
-    folder, monkeypatch
-):
-    """It would go on, but fairseq might find no better one, and then there is none."""
-    fake_repair(monkeypatch)
-    model = training(folder, TRAIN, "--lr", "1")
-    with pytest.raises(UserError, match="model: sh failed"):
-        run(folder, model)
-    model.product.write_text("a checkpoint of the first epoch\n")
-    unlink = Path.unlink
-
-    def kill_at_the_last(path, **options):
-        if path.name == "checkpoint_last.pt":
-            raise KilledError
-        unlink(path, **options)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "unlink", kill_at_the_last)
-        with pytest.raises(KilledError):
-            run(folder, training(folder, TRAIN, "--lr", "2"), again=True)
-    assert model.product.exists()
 
 
 def test_stages_that_wait_for_one_another_are_a_mistake(folder):

@@ -77,6 +77,13 @@ def test_as_many_memory_tokens_as_the_ratio_says():
         assert memory_length(length, 1e15) == 1
 
 
+def fit(pieces, memory_of, room, longest):
+    """Whether pieces fit into the room, and each segment into what the compressor reads at once."""
+    segments = [p.length for p in pieces if p.compressed]
+    read = sum(map(memory_of, segments)) + sum(p.length for p in pieces if not p.compressed)
+    return read <= room and all(n + memory_of(n) <= longest for n in segments)
+
+
 @pytest.mark.parametrize("strategy", ["former", "latter", "concat", "recursive"])
 @pytest.mark.parametrize("seed", range(40))
 def test_no_ratio_between_fits(strategy, seed):
@@ -87,10 +94,7 @@ def test_no_ratio_between_fits(strategy, seed):
 
     def fits(ratio):
         pieces = split_prompt(length, window, strategy, ratio)
-        memory = [math.ceil(p.length / ratio) for p in pieces if p.compressed]
-        read = sum(memory) + sum(p.length for p in pieces if not p.compressed)
-        tagged = [p.length + math.ceil(p.length / ratio) for p in pieces if p.compressed]
-        return read <= room and all(n <= longest for n in tagged)
+        return fit(pieces, lambda n: math.ceil(n / ratio), room, longest)
 
     steps = {Fraction(n, m) for n in range(1, window + 1) for m in range(1, n + 1)}
     fitting = [step for step in sorted({*steps, Fraction(ratio)}) if step >= ratio and fits(step)]
@@ -110,10 +114,7 @@ def test_the_smallest_ratio_that_fits(strategy, seed):
 
     def fits(ratio):
         pieces = split_prompt(length, window, strategy, ratio)
-        memory = [memory_length(p.length, ratio) for p in pieces if p.compressed]
-        read = sum(memory) + sum(p.length for p in pieces if not p.compressed)
-        tagged = [p.length + memory_length(p.length, ratio) for p in pieces if p.compressed]
-        return read <= room and all(n <= longest for n in tagged)
+        return fit(pieces, lambda n: memory_length(n, ratio), room, longest)
 
     found = fitting_ratio(length, window, strategy, ratio, room, longest)
     ratios = [ratio + step / 50 for step in range(50 * 200)]
