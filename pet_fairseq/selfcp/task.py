@@ -103,7 +103,10 @@ class SelfCpTask(FairseqTask):
         # checkpoints that are older than this option do not have it
         segments_from = getattr(task_cfg or self.cfg, "segments_from", "own")
         self.datasets[split] = PromptDataset(
-            *parts.values(), self.dictionary, self.cfg.seed, of_others=segments_from == "other"
+            **parts,
+            dictionary=self.dictionary,
+            seed=self.cfg.seed,
+            of_others=segments_from == "other",
         )
 
     def begin_epoch(self, epoch: int, model: BaseFairseqModel) -> None:

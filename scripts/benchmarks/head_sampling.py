@@ -91,9 +91,9 @@ def main():
     base = times["built with H heads"]
     header = ["model", "layer parameters stored", "active", "sentences/s", "time ratio"]
     say(table_head(header))
-    for name, taken in times.items():
-        ratio = statistics.median(a / b for a, b in zip(taken, base))
-        speed = args.sentences / statistics.median(taken)
+    for name, rounds in times.items():
+        ratio = statistics.median(a / b for a, b in zip(rounds, base))
+        speed = args.sentences / statistics.median(rounds)
         stored, active = counts[name].layers, counts[name].unshared_layers
         say(table_row([name, f"{stored:,}", f"{active:,}", f"{speed:.1f}", f"{ratio:.3f}"]))
     say.write()
