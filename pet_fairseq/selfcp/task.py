@@ -11,10 +11,11 @@ import torch
 from fairseq.data import Dictionary, data_utils
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models import BaseFairseqModel
-from fairseq.tasks import FairseqTask, register_task
+from fairseq.tasks import register_task
 from omegaconf import II
 from torch import Tensor
 
+from pet_fairseq.all_sentences import AllSentences
 from pet_fairseq.checkpoints.dictionaries import load_dictionary
 from pet_fairseq.errors import UserError
 from pet_fairseq.selfcp.dataset import PromptDataset, split_at
@@ -67,7 +68,7 @@ def read_range(text: str) -> Optional[tuple[float, float]]:
 
 
 @register_task("selfcp", dataclass=SelfCpTaskConfig)
-class SelfCpTask(FairseqTask):
+class SelfCpTask(AllSentences):
     """Responses to a query about a prompt, all in one dictionary."""
 
     generates_text = True  # so `pet_fairseq.from_pretrained` takes its models
