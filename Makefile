@@ -1,7 +1,7 @@
 # make env    .venv with everything installed     make demo       teacher, students and a table
 # make test   all but the slow tests              make test-all   the slow ones too: other data sets, precisions, ...
 # make docs   the documentation as a site, in build/site; make reference writes docs/reference from the code
-# make lint   ruff and its formatter              make format     both, and they mend what they can
+# make lint   ruff, its formatter and mypy        make format     ruff mends what it can
 # Another Python or torch: make env PYTHON=python3.12 TORCH=torch==2.11.0
 
 PYTHON ?= python3
@@ -35,10 +35,10 @@ reference: env
 	@.venv/bin/python scripts/docs/reference.py
 
 lint: env
-	@.venv/bin/ruff check . && .venv/bin/ruff format --check .
+	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy
 
 format: env
 	@.venv/bin/ruff check --fix . && .venv/bin/ruff format .
 
 clean:
-	rm -rf runs build/site .pytest_cache .ruff_cache
+	rm -rf runs build/site .pytest_cache .ruff_cache .mypy_cache

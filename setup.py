@@ -69,6 +69,7 @@ setup(
             *TRANSFORMERS,
             *CTRANSLATE2,
             "filelock>=3.12,<5",
+            "mypy>=2.4,<2.5",
             "packaging>=23",
             "pytest>=8,<10",
             "pytest-xdist>=3.6,<4",

@@ -63,7 +63,8 @@ def check_version(need: Need) -> None:
 
 def version_numbers(version: str) -> tuple[int, ...]:
     """The leading numbers of a version, for comparisons: (2, 13, 0) for `2.13.0+cpu`."""
-    return tuple(int(number) for number in re.match(r"[\d.]*\d|", version)[0].split(".") if number)
+    leading = re.sub(r"[^\d.].*", "", version)
+    return tuple(int(number) for number in leading.split(".") if number)
 
 
 def check_loading(variables: Mapping[str, str]) -> None:

@@ -115,13 +115,14 @@ def load_task(trained: DictConfig, data: str, option: str = "--data") -> Transla
     languages = trained_languages(trained, str(trained.get("data") or "").split(os.pathsep)[0])
     if None in languages.values():
         languages = dict(zip(languages, infer_language_pair(data)))
-    if None in languages.values():
+    names = [lang for lang in languages.values() if lang is not None]
+    if len(names) < 2:
         raise UserError(f"{option} {data}: holds no data; give a folder made by fairseq-preprocess")
-    for lang in languages.values():
+    for lang in names:
         if not Path(data, f"dict.{lang}.txt").is_file():
             raise UserError(
                 f"{option} {data}: has no dict.{lang}.txt; give the folder that fairseq-preprocess "
-                f"made for the checkpoint's languages, {' to '.join(languages.values())}"
+                f"made for the checkpoint's languages, {' to '.join(names)}"
             )
     cfg = TranslationConfig(
         data=data,

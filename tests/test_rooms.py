@@ -14,6 +14,7 @@ FLOORS = [
     [
         "errors",
         "cli_command",
+        "all_sentences",
         "architectures",
         "attention",
         "freezing",

@@ -54,7 +54,7 @@ def check_dictionaries(
             warn_of_missing(option, path, files[0])
             continue
         else:
-            file, difference = path, f"{sizes[side]} words against {len(dictionary)}"
+            file, difference = Path(path), f"{sizes[side]} words against {len(dictionary)}"
         if difference:
             our_file = Path(our_folder, f"dict.{getattr(task.cfg, side)}.txt")
             raise UserError(
@@ -98,7 +98,7 @@ def check_single_dictionary(
     elif size is None or size == len(ours):
         warn_of_missing(option, path, files[0])
     else:
-        file, difference = path, f"{size} words against {len(ours)}"
+        file, difference = Path(path), f"{size} words against {len(ours)}"
     if difference:
         raise UserError(
             f"{option} {path}: made with another dictionary: {file} and that of {our_folder} "

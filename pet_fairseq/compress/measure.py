@@ -147,8 +147,10 @@ def _in_fairseq(
     hypotheses = _checked(outputs[0].hypotheses, references, layout.generated(model, 1))
     speed = statistics.median(output.sentences_per_second for output in outputs)
     file = _file(layout, model, FAIRSEQ)
+    size = file.stat().st_size if file.is_file() else sizes.checkpoint_bytes
+    assert size is not None, "a checkpoint was measured, whose bytes are known"
     return InEngine(
-        file.stat().st_size if file.is_file() else sizes.checkpoint_bytes,
+        size,
         bleu.corpus_score(hypotheses, None).score,
         hypotheses,
         speed if engine == FAIRSEQ else None,

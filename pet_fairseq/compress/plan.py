@@ -295,7 +295,7 @@ class _Stages:
         """Exports to fairseq and, if it can be used, CTranslate2; none of a teacher that cannot."""
         if self.teacher.why_no_plain_form() is not None and model == "teacher":
             return []
-        engines = {"fairseq": ()}
+        engines: dict[str, Options] = {"fairseq": ()}
         if self.in_ctranslate2:
             engines["ctranslate2"] = ("--quantization", "int8")
         return [self.export(model, engine, options) for engine, options in engines.items()]

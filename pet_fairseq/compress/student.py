@@ -91,6 +91,7 @@ def _shape(teacher: Teacher, layers: tuple[int, int], size: Size, options: Optio
         option, wanted, unit = "--megabytes", size.megabytes, " MB"
         measure = lambda model: int8_bytes(model) / MEGABYTE  # noqa: E731
     else:
+        assert size.rate is not None, "a size is one of the two"
         option, wanted, unit = "--rate", size.rate, "%"
         measure = lambda model: 100 * layer_parameters(model) / teacher.counts.layers  # noqa: E731
     nearest = find_shape(options, teacher.vocabularies, layers, measure, wanted)

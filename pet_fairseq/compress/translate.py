@@ -5,6 +5,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from pet_fairseq.compress.text import TextStyle, write_lines
 from pet_fairseq.errors import UserError, check_positive
@@ -42,7 +43,7 @@ def translate_exported(
     translators = {name: load(folder, beam, threads) for name, folder in models}
     texts, seconds = take_turns(translators, sentences, rounds)
     decode = style.decoder()
-    speeds = {
+    speeds: dict[str, Any] = {
         "engine": "CTranslate2",
         "beam": beam,
         "threads": threads,

@@ -8,6 +8,7 @@ from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
+from pet_fairseq.all_sentences import AllSentences
 from pet_fairseq.decoding.generator import FastGenerator
 
 logger = logging.getLogger(__name__)
@@ -25,7 +26,7 @@ class PetTranslationConfig(TranslationConfig):
 
 
 @register_task("pet_translation", dataclass=PetTranslationConfig)
-class PetTranslationTask(TranslationTask):
+class PetTranslationTask(AllSentences, TranslationTask):
     """fairseq's translation, with a beam search that finds the same translations sooner.
 
     Where an option needs fairseq's own search, that one is used, and a warning names the option.

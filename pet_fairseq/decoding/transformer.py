@@ -7,7 +7,7 @@ beam descends from; following other beams costs a small gather in that mask.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Optional
+from typing import Any, Optional
 
 import torch
 import torch.nn.functional as F
@@ -65,7 +65,7 @@ def _is_plain_layer(layer: nn.Module) -> bool:
     )
 
 
-def _is_plain_attention(attention: Optional[nn.Module]) -> bool:
+def _is_plain_attention(attention: Any) -> bool:
     if type(attention) is FairseqMultiheadAttention:
         if attention.bias_k is not None or attention.add_zero_attn or attention.use_xformers:
             return False
@@ -201,7 +201,7 @@ class TransformerSteps:
             (B R) x C
         """
         x = self._embed(tokens, position)
-        self.visible.extend(*tokens.shape, x)
+        self.visible.extend(tokens.size(0), tokens.size(1), x)
         for layer, cache, source in zip(self.layers, self.caches, self.source):
             x = self._run_layer(x, layer, cache, source, tokens.size(1))
         if self.decoder.layer_norm is not None:

@@ -104,4 +104,4 @@ class Classifier(Predictor):
                 "the model's output is not finite; if it runs in half precision, try --bf16 or none"
             )
         by_label = dict(zip(self.labels, probabilities))
-        return {"label": max(by_label, key=by_label.get), "probabilities": by_label}
+        return {"label": max(by_label, key=by_label.__getitem__), "probabilities": by_label}

@@ -208,7 +208,7 @@ class _Run:
             temporary = temporary_name(stage)
             _remove(temporary)
             words = [str(temporary) if word == str(stage.product) else word for word in words]
-        if stage.kind is Kind.STDOUT:
+        if stage.kind is Kind.STDOUT and temporary is not None:
             log = temporary
         command = resolve(words)
         self.progress.start(replace(stage, command=tuple(command)), state is State.BEGUN)
@@ -239,15 +239,16 @@ class _Run:
     def _finish(self, running: _Running) -> None:
         stage = running.stage
         temporary = running.temporary
-        is_temporary = temporary is not None and temporary.exists()
-        if not is_temporary and not stage.product.exists():
+        if temporary is not None and not temporary.exists():
+            temporary = None  # the command wrote the product itself
+        if temporary is None and not stage.product.exists():
             self.failures.append(f"{stage.name}: ended without {stage.product}, see {stage.log}")
             return
         # a record without its product is made anew, a product without its record is refused: so
         # the record comes first
         if not stage.always:
             write_record(stage.product, Record(running.record.command, running.record.inputs, True))
-        if is_temporary:
+        if temporary is not None:
             os.replace(temporary, stage.product)
         self.progress.stop(stage)
 

@@ -1,7 +1,7 @@
 """Comparing groups of runs with the teacher (sizes, speed) and with a baseline (BLEU)."""
 
 from dataclasses import dataclass, field
-from typing import Optional
+from typing import Any, Optional
 
 from sacrebleu.metrics import BLEU
 from sacrebleu.significance import PairedTest
@@ -49,13 +49,19 @@ class Comparison:
         ours, theirs = (g.sizes.layer_parameters for g in (group, self.teacher))
         return 100 * ours / theirs if ours is not None and theirs else None
 
+    def bleu(self, group: RunGroup) -> Optional[float]:
+        """BLEU at `beam`."""
+        return None if self.beam is None else group.bleu.get(self.beam)
+
     def difference(self, group: RunGroup) -> Optional[float]:
         """BLEU minus the baseline's, at `beam`."""
-        ours, theirs = (g.bleu.get(self.beam) for g in (group, self.baseline))
+        ours, theirs = self.bleu(group), self.bleu(self.baseline)
         return None if ours is None or theirs is None else ours - theirs
 
-    def speedup(self, group: RunGroup, beam: int) -> Optional[float]:
+    def speedup(self, group: RunGroup, beam: Optional[int]) -> Optional[float]:
         """Sentences per second over the teacher's."""
+        if beam is None:
+            return None
         ours, theirs = (g.sentences_per_second.get(beam) for g in (group, self.teacher))
         return ours / theirs if ours is not None and theirs else None
 
@@ -71,10 +77,10 @@ def bootstrap(comparison: Comparison, reference: list[str]) -> dict[str, float]:
     ]
     if not others or beam not in baseline.runs[0].bleu:
         return {}
-    systems = [
+    systems: list[Any] = [
         (group.name, read_output(group.runs[0].outputs[beam][0]).hypotheses)
         for group in [baseline, *others]
     ]
     test = PairedTest(systems, {"BLEU": BLEU()}, [reference], test_type="bs", n_samples=SAMPLES)
-    _, results = test()
+    results: dict[str, list[Any]] = test()[1]  # of the systems, and their names
     return {group.name: result.p_value for group, result in zip(others, results["BLEU"][1:])}

@@ -95,10 +95,11 @@ def _measure_checkpoints(run: Run, folder: Path) -> None:
             run.missing.append(f"active parameters (the file's tensors were counted: {why})")
     # a member may be a link to a run
     seconds = [training_seconds(best.resolve().with_name("checkpoint_last.pt")) for best in members]
-    if None in seconds:
+    known = [time for time in seconds if time is not None]
+    if len(known) < len(seconds):
         run.missing.append("checkpoint_last.pt with the training time")
     else:
-        run.training_seconds = sum(seconds)
+        run.training_seconds = sum(known)
 
 
 def find_members(folder: Path) -> list[Path]:

@@ -24,8 +24,8 @@ class Output(NamedTuple):
 
 def output_key(name: str) -> tuple[int, int]:
     """The beam size and the repeat in an output's name, for sorting."""
-    match = NAME.fullmatch(name)
-    return int(match[1]), int(match[2])
+    beam, repeat = NAME.findall(name)[0]
+    return int(beam), int(repeat)
 
 
 def find_outputs(folder: Path) -> dict[int, list[Path]]:

@@ -27,13 +27,10 @@ def write_plots(comparison: Comparison, folder: Path) -> None:
     beam = comparison.beam
     name = "" if beam is None else f" (beam {beam})"
 
-    def bleu(group: RunGroup) -> Optional[float]:
-        return group.bleu.get(beam)
-
     def speedup(group: RunGroup) -> Optional[float]:
         return comparison.speedup(group, beam)
 
-    plot_over_rate(comparison, bleu, ".1f", f"BLEU{name}", folder / BLEU_OVER_RATE)
+    plot_over_rate(comparison, comparison.bleu, ".1f", f"BLEU{name}", folder / BLEU_OVER_RATE)
     label = f"sentences/s, times the teacher's{name}"
     plot_over_rate(comparison, speedup, ".2f", label, folder / "speed_over_rate.png")
     plot_speed(comparison.groups, comparison.main_beams, folder / "sentences_per_second.png")
@@ -91,8 +88,9 @@ def rate_sweeps(comparison: Comparison) -> dict[str, list[tuple[float, float]]]:
     sweeps = {}
     for name, groups in methods.items():
         if len(groups) > 1:
-            points = [(comparison.rate(g), g.bleu.get(comparison.beam)) for g in groups]
-            sweeps[titles.get(name, name)] = sorted(p for p in points if None not in p)
+            points = ((comparison.rate(g), comparison.bleu(g)) for g in groups)
+            known = [(rate, bleu) for rate, bleu in points if rate is not None and bleu is not None]
+            sweeps[titles.get(name, name)] = sorted(known)
     return sweeps
 
 
@@ -105,7 +103,7 @@ def plot_sweeps(
         sweeps: as from `rate_sweeps`.
     """
     figure, axes = _axes(8.4, 4.4)
-    teacher = comparison.teacher.bleu.get(comparison.beam)
+    teacher = comparison.bleu(comparison.teacher)
     if teacher is not None:
         title = f"{_wrap(comparison.teacher.title)}: {teacher:.1f}"
         axes.axhline(teacher, color="grey", linestyle="--", label=title)

@@ -37,13 +37,17 @@ class Score(NamedTuple):
     digits: int
 
 
+def _at(beam: Optional[int], scores: dict[int, float]) -> Optional[float]:
+    return None if beam is None else scores.get(beam)
+
+
 def paired_scores(beam: Optional[int]) -> list[Score]:
     """The scores to compare, the one that shows the smallest differences first."""
     return [
         Score("validation KL, bits", lambda run: run.validation.kl, 3),
         Score("validation NLL, bits", lambda run: run.validation.nll, 3),
-        Score(f"BLEU beam {beam}", lambda run: run.bleu.get(beam), 2),
-        Score(f"chrF beam {beam}", lambda run: run.chrf.get(beam), 2),
+        Score(f"BLEU beam {beam}", lambda run: _at(beam, run.bleu), 2),
+        Score(f"chrF beam {beam}", lambda run: _at(beam, run.chrf), 2),
     ]
 
 

@@ -258,7 +258,9 @@ def serving(path: Path) -> None:
     for row in read("serving"):
         accuracy, change = float(row["accuracy"]), number(row["accuracy_to_model"])
         low, high = number(row["interval_low"]), number(row["interval_high"])
-        bars = None if low is None else [[change - low], [high - change]]
+        bars = None
+        if change is not None and low is not None and high is not None:
+            bars = [[change - low], [high - change]]
         speed = float(row["requests_per_second"])
         way = "" if row["served_with"] == "-" else f", {row['served_with']}"
         model = f"plugins, {row['model']}" if row["model"] in PLUGINS[1:] else row["model"]

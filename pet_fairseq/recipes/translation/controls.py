@@ -37,7 +37,9 @@ def repeat(model_options: Options, stack: str, passes: int) -> Options:
 
     Two layers with three passes run as L1 L2 L1 L2 L1 L2.
     """
-    layers = int(value_of(model_options, f"--{stack}-layers"))
+    given = value_of(model_options, f"--{stack}-layers")
+    assert given is not None, "the options of a plain student name its layers"
+    layers = int(given)
     pairs = [
         f"L{number}=L{number + layers * earlier_passes}"
         for earlier_passes in range(1, passes)

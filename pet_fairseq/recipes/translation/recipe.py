@@ -5,7 +5,7 @@ import math
 import shlex
 from dataclasses import replace
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
 from pet_fairseq.demo.commands import PIECES
 from pet_fairseq.errors import UserError, check_positive
@@ -199,7 +199,7 @@ def build(args: argparse.Namespace, place: Place) -> Pipeline:
     ensemble = ["ensemble"] if args.teachers > 1 else []
     chosen = rows.choose_rows([*args.rows, *ensemble], runs)
     stages = build_stages(setup, chosen, args.seeds, args.beams, args.repeats)
-    options = ("--baseline", args.baseline) if args.baseline else ()
+    options: Options = ("--baseline", args.baseline) if args.baseline else ()
     options += ("--significance",) if args.significance else ()
     stages.append(report_stage(setup, chosen, args.seeds, options))
     if data_set.made_here:
@@ -234,7 +234,7 @@ def choose_settings(args: argparse.Namespace, data_set: DataSet) -> Settings:
     """
     settings = SIZES[args.size]
     if args.size == "full":
-        settings = replace(settings, **data_set.full)
+        settings = replace(settings, **dict[str, Any](data_set.full))
     settings = with_student_training(settings, args.updates, args.student_lr)
     teacher_options = read_options("--teacher-options", args.teacher_options)
     settings = replace(settings, teacher=(*settings.teacher, *teacher_options))
