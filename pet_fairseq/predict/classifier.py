@@ -24,6 +24,10 @@ class Classifier(Predictor):
         labels = task.label_dictionary
         self.labels = [piece_of(labels[labels.nspecial + i]) for i in range(cfg.num_classes)]
 
+    @property
+    def no_answer(self) -> dict:
+        return {"label": None, "probabilities": {}}
+
     def to_int8(self) -> None:
         check_int8()
         to_int8(self.model)
