@@ -10,7 +10,6 @@ from fairseq import checkpoint_utils, tasks
 from fairseq.data import FairseqDataset
 from fairseq.data.data_utils import infer_language_pair
 from fairseq.models import BaseFairseqModel
-from fairseq.models.nat import FairseqNATModel
 from fairseq.models.transformer import TransformerModelBase
 from fairseq.tasks import FairseqTask
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
@@ -24,6 +23,7 @@ from pet_fairseq.checkpoints.dictionaries import (
     trained_languages,
 )
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.checkpoints.translation import check_one_language_pair, check_translation_model
 from pet_fairseq.errors import NO_SENTENCES, UserError, check_positive
 from pet_fairseq.moving import move_batch
 
@@ -46,8 +46,10 @@ def build_loaded(
     """Build model and task from a loaded checkpoint; `option` and `data` as for `load_model`.
 
     Raises:
-        UserError: no such data folder, or one with other dictionaries than the checkpoint's.
+        UserError: no such data folder, one with other dictionaries than the checkpoint's, or a
+            multilingual model.
     """
+    check_one_language_pair(state, path, option)
     state["args"] = None  # fairseq has made cfg of it
     cfg = state["cfg"]
     trained = cfg.task.data
@@ -79,8 +81,8 @@ def load_transformer(path: str, option: str, data: str) -> tuple[nn.Module, Tran
     """
     state = load_checkpoint(path, option)
     cfg = state["cfg"]
-    kind = model_class(cfg.model)
-    if not issubclass(kind, TransformerModelBase) or issubclass(kind, FairseqNATModel):
+    check_translation_model(state, path, option)
+    if not issubclass(model_class(cfg.model), TransformerModelBase):
         raise UserError(
             f"{option} {path}: its architecture {architecture_name(cfg.model)} is not an "
             "encoder-decoder Transformer; give one such as fairseq's transformer or pet_transformer"

@@ -171,9 +171,11 @@ def trained_languages(cfg: omegaconf.DictConfig, folder: str) -> dict[str, Optio
 def vocabulary_sizes(state_dict: dict[str, Tensor]) -> dict[str, Optional[int]]:
     """Rows of the embedding matrices in a state, None where there is no such matrix.
 
-    A shared matrix is stored under the encoder's name only.
+    A shared matrix is stored under the encoder's name only; that of an encoder in another one
+    (`fconv_self_att`) has a longer name.
     """
     source = state_dict.get("encoder.embed_tokens.weight")
+    source = state_dict.get("encoder.encoder.embed_tokens.weight") if source is None else source
     target = state_dict.get("decoder.embed_tokens.weight")
     if target is None and any(name.startswith("decoder.layers.") for name in state_dict):
         target = source
