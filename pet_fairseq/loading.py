@@ -1,6 +1,7 @@
 """What commands start from: a checkpoint's model and its task, and batches of a data folder."""
 
 import os
+from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Union
@@ -20,6 +21,7 @@ from pet_fairseq.architectures import architecture_name, model_class
 from pet_fairseq.checkpoints.dictionaries import (
     check_dictionaries,
     check_labels,
+    first_folder,
     trained_languages,
 )
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
@@ -100,7 +102,9 @@ KEPT_OPTIONS = (
 )
 
 
-def load_task(trained: DictConfig, data: str, option: str = "--data") -> TranslationTask:
+def load_task(
+    trained: Union[DictConfig, Namespace], data: str, option: str = "--data"
+) -> TranslationTask:
     """Set up fairseq's translation task on a data folder, with the languages of a trained task.
 
     Padding and the lengths that sentences may have are those of the trained task, too.
@@ -108,13 +112,14 @@ def load_task(trained: DictConfig, data: str, option: str = "--data") -> Transla
     A task without languages gets those of the folder.
 
     Args:
+        trained: its options, of older kinds of tasks a Namespace.
         option: names the folder in errors.
     Raises:
         UserError: no such folder, or no dictionaries of these languages in it.
     """
     if not Path(data).is_dir():
         raise UserError(f"{option} {data}: no such folder; give one made by fairseq-preprocess")
-    languages = trained_languages(trained, str(trained.get("data") or "").split(os.pathsep)[0])
+    languages = trained_languages(trained, first_folder(getattr(trained, "data", None)))
     if None in languages.values():
         languages = dict(zip(languages, infer_language_pair(data)))
     if None in languages.values():
@@ -130,7 +135,7 @@ def load_task(trained: DictConfig, data: str, option: str = "--data") -> Transla
         dataset_impl=None,
         required_seq_len_multiple=1,
         **languages,
-        **{name: trained[name] for name in KEPT_OPTIONS if name in trained},
+        **{name: getattr(trained, name) for name in KEPT_OPTIONS if name in trained},
     )
     return TranslationTask.setup_task(cfg)
 

@@ -21,7 +21,10 @@ LSTM = (
 LIGHTCONV = ("--arch", "lightconv", *SMALL, "--dropout", "0.3")
 KERNELS = ("--encoder-kernel-size-list", "[3,3]", "--decoder-kernel-size-list", "[3,3]")
 LIGHTWEIGHT = ("--encoder-conv-type", "lightweight", "--decoder-conv-type", "lightweight")
-ADAPTIVE = ("--adaptive-softmax-cutoff", "6,9", "--criterion", "adaptive_loss")
+ADAPTIVE = (
+    *("--adaptive-softmax-cutoff", "6,9", "--criterion", "adaptive_loss"),
+    *("--ddp-backend", "legacy_ddp"),
+)
 
 # options of fairseq-train by a name for the kind
 KINDS = {

@@ -1,6 +1,7 @@
 """Which checkpoints hold a model that translates text of one language pair, word by word."""
 
-from typing import Optional
+from argparse import Namespace
+from typing import Optional, Union
 
 from fairseq.models.nat import FairseqNATModel
 from omegaconf import DictConfig
@@ -51,7 +52,7 @@ def check_one_language_pair(state: dict, path: str, option: str) -> None:
         )
 
 
-def is_multilingual(task: DictConfig) -> bool:
+def is_multilingual(task: Union[DictConfig, Namespace]) -> bool:
     """Whether the options of a task list languages; older kinds of tasks have a Namespace."""
     return any(getattr(task, name, None) for name in LANGUAGE_LISTS)
 

@@ -93,7 +93,9 @@ def write_fairseq(checkpoint: str, data: str, folder: Path) -> dict:
 def plain_state(state: dict, plain: FairseqModel, args: Namespace, task: TranslationTask) -> dict:
     """The loaded checkpoint with another model in it, as stock fairseq reads it."""
     cfg = OmegaConf.to_container(state["cfg"], resolve=True, enum_to_str=True)
-    options = {name: value for name, value in cfg["task"].items() if name in TASK_OPTIONS}
+    trained = cfg["task"]
+    trained = vars(trained) if isinstance(trained, Namespace) else trained
+    options = {name: value for name, value in trained.items() if name in TASK_OPTIONS}
     languages = {"source_lang": task.cfg.source_lang, "target_lang": task.cfg.target_lang}
     cfg["task"] = {**options, **languages, "_name": "translation", "data": "."}
     cfg["model"] = args

@@ -83,7 +83,7 @@ def test_distributions_are_the_models_own(kind, dtype, task, save):
     assert_same(ask(teacher, student, batch), expected)
     softened = torch.log_softmax(expected / 3, dim=1)
     assert_same(ask(teacher, student, batch, temperature=3.0), softened)
-    # a student with --left-pad-source False gives such batches
+    # --left-pad-source, a switch that turns it off, gives a student such batches
     right = right_padded(batch)
     assert not torch.equal(right["net_input"]["src_tokens"], batch["net_input"]["src_tokens"])
     assert_same(ask(teacher, student, right), expected, 2e-5)
