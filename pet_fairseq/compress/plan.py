@@ -71,9 +71,19 @@ def build_pipeline(request: Request) -> Pipeline:
         UserError: names the option or the file that is wrong.
     """
     teacher = read_teacher(request.teacher, request.data)
+    check_method(request.method, teacher)
     check_times(request)
     places = {"DATA": request.data, "OUT": request.out, "TEACHER": request.teacher}
     return Pipeline(_Stages(request, teacher).build(), request.out, places)
+
+
+def check_method(name: str, teacher: Teacher) -> None:
+    """Raise UserError if a method follows a Transformer's layers, and the teacher is none."""
+    if METHODS[name].criterion == "patient_kd" and not teacher.is_transformer:
+        raise UserError(
+            f"--method {name}: its student follows the layers of a Transformer, and TEACHER "
+            f"{teacher.path} is none; give --method pet"
+        )
 
 
 def check_times(request: Request) -> None:
