@@ -23,7 +23,10 @@ FLOORS = [
         "output_bias",
         "prefill",
     ],
-    ["devices", "environment", "files", "generate_output", "markdown", "moving", "parameters"],
+    [
+        *("devices", "environment", "files", "generate_output", "markdown", "moving", "parameters"),
+        "word_errors",
+    ],
     ["checkpoints"],
     ["backbone", "loading", "model_options"],
     ["demo", "distillation", "imported", "llama", "pretrained"],
