@@ -30,12 +30,12 @@ def error_rates(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) 
         ValueError: no words, or pronunciations of other words.
         UserError: rapidfuzz is missing.
     """
+    if len(hypotheses) != len(references) or not references:
+        raise ValueError(f"{len(hypotheses)} hypotheses for {len(references)} words")
     try:
         from rapidfuzz.distance import Levenshtein
     except ModuleNotFoundError as error:
         raise UserError("rapidfuzz is missing; pip install 'pet-fairseq[wer]'") from error
-    if len(hypotheses) != len(references) or not references:
-        raise ValueError(f"{len(hypotheses)} hypotheses for {len(references)} words")
     right = edits = phones = 0
     for hypothesis, pronunciations in zip(hypotheses, references):
         given, wanted = hypothesis.split(), [spoken.split() for spoken in pronunciations]
