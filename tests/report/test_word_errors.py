@@ -46,7 +46,7 @@ def test_columns_json_and_plots(spoken, capsys):
     assert "validation NLL, bits | word errors % beam 5 | phone errors % beam 5 |" in text
     assert "+25.00 ± 317.65 | +10.00 ± 127.06" in text  # 50 and 0; 20 and 0
     assert "4 test sentences; a word is right if any of its pronunciations is given" in text
-    assert "| reference | D AO1 G / D AA1 G |" in text
+    assert "| reference | DH AH0 / DH IY0 |" in text
     rows = {row["name"]: row for row in json.loads((spoken / "report.json").read_text())}
     assert rows["teacher"]["word_errors"] == {"1": 25, "5": 25}
     assert rows["pet"]["word_errors_spread"]["5"] == pytest.approx(50 / 2**0.5)
