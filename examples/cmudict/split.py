@@ -21,6 +21,7 @@ import hashlib
 import re
 import sys
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 
 BUCKETS = 20
@@ -60,16 +61,16 @@ def write_sets(words: dict[str, list[str]], out: Path) -> None:
     for split in ("train", "valid", "test"):
         chosen = {word: spoken for word, spoken in words.items() if split_of(word) == split}
         most = None if split == "train" else 1
-        pairs = [(word, phones) for word, all_ in chosen.items() for phones in all_[:most]]
+        pairs = [(word, phones) for word, spoken in chosen.items() for phones in spoken[:most]]
         write_lines(out / f"{split}.letters", [" ".join(word) for word, _ in pairs])
         write_lines(out / f"{split}.phones", [phones for _, phones in pairs])
         if split != "train":
             write_lines(out / f"{split}.pronunciations", map("\t".join, chosen.values()))
-        spoken = sum(map(len, chosen.values()))
-        print(f"{split}: {len(chosen)} words, {spoken} pronunciations, {len(pairs)} pairs")
+        number = sum(map(len, chosen.values()))
+        print(f"{split}: {len(chosen)} words, {number} pronunciations, {len(pairs)} pairs")
 
 
-def write_lines(path: Path, lines) -> None:
+def write_lines(path: Path, lines: Iterable[str]) -> None:
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
