@@ -4,7 +4,7 @@ from setuptools import find_packages, setup
 
 # What fairseq needs, but for torchaudio, which nothing here uses and which breaks transformers
 # where its build does not fit torch's. fairseq itself is installed without its dependencies, since
-# a requirement of it would bring that torchaudio; without it every command says how (docs/install.md).
+# a requirement of it would bring that torchaudio; without it every command says how.
 FAIRSEQ = [
     "bitarray>=2.9,<4",
     "cffi>=1.16,<3",
@@ -16,6 +16,7 @@ FAIRSEQ = [
 ]
 SERVE = ["aiohttp>=3.14.5,<4"]  # earlier ones keep connections that never send a request
 ROUGE = ["rouge-score>=0.1.2,<0.2", "nltk>=3.6", "regex"]  # nltk: its stemmer, as rouge-score
+WER = ["rapidfuzz>=3.6,<4"]
 HF = ["safetensors>=0.5,<1", "tokenizers>=0.21,<1"]
 GGUF = ["gguf>=0.10,<1"]
 TRANSFORMERS = ["transformers>=4.48,<6"]  # for tests only, which compare with it
@@ -69,6 +70,7 @@ setup(
     extras_require={
         "serve": SERVE,
         "rouge": ROUGE,
+        "wer": WER,
         "hf": HF,
         "bert": HF,  # the name of this extra before
         "gguf": [*HF, *GGUF],
@@ -77,6 +79,7 @@ setup(
         "dev": [
             *SERVE,
             *ROUGE,
+            *WER,
             *HF,
             *GGUF,
             *TRANSFORMERS,

@@ -24,7 +24,7 @@ def apply() -> None:
 def add_missing(numpy: ModuleType) -> None:
     """Give numpy `compat.long` if it lacks it; what it has stays as it is."""
     if not hasattr(numpy, "compat"):
-        numpy.compat = SimpleNamespace(long=int)
+        setattr(numpy, "compat", SimpleNamespace(long=int))  # noqa: B010  unknown to type checkers
 
 
 def length_buckets(sizes: np.ndarray, count: int) -> np.ndarray:

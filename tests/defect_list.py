@@ -423,8 +423,8 @@ DEFECTS = (
     # reports
     Defect(
         "the first seed's BLEU in place of the mean",
-        "group.bleu[beam] = statistics.fmean(scores)",
-        "group.bleu[beam] = scores[0]",
+        "group.score[beam] = statistics.fmean(scores)",
+        "group.score[beam] = scores[0]",
         "tests/report/test_seeds.py",
     ),
     Defect(

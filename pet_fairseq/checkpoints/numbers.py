@@ -48,7 +48,7 @@ class NumberArray(np.ndarray):
             raise UnpicklingError("Unsupported class numpy.ndarray: set twice")
         super().__setstate__((1, shape, dtype_of(kind), is_fortran, bytes_of(content)))
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> Any:
         return np.asarray(self).__reduce__()
 
 

@@ -1,4 +1,4 @@
-"""Comparing groups of runs with the teacher (sizes, speed) and with a baseline (BLEU)."""
+"""Comparing groups of runs with the teacher (sizes, speed) and with a baseline (scores)."""
 
 from dataclasses import dataclass, field
 from typing import Any, Optional
@@ -7,6 +7,7 @@ from sacrebleu.metrics import BLEU
 from sacrebleu.significance import PairedTest
 
 from pet_fairseq.report.outputs import read_output
+from pet_fairseq.report.scoring import BLEU_AND_CHRF, Scoring
 from pet_fairseq.report.seed_groups import RunGroup
 
 SAMPLES = 1000  # of the paired bootstrap
@@ -19,12 +20,13 @@ class Comparison:
     groups: list[RunGroup]
     teacher: RunGroup
     baseline: RunGroup
+    scoring: Scoring = BLEU_AND_CHRF
     p_values: dict[str, float] = field(default_factory=dict)  # of `bootstrap`, by the group's name
 
     @property
     def beams(self) -> list[int]:
         """The beam sizes that were measured, in increasing order."""
-        return sorted({beam for group in self.groups for beam in group.bleu})
+        return sorted({beam for group in self.groups for beam in group.score})
 
     @property
     def main_beams(self) -> list[int]:
@@ -40,22 +42,22 @@ class Comparison:
 
         If they have none in common, it is the baseline's largest; None if it has none either.
         """
-        translated = [set(group.bleu) for group in self.groups if group.bleu]
+        translated = [set(group.score) for group in self.groups if group.score]
         common = set.intersection(*translated) if translated else set()
-        return max(common or self.baseline.bleu, default=None)
+        return max(common or self.baseline.score, default=None)
 
     def rate(self, group: RunGroup) -> Optional[float]:
         """The compression rate in percent (PET, section 4.1.3)."""
         ours, theirs = (g.sizes.layer_parameters for g in (group, self.teacher))
         return 100 * ours / theirs if ours is not None and theirs else None
 
-    def bleu(self, group: RunGroup) -> Optional[float]:
-        """BLEU at `beam`."""
-        return None if self.beam is None else group.bleu.get(self.beam)
+    def score(self, group: RunGroup) -> Optional[float]:
+        """Its score at `beam`."""
+        return None if self.beam is None else group.score.get(self.beam)
 
     def difference(self, group: RunGroup) -> Optional[float]:
-        """BLEU minus the baseline's, at `beam`."""
-        ours, theirs = self.bleu(group), self.bleu(self.baseline)
+        """The score minus the baseline's, at `beam`."""
+        ours, theirs = self.score(group), self.score(self.baseline)
         return None if ours is None or theirs is None else ours - theirs
 
     def speedup(self, group: RunGroup, beam: Optional[int]) -> Optional[float]:
@@ -69,13 +71,12 @@ class Comparison:
 def bootstrap(comparison: Comparison, reference: list[str]) -> dict[str, float]:
     """P-values of paired bootstrap tests, each group's first seed against the baseline's, by name.
 
-    The tests are at the comparison's beam; groups whose first seed lacks it are left out.
+    The tests compare BLEU at the comparison's beam; groups whose first seed lacks it are left out.
     """
     baseline, beam = comparison.baseline, comparison.beam
-    others = [
-        group for group in comparison.groups if group is not baseline and beam in group.runs[0].bleu
-    ]
-    if not others or beam not in baseline.runs[0].bleu:
+    scored = [group for group in comparison.groups if beam in group.runs[0].score]
+    others = [group for group in scored if group is not baseline]
+    if not others or beam not in baseline.runs[0].score:
         return {}
     systems: list[Any] = [
         (group.name, read_output(group.runs[0].outputs[beam][0]).hypotheses)

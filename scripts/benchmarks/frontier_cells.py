@@ -27,7 +27,7 @@ from pet_fairseq.quantisation.packing import MODEL, pack_model, unpack_model
 from pet_fairseq.recipes.record import digest
 from pet_fairseq.recipes.training import BEST
 from pet_fairseq.report.checkpoint import measure_sizes
-from pet_fairseq.report.measure import cached_bleu
+from pet_fairseq.report.scoring import cached_bleu
 
 BITS = (32, 8, 4)
 ENGINE = "CTranslate2 int8"

@@ -71,6 +71,19 @@ def outputs(folder: Path):
     return make
 
 
+def pronunciations(folder: Path):
+    """The right pronunciations of words."""
+    from pet_fairseq.files import read_lines
+    from pet_fairseq.word_errors import parse_pronunciations
+
+    path = folder / "test.pronunciations"
+    return from_file(
+        path,
+        lambda draw: damaged(draw, b"K AE1 T\nD AO1 G\tD AA1 G\nDH AH0\tDH IY0\n"),
+        lambda: parse_pronunciations(read_lines(path, "FILE"), path, "FILE"),
+    )
+
+
 def scores(folder: Path):
     """Right answers, and scores of runs."""
     from pet_fairseq.score.answers import read_gold

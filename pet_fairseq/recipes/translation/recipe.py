@@ -161,7 +161,7 @@ def _add_report_options(parser: argparse.ArgumentParser, data_set: DataSet) -> N
     parser.add_argument(
         "--baseline",
         metavar="ROW",
-        help="the row that the report compares BLEU to (default: the teacher)",
+        help="the row that the report compares scores to (default: the teacher)",
     )
     parser.add_argument(
         "--significance", action="store_true", help="add paired bootstrap tests to the report"
@@ -172,10 +172,13 @@ def build(args: argparse.Namespace, place: Place) -> Pipeline:
     """The stages that the options ask for.
 
     Raises:
-        UserError: a row that does not exist, languages that are not given, a number below 1, or
-            data that do not have the joined dictionary which the options ask for.
+        UserError: a row that does not exist, languages that are not given, a number below 1, tests
+            of another score than BLEU, or data that do not have the joined dictionary which the
+            options ask for.
     """
     data_set = DATA_SETS[place.name]
+    if args.significance and data_set.score != "bleu":
+        raise UserError(f"--significance: tests BLEU only, but {place.name} has another score")
     if not args.source_lang or not args.target_lang:
         raise UserError("--source-lang, --target-lang: give the languages of your data")
     check_positive(teachers=args.teachers)
@@ -199,7 +202,8 @@ def build(args: argparse.Namespace, place: Place) -> Pipeline:
     ensemble = ["ensemble"] if args.teachers > 1 else []
     chosen = rows.choose_rows([*args.rows, *ensemble], runs)
     stages = build_stages(setup, chosen, args.seeds, args.beams, args.repeats)
-    options: Options = ("--baseline", args.baseline) if args.baseline else ()
+    options: Options = ("--score", data_set.score) if data_set.score != "bleu" else ()
+    options += ("--baseline", args.baseline) if args.baseline else ()
     options += ("--significance",) if args.significance else ()
     stages.append(report_stage(setup, chosen, args.seeds, options))
     if data_set.made_here:
@@ -232,9 +236,8 @@ def choose_settings(args: argparse.Namespace, data_set: DataSet) -> Settings:
     Raises:
         UserError: an option whose value trains nothing or cannot be read.
     """
-    settings = SIZES[args.size]
-    if args.size == "full":
-        settings = replace(settings, **dict[str, Any](data_set.full))
+    own = {"small": data_set.small, "full": data_set.full}.get(args.size, {})
+    settings = replace(SIZES[args.size], **dict[str, Any](own))
     settings = with_student_training(settings, args.updates, args.student_lr)
     teacher_options = read_options("--teacher-options", args.teacher_options)
     settings = replace(settings, teacher=(*settings.teacher, *teacher_options))
