@@ -5,7 +5,7 @@ values of every step stay where they were written, one slot per beam, and a mask
 beam descends from; following other beams costs a small gather in that mask.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Optional
 
@@ -37,21 +37,39 @@ def is_plain(model: nn.Module) -> bool:
     It knows fairseq's layers and our attention with their usual options, but no adaptive softmax,
     quantisation noise, dropout that stays on in inference, or layers with parts of their own.
     """
+    return why_not_plain(model) is None
+
+
+def why_not_plain(model: nn.Module) -> Optional[str]:
+    """What `TransformerSteps` cannot compute of a model's decoder, None if it can compute all."""
+    return next(_obstacles(model), None)
+
+
+def _obstacles(model: nn.Module) -> Iterator[str]:
     decoder = getattr(model, "decoder", None)
-    if not isinstance(decoder, TransformerDecoderBase) or decoder.cross_self_attention:
-        return False
-    if decoder.adaptive_softmax is not None or decoder.quant_noise is not None:
-        return False
+    kind = type(decoder).__name__
+    if not isinstance(decoder, TransformerDecoderBase):
+        yield f"its decoder is no Transformer's ({kind})"
+        return
+    if decoder.cross_self_attention:
+        yield "--cross-self-attention"
+    if decoder.adaptive_softmax is not None:
+        yield "--adaptive-softmax-cutoff"
+    if decoder.quant_noise is not None:
+        yield "--quant-noise-pq"
     if isinstance(model, TransformerModelBase) and not _inherits(
         model, TransformerModelBase, ("get_normalized_probs", "get_normalized_probs_scriptable")
     ):
-        return False
-    return (
-        _inherits(decoder, TransformerDecoderBase, DECODER_METHODS)
-        and not any(_is_changed(module) for module in decoder.modules())
-        and type(decoder.output_projection) is nn.Linear
-        and all(_is_plain_layer(layer) for layer in _layers(decoder))
-    )
+        yield "it has its own way from features to probabilities"
+    if not _inherits(decoder, TransformerDecoderBase, DECODER_METHODS):
+        yield f"its decoder computes more than a plain one ({kind})"
+    if any(_is_changed(module) for module in decoder.modules()):
+        yield "a module of its decoder has a hook, or dropout that stays on"
+    if type(decoder.output_projection) is not nn.Linear:
+        yield f"its output layer is no plain one ({type(decoder.output_projection).__name__})"
+    for layer in _layers(decoder):
+        if not _is_plain_layer(layer):
+            yield f"a layer of its decoder has parts of its own ({type(layer).__name__})"
 
 
 def _is_plain_layer(layer: nn.Module) -> bool:
