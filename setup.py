@@ -3,8 +3,8 @@ from pathlib import Path
 from setuptools import find_packages, setup
 
 # What fairseq needs, but for torchaudio, which nothing here uses and which breaks transformers
-# where its build does not fit torch's. fairseq itself is installed without its dependencies, since
-# a requirement of it would bring that torchaudio; without it every command says how.
+# where its build does not fit torch's. fairseq itself is installed without its dependencies
+# (docs/install.md): required here, it would bring that torchaudio.
 FAIRSEQ = [
     "bitarray>=2.9,<4",
     "cffi>=1.16,<3",

@@ -75,7 +75,8 @@ pip --quiet install 'setuptools<81' wheel 'cython<4' "$torch"
 step "pet_fairseq and its packages"
 pip --quiet install --no-warn-conflicts --no-build-isolation --editable '.[dev]' "$torch"
 if ! pip show --quiet fairseq-fixed 2>/dev/null; then install_fairseq; fi
-if ! works fairseq.data.data_utils_fast; then  # pip kept one that was compiled for numpy 1
+if ! works fairseq.data.data_utils_fast; then
+  step "fairseq: pip kept one that was compiled for another numpy, so once more"
   pip cache remove fairseq_fixed >/dev/null 2>&1 || true
   install_fairseq --force-reinstall
 fi

@@ -1,4 +1,4 @@
-"""Which Python `make env` takes, and what it installs, with Pythons that only write down calls."""
+"""Which Python `make env` takes and what it installs, with Pythons that only record their calls."""
 
 import os
 import shutil
@@ -157,7 +157,7 @@ def test_no_compiler(machine):
 
 
 def test_what_was_chosen_stays(machine):
-    """`make test` calls it without PYTHON and TORCH; then nothing is left to do."""
+    """After `make env PYTHON=... TORCH=...`, `make test`, which calls it, changes nothing."""
     machine.python("python3", "3.13")
     machine.python("python3.12", "3.12")
     machine.made(PYTHON="python3.12", TORCH="torch==2.11.0")
