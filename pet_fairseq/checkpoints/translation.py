@@ -28,22 +28,21 @@ def check_translation_model(state: dict, path: str, option: str) -> None:
     """
     check_one_language_pair(state, path, option)
     options = state["cfg"].model
-    holds = f"{option} {path}: {architecture_name(options)} is"
+    model = f"{option} {path}: {architecture_name(options)}"
     if issubclass(model_class(options), FairseqNATModel):
         raise UserError(
-            f"{holds} a non-autoregressive model, which gives no distribution over the next word "
-            "after the words before it; give a left-to-right one such as fairseq's transformer"
+            f"{model} is a non-autoregressive model, which gives no distribution over the next "
+            "word after the words before it; give a left-to-right one such as fairseq's transformer"
         )
     side = side_without_words(state["model"])
     if side is not None:
         raise UserError(
-            f"{holds} a speech model: its {side} is sound, not words; give a model that "
-            "translates text"
+            f"{model} is a speech model: its {side} is sound, not words; give one of text"
         )
 
 
 def check_one_language_pair(state: dict, path: str, option: str) -> None:
-    """Raises UserError if a checkpoint's task, its options say, has several languages."""
+    """Raise UserError if a model was trained on several pairs of languages."""
     task = state["cfg"].task
     if is_multilingual(task):
         raise UserError(

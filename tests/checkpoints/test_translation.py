@@ -102,7 +102,9 @@ def test_non_autoregressive_models(arch, task, read, tmp_path):
 
 def test_speech_models(task, read, tmp_path):
     path = save_speech(tmp_path / "speech.pt", task)
-    message = "s2t_transformer_s is a speech model: its source is sound, not words; give a model"
+    message = (
+        "s2t_transformer_s is a speech model: its source is sound, not words; give one of text"
+    )
     assert_refused(read, path, message)
 
 
