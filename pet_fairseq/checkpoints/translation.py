@@ -8,7 +8,6 @@ from omegaconf import DictConfig
 from torch import Tensor
 
 from pet_fairseq.architectures import architecture_name, model_class
-from pet_fairseq.checkpoints.dictionaries import vocabulary_sizes
 from pet_fairseq.errors import UserError
 from pet_fairseq.layers import STACKS
 
@@ -28,22 +27,21 @@ def check_translation_model(state: dict, path: str, option: str) -> None:
     """
     check_one_language_pair(state, path, option)
     options = state["cfg"].model
-    holds = f"{option} {path}: {architecture_name(options)} is"
+    model = f"{option} {path}: {architecture_name(options)}"
     if issubclass(model_class(options), FairseqNATModel):
         raise UserError(
-            f"{holds} a non-autoregressive model, which gives no distribution over the next word "
-            "after the words before it; give a left-to-right one such as fairseq's transformer"
+            f"{model} is a non-autoregressive model, which gives no distribution over the next "
+            "word after the words before it; give a left-to-right one such as fairseq's transformer"
         )
     side = side_without_words(state["model"])
     if side is not None:
         raise UserError(
-            f"{holds} a speech model: its {side} is sound, not words; give a model that "
-            "translates text"
+            f"{model} is a speech model: its {side} is sound, not words; give one of text"
         )
 
 
 def check_one_language_pair(state: dict, path: str, option: str) -> None:
-    """Raises UserError if a checkpoint's task, its options say, has several languages."""
+    """Raise UserError if a model was trained on several pairs of languages."""
     task = state["cfg"].task
     if is_multilingual(task):
         raise UserError(
@@ -58,8 +56,15 @@ def is_multilingual(task: Union[DictConfig, Namespace]) -> bool:
 
 
 def side_without_words(state_dict: dict[str, Tensor]) -> Optional[str]:
-    """The side of an encoder-decoder, source or target, that embeds no words; None if both do."""
-    if not all(any(name.startswith(f"{s}.") for name in state_dict) for s in STACKS):
+    """The side of an encoder-decoder, source or target, that embeds no words; None if both do.
+
+    A decoder's embeddings may be stored under the encoder's name only, if it is a Transformer.
+    """
+    stacks = {s: [n for n in state_dict if n.startswith(f"{s}.")] for s in STACKS}
+    if not all(stacks.values()):
         return None
-    sizes = zip(("source", "target"), vocabulary_sizes(state_dict).values())
-    return next((side for side, size in sizes if size is None), None)
+    for side, names in zip(("source", "target"), stacks.values()):
+        words = any("embed" in name and "position" not in name for name in names)
+        if not words and not any(name.startswith("decoder.layers.") for name in names):
+            return side
+    return None

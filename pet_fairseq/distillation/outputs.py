@@ -39,7 +39,12 @@ def run_model(model: nn.Module, net_input: dict) -> Outputs:
     """
     if has_output_layer(model):
         decoder = model.decoder
-        stop = given_arguments(decoder, features_only=True, alignment_layer=NO_LAYER)
+        stop = given_arguments(
+            decoder,
+            features_only=True,
+            alignment_layer=NO_LAYER,
+            full_context_alignment=False,  # transformer_align's second run, for alignments alone
+        )
         with stop, forward_hooks((decoder, lead_to_output_layer)):
             features, _ = model(**net_input)
         return Outputs(features, decoder.output_layer, list(decoder.output_projection.parameters()))

@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 
 from pet_fairseq.backbone import read_backbone
 from pet_fairseq.checkpoints.frozen_models import load_frozen_models
-from pet_fairseq.checkpoints.translation import is_multilingual
+from pet_fairseq.checkpoints.translation import is_multilingual, side_without_words
 from pet_fairseq.compress.teacher import read_teacher
 from pet_fairseq.compress.text import find_style
 from pet_fairseq.decoding.export import export
@@ -102,8 +102,28 @@ def test_non_autoregressive_models(arch, task, read, tmp_path):
 
 def test_speech_models(task, read, tmp_path):
     path = save_speech(tmp_path / "speech.pt", task)
-    message = "s2t_transformer_s is a speech model: its source is sound, not words; give a model"
+    message = (
+        "s2t_transformer_s is a speech model: its source is sound, not words; give one of text"
+    )
     assert_refused(read, path, message)
+
+
+@pytest.mark.parametrize(
+    "names, side",
+    [
+        (["encoder.embed_tokens.weight", "decoder.embed_tokens.weight"], None),
+        (["encoder.embed_tokens.weight", "decoder.layers.0.fc1.weight"], None),  # shared
+        (["encoder.sentence_encoder.embed_tokens.weight", "decoder.embed_tokens.weight"], None),
+        (["encoder.word_embeddings.weight", "decoder.embeddings.weight"], None),
+        (["encoder.subsample.0.weight", "decoder.embed_tokens.weight"], "source"),
+        (["encoder.embed_positions.weight", "decoder.embed_tokens.weight"], "source"),
+        (["encoder.embed_tokens.weight", "decoder.prenet.0.weight"], "target"),
+        (["encoder.conv.weight"], None),  # no decoder
+        (["decoder.conv.weight"], None),
+    ],
+)
+def test_which_side_has_no_words(names, side):
+    assert side_without_words(dict.fromkeys(names)) == side
 
 
 @pytest.mark.parametrize("kind", ["fconv", "fconv_self_att", "lstm, deep", "bart", "layerdrop"])

@@ -31,6 +31,12 @@ WIDER = tuple(f"--{s}-{name}=48" for s in STACKS for name in ("embed-dim", "ffn-
 
 
 @pytest.fixture(scope="session")
+def data(raw, once):
+    """With one dictionary for both languages, which some kinds want."""
+    return once("joined", lambda to: preprocess(raw, to, "--joined-dictionary"))
+
+
+@pytest.fixture(scope="session")
 def trained(data, once):
     """Trains a model of a kind a little; returns its checkpoint."""
 
@@ -170,22 +176,17 @@ def test_patience_needs_a_transformer(pipeline, trained):
 
 
 @pytest.fixture(scope="session")
-def joined(raw, once):
-    return once("joined", lambda to: preprocess(raw, to, "--joined-dictionary"))
-
-
-@pytest.fixture(scope="session")
-def multilingual(joined, once):
+def multilingual(data, once):
     options = (
         *("--task", "translation_multi_simple_epoch", "--langs", "de,en", "--lang-pairs", "de-en"),
         *("--encoder-langtok", "src", "--decoder-langtok", "--sampling-method", "temperature"),
         *("--arch", "transformer_tiny", *CROSS_ENTROPY, "--max-update", "2"),
     )
-    return once("multilingual", lambda to: train(joined, to, *options)) / "checkpoint_best.pt"
+    return once("multilingual", lambda to: train(data, to, *options)) / "checkpoint_best.pt"
 
 
 @pytest.fixture(scope="session")
-def non_autoregressive(joined, once):
+def non_autoregressive(data, once):
     options = (
         *("--task", "translation_lev", "--arch", "cmlm_transformer", "--noise", "full_mask"),
         *("--criterion", "nat_loss", "--max-update", "2", "--share-all-embeddings"),
@@ -193,7 +194,7 @@ def non_autoregressive(joined, once):
         *("--decoder-layers", "1", "--encoder-ffn-embed-dim", "16", "--decoder-ffn-embed-dim"),
         *("16", "--encoder-attention-heads", "2", "--decoder-attention-heads", "2"),
     )
-    return once("cmlm", lambda to: train(joined, to, *options)) / "checkpoint_best.pt"
+    return once("cmlm", lambda to: train(data, to, *options)) / "checkpoint_best.pt"
 
 
 MESSAGES = {
@@ -205,9 +206,9 @@ MESSAGES = {
 
 
 @pytest.mark.parametrize("kind", MESSAGES)
-def test_one_line_says_what_it_is(kind, request, joined, tmp_path):
+def test_one_line_says_what_it_is(kind, request, data, tmp_path):
     path = request.getfixturevalue(kind)
-    folder = ("--data", joined)
+    folder = ("--data", data)
     commands = {
         "TEACHER": ("compress", path, *folder, "--out", tmp_path / "out", "--device", "cpu"),
         "CHECKPOINT": ("export", path, *folder, "--to", "fairseq", "--out", tmp_path / "out"),
@@ -215,16 +216,16 @@ def test_one_line_says_what_it_is(kind, request, joined, tmp_path):
     }
     for option, words in commands.items():
         assert_one_line(run("pet-fairseq", *words, check=False), f"{option} {path}", kind)
-    done = learn(joined, tmp_path / "s", path, "pet_distillation", check=False)
+    done = learn(data, tmp_path / "s", path, "pet_distillation", check=False)
     assert_one_line(done, f"--teacher-path {path}", kind)
 
 
-def test_other_commands_refuse_a_multilingual_model(multilingual, raw, joined, tmp_path):
-    words = ("predict", multilingual, "--data", joined, "--input", raw / "test.de")
+def test_other_commands_refuse_a_multilingual_model(multilingual, raw, data, tmp_path):
+    words = ("predict", multilingual, "--data", data, "--input", raw / "test.de")
     done = run("pet-fairseq", *words, check=False)
     assert_one_line(done, f"MODEL {multilingual}", "multilingual")
     done = run(
-        *("fairseq-train", joined, "--user-dir", REPO / "pet_fairseq", "--max-tokens", "500"),
+        *("fairseq-train", data, "--user-dir", REPO / "pet_fairseq", "--max-tokens", "500"),
         *("--arch", "variator", "--backbone-path", multilingual, "--save-dir", tmp_path, "--cpu"),
         *("--criterion", "variator_distillation"),
         check=False,

@@ -9,9 +9,11 @@ import torch
 from fairseq import checkpoint_utils
 
 from pet_fairseq.distillation.criterion import PetDistillationConfig, PetDistillationCriterion
+from pet_fairseq.distillation.outputs import run_model
 from pet_fairseq.distillation.positions import real_positions
 from pet_fairseq.distillation.teacher import Teacher
 from pet_fairseq.errors import UserError
+from pet_fairseq.hooks import forward_hooks
 from tests.kinds import KINDS, save_kind
 from tests.translation import load_task, make_batch, make_model, make_task, select
 
@@ -119,6 +121,21 @@ def test_nothing_is_dropped_and_nothing_of_it_is_trained_or_saved(kind, task, sa
     assert not any(module.training for module in teacher.modules())
     assert all(p.grad is None and not p.requires_grad for p in teacher.parameters())
     assert list(criterion.modules()) == [criterion] and criterion.state_dict() == {}
+
+
+def test_layers_see_nothing_that_comes_later(task, save):
+    """Whoever records them, as patient_kd does: also where alignments are taken from all words."""
+    model, batch = load(save("full context"), task), make_batch(task, LENGTHS)
+    net_input, kept = batch["net_input"], []
+    with torch.no_grad():
+        encoded = model.encoder(net_input["src_tokens"], net_input["src_lengths"])
+        expected = model.decoder(net_input["prev_output_tokens"], encoded)[1]["inner_states"]
+        with forward_hooks((model.decoder, lambda _m, _i, output: kept.append(output[1]))):
+            run_model(model, net_input)
+    for states in kept:
+        for ours, theirs in zip(states["inner_states"], expected):
+            torch.testing.assert_close(ours, theirs)
+    assert kept
 
 
 # --- ensembles ------------------------------------------------------------------------------------
