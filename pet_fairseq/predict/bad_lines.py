@@ -1,5 +1,6 @@
 """Lines that cannot be answered as they are, and the one line that counts them at the end."""
 
+import sys
 from collections.abc import Iterable
 from enum import Enum
 from typing import Optional
@@ -46,3 +47,10 @@ class BadLines:
         count, first = self.counts[kind], self.first[kind]
         names = ", ".join(map(str, first)) + (", ..." if count > len(first) else "")
         return f"{count:,} {kind.value} (line{'s' if count > 1 else ''} {names})"
+
+
+def report(bad_lines: BadLines, command: str) -> None:
+    """Print on standard error how many lines were bad, if any was, in the name of a command."""
+    summary = bad_lines.summary()
+    if summary is not None:
+        print(f"pet-fairseq {command}: {summary}", file=sys.stderr)

@@ -3,12 +3,11 @@
 import itertools
 import json
 import logging
-import sys
 from argparse import Namespace
 from typing import NamedTuple, Optional
 
 from pet_fairseq.errors import UserError, check_positive
-from pet_fairseq.predict.bad_lines import Bad, BadLines
+from pet_fairseq.predict.bad_lines import Bad, BadLines, report
 from pet_fairseq.predict.lines import Line, check_bytes, format_of, read_lines, read_text
 from pet_fairseq.predict.load_model import load
 from pet_fairseq.predict.predictor import Encoded, Predictor
@@ -82,13 +81,6 @@ def read(predictor: Predictor, line: Line, form: str, args: Namespace) -> Readin
             return Reading(None, marks, (*bad, Bad.EMPTY))
         return Reading(None, {**marks, "skipped": str(error)}, (*bad, Bad.SKIPPED))
     return Reading(encoded, marks, (*bad, Bad.CUT) if encoded.truncated else bad)
-
-
-def report(bad_lines: BadLines, command: str) -> None:
-    """Print how many lines were bad, if any was, for whoever reads the command's answers."""
-    summary = bad_lines.summary()
-    if summary is not None:
-        print(f"pet-fairseq {command}: {summary}", file=sys.stderr)
 
 
 def encode(args: Namespace, text_options: list[str]) -> None:

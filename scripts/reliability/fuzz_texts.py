@@ -61,7 +61,7 @@ def outputs(folder: Path):
         lambda: read_output(path),
         lambda: read_hypotheses(path, 2, path),
         lambda: read_perplexity(path),
-        lambda: read_pairs(path),
+        lambda: list(read_pairs(path)),
     )
 
     def make(draw: random.Random) -> Read:
