@@ -37,9 +37,10 @@ def _add_model_options(parser: argparse.ArgumentParser, data_set: DataSet) -> No
         "--size",
         choices=tuple(SIZES),
         default=data_set.size,
-        help="the size of the models and of their training: small for two CPU cores, full for the "
-        "thesis's models on one GPU, full_fast for the same in minutes, demo for short sentences, "
-        "tiny only to see that everything runs (default: %(default)s)",
+        help="the size of the models and of their training: small for two CPU cores, half for the "
+        "thesis's models at half their widths, full for the thesis's models on one GPU, full_fast "
+        "for the same in minutes, demo for short sentences, tiny only to see that everything runs "
+        "(default: %(default)s)",
     )
     parser.add_argument(
         "--rows",

@@ -75,6 +75,7 @@ ROWS = (
     Row("kd", "Same size, distilled", student("distil", "plain")),
     Row("pkd", "Patient-KD", student("patient", "plain")),
     Row("can", "CAN", student("gold", "can"), needs=()),
+    Row("can_kd", "CAN, distilled", student("distil", "can")),
     Row("deep_shallow", "Deep-shallow", student("gold", "deep"), needs=()),
     Row("deep_shallow_kd", "Deep-shallow, distilled", student("distil", "deep")),
     Row(
@@ -88,7 +89,9 @@ ROWS = (
         "A tenth of the file, patient distillation",
         student("patient", "tenth"),
     ),
+    Row("speed_gold", "Same speed, from scratch", student("gold", "speed"), needs=()),
     Row("speed_kd", "Same speed, distilled", student("distil", "speed")),
+    Row("pet_gold", "PET, from scratch", student("gold", "pet"), needs=()),
     Row("pet", "PET", warmed_up("pet")),
     Row("pet_patient", "PET, patient distillation", warmed_up("pet", "patient")),
     Row("pet_sampled", "PET, heads sampled", sampled),
@@ -161,8 +164,8 @@ ROWS = (
 BY_NAME = {row.name: row for row in ROWS}
 
 # Names that stand for several rows: the tables of PET's thesis, its choice of layer pairs (section
-# 3.1), its Figure 7a, ablations of its parts (controls, passes), students with few bits a weight,
-# and the frontier of size and BLEU.
+# 3.1), its Figure 7a, ablations of its parts (controls, passes), sharing with or without a teacher,
+# students with few bits a weight, and the frontier of size and BLEU.
 GROUPS = {
     "default": ("teacher", "scratch", "kd", "pkd", "can", "pet", "pet_patient"),
     "layer_pairs": ("teacher", "pet", "pet_neighbours", "pet_last_three"),
@@ -181,6 +184,10 @@ GROUPS = {
     "passes": (
         *("teacher", "kd", "kd_twice", "kd_encoder_2", "kd_encoder_3", "kd_encoder_4"),
         *("one_layer", "one_layer_4"),
+    ),
+    "sharing": (
+        *("teacher", "scratch", "kd", "pkd", "can", "can_kd", "speed_gold", "speed_kd"),
+        *("pet_gold", "pet_no_warmup", "pet"),
     ),
     "quantised": (
         *("teacher", "kd", "kd_int8", "kd_int4"),

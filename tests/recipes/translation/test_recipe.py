@@ -20,8 +20,9 @@ pet_fairseq.register()
 ALL = len(GROUPS["all"])
 # the teacher; those without a warm-up; those with one; sampled heads: wide twice, tuned once; long;
 # two with few bits of six students; at three rates two without and one with; of the controls seven
-# without and two with a warm-up; deep-shallow of two widths distilled in two ways; `speed_kd`
-TRAININGS = 1 + 5 + 2 * 10 + 3 + 1 + 1 + 2 * 6 + 3 + 3 * (2 + 2) + 7 + 2 * 2 + 2 * 2 + 1
+# without and two with a warm-up; deep-shallow of two widths distilled in two ways; `speed_kd`; the
+# distilled CAN, and two more from gold
+TRAININGS = 1 + 5 + 2 * 10 + 3 + 1 + 1 + 2 * 6 + 3 + 3 * (2 + 2) + 7 + 2 * 2 + 2 * 2 + 1 + 3
 LANGUAGES = ("--source-lang", "de", "--target-lang", "en")
 
 
@@ -135,6 +136,7 @@ def test_length_and_learning_rate_of_the_students(tmp_path):
             "demo",
             {"kd": 1.4e-2, "pet": 1e-2, "tenth_kd": 1.2e-2, "kd_twice": 1e-2, "one_layer": 1.4e-2},
         ),
+        ("half", {"kd": 4.4e-3, "pet": 4.4e-3, "can_kd": 6.7e-3}),  # by the wider stack
         ("full", {"kd": 1e-3, "pet": 1e-3}),  # one for all, as in the thesis
     ],
 )
@@ -143,7 +145,9 @@ def test_narrow_students_learn_at_higher_rates(tmp_path, size, rates):
     assert {row: float(found[f"{row}.seed1"].option("--lr")) for row in rates} == rates
 
 
-@pytest.mark.parametrize("size, rate", [("small", 3.6e-3), ("demo", 5.5e-3), ("full", 5e-4)])
+@pytest.mark.parametrize(
+    "size, rate", [("small", 3.6e-3), ("half", 2.7e-3), ("demo", 5.5e-3), ("full", 5e-4)]
+)
 def test_small_teachers_learn_at_the_rate_for_their_width(tmp_path, size, rate):
     found = stages("multi30k", tmp_path, "--size", size, "--rows", "teacher")
     assert float(found["teacher"].option("--lr")) == rate
@@ -240,6 +244,10 @@ def test_losses_and_starts(tmp_path):
         "pet_patient.seed1": "patient_kd",
         "pet_sampled.seed1": "pet_distillation",
         "scratch_seqkd.seed1": "label_smoothed_cross_entropy",
+        "can.seed1": "label_smoothed_cross_entropy",
+        "can_kd.seed1": "pet_distillation",
+        "speed_gold.seed1": "label_smoothed_cross_entropy",
+        "pet_gold.seed1": "label_smoothed_cross_entropy",
     }.items():
         assert criterion[name] == wanted
         asks = wanted != "label_smoothed_cross_entropy"
