@@ -58,7 +58,7 @@ stamp=.venv/.complete
 recorded=$(cat "$stamp" 2>/dev/null || true)  # the torch that was asked for, and a hash
 torch=${TORCH:-${recorded% *}}
 torch=${torch:-torch==2.13.0}
-key="$torch $(sha256sum setup.py scripts/environment/make_env.sh | sha256sum | cut -c1-16)"
+key="$torch $(sha256sum setup.py scripts/environment/make_env.sh scripts/environment/adapt_fairseq.py | sha256sum | cut -c1-16)"
 if [ "$version" = "$(version_of .venv/bin/python)" ]; then
   if [ "$recorded" = "$key" ]; then exit 0; fi
 else
@@ -75,10 +75,12 @@ pip --quiet install 'setuptools<81' wheel 'cython<4' "$torch"
 step "pet_fairseq and its packages"
 pip --quiet install --no-warn-conflicts --no-build-isolation --editable '.[dev]' "$torch"
 if ! pip show --quiet fairseq-fixed 2>/dev/null; then install_fairseq; fi
+.venv/bin/python scripts/environment/adapt_fairseq.py
 if ! works fairseq.data.data_utils_fast; then
   step "fairseq: pip kept one that was compiled for another numpy, so once more"
   pip cache remove fairseq_fixed >/dev/null 2>&1 || true
   install_fairseq --force-reinstall
+  .venv/bin/python scripts/environment/adapt_fairseq.py
 fi
 if pip show --quiet torchaudio 2>/dev/null && ! works torchaudio; then
   step "takes away a torchaudio that does not fit torch"

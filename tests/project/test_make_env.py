@@ -19,6 +19,7 @@ case "$*" in
   *Python.h*) ! grep -qx Python.h $folder/broken ;;
   "-c import "*) ! grep -qx "${2#import }" $folder/broken ;;
   "-m venv --clear .venv") rm -rf .venv; mkdir -p .venv/bin; cp "$0" .venv/bin/python ;;
+  *adapt_fairseq.py) echo adapt >>$folder/calls ;;
   *" show "*) ! grep -qx "show ${6:-$5}" $folder/broken ;;
   "-m pip "*) shift 3; echo "$*" >>$folder/calls; RUN ;;
 esac
@@ -37,8 +38,9 @@ class Machine:
         self.root, self.bin = folder / "project", folder / "bin"
         (self.root / "scripts/environment").mkdir(parents=True)
         self.bin.mkdir()
-        for name in ("setup.py", "scripts/environment/make_env.sh"):
-            shutil.copy(REPO / name, self.root / name)
+        for name in ("setup.py", "make_env.sh", "adapt_fairseq.py"):
+            folder = "" if name == "setup.py" else "scripts/environment"
+            shutil.copy(REPO / folder / name, self.root / folder / name)
         for name in TOOLS:
             (self.bin / name).symlink_to(shutil.which(name))
         self.program("g++")
@@ -193,9 +195,10 @@ def test_fairseq_comes_last_and_without_its_dependencies(machine):
     machine.python("python3", "3.13", COMPILES)
     machine.broken("show fairseq-fixed")
     output = machine.made()
-    first, second, last = machine.calls()
+    first, second, last, adapted = machine.calls()
     assert "torch==2.13.0" in first and "--editable .[dev]" in second
     assert "--no-deps --no-build-isolation fairseq-fixed==" in last
+    assert adapted == "adapt"
     assert "fairseq: building 'fairseq.libbleu' extension (after" in output
     assert "fairseq: building 'fairseq.libnat' extension (after" in output
     assert output.splitlines()[-1] == "make env: done"
@@ -218,9 +221,9 @@ def test_fairseq_that_was_compiled_for_another_numpy(machine):
     machine.python("python3", "3.13")
     machine.broken("fairseq.data.data_utils_fast")
     machine.made()
-    *_, forgets, compiles = machine.calls()
+    *_, forgets, compiles, adapted = machine.calls()
     assert forgets == "cache remove fairseq_fixed"
-    assert "--force-reinstall fairseq-fixed==" in compiles
+    assert "--force-reinstall fairseq-fixed==" in compiles and adapted == "adapt"
 
 
 @pytest.mark.parametrize(
