@@ -222,6 +222,7 @@ class _Run:
                 pass_fds=(self.lock,),
                 start_new_session=True,
             )
+        self.progress.has_started(stage, process.pid)
         self.running.append(_Running(stage, process, record, log, temporary))
 
     def _finish_ended(self) -> None:
