@@ -2,6 +2,8 @@
 
 from pet_fairseq.errors import UserError
 
+HAS_BF16 = (8, 0)  # from this capability on, GPUs do not only emulate bfloat16
+
 
 def choose_device(name: str) -> str:
     """The device that a name stands for: `auto` is cuda if torch finds a GPU, else cpu."""
@@ -10,6 +12,26 @@ def choose_device(name: str) -> str:
     import torch
 
     return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def half_precision() -> str:
+    """The format of 16 bits for the GPUs that torch finds: bf16 if all compute in it, else fp16."""
+    gpus = range(gpu_count())
+    return "bf16" if gpus and all(gpu_capability(gpu) >= HAS_BF16 for gpu in gpus) else "fp16"
+
+
+def gpu_count() -> int:
+    """How many GPUs torch finds; fairseq-train uses all of them."""
+    import torch
+
+    return torch.cuda.device_count()
+
+
+def gpu_capability(gpu: int) -> tuple[int, int]:
+    """The version of a GPU's instructions, such as (8, 0)."""
+    import torch
+
+    return torch.cuda.get_device_capability(gpu)
 
 
 def check_device(device: str) -> None:

@@ -2,21 +2,15 @@
 
 import logging
 from argparse import ArgumentParser, Namespace
+from dataclasses import replace
 from pathlib import Path
 
 from pet_fairseq.cli_command import Command, Group, add_device_option, add_subset_option
-from pet_fairseq.compress.methods import (
-    BEAM,
-    DEFAULT_METHOD,
-    EPOCHS,
-    FEWEST_UPDATES,
-    METHODS,
-    MOST_UPDATES,
-    ROUNDS,
-)
-from pet_fairseq.devices import check_device, choose_device
-from pet_fairseq.recipes.commands import add_run_options, run_options
-from pet_fairseq.recipes.device import Device
+from pet_fairseq.compress.length import FEWEST_UPDATES, MOST_EPOCHS, SMALL_TEXT
+from pet_fairseq.compress.methods import BEAM, DEFAULT_METHOD, METHODS, ROUNDS
+from pet_fairseq.devices import check_device, choose_device, gpu_count, half_precision
+from pet_fairseq.recipes.commands import add_precision_option, add_run_options, run_options
+from pet_fairseq.recipes.device import Device, make_device
 from pet_fairseq.recipes.runner import dry_run, run_stages
 
 
@@ -57,7 +51,9 @@ def _compress_options(parser: ArgumentParser) -> None:
     _add_size_options(parser.add_argument_group("how small"))
     _add_training_options(parser.add_argument_group("how to train"))
     _add_test_options(parser.add_argument_group("what to compare on"))
-    add_run_options(parser.add_argument_group("how to run it"))
+    run = parser.add_argument_group("how to run it")
+    add_run_options(run)
+    add_precision_option(run, "bf16, or fp16 if it lacks that,")
 
 
 def _add_size_options(group) -> None:
@@ -90,9 +86,9 @@ def _add_training_options(group) -> None:
         "--updates",
         type=int,
         metavar="N",
-        help=f"how many updates train the student (default: {EPOCHS} epochs, but at least "
-        f"{FEWEST_UPDATES:,} and at most {MOST_UPDATES:,}); fewer if the validation loss stops "
-        "falling",
+        help=f"how many updates train the student (default: {MOST_EPOCHS} epochs of a text of up "
+        f"to {SMALL_TEXT:,} tokens, half as many of one eight times as long, and so on; at least "
+        f"{FEWEST_UPDATES:,} updates); fewer if the validation loss stops falling",
     )
     group.add_argument(
         "--hours", type=float, metavar="H", help="train for as many updates as fit into H hours"
@@ -207,6 +203,13 @@ def _updates_options(parser: ArgumentParser) -> None:
         default=1,
         help="the share of that time for this training (default: %(default)s)",
     )
+    parser.add_argument(
+        "--at-least",
+        type=int,
+        default=1,
+        metavar="N",
+        help="the smallest number to print (default: %(default)s)",
+    )
 
 
 def _report_options(parser: ArgumentParser) -> None:
@@ -240,17 +243,30 @@ def _compress(args: Namespace) -> None:
     request = Request(
         *(args.teacher, args.data, args.out, args.method),
         size=Size(args.rate, args.megabytes),
-        device=Device(args.device),
+        device=choose_precision(args.device, args.precision),
         **{name: getattr(args, name) for name in names},
     )
     pipeline = build_pipeline(request)
     if args.dry_run:
-        print(dry_run(pipeline.stages))
+        print("\n".join([*(f"# {line}" for line in pipeline.about), dry_run(pipeline.stages)]))
         return
     check_device(args.device)
+    print("\n".join(pipeline.about), flush=True)
     run_stages(pipeline.stages, pipeline.folder, run_options(args, pipeline))
     report = args.out / "report.md"
     print(f"\n{report.read_text(encoding='utf-8').splitlines()[0]}\nread on in {report}")
+
+
+def choose_precision(name: str, precision: str) -> Device:
+    """The device that --device and --precision ask for, with all of its GPUs.
+
+    Raises:
+        UserError: float16 on a CPU.
+    """
+    if name == "cpu":
+        return make_device(name, precision)
+    device = make_device(name, precision, preferred=half_precision())
+    return replace(device, count=max(1, gpu_count()))
 
 
 def _test_text(args: Namespace) -> None:
@@ -284,7 +300,7 @@ def _style(args: Namespace):
 def _updates(args: Namespace) -> None:
     from pet_fairseq.compress.timing import updates_for
 
-    print(updates_for(args.log, args.hours, args.share))
+    print(updates_for(args.log, args.hours, args.share, args.at_least))
 
 
 def _report(args: Namespace) -> None:

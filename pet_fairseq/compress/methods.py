@@ -34,5 +34,3 @@ METHODS = {
 DEFAULT_METHOD = "distil"  # the fastest one, and as good as the others in docs/results/pet.md
 BEAM = 5
 ROUNDS = 5  # how often translations are timed
-EPOCHS = 50  # students still learn from their teacher after 15 (docs/results/bytes.md)
-FEWEST_UPDATES, MOST_UPDATES = 1_000, 50_000

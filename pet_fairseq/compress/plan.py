@@ -8,7 +8,9 @@ from typing import Optional
 import numpy as np
 from fairseq.data import LanguagePairDataset
 
+from pet_fairseq.architectures import build_without_memory
 from pet_fairseq.compress.layout import MODELS, Layout
+from pet_fairseq.compress.length import default_updates, updates_per_epoch
 from pet_fairseq.compress.methods import BEAM, METHODS, ROUNDS, Method
 from pet_fairseq.compress.student import Size, choose_student, position_options
 from pet_fairseq.compress.teacher import Teacher, read_teacher
@@ -22,18 +24,19 @@ from pet_fairseq.compress.training import (
     Corpus,
     batch_tokens,
     cache_megabytes,
+    checkpoint_bytes,
     criterion_options,
-    default_updates,
-    updates_per_epoch,
-    validation_options,
 )
 from pet_fairseq.distillation.outputs import has_output_layer
 from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.files import read_lines
 from pet_fairseq.loading import load_subset, load_task
+from pet_fairseq.parameters import count_parameters
+from pet_fairseq.pet.params import parse_model_options
 from pet_fairseq.recipes.device import Device
 from pet_fairseq.recipes.options import Options, learning_rate
 from pet_fairseq.recipes.pipeline import Pipeline
+from pet_fairseq.recipes.resources import in_megabytes
 from pet_fairseq.recipes.stage import Kind, Stage, Word
 from pet_fairseq.recipes.training import fairseq_generate, fairseq_train
 
@@ -74,7 +77,8 @@ def build_pipeline(request: Request) -> Pipeline:
     check_method(request.method, teacher)
     check_times(request)
     places = {"DATA": request.data, "OUT": request.out, "TEACHER": request.teacher}
-    return Pipeline(_Stages(request, teacher).build(), request.out, places)
+    stages = _Stages(request, teacher)
+    return Pipeline(stages.build(), request.out, places, stages.about())
 
 
 def check_method(name: str, teacher: Teacher) -> None:
@@ -235,8 +239,35 @@ class _Stages:
         if self.request.hours is not None:
             trainings = 1 + TASK_WARMUP * self.method.warms_up
             return Budget(None, self.layout.timing, self.request.hours, trainings)
-        per_epoch = updates_per_epoch(self.corpus, self.max_tokens)
-        return Budget(self.request.updates or default_updates(per_epoch))
+        sizes = (self.corpus.tokens, self.max_tokens, self.device.count)
+        return Budget(self.request.updates or default_updates(*sizes))
+
+    @cached_property
+    def per_epoch(self) -> int:
+        return updates_per_epoch(self.corpus.tokens, self.max_tokens, self.device.count)
+
+    @cached_property
+    def cache(self) -> Optional[int]:
+        """MiB for the teacher's features; None for a teacher whose features cannot be kept."""
+        if not has_output_layer(self.teacher.model):
+            return None
+        return cache_megabytes(self.corpus, self.teacher.options.decoder_embed_dim)
+
+    def about(self) -> tuple[str, ...]:
+        """What the training takes, as far as it is known before it starts."""
+        trainings = 1 + self.method.warms_up
+        return (
+            self.budget.describe(self.per_epoch, self.max_tokens, self.device.count),
+            f"disk: about {in_megabytes(trainings * self.checkpoint_bytes)} for checkpoints",
+        )
+
+    @cached_property
+    def checkpoint_bytes(self) -> int:
+        """The bytes of all checkpoints that one training keeps."""
+        args = parse_model_options(list(self.model_options))
+        student = build_without_memory(args, *self.teacher.vocabularies)
+        parameters = count_parameters(student).total
+        return checkpoint_bytes(parameters, self.budget.has_validations_within(self.per_epoch))
 
     def training(self) -> list[Stage]:
         """A timing if hours are given, the simplified task if the method has it, distillation."""
@@ -253,20 +284,27 @@ class _Stages:
         folder = self.request.out / name
         product = self.layout.warmup if name == "warmup" else self.layout.student
         timing = () if self.request.hours is None else (self.layout.timing,)
-        per_epoch = updates_per_epoch(self.corpus, self.max_tokens)
+        settings = self.settings(criterion)
         return Stage(
             *(name, ("train",)),
             command=fairseq_train(
                 *(self.device, self.request.data, folder),
                 (
-                    *(*self.settings(criterion), *self.budget.schedule(share)),
-                    *(*validation_options(per_epoch), *start),
+                    *(*settings, *self.budget.schedule(share)),
+                    *(*self.budget.validation(self.per_epoch, share), *start),
                 ),
             ),
             product=product,
             inputs=(self.request.data, self.teacher.path, *timing, *map(Path, start[1:])),
             kind=Kind.TRAINING,
+            disk=self.checkpoint_bytes,
+            growth=0 if "--teacher-cache-mb" not in settings else self.cache_growth,
         )
+
+    @cached_property
+    def cache_growth(self) -> int:
+        """The bytes that the teacher's features take when each process has kept them all."""
+        return (self.cache or 0) * self.device.count * 2**20
 
     def timing(self) -> Stage:
         """A few updates, only to see how fast they are."""
@@ -288,15 +326,12 @@ class _Stages:
 
     def settings(self, criterion: str) -> tuple[Word, ...]:
         """The options that all trainings have in common."""
-        cache = None
-        if has_output_layer(self.teacher.model):
-            cache = cache_megabytes(self.corpus, self.teacher.options.decoder_embed_dim)
         return (
             *(*self.teacher.languages, *self.model_options, *COMMON),
             *("--lr", f"{learning_rate(self.shape.width, self.method.arch):g}"),
             *("--max-tokens", str(self.max_tokens), "--seed", str(self.request.seed)),
             *(("--num-workers", "0") if self.device.name == "cpu" else ()),
-            *criterion_options(criterion, self.teacher.path, cache),
+            *criterion_options(criterion, self.teacher.path, self.cache),
         )
 
     # --- measuring --------------------------------------------------------------------------------

@@ -20,8 +20,8 @@ def check_hours(hours: float) -> None:
         raise UserError(f"--hours {hours:g}: give a number above 0 that is finite")
 
 
-def updates_for(log: Path, hours: float, share: float) -> int:
-    """How many updates fit into a share of the hours.
+def updates_for(log: Path, hours: float, share: float, at_least: int = 1) -> int:
+    """How many updates fit into a share of the hours, or `at_least` as many.
 
     Args:
         log: what fairseq-train printed in a short training. share: 1 for all of the hours.
@@ -44,4 +44,4 @@ def updates_for(log: Path, hours: float, share: float) -> int:
         raise UserError(
             f"--hours {hours:g}: room for {int(total)} updates at {speed:.2g} a second; give more"
         )
-    return max(1, int(share * total))
+    return max(at_least, int(share * total))

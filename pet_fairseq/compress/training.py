@@ -11,14 +11,14 @@ from typing import Optional
 
 from fairseq.data import LanguagePairDataset
 
-from pet_fairseq.compress.methods import EPOCHS, FEWEST_UPDATES, MOST_UPDATES
 from pet_fairseq.recipes.device import Device
 from pet_fairseq.recipes.options import AUTO, BETAS, Options, words
 from pet_fairseq.recipes.stage import Output, Word
 
+VALIDATIONS = 50  # in a training whose epochs are too long for one after each
 PATIENCE = 10  # validations without an improvement
-UPDATES_BETWEEN_VALIDATIONS = 100  # at most, in whole epochs; an epoch if that is longer
-LONGEST_EPOCH = 4_000  # updates; in longer epochs there are validations in between
+UPDATES_BETWEEN_VALIDATIONS = 100  # or more
+LONGEST_EPOCH = 4_000  # updates; between validations if the number of updates is not known yet
 TIMED_UPDATES = 100
 CACHE_LIMIT_MB = 2_000
 TASK_WARMUP = 0.1  # the simplified task's updates, as a share of the distillation's
@@ -66,19 +66,49 @@ class Budget:
     hours: float = 0
     trainings: float = 1
 
-    def share(self, share: float = 1) -> Word:
+    def share(self, share: float = 1, at_least: int = 1) -> Word:
         """A number of updates as a word of a command; `share` is over those of the distillation."""
         if self.updates is not None:
-            return str(max(1, round(share * self.updates)))
+            return str(max(at_least, round(share * self.updates)))
         scaled = f"{share / self.trainings:.4f}"
-        return Output(
-            ("updates-for", str(self.log), "--hours", f"{self.hours:g}", "--share", scaled)
-        )
+        words = ("updates-for", str(self.log), "--hours", f"{self.hours:g}", "--share", scaled)
+        return Output(words if at_least == 1 else (*words, "--at-least", str(at_least)))
 
     def schedule(self, share: float = 1) -> tuple[Word, ...]:
         """Options for a training of so many updates; the learning rate rises, then falls to 0."""
         total, rise = self.share(share), self.share(LR_WARMUP * share)
         return ("--max-update", total, "--total-num-update", total, "--warmup-updates", rise)
+
+    def describe(self, per_epoch: int, max_tokens: int, devices: int) -> str:
+        """The length of the training in words; each device has a batch of its own."""
+        if self.updates is None:
+            length = f"as many updates as fit into {self.hours:g} hours, an epoch has {per_epoch:,}"
+        else:
+            epochs = f"{self.updates / per_epoch:.3g}"
+            length = f"{epochs} epochs of {per_epoch:,} updates, {self.updates:,} in all"
+        batches = f"{max_tokens:,} tokens a batch" + (f" on {devices} GPUs" if devices > 1 else "")
+        return (
+            f"training: {length}; {batches}; {PATIENCE} validations without a better one end it "
+            "sooner"
+        )
+
+    def has_validations_within(self, per_epoch: int, share: float = 1) -> bool:
+        """Whether epochs of so many updates are too long for a validation after each of them."""
+        if self.updates is None:
+            return per_epoch > LONGEST_EPOCH
+        return per_epoch > max(UPDATES_BETWEEN_VALIDATIONS, share * self.updates / VALIDATIONS)
+
+    def validation(self, per_epoch: int, share: float = 1) -> tuple[Word, ...]:
+        """Options that validate and save often enough, but not after every few updates.
+
+        That is after one or several epochs, or else VALIDATIONS times in the training.
+        """
+        every = str(max(1, UPDATES_BETWEEN_VALIDATIONS // per_epoch))
+        options: tuple[Word, ...] = ("--validate-interval", every, "--save-interval", every)
+        if self.has_validations_within(per_epoch, share):
+            updates = self.share(share / VALIDATIONS, UPDATES_BETWEEN_VALIDATIONS)
+            options += ("--save-interval-updates", updates, "--keep-interval-updates", "1")
+        return (*options, "--patience", str(PATIENCE))
 
 
 def batch_tokens(device: Device, max_positions: tuple[int, int]) -> int:
@@ -90,32 +120,19 @@ def batch_tokens(device: Device, max_positions: tuple[int, int]) -> int:
     return max(1_000 if device.name == "cpu" else 8_192, *max_positions)
 
 
-def updates_per_epoch(corpus: Corpus, max_tokens: int) -> int:
-    return math.ceil(corpus.tokens / max_tokens)
+def checkpoint_bytes(parameters: int, validates_within_epochs: bool) -> int:
+    """The bytes of the checkpoints that a training keeps, with the one that it is writing.
 
-
-def default_updates(per_epoch: int) -> int:
-    return min(max(EPOCHS * per_epoch, FEWEST_UPDATES), MOST_UPDATES)
+    They are the best and the last one, and one more if it validates within epochs, of 12 bytes a
+    parameter: its weight and the two averages of Adam, in float32.
+    """
+    return (3 + validates_within_epochs) * 12 * parameters
 
 
 def cache_megabytes(corpus: Corpus, teacher_width: int) -> int:
     """MiB for the teacher's features of all target tokens in float32, at most CACHE_LIMIT_MB."""
     needed = math.ceil(corpus.target_tokens * teacher_width * 4 / 2**20) + 1
     return min(needed, CACHE_LIMIT_MB)
-
-
-def validation_options(per_epoch: int) -> Options:
-    """Options that validate and save often enough, but not after every few updates."""
-    every = str(max(1, UPDATES_BETWEEN_VALIDATIONS // per_epoch))
-    options: Options = ("--validate-interval", every, "--save-interval", every)
-    if per_epoch > LONGEST_EPOCH:
-        options += (
-            "--save-interval-updates",
-            str(LONGEST_EPOCH // 2),
-            "--keep-interval-updates",
-            "1",
-        )
-    return (*options, "--patience", str(PATIENCE))
 
 
 def criterion_options(name: str, teacher: Path, cache_mb: Optional[int]) -> Options:

@@ -99,14 +99,19 @@ def recipe_parser(name: str) -> ArgumentParser:
         "report",
     )
     add_run_options(common)
-    common.add_argument(
+    add_precision_option(common, "what the recipe prefers")
+    return parser
+
+
+def add_precision_option(group, on_gpu: str) -> None:
+    """The precision of trainings; `on_gpu`: what auto means on a GPU, in words."""
+    group.add_argument(
         "--precision",
         choices=("auto", *PRECISIONS),
         default="auto",
-        help="the precision of the trainings; auto: fp32 on a CPU, what the recipe prefers on a "
-        "GPU; bf16 is faster on a CPU that has instructions for it (default: auto)",
+        help=f"the precision of the trainings; auto: fp32 on a CPU, {on_gpu} on a GPU; bf16 is "
+        "faster on a CPU that has instructions for it (default: auto)",
     )
-    return parser
 
 
 def add_run_options(group) -> None:

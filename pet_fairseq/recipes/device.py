@@ -15,10 +15,12 @@ class Device:
     Attributes:
         name: cpu or cuda.
         precision: one of PRECISIONS; fp16 on a GPU only.
+        count: how many of them share a training; fairseq-train takes all GPUs that it finds.
     """
 
     name: str = "cpu"
     precision: str = "fp32"
+    count: int = 1
 
     @property
     def train(self) -> tuple[str, ...]:

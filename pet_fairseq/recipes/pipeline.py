@@ -31,11 +31,13 @@ class Pipeline:
     Attributes:
         folder: where the products are; only one run at a time may work in it.
         places: folders, by name, that may be moved without a stage having to run again.
+        about: lines that say what the run takes, for the user before it starts.
     """
 
     stages: list[Stage]
     folder: Path
     places: Mapping[str, Path]
+    about: tuple[str, ...] = ()
 
 
 def merge(stages: Iterable[Stage]) -> list[Stage]:

@@ -4,21 +4,30 @@ import re
 import sys
 import time
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Optional
 
 from tqdm import tqdm
 
+from pet_fairseq.recipes.resources import describe_needs, resident_bytes
 from pet_fairseq.recipes.stage import Kind, Stage
 
 UPDATES = re.compile(rb"num_updates=([\d.e+]+)")  # from a million on 1.23457e+06
 SPEED = re.compile(rb"\bups=([\d.]+)")
 EPOCH = re.compile(rb"\bepoch (\d+)")
 SECONDS_BETWEEN_LINES = 60
+UPDATES_BEFORE_FORECAST = 100  # the first ones are slow
 
 
 @dataclass
 class Watched:
-    """A running stage and the latest figures in its log."""
+    """A running stage and the latest figures in its log.
+
+    Attributes:
+        group: the process group of its command.
+        first: the updates that were done before; None until a resumed training says it.
+        is_forecast: whether its end has been foretold.
+    """
 
     stage: Stage
     started: float  # time.monotonic()
@@ -27,6 +36,9 @@ class Watched:
     updates_per_second: float = 0.0
     epoch: int = 0
     bar: Optional[tqdm] = None
+    group: Optional[int] = None
+    first: Optional[int] = 0
+    is_forecast: bool = False
 
     @property
     def total(self) -> Optional[int]:
@@ -50,6 +62,21 @@ class Watched:
             values = pattern.findall(text)
             if values:
                 setattr(self, name, number(values[-1]))
+        if self.first is None and self.updates:
+            self.first = self.updates
+
+    def forecast(self) -> Optional[str]:
+        """One line, once, when the speed is known: the end, the memory and the disk space."""
+        if self.is_forecast or self.first is None or not self.total or not self.updates_per_second:
+            return None
+        if self.updates - self.first < UPDATES_BEFORE_FORECAST:
+            return None
+        self.is_forecast = True
+        left = max(0, self.total - self.updates) / self.updates_per_second
+        memory = None if self.group is None else resident_bytes(self.group)
+        stage = self.stage
+        needs = describe_needs(left, datetime.now(), memory, stage.growth, stage.disk)
+        return f"{stage.name}: {needs}"
 
     def describe(self) -> str:
         """One line: updates done and to do, speed and time left, as far as they are known."""
@@ -80,7 +107,7 @@ class Progress:
         self.last_lines = time.monotonic()
 
     def start(self, stage: Stage, resumed: bool) -> None:
-        watched = Watched(stage, time.monotonic())
+        watched = Watched(stage, time.monotonic(), first=None if resumed else 0)
         if resumed and stage.log.is_file():
             watched.read = stage.log.stat().st_size
         if self.on_terminal:
@@ -88,6 +115,10 @@ class Progress:
             watched.bar = tqdm(total=watched.total, bar_format=form, leave=False)
         self.watched[stage.name] = watched
         self.print(f"== {stage.name}" + (": goes on where it stopped" if resumed else ""))
+
+    def has_started(self, stage: Stage, group: int) -> None:
+        """Say in which process group a stage's command runs."""
+        self.watched[stage.name].group = group
 
     def drop(self, stage: Stage) -> Watched:
         """Stop watching a stage, and return what was watched."""
@@ -110,6 +141,9 @@ class Progress:
         now = time.monotonic()
         for watched in self.watched.values():
             watched.read_log()
+            forecast = watched.forecast()
+            if forecast is not None:
+                self.print(forecast)
             if watched.bar is not None:
                 watched.bar.n = watched.updates
                 watched.bar.set_description_str(watched.describe())

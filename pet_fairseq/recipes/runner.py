@@ -199,6 +199,7 @@ class _Run:
                 pass_fds=(self.lock.handle,),
                 start_new_session=True,
             )
+        self.progress.has_started(stage, process.pid)
         self.running.append(_Running(stage, process, record, log, temporary))
         self.lock.note(process.pid, command)
 

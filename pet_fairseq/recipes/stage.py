@@ -49,6 +49,8 @@ class Stage:
         alone: whether nothing else may run beside it, because it measures time.
         always: whether it runs every time, after all others, because it summarises what is there.
         texts: small files that are written before the command runs.
+        disk: bytes that a training's checkpoints take; 0 if it is not known.
+        growth: bytes of memory, at most, that a training takes later than in its first updates.
     """
 
     name: str
@@ -60,6 +62,8 @@ class Stage:
     alone: bool = False
     always: bool = False
     texts: tuple[tuple[Path, str], ...] = ()
+    disk: int = 0
+    growth: int = 0
 
     @property
     def log(self) -> Path:

@@ -124,6 +124,48 @@ def test_a_gpu(build):
     assert training.option("--max-tokens") == "8192"
 
 
+@pytest.mark.parametrize(
+    "precision, capabilities, program, option",
+    [
+        ("auto", [(9, 0), (8, 0)], "pet-fairseq train-bf16", None),
+        ("auto", [(9, 0), (7, 5)], "fairseq-train", "--fp16"),
+        ("fp16", [(9, 0)], "fairseq-train", "--fp16"),
+        ("bf16", [(7, 5)], "pet-fairseq train-bf16", None),
+        ("fp32", [(9, 0)], "fairseq-train", None),
+    ],
+)
+def test_precision_on_gpus(
+    precision, capabilities, program, option, teacher, data, tmp_path, monkeypatch, capsys
+):
+    """A GPU that lacks bf16 has fp16; updates are shared by all GPUs."""
+    monkeypatch.setattr("pet_fairseq.devices.gpu_count", lambda: len(capabilities))
+    monkeypatch.setattr("pet_fairseq.compress.commands.gpu_count", lambda: len(capabilities))
+    monkeypatch.setattr("pet_fairseq.devices.gpu_capability", lambda gpu: capabilities[gpu])
+    words = ("compress", teacher, "--data", data, "--out", tmp_path / "out", "--rate", 50)
+    options = ("--device", "cuda", "--precision", precision, "--dry-run")
+    assert cli.main([*map(str, words), *options]) == 0
+    printed = capsys.readouterr().out
+    lines = [line for line in printed.replace(" \\\n   ", "").splitlines() if "--lr " in line]
+    assert len(lines) == 1 and lines[0].startswith(program) and "--cpu" not in lines[0]
+    assert ("--fp16" in lines[0].split()) == (option == "--fp16")
+    on_all = f"on {len(capabilities)} GPUs" in printed.splitlines()[0]
+    assert on_all == (len(capabilities) > 1)
+
+
+def test_precision_on_a_cpu(teacher, data, tmp_path, capsys):
+    words = ("compress", teacher, "--data", data, "--out", tmp_path / "out", "--rate", 50)
+    words = [*map(str, words), "--device", "cpu", "--dry-run"]
+    assert cli.main(words) == 0
+    length, disk, *commands = capsys.readouterr().out.splitlines()
+    assert length.startswith("# training: ") and "1,000 in all" in length
+    assert disk.startswith("# disk: about ")
+    assert any(line.startswith("fairseq-train") for line in commands)
+    assert cli.main([*words, "--precision", "bf16"]) == 0
+    assert "\npet-fairseq train-bf16" in capsys.readouterr().out
+    assert cli.main([*words, "--precision", "fp16"]) == 1
+    assert "--precision fp16: needs a GPU" in capsys.readouterr().err
+
+
 def test_without_ctranslate2_both_are_timed_in_fairseq(build, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     stages = build()

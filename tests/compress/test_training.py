@@ -4,15 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from pet_fairseq.compress.length import default_epochs, default_updates, updates_per_epoch
 from pet_fairseq.compress.timing import updates_for
 from pet_fairseq.compress.training import (
     Budget,
     Corpus,
     batch_tokens,
     cache_megabytes,
-    default_updates,
-    updates_per_epoch,
-    validation_options,
+    checkpoint_bytes,
 )
 from pet_fairseq.errors import UserError
 from pet_fairseq.recipes.device import Device
@@ -31,20 +30,62 @@ def test_batches_of_a_cpu_are_small_and_hold_the_longest_sentence():
 
 
 def test_updates_by_the_size_of_the_data():
-    multi30k = Corpus(29_000, 430_000, 420_000)
-    assert default_updates(updates_per_epoch(multi30k, 1_000)) == 21_500
-    assert default_updates(1) == 1_000
-    assert default_updates(400) == 20_000
-    assert default_updates(10**6) == 50_000
-    assert updates_per_epoch(Corpus(10, 2_001, 0), 2_000) == 2
+    assert default_updates(430_000, 1_000) == 21_500  # Multi30k
+    assert default_updates(1, 1_000) == 1_000
+    assert default_updates(400_000, 1_000) == 20_000
+    assert updates_per_epoch(2_001, 2_000) == 2
+
+
+def test_a_long_text_is_read_less_often_but_trains_longer():
+    assert default_epochs(1) == default_epochs(10**6) == 50
+    assert default_epochs(8 * 10**6) == pytest.approx(25)
+    assert default_epochs(10**9) == pytest.approx(5)
+    assert default_updates(10**9, 8_192) == pytest.approx(5 * 10**9 / 8_192, rel=1e-3)
+    lengths = [default_updates(tokens, 8_192) for tokens in (10**6, 10**7, 10**8, 10**9)]
+    assert lengths == sorted(lengths)
+
+
+def test_gpus_share_the_updates():
+    assert updates_per_epoch(10**6, 1_000, 4) == 250
+    assert default_updates(10**9, 8_192, 4) == pytest.approx(
+        default_updates(10**9, 8_192) / 4, rel=1e-3
+    )
+
+
+def test_the_length_in_words():
+    assert Budget(24_850).describe(497, 1_000, 1) == (
+        "training: 50 epochs of 497 updates, 24,850 in all; 1,000 tokens a batch; 10 validations "
+        "without a better one end it sooner"
+    )
+    assert "5.01 epochs of 10,000 updates, 50,100 in all; 8,192 tokens a batch on 4 GPUs;" in (
+        Budget(50_100).describe(10_000, 8_192, 4)
+    )
+    hours = Budget(None, Path("timing.log"), 2).describe(497, 1_000, 1)
+    assert "as many updates as fit into 2 hours, an epoch has 497;" in hours
+
+
+def test_the_checkpoints_that_a_training_keeps():
+    assert checkpoint_bytes(1_000, validates_within_epochs=False) == 3 * 12_000
+    assert checkpoint_bytes(1_000, validates_within_epochs=True) == 4 * 12_000
 
 
 def test_validations_are_neither_rare_nor_after_every_few_updates():
-    tiny, small, huge = map(validation_options, (3, 200, 10_000))
+    tiny, small = Budget(1_000).validation(3), Budget(10_000).validation(200)
+    huge = Budget(100_000).validation(10_000)
     assert option(tiny, "--validate-interval") == option(tiny, "--save-interval") == "33"
     assert option(small, "--validate-interval") == "1"
     assert "--save-interval-updates" not in small
     assert option(huge, "--save-interval-updates") == "2000"
+    assert option(huge, "--keep-interval-updates") == "1"
+    assert option(Budget(1_000).validation(500), "--save-interval-updates") == "100"
+    assert {option(options, "--patience") for options in (tiny, small, huge)} == {"10"}
+
+
+def test_validations_of_a_training_whose_length_is_not_known_yet():
+    budget = Budget(None, Path("timing.log"), 0.5, trainings=1.1)
+    assert "--save-interval-updates" not in budget.validation(4_000)
+    word = option(budget.validation(4_001), "--save-interval-updates")
+    assert word.command[-4:] == ("--share", "0.0182", "--at-least", "100")
 
 
 def test_the_cache_holds_all_pairs_or_as_much_as_is_allowed():
@@ -81,6 +122,7 @@ def test_updates_that_fit_into_a_time(tmp_path):
     assert updates_for(slow, hours=1, share=1) == 900
     assert updates_for(slow, hours=1, share=0.1) == 90
     assert updates_for(slow, hours=1, share=0.0005) == 1  # a short rise of the learning rate
+    assert updates_for(slow, hours=1, share=0.1, at_least=100) == 100
     fast = write_log(tmp_path / "fast", 1, ups=8.5)  # the clock is too rough here
     assert updates_for(fast, hours=2, share=0.5) == 30_600
     long = write_log(tmp_path / "long", 40, ups=0.99, updates=(1_000_000, 1_200_000))

@@ -1,9 +1,14 @@
 """What is said of a running training."""
 
+import subprocess
+import sys
 import time
+from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from pet_fairseq.recipes.progress import Progress, Watched, clock
+from pet_fairseq.recipes.resources import describe_needs, resident_bytes
 from pet_fairseq.recipes.stage import Kind, Stage
 
 LINE = (
@@ -29,6 +34,56 @@ def test_updates_speed_and_time_left(tmp_path):
         file.write(LINE.format(ups=4, n=2800))
     it.read_log()
     assert it.describe() == "pet: 2,800 of 3,000 updates, epoch 3, 4 updates/s, 0:50 left"
+
+
+def test_the_end_is_foretold_once_after_the_first_hundred_updates(tmp_path):
+    it = watched(tmp_path, "--max-update", "3000")
+    it.stage = replace(it.stage, disk=36_400_000, growth=2_000_000_000)
+    log = tmp_path / "train.log"
+    log.write_text(LINE.format(ups=2, n=50))
+    it.read_log()
+    assert it.forecast() is None
+    log.write_text(LINE.format(ups=2, n=50) + LINE.format(ups=2, n=100))
+    it.read_log()
+    end = datetime.now() + timedelta(seconds=1450)
+    line = it.forecast()
+    told = datetime.strptime(line, "pet: ends about %Y-%m-%d %H:%M, if not sooner; disk 36 MB")
+    assert abs((told - end).total_seconds()) <= 60
+    assert it.forecast() is None
+
+
+def test_a_resumed_training_has_a_hundred_updates_more_first(tmp_path):
+    it = watched(tmp_path, "--max-update", "3000")
+    it.first = None
+    log = tmp_path / "train.log"
+    for updates, is_told in ((1000, False), (1050, False), (1100, True)):
+        with open(log, "a") as file:
+            file.write(LINE.format(ups=2, n=updates))
+        it.read_log()
+        assert (it.forecast() is not None) == is_told
+
+
+def test_memory_is_that_of_the_process_and_of_those_that_it_starts():
+    hold = "import sys; text = b'x' * 60_000_000; sys.stdin.read()"
+    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {hold!r}])"
+    process = subprocess.Popen(
+        [sys.executable, "-c", parent], stdin=subprocess.PIPE, start_new_session=True
+    )
+    try:
+        deadline = time.monotonic() + 30
+        while (resident_bytes(process.pid) or 0) < 60e6 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert 60e6 < resident_bytes(process.pid) < 160e6
+    finally:
+        process.communicate()
+    assert resident_bytes(process.pid) is None
+
+
+def test_needs_in_words():
+    now = datetime(2026, 1, 31, 23, 0)
+    assert describe_needs(7200, now, 812_000_000, 2_000_000_000, 0) == (
+        "ends about 2026-02-01 01:00, if not sooner; memory 812 MB, up to 2,000 MB more later"
+    )
 
 
 def test_without_a_number_of_updates(tmp_path):
