@@ -11,6 +11,7 @@ from typing import NoReturn, Optional
 
 import pet_fairseq
 from pet_fairseq import general_commands as general
+from pet_fairseq.baselines import commands as baselines
 from pet_fairseq.cli_command import Command, Group, OneLineParser
 from pet_fairseq.compress import commands as compress
 from pet_fairseq.decoding import commands as decoding
@@ -42,6 +43,7 @@ ROOMS = (
     score,
     report,
     general,
+    baselines,
     pretrained,
     demo,
 )

@@ -65,6 +65,13 @@ def _add_model_options(parser: argparse.ArgumentParser, data_set: DataSet) -> No
         metavar="RATE",
         help="the learning rate of the students (default: as the size says)",
     )
+    parser.add_argument(
+        "--select",
+        choices=("loss", "bleu"),
+        default="loss",
+        help="what the best checkpoint of a training has the best of: its loss on the validation "
+        "set, or the BLEU of its translations there, with a beam of 5 (default: %(default)s)",
+    )
 
 
 def _add_translation_options(parser: argparse.ArgumentParser, data_set: DataSet) -> None:
@@ -199,6 +206,7 @@ def build(args: argparse.Namespace, place: Place) -> Pipeline:
         own_teacher=args.teacher,
         ensemble=args.teachers,
         student_options=read_options("--student-options", args.student_options),
+        select=args.select,
     )
     ensemble = ["ensemble"] if args.teachers > 1 else []
     chosen = rows.choose_rows([*args.rows, *ensemble], runs)

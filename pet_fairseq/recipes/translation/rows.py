@@ -11,6 +11,7 @@ from pet_fairseq.recipes.arguments import unknown_row
 from pet_fairseq.recipes.record import read_record
 from pet_fairseq.recipes.training import BEST
 from pet_fairseq.recipes.translation import controls
+from pet_fairseq.recipes.translation.first_layers import NARROW, build_narrow, from_narrow
 from pet_fairseq.recipes.translation.setup import WITHOUT_SEED
 from pet_fairseq.recipes.translation.sizes import RATES
 from pet_fairseq.recipes.translation.students import (
@@ -74,6 +75,13 @@ ROWS = (
     Row("scratch", "Same size, from scratch", student("gold", "plain"), needs=()),
     Row("kd", "Same size, distilled", student("distil", "plain")),
     Row("pkd", "Patient-KD", student("patient", "plain")),
+    Row(NARROW, "As deep as the teacher, narrow, distilled", build_narrow),
+    Row(
+        "pkd_layers",
+        "Patient-KD from the narrow model's layers",
+        from_narrow,
+        needs=("teacher", NARROW),
+    ),
     Row("can", "CAN", student("gold", "can"), needs=()),
     Row("can_kd", "CAN, distilled", student("distil", "can")),
     Row("deep_shallow", "Deep-shallow", student("gold", "deep"), needs=()),
@@ -186,8 +194,8 @@ GROUPS = {
         *("one_layer", "one_layer_4"),
     ),
     "sharing": (
-        *("teacher", "scratch", "kd", "pkd", "can", "can_kd", "speed_gold", "speed_kd"),
-        *("pet_gold", "pet_no_warmup", "pet"),
+        *("teacher", "scratch", "kd", "pkd", "pkd_layers", "can", "can_kd"),
+        *("speed_gold", "speed_kd", "pet_gold", "pet_no_warmup", "pet"),
     ),
     "quantised": (
         *("teacher", "kd", "kd_int8", "kd_int4"),

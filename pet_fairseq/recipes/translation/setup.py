@@ -28,6 +28,7 @@ class Setup:
         own_teacher: a checkpoint to use in place of training a teacher.
         ensemble: how many teachers the students learn from together; the first is the teacher.
         student_options: more options of the students' trainings, which override all others.
+        select: what the best checkpoint of a training is the best in: "loss" or "bleu".
     """
 
     data: Path
@@ -41,6 +42,7 @@ class Setup:
     own_teacher: Optional[Path] = None
     ensemble: int = 1
     student_options: Options = ()
+    select: str = "loss"
 
     @property
     def bin(self) -> Path:
@@ -64,6 +66,23 @@ class Setup:
     @property
     def languages(self) -> Options:
         return ("--source-lang", self.source_lang, "--target-lang", self.target_lang)
+
+    @property
+    def selection(self) -> Options:
+        """Options of a training that choose its best checkpoint; none by the validation loss.
+
+        BLEU is that of a beam of 5 on text as fairseq-generate writes it.
+        """
+        if self.select == "loss":
+            return ()
+        moses = "moses" in self.text
+        detokenise = ("moses", "--eval-bleu-detok-args", f'{{"target_lang": "{self.target_lang}"}}')
+        return (
+            *("--eval-bleu", "--eval-bleu-args", '{"beam": 5, "max_len_a": 1.2, "max_len_b": 10}'),
+            *("--eval-bleu-detok", *(detokenise if moses else ("space",))),
+            *("--eval-bleu-remove-bpe", "@@ " if moses else "sentencepiece"),
+            *("--best-checkpoint-metric", "bleu", "--maximize-best-checkpoint-metric"),
+        )
 
     def folder(self, row: str, seed: int) -> Path:
         return self.runs / (row if row in WITHOUT_SEED else f"{row}.seed{seed}")

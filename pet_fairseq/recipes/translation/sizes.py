@@ -40,6 +40,7 @@ class Settings:
         kv, qk_crosswise: PET with these pairs in its decoder, whose feed-forward networks are
             wider or narrower so that it has as many parameters as `pet` (PET, Table 5).
         at_rates: `plain`, `can` and `pet` at each of RATES, for example `pet_at5` (PET, Figure 7a).
+        teacher_layers: the layers of each of its stacks.
         heads: how many heads of the wide student are kept in each attention.
         generate: of fairseq-generate.
         precision: on a GPU, unless the user says otherwise.
@@ -68,6 +69,7 @@ class Settings:
     at_rates: Mapping[str, Options]
     heads: int
     generate: Options
+    teacher_layers: int = 6
     precision: str = "fp32"
 
     def architecture(self, name: str) -> Options:
@@ -190,6 +192,7 @@ SMALL = Settings(
     at_rates=small_at_rates({5: (64, 112), 20: (128, 224), 40: (180, 315)}),
     heads=4,
     generate=words("--num-workers 0 --max-tokens 3000"),
+    teacher_layers=3,
 )
 
 _PET_IWSLT = words("--arch pet_transformer_iwslt_de_en")
@@ -208,7 +211,7 @@ FULL = Settings(
     ),
     student=words("--max-tokens 4096 --lr 1e-3"),
     updates=words("--max-epoch 200 --patience 15"),
-    warmup=words("--max-epoch 3"),
+    warmup=(*words("--max-epoch 3"), *AUTO),
     finetune=words("--max-epoch 50 --patience 10 --warmup-updates 400 --lr 5e-4"),
     quantised=(
         *words("--lr-scheduler polynomial_decay --warmup-updates 100 --lr 5e-4"),
@@ -277,6 +280,7 @@ HALF = replace(
         *words("--max-tokens 3000 --dropout 0.3 --attention-dropout 0.1 --activation-dropout 0.1"),
         *updates(5000),
     ),
+    teacher_layers=6,
     updates=updates(7500),
     plain=with_rate(two_widths("transformer", 2, 160, 120)),
     speed=with_rate(two_widths("transformer", 4, 160, 120)),
@@ -355,6 +359,7 @@ TINY = replace(
         *words("--share-decoder-input-output-embed"),
     ),
     teacher=words("--arch transformer_tiny --max-update 10"),
+    teacher_layers=2,
     student=(),
     updates=words("--max-update 3"),
     warmup=words("--max-update 2"),

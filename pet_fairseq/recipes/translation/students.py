@@ -123,7 +123,9 @@ def teachers_of(setup: Setup, loss: str) -> list[Path]:
 
 
 def loss_options(setup: Setup, row: str, loss: str) -> Options:
-    """Options of a loss, including its teachers.
+    """Options of a loss, including its teachers, and what the best checkpoint is best in.
+
+    The simplified task makes no translator, so its best checkpoint is that of the lowest loss.
 
     Raises:
         UserError: patient distillation from an ensemble.
@@ -138,7 +140,8 @@ def loss_options(setup: Setup, row: str, loss: str) -> Options:
     path = ("--teacher-path", join_paths(teachers)) if teachers else ()
     settings = getattr(setup.settings, name)
     settings = with_larger_cache(settings, max(1, len(teachers)))
-    return ("--criterion", *criterion, *path, *settings)
+    selection = () if loss == "simplified" else setup.selection
+    return ("--criterion", *criterion, *path, *settings, *selection)
 
 
 def with_larger_cache(options: Options, times: int) -> Options:

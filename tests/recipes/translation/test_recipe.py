@@ -1,5 +1,6 @@
 """The translation recipes: rows, seeds, sizes and devices as data."""
 
+import json
 import shlex
 from pathlib import Path
 
@@ -21,8 +22,8 @@ ALL = len(GROUPS["all"])
 # the teacher; those without a warm-up; those with one; sampled heads: wide twice, tuned once; long;
 # two with few bits of six students; at three rates two without and one with; of the controls seven
 # without and two with a warm-up; deep-shallow of two widths distilled in two ways; `speed_kd`; the
-# distilled CAN, and two more from gold
-TRAININGS = 1 + 5 + 2 * 10 + 3 + 1 + 1 + 2 * 6 + 3 + 3 * (2 + 2) + 7 + 2 * 2 + 2 * 2 + 1 + 3
+# distilled CAN, and two more from gold; the narrow one and that which starts from its layers
+TRAININGS = 1 + 5 + 2 * 10 + 3 + 1 + 1 + 2 * 6 + 3 + 3 * (2 + 2) + 7 + 2 * 2 + 2 * 2 + 1 + 3 + 2
 LANGUAGES = ("--source-lang", "de", "--target-lang", "en")
 
 
@@ -212,6 +213,61 @@ def test_one_embedding_wants_one_dictionary(tmp_path):
         stages("multi30k", tmp_path, *options)
 
 
+@pytest.mark.parametrize("size, depth, kept", [("small", 3, "1,2"), ("full", 6, "1,2,3")])
+def test_patience_from_the_layers_of_a_narrow_model(tmp_path, size, depth, kept):
+    """Which has the student's widths and the teacher's depth; only the start differs from `pkd`."""
+    found = stages("multi30k", tmp_path, "--rows", "pkd", "pkd_layers", "--size", size)
+    check_order(found)
+    narrow, student, plain = (found[f"{r}.seed1"] for r in ("narrow_kd", "pkd_layers", "pkd"))
+    for stack in ("encoder", "decoder"):
+        assert narrow.option(f"--{stack}-layers") == str(depth)
+        for width in ("embed-dim", "ffn-embed-dim"):
+            assert narrow.option(f"--{stack}-{width}") == plain.option(f"--{stack}-{width}")
+    keep = found["pkd_layers.seed1/first-layers"]
+    assert keep.inputs == (narrow.product,)
+    assert keep.option("--encoder-layers") == keep.option("--decoder-layers") == kept
+    assert set(student.inputs) == {*plain.inputs, keep.product}
+    own = [word for word in student.command if word not in plain.command]
+    assert own == [str(student.product.parent), "--finetune-from-model", str(keep.product)]
+
+
+def test_the_best_checkpoint_by_bleu(tmp_path):
+    """But for the simplified task, which makes no translator; scored as the test set is."""
+    rows = ("--rows", "pet", "pkd", "kd_int8", "--select", "bleu")
+    by_loss = stages("multi30k", tmp_path, "--rows", "pet", "pkd", "kd_int8")
+    found = stages("multi30k", tmp_path, *rows)
+    warmup = found.pop("pet.seed1/warmup")
+    assert warmup.command == by_loss.pop("pet.seed1/warmup").command
+    for stage in trainings(found):
+        assert stage.option("--best-checkpoint-metric") == "bleu"
+        assert {"--eval-bleu", "--maximize-best-checkpoint-metric"} <= set(stage.command)
+        assert json.loads(stage.option("--eval-bleu-args"))["beam"] == 5
+        assert stage.option("--eval-bleu-detok") == "moses"
+        assert stage.option("--eval-bleu-detok-args") == '{"target_lang": "en"}'
+        assert stage.option("--eval-bleu-remove-bpe") == "@@ "
+        words = [word for word in stage.command[1:] if isinstance(word, str)]
+        words.remove("--user-dir")
+        words += [] if stage.option("--arch") else ["--arch", "pet_transformer"]
+        args = options.parse_args_and_arch(options.get_training_parser(), input_args=words)
+        assert args.eval_bleu and args.maximize_best_checkpoint_metric
+    assert not any("--eval-bleu" in stage.command for stage in trainings(by_loss))
+    demo = stages("demo", tmp_path, "--select", "bleu")["kd.seed1"]
+    assert demo.option("--eval-bleu-detok") == "space"
+    assert demo.option("--eval-bleu-remove-bpe") == "sentencepiece"
+
+
+@pytest.mark.parametrize("name", ["wmt17_en_fi", "wmt17_en_lv"])
+def test_large_data_are_validated_by_updates(name, tmp_path):
+    for stage in trainings(stages(name, tmp_path, "--rows", "all")):
+        assert stage.option("--validate-interval-updates") == "5000"
+        assert stage.option("--save-interval-updates") == "5000"
+        assert stage.option("--keep-interval-updates") == "1"
+        epochs = stage.option("--max-epoch")
+        assert epochs is None or int(stage.option("--validate-interval")) > int(epochs)
+    small = stages(name, tmp_path, "--size", "small")["teacher"]
+    assert small.option("--validate-interval-updates") is None
+
+
 def test_every_run_is_validated(tmp_path):
     found = stages("multi30k", tmp_path, "--rows", "teacher", "pet", "--seeds", "1", "2")
     runs = tmp_path / "multi30k/small"
@@ -246,6 +302,8 @@ def test_losses_and_starts(tmp_path):
         "scratch_seqkd.seed1": "label_smoothed_cross_entropy",
         "can.seed1": "label_smoothed_cross_entropy",
         "can_kd.seed1": "pet_distillation",
+        "narrow_kd.seed1": "pet_distillation",
+        "pkd_layers.seed1": "patient_kd",
         "speed_gold.seed1": "label_smoothed_cross_entropy",
         "pet_gold.seed1": "label_smoothed_cross_entropy",
     }.items():

@@ -6,6 +6,7 @@ from fairseq.data import Dictionary
 import pet_fairseq
 from pet_fairseq.parameters import architecture_counts, compression_rate
 from pet_fairseq.pet.params import option_counts
+from pet_fairseq.recipes.translation.data_sets import DATA_SETS
 from pet_fairseq.recipes.translation.sizes import SIZES
 from tests.recipes.paper import stages, trainings
 
@@ -41,6 +42,28 @@ def test_students_have_the_size_that_is_said(name, tmp_path):
             assert rate == pytest.approx(wanted, rel=0.04), (size, row)
 
 
+@pytest.mark.parametrize(
+    "name, size",
+    [
+        *((name, "full") for name, data_set in DATA_SETS.items() if data_set.size == "full"),
+        *(("multi30k", size) for size in ("full", "full_fast", "half")),
+    ],
+)
+def test_pet_is_not_larger_than_its_rivals(name, size, tmp_path):
+    """The thesis's rule (section 4.2) at its rate and at others."""
+    found = stages(name, tmp_path, "--rows", "default", "deep_shallow", "figure7a", "--size", size)
+
+    def layer_parameters(row):
+        return option_counts(model_options(found[f"{row}.seed1"])).layers
+
+    pet = layer_parameters("pet")
+    for rival in ("scratch", "kd", "pkd", "can", "deep_shallow"):
+        assert pet <= layer_parameters(rival) < 1.1 * pet, rival
+    for rate in (5, 20, 40):
+        for rival in ("pkd", "can"):
+            assert layer_parameters(f"pet_at{rate}") <= layer_parameters(f"{rival}_at{rate}")
+
+
 def test_the_thesis_at_half_its_widths(tmp_path):
     """The sizes that the comparison of PET with unshared students was planned with."""
     found = stages("multi30k", tmp_path, "--rows", "sharing", "--size", "half")
@@ -48,7 +71,7 @@ def test_the_thesis_at_half_its_widths(tmp_path):
     assert teacher.layers == 7_907_328
     for rows, wanted in (
         (("pet_gold", "pet_no_warmup", "pet"), 9.52),
-        (("scratch", "kd", "pkd"), 9.89),
+        (("scratch", "kd", "pkd", "pkd_layers"), 9.89),
         (("can", "can_kd"), 9.69),
         (("speed_gold", "speed_kd"), 19.78),
     ):

@@ -1,0 +1,48 @@
+"""Patient distillation started from the teacher's layers, as in the thesis (section 2.2.1).
+
+Layers fit a student of their own widths only, and one or two of the teacher's are larger than PET.
+So the teacher is distilled into as many layers of the student's widths first; the student starts
+from the first of these, as in Patient-KD's paper (S. Sun et al., EMNLP 2019).
+"""
+
+from typing import Optional
+
+from pet_fairseq.recipes.stage import Stage, value_of
+from pet_fairseq.recipes.training import BEST
+from pet_fairseq.recipes.translation.setup import Setup
+from pet_fairseq.recipes.translation.students import Training, train
+
+NARROW = "narrow_kd"  # the row that gives the layers
+START = "first_layers.pt"
+
+
+def build_narrow(setup: Setup, row: str, seed: int) -> list[Stage]:
+    """A student of the plain one's widths with as many layers as the teacher, distilled."""
+    layers = str(setup.settings.teacher_layers)
+    depth = ("--encoder-layers", layers, "--decoder-layers", layers)
+    return train(setup, row, seed, Training("distil", "plain", options=depth))
+
+
+def from_narrow(setup: Setup, row: str, seed: int) -> list[Stage]:
+    """The plain student, started from the first layers of the narrow one of the same seed."""
+    folder = setup.folder(row, seed)
+    narrow, start = setup.folder(NARROW, seed) / BEST, folder / START
+    layers = [
+        word
+        for option in ("--encoder-layers", "--decoder-layers")
+        for word in (option, first_layers(value_of(setup.settings.plain, option)))
+    ]
+    keep = Stage(
+        f"{folder.name}/first-layers",
+        (row,),
+        command=("pet-fairseq", "keep-layers", str(narrow), *layers, "--out", str(start)),
+        product=start,
+        inputs=(narrow,),
+    )
+    return [keep, *train(setup, row, seed, Training("patient", "plain", start=START))]
+
+
+def first_layers(number: Optional[str]) -> str:
+    """The first layers as a list: 1,2,3 for 3."""
+    assert number is not None, "the options of a plain student name its layers"
+    return ",".join(map(str, range(1, int(number) + 1)))

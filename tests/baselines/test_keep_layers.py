@@ -1,0 +1,63 @@
+"""Some layers of a model as a student's start, through the commands that a user types."""
+
+import pytest
+import torch
+
+from pet_fairseq.baselines.keep_layers import read_layers, renumbered
+from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.errors import UserError
+from tests.cli.processes import run, train
+
+
+def test_layers_get_new_numbers():
+    names = [f"encoder.layers.{i}.fc1.weight" for i in range(12)]
+    model = {name: torch.tensor(i) for i, name in enumerate(names)}
+    model |= {"decoder.layers.1.fc1.weight": torch.tensor(20), "encoder.x": torch.tensor(30)}
+    kept = renumbered(model, {"encoder": [11, 2], "decoder": [1]})
+    assert {name: int(tensor) for name, tensor in kept.items()} == {
+        "encoder.layers.0.fc1.weight": 10,
+        "encoder.layers.1.fc1.weight": 1,
+        "encoder.x": 30,
+    }
+
+
+@pytest.mark.parametrize("text", ["", "1,,2", "a", "0", "4", "1,1", "-1"])
+def test_wrong_lists(text):
+    with pytest.raises(UserError, match=f"--encoder-layers {text}: give "):
+        read_layers(text, "encoder", 3)
+
+
+def test_a_student_starts_from_the_first_layers(data, teacher, tmp_path):
+    """Also after patient distillation was interrupted, and where the teacher has other widths."""
+    out = tmp_path / "start.pt"
+    keep = ("pet-fairseq", "keep-layers", teacher, "--out", out)
+    run(*keep, "--encoder-layers", "1,2", "--decoder-layers", "1,3")
+    whole = load_checkpoint(str(teacher), "teacher")["model"]
+    start = load_checkpoint(str(out), "start")
+    assert torch.equal(
+        start["model"]["decoder.layers.1.fc1.weight"], whole["decoder.layers.2.fc1.weight"]
+    )
+    options = run("pet-fairseq", "model-options", out).output.split("\n")[-2].split()
+    assert start["cfg"]["model"].encoder_layers == start["cfg"]["model"].decoder_layers == 2
+    student = (
+        *(data, tmp_path / "student", *options, "--criterion", "patient_kd"),
+        *("--teacher-path", teacher, "--finetune-from-model", out, "--lr", "0"),
+    )
+    train(*student, "--max-update", "2")
+    train(*student, "--max-update", "4")
+    trained = load_checkpoint(str(tmp_path / "student/checkpoint_last.pt"), "student")["model"]
+    for name, tensor in start["model"].items():
+        assert torch.equal(trained[name], tensor), name
+    assert not any(".layers.2." in name for name in trained)
+
+
+def test_mistakes_are_one_line(teacher, tmp_path):
+    keep = ("pet-fairseq", "keep-layers", teacher, "--encoder-layers")
+    for words, message in (
+        (("1,9", "--decoder-layers", "1", "--out", tmp_path / "a.pt"), "--encoder-layers 1,9: "),
+        (("1", "--decoder-layers", "1", "--out", tmp_path / "b/a.pt"), "--out "),
+    ):
+        result = run(*keep, *words, check=False)
+        assert result.status == 1 and message in result.output
+        assert len(result.output.strip().splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
