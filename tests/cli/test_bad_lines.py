@@ -182,14 +182,11 @@ def peak_mb(command, text: bytes, folder) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["translator", "classifier"])
-def test_memory_is_flat(kind, request, tmp_path):
+def test_memory_is_flat(classifier, tmp_path):
     """Of a file of 100,000 lines, one in ten of them bad, as of one of 5,000."""
-    command = request.getfixturevalue(kind)
-    command = (*command, "--lenpen", "0") if kind == "translator" else command
     lines = [f"w{i % 10} w{i % 7} x{i}" for i in range(100_000)]
     lines[::20] = [""] * len(lines[::20])
     lines[10::20] = [b"w3 \xff\n"] * len(lines[10::20])
-    few = peak_mb(command, text_of(*lines[:5_000]), tmp_path)
-    many = peak_mb(command, text_of(*lines), tmp_path)
+    few = peak_mb(classifier, text_of(*lines[:5_000]), tmp_path)
+    many = peak_mb(classifier, text_of(*lines), tmp_path)
     assert many - few < 20
