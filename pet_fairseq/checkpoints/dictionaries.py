@@ -3,8 +3,9 @@
 import hashlib
 import logging
 import os
+from argparse import Namespace
 from pathlib import Path
-from typing import Optional
+from typing import Optional, Union
 
 import omegaconf
 from fairseq.data import Dictionary, data_utils
@@ -160,9 +161,11 @@ def vocabulary_size(state_dict: dict[str, Tensor]) -> Optional[int]:
     return state_dict[names[0]].size(0) if names else None
 
 
-def trained_languages(cfg: omegaconf.DictConfig, folder: str) -> dict[str, Optional[str]]:
+def trained_languages(
+    cfg: Union[omegaconf.DictConfig, Namespace], folder: str
+) -> dict[str, Optional[str]]:
     """The language pair of a checkpoint's task; fairseq infers it from the folder if not given."""
-    pair = [cfg.get("source_lang"), cfg.get("target_lang")]
+    pair = [getattr(cfg, f"{side}_lang", None) for side in ("source", "target")]
     if None in pair and os.path.isdir(folder):
         pair = data_utils.infer_language_pair(folder)
     return dict(zip(("source_lang", "target_lang"), pair))
