@@ -27,6 +27,7 @@ UNREADABLE = (
 # What fairseq says of wrong inputs, with a traceback, and what the user is told in its place.
 NO_SENTENCES = "cannot mmap an empty file"  # Python's words, where a set has none
 NO_GPU = "torch finds no GPU here; give --cpu, and leave out --fp16 and --amp"
+WHOLE = "give one that fairseq-train wrote"
 MISTAKES = {
     r"--path required": "--path: missing; give the checkpoint",
     r"(--\w.*)": r"\1",
@@ -40,6 +41,9 @@ MISTAKES = {
     r"Could not infer language pair": "--source-lang and --target-lang: missing, and the data "
     "folder does not tell; give them, or the folder that fairseq-preprocess wrote",
     r"Torch not compiled with CUDA|Found no NVIDIA driver|No CUDA GPUs": NO_GPU,
+    r"Neither args nor cfg exist": f"the checkpoint has no `cfg` or `args`; {WHOLE}",
+    r"'best_loss'$": f"the checkpoint has no `optimizer_history`; {WHOLE}",
+    r"'(model|extra_state)'$": rf"the checkpoint has no `\1`; {WHOLE}",
     r"file (.*) not found$": r"\1: no such file",
     r"INTERNAL: could not parse ModelProto from (.*)": r"\1: no SentencePiece model; give the "
     "file that divided the training text",
@@ -76,6 +80,10 @@ class UnsafeCheckpointError(UserError):
     """A checkpoint that safe loading refuses."""
 
 
+# what fairseq's trainer replaces by a general error while it loads a checkpoint
+HIDDEN = (UserError, RuntimeError, KeyError)
+
+
 def check_positive(**options: int) -> None:
     """Check the numbers that the user gave for some options.
 
@@ -97,8 +105,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 def one_line(error: BaseException, traceback: Optional[TracebackType]) -> Optional[str]:
     """The line to show for an error that the user can mend, or None for every other error."""
-    if type(error) is Exception and isinstance(error.__context__, (UserError, RuntimeError)):
-        error = error.__context__  # fairseq's trainer replaces it by something general
+    if type(error) is Exception and isinstance(error.__context__, HIDDEN):
+        error = error.__context__
     if isinstance(error, UserError):
         return str(error)
     line = line_of_process(error) or nothing_to_train(traceback)

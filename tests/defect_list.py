@@ -127,6 +127,42 @@ DEFECTS = (
         "tests/cli/test_safety.py",
     ),
     Defect(
+        "a training with --eval-bleu cannot be continued",
+        "    *NUMPY_TYPES,\n",
+        "",
+        "tests/checkpoints/test_numbers.py tests/cli/test_checkpoints.py",
+    ),
+    Defect(
+        "arrays of objects taken for numbers",
+        "if code not in NUMBERS:",
+        "if False:",
+        "tests/checkpoints/test_numbers.py",
+    ),
+    Defect(
+        "a file believed on the size of a number",
+        "if others != [None, None, None, -1, -1, 0]:",
+        "if False:",
+        "tests/checkpoints/test_numbers.py",
+    ),
+    Defect(
+        "the memory of an array freed while others see it",
+        "if self.size:",
+        "if False:",
+        "tests/checkpoints/test_numbers.py",
+    ),
+    Defect(
+        "a file without options of a task called whole",
+        'for part in ("model", "task") if cfg.get(part) is None]',
+        'for part in ("model",) if cfg.get(part) is None]',
+        "tests/checkpoints/test_safe_loading.py",
+    ),
+    Defect(
+        "meters of fairseq 0.9 refused",
+        'f"fairseq.meters.{meter.__name__}"',
+        'f"fairseq.logging.meters.{meter.__name__}"',
+        "tests/checkpoints/test_safe_loading.py",
+    ),
+    Defect(
         "shared tensors stored twice",
         "state_dict.pop(prefix + name, None)",
         "pass",

@@ -4,7 +4,7 @@ import argparse
 import collections
 import os
 import typing
-from typing import Any
+from typing import Any, Union
 
 import omegaconf
 import torch
@@ -106,10 +106,10 @@ def what_is_missing(state: Any) -> str:
         return "has no `optimizer_history`, which says how long it was trained"
     if not isinstance(state.get("extra_state"), dict) and "epoch" not in state:
         return "has no `extra_state`, which says where in the data its training was"
-    return ""
+    return what_is_missing_in_options(cfg) if state.get("args") is None else ""
 
 
-def what_is_missing_in_options(cfg: omegaconf.DictConfig) -> str:
+def what_is_missing_in_options(cfg: Union[dict, omegaconf.DictConfig]) -> str:
     """As `what_is_missing`, of the options that fairseq builds the model and its task by."""
     missing = [part for part in ("model", "task") if cfg.get(part) is None]
     return f"has no options of a {missing[0]}" if missing else ""

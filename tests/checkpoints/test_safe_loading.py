@@ -5,14 +5,19 @@ import errno
 import io
 import os
 import pickle
+from argparse import Namespace
+from collections import OrderedDict
 
 import pytest
 import torch
 from fairseq.distributed import utils
+from fairseq.logging.meters import AverageMeter, StopwatchMeter, TimeMeter
 
+from pet_fairseq.checkpoints.dictionaries import trained_languages
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
 from tests.checkpoints.written import Malicious, write_checkpoint
+from tests.helpers import dictionary
 
 
 def test_load_checkpoint(tmp_path):
@@ -82,13 +87,92 @@ def test_text_file(tmp_path, text):
 
 
 @pytest.mark.parametrize(
-    "content",
-    [[1, 2], (1, 2), None, 3, "text", torch.ones(2), {}, {"weight": torch.ones(2)}, {"model": {}}],
-    ids=lambda content: type(content).__name__,
+    ("content", "lack"),
+    [
+        ([1, 2], "holds no checkpoint but a list"),
+        ((1, 2), "holds no checkpoint but a tuple"),
+        (None, "holds no checkpoint but a NoneType"),
+        (3, "holds no checkpoint but a int"),
+        ("text", "holds no checkpoint but a str"),
+        (torch.ones(2), "holds no checkpoint but a Tensor"),
+        ({}, "has no `model`"),
+        ({"weight": torch.ones(2)}, "has no `model`"),
+        ({"model": {}}, "has no `cfg` or `args`"),
+    ],
 )
-def test_other_content(tmp_path, content):
+def test_other_content(tmp_path, content, lack):
     torch.save(content, tmp_path / "other.pt")
-    assert_unreadable(tmp_path / "other.pt", "not a (readable|fairseq) checkpoint")
+    assert_unreadable(tmp_path / "other.pt", f"{lack}.*; give a checkpoint that fairseq-train")
+
+
+def drop(state, *keys):
+    for key in keys:
+        del state[key]
+
+
+@pytest.mark.parametrize(
+    ("change", "lack"),
+    [
+        (lambda state: drop(state, "model"), "has no `model`"),
+        (lambda state: state.update(model=[1]), "its `model` is not a dict of tensors"),
+        (lambda state: state.update(model={"a": 1}), "its `model` is not a dict of tensors"),
+        (lambda state: drop(state, "cfg"), "has no `cfg` or `args`"),
+        (lambda state: drop(state, "cfg", "args"), "has no `cfg` or `args`"),
+        (lambda state: state.update(cfg=[1]), "its `cfg` is a list"),
+        (lambda state: drop(state["cfg"], "model"), "has no options of a model"),
+        (lambda state: drop(state["cfg"], "task"), "has no options of a task"),
+        (lambda state: state["cfg"].update(task=None), "has no options of a task"),
+        (lambda state: drop(state, "optimizer_history"), "has no `optimizer_history`"),
+        (lambda state: state.update(optimizer_history=[]), "has no `optimizer_history`"),
+        (lambda state: drop(state, "extra_state"), "has no `extra_state`"),
+        (lambda state: state.update(extra_state=None), "has no `extra_state`"),
+    ],
+)
+def test_a_part_that_is_missing(tmp_path, change, lack):
+    path = tmp_path / "checkpoint.pt"
+    write_checkpoint(path)
+    state = torch.load(path)
+    change(state)
+    torch.save(state, path)
+    assert_unreadable(path, f"{lack}.*; give a checkpoint that fairseq-train wrote")
+
+
+def test_options_of_a_task_as_a_namespace(tmp_path):
+    """As multilingual checkpoints have them; what uses such a task says what it can do with it."""
+    path = tmp_path / "checkpoint.pt"
+    write_checkpoint(path)
+    state = torch.load(path)
+    state["cfg"]["task"] = Namespace(_name="translation_multi_simple_epoch", langs=["de", "en"])
+    torch.save(state, path)
+    task = load_checkpoint(str(path), "--teacher-path")["cfg"].task
+    assert task.langs == ["de", "en"]
+    assert trained_languages(task, "") == {"source_lang": None, "target_lang": None}
+
+
+def test_meters_of_fairseq_0_9(tmp_path):
+    """It stored the objects, of a module that has moved since."""
+    path = tmp_path / "checkpoint.pt"
+    write_checkpoint(path)
+    state = torch.load(path)
+    meters = {"loss": AverageMeter(), "wall": TimeMeter(), "train_wall": StopwatchMeter()}
+    meters["loss"].update(2.5)
+    state["extra_state"]["train_meters"] = OrderedDict(meters)
+    torch.save(state, path, _use_new_zipfile_serialization=False)
+    written = path.read_bytes()
+    assert written.count(b"cfairseq.logging.meters\n") == 3
+    path.write_bytes(written.replace(b"cfairseq.logging.meters\n", b"cfairseq.meters\n"))
+    read = load_checkpoint(str(path), "--path")["extra_state"]["train_meters"]
+    assert read["loss"].avg == 2.5 and type(read["wall"]) is TimeMeter
+
+
+def test_a_dictionary_in_the_state_of_a_task(tmp_path):
+    path = tmp_path / "checkpoint.pt"
+    write_checkpoint(path)
+    state = torch.load(path)
+    state["task_state"] = {"target_dictionary": dictionary(5)}
+    torch.save(state, path)
+    read = load_checkpoint(str(path), "--path")["task_state"]["target_dictionary"]
+    assert read.symbols == dictionary(5).symbols and read.index("<unk>") == 3
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import shutil
 
 import pytest
+import torch
 
 from tests.cli.processes import CROSS_ENTROPY, REPO, preprocess, run, train, write_text
 
@@ -170,6 +171,22 @@ def test_files_that_divide_text(options, message, data, teacher):
         run("pet-fairseq", "encode", "--input", "-", "--bpe", *options, check=False),
         "pet-fairseq encode: error: ",
     )
+
+
+@pytest.mark.parametrize("part", ["model", "cfg", "optimizer_history", "extra_state"])
+def test_a_checkpoint_that_lacks_a_part(part, data, teacher, tmp_path):
+    """Whoever reads it: fairseq to generate or to go on, this package as a teacher."""
+    path = tmp_path / "part.pt"
+    state = torch.load(teacher)
+    del state[part]
+    torch.save(state, path)
+    user_dir = ("--user-dir", REPO / "pet_fairseq", "--cpu")
+    refuses(run("fairseq-generate", data, "--path", path, *user_dir, check=False), f"no `{part}`")
+    going_on = ("--arch", "transformer_tiny", *CROSS_ENTROPY, "--restore-file", path)
+    if part != "cfg":  # to go on, fairseq takes the options of the command
+        refuses(train(data, tmp_path, *going_on, check=False), f"no `{part}`")
+    distils = ("--criterion", "pet_distillation", "--teacher-path", path)
+    refuses(train(data, tmp_path, *PET, *distils, check=False), path, f"has no `{part}`")
 
 
 @pytest.mark.parametrize("options", [("--encoder-ffn-embed-dim", "24"), ("--optimizer", "adagrad")])
