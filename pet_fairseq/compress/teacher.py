@@ -17,7 +17,7 @@ from pet_fairseq.architectures import architecture_name, model_class
 from pet_fairseq.checkpoints.dictionaries import check_dictionaries
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.compress.export_size import int8_bytes
-from pet_fairseq.decoding.export import check_for_ctranslate2
+from pet_fairseq.decoding.export import check_ctranslate2_form
 from pet_fairseq.decoding.plain import check_plain_form
 from pet_fairseq.errors import UserError
 from pet_fairseq.loading import DATA_REMEDY, load_task
@@ -78,13 +78,18 @@ class Teacher:
 
     def why_no_ctranslate2(self) -> Optional[str]:
         """Why it cannot be measured in CTranslate2, None if it can."""
-        if importlib.util.find_spec("ctranslate2") is None:
+        if not has_ctranslate2():
             return "CTranslate2 is missing (pip install 'pet-fairseq[ctranslate2]')"
         try:
-            check_for_ctranslate2(self.options)
+            check_ctranslate2_form(self.options, str(self.path))
         except UserError as error:
             return f"CTranslate2 cannot hold the teacher ({error})"
-        return self.why_no_plain_form()
+        return None
+
+
+def has_ctranslate2() -> bool:
+    """Whether CTranslate2 is installed."""
+    return importlib.util.find_spec("ctranslate2") is not None
 
 
 def read_teacher(path: Path, data: Path) -> Teacher:

@@ -9,6 +9,7 @@ from pathlib import Path
 from pet_fairseq.compress.text import TextStyle, write_lines
 from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.files import read_lines, whole_folder, write_json
+from pet_fairseq.rounding import format_speed
 
 BATCH_TOKENS = 2_000
 MAX_LENGTH = 200  # as fairseq-generate's --max-len-b
@@ -57,7 +58,7 @@ def translate_exported(
             write_lines(folder / f"{name}.txt", map(decode, lines))
         write_json(folder / SPEEDS, speeds)
     return "\n".join(
-        f"{name}: {speed:,.0f} sentences/s"
+        f"{name}: {format_speed(speed)} sentences/s"
         for name, speed in speeds["sentences_per_second"].items()
     )
 

@@ -5,10 +5,11 @@ from typing import Optional
 from pet_fairseq.markdown import table
 from pet_fairseq.report.compare import SAMPLES, Comparison
 from pet_fairseq.report.measure import Run, cached_bleu
-from pet_fairseq.report.plots import BLEU_OVER_RATE, speed_form
+from pet_fairseq.report.plots import BLEU_OVER_RATE
 from pet_fairseq.report.samples import sample_tables
 from pet_fairseq.report.seed_differences import Score, paired_difference, paired_scores
 from pet_fairseq.report.seed_groups import RunGroup
+from pet_fairseq.rounding import format_ratio, format_speed
 
 
 def to_markdown(comparison: Comparison, reference: list[str], more_notes: list[str]) -> str:
@@ -105,7 +106,7 @@ def _speed(group: RunGroup, beam: int, comparison: Comparison) -> str:
     speed, ratio = group.sentences_per_second.get(beam), comparison.speedup(group, beam)
     if speed is None:
         return "-"
-    return format(speed, speed_form(speed)) + (f" ({ratio:.2f}x)" if ratio is not None else "")
+    return format_speed(speed) + (f" ({format_ratio(ratio)}x)" if ratio is not None else "")
 
 
 def _notes(comparison: Comparison, reference: list[str]) -> list[str]:
