@@ -23,6 +23,7 @@ FLOORS = [
         "layers",
         "output_bias",
         "prefill",
+        "rounding",
     ],
     [
         *("devices", "environment", "files", "generate_output", "markdown", "moving"),

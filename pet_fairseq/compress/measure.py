@@ -45,6 +45,14 @@ class Measured:
 
 
 @dataclass(frozen=True)
+class Timing:
+    """How a model was timed: on which hardware, and how often."""
+
+    where: str
+    rounds: int
+
+
+@dataclass(frozen=True)
 class Measurements:
     """Both models on one test set.
 
@@ -55,6 +63,7 @@ class Measurements:
         unknown_words: words of the reference that its dictionary lacks, so that they are lost.
         training_minutes: of the student, its warm-up included; None if no checkpoint has the time.
         teacher_is_exported: whether the folder has the teacher, too; not all can be exported.
+        student_alone: how the student was timed in CTranslate2, where its teacher could not be.
     """
 
     teacher: Measured
@@ -69,6 +78,7 @@ class Measurements:
     unknown_words: int
     training_minutes: Optional[float]
     teacher_is_exported: bool = True
+    student_alone: Optional[Timing] = None
 
     @property
     def both(self) -> dict[str, Measured]:
@@ -91,14 +101,14 @@ def measure(
     references = read_lines(reference or layout.test / "reference.txt", "--reference")
     bleu = cached_bleu(references)
     about = json.loads(read_text(layout.test / "about.json", "test set"))
-    speeds = None
-    if engine == CTRANSLATE2:
+    speeds: dict = {"seconds": {}}
+    if engine == CTRANSLATE2 or (layout.speed / SPEEDS).is_file():
         speeds = json.loads(read_text(layout.speed / SPEEDS, "speeds"))
 
     def measure_model(model: str, checkpoint: Path) -> Measured:
         sizes, _ = measure_sizes(checkpoint)
         engines = {FAIRSEQ: _in_fairseq(layout, model, sizes, bleu, references, engine)}
-        if speeds is not None:
+        if model in speeds["seconds"]:
             engines[CTRANSLATE2] = _in_ctranslate2(layout, model, speeds, bleu, references)
         return Measured(sizes, engines)
 
@@ -107,19 +117,28 @@ def measure(
         for path in (layout.warmup, layout.student)
     ]
     known = [value for value in seconds if value is not None]
+    in_ctranslate2 = None
+    if "student" in speeds["seconds"]:
+        in_ctranslate2 = Timing(_cores(speeds["threads"]), len(speeds["seconds"]["student"]))
+    if engine == FAIRSEQ:
+        timing = Timing(_name_device(device), len(_outputs(layout, "teacher")))
+    else:
+        assert in_ctranslate2 is not None, "both models were timed there"
+        timing = in_ctranslate2
     return Measurements(
         measure_model("teacher", teacher),
         measure_model("student", layout.student),
         engine,
-        where=_cores(speeds["threads"]) if speeds else _name_device(device),
+        where=timing.where,
         beam=beam,
-        rounds=len(speeds["seconds"]["teacher"]) if speeds else len(_outputs(layout, "teacher")),
+        rounds=timing.rounds,
         sources=read_lines(layout.test / "source.txt", "test set"),
         references=references,
         signature=str(bleu.get_signature()),
         unknown_words=0 if reference else about["unknown_reference_words"],
         training_minutes=sum(known) / 60 if known else None,
-        teacher_is_exported=_file(layout, "teacher", FAIRSEQ).is_file(),
+        teacher_is_exported=any(_file(layout, "teacher", kind).is_file() for kind in FILES),
+        student_alone=in_ctranslate2 if engine == FAIRSEQ else None,
     )
 
 

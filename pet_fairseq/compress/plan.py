@@ -13,7 +13,7 @@ from pet_fairseq.compress.layout import MODELS, Layout
 from pet_fairseq.compress.length import default_updates, updates_per_epoch
 from pet_fairseq.compress.methods import BEAM, METHODS, ROUNDS, Method
 from pet_fairseq.compress.student import Size, choose_student, position_options
-from pet_fairseq.compress.teacher import Teacher, read_teacher
+from pet_fairseq.compress.teacher import Teacher, has_ctranslate2, read_teacher
 from pet_fairseq.compress.text import TextStyle, find_style
 from pet_fairseq.compress.timing import check_hours
 from pet_fairseq.compress.training import (
@@ -203,16 +203,26 @@ class _Stages:
     def build(self) -> list[Stage]:
         stages = [self.test_text(), *self.exports("teacher"), *self.training()]
         stages += self.exports("student")
-        if self.in_ctranslate2:
-            stages += [self.generate(model, 1) for model in MODELS]
+        rounds = 1 if self.in_ctranslate2 else ROUNDS
+        stages += [self.generate(m, k) for k in range(1, rounds + 1) for m in MODELS]
+        if "ctranslate2" in self.engines("student"):
             stages.append(self.translate())
-        else:
-            stages += [self.generate(m, k) for k in range(1, ROUNDS + 1) for m in MODELS]
         return [*stages, self.report()]
 
     @cached_property
     def in_ctranslate2(self) -> bool:
-        return self.teacher.why_no_ctranslate2() is None
+        """Whether both models are compared in CTranslate2; else they are in fairseq."""
+        return "ctranslate2" in self.engines("teacher")
+
+    def engines(self, model: str) -> list[str]:
+        """What a model is exported to: a student to all there is, a teacher as far as it can be."""
+        is_student = model == "student"
+        has_plain_form = is_student or self.teacher.why_no_plain_form() is None
+        if is_student:
+            in_ctranslate2 = has_ctranslate2()
+        else:
+            in_ctranslate2 = self.teacher.why_no_ctranslate2() is None
+        return ["fairseq"] * has_plain_form + ["ctranslate2"] * in_ctranslate2
 
     def checkpoint(self, model: str) -> Path:
         return self.teacher.path if model == "teacher" else self.layout.student
@@ -337,15 +347,10 @@ class _Stages:
     # --- measuring --------------------------------------------------------------------------------
 
     def exports(self, model: str) -> list[Stage]:
-        """Exports to fairseq and, if it can be used, CTranslate2; none of a teacher that cannot."""
-        if self.teacher.why_no_plain_form() is not None and model == "teacher":
-            return []
-        engines: dict[str, Options] = {"fairseq": ()}
-        if self.in_ctranslate2:
-            engines["ctranslate2"] = ("--quantization", "int8")
-        return [self.export(model, engine, options) for engine, options in engines.items()]
+        return [self.export(model, engine) for engine in self.engines(model)]
 
-    def export(self, model: str, engine: str, options: Options) -> Stage:
+    def export(self, model: str, engine: str) -> Stage:
+        options = ("--quantization", "int8") if engine == "ctranslate2" else ()
         checkpoint, out = self.checkpoint(model), self.layout.exported(model, engine)
         return Stage(
             *(f"export/{model}/{engine}", ("export",)),
@@ -378,7 +383,9 @@ class _Stages:
         )
 
     def translate(self) -> Stage:
-        engines = {model: self.layout.exported(model, "ctranslate2") for model in MODELS}
+        """Translate with the models that CTranslate2 can hold, and time them."""
+        models = [model for model in MODELS if "ctranslate2" in self.engines(model)]
+        engines = {model: self.layout.exported(model, "ctranslate2") for model in models}
         tokens = self.layout.test / "source.tokens"
         options = [w for name, path in engines.items() for w in ("--model", name, str(path))]
         return Stage(

@@ -12,6 +12,7 @@ from pet_fairseq.files import write_figure, write_json, write_text
 from pet_fairseq.markdown import table
 from pet_fairseq.report.plots import use_log_sizes
 from pet_fairseq.report.samples import spread
+from pet_fairseq.rounding import format_ratio, format_speed
 
 matplotlib.use("Agg")
 
@@ -53,10 +54,11 @@ def first_line(measured: Measurements) -> str:
     speeds: Any = (before.sentences_per_second, after.sentences_per_second)  # timed in this engine
     return (
         f"{megabytes(before)} MB -> {megabytes(after)} MB "
-        f"({before.bytes / after.bytes:.1f} times smaller), "
+        f"({format_ratio(before.bytes / after.bytes)} times smaller), "
         f"BLEU {before.bleu:.1f} -> {after.bleu:.1f} "
         f"({round(after.bleu, 1) - round(before.bleu, 1):+.1f}), "
-        f"{speeds[0]:,.0f} -> {speeds[1]:,.0f} sentences/s ({speeds[1] / speeds[0]:.1f} times) "
+        f"{format_speed(speeds[0])} -> {format_speed(speeds[1])} sentences/s "
+        f"({format_ratio(speeds[1] / speeds[0])} times) "
         f"in {measured.engine} on {measured.where}."
     )
 
@@ -106,13 +108,14 @@ def main_rows(measured: Measurements) -> list[list[str]]:
         row("layer parameters", ",d", (m.sizes.layer_parameters for m in models)),
         row("all parameters", ",d", (m.sizes.parameters for m in models)),
     ]
-    for engine in measured.teacher.engines:
-        inside = [m.engines[engine] for m in models]
-        rows.append(row(f"MB in {engine}", ".2f", (m.bytes / MEGABYTE for m in inside)))
-        rows.append(row(f"BLEU in {engine}", ".2f", (m.bleu for m in inside)))
-        if engine == measured.engine:
-            speeds = (m.sentences_per_second for m in inside)
-            rows.append(row(f"sentences/s in {engine}", ",.0f", speeds))
+    for engine in measured.student.engines:
+        inside = [m.engines.get(engine) for m in models]
+        rows.append(row(f"MB in {engine}", ".2f", (m and m.bytes / MEGABYTE for m in inside)))
+        rows.append(row(f"BLEU in {engine}", ".2f", (m and m.bleu for m in inside)))
+        speeds = [None if m is None else m.sentences_per_second for m in inside]
+        if any(speeds):
+            cells = ["-" if speed is None else format_speed(speed) for speed in speeds]
+            rows.append([f"sentences/s in {engine}", *cells])
     return rows
 
 
@@ -130,8 +133,14 @@ def notes(measured: Measurements, teacher: Path, reference: str) -> list[str]:
         )
     lines.append(
         f"speeds: the models in turn, median of {measured.rounds} rounds over the whole test set, "
-        f"on {measured.where}"
+        f"in {measured.engine} on {measured.where}"
     )
+    if measured.student_alone is not None:
+        alone = measured.student_alone
+        lines.append(
+            f"in {CTRANSLATE2} the student alone: median of {alone.rounds} rounds on "
+            f"{alone.where}; not to be compared with a speed in fairseq"
+        )
     if measured.training_minutes is not None:
         lines.append(f"training took {measured.training_minutes:.1f} minutes")
     return [*lines, f"teacher: {teacher}"]
@@ -151,7 +160,7 @@ def list_files(measured: Measurements) -> str:
     if CTRANSLATE2 in measured.student.engines:
         lines.append("`ctranslate2/`: the same in int8, for `ctranslate2.Translator`")
     if measured.teacher_is_exported:
-        lines.append("`teacher/`: the teacher, exported in the same way, to compare with")
+        lines.append("`teacher/`: the teacher, exported as far as it can be, to compare with")
     return "\n".join(f"* {line}" for line in lines)
 
 
@@ -185,11 +194,12 @@ def write_plot(measured: Measurements, path: Path) -> None:
     """Plot BLEU over size: a line from the teacher to the student in each engine."""
     figure = Figure(figsize=(6, 3.6), layout="constrained")
     axes = figure.add_subplot()
-    for i, engine in enumerate(measured.teacher.engines):
-        points = [model.engines[engine] for model in measured.both.values()]
+    for i, engine in enumerate(measured.student.engines):
+        inside = {n: m.engines[engine] for n, m in measured.both.items() if engine in m.engines}
+        points = inside.values()
         sizes, scores = [p.bytes / MEGABYTE for p in points], [p.bleu for p in points]
         axes.plot(sizes, scores, color=f"C{i}", marker=MARKERS[engine], label=engine)
-        for name, size, score in zip(measured.both, sizes, scores):
+        for name, size, score in zip(inside, sizes, scores):
             axes.annotate(name, (size, score), xytext=(6, 6), textcoords="offset points")
     use_log_sizes(axes)
     axes.margins(0.2)

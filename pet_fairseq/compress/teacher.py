@@ -18,7 +18,8 @@ from pet_fairseq.checkpoints.dictionaries import check_dictionaries
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.checkpoints.translation import check_translation_model
 from pet_fairseq.compress.export_size import int8_bytes
-from pet_fairseq.decoding.export import check_for_ctranslate2
+from pet_fairseq.decoding.export import check_ctranslate2_form
+from pet_fairseq.decoding.own_form import has_own_form
 from pet_fairseq.decoding.plain import check_plain_form
 from pet_fairseq.errors import UserError
 from pet_fairseq.layers import STACKS
@@ -103,13 +104,13 @@ class Teacher:
 
     def why_no_ctranslate2(self) -> Optional[str]:
         """Why it cannot be measured in CTranslate2, None if it can."""
-        if importlib.util.find_spec("ctranslate2") is None:
+        if not has_ctranslate2():
             return "CTranslate2 is missing (pip install 'pet-fairseq[ctranslate2]')"
         why_no_plain_form = self.why_no_plain_form()
-        if why_no_plain_form is not None:
+        if why_no_plain_form is not None and not has_own_form(self.options):
             return why_no_plain_form
         try:
-            check_for_ctranslate2(self.options)
+            check_ctranslate2_form(self.options, str(self.path))
         except UserError as error:
             return f"CTranslate2 cannot hold the teacher ({error})"
         return None
@@ -123,6 +124,11 @@ def number_of_layers(stack: nn.Module) -> int:
         if name.split(".")[-1] in ("layers", "convolutions"):
             return len(module)
     return 0
+
+
+def has_ctranslate2() -> bool:
+    """Whether CTranslate2 is installed."""
+    return importlib.util.find_spec("ctranslate2") is not None
 
 
 def read_teacher(path: Path, data: Path) -> Teacher:

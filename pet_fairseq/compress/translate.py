@@ -14,6 +14,7 @@ from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.files import whole_folder, write_json
 from pet_fairseq.predict.bad_lines import Bad, BadLines
 from pet_fairseq.predict.lines import check_bytes, read_lines
+from pet_fairseq.rounding import format_speed
 
 BATCH_TOKENS = 2_000
 MAX_LENGTH = 200  # as fairseq-generate's --max-len-b
@@ -92,7 +93,7 @@ def translate_exported(
         }
         write_json(folder / SPEEDS, speeds)
     lines = (
-        f"{name}: {speed:,.0f} sentences/s"
+        f"{name}: {format_speed(speed)} sentences/s"
         for name, speed in speeds["sentences_per_second"].items()
     )
     return "\n".join(lines), bad_lines

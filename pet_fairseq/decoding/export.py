@@ -1,9 +1,10 @@
 """`pet-fairseq export`: a translation model for engines that do not know this package."""
 
+import importlib.util
 import shutil
 from argparse import Namespace
 from pathlib import Path
-from typing import NoReturn, Optional
+from typing import Any, NoReturn, Optional
 
 from fairseq.models import FairseqModel
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
@@ -12,12 +13,14 @@ from omegaconf import OmegaConf
 from pet_fairseq.checkpoints.contents import new_state, save_state
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.checkpoints.translation import check_translation_model
+from pet_fairseq.decoding.own_form import has_own_form, write_own_form
 from pet_fairseq.decoding.plain import check_plain_form, plain_model
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import whole_folder
 from pet_fairseq.loading import load_transformer
 
 MODEL = "model.pt"
+MISSING = "ctranslate2 is missing; pip install 'pet-fairseq[ctranslate2]'"
 QUANTIZATIONS = (
     "float32",
     "float16",
@@ -64,6 +67,9 @@ def export(
     with whole_folder(out) as folder:
         if to == "fairseq":
             write_fairseq(checkpoint, data, folder)
+            return
+        if has_own_form(load_checkpoint(checkpoint, "CHECKPOINT")["cfg"]["model"]):
+            convert_own_form(checkpoint, data, folder, quantization or "float32")
             return
         plain, converted = folder / "plain", folder / "converted"
         plain.mkdir()
@@ -123,7 +129,7 @@ def write_ctranslate2(plain: Path, cfg: dict, out: Path, quantization: str) -> N
     try:
         from ctranslate2.converters import FairseqConverter
     except ModuleNotFoundError as error:
-        raise UserError("ctranslate2 is missing; pip install 'pet-fairseq[ctranslate2]'") from error
+        raise UserError(MISSING) from error
     check_for_ctranslate2(cfg["model"])
     languages = (cfg["task"]["source_lang"], cfg["task"]["target_lang"])
     try:
@@ -132,6 +138,33 @@ def write_ctranslate2(plain: Path, cfg: dict, out: Path, quantization: str) -> N
         )
     except ValueError as error:  # the converter refuses the model
         raise UserError(f"--to ctranslate2: {error}".replace("\n", " ")) from error
+
+
+def convert_own_form(checkpoint: str, data: str, out: Path, quantization: str) -> None:
+    """Write a model that has a form of its own in CTranslate2.
+
+    Raises:
+        UserError: CTranslate2 is not installed, or the model has options that it cannot represent.
+    """
+    if importlib.util.find_spec("ctranslate2") is None:
+        raise UserError(MISSING)
+    options = load_checkpoint(checkpoint, "CHECKPOINT")["cfg"]["model"]
+    check_for_ctranslate2(options)
+    model, task = load_transformer(checkpoint, "CHECKPOINT", data)
+    write_own_form(model, options, task, out, quantization)
+
+
+def check_ctranslate2_form(options: Any, path: str) -> None:
+    """Check that a checkpoint's model can be exported for CTranslate2.
+
+    Args:
+        options: those of the checkpoint's model.
+    Raises:
+        UserError: says why not.
+    """
+    if not has_own_form(options):
+        check_plain_form(options, path)
+    check_for_ctranslate2(options)
 
 
 def check_for_ctranslate2(args: Namespace) -> None:

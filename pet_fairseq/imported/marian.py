@@ -18,6 +18,8 @@ from pet_fairseq.architectures import set_defaults
 from pet_fairseq.checkpoints.tied_tensors import SharedStoredOnce
 from pet_fairseq.output_bias import add_output_bias
 
+ACTIVATIONS = {"relu": "RELU", "gelu": "GELU"}  # fairseq's names and CTranslate2's
+
 
 class StartEmbedding(nn.Embedding):
     """An embedding in which `</s>`, from which fairseq's decoder starts, has another word's vector.
@@ -44,8 +46,8 @@ class MarianModel(SharedStoredOnce, TransformerModel):
 
     sharing_options = "--share-all-embeddings and --share-decoder-input-output-embed"
     no_plain_form = (
-        "it has an output bias and, as a rule, swish, which fairseq's transformer lacks; distil it "
-        "into a student and export that"
+        "it has an output bias and, as a rule, swish, which fairseq's transformer lacks; give --to "
+        "ctranslate2, or distil it into a student and export that"
     )
 
     @classmethod
@@ -56,6 +58,11 @@ class MarianModel(SharedStoredOnce, TransformerModel):
             action="store_true",
             help="use swish, x times the sigmoid of x, in place of --activation-fn",
         )
+
+    @staticmethod
+    def ctranslate2_form(args) -> tuple[str, bool]:
+        """The activation in CTranslate2, and that the decoder starts from the padding word."""
+        return ("SWISH" if args.swish else ACTIVATIONS[args.activation_fn]), True
 
     @classmethod
     def build_model(cls, args, task):

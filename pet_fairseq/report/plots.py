@@ -16,6 +16,7 @@ from pet_fairseq.files import write_figure
 from pet_fairseq.report.compare import Comparison
 from pet_fairseq.report.scoring import Scoring
 from pet_fairseq.report.seed_groups import RunGroup
+from pet_fairseq.rounding import format_speed
 
 MARKERS = "os^Dv<>PX*"
 FEWEST_POINTS = 3  # a curve needs at least so many
@@ -150,7 +151,7 @@ def plot_speed(groups: list[RunGroup], beams: list[int], path: Path) -> None:
         positions = [y - 0.4 + (i + 0.5) * height for y in measured]
         speeds = [groups[y].sentences_per_second[beam] for y in measured]
         drawn = axes.barh(positions, speeds, height * 0.95, label=f"beam {beam}", zorder=3)
-        axes.bar_label(drawn, [format(speed, speed_form(speed)) for speed in speeds], padding=2)
+        axes.bar_label(drawn, [*map(format_speed, speeds)], padding=2)
     axes.set_yticks(range(len(groups)), [_wrap(group.title) for group in groups])
     axes.set_ylim(len(groups) - 0.5, -0.5)
     axes.set_xlabel("sentences per second, fairseq-generate")
@@ -243,11 +244,6 @@ def use_log_sizes(axes: Axes) -> None:
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter("{x:g}")
     axes.xaxis.set_minor_formatter(NullFormatter())
-
-
-def speed_form(speed: float) -> str:
-    """The format for sentences per second: below 10 with a decimal."""
-    return ".0f" if speed >= 10 else ".1f"
 
 
 def _style(i: int) -> dict[str, Any]:

@@ -5,11 +5,12 @@ from typing import Optional
 from pet_fairseq.markdown import table
 from pet_fairseq.report.compare import SAMPLES, Comparison
 from pet_fairseq.report.measure import Run
-from pet_fairseq.report.plots import over_rate, speed_form
+from pet_fairseq.report.plots import over_rate
 from pet_fairseq.report.samples import sample_tables
 from pet_fairseq.report.scoring import Scorer, Scoring
 from pet_fairseq.report.seed_differences import Score, paired_difference, paired_scores
 from pet_fairseq.report.seed_groups import RunGroup
+from pet_fairseq.rounding import format_ratio, format_speed
 
 
 def to_markdown(comparison: Comparison, scorer: Scorer, more_notes: list[str]) -> str:
@@ -109,7 +110,7 @@ def _speed(group: RunGroup, beam: int, comparison: Comparison) -> str:
     speed, ratio = group.sentences_per_second.get(beam), comparison.speedup(group, beam)
     if speed is None:
         return "-"
-    return format(speed, speed_form(speed)) + (f" ({ratio:.2f}x)" if ratio is not None else "")
+    return format_speed(speed) + (f" ({format_ratio(ratio)}x)" if ratio is not None else "")
 
 
 def _notes(comparison: Comparison, scorer: Scorer) -> list[str]:

@@ -37,6 +37,7 @@ import pet_fairseq
 from pet_fairseq.decoding.beams import top
 from pet_fairseq.files import write_figure, write_json, write_text
 from pet_fairseq.markdown import table
+from pet_fairseq.rounding import format_ratio, format_speed
 
 LENGTH = 15  # words of a source and of a translation
 MODELS: dict[str, dict[str, Any]] = {
@@ -326,9 +327,9 @@ def make_table(rows):
     for row in rows:
         share = "" if row["share_of_bound"] is None else f"{row['share_of_bound']:.0%}"
         cells = [row["model"], str(row["beam"]), str(row["batch"]), row["engine"]]
-        cells += [f"{row['sentences_per_second']:.1f}", f"{row['tokens_per_second']:.0f}"]
+        cells += [format_speed(row[f"{unit}_per_second"]) for unit in ("sentences", "tokens")]
         memory = "" if row["peak_megabytes"] is None else f"{row['peak_megabytes']:.0f}"
-        lines.append([*cells, f"{row['over_first']:.2f}", share, memory])
+        lines.append([*cells, format_ratio(row["over_first"]), share, memory])
     return table(header, lines, text=(0, 3))
 
 

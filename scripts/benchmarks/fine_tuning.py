@@ -16,6 +16,7 @@ from short_training import train
 
 from pet_fairseq.markdown import table_head, table_row
 from pet_fairseq.recipes.device import KEEP_MEMORY, make_device
+from pet_fairseq.rounding import format_ratio, format_speed
 
 WAYS = {
     f"{batches}, {precision}": (task, make_device("cpu", precision).train)
@@ -49,7 +50,7 @@ def main():
     say(table_head(["way", "sentences/s", "to the first"]))
     for way, speeds in measured.items():
         ratio = statistics.median(speed / plain for speed, plain in zip(speeds, first))
-        say(table_row([way, f"{statistics.median(speeds):.1f}", f"{ratio:.2f}"]))
+        say(table_row([way, format_speed(statistics.median(speeds)), format_ratio(ratio)]))
     say.write()
 
 

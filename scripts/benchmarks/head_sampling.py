@@ -23,6 +23,7 @@ from pet_fairseq.architectures import Vocabularies
 from pet_fairseq.markdown import table_head, table_row
 from pet_fairseq.parameters import count_parameters
 from pet_fairseq.pet.heads import format_heads
+from pet_fairseq.rounding import format_ratio, format_speed
 
 pet_fairseq.register()
 
@@ -97,7 +98,11 @@ def main():
         ratio = statistics.median(a / b for a, b in zip(rounds, base))
         speed = args.sentences / statistics.median(rounds)
         stored, active = counts[name].layers, counts[name].unshared_layers
-        say(table_row([name, f"{stored:,}", f"{active:,}", f"{speed:.1f}", f"{ratio:.3f}"]))
+        say(
+            table_row(
+                [name, f"{stored:,}", f"{active:,}", format_speed(speed), format_ratio(ratio)]
+            )
+        )
     say.write()
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from omegaconf import DictConfig
 
+from pet_fairseq.compress.methods import ROUNDS
 from pet_fairseq.compress.plan import Request, build_pipeline
 from pet_fairseq.compress.student import Size
 from pet_fairseq.errors import UserError
@@ -35,8 +36,8 @@ def task(tmp_path):
 def build(task, tmp_path):
     """A builder of stages, by name, for a teacher with these options of its model."""
 
-    def build(test="test", size=HALF, **options):
-        teacher = Path(save_model(tmp_path / "t.pt", task, "transformer", **SHAPE, **options))
+    def build(test="test", size=HALF, arch="transformer", **options):
+        teacher = Path(save_model(tmp_path / "t.pt", task, arch, **SHAPE, **options))
         data, out = Path(task.cfg.data), tmp_path / "out"
         request = Request(teacher, data, out, "distil", size, CPU, updates=9, test=test)
         return {stage.name: stage for stage in build_pipeline(request).stages}
@@ -96,11 +97,28 @@ def test_features_of_a_teacher_with_an_adaptive_softmax_are_not_kept(build):
     assert "--teacher-cache-mb" in build()["training"].command
 
 
+def exports(stages):
+    return [name.removeprefix("export/") for name in stages if name.startswith("export/")]
+
+
 def test_a_teacher_that_ctranslate2_cannot_hold_is_measured_in_fairseq(build):
     pytest.importorskip("ctranslate2")
     stages = build(activation_fn="tanh")
-    assert "speed" not in stages and "export/student/ctranslate2" not in stages
     assert "--activation-fn tanh" in stages["report"].option("--without-ctranslate2")
+    assert exports(stages) == ["teacher/fairseq", "student/fairseq", "student/ctranslate2"]
+    speed = stages["speed"].command
+    assert "student" in speed and "teacher" not in speed
+    rounds = [name for name in stages if name.startswith("generate/")]
+    assert len(rounds) == 2 * ROUNDS and all(stages[name].alone for name in rounds)
+
+
+def test_an_imported_marian_is_measured_in_ctranslate2(build):
+    pytest.importorskip("ctranslate2")
+    stages = build(arch="marian", swish=True)
+    assert stages["report"].option("--without-ctranslate2") is None
+    assert exports(stages) == ["teacher/ctranslate2", "student/fairseq", "student/ctranslate2"]
+    assert {"teacher", "student"} <= {*stages["speed"].command}
+    assert [name for name, stage in stages.items() if stage.alone] == ["speed"]
 
 
 def test_megabytes_for_a_teacher_without_positions(build):

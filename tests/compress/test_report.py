@@ -5,7 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from pet_fairseq.compress.measure import CTRANSLATE2, FAIRSEQ, InEngine, Measured, Measurements
+from pet_fairseq.compress.measure import (
+    CTRANSLATE2,
+    FAIRSEQ,
+    InEngine,
+    Measured,
+    Measurements,
+    Timing,
+)
 from pet_fairseq.compress.report import first_line, to_json, to_markdown, write_plot
 from pet_fairseq.report.checkpoint import Sizes
 
@@ -72,6 +79,36 @@ def test_without_ctranslate2(measured):
     assert "`teacher/`" in text
     unexported = replace(measured, teacher_is_exported=False)
     assert "`teacher/`" not in to_markdown(unexported, Path("t.pt"), "the data", "no plain form")
+
+
+def test_a_student_that_is_alone_in_ctranslate2(measured, tmp_path):
+    """Its speed there is in the table, and in no ratio."""
+    teacher, student = measured.teacher.engines, measured.student.engines
+    measured = replace(
+        measured,
+        teacher=replace(
+            measured.teacher,
+            engines={FAIRSEQ: replace(teacher[FAIRSEQ], sentences_per_second=41.26)},
+        ),
+        student=replace(
+            measured.student,
+            engines={**student, FAIRSEQ: replace(student[FAIRSEQ], sentences_per_second=99.8)},
+        ),
+        engine=FAIRSEQ,
+        where="a GPU",
+        student_alone=Timing("2 CPU cores", 7),
+    )
+    text = to_markdown(measured, Path("t.pt"), "the data", "no room for it")
+    assert "41.3 -> 99.8 sentences/s (2.4 times) in fairseq on a GPU." in text.splitlines()[0]
+    assert "| sentences/s in fairseq | 41.3 | 99.8 |" in text
+    assert "| sentences/s in CTranslate2 int8 | - | 1,050 |" in text
+    assert "| MB in CTranslate2 int8 | - | 1.30 |" in text
+    assert "3 rounds over the whole test set, in fairseq on a GPU" in text
+    assert "in CTranslate2 int8 the student alone: median of 7 rounds on 2 CPU cores" in text
+    assert "`ctranslate2/`: the same in int8" in text
+    assert to_json(measured)["teacher"]["engines"].keys() == {FAIRSEQ}
+    write_plot(measured, tmp_path / "plot.png")
+    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_json_has_figures_but_no_texts(measured):

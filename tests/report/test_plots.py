@@ -104,7 +104,7 @@ def test_no_bar_where_nothing_was_measured(figures, tmp_path):
     plots.plot_speed(groups, [1, 5], tmp_path / "speed.png")
     axes = figures["speed"].axes[0]
     assert [bar.get_width() for bar in axes.patches] == [120.0, 60.0, 3.4]
-    assert [text.get_text() for text in axes.texts] == ["120", "60", "3.4"]
+    assert [text.get_text() for text in axes.texts] == ["120", "60.0", "3.40"]
     assert [tick.get_text() for tick in axes.get_yticklabels()] == ["a", "b", "c"]
     assert axes.get_ylim()[0] > axes.get_ylim()[1]  # the first group at the top
 

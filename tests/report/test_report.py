@@ -47,7 +47,7 @@ def test_numbers(report):
     assert row["layer parameters"] == f"{stored:,}" and row["active"] == f"{active:,}"
     assert row["rate %"] == f"{rate:.2f}" and row["BLEU beam 5"] == f"{expected:.2f}"
     assert row["to teacher, beam 5"] == f"{expected - 100:+.2f}"
-    assert row["sentences/s beam 5"] == "80 (4.00x)"
+    assert row["sentences/s beam 5"] == "80.0 (4.0x)"
     assert "nrefs:1|case:mixed" in text and "3 test sentences" in text and "missing" not in text
     assert "median of 2 runs" in text and "several seeds" not in text
 
@@ -140,7 +140,7 @@ def test_baseline(runs, report, capsys):
     gain = 100 - BLEU().corpus_score(WORSE, [REFERENCE]).score
     assert cells(text, "teacher")["to student, beam 5"] == f"{gain:+.2f}"
     assert cells(text, "Small one")["to student, beam 5"] == "+0.00"
-    assert cells(text, "Small one")["sentences/s beam 5"] == "80 (4.00x)"
+    assert cells(text, "Small one")["sentences/s beam 5"] == "80.0 (4.0x)"
     assert "paired bootstrap, teacher against student, beam 5" in text
     assert rows["teacher"]["p_value"] < 0.05 and rows["student"]["p_value"] is None
     command = ["report", str(runs), "--reference", str(runs / "reference.txt")]
