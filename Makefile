@@ -1,11 +1,11 @@
 # make env    .venv with everything installed     make demo       teacher, students and a table
 # make test   all but the slow tests              make test-all   the slow ones too: other data sets, precisions, ...
 # make docs   the documentation as a site, in build/site; make reference writes docs/reference from the code
-# make lint   ruff and its formatter              make format     both, and they mend what they can
-# Another Python or torch: make env PYTHON=python3.12 TORCH=torch==2.11.0
+# make lint   ruff, its formatter and mypy        make format     ruff mends what it can
+# Another Python or torch: make env PYTHON=python3.12 TORCH=torch==2.11.0; they stay for later calls
 
-PYTHON ?= python3
-TORCH ?= torch==2.13.0
+PYTHON ?=
+TORCH ?=
 DOCS_ENV ?= build/docs-env
 
 .PHONY: env demo test test-all docs reference lint format clean
@@ -27,7 +27,7 @@ docs: $(DOCS_ENV)/.complete
 
 # What builds the site needs neither torch nor fairseq, so it has an environment of its own.
 $(DOCS_ENV)/.complete: pyproject.toml
-	@$(PYTHON) -m venv $(DOCS_ENV)
+	@$(or $(PYTHON),python3) -m venv $(DOCS_ENV)
 	@$(DOCS_ENV)/bin/pip install --quiet --upgrade 'pip>=25.1' && $(DOCS_ENV)/bin/pip install --quiet --group docs
 	@touch $@
 
@@ -35,10 +35,10 @@ reference: env
 	@.venv/bin/python scripts/docs/reference.py
 
 lint: env
-	@.venv/bin/ruff check . && .venv/bin/ruff format --check .
+	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy
 
 format: env
 	@.venv/bin/ruff check --fix . && .venv/bin/ruff format .
 
 clean:
-	rm -rf runs build/site .pytest_cache .ruff_cache
+	rm -rf runs build/site .pytest_cache .ruff_cache .mypy_cache

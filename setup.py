@@ -2,8 +2,21 @@ from pathlib import Path
 
 from setuptools import find_packages, setup
 
+# What fairseq needs, but for torchaudio, which nothing here uses and which breaks transformers
+# where its build does not fit torch's. fairseq itself is installed without its dependencies
+# (docs/install.md): required here, it would bring that torchaudio.
+FAIRSEQ = [
+    "bitarray>=2.9,<4",
+    "cffi>=1.16,<3",
+    "hydra-core==1.3.2",
+    "omegaconf==2.3.0",
+    "packaging>=23",
+    "regex>=2023.12.25",
+    "scikit-learn>=1.3,<2",
+]
 SERVE = ["aiohttp>=3.14.5,<4"]  # earlier ones keep connections that never send a request
 ROUGE = ["rouge-score>=0.1.2,<0.2", "nltk>=3.6", "regex"]  # nltk: its stemmer, as rouge-score
+WER = ["rapidfuzz>=3.6,<4"]
 HF = ["safetensors>=0.5,<1", "tokenizers>=0.21,<1"]
 GGUF = ["gguf>=0.10,<1"]
 TRANSFORMERS = ["transformers>=4.48,<6"]  # for tests only, which compare with it
@@ -34,17 +47,18 @@ setup(
         "Programming Language :: Python :: 3.10",
         "Programming Language :: Python :: 3.11",
         "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
+        "Programming Language :: Python :: 3.14",
         "Topic :: Scientific/Engineering :: Artificial Intelligence",
         "Topic :: Text Processing :: Linguistic",
     ],
     packages=find_packages(include=["pet_fairseq", "pet_fairseq.*"]),
     package_data={"pet_fairseq.demo": ["*.xz", "*.md"]},
-    python_requires=">=3.10,<3.13",
+    python_requires=">=3.10,<3.15",
     install_requires=[
-        "fairseq-fixed==0.12.3.1",  # imported as fairseq, whose own package stops at Python 3.10
+        *FAIRSEQ,
         "torch>=2.6,<2.16",
-        "numpy>=1.26,<2",  # fairseq calls np.compat.long and np.int, which numpy 2.2 lacks
-        "omegaconf==2.3.0",
+        "numpy>=1.26,<2.6",  # numpy_compatibility.py has what fairseq misses in the newest
         "sacrebleu>=2.4,<3",
         "sacremoses>=0.1.1,<0.3",
         "sentencepiece>=0.2,<0.3",
@@ -56,6 +70,7 @@ setup(
     extras_require={
         "serve": SERVE,
         "rouge": ROUGE,
+        "wer": WER,
         "hf": HF,
         "bert": HF,  # the name of this extra before
         "gguf": [*HF, *GGUF],
@@ -64,11 +79,13 @@ setup(
         "dev": [
             *SERVE,
             *ROUGE,
+            *WER,
             *HF,
             *GGUF,
             *TRANSFORMERS,
             *CTRANSLATE2,
             "filelock>=3.12,<5",
+            "mypy>=2.4,<2.5",
             "packaging>=23",
             "pytest>=8,<10",
             "pytest-xdist>=3.6,<4",

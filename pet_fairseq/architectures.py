@@ -23,12 +23,12 @@ def architecture_name(options: Any) -> Optional[str]:
     return getattr(options, "arch", None) or getattr(options, "_name", None)
 
 
-def model_class(options: Any) -> type:
+def model_class(options: Any) -> type[Any]:
     """The class of the model in a checkpoint's `cfg.model`; `object` if nobody registered it."""
     return ARCH_MODEL_REGISTRY.get(architecture_name(options), object)
 
 
-def command_line_options(kind: type) -> list[argparse.Action]:
+def command_line_options(kind: type[Any]) -> list[argparse.Action]:
     """The options that a registered model class adds to fairseq's command line."""
     parser = argparse.ArgumentParser(add_help=False)
     kind.add_args(parser)

@@ -1,7 +1,7 @@
 """Multi-head attention on torch's fused kernels, with fairseq's interface and parameter names."""
 
 import math
-from typing import Optional
+from typing import Any, Optional
 
 import torch
 import torch.nn.functional as F
@@ -18,6 +18,7 @@ CACHE = "attn_state"  # the key under which fairseq's own attention stores its c
 LONGEST_IN_STEPS = 256
 
 IncrementalState = dict[str, dict[str, Optional[Tensor]]]
+Cache = dict[str, Any]  # tensors, and None for a padding mask of which nothing is padding
 
 
 class CachingAttention(FairseqIncrementalState, nn.Module):
@@ -37,14 +38,12 @@ class CachingAttention(FairseqIncrementalState, nn.Module):
         return self._set_input_buffer(incremental_state, cache)
 
     # fairseq's decoder layer reads and writes the cache through these two names
-    def _get_input_buffer(
-        self, incremental_state: Optional[IncrementalState]
-    ) -> dict[str, Optional[Tensor]]:
+    def _get_input_buffer(self, incremental_state: Optional[IncrementalState]) -> Cache:
         return self.get_incremental_state(incremental_state, CACHE) or {}
 
     def _set_input_buffer(
-        self, incremental_state: IncrementalState, buffer: dict[str, Optional[Tensor]]
-    ) -> IncrementalState:
+        self, incremental_state: Optional[IncrementalState], buffer: Cache
+    ) -> Optional[IncrementalState]:
         return self.set_incremental_state(incremental_state, CACHE, buffer)
 
 
@@ -172,7 +171,7 @@ class MultiheadAttention(CachingAttention):
     # splits the in_proj_weight of very old checkpoints
     upgrade_state_dict_named = FairseqMultiheadAttention.upgrade_state_dict_named
 
-    def _project(self, name: str, x: Tensor) -> Tensor:
+    def _project(self, name: str, x: Any) -> Tensor:
         return getattr(self, name)(x)
 
     def weights_in_use(self, name: str) -> tuple[Tensor, Tensor]:
@@ -224,7 +223,7 @@ def replace_fairseqs(model: nn.Module) -> None:
 
 
 def append_to_cache(
-    cache: dict[str, Optional[Tensor]], k: Tensor, v: Tensor, padding_mask: Optional[Tensor]
+    cache: Cache, k: Tensor, v: Tensor, padding_mask: Optional[Tensor]
 ) -> tuple[Tensor, Tensor, Optional[Tensor]]:
     """Append new keys and values (B x H x T x D) and their padding mask (B x T) to the cached ones.
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from pet_fairseq.architectures import model_class
 from pet_fairseq.checkpoints.dictionaries import check_dictionaries
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.checkpoints.translation import check_one_language_pair
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import hash_file
 
@@ -23,9 +24,11 @@ def read_backbone(path: str, option: str) -> dict:
     Args:
         option: names the path in errors.
     Raises:
-        UserError: no such file, not a usable checkpoint, or a model around another one.
+        UserError: no such file, not a usable checkpoint, a model around another one, or a
+            multilingual one.
     """
     state = load_checkpoint(path, option)
+    check_one_language_pair(state, path, option)
     if getattr(model_class(state["cfg"].model), "wraps_backbone", False):
         raise UserError(
             f"{option} {path}: holds a compressed model, not a backbone; give the checkpoint of "

@@ -4,7 +4,7 @@ Each folder's commands.py lists its commands in a tuple COMMANDS. These modules 
 nor fairseq, so that help is printed at once: `Command.run` imports what it needs.
 """
 
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, Namespace, _ActionsContainer
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -65,7 +65,8 @@ class Command:
             epilog=self.epilog,
             allow_abbrev=not self.keeps_rest,
         )
-        self.add_arguments(parser)
+        if self.add_arguments is not None:
+            self.add_arguments(parser)
         return parser
 
     def parse(self, words: list[str]) -> Namespace:
@@ -101,7 +102,7 @@ def add_subset_option(parser: ArgumentParser, default: str) -> None:
     )
 
 
-def add_device_option(parser: ArgumentParser) -> None:
+def add_device_option(parser: _ActionsContainer) -> None:
     parser.add_argument(
         "--device",
         default="cpu",

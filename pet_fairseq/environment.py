@@ -9,6 +9,8 @@ from typing import NamedTuple
 from pet_fairseq.errors import UserError
 
 FRESH = "install pet_fairseq in a fresh environment (`make env`; README.md)"
+# a requirement of it would bring a torchaudio that need not fit torch
+FAIRSEQ = "pip install --no-deps --no-build-isolation fairseq-fixed==0.12.3.1"
 
 # torch's own switches for its safe loading, and ours, with which a user accepts that it is off
 NEVER_SAFE = "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
@@ -17,18 +19,17 @@ ALLOW_UNSAFE = "PET_FAIRSEQ_ALLOW_UNSAFE_LOADING"
 
 
 class Need(NamedTuple):
-    """The versions of a package that work: `first` or later."""
+    """The versions of a package that work, `first` or later, and how to get one."""
 
     package: str
     first: str
     reason: str
+    install: str
 
 
-# numpy is not among them: the pins in setup.py keep it below 2, as released fairseq needs, but
-# a fairseq that was adapted to numpy 2 works as well
 NEEDS = (
-    Need("torch", "2.6", "the safe loading of earlier ones can be made to run code"),
-    Need("fairseq", "0.12.3", "fairseq-fixed 0.12.3.1, which is imported as fairseq too"),
+    Need("torch", "2.6", "the safe loading of earlier ones can be made to run code", FRESH),
+    Need("fairseq", "0.12.3", "fairseq-fixed 0.12.3.1, which is imported as fairseq too", FAIRSEQ),
 )
 
 
@@ -51,6 +52,9 @@ def check_version(need: Need) -> None:
     """
     try:
         version = import_module(need.package).__version__
+    except ModuleNotFoundError as error:
+        way_out = need.install if error.name == need.package else FRESH
+        raise UserError(f"{need.package} cannot be imported ({error}); {way_out}") from error
     except Exception as error:  # of any kind: fairseq 0.12.2 raises ValueError on Python 3.11
         reason = " ".join(str(error).split())
         raise UserError(f"{need.package} cannot be imported ({reason}); {FRESH}") from error
@@ -63,7 +67,8 @@ def check_version(need: Need) -> None:
 
 def version_numbers(version: str) -> tuple[int, ...]:
     """The leading numbers of a version, for comparisons: (2, 13, 0) for `2.13.0+cpu`."""
-    return tuple(int(number) for number in re.match(r"[\d.]*\d|", version)[0].split(".") if number)
+    leading = re.sub(r"[^\d.].*", "", version)
+    return tuple(int(number) for number in leading.split(".") if number)
 
 
 def check_loading(variables: Mapping[str, str]) -> None:

@@ -7,13 +7,11 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Optional, Union
+from typing import TYPE_CHECKING, Any, Optional, Union
 
 from pet_fairseq.errors import UserError
 
 if TYPE_CHECKING:
-    from hashlib import _Hash as Hash
-
     from matplotlib.figure import Figure
 
 
@@ -117,7 +115,7 @@ def read_lines(path: Path, option: str) -> list[str]:
     return read_text(path, option).removesuffix("\n").split("\n")
 
 
-def hash_file(path: Union[str, Path], digest: "Hash") -> "Hash":
+def hash_file(path: Union[str, Path], digest: Any) -> Any:
     """Update a hash object with a file's content, a block at a time, and return it.
 
     Python has hashlib.file_digest for that, but not before 3.11.

@@ -26,7 +26,7 @@ def _repair(args: Namespace) -> None:
     from pet_fairseq.checkpoints.repair import repair_folder
 
     repair = repair_folder(args.folder)
-    if repair.damaged is None:
+    if repair.damaged is None or repair.source is None:
         print(f"{args.folder}: nothing to repair")
     else:
         print(f"{repair.damaged}: was damaged or missing, now a copy of {repair.source.name}")

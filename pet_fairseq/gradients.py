@@ -1,12 +1,15 @@
 """Zero gradients for parameters that are trained but not used by every batch."""
 
 from collections.abc import Iterable
+from typing import Union
 
 from torch import Tensor
 
 
-def zero_from(tensors: Iterable[Tensor]) -> Tensor:
+def zero_from(tensors: Iterable[Tensor]) -> Union[Tensor, int]:
     """A scalar 0 whose gradient for each of the tensors that require one is a tensor of zeros.
+
+    Where no tensor requires one, it is the number 0.
 
     Processes that train together wait for the gradients of the same parameters in every batch, so a
     model adds this to its output where a batch may use only some of them. It has to be part of what

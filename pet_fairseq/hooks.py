@@ -1,4 +1,4 @@
-"""Forward hooks that are removed when a `with` block ends."""
+"""Hooks that are removed when a `with` block ends."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,3 +19,17 @@ def forward_hooks(*watched: tuple[nn.Module, Callable]) -> Iterator[None]:
     finally:
         for hook in hooks:
             hook.remove()
+
+
+@contextmanager
+def given_arguments(module: nn.Module, **arguments) -> Iterator[None]:
+    """Within the block, every run of a module gets these keyword arguments, whoever starts it."""
+
+    def give(_module: nn.Module, inputs: tuple, named: dict) -> tuple[tuple, dict]:
+        return inputs, {**named, **arguments}
+
+    hook = module.register_forward_pre_hook(give, with_kwargs=True)
+    try:
+        yield
+    finally:
+        hook.remove()

@@ -1,6 +1,7 @@
 """What commands start from: a checkpoint's model and its task, and batches of a data folder."""
 
 import os
+from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Union
@@ -10,7 +11,6 @@ from fairseq import checkpoint_utils, tasks
 from fairseq.data import FairseqDataset
 from fairseq.data.data_utils import infer_language_pair
 from fairseq.models import BaseFairseqModel
-from fairseq.models.nat import FairseqNATModel
 from fairseq.models.transformer import TransformerModelBase
 from fairseq.tasks import FairseqTask
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
@@ -21,9 +21,11 @@ from pet_fairseq.architectures import architecture_name, model_class
 from pet_fairseq.checkpoints.dictionaries import (
     check_dictionaries,
     check_labels,
+    first_folder,
     trained_languages,
 )
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.checkpoints.translation import check_one_language_pair, check_translation_model
 from pet_fairseq.errors import NO_SENTENCES, UserError, check_positive
 from pet_fairseq.moving import move_batch
 
@@ -46,8 +48,10 @@ def build_loaded(
     """Build model and task from a loaded checkpoint; `option` and `data` as for `load_model`.
 
     Raises:
-        UserError: no such data folder, or one with other dictionaries than the checkpoint's.
+        UserError: no such data folder, one with other dictionaries than the checkpoint's, or a
+            multilingual model.
     """
+    check_one_language_pair(state, path, option)
     state["args"] = None  # fairseq has made cfg of it
     cfg = state["cfg"]
     trained = cfg.task.data
@@ -79,8 +83,8 @@ def load_transformer(path: str, option: str, data: str) -> tuple[nn.Module, Tran
     """
     state = load_checkpoint(path, option)
     cfg = state["cfg"]
-    kind = model_class(cfg.model)
-    if not issubclass(kind, TransformerModelBase) or issubclass(kind, FairseqNATModel):
+    check_translation_model(state, path, option)
+    if not issubclass(model_class(cfg.model), TransformerModelBase):
         raise UserError(
             f"{option} {path}: its architecture {architecture_name(cfg.model)} is not an "
             "encoder-decoder Transformer; give one such as fairseq's transformer or pet_transformer"
@@ -98,7 +102,9 @@ KEPT_OPTIONS = (
 )
 
 
-def load_task(trained: DictConfig, data: str, option: str = "--data") -> TranslationTask:
+def load_task(
+    trained: Union[DictConfig, Namespace], data: str, option: str = "--data"
+) -> TranslationTask:
     """Set up fairseq's translation task on a data folder, with the languages of a trained task.
 
     Padding and the lengths that sentences may have are those of the trained task, too.
@@ -106,29 +112,31 @@ def load_task(trained: DictConfig, data: str, option: str = "--data") -> Transla
     A task without languages gets those of the folder.
 
     Args:
+        trained: its options, of older kinds of tasks a Namespace.
         option: names the folder in errors.
     Raises:
         UserError: no such folder, or no dictionaries of these languages in it.
     """
     if not Path(data).is_dir():
         raise UserError(f"{option} {data}: no such folder; give one made by fairseq-preprocess")
-    languages = trained_languages(trained, str(trained.get("data") or "").split(os.pathsep)[0])
+    languages = trained_languages(trained, first_folder(getattr(trained, "data", None)))
     if None in languages.values():
         languages = dict(zip(languages, infer_language_pair(data)))
-    if None in languages.values():
+    names = [lang for lang in languages.values() if lang is not None]
+    if len(names) < 2:
         raise UserError(f"{option} {data}: holds no data; give a folder made by fairseq-preprocess")
-    for lang in languages.values():
+    for lang in names:
         if not Path(data, f"dict.{lang}.txt").is_file():
             raise UserError(
                 f"{option} {data}: has no dict.{lang}.txt; give the folder that fairseq-preprocess "
-                f"made for the checkpoint's languages, {' to '.join(languages.values())}"
+                f"made for the checkpoint's languages, {' to '.join(names)}"
             )
     cfg = TranslationConfig(
         data=data,
         dataset_impl=None,
         required_seq_len_multiple=1,
         **languages,
-        **{name: trained[name] for name in KEPT_OPTIONS if name in trained},
+        **{name: getattr(trained, name) for name in KEPT_OPTIONS if name in trained},
     )
     return TranslationTask.setup_task(cfg)
 

@@ -27,7 +27,7 @@ def model_options(path: str) -> list[str]:
         raise UserError(f"CHECKPOINT {path}: its model has no named architecture but {arch!r}")
     defaults = Namespace(arch=arch)
     ARCH_CONFIG_REGISTRY[arch](defaults)
-    options = ["--arch", arch]
+    options = ["--arch", str(arch)]
     for action in command_line_options(ARCH_MODEL_REGISTRY[arch]):
         value = getattr(args, action.dest, None)
         if value is None or value == getattr(defaults, action.dest, None):

@@ -1,6 +1,7 @@
 """How large a model is: its parameters and its compression rate (PET, section 4.1.3)."""
 
 from argparse import Namespace
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -10,12 +11,16 @@ from pet_fairseq.architectures import build_without_memory
 from pet_fairseq.attention import PROJECTIONS, MultiheadAttention
 from pet_fairseq.layers import STACKS
 
+# fairseq's names for what turns a decoder's vectors into words, where it is a module of its own
+OUTPUT_LAYERS = ("output_projection", "adaptive_softmax", "fc_out", "fc3")
+
 
 class ParameterCounts(NamedTuple):
     """Numbers of parameters.
 
     Attributes:
-        layers: stored in the encoder and decoder layers, shared ones once.
+        layers: stored in the encoder and decoder layers, shared ones once; in a model that is not
+            made of layers alone, such as fconv and lstm, all between embeddings and output layer.
         unshared_layers: active in these layers in one forward pass: shared ones count in each layer
             that uses them, and attention heads that are not in use do not count.
         total: stored in the whole model.
@@ -27,19 +32,42 @@ class ParameterCounts(NamedTuple):
 
 
 def count_parameters(model: nn.Module) -> ParameterCounts:
-    """Count the parameters of an encoder-decoder Transformer.
+    """Count the parameters of an encoder-decoder.
 
     Raises:
-        AttributeError: the model has no encoder and decoder of Transformer layers.
+        AttributeError: the model has no encoder and decoder.
     """
-    stacks = nn.ModuleList([getattr(model, s).layers for s in STACKS])
+    stacks = layers_of(model)
     unused = sum(count_unused(m) for m in stacks.modules() if isinstance(m, MultiheadAttention))
-    named = stacks.named_parameters(remove_duplicate=False)
+    counted = list(parameters_between(stacks))
     return ParameterCounts(
-        layers=sum(p.numel() for p in stacks.parameters()),
-        unshared_layers=sum(p.numel() for _, p in named) - unused,
+        layers=sum(p.numel() for p in set(counted)),
+        unshared_layers=sum(p.numel() for p in counted) - unused,
         total=sum(p.numel() for p in model.parameters()),
     )
+
+
+def layers_of(model: nn.Module) -> nn.ModuleList:
+    """The layers of encoder and decoder; where not both have such a list, the whole two.
+
+    Raises:
+        AttributeError: the model has no encoder and decoder.
+    """
+    stacks = [getattr(model, name) for name in STACKS]
+    if all(hasattr(stack, "layers") for stack in stacks):
+        stacks = [stack.layers for stack in stacks]
+    return nn.ModuleList(stacks)
+
+
+def parameters_between(stacks: nn.ModuleList) -> Iterator[nn.Parameter]:
+    """Yield what lies between embeddings and output layer, a shared parameter for each use."""
+    ends = [m for m in stacks.modules() if isinstance(m, nn.Embedding)]
+    for stack in stacks:
+        ends += [m for name, m in stack.named_children() if name in OUTPUT_LAYERS]
+    outside = {parameter for end in ends for parameter in end.parameters()}
+    for _, parameter in stacks.named_parameters(remove_duplicate=False):
+        if parameter not in outside:
+            yield parameter
 
 
 @torch.no_grad()

@@ -11,5 +11,6 @@ from pet_fairseq import environment, errors
 
 errors.install_excepthook()
 environment.check()
+import_module("pet_fairseq.numpy_compatibility").apply()
 for file in sorted(Path(__file__).parent.glob("*/registered.py")):
     import_module(f"pet_fairseq.{file.parent.name}.registered")

@@ -88,6 +88,24 @@ DEFECTS = (
         "            model.train()\n            freeze(model)",
         "tests/distillation",
     ),
+    Defect(
+        "the output layer of an LSTM counted as a layer",
+        '"adaptive_softmax", "fc_out", "fc3")',
+        '"adaptive_softmax", "fc3")',
+        "tests/test_parameters.py",
+    ),
+    Defect(
+        "features of a mixed ensemble in the wrong precision",
+        "f(part.to(dtype))",
+        "f(part)",
+        "tests/distillation/test_kinds.py",
+    ),
+    Defect(
+        "a decoder is not told to stop before its output layer",
+        "return inputs, {**named, **arguments}",
+        "return inputs, named",
+        "tests/distillation/test_kinds.py",
+    ),
     # quantisation
     Defect(
         "what rounding takes away is lost",
@@ -423,8 +441,8 @@ DEFECTS = (
     # reports
     Defect(
         "the first seed's BLEU in place of the mean",
-        "group.bleu[beam] = statistics.fmean(scores)",
-        "group.bleu[beam] = scores[0]",
+        "group.score[beam] = statistics.fmean(scores)",
+        "group.score[beam] = scores[0]",
         "tests/report/test_seeds.py",
     ),
     Defect(

@@ -52,9 +52,32 @@ def test_versions_that_do_not(package, version, reason, monkeypatch):
 
 
 def test_a_package_that_is_missing():
-    need = environment.Need("no_such_package", "1", "")
-    with pytest.raises(UserError, match=r"^no_such_package cannot be imported \(No module"):
+    need = environment.Need("no_such_package", "1", "", "pip install it")
+    with pytest.raises(UserError, match=r"^no_such_package cannot be imported \(No module.*; pip "):
         environment.check_version(need)
+
+
+def test_fairseq_is_missing():
+    """pet_fairseq does not bring it, so the line has the command that does."""
+    hide = "import sys; sys.modules['fairseq'] = None"
+    code = f"{hide}; import pet_fairseq; pet_fairseq.register()"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    (line,) = result.stderr.splitlines()
+    assert result.returncode == 1 and line.endswith(f"; {environment.FAIRSEQ}")
+
+
+def test_a_package_lacks_what_it_needs(tmp_path, monkeypatch):
+    (tmp_path / "hollow.py").write_text("import no_such_package")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UserError, match=r"'no_such_package'\); install .* fresh environment"):
+        environment.check_version(environment.Need("hollow", "1", "", "pip install it"))
+
+
+def test_transformers_and_the_converters_are_importable():
+    """In a process of their own; a torchaudio that does not fit torch would break them."""
+    imports = "from transformers import MarianMTModel; import ctranslate2.converters"
+    result = subprocess.run([sys.executable, "-c", imports], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ FLOORS = [
     [
         "errors",
         "cli_command",
+        "all_sentences",
         "architectures",
         "attention",
         "freezing",
@@ -23,7 +24,10 @@ FLOORS = [
         "output_bias",
         "prefill",
     ],
-    ["devices", "environment", "files", "generate_output", "markdown", "moving", "parameters"],
+    [
+        *("devices", "environment", "files", "generate_output", "markdown", "moving"),
+        *("numpy_compatibility", "parameters", "tokenised_bleu", "word_errors"),
+    ],
     ["checkpoints"],
     ["backbone", "loading", "model_options"],
     ["demo", "distillation", "imported", "llama", "pretrained"],

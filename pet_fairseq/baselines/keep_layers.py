@@ -5,7 +5,6 @@ cannot be given on the command line: it is read as a list of numbers, where the 
 """
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 from omegaconf import OmegaConf
@@ -64,7 +63,7 @@ def read_layers(text: str, stack: str, number: int) -> list[int]:
     return layers
 
 
-def renumbered(model: dict[str, Tensor], kept: dict[str, Sequence[int]]) -> dict[str, Tensor]:
+def renumbered(model: dict[str, Tensor], kept: dict[str, list[int]]) -> dict[str, Tensor]:
     """The entries of a model's state without other layers than the kept ones, under new numbers.
 
     Args:

@@ -3,8 +3,9 @@
 import hashlib
 import logging
 import os
+from argparse import Namespace
 from pathlib import Path
-from typing import Optional
+from typing import Optional, Union
 
 import omegaconf
 from fairseq.data import Dictionary, data_utils
@@ -54,7 +55,7 @@ def check_dictionaries(
             warn_of_missing(option, path, files[0])
             continue
         else:
-            file, difference = path, f"{sizes[side]} words against {len(dictionary)}"
+            file, difference = Path(path), f"{sizes[side]} words against {len(dictionary)}"
         if difference:
             our_file = Path(our_folder, f"dict.{getattr(task.cfg, side)}.txt")
             raise UserError(
@@ -98,7 +99,7 @@ def check_single_dictionary(
     elif size is None or size == len(ours):
         warn_of_missing(option, path, files[0])
     else:
-        file, difference = path, f"{size} words against {len(ours)}"
+        file, difference = Path(path), f"{size} words against {len(ours)}"
     if difference:
         raise UserError(
             f"{option} {path}: made with another dictionary: {file} and that of {our_folder} "
@@ -160,9 +161,11 @@ def vocabulary_size(state_dict: dict[str, Tensor]) -> Optional[int]:
     return state_dict[names[0]].size(0) if names else None
 
 
-def trained_languages(cfg: omegaconf.DictConfig, folder: str) -> dict[str, Optional[str]]:
+def trained_languages(
+    cfg: Union[omegaconf.DictConfig, Namespace], folder: str
+) -> dict[str, Optional[str]]:
     """The language pair of a checkpoint's task; fairseq infers it from the folder if not given."""
-    pair = [cfg.get("source_lang"), cfg.get("target_lang")]
+    pair = [getattr(cfg, side, None) for side in ("source_lang", "target_lang")]
     if None in pair and os.path.isdir(folder):
         pair = data_utils.infer_language_pair(folder)
     return dict(zip(("source_lang", "target_lang"), pair))
@@ -171,9 +174,11 @@ def trained_languages(cfg: omegaconf.DictConfig, folder: str) -> dict[str, Optio
 def vocabulary_sizes(state_dict: dict[str, Tensor]) -> dict[str, Optional[int]]:
     """Rows of the embedding matrices in a state, None where there is no such matrix.
 
-    A shared matrix is stored under the encoder's name only.
+    A shared matrix is stored under the encoder's name only; that of an encoder in another one
+    (`fconv_self_att`) has a longer name.
     """
     source = state_dict.get("encoder.embed_tokens.weight")
+    source = state_dict.get("encoder.encoder.embed_tokens.weight") if source is None else source
     target = state_dict.get("decoder.embed_tokens.weight")
     if target is None and any(name.startswith("decoder.layers.") for name in state_dict):
         target = source

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from pet_fairseq.checkpoints.dictionaries import check_dictionaries
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.checkpoints.translation import check_translation_model
 from pet_fairseq.errors import UserError
 from pet_fairseq.freezing import freeze
 from pet_fairseq.moving import move_like
@@ -48,8 +49,8 @@ def load_frozen_models(paths: str, option: str, task: FairseqTask) -> FrozenMode
     """Load one checkpoint or an ensemble `a.pt:b.pt` with the same dictionaries as `task`.
 
     Raises:
-        UserError: an empty path, or a file that is missing, damaged or unsafe, or made for other
-            dictionaries.
+        UserError: an empty path, or a file that is missing, damaged or unsafe, made for other
+            dictionaries, or of a model that does not translate text from left to right.
     """
     if not all(paths.split(os.pathsep)):
         raise UserError(
@@ -59,6 +60,7 @@ def load_frozen_models(paths: str, option: str, task: FairseqTask) -> FrozenMode
     models = []
     for path in paths.split(os.pathsep):
         state = load_checkpoint(path, option)
+        check_translation_model(state, path, option)
         remedy = "give one that was trained on data made with the same dictionaries"
         check_dictionaries(state, path, option, task, remedy)
         loaded, _ = checkpoint_utils.load_model_ensemble([path], task=task, state=state)

@@ -1,5 +1,7 @@
 """Repair of a folder of checkpoints after a crash."""
 
+import shutil
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Optional
 
@@ -49,7 +51,7 @@ def repair_folder(folder: Path) -> Repair:
         return Repair(None, None)
     for candidate in _newest_first(others):
         if is_intact(candidate):
-            write_whole(last, lambda file, source=candidate: file.write_bytes(source.read_bytes()))
+            write_whole(last, partial(shutil.copyfile, candidate))
             return Repair(last, candidate)
     raise UserError(
         f"{last}: damaged, and no other readable checkpoint in {folder}; delete it to start anew"

@@ -4,15 +4,19 @@ import argparse
 import collections
 import os
 import typing
+from typing import Any
 
 import omegaconf
 import torch
 from fairseq import checkpoint_utils
+from fairseq.data import Dictionary
 from fairseq.distributed.utils import _TensorPlaceholder
+from fairseq.logging.meters import AverageMeter, StopwatchMeter, TimeMeter
 from omegaconf import OmegaConf
 from omegaconf.base import ContainerMetadata, Metadata
 from omegaconf.nodes import AnyNode
 
+from pet_fairseq.checkpoints.numbers import NUMPY_TYPES
 from pet_fairseq.errors import (
     UNREADABLE,
     UnsafeCheckpointError,
@@ -21,7 +25,9 @@ from pet_fairseq.errors import (
     why_unreadable,
 )
 
-# what fairseq puts into a checkpoint beside tensors: plain containers of options
+METERS = (AverageMeter, StopwatchMeter, TimeMeter)  # until 0.9 as objects, under this module
+
+# what fairseq puts into a checkpoint beside tensors and numbers: docs/checkpoints.md says where
 FAIRSEQ_TYPES = [
     argparse.Namespace,
     omegaconf.DictConfig,
@@ -34,12 +40,16 @@ FAIRSEQ_TYPES = [
     dict,
     list,
     int,
+    bytes,
+    Dictionary,  # some tasks keep theirs in the checkpoint
+    *((meter, f"fairseq.meters.{meter.__name__}") for meter in METERS),
+    *NUMPY_TYPES,
     _TensorPlaceholder,  # an index that stands for a tensor in a checkpoint sent between processes
 ]
 
 
 def allow_fairseq_types() -> None:
-    """Let torch's safe loading accept fairseq's options; everything else stays refused."""
+    """Let torch's safe loading accept what fairseq writes; everything else stays refused."""
     torch.serialization.add_safe_globals(FAIRSEQ_TYPES)
 
 
@@ -60,34 +70,53 @@ def load_checkpoint(path: str, option: str) -> dict:
     try:
         with open(path, "rb") as file:
             state = torch.load(file, map_location="cpu", weights_only=True)
-        state = _as_fairseq_gives_it(state)
+        lack = what_is_missing(state)
+        if not lack:
+            state = _as_fairseq_gives_it(state)
+            lack = what_is_missing_in_options(state["cfg"])
     except PermissionError as error:
         raise UserError(f"{option} {path}: {error.strerror}; let yourself read it") from error
     except UNREADABLE as error:
         kind = UnsafeCheckpointError if is_refusal(error, path) else UserError
         raise kind(f"{option} {path}: {why_unreadable(error, path)}") from error
-    if not _is_complete(state):
-        raise UserError(f"{option} {path}: not a fairseq checkpoint; give one that it wrote")
+    if lack:
+        raise UserError(f"{option} {path}: {lack}; give a checkpoint that fairseq-train wrote")
     return state
 
 
-def _is_complete(state: dict) -> bool:
-    """Whether a state has the tensors of a model, and the options of it and of its task."""
+def what_is_missing(state: Any) -> str:
+    """What fairseq would not find in a stored state, or would find in a form that it cannot use.
+
+    Returns:
+        The end of a sentence that begins with the file's name; "" for a whole checkpoint.
+    """
+    if not isinstance(state, dict):
+        return f"holds no checkpoint but a {type(state).__name__}"
     model, cfg = state.get("model"), state.get("cfg")
-    return (
-        isinstance(model, dict)
-        and all(isinstance(tensor, torch.Tensor) for tensor in model.values())
-        and isinstance(cfg, omegaconf.DictConfig)
-        and all(cfg.get(part) is not None for part in ("model", "task"))
-        and isinstance(state["extra_state"], dict)
-    )
+    if model is None:
+        return "has no `model`, the parameters"
+    if not isinstance(model, dict) or not all(map(torch.is_tensor, model.values())):
+        return "its `model` is not a dict of tensors"
+    if cfg is None and state.get("args") is None:
+        return "has no `cfg` or `args`, the options that it was trained with"
+    if cfg is not None and not isinstance(cfg, (dict, omegaconf.DictConfig)):
+        return f"its `cfg` is a {type(cfg).__name__}, not a dict"
+    is_oldest = {"optimizer", "best_loss"} <= state.keys()  # from before there was a history
+    if not state.get("optimizer_history") and not is_oldest:
+        return "has no `optimizer_history`, which says how long it was trained"
+    if not isinstance(state.get("extra_state"), dict) and "epoch" not in state:
+        return "has no `extra_state`, which says where in the data its training was"
+    return ""
+
+
+def what_is_missing_in_options(cfg: omegaconf.DictConfig) -> str:
+    """As `what_is_missing`, of the options that fairseq builds the model and its task by."""
+    missing = [part for part in ("model", "task") if cfg.get(part) is None]
+    return f"has no options of a {missing[0]}" if missing else ""
 
 
 def _as_fairseq_gives_it(state: dict) -> dict:
     """A stored state with its options as omegaconf's, upgraded to fairseq's latest format."""
-    cfg = state.get("cfg")
-    if cfg is not None:
-        if not isinstance(cfg, (dict, omegaconf.DictConfig)):
-            raise TypeError(f"options in a {type(cfg).__name__}")
-        state["cfg"] = OmegaConf.create(cfg, flags={"allow_objects": True})
+    if state.get("cfg") is not None:
+        state["cfg"] = OmegaConf.create(state["cfg"], flags={"allow_objects": True})
     return checkpoint_utils._upgrade_state_dict(state)

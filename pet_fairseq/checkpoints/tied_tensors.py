@@ -45,7 +45,7 @@ def restore_tied_entries(model: nn.Module, state_dict: dict[str, Tensor], option
         state_dict[name] = state_dict[owner]
 
 
-class SharedStoredOnce:
+class SharedStoredOnce(nn.Module):
     """Put before a fairseq model's base: its checkpoints hold every shared tensor once.
 
     Those that hold copies load, too, if the copies are equal.

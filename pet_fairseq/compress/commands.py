@@ -180,6 +180,19 @@ def _translate_options(parser: ArgumentParser) -> None:
         default=0,
         help="how many batches are translated at once (default: one for each core)",
     )
+    parser.add_argument(
+        "--long-texts",
+        choices=("cut", "skip", "refuse"),
+        default="cut",
+        help="what to do with sentences of more than 1,023 tokens: cut them, leave their lines "
+        "empty, or end at the first (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="end at the first line that is not UTF-8; without this option broken bytes are "
+        "replaced, and a line on standard error counts them at the end",
+    )
     _add_style_options(parser)
 
 
@@ -249,10 +262,17 @@ def _test_text(args: Namespace) -> None:
 
 def _translate(args: Namespace) -> None:
     from pet_fairseq.compress.translate import translate_exported
+    from pet_fairseq.predict.bad_lines import report
 
     options = (args.beam, args.rounds, args.threads, args.out)
     models = [(name, Path(folder)) for name, folder in args.model]
-    print(translate_exported(models, args.input, _style(args), *options))
+    lines, bad_lines = translate_exported(
+        *(models, args.input, _style(args), *options),
+        long_texts=args.long_texts,
+        strict=args.strict,
+    )
+    print(lines)
+    report(bad_lines, "translate-exported")
 
 
 def _style(args: Namespace):

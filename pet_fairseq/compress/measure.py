@@ -14,8 +14,8 @@ from pet_fairseq.decoding.export import MODEL as FAIRSEQ_FILE
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_lines, read_text
 from pet_fairseq.report.checkpoint import Sizes, measure_sizes, training_seconds
-from pet_fairseq.report.measure import cached_bleu
 from pet_fairseq.report.outputs import read_output
+from pet_fairseq.report.scoring import cached_bleu
 
 CTRANSLATE2, FAIRSEQ = "CTranslate2 int8", "fairseq"
 FILES = {CTRANSLATE2: ("ctranslate2", "model.bin"), FAIRSEQ: ("fairseq", FAIRSEQ_FILE)}
@@ -147,8 +147,10 @@ def _in_fairseq(
     hypotheses = _checked(outputs[0].hypotheses, references, layout.generated(model, 1))
     speed = statistics.median(output.sentences_per_second for output in outputs)
     file = _file(layout, model, FAIRSEQ)
+    size = file.stat().st_size if file.is_file() else sizes.checkpoint_bytes
+    assert size is not None, "a checkpoint was measured, whose bytes are known"
     return InEngine(
-        file.stat().st_size if file.is_file() else sizes.checkpoint_bytes,
+        size,
         bleu.corpus_score(hypotheses, None).score,
         hypotheses,
         speed if engine == FAIRSEQ else None,

@@ -71,9 +71,19 @@ def build_pipeline(request: Request) -> Pipeline:
         UserError: names the option or the file that is wrong.
     """
     teacher = read_teacher(request.teacher, request.data)
+    check_method(request.method, teacher)
     check_times(request)
     places = {"DATA": request.data, "OUT": request.out, "TEACHER": request.teacher}
     return Pipeline(_Stages(request, teacher).build(), request.out, places)
+
+
+def check_method(name: str, teacher: Teacher) -> None:
+    """Raise UserError if a method follows a Transformer's layers, and the teacher is none."""
+    if METHODS[name].criterion == "patient_kd" and not teacher.is_transformer:
+        raise UserError(
+            f"--method {name}: its student follows the layers of a Transformer, and TEACHER "
+            f"{teacher.path} is none; give --method pet"
+        )
 
 
 def check_times(request: Request) -> None:
@@ -295,7 +305,7 @@ class _Stages:
         """Exports to fairseq and, if it can be used, CTranslate2; none of a teacher that cannot."""
         if self.teacher.why_no_plain_form() is not None and model == "teacher":
             return []
-        engines = {"fairseq": ()}
+        engines: dict[str, Options] = {"fairseq": ()}
         if self.in_ctranslate2:
             engines["ctranslate2"] = ("--quantization", "int8")
         return [self.export(model, engine, options) for engine, options in engines.items()]

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
 import matplotlib
 from matplotlib.figure import Figure
@@ -50,7 +50,7 @@ def write_report(
 def first_line(measured: Measurements) -> str:
     """Size, BLEU and speed of teacher and student, in the same engine."""
     before, after = (model.engines[measured.engine] for model in measured.both.values())
-    speeds = before.sentences_per_second, after.sentences_per_second
+    speeds: Any = (before.sentences_per_second, after.sentences_per_second)  # timed in this engine
     return (
         f"{megabytes(before)} MB -> {megabytes(after)} MB "
         f"({before.bytes / after.bytes:.1f} times smaller), "
@@ -87,8 +87,9 @@ def to_markdown(
 
 
 def checkpoint_line(measured: Measurements) -> str:
-    teacher, student = (m.sizes.checkpoint_bytes / MEGABYTE for m in measured.both.values())
-    rate = 100 * measured.student.sizes.layer_parameters / measured.teacher.sizes.layer_parameters
+    sizes: list[Any] = [model.sizes for model in measured.both.values()]  # of files: all are known
+    teacher, student = (size.checkpoint_bytes / MEGABYTE for size in sizes)
+    rate = 100 * sizes[1].layer_parameters / sizes[0].layer_parameters
     return (
         f"The student has {rate:.1f}% of the teacher's layer parameters. In float32, as fairseq "
         f"trains them, the checkpoints have {teacher:.1f} and {student:.1f} MB."

@@ -35,7 +35,7 @@ def choose_student(teacher: Teacher, method: Method, size: Size) -> tuple[Shape,
     check_wanted(teacher, size)
     wanted = size if size != Size() else Size(rate=method.rate)
     options = model_options(teacher, method)
-    for layers in depths(method, teacher.options.encoder_layers, teacher.options.decoder_layers):
+    for layers in depths(method, *teacher.layers):
         shape = _shape(teacher, layers, wanted, options)
         if shape.width <= teacher.options.encoder_embed_dim:
             break
@@ -91,6 +91,7 @@ def _shape(teacher: Teacher, layers: tuple[int, int], size: Size, options: Optio
         option, wanted, unit = "--megabytes", size.megabytes, " MB"
         measure = lambda model: int8_bytes(model) / MEGABYTE  # noqa: E731
     else:
+        assert size.rate is not None, "a size is one of the two"
         option, wanted, unit = "--rate", size.rate, "%"
         measure = lambda model: 100 * layer_parameters(model) / teacher.counts.layers  # noqa: E731
     nearest = find_shape(options, teacher.vocabularies, layers, measure, wanted)
@@ -103,7 +104,7 @@ def model_options(teacher: Teacher, method: Method) -> Options:
     return (
         *("--arch", method.arch, *PRE_NORM),
         *position_options(teacher),
-        *embedding_options(teacher),
+        *teacher.embedding_options,
     )
 
 
@@ -111,11 +112,3 @@ def position_options(teacher: Teacher) -> Options:
     """The options for sentences as long as the teacher reads."""
     source, target = teacher.max_positions
     return ("--max-source-positions", str(source), "--max-target-positions", str(target))
-
-
-def embedding_options(teacher: Teacher) -> Options:
-    if teacher.options.share_all_embeddings:
-        return ("--share-all-embeddings",)
-    if teacher.options.share_decoder_input_output_embed:
-        return ("--share-decoder-input-output-embed",)
-    return ()

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Optional
 
-from fairseq.models.nat import FairseqNATModel
+from fairseq.models import FairseqEncoderDecoderModel
 from fairseq.models.transformer import TransformerModelBase
 from fairseq.tasks.translation import TranslationTask
 from omegaconf import DictConfig
@@ -16,13 +16,16 @@ from torch import nn
 from pet_fairseq.architectures import architecture_name, model_class
 from pet_fairseq.checkpoints.dictionaries import check_dictionaries
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.checkpoints.translation import check_translation_model
 from pet_fairseq.compress.export_size import int8_bytes
 from pet_fairseq.decoding.export import check_for_ctranslate2
 from pet_fairseq.decoding.plain import check_plain_form
 from pet_fairseq.errors import UserError
+from pet_fairseq.layers import STACKS
 from pet_fairseq.loading import DATA_REMEDY, load_task
 from pet_fairseq.parameters import ParameterCounts, count_parameters
 from pet_fairseq.pet.params import stored_model
+from pet_fairseq.recipes.options import Options
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,29 @@ class Teacher:
     @property
     def max_positions(self) -> tuple[int, int]:
         """The longest source and target that it reads."""
-        return self.options.max_source_positions, self.options.max_target_positions
+        source, target = self.model.max_positions()
+        return int(source), int(target)
+
+    @property
+    def is_transformer(self) -> bool:
+        return isinstance(self.model, TransformerModelBase)
+
+    @property
+    def layers(self) -> tuple[int, int]:
+        """The number of layers, convolutions or LSTMs in its encoder and decoder."""
+        encoder, decoder = (number_of_layers(getattr(self.model, stack)) for stack in STACKS)
+        return encoder, decoder
+
+    @property
+    def embedding_options(self) -> Options:
+        """The options of fairseq's Transformer that share embeddings as it does."""
+        if getattr(self.options, "share_all_embeddings", False):
+            return ("--share-all-embeddings",)
+        # fconv has a name of its own for it
+        names = ("share_decoder_input_output_embed", "share_input_output_embed")
+        if any(getattr(self.options, name, False) for name in names):
+            return ("--share-decoder-input-output-embed",)
+        return ()
 
     def why_no_plain_form(self) -> Optional[str]:
         """Why it cannot be exported, None if it can."""
@@ -80,27 +105,40 @@ class Teacher:
         """Why it cannot be measured in CTranslate2, None if it can."""
         if importlib.util.find_spec("ctranslate2") is None:
             return "CTranslate2 is missing (pip install 'pet-fairseq[ctranslate2]')"
+        why_no_plain_form = self.why_no_plain_form()
+        if why_no_plain_form is not None:
+            return why_no_plain_form
         try:
             check_for_ctranslate2(self.options)
         except UserError as error:
             return f"CTranslate2 cannot hold the teacher ({error})"
-        return self.why_no_plain_form()
+        return None
+
+
+def number_of_layers(stack: nn.Module) -> int:
+    """The layers of an encoder or a decoder, under the names of fairseq's kinds; else 0."""
+    for name, module in stack.named_modules():
+        if isinstance(module, nn.LSTM):
+            return module.num_layers
+        if name.split(".")[-1] in ("layers", "convolutions"):
+            return len(module)
+    return 0
 
 
 def read_teacher(path: Path, data: Path) -> Teacher:
     """Read the checkpoint of a translation model, under safe loading.
 
     Raises:
-        UserError: it is unreadable or not a left-to-right encoder-decoder Transformer, or the data
-            are missing or made with other dictionaries.
+        UserError: it is unreadable or not an encoder-decoder that translates text from left to
+            right, or the data are missing or made with other dictionaries.
     """
     state = load_checkpoint(str(path), "TEACHER")
+    check_translation_model(state, str(path), "TEACHER")
     options = state["cfg"]["model"]
-    kind = model_class(options)
-    if not issubclass(kind, TransformerModelBase) or issubclass(kind, FairseqNATModel):
+    if not issubclass(model_class(options), FairseqEncoderDecoderModel):
         raise UserError(
             f"TEACHER {path}: its architecture {architecture_name(options)} is not an "
-            "encoder-decoder Transformer; give a translation model such as fairseq's transformer"
+            "encoder-decoder; give a translation model such as fairseq's transformer"
         )
     task = load_task(state["cfg"]["task"], str(data))
     check_dictionaries(state, str(path), "TEACHER", task, DATA_REMEDY)

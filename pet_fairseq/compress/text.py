@@ -84,7 +84,7 @@ def find_style(
     if tokenizer is None:
         chosen = trained.get("tokenizer")
         tokenizer = chosen.get("_name") if isinstance(chosen, DictConfig) else chosen
-        tokenizer = tokenizer or trained["task"].get("eval_bleu_detok")
+        tokenizer = tokenizer or getattr(trained["task"], "eval_bleu_detok", None)
         if tokenizer in (None, "space"):  # the default of --eval-bleu-detok says nothing
             tokenizer = "moses" if remove_bpe == "subword_nmt" else None
     return TextStyle(

@@ -107,7 +107,7 @@ def cache_megabytes(corpus: Corpus, teacher_width: int) -> int:
 def validation_options(per_epoch: int) -> Options:
     """Options that validate and save often enough, but not after every few updates."""
     every = str(max(1, UPDATES_BETWEEN_VALIDATIONS // per_epoch))
-    options = ("--validate-interval", every, "--save-interval", every)
+    options: Options = ("--validate-interval", every, "--save-interval", every)
     if per_epoch > LONGEST_EPOCH:
         options += (
             "--save-interval-updates",

@@ -1,20 +1,34 @@
 """`pet-fairseq translate-exported`: translate a text by exported models, in turn, and time them."""
 
+import itertools
 import os
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from pet_fairseq.compress.text import TextStyle, write_lines
+from pet_fairseq.compress.text import TextStyle
 from pet_fairseq.errors import UserError, check_positive
-from pet_fairseq.files import read_lines, whole_folder, write_json
+from pet_fairseq.files import whole_folder, write_json
+from pet_fairseq.predict.bad_lines import Bad, BadLines
+from pet_fairseq.predict.lines import check_bytes, read_lines
 
 BATCH_TOKENS = 2_000
 MAX_LENGTH = 200  # as fairseq-generate's --max-len-b
+MAX_SOURCE = 1023  # tokens; CTranslate2 itself would cut here, with the end of the sentence
+AT_ONCE = 100_000  # sentences that are translated before more are read
 SPEEDS = "speeds.json"
 
 Translate = Callable[[list[list[str]]], list[str]]
+
+
+class Sentence(NamedTuple):
+    """The tokens of a line, none if it has no translation, and what is wrong with it."""
+
+    tokens: list[str]
+    bad: tuple[Bad, ...] = ()
 
 
 def translate_exported(
@@ -25,41 +39,89 @@ def translate_exported(
     rounds: int,
     threads: int,
     out: Path,
-) -> str:
-    """Write NAME.txt for each model and speeds.json into a new folder; returns a line per model.
+    long_texts: str = "cut",
+    strict: bool = False,
+) -> tuple[str, BadLines]:
+    """Write NAME.txt for each model and speeds.json into a new folder.
+
+    Each line of the input has its line in NAME.txt, an empty one if it has no translation.
 
     Args:
         models: names, and folders that `pet-fairseq export --to ctranslate2` made.
         tokens: a file with one sentence, as tokens, on each line.
         rounds: how often each model's translation is timed.
         threads: how many batches are translated at once; 0: one for each core that we may use.
+        long_texts, strict: as for `read_sentences`.
+    Returns:
+        A line per model, and the count of bad lines.
     Raises:
-        UserError: CTranslate2 or an input is missing, `out` exists, or a number is below 1.
+        UserError: CTranslate2 or an input is missing, `out` exists, a number is below 1, or a line
+            is refused.
     """
     check_inputs(models, tokens, beam, rounds, out)
     threads = threads or len(os.sched_getaffinity(0))
-    sentences = [line.split() for line in read_lines(tokens, "--input")]
+    sentences = read_sentences(tokens, long_texts, strict)
     translators = {name: load(folder, beam, threads) for name, folder in models}
-    texts, seconds = take_turns(translators, sentences, rounds)
     decode = style.decoder()
-    speeds = {
-        "engine": "CTranslate2",
-        "beam": beam,
-        "threads": threads,
-        "sentences": len(sentences),
-        "seconds": seconds,
-        "sentences_per_second": {
-            name: len(sentences) / statistics.median(times) for name, times in seconds.items()
-        },
-    }
-    with whole_folder(out) as folder:
-        for name, lines in texts.items():
-            write_lines(folder / f"{name}.txt", map(decode, lines))
+    bad_lines = BadLines()
+    translated, seconds = 0, {name: [0.0] * rounds for name in translators}
+    with whole_folder(out) as folder, ExitStack() as stack:
+        files = {
+            name: stack.enter_context((folder / f"{name}.txt").open("w", encoding="utf-8"))
+            for name in translators
+        }
+        while some := list(itertools.islice(sentences, AT_ONCE)):
+            asked = [sentence.tokens for sentence in some if sentence.tokens]
+            texts, times = take_turns(translators, asked, rounds)
+            translated += len(asked)
+            for name, file in files.items():
+                seconds[name] = [a + b for a, b in zip(seconds[name], times[name])]
+                answers = map(decode, texts[name])
+                file.writelines(f"{next(answers) if each.tokens else ''}\n" for each in some)
+            for sentence in some:
+                bad_lines.add(sentence.bad)
+        speeds: dict[str, Any] = {
+            "engine": "CTranslate2",
+            "beam": beam,
+            "threads": threads,
+            "sentences": translated,
+            "seconds": seconds,
+            "sentences_per_second": {
+                name: translated / statistics.median(times) for name, times in seconds.items()
+            },
+        }
         write_json(folder / SPEEDS, speeds)
-    return "\n".join(
+    lines = (
         f"{name}: {speed:,.0f} sentences/s"
         for name, speed in speeds["sentences_per_second"].items()
     )
+    return "\n".join(lines), bad_lines
+
+
+def read_sentences(tokens: Path, long_texts: str, strict: bool) -> Iterator[Sentence]:
+    """The sentences of a file of tokens, one a line.
+
+    Args:
+        long_texts: of more than MAX_SOURCE tokens: "cut", "skip" or "refuse".
+        strict: whether bytes that are not UTF-8 end the run; else they are replaced.
+    Raises:
+        UserError: a line is refused.
+    """
+    for line in read_lines(str(tokens)):
+        if strict:
+            check_bytes(line)
+        words = line.text.split()
+        bad = () if line.broken is None else (Bad.BROKEN,)
+        if not words:
+            yield Sentence([], (*bad, Bad.EMPTY))
+        elif len(words) <= MAX_SOURCE:
+            yield Sentence(words, bad)
+        elif long_texts == "cut":
+            yield Sentence(words[:MAX_SOURCE], (*bad, Bad.CUT))
+        elif long_texts == "skip":
+            yield Sentence([], (*bad, Bad.SKIPPED))
+        else:
+            raise UserError(f"{line.where}: {len(words)} tokens, at most {MAX_SOURCE} are taken")
 
 
 def check_inputs(
@@ -75,7 +137,7 @@ def check_inputs(
             )
     if not tokens.is_file():
         raise UserError(f"--input {tokens}: no such file")
-    if not any(line.strip() for line in read_lines(tokens, "--input")):
+    if not any(line.text.strip() for line in read_lines(str(tokens))):
         raise UserError(f"--input {tokens}: has no words; give a text")
     if out.exists():
         raise UserError(f"--out {out}: exists; give the name of a new folder")

@@ -21,7 +21,7 @@ class KeyValueCache:
     def __init__(self, expected: int):
         self.expected = expected
         self.used = 0
-        self._buffer: Optional[Tensor] = None  # 2 x B x K x H x D: a step's slots are contiguous
+        self._buffer = torch.empty(0, 0, 0)  # then 2 x B x K x H x D: a step's slots are contiguous
 
     @property
     def filled(self) -> Tensor:
@@ -31,7 +31,7 @@ class KeyValueCache:
         """Write 2 x B x H x R x D behind the filled slots and return all of them."""
         new = new.transpose(2, 3)
         end = self.used + new.size(2)
-        if self._buffer is None or end > self._buffer.size(2):
+        if end > self._buffer.size(2):
             buffer = new.new_empty(*new.shape[:2], max(self.expected, 2 * end), *new.shape[3:])
             if self.used:
                 buffer[:, :, : self.used] = self._buffer[:, :, : self.used]

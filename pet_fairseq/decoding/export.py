@@ -11,6 +11,7 @@ from omegaconf import OmegaConf
 
 from pet_fairseq.checkpoints.contents import new_state, save_state
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.checkpoints.translation import check_translation_model
 from pet_fairseq.decoding.plain import check_plain_form, plain_model
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import whole_folder
@@ -78,6 +79,7 @@ def write_fairseq(checkpoint: str, data: str, folder: Path) -> dict:
     """Write model.pt and the dictionaries, and return the options in model.pt."""
     state = load_checkpoint(checkpoint, "CHECKPOINT")
     args = state["cfg"]["model"]
+    check_translation_model(state, checkpoint, "CHECKPOINT")
     check_plain_form(args, checkpoint)
     model, task = load_transformer(checkpoint, "CHECKPOINT", data)
     plain, plain_args = plain_model(model, args, task)
@@ -91,7 +93,9 @@ def write_fairseq(checkpoint: str, data: str, folder: Path) -> dict:
 def plain_state(state: dict, plain: FairseqModel, args: Namespace, task: TranslationTask) -> dict:
     """The loaded checkpoint with another model in it, as stock fairseq reads it."""
     cfg = OmegaConf.to_container(state["cfg"], resolve=True, enum_to_str=True)
-    options = {name: value for name, value in cfg["task"].items() if name in TASK_OPTIONS}
+    trained = cfg["task"]
+    trained = vars(trained) if isinstance(trained, Namespace) else trained
+    options = {name: value for name, value in trained.items() if name in TASK_OPTIONS}
     languages = {"source_lang": task.cfg.source_lang, "target_lang": task.cfg.target_lang}
     cfg["task"] = {**options, **languages, "_name": "translation", "data": "."}
     cfg["model"] = args

@@ -4,7 +4,11 @@ from argparse import Namespace
 from typing import Any, Optional
 
 import torch
-from fairseq.models import ARCH_MODEL_NAME_REGISTRY, build_model
+from fairseq.models import (
+    ARCH_MODEL_NAME_REGISTRY,
+    FairseqEncoderDecoderModel,
+    build_model,
+)
 from fairseq.models.transformer import TransformerModel
 from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
@@ -31,10 +35,14 @@ def check_plain_form(options: Any, path: str) -> None:
     holds = f"CHECKPOINT {path}: holds {ARCH_MODEL_NAME_REGISTRY.get(arch, arch)}"
     if hasattr(kind, "no_plain_form"):
         raise UserError(f"{holds}: {kind.no_plain_form}")
-    if not issubclass(kind, TransformerModel):
+    if not issubclass(kind, FairseqEncoderDecoderModel):
         raise UserError(
             f"{holds}, not a translation model; give a Transformer trained with --task translation "
             "or pet_translation"
+        )
+    if not issubclass(kind, TransformerModel):
+        raise UserError(
+            f"{holds}, which is no Transformer; fairseq itself reads the checkpoint as it is"
         )
 
 

@@ -19,13 +19,12 @@ class StockSteps:
         self.beam_size = beam_size
         self.encoder_outs: list[dict[str, list[Tensor]]] = []
         self.state: list[dict[str, dict[str, Optional[Tensor]]]] = []
-        self.tokens: Optional[Tensor] = None  # (B R) x T
+        self.tokens = torch.empty(0, 0)  # (B R) x T, after the first step
         self.temperature = temperature
 
     def begin(self, net_input: dict) -> None:
         self.encoder_outs = self.model.forward_encoder(net_input)
         self.state = [{}]
-        self.tokens = None
 
     def step(self, tokens: Tensor, position: int) -> Tensor:
         batch, num_beams = tokens.shape

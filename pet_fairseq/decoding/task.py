@@ -1,14 +1,19 @@
 """Task `pet_translation`: fairseq's translation with fast beam search."""
 
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Optional
 
 from fairseq.dataclass import ChoiceEnum
+from fairseq.models import MODEL_REGISTRY
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from torch import nn
 
+from pet_fairseq.all_sentences import AllSentences
 from pet_fairseq.decoding.generator import FastGenerator
+from pet_fairseq.decoding.transformer import why_not_plain
 
 logger = logging.getLogger(__name__)
 
@@ -25,11 +30,16 @@ class PetTranslationConfig(TranslationConfig):
 
 
 @register_task("pet_translation", dataclass=PetTranslationConfig)
-class PetTranslationTask(TranslationTask):
+class PetTranslationTask(AllSentences, TranslationTask):
     """fairseq's translation, with a beam search that finds the same translations sooner.
 
     Where an option needs fairseq's own search, that one is used, and a warning names the option.
+    A model that has to compute its steps of decoding itself is named, too. Each is said once.
     """
+
+    def __init__(self, cfg, src_dict, tgt_dict):
+        super().__init__(cfg, src_dict, tgt_dict)
+        self.warned: set[str] = set()
 
     def build_generator(
         self,
@@ -44,11 +54,34 @@ class PetTranslationTask(TranslationTask):
             option = unsupported_option(args, extra_gen_cls_kwargs, prefix_allowed_tokens_fn)
             if option is None:
                 seq_gen_cls = FastGenerator
+                self.warn_of_slow_models(models)
             else:
-                logger.warning(f"{option}: decoding with fairseq's generator, not the fast one")
+                self.warn(f"{option}: decoding with fairseq's generator, not the fast one")
         return super().build_generator(
             models, args, seq_gen_cls, extra_gen_cls_kwargs, prefix_allowed_tokens_fn
         )
+
+    def warn_of_slow_models(self, models: Iterable[nn.Module]) -> None:
+        """Say which models the fast generator runs through fairseq's steps, and why."""
+        for model in models:
+            reason = why_not_plain(model)
+            if reason is not None:
+                self.warn(
+                    f"{model_name(model)}: decoding through fairseq's own steps, not the fast "
+                    f"ones: {reason}"
+                )
+
+    def warn(self, message: str) -> None:
+        """Log a warning, once: fairseq builds a generator for each call from Python."""
+        if message not in self.warned:
+            self.warned.add(message)
+            logger.warning(message)
+
+
+def model_name(model: nn.Module) -> str:
+    """The name under which a model's class is registered, else that of the class."""
+    kind = type(model)
+    return next((name for name, known in MODEL_REGISTRY.items() if known is kind), kind.__name__)
 
 
 def unsupported_option(args, extra=None, prefix_allowed_tokens_fn=None) -> Optional[str]:

@@ -5,9 +5,9 @@ values of every step stay where they were written, one slot per beam, and a mask
 beam descends from; following other beams costs a small gather in that mask.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Optional
+from typing import Any, Optional
 
 import torch
 import torch.nn.functional as F
@@ -37,21 +37,39 @@ def is_plain(model: nn.Module) -> bool:
     It knows fairseq's layers and our attention with their usual options, but no adaptive softmax,
     quantisation noise, dropout that stays on in inference, or layers with parts of their own.
     """
+    return why_not_plain(model) is None
+
+
+def why_not_plain(model: nn.Module) -> Optional[str]:
+    """What `TransformerSteps` cannot compute of a model's decoder, None if it can compute all."""
+    return next(_obstacles(model), None)
+
+
+def _obstacles(model: nn.Module) -> Iterator[str]:
     decoder = getattr(model, "decoder", None)
-    if not isinstance(decoder, TransformerDecoderBase) or decoder.cross_self_attention:
-        return False
-    if decoder.adaptive_softmax is not None or decoder.quant_noise is not None:
-        return False
+    kind = type(decoder).__name__
+    if not isinstance(decoder, TransformerDecoderBase):
+        yield f"its decoder is no Transformer's ({kind})"
+        return
+    if decoder.cross_self_attention:
+        yield "--cross-self-attention"
+    if decoder.adaptive_softmax is not None:
+        yield "--adaptive-softmax-cutoff"
+    if decoder.quant_noise is not None:
+        yield "--quant-noise-pq"
     if isinstance(model, TransformerModelBase) and not _inherits(
         model, TransformerModelBase, ("get_normalized_probs", "get_normalized_probs_scriptable")
     ):
-        return False
-    return (
-        _inherits(decoder, TransformerDecoderBase, DECODER_METHODS)
-        and not any(_is_changed(module) for module in decoder.modules())
-        and type(decoder.output_projection) is nn.Linear
-        and all(_is_plain_layer(layer) for layer in _layers(decoder))
-    )
+        yield "it has its own way from features to probabilities"
+    if not _inherits(decoder, TransformerDecoderBase, DECODER_METHODS):
+        yield f"its decoder computes more than a plain one ({kind})"
+    if any(_is_changed(module) for module in decoder.modules()):
+        yield "a module of its decoder has a hook, or dropout that stays on"
+    if type(decoder.output_projection) is not nn.Linear:
+        yield f"its output layer is no plain one ({type(decoder.output_projection).__name__})"
+    for layer in _layers(decoder):
+        if not _is_plain_layer(layer):
+            yield f"a layer of its decoder has parts of its own ({type(layer).__name__})"
 
 
 def _is_plain_layer(layer: nn.Module) -> bool:
@@ -65,7 +83,7 @@ def _is_plain_layer(layer: nn.Module) -> bool:
     )
 
 
-def _is_plain_attention(attention: Optional[nn.Module]) -> bool:
+def _is_plain_attention(attention: Any) -> bool:
     if type(attention) is FairseqMultiheadAttention:
         if attention.bias_k is not None or attention.add_zero_attn or attention.use_xformers:
             return False
@@ -201,7 +219,7 @@ class TransformerSteps:
             (B R) x C
         """
         x = self._embed(tokens, position)
-        self.visible.extend(*tokens.shape, x)
+        self.visible.extend(tokens.size(0), tokens.size(1), x)
         for layer, cache, source in zip(self.layers, self.caches, self.source):
             x = self._run_layer(x, layer, cache, source, tokens.size(1))
         if self.decoder.layer_norm is not None:

@@ -25,7 +25,7 @@ HELD_OUT = ("test", "valid")
 def read_pairs() -> list[Pair]:
     """Read all pairs, the short ones first."""
     lines = lzma.decompress(PAIRS.read_bytes()).decode("utf-8").splitlines()
-    return [tuple(line.split("\t")) for line in lines]
+    return [(source, target) for source, target in (line.split("\t") for line in lines)]
 
 
 def split_pairs(pairs: Iterable[Pair], sizes: Mapping[str, int]) -> dict[str, list[Pair]]:

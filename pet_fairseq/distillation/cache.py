@@ -27,9 +27,8 @@ class TeacherCache:
         if not self.enabled:
             return compute()
         keys = pair_keys(sample, self.padding_idx)
-        cached = [self.features.get(key) for key in keys]
-        if all(part is not None for part in cached):
-            return torch.cat(cached)
+        if all(key in self.features for key in keys):
+            return torch.cat([self.features[key] for key in keys])
         features = compute()
         positions = torch.bincount(at[0], minlength=len(keys))  # how many each pair has
         for key, part in zip(keys, features.split(positions.tolist())):

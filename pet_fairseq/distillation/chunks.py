@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Optional
+from typing import Any, Optional, TypeVar
 
 import torch
 from torch import Tensor
@@ -14,8 +14,8 @@ CHUNK_ELEMENTS = 2**24
 FEWEST_ELEMENTS, MOST_ELEMENTS = 2**20, 2**27
 BLOCKS_IN_FREE_MEMORY = 64
 
-Sums = Sequence[Tensor]
-ChunkSums = Callable[[Tensor, slice], Sums]
+ChunkSums = Callable[[Tensor, slice], Any]
+Sums = TypeVar("Sums", bound=tuple[Tensor, ...])  # a named tuple with the loss first
 
 
 # --- how large a chunk is -------------------------------------------------------------------------
@@ -71,11 +71,11 @@ def free_memory(device: torch.device) -> Optional[int]:
 
 
 def chunked_sums(
-    chunk_sums: ChunkSums,
+    chunk_sums: Callable[[Tensor, slice], Sums],
     features: Tensor,
     parameters: Sequence[Tensor],
     chunk_tokens: int,
-    kind: type[Sums],
+    kind: Callable[..., Sums],
 ) -> Sums:
     """`chunk_sums(features, all rows)`, computed and differentiated in chunks of rows.
 
@@ -132,9 +132,9 @@ class GradientInBackward(torch.autograd.Function):
     def backward(ctx, loss_grad, *_):
         features, *parameters = ctx.saved_tensors
         with ctx.autocast:
-            _, grads = sums_and_gradients(
+            grads = sums_and_gradients(
                 ctx.chunk_sums, ctx.chunk_tokens, features, parameters, loss_grad
-            )
+            )[1]
         return None, None, *(g.to(x.dtype) for g, x in zip(grads, (features, *parameters)))
 
 
@@ -144,9 +144,9 @@ def chunks(tokens: int, chunk_tokens: int) -> Iterator[slice]:
         yield slice(start, start + chunk_tokens)
 
 
-def sums_of_chunks(chunk_sums: ChunkSums, features: Tensor, chunk_tokens: int) -> Sums:
+def sums_of_chunks(chunk_sums: ChunkSums, features: Tensor, chunk_tokens: int) -> list[Tensor]:
     """The sums over all chunks, without gradients."""
-    total = None
+    total: list[Tensor] = []
     for rows in chunks(len(features), chunk_tokens):
         total = _add(total, chunk_sums(features[rows], rows))
     return total
@@ -158,14 +158,14 @@ def sums_and_gradients(
     features: Tensor,
     parameters: Sequence[Tensor],
     loss_grad: Optional[Tensor] = None,
-) -> tuple[Sums, list[Tensor]]:
+) -> tuple[list[Tensor], list[Tensor]]:
     """The sums, and the gradients of the loss for features and parameters times `loss_grad`."""
     feature_grad = torch.zeros_like(features)
     # float32 at least: thousands of tokens add up here
     grads = [
         torch.zeros_like(p, dtype=torch.promote_types(p.dtype, torch.float32)) for p in parameters
     ]
-    total = None
+    total: list[Tensor] = []
     for rows in chunks(len(features), chunk_tokens):
         with torch.enable_grad():
             chunk = features[rows].detach().requires_grad_()
@@ -180,9 +180,10 @@ def sums_and_gradients(
     return total, [feature_grad, *grads]
 
 
-def _add(total: Optional[Sums], sums: Sums) -> Sums:
-    sums = [value.detach() for value in sums]
-    return sums if total is None else [a + b for a, b in zip(total, sums)]
+def _add(total: list[Tensor], sums: Sequence[Tensor]) -> list[Tensor]:
+    """The first sums, where there is no total yet, or both added; without gradients."""
+    detached = [value.detach() for value in sums]
+    return [a + b for a, b in zip(total, detached)] if total else detached
 
 
 # --- precision ------------------------------------------------------------------------------------

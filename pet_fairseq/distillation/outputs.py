@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.gradients import zero_from
-from pet_fairseq.hooks import forward_hooks
+from pet_fairseq.hooks import forward_hooks, given_arguments
 
 NO_LAYER = -1  # an `alignment_layer` for which fairseq returns no attention weights
 
@@ -33,12 +33,20 @@ def has_output_layer(model: nn.Module) -> bool:
 def run_model(model: nn.Module, net_input: dict) -> Outputs:
     """Run a fairseq model without its output projection where it is a Transformer.
 
-    Other models give their log-probabilities as features: their softmax is that of the logits.
+    The decoder is told so itself, as not every Transformer's `forward` (`transformer_align`'s, for
+    one) hands it such options. Other models give their log-probabilities as features: their softmax
+    is that of the logits.
     """
     if has_output_layer(model):
         decoder = model.decoder
-        with forward_hooks((decoder, lead_to_output_layer)):
-            features, _ = model(**net_input, features_only=True, alignment_layer=NO_LAYER)
+        stop = given_arguments(
+            decoder,
+            features_only=True,
+            alignment_layer=NO_LAYER,
+            full_context_alignment=False,  # transformer_align's second run, for alignments alone
+        )
+        with stop, forward_hooks((decoder, lead_to_output_layer)):
+            features, _ = model(**net_input)
         return Outputs(features, decoder.output_layer, list(decoder.output_projection.parameters()))
     log_probs = model.get_normalized_probs(model(**net_input), log_probs=True)
     return Outputs(log_probs, lambda rows: rows, [])

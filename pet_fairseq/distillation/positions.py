@@ -12,4 +12,5 @@ def real_positions(tokens: Tensor, padding_idx: int, first_column: int = 0) -> P
     """
     real = tokens.ne(padding_idx)
     real[:, :first_column] = False
-    return real.nonzero(as_tuple=True)
+    rows, columns = real.nonzero(as_tuple=True)
+    return rows, columns

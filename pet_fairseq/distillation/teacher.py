@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import torch
 from fairseq.models import FairseqModel
+from fairseq.models.lstm import LSTMEncoder
+from fairseq.models.transformer import TransformerDecoderBase
 from torch import Tensor, nn
 
 from pet_fairseq.checkpoints.frozen_models import FrozenModels, load_frozen_models
@@ -33,8 +35,9 @@ class Teacher(FrozenModels):
         cache_mb: MiB of features to keep in memory, see TeacherCache.
     Raises:
         UserError: a task without pairs of sentences, no path, an unusable checkpoint, a teacher
-            that is no encoder-decoder or reads only shorter sentences than the task lets through, a
-            size of the cache that is none, or a cache for a teacher without features.
+            that is no encoder-decoder or cannot read the task's batches (longer sentences, targets
+            padded on the left), a size of the cache that is none, or a cache for a teacher without
+            features.
     """
 
     def __init__(self, paths: str, task, cache_mb: float = 0):
@@ -46,6 +49,7 @@ class Teacher(FrozenModels):
         super().__init__(load_frozen_models(paths, "--teacher-path", task).models)
         check_encoder_decoders(self.models, paths)
         check_positions(self.models, task)
+        check_padding(self.models, task, paths)
         self.cache = TeacherCache(cache_mb, task.target_dictionary.pad())
         if self.cache.enabled and not all(map(has_output_layer, self.models)):
             raise UserError(
@@ -76,7 +80,7 @@ class Teacher(FrozenModels):
         outputs: list[Outputs] = []
 
         def compute() -> Tensor:
-            outputs.extend(run_model(model, sample["net_input"]) for model in models)
+            outputs.extend(self.run(model, sample["net_input"]) for model in models)
             return torch.cat([out.features[at] for out in outputs], dim=-1)
 
         with torch.no_grad():
@@ -85,13 +89,22 @@ class Teacher(FrozenModels):
         widths = [out.features.size(-1) for out in outputs] or [
             m.decoder.output_projection.in_features for m in models
         ]
+        # joined, they have the widest: log-probabilities are float32 in any model
+        dtypes = [out.features.dtype for out in outputs] or [features.dtype] * len(models)
 
         @torch.no_grad()
         def log_probs(rows: slice, temperature: float) -> Tensor:
             parts = features[rows].split(widths, dim=-1)
-            return ensemble_log_probs([f(part) for f, part in zip(layers, parts)], temperature)
+            logits = [f(part.to(dtype)) for f, part, dtype in zip(layers, parts, dtypes)]
+            return ensemble_log_probs(logits, temperature)
 
         return log_probs
+
+    def run(self, model: FairseqModel, net_input: dict) -> Outputs:
+        """Run one model on a batch."""
+        if isinstance(model.encoder, LSTMEncoder):  # fails where a batch is wider than its longest
+            net_input = without_empty_columns(net_input, self.cache.padding_idx)
+        return run_model(model, net_input)
 
 
 def check_task(task) -> None:
@@ -124,3 +137,25 @@ def check_positions(teachers: list[nn.Module], task) -> None:
                     f"--max-{side}-positions {wanted}: the teacher reads {limit} tokens at most; "
                     f"give --max-{side}-positions {limit}"
                 )
+
+
+def check_padding(teachers: list[nn.Module], task, paths: str) -> None:
+    """Raise UserError if the task pads targets on the left, and a teacher does not mask that.
+
+    Only Transformers do; others rely on padding that stands behind the words. In the source all
+    kinds take it on either side.
+    """
+    if not getattr(task.cfg or task.args, "left_pad_target", False):
+        return
+    for teacher, path in zip(teachers, paths.split(os.pathsep)):
+        if not isinstance(teacher.decoder, TransformerDecoderBase):
+            raise UserError(
+                f"--left-pad-target: --teacher-path {path} holds {type(teacher).__name__}, which "
+                "reads right-padded targets only; leave the option out"
+            )
+
+
+def without_empty_columns(net_input: dict, padding_idx: int) -> dict:
+    """A batch without the source columns that are padding in all of its sentences."""
+    source = net_input["src_tokens"]
+    return {**net_input, "src_tokens": source[:, source.ne(padding_idx).any(dim=0)]}

@@ -28,7 +28,8 @@ class StartEmbedding(nn.Embedding):
     """
 
     def __init__(self, words: nn.Embedding, start: int, end: int):
-        super().__init__(*words.weight.shape, words.padding_idx, device="meta")
+        rows, width = words.weight.shape
+        super().__init__(rows, width, words.padding_idx, device="meta")
         self.weight = words.weight
         self.start = start
         self.end = end

@@ -30,7 +30,8 @@ def angular_frequencies(head_dim: int, theta: float, scaling: Optional[dict] = N
     """
     exponents = torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim
     frequencies = 1.0 / theta**exponents
-    kind = (scaling or {}).get("rope_type", "default")
+    scaling = scaling or {}
+    kind = scaling.get("rope_type", "default")
     if kind == "linear":
         return frequencies / scaling["factor"]
     if kind == "factors":

@@ -1,7 +1,7 @@
 """Attention that uses only some of the heads that its projections hold."""
 
-from collections.abc import Sequence
-from typing import Optional
+from collections.abc import Mapping, Sequence
+from typing import Any, Optional
 
 import torch
 import torch.nn.functional as F
@@ -21,7 +21,7 @@ class PetAttention(MultiheadAttention):
         # for each projection the rows (of O: columns) of the used heads; None: all of them
         self.head_rows: Optional[dict[str, Tensor]] = None
 
-    def select_heads(self, stored: dict[str, Sequence[int]], heads: Sequence[int]) -> None:
+    def select_heads(self, stored: Mapping[str, Sequence[int]], heads: Sequence[int]) -> None:
         """Use these heads only; the others take no part in any computation or cache.
 
         Args:
@@ -62,7 +62,7 @@ class PetAttention(MultiheadAttention):
             return weight.index_select(1, rows), bias
         return weight.index_select(0, rows), bias.index_select(0, rows)
 
-    def _project(self, name: str, x: Tensor) -> Tensor:
+    def _project(self, name: str, x: Any) -> Tensor:
         if self.head_rows is None:
             return super()._project(name, x)
         return F.linear(x, *self.weights_in_use(name))

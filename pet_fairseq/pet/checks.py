@@ -1,6 +1,8 @@
 """Checks for options with which no `pet_transformer` can be built or trained."""
 
 from argparse import Namespace
+from functools import partial
+from typing import Any
 
 from torch import nn
 
@@ -12,6 +14,10 @@ from pet_fairseq.pet.pairs import parse_pairs
 
 # fairseq's options that PET's attention does not follow
 UNSUPPORTED = ("cross_self_attention", "encoder_xformers_att_config", "decoder_xformers_att_config")
+
+
+def _stack_option(args: Namespace, stack: str, name: str) -> Any:
+    return getattr(args, f"{stack}_{name}")
 
 
 def check_options(args: Namespace) -> None:
@@ -42,7 +48,7 @@ def check_options(args: Namespace) -> None:
                 f"{heads}; change one of them or set --{stack}-head-dim"
             )
         parse_pairs(getattr(args, f"{stack}_pairs"), stack, layers)
-        kept = read_kept_heads(lambda name, s=stack: getattr(args, f"{s}_{name}"), stack)
+        kept = read_kept_heads(partial(_stack_option, args, stack), stack)
         if kept and args.quant_noise_pq > 0:
             raise UserError(
                 f"--{stack}-kept-heads: cannot be combined with --quant-noise-pq; use one of them"

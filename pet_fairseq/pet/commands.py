@@ -52,9 +52,11 @@ def _params(args: Namespace) -> None:
         if checkpoint is not None
         else params.option_model(options)
     )
-    costs = [computation.count_multiply_adds(m, args.length) for m in (model, reference_model)]
+    cost, reference_cost = (
+        computation.count_multiply_adds(m, args.length) for m in (model, reference_model)
+    )
     print(params.format_counts(count_parameters(model), args.reference, reference))
-    print(computation.format_saving(*costs, args.length))
+    print(computation.format_saving(cost, reference_cost, args.length))
 
 
 def _sample_heads_arguments(parser: ArgumentParser) -> None:

@@ -44,7 +44,7 @@ def head_norms(context: Tensor, out_weight: Tensor, num_heads: int) -> Tensor:
 
 def head_magnitudes(attention: PetAttention) -> Tensor:
     """Sum of the absolute weights and biases of each head's rows in Q, K and V: H."""
-    total = 0
+    total = attention.q_proj.weight.new_zeros(attention.num_heads)
     for linear in (attention.q_proj, attention.k_proj, attention.v_proj):
         rows = linear.weight.abs().sum(dim=1) + linear.bias.abs()
         total = total + rows.unflatten(0, (attention.num_heads, -1)).sum(dim=1)

@@ -58,7 +58,7 @@ def _token_losses(decoder: nn.Module, rows: Tensor, target: Tensor) -> Tensor:
 
 @torch.no_grad()
 def all_losses(
-    model: nn.Module, samples: list[dict], encoder_outs: Optional[list[dict]] = None
+    model: nn.Module, samples: list[dict], encoder_outs: Optional[Iterable[dict]] = None
 ) -> Tensor:
     """`sentence_losses` of all batches, concatenated: [S]; `encoder_outs` spares the encoder."""
     if encoder_outs is None:

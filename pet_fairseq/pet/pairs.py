@@ -109,7 +109,7 @@ def _parse_pair(text: str, stack: str, num_layers: int) -> list[Pair]:
         raise _bad(stack, text, "pairs a layer with a projection")
     if (owner_layer is None) != (replaced_layer is None):
         raise _bad(stack, text, "give a layer number to both slots or to neither")
-    if owner_layer is None:
+    if owner_layer is None or replaced_layer is None:
         if owner == "":
             raise _bad(stack, text, "layers need numbers, such as L1=L2")
         numbers = [(i, i) for i in range(num_layers)]

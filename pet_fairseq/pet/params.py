@@ -119,9 +119,10 @@ def stored_model(state: dict, path: str, option: str) -> nn.Module:
         UserError: not an encoder-decoder Transformer, or one that cannot be built so.
     """
     sizes = vocabulary_sizes(state["model"])
-    if None in sizes.values():
+    source, target = sizes.values()
+    if source is None or target is None:
         raise UserError(f"{option} {path}: not an encoder-decoder Transformer")
-    return build(state["cfg"].model, f"{option} {path}", *sizes.values())
+    return build(state["cfg"].model, f"{option} {path}", source, target)
 
 
 def reference_model(reference: str) -> nn.Module:

@@ -46,7 +46,11 @@ def median_confidence(judgement: Judgement) -> tuple[Optional[float], Optional[f
     None for a side without any token.
     """
     top, right = judgement.top.exp(), judgement.right
-    return tuple(part.median().item() if len(part) else None for part in (top[right], top[~right]))
+    return _median(top[right]), _median(top[~right])
+
+
+def _median(values: Tensor) -> Optional[float]:
+    return values.median().item() if len(values) else None
 
 
 def log_complement(logits: Tensor, index: Tensor) -> Tensor:

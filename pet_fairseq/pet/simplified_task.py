@@ -115,7 +115,7 @@ class PetSimplifiedTaskCriterion(FairseqCriterion):
         move_like(self, next(model.parameters()))
         if self.thresholds is None:
             self.thresholds = self.choose_thresholds(model)
-        sums = self.compute_sums(model, sample)
+        sums = self.compute_sums(model, sample, self.thresholds)
         sample_size = sample["target"].size(0) if self.sentence_avg else sample["ntokens"]
         logging_output = {
             "loss": sums.loss.detach(),
@@ -127,7 +127,9 @@ class PetSimplifiedTaskCriterion(FairseqCriterion):
         }
         return sums.loss, sample_size, logging_output
 
-    def compute_sums(self, model: nn.Module, sample: dict) -> ClassSums:
+    def compute_sums(
+        self, model: nn.Module, sample: dict, thresholds: tuple[float, float]
+    ) -> ClassSums:
         """The sums over a batch's target tokens."""
         at = real_positions(sample["target"], self.padding_idx)
         target = sample["target"][at]
@@ -138,7 +140,7 @@ class PetSimplifiedTaskCriterion(FairseqCriterion):
 
         def chunk_sums(features: Tensor, rows: slice) -> ClassSums:
             judgement = judge(teacher_log_probs(rows, 1.0), target[rows])
-            classes = teacher_classes(judgement, *self.thresholds)
+            classes = teacher_classes(judgement, *thresholds)
             return class_sums(self.class_log_probs(student, features, target[rows]), classes)
 
         parameters = [] if self.head == "replace" else student.parameters
@@ -154,7 +156,7 @@ class PetSimplifiedTaskCriterion(FairseqCriterion):
 
     def class_log_probs(self, student, features: Tensor, target: Tensor) -> Tensor:
         """Logs of the student's four class probabilities by `--simplified-head`: N x 4."""
-        if self.head == "modelled":
+        if self.class_layer is None:  # --simplified-head modelled
             return class_log_probs(student.output_layer(features), target)
         inputs = features if self.head == "replace" else student.output_layer(features)
         return F.log_softmax(self.class_layer(inputs).float(), dim=-1)
@@ -228,6 +230,8 @@ def build_class_layer(head: str, vocabulary: int, width: Optional[int]) -> Optio
     """
     if head == "modelled":
         return None
-    if head == "replace" and width is None:
+    if head != "replace":
+        return nn.Linear(vocabulary, len(CLASSES))
+    if width is None:
         raise UserError(REPLACE_NEEDS_TRANSFORMER)
-    return nn.Linear(width if head == "replace" else vocabulary, len(CLASSES))
+    return nn.Linear(width, len(CLASSES))

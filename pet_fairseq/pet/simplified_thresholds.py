@@ -37,10 +37,11 @@ def fill_thresholds(
     medians: tuple[Optional[float], Optional[float]],
 ) -> tuple[float, float]:
     """The thresholds: those given, else the medians, else (no token to measure) the defaults."""
-    return tuple(
+    correct, wrong = (
         next(value for value in choices if value is not None)
         for choices in zip(given, medians, DEFAULT_THRESHOLDS)
     )
+    return correct, wrong
 
 
 def log_classes(thresholds: tuple[float, float], counts: Tensor, subset: str) -> None:

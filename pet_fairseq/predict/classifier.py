@@ -24,6 +24,10 @@ class Classifier(Predictor):
         labels = task.label_dictionary
         self.labels = [piece_of(labels[labels.nspecial + i]) for i in range(cfg.num_classes)]
 
+    @property
+    def no_answer(self) -> dict:
+        return {"label": None, "probabilities": {}}
+
     def to_int8(self) -> None:
         check_int8()
         to_int8(self.model)
@@ -104,4 +108,4 @@ class Classifier(Predictor):
                 "the model's output is not finite; if it runs in half precision, try --bf16 or none"
             )
         by_label = dict(zip(self.labels, probabilities))
-        return {"label": max(by_label, key=by_label.get), "probabilities": by_label}
+        return {"label": max(by_label, key=by_label.__getitem__), "probabilities": by_label}

@@ -5,12 +5,21 @@ from argparse import ArgumentParser, Namespace
 from pet_fairseq.cli_command import Command, Group, add_batch_option
 from pet_fairseq.errors import UserError
 from pet_fairseq.predict.lines import FORMATS
-from pet_fairseq.predict.options import add_model_options, positive
+from pet_fairseq.predict.options import add_long_texts_option, add_model_options, positive
 
 
 def _add_input(parser: ArgumentParser, what: str) -> None:
     parser.add_argument(
         "--input", required=True, metavar="FILE|-", help=f"{what}; -: from standard input"
+    )
+
+
+def _add_strict_option(parser: ArgumentParser, what: str) -> None:
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help=f"end at the first line that {what}; without this option the run goes on, and at its "
+        "end a line on standard error counts such lines",
     )
 
 
@@ -35,6 +44,13 @@ def _predict_arguments(parser: ArgumentParser) -> None:
         help="the compression ratio of a model with plugins (default: the first file's)",
     )
     add_batch_option(parser, max_tokens=4096)
+    add_long_texts_option(
+        parser,
+        ("cut", "skip", "refuse"),
+        "cut them as training did and say so in the answer, skip them and say so, or end at the "
+        "first",
+    )
+    _add_strict_option(parser, "is empty, not UTF-8, not readable or too long to be cut")
     add_model_options(parser)
     parser.set_defaults(command="predict", path_option="MODEL")
 
@@ -47,6 +63,7 @@ def _predict(args: Namespace) -> None:
 
 def _encode_arguments(parser: ArgumentParser) -> None:
     _add_input(parser, "texts, one a line")
+    _add_strict_option(parser, "is not UTF-8")
     parser.set_defaults(command="encode")
 
 

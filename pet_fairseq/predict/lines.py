@@ -5,36 +5,56 @@ import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 from pet_fairseq.errors import UserError
+from pet_fairseq.predict.sentences import EmptyTextError, TextError
 
 STDIN = "-"
 FORMATS = ("text", "jsonl")
 
 
 class Line(NamedTuple):
-    """A line without its end; where: the file and the number, for errors."""
+    """A line without its end.
+
+    Attributes:
+        where: the file and the number, for errors.
+        broken: the place of the first byte that is not UTF-8, for each run of which the text has a
+            replacement character; None if there is none.
+    """
 
     where: str
     text: str
+    broken: Optional[int] = None
 
 
 def read_lines(file: str) -> Iterator[Line]:
     """The lines of a file, or for "-" those of standard input, without a byte-order mark.
 
+    One line at a time is in memory.
+
     Raises:
-        UserError: a line that is not UTF-8. OSError: a file that cannot be read.
+        OSError: a file that cannot be read.
     """
     name = "stdin" if file == STDIN else file
     with nullcontext(sys.stdin.buffer) if file == STDIN else Path(file).open("rb") as lines:
         for number, line in enumerate(lines, start=1):
-            where = f"--input {name}, line {number}"
-            encoding = "utf-8-sig" if number == 1 else "utf-8"
-            try:
-                yield Line(where, line.decode(encoding).rstrip("\r\n"))
-            except UnicodeDecodeError as error:
-                raise UserError(f"{where}: not UTF-8 at byte {error.start}") from None
+            text, broken = decode(line, "utf-8-sig" if number == 1 else "utf-8")
+            yield Line(f"--input {name}, line {number}", text.rstrip("\r\n"), broken)
+
+
+def decode(line: bytes, encoding: str = "utf-8") -> tuple[str, Optional[int]]:
+    """The text of a line, and the place of its first broken byte, None if there is none."""
+    try:
+        return line.decode(encoding), None
+    except UnicodeDecodeError as error:
+        return line.decode(encoding, errors="replace"), error.start
+
+
+def check_bytes(line: Line) -> None:
+    """Raise UserError if a line is not UTF-8."""
+    if line.broken is not None:
+        raise UserError(f"{line.where}: not UTF-8 at byte {line.broken}")
 
 
 def format_of(file: str) -> str:
@@ -48,17 +68,18 @@ def read_text(line: Line, form: str) -> Any:
     Args:
         form: "text", in which a tab separates the sentences of a pair, or "jsonl".
     Raises:
-        UserError: not JSON, or more than two sentences.
+        TextError: not JSON, or more than two sentences. EmptyTextError: a blank line.
     """
+    if not line.text.strip():
+        raise EmptyTextError("text: empty")
     if form == "text":
         sentences = line.text.split("\t")
         if len(sentences) > 2:
-            raise UserError(
-                f"{line.where}: {len(sentences)} fields between tabs; give a text, or the two "
-                "sentences of a pair"
+            raise TextError(
+                f"{len(sentences)} fields between tabs; give a text, or the two sentences of a pair"
             )
         return sentences if len(sentences) == 2 else line.text
     try:
         return json.loads(line.text)
     except (ValueError, RecursionError):
-        raise UserError(f"{line.where}: not JSON; give --format text for plain text") from None
+        raise TextError("not JSON; give --format text for plain text") from None

@@ -42,13 +42,17 @@ class Opened(NamedTuple):
 
 
 def load(
-    args: argparse.Namespace, text_options: list[str], max_tokens: float = math.inf, **limits
+    args: argparse.Namespace,
+    text_options: list[str],
+    max_tokens: float = math.inf,
+    cut_all: bool = False,
+    **limits,
 ) -> Predictor:
     """Load the model of a command, with everything that a text needs.
 
     Args:
         args: see options.py. text_options: the other words of the command line.
-        max_tokens: the longest text. limits: as for Text.
+        max_tokens, cut_all: as for Predictor. limits: as for Text.
     Raises:
         UserError: files that are missing or do not fit, a task that answers no texts, a ratio that
             the model lacks, a device that torch cannot use, or a precision that does not fit it.
@@ -68,6 +72,7 @@ def load(
         lenpen=args.lenpen,
         max_tokens=max_tokens,
         cut=args.long_texts == "cut",
+        cut_all=cut_all,
     )
     predictor.check_ratio(None if args.ratio == "auto" else args.ratio, "--ratio")
     if args.int8:

@@ -2,6 +2,7 @@
 
 import argparse
 import math
+from collections.abc import Sequence
 
 from pet_fairseq.cli_command import add_device_option
 
@@ -28,13 +29,6 @@ def add_model_options(group: argparse._ActionsContainer) -> None:
         metavar="X",
         help="the length penalty (default: %(default)s)",
     )
-    group.add_argument(
-        "--long-texts",
-        choices=("cut", "refuse"),
-        default="cut",
-        help="what to do with texts of more tokens than the model has positions: cut them as "
-        "training did and say so in the answer, or refuse them (default: %(default)s)",
-    )
     add_device_option(group)
     precision = group.add_mutually_exclusive_group()
     precision.add_argument(
@@ -49,6 +43,19 @@ def add_model_options(group: argparse._ActionsContainer) -> None:
         "--int8",
         action="store_true",
         help="compute the linear maps of a model that classifies in 8 bits, with --device cpu only",
+    )
+
+
+def add_long_texts_option(
+    group: argparse._ActionsContainer, choices: Sequence[str], what: str
+) -> None:
+    """Declare what is done with long texts; what: says it, for the help."""
+    group.add_argument(
+        "--long-texts",
+        choices=choices,
+        default="cut",
+        help="what to do with texts of more tokens than the model has positions: "
+        f"{what} (default: %(default)s)",
     )
 
 

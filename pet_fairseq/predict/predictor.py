@@ -13,6 +13,7 @@ from pet_fairseq.moving import move_batch
 from pet_fairseq.predict.batches import batches_by_length
 from pet_fairseq.predict.sentences import (
     FIELDS,
+    EmptyTextError,
     Sentences,
     TextError,
     TextTooLongError,
@@ -49,10 +50,17 @@ class Predictor:
         max_tokens: the longest text; the model's positions may allow less.
         cut: whether texts with more tokens than the model has positions are cut, as in training,
             instead of refused.
+        cut_all: whether they are cut also where training left them out.
     """
 
     def __init__(
-        self, model: nn.Module, task, text: Text, max_tokens: float = math.inf, cut: bool = True
+        self,
+        model: nn.Module,
+        task,
+        text: Text,
+        max_tokens: float = math.inf,
+        cut: bool = True,
+        cut_all: bool = False,
     ):
         model.eval()  # returns nothing once fairseq has prepared the model for inference
         self.model = model
@@ -61,7 +69,8 @@ class Predictor:
         positions = resolve_max_positions(task.max_positions(), model.max_positions())
         positions = positions[0] if isinstance(positions, tuple) else positions
         self.max_tokens = min(max_tokens, positions)
-        self.cuts = cut and self.was_cut_in_training and self.max_tokens == positions
+        may_cut = self.was_cut_in_training or cut_all
+        self.cuts = cut and may_cut and self.max_tokens == positions
 
     def predict(
         self, texts: list, compression_ratio: Optional[int] = None, max_tokens: int = MAX_TOKENS
@@ -79,6 +88,11 @@ class Predictor:
             raise UserError("texts: give a list of texts")
         encoded = [self.encode_named(text, f"texts[{i}]") for i, text in enumerate(texts)]
         return self.answer_all(encoded, compression_ratio, max_tokens)
+
+    @property
+    def no_answer(self) -> dict:
+        """What stands in the place of an answer to a text that has none."""
+        raise NotImplementedError
 
     def to(self, *args, **options) -> "Predictor":
         """Move the model to a device or a precision, as torch's modules."""
@@ -151,7 +165,7 @@ class Predictor:
         line = self.text.encode(sentence)
         words = self.dictionary.encode_line(line, append_eos=False, add_if_not_exist=False).long()
         if not len(words):
-            raise TextError(f"{field}: nothing is left after tokenisation")
+            raise EmptyTextError(f"{field}: nothing is left after tokenisation")
         # a text may hold the word "<pad>"
         return words.where(words != self.dictionary.pad(), self.dictionary.unk())
 

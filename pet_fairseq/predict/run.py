@@ -4,38 +4,97 @@ import itertools
 import json
 import logging
 from argparse import Namespace
+from typing import NamedTuple, Optional
 
-from pet_fairseq.errors import check_positive
-from pet_fairseq.predict.lines import format_of, read_lines, read_text
+from pet_fairseq.errors import UserError, check_positive
+from pet_fairseq.predict.bad_lines import Bad, BadLines, report
+from pet_fairseq.predict.lines import Line, check_bytes, format_of, read_lines, read_text
 from pet_fairseq.predict.load_model import load
+from pet_fairseq.predict.predictor import Encoded, Predictor
+from pet_fairseq.predict.sentences import (
+    EmptyTextError,
+    TextError,
+    TextTooLongError,
+    read_sentences,
+)
 from pet_fairseq.predict.text import build_text, parse_text_options
 
 AT_ONCE = 1000  # texts that are sorted by their length and answered before more are read
 
 
+class Reading(NamedTuple):
+    """What became of a line.
+
+    Attributes:
+        encoded: what the model is to read, None if there is nothing.
+        marks: what the answer says of the line beside the model's words. bad: the same, to count.
+    """
+
+    encoded: Optional[Encoded]
+    marks: dict
+    bad: tuple[Bad, ...] = ()
+
+
 def predict(args: Namespace, text_options: list[str]) -> None:
     """Print the answers to the texts of a file, as JSON lines; see commands.py for args.
 
+    Each line has its answer. At the end a line on stderr counts those that were bad.
+
     Raises:
-        UserError: a model or a text that cannot be used. OSError: files that cannot be read.
+        UserError: a model that cannot be used, a text that is refused, with --strict any that has
+            no answer. OSError: files that cannot be read.
     """
     check_positive(max_tokens=args.max_tokens)
     logging.getLogger("fairseq").setLevel(logging.WARNING)  # it turns on every logger
-    predictor = load(args, text_options)
+    predictor = load(args, text_options, cut_all=not args.strict)
     form = args.format or format_of(args.input)
+    bad_lines = BadLines()
     lines = read_lines(args.input)
     while some := list(itertools.islice(lines, AT_ONCE)):
-        encoded = [predictor.encode_named(read_text(line, form), line.where) for line in some]
-        for answer in predictor.answer_all(encoded, args.ratio, args.max_tokens):
-            print(json.dumps(answer, ensure_ascii=False))
+        readings = [read(predictor, line, form, args) for line in some]
+        encoded = [reading.encoded for reading in readings if reading.encoded is not None]
+        answers = iter(predictor.answer_all(encoded, args.ratio, args.max_tokens))
+        for reading in readings:
+            answer = predictor.no_answer if reading.encoded is None else next(answers)
+            print(json.dumps({**answer, **reading.marks}, ensure_ascii=False))
+            bad_lines.add(reading.bad)
+    report(bad_lines, args.command)
+
+
+def read(predictor: Predictor, line: Line, form: str, args: Namespace) -> Reading:
+    """A line as the model reads it; args: with `strict` and `long_texts`.
+
+    Raises:
+        UserError: it is refused.
+    """
+    if args.strict:
+        check_bytes(line)
+    broken = line.broken is not None
+    marks, bad = ({"replaced": True}, (Bad.BROKEN,)) if broken else ({}, ())
+    try:
+        encoded = predictor.encode(read_sentences(read_text(line, form)))
+    except TextError as error:
+        refused = isinstance(error, TextTooLongError) and args.long_texts == "refuse"
+        if args.strict or refused:
+            raise UserError(f"{line.where}: {error}") from None
+        if isinstance(error, EmptyTextError):
+            return Reading(None, marks, (*bad, Bad.EMPTY))
+        return Reading(None, {**marks, "skipped": str(error)}, (*bad, Bad.SKIPPED))
+    return Reading(encoded, marks, (*bad, Bad.CUT) if encoded.truncated else bad)
 
 
 def encode(args: Namespace, text_options: list[str]) -> None:
     """Print the lines of a file in the words of a dictionary.
 
     Raises:
-        UserError, OSError: files that cannot be read. SystemExit: wrong options.
+        UserError, OSError: files that cannot be read, with --strict a line that is not UTF-8.
+        SystemExit: wrong options.
     """
     text = build_text(parse_text_options(text_options, f"pet-fairseq {args.command}"))
+    bad_lines = BadLines()
     for line in read_lines(args.input):
+        if args.strict:
+            check_bytes(line)
         print(text.encode(line.text))
+        bad_lines.add(() if line.broken is None else (Bad.BROKEN,))
+    report(bad_lines, args.command)

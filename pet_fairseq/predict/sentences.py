@@ -17,6 +17,10 @@ class TextTooLongError(TextError):
     """A text that is too long."""
 
 
+class EmptyTextError(TextError):
+    """A text with a sentence that has no words."""
+
+
 def read_sentences(value: Any) -> Sentences:
     """The sentences of a text: "..." or {"text": "..."} or {"text": "...", "pair": "..."}.
 
@@ -49,7 +53,7 @@ def check_sentence(field: str, sentence: Any) -> None:
     if not isinstance(sentence, str):
         raise TextError(f"{field}: give a string")
     if not sentence.strip():
-        raise TextError(f"{field}: empty")
+        raise EmptyTextError(f"{field}: empty")
     try:
         sentence.encode("utf-8")
     except UnicodeEncodeError:  # JSON can name half of a surrogate pair

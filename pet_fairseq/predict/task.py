@@ -5,6 +5,8 @@ from fairseq.data import BaseWrapperDataset, FairseqDataset
 from fairseq.tasks import register_task
 from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
 
+from pet_fairseq.all_sentences import AllSentences
+
 MIXING_SEED = 1
 
 
@@ -38,7 +40,7 @@ class SortedByLength(BaseWrapperDataset):
 
 
 @register_task("pet_sentence_prediction", dataclass=SentencePredictionConfig)
-class PetSentencePredictionTask(SentencePredictionTask):
+class PetSentencePredictionTask(AllSentences, SentencePredictionTask):
     """fairseq's sentence_prediction with less padding: batches have sentences of similar lengths.
 
     fairseq's own fills its batches at random, so that of --max-tokens most may be padding.

@@ -142,10 +142,10 @@ def _build_bpe(options):
         line = f"{file}: holds no BPE codes; give the file that divided the training text"
         raise UserError(line) from error
     except (RuntimeError, OSError) as error:
-        line = mistake(error)
-        if line is None:
+        known = mistake(error)
+        if known is None:
             raise
-        raise UserError(line) from error
+        raise UserError(known) from error
 
 
 def bpe_options(file: str) -> dict[str, str]:

@@ -21,6 +21,10 @@ class Translator(Predictor):
         self.model.prepare_for_inference_(Namespace(generation=generation))
         self.generator = self.task.build_generator([self.model], generation)
 
+    @property
+    def no_answer(self) -> dict:
+        return {"text": ""}
+
     def to_int8(self) -> None:
         raise UserError(
             "--int8: is for models that classify; a translation model in 8 bits is made by "

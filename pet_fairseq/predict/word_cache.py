@@ -30,5 +30,5 @@ class WordCache(OrderedDict):
 def bound_cache(step) -> None:
     """Let a tokenizer or BPE of fairseq forget words; subword_nmt and gpt2 keep each in a dict."""
     segmenter = getattr(step, "bpe", None)
-    if isinstance(getattr(segmenter, "cache", None), dict):
+    if segmenter is not None and isinstance(getattr(segmenter, "cache", None), dict):
         segmenter.cache = WordCache(WORDS)

@@ -1,5 +1,6 @@
 """Reading a model from a file in llama.cpp's format GGUF."""
 
+from functools import partial
 from pathlib import Path
 from typing import Optional
 
@@ -45,9 +46,9 @@ def read_gguf(path: Path) -> Source:
     except ImportError as error:
         raise UserError(f"{path}: needs a package; run {EXTRA}") from error
     try:
-        file = GGUFReader(path)
-        fields = {name: field.contents() for name, field in file.fields.items()}
-        tensors = {tensor.name: tensor for tensor in file.tensors}
+        reader = GGUFReader(path)
+        fields = {name: field.contents() for name, field in reader.fields.items()}
+        tensors = {tensor.name: tensor for tensor in reader.tensors}
     except Exception as error:  # GGUFReader raises errors of many kinds
         raise UserError(
             f"{path}: not a readable GGUF file ({error}); download it again, or install a newer "
@@ -64,7 +65,7 @@ def read_gguf(path: Path) -> Source:
         theirs = transformers_name(name, path)
         part = name.split(".")[-2]
         number = config.size(heads[part]) if permuted and part in heads else None
-        readers[theirs] = lambda t=tensor, n=number: decode(t, n, path)
+        readers[theirs] = partial(decode, tensor, number, path)
     config["tie_word_embeddings"] = OUTPUT not in tensors
     weights = Weights(readers, path)
     return Source(path.parent, config, weights, lambda: gguf_tokenizer(fields, path))

@@ -31,7 +31,7 @@ FAMILIES: dict[str, Callable[[Source], Import]] = {
     "qwen2": read_llama,
 }
 # what the library transformers takes for options that config.json lacks, where it matters
-SENTENCE_DEFAULTS = {"layer_norm_eps": 1e-12}
+SENTENCE_DEFAULTS: dict[str, object] = {"layer_norm_eps": 1e-12}
 DEFAULTS: dict[str, dict[str, object]] = {
     "roberta": SENTENCE_DEFAULTS,
     "xlm-roberta": SENTENCE_DEFAULTS,

@@ -44,9 +44,7 @@ def read_marian(source: Source) -> Import:
         static_position_embeddings=True,
     )
     config.refuse(decoder_start_token_id=config["pad_token_id"])
-    activation = ACTIVATIONS.get(config["activation_function"])
-    if activation is None:
-        config.choose("activation_function", {name: name for name in ACTIVATIONS})
+    activation = config.choose("activation_function", ACTIVATIONS)
     weights = source.weights.renamed(lambda name: name.removeprefix("model."))
     shared = config.get("share_encoder_decoder_embeddings", True)
     vocabularies = read_vocabularies(source.folder, config, shared)
@@ -75,9 +73,11 @@ def read_marian(source: Source) -> Import:
 def read_languages(folder: Path) -> tuple[str, str]:
     """The languages in tokenizer_config.json, as suffixes of data files; else source and target."""
     options = read_options(folder / OPTIONS)
-    names = (options.get("source_lang"), options.get("target_lang"))
-    usable = all(isinstance(name, str) and name.isidentifier() for name in names)
-    return names if usable and names[0] != names[1] else ("source", "target")
+    source, target = (options.get(name) for name in ("source_lang", "target_lang"))
+    if not (isinstance(source, str) and isinstance(target, str)) or source == target:
+        return "source", "target"
+    usable = source.isidentifier() and target.isidentifier()
+    return (source, target) if usable else ("source", "target")
 
 
 def read_vocabularies(folder: Path, config: Config, shared: bool) -> tuple[Vocabulary, Vocabulary]:
@@ -110,7 +110,10 @@ def read_pieces(path: Path, rows: int, pad: int) -> Vocabulary:
             "give files that belong together"
         )
     return make_vocabulary(
-        sorted(numbers, key=numbers.get), rows, {word: numbers.get(word) for word in FIRST}, path
+        sorted(numbers, key=numbers.__getitem__),
+        rows,
+        {word: numbers.get(word) for word in FIRST},
+        path,
     )
 
 

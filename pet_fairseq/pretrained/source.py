@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -16,6 +16,8 @@ from pet_fairseq.checkpoints.contents import save_state
 from pet_fairseq.errors import UNREADABLE, UnsafeCheckpointError, UserError, is_refusal
 from pet_fairseq.errors import why_unreadable as why_no_checkpoint
 from pet_fairseq.pretrained.tokenizer_file import CONFIG, EXTRA, TokenizerFile
+
+T = TypeVar("T")
 
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 
@@ -37,7 +39,7 @@ class Config(dict):
             raise UserError(f"{self.path}: {name} is {value!r}, no positive whole number")
         return value
 
-    def choose(self, name: str, choices: Mapping[str, str]) -> str:
+    def choose(self, name: str, choices: Mapping[str, T]) -> T:
         """The choice that belongs to an option's value. Raises UserError for any other value."""
         value = self[name]
         if value not in list(choices):
@@ -72,7 +74,7 @@ class Weights(Mapping[str, Tensor]):
         readers: functions that read a tensor, by its name. path: the file, for errors.
     """
 
-    def __init__(self, readers: dict[str, Callable[[], Tensor]], path: Path):
+    def __init__(self, readers: Mapping[str, Callable[[], Tensor]], path: Path):
         self.readers = readers
         self.path = path
 

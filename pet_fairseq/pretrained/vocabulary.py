@@ -101,9 +101,10 @@ def make_vocabulary(
     """
     check_sizes(pieces, rows, path)
     renamed = renamed or {}
-    names = [word_of(piece) if piece is not None else None for piece in pieces]
-    names += [None] * (rows - len(pieces))
-    names = [name if name is not None else unnamed(row) for row, name in enumerate(names)]
+    names = [
+        word_of(piece) if piece is not None else unnamed(row) for row, piece in enumerate(pieces)
+    ]
+    names += [unnamed(row) for row in range(len(pieces), rows)]
     row_of = {name: row for row, name in enumerate(names)}
     if len(row_of) < len(names):
         raise UserError(f"{path}: two of its pieces have the same name; download it again")

@@ -74,7 +74,7 @@ def checksum(state: dict[str, Tensor]) -> int:
     """CRC-32 of the data; torch's reader checks none."""
     value = 0
     for name in DATA:
-        value = zlib.crc32(state[name].view(torch.uint8).numpy(), value)
+        value = zlib.crc32(state[name].view(torch.uint8).numpy().data, value)
     return value
 
 

@@ -37,6 +37,7 @@ RECIPES = {
     "iwslt14_en_de": _translation("iwslt14_en_de", "English to German talks"),
     "wmt17_en_fi": _translation("wmt17_en_fi", "English to Finnish news"),
     "wmt17_en_lv": _translation("wmt17_en_lv", "English to Latvian news"),
+    "cmudict": _translation("cmudict", "English words from letters to phones"),
     "own_data": _translation("own_data", "two languages of yours"),
     "multi30k_variator": Recipe(
         "plugins for a model of the recipe multi30k",

@@ -194,9 +194,11 @@ def _teacher_text_arguments(parser: ArgumentParser) -> None:
 
 
 def _teacher_text(args: Namespace) -> None:
+    from pet_fairseq.predict.bad_lines import report
     from pet_fairseq.recipes.translation.teacher_text import make_teacher_text
 
-    make_teacher_text(args.output, args.data, args.source_lang, args.target_lang, args.out)
+    bad = make_teacher_text(args.output, args.data, args.source_lang, args.target_lang, args.out)
+    report(bad, "teacher-text")
     print(f"wrote {args.out}")
 
 

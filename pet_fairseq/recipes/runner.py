@@ -4,7 +4,6 @@ A product gets its name when it is complete: what a command prints or writes goe
 name first, and a training counts as finished when its record says so.
 """
 
-import fcntl
 import os
 import shlex
 import shutil
@@ -12,14 +11,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Optional
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import check_folder
+from pet_fairseq.recipes.lock import FolderLock, locked
 from pet_fairseq.recipes.progress import Progress
 from pet_fairseq.recipes.record import Record, make_record, read_record, record_path, write_record
 from pet_fairseq.recipes.skipping import RunOptions, State, find_state
@@ -45,7 +43,7 @@ def run_stages(stages: Sequence[Stage], folder: Path, options: RunOptions) -> No
             command or from other inputs, a command failed, or the run was interrupted.
     """
     _check_inputs(stages, folder, options)
-    with _locked(folder) as lock:
+    with locked(folder) as lock:
         _check_before(stages, options)
         _Run(stages, options, lock).run()
 
@@ -95,27 +93,6 @@ def _check_before(stages: Sequence[Stage], options: RunOptions) -> None:
             unfinished.add(stage.product)
 
 
-@contextmanager
-def _locked(folder: Path) -> Iterator[int]:
-    """Lock the folder; yield the lock's file descriptor, for the commands to inherit.
-
-    A command that outlives this process keeps the lock.
-
-    Raises:
-        UserError: another process has it, or nothing can be written there.
-    """
-    check_folder(folder, "folder")
-    with open(folder / ".lock", "w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UserError(
-                f"{folder}: another run, or a command that it started, is at work there; wait for "
-                "it or end it"
-            ) from error
-        yield file.fileno()
-
-
 @dataclass
 class _Running:
     stage: Stage
@@ -128,7 +105,7 @@ class _Running:
 class _Run:
     """The loop over stages: starts what is ready, up to `jobs` at a time."""
 
-    def __init__(self, stages: Sequence[Stage], options: RunOptions, lock: int):
+    def __init__(self, stages: Sequence[Stage], options: RunOptions, lock: FolderLock):
         self.waiting = list(stages)
         self.options = options
         self.lock = lock
@@ -208,7 +185,7 @@ class _Run:
             temporary = temporary_name(stage)
             _remove(temporary)
             words = [str(temporary) if word == str(stage.product) else word for word in words]
-        if stage.kind is Kind.STDOUT:
+        if stage.kind is Kind.STDOUT and temporary is not None:
             log = temporary
         command = resolve(words)
         self.progress.start(replace(stage, command=tuple(command)), state is State.BEGUN)
@@ -219,10 +196,11 @@ class _Run:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env={"PYTHONWARNINGS": "ignore", **os.environ, **self.options.environment},
-                pass_fds=(self.lock,),
+                pass_fds=(self.lock.handle,),
                 start_new_session=True,
             )
         self.running.append(_Running(stage, process, record, log, temporary))
+        self.lock.note(process.pid, command)
 
     def _finish_ended(self) -> None:
         time.sleep(POLL_SECONDS if self.running else 0)
@@ -239,15 +217,16 @@ class _Run:
     def _finish(self, running: _Running) -> None:
         stage = running.stage
         temporary = running.temporary
-        is_temporary = temporary is not None and temporary.exists()
-        if not is_temporary and not stage.product.exists():
+        if temporary is not None and not temporary.exists():
+            temporary = None  # the command wrote the product itself
+        if temporary is None and not stage.product.exists():
             self.failures.append(f"{stage.name}: ended without {stage.product}, see {stage.log}")
             return
         # a record without its product is made anew, a product without its record is refused: so
         # the record comes first
         if not stage.always:
             write_record(stage.product, Record(running.record.command, running.record.inputs, True))
-        if is_temporary:
+        if temporary is not None:
             os.replace(temporary, stage.product)
         self.progress.stop(stage)
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Optional, Union
+from typing import Optional, TypeVar, Union
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class Output:
 
 USER_DIR = Output(("user-dir",), is_one_word=True)
 Word = Union[str, Output]
+W = TypeVar("W", bound=Word)
 
 
 class Kind(Enum):
@@ -89,10 +90,9 @@ def is_within(path: Path, product: Path) -> bool:
     return path == product or product in path.parents
 
 
-def last_wins(options: Sequence[Word]) -> tuple[Word, ...]:
+def last_wins(options: Sequence[W]) -> tuple[W, ...]:
     """Options without those that a later one overrides."""
-    values: dict[Word, list[Word]] = {}
-    name: Word = ""
+    values: dict[W, list[W]] = {}
     for word in options:
         if isinstance(word, Output) or word.startswith("--"):
             name = word

@@ -18,7 +18,8 @@ def fairseq_train(
 ) -> tuple[Word, ...]:
     """The command of fairseq-train into a folder, with a log that the runner can read."""
     return (
-        *(*device.train, str(data), "--user-dir", USER_DIR, "--save-dir", str(folder)),
+        *device.train,
+        *(str(data), "--user-dir", USER_DIR, "--save-dir", str(folder)),
         *("--log-format", "simple", "--log-interval", "50", "--no-epoch-checkpoints"),
         *(*ALL_SENTENCES, *device.training_options, *options),
     )

@@ -15,7 +15,15 @@ def _arguments(parser: ArgumentParser) -> None:
         type=Path,
         required=True,
         metavar="FILE",
-        help="the raw target text of the test set",
+        help="the raw target text of the test set; with --score wer, a line for each word: its "
+        "right pronunciations, between tabs",
+    )
+    parser.add_argument(
+        "--score",
+        choices=("bleu", "wer"),
+        default="bleu",
+        help="what to score by: BLEU and chrF, or the error rates of words and their phones "
+        "(default: %(default)s)",
     )
     parser.add_argument(
         "--teacher",
@@ -26,19 +34,25 @@ def _arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--baseline",
         metavar="RUN",
-        help="the run with whose BLEU the others are compared (default: the teacher)",
+        help="the run with whose scores the others are compared (default: the teacher)",
     )
     parser.add_argument(
         "--significance",
         action="store_true",
         help="add a paired bootstrap test of each run against the baseline",
     )
+    parser.add_argument(
+        "--tokenised-bleu",
+        action="store_true",
+        help="add the BLEU of tokenised text, as older papers give it",
+    )
 
 
 def _run(args: Namespace) -> None:
     from pet_fairseq.report.write import write_report
 
-    print(write_report(args.runs, args.reference, args.teacher, args.baseline, args.significance))
+    options = (args.teacher, args.baseline, args.significance, args.score, args.tokenised_bleu)
+    print(write_report(args.runs, args.reference, *options))
 
 
 COMMANDS = (

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional
 
-from sacrebleu.metrics import BLEU, CHRF
-
 from pet_fairseq.errors import UserError
 from pet_fairseq.report.checkpoint import (
     UNKNOWN,
@@ -21,6 +19,7 @@ from pet_fairseq.report.checkpoint import (
     training_seconds,
 )
 from pet_fairseq.report.outputs import Output, find_outputs, read_output
+from pet_fairseq.report.scoring import Scorer
 from pet_fairseq.report.validation import NAME, NOT_VALIDATED, Validation, read_validation
 
 
@@ -31,8 +30,8 @@ class Run:
     name: str
     sizes: Sizes = UNKNOWN
     training_seconds: Optional[float] = None
-    bleu: dict[int, float] = field(default_factory=dict)  # by beam, first repeat
-    chrf: dict[int, float] = field(default_factory=dict)  # the same
+    score: dict[int, float] = field(default_factory=dict)  # by beam, first repeat
+    finer_score: dict[int, float] = field(default_factory=dict)  # the same
     validation: Validation = NOT_VALIDATED
     sentences_per_second: dict[int, list[float]] = field(default_factory=dict)  # by beam
     outputs: dict[int, list[Path]] = field(default_factory=dict)  # by beam
@@ -51,18 +50,8 @@ def is_run(folder: Path) -> bool:
     return (folder / "checkpoint_best.pt").exists() or any(folder.glob("generate.beam*.txt"))
 
 
-def cached_bleu(reference: list[str]) -> BLEU:
-    """sacreBLEU with its defaults (13a tokens, mixed case) against one reference."""
-    return BLEU(references=[reference])
-
-
-def cached_chrf(reference: list[str]) -> CHRF:
-    """sacreBLEU's chrF with its defaults (chrF2) against one reference."""
-    return CHRF(references=[reference])
-
-
-def measure_run(folder: Path, bleu: BLEU, chrf: CHRF, sentences: int) -> Run:
-    """Measure one run against the reference in `bleu` and `chrf`, which has `sentences` lines.
+def measure_run(folder: Path, scorer: Scorer, sentences: int) -> Run:
+    """Measure one run by a scorer whose reference has `sentences` lines.
 
     Raises:
         UserError: an unreadable checkpoint, or an output that does not fit the reference.
@@ -75,8 +64,7 @@ def measure_run(folder: Path, bleu: BLEU, chrf: CHRF, sentences: int) -> Run:
         run.missing.append("generate.beam<B>.<k>.txt")
     for beam, paths in run.outputs.items():
         outputs = [_read_checked(run, path, sentences) for path in paths]
-        run.bleu[beam] = bleu.corpus_score(outputs[0].hypotheses, None).score
-        run.chrf[beam] = chrf.corpus_score(outputs[0].hypotheses, None).score
+        run.score[beam], run.finer_score[beam] = scorer.scores(outputs[0].hypotheses)
         run.sentences_per_second[beam] = [output.sentences_per_second for output in outputs]
     return run
 
@@ -95,10 +83,11 @@ def _measure_checkpoints(run: Run, folder: Path) -> None:
             run.missing.append(f"active parameters (the file's tensors were counted: {why})")
     # a member may be a link to a run
     seconds = [training_seconds(best.resolve().with_name("checkpoint_last.pt")) for best in members]
-    if None in seconds:
+    known = [time for time in seconds if time is not None]
+    if len(known) < len(seconds):
         run.missing.append("checkpoint_last.pt with the training time")
     else:
-        run.training_seconds = sum(seconds)
+        run.training_seconds = sum(known)
 
 
 def find_members(folder: Path) -> list[Path]:

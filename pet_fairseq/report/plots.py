@@ -14,38 +14,41 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from pet_fairseq.files import write_figure
 from pet_fairseq.report.compare import Comparison
+from pet_fairseq.report.scoring import Scoring
 from pet_fairseq.report.seed_groups import RunGroup
 
-BLEU_OVER_RATE = "bleu_over_rate.png"
 MARKERS = "os^Dv<>PX*"
 FEWEST_POINTS = 3  # a curve needs at least so many
 AT_RATE = re.compile(r"_at\d+$")  # NAME_at5 is the group NAME at another rate
 
 
+def over_rate(scoring: Scoring) -> str:
+    """The name of the plot of a score over the compression rate."""
+    return f"{scoring.key}_over_rate.png"
+
+
 def write_plots(comparison: Comparison, folder: Path) -> None:
     """Write the plots; an old one over beams or rates is removed if there are too few of them."""
-    beam = comparison.beam
-    name = "" if beam is None else f" (beam {beam})"
-
-    def bleu(group: RunGroup) -> Optional[float]:
-        return group.bleu.get(beam)
+    beam, scoring = comparison.beam, comparison.scoring
+    at_beam = "" if beam is None else f" (beam {beam})"
+    name = f"{scoring.name}{at_beam}"
 
     def speedup(group: RunGroup) -> Optional[float]:
         return comparison.speedup(group, beam)
 
-    plot_over_rate(comparison, bleu, ".1f", f"BLEU{name}", folder / BLEU_OVER_RATE)
-    label = f"sentences/s, times the teacher's{name}"
+    plot_over_rate(comparison, comparison.score, ".1f", name, folder / over_rate(scoring))
+    label = f"sentences/s, times the teacher's{at_beam}"
     plot_over_rate(comparison, speedup, ".2f", label, folder / "speed_over_rate.png")
     plot_speed(comparison.groups, comparison.main_beams, folder / "sentences_per_second.png")
-    curves = folder / "bleu_over_beam.png"
+    curves = folder / f"{scoring.key}_over_beam.png"
     if len(comparison.beams) >= FEWEST_POINTS:
-        plot_bleu_over_beam(comparison.groups, comparison.beams, curves)
+        plot_over_beam(comparison.groups, comparison.beams, scoring.name, curves)
     else:
         curves.unlink(missing_ok=True)
-    curves = folder / "bleu_over_rates.png"
+    curves = folder / f"{scoring.key}_over_rates.png"
     sweeps = {title: points for title, points in rate_sweeps(comparison).items() if points}
     if any(len(points) >= FEWEST_POINTS for points in sweeps.values()):
-        plot_sweeps(comparison, sweeps, f"BLEU{name}", curves)
+        plot_sweeps(comparison, sweeps, name, curves)
     else:
         curves.unlink(missing_ok=True)
 
@@ -80,7 +83,7 @@ def plot_over_rate(
 
 
 def rate_sweeps(comparison: Comparison) -> dict[str, list[tuple[float, float]]]:
-    """Rate and BLEU of the methods that were trained at several rates, by the method's title.
+    """Rate and score of the methods that were trained at several rates, by the method's title.
 
     The groups NAME, NAME_at5, NAME_at20, ... are one method. Points are in the order of the rate.
     """
@@ -91,21 +94,22 @@ def rate_sweeps(comparison: Comparison) -> dict[str, list[tuple[float, float]]]:
     sweeps = {}
     for name, groups in methods.items():
         if len(groups) > 1:
-            points = [(comparison.rate(g), g.bleu.get(comparison.beam)) for g in groups]
-            sweeps[titles.get(name, name)] = sorted(p for p in points if None not in p)
+            points = ((comparison.rate(g), comparison.score(g)) for g in groups)
+            known = [(x, y) for x, y in points if x is not None and y is not None]
+            sweeps[titles.get(name, name)] = sorted(known)
     return sweeps
 
 
 def plot_sweeps(
     comparison: Comparison, sweeps: dict[str, list[tuple[float, float]]], label: str, path: Path
 ) -> None:
-    """Plot BLEU over the rate as a line for each method (PET, Figure 7a), and the teacher's BLEU.
+    """Plot a score over the rate as a line for each method (PET, Figure 7a), and the teacher's.
 
     Args:
         sweeps: as from `rate_sweeps`.
     """
     figure, axes = _axes(8.4, 4.4)
-    teacher = comparison.teacher.bleu.get(comparison.beam)
+    teacher = comparison.score(comparison.teacher)
     if teacher is not None:
         title = f"{_wrap(comparison.teacher.title)}: {teacher:.1f}"
         axes.axhline(teacher, color="grey", linestyle="--", label=title)
@@ -118,17 +122,17 @@ def plot_sweeps(
     write_figure(path, figure)
 
 
-def plot_bleu_over_beam(groups: list[RunGroup], beams: list[int], path: Path) -> None:
-    """Plot the mean BLEU over beam size as a line for each group (PET, Figure 8)."""
+def plot_over_beam(groups: list[RunGroup], beams: list[int], label: str, path: Path) -> None:
+    """Plot the mean score over beam size as a line for each group (PET, Figure 8)."""
     figure, axes = _axes(8.4, _legend_height(groups))
     for i, group in enumerate(groups):
-        measured = sorted(group.bleu)
-        scores = [group.bleu[beam] for beam in measured]
+        measured = sorted(group.score)
+        scores = [group.score[beam] for beam in measured]
         if scores:
             axes.plot(measured, scores, label=_wrap(group.title), **_style(i))
     axes.set_xticks(beams)
     axes.set_xlabel("beam size")
-    axes.set_ylabel("BLEU")
+    axes.set_ylabel(label)
     _add_legend(axes)
     write_figure(path, figure)
 

@@ -10,10 +10,11 @@ MOST_ROWS = 6  # of the report whose translations are shown
 
 def sample_tables(comparison: Comparison, reference: list[str]) -> str:
     """A table for each of a few sentences; "" without translations at the comparison's beam."""
-    groups = [g for g in comparison.groups if comparison.beam in g.runs[0].outputs][:MOST_ROWS]
-    outputs = [read_output(group.runs[0].outputs[comparison.beam][0]) for group in groups]
-    if not outputs:
+    beam = comparison.beam
+    groups = [g for g in comparison.groups if beam in g.runs[0].outputs][:MOST_ROWS]
+    if beam is None or not groups:
         return ""
+    outputs = [read_output(group.runs[0].outputs[beam][0]) for group in groups]
     texts = [("source", outputs[0].sources), ("reference", reference)]
     texts += [(group.title, output.hypotheses) for group, output in zip(groups, outputs)]
     texts = [(name, lines) for name, lines in texts if lines]  # no sources with --quiet

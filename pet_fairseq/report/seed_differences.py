@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple, Optional
 
 from pet_fairseq.report.measure import Run
+from pet_fairseq.report.scoring import Scoring
 from pet_fairseq.report.seed_groups import RunGroup, seed_of
 
 # Student's t with 1, 2, ... degrees of freedom, two-sided 95%
@@ -37,13 +38,17 @@ class Score(NamedTuple):
     digits: int
 
 
-def paired_scores(beam: Optional[int]) -> list[Score]:
+def _at(beam: Optional[int], scores: dict[int, float]) -> Optional[float]:
+    return None if beam is None else scores.get(beam)
+
+
+def paired_scores(scoring: Scoring, beam: Optional[int]) -> list[Score]:
     """The scores to compare, the one that shows the smallest differences first."""
     return [
         Score("validation KL, bits", lambda run: run.validation.kl, 3),
         Score("validation NLL, bits", lambda run: run.validation.nll, 3),
-        Score(f"BLEU beam {beam}", lambda run: run.bleu.get(beam), 2),
-        Score(f"chrF beam {beam}", lambda run: run.chrf.get(beam), 2),
+        Score(f"{scoring.name} beam {beam}", lambda run: _at(beam, run.score), 2),
+        Score(f"{scoring.finer_name} beam {beam}", lambda run: _at(beam, run.finer_score), 2),
     ]
 
 

@@ -29,8 +29,8 @@ class RunGroup:
     runs: list[Run]
     sizes: Sizes = UNKNOWN  # of the first seed
     training_seconds: Optional[float] = None  # mean
-    bleu: dict[int, float] = field(default_factory=dict)  # by beam, mean
-    bleu_spread: dict[int, Optional[float]] = field(default_factory=dict)  # by beam, sample std
+    score: dict[int, float] = field(default_factory=dict)  # by beam, mean
+    score_spread: dict[int, Optional[float]] = field(default_factory=dict)  # by beam, sample std
     sentences_per_second: dict[int, float] = field(default_factory=dict)  # by beam, median
     missing: list[str] = field(default_factory=list)  # seeds; each run names its own files
 
@@ -92,11 +92,11 @@ def make_group(name: str, title: str, runs: list[Run]) -> RunGroup:
     group.sizes = next((run.sizes for run in runs if run.sizes != UNKNOWN), UNKNOWN)
     seconds = [run.training_seconds for run in runs if run.training_seconds is not None]
     group.training_seconds = statistics.fmean(seconds) if seconds else None
-    for beam in sorted({beam for run in runs for beam in run.bleu}):
-        scores = [run.bleu[beam] for run in runs if beam in run.bleu]
+    for beam in sorted({beam for run in runs for beam in run.score}):
+        scores = [run.score[beam] for run in runs if beam in run.score]
         speeds = [speed for run in runs for speed in run.sentences_per_second.get(beam, [])]
-        group.bleu[beam] = statistics.fmean(scores)
-        group.bleu_spread[beam] = statistics.stdev(scores) if len(scores) > 1 else None
+        group.score[beam] = statistics.fmean(scores)
+        group.score_spread[beam] = statistics.stdev(scores) if len(scores) > 1 else None
         group.sentences_per_second[beam] = statistics.median(speeds)
     return group
 

@@ -4,18 +4,21 @@ from typing import Optional
 
 from pet_fairseq.markdown import table
 from pet_fairseq.report.compare import SAMPLES, Comparison
-from pet_fairseq.report.measure import Run, cached_bleu
-from pet_fairseq.report.plots import BLEU_OVER_RATE, speed_form
+from pet_fairseq.report.measure import Run
+from pet_fairseq.report.plots import over_rate, speed_form
 from pet_fairseq.report.samples import sample_tables
+from pet_fairseq.report.scoring import Scorer, Scoring
 from pet_fairseq.report.seed_differences import Score, paired_difference, paired_scores
 from pet_fairseq.report.seed_groups import RunGroup
 
 
-def to_markdown(comparison: Comparison, reference: list[str], more_notes: list[str]) -> str:
+def to_markdown(comparison: Comparison, scorer: Scorer, more_notes: list[str]) -> str:
     """The report: the main table and its plot, further tables if they say more, notes, samples."""
-    text = _main_table(comparison) + f"\n![BLEU over the compression rate]({BLEU_OVER_RATE})\n"
+    scoring = comparison.scoring
+    plot = f"![{scoring.name} over the compression rate]({over_rate(scoring)})"
+    text = _main_table(comparison) + f"\n{plot}\n"
     if comparison.beams != comparison.main_beams:
-        text += "\nBLEU by beam size:\n\n" + _beam_table(comparison)
+        text += f"\n{scoring.name} by beam size:\n\n" + _beam_table(comparison)
     paired = _paired_table(comparison)
     if paired:
         text += (
@@ -23,19 +26,20 @@ def to_markdown(comparison: Comparison, reference: list[str], more_notes: list[s
             "95% confidence interval; smaller ones cannot be seen with so few seeds:\n\n"
             f"{paired}"
         )
-    notes = _notes(comparison, reference) + _tests(comparison)
+    notes = _notes(comparison, scorer) + _tests(comparison)
     notes += [f"missing: {what}" for group in comparison.groups for what in _missing(group)]
     notes += more_notes
     text += "\n" + "".join(f"* {note}\n" for note in notes)
-    samples = sample_tables(comparison, reference)
+    samples = sample_tables(comparison, scorer.reference)
     return text + (f"\nTranslations, beam {comparison.beam}:\n\n{samples}" if samples else "")
 
 
 def _main_table(comparison: Comparison) -> str:
     beams, beam = comparison.main_beams, comparison.beam
     header = ["run", "seeds", "layer parameters", "active", "rate %", "all parameters"]
-    header += ["checkpoint MB", *(f"BLEU beam {b}" for b in beams)]
+    header += ["checkpoint MB", *(f"{comparison.scoring.name} beam {b}" for b in beams)]
     header += [f"to {comparison.baseline.name}, beam {beam}"] if beam is not None else []
+    header += [f"tokenised BLEU, beam {beam}"] if comparison.tokenised else []
     header += [*(f"sentences/s beam {b}" for b in beams), "training min"]
     return table(header, [_main_cells(group, comparison) for group in comparison.groups])
 
@@ -43,6 +47,7 @@ def _main_table(comparison: Comparison) -> str:
 def _main_cells(group: RunGroup, comparison: Comparison) -> list[str]:
     beams = comparison.main_beams
     difference = _number(comparison.difference(group), "+.2f")
+    tokenised = comparison.tokenised.get(group.name)
     return [
         group.title,
         str(len(group.runs)),
@@ -51,8 +56,9 @@ def _main_cells(group: RunGroup, comparison: Comparison) -> list[str]:
         _number(comparison.rate(group), ".2f"),
         _number(group.sizes.parameters, ",d"),
         _number(group.sizes.checkpoint_bytes, ".2f", 1e6),
-        *(_bleu(group, beam) for beam in beams),
+        *(_score(group, beam) for beam in beams),
         *([difference] if comparison.beam is not None else []),
+        *([_number(tokenised, ".2f")] if comparison.tokenised else []),
         *(_speed(group, beam, comparison) for beam in beams),
         _number(group.training_seconds, ".1f", 60),
     ]
@@ -61,13 +67,13 @@ def _main_cells(group: RunGroup, comparison: Comparison) -> list[str]:
 def _beam_table(comparison: Comparison) -> str:
     beams = comparison.beams
     header = ["run", *(f"beam {beam}" for beam in beams)]
-    lines = [[group.title, *(_bleu(group, beam) for beam in beams)] for group in comparison.groups]
+    lines = [[group.title, *(_score(group, beam) for beam in beams)] for group in comparison.groups]
     return table(header, lines)
 
 
 def _paired_table(comparison: Comparison) -> str:
     """A row for each group with two or more seeds in common with the baseline; "" without any."""
-    scores = paired_scores(comparison.beam)
+    scores = paired_scores(comparison.scoring, comparison.beam)
     others = [group for group in comparison.groups if group is not comparison.baseline]
     lines = [_paired_cells(group, comparison.baseline, scores) for group in others]
     if not any(lines):
@@ -94,10 +100,11 @@ def _number(value: Optional[float], form: str, unit: float = 1) -> str:
     return format(value if unit == 1 else value / unit, form)
 
 
-def _bleu(group: RunGroup, beam: int) -> str:
-    """A group's mean BLEU and its spread, and the number of seeds if some lack this beam."""
-    spread, seeds = group.bleu_spread.get(beam), sum(beam in run.bleu for run in group.runs)
-    text = _number(group.bleu.get(beam), ".2f") + (f" ± {spread:.2f}" if spread is not None else "")
+def _score(group: RunGroup, beam: int) -> str:
+    """A group's mean score and its spread, and the number of seeds if some lack this beam."""
+    spread, seeds = group.score_spread.get(beam), sum(beam in run.score for run in group.runs)
+    text = _number(group.score.get(beam), ".2f")
+    text += f" ± {spread:.2f}" if spread is not None else ""
     return text + (f" ({seeds} of {len(group.runs)})" if 0 < seeds < len(group.runs) else "")
 
 
@@ -108,15 +115,19 @@ def _speed(group: RunGroup, beam: int, comparison: Comparison) -> str:
     return format(speed, speed_form(speed)) + (f" ({ratio:.2f}x)" if ratio is not None else "")
 
 
-def _notes(comparison: Comparison, reference: list[str]) -> list[str]:
+def _notes(comparison: Comparison, scorer: Scorer) -> list[str]:
     """Notes on how the columns were measured."""
-    signature = cached_bleu(reference).get_signature()
-    notes = [f"{len(reference):,} test sentences; sacreBLEU {signature}"]
+    notes = [f"{len(scorer.reference):,} test sentences; {scorer.note}"]
+    if comparison.tokenised:
+        notes.append(
+            "tokenised BLEU: of the H and T lines of fairseq-generate, in the data's own tokens "
+            "and case, mean over seeds; comparable only with data prepared in the same way"
+        )
     if _several_seeds(comparison):
         notes.append(
-            "rows with several seeds: BLEU is their mean ± sample standard deviation, training "
-            "time their mean; sizes and title are the first seed's; (1 of 2): one of two seeds has "
-            "this beam"
+            f"rows with several seeds: {comparison.scoring.name} is their mean ± sample standard "
+            "deviation, training time their mean; sizes and title are the first seed's; (1 of 2): "
+            "one of two seeds has this beam"
         )
     for group in comparison.groups:
         sizes = {run.sizes.layer_parameters for run in group.runs}
@@ -128,7 +139,7 @@ def _notes(comparison: Comparison, reference: list[str]) -> list[str]:
     counts = [
         sum(len(run.sentences_per_second.get(beam, [])) for run in group.runs)
         for group in comparison.groups
-        for beam in group.bleu
+        for beam in group.score
     ]
     if counts:
         low, high = min(counts), max(counts)
@@ -172,32 +183,34 @@ def to_json(comparison: Comparison) -> list[dict]:
 
 
 def _json_group(group: RunGroup, comparison: Comparison) -> dict:
+    scoring = comparison.scoring
     return {
         "name": group.name,
         "title": group.title,
         "seeds": len(group.runs),
         **group.sizes._asdict(),
         "rate_percent": comparison.rate(group),
-        "bleu": group.bleu,
-        "bleu_spread": group.bleu_spread,
+        scoring.key: group.score,
+        f"{scoring.key}_spread": group.score_spread,
         "baseline": comparison.baseline.name,
         "beam_compared": comparison.beam,
-        "bleu_difference": comparison.difference(group),
+        f"{scoring.key}_difference": comparison.difference(group),
         "p_value": comparison.p_values.get(group.name),
+        "tokenised_bleu": comparison.tokenised.get(group.name),
         "sentences_per_second": group.sentences_per_second,
-        "speedup": {beam: comparison.speedup(group, beam) for beam in group.bleu},
+        "speedup": {beam: comparison.speedup(group, beam) for beam in group.score},
         "training_seconds": group.training_seconds,
         "missing": group.missing,
-        "runs": [_json_run(run) for run in group.runs],
+        "runs": [_json_run(run, scoring) for run in group.runs],
     }
 
 
-def _json_run(run: Run) -> dict:
+def _json_run(run: Run, scoring: Scoring) -> dict:
     return {
         "name": run.name,
         **run.sizes._asdict(),
-        "bleu": run.bleu,
-        "chrf": run.chrf,
+        scoring.key: run.score,
+        scoring.finer_key: run.finer_score,
         "validation_nll_bits": run.validation.nll,
         "validation_kl_bits": run.validation.kl,
         "sentences_per_second": run.sentences_per_second,

@@ -46,6 +46,28 @@ def _bleu(args: Namespace) -> None:
     _print_scores(bleu_scores(args.output, args.reference), args.out)
 
 
+def _wer_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "output",
+        type=Path,
+        metavar="OUTPUT",
+        help="a file with what fairseq-generate printed, or with a pronunciation on each line",
+    )
+    parser.add_argument(
+        "pronunciations",
+        type=Path,
+        metavar="PRONUNCIATIONS",
+        help="a file with a line for each word: its right pronunciations, between tabs",
+    )
+    add_scores_file_option(parser)
+
+
+def _wer(args: Namespace) -> None:
+    from pet_fairseq.score.wer import wer_scores
+
+    _print_scores(wer_scores(args.output, args.pronunciations), args.out)
+
+
 def _rouge_arguments(parser: ArgumentParser) -> None:
     _add_output(parser)
     parser.add_argument(
@@ -230,6 +252,17 @@ COMMANDS = (
         "--remove-bpe, so that it has detokenised text.",
         add_arguments=_bleu_arguments,
         run=_bleu,
+        needs_models=False,
+    ),
+    Command(
+        name="score wer",
+        group=Group.REPORTS,
+        help="score pronunciations by their word and phone error rates",
+        description="Score pronunciations by word and phone error rates, in percent. A word is "
+        "right if any of its pronunciations is given; phones are compared with the nearest one. "
+        "Phones stand between blanks.",
+        add_arguments=_wer_arguments,
+        run=_wer,
         needs_models=False,
     ),
     Command(

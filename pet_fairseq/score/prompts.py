@@ -58,7 +58,8 @@ def prompt_scores(
     model, task = load_for_lines(checkpoint, data)
     check_gives_logits(model, f"CHECKPOINT {checkpoint}")
     model.to(device)
-    loss = seconds = words = right = length = count = 0
+    loss = seconds = 0.0
+    words = right = length = count = 0
     for text in read_texts(task, subset, prompt_end, texts, model.max_positions()):
         response, prompt = text.response.to(device), cut_prompt(text.prompt, cut).to(device)
         if not count:

@@ -146,8 +146,9 @@ def share_cells(tasks: Tasks, name: str, backbone: str) -> list[str]:
         return ["-", "-"]
     runs = [run for some in tasks.values() for run in some if name in run.rows]
     trained = [run.rows[name]["trained"] / run.rows[backbone]["trained"] for run in runs]
-    costs = [run.rows[name].get("whole_cost") for run in runs]
-    cost = "-" if None in costs else f"{100 * statistics.fmean(costs):.1f}"
+    given = (run.rows[name].get("whole_cost") for run in runs)
+    costs = [cost for cost in given if cost is not None]
+    cost = "-" if len(costs) < len(runs) else f"{100 * statistics.fmean(costs):.1f}"
     return [f"{100 * statistics.fmean(trained):.1f}", cost]
 
 

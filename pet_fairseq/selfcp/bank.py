@@ -72,7 +72,7 @@ class Bank:
         """
         start = self.ends[number - 1] if number else 0
         memory = self.memories[start : self.ends[number]]
-        if zlib.crc32(memory) != self.index["crc"][number]:
+        if zlib.crc32(memory.data) != self.index["crc"][number]:
             raise UserError(
                 f"{self.folder / MEMORY}: damaged (memory of demonstration {number}); build the "
                 "bank anew"
@@ -257,5 +257,5 @@ def sha256(data: np.ndarray) -> str:
 
 
 def check_sha256(path: Path, data: np.ndarray, expected: str) -> None:
-    if hashlib.sha256(data.view(np.uint8)).hexdigest() != expected:
+    if hashlib.sha256(data.view(np.uint8).data).hexdigest() != expected:
         raise UserError(f"{path}: damaged; build the bank anew")

@@ -7,9 +7,9 @@ how many follow, so the search compresses to one.
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Optional
+from typing import Optional, Union
 
 import numpy as np
 import torch
@@ -110,7 +110,7 @@ def find(bank: Bank, compressor: Compressor, texts: list[Tensor], shots: int) ->
 
 def recall_memory(
     bank: Bank, compressor: Compressor, texts: list[Tensor], shots: int
-) -> list[list[Tensor]]:
+) -> list[Sequence[Tensor]]:
     """The memory tokens (m x C) of each text's demonstrations, the most similar one last."""
     like = compressor.memory_tag
     return [
@@ -154,7 +154,7 @@ def describe(
         Path(data, f"{subset}.{part}.{end}") for part in records.parts for end in ("bin", "idx")
     ]
     hashes = bytes(number for file in files for number in file_hash(str(file)).tolist())
-    lengths = sum(np.asarray(part.sizes) for part in records.parts.values())
+    lengths = np.sum([part.sizes for part in records.parts.values()], axis=0)
     cut = int((lengths > longest_text(compressor.inner.max_positions(), ratio)).sum())
     return Source(data, subset, hashlib.sha256(hashes).hexdigest(), len(records), cut)
 
@@ -180,7 +180,7 @@ def start(folder: Path, compressor: Compressor, source: Source, ratio: float) ->
 def fill(
     folder: Path,
     compressor: Compressor,
-    records: PromptDataset,
+    records: Union[PromptDataset, Sequence[dict]],
     source: Source,
     block: int,
     report: Callable[[str], None],

@@ -6,7 +6,7 @@ import os
 from dataclasses import asdict, dataclass
 from dataclasses import fields as dataclass_fields
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import write_whole
@@ -110,7 +110,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 def _from_fields(fields: dict) -> Manifest:
     """The manifest with these fields; raises ValueError or TypeError if they make none."""
-    parts = {
+    parts: dict[str, Any] = {
         "sources": [_checked(Source(**source)) for source in fields.pop("sources")],
         "blocks": [_checked(Block(**block)) for block in fields.pop("blocks")],
     }
@@ -122,7 +122,7 @@ def _from_fields(fields: dict) -> Manifest:
 
 def _checked(part: T) -> T:
     """The same part; raises ValueError or TypeError unless texts are texts and numbers counts."""
-    for field in dataclass_fields(part):
+    for field in dataclass_fields(cast(Any, part)):
         value = getattr(part, field.name)
         if field.type in (int, float):
             if isinstance(value, bool) or not isinstance(value, (int, field.type)) or value < 0:

@@ -6,7 +6,7 @@ Both are the same frozen model.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Optional
+from typing import Any, Optional
 
 import torch
 from fairseq.data import Dictionary
@@ -204,7 +204,7 @@ class SelfCpModel(FairseqEncoderDecoderModel):
         at_response = at_response[..., None].expand(-1, -1, states.size(-1))
         return inner.output_layer(states.gather(1, at_response))
 
-    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
+    def upgrade_state_dict_named(self, state_dict: dict[str, Any], name: str) -> None:
         """Check backbone and dictionary, and fill in what the file leaves out.
 
         Raises:
@@ -213,7 +213,7 @@ class SelfCpModel(FairseqEncoderDecoderModel):
         """
         what = "the memory tag and connector"
         check_hash(state_dict, self.backbone_hash, self.cfg.backbone_path, what)
-        theirs = state_dict.get("dictionary_hash", self.dictionary_hash)
+        theirs: Any = state_dict.get("dictionary_hash", self.dictionary_hash)
         if not torch.equal(theirs.cpu(), self.dictionary_hash.cpu()):
             raise UserError(
                 f"{self.data}/dict.txt: not the dictionary that {what} was trained with; give data "

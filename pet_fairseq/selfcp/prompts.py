@@ -6,7 +6,7 @@ import sys
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, cast
 
 from tqdm import tqdm
 
@@ -77,7 +77,7 @@ def _lines(path: Path, max_bytes: int, action: str) -> Iterator[tuple[str, bytes
         **{"unit": "B", "unit_scale": True, "mininterval": 2},
     )
     with bar, path.open("rb") as file:
-        stream = gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file
+        stream = cast(BinaryIO, gzip.GzipFile(fileobj=file)) if path.suffix == ".gz" else file
         number = 1
         try:
             while line := stream.readline(max_bytes + 1):

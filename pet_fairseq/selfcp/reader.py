@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Optional, Union
+from typing import Any, Optional, Union
 
 import torch
 from fairseq.data import Dictionary
@@ -79,6 +79,7 @@ class PromptReader(Compressor):
         )
         sources = prompts
         if others is not None:
+            assert other_lengths is not None, "given with `others`"
             sources = [other[:n] for other, n in zip(others, other_lengths.tolist())]
         pieces = self.carry_out(plan, queries, prompts, sources)
         inputs = self.join(
@@ -192,7 +193,7 @@ class PromptReader(Compressor):
 
     # --- generation -------------------------------------------------------------------------------
 
-    def forward(self, **prompts: Prompts) -> dict[str, list[Tensor]]:
+    def forward(self, **prompts: Any) -> dict[str, list[Tensor]]:
         """The states that the decoder's attention starts from, and its first output.
 
         Args:

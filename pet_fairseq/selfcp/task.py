@@ -11,10 +11,11 @@ import torch
 from fairseq.data import Dictionary, data_utils
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models import BaseFairseqModel
-from fairseq.tasks import FairseqTask, register_task
+from fairseq.tasks import register_task
 from omegaconf import II
 from torch import Tensor
 
+from pet_fairseq.all_sentences import AllSentences
 from pet_fairseq.checkpoints.dictionaries import load_dictionary
 from pet_fairseq.errors import UserError
 from pet_fairseq.selfcp.dataset import PromptDataset, split_at
@@ -67,7 +68,7 @@ def read_range(text: str) -> Optional[tuple[float, float]]:
 
 
 @register_task("selfcp", dataclass=SelfCpTaskConfig)
-class SelfCpTask(FairseqTask):
+class SelfCpTask(AllSentences):
     """Responses to a query about a prompt, all in one dictionary."""
 
     generates_text = True  # so `pet_fairseq.from_pretrained` takes its models
@@ -103,7 +104,10 @@ class SelfCpTask(FairseqTask):
         # checkpoints that are older than this option do not have it
         segments_from = getattr(task_cfg or self.cfg, "segments_from", "own")
         self.datasets[split] = PromptDataset(
-            *parts.values(), self.dictionary, self.cfg.seed, of_others=segments_from == "other"
+            **parts,
+            dictionary=self.dictionary,
+            seed=self.cfg.seed,
+            of_others=segments_from == "other",
         )
 
     def begin_epoch(self, epoch: int, model: BaseFairseqModel) -> None:

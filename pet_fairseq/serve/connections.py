@@ -10,7 +10,7 @@ import json
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Optional
+from typing import Any, Optional, cast
 
 from aiohttp import web
 
@@ -19,7 +19,7 @@ from pet_fairseq.serve.engine import Engine
 from pet_fairseq.serve.queue import FULL
 
 # limits of a request's line and headers; aiohttp's own let 1 MB in
-HEAD_LIMITS = {"max_line_size": 2048, "max_field_size": 4096, "max_headers": 64}
+HEAD_LIMITS: dict[str, Any] = {"max_line_size": 2048, "max_field_size": 4096, "max_headers": 64}
 BACKLOG = 1024  # connections that wait to be accepted; the kernel may allow fewer
 AT_ONCE = 64  # connections that are accepted in a row before open ones have their turn
 GRACE = 1.0  # seconds in which a client can say something, and can read why it is turned away
@@ -178,8 +178,8 @@ class Newcomer(asyncio.Protocol):
         self.arrived = entrance.loop.time()
         self.timer: Optional[asyncio.TimerHandle] = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:
-        self.transport = transport
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
         self.entrance.enter(self)
 
     def data_received(self, data: bytes) -> None:

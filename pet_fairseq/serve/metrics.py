@@ -67,7 +67,7 @@ class Metrics:
         quantiles = zip(QUANTILES, self.latency.quantiles(QUANTILES, now))
         latency = {f'{{quantile="{share}"}}': value for share, value in quantiles}
         latency |= {"_sum": self.latency_sum, "_count": self.latency_count}
-        families = [
+        families: list[tuple[str, str, str, dict[str, float]]] = [
             ("ratio", "gauge", "compression ratio of the last batch", {"": self.ratio}),
             ("queue_texts", "gauge", "texts that wait", {"": waiting}),
             ("queue_tokens", "gauge", "tokens that wait", {"": waiting_tokens}),
@@ -85,7 +85,7 @@ class Metrics:
         return "".join(family(*parts) for parts in families)
 
 
-def labelled(label: str, counts: Counter) -> dict[str, int]:
+def labelled(label: str, counts: Counter) -> dict[str, float]:
     return {f'{{{label}="{key}"}}': counts[key] for key in sorted(counts)}
 
 

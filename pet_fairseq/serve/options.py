@@ -3,7 +3,7 @@
 import argparse
 from typing import Union
 
-from pet_fairseq.predict.options import add_model_options, positive
+from pet_fairseq.predict.options import add_long_texts_option, add_model_options, positive
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
@@ -17,6 +17,11 @@ def add_options(command: argparse.ArgumentParser) -> None:
         "backbone may follow after colons",
     )
     add_model_options(model)
+    add_long_texts_option(
+        model,
+        ("cut", "refuse"),
+        "cut them as training did and say so in the answer, or refuse them",
+    )
     command.set_defaults(command="serve", path_option="--path")
 
     server = command.add_argument_group("server")

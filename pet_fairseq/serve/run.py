@@ -89,6 +89,7 @@ async def answer_until_stopped(
     runner = make_runner(engine, entrance, args.max_request_bytes)
     await runner.setup()
     try:
+        assert runner.server is not None, "there from `setup` on"
         await entrance.open(runner.server, args.host, args.port)
         work = asyncio.create_task(engine.run())
         trimming = asyncio.create_task(keep_trimmed())

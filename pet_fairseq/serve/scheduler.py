@@ -30,7 +30,7 @@ def choose_ratio(seconds: dict[int, float], oldest_wait: float, target: float) -
     for ratio in sorted(seconds):
         if oldest_wait + seconds[ratio] <= target:
             return ratio
-    return min(seconds, key=seconds.get)
+    return min(seconds, key=seconds.__getitem__)
 
 
 class RatioScheduler:

@@ -85,13 +85,15 @@ class TimedCall:
 
     def forget(self) -> None:
         """Cancel the timer, which otherwise keeps the call's arguments until it runs out."""
-        self.timer.cancel()
+        if self.timer is not None:
+            self.timer.cancel()
 
     def interrupt(self) -> None:
         """Send the thread a TimeoutError, and again later, unless the call has ended."""
-        if self.work.done() or not self.ended.acquire(blocking=False):
+        if self.work is None or self.work.done() or not self.ended.acquire(blocking=False):
             return
         try:
+            assert self.thread is not None, "set before the timer starts, and `ended` is ours"
             ctypes.pythonapi.PyThreadState_SetAsyncExc(
                 ctypes.c_ulong(self.thread), ctypes.py_object(TimeoutError)
             )

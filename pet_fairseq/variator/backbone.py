@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Optional
+from typing import Any, Optional
 
 from fairseq.models import BaseFairseqModel
 from torch import nn
@@ -108,7 +108,7 @@ class BackboneWrapper(BaseFairseqModel):
         return self.backbone.supported_targets
 
     @property
-    def classification_heads(self) -> nn.ModuleDict:
+    def classification_heads(self) -> Any:
         return getattr(self.backbone, "classification_heads", nn.ModuleDict())
 
     def register_classification_head(self, name: str, num_classes: int, **_) -> None:

@@ -153,7 +153,8 @@ class VariatorDistillationCriterion(FairseqCriterion):
             frozen(**sample["net_input"], **options)
         with stack_outputs(model, sample, self.padding_idx) as outputs:
             output = model(**sample["net_input"], **options)
-        distance = sum(mean_distance(outputs[stack], wanted[stack]) for stack in wanted)
+        distances = [mean_distance(outputs[stack], wanted[stack]) for stack in wanted]
+        distance = torch.stack(distances).sum()
         loss = distance
         sample_size = sample["target"].size(0) if self.sentence_avg else sample["ntokens"]
         log = {

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import copy
-from typing import Optional, Union
+from typing import Any, Optional, Union
 
 import torch
 from fairseq.models import register_model
@@ -44,7 +44,7 @@ class VariatorModel(BackboneWrapper):
         cfg: VariatorConfig,
         backbone: nn.Module,
         padding_idx: int,
-        prompt_end_idx: Optional[int] = None,
+        prompt_end_idx: Any = None,  # an index; not read for a backbone with an encoder
     ):
         # no checkpointed activations: run again in backward, a layer would miss the batch's groups
         super().__init__(cfg, unwrap_checkpoint(backbone))

@@ -155,7 +155,7 @@ class Plugin(nn.Module):
 
     def decompress(self, group_output: Tensor, members: Tensor, time: int) -> Tensor:
         """A vector for each of the T positions: T x B x C."""
-        if self.down is None:
+        if self.down is None or self.up is None:
             outputs = group_output[:, None].expand_as(members)
         else:
             down_group, down_member = self.down.weight.chunk(2, dim=1)

@@ -50,14 +50,18 @@ class SiteModule(nn.Module):
             return None
         return self.plugins[str(self.grouping.ratio)]
 
+    def needed_plugin(self) -> Plugin:
+        """The plugin in use, where there is one: at ratio 1 nothing is compressed."""
+        return self.plugins[str(self.grouping.ratio)]
+
     def compress(self, x: Tensor) -> Groups:
         """The groups of x, T x B x C, of which the first T' positions, those of the mask, count."""
-        mask = self.grouping.padding_mask
+        mask, plugin = self.grouping.padding_mask, self.needed_plugin()
         if mask is not None:
             x = x[: mask.size(1)]
-        padding = group_padding(mask, x, self.plugin.ratio)
-        members = self.plugin.members(x, padding)
-        return Groups(self.plugin.compress(members, padding), members, padding)
+        padding = group_padding(mask, x, plugin.ratio)
+        members = plugin.members(x, padding)
+        return Groups(plugin.compress(members, padding), members, padding)
 
     def shorten(self, x: Tensor) -> tuple[Groups, Tensor]:
         """The groups of x, T x B x C, and the vectors in place of its positions: S x B x C.
@@ -73,11 +77,12 @@ class SiteModule(nn.Module):
     def lengthen(self, outputs: Tensor, groups: Groups, time: int) -> Tensor:
         """An output for each of the T positions, T x B x C, from those of `shorten`'s vectors."""
         first, mask = self.grouping.first_ungrouped, self.grouping.padding_mask
-        if first is None:
+        plugin = self.needed_plugin()
+        if first is None or mask is None:
             grouped_time = time if mask is None else mask.size(1)
-            return self.plugin.decompress(outputs, groups.members, grouped_time)
+            return plugin.decompress(outputs, groups.members, grouped_time)
         grouped, alone = outputs.split([len(groups.vectors), time - first])
-        expanded = self.plugin.decompress(grouped, groups.members, mask.size(1))
+        expanded = plugin.decompress(grouped, groups.members, mask.size(1))
         both = mask.size(1) - first  # positions that are grouped in some sentences only
         mixed = torch.where(mask.T[first:, :, None], alone[:both], expanded[first:])
         return torch.cat([expanded[:first], mixed, alone[both:]])
@@ -164,7 +169,7 @@ class CompressedSelfAttention(SiteModule):
 
     def positions(self, groups: Groups, time: int) -> tuple[slice, ...]:
         """The positions of `shorten`'s vectors for a text of T positions."""
-        ratio, first = self.plugin.ratio, self.grouping.first_ungrouped
+        ratio, first = self.needed_plugin().ratio, self.grouping.first_ungrouped
         of_groups = slice(0, (len(groups.vectors) - 1) * ratio + 1, ratio)
         return (of_groups,) if first is None else (of_groups, slice(first, time))
 
@@ -182,7 +187,7 @@ class CompressedSelfAttention(SiteModule):
             empty = x.new_zeros(batch, len(groups.vectors), dtype=torch.bool)
         else:
             empty = groups.padding.all(dim=1).T.expand(batch, -1)
-        if first is None:
+        if first is None or mask is None:
             return None if groups.padding is None else empty
         behind = x.new_zeros(batch, len(x) - mask.size(1), dtype=torch.bool)
         return torch.cat([empty, ~mask[:, first:], behind], dim=1)

@@ -13,7 +13,7 @@ from pet_fairseq.prefill import prefill
 from pet_fairseq.variator.grouping import Grouping
 
 
-class Delegate:
+class Delegate(nn.Module):
     """Looks up in `inner` the attributes that it does not have: layers, embed_tokens, ..."""
 
     def __getattr__(self, name: str):

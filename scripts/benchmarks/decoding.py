@@ -26,6 +26,7 @@ from argparse import Namespace
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import torch
@@ -38,7 +39,7 @@ from pet_fairseq.files import write_figure, write_json, write_text
 from pet_fairseq.markdown import table
 
 LENGTH = 15  # words of a source and of a translation
-MODELS = {
+MODELS: dict[str, dict[str, Any]] = {
     "teacher": {"arch": "transformer_iwslt_de_en"},
     "pet": {"arch": "pet_transformer_iwslt_de_en"},
     "d256": {
@@ -54,7 +55,7 @@ CTRANSLATE2 = ("ctranslate2", "ctranslate2 int8")
 SHARED = ", shared"  # after an engine of CTranslate2: every thread translates a share of the batch
 GENERATOR = "pet_fairseq.decoding.generator"
 # the fast generator without one of its parts: the replacement of what is patched, by its name
-WITHOUT = {
+WITHOUT: dict[str, dict[str, Any]] = {
     "own decoder": {f"{GENERATOR}.is_plain": lambda model: False},
     "one block": {f"{GENERATOR}.BLOCK_NUMBERS": 10**12},
     "plain topk": {"pet_fairseq.decoding.beams.top_by_groups": top},
@@ -82,7 +83,7 @@ class Subject:
         self.name, _, path = name.partition("=")
         if path:
             self.args = load_checkpoint(path, "--models")["cfg"]["model"]
-            self.model, self.task = load_transformer(path, options.data)
+            self.model, self.task = load_transformer(path, "--models", options.data)
             self.task.load_dataset("test")
             self.forced = None
             self.sources = sorted(
@@ -391,6 +392,8 @@ def main():
     add_device_option(parser)
     parser.add_argument("--dtype", default="float32", choices=("float32", "float16", "bfloat16"))
     options = parse(parser)
+    if not options.data and any("=" in name for name in options.models):
+        parser.error("--models NAME=FILE: give with --data the folder of its test set")
     pet_fairseq.register()
     options.out.mkdir(parents=True, exist_ok=True)
     rows, failures = [], {}

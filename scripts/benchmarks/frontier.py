@@ -187,7 +187,8 @@ def plot(rows: Sequence[Row], shown: Sequence[Column], args: argparse.Namespace)
             for form, x, y in pairs:
                 xs, ys = by_name[x].values(row), by_name[y].values(row)
                 if xs and ys:
-                    points.append(Trade(row.title, form, mean(xs), mean(ys), spread(ys)))
+                    cost, bleu = statistics.fmean(xs), statistics.fmean(ys)
+                    points.append(Trade(row.title, form, cost, bleu, spread(ys)))
         return points
 
     stored = [(stored_in(bits), f"mb_{bits}", f"bleu_{bits}") for bits in BITS]

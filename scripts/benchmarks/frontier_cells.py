@@ -8,7 +8,7 @@ import os
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Optional
 
@@ -27,7 +27,7 @@ from pet_fairseq.quantisation.packing import MODEL, pack_model, unpack_model
 from pet_fairseq.recipes.record import digest
 from pet_fairseq.recipes.training import BEST
 from pet_fairseq.report.checkpoint import measure_sizes
-from pet_fairseq.report.measure import cached_bleu
+from pet_fairseq.report.scoring import cached_bleu
 
 BITS = (32, 8, 4)
 ENGINE = "CTranslate2 int8"
@@ -107,22 +107,23 @@ class Bench:
     def forms(self, timed: bool) -> dict[str, Callable[[Path], Cell]]:
         """How a checkpoint's cell is measured, by form; speeds only if they are wanted."""
         forms: dict[str, Callable[[Path], Cell]] = {
-            stored_in(bits): lambda path, bits=bits: self.store(path, bits) for bits in BITS
+            stored_in(bits): partial(self.store, bits=bits) for bits in BITS
         }
         forms |= {
             ENGINE: self.run_in_engine,
             HALF: lambda path: {"bytes": folder_bytes(self.exported(path, "int8_float16"))},
         }
         for number in self.choices.threads if timed else ():
-            forms[timed_on(number)] = lambda path, number=number: self.time(path, number)
+            forms[timed_on(number)] = partial(self.time, threads=number)
         return forms
 
     def store(self, checkpoint: Path, bits: int) -> Cell:
         """Bytes of a model in so many bits with its dictionaries, and the BLEU of that model."""
         if bits == 32:
             words = sum(path.stat().st_size for path in self.choices.data.glob("dict.*.txt"))
-            size = measure_sizes(checkpoint)[0].checkpoint_bytes + words
-            return {"bytes": size, "bleu": self.generated_bleu(checkpoint)}
+            size = measure_sizes(checkpoint)[0].checkpoint_bytes
+            assert size is not None, "a file's bytes are known"
+            return {"bytes": size + words, "bleu": self.generated_bleu(checkpoint)}
         with tempfile.TemporaryDirectory(dir=self.work) as folder:
             packed, wide = Path(folder, "packed"), Path(folder, "wide")
             pack_model(str(checkpoint), self.data, bits, packed)

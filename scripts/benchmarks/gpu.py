@@ -166,6 +166,7 @@ def write_summary(args: argparse.Namespace, notes: Notes) -> None:
 def section(part: Slice, note: dict) -> str:
     """The figures of a slice under its title, with what they depend on."""
     command = shell_command(part)
+    assert part.result is not None, "slices without figures have no section"
     result = part.result.read_text(encoding="utf-8").strip()
     result = result.replace("\n#", "\n###").replace("# ", "### ", result.startswith("# "))
     return (

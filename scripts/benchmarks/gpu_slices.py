@@ -45,6 +45,9 @@ def slices(args: argparse.Namespace) -> list[Slice]:
     return [part for group in groups for part in group(args)]
 
 
+Options = tuple[str, ...]
+
+
 def _bench(
     args: argparse.Namespace, name: str, title: str, minutes: float, script: str, *options: str
 ) -> Slice:
@@ -66,7 +69,7 @@ def _loss(args: argparse.Namespace) -> Iterable[Slice]:
         for dtype in ("float32", "float16"):
             name = f"loss-{words}-{dtype}"
             title = f"Distillation loss, {words} words, {dtype}"
-            options = ("--words", words, "--dtype", dtype, "--device", args.device)
+            options: Options = ("--words", words, "--dtype", dtype, "--device", args.device)
             options += tiny if args.tiny else ("--tokens", "4096", "--repeats", "5")
             yield _bench(args, name, title, 0.7, "distillation.py", *options)
 
@@ -97,7 +100,7 @@ def _multi30k(args: argparse.Namespace) -> Iterable[Slice]:
     recipe = [sys.executable, "-m", "pet_fairseq.cli", "recipe"]
     if args.tiny:
         recipe += ["demo", "--size", "tiny", "--beams", "2"]
-        inputs = ()
+        inputs: tuple[Path, ...] = ()
     else:
         data = folder / "data"
         prepare = ("env", f"OUT={data}", "bash", str(ROOT / "examples/multi30k/prepare.sh"))
@@ -115,7 +118,8 @@ def _multi30k(args: argparse.Namespace) -> Iterable[Slice]:
 
 
 def _variator(args: argparse.Namespace) -> Iterable[Slice]:
-    tiny = ("--width", "32", "--ffn", "64", "--heads", "2", "--layers", "1", "--ratios", "2")
+    tiny: Options = ("--width", "32", "--ffn", "64", "--heads", "2", "--layers", "1")
+    tiny += ("--ratios", "2")
     tiny += ("--bottleneck-dim", "4", "--lengths", "16", "--tokens", "64", "--repeats", "1")
     for dtype in ("float32", "float16"):
         options = ("--device", args.device, "--dtype", dtype, *(tiny if args.tiny else ()))
@@ -127,14 +131,14 @@ SMALL_MODEL = ("--width", "64", "--layers", "1", "--rows", "1", "--new", "4", "-
 
 
 def _selfcp(args: argparse.Namespace) -> Iterable[Slice]:
-    options = ("--device", args.device)
+    options: Options = ("--device", args.device)
     tiny = ("--prompt", "64", "--window", "16", "--lengths", "64", *SMALL_MODEL)
     options += tiny if args.tiny else ("--repeats", "3")
     yield _bench(args, "selfcp", "SelfCP, ways to read a prompt", 3, "selfcp.py", *options)
 
 
 def _shots(args: argparse.Namespace) -> Iterable[Slice]:
-    options = ("--device", args.device)
+    options: Options = ("--device", args.device)
     tiny = ("--shots", "1", "2", "--demonstration", "40", *SMALL_MODEL)
     options += tiny if args.tiny else ("--shots", "1", "4", "16", "--repeats", "2")
     yield _bench(args, "shots", "SelfCP, demonstrations", 3, "shots.py", *options)

@@ -38,7 +38,7 @@ def run_tests(folder: str, out: Path) -> int:
         (
             f"{case.get('classname')}::{case.get('name')}",
             kind,
-            f"{float(case.get('time')):.1f}",
+            f"{float(case.get('time', 0)):.1f}",
             why,
         )
         for case, (kind, why) in outcomes.items()

@@ -18,11 +18,13 @@ from fairseq.models import build_model
 from fairseq.sequence_generator import SequenceGenerator
 from measuring import Lines, add_device_option, add_out_option, parse, seconds
 
-import pet_fairseq  # noqa: F401  registers the models
+import pet_fairseq
 from pet_fairseq.architectures import Vocabularies
 from pet_fairseq.markdown import table_head, table_row
 from pet_fairseq.parameters import count_parameters
 from pet_fairseq.pet.heads import format_heads
+
+pet_fairseq.register()
 
 
 def make_model(heads, head_dim, args, **kept):
@@ -91,9 +93,9 @@ def main():
     base = times["built with H heads"]
     header = ["model", "layer parameters stored", "active", "sentences/s", "time ratio"]
     say(table_head(header))
-    for name, taken in times.items():
-        ratio = statistics.median(a / b for a, b in zip(taken, base))
-        speed = args.sentences / statistics.median(taken)
+    for name, rounds in times.items():
+        ratio = statistics.median(a / b for a, b in zip(rounds, base))
+        speed = args.sentences / statistics.median(rounds)
         stored, active = counts[name].layers, counts[name].unshared_layers
         say(table_row([name, f"{stored:,}", f"{active:,}", f"{speed:.1f}", f"{ratio:.3f}"]))
     say.write()

@@ -54,7 +54,9 @@ def read_requests(
     if len(set(map(len, lines.values()))) > 1:
         counts = ", ".join(f"{columns[name]}: {len(some)}" for name, some in lines.items())
         raise SystemExit(f"the files have different numbers of lines ({counts}); give others")
-    wanted = lines.pop("label", None) or [None] * len(lines["text"])
+    wanted: Sequence[Optional[str]] = [None] * len(lines["text"])
+    if "label" in lines:
+        wanted = lines.pop("label")
     return [Request(dict(zip(lines, row)), label) for *row, label in zip(*lines.values(), wanted)]
 
 

@@ -122,7 +122,7 @@ def server(*options, log: Union[int, IO] = subprocess.DEVNULL) -> Iterator[Serve
     command = [sys.executable, "-m", "pet_fairseq.cli", "serve", "--port", "0", *map(str, options)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
     try:
-        for line in process.stdout:
+        for line in process.stdout or ():
             if line.startswith("listening on "):
                 break
         else:

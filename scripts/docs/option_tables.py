@@ -9,7 +9,7 @@ from typing import Any, Optional
 from pet_fairseq.markdown import table
 
 NO_GROUPS = {"positional arguments", "options"}  # argparse's own
-VALUES = {int: "N", float: "X"}  # the name of a value that has none
+VALUES: dict[Any, str] = {int: "N", float: "X"}  # the name of a value that has none
 
 
 Rows = list[list[str]]
@@ -33,7 +33,8 @@ def parser_rows(parser: argparse.ArgumentParser) -> dict[str, Rows]:
     """The rows of each group of arguments by its title; argparse's own groups have none."""
     groups: dict[str, Rows] = {}
     for group in parser._action_groups:
-        title = "" if group.title in NO_GROUPS else escape(group.title[0].upper() + group.title[1:])
+        given = group.title or ""
+        title = "" if given in NO_GROUPS else escape(given[:1].upper() + given[1:])
         rows = action_rows(parser, group._group_actions)
         if rows:
             groups.setdefault(title, []).extend(rows)

@@ -38,7 +38,7 @@ def run_shell(source: str) -> str:
         ["bash", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     lines = []
-    for line in process.stdout:
+    for line in process.stdout or ():
         print(line, end="", flush=True)
         lines.append(line)
     if process.wait():

@@ -5,6 +5,7 @@ import lzma
 import random
 from argparse import Namespace
 from pathlib import Path
+from typing import Any
 
 import torch
 from fuzz_inputs import (
@@ -227,7 +228,8 @@ def bert(folder: Path):
             return lambda: read_config(folder)
         if kind == 1:
             tokenizer.write_bytes(damaged_json(draw, pieces))
-            source = Source(folder, None, None, lambda: read_tokenizer(folder))
+            unread: Any = None  # options and weights, which a vocabulary is not made of
+            source = Source(folder, unread, unread, lambda: read_tokenizer(folder))
             return lambda: bert_vocabulary(source, len(words))
         weights.write_bytes(damaged(draw, tensors))
         return lambda: dict(open_file(weights))

@@ -7,13 +7,13 @@ that reads one input. A new reader is a function in the file of its subject, and
 from fuzz_inputs import Prepare
 from fuzz_models import bank, bert, checkpoint, manifest, packed, repair
 from fuzz_options import heads, pairs, patience, ratios
-from fuzz_texts import dictionary, json_lines, outputs, record, scores
+from fuzz_texts import dictionary, json_lines, outputs, pronunciations, record, scores
 
 READERS: dict[str, Prepare] = {
     reader.__name__: reader
     for reader in (
         *(pairs, heads, patience, ratios),
-        *(json_lines, dictionary, outputs, scores, record),
+        *(json_lines, dictionary, outputs, pronunciations, scores, record),
         *(manifest, bank),
         *(checkpoint, repair, packed, bert),
     )

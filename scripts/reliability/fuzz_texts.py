@@ -61,7 +61,7 @@ def outputs(folder: Path):
         lambda: read_output(path),
         lambda: read_hypotheses(path, 2, path),
         lambda: read_perplexity(path),
-        lambda: read_pairs(path),
+        lambda: list(read_pairs(path)),
     )
 
     def make(draw: random.Random) -> Read:
@@ -69,6 +69,19 @@ def outputs(folder: Path):
         return draw.choice(readers)
 
     return make
+
+
+def pronunciations(folder: Path):
+    """The right pronunciations of words."""
+    from pet_fairseq.files import read_lines
+    from pet_fairseq.word_errors import parse_pronunciations
+
+    path = folder / "test.pronunciations"
+    return from_file(
+        path,
+        lambda draw: damaged(draw, b"K AE1 T\nD AO1 G\tD AA1 G\nDH AH0\tDH IY0\n"),
+        lambda: parse_pronunciations(read_lines(path, "FILE"), path, "FILE"),
+    )
 
 
 def scores(folder: Path):

@@ -52,8 +52,9 @@ def main() -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     paths = [args.out / f"{split}.raw_text" for split in ("train", "valid")]
     temporary = [path.with_name(path.name + ".tmp") for path in paths]
+    train, valid = temporary
     try:
-        counts = divide(args.files, *temporary, args.valid_every)
+        counts = divide(args.files, train, valid, args.valid_every)
         for old, new in zip(temporary, paths):
             os.replace(old, new)
     except BadInputError as error:

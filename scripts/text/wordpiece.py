@@ -5,7 +5,9 @@ python scripts/text/wordpiece.py FOLDER/tokenizer.json <TEXT >PIECES
 
 import argparse
 import sys
+from io import TextIOWrapper
 from pathlib import Path
+from typing import cast
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.pretrained.tokenizer_file import divide, load_divider
@@ -21,8 +23,8 @@ def main() -> None:
         tokenizer = load_divider(args.tokenizer)
     except UserError as error:
         sys.exit(f"wordpiece.py: error: {error}")
-    sys.stdin.reconfigure(encoding="utf-8", newline="\n")
-    sys.stdout.reconfigure(encoding="utf-8", newline="\n")
+    for stream in (sys.stdin, sys.stdout):
+        cast(TextIOWrapper, stream).reconfigure(encoding="utf-8", newline="\n")
     while lines := [line for _, line in zip(range(LINES), sys.stdin)]:
         print(*divide(tokenizer, lines), sep="\n")
 

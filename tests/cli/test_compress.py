@@ -199,10 +199,10 @@ def test_a_reference_may_end_without_a_line_break(build, raw, tmp_path):
 
 def test_a_teacher_of_another_kind(build, teacher, tmp_path):
     state = torch.load(teacher)
-    state["cfg"]["model"].arch = state["cfg"]["model"]._name = "fconv"
-    torch.save(state, tmp_path / "fconv.pt")
-    with pytest.raises(UserError, match=r"fconv\.pt: its architecture fconv is not an encoder-dec"):
-        build(teacher=tmp_path / "fconv.pt")
+    state["cfg"]["model"].arch = state["cfg"]["model"]._name = "transformer_lm"
+    torch.save(state, tmp_path / "lm.pt")
+    with pytest.raises(UserError, match=r"lm\.pt: its architecture transformer_lm is not an enc"):
+        build(teacher=tmp_path / "lm.pt")
 
 
 def test_another_dictionary(build, data, tmp_path):

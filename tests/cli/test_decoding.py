@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.cli.processes import CROSS_ENTROPY, REPO, TRAIN, Result, run
+from tests.cli.processes import CROSS_ENTROPY, REPO, TRAIN, Result, run, train
 
 USER_DIR = ("--user-dir", REPO / "pet_fairseq", "--cpu")
 ALL = ("--required-batch-size-multiple", "1")
@@ -25,6 +25,13 @@ def plain(found: list[tuple]) -> list[tuple]:
         (name, value if isinstance(value, str) else [x.expected for x in value])
         for name, value in found
     ]
+
+
+def test_every_sentence_is_translated(teacher, data):
+    """30 sentences are no batches of 8; fairseq's own task leaves some out."""
+    command = ("fairseq-generate", data, "--path", teacher, *USER_DIR, "--beam", "1", *SHORT)
+    assert len(run(*command).printed("H")) < 30
+    assert len(run(*command, *FAST).printed("H")) == 30
 
 
 @pytest.mark.parametrize(
@@ -68,6 +75,27 @@ def test_falls_back_and_says_so_once(options, teacher, data):
     found = run(*command, *FAST)
     assert found.output.count(f"{options[0]}: decoding with fairseq's generator") == 1
     assert plain(results(found)) == results(run(*command)) != []
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        (("lstm", "--decoder-out-embed-dim", "32"), "its decoder is no Transformer's (LSTMDecoder"),
+        (("can_transformer", "--decoder-normalize-before"), "a layer of its decoder has parts of"),
+    ],
+)
+def test_a_model_that_decodes_by_itself_is_named_once(model, reason, teacher, data, tmp_path):
+    arch, *options = model
+    train(data, tmp_path, "--arch", arch, *options, *CROSS_ENTROPY, "--max-update", "20")
+    path = tmp_path / "checkpoint_last.pt"
+    command = ("fairseq-generate", data, *USER_DIR, *ALL, *SHORT, "--path")
+    found = run(*command, path, *FAST)
+    line = f"{arch}: decoding through fairseq's own steps, not the fast ones: {reason}"
+    assert found.output.count("own steps") == found.output.count(line) == 1
+    assert plain(results(found)) == results(run(*command, path)) != []
+    both = run(*command, f"{path}:{teacher}", *FAST) if arch != "lstm" else found
+    assert both.output.count(line) == both.output.count("own steps") == 1
+    assert "own steps" not in run(*command, teacher, *FAST).output
 
 
 def test_min_len_above_max_len(teacher, data):

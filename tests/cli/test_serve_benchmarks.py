@@ -140,10 +140,21 @@ def test_the_scheduler_delivers_an_accuracy(made, files):
 
 
 @pytest.mark.slow
-def test_new_words():
+def test_the_scheduler_with_random_weights():
+    tiny = ("--layers", "1", "--width", "32", "--ffn", "64", "--heads", "2", "--low", "1")
+    tiny += ("--bottleneck-dim", "4", "--ratios", "2", "--lengths", "10", "20")
+    few = ("--batch-tokens", "60", "--seconds", "1", "--rounds", "1")
+    header, _, *rows = cells(run("python", SCRIPTS / "serve.py", *tiny, *few).output, "load")
+    assert "accuracy %" not in header and len(rows) == 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("of_ones_own", [False, True])
+def test_new_words(of_ones_own, made):
     """Memory is not judged over so few."""
     script = REPO / "scripts/reliability/new_words.py"
-    output = run("python", script, "--requests", "300", check=False).output
+    path = ("--path", made.backbone) if of_ones_own else ()
+    output = run("python", script, "--requests", "300", *path, check=False).output
     rows = cells(output, "requests")
     assert rows[-1][0] == "300" and rows[2][0] == "0"
     assert 8 * 300 <= int(rows[-1][1].replace(",", "")) <= 16 * 300

@@ -1,5 +1,8 @@
 """Models that translate in turn."""
 
+import json
+import shutil
+
 import pytest
 
 from pet_fairseq.compress import translate
@@ -46,3 +49,59 @@ def test_wrong_inputs(tmp_path):
     ):
         with pytest.raises(UserError, match=message):
             run(**options)
+
+
+@pytest.fixture
+def engine(tmp_path, monkeypatch):
+    """A folder for a model, whose translations are its sources behind a word."""
+
+    def load(folder, beam, threads):
+        return lambda sentences: [f"so {' '.join(words)}" for words in sentences]
+
+    monkeypatch.setattr(translate, "load", load)
+    (tmp_path / "engine").mkdir()
+    (tmp_path / "engine/model.bin").touch()
+    return [("a", tmp_path / "engine")]
+
+
+LONG = "w " * 1100
+
+
+def translated(engine, folder, text, **options):
+    """The lines of the translation, and the count of bad lines."""
+    (folder / "tokens").write_bytes(text)
+    style = TextStyle("de", "en")
+    _, bad = translate.translate_exported(
+        engine, folder / "tokens", style, 1, 2, 1, folder / "out", **options
+    )
+    speeds = json.loads((folder / "out/speeds.json").read_text())
+    shutil.move(folder / "out/a.txt", folder / "a.txt")
+    shutil.rmtree(folder / "out")
+    return (folder / "a.txt").read_text().split("\n")[:-1], bad.summary(), speeds
+
+
+@pytest.mark.parametrize("at_once", [2, 100])
+def test_every_line_has_its_translation(at_once, engine, tmp_path, monkeypatch):
+    monkeypatch.setattr(translate, "AT_ONCE", at_once)
+    text = f"a b\n\n \n{LONG}\nc \ufffd\nd".encode().replace("\ufffd".encode(), b"\xff")
+    lines, summary, speeds = translated(engine, tmp_path, text)
+    cut = "so " + " ".join(["w"] * 1023)
+    assert lines == ["so a b", "", "", cut, "so c \ufffd", "so d"]
+    assert summary == (
+        "4 of 6 lines: 2 empty (lines 2, 3), 1 cut (line 4), 1 with broken bytes (line 5)"
+    )
+    assert speeds["sentences"] == 4 and len(speeds["seconds"]["a"]) == 2
+    lines, summary, _ = translated(engine, tmp_path, text, long_texts="skip")
+    assert lines == ["so a b", "", "", "", "so c \ufffd", "so d"]
+    assert ", 1 skipped (line 4), 1 with broken bytes (line 5)" in summary
+    for options, message in (
+        ({"long_texts": "refuse"}, "tokens, line 4: 1100 tokens, at most 1023 are taken"),
+        ({"strict": True}, "tokens, line 5: not UTF-8 at byte 2"),
+    ):
+        with pytest.raises(UserError, match=message):
+            translated(engine, tmp_path, text, **options)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "engine", "tokens"]
+
+
+def test_good_lines_are_not_spoken_of(engine, tmp_path):
+    assert translated(engine, tmp_path, b"a\nb\n")[:2] == (["so a", "so b"], None)

@@ -4,9 +4,11 @@ import random
 
 import pytest
 import torch
+from fairseq.dataclass.configs import GenerationConfig
 
 from pet_fairseq.decoding.generator import FastGenerator
 from pet_fairseq.decoding.stock import StockSteps
+from pet_fairseq.decoding.task import PetTranslationConfig, PetTranslationTask
 from pet_fairseq.decoding.transformer import TransformerSteps
 from pet_fairseq.errors import UserError
 from tests.decoding.setups import (
@@ -182,3 +184,18 @@ def test_min_len_above_max_len():
     generator = FastGenerator([model], dictionary(), max_len_b=4, min_len=5)
     with pytest.raises(UserError, match=r"--min-len 5: above 4, .*--max-len-b"):
         generator.generate([model], random_sample(random.Random(3), 16, [4]))
+
+
+def test_a_slow_model_is_named_once_whatever_is_built(caplog):
+    """fairseq's interface for Python builds a generator for each call."""
+    task = PetTranslationTask(PetTranslationConfig(), dictionary(), dictionary())
+    model = build("transformer")
+    model.decoder.layers[0].fc1.register_forward_hook(lambda *_: None)
+    for _ in range(3):
+        task.build_generator([model, build("transformer")], GenerationConfig())
+        task.build_generator([model], GenerationConfig(sampling=True))
+    assert [record.getMessage() for record in caplog.records] == [
+        "transformer: decoding through fairseq's own steps, not the fast ones: a module of its "
+        "decoder has a hook, or dropout that stays on",
+        "--sampling: decoding with fairseq's generator, not the fast one",
+    ]

@@ -22,6 +22,7 @@ from tests.predict.imported import import_classifier, probabilities, read
 from tests.predict.made import RATIOS, save_plugins
 from tests.pretrained.bert import PIECES, write_bert
 
+STRICT = ("--strict",)
 LONG = "a bad film, a good film. bad films"
 TEXTS = [
     "a good film.",
@@ -107,30 +108,32 @@ def test_the_command(imported, tmp_path, capsys, monkeypatch):
     wanted = [expected(imported, text) for text in TEXTS]
     lines = "".join(f"{text if isinstance(text, str) else chr(9).join(text)}\n" for text in TEXTS)
     (tmp_path / "texts").write_text(lines)
-    assert predict(capsys, imported[0], "--input", tmp_path / "texts") == (0, wanted, "")
+    cut = "pet-fairseq predict: 4 of 9 lines: 4 cut (lines 5, 6, 7, 8)\n"
+    assert predict(capsys, imported[0], "--input", tmp_path / "texts") == (0, wanted, cut)
     monkeypatch.setattr(sys, "stdin", Namespace(buffer=io.BytesIO(lines.encode())))
     monkeypatch.setattr("pet_fairseq.predict.run.AT_ONCE", 2)
     small = ("--max-tokens", "20", "--input", "-")
     assert predict(capsys, imported[0] / "checkpoint.pt", "--data", imported[0], *small) == (
-        *(0, wanted, ""),
+        *(0, wanted, cut),
     )
     records = [t if isinstance(t, str) else {"text": t[0], "pair": t[1]} for t in TEXTS]
     (tmp_path / "texts.jsonl").write_text("".join(f"{json.dumps(r)}\n" for r in records))
-    assert predict(capsys, imported[0], "--input", tmp_path / "texts.jsonl") == (0, wanted, "")
+    assert predict(capsys, imported[0], "--input", tmp_path / "texts.jsonl") == (0, wanted, cut)
 
 
 @pytest.mark.parametrize(
     ("name", "content", "options", "message"),
     [
         ("none", None, (), "none: No such file or directory"),
-        ("t", b"a\n\nb\n", (), "t, line 2: text: empty"),
-        ("t", b"a\tb\tc\n", (), "t, line 1: 3 fields between tabs"),
-        ("t", b"a\na\t\n", (), "t, line 2: pair: empty"),
-        ("t", b"a\n\xff\n", (), "t, line 2: not UTF-8 at byte 0"),
-        ("t.jsonl", b'"a"\na\n', (), "t.jsonl, line 2: not JSON; give --format text"),
-        ("t.jsonl", b'{"text": "a", "pairs": "b"}', (), "line 1: text: give a string, or {"),
-        ("t.jsonl", b"[1, 2, 3]", (), "line 1: text: a pair has 2 sentences, not 3"),
-        ("t.jsonl", b"3", (), "line 1: text: give a string"),
+        ("t", b"a\n\nb\n", STRICT, "t, line 2: text: empty"),
+        ("t", b"a\tb\tc\n", STRICT, "t, line 1: 3 fields between tabs"),
+        ("t", b"a\na\t\n", STRICT, "t, line 2: pair: empty"),
+        ("t", b"a\n\xff\n", STRICT, "t, line 2: not UTF-8 at byte 0"),
+        ("t.jsonl", b'"a"\na\n', STRICT, "t.jsonl, line 2: not JSON; give --format text"),
+        ("t.jsonl", b'"a"\n\n', STRICT, "t.jsonl, line 2: text: empty"),
+        ("t.jsonl", b'{"text": "a", "pairs": "b"}', STRICT, "line 1: text: give a string, or {"),
+        ("t.jsonl", b"[1, 2, 3]", STRICT, "line 1: text: a pair has 2 sentences, not 3"),
+        ("t.jsonl", b"3", STRICT, "line 1: text: give a string"),
         ("t", b"a " * 20, ("--long-texts", "refuse"), "22 tokens, at most 16 are taken"),
         ("t", b"a", ("--ratio", "2"), "--ratio 2: the model works at [1]; give one of these"),
         ("t", b"a", ("--bpe", "tokenizer_json"), "--tokenizer-file is missing"),

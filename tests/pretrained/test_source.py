@@ -197,6 +197,13 @@ def test_a_file_of_a_folder(name, tmp_path, refused):
             {"model_type": "marian", "pad_token_id": 3, "decoder_start_token_id": 0},
             "decoder_start_token_id is 0, which is not supported; only 3 is",
         ),
+        (
+            {
+                **{"model_type": "marian", "pad_token_id": 3, "decoder_start_token_id": 3},
+                "activation_function": ["swish"],
+            },
+            "activation_function is ['swish']; known are swish, silu, relu, gelu",
+        ),
     ],
 )
 def test_models_that_their_type_does_not_have(config, message, tmp_path, refused):

@@ -24,6 +24,38 @@ DOCUMENTS = {
     "examples/": "downloads and trains for hours; tests/cli/test_prepare*.py prepare small files",
 }
 
+# The test that runs each of the commands in these folders, tiny, or why none does.
+SCRIPTS = {
+    "scripts/benchmarks": {
+        "allocator.py": "tests/cli/test_benchmarks.py::test_allocator",
+        "answers.py": "tests/cli/test_serve_benchmarks.py::test_processor_time_of_answers",
+        "attention.py": (
+            "tests/cli/test_attention_benchmark.py::test_a_time_for_every_length_and_precision"
+        ),
+        "bank.py": "tests/cli/test_benchmarks.py::test_bank",
+        "decoding.py": "tests/cli/test_benchmarks.py::test_decoding_of_a_checkpoint",
+        "distillation.py": "tests/cli/test_benchmarks.py::test_distillation",
+        "fine_tuning.py": "tests/cli/test_benchmarks.py::test_fine_tuning",
+        "frontier.py": "tests/cli/test_frontier.py::test_measures_what_is_missing",
+        "gpu.py": "tests/cli/test_gpu_benchmarks.py::test_everything_at_tiny_size",
+        "gpu_tests.py": "gpu.py runs it",
+        "head_sampling.py": "tests/cli/test_benchmarks.py::test_head_sampling",
+        "selfcp.py": "tests/cli/test_bench_selfcp.py::test_ways_to_read",
+        "serve.py": "tests/cli/test_serve_benchmarks.py::test_the_scheduler_delivers_an_accuracy",
+        "serve_accuracy.py": "tests/cli/test_serve_benchmarks.py::test_accuracy_over_requests",
+        "shots.py": "tests/cli/test_bench_selfcp.py::test_shots",
+        "variator.py": "tests/cli/test_benchmarks.py::test_variators_encoder",
+    },
+    "scripts/reliability": {
+        "disk_full.py": "tests/reliability/test_scripts.py::test_a_disk_without_room",
+        "fuzz.py": "tests/reliability/test_scripts.py::test_wrong_inputs",
+        "http_bodies.py": "tests/serve/test_reliability.py::test_wrong_requests_do_no_harm",
+        "kill.py": "tests/reliability/test_scripts.py::test_kills",
+        "new_words.py": "tests/cli/test_serve_benchmarks.py::test_new_words",
+        "server_load.py": "tests/serve/test_reliability.py::test_overload",
+    },
+}
+
 BLOCKS = {
     "README.md": {
         "pet-fairseq compress": COMPRESSES,

@@ -155,6 +155,19 @@ def test_scripts_and_their_options():
     assert wrong == []
 
 
+@pytest.mark.parametrize("folder", command_blocks.SCRIPTS)
+def test_every_benchmark_is_run_by_a_test(folder):
+    commands = {
+        path.name for path in (REPO / folder).glob("*.py") if '"__main__"' in path.read_text()
+    }
+    assert set(command_blocks.SCRIPTS[folder]) == commands
+    for script, test in command_blocks.SCRIPTS[folder].items():
+        if test.startswith("tests/"):
+            file, name = test.split("::")
+            text = (REPO / file).read_text(encoding="utf-8")
+            assert f"def {name}(" in text and script in text, test
+
+
 def test_every_recipe_is_documented():
     documented_names = {Path(words[0]).name for _, words in recipes()}
     assert set(RECIPES) - documented_names - {"demo"} == set()

@@ -8,7 +8,7 @@ import sys
 import zipfile
 from email.message import Message
 from email.parser import Parser
-from importlib.metadata import packages_distributions
+from importlib.metadata import packages_distributions, requires
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 REPO = Path(__file__).parents[2]
+INSTALLED_APART = "fairseq-fixed"  # a requirement of it would bring torchaudio (docs/install.md)
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +89,7 @@ def test_every_package_that_is_imported_is_required(metadata, folders):
     if folders == ["pet_fairseq"]:
         requirements = [r for r in requirements if 'extra == "dev"' not in str(r.marker)]
     required = {canonicalize_name(requirement.name) for requirement in requirements}
+    required.add(INSTALLED_APART)
     providers = packages_distributions()
     names = imported_modules([REPO / folder for folder in folders]) & providers.keys()
     missing = [
@@ -96,6 +98,18 @@ def test_every_package_that_is_imported_is_required(metadata, folders):
         if not required & {canonicalize_name(provider) for provider in providers[name]}
     ]
     assert len(names) > 5 and missing == []
+
+
+def test_what_fairseq_needs_is_required_except_torchaudio(metadata):
+    """fairseq is installed without its dependencies; cython is needed only to build it."""
+    own = [Requirement(text) for text in metadata.get_all("Requires-Dist")]
+    required = {canonicalize_name(r.name): r for r in own if r.marker is None}
+    fairseq = [Requirement(text) for text in requires(INSTALLED_APART)]
+    needed = {canonicalize_name(r.name): r for r in fairseq if r.marker is None}
+    assert needed.keys() - required.keys() == {"torchaudio", "cython"}
+    assert INSTALLED_APART not in required
+    pinned = {name for name, r in needed.items() if "==" in str(r.specifier)}
+    assert pinned and all(required[name].specifier == needed[name].specifier for name in pinned)
 
 
 def test_one_version_everywhere(metadata):

@@ -238,10 +238,13 @@ def start_runner(folder):
 
 def test_a_killed_run_leaves_no_half_product_and_its_command_keeps_the_lock(folder):
     process = start_runner(folder)
+    stage = shell("x", "echo whole >$0", folder / "runs/x")
+    busy = r"is at work there; wait for it or end it \(process \d+ since .{19}: "
+    with pytest.raises(UserError, match=rf"{busy}-c {folder}\)$".replace(r"\d+", str(process.pid))):
+        run(folder, stage)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    stage = shell("x", "echo whole >$0", folder / "runs/x")
-    with pytest.raises(UserError, match="is at work there; wait for it or end it"):
+    with pytest.raises(UserError, match=busy + r"\S*sh -c 'echo half"):  # its command's
         run(folder, stage)
     assert not (folder / "runs/x").exists()
     time.sleep(3.5)

@@ -22,7 +22,7 @@ def figures(monkeypatch):
 
 def group(name, parameters=None, bleu=(), speed=()):
     sizes = Sizes(layer_parameters=parameters)
-    return RunGroup(name, name, [], sizes, bleu=dict(bleu), sentences_per_second=dict(speed))
+    return RunGroup(name, name, [], sizes, score=dict(bleu), sentences_per_second=dict(speed))
 
 
 def lines(figure):

@@ -100,7 +100,9 @@ def build(args: argparse.Namespace, place: Place) -> Pipeline:
     setup = Setup(
         *(data, runs, evaluate, args.window, args.ratio, data_set.lm),
         *(args.lm_updates, args.memory_updates),
-        *(make_device(args.device, args.precision), args.backbone, args.lm_from),
+        device=make_device(args.device, args.precision),
+        own_backbone=args.backbone,
+        lm_from=args.lm_from,
     )
     stages = build_stages(setup, args.rows, args.seeds)
     return Pipeline(stages, runs, {"DATA": data, "RUNS": runs})

@@ -2,10 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Optional
+from typing import Any, Optional
 
-from pet_fairseq.recipes.options import Options, stacks, words
-from pet_fairseq.recipes.translation.sizes import FULL, decoder_pairs, two_widths
+from pet_fairseq.recipes.options import AUTO, Options, stacks, updates, words
+from pet_fairseq.recipes.translation.sizes import (
+    FULL,
+    ONE_DECODER_LAYER,
+    decoder_pairs,
+    sized,
+    small_at_rates,
+    two_widths,
+)
 
 
 @dataclass(frozen=True)
@@ -16,7 +23,9 @@ class DataSet:
         size, rows, beams, repeats: defaults of the options of these names.
         full: settings that replace those of SIZES["full"]: architectures at the rate that the
             thesis gives, and how often they are validated.
+        small: settings that replace those of SIZES["small"].
         reference: raw text of the test set within the data folder; {lang} is the target language.
+        score: what the report scores by, a choice of `pet-fairseq report --score`.
         text: options of fairseq-generate that make text of a translation's tokens.
         made_here: whether the recipe itself makes the data (the demo's).
     """
@@ -25,7 +34,9 @@ class DataSet:
     target_lang: Optional[str] = None
     size: str = "full"
     full: Mapping[str, Options] = field(default_factory=dict)
+    small: Mapping[str, Any] = field(default_factory=dict)
     reference: str = "raw/test.{lang}"
+    score: str = "bleu"
     text: Options = ("--remove-bpe", "--tokenizer", "moses")
     rows: tuple[str, ...] = ("default",)
     beams: tuple[int, ...] = (1, 5)
@@ -77,6 +88,36 @@ LATVIAN = {
     "can": ("--arch", "can_iwslt_de_en", *stacks(6, 152, 304, 4), "--decoder-layers", "2"),
 }
 
+# CMUdict: a teacher of the published size, 4 + 4 layers (Yolchuyeva et al., 2019), and students of
+# 9.5% of its layer parameters.
+_PET_CMUDICT = sized("pet_transformer", 4, 64, 160, 4)
+CMUDICT = {
+    "teacher": (
+        *sized("transformer", 4, 128, 512, 4),
+        *words("--max-tokens 3000 --dropout 0.2"),
+        *updates(20000),
+    ),
+    "teacher_layers": 4,
+    "student": words("--max-tokens 3000"),
+    "updates": updates(12000),
+    "warmup": (*updates(600), *words("--warmup-updates 100"), *AUTO),
+    "finetune": (*updates(2000), *words("--warmup-updates 50 --lr 2e-3")),
+    "quantised": (*updates(1000), *words("--warmup-updates 50 --lr 2e-3")),
+    "plain": sized("transformer", 2, 64, 144, 4),
+    "speed": sized("transformer", 4, 64, 160, 4),
+    "deep": (*sized("transformer", 6, 56, 92, 4), *ONE_DECODER_LAYER),
+    "tenth": (*sized("transformer", 6, 112, 192, 4), *ONE_DECODER_LAYER),
+    "can": sized("can_transformer", 2, 64, 152, 4),
+    "pet": _PET_CMUDICT,
+    "wide": (
+        *sized("pet_transformer", 4, 64, 160, 8),
+        *words("--encoder-head-dim 16 --decoder-head-dim 16"),
+    ),
+    "kv": (*_PET_CMUDICT, *decoder_pairs("kv", 192)),
+    "qk_crosswise": (*_PET_CMUDICT, *decoder_pairs("qk_crosswise", 128)),
+    "at_rates": small_at_rates({5: (48, 84), 20: (100, 176), 40: (140, 244)}),
+}
+
 DATA_SETS = {
     "multi30k": DataSet("de", "en", size="small"),
     "tatoeba_en_fi": DataSet("en", "fi", size="small"),
@@ -84,6 +125,13 @@ DATA_SETS = {
     "iwslt14_en_de": DataSet("en", "de", reference=LOWER),
     "wmt17_en_fi": DataSet("en", "fi", full=FINNISH, reference=LOWER),
     "wmt17_en_lv": DataSet("en", "lv", full=LATVIAN, reference=LOWER),
+    "cmudict": DataSet(
+        *("letters", "phones", "small"),
+        small=CMUDICT,
+        reference="raw/test.pronunciations",
+        score="wer",
+        text=(),
+    ),
     "own_data": DataSet(size="small"),
     "demo": DataSet(
         *("fi", "en", "demo"),

@@ -5,7 +5,7 @@ import math
 import shlex
 from dataclasses import replace
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
 from pet_fairseq.demo.commands import PIECES
 from pet_fairseq.errors import UserError, check_positive
@@ -169,10 +169,15 @@ def _add_report_options(parser: argparse.ArgumentParser, data_set: DataSet) -> N
     parser.add_argument(
         "--baseline",
         metavar="ROW",
-        help="the row that the report compares BLEU to (default: the teacher)",
+        help="the row that the report compares scores to (default: the teacher)",
     )
     parser.add_argument(
         "--significance", action="store_true", help="add paired bootstrap tests to the report"
+    )
+    parser.add_argument(
+        "--tokenised-bleu",
+        action="store_true",
+        help="add the BLEU of tokenised text to the report, as older papers give it",
     )
 
 
@@ -180,12 +185,19 @@ def build(args: argparse.Namespace, place: Place) -> Pipeline:
     """The stages that the options ask for.
 
     Raises:
-        UserError: a row that does not exist, languages that are not given, a number below 1, or
-            data that do not have the joined dictionary which the options ask for.
+        UserError: a row that does not exist, languages that are not given, a number below 1, tests
+            of BLEU or a selection by it where the score is another, or data that do not have the
+            joined dictionary which the options ask for.
     """
     data_set = DATA_SETS[place.name]
+    if args.significance and data_set.score != "bleu":
+        raise UserError(f"--significance: tests BLEU only, but {place.name} has another score")
     if not args.source_lang or not args.target_lang:
         raise UserError("--source-lang, --target-lang: give the languages of your data")
+    if args.tokenised_bleu and data_set.score != "bleu":
+        raise UserError(f"--tokenised-bleu: {place.name} has another score; leave it out")
+    if args.select == "bleu" and data_set.score != "bleu":
+        raise UserError(f"--select bleu: {place.name} is scored by {data_set.score}; leave it out")
     check_positive(teachers=args.teachers)
     pieces = args.pieces if data_set.made_here else None
     if pieces is not None:
@@ -208,8 +220,10 @@ def build(args: argparse.Namespace, place: Place) -> Pipeline:
     ensemble = ["ensemble"] if args.teachers > 1 else []
     chosen = rows.choose_rows([*args.rows, *ensemble], runs)
     stages = build_stages(setup, chosen, args.seeds, args.beams, args.repeats)
-    options = ("--baseline", args.baseline) if args.baseline else ()
+    options: Options = ("--score", data_set.score) if data_set.score != "bleu" else ()
+    options += ("--baseline", args.baseline) if args.baseline else ()
     options += ("--significance",) if args.significance else ()
+    options += ("--tokenised-bleu",) if args.tokenised_bleu else ()
     stages.append(report_stage(setup, chosen, args.seeds, options))
     if data_set.made_here:
         joined = ("--joined-dictionary",) if args.joined_dictionary else ()
@@ -241,9 +255,8 @@ def choose_settings(args: argparse.Namespace, data_set: DataSet) -> Settings:
     Raises:
         UserError: an option whose value trains nothing or cannot be read.
     """
-    settings = SIZES[args.size]
-    if args.size == "full":
-        settings = replace(settings, **data_set.full)
+    own = {"small": data_set.small, "full": data_set.full}.get(args.size, {})
+    settings = replace(SIZES[args.size], **dict[str, Any](own))
     settings = with_student_training(settings, args.updates, args.student_lr)
     teacher_options = read_options("--teacher-options", args.teacher_options)
     settings = replace(settings, teacher=(*settings.teacher, *teacher_options))

@@ -84,8 +84,16 @@ def sized(arch: str, layers: int, width: int, ffn: int, heads: int) -> Options:
 
 def with_rate(model: Options) -> Options:
     """Model options, and the learning rate that suits the encoder, which is never the narrower."""
-    width = int(value_of(model, "--encoder-embed-dim"))
-    return (*model, "--lr", f"{learning_rate(width, value_of(model, '--arch')):g}")
+    arch, width = value_of(model, "--arch"), value_of(model, "--encoder-embed-dim")
+    assert arch is not None and width is not None, "a model of the table names both"
+    return (*model, "--lr", f"{learning_rate(int(width), arch):g}")
+
+
+def layers_of(model: Options, stack: str) -> int:
+    """How many layers model options give a stack; they name them."""
+    number = value_of(model, f"--{stack}-layers")
+    assert number is not None, "the options of a plain student name its layers"
+    return int(number)
 
 
 def two_widths(arch: str, layers: int, encoder: int, decoder: int) -> Options:

@@ -139,7 +139,8 @@ def build_glue(args: argparse.Namespace, place: Place) -> Pipeline:
     runs = place.runs or base / args.form
     pretrained_path = args.pretrained
     num_classes = count_classes(args.task, folder)
-    settings, evaluate = glue_classes(num_classes), by_classes
+    settings = glue_classes(num_classes)
+    evaluate: Callable[[Setup, str], list[Stage]] = by_classes
     if args.form == "text":
         options = words("--beam 1 --num-workers 0 --max-tokens 2048")
         evaluate = by_generation(("accuracy",), folder / "raw" / "test.answer", options)

@@ -114,6 +114,7 @@ def pretrain(setup: Setup, kind: str, row: str, options: Options) -> Stage:
 
 def distil_raw(setup: Setup, kind: str, row: str, arch: str, options: Options) -> Stage:
     """Distil the model before fine-tuning into a cheaper form of it, on raw text."""
+    assert setup.raw is not None, "rows that need raw text are refused without it"
     return train(
         *(setup, f"step1.{kind}", row, setup.raw),
         (

@@ -63,8 +63,8 @@ def chosen_tokens(
 class TokenChoice:
     """The tokens that a layer's attention chose for the feed-forward network behind it."""
 
-    positions: Optional[Tensor] = None  # M x B
-    counts: Optional[Tensor] = None  # M x B, False = only fills up a short sentence
+    positions: Tensor  # M x B
+    counts: Tensor  # M x B, False = only fills up a short sentence
 
 
 class ScoredAttention(nn.Module):

@@ -51,7 +51,10 @@ def test_every_recipe_knows_every_row(name, size, tmp_path):
 
 @pytest.mark.parametrize(
     "name, size",
-    [*(("multi30k", size) for size in SIZES), ("wmt17_en_fi", "full"), ("wmt17_en_lv", "full")],
+    [
+        *(("multi30k", size) for size in SIZES),
+        *(("wmt17_en_fi", "full"), ("wmt17_en_lv", "full"), ("cmudict", "small")),
+    ],
 )
 def test_fairseq_takes_every_training_command(name, size, tmp_path):
     for stage in trainings(stages_of(name, tmp_path, "--rows", "all", "--size", size)):
@@ -251,6 +254,15 @@ def test_the_best_checkpoint_by_bleu(tmp_path):
     demo = stages("demo", tmp_path, "--select", "bleu")["kd.seed1"]
     assert demo.option("--eval-bleu-detok") == "space"
     assert demo.option("--eval-bleu-remove-bpe") == "sentencepiece"
+    with pytest.raises(UserError, match="--select bleu: cmudict is scored by wer; leave it out"):
+        stages("cmudict", tmp_path, "--select", "bleu")
+
+
+def test_tokenised_bleu_is_for_the_report(tmp_path):
+    found = stages("multi30k", tmp_path, "--tokenised-bleu")
+    assert found["report"].command[-1] == "--tokenised-bleu"
+    with pytest.raises(UserError, match="--tokenised-bleu: cmudict has another score"):
+        stages("cmudict", tmp_path, "--tokenised-bleu")
 
 
 @pytest.mark.parametrize("name", ["wmt17_en_fi", "wmt17_en_lv"])
@@ -394,6 +406,29 @@ def test_finished_rows_and_the_report_know_what_was_trained_before(tmp_path):
     lines = shell_lines([stages("multi30k", tmp_path, *options)["report"]])
     command = shlex.split("\n".join(lines).replace("\\\n", ""))
     assert command[-3:] == ["--baseline", "pet", "--significance"]
+
+
+def test_cmudict_is_scored_by_its_pronunciations(tmp_path):
+    found = stages("cmudict", tmp_path, "--rows", "pet", "--baseline", "pet")
+    data = tmp_path / "cmudict/data"
+    assert found["report"].command[-6:] == (
+        *("--reference", f"{data}/raw/test.pronunciations", "--score", "wer"),
+        *("--baseline", "pet"),
+    )
+    assert "--score" not in stages("multi30k", tmp_path)["report"].command
+    generated = found["teacher/beam5.1"].command
+    assert "--remove-bpe" not in generated and "--tokenizer" not in generated
+    tests = ("--rows", "pet", "--significance")
+    with pytest.raises(UserError, match="--significance: tests BLEU only, but cmudict"):
+        stages("cmudict", tmp_path, *tests)
+
+
+def test_a_data_sets_own_settings_are_those_of_one_size(tmp_path):
+    def teacher(name, size):
+        return stages(name, tmp_path, "--rows", "teacher", "--size", size)["teacher"].command
+
+    assert teacher("cmudict", "small")[-1] == "20000" != teacher("multi30k", "small")[-1]
+    assert teacher("cmudict", "demo")[-1] == teacher("multi30k", "demo")[-1]
 
 
 def test_the_demo_makes_its_own_data(tmp_path):

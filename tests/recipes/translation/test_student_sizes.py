@@ -156,6 +156,39 @@ def test_the_frontier_pairs_equal_bytes_and_arithmetic(tmp_path):
     assert found["speed_kd.seed1"].option("--criterion") == "pet_distillation"
 
 
+def test_students_of_cmudict(tmp_path):
+    """The published teacher; PET and the unshared student store the same, `speed_kd` twice that."""
+    rows = ("all", "--size", "small")
+    found = stages("cmudict", tmp_path, "--rows", *rows)
+    counts = {
+        name: option_counts(model_options(stage))
+        for name, stage in found.items()
+        if stage in trainings(found) and stage.option("--arch")
+    }
+    teacher, pet = counts["teacher"], counts["pet.seed1"]
+    for stack in ("encoder", "decoder"):
+        assert found["teacher"].option(f"--{stack}-layers") == "4"
+        assert found["pet.seed1"].option(f"--{stack}-layers") == "4"
+        assert found["kd.seed1"].option(f"--{stack}-layers") == "2"
+    for row in ("pet", "kd", "can", "deep_shallow_kd"):
+        rate = compression_rate(counts[f"{row}.seed1"], teacher)
+        assert rate == pytest.approx(9.5, rel=0.01), row
+    for row in ("kd", "pet_qk", "pet_kv", "pet_qk_crosswise", "pet_neighbours"):
+        assert counts[f"{row}.seed1"].layers == pytest.approx(pet.layers, rel=1e-3), row
+    assert counts["speed_kd.seed1"].layers == pytest.approx(2 * pet.layers, rel=0.06)
+    assert counts["speed_kd.seed1"].layers == pet.unshared_layers
+    for rate in (5, 20, 40):
+        for row in ("pet", "pkd", "can"):
+            found_rate = compression_rate(counts[f"{row}_at{rate}.seed1"], teacher)
+            assert found_rate == pytest.approx(rate, rel=0.05), (row, rate)
+    symbols = 32 + 80 - 2 * 4  # letters and phones with stress, as fairseq-preprocess pads them
+
+    def parameters(name):
+        return counts[name].total + symbols * int(found[name].option("--decoder-embed-dim"))
+
+    assert 0.93 < parameters("tenth_kd.seed1") / (4 * parameters("teacher") / 10) < 0.985
+
+
 def test_controls_have_the_plain_students_parameters(tmp_path):
     found = stages("multi30k", tmp_path, "--rows", "passes")
     counts = {

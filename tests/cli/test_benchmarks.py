@@ -1,0 +1,151 @@
+"""The benchmarks that no other test runs, as documented but tiny: their tables, not their times."""
+
+import json
+
+import pytest
+
+from tests.cli.processes import CROSS_ENTROPY, REPO, TRAIN, run, write_text
+from tests.predict.made import make_classifier
+
+SCRIPTS = REPO / "scripts/benchmarks"
+QUICK = ("--batch-sizes", "1", "3", "--sentences-of-small", "2", "--rounds", "1", "--product", "64")
+
+
+def tables(output):
+    """The cells of the rows of all tables, without their heads."""
+    rows = [line for line in output.splitlines() if line.startswith("|")]
+    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+    heads = [i for i, row in enumerate(cells) if set("".join(row)) <= set("-:")]
+    return [row for i, row in enumerate(cells) if i not in heads and i + 1 not in heads]
+
+
+# --- translation ----------------------------------------------------------------------------------
+
+
+def decoding(out, *options):
+    """The rows of the table, and what the script writes beside it."""
+    output = run("python", SCRIPTS / "decoding.py", "--out", out, *QUICK, *options).output
+    assert "left out" not in output and (out / "decoding.png").stat().st_size > 1000
+    assert (out / "decoding.md").read_text() in output
+    assert len(json.loads((out / "decoding.json").read_text())) == len(tables(output))
+    return [row[:4] for row in tables(output)]
+
+
+@pytest.mark.slow
+def test_decoding_of_random_weights(tmp_path):
+    pytest.importorskip("ctranslate2")
+    engines = ["fairseq", "fast", "ctranslate2", "ctranslate2 int8"]
+    engines += [f"{engine}, shared" for engine in engines[2:]]
+    options = ("--models", "pet", "--words", "300", "--engines", *engines)
+    assert decoding(tmp_path / "out", *options) == [
+        ["pet", beam, size, engine] for beam in "15" for size in "13" for engine in engines
+    ]
+
+
+@pytest.mark.slow
+def test_decoding_of_a_checkpoint(teacher, data, tmp_path):
+    """With the engines that lack a part of the fast one, as docs/results/decoding.md shows."""
+    engines = ["fast", "fairseq", "own decoder", "one block", "plain topk"]
+    engines += ["dropped at once", "never dropped", "no inference mode"]
+    options = ("--data", data, "--beams", "5", "--engines", *engines)
+    assert decoding(tmp_path / "out", "--models", f"tiny={teacher}", *options) == [
+        ["tiny", "5", size, engine] for size in "13" for engine in engines
+    ]
+
+
+def test_decoding_of_a_checkpoint_without_data(tmp_path):
+    options = ("--out", tmp_path / "out", "--models", "tiny=teacher.pt")
+    result = run("python", SCRIPTS / "decoding.py", *options, check=False)
+    line = result.output.splitlines()[-1]
+    assert result.status == 2 and line.endswith(
+        "--models NAME=FILE: give with --data the folder of its test set"
+    )
+
+
+def test_head_sampling():
+    tiny = ("--width", "16", "--layers", "2", "--heads", "2", "--words", "30", "--beam", "2")
+    tiny += ("--sentences", "2", "--length", "3", "--repeats", "1")
+    built, sampled, wide = tables(run("python", SCRIPTS / "head_sampling.py", *tiny).output)
+    assert [row[0] for row in (built, sampled, wide)] == [
+        *("built with H heads", "sampled to H heads", "wide, 2 H heads"),
+    ]
+    few, union, all_heads = (int(row[1].replace(",", "")) for row in (built, sampled, wide))
+    assert few < union < all_heads  # paired layers store the heads that one of them keeps
+    assert sampled[2] == built[2] and float(built[4]) == 1
+
+
+@pytest.mark.slow
+def test_distillation(tmp_path):
+    figures = tmp_path / "figures.json"
+    options = ("--tokens", "64", "--words", "500", "--width", "16", "--repeats", "1")
+    output = run("python", SCRIPTS / "distillation.py", *options, "--json", figures).output
+    assert [row[0] for row in tables(output)] == ["plain", "ours"]
+    assert json.loads(figures.read_text())["gradient_difference"] < 1e-5
+
+
+@pytest.mark.slow
+def test_allocator(data):
+    options = (data, "--arch", "transformer_tiny", *CROSS_ENTROPY, *TRAIN)
+    few = ("--updates", "10", "--rounds", "1")
+    output = run("python", SCRIPTS / "allocator.py", *few, "--", *options).output
+    assert [row[0] for row in tables(output)] == ["as it is", "memory kept"]
+    assert "speed with the memory kept: " in output and "(median of 1 pairs)" in output
+
+
+# --- classifiers, prompts -------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_fine_tuning(tmp_path):
+    raw = write_labelled(tmp_path)
+    for kind, name in (("de", "input0"), ("en", "label")):
+        splits = [f"--{split}pref={raw / split}.{kind}" for split in ("train", "valid")]
+        run("fairseq-preprocess", "--only-source", *splits, f"--destdir={tmp_path / 'bin' / name}")
+    options = ("--user-dir", REPO / "pet_fairseq", "--arch", "roberta", "--num-classes", "2")
+    options += ("--criterion", "sentence_prediction", "--max-positions", "40", *TRAIN)
+    options += ("--encoder-layers", "1", "--encoder-embed-dim", "16")
+    options += ("--encoder-ffn-embed-dim", "16", "--encoder-attention-heads", "2")
+    options += ("--init-token", "0", "--separator-token", "2", "--shorten-method", "truncate")
+    few = ("--updates", "10", "--rounds", "1")
+    script = SCRIPTS / "fine_tuning.py"
+    rows = tables(run("python", script, *few, "--", tmp_path / "bin", *options).output)
+    assert [row[0] for row in rows] == [
+        *("fairseq's batches, fp32", "fairseq's batches, bf16"),
+        *("batches by length, fp32", "batches by length, bf16"),
+    ]
+    assert rows[0][2] == "1.00"
+
+
+def write_labelled(folder):
+    """Sentences as in translation, whose other side is a class."""
+    raw = folder / "raw"
+    raw.mkdir()
+    write_text(raw, {"train": 100, "valid": 10})
+    for split in ("train", "valid"):
+        path = raw / f"{split}.en"
+        count = len(path.read_text().splitlines())
+        path.write_text("".join(f"{i % 2}\n" for i in range(count)))
+    return raw
+
+
+def test_variators_encoder(tmp_path):
+    tiny = ("--width", "32", "--ffn", "64", "--heads", "2", "--layers", "1", "--ratios", "2")
+    tiny += ("--bottleneck-dim", "4", "--lengths", "8", "16", "--tokens", "32", "--repeats", "1")
+    rows = tables(run("python", SCRIPTS / "variator.py", *tiny).output)
+    assert [row[:2] for row in rows] == [[length, k] for length in ("8", "16") for k in "12"]
+    assert [row[4] for row in rows if row[1] == "1"] == ["1.000", "1.000"]
+    assert all(float(row[4]) < 1 for row in rows if row[1] == "2")
+
+
+def test_variators_encoder_of_a_checkpoint(tmp_path):
+    path = make_classifier(tmp_path).backbone
+    few = ("--ratios", "4", "--lengths", "16", "--tokens", "32", "--repeats", "1")
+    rows = tables(run("python", SCRIPTS / "variator.py", "--path", path, *few).output)
+    assert [row[:2] for row in rows] == [["16", "1"], ["16", "4"]]
+
+
+def test_bank():
+    few = ("--demonstrations", "300", "--widths", "8", "16", "--queries", "1", "2")
+    output = run("python", SCRIPTS / "bank.py", *few, "--repeats", "3").output
+    assert output.startswith("300 demonstrations, 4 shots")
+    assert [row[:2] for row in tables(output)] == [[w, n] for w in ("8", "16") for n in "12"]

@@ -1,0 +1,238 @@
+"""Every encoder-decoder of fairseq as a teacher: real trainings, and `pet-fairseq compress`."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pet_fairseq.compress import plan
+from pet_fairseq.compress.student import Size
+from pet_fairseq.errors import UserError
+from pet_fairseq.recipes.device import CPU
+from pet_fairseq.recipes.stage import USER_DIR, Kind
+from tests.cli.processes import CROSS_ENTROPY, REPO, preprocess, run, train
+from tests.kinds import KINDS, STACKS
+
+RATE = 60
+ALWAYS = ["lstm", "transformer_align"]  # trained as teachers in `make test`, too
+COMPRESSED = ["fconv", "fconv_self_att", "lightconv", "transformer_align", "adaptive softmax"]
+WITHOUT_CTRANSLATE2 = {
+    "adaptive softmax": "no room for --adaptive-softmax-cutoff",
+    **{kind: f"holds {kind}, which is no Transformer" for kind in COMPRESSED[:3]},
+}
+# by architecture: so large that a student of 2 + 2 layers can be smaller
+CONVOLUTIONS = "[(48, 3)] * 2 + [(56, 2)]"
+LARGER = {
+    "fconv": tuple(f"--{s}-layers={CONVOLUTIONS}" for s in STACKS),
+    "fconv_self_att": tuple(f"--{s}-layers={CONVOLUTIONS}" for s in STACKS),
+    "lstm": tuple(f"--{s}-hidden-size=48" for s in STACKS),
+}
+WIDER = tuple(f"--{s}-{name}=48" for s in STACKS for name in ("embed-dim", "ffn-embed-dim"))
+
+
+@pytest.fixture(scope="session")
+def data(raw, once):
+    """With one dictionary for both languages, which some kinds want."""
+    return once("joined", lambda to: preprocess(raw, to, "--joined-dictionary"))
+
+
+@pytest.fixture(scope="session")
+def trained(data, once):
+    """Trains a model of a kind a little; returns its checkpoint."""
+
+    def trained(kind) -> Path:
+        words = KINDS[kind]
+        words = (*words, *LARGER.get(words[words.index("--arch") + 1], WIDER))
+        loss = () if "--criterion" in words else CROSS_ENTROPY
+        name = f"teacher_{kind}".replace(" ", "_").replace(",", "")
+        folder = once(name, lambda to: train(data, to, *words, *loss, "--max-update", "5"))
+        return folder / "checkpoint_best.pt"
+
+    return trained
+
+
+def kinds(always):
+    """All kinds, the others marked as slow."""
+    return [
+        kind if kind in always else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS
+    ]
+
+
+# --- trainings ------------------------------------------------------------------------------------
+
+
+def learn(data, folder, teacher, criterion, *options, **more):
+    words = ("--arch", "transformer_tiny", "--criterion", criterion, "--teacher-path", teacher)
+    positions = ("--max-source-positions", "512", "--max-target-positions", "512")
+    return train(data, folder, *words, *positions, "--max-update", "3", *options, **more)
+
+
+@pytest.mark.parametrize("kind", kinds(ALWAYS))
+def test_a_training(kind, trained, data, tmp_path):
+    teacher = trained(kind)
+    log = learn(data, tmp_path / "student", teacher, "pet_distillation")
+    assert log.values("kl", "valid")[-1] > 0
+    assert "compression rate" in log.output and "of the teacher" in log.output
+    log = learn(data, tmp_path / "warm", teacher, "pet_simplified_task")
+    assert log.values("loss", "valid")
+
+
+def test_a_training_with_teachers_of_different_kinds(trained, data, tmp_path):
+    """The switch pads the student's source on the right, unlike that of its teachers."""
+    teachers = ":".join(str(trained(kind)) for kind in ALWAYS)
+    log = learn(data, tmp_path, teachers, "pet_distillation", "--left-pad-source")
+    assert log.values("kl", "valid")[-1] > 0
+
+
+def test_longer_sentences_than_a_convolutional_teacher_reads(trained, data, tmp_path):
+    """Two rows of fairseq's table of positions are for padding, not for words."""
+    log = learn(
+        *(data, tmp_path, trained("fconv"), "pet_distillation"),
+        *("--max-source-positions", "1024"),
+        check=False,
+    )
+    line = "--max-source-positions 1024: the teacher reads 1022 tokens at most; give --max-source"
+    assert log.status == 1 and line in log.output.splitlines()[-1]
+
+
+# --- compress -------------------------------------------------------------------------------------
+
+
+def run_stages(stages):
+    """Do what the runner does with a pipeline's stages, in the tests' fast processes."""
+    for stage in stages:
+        stage.product.parent.mkdir(parents=True, exist_ok=True)
+        words = [REPO / "pet_fairseq" if word is USER_DIR else word for word in stage.command]
+        printed = run(*words).output
+        if stage.kind is Kind.STDOUT:
+            stage.product.write_text(printed)
+
+
+@pytest.fixture
+def pipeline(data, tmp_path):
+    """The stages of `compress` from a checkpoint."""
+
+    def pipeline(checkpoint, method="distil"):
+        out, size = tmp_path / "out", Size(rate=RATE)
+        request = plan.Request(checkpoint, data, out, method, size, CPU, updates=5)
+        return plan.build_pipeline(request).stages
+
+    return pipeline
+
+
+def check_report(out, kind):
+    text, content = (out / "report.md").read_text(), json.loads((out / "report.json").read_text())
+    before, after = (content[model] for model in ("teacher", "student"))
+    rate = 100 * after["layer_parameters"] / before["layer_parameters"]
+    assert rate == pytest.approx(RATE, rel=0.1)
+    assert f"The student has {rate:.1f}% of the teacher's layer parameters." in text
+    assert (out / "fairseq" / "model.pt").is_file()
+    return text, content
+
+
+def test_compress_from_an_lstm(pipeline, trained, tmp_path):
+    run_stages(pipeline(trained("lstm")))
+    out = tmp_path / "out"
+    text, content = check_report(out, "lstm")
+    assert "holds lstm, which is no Transformer" in text
+    assert content["engine"] == "fairseq" and content["rounds"] == plan.ROUNDS
+    assert not (out / "teacher").exists() and not (out / "ctranslate2").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", COMPRESSED)
+def test_compress_from(kind, trained, data, tmp_path):
+    pytest.importorskip("ctranslate2")
+    out = tmp_path / "out"
+    options = ("--device", "cpu", "--rate", RATE, "--updates", "5")
+    run("pet-fairseq", "compress", trained(kind), "--data", data, "--out", out, *options)
+    text, content = check_report(out, kind)
+    assert content["engine"] == ("fairseq" if kind in WITHOUT_CTRANSLATE2 else "CTranslate2 int8")
+    assert WITHOUT_CTRANSLATE2.get(kind, "") in text
+
+
+@pytest.mark.parametrize("kind", kinds(["lstm, deep", "fconv, tied"]))
+def test_what_compress_plans(kind, pipeline, trained):
+    stages = {stage.name: stage for stage in pipeline(trained(kind))}
+    training = stages["training"]
+    tied = "--share-decoder-input-output-embed" in training.command
+    assert tied == (kind in ("lstm, deep", "fconv, tied"))
+    longest = "1022" if kind.startswith("fconv") else "1024"
+    for name in ("training", "generate/teacher.1", "generate/student.1"):
+        assert stages[name].option("--max-source-positions") == longest
+    assert ("speed" in stages) == ("export/teacher/ctranslate2" in stages)
+
+
+def test_patience_needs_a_transformer(pipeline, trained):
+    teacher = trained("lstm")
+    with pytest.raises(UserError, match=f"^--method pet-patient: .* and TEACHER {teacher} is none"):
+        pipeline(teacher, "pet-patient")
+    assert "warmup" in {
+        stage.name for stage in pipeline(trained("transformer_align"), "pet-patient")
+    }
+
+
+# --- what cannot be a teacher ---------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def multilingual(data, once):
+    options = (
+        *("--task", "translation_multi_simple_epoch", "--langs", "de,en", "--lang-pairs", "de-en"),
+        *("--encoder-langtok", "src", "--decoder-langtok", "--sampling-method", "temperature"),
+        *("--arch", "transformer_tiny", *CROSS_ENTROPY, "--max-update", "2"),
+    )
+    return once("multilingual", lambda to: train(data, to, *options)) / "checkpoint_best.pt"
+
+
+@pytest.fixture(scope="session")
+def non_autoregressive(data, once):
+    options = (
+        *("--task", "translation_lev", "--arch", "cmlm_transformer", "--noise", "full_mask"),
+        *("--criterion", "nat_loss", "--max-update", "2", "--share-all-embeddings"),
+        *("--encoder-embed-dim", "16", "--decoder-embed-dim", "16", "--encoder-layers", "1"),
+        *("--decoder-layers", "1", "--encoder-ffn-embed-dim", "16", "--decoder-ffn-embed-dim"),
+        *("16", "--encoder-attention-heads", "2", "--decoder-attention-heads", "2"),
+    )
+    return once("cmlm", lambda to: train(data, to, *options)) / "checkpoint_best.pt"
+
+
+MESSAGES = {
+    "multilingual": "a multilingual model (trained with --task translation_multi_simple_epoch); "
+    "these are not supported yet",
+    "non_autoregressive": "cmlm_transformer is a non-autoregressive model, which gives no "
+    "distribution over the next word",
+}
+
+
+@pytest.mark.parametrize("kind", MESSAGES)
+def test_one_line_says_what_it_is(kind, request, data, tmp_path):
+    path = request.getfixturevalue(kind)
+    folder = ("--data", data)
+    commands = {
+        "TEACHER": ("compress", path, *folder, "--out", tmp_path / "out", "--device", "cpu"),
+        "CHECKPOINT": ("export", path, *folder, "--to", "fairseq", "--out", tmp_path / "out"),
+        "--checkpoint": ("suggest-pairs", "--checkpoint", path, *folder),
+    }
+    for option, words in commands.items():
+        assert_one_line(run("pet-fairseq", *words, check=False), f"{option} {path}", kind)
+    done = learn(data, tmp_path / "s", path, "pet_distillation", check=False)
+    assert_one_line(done, f"--teacher-path {path}", kind)
+
+
+def test_other_commands_refuse_a_multilingual_model(multilingual, raw, data, tmp_path):
+    words = ("predict", multilingual, "--data", data, "--input", raw / "test.de")
+    done = run("pet-fairseq", *words, check=False)
+    assert_one_line(done, f"MODEL {multilingual}", "multilingual")
+    done = run(
+        *("fairseq-train", data, "--user-dir", REPO / "pet_fairseq", "--max-tokens", "500"),
+        *("--arch", "variator", "--backbone-path", multilingual, "--save-dir", tmp_path, "--cpu"),
+        *("--criterion", "variator_distillation"),
+        check=False,
+    )
+    assert_one_line(done, f"--backbone-path {multilingual}", "multilingual")
+
+
+def assert_one_line(done, start, kind):
+    assert done.status == 1 and "Traceback" not in done.output
+    assert f"error: {start}: {MESSAGES[kind]}" in done.output.splitlines()[-1]
