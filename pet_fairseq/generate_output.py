@@ -9,13 +9,14 @@ from pet_fairseq.errors import UserError
 NUMBER = r"(\d+(?:\.\d+)?(?:e[+-]\d+)?|inf|nan)"  # a figure in a log, which has 1e+06 for 1,000,000
 LINES = {  # group 1 is the sentence's number, group 2 its text
     "D": re.compile(r"^D-(\d+)\t[^\t\n]*\t(.*)$", re.MULTILINE),  # detokenised hypotheses
+    "H": re.compile(r"^H-(\d+)\t[^\t\n]*\t(.*)$", re.MULTILINE),  # hypotheses, tokenised
     "S": re.compile(r"^S-(\d+)\t(.*)$", re.MULTILINE),  # sources, tokenised
     "T": re.compile(r"^T-(\d+)\t(.*)$", re.MULTILINE),  # targets
 }
 
 
 def numbered_lines(text: str, kind: str) -> dict[int, str]:
-    """The texts of the D, S or T lines by the number of their sentence.
+    """The texts of the D, H, S or T lines by the number of their sentence.
 
     Of several hypotheses for a sentence (--nbest) only the first, the best, is kept.
     """
@@ -26,7 +27,7 @@ def numbered_lines(text: str, kind: str) -> dict[int, str]:
 
 
 def lines_in_order(text: str, kind: str, path: Path) -> list[str]:
-    """The texts of the D, S or T lines in corpus order; `path` is named in errors.
+    """The texts of the D, H, S or T lines in corpus order; `path` is named in errors.
 
     Missing sentences at the very end cannot be noticed here: compare the number of lines.
 

@@ -27,7 +27,7 @@ FLOORS = [
     ],
     [
         *("devices", "environment", "files", "generate_output", "markdown", "moving"),
-        *("numpy_compatibility", "parameters", "word_errors"),
+        *("numpy_compatibility", "parameters", "tokenised_bleu", "word_errors"),
     ],
     ["checkpoints"],
     ["backbone", "loading", "model_options"],

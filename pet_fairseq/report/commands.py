@@ -41,12 +41,17 @@ def _arguments(parser: ArgumentParser) -> None:
         action="store_true",
         help="add a paired bootstrap test of each run against the baseline",
     )
+    parser.add_argument(
+        "--tokenised-bleu",
+        action="store_true",
+        help="add the BLEU of tokenised text, as older papers give it",
+    )
 
 
 def _run(args: Namespace) -> None:
     from pet_fairseq.report.write import write_report
 
-    options = (args.teacher, args.baseline, args.significance, args.score)
+    options = (args.teacher, args.baseline, args.significance, args.score, args.tokenised_bleu)
     print(write_report(args.runs, args.reference, *options))
 
 

@@ -1,5 +1,6 @@
 """Comparing groups of runs with the teacher (sizes, speed) and with a baseline (scores)."""
 
+import statistics
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
@@ -9,6 +10,7 @@ from sacrebleu.significance import PairedTest
 from pet_fairseq.report.outputs import read_output
 from pet_fairseq.report.scoring import BLEU_AND_CHRF, Scoring
 from pet_fairseq.report.seed_groups import RunGroup
+from pet_fairseq.tokenised_bleu import tokenised_bleu
 
 SAMPLES = 1000  # of the paired bootstrap
 
@@ -22,6 +24,7 @@ class Comparison:
     baseline: RunGroup
     scoring: Scoring = BLEU_AND_CHRF
     p_values: dict[str, float] = field(default_factory=dict)  # of `bootstrap`, by the group's name
+    tokenised: dict[str, float] = field(default_factory=dict)  # of `tokenised_scores`, the same
 
     @property
     def beams(self) -> list[int]:
@@ -66,6 +69,24 @@ class Comparison:
             return None
         ours, theirs = (g.sentences_per_second.get(beam) for g in (group, self.teacher))
         return ours / theirs if ours is not None and theirs else None
+
+
+def tokenised_scores(comparison: Comparison) -> dict[str, float]:
+    """The mean BLEU of each group's tokenised translations at the comparison's beam, by name.
+
+    Groups without translations there are left out, and runs of which only the text was printed.
+    """
+    beam, means = comparison.beam, {}
+    for group in comparison.groups:
+        found = [run.outputs[beam][0] for run in group.runs if beam in run.outputs]
+        scores = [
+            tokenised_bleu(output.tokenised, output.targets)
+            for output in map(read_output, found)
+            if output.tokenised and len(output.tokenised) == len(output.targets)
+        ]
+        if scores:
+            means[group.name] = statistics.fmean(scores)
+    return means
 
 
 def bootstrap(comparison: Comparison, reference: list[str]) -> dict[str, float]:

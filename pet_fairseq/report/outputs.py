@@ -20,6 +20,7 @@ class Output(NamedTuple):
     targets: list[str]  # tokenised, with a mark in place of unknown words; [] with --quiet
     sentences_per_second: float
     sources: list[str]  # tokenised; [] with --quiet
+    tokenised: list[str]  # the hypotheses before they were detokenised; [] with --quiet
 
 
 def output_key(name: str) -> tuple[int, int]:
@@ -47,5 +48,5 @@ def read_output(path: Path) -> Output:
     speed = SPEED.search(text)
     if speed is None:
         raise UserError(f"{path}: has no speed line, unfinished; delete it and generate again")
-    hypotheses, targets, sources = (lines_in_order(text, kind, path) for kind in "DTS")
-    return Output(hypotheses, targets, float(speed[1].replace(",", "")), sources)
+    hypotheses, targets, sources, tokenised = (lines_in_order(text, kind, path) for kind in "DTSH")
+    return Output(hypotheses, targets, float(speed[1].replace(",", "")), sources, tokenised)

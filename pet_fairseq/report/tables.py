@@ -40,6 +40,7 @@ def _main_table(comparison: Comparison) -> str:
     header = ["run", "seeds", "layer parameters", "active", "rate %", "all parameters"]
     header += ["checkpoint MB", *(f"{comparison.scoring.name} beam {b}" for b in beams)]
     header += [f"to {comparison.baseline.name}, beam {beam}"] if beam is not None else []
+    header += [f"tokenised BLEU, beam {beam}"] if comparison.tokenised else []
     header += [*(f"sentences/s beam {b}" for b in beams), "training min"]
     return table(header, [_main_cells(group, comparison) for group in comparison.groups])
 
@@ -47,6 +48,7 @@ def _main_table(comparison: Comparison) -> str:
 def _main_cells(group: RunGroup, comparison: Comparison) -> list[str]:
     beams = comparison.main_beams
     difference = _number(comparison.difference(group), "+.2f")
+    tokenised = comparison.tokenised.get(group.name)
     return [
         group.title,
         str(len(group.runs)),
@@ -57,6 +59,7 @@ def _main_cells(group: RunGroup, comparison: Comparison) -> list[str]:
         _number(group.sizes.checkpoint_bytes, ".2f", 1e6),
         *(_score(group, beam) for beam in beams),
         *([difference] if comparison.beam is not None else []),
+        *([_number(tokenised, ".2f")] if comparison.tokenised else []),
         *(_speed(group, beam, comparison) for beam in beams),
         _number(group.training_seconds, ".1f", 60),
     ]
@@ -116,6 +119,11 @@ def _speed(group: RunGroup, beam: int, comparison: Comparison) -> str:
 def _notes(comparison: Comparison, scorer: Scorer) -> list[str]:
     """Notes on how the columns were measured."""
     notes = [f"{len(scorer.reference):,} test sentences; {scorer.note}"]
+    if comparison.tokenised:
+        notes.append(
+            "tokenised BLEU: of the H and T lines of fairseq-generate, in the data's own tokens "
+            "and case, mean over seeds; comparable only with data prepared in the same way"
+        )
     if _several_seeds(comparison):
         notes.append(
             f"rows with several seeds: {comparison.scoring.name} is their mean ± sample standard "
@@ -189,6 +197,7 @@ def _json_group(group: RunGroup, comparison: Comparison) -> dict:
         "beam_compared": comparison.beam,
         f"{scoring.key}_difference": comparison.difference(group),
         "p_value": comparison.p_values.get(group.name),
+        "tokenised_bleu": comparison.tokenised.get(group.name),
         "sentences_per_second": group.sentences_per_second,
         "speedup": {beam: comparison.speedup(group, beam) for beam in group.score},
         "training_seconds": group.training_seconds,

@@ -7,7 +7,7 @@ from typing import Optional
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_lines, read_text, write_json, write_text
 from pet_fairseq.report import plots
-from pet_fairseq.report.compare import Comparison, bootstrap
+from pet_fairseq.report.compare import Comparison, bootstrap, tokenised_scores
 from pet_fairseq.report.measure import measure_run
 from pet_fairseq.report.scoring import SCORINGS, Scorer
 from pet_fairseq.report.seed_groups import (
@@ -30,6 +30,7 @@ def write_report(
     baseline: Optional[str] = None,
     significance: bool = False,
     score: str = "bleu",
+    tokenised: bool = False,
 ) -> str:
     """Write report.md, report.json and plots into a folder of runs, and return the Markdown.
 
@@ -42,6 +43,7 @@ def write_report(
         baseline: the group with whose score the others are compared, by default the teacher.
         significance: add paired bootstrap tests of BLEU against the baseline.
         score: a name in SCORINGS.
+        tokenised: add BLEU of the tokenised translations.
     Raises:
         UserError: no runs, no teacher, no baseline, no reference, or runs that cannot be compared.
     """
@@ -49,6 +51,8 @@ def write_report(
         raise UserError(f"--reference {reference}: no such file; give the test set's target text")
     if significance and score != "bleu":
         raise UserError(f"--significance: tests BLEU only; leave it out with --score {score}")
+    if tokenised and score != "bleu":
+        raise UserError(f"--tokenised-bleu: not beside --score {score}; leave one of them out")
     lines = read_lines(reference, "--reference")
     scorer = SCORINGS[score].scorer(lines, reference)
     folders = find_groups(runs)
@@ -60,6 +64,8 @@ def write_report(
     by_name = {group.name: group for group in groups}
     name_missing_seeds(groups, by_name[teacher])
     comparison = Comparison(groups, by_name[teacher], by_name[baseline or teacher], SCORINGS[score])
+    if tokenised:
+        comparison.tokenised = tokenised_scores(comparison)
     if significance:
         comparison.p_values = bootstrap(comparison, lines)
     notes = [f"missing: run `{name}`, named in order.txt" for name in absent(order, folders)]

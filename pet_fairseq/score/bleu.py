@@ -7,10 +7,13 @@ from sacrebleu.metrics import BLEU
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_lines, read_text
 from pet_fairseq.generate_output import check_hypotheses, lines_in_order
+from pet_fairseq.tokenised_bleu import tokenised_bleu
 
 
 def bleu_scores(output: Path, reference: Path) -> dict:
     """BLEU with sacreBLEU's defaults, its signature, and the number of sentences.
+
+    If the output has tokenised text, too, also the BLEU of that.
 
     Args:
         output: made with --tokenizer and --remove-bpe, so that it has detokenised text.
@@ -18,7 +21,8 @@ def bleu_scores(output: Path, reference: Path) -> dict:
     Raises:
         UserError: unusable files, or files of different test sets.
     """
-    hypotheses = lines_in_order(read_text(output, "OUTPUT"), "D", output)
+    text = read_text(output, "OUTPUT")
+    hypotheses, tokenised, targets = (lines_in_order(text, kind, output) for kind in "DHT")
     lines = read_lines(reference, "REFERENCE")
     check_hypotheses(hypotheses, "OUTPUT", output)
     if len(hypotheses) != len(lines):
@@ -28,4 +32,7 @@ def bleu_scores(output: Path, reference: Path) -> dict:
         )
     bleu = BLEU()
     score = bleu.corpus_score(hypotheses, [lines]).score
-    return {"bleu": score, "signature": str(bleu.get_signature()), "total": len(lines)}
+    scores: dict = {"bleu": score, "signature": str(bleu.get_signature()), "total": len(lines)}
+    if len(tokenised) == len(targets) == len(lines):
+        scores["tokenised_bleu"] = tokenised_bleu(tokenised, targets)
+    return scores

@@ -111,6 +111,21 @@ def test_bleu(scores, tmp_path):
     brevity = min(0, 1 - lengths[1] / lengths[0])
     expected = math.exp(brevity + sum(map(math.log, precisions)) / 4)
     assert found["bleu"] == pytest.approx(100 * expected)
+    assert found["tokenised_bleu"] == pytest.approx(0)  # H-lines are all x
+
+
+def test_bleu_of_tokenised_text(scores, tmp_path):
+    """Punctuation is a token there only where the data have it so; left out with --quiet."""
+    output = write_output(tmp_path / "out", targets=[f"{text} ." for text in HYPOTHESES])
+    text = output.read_text()
+    for i, hypothesis in enumerate(HYPOTHESES):
+        text = text.replace(f"H-{i}\t-0.5\tx\n", f"H-{i}\t-0.5\t{hypothesis} .\n")
+    output.write_text(text)
+    (tmp_path / "reference").write_text("".join(f"{r}\n" for r in RESPONSES))
+    found = scores("bleu", output, tmp_path / "reference")
+    assert found["tokenised_bleu"] == pytest.approx(100) and found["bleu"] < 99
+    output.write_text("".join(line for line in text.splitlines(True) if line.startswith("D-")))
+    assert "tokenised_bleu" not in scores("bleu", output, tmp_path / "reference")
 
 
 @pytest.mark.parametrize("kind", ["bleu", "rouge"])

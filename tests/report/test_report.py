@@ -52,6 +52,30 @@ def test_numbers(report):
     assert "median of 2 runs" in text and "several seeds" not in text
 
 
+def test_bleu_of_tokenised_text_beside_it(runs, report):
+    """Of the lines before they were detokenised, at the beam compared; a column only if asked."""
+    tokens = ["a small &quot; dog &quot; runs", "two men stand on a long bench .", "he said no"]
+    output = runs / "student/generate.beam5.1.txt"
+    text = output.read_text(encoding="utf-8")
+    for number, (before, after) in enumerate(zip(WORSE, tokens)):
+        text = text.replace(f"H-{number}\t-0.5\t{before}\n", f"H-{number}\t-0.5\t{after}\n")
+    output.write_text(text, encoding="utf-8")
+    before, rows = report()
+    assert rows["student"]["tokenised_bleu"] is None and "tokenised" not in before
+    after, rows = report(tokenised=True)
+    expected = BLEU(tokenize="none").corpus_score(tokens, [REFERENCE]).score
+    assert rows["student"]["tokenised_bleu"] == pytest.approx(expected)
+    assert expected != pytest.approx(rows["student"]["bleu"]["5"])
+    assert rows["teacher"]["tokenised_bleu"] == pytest.approx(100)
+    row = cells(after, "Small one")
+    assert row["tokenised BLEU, beam 5"] == f"{expected:.2f}" and "H and T lines" in after
+    quiet = "".join(line for line in text.splitlines(True) if line[:2] not in ("H-", "T-"))
+    output.write_text(quiet, encoding="utf-8")
+    assert cells(report(tokenised=True)[0], "Small one")["tokenised BLEU, beam 5"] == "-"
+    with pytest.raises(UserError, match="--tokenised-bleu: not beside --score wer"):
+        report(tokenised=True, score="wer")
+
+
 def test_an_ensemble_is_as_large_as_its_members(runs, report):
     """One of them is a link to the teacher's run."""
     ensemble = runs / "ensemble"
@@ -227,7 +251,7 @@ def test_lines_are_in_corpus_order_and_may_be_empty(tmp_path):
     save_output(tmp_path / "out.txt", hypotheses, 1.0, targets=hypotheses[::-1])
     assert read_output(tmp_path / "out.txt") == (
         *(hypotheses, hypotheses[::-1], 1.0),
-        ["quelle"] * len(hypotheses),
+        *(["quelle"] * len(hypotheses), hypotheses),
     )
 
 

@@ -6,6 +6,7 @@ They separate what a second pass through stored layers is worth from what more l
 from pet_fairseq.recipes.options import Options
 from pet_fairseq.recipes.stage import value_of
 from pet_fairseq.recipes.translation.setup import Setup
+from pet_fairseq.recipes.translation.sizes import layers_of
 from pet_fairseq.recipes.translation.students import Builder, Training, train
 
 ONE_LAYER = ("--encoder-layers", "1", "--decoder-layers", "1")
@@ -37,9 +38,7 @@ def repeat(model_options: Options, stack: str, passes: int) -> Options:
 
     Two layers with three passes run as L1 L2 L1 L2 L1 L2.
     """
-    given = value_of(model_options, f"--{stack}-layers")
-    assert given is not None, "the options of a plain student name its layers"
-    layers = int(given)
+    layers = layers_of(model_options, stack)
     pairs = [
         f"L{number}=L{number + layers * earlier_passes}"
         for earlier_passes in range(1, passes)

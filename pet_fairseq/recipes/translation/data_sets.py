@@ -97,6 +97,7 @@ CMUDICT = {
         *words("--max-tokens 3000 --dropout 0.2"),
         *updates(20000),
     ),
+    "teacher_layers": 4,
     "student": words("--max-tokens 3000"),
     "updates": updates(12000),
     "warmup": (*updates(600), *words("--warmup-updates 100"), *AUTO),

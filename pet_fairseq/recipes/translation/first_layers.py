@@ -5,11 +5,10 @@ So the teacher is distilled into as many layers of the student's widths first; t
 from the first of these, as in Patient-KD's paper (S. Sun et al., EMNLP 2019).
 """
 
-from typing import Optional
-
-from pet_fairseq.recipes.stage import Stage, value_of
+from pet_fairseq.recipes.stage import Stage
 from pet_fairseq.recipes.training import BEST
 from pet_fairseq.recipes.translation.setup import Setup
+from pet_fairseq.recipes.translation.sizes import layers_of
 from pet_fairseq.recipes.translation.students import Training, train
 
 NARROW = "narrow_kd"  # the row that gives the layers
@@ -29,8 +28,8 @@ def from_narrow(setup: Setup, row: str, seed: int) -> list[Stage]:
     narrow, start = setup.folder(NARROW, seed) / BEST, folder / START
     layers = [
         word
-        for option in ("--encoder-layers", "--decoder-layers")
-        for word in (option, first_layers(value_of(setup.settings.plain, option)))
+        for stack in ("encoder", "decoder")
+        for word in (f"--{stack}-layers", first_layers(layers_of(setup.settings.plain, stack)))
     ]
     keep = Stage(
         f"{folder.name}/first-layers",
@@ -42,7 +41,6 @@ def from_narrow(setup: Setup, row: str, seed: int) -> list[Stage]:
     return [keep, *train(setup, row, seed, Training("patient", "plain", start=START))]
 
 
-def first_layers(number: Optional[str]) -> str:
-    """The first layers as a list: 1,2,3 for 3."""
-    assert number is not None, "the options of a plain student name its layers"
-    return ",".join(map(str, range(1, int(number) + 1)))
+def first_layers(number: int) -> str:
+    """The list of so many layers: 1,2,3."""
+    return ",".join(map(str, range(1, number + 1)))

@@ -174,6 +174,11 @@ def _add_report_options(parser: argparse.ArgumentParser, data_set: DataSet) -> N
     parser.add_argument(
         "--significance", action="store_true", help="add paired bootstrap tests to the report"
     )
+    parser.add_argument(
+        "--tokenised-bleu",
+        action="store_true",
+        help="add the BLEU of tokenised text to the report, as older papers give it",
+    )
 
 
 def build(args: argparse.Namespace, place: Place) -> Pipeline:
@@ -181,14 +186,18 @@ def build(args: argparse.Namespace, place: Place) -> Pipeline:
 
     Raises:
         UserError: a row that does not exist, languages that are not given, a number below 1, tests
-            of another score than BLEU, or data that do not have the joined dictionary which the
-            options ask for.
+            of BLEU or a selection by it where the score is another, or data that do not have the
+            joined dictionary which the options ask for.
     """
     data_set = DATA_SETS[place.name]
     if args.significance and data_set.score != "bleu":
         raise UserError(f"--significance: tests BLEU only, but {place.name} has another score")
     if not args.source_lang or not args.target_lang:
         raise UserError("--source-lang, --target-lang: give the languages of your data")
+    if args.tokenised_bleu and data_set.score != "bleu":
+        raise UserError(f"--tokenised-bleu: {place.name} has another score; leave it out")
+    if args.select == "bleu" and data_set.score != "bleu":
+        raise UserError(f"--select bleu: {place.name} is scored by {data_set.score}; leave it out")
     check_positive(teachers=args.teachers)
     pieces = args.pieces if data_set.made_here else None
     if pieces is not None:
@@ -214,6 +223,7 @@ def build(args: argparse.Namespace, place: Place) -> Pipeline:
     options: Options = ("--score", data_set.score) if data_set.score != "bleu" else ()
     options += ("--baseline", args.baseline) if args.baseline else ()
     options += ("--significance",) if args.significance else ()
+    options += ("--tokenised-bleu",) if args.tokenised_bleu else ()
     stages.append(report_stage(setup, chosen, args.seeds, options))
     if data_set.made_here:
         joined = ("--joined-dictionary",) if args.joined_dictionary else ()

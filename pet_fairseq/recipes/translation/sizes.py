@@ -89,6 +89,13 @@ def with_rate(model: Options) -> Options:
     return (*model, "--lr", f"{learning_rate(int(width), arch):g}")
 
 
+def layers_of(model: Options, stack: str) -> int:
+    """How many layers model options give a stack; they name them."""
+    number = value_of(model, f"--{stack}-layers")
+    assert number is not None, "the options of a plain student name its layers"
+    return int(number)
+
+
 def two_widths(arch: str, layers: int, encoder: int, decoder: int) -> Options:
     """Model options of stacks of different widths, with 4 heads and FFNs of twice the width."""
     return (

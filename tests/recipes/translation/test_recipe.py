@@ -254,6 +254,15 @@ def test_the_best_checkpoint_by_bleu(tmp_path):
     demo = stages("demo", tmp_path, "--select", "bleu")["kd.seed1"]
     assert demo.option("--eval-bleu-detok") == "space"
     assert demo.option("--eval-bleu-remove-bpe") == "sentencepiece"
+    with pytest.raises(UserError, match="--select bleu: cmudict is scored by wer; leave it out"):
+        stages("cmudict", tmp_path, "--select", "bleu")
+
+
+def test_tokenised_bleu_is_for_the_report(tmp_path):
+    found = stages("multi30k", tmp_path, "--tokenised-bleu")
+    assert found["report"].command[-1] == "--tokenised-bleu"
+    with pytest.raises(UserError, match="--tokenised-bleu: cmudict has another score"):
+        stages("cmudict", tmp_path, "--tokenised-bleu")
 
 
 @pytest.mark.parametrize("name", ["wmt17_en_fi", "wmt17_en_lv"])
