@@ -36,7 +36,7 @@ def without_optimizer(folder: Path) -> dict:
 
 
 def averaged(folder: Path) -> dict:
-    """As fairseq's scripts/average_checkpoints.py: the first file with the mean of all models."""
+    """As fairseq's script average_checkpoints: the first file with the mean of all models."""
     files = checkpoint_paths(str(folder), r"checkpoint_\d+_(\d+)\.pt")
     assert len(files) > 1
     states = [torch.load(file) for file in files]

@@ -73,6 +73,7 @@ BLOCKS = {
             "tests/baselines/test_cli.py::test_patient_kd_resumes_and_saves_its_maps_beside_the_model"
         ),
     },
+    "docs/checkpoints.md": {"python -m pytest": "it is what runs the tests"},
     "docs/compress.md": {"pet-fairseq compress": COMPRESSES},
     "docs/decoding.md": {
         "fairseq-generate": "tests/cli/test_decoding.py::test_generates_what_fairseq_does",
