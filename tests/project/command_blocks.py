@@ -72,6 +72,9 @@ BLOCKS = {
         "fairseq-train BIN --user-dir pet_fairseq --arch transformer": (
             "tests/baselines/test_cli.py::test_patient_kd_resumes_and_saves_its_maps_beside_the_model"
         ),
+        "pet-fairseq keep-layers": (
+            "tests/baselines/test_keep_layers.py::test_a_student_starts_from_the_first_layers"
+        ),
     },
     "docs/checkpoints.md": {"python -m pytest": "it is what runs the tests"},
     "docs/compress.md": {"pet-fairseq compress": COMPRESSES},
