@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from pet_fairseq.compress.methods import MAX_LENGTH
 from pet_fairseq.compress.text import TextStyle, write_lines
 from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.files import read_lines, whole_folder, write_json
 from pet_fairseq.rounding import format_speed
 
 BATCH_TOKENS = 2_000
-MAX_LENGTH = 200  # as fairseq-generate's --max-len-b
 SPEEDS = "speeds.json"
 
 Translate = Callable[[list[list[str]]], list[str]]
@@ -26,6 +26,7 @@ def translate_exported(
     rounds: int,
     threads: int,
     out: Path,
+    max_length: int = MAX_LENGTH,
 ) -> str:
     """Write NAME.txt for each model and speeds.json into a new folder; returns a line per model.
 
@@ -34,13 +35,15 @@ def translate_exported(
         tokens: a file with one sentence, as tokens, on each line.
         rounds: how often each model's translation is timed.
         threads: how many batches are translated at once; 0: one for each core that we may use.
+        max_length: of a translation in words; CTranslate2 fails at one without a position.
     Raises:
         UserError: CTranslate2 or an input is missing, `out` exists, or a number is below 1.
     """
+    check_positive(max_length=max_length)
     check_inputs(models, tokens, beam, rounds, out)
     threads = threads or len(os.sched_getaffinity(0))
     sentences = [line.split() for line in read_lines(tokens, "--input")]
-    translators = {name: load(folder, beam, threads) for name, folder in models}
+    translators = {name: load(folder, beam, threads, max_length) for name, folder in models}
     texts, seconds = take_turns(translators, sentences, rounds)
     decode = style.decoder()
     speeds = {
@@ -82,7 +85,7 @@ def check_inputs(
         raise UserError(f"--out {out}: exists; give the name of a new folder")
 
 
-def load(folder: Path, beam: int, threads: int) -> Translate:
+def load(folder: Path, beam: int, threads: int, max_length: int = MAX_LENGTH) -> Translate:
     """Load a model; returns a function that translates sentences into lines of tokens.
 
     Every thread translates batches of its own.
@@ -104,7 +107,7 @@ def load(folder: Path, beam: int, threads: int) -> Translate:
             beam_size=beam,
             max_batch_size=BATCH_TOKENS,
             batch_type="tokens",
-            max_decoding_length=MAX_LENGTH,
+            max_decoding_length=max_length,
         )
         return [" ".join(result.hypotheses[0]) for result in results]
 

@@ -118,31 +118,6 @@ def frontier_speed(path: Path) -> None:
     write_figure(path, figure)
 
 
-def multi30k(path: Path) -> None:
-    """BLEU of each model with beam 5, and its spread over seeds."""
-    rows = read("multi30k")
-    title = "Multi30k, German to English, beam 5"
-    figure, axes = new_axes(8.4, 6, title, "BLEU, beam 5", "")
-    for y, row in enumerate(rows):
-        shared = row["active_parameters"] != row["layer_parameters"]
-        axes.errorbar(
-            float(row["bleu_beam5"]),
-            y,
-            xerr=number(row["bleu_beam5_sd"]),
-            marker="s" if shared else "o",
-            color="C1" if shared else "C0",
-            capsize=3,
-        )
-    axes.errorbar([], [], color="C0", marker="o", linestyle="", label="no shared parameters")
-    axes.errorbar([], [], color="C1", marker="s", linestyle="", label="shares parameters (PET)")
-    axes.plot([], [], color="grey", label="± sample standard deviation of two seeds")
-    axes.axvline(float(rows[0]["bleu_beam5"]), color="grey", linestyle="--", label="the teacher")
-    axes.set_yticks(range(len(rows)), [row["model"] for row in rows])
-    axes.invert_yaxis()
-    figure.legend(loc="outside lower center", ncols=2)
-    write_figure(path, figure)
-
-
 def beams(path: Path) -> None:
     """BLEU over the beam size, a line for each model."""
     title = "Multi30k: BLEU over the beam size, first seeds"
@@ -289,7 +264,6 @@ def shots(path: Path) -> None:
 PLOTS = {
     "frontier_megabytes": frontier,
     "frontier_speed": frontier_speed,
-    "multi30k": multi30k,
     "beams": beams,
     "decoding": decoding,
     "sst2": sst2,
