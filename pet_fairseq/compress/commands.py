@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pet_fairseq.cli_command import Command, Group, add_device_option, add_subset_option
 from pet_fairseq.compress.length import FEWEST_UPDATES, MOST_EPOCHS, SMALL_TEXT
-from pet_fairseq.compress.methods import BEAM, DEFAULT_METHOD, METHODS, ROUNDS
+from pet_fairseq.compress.methods import BEAM, DEFAULT_METHOD, MAX_LENGTH, METHODS, ROUNDS
 from pet_fairseq.devices import check_device, choose_device, gpu_count, half_precision
 from pet_fairseq.recipes.commands import add_precision_option, add_run_options, run_options
 from pet_fairseq.recipes.device import Device, make_device
@@ -53,7 +53,7 @@ def _compress_options(parser: ArgumentParser) -> None:
     _add_test_options(parser.add_argument_group("what to compare on"))
     run = parser.add_argument_group("how to run it")
     add_run_options(run)
-    add_precision_option(run, "bf16, or fp16 if it lacks that,")
+    add_precision_option(run, "on a GPU bf16, or fp16 where it lacks that")
 
 
 def _add_size_options(group) -> None:
@@ -189,6 +189,14 @@ def _translate_options(parser: ArgumentParser) -> None:
         help="end at the first line that is not UTF-8; without this option broken bytes are "
         "replaced, and a line on standard error counts them at the end",
     )
+    parser.add_argument(
+        "--max-length",
+        type=int,
+        default=MAX_LENGTH,
+        metavar="N",
+        help="the longest translation in words, fewer than the model has target positions "
+        "(default: %(default)s)",
+    )
     _add_style_options(parser)
 
 
@@ -280,7 +288,7 @@ def _translate(args: Namespace) -> None:
     from pet_fairseq.compress.translate import translate_exported
     from pet_fairseq.predict.bad_lines import report
 
-    options = (args.beam, args.rounds, args.threads, args.out)
+    options = (args.beam, args.rounds, args.threads, args.out, args.max_length)
     models = [(name, Path(folder)) for name, folder in args.model]
     lines, bad_lines = translate_exported(
         *(models, args.input, _style(args), *options),

@@ -34,3 +34,4 @@ METHODS = {
 DEFAULT_METHOD = "distil"  # the fastest one, and as good as the others in docs/results/pet.md
 BEAM = 5
 ROUNDS = 5  # how often translations are timed
+MAX_LENGTH = 200  # words of a translation, as fairseq-generate's --max-len-b

@@ -11,7 +11,7 @@ from fairseq.data import LanguagePairDataset
 from pet_fairseq.architectures import build_without_memory
 from pet_fairseq.compress.layout import MODELS, Layout
 from pet_fairseq.compress.length import default_updates, updates_per_epoch
-from pet_fairseq.compress.methods import BEAM, METHODS, ROUNDS, Method
+from pet_fairseq.compress.methods import BEAM, MAX_LENGTH, METHODS, ROUNDS, Method
 from pet_fairseq.compress.student import Size, choose_student, position_options
 from pet_fairseq.compress.teacher import Teacher, has_ctranslate2, read_teacher
 from pet_fairseq.compress.text import TextStyle, find_style
@@ -387,13 +387,15 @@ class _Stages:
         models = [model for model in MODELS if "ctranslate2" in self.engines(model)]
         engines = {model: self.layout.exported(model, "ctranslate2") for model in models}
         tokens = self.layout.test / "source.tokens"
+        longest = self.teacher.max_positions[1] - 1  # as fairseq-generate has it
+        length = ("--max-length", str(longest)) if longest < MAX_LENGTH else ()
         options = [w for name, path in engines.items() for w in ("--model", name, str(path))]
         return Stage(
             *("speed", ("translate",)),
             command=(
                 *("pet-fairseq", "translate-exported", *options, "--input", str(tokens)),
                 *(*self.teacher.languages, *self.style.options, "--beam", str(BEAM)),
-                *("--rounds", str(ROUNDS), "--out", str(self.layout.speed)),
+                *("--rounds", str(ROUNDS), *length, "--out", str(self.layout.speed)),
             ),
             product=self.layout.speed,
             inputs=(*engines.values(), tokens),

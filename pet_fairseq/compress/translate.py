@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pet_fairseq.compress.methods import MAX_LENGTH
 from pet_fairseq.compress.text import TextStyle
 from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.files import whole_folder, write_json
@@ -17,7 +18,6 @@ from pet_fairseq.predict.lines import check_bytes, read_lines
 from pet_fairseq.rounding import format_speed
 
 BATCH_TOKENS = 2_000
-MAX_LENGTH = 200  # as fairseq-generate's --max-len-b
 MAX_SOURCE = 1023  # tokens; CTranslate2 itself would cut here, with the end of the sentence
 AT_ONCE = 100_000  # sentences that are translated before more are read
 SPEEDS = "speeds.json"
@@ -40,6 +40,7 @@ def translate_exported(
     rounds: int,
     threads: int,
     out: Path,
+    max_length: int = MAX_LENGTH,
     long_texts: str = "cut",
     strict: bool = False,
 ) -> tuple[str, BadLines]:
@@ -52,6 +53,7 @@ def translate_exported(
         tokens: a file with one sentence, as tokens, on each line.
         rounds: how often each model's translation is timed.
         threads: how many batches are translated at once; 0: one for each core that we may use.
+        max_length: of a translation in words; CTranslate2 fails at one without a position.
         long_texts, strict: as for `read_sentences`.
     Returns:
         A line per model, and the count of bad lines.
@@ -59,10 +61,11 @@ def translate_exported(
         UserError: CTranslate2 or an input is missing, `out` exists, a number is below 1, or a line
             is refused.
     """
+    check_positive(max_length=max_length)
     check_inputs(models, tokens, beam, rounds, out)
     threads = threads or len(os.sched_getaffinity(0))
     sentences = read_sentences(tokens, long_texts, strict)
-    translators = {name: load(folder, beam, threads) for name, folder in models}
+    translators = {name: load(folder, beam, threads, max_length) for name, folder in models}
     decode = style.decoder()
     bad_lines = BadLines()
     translated, seconds = 0, {name: [0.0] * rounds for name in translators}
@@ -144,7 +147,7 @@ def check_inputs(
         raise UserError(f"--out {out}: exists; give the name of a new folder")
 
 
-def load(folder: Path, beam: int, threads: int) -> Translate:
+def load(folder: Path, beam: int, threads: int, max_length: int = MAX_LENGTH) -> Translate:
     """Load a model; returns a function that translates sentences into lines of tokens.
 
     Every thread translates batches of its own.
@@ -166,7 +169,7 @@ def load(folder: Path, beam: int, threads: int) -> Translate:
             beam_size=beam,
             max_batch_size=BATCH_TOKENS,
             batch_type="tokens",
-            max_decoding_length=MAX_LENGTH,
+            max_decoding_length=max_length,
         )
         return [" ".join(result.hypotheses[0]) for result in results]
 

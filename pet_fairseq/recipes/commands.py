@@ -99,17 +99,17 @@ def recipe_parser(name: str) -> ArgumentParser:
         "report",
     )
     add_run_options(common)
-    add_precision_option(common, "what the recipe prefers")
+    add_precision_option(common, "what the recipe prefers on a GPU")
     return parser
 
 
 def add_precision_option(group, on_gpu: str) -> None:
-    """The precision of trainings; `on_gpu`: what auto means on a GPU, in words."""
+    """The precision of trainings; `on_gpu`: what auto means there, in words."""
     group.add_argument(
         "--precision",
         choices=("auto", *PRECISIONS),
         default="auto",
-        help=f"the precision of the trainings; auto: fp32 on a CPU, {on_gpu} on a GPU; bf16 is "
+        help=f"the precision of the trainings; auto: fp32 on a CPU, {on_gpu}; bf16 is "
         "faster on a CPU that has instructions for it (default: auto)",
     )
 

@@ -1,6 +1,7 @@
 """`pet-fairseq compress`: its stages for a tiny teacher, wrong inputs, and one real run."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -300,3 +301,40 @@ def test_from_a_teacher_to_a_report(teacher, data, tmp_path):
     other = run("pet-fairseq", *command, "--updates", "31", check=False)
     assert other.status == 1
     assert "checkpoint_best.pt: was made otherwise (--max-update 31, before 30" in other.output
+
+
+@pytest.mark.slow
+def test_bf16_on_a_cpu(teacher, data, tmp_path):
+    """What a run takes is said before the training and in it."""
+    out = tmp_path / "out"
+    command = ("compress", teacher, "--data", data, "--out", out, "--device", "cpu", "--rate", "40")
+    lines = run(
+        *("pet-fairseq", *command, "--updates", "400", "--precision", "bf16")
+    ).output.splitlines()
+    assert lines[0].startswith("training: ") and "400 in all" in lines[0]
+    assert lines[1].startswith("disk: about ")
+    (told,) = [line for line in lines if line.startswith("training: ends about ")]
+    megabytes = re.search(r"memory ([\d,]+) MB, up to [\d,]+ MB more later; disk (\d+) MB$", told)
+    assert 100 < int(megabytes[1].replace(",", "")) < 4_000
+    kept = sum(path.stat().st_size for path in (out / "training").glob("checkpoint*.pt"))
+    assert kept / 1e6 < int(megabytes[2]) + 1
+    trained = torch.load(out / "training" / "checkpoint_best.pt", weights_only=False)
+    assert trained["cfg"]["common"]["bf16"] is True
+    assert json.loads((out / "report.json").read_text())["engine"] == "CTranslate2 int8"
+
+
+@pytest.mark.slow
+def test_a_teacher_that_ctranslate2_cannot_hold(teacher, data, tmp_path):
+    """Its student is exported and timed there nevertheless; both are compared in fairseq."""
+    pytest.importorskip("ctranslate2")
+    path, out = tmp_path / "can.pt", tmp_path / "out"
+    save_another(path, teacher, load_task(data), "can_transformer", decoder_normalize_before=True)
+    command = ("compress", path, "--data", data, "--out", out, "--device", "cpu", "--rate", "5")
+    summary = run("pet-fairseq", *command, "--updates", "10").output.splitlines()[-2]
+    assert "times) in fairseq on" in summary and (out / "ctranslate2" / "model.bin").is_file()
+    content = json.loads((out / "report.json").read_text())
+    assert list(content["teacher"]["engines"]) == ["fairseq"]
+    in_ctranslate2 = content["student"]["engines"]["CTranslate2 int8"]
+    speeds = json.loads((out / "speed" / "speeds.json").read_text())["sentences_per_second"]
+    assert in_ctranslate2["sentences_per_second"] == speeds["student"]
+    assert list(speeds) == ["student"]

@@ -89,6 +89,7 @@ def test_long_prompts(reviews):
 def test_an_opus_mt_teacher(tmp_path):
     from tests.pretrained.transformers_models import marian  # skips without transformers
 
+    pytest.importorskip("ctranslate2")
     page = "howto/opus_mt.md"
     draw = random.Random(1)
     for part, size in (("train", 40), ("valid", 8), ("test", 6)):
@@ -107,7 +108,9 @@ def test_an_opus_mt_teacher(tmp_path):
     run_in(tmp_path, block(page, "for part in"))
     commands = block(page, "pet-fairseq compress").rstrip()
     output = run_in(tmp_path, f"{commands} --rate 50 --updates 2 --device cpu")
-    assert re.search(r"MB -> .* MB \(.* in fairseq on", output)
+    assert re.search(r"MB -> .* MB \(.* in CTranslate2 int8 on", output)
+    for folder in ("small", "small/teacher"):
+        assert (tmp_path / folder / "ctranslate2/model.bin").is_file()
 
 
 def test_few_bits_a_weight(student, teacher, data, tmp_path):

@@ -97,6 +97,15 @@ def test_features_of_a_teacher_with_an_adaptive_softmax_are_not_kept(build):
     assert "--teacher-cache-mb" in build()["training"].command
 
 
+def test_translations_in_ctranslate2_are_no_longer_than_the_models_positions(build):
+    pytest.importorskip("ctranslate2")
+    lengths = [
+        build(max_source_positions=n, max_target_positions=n)["speed"].option("--max-length")
+        for n in (24, 1024)
+    ]
+    assert lengths == ["23", None]
+
+
 def exports(stages):
     return [name.removeprefix("export/") for name in stages if name.startswith("export/")]
 

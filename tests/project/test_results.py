@@ -8,6 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from pet_fairseq.compress.length import default_epochs, default_updates
+from pet_fairseq.compress.training import batch_tokens
+from pet_fairseq.recipes.device import Device
+from pet_fairseq.rounding import format_ratio
+
 REPO = Path(__file__).parents[2]
 RESULTS = REPO / "docs" / "results"
 PAGES = sorted(RESULTS.glob("*.md"))
@@ -62,11 +67,41 @@ def test_the_first_table_of_the_readme_is_that_of_the_results():
         rows = {row["row"]: row for row in csv.DictReader(file)}
     lines = [line for line in (REPO / "README.md").read_text().splitlines() if line[:1] == "|"]
     shown = [re.findall(r"\d+\.\d+|\b\d+(?= \|$)", line) for line in lines[2:5]]
-    columns = ("mb_int8", "bleu_int8", "times_teacher_1", "times_teacher_2")
+    sizes, speeds = ("mb_int8", "bleu_int8"), ("times_teacher_1", "times_teacher_2")
     assert shown == [
-        [*(f"{float(rows[name][column]):.2f}" for column in columns), rows[name]["seeds"]]
+        [
+            *(f"{float(rows[name][column]):.2f}" for column in sizes),
+            *(format_ratio(float(rows[name][column])) for column in speeds),
+            rows[name]["seeds"],
+        ]
         for name in ("teacher", "kd", "tenth_kd")
     ]
+
+
+def test_the_first_screen_names_no_speed_that_its_table_lacks():
+    screen = (REPO / "README.md").read_text().partition("## One command")[0]
+    table = " ".join(line for line in screen.splitlines() if line.startswith("|"))
+    prose = " ".join(line for line in screen.splitlines() if not line.startswith("|"))
+    named = re.findall(r"([\d.]+)(?: to ([\d.]+))? times as fast", prose)
+    assert named and {speed for pair in named for speed in pair if speed} <= {*table.split()}
+    assert not re.search(r"\b(twice|thrice|half|third) .{0,12}(as fast|faster|time)", prose)
+
+
+def test_the_lengths_of_training_are_those_of_the_rule():
+    """25 tokens a pair, batches of a CPU, of a GPU and of 8 GPUs."""
+    page = (REPO / "docs" / "howto" / "own_teacher.md").read_text()
+    shown = re.findall(
+        r"^\| ([\d,]+) \| ([\d.]+) \| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \|$", page, re.M
+    )
+    assert [row[0] for row in shown] == ["30,000", "1,000,000", "50,000,000"]
+    for pairs, epochs, *updates in shown:
+        tokens = 25 * int(pairs.replace(",", ""))
+        devices = (Device("cpu"), Device("cuda"), Device("cuda", count=8))
+        assert epochs == f"{default_epochs(tokens):.3g}"
+        assert updates == [
+            f"{default_updates(tokens, batch_tokens(device, (1, 1)), device.count):,}"
+            for device in devices
+        ]
 
 
 def test_the_shown_output_of_compress_is_the_measured_one():

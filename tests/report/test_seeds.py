@@ -44,7 +44,7 @@ def test_a_row_aggregates_its_seeds(seeds, report):
     assert pet["training_seconds"] == 120
     assert pet["layer_parameters"] == layer_parameters(16)
     line = next(line for line in text.splitlines() if line.startswith("| Three times | 3 |"))
-    assert f"| {mean:.2f} ± {spread:.2f} | {mean - 100:+.2f} | 45 (2.25x) | 2.0 |" in line
+    assert f"| {mean:.2f} ± {spread:.2f} | {mean - 100:+.2f} | 45.0 (2.2x) | 2.0 |" in line
     assert "sample standard deviation" in text and "median of 2 to 6 runs" in text
     assert rows["teacher"]["bleu_spread"]["5"] is None
 
