@@ -63,7 +63,7 @@ def test_a_file_that_a_command_of_fairseq_could_not_open(tmp_path):
 def map_empty(name: str, path: Path) -> tuple[BaseException, object]:
     """The error and its traceback of a module of this name that reads an empty set."""
     try:
-        exec("np.memmap(path)", {"__name__": name, "np": np, "path": path})
+        exec("np.memmap(path, mode='r')", {"__name__": name, "np": np, "path": path})
     except ValueError as error:
         return error, error.__traceback__
 

@@ -1,5 +1,6 @@
 """Reading a model from a file in llama.cpp's format GGUF."""
 
+import re
 from functools import partial
 from pathlib import Path
 from typing import Optional
@@ -50,8 +51,10 @@ def read_gguf(path: Path) -> Source:
         fields = {name: field.contents() for name, field in reader.fields.items()}
         tensors = {tensor.name: tensor for tensor in reader.tensors}
     except Exception as error:  # GGUFReader raises errors of many kinds
+        # numpy 2 prints its number 7 as np.uint32(7)
+        reason = re.sub(r"np\.\w+\((\w+)\)", r"\1", str(error))
         raise UserError(
-            f"{path}: not a readable GGUF file ({error}); download it again, or install a newer "
+            f"{path}: not a readable GGUF file ({reason}); download it again, or install a newer "
             "gguf"
         ) from error
     config = gguf_config(fields, path)
