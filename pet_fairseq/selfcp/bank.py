@@ -170,7 +170,7 @@ class Writer:
         index = np.empty(len(memories), ENTRY)
         index["end"], index["text"] = ends, texts
         starts = [0, *(ends - before)]
-        index["crc"] = [zlib.crc32(memory[start:stop]) for start, stop in pairwise(starts)]
+        index["crc"] = [zlib.crc32(memory[start:stop].data) for start, stop in pairwise(starts)]
         for name, data in ((MEMORY, memory), (FIRST, first), (INDEX, index)):
             counted = before if name == MEMORY else self.manifest.records
             write_at(self.folder / name, counted * data[:1].nbytes, data)
