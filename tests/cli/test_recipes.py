@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 
+from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.recipes.device import Device
 from pet_fairseq.recipes.runner import run_stages
 from pet_fairseq.recipes.skipping import RunOptions
@@ -120,6 +121,31 @@ def test_a_recipe_from_the_teacher_to_the_report(data, raw, tmp_path, capsys):
     (folder / "bin/dict.de.txt").open("a").write("new 1\n")
     with pytest.raises(ValueError, match=r"was made otherwise .*bin has changed"):
         run_stages(stages, runs, options)
+
+
+@pytest.mark.slow
+def test_the_best_by_bleu_and_a_start_from_layers(data, raw, tmp_path):
+    """The checkpoints that fairseq's --eval-bleu writes teach, give layers and translate."""
+    folder, runs = tmp_path / "data", tmp_path / "runs"
+    folder.mkdir()
+    shutil.copytree(data, folder / "bin")
+    setup = Setup(
+        *(folder, runs, "de", "en", raw / "test.en", TINY, Device("cpu")),
+        text=("--remove-bpe", "--tokenizer", "moses"),
+        select="bleu",
+    )
+    rows = ["teacher", "pkd_layers"]
+    stages = translation.build_stages(setup, rows, [1], [2], 1)
+    stages.append(translation.report_stage(setup, rows, [1], ("--tokenised-bleu",)))
+    run_stages(stages, runs, RunOptions(environment={"OMP_NUM_THREADS": "1"}))
+    for row in ("teacher", "narrow_kd.seed1", "pkd_layers.seed1"):
+        state = load_checkpoint(str(runs / row / "checkpoint_best.pt"), row)
+        assert state["cfg"].checkpoint.best_checkpoint_metric == "bleu", row
+        assert state["cfg"].task.eval_bleu
+    report = {row["name"]: row for row in json.loads((runs / "report.json").read_text())}
+    assert report["pkd_layers"]["layer_parameters"] > 0
+    assert report["pkd_layers"]["tokenised_bleu"] is not None
+    assert report["pkd_layers"]["runs"][0]["validation_kl_bits"] > 0
 
 
 def check_teacher_text(folder, raw):
