@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes .venv in the root of the repository and installs pet_fairseq with all it needs. Safe to call again.
 #
-# Environment: PYTHON (that of .venv, else python3, else the newest that is there and can be used)
+# Environment: PYTHON (that of .venv, else python3, else another one that is there and can be used)
 #              TORCH (that of .venv, else torch==2.13.0)
 # fairseq compiles extensions against torch and numpy, so it comes last and is built without
 # isolation: with isolation pip would fetch a second torch, several GB, just to compile.
@@ -17,13 +17,14 @@ version_of() { "$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/de
 can_be_used() { case $(version_of "$1") in 3.1[0-4]) ;; *) return 1 ;; esac; }
 
 find_python() {
-  local names=(python3 python3.14 python3.13 python3.12 python3.11 python3.10) name
-  local way='install one (apt-get install python3.13-venv python3.13-dev) or name one (make env PYTHON=FILE)'
+  # for 3.12 PyPI has a compiled fairseq (x86-64)
+  local names=(python3 python3.12 python3.14 python3.13 python3.11 python3.10) name
+  local way='install one (apt-get install python3.12-venv python3.12-dev) or name one (make env PYTHON=FILE)'
   for name in "${names[@]}"; do
     if can_be_used "$name"; then echo "$name"; return; fi
   done
   # shellcheck disable=SC2016  # for the user to type
-  if command -v uv >/dev/null; then way='uv python install 3.13 && make env PYTHON="$(uv python find 3.13)"'; fi
+  if command -v uv >/dev/null; then way='uv python install 3.12 && make env PYTHON="$(uv python find 3.12)"'; fi
   stop "needs Python 3.10 to 3.14; none of ${names[*]} is one; $way"
 }
 
@@ -45,7 +46,7 @@ works() { .venv/bin/python -c "import $1" 2>/dev/null; }
 # All that pip says goes to a file; each extension is told when its turn comes.
 install_fairseq() {
   local begun=$SECONDS log=.venv/fairseq.log
-  step "fairseq: compiles 6 extensions, 2 to 10 minutes, if pip did not keep those of an earlier time"
+  step "fairseq: compiles 6 extensions, 2 to 10 minutes, unless pip has them from PyPI or an earlier time"
   pip --verbose install --no-deps --no-build-isolation "$@" fairseq-fixed==0.12.3.1 2>&1 | tee "$log" |
     { grep --line-buffered -o "building '.*' extension" || true; } |
     while read -r line; do step "fairseq: $line (after $((SECONDS - begun)) s)"; done ||
