@@ -28,8 +28,10 @@ def train(
         ]
         others = {k: v for k, v in os.environ.items() if k not in KEEP_MEMORY}
         done = subprocess.run(command, env={**others, **variables}, capture_output=True, text=True)
-    counts = logged(done.stdout + done.stderr)[1:]
-    if done.returncode or not counts:
+    output = done.stdout + done.stderr
+    counts = logged(output)[1:]
+    # not by the exit status: torch may abort a process that is through, after so short a training
+    if "| done training in" not in output or not counts:
         sys.exit(f"{' '.join(program)} failed: {done.stderr.strip().splitlines()[-1:]}")
     return counts
 

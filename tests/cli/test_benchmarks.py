@@ -113,7 +113,7 @@ def test_fine_tuning(tmp_path):
         *("fairseq's batches, fp32", "fairseq's batches, bf16"),
         *("batches by length, fp32", "batches by length, bf16"),
     ]
-    assert rows[0][2] == "1.00"
+    assert rows[0][2] == "1.0"
 
 
 def write_labelled(folder):
