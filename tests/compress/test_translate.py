@@ -55,7 +55,7 @@ def test_wrong_inputs(tmp_path):
 def engine(tmp_path, monkeypatch):
     """A folder for a model, whose translations are its sources behind a word."""
 
-    def load(folder, beam, threads):
+    def load(folder, beam, threads, max_length):
         return lambda sentences: [f"so {' '.join(words)}" for words in sentences]
 
     monkeypatch.setattr(translate, "load", load)
