@@ -71,10 +71,12 @@ fi
 command -v g++ >/dev/null || stop "needs g++ to compile fairseq's extensions"
 .venv/bin/python -c 'import os, sysconfig as s; open(os.path.join(s.get_path("include"), "Python.h"))' 2>/dev/null ||
   stop "needs Python.h to compile fairseq's extensions (apt-get install python$version-dev)"
-step "build tools and $torch"
-pip --quiet install 'setuptools<81' wheel 'cython<4' "$torch"
+# Without --user-dir fairseq's language models still want names that numpy 2 lacks.
+case $version in 3.10 | 3.11 | 3.12) numpy='numpy>=1.26,<2' ;; *) numpy='numpy>=1.26' ;; esac
+step "build tools, $numpy and $torch"
+pip --quiet install 'setuptools<81' wheel 'cython<4' "$numpy" "$torch"
 step "pet_fairseq and its packages"
-pip --quiet install --no-warn-conflicts --no-build-isolation --editable '.[dev]' "$torch"
+pip --quiet install --no-warn-conflicts --no-build-isolation --editable '.[dev]' "$numpy" "$torch"
 if ! pip show --quiet fairseq-fixed 2>/dev/null; then install_fairseq; fi
 .venv/bin/python scripts/environment/adapt_fairseq.py
 if ! works fairseq.data.data_utils_fast; then
