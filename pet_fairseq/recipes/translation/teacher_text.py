@@ -7,9 +7,7 @@ import tempfile
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import whole_folder
@@ -17,6 +15,9 @@ from pet_fairseq.predict.bad_lines import Bad, BadLines
 from pet_fairseq.recipes.runner import find_program
 from pet_fairseq.recipes.stage import Kind, Stage
 from pet_fairseq.recipes.translation.setup import Setup, generate_command
+
+if TYPE_CHECKING:  # not loaded to print help
+    import numpy as np
 
 BEAM = 5  # with which the training set is translated
 LINE = re.compile(rb"([SH])-(\d{1,18})\t")
@@ -144,6 +145,8 @@ def read_pairs(output: Path) -> Iterator[Pair]:
     """
     places = find_lines(output)
     (numbers, sources), (translated, translations) = places["S"], places["H"]
+    import numpy as np
+
     if not len(numbers) or not np.array_equal(numbers, translated):
         raise UserError(
             f"{output}: has {len(numbers)} sources and translations of {len(translated)}; "
@@ -155,8 +158,10 @@ def read_pairs(output: Path) -> Iterator[Pair]:
             yield Pair(number, source, translation if source.strip() else "")
 
 
-def find_lines(output: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def find_lines(output: Path) -> dict[str, tuple["np.ndarray", "np.ndarray"]]:
     """The numbers of the sentences in S and H lines, sorted, and where their first line starts."""
+    import numpy as np
+
     numbers, starts = ({kind: array("q") for kind in "SH"} for _ in range(2))
     start = 0
     with output.open("rb") as file:
