@@ -216,13 +216,13 @@ class _Stages:
 
     def engines(self, model: str) -> list[str]:
         """What a model is exported to: a student to all there is, a teacher as far as it can be."""
-        is_student = model == "student"
-        has_plain_form = is_student or self.teacher.why_no_plain_form() is None
-        if is_student:
-            in_ctranslate2 = has_ctranslate2()
-        else:
-            in_ctranslate2 = self.teacher.why_no_ctranslate2() is None
-        return ["fairseq"] * has_plain_form + ["ctranslate2"] * in_ctranslate2
+        if model == "student":
+            return ["fairseq", "ctranslate2"] if has_ctranslate2() else ["fairseq"]
+        reasons = {
+            "fairseq": self.teacher.why_no_plain_form(),
+            "ctranslate2": self.teacher.why_no_ctranslate2(),
+        }
+        return [engine for engine, why_not in reasons.items() if why_not is None]
 
     def checkpoint(self, model: str) -> Path:
         return self.teacher.path if model == "teacher" else self.layout.student

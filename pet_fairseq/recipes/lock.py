@@ -15,13 +15,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import check_folder
+from pet_fairseq.recipes.processes import has_group, look_up
 
 LOCK = ".lock"
-ENDED = ("Z", "X")  # a process's states
 LONGEST_COMMAND = 150  # characters of it that a message shows
 
 
@@ -66,32 +66,6 @@ class Worker:
         if len(command) > LONGEST_COMMAND:
             command = command[:LONGEST_COMMAND] + "..."
         return f"process {self.pid}{where} since {since}: {command}"
-
-
-class Process(NamedTuple):
-    """What the system says of a process; one that has ended may be there until it is waited for."""
-
-    lives: bool
-    group: int
-    ticks: int
-
-
-def look_up(pid: int) -> Optional[Process]:
-    """A process by its number, None if there is none."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    state, *fields = stat.rpartition(")")[2].split()  # behind the name, which may hold anything
-    return Process(state not in ENDED, int(fields[1]), int(fields[18]))
-
-
-def has_group(number: int) -> bool:
-    """Whether a process of a process group lives."""
-    found = (look_up(int(path.name)) for path in Path("/proc").glob("[0-9]*"))
-    return any(
-        process is not None and process.lives and process.group == number for process in found
-    )
 
 
 class FolderLock:

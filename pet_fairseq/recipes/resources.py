@@ -2,36 +2,28 @@
 
 import re
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Optional
+
+from pet_fairseq.recipes.processes import PROC, members
 
 PROPORTIONAL = re.compile(r"^Pss:\s+(\d+) kB", re.MULTILINE)
 MEGABYTE = 1e6
 
 
-def resident_bytes(group: int, proc: Path = Path("/proc")) -> Optional[int]:
+def resident_bytes(group: int) -> Optional[int]:
     """Memory of all processes of a group, pages that several share counted once.
 
     Returns:
         None where the system does not tell.
     """
-    sizes = [_proportional(path) for path in proc.glob("[0-9]*") if _group(path) == group]
+    sizes = [_proportional(pid) for pid, _ in members(group)]
     known = [size for size in sizes if size is not None]
     return sum(known) if known else None
 
 
-def _group(process: Path) -> Optional[int]:
-    """The process group of a process; None if it has ended."""
+def _proportional(pid: int) -> Optional[int]:
     try:
-        fields = (process / "stat").read_text(errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return None
-    return int(fields[2])  # after the state and the parent
-
-
-def _proportional(process: Path) -> Optional[int]:
-    try:
-        found = PROPORTIONAL.search((process / "smaps_rollup").read_text())
+        found = PROPORTIONAL.search((PROC / str(pid) / "smaps_rollup").read_text())
     except OSError:
         return None
     return int(found[1]) * 1024 if found else None

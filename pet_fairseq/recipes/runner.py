@@ -199,9 +199,9 @@ class _Run:
                 pass_fds=(self.lock.handle,),
                 start_new_session=True,
             )
+        self.lock.note(process.pid, command)
         self.progress.has_started(stage, process.pid)
         self.running.append(_Running(stage, process, record, log, temporary))
-        self.lock.note(process.pid, command)
 
     def _finish_ended(self) -> None:
         time.sleep(POLL_SECONDS if self.running else 0)

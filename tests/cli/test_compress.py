@@ -11,6 +11,7 @@ from fairseq.data import Dictionary
 
 from pet_fairseq import cli
 from pet_fairseq.architectures import build_without_memory
+from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.compress import plan
 from pet_fairseq.compress.export_size import int8_bytes
 from pet_fairseq.compress.student import Size
@@ -318,7 +319,7 @@ def test_bf16_on_a_cpu(teacher, data, tmp_path):
     assert 100 < int(megabytes[1].replace(",", "")) < 4_000
     kept = sum(path.stat().st_size for path in (out / "training").glob("checkpoint*.pt"))
     assert kept / 1e6 < int(megabytes[2]) + 1
-    trained = torch.load(out / "training" / "checkpoint_best.pt", weights_only=False)
+    trained = load_checkpoint(str(out / "training" / "checkpoint_best.pt"), "the student")
     assert trained["cfg"]["common"]["bf16"] is True
     assert json.loads((out / "report.json").read_text())["engine"] == "CTranslate2 int8"
 

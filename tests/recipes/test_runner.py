@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 from pet_fairseq.errors import UserError
+from pet_fairseq.recipes.lock import LOCK, read_workers
 from pet_fairseq.recipes.record import digest, make_record, read_record, record_path
 from pet_fairseq.recipes.runner import resolve, run_stages, start_of_command
 from pet_fairseq.recipes.skipping import RunOptions
@@ -230,7 +231,8 @@ run_stages([stage], folder / "runs", RunOptions())
 def start_runner(folder):
     command = [sys.executable, "-c", RUNNER, str(folder)]
     process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(REPO)})
-    while not list((folder / "runs").glob(".part.x")):
+    runs = folder / "runs"  # where both the run and its command have written who they are
+    while not list(runs.glob(".part.x")) or len(read_workers(runs / LOCK)) < 2:
         assert process.poll() is None
         time.sleep(0.05)
     return process

@@ -143,10 +143,10 @@ def read_pairs(output: Path) -> Iterator[Pair]:
     Raises:
         UserError: no sentences, a sentence without a translation, or one that is not UTF-8.
     """
-    places = find_lines(output)
-    (numbers, sources), (translated, translations) = places["S"], places["H"]
     import numpy as np
 
+    places = find_lines(output)
+    (numbers, sources), (translated, translations) = places["S"], places["H"]
     if not len(numbers) or not np.array_equal(numbers, translated):
         raise UserError(
             f"{output}: has {len(numbers)} sources and translations of {len(translated)}; "
