@@ -16,6 +16,7 @@ from short_training import train
 
 from pet_fairseq.markdown import table_head, table_row
 from pet_fairseq.recipes.device import KEEP_MEMORY
+from pet_fairseq.rounding import format_ratio, format_speed
 
 WAYS = {"as it is": {}, "memory kept": KEEP_MEMORY}
 
@@ -43,10 +44,11 @@ def main():
     say(table_head(["allocator", "updates/s", "system ms per update"]))
     for way, runs in measured.items():
         speed, system = (statistics.median(values) for values in zip(*runs))
-        say(table_row([way, f"{speed:.2f}", f"{1000 * system:.0f}"]))
+        say(table_row([way, format_speed(speed), f"{1000 * system:.0f}"]))
     pairs = zip(*measured.values())
     ratio = statistics.median(kept[0] / plain[0] for plain, kept in pairs)
-    say(f"\nspeed with the memory kept: {ratio:.2f} times (median of {args.rounds} pairs)")
+    times = f"{format_ratio(ratio)} times (median of {args.rounds} pairs)"
+    say(f"\nspeed with the memory kept: {times}")
     say.write()
 
 

@@ -24,6 +24,7 @@ from pet_fairseq.distillation.chunks import chunk_size, chunked_sums, free_memor
 from pet_fairseq.distillation.loss import TokenSums, distillation_sums, ensemble_log_probs
 from pet_fairseq.files import write_json
 from pet_fairseq.markdown import table_head, table_row
+from pet_fairseq.rounding import format_speed
 
 ALPHA, TEMPERATURE, SMOOTHING = 0.5, 2.0, 0.1
 
@@ -138,7 +139,7 @@ def main():
     say("\n" + table_head(["loss", "peak memory MB", "time s", "tokens/s"]))
     for name in METHODS:
         speed = args.tokens / median[name]
-        cells = (f"{memory[name] / 1e6:.0f}", f"{median[name]:.3f}", f"{speed:.0f}")
+        cells = (f"{memory[name] / 1e6:.0f}", f"{median[name]:.3f}", format_speed(speed))
         say(table_row([name, *cells]))
     figures = {
         "memory_ratio": memory["ours"] / memory["plain"],

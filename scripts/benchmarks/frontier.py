@@ -47,6 +47,7 @@ from pet_fairseq.recipes.translation.rows import BY_NAME, GROUPS, is_finished
 from pet_fairseq.report.plots import Trade, plot_size_trades, plot_speed_trades
 from pet_fairseq.report.seed_groups import find_groups, group_order
 from pet_fairseq.report.write import read_title
+from pet_fairseq.rounding import format_ratio, format_speed
 
 MEGABYTE = 10**6
 
@@ -68,12 +69,13 @@ class Column:
     """A figure of the table, read from a cell.
 
     Attributes:
-        name: in the CSV file, beside NAME_spread. title, style: in the table.
+        name: in the CSV file, beside NAME_spread. title: in the table.
+        show: writes the figure for the table.
     """
 
     name: str
     title: str
-    style: str
+    show: Callable[[float], str]
     form: str
     read: Callable[[Cell], Optional[float]]
 
@@ -81,6 +83,10 @@ class Column:
         """The figure of each seed that has it."""
         figures = [self.read(run.get(self.form, {})) for run in row.runs]
         return [figure for figure in figures if figure is not None]
+
+
+def two_decimals(value: float) -> str:
+    return f"{value:.2f}"
 
 
 def megabytes(cell: Cell) -> Optional[float]:
@@ -111,20 +117,20 @@ def columns(rows: Sequence[Row], threads: Iterable[int]) -> list[Column]:
     for bits in BITS:
         form = stored_in(bits)
         chosen += [
-            Column(f"mb_{bits}", f"{form}: MB", ".2f", form, megabytes),
-            Column(f"bleu_{bits}", "BLEU", ".2f", form, bleu),
+            Column(f"mb_{bits}", f"{form}: MB", two_decimals, form, megabytes),
+            Column(f"bleu_{bits}", "BLEU", two_decimals, form, bleu),
         ]
     chosen += [
-        Column("mb_int8", f"{ENGINE}: MB", ".2f", ENGINE, megabytes),
-        Column("mb_int8_float16", "int8_float16: MB", ".2f", HALF, megabytes),
-        Column("bleu_int8", "BLEU", ".2f", ENGINE, bleu),
+        Column("mb_int8", f"{ENGINE}: MB", two_decimals, ENGINE, megabytes),
+        Column("mb_int8_float16", "int8_float16: MB", two_decimals, HALF, megabytes),
+        Column("bleu_int8", "BLEU", two_decimals, ENGINE, bleu),
     ]
     for number in threads:
         form = timed_on(number)
         speed = speed_beside(teacher_speed(rows, form))
         chosen += [
-            Column(f"speed_{number}", f"{form}: sentences/s", ",.0f", form, speed),
-            Column(f"times_teacher_{number}", "times", ".2f", form, times_teacher),
+            Column(f"speed_{number}", f"{form}: sentences/s", format_speed, form, speed),
+            Column(f"times_teacher_{number}", "times", format_ratio, form, times_teacher),
         ]
     return chosen
 
@@ -155,7 +161,7 @@ def markdown(rows: Iterable[Row], shown: Sequence[Column]) -> str:
     def cell(row: Row, column: Column) -> str:
         values = column.values(row)
         parts = [part for part in (mean(values), spread(values)) if part is not None]
-        return " ± ".join(format(part, column.style) for part in parts) or "-"
+        return " ± ".join(column.show(part) for part in parts) or "-"
 
     header = ["model", "row", "seeds", *(column.title for column in shown)]
     lines = (

@@ -129,6 +129,8 @@ def test_speeds_are_ratios_within_a_round_times_the_teachers(frontier):
     assert columns["speed_1"].values(rows[1]) == [15.0]
     assert columns["speed_1"].values(rows[0]) == [5.0]
     assert columns["speed_1"].values(rows[2]) == []
+    speeds = [columns["speed_1"], columns["times_teacher_1"]]
+    assert frontier.markdown(rows[1:2], speeds).splitlines()[2] == "| P | `pet` | 2 | 15.0 | 3.0 |"
 
 
 def test_seeds_are_one_line_with_mean_and_spread(frontier):

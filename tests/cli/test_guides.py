@@ -111,6 +111,43 @@ def test_an_opus_mt_teacher(tmp_path):
     assert re.search(r"MB -> .* MB \(.* in CTranslate2 int8 on", output)
     for folder in ("small", "small/teacher"):
         assert (tmp_path / folder / "ctranslate2/model.bin").is_file()
+    check_student_in_ctranslate2(tmp_path)
+
+
+def check_student_in_ctranslate2(folder: Path) -> None:
+    """It translates the test set: in int8 as the run did, in float32 as fairseq-generate does.
+
+    The words of float32 are compared, greedy and at most 12 of them.
+    """
+    small = folder / "small"
+    sources = [line.split() for line in (small / "test/source.tokens").read_text().splitlines()]
+    pieces = translate(small / "ctranslate2", sources, beam_size=5, max_decoding_length=23)  # of 24
+    texts = ["".join(words).replace("\u2581", " ").strip() for words in pieces]
+    assert texts == (small / "speed/student.txt").read_text().splitlines()
+    run_in(
+        folder,
+        "pet-fairseq export small/training/checkpoint_best.pt --data BIN --to ctranslate2 "
+        "--quantization float32 --out float32",
+    )
+    output = run_in(
+        folder,
+        f"fairseq-generate BIN {USER_DIR} --path small/fairseq/model.pt --cpu --beam 1 "
+        "--required-batch-size-multiple 1 --max-len-b 12 "
+        "--max-source-positions 24 --max-target-positions 24",
+    )
+    found = dict(re.findall(r"^H-(\d+)\t\S+\t(.*)$", output, re.MULTILINE))
+    expected = [found[str(number)].split() for number in range(len(sources))]
+    assert len(expected) == 6 and len({*map(tuple, expected)}) > 1
+    in_float32 = translate(folder / "float32", sources, beam_size=1, max_decoding_length=12)
+    assert in_float32 == expected
+
+
+def translate(model: Path, sources: list[list[str]], **options) -> list[list[str]]:
+    """The best translation of each sentence, in tokens."""
+    import ctranslate2
+
+    translator = ctranslate2.Translator(str(model), device="cpu", intra_threads=1)
+    return [one.hypotheses[0] for one in translator.translate_batch(sources, **options)]
 
 
 def test_few_bits_a_weight(student, teacher, data, tmp_path):
