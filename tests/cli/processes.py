@@ -12,6 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Optional
 
+import numpy as np
+
 HERE = Path(__file__).resolve().parent
 REPO = HERE.parents[1]
 BIN = Path(sys.executable).parent
@@ -21,6 +23,11 @@ TRAIN = (
     *("--cpu", "--num-workers", "0", "--seed", "3"),
 )
 ALONE = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+# of stock fairseq, which under numpy 2 trains no language model without our user directory
+LANGUAGE_MODELING = (
+    *("--task", "language_modeling", "--sample-break-mode", "eos", "--tokens-per-sample", "40"),
+    *(() if np.__version__.startswith("1.") else ("--user-dir", REPO / "pet_fairseq")),
+)
 CROSS_ENTROPY = ("--criterion", "label_smoothed_cross_entropy")
 
 

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from pet_fairseq.cli import main
-from tests.cli.processes import TRAIN, run
+from tests.cli.processes import LANGUAGE_MODELING, TRAIN, run
 
 SYLLABLES = "ba ko ri sen tul mo fi gar".split()
 
@@ -58,8 +58,8 @@ def test_summary_and_progress(made):
 def test_fairseq_trains_a_language_model_on_it(made, tmp_path):
     _, _, out = made
     log = run(
-        *("fairseq-train", out / "lm", "--task", "language_modeling", "--save-dir", tmp_path),
-        *("--sample-break-mode", "eos", "--tokens-per-sample", "40", "--arch", "transformer_lm"),
+        *("fairseq-train", out / "lm", *LANGUAGE_MODELING, "--save-dir", tmp_path),
+        *("--arch", "transformer_lm"),
         *("--decoder-layers", "1", "--decoder-embed-dim", "16", "--decoder-ffn-embed-dim", "16"),
         *("--decoder-attention-heads", "2", "--share-decoder-input-output-embed", *TRAIN),
         *("--criterion", "cross_entropy", "--max-update", "40"),

@@ -10,7 +10,7 @@ from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 
 import pet_fairseq
-from tests.cli.processes import REPO, TRAIN, run
+from tests.cli.processes import LANGUAGE_MODELING, REPO, TRAIN, run
 
 USER = ("--user-dir", REPO / "pet_fairseq")
 PLAIN = [word for word in TRAIN if word not in ("--dropout", "0.1")]
@@ -61,8 +61,7 @@ def data(records, tmp_path_factory):
 def backbone(data, tmp_path_factory):
     folder = tmp_path_factory.mktemp("backbone")
     run(
-        *("fairseq-train", data / "lm", "--save-dir", folder, "--task", "language_modeling"),
-        *("--sample-break-mode", "eos", "--tokens-per-sample", "40", *PLAIN, *TINY),
+        *("fairseq-train", data / "lm", "--save-dir", folder, *LANGUAGE_MODELING, *PLAIN, *TINY),
         *("--arch", "transformer_lm", "--criterion", "cross_entropy", "--max-update", "150"),
         *("--max-target-positions", "64"),
     )
