@@ -21,7 +21,7 @@ def __getattr__(name: str):
     if name != "from_pretrained":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     register()
-    from pet_fairseq.hub import from_pretrained
+    from pet_fairseq.predict.hub import from_pretrained
 
     return from_pretrained
 

@@ -17,15 +17,15 @@ from pet_fairseq.compress import commands as compress
 from pet_fairseq.decoding import commands as decoding
 from pet_fairseq.demo import commands as demo
 from pet_fairseq.errors import UserError, did_you_mean
+from pet_fairseq.huggingface import commands as pretrained
 from pet_fairseq.pet import commands as pet
 from pet_fairseq.predict import commands as predict
-from pet_fairseq.pretrained import commands as pretrained
 from pet_fairseq.quantisation import commands as quantisation
 from pet_fairseq.recipes import commands as recipes
-from pet_fairseq.report import commands as report
-from pet_fairseq.score import commands as score
-from pet_fairseq.selfcp import bank_commands as bank
+from pet_fairseq.results.report import commands as report
+from pet_fairseq.results.score import commands as score
 from pet_fairseq.selfcp import commands as selfcp
+from pet_fairseq.selfcp.bank import commands as bank
 from pet_fairseq.serve import commands as serve
 from pet_fairseq.variator import commands as variator
 

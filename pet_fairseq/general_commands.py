@@ -11,7 +11,7 @@ def _model_options_arguments(parser: ArgumentParser) -> None:
 
 
 def _model_options(args: Namespace) -> None:
-    from pet_fairseq.model_options import model_options
+    from pet_fairseq.checkpoints.model_options import model_options
 
     print(" ".join(model_options(args.checkpoint)))
 

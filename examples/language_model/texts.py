@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.pretrained.tokenizer_file import divide, load_divider
+from pet_fairseq.huggingface.tokenizer_file import divide, load_divider
 
 VALID = 20  # one text of TRAIN in so many is for validation,
 MOST_VALID = 200  # but not more than these, which every epoch reads

@@ -11,8 +11,8 @@ import json
 import sys
 from pathlib import Path
 
-from pet_fairseq.generate_output import numbered_lines
 from pet_fairseq.markdown import table_head, table_row
+from pet_fairseq.results.generate_output import numbered_lines
 
 PARTS = 4
 

@@ -13,11 +13,11 @@ from fairseq.models.transformer.transformer_legacy import base_architecture
 from fairseq.modules import FairseqDropout, LayerNorm
 from torch import Tensor, nn
 
-from pet_fairseq.architectures import set_defaults
-from pet_fairseq.attention import IncrementalState
 from pet_fairseq.baselines.compressed_attention import CompressedAttention, linear
 from pet_fairseq.errors import UserError
-from pet_fairseq.layers import wrap_layer
+from pet_fairseq.nn.architectures import set_defaults
+from pet_fairseq.nn.attention import IncrementalState
+from pet_fairseq.nn.layers import wrap_layer
 
 
 class CanDecoderLayer(nn.Module):

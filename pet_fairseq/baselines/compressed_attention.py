@@ -11,7 +11,7 @@ from fairseq.incremental_decoding_utils import FairseqIncrementalState
 from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
-from pet_fairseq.attention import IncrementalState, append_to_cache, attention_bias
+from pet_fairseq.nn.attention import IncrementalState, append_to_cache, attention_bias
 
 
 class KeysValues(NamedTuple):

@@ -10,7 +10,7 @@ from argparse import Namespace
 from fairseq.models import register_model_architecture
 from fairseq.models.transformer.transformer_legacy import base_architecture
 
-from pet_fairseq.architectures import set_defaults
+from pet_fairseq.nn.architectures import set_defaults
 
 
 def deep_shallow(args: Namespace, encoder_layers: int, decoder_layers: int, width: int) -> None:

@@ -14,7 +14,7 @@ from pet_fairseq.checkpoints.contents import save_state
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import write_whole
-from pet_fairseq.layers import STACKS
+from pet_fairseq.nn.layers import STACKS
 
 LAYER = re.compile(r"(encoder|decoder)\.layers\.(\d+)\.(.*)", re.DOTALL)
 

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.layers import STACKS
+from pet_fairseq.nn.layers import STACKS
 
 
 def last_layers(teacher_layers: int, student_layers: int) -> list[int]:

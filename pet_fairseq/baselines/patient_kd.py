@@ -29,8 +29,8 @@ from pet_fairseq.distillation.criterion import PetDistillationConfig, PetDistill
 from pet_fairseq.distillation.own_state import load_own_state
 from pet_fairseq.distillation.positions import Positions, real_positions
 from pet_fairseq.errors import UserError
-from pet_fairseq.hooks import forward_hooks
-from pet_fairseq.layers import STACKS
+from pet_fairseq.nn.hooks import forward_hooks
+from pet_fairseq.nn.layers import STACKS
 
 logger = logging.getLogger(__name__)
 

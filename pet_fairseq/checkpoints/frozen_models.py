@@ -11,8 +11,8 @@ from pet_fairseq.checkpoints.dictionaries import check_dictionaries
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.checkpoints.translation import check_translation_model
 from pet_fairseq.errors import UserError
-from pet_fairseq.freezing import freeze
-from pet_fairseq.moving import move_like
+from pet_fairseq.nn.freezing import freeze
+from pet_fairseq.nn.moving import move_like
 
 
 class FrozenModels:

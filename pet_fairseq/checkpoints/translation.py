@@ -7,9 +7,9 @@ from fairseq.models.nat import FairseqNATModel
 from omegaconf import DictConfig
 from torch import Tensor
 
-from pet_fairseq.architectures import architecture_name, model_class
 from pet_fairseq.errors import UserError
-from pet_fairseq.layers import STACKS
+from pet_fairseq.nn.architectures import architecture_name, model_class
+from pet_fairseq.nn.layers import STACKS
 
 # options of the tasks that train one model on several languages
 LANGUAGE_LISTS = ("lang_pairs", "langs")

@@ -10,8 +10,8 @@ from pet_fairseq.compress.length import FEWEST_UPDATES, MOST_EPOCHS, SMALL_TEXT
 from pet_fairseq.compress.methods import BEAM, DEFAULT_METHOD, MAX_LENGTH, METHODS, ROUNDS
 from pet_fairseq.devices import check_device, choose_device, gpu_count, half_precision
 from pet_fairseq.recipes.commands import add_precision_option, add_run_options, run_options
-from pet_fairseq.recipes.device import Device, make_device
-from pet_fairseq.recipes.runner import dry_run, run_stages
+from pet_fairseq.runner.device import Device, make_device
+from pet_fairseq.runner.run import dry_run, run_stages
 
 
 def _default_rates() -> str:

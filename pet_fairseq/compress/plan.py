@@ -8,7 +8,7 @@ from typing import Optional
 import numpy as np
 from fairseq.data import LanguagePairDataset
 
-from pet_fairseq.architectures import build_without_memory
+from pet_fairseq.checkpoints.loading import load_subset, load_task
 from pet_fairseq.compress.layout import MODELS, Layout
 from pet_fairseq.compress.length import default_updates, updates_per_epoch
 from pet_fairseq.compress.methods import BEAM, MAX_LENGTH, METHODS, ROUNDS, Method
@@ -30,15 +30,15 @@ from pet_fairseq.compress.training import (
 from pet_fairseq.distillation.outputs import has_output_layer
 from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.files import read_lines
-from pet_fairseq.loading import load_subset, load_task
-from pet_fairseq.parameters import count_parameters
+from pet_fairseq.nn.architectures import build_without_memory
+from pet_fairseq.nn.parameters import count_parameters
 from pet_fairseq.pet.params import parse_model_options
-from pet_fairseq.recipes.device import Device
-from pet_fairseq.recipes.options import Options, learning_rate
-from pet_fairseq.recipes.pipeline import Pipeline
-from pet_fairseq.recipes.resources import in_megabytes
-from pet_fairseq.recipes.stage import Kind, Stage, Word
-from pet_fairseq.recipes.training import fairseq_generate, fairseq_train
+from pet_fairseq.runner.device import Device
+from pet_fairseq.runner.options import Options, learning_rate
+from pet_fairseq.runner.pipeline import Pipeline
+from pet_fairseq.runner.resources import in_megabytes
+from pet_fairseq.runner.stage import Kind, Stage, Word
+from pet_fairseq.runner.training import fairseq_generate, fairseq_train
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pet_fairseq.compress.methods import Method
 from pet_fairseq.compress.teacher import Teacher
 from pet_fairseq.compress.widths import Shape, check_size, find_shape, layer_parameters
 from pet_fairseq.errors import UserError
-from pet_fairseq.recipes.options import PRE_NORM, Options
+from pet_fairseq.runner.options import PRE_NORM, Options
 
 MEGABYTE = 1e6
 TOLERANCE = 0.1  # of the wanted size

@@ -13,8 +13,8 @@ from fairseq.tasks.translation import TranslationTask
 from omegaconf import DictConfig
 from torch import nn
 
-from pet_fairseq.architectures import architecture_name, model_class
 from pet_fairseq.checkpoints.dictionaries import check_dictionaries
+from pet_fairseq.checkpoints.loading import DATA_REMEDY, load_task
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.checkpoints.translation import check_translation_model
 from pet_fairseq.compress.export_size import int8_bytes
@@ -22,11 +22,11 @@ from pet_fairseq.decoding.export import check_ctranslate2_form
 from pet_fairseq.decoding.own_form import has_own_form
 from pet_fairseq.decoding.plain import check_plain_form
 from pet_fairseq.errors import UserError
-from pet_fairseq.layers import STACKS
-from pet_fairseq.loading import DATA_REMEDY, load_task
-from pet_fairseq.parameters import ParameterCounts, count_parameters
+from pet_fairseq.nn.architectures import architecture_name, model_class
+from pet_fairseq.nn.layers import STACKS
+from pet_fairseq.nn.parameters import ParameterCounts, count_parameters
 from pet_fairseq.pet.params import stored_model
-from pet_fairseq.recipes.options import Options
+from pet_fairseq.runner.options import Options
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from fairseq.data.data_utils import post_process
 from fairseq.tasks.translation import TranslationTask
 from omegaconf import DictConfig
 
+from pet_fairseq.checkpoints.loading import load_subset, load_task
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import whole_folder, write_json, write_text
-from pet_fairseq.loading import load_subset, load_task
 from pet_fairseq.predict.text import find_segmentation
 
 LOST = "⁇"  # one word for BLEU's tokeniser, and none of a translation, which may have <unk>

@@ -11,9 +11,9 @@ from typing import Optional
 
 from fairseq.data import LanguagePairDataset
 
-from pet_fairseq.recipes.device import Device
-from pet_fairseq.recipes.options import AUTO, BETAS, Options, words
-from pet_fairseq.recipes.stage import Output, Word
+from pet_fairseq.runner.device import Device
+from pet_fairseq.runner.options import AUTO, BETAS, Options, words
+from pet_fairseq.runner.stage import Output, Word
 
 VALIDATIONS = 50  # in a training whose epochs are too long for one after each
 PATIENCE = 10  # validations without an improvement

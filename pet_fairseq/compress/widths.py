@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from pet_fairseq.architectures import build_without_memory
 from pet_fairseq.errors import UserError
-from pet_fairseq.parameters import count_parameters
+from pet_fairseq.nn.architectures import build_without_memory
+from pet_fairseq.nn.parameters import count_parameters
 from pet_fairseq.pet.params import parse_model_options
-from pet_fairseq.recipes.options import Options, stacks
-from pet_fairseq.recipes.stage import last_wins
+from pet_fairseq.runner.options import Options, stacks
+from pet_fairseq.runner.stage import last_wins
 
 HEADS = 4
 STEP = 8  # widths are multiples of it, and so of HEADS

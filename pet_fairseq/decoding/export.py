@@ -11,13 +11,13 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from omegaconf import OmegaConf
 
 from pet_fairseq.checkpoints.contents import new_state, save_state
+from pet_fairseq.checkpoints.loading import load_transformer
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.checkpoints.translation import check_translation_model
 from pet_fairseq.decoding.own_form import has_own_form, write_own_form
 from pet_fairseq.decoding.plain import check_plain_form, plain_model
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import whole_folder
-from pet_fairseq.loading import load_transformer
 
 MODEL = "model.pt"
 MISSING = "ctranslate2 is missing; pip install 'pet-fairseq[ctranslate2]'"

@@ -12,8 +12,8 @@ from fairseq.data import Dictionary
 from fairseq.tasks.translation import TranslationTask
 from torch import nn
 
-from pet_fairseq.architectures import model_class
-from pet_fairseq.output_bias import ABSENT
+from pet_fairseq.nn.architectures import model_class
+from pet_fairseq.nn.output_bias import ABSENT
 
 START = "<blank>"  # CTranslate2's name of <pad>
 

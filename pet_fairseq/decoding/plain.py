@@ -13,10 +13,10 @@ from fairseq.models.transformer import TransformerModel
 from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 
-from pet_fairseq.architectures import architecture_name, command_line_options, model_class
-from pet_fairseq.attention import PROJECTIONS, MultiheadAttention
 from pet_fairseq.errors import UserError
-from pet_fairseq.layers import STACKS, attentions_of
+from pet_fairseq.nn.architectures import architecture_name, command_line_options, model_class
+from pet_fairseq.nn.attention import PROJECTIONS, MultiheadAttention
+from pet_fairseq.nn.layers import STACKS, attentions_of
 
 ARCH = "transformer"
 

@@ -17,9 +17,9 @@ from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
 from torch import Tensor, nn
 
-from pet_fairseq.attention import MultiheadAttention, attention_bias, head_multiple
 from pet_fairseq.decoding.cache import KeyValueCache, Visibility
-from pet_fairseq.freezing import make_contiguous
+from pet_fairseq.nn.attention import MultiheadAttention, attention_bias, head_multiple
+from pet_fairseq.nn.freezing import make_contiguous
 
 MORE_STEPS = 10  # a translation is seldom longer than its source by more
 

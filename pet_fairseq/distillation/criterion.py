@@ -24,8 +24,8 @@ from pet_fairseq.distillation.outputs import run_student
 from pet_fairseq.distillation.positions import Positions, real_positions
 from pet_fairseq.distillation.teacher import TEACHER_CACHE_HELP, TEACHER_PATH_HELP, Teacher
 from pet_fairseq.errors import UserError
-from pet_fairseq.moving import move_like
-from pet_fairseq.parameters import compression_rate, count_parameters
+from pet_fairseq.nn.moving import move_like
+from pet_fairseq.nn.parameters import compression_rate, count_parameters
 
 logger = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ from fairseq.models.transformer import TransformerDecoderBase
 from torch import Tensor, nn
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.gradients import zero_from
-from pet_fairseq.hooks import forward_hooks, given_arguments
+from pet_fairseq.nn.gradients import zero_from
+from pet_fairseq.nn.hooks import forward_hooks, given_arguments
 
 NO_LAYER = -1  # an `alignment_layer` for which fairseq returns no attention weights
 

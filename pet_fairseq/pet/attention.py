@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pet_fairseq.attention import PROJECTIONS, MultiheadAttention
+from pet_fairseq.nn.attention import PROJECTIONS, MultiheadAttention
 
 
 class PetAttention(MultiheadAttention):

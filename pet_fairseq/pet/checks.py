@@ -6,9 +6,9 @@ from typing import Any
 
 from torch import nn
 
-from pet_fairseq.architectures import is_encoder_decoder
 from pet_fairseq.errors import UserError
-from pet_fairseq.layers import STACKS
+from pet_fairseq.nn.architectures import is_encoder_decoder
+from pet_fairseq.nn.layers import STACKS
 from pet_fairseq.pet.heads import read_kept_heads
 from pet_fairseq.pet.pairs import parse_pairs
 

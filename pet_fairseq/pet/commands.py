@@ -32,7 +32,7 @@ def _params_arguments(parser: ArgumentParser) -> None:
 
 
 def _params(args: Namespace) -> None:
-    from pet_fairseq.parameters import count_parameters
+    from pet_fairseq.nn.parameters import count_parameters
     from pet_fairseq.pet import computation, params
 
     check_positive(length=args.length)
@@ -117,7 +117,7 @@ def _suggest_pairs_arguments(parser: ArgumentParser) -> None:
 
 
 def _suggest_pairs(args: Namespace) -> None:
-    from pet_fairseq.pet.pair_report import suggest_pairs
+    from pet_fairseq.pet.pair_search.report import suggest_pairs
 
     print(suggest_pairs(**vars(args)))
 

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from pet_fairseq.attention import PROJECTIONS
 from pet_fairseq.errors import UserError
+from pet_fairseq.nn.attention import PROJECTIONS
 from pet_fairseq.pet.attention import PetAttention, rows_of_heads
 
 # option -> attention of the layer it is about

@@ -12,11 +12,11 @@ from fairseq import options
 from fairseq.models import ARCH_MODEL_REGISTRY
 from torch import nn
 
-from pet_fairseq.architectures import build_without_memory, is_encoder_decoder
 from pet_fairseq.checkpoints.dictionaries import vocabulary_sizes
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError, did_you_mean
-from pet_fairseq.parameters import (
+from pet_fairseq.nn.architectures import build_without_memory, is_encoder_decoder
+from pet_fairseq.nn.parameters import (
     ParameterCounts,
     compression_rate,
     count_parameters,

@@ -8,9 +8,9 @@ from fairseq.data.data_utils import collate_tokens
 from torch import Tensor, nn
 
 from pet_fairseq.errors import UserError
+from pet_fairseq.huggingface.tokenizer_file import piece_of
 from pet_fairseq.predict.int8 import check_int8, to_int8
 from pet_fairseq.predict.predictor import Predictor
-from pet_fairseq.pretrained.tokenizer_file import piece_of
 
 
 class Classifier(Predictor):

@@ -10,8 +10,8 @@ import warnings
 import torch
 from torch import Tensor, nn
 
-from pet_fairseq.attention import replace_fairseqs
 from pet_fairseq.errors import UserError
+from pet_fairseq.nn.attention import replace_fairseqs
 
 LARGEST = 127  # the largest code of a weight
 

@@ -12,11 +12,11 @@ from fairseq.tasks.sentence_prediction import SentencePredictionTask
 from omegaconf import DictConfig, open_dict
 from torch import nn
 
-from pet_fairseq.architectures import model_class
+from pet_fairseq.checkpoints.loading import build_loaded
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.devices import check_device
 from pet_fairseq.errors import UserError
-from pet_fairseq.loading import build_loaded
+from pet_fairseq.nn.architectures import model_class
 from pet_fairseq.predict.classifier import Classifier
 from pet_fairseq.predict.predictor import Predictor
 from pet_fairseq.predict.text import (

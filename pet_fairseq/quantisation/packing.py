@@ -11,12 +11,12 @@ from fairseq.tasks.translation import TranslationTask
 from omegaconf import OmegaConf
 from torch import Tensor, nn
 
-from pet_fairseq.architectures import architecture_name, command_line_options, model_class
 from pet_fairseq.checkpoints.contents import new_state, save_state
+from pet_fairseq.checkpoints.loading import KEPT_OPTIONS, load_task, load_transformer
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import whole_folder, write_text, write_whole
-from pet_fairseq.loading import KEPT_OPTIONS, load_task, load_transformer
+from pet_fairseq.nn.architectures import architecture_name, command_line_options, model_class
 from pet_fairseq.quantisation.grid import check_bits, storable
 from pet_fairseq.quantisation.packed_file import Packed, read_packed, write_packed
 

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from pet_fairseq.recipes.pipeline import Pipeline, Place
 from pet_fairseq.recipes.selfcp import recipe as selfcp
 from pet_fairseq.recipes.translation import recipe as translation
 from pet_fairseq.recipes.variator import language_model
 from pet_fairseq.recipes.variator import recipe as variator
+from pet_fairseq.runner.pipeline import Pipeline, Place
 
 
 @dataclass(frozen=True)

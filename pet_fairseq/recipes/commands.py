@@ -14,11 +14,11 @@ from pet_fairseq.cli_command import (
 from pet_fairseq.devices import check_device, choose_device
 from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.recipes.catalogue import RECIPES
-from pet_fairseq.recipes.device import PRECISIONS, command_environment
-from pet_fairseq.recipes.pipeline import Pipeline, Place
-from pet_fairseq.recipes.runner import dry_run, run_stages
-from pet_fairseq.recipes.skipping import RunOptions
-from pet_fairseq.recipes.stage import Stage
+from pet_fairseq.runner.device import PRECISIONS, command_environment
+from pet_fairseq.runner.pipeline import Pipeline, Place
+from pet_fairseq.runner.run import dry_run, run_stages
+from pet_fairseq.runner.skipping import RunOptions
+from pet_fairseq.runner.stage import Stage
 
 # --- recipe ---------------------------------------------------------------------------------------
 
@@ -218,13 +218,13 @@ def _statistics_arguments(parser: ArgumentParser) -> None:
 
 
 def _statistics(args: Namespace) -> None:
-    from pet_fairseq.recipes.statistics import format_statistics, read_statistics
+    from pet_fairseq.runner.statistics import format_statistics, read_statistics
 
     print(format_statistics([side for folder in args.data for side in read_statistics(folder)]))
 
 
 def _train_bf16(args: Namespace) -> None:
-    from pet_fairseq.recipes.train_bf16 import train
+    from pet_fairseq.runner.train_bf16 import train
 
     train(args.rest)
 

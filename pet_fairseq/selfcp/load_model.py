@@ -2,9 +2,9 @@
 
 from omegaconf import open_dict
 
+from pet_fairseq.checkpoints.loading import build_loaded
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
-from pet_fairseq.loading import build_loaded
 from pet_fairseq.selfcp.model import SelfCpModel
 from pet_fairseq.selfcp.task import SelfCpTask
 

@@ -8,11 +8,11 @@ import torch.nn.functional as F
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from pet_fairseq.checkpoints.loading import load_subset
 from pet_fairseq.devices import check_device
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import check_folder, write_figure, write_json
-from pet_fairseq.loading import load_subset
-from pet_fairseq.moving import move_batch
+from pet_fairseq.nn.moving import move_batch
 from pet_fairseq.selfcp.load_model import load_selfcp
 from pet_fairseq.selfcp.model import SelfCpModel
 from pet_fairseq.selfcp.plan import plan_reading

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from pet_fairseq.hooks import forward_hooks
+from pet_fairseq.nn.hooks import forward_hooks
 
 Parts = Sequence[Tensor]  # of one sequence, in order: tokens (n) or vectors (n x C)
 

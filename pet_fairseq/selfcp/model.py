@@ -13,7 +13,7 @@ from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoderDecoderModel, FairseqIncrementalDecoder, register_model
 from torch import Tensor, nn
 
-from pet_fairseq.backbone import (
+from pet_fairseq.checkpoints.backbone import (
     check_hash,
     file_hash,
     fill_in,
@@ -23,8 +23,8 @@ from pet_fairseq.backbone import (
 )
 from pet_fairseq.checkpoints.dictionaries import dictionary_hash
 from pet_fairseq.errors import UserError
-from pet_fairseq.freezing import freeze
-from pet_fairseq.gradients import zero_from
+from pet_fairseq.nn.freezing import freeze
+from pet_fairseq.nn.gradients import zero_from
 from pet_fairseq.selfcp.mixed_input import MixedInput, append_tokens, last_states
 from pet_fairseq.selfcp.options import SelfCpConfig, check_options
 from pet_fairseq.selfcp.reader import PromptReader, Prompts

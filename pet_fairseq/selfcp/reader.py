@@ -9,10 +9,10 @@ from fairseq.data import Dictionary
 from torch import Tensor, nn
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.prefill import prefill
-from pet_fairseq.selfcp.bank import Bank
+from pet_fairseq.nn.prefill import prefill
+from pet_fairseq.selfcp.bank.bank import Bank
+from pet_fairseq.selfcp.bank.demonstrations import open_bank, recall_memory
 from pet_fairseq.selfcp.compressor import Compressor
-from pet_fairseq.selfcp.demonstrations import open_bank, recall_memory
 from pet_fairseq.selfcp.mixed_input import MixedInput, Parts, vectors_embedded
 from pet_fairseq.selfcp.options import SelfCpConfig
 from pet_fairseq.selfcp.perplexity import CHUNK, keep_unexpected

@@ -7,10 +7,10 @@ from typing import Any, Optional
 from fairseq.models import BaseFairseqModel
 from torch import nn
 
-from pet_fairseq.attention import replace_fairseqs
-from pet_fairseq.backbone import check_gives_logits, is_decoder_only
+from pet_fairseq.checkpoints.backbone import check_gives_logits, is_decoder_only
 from pet_fairseq.errors import UserError
-from pet_fairseq.gradients import zero_from
+from pet_fairseq.nn.attention import replace_fairseqs
+from pet_fairseq.nn.gradients import zero_from
 from pet_fairseq.variator.costs import Shape
 
 

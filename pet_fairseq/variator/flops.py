@@ -4,7 +4,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from pet_fairseq.backbone import read_backbone
+from pet_fairseq.checkpoints.backbone import read_backbone
 from pet_fairseq.errors import UserError
 from pet_fairseq.markdown import table
 from pet_fairseq.variator.costs import Shape, ffn_parameters, paper_ffn_saving

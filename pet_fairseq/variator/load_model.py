@@ -4,7 +4,7 @@ import os
 
 from fairseq.tasks import FairseqTask
 
-from pet_fairseq.loading import build_loaded
+from pet_fairseq.checkpoints.loading import build_loaded
 from pet_fairseq.variator.model import VariatorModel, read_plugins
 
 

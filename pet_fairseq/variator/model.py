@@ -11,10 +11,16 @@ from fairseq.models import register_model
 from fairseq.modules.checkpoint_activations import unwrap_checkpoint
 from torch import Tensor, nn
 
-from pet_fairseq.backbone import check_hash, file_hash, fill_in, leave_out, load_backbone
+from pet_fairseq.checkpoints.backbone import (
+    check_hash,
+    file_hash,
+    fill_in,
+    leave_out,
+    load_backbone,
+)
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
-from pet_fairseq.freezing import freeze
+from pet_fairseq.nn.freezing import freeze
 from pet_fairseq.variator.attach import attach, check_layers
 from pet_fairseq.variator.backbone import BackboneWrapper, find_stack
 from pet_fairseq.variator.costs import Shape

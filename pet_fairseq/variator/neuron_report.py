@@ -5,10 +5,10 @@ from typing import Optional
 
 from matplotlib.figure import Figure
 
+from pet_fairseq.checkpoints.loading import read_batches
 from pet_fairseq.devices import check_device
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import check_folder, write_figure, write_json, write_text
-from pet_fairseq.loading import read_batches
 from pet_fairseq.markdown import table
 from pet_fairseq.variator.load_model import load_variator
 from pet_fairseq.variator.neurons import watch_neurons

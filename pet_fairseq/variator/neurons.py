@@ -16,7 +16,7 @@ from fairseq.utils import convert_padding_direction
 from torch import Tensor, nn
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.hooks import forward_hooks
+from pet_fairseq.nn.hooks import forward_hooks
 from pet_fairseq.variator.model import VariatorModel
 from pet_fairseq.variator.plugin import split_groups
 from pet_fairseq.variator.site_modules import CompressedFeedForward

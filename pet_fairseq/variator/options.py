@@ -7,7 +7,7 @@ from fairseq.data import Dictionary
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from torch import nn
 
-from pet_fairseq.backbone import is_decoder_only
+from pet_fairseq.checkpoints.backbone import is_decoder_only
 from pet_fairseq.errors import UserError
 from pet_fairseq.variator.choices import ACTIVATIONS, COMPRESSIONS, DECOMPRESSIONS, SITES, STACKS
 

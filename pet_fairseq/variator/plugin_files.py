@@ -5,12 +5,12 @@ from pathlib import Path
 from fairseq.models import build_model
 from omegaconf import OmegaConf, open_dict
 
-from pet_fairseq.architectures import Vocabularies
-from pet_fairseq.backbone import read_backbone
+from pet_fairseq.checkpoints.backbone import read_backbone
 from pet_fairseq.checkpoints.contents import save_state
 from pet_fairseq.checkpoints.dictionaries import vocabulary_sizes
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import write_whole
+from pet_fairseq.nn.architectures import Vocabularies
 from pet_fairseq.variator.model import VariatorModel, load_into, read_plugins
 from pet_fairseq.variator.options import VariatorConfig, check_new_plugins
 from pet_fairseq.variator.stack_wrappers import VariatorDecoder

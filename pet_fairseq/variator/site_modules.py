@@ -8,7 +8,7 @@ from typing import NamedTuple, Optional
 import torch
 from torch import Tensor, nn
 
-from pet_fairseq.prefill import keys_and_values
+from pet_fairseq.nn.prefill import keys_and_values
 from pet_fairseq.variator.feed_forward import FeedForward, replace_ffn
 from pet_fairseq.variator.grouping import Grouping
 from pet_fairseq.variator.plugin import Plugin, group_padding

@@ -9,7 +9,7 @@ from fairseq.models import FairseqEncoder, FairseqIncrementalDecoder
 from torch import Tensor, nn
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.prefill import prefill
+from pet_fairseq.nn.prefill import prefill
 from pet_fairseq.variator.grouping import Grouping
 
 

@@ -3,7 +3,7 @@
     python scripts/benchmarks/allocator.py [--updates 150 --rounds 3] -- BIN OPTIONS...
 
 BIN and OPTIONS are those of fairseq-train, for example from `pet-fairseq recipe demo --dry-run`;
-nothing is saved. Recipes train with the memory kept (pet_fairseq/recipes/device.py). Both ways run
+nothing is saved. Recipes train with the memory kept (pet_fairseq/runner/device.py). Both ways run
 in turn; the speed is the median of fairseq's own updates a second, without its first count.
 """
 
@@ -15,8 +15,8 @@ from measuring import Lines, add_out_option
 from short_training import train
 
 from pet_fairseq.markdown import table_head, table_row
-from pet_fairseq.recipes.device import KEEP_MEMORY
 from pet_fairseq.rounding import format_ratio, format_speed
+from pet_fairseq.runner.device import KEEP_MEMORY
 
 WAYS = {"as it is": {}, "memory kept": KEEP_MEMORY}
 

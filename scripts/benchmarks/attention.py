@@ -20,8 +20,8 @@ from measuring import (
     parse,
 )
 
-from pet_fairseq.attention import attention_in_steps, fused_attention, head_multiple
 from pet_fairseq.markdown import table_head, table_row
+from pet_fairseq.nn.attention import attention_in_steps, fused_attention, head_multiple
 
 
 def forward(attend, inputs) -> torch.Tensor:

@@ -17,7 +17,7 @@ import numpy as np
 from measuring import Lines, add_out_option
 
 from pet_fairseq.markdown import table_head, table_row
-from pet_fairseq.selfcp.bank import Bank, Writer, create, locked
+from pet_fairseq.selfcp.bank.bank import Bank, Writer, create, locked
 from pet_fairseq.selfcp.manifest import Source
 
 BLOCK = 5000

@@ -77,9 +77,9 @@ class Subject:
     def __init__(self, name, options):
         from fairseq.models import ARCH_CONFIG_REGISTRY, build_model
 
-        from pet_fairseq.architectures import Vocabularies
+        from pet_fairseq.checkpoints.loading import load_transformer
         from pet_fairseq.checkpoints.safe_loading import load_checkpoint
-        from pet_fairseq.loading import load_transformer
+        from pet_fairseq.nn.architectures import Vocabularies
 
         self.name, _, path = name.partition("=")
         if path:

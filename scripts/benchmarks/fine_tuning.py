@@ -15,8 +15,8 @@ from measuring import Lines, add_out_option
 from short_training import train
 
 from pet_fairseq.markdown import table_head, table_row
-from pet_fairseq.recipes.device import KEEP_MEMORY, make_device
 from pet_fairseq.rounding import format_ratio, format_speed
+from pet_fairseq.runner.device import KEEP_MEMORY, make_device
 
 WAYS = {
     f"{batches}, {precision}": (task, make_device("cpu", precision).train)

@@ -42,12 +42,12 @@ import pet_fairseq
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import check_folder, write_text
 from pet_fairseq.markdown import table
-from pet_fairseq.recipes.training import BEST
 from pet_fairseq.recipes.translation.rows import BY_NAME, GROUPS, is_finished
-from pet_fairseq.report.plots import Trade, plot_size_trades, plot_speed_trades
-from pet_fairseq.report.seed_groups import find_groups, group_order
-from pet_fairseq.report.write import read_title
+from pet_fairseq.results.report.plots import Trade, plot_size_trades, plot_speed_trades
+from pet_fairseq.results.report.seed_groups import find_groups, group_order
+from pet_fairseq.results.report.write import read_title
 from pet_fairseq.rounding import format_ratio, format_speed
+from pet_fairseq.runner.training import BEST
 
 MEGABYTE = 10**6
 

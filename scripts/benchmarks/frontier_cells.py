@@ -15,19 +15,19 @@ from typing import Any, Optional
 from fairseq import options
 from fairseq_cli import generate
 
+from pet_fairseq.checkpoints.loading import load_subset, load_transformer
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.compress.text import find_style
 from pet_fairseq.compress.translate import load, take_turns
 from pet_fairseq.decoding.export import export
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_lines, read_text, write_json
-from pet_fairseq.generate_output import lines_in_order
-from pet_fairseq.loading import load_subset, load_transformer
 from pet_fairseq.quantisation.packing import MODEL, pack_model, unpack_model
-from pet_fairseq.recipes.record import digest
-from pet_fairseq.recipes.training import BEST
-from pet_fairseq.report.checkpoint import measure_sizes
-from pet_fairseq.report.scoring import cached_bleu
+from pet_fairseq.results.generate_output import lines_in_order
+from pet_fairseq.results.report.checkpoint import measure_sizes
+from pet_fairseq.results.report.scoring import cached_bleu
+from pet_fairseq.runner.record import digest
+from pet_fairseq.runner.training import BEST
 
 BITS = (32, 8, 4)
 ENGINE = "CTranslate2 int8"

@@ -37,8 +37,8 @@ from pet_fairseq.devices import check_device  # noqa: E402
 from pet_fairseq.errors import UserError  # noqa: E402
 from pet_fairseq.files import write_json, write_text  # noqa: E402
 from pet_fairseq.markdown import table  # noqa: E402
-from pet_fairseq.recipes.runner import run_stages  # noqa: E402
-from pet_fairseq.recipes.skipping import RunOptions, State, find_state  # noqa: E402
+from pet_fairseq.runner.run import run_stages  # noqa: E402
+from pet_fairseq.runner.skipping import RunOptions, State, find_state  # noqa: E402
 
 LEAST_MINUTES = 1.0  # with fewer left, not even a training that can be cut is begun
 

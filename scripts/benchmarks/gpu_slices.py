@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
-from pet_fairseq.recipes.stage import Stage
+from pet_fairseq.runner.stage import Stage
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]

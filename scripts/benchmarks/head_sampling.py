@@ -19,9 +19,9 @@ from fairseq.sequence_generator import SequenceGenerator
 from measuring import Lines, add_device_option, add_out_option, parse, seconds
 
 import pet_fairseq
-from pet_fairseq.architectures import Vocabularies
 from pet_fairseq.markdown import table_head, table_row
-from pet_fairseq.parameters import count_parameters
+from pet_fairseq.nn.architectures import Vocabularies
+from pet_fairseq.nn.parameters import count_parameters
 from pet_fairseq.pet.heads import format_heads
 from pet_fairseq.rounding import format_ratio, format_speed
 

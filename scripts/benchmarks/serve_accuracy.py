@@ -42,9 +42,9 @@ from served import Server, server
 from pet_fairseq.errors import install_excepthook
 from pet_fairseq.files import write_figure, write_text
 from pet_fairseq.markdown import table
-from pet_fairseq.recipes.training import BEST
-from pet_fairseq.score.bootstrap import paired_bootstrap
-from pet_fairseq.score.task_table import read_run
+from pet_fairseq.results.score.bootstrap import paired_bootstrap
+from pet_fairseq.results.score.task_table import read_run
+from pet_fairseq.runner.training import BEST
 
 OPTIONS = {"int8": ("--int8",), "bf16": ("--bf16",), "length": ("--batch-order", "length")}
 BASE = "backbone"

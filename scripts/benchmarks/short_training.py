@@ -7,8 +7,8 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 
-from pet_fairseq.recipes.device import KEEP_MEMORY
-from pet_fairseq.recipes.runner import find_program
+from pet_fairseq.runner.device import KEEP_MEMORY
+from pet_fairseq.runner.run import find_program
 
 
 def train(

@@ -24,9 +24,9 @@ from measuring import (
 )
 
 import pet_fairseq
-from pet_fairseq.architectures import Vocabularies
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.markdown import table_head, table_row
+from pet_fairseq.nn.architectures import Vocabularies
 from pet_fairseq.variator.flops import shape_of
 from pet_fairseq.variator.model import VariatorModel
 from pet_fairseq.variator.options import VariatorConfig

@@ -23,7 +23,7 @@ from fuzz_inputs import (
 def make_bank(folder: Path) -> Path:
     import numpy as np
 
-    from pet_fairseq.selfcp.bank import Writer, create
+    from pet_fairseq.selfcp.bank.bank import Writer, create
     from pet_fairseq.selfcp.manifest import Source
 
     bank = folder / "bank"
@@ -42,7 +42,7 @@ def make_bank(folder: Path) -> Path:
 
 def manifest(folder: Path):
     """bank.json, half of the time with the checksum of its changed content."""
-    from pet_fairseq.selfcp.bank import Bank
+    from pet_fairseq.selfcp.bank.bank import Bank
     from pet_fairseq.selfcp.manifest import MANIFEST, checksum
 
     path = make_bank(folder) / MANIFEST
@@ -61,7 +61,7 @@ def manifest(folder: Path):
 
 def bank(folder: Path):
     """The files that a bank's manifest counts."""
-    from pet_fairseq.selfcp.bank import FILES, Bank
+    from pet_fairseq.selfcp.bank.bank import FILES, Bank
 
     whole = {path: path.read_bytes() for path in make_bank(folder).iterdir()}
     names = [path for path in whole if path.name in FILES]
@@ -124,9 +124,9 @@ def small_checkpoint(path: Path) -> bytes:
 
 def checkpoint(folder: Path):
     """Checkpoints cut or flipped anywhere, and pickles with other content."""
+    from pet_fairseq.checkpoints.model_options import model_options
     from pet_fairseq.checkpoints.safe_loading import load_checkpoint
-    from pet_fairseq.model_options import model_options
-    from pet_fairseq.report.checkpoint import measure_sizes, training_seconds
+    from pet_fairseq.results.report.checkpoint import measure_sizes, training_seconds
 
     path = folder / "checkpoint.pt"
     whole = small_checkpoint(path)
@@ -208,9 +208,9 @@ def bert(folder: Path):
     from safetensors.torch import save_file
     from tokenizers import Tokenizer, models
 
-    from pet_fairseq.pretrained.bert import bert_vocabulary
-    from pet_fairseq.pretrained.source import Source, open_file, read_config
-    from pet_fairseq.pretrained.tokenizer_file import read_tokenizer
+    from pet_fairseq.huggingface.bert import bert_vocabulary
+    from pet_fairseq.huggingface.source import Source, open_file, read_config
+    from pet_fairseq.huggingface.tokenizer_file import read_tokenizer
 
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b"]
     vocabulary = {word: i for i, word in enumerate(words)}

@@ -56,7 +56,7 @@ def patience(folder: Path):
 
 def ratios(folder: Path):
     """The range of SelfCP's ratios, a threshold, the row of a recipe, the stacks of a command."""
-    from pet_fairseq.pet.pair_report import read_stacks
+    from pet_fairseq.pet.pair_search.report import read_stacks
     from pet_fairseq.pet.simplified_thresholds import read_threshold
     from pet_fairseq.recipes.selfcp.rows import parse_row
     from pet_fairseq.selfcp.task import read_range

@@ -47,9 +47,9 @@ def dictionary(folder: Path):
 def outputs(folder: Path):
     """What fairseq-generate and fairseq-validate printed."""
     from pet_fairseq.recipes.translation.teacher_text import read_pairs
-    from pet_fairseq.report.outputs import read_output
-    from pet_fairseq.score.answers import read_hypotheses
-    from pet_fairseq.score.rouge import read_perplexity
+    from pet_fairseq.results.report.outputs import read_output
+    from pet_fairseq.results.score.answers import read_hypotheses
+    from pet_fairseq.results.score.rouge import read_perplexity
 
     path = folder / "generate.txt"
     text = "".join(
@@ -74,7 +74,7 @@ def outputs(folder: Path):
 def pronunciations(folder: Path):
     """The right pronunciations of words."""
     from pet_fairseq.files import read_lines
-    from pet_fairseq.word_errors import parse_pronunciations
+    from pet_fairseq.results.word_errors import parse_pronunciations
 
     path = folder / "test.pronunciations"
     return from_file(
@@ -86,8 +86,8 @@ def pronunciations(folder: Path):
 
 def scores(folder: Path):
     """Right answers, and scores of runs."""
-    from pet_fairseq.score.answers import read_gold
-    from pet_fairseq.score.seed_table import read_seeds
+    from pet_fairseq.results.score.answers import read_gold
+    from pet_fairseq.results.score.seed_table import read_seeds
     from pet_fairseq.variator.comparison import read_result
 
     run = folder / "pet.seed1"
@@ -109,7 +109,7 @@ def scores(folder: Path):
 
 def record(folder: Path):
     """The note beside a product of a recipe."""
-    from pet_fairseq.recipes.record import read_record, record_path
+    from pet_fairseq.runner.record import read_record, record_path
 
     product = folder / "product"
     value = {"command": ["a", "b"], "inputs": {"file": "digest"}, "finished": True}

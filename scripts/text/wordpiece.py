@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import cast
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.pretrained.tokenizer_file import divide, load_divider
+from pet_fairseq.huggingface.tokenizer_file import divide, load_divider
 
 LINES = 1000  # at a time, so that the tokenizer can use several cores
 

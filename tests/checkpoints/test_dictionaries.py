@@ -8,12 +8,12 @@ import torch
 from fairseq.data import Dictionary
 from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageModelingTask
 
-from pet_fairseq.backbone import load_backbone
+from pet_fairseq.checkpoints.backbone import load_backbone
 from pet_fairseq.checkpoints.dictionaries import first_difference, vocabulary_sizes
 from pet_fairseq.checkpoints.frozen_models import load_frozen_models
+from pet_fairseq.checkpoints.loading import load_transformer
 from pet_fairseq.compress.teacher import read_teacher
 from pet_fairseq.errors import UserError
-from pet_fairseq.loading import load_transformer
 from tests.helpers import build, dictionary
 from tests.translation import make_task, save_model
 

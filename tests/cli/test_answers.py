@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pet_fairseq import cli
-from pet_fairseq.score import answers
+from pet_fairseq.results.score import answers
 
 
 @pytest.fixture

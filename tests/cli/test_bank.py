@@ -11,12 +11,12 @@ import torch
 from fairseq.data import Dictionary
 from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageModelingTask
 
+from pet_fairseq.checkpoints.loading import load_model
 from pet_fairseq.cli import main
-from pet_fairseq.loading import load_model
 from pet_fairseq.selfcp.model import SelfCpModel
 from pet_fairseq.selfcp.options import SelfCpConfig
 from tests.cli.processes import REPO, Result, run, start
-from tests.selfcp.test_demonstrations import logits_slowly, make_records, write_split
+from tests.selfcp.bank.test_demonstrations import logits_slowly, make_records, write_split
 from tests.selfcp.test_model import TINY
 from tests.translation import save_model, save_state
 

@@ -6,7 +6,7 @@ import torch
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from tests.cli.processes import REPO, run
 from tests.cli.shell import sh
-from tests.pretrained.bert import write_bert
+from tests.huggingface.bert import write_bert
 
 pytestmark = pytest.mark.slow
 

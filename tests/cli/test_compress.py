@@ -10,15 +10,15 @@ import torch
 from fairseq.data import Dictionary
 
 from pet_fairseq import cli
-from pet_fairseq.architectures import build_without_memory
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.compress import plan
 from pet_fairseq.compress.export_size import int8_bytes
 from pet_fairseq.compress.student import Size
 from pet_fairseq.errors import UserError
+from pet_fairseq.nn.architectures import build_without_memory
 from pet_fairseq.pet.params import checkpoint_counts, option_counts, parse_model_options
-from pet_fairseq.recipes.device import CPU, Device
-from pet_fairseq.recipes.runner import dry_run
+from pet_fairseq.runner.device import CPU, Device
+from pet_fairseq.runner.run import dry_run
 from tests.cli.processes import run
 from tests.translation import load_task, save_another
 

@@ -87,7 +87,7 @@ def test_long_prompts(reviews):
 
 
 def test_an_opus_mt_teacher(tmp_path):
-    from tests.pretrained.transformers_models import marian  # skips without transformers
+    from tests.huggingface.transformers_models import marian  # skips without transformers
 
     pytest.importorskip("ctranslate2")
     page = "howto/opus_mt.md"

@@ -8,10 +8,10 @@ import torch
 import pet_fairseq
 from pet_fairseq.decoding.generator import FastGenerator
 from pet_fairseq.errors import UserError
-from pet_fairseq.pretrained.importer import import_model
+from pet_fairseq.huggingface.importer import import_model
 from tests.cli.processes import REPO, run
 from tests.cli.test_pretrained import greedy
-from tests.pretrained.llama import CONFIG, PIECES, write_llama
+from tests.huggingface.llama import CONFIG, PIECES, write_llama
 from tests.strict_device import DEVICE, strict_device
 from tests.translation import load_task, save_another
 

@@ -6,10 +6,10 @@ import subprocess
 
 import pytest
 
-from pet_fairseq.recipes.stage import USER_DIR
+from pet_fairseq.runner.stage import USER_DIR
 from tests.cli.processes import REPO, run
 from tests.cli.shell import refuses, sh
-from tests.pretrained.llama import write_llama
+from tests.huggingface.llama import write_llama
 from tests.recipes.paper import stages
 
 pytestmark = pytest.mark.slow

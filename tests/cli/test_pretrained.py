@@ -9,7 +9,7 @@ import torch
 
 from tests.checkpoints.written import Malicious
 from tests.cli.processes import REPO, run
-from tests.pretrained.llama import CONFIG, PIECES, logits, write_llama
+from tests.huggingface.llama import CONFIG, PIECES, logits, write_llama
 
 END = CONFIG["eos_token_id"]
 PET = ("--user-dir", REPO / "pet_fairseq")

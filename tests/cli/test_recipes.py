@@ -7,12 +7,12 @@ import shutil
 import pytest
 
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
-from pet_fairseq.recipes.device import Device
-from pet_fairseq.recipes.runner import run_stages
-from pet_fairseq.recipes.skipping import RunOptions
 from pet_fairseq.recipes.translation import stages as translation
 from pet_fairseq.recipes.translation.setup import Setup
 from pet_fairseq.recipes.translation.sizes import TINY
+from pet_fairseq.runner.device import Device
+from pet_fairseq.runner.run import run_stages
+from pet_fairseq.runner.skipping import RunOptions
 from tests.cli.processes import REPO, run
 from tests.cli.shell import sh
 

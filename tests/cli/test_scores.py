@@ -72,7 +72,7 @@ def test_tokens_of_ascii_are_rouge_scores(text):
     from nltk.stem.porter import PorterStemmer
     from rouge_score.tokenizers import DefaultTokenizer
 
-    from pet_fairseq.score.rouge import Tokenizer
+    from pet_fairseq.results.score.rouge import Tokenizer
 
     found = Tokenizer(PorterStemmer()).tokenize(text)
     assert found == DefaultTokenizer(use_stemmer=True).tokenize(text)

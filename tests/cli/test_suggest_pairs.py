@@ -21,7 +21,7 @@ def test_tables_files_and_fairseqs_own_loss(teacher, data, tmp_path):
     assert files["pairs.md"].read_text() in out
     assert "thesis's choice, crosswise Q-K, is number" in out and "100%" in out  # its progress
     found = json.loads(files["pairs.json"].read_text())
-    # two layers each: 12 + 31 pairs and 11 + 22 schemes, see tests/pet/test_pair_search.py
+    # two layers each: 12 + 31 pairs and 11 + 22 schemes, see tests/pet/pair_search/test_search.py
     assert (len(found["pairs"]), len(found["schemes"]), found["left_out"]) == (43, 33, [])
     assert found["sentences"] == 30
 

@@ -9,8 +9,8 @@ from pet_fairseq.compress import plan
 from pet_fairseq.compress.student import Size
 from pet_fairseq.compress.teacher import has_ctranslate2
 from pet_fairseq.errors import UserError
-from pet_fairseq.recipes.device import CPU
-from pet_fairseq.recipes.stage import USER_DIR, Kind
+from pet_fairseq.runner.device import CPU
+from pet_fairseq.runner.stage import USER_DIR, Kind
 from tests.cli.processes import CROSS_ENTROPY, REPO, preprocess, run, train
 from tests.kinds import KINDS, STACKS
 

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from omegaconf import DictConfig
 
+from pet_fairseq.checkpoints.loading import load_subset, load_task
 from pet_fairseq.compress.methods import ROUNDS
 from pet_fairseq.compress.plan import Request, build_pipeline
 from pet_fairseq.compress.student import Size
 from pet_fairseq.errors import UserError
-from pet_fairseq.loading import load_subset, load_task
-from pet_fairseq.recipes.device import CPU
+from pet_fairseq.runner.device import CPU
 from tests.translation import make_task, save_model, write_subset
 
 SIZES = {"embed_dim": 32, "ffn_embed_dim": 64, "layers": 2, "attention_heads": 4}

@@ -14,7 +14,7 @@ from pet_fairseq.compress.measure import (
     Timing,
 )
 from pet_fairseq.compress.report import first_line, to_json, to_markdown, write_plot
-from pet_fairseq.report.checkpoint import Sizes
+from pet_fairseq.results.report.checkpoint import Sizes
 
 
 def model(layers, parameters, int8, float32, bleu, speed, word):

@@ -14,8 +14,8 @@ from pet_fairseq.compress.training import (
     checkpoint_bytes,
 )
 from pet_fairseq.errors import UserError
-from pet_fairseq.recipes.device import Device
-from pet_fairseq.recipes.stage import Output
+from pet_fairseq.runner.device import Device
+from pet_fairseq.runner.stage import Output
 
 
 def option(options, name):

@@ -6,7 +6,6 @@ from argparse import Namespace
 import pytest
 import torch
 
-from pet_fairseq.architectures import build_without_memory
 from pet_fairseq.compress.export_size import int8_bytes
 from pet_fairseq.compress.methods import METHODS
 from pet_fairseq.compress.student import depths
@@ -14,6 +13,7 @@ from pet_fairseq.compress.widths import STEP, Shape, check_size, find_shape
 from pet_fairseq.decoding.export import MODEL, write_ctranslate2
 from pet_fairseq.decoding.plain import plain_model
 from pet_fairseq.errors import UserError
+from pet_fairseq.nn.architectures import build_without_memory
 from pet_fairseq.pet.params import parse_model_options
 from tests import helpers
 from tests.translation import make_model

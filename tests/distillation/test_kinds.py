@@ -13,7 +13,7 @@ from pet_fairseq.distillation.outputs import run_model
 from pet_fairseq.distillation.positions import real_positions
 from pet_fairseq.distillation.teacher import Teacher
 from pet_fairseq.errors import UserError
-from pet_fairseq.hooks import forward_hooks
+from pet_fairseq.nn.hooks import forward_hooks
 from tests.kinds import KINDS, save_kind
 from tests.translation import load_task, make_batch, make_model, make_task, select
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from pet_fairseq.attention import MultiheadAttention
+from pet_fairseq.nn.attention import MultiheadAttention
 
 pytestmark = pytest.mark.gpu
 

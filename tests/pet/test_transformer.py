@@ -12,8 +12,8 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, MODEL_REGI
 from fairseq.trainer import _catalog_shared_params
 from torch.testing import assert_close
 
-from pet_fairseq.attention import MultiheadAttention
 from pet_fairseq.errors import UserError
+from pet_fairseq.nn.attention import MultiheadAttention
 from pet_fairseq.pet import transformer
 from pet_fairseq.pet.checks import layers_share_parameters
 from tests.generation import check_generation, generate

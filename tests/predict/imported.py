@@ -4,8 +4,8 @@ import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer, processors
 
-from pet_fairseq.pretrained.importer import import_model
-from tests.pretrained.bert import CONFIG, PIECES, features, write_bert
+from pet_fairseq.huggingface.importer import import_model
+from tests.huggingface.bert import CONFIG, PIECES, features, write_bert
 
 LABELS = ["worse", "same", "better"]
 MARKS = [("[CLS]", PIECES.index("[CLS]")), ("[SEP]", PIECES.index("[SEP]"))]

@@ -12,15 +12,15 @@ from tokenizers import ByteLevelBPETokenizer
 
 import pet_fairseq
 from pet_fairseq import cli
+from pet_fairseq.checkpoints.loading import load_model
 from pet_fairseq.errors import UserError
-from pet_fairseq.loading import load_model
+from pet_fairseq.huggingface.bpe import TokenizerJson
+from pet_fairseq.huggingface.importer import import_model
 from pet_fairseq.predict.classifier import Classifier
-from pet_fairseq.pretrained.bpe import TokenizerJson
-from pet_fairseq.pretrained.importer import import_model
 from tests.cli.processes import run
+from tests.huggingface.bert import PIECES, write_bert
 from tests.predict.imported import import_classifier, probabilities, read
 from tests.predict.made import RATIOS, save_plugins
-from tests.pretrained.bert import PIECES, write_bert
 
 STRICT = ("--strict",)
 LONG = "a bad film, a good film. bad films"

@@ -14,7 +14,7 @@ import pet_fairseq
 from pet_fairseq import cli
 from pet_fairseq.cli import parse
 from pet_fairseq.errors import UserError
-from pet_fairseq.hooks import forward_hooks
+from pet_fairseq.nn.hooks import forward_hooks
 from pet_fairseq.predict.classifier import Classifier
 from pet_fairseq.predict.load_model import load
 from pet_fairseq.predict.sentences import TextError, TextTooLongError
@@ -32,8 +32,8 @@ from tests.predict.made import (
     save_with_task,
     write_dictionary,
 )
-from tests.score.test_prompts import folder as lm_folder  # noqa: F401  fixture
-from tests.score.test_prompts import save_lm
+from tests.results.score.test_prompts import folder as lm_folder  # noqa: F401  fixture
+from tests.results.score.test_prompts import save_lm
 from tests.translation import WORDS, make_model, make_task
 from tests.variator.test_model import make_variator
 

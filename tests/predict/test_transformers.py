@@ -5,8 +5,8 @@ import pytest
 import torch
 
 import pet_fairseq
-from pet_fairseq.pretrained.importer import import_model
-from tests.pretrained import transformers_models as theirs
+from pet_fairseq.huggingface.importer import import_model
+from tests.huggingface import transformers_models as theirs
 
 TEXTS = ["w1 w2 w3", ("w4 w5", "w6"), "w7", ("w2", "w9 w8 w1 w1"), "w3 " * 30, ("w1 " * 30, "w2")]
 FIRST, END = 0, 2

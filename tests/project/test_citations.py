@@ -11,7 +11,7 @@ CITATION = re.compile(
 )
 SECTIONS = {  # by their tables of contents
     "pet_fairseq/pet/pairs.py": {"3.1"},  # finding replaceable pairs in encoder and decoder
-    "pet_fairseq/pet/pair_search.py": {"3.1"},
+    "pet_fairseq/pet/pair_search/search.py": {"3.1"},
     "pet_fairseq/pet/transformer.py": {"3.1"},
     "pet_fairseq/pet/simplified_task.py": {"3.2"},  # warm up with simplified task
     "pet_fairseq/pet/simplified_loss.py": {"3.2", "eq. 3.1"},
@@ -20,7 +20,7 @@ SECTIONS = {  # by their tables of contents
     "pet_fairseq/pet/head_sampling.py": {"3.3"},
     "pet_fairseq/distillation/loss.py": {"2.2"},  # knowledge distillation on Transformers
     "pet_fairseq/distillation/criterion.py": {"2.2"},
-    "pet_fairseq/parameters.py": {"4.1.3"},  # evaluation metric
+    "pet_fairseq/nn/parameters.py": {"4.1.3"},  # evaluation metric
     "docs/pet.md": {"3.2", "3.3", "4.1.3"},
     "pet_fairseq/variator/plugin.py": {"3.2"},  # overall framework: both layers of a plugin
     "pet_fairseq/variator/criterion.py": {"3.3", "eq. 1"},  # plugin training
@@ -33,8 +33,8 @@ SECTIONS = {  # by their tables of contents
     "pet_fairseq/selfcp/criterion.py": {"eq. 3"},  # the language model's loss
     "pet_fairseq/selfcp/draws.py": {"3.1.1", "5.1"},  # former or latter; ratios from 2 to 16
     "pet_fairseq/selfcp/choose.py": {"4.5.3"},  # in-context learning
-    "pet_fairseq/selfcp/bank.py": {"eq. 4"},  # cosine similarity of demonstrations
-    "pet_fairseq/selfcp/demonstrations.py": {"3.2", "eq. 4"},  # in-context learning
+    "pet_fairseq/selfcp/bank/bank.py": {"eq. 4"},  # cosine similarity of demonstrations
+    "pet_fairseq/selfcp/bank/demonstrations.py": {"3.2", "eq. 4"},  # in-context learning
 }
 
 

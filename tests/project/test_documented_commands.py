@@ -12,7 +12,7 @@ from fairseq import options as fairseq_options
 from pet_fairseq.cli import COMMANDS
 from pet_fairseq.recipes.catalogue import RECIPES
 from pet_fairseq.recipes.commands import pipeline_of, recipe_parser
-from pet_fairseq.recipes.pipeline import Place
+from pet_fairseq.runner.pipeline import Place
 from tests.project import command_blocks
 from tests.project.test_documents import DOCUMENTS, REPO
 

@@ -10,8 +10,8 @@ import pytest
 
 from pet_fairseq.compress.length import default_epochs, default_updates
 from pet_fairseq.compress.training import batch_tokens
-from pet_fairseq.recipes.device import Device
 from pet_fairseq.rounding import format_ratio
+from pet_fairseq.runner.device import Device
 
 REPO = Path(__file__).parents[2]
 RESULTS = REPO / "docs" / "results"

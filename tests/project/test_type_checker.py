@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.processes import REPO
 
-IMPORT = "from pet_fairseq.recipes.stage import value_of\n"
+IMPORT = "from pet_fairseq.runner.stage import value_of\n"
 WORDS = '["--lr", "1e-3"]'
 MISTAKES = {
     "too few arguments": (f"value_of({WORDS})", "call-arg"),

@@ -6,10 +6,10 @@ import pytest
 import torch
 from fairseq import tasks
 
+from pet_fairseq.checkpoints.loading import load_transformer
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
-from pet_fairseq.loading import load_transformer
-from pet_fairseq.output_bias import ABSENT
+from pet_fairseq.nn.output_bias import ABSENT
 from pet_fairseq.quantisation.grid import storable
 from pet_fairseq.quantisation.packed_file import read_packed
 from pet_fairseq.quantisation.packing import pack_model, unpack_model

@@ -2,8 +2,8 @@
 
 from pet_fairseq.recipes.catalogue import RECIPES
 from pet_fairseq.recipes.commands import pipeline_of, recipe_parser
-from pet_fairseq.recipes.pipeline import Place
-from pet_fairseq.recipes.stage import Kind
+from pet_fairseq.runner.pipeline import Place
+from pet_fairseq.runner.stage import Kind
 
 
 def pipeline(name, base, *options, device="cpu"):

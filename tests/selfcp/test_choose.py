@@ -11,8 +11,8 @@ import torch
 from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 
+from pet_fairseq.checkpoints.loading import load_model
 from pet_fairseq.errors import UserError
-from pet_fairseq.loading import load_model
 from pet_fairseq.selfcp.choose import choose, encode, losses
 from pet_fairseq.selfcp.model import SelfCpModel
 from pet_fairseq.selfcp.options import SelfCpConfig

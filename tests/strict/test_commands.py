@@ -5,22 +5,22 @@ from collections.abc import Callable
 import torch
 from torch.testing import assert_close
 
-from pet_fairseq.loading import move_batch
+from pet_fairseq.checkpoints.loading import move_batch
 from pet_fairseq.pet.head_sampling import contribution_scores, weight_scores
-from pet_fairseq.pet.pair_search import search
-from pet_fairseq.score import classes
-from pet_fairseq.selfcp.bank import Bank
+from pet_fairseq.pet.pair_search.search import search
+from pet_fairseq.results.score import classes
+from pet_fairseq.selfcp.bank.bank import Bank
 from pet_fairseq.selfcp.choose import losses
 from pet_fairseq.selfcp.memory_map import similarities
 from pet_fairseq.variator.neurons import watch_neurons
 from tests.helpers import build, dictionary
+from tests.pet.pair_search.test_search import samples
 from tests.pet.test_head_sampling import sample
 from tests.pet.test_heads import WIDE
-from tests.pet.test_pair_search import samples
 from tests.predict.made import make_classifier
-from tests.selfcp.test_demonstrations import build as build_bank
-from tests.selfcp.test_demonstrations import data as demonstrations
-from tests.selfcp.test_demonstrations import with_bank
+from tests.selfcp.bank.test_demonstrations import build as build_bank
+from tests.selfcp.bank.test_demonstrations import data as demonstrations
+from tests.selfcp.bank.test_demonstrations import with_bank
 from tests.selfcp.test_model import make_sample, make_selfcp
 from tests.selfcp.test_model import task as language_task
 from tests.strict_device import DEVICE, strict_device, to_cpu, waits_of

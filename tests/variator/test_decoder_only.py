@@ -9,9 +9,9 @@ from fairseq.data import Dictionary
 from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageModelingTask
 from torch.testing import assert_close
 
-from pet_fairseq.attention import replace_fairseqs
 from pet_fairseq.errors import UserError
-from pet_fairseq.freezing import freeze
+from pet_fairseq.nn.attention import replace_fairseqs
+from pet_fairseq.nn.freezing import freeze
 from pet_fairseq.variator.criterion import VariatorDistillationCriterion
 from pet_fairseq.variator.options import VariatorConfig
 from pet_fairseq.variator.plugin_files import new_plugins

@@ -1,9 +1,9 @@
 """How the rows of SelfCP's recipes are scored."""
 
-from pet_fairseq.recipes.options import Options
 from pet_fairseq.recipes.selfcp.setup import Evaluate, Reading, Setup
-from pet_fairseq.recipes.stage import Kind, Stage
-from pet_fairseq.recipes.training import fairseq_generate, fairseq_validate
+from pet_fairseq.runner.options import Options
+from pet_fairseq.runner.stage import Kind, Stage
+from pet_fairseq.runner.training import fairseq_generate, fairseq_validate
 
 
 def by_choice(candidates: Options) -> Evaluate:

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from pet_fairseq.recipes.options import AROUND_A_MODEL, rise_and_fall, words
-from pet_fairseq.recipes.pipeline import merge
 from pet_fairseq.recipes.selfcp.rows import Row, parse_row
 from pet_fairseq.recipes.selfcp.setup import Reading, Setup
-from pet_fairseq.recipes.stage import Kind, Stage, last_wins
-from pet_fairseq.recipes.training import BEST, fairseq_train, use_checkpoint
+from pet_fairseq.runner.options import AROUND_A_MODEL, rise_and_fall, words
+from pet_fairseq.runner.pipeline import merge
+from pet_fairseq.runner.stage import Kind, Stage, last_wins
+from pet_fairseq.runner.training import BEST, fairseq_train, use_checkpoint
 
 LM_ARCH = words(
     "--arch transformer_lm --decoder-layers 4 --decoder-embed-dim 256 --decoder-ffn-embed-dim 1024 "

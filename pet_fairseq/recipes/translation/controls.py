@@ -3,11 +3,11 @@
 They separate what a second pass through stored layers is worth from what more layers are worth.
 """
 
-from pet_fairseq.recipes.options import Options
-from pet_fairseq.recipes.stage import value_of
 from pet_fairseq.recipes.translation.setup import Setup
 from pet_fairseq.recipes.translation.sizes import layers_of
 from pet_fairseq.recipes.translation.students import Builder, Training, train
+from pet_fairseq.runner.options import Options
+from pet_fairseq.runner.stage import value_of
 
 ONE_LAYER = ("--encoder-layers", "1", "--decoder-layers", "1")
 

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
-from pet_fairseq.recipes.options import AUTO, Options, stacks, updates, words
 from pet_fairseq.recipes.translation.sizes import (
     FULL,
     ONE_DECODER_LAYER,
@@ -13,6 +12,7 @@ from pet_fairseq.recipes.translation.sizes import (
     small_at_rates,
     two_widths,
 )
+from pet_fairseq.runner.options import AUTO, Options, stacks, updates, words
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ So the teacher is distilled into as many layers of the student's widths first; t
 from the first of these, as in Patient-KD's paper (S. Sun et al., EMNLP 2019).
 """
 
-from pet_fairseq.recipes.stage import Stage
-from pet_fairseq.recipes.training import BEST
 from pet_fairseq.recipes.translation.setup import Setup
 from pet_fairseq.recipes.translation.sizes import layers_of
 from pet_fairseq.recipes.translation.students import Training, train
+from pet_fairseq.runner.stage import Stage
+from pet_fairseq.runner.training import BEST
 
 NARROW = "narrow_kd"  # the row that gives the layers
 START = "first_layers.pt"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from pet_fairseq.recipes.options import (
+from pet_fairseq.runner.options import (
     AUTO,
     BETAS,
     PRE_NORM,
@@ -13,7 +13,7 @@ from pet_fairseq.recipes.options import (
     updates,
     words,
 )
-from pet_fairseq.recipes.stage import value_of
+from pet_fairseq.runner.stage import value_of
 
 ONE_DECODER_LAYER = ("--decoder-layers", "1")
 RATES = (5, 20, 40)  # percent of the teacher's layer parameters, beside the size of all students

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from pet_fairseq.recipes.options import Options
-from pet_fairseq.recipes.pipeline import merge
-from pet_fairseq.recipes.stage import Kind, Stage
-from pet_fairseq.recipes.training import BEST
 from pet_fairseq.recipes.translation.rows import BY_NAME, ROWS, run_folders
 from pet_fairseq.recipes.translation.setup import Setup, generate_command, validate_command
+from pet_fairseq.runner.options import Options
+from pet_fairseq.runner.pipeline import merge
+from pet_fairseq.runner.stage import Kind, Stage
+from pet_fairseq.runner.training import BEST
 
 
 def build_stages(

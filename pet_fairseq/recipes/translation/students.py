@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.recipes.device import Device
-from pet_fairseq.recipes.options import Options
-from pet_fairseq.recipes.stage import Kind, Output, Stage, Word, last_wins
-from pet_fairseq.recipes.training import BEST, fairseq_train, use_checkpoint
 from pet_fairseq.recipes.translation.setup import Setup, join_paths
 from pet_fairseq.recipes.translation.teacher_text import text_stages
+from pet_fairseq.runner.device import Device
+from pet_fairseq.runner.options import Options
+from pet_fairseq.runner.stage import Kind, Output, Stage, Word, last_wins
+from pet_fairseq.runner.training import BEST, fairseq_train, use_checkpoint
 
 SMOOTHING = ("--label-smoothing", "0.1")
 

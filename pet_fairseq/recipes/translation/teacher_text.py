@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import whole_folder
 from pet_fairseq.predict.bad_lines import Bad, BadLines
-from pet_fairseq.recipes.runner import find_program
-from pet_fairseq.recipes.stage import Kind, Stage
 from pet_fairseq.recipes.translation.setup import Setup, generate_command
+from pet_fairseq.runner.run import find_program
+from pet_fairseq.runner.stage import Kind, Stage
 
 if TYPE_CHECKING:  # not loaded to print help
     import numpy as np

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.recipes.options import AROUND_A_MODEL, BETAS, Options, rise_and_fall, words
 from pet_fairseq.recipes.variator.setup import Settings
+from pet_fairseq.runner.options import AROUND_A_MODEL, BETAS, Options, rise_and_fall, words
 
 QUESTIONS = words("--task translation --source-lang text --target-lang answer")
 

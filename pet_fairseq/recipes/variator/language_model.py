@@ -5,15 +5,15 @@ from functools import partial
 from pathlib import Path
 
 from pet_fairseq.errors import check_positive
-from pet_fairseq.recipes.device import make_device
-from pet_fairseq.recipes.options import AROUND_A_MODEL, words
-from pet_fairseq.recipes.pipeline import Pipeline, Place
-from pet_fairseq.recipes.stage import Stage
-from pet_fairseq.recipes.training import use_checkpoint
 from pet_fairseq.recipes.variator.data_sets import schedule
 from pet_fairseq.recipes.variator.rows import BY_NAME, Row
 from pet_fairseq.recipes.variator.setup import Settings, Setup
 from pet_fairseq.recipes.variator.stages import build_stages
+from pet_fairseq.runner.device import make_device
+from pet_fairseq.runner.options import AROUND_A_MODEL, words
+from pet_fairseq.runner.pipeline import Pipeline, Place
+from pet_fairseq.runner.stage import Stage
+from pet_fairseq.runner.training import use_checkpoint
 
 RATIOS = (2, 4, 8, 16, 32)
 CUTS = {f"cut{ratio}": ratio for ratio in RATIOS}  # the backbone reads 1/k of each prompt

@@ -7,11 +7,6 @@ from pathlib import Path
 from typing import Optional
 
 from pet_fairseq.errors import UserError, check_positive
-from pet_fairseq.recipes.device import make_device
-from pet_fairseq.recipes.options import Options, words
-from pet_fairseq.recipes.pipeline import Pipeline, Place
-from pet_fairseq.recipes.stage import Stage
-from pet_fairseq.recipes.training import BEST
 from pet_fairseq.recipes.variator.data_sets import (
     CLASSES,
     GLUE_TEXT,
@@ -26,6 +21,11 @@ from pet_fairseq.recipes.variator.rows import BY_NAME, DEFAULT
 from pet_fairseq.recipes.variator.scoring import by_classes, by_generation
 from pet_fairseq.recipes.variator.setup import Settings, Setup
 from pet_fairseq.recipes.variator.stages import build_stages
+from pet_fairseq.runner.device import make_device
+from pet_fairseq.runner.options import Options, words
+from pet_fairseq.runner.pipeline import Pipeline, Place
+from pet_fairseq.runner.stage import Stage
+from pet_fairseq.runner.training import BEST
 
 
 def add_options(parser: argparse.ArgumentParser, default_rows: tuple[str, ...] = DEFAULT) -> None:

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional
 
-from pet_fairseq.recipes.options import Options
-from pet_fairseq.recipes.stage import Kind, Stage, last_wins
-from pet_fairseq.recipes.training import fairseq_train, use_checkpoint
 from pet_fairseq.recipes.variator.setup import Setup
+from pet_fairseq.runner.options import Options
+from pet_fairseq.runner.stage import Kind, Stage, last_wins
+from pet_fairseq.runner.training import fairseq_train, use_checkpoint
 
 Builder = Callable[[Setup, str], list[Stage]]
 

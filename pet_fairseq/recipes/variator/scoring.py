@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from pet_fairseq.recipes.options import Options
-from pet_fairseq.recipes.stage import Kind, Stage
-from pet_fairseq.recipes.training import fairseq_generate
 from pet_fairseq.recipes.variator.setup import Setup
+from pet_fairseq.runner.options import Options
+from pet_fairseq.runner.stage import Kind, Stage
+from pet_fairseq.runner.training import fairseq_generate
 
 
 def result_stage(setup: Setup, row: str, command: tuple[str, ...], *inputs: Path) -> Stage:

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
-from pet_fairseq.recipes.device import CPU, Device
-from pet_fairseq.recipes.options import Options
-from pet_fairseq.recipes.stage import Stage
-from pet_fairseq.recipes.training import BEST
+from pet_fairseq.runner.device import CPU, Device
+from pet_fairseq.runner.options import Options
+from pet_fairseq.runner.stage import Stage
+from pet_fairseq.runner.training import BEST
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
-from pet_fairseq.backbone import load_backbone
+from pet_fairseq.checkpoints.backbone import load_backbone
 from pet_fairseq.checkpoints.frozen_models import FrozenModels
 from pet_fairseq.checkpoints.tied_tensors import restore_tied_entries
 from pet_fairseq.errors import UserError

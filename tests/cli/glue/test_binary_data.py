@@ -8,10 +8,10 @@ from fairseq.tasks.sentence_prediction import SentencePredictionConfig
 from fairseq.tasks.span_masked_lm import SpanMaskedLMConfig
 from fairseq.tasks.translation import TranslationConfig
 
-from pet_fairseq.pretrained.importer import import_model
+from pet_fairseq.huggingface.importer import import_model
 from tests.cli.glue.tables import RECIPE, lines, table
 from tests.cli.shell import refuses, sh
-from tests.pretrained.bert import write_bert
+from tests.huggingface.bert import write_bert
 
 pytestmark = pytest.mark.slow
 

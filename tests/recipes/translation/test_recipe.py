@@ -9,10 +9,10 @@ from fairseq import options
 
 import pet_fairseq
 from pet_fairseq.errors import UserError
-from pet_fairseq.recipes.stage import Output, shell_lines
 from pet_fairseq.recipes.translation.data_sets import DATA_SETS
 from pet_fairseq.recipes.translation.rows import GROUPS, finished_rows
 from pet_fairseq.recipes.translation.sizes import SIZES
+from pet_fairseq.runner.stage import Output, shell_lines
 from tests.recipes.paper import check_order, names, stages, trainings
 
 pytestmark = pytest.mark.paper

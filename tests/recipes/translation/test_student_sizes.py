@@ -4,7 +4,7 @@ import pytest
 from fairseq.data import Dictionary
 
 import pet_fairseq
-from pet_fairseq.parameters import architecture_counts, compression_rate
+from pet_fairseq.nn.parameters import architecture_counts, compression_rate
 from pet_fairseq.pet.params import option_counts
 from pet_fairseq.recipes.translation.data_sets import DATA_SETS
 from pet_fairseq.recipes.translation.sizes import SIZES

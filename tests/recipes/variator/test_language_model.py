@@ -5,9 +5,9 @@ from fairseq import options
 
 import pet_fairseq
 from pet_fairseq.errors import UserError
-from pet_fairseq.recipes.runner import run_stages
-from pet_fairseq.recipes.skipping import RunOptions
 from pet_fairseq.recipes.variator.language_model import ROWS
+from pet_fairseq.runner.run import run_stages
+from pet_fairseq.runner.skipping import RunOptions
 from tests.recipes.paper import check_order, pipeline, stages, trainings
 
 pytestmark = pytest.mark.paper

@@ -7,10 +7,10 @@ from fairseq import options
 
 import pet_fairseq
 from pet_fairseq.errors import UserError
-from pet_fairseq.pretrained.importer import import_model
+from pet_fairseq.huggingface.importer import import_model
 from pet_fairseq.recipes.variator.data_sets import CLASSES
 from pet_fairseq.recipes.variator.rows import BY_NAME
-from tests.pretrained.bert import write_bert
+from tests.huggingface.bert import write_bert
 from tests.recipes.paper import check_order, names, stages, trainings
 
 pytestmark = pytest.mark.paper

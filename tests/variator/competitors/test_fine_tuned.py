@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from pet_fairseq.backbone import load_backbone
+from pet_fairseq.checkpoints.backbone import load_backbone
 from pet_fairseq.variator.competitors import fine_tuned
 from pet_fairseq.variator.competitors.fine_tuned import FineTunedConfig
 from pet_fairseq.variator.competitors.narrow_ffn import NarrowModel

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from pet_fairseq.attention import replace_fairseqs
 from pet_fairseq.errors import UserError
+from pet_fairseq.nn.attention import replace_fairseqs
 from pet_fairseq.variator.competitors.fine_tuned import FineTunedConfig
 from pet_fairseq.variator.competitors.narrow_ffn import NarrowModel
 from tests.translation import make_batch, make_model, make_task, save_model, save_state

@@ -1,0 +1,286 @@
+"""What commands start from: a checkpoint's model and its task, and batches of a data folder."""
+
+import os
+from argparse import Namespace
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Union
+
+import numpy as np
+from fairseq import checkpoint_utils, tasks
+from fairseq.data import FairseqDataset
+from fairseq.data.data_utils import infer_language_pair
+from fairseq.models import BaseFairseqModel
+from fairseq.models.transformer import TransformerModelBase
+from fairseq.tasks import FairseqTask
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from omegaconf import DictConfig, open_dict
+from torch import nn
+
+from pet_fairseq.checkpoints.dictionaries import (
+    check_dictionaries,
+    check_labels,
+    first_folder,
+    trained_languages,
+)
+from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.checkpoints.translation import check_one_language_pair, check_translation_model
+from pet_fairseq.errors import NO_SENTENCES, UserError, check_positive
+from pet_fairseq.nn.architectures import architecture_name, model_class
+from pet_fairseq.nn.moving import move_batch
+
+
+def load_model(path: str, option: str, data: str = "") -> tuple[BaseFairseqModel, FairseqTask]:
+    """Load the model of any checkpoint, in eval mode, and its task.
+
+    Args:
+        option: names the path in errors. data: a folder in place of the one it was trained on.
+    Raises:
+        UserError: not a checkpoint that can be loaded safely, no such data folder, or one with
+            other dictionaries than the checkpoint's.
+    """
+    return build_loaded(load_checkpoint(path, option), path, option, data)
+
+
+def build_loaded(
+    state: dict, path: str, option: str, data: str
+) -> tuple[BaseFairseqModel, FairseqTask]:
+    """Build model and task from a loaded checkpoint; `option` and `data` as for `load_model`.
+
+    Raises:
+        UserError: no such data folder, one with other dictionaries than the checkpoint's, or a
+            multilingual model.
+    """
+    check_one_language_pair(state, path, option)
+    state["args"] = None  # fairseq has made cfg of it
+    cfg = state["cfg"]
+    trained = cfg.task.data
+    with open_dict(cfg):
+        cfg.task.data = data or trained
+    if not Path(cfg.task.data.split(os.pathsep)[0]).is_dir():
+        raise UserError(
+            f"--data {cfg.task.data}: no such folder; give one made by fairseq-preprocess"
+        )
+    task = tasks.setup_task(cfg.task, from_checkpoint=True)
+    check_dictionaries(state, path, option, task, DATA_REMEDY, trained)
+    check_labels(path, option, task, DATA_REMEDY, trained)
+    (model,), _ = checkpoint_utils.load_model_ensemble([path], task=task, state=state)
+    return model.eval(), task
+
+
+DATA_REMEDY = (
+    "give with --data the folder that it was trained on, or one made with its dictionaries"
+)
+
+
+def load_transformer(path: str, option: str, data: str) -> tuple[nn.Module, TranslationTask]:
+    """Load a checkpoint's model, and the translation task of a data folder for its languages.
+
+    Args:
+        option: names the path in errors.
+    Raises:
+        UserError: not a left-to-right encoder-decoder Transformer, or data that is not for it.
+    """
+    state = load_checkpoint(path, option)
+    cfg = state["cfg"]
+    check_translation_model(state, path, option)
+    if not issubclass(model_class(cfg.model), TransformerModelBase):
+        raise UserError(
+            f"{option} {path}: its architecture {architecture_name(cfg.model)} is not an "
+            "encoder-decoder Transformer; give one such as fairseq's transformer or pet_transformer"
+        )
+    task = load_task(cfg.task, data)
+    check_dictionaries(state, path, option, task, DATA_REMEDY)
+    models, _ = checkpoint_utils.load_model_ensemble([path], task=task, state=state)
+    return models[0], task
+
+
+# options of a trained translation task that any data folder is read with, beside the languages
+KEPT_OPTIONS = (
+    *("left_pad_source", "left_pad_target"),
+    *("max_source_positions", "max_target_positions", "truncate_source"),
+)
+
+
+def load_task(
+    trained: Union[DictConfig, Namespace], data: str, option: str = "--data"
+) -> TranslationTask:
+    """Set up fairseq's translation task on a data folder, with the languages of a trained task.
+
+    Padding and the lengths that sentences may have are those of the trained task, too.
+
+    A task without languages gets those of the folder.
+
+    Args:
+        trained: its options, of older kinds of tasks a Namespace.
+        option: names the folder in errors.
+    Raises:
+        UserError: no such folder, or no dictionaries of these languages in it.
+    """
+    if not Path(data).is_dir():
+        raise UserError(f"{option} {data}: no such folder; give one made by fairseq-preprocess")
+    languages = trained_languages(trained, first_folder(getattr(trained, "data", None)))
+    if None in languages.values():
+        languages = dict(zip(languages, infer_language_pair(data)))
+    names = [lang for lang in languages.values() if lang is not None]
+    if len(names) < 2:
+        raise UserError(f"{option} {data}: holds no data; give a folder made by fairseq-preprocess")
+    for lang in names:
+        if not Path(data, f"dict.{lang}.txt").is_file():
+            raise UserError(
+                f"{option} {data}: has no dict.{lang}.txt; give the folder that fairseq-preprocess "
+                f"made for the checkpoint's languages, {' to '.join(names)}"
+            )
+    cfg = TranslationConfig(
+        data=data,
+        dataset_impl=None,
+        required_seq_len_multiple=1,
+        **languages,
+        **{name: getattr(trained, name) for name in KEPT_OPTIONS if name in trained},
+    )
+    return TranslationTask.setup_task(cfg)
+
+
+def load_subset(task: FairseqTask, subset: str) -> FairseqDataset:
+    """Load a subset of the task's data.
+
+    Raises:
+        UserError: there is no such subset, or it is empty.
+    """
+    try:
+        task.load_dataset(subset)
+    except ValueError as error:
+        if NO_SENTENCES not in str(error):
+            raise
+        raise UserError(f"--subset {subset}: is empty; give another one") from error
+    except (FileNotFoundError, AssertionError) as error:  # sentence_prediction asserts
+        data = Path((task.cfg or task.args).data)  # language_modeling has args
+        present = ", ".join(sorted({path.name.split(".")[0] for path in data.rglob("*.idx")}))
+        line = f"--subset {subset}: not in {data}, which has {present}"
+        if not present:
+            line = f"{data}: holds no data; give a folder made by fairseq-preprocess"
+        raise UserError(line) from error
+    return task.dataset(subset)
+
+
+def read_batches(
+    task: FairseqTask,
+    subset: str,
+    sentences: int,
+    max_tokens: int,
+    device: str = "cpu",
+    max_positions: Union[int, tuple[int, ...], None] = None,
+) -> Iterator[dict]:
+    """Yield batches of a subset, until at least `sentences` sentences are read.
+
+    Args:
+        max_tokens: of a batch, padding included. max_positions: as the model gives them, None if it
+            takes sentences of any length.
+    Raises:
+        UserError: no such subset, `sentences` or `max_tokens` below 1, or a sentence that is longer
+            than a batch or than the model takes.
+    """
+    check_positive(sentences=sentences, max_tokens=max_tokens)
+    dataset = load_subset(task, subset)
+    check_batch(max(map(dataset.num_tokens, range(len(dataset))), default=0), max_tokens)
+    batches = task.get_batch_iterator(dataset, max_tokens=max_tokens)
+    count = 0
+    for sample in batches.next_epoch_itr(shuffle=False):
+        if count >= sentences:
+            return
+        count += len(sample["net_input"]["src_tokens"])
+        check_sample_lengths(sample, subset, max_positions)
+        yield move_batch(sample, device)
+
+
+def check_sample_lengths(
+    sample: dict, subset: str, max_positions: Union[int, tuple[int, ...], None]
+) -> None:
+    """Raise UserError if a batch has more columns than the model positions, as it gives them."""
+    limits = max_positions if isinstance(max_positions, tuple) else (max_positions,)
+    for name, limit in zip(("src_tokens", "prev_output_tokens"), limits):
+        tokens = sample["net_input"].get(name)
+        if tokens is not None and limit is not None and tokens.size(1) > limit:
+            raise UserError(
+                f"--subset {subset}: a sentence has {tokens.size(1)} tokens, and the model takes "
+                f"{limit} at most; shorten the texts and run fairseq-preprocess again"
+            )
+
+
+def check_batch(longest: int, max_tokens: int) -> None:
+    """Raise UserError if the longest sentence, in tokens, does not fit into a batch."""
+    if max_tokens < longest:
+        raise UserError(
+            f"--max-tokens {max_tokens}: a sentence has {longest} tokens; give {longest} or more"
+        )
+
+
+def read_samples(
+    task: TranslationTask,
+    subset: str,
+    sentences: int,
+    max_tokens: int,
+    max_positions: tuple[int, int],
+    device: str = "cpu",
+) -> list[dict]:
+    """Read sentences from all over a subset, in even steps, as batches of similar lengths.
+
+    Args:
+        sentences: how many at most. max_tokens: of a batch, padding included.
+        max_positions: longest source and target; longer sentences are left out.
+    Raises:
+        UserError: no such subset, no target side or no short enough sentence in it, `sentences`
+            below 1, or `max_tokens` below the longest sentence.
+    """
+    check_positive(sentences=sentences)
+    dataset = load_subset(task, subset)
+    if dataset.tgt is None:
+        raise UserError(f"--subset {subset}: has no target sentences in {task.cfg.data}")
+    indices = spread_indices(dataset, subset, sentences, max_positions)
+    samples = [
+        dataset.collater([dataset[i] for i in batch])
+        for batch in batches_of_similar_length(dataset, indices, max_tokens)
+    ]
+    return [move_batch(sample, device) for sample in samples]
+
+
+def spread_indices(
+    dataset: FairseqDataset, subset: str, sentences: int, max_positions: tuple[int, int]
+) -> list[int]:
+    """Choose sentences from all over a data set, in even steps; too long ones are left out.
+
+    Raises:
+        UserError: none is left.
+    """
+    indices = np.array(even_steps(len(dataset), sentences), dtype=np.int64)
+    indices, _ = dataset.filter_indices_by_size(indices, max_positions)
+    if not len(indices):
+        raise UserError(
+            f"--subset {subset}: none of its {len(dataset)} sentences can be read by the model, "
+            f"which takes {max_positions[0]} source and {max_positions[1]} target tokens at most"
+        )
+    return list(indices)
+
+
+def even_steps(total: int, number: int) -> list[int]:
+    """At most `number` of the indices below `total`, in even steps from the first on."""
+    number = min(number, total)
+    return [i * total // number for i in range(number)]
+
+
+def batches_of_similar_length(
+    dataset: FairseqDataset, indices: list[int], max_tokens: int
+) -> list[list[int]]:
+    """Divide indices into batches of at most `max_tokens` tokens, padding included, short first.
+
+    Raises:
+        UserError: a single sentence is longer.
+    """
+    indices = sorted(indices, key=dataset.num_tokens)
+    check_batch(dataset.num_tokens(indices[-1]), max_tokens)
+    batches: list[list[int]] = [[]]
+    for index in indices:  # each is the longest of its batch so far
+        if (len(batches[-1]) + 1) * dataset.num_tokens(index) > max_tokens:
+            batches.append([])
+        batches[-1].append(index)
+    return batches

@@ -1,0 +1,47 @@
+"""`pet-fairseq model-options`: the options that build a checkpoint's model again."""
+
+import shlex
+from argparse import Namespace
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any
+
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
+
+from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.errors import UserError
+from pet_fairseq.nn.architectures import command_line_options
+
+
+def model_options(path: str) -> list[str]:
+    """The words of `--arch NAME` and of every model option that differs from its default.
+
+    Lists are joined by commas, not spaces, so that a shell can take them from `$(...)`.
+
+    Raises:
+        UserError: an unreadable file, or a model without a named architecture.
+    """
+    args = load_checkpoint(path, "CHECKPOINT")["cfg"]["model"]
+    arch = getattr(args, "arch", None)
+    if arch not in ARCH_MODEL_REGISTRY or arch not in ARCH_CONFIG_REGISTRY:
+        raise UserError(f"CHECKPOINT {path}: its model has no named architecture but {arch!r}")
+    defaults = Namespace(arch=arch)
+    ARCH_CONFIG_REGISTRY[arch](defaults)
+    options = ["--arch", str(arch)]
+    for action in command_line_options(ARCH_MODEL_REGISTRY[arch]):
+        value = getattr(args, action.dest, None)
+        if value is None or value == getattr(defaults, action.dest, None):
+            continue
+        options += option_words(action.option_strings[0], value, flag=action.nargs == 0)
+    return options
+
+
+def option_words(option: str, value: Any, flag: bool) -> list[str]:
+    """One option as the words of a command line; none for a flag that is off."""
+    if flag:
+        return [option] if value else []
+    if isinstance(value, Enum):
+        value = value.value
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        value = ",".join(map(str, value))  # as fairseq's eval_str_list takes them
+    return [option, shlex.quote(str(value).replace(" ", "," if option.endswith("-pairs") else " "))]

@@ -1,0 +1,158 @@
+"""Import of BERT as `--arch bert`, fairseq's RoBERTa with token types."""
+
+import re
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from pet_fairseq.errors import UserError
+from pet_fairseq.huggingface.classes import CLASSES, HEAD, classifier_task, is_classifier
+from pet_fairseq.huggingface.source import Source, Weights
+from pet_fairseq.huggingface.vocabulary import Vocabulary, make_vocabulary
+from pet_fairseq.huggingface.writer import Import, option_words
+
+SPECIAL = {"<s>": "[CLS]", "<pad>": "[PAD]", "</s>": "[SEP]", "<unk>": "[UNK]", "<mask>": "[MASK]"}
+ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_accurate", "relu": "relu"}
+FIRST_POSITION = 2  # fairseq numbers positions from its padding index + 1
+STACK = "encoder.sentence_encoder"
+EMBEDDINGS = "embeddings.word_embeddings.weight"
+POSITIONS = "embeddings.position_embeddings.weight"
+TYPES = "embeddings.token_type_embeddings.weight"
+LAYER = {
+    "attention.self.query": "self_attn.q_proj",
+    "attention.self.key": "self_attn.k_proj",
+    "attention.self.value": "self_attn.v_proj",
+    "attention.output.dense": "self_attn.out_proj",
+    "attention.output.LayerNorm": "self_attn_layer_norm",
+    "intermediate.dense": "fc1",
+    "output.dense": "fc2",
+    "output.LayerNorm": "final_layer_norm",
+}
+WORD_HEAD = {
+    "cls.predictions.transform.dense": "encoder.lm_head.dense",
+    "cls.predictions.transform.LayerNorm": "encoder.lm_head.layer_norm",
+}
+WORD_HEAD_BIAS = "cls.predictions.bias"
+POOLER, CLASSIFIER = "pooler.dense", "classifier"
+OLD_NAMES = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
+
+
+def read_bert(source: Source) -> Import:
+    """Describe a BERT to the writer.
+
+    Raises:
+        UserError: options or files that do not fit.
+    """
+    config = source.config
+    config.refuse(position_embedding_type="absolute", is_decoder=False)
+    config.check_head("MaskedLM", "PreTraining", CLASSES)
+    weights = source.weights.renamed(plain_name)
+    vocabulary = bert_vocabulary(source, config.size("vocab_size"))
+    arch = [
+        *("--arch", "bert", *encoder_options(source, config.size("max_position_embeddings"))),
+        *("--layer-norm-eps", str(config.get("layer_norm_eps", 1e-12))),
+        *("--token-types", str(config.get("type_vocab_size", 2))),
+    ]
+    heads = WORD_HEAD_BIAS in weights, is_classifier(source)
+    if WORD_HEAD_BIAS in weights:
+        config.refuse(tie_word_embeddings=True)
+    task = ["--task", "masked_lm", "--criterion", "masked_lm"]
+    files = {"dict.txt": vocabulary.text()}
+    if is_classifier(source):
+        outputs = len(weights[f"{CLASSIFIER}.bias"])
+        task, files = classifier_task(source, outputs, separators=1, vocabulary=vocabulary)
+    return Import(
+        task,
+        arch,
+        files,
+        bert_tensors(weights, config.size("num_hidden_layers"), vocabulary, *heads),
+        describe_heads(vocabulary, *heads),
+        source.tokenizer.write,
+        ["--bpe", "tokenizer_json", "--tokenizer-file", "{}/tokenizer.json"],
+        ("encoder.lm_head.",),
+    )
+
+
+def plain_name(name: str) -> str:
+    """A tensor's name without the prefix `bert.`, and with today's names in layer norms."""
+    name = name.removeprefix("bert.")
+    return re.sub("LayerNorm.(gamma|beta)$", lambda old: OLD_NAMES[old[0]], name)
+
+
+def bert_vocabulary(source: Source, rows: int) -> Vocabulary:
+    """fairseq's dictionary of BERT's pieces, with fairseq's names for the special ones.
+
+    Raises:
+        UserError: a special piece is missing.
+    """
+    pieces, path = source.tokenizer.pieces(), source.tokenizer.path
+    for piece in SPECIAL.values():
+        if piece not in pieces:
+            raise UserError(f"{path}: has no {piece}; give the tokenizer of a BERT")
+    special = {word: pieces.index(piece) for word, piece in SPECIAL.items()}
+    renamed = {piece: word for word, piece in SPECIAL.items()}
+    return make_vocabulary(pieces, rows, special, path, renamed)
+
+
+def encoder_options(source: Source, positions: int) -> list[str]:
+    """The options of an encoder's sizes; `positions`: the longest text, in tokens."""
+    config = source.config
+    sizes = {
+        "--encoder-layers": config.size("num_hidden_layers"),
+        "--encoder-embed-dim": config.size("hidden_size"),
+        "--encoder-ffn-embed-dim": config.size("intermediate_size"),
+        "--encoder-attention-heads": config.size("num_attention_heads"),
+        "--activation-fn": config.choose("hidden_act", ACTIVATIONS),
+        "--max-positions": positions,
+    }
+    return option_words(sizes)
+
+
+def bert_tensors(
+    weights: Weights,
+    layers: int,
+    vocabulary: Vocabulary,
+    has_word_head: bool,
+    has_class_head: bool,
+) -> Iterator[tuple[str, Tensor]]:
+    """Yield BERT's tensors under fairseq's names.
+
+    Args:
+        has_word_head, has_class_head: whether it predicts masked words, and classes.
+    """
+    yield from encoder_tensors(weights, layers, vocabulary)
+    positions = weights[POSITIONS]
+    before = positions.new_zeros(FIRST_POSITION, positions.size(1))
+    yield f"{STACK}.embed_positions.weight", torch.cat([before, positions])
+    yield f"{STACK}.embed_types.weight", weights[TYPES]
+    if has_word_head:
+        yield from renamed(weights, WORD_HEAD)
+        yield "encoder.lm_head.bias", vocabulary.take(weights[WORD_HEAD_BIAS])
+    if has_class_head:
+        yield from renamed(weights, {POOLER: f"{HEAD}.dense", CLASSIFIER: f"{HEAD}.out_proj"})
+
+
+def encoder_tensors(
+    weights: Weights, layers: int, vocabulary: Vocabulary
+) -> Iterator[tuple[str, Tensor]]:
+    """Yield the embeddings of words and the layers, which BERT and RoBERTa have in common."""
+    yield f"{STACK}.embed_tokens.weight", vocabulary.take(weights[EMBEDDINGS])
+    names = {"embeddings.LayerNorm": f"{STACK}.layernorm_embedding"}
+    for i in range(layers):
+        names |= {f"encoder.layer.{i}.{old}": f"{STACK}.layers.{i}.{n}" for old, n in LAYER.items()}
+    yield from renamed(weights, names)
+
+
+def renamed(weights: Weights, names: dict[str, str]) -> Iterator[tuple[str, Tensor]]:
+    """Yield weight and bias of modules under other names: `names` maps the old to the new ones."""
+    for old, new in names.items():
+        for kind in ("weight", "bias"):
+            yield f"{new}.{kind}", weights[f"{old}.{kind}"]
+
+
+def describe_heads(vocabulary: Vocabulary, has_word_head: bool, has_class_head: bool) -> str:
+    """A few words for the terminal about a model with these heads."""
+    head = "with" if has_word_head else "without"
+    text = f"{len(vocabulary):,} words, {head} the head for masked words"
+    return f"{text}, with a head for classes" if has_class_head else text

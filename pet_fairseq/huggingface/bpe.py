@@ -1,0 +1,52 @@
+"""`--bpe tokenizer_json`: any tokenizer of the library `tokenizers` for fairseq's commands."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fairseq.data.encoders import register_bpe
+from fairseq.dataclass import FairseqDataclass
+
+from pet_fairseq.huggingface.tokenizer_file import load_divider, word_of
+
+
+@dataclass
+class TokenizerJsonConfig(FairseqDataclass):
+    tokenizer_file: str = field(
+        default="???",
+        metadata={
+            "help": "a tokenizer.json, such as the one that pet-fairseq import-hf writes; or "
+            "BERT's vocab.txt, or GPT-2's vocab.json with merges.txt beside it"
+        },
+    )
+    tokenizer_newline: str = field(
+        default="",
+        metadata={
+            "help": "what stands for a line break within a line of text, both in input and in "
+            "output, such as '\\n' (a backslash and an n) (default: nothing does)"
+        },
+    )
+
+
+@register_bpe("tokenizer_json", dataclass=TokenizerJsonConfig)
+class TokenizerJson:
+    """Turns text into the words of a dictionary that `pet-fairseq import-hf` wrote, and back."""
+
+    def __init__(self, cfg):
+        self.tokenizer = load_divider(Path(cfg.tokenizer_file))
+        self.newline = cfg.tokenizer_newline
+        vocabulary = self.tokenizer.get_vocab()
+        self.words = {number: word_of(piece) for piece, number in vocabulary.items()}
+        self.numbers = {word: number for number, word in self.words.items()}
+
+    def encode(self, text: str) -> str:
+        """A text as words separated by spaces; the task adds those that begin and end a text."""
+        if self.newline:
+            text = text.replace(self.newline, "\n")
+        numbers = self.tokenizer.encode(text, add_special_tokens=False).ids
+        return " ".join(self.words[number] for number in numbers)
+
+    def decode(self, words: str) -> str:
+        """Words as text; those that the tokenizer does not know, such as `<unk>`, are left out."""
+        numbers = [self.numbers[word] for word in words.split() if word in self.numbers]
+        text = self.tokenizer.decode(numbers, skip_special_tokens=False)
+        return text.replace("\n", self.newline) if self.newline else text

@@ -1,0 +1,105 @@
+"""`pet-fairseq import-hf`: turns other libraries' files into a folder for fairseq's commands."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Optional
+
+from pet_fairseq.errors import UserError
+from pet_fairseq.huggingface.bart import read_bart
+from pet_fairseq.huggingface.bert import read_bert
+from pet_fairseq.huggingface.gguf_file import read_gguf
+from pet_fairseq.huggingface.gpt2 import read_gpt2
+from pet_fairseq.huggingface.llama import read_llama
+from pet_fairseq.huggingface.marian import read_marian
+from pet_fairseq.huggingface.roberta import read_roberta
+from pet_fairseq.huggingface.source import CONFIG, Config, Source, open_weights, read_config
+from pet_fairseq.huggingface.tokenizer_file import read_tokenizer
+from pet_fairseq.huggingface.writer import Import, check_out, write_import
+
+# the function that reads a model, by its model_type in config.json
+FAMILIES: dict[str, Callable[[Source], Import]] = {
+    "bert": read_bert,
+    "roberta": read_roberta,
+    "xlm-roberta": read_roberta,
+    "camembert": read_roberta,
+    "bart": read_bart,
+    "mbart": read_bart,
+    "marian": read_marian,
+    "gpt2": read_gpt2,
+    "llama": read_llama,
+    "mistral": read_llama,
+    "qwen2": read_llama,
+}
+# what the library transformers takes for options that config.json lacks, where it matters
+SENTENCE_DEFAULTS: dict[str, object] = {"layer_norm_eps": 1e-12}
+DEFAULTS: dict[str, dict[str, object]] = {
+    "roberta": SENTENCE_DEFAULTS,
+    "xlm-roberta": SENTENCE_DEFAULTS,
+    "camembert": SENTENCE_DEFAULTS,
+    "gpt2": {"activation_function": "gelu_new"},
+    "mistral": {"sliding_window": 4096, "num_key_value_heads": 8},
+    "qwen2": {"use_sliding_window": False, "num_key_value_heads": 32},
+}
+OTHER_FILES = (".json", ".safetensors", ".bin")  # of a folder that is to be given as a whole
+
+
+def import_model(path: Path, out: Path) -> str:
+    """Write a model's folder for fairseq; returns a line for the terminal.
+
+    Args:
+        path: a folder of Hugging Face's files, a GGUF file, or a folder with one GGUF file.
+    Raises:
+        UserError: files that are missing, damaged or of a model that is not supported, or `out`
+            exists already.
+    """
+    check_out(out)
+    source = open_source(path)
+    model = FAMILIES[source.config["model_type"]](source)
+    write_import(model, out, source.weights.path)
+    return f"wrote {out}: {' '.join(model.arch)}, {model.description}"
+
+
+def open_source(path: Path) -> Source:
+    """Open the files; their tensors are read later.
+
+    Raises:
+        UserError: as `import_model`.
+    """
+    gguf = find_gguf(path)
+    if gguf is not None:
+        return read_gguf(gguf)
+    config = read_config(path)
+    check_family(config)
+    config = Config(DEFAULTS.get(config["model_type"], {}) | config, config.path)
+    return Source(path, config, open_weights(path), lambda: read_tokenizer(path))
+
+
+def check_family(config: Config) -> None:
+    """Raises UserError if the model's type is not supported, or its weights are quantised."""
+    kind = config["model_type"]
+    if kind not in list(FAMILIES):
+        raise UserError(
+            f"{config.path}: is a model of type {kind}, which is not supported; supported are "
+            f"{', '.join(FAMILIES)}"
+        )
+    if config.get("quantization_config"):
+        raise UserError(
+            f"{config.path}: has a quantization_config; give the model's files in float16, "
+            "bfloat16 or float32"
+        )
+
+
+def find_gguf(path: Path) -> Optional[Path]:
+    """The GGUF file that a path means: itself, or the only one in a folder without config.json.
+
+    Raises:
+        UserError: one of Hugging Face's files, or a folder with several GGUF files.
+    """
+    if path.is_file():
+        if path.suffix in OTHER_FILES:
+            raise UserError(f"{path}: give the folder with all of the model's files")
+        return path
+    files = [] if (path / CONFIG).exists() else sorted(path.glob("*.gguf"))
+    if len(files) > 1:
+        raise UserError(f"{path}: has {len(files)} GGUF files; give one, such as {files[0]}")
+    return files[0] if files else None

@@ -1,0 +1,90 @@
+"""Marian's translation models, such as OPUS-MT: `--arch marian`.
+
+They differ from fairseq's Transformer in three things: the activation is swish, the logits have a
+bias, and the decoder starts from the padding word, where fairseq gives it </s>. Sinusoidal
+positions are stored as a table, because the two libraries order sines and cosines differently.
+"""
+
+import torch.nn.functional as F
+from fairseq.models import register_model, register_model_architecture
+from fairseq.models.transformer import TransformerModel, base_architecture
+from fairseq.modules.transformer_layer import (
+    TransformerDecoderLayerBase,
+    TransformerEncoderLayerBase,
+)
+from torch import Tensor, nn
+
+from pet_fairseq.checkpoints.tied_tensors import SharedStoredOnce
+from pet_fairseq.nn.architectures import set_defaults
+from pet_fairseq.nn.output_bias import add_output_bias
+
+ACTIVATIONS = {"relu": "RELU", "gelu": "GELU"}  # fairseq's names and CTranslate2's
+
+
+class StartEmbedding(nn.Embedding):
+    """An embedding in which `</s>`, from which fairseq's decoder starts, has another word's vector.
+
+    Args:
+        words: the embedding whose matrix it shares.
+        start: the index of the other word. end: the index of `</s>`.
+    """
+
+    def __init__(self, words: nn.Embedding, start: int, end: int):
+        rows, width = words.weight.shape
+        super().__init__(rows, width, words.padding_idx, device="meta")
+        self.weight = words.weight
+        self.start = start
+        self.end = end
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return super().forward(tokens.masked_fill(tokens.eq(self.end), self.start))
+
+
+@register_model("marian")
+class MarianModel(SharedStoredOnce, TransformerModel):
+    """fairseq's encoder-decoder with the three things that Marian does differently."""
+
+    sharing_options = "--share-all-embeddings and --share-decoder-input-output-embed"
+    no_plain_form = (
+        "it has an output bias and, as a rule, swish, which fairseq's transformer lacks; give --to "
+        "ctranslate2, or distil it into a student and export that"
+    )
+
+    @classmethod
+    def add_args(cls, parser):
+        super().add_args(parser)
+        parser.add_argument(
+            "--swish",
+            action="store_true",
+            help="use swish, x times the sigmoid of x, in place of --activation-fn",
+        )
+
+    @staticmethod
+    def ctranslate2_form(args) -> tuple[str, bool]:
+        """The activation in CTranslate2, and that the decoder starts from the padding word."""
+        return ("SWISH" if args.swish else ACTIVATIONS[args.activation_fn]), True
+
+    @classmethod
+    def build_model(cls, args, task):
+        set_marian_defaults(args)
+        model = super().build_model(args, task)
+        if args.swish:
+            use_swish(model)
+        words, decoder = task.target_dictionary, model.decoder
+        decoder.embed_tokens = StartEmbedding(decoder.embed_tokens, words.pad(), words.eos())
+        add_output_bias(decoder.output_projection)
+        return model
+
+
+def use_swish(model: nn.Module) -> None:
+    """Give all layers the activation that fairseq's `get_activation_fn` lacks."""
+    for module in model.modules():
+        if isinstance(module, (TransformerEncoderLayerBase, TransformerDecoderLayerBase)):
+            module.activation_fn = F.silu
+
+
+@register_model_architecture("marian", "marian")
+def set_marian_defaults(args) -> None:
+    """Set options that are not given to the values of OPUS-MT's models."""
+    set_defaults(args, swish=False, encoder_learned_pos=True, decoder_learned_pos=True)
+    base_architecture(args)

@@ -1,0 +1,108 @@
+"""Comparing groups of runs with the teacher (sizes, speed) and with a baseline (scores)."""
+
+import statistics
+from dataclasses import dataclass, field
+from typing import Any, Optional
+
+from sacrebleu.metrics import BLEU
+from sacrebleu.significance import PairedTest
+
+from pet_fairseq.results.report.outputs import read_output
+from pet_fairseq.results.report.scoring import BLEU_AND_CHRF, Scoring
+from pet_fairseq.results.report.seed_groups import RunGroup
+from pet_fairseq.results.tokenised_bleu import tokenised_bleu
+
+SAMPLES = 1000  # of the paired bootstrap
+
+
+@dataclass
+class Comparison:
+    """All groups of runs in a report, and the two with which they are compared."""
+
+    groups: list[RunGroup]
+    teacher: RunGroup
+    baseline: RunGroup
+    scoring: Scoring = BLEU_AND_CHRF
+    p_values: dict[str, float] = field(default_factory=dict)  # of `bootstrap`, by the group's name
+    tokenised: dict[str, float] = field(default_factory=dict)  # of `tokenised_scores`, the same
+
+    @property
+    def beams(self) -> list[int]:
+        """The beam sizes that were measured, in increasing order."""
+        return sorted({beam for group in self.groups for beam in group.score})
+
+    @property
+    def main_beams(self) -> list[int]:
+        """Greedy search and the usual beam 5, or else the smallest and the largest beam."""
+        beams = self.beams
+        if not beams:
+            return []
+        return sorted({1 if 1 in beams else beams[0], 5 if 5 in beams else beams[-1]})
+
+    @property
+    def beam(self) -> Optional[int]:
+        """The beam size to compare at: the largest that all groups with translations have.
+
+        If they have none in common, it is the baseline's largest; None if it has none either.
+        """
+        translated = [set(group.score) for group in self.groups if group.score]
+        common = set.intersection(*translated) if translated else set()
+        return max(common or self.baseline.score, default=None)
+
+    def rate(self, group: RunGroup) -> Optional[float]:
+        """The compression rate in percent (PET, section 4.1.3)."""
+        ours, theirs = (g.sizes.layer_parameters for g in (group, self.teacher))
+        return 100 * ours / theirs if ours is not None and theirs else None
+
+    def score(self, group: RunGroup) -> Optional[float]:
+        """Its score at `beam`."""
+        return None if self.beam is None else group.score.get(self.beam)
+
+    def difference(self, group: RunGroup) -> Optional[float]:
+        """The score minus the baseline's, at `beam`."""
+        ours, theirs = self.score(group), self.score(self.baseline)
+        return None if ours is None or theirs is None else ours - theirs
+
+    def speedup(self, group: RunGroup, beam: Optional[int]) -> Optional[float]:
+        """Sentences per second over the teacher's."""
+        if beam is None:
+            return None
+        ours, theirs = (g.sentences_per_second.get(beam) for g in (group, self.teacher))
+        return ours / theirs if ours is not None and theirs else None
+
+
+def tokenised_scores(comparison: Comparison) -> dict[str, float]:
+    """The mean BLEU of each group's tokenised translations at the comparison's beam, by name.
+
+    Groups without translations there are left out, and runs of which only the text was printed.
+    """
+    beam, means = comparison.beam, {}
+    for group in comparison.groups:
+        found = [run.outputs[beam][0] for run in group.runs if beam in run.outputs]
+        scores = [
+            tokenised_bleu(output.tokenised, output.targets)
+            for output in map(read_output, found)
+            if output.tokenised and len(output.tokenised) == len(output.targets)
+        ]
+        if scores:
+            means[group.name] = statistics.fmean(scores)
+    return means
+
+
+def bootstrap(comparison: Comparison, reference: list[str]) -> dict[str, float]:
+    """P-values of paired bootstrap tests, each group's first seed against the baseline's, by name.
+
+    The tests compare BLEU at the comparison's beam; groups whose first seed lacks it are left out.
+    """
+    baseline, beam = comparison.baseline, comparison.beam
+    scored = [group for group in comparison.groups if beam in group.runs[0].score]
+    others = [group for group in scored if group is not baseline]
+    if not others or beam not in baseline.runs[0].score:
+        return {}
+    systems: list[Any] = [
+        (group.name, read_output(group.runs[0].outputs[beam][0]).hypotheses)
+        for group in [baseline, *others]
+    ]
+    test = PairedTest(systems, {"BLEU": BLEU()}, [reference], test_type="bs", n_samples=SAMPLES)
+    results: dict[str, list[Any]] = test()[1]  # of the systems, and their names
+    return {group.name: result.p_value for group, result in zip(others, results["BLEU"][1:])}

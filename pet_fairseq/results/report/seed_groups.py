@@ -1,0 +1,149 @@
+"""Groups of runs that differ only in their seed: each is one row of the report's table.
+
+The folders NAME.seed1, NAME.seed2, ... are the group NAME; any other folder is a group of its own.
+"""
+
+import re
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Optional
+
+from pet_fairseq.errors import UserError
+from pet_fairseq.files import read_text
+from pet_fairseq.results.report.checkpoint import UNKNOWN, Sizes
+from pet_fairseq.results.report.measure import Run, is_run
+from pet_fairseq.results.report.outputs import output_key
+
+SEED = re.compile(r"(.+)\.seed(\d+)")
+
+
+@dataclass
+class RunGroup:
+    """One or more runs, in the order of their seeds, and their means."""
+
+    name: str
+    title: str
+    runs: list[Run]
+    sizes: Sizes = UNKNOWN  # of the first seed
+    training_seconds: Optional[float] = None  # mean
+    score: dict[int, float] = field(default_factory=dict)  # by beam, mean
+    score_spread: dict[int, Optional[float]] = field(default_factory=dict)  # by beam, sample std
+    sentences_per_second: dict[int, float] = field(default_factory=dict)  # by beam, median
+    missing: list[str] = field(default_factory=list)  # seeds; each run names its own files
+
+
+def group_name(folder: str) -> str:
+    """A run's name without its seed."""
+    match = SEED.fullmatch(folder)
+    return match[1] if match else folder
+
+
+def seed_of(folder: str) -> Optional[int]:
+    """The seed in a run's name, None without one."""
+    match = SEED.fullmatch(folder)
+    return int(match[2]) if match else None
+
+
+def find_groups(runs: Path) -> dict[str, list[Path]]:
+    """The folders of the finished runs by group, in the order of names and seeds.
+
+    Raises:
+        UserError: no such folder, no run in it, or a name both with and without a seed.
+    """
+    if not runs.is_dir():
+        raise UserError(f"{runs}: no such folder")
+    groups = defaultdict(list)
+    for folder in sorted(filter(is_run, runs.iterdir()), key=_seed_key):
+        groups[group_name(folder.name)].append(folder)
+    if not groups:
+        raise UserError(f"{runs}: holds no run (a folder with checkpoint_best.pt); train one first")
+    for name, folders in groups.items():
+        if folders[0].name == name and len(folders) > 1:
+            raise UserError(
+                f"{folders[0]}: has no seed in its name, but {folders[1].name} has; rename it to "
+                f"{name}.seed<K> if it is the same kind of run, else to another name"
+            )
+    return dict(groups)
+
+
+def _seed_key(folder: Path) -> tuple[str, int]:
+    seed = seed_of(folder.name)
+    return group_name(folder.name), -1 if seed is None else seed
+
+
+def group_order(runs: Path, first: str) -> list[str]:
+    """The names of groups or runs, one on each line of order.txt; without it only `first`."""
+    order = runs / "order.txt"
+    lines = read_text(order, "order").splitlines() if order.is_file() else [first]
+    return [line.strip() for line in lines if line.strip()]
+
+
+def make_group(name: str, title: str, runs: list[Run]) -> RunGroup:
+    """Aggregate the runs of a group.
+
+    Raises:
+        UserError: runs whose models are not of the same size.
+    """
+    check_same_sizes(runs)
+    group = RunGroup(name, title, runs)
+    group.sizes = next((run.sizes for run in runs if run.sizes != UNKNOWN), UNKNOWN)
+    seconds = [run.training_seconds for run in runs if run.training_seconds is not None]
+    group.training_seconds = statistics.fmean(seconds) if seconds else None
+    for beam in sorted({beam for run in runs for beam in run.score}):
+        scores = [run.score[beam] for run in runs if beam in run.score]
+        speeds = [speed for run in runs for speed in run.sentences_per_second.get(beam, [])]
+        group.score[beam] = statistics.fmean(scores)
+        group.score_spread[beam] = statistics.stdev(scores) if len(scores) > 1 else None
+        group.sentences_per_second[beam] = statistics.median(speeds)
+    return group
+
+
+def check_same_sizes(runs: list[Run]) -> None:
+    """Raises UserError if two runs of a group compute with different numbers of parameters."""
+    known = [run for run in runs if run.sizes != UNKNOWN]
+    for run in known[1:]:
+        if run.sizes.common != known[0].sizes.common:
+            raise UserError(
+                f"runs {known[0].name} and {run.name} differ in size ({_size_of(known[0])} against "
+                f"{_size_of(run)}), so they are not seeds of one model; rename one of them"
+            )
+
+
+def _size_of(run: Run) -> str:
+    return f"{run.sizes.layer_parameters:,} layer parameters of {run.sizes.parameters:,}"
+
+
+def check_same_test_set(runs: Iterable[Run]) -> None:
+    """Raises UserError if two runs translated different test sets."""
+    known = [run for run in runs if run.targets is not None]
+    for run in known[1:]:
+        if run.targets != known[0].targets:
+            raise UserError(
+                f"runs {known[0].name} and {run.name} translated different test sets; generate "
+                "both with the same data"
+            )
+
+
+def name_missing_outputs(runs: list[Run]) -> None:
+    """Note in each run's `missing` the outputs (a beam, a repeat) that only other runs have."""
+    everything = sorted({name for run in runs for name in run.output_names}, key=output_key)
+    for run in runs:
+        if run.outputs:  # else `measure_run` has noted that it has none
+            present = set(run.output_names)
+            run.missing += [name for name in everything if name not in present]
+
+
+def name_missing_seeds(groups: list[RunGroup], teacher: RunGroup) -> None:
+    """Note in `missing` if a group has fewer seeds than the largest group.
+
+    A teacher needs only one, and so does an ensemble, which has several seeds in it.
+    """
+    most = max(groups, key=lambda group: len(group.runs))
+    for group in groups:
+        single = group is teacher or group.runs[0].members > 1
+        enough = 1 if single and len(group.runs) == 1 else len(most.runs)
+        if len(group.runs) < enough:
+            group.missing.append(f"seeds: it has {len(group.runs)}, `{most.name}` has {enough}")

@@ -1,0 +1,332 @@
+"""The commands `pet-fairseq score ...`: parse, call, print."""
+
+import json
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from typing import Optional
+
+from pet_fairseq.cli_command import (
+    Command,
+    Group,
+    add_auto_device_option,
+    add_backbone_run_option,
+    add_batch_option,
+    add_scores_file_option,
+    add_subset_option,
+)
+from pet_fairseq.files import write_json
+
+
+def _print_scores(scores: dict, out: Optional[Path]) -> None:
+    if out is not None:
+        write_json(out, scores)
+    print(json.dumps(scores))
+
+
+def _add_output(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "output", type=Path, metavar="OUTPUT", help="a file with what fairseq-generate printed"
+    )
+
+
+# --- texts ----------------------------------------------------------------------------------------
+
+
+def _bleu_arguments(parser: ArgumentParser) -> None:
+    _add_output(parser)
+    parser.add_argument(
+        "reference", type=Path, metavar="REFERENCE", help="the raw target text of the test set"
+    )
+    add_scores_file_option(parser)
+
+
+def _bleu(args: Namespace) -> None:
+    from pet_fairseq.results.score.bleu import bleu_scores
+
+    _print_scores(bleu_scores(args.output, args.reference), args.out)
+
+
+def _wer_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "output",
+        type=Path,
+        metavar="OUTPUT",
+        help="a file with what fairseq-generate printed, or with a pronunciation on each line",
+    )
+    parser.add_argument(
+        "pronunciations",
+        type=Path,
+        metavar="PRONUNCIATIONS",
+        help="a file with a line for each word: its right pronunciations, between tabs",
+    )
+    add_scores_file_option(parser)
+
+
+def _wer(args: Namespace) -> None:
+    from pet_fairseq.results.score.wer import wer_scores
+
+    _print_scores(wer_scores(args.output, args.pronunciations), args.out)
+
+
+def _rouge_arguments(parser: ArgumentParser) -> None:
+    _add_output(parser)
+    parser.add_argument(
+        "--responses",
+        type=Path,
+        metavar="FILE",
+        help="the right responses, one on each line (default: the T lines of OUTPUT)",
+    )
+    parser.add_argument(
+        "--validation",
+        type=Path,
+        metavar="LOG",
+        help="what fairseq-validate printed, from which to take the responses' perplexity",
+    )
+    add_scores_file_option(parser)
+
+
+def _rouge(args: Namespace) -> None:
+    from pet_fairseq.results.score.rouge import read_length, read_perplexity, rouge_scores
+
+    scores = rouge_scores(args.output, args.responses)
+    if args.validation is not None:
+        scores["ppl"] = read_perplexity(args.validation)
+        if (length := read_length(args.validation)) is not None:
+            scores["read"] = length
+    _print_scores(scores, args.out)
+
+
+# --- answers --------------------------------------------------------------------------------------
+
+
+def _accuracy_arguments(parser: ArgumentParser) -> None:
+    _add_output(parser)
+    parser.add_argument(
+        "answers", type=Path, metavar="ANSWERS", help="the right answers, one on each line"
+    )
+    add_scores_file_option(parser)
+
+
+def _accuracy(args: Namespace) -> None:
+    from pet_fairseq.results.score.answers import accuracy_scores
+
+    _print_scores(accuracy_scores(args.output, args.answers), args.out)
+
+
+def _squad_arguments(parser: ArgumentParser) -> None:
+    _add_output(parser)
+    parser.add_argument(
+        "answers",
+        type=Path,
+        metavar="ANSWERS",
+        help="a JSON object with a list of right answers for each question",
+    )
+    add_scores_file_option(parser)
+
+
+def _squad(args: Namespace) -> None:
+    from pet_fairseq.results.score.answers import squad_scores
+
+    _print_scores(squad_scores(args.output, args.answers), args.out)
+
+
+# --- classes --------------------------------------------------------------------------------------
+
+
+def _classes_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "checkpoint", metavar="CHECKPOINT", help="a model of the task sentence_prediction"
+    )
+    parser.add_argument("data", metavar="BIN", help="the folder with the sentences and classes")
+    add_subset_option(parser, "test")
+    add_batch_option(parser, max_tokens=8000)
+    add_auto_device_option(parser)
+    add_scores_file_option(parser)
+
+
+def _classes(args: Namespace) -> None:
+    from pet_fairseq.results.score.classes import class_scores
+
+    scores = class_scores(args.checkpoint, args.data, args.subset, args.device, args.max_tokens)
+    if args.out is not None:
+        write_json(args.out, scores)
+    del scores["by_sentence"]
+    _print_scores(scores, None)
+
+
+# --- prompts --------------------------------------------------------------------------------------
+
+
+def _prompts_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "checkpoint", metavar="CHECKPOINT", help="a language model, or plugins for one"
+    )
+    parser.add_argument(
+        "data",
+        metavar="BIN",
+        help="the folder with the texts, one on each line, from fairseq-preprocess --only-source",
+    )
+    parser.add_argument(
+        "--prompt-end",
+        required=True,
+        metavar="WORD",
+        help="the word that ends a prompt; everything after the first one is the response",
+    )
+    add_subset_option(parser, "test")
+    parser.add_argument(
+        "--texts",
+        type=int,
+        default=100,
+        metavar="N",
+        help="how many texts to read at most, spread over the subset (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--cut",
+        type=int,
+        default=1,
+        metavar="K",
+        help="let the model read only the last 1/K of each prompt, for comparison with plugins "
+        "(default: %(default)s)",
+    )
+    add_auto_device_option(parser)
+    add_scores_file_option(parser)
+
+
+def _prompts(args: Namespace) -> None:
+    from pet_fairseq.results.score.prompts import prompt_scores
+
+    options = (args.prompt_end, args.subset, args.texts, args.cut, args.device)
+    _print_scores(prompt_scores(args.checkpoint, args.data, *options), args.out)
+
+
+# --- table ----------------------------------------------------------------------------------------
+
+
+def _table_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "runs",
+        type=Path,
+        metavar="RUNS",
+        help="a folder that holds one folder for each run and seed, NAME.seed<N>/result.json; "
+        "table.md is written into it",
+    )
+    parser.add_argument(
+        "names", nargs="+", metavar="NAME", help="the name of a run, without its seed"
+    )
+
+
+def _table(args: Namespace) -> None:
+    from pet_fairseq.results.score.seed_table import write_seeds_table
+
+    print(write_seeds_table(args.runs, args.names), end="")
+
+
+# --- tasks ----------------------------------------------------------------------------------------
+
+
+def _tasks_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "tasks",
+        nargs="+",
+        metavar="TASK=FOLDER",
+        help="the folder of a task's runs, with plugins.json; give a task once for each seed",
+    )
+    add_backbone_run_option(parser)
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="also write the table to this file, as Markdown"
+    )
+
+
+def _tasks(args: Namespace) -> None:
+    from pet_fairseq.results.score.task_table import write_tasks_table
+
+    print(write_tasks_table(args.tasks, args.backbone, args.out), end="")
+
+
+COMMANDS = (
+    Command(
+        name="score bleu",
+        group=Group.REPORTS,
+        help="score translations by sacreBLEU",
+        description="Score translations by sacreBLEU. Make OUTPUT with --tokenizer and "
+        "--remove-bpe, so that it has detokenised text.",
+        add_arguments=_bleu_arguments,
+        run=_bleu,
+        needs_models=False,
+    ),
+    Command(
+        name="score wer",
+        group=Group.REPORTS,
+        help="score pronunciations by their word and phone error rates",
+        description="Score pronunciations by word and phone error rates, in percent. A word is "
+        "right if any of its pronunciations is given; phones are compared with the nearest one. "
+        "Phones stand between blanks.",
+        add_arguments=_wer_arguments,
+        run=_wer,
+        needs_models=False,
+    ),
+    Command(
+        name="score rouge",
+        group=Group.REPORTS,
+        help="score responses by ROUGE and exact matches",
+        description="Score responses by ROUGE and exact matches. Make OUTPUT with --bpe "
+        "sentencepiece or --remove-bpe, so that it has detokenised text. Tokens are words, stemmed "
+        "if they are ASCII, and single characters of scripts without spaces between words, such as "
+        "Chinese.",
+        add_arguments=_rouge_arguments,
+        run=_rouge,
+        needs_models=False,
+    ),
+    Command(
+        name="score accuracy",
+        group=Group.REPORTS,
+        help="count the generated answers that are right, letter by letter",
+        description="Count the generated answers that are right, letter by letter. OUTPUT needs no "
+        "--tokenizer and no --remove-bpe: Moses tokens and BPE pieces are joined as English.",
+        add_arguments=_accuracy_arguments,
+        run=_accuracy,
+        needs_models=False,
+    ),
+    Command(
+        name="score squad",
+        group=Group.REPORTS,
+        help="score generated answers by SQuAD's exact match and F1",
+        description="Score generated answers by SQuAD's exact match and F1. OUTPUT needs no "
+        "--tokenizer and no --remove-bpe: Moses tokens and BPE pieces are joined as English.",
+        add_arguments=_squad_arguments,
+        run=_squad,
+        needs_models=False,
+    ),
+    Command(
+        name="score classes",
+        group=Group.REPORTS,
+        help="count the sentences that a model classifies correctly",
+        add_arguments=_classes_arguments,
+        run=_classes,
+    ),
+    Command(
+        name="score prompts",
+        group=Group.REPORTS,
+        help="measure how fast a language model reads prompts and how well it goes on",
+        add_arguments=_prompts_arguments,
+        run=_prompts,
+    ),
+    Command(
+        name="score table",
+        group=Group.REPORTS,
+        help="tabulate scores with their mean and standard deviation over seeds",
+        add_arguments=_table_arguments,
+        run=_table,
+        needs_models=False,
+    ),
+    Command(
+        name="score tasks",
+        group=Group.REPORTS,
+        help="compare compressed models over several tasks, with their average",
+        description="Compare compressed models over several tasks and seeds: scores and their "
+        "average, trained parameters, FLOPs, and the differences from the backbone.",
+        add_arguments=_tasks_arguments,
+        run=_tasks,
+        needs_models=False,
+    ),
+)

@@ -1,0 +1,92 @@
+"""ROUGE and exact matches of what fairseq-generate printed, and figures of fairseq-validate."""
+
+import re
+from pathlib import Path
+from typing import Optional
+
+import regex
+
+from pet_fairseq.errors import UserError
+from pet_fairseq.files import read_lines, read_text
+from pet_fairseq.results.generate_output import NUMBER, check_hypotheses, numbered_lines
+
+KINDS = ("rouge1", "rouge2", "rougeL")
+# a character of a script that is written without spaces, or a word; combining marks belong to both
+TOKEN = regex.compile(
+    r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}--\p{M}]\p{M}*"
+    r"|[[\p{L}\p{M}\p{N}]--[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]]+",
+    flags=regex.VERSION1,
+)
+
+
+class Tokenizer:
+    """Divides text of any script into tokens; rouge-score's own knows only a to z and digits.
+
+    Characters of scripts without spaces between words, such as Chinese, are tokens of their own.
+    Other tokens are words in lower case; as in rouge-score, those of more than 3 characters are
+    stemmed if they are plain ASCII, so that text in ASCII has rouge-score's tokens.
+    """
+
+    def __init__(self, stemmer):
+        """`stemmer` has a method `stem`, as NLTK's PorterStemmer."""
+        self.stemmer = stemmer
+
+    def tokenize(self, text: str) -> list[str]:
+        tokens = TOKEN.findall(text.lower())
+        return [self.stemmer.stem(t) if len(t) > 3 and t.isascii() else t for t in tokens]
+
+
+def rouge_scores(output: Path, responses: Optional[Path] = None) -> dict:
+    """Score responses by ROUGE, over the tokens of `Tokenizer`, and by exact matches.
+
+    Args:
+        output: made with --bpe sentencepiece or --remove-bpe, so that it has detokenised text.
+        responses: a text with the right response to one prompt on each line; by default those in
+            the output (its T lines).
+    Returns:
+        rouge1, rouge2 and rougeL, mean F-measures in percent; accuracy, the percentage of exact
+        matches; total, responses.
+    Raises:
+        UserError: unusable files, files of different test sets, or rouge-score is missing.
+    """
+    try:
+        from nltk.stem.porter import PorterStemmer
+        from rouge_score.rouge_scorer import RougeScorer
+    except ModuleNotFoundError as error:
+        raise UserError("rouge-score is missing; pip install 'pet-fairseq[rouge]'") from error
+    text = read_text(output, "OUTPUT")
+    hypotheses, targets = (numbered_lines(text, kind) for kind in "DT")
+    if responses is not None:
+        targets = dict(enumerate(read_lines(responses, "--responses")))
+    check_hypotheses(hypotheses, "OUTPUT", output)
+    if set(hypotheses) != set(targets):
+        raise UserError(
+            f"OUTPUT {output}: {len(hypotheses)} answers, but {len(targets)} responses; generate "
+            "again"
+        )
+    scorer = RougeScorer(KINDS, tokenizer=Tokenizer(PorterStemmer()))
+    scores = [scorer.score(targets[i], hypothesis) for i, hypothesis in hypotheses.items()]
+    means = {kind: 100 * sum(s[kind].fmeasure for s in scores) / len(scores) for kind in KINDS}
+    exact = sum(text.strip() == targets[i].strip() for i, text in hypotheses.items())
+    return {**means, "accuracy": 100 * exact / len(hypotheses), "total": len(hypotheses)}
+
+
+def read_perplexity(log: Path) -> float:
+    """The last perplexity in a log of fairseq-validate.
+
+    Raises:
+        UserError: there is none.
+    """
+    perplexities = re.findall(rf"valid on .* \| ppl {NUMBER}", read_text(log, "--validation"))
+    if not perplexities:
+        raise UserError(f"--validation {log}: no perplexity in it; run fairseq-validate again")
+    return float(perplexities[-1])
+
+
+def read_length(log: Path) -> Optional[float]:
+    """The mean number of tokens that a SelfCP model read, from a log of fairseq-validate.
+
+    None for the log of another model.
+    """
+    lengths = re.findall(rf"valid on .* \| read {NUMBER}", read_text(log, "--validation"))
+    return float(lengths[-1]) if lengths else None

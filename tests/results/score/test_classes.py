@@ -1,0 +1,86 @@
+"""Which sentences a classifier gets right, in the order of the data and not of the batches."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from fairseq.binarizer import FileBinarizer, VocabularyDatasetBinarizer
+
+from pet_fairseq.errors import UserError
+from pet_fairseq.results.score import classes
+from tests.predict.made import LABELS, make_classifier, make_regression, write_dictionary
+from tests.translation import WORDS
+
+
+class Sign(torch.nn.Module):
+    """Class 1 for inputs above 0."""
+
+    classification_heads = {"head": None}
+
+    def max_positions(self):
+        return 40
+
+    def forward(self, x, features_only, classification_head_name):
+        assert features_only and classification_head_name == "head"
+        return torch.stack([-x, x], dim=-1), {}
+
+
+def test_sentences_are_in_their_order(monkeypatch):
+    inputs, targets = [1.0, 1.0, -1.0, 1.0, -1.0], [1, 0, 0, 1, 1]
+
+    def batch(*ids):
+        return {
+            "id": torch.tensor(ids),
+            "net_input": {"x": torch.tensor([inputs[i] for i in ids])},
+            "target": torch.tensor([[targets[i]] for i in ids]),
+            "ntokens": 3 * len(ids),
+        }
+
+    batches = [batch(3, 1), batch(4), batch(0, 2)]
+    task = SimpleNamespace(cfg=SimpleNamespace(classification_head_name="head"))
+    monkeypatch.setattr(classes, "load_model", lambda *args: (Sign(), task))
+    monkeypatch.setattr(classes, "read_batches", lambda *args, **options: batches)
+    assert classes.class_scores("x", "y", device="cpu") == {
+        **{"accuracy": 60.0, "majority_class": 60.0, "right": 3, "total": 5, "length": 3.0},
+        "by_sentence": "10110",
+    }
+
+
+def write_data(folder, texts, labels, words=WORDS, classes=LABELS):
+    """A test set as fairseq-preprocess writes it, without labels if there are none."""
+    for name, lines, entries in (("input0", texts, words), ("label", labels, classes)):
+        dictionary = write_dictionary(folder / name, entries)
+        if not lines:
+            continue
+        (folder / "lines").write_text("".join(f"{line}\n" for line in lines))
+        binarizer = VocabularyDatasetBinarizer(dictionary, append_eos=True)
+        FileBinarizer.multiprocess_dataset(
+            str(folder / "lines"), "mmap", binarizer, str(folder / name / "test"), num_workers=1
+        )
+    return str(folder)
+
+
+def test_refused(tmp_path):
+    """The model has 40 positions."""
+    made = make_classifier(tmp_path / "model")
+    texts, labels = ["w1 w2", "w3"], LABELS[:2]
+    fits = write_data(tmp_path / "fits", texts, labels)
+    assert classes.class_scores(made.backbone, fits, device="cpu")["total"] == 2
+    with pytest.raises(UserError, match="--max-tokens 3: a sentence has 4 tokens; give 4 or more"):
+        classes.class_scores(made.backbone, fits, device="cpu", max_tokens=3)
+    regression = make_regression(tmp_path / "regression")
+    other = {"words": WORDS[::-1]}, {"words": WORDS[:5]}, {"classes": LABELS[::-1]}
+    for i, (checkpoint, data, message) in enumerate(
+        [
+            (regression, (texts, labels), "was trained with --regression-target and has no class"),
+            (made.backbone, (["w1", "w2 " * 40], labels), "a sentence has 42 tokens, and the mod"),
+            (made.backbone, (texts, []), "--subset test: has no classes in"),
+            (made.backbone, (texts, labels, other[0]), "CHECKPOINT .*: entry 4 is 'w0' against"),
+            (made.backbone, (texts, labels, other[1]), "CHECKPOINT .*: entry 9 is 'w5' against"),
+            (made.backbone, (texts, labels, other[2]), "made with other classes: .*'bad' against"),
+        ]
+    ):
+        texts_and_labels, options = data[:2], dict(*data[2:])
+        folder = write_data(tmp_path / str(i), *texts_and_labels, **options)
+        with pytest.raises(UserError, match=message):
+            classes.class_scores(checkpoint, folder, device="cpu")
