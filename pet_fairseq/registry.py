@@ -12,7 +12,7 @@ REGISTERED = (
     *("baselines.can", "baselines.deep_shallow", "baselines.patient_kd"),
     "decoding.task",
     "distillation.criterion",
-    *("huggingface.bert_model", "huggingface.gpt2_model", "huggingface.llama_model"),
+    *("huggingface.bert_model", "huggingface.gpt2", "huggingface.llama_model"),
     *("huggingface.marian_model", "huggingface.bpe"),
     *("pet.simplified_task", "pet.transformer"),
     "predict.task",

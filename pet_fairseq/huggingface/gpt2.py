@@ -1,19 +1,44 @@
-"""Import of GPT-2 as `--arch gpt2`, fairseq's `transformer_lm` with an output bias."""
+"""GPT-2, `--arch gpt2`: fairseq's `transformer_lm` with an output bias; and its import."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import torch
+from fairseq.models import register_model
+from fairseq.models.transformer_lm import TransformerLanguageModel, TransformerLanguageModelConfig
 from torch import Tensor
 
+from pet_fairseq.checkpoints.tied_tensors import SharedStoredOnce
 from pet_fairseq.huggingface.bert import ACTIVATIONS, FIRST_POSITION
 from pet_fairseq.huggingface.language_model import language_model, lm_vocabulary
 from pet_fairseq.huggingface.source import Source, Weights
 from pet_fairseq.huggingface.vocabulary import Vocabulary
 from pet_fairseq.huggingface.writer import Import, option_words
+from pet_fairseq.nn.output_bias import add_output_bias
 
 NORMS = {"ln_1": "self_attn_layer_norm", "ln_2": "final_layer_norm"}
 MATRICES = {"attn.c_proj": "self_attn.out_proj", "mlp.c_fc": "fc1", "mlp.c_proj": "fc2"}
 QUERIES_KEYS_VALUES = ("q_proj", "k_proj", "v_proj")
+
+
+@dataclass
+class Gpt2Config(TransformerLanguageModelConfig):
+    pass
+
+
+@register_model("gpt2", dataclass=Gpt2Config)
+class Gpt2Model(SharedStoredOnce, TransformerLanguageModel):
+    """fairseq's language model with an output bias for words of fairseq that GPT-2 does not have.
+
+    GPT-2's logits are far below 0, so without the bias a word whose vector is 0, and so its logit,
+    would take all probability.
+    """
+
+    sharing_options = "--share-decoder-input-output-embed"
+
+    def __init__(self, decoder):
+        super().__init__(decoder)
+        add_output_bias(decoder.output_projection)
 
 
 def read_gpt2(source: Source) -> Import:

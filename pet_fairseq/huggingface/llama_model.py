@@ -5,18 +5,99 @@ attention and SwiGLU (H. Touvron et al., LLaMA, 2023). Everything around the lay
 caches, beam search, fairseq-eval-lm.
 """
 
+from dataclasses import dataclass, field
+from typing import Optional
+
+import torch.nn.functional as F
 from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig, TransformerDecoderBase
-from fairseq.models.transformer_lm import TransformerLanguageModel
-from torch import nn
+from fairseq.models.transformer_lm import TransformerLanguageModel, TransformerLanguageModelConfig
+from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
+from torch import Tensor, nn
 
 from pet_fairseq.checkpoints.tied_tensors import SharedStoredOnce
 from pet_fairseq.errors import UserError
-from pet_fairseq.huggingface.llama_layer import LlamaLayer
-from pet_fairseq.huggingface.llama_options import LlamaConfig
+from pet_fairseq.huggingface.llama_attention import GroupedQueryAttention
 from pet_fairseq.huggingface.rotary import RotaryPositions, angular_frequencies, parse_scaling
 from pet_fairseq.nn.layers import wrap_layer
 from pet_fairseq.nn.output_bias import add_output_bias
+
+
+@dataclass
+class LlamaConfig(TransformerLanguageModelConfig):
+    decoder_key_value_heads: Optional[int] = field(
+        default=None,
+        metadata={
+            "help": "heads of keys and values, a divisor of --decoder-attention-heads (default: "
+            "the same number)"
+        },
+    )
+    decoder_head_dim: Optional[int] = field(
+        default=None,
+        metadata={
+            "help": "width of a head (default: --decoder-embed-dim / --decoder-attention-heads)"
+        },
+    )
+    qkv_bias: bool = field(
+        default=False,
+        metadata={"help": "give queries, keys and values a bias, as in Qwen2"},
+    )
+    rms_norm_eps: float = field(
+        default=1e-5, metadata={"help": "the number that RMSNorm adds to the mean square"}
+    )
+    rope_theta: float = field(
+        default=10000.0, metadata={"help": "base of the wavelengths of rotary positions"}
+    )
+    rope_scaling: str = field(
+        default="",
+        metadata={
+            "help": "how rotary positions are scaled for longer texts: JSON, as rope_scaling in "
+            "Llama's config.json, with the rope_type linear, llama3 or factors; the latter has a "
+            "list `factors` with a divisor for each frequency (default: not at all)"
+        },
+    )
+
+
+def swiglu(x: Tensor) -> Tensor:
+    """silu(gate) * up, where x is (gate, up) side by side: ... x 2F -> ... x F (Shazeer, 2020)."""
+    gate, up = x.chunk(2, dim=-1)
+    return F.silu(gate) * up
+
+
+class LlamaLayer(TransformerDecoderLayerBase):
+    """Attention and SwiGLU, each after an RMSNorm.
+
+    fc1 computes gate and up in one product; fc2 is called down in Llama.
+
+    Args:
+        options: a LlamaConfig. rotary: the positions that all layers of the model share.
+    """
+
+    def __init__(self, cfg: TransformerConfig, options, rotary: RotaryPositions):
+        self.options = options
+        self.rotary = rotary
+        super().__init__(cfg, no_encoder_attn=True)
+        self.activation_fn = swiglu
+        self.self_attn_layer_norm = nn.RMSNorm(self.embed_dim, options.rms_norm_eps)
+        self.final_layer_norm = nn.RMSNorm(self.embed_dim, options.rms_norm_eps)
+
+    def build_self_attention(self, embed_dim, cfg, add_bias_kv=False, add_zero_attn=False):
+        heads = cfg.decoder.attention_heads
+        return GroupedQueryAttention(
+            embed_dim,
+            heads,
+            self.options.decoder_key_value_heads or heads,
+            self.options.decoder_head_dim or embed_dim // heads,
+            self.rotary,
+            qkv_bias=self.options.qkv_bias,
+            dropout=cfg.attention_dropout,
+        )
+
+    def build_fc1(self, input_dim, output_dim, q_noise, qn_block_size):
+        return nn.Linear(input_dim, 2 * output_dim, bias=False)
+
+    def build_fc2(self, input_dim, output_dim, q_noise, qn_block_size):
+        return nn.Linear(input_dim, output_dim, bias=False)
 
 
 def head_width(args) -> int:
