@@ -4,8 +4,7 @@
 
 Each defect of tests/defect_list.py replaces a text that stands once in pet_fairseq or scripts, in a
 copy of the tree; then the tests of that place run until one fails. It prints a row of a Markdown
-table for each; the exit status is 1 if one is not noticed. docs/development.md has the table of all
-of them.
+table for each; the exit status is 1 if one is not noticed.
 """
 
 import argparse

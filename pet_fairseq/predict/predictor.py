@@ -19,7 +19,6 @@ from pet_fairseq.predict.sentences import (
     TextTooLongError,
     read_sentences,
 )
-from pet_fairseq.predict.shortening import cut_longest
 from pet_fairseq.predict.text import Text
 
 MAX_TOKENS = 4096  # of a batch, padding included
@@ -228,3 +227,20 @@ class Predictor:
     def rehearse(self, texts: list[Tensor], ratio: int) -> None:
         """Do the work of answering texts of this size, whatever their words."""
         self.answer(texts, ratio)
+
+
+def cut_longest(lengths: list[int], room: int) -> list[int]:
+    """Lengths of one or two sentences that fit together: the longer one is cut first.
+
+    This is "longest_first" of the library tokenizers, with which most classifiers were trained.
+
+    Args:
+        lengths: in tokens. room: for all of them together.
+    """
+    if sum(lengths) <= room:
+        return lengths
+    if len(lengths) == 1:
+        return [room]
+    first, second = lengths
+    shorter = min(first, second, room // 2)
+    return [room - shorter, shorter] if first > second else [shorter, room - shorter]

@@ -15,9 +15,9 @@ from pet_fairseq.checkpoints.loading import read_batches
 from pet_fairseq.devices import check_device
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import write_json
-from pet_fairseq.selfcp.load_model import load_selfcp
 from pet_fairseq.selfcp.mixed_input import MixedInput
 from pet_fairseq.selfcp.model import SelfCpModel
+from pet_fairseq.selfcp.task import load_selfcp
 
 
 class Choices(NamedTuple):

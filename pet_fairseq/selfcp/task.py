@@ -2,9 +2,10 @@
 
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Optional
+from typing import NamedTuple, Optional
 
 import numpy as np
 import torch
@@ -12,17 +13,43 @@ from fairseq.data import Dictionary, data_utils
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models import BaseFairseqModel
 from fairseq.tasks import register_task
-from omegaconf import II
+from omegaconf import II, open_dict
 from torch import Tensor
 
 from pet_fairseq.all_sentences import AllSentences
 from pet_fairseq.checkpoints.dictionaries import load_dictionary
+from pet_fairseq.checkpoints.loading import build_loaded
+from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
 from pet_fairseq.selfcp.dataset import PromptDataset, split_at
-from pet_fairseq.selfcp.draws import draw
+from pet_fairseq.selfcp.model import SelfCpModel
 from pet_fairseq.selfcp.prompts import Record
 
 SEGMENTS_FROM = ("own", "other")
+
+
+class Draws(NamedTuple):
+    """For each prompt of a batch; lists, so that fairseq neither moves nor rounds them."""
+
+    ratios: list[float]  # prompt tokens for one memory token
+    latter: list[bool]  # whether `auto` compresses the latter part
+
+
+def draw(numbers: Sequence[int], low: float, high: float, seed: int, epoch: int) -> Draws:
+    """Draw a ratio (SelfCP, section 5.1) and a side (section 3.1.1) for each record and epoch.
+
+    The draws depend on nothing else: not on the batch that a record is in, on workers that load
+    data, or on where training was resumed.
+
+    Args:
+        numbers: of the records in their data set.
+    """
+    ratios, latter = [], []
+    for number in numbers:
+        with data_utils.numpy_seed(seed, epoch, number):
+            ratios.append(float(np.random.uniform(low, high)))
+            latter.append(bool(np.random.rand() < 0.5))
+    return Draws(ratios, latter)
 
 
 @dataclass
@@ -170,3 +197,21 @@ class Texts:
 
     def __getitem__(self, index: int) -> Tensor:
         return self.texts[index]
+
+
+def load_selfcp(path: str, data: str, **overrides) -> tuple[SelfCpModel, SelfCpTask]:
+    """Load a model in eval mode and its task, with `data` in place of the checkpoint's folder.
+
+    Args:
+        overrides: options of the model in place of the stored ones, such as prompt_strategy.
+    Raises:
+        UserError: another kind of checkpoint, wrong options, or no such data.
+    """
+    state = load_checkpoint(path, "--path")
+    cfg = state["cfg"].model
+    if getattr(cfg, "_name", "") != "selfcp":
+        raise UserError(f"--path {path}: give a file of --arch selfcp")
+    with open_dict(state["cfg"]):
+        for name, value in overrides.items():
+            setattr(cfg, name, value)
+    return build_loaded(state, path, "--path", data)

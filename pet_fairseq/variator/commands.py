@@ -4,7 +4,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from pet_fairseq.cli_command import Command, Group, add_backbone_run_option, add_sample_options
-from pet_fairseq.variator.choices import COMPRESSIONS, DECOMPRESSIONS, SITES
+from pet_fairseq.variator.sites import COMPRESSIONS, DECOMPRESSIONS, SITES
 
 
 def _add_plugin_options(parser: ArgumentParser) -> None:

@@ -10,8 +10,8 @@ from pet_fairseq.devices import check_device
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import check_folder, write_figure, write_json, write_text
 from pet_fairseq.markdown import table
-from pet_fairseq.variator.load_model import load_variator
 from pet_fairseq.variator.neurons import watch_neurons
+from pet_fairseq.variator.plugin_files import load_variator
 
 Shares = dict[int, dict[str, list[float]]]  # by ratio and name: one number for each layer
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from pet_fairseq.checkpoints.backbone import is_decoder_only
 from pet_fairseq.errors import UserError
-from pet_fairseq.variator.choices import ACTIVATIONS, COMPRESSIONS, DECOMPRESSIONS, SITES, STACKS
+from pet_fairseq.variator.sites import ACTIVATIONS, COMPRESSIONS, DECOMPRESSIONS, SITES, STACKS
 
 
 @dataclass

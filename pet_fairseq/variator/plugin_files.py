@@ -1,13 +1,16 @@
 """Plugin files without training: new plugins, and plugins moved to a fine-tuned backbone."""
 
+import os
 from pathlib import Path
 
 from fairseq.models import build_model
+from fairseq.tasks import FairseqTask
 from omegaconf import OmegaConf, open_dict
 
 from pet_fairseq.checkpoints.backbone import read_backbone
 from pet_fairseq.checkpoints.contents import save_state
 from pet_fairseq.checkpoints.dictionaries import vocabulary_sizes
+from pet_fairseq.checkpoints.loading import build_loaded
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import write_whole
 from pet_fairseq.nn.architectures import Vocabularies
@@ -79,3 +82,20 @@ def save(state: dict, model: VariatorModel, out: Path) -> None:
     state["model"] = model.state_dict()
     state.pop("last_optimizer_state", None)
     write_whole(out, lambda file: save_state(state, file))
+
+
+def load_variator(paths: str, option: str, data: str = "") -> tuple[VariatorModel, FairseqTask]:
+    """Load the model of one or more plugin files `a.pt:b.pt` for one backbone, in eval mode.
+
+    Args:
+        option: names the paths in errors. data: a folder in place of the training's.
+    Raises:
+        UserError: a file that holds no plugins or does not fit the others, two of one ratio, or no
+            such data.
+    """
+    path, *more = paths.split(os.pathsep)
+    state, cfg = read_plugins(path, option)
+    if more:
+        VariatorModel.check_files([path, *more], option)
+        cfg.plugin_path = os.pathsep.join(more)
+    return build_loaded(state, path, option, data)

@@ -18,6 +18,12 @@ from pet_fairseq.variator.costs import (
     plain_layer_cost,
 )
 
+# the values that options may have
+COMPRESSIONS = ("weighted", "mean")
+DECOMPRESSIONS = ("adapter", "copy")
+ACTIVATIONS = ("tanh", "none")  # --adapter-activation
+STACKS = ("auto", "encoder", "decoder")  # --compression-stack
+
 
 @dataclass(frozen=True)
 class Site:

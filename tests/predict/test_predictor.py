@@ -21,7 +21,7 @@ from pet_fairseq.predict.sentences import TextError, TextTooLongError
 from pet_fairseq.predict.translator import Translator
 from pet_fairseq.variator.competitors.fine_tuned import FineTunedConfig
 from pet_fairseq.variator.competitors.narrow_ffn import NarrowModel
-from pet_fairseq.variator.load_model import load_variator
+from pet_fairseq.variator.plugin_files import load_variator
 from tests.predict.made import (
     HEAD,
     LABELS,

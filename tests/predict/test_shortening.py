@@ -14,8 +14,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from pet_fairseq.predict.batches import batch_size, batches_by_length
 from pet_fairseq.predict.classifier import Classifier
+from pet_fairseq.predict.predictor import cut_longest
 from pet_fairseq.predict.sentences import TextError, TextTooLongError
-from pet_fairseq.predict.shortening import cut_longest
 from pet_fairseq.predict.translator import Translator
 from tests.predict.made import make_bart, make_classifier, make_translator
 from tests.predict.test_predictor import answering

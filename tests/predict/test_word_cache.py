@@ -9,7 +9,7 @@ import pytest
 from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
 
 from pet_fairseq.predict import word_cache
-from pet_fairseq.predict.word_cache import WordCache
+from pet_fairseq.predict.text import WordCache
 from tests.predict.test_text import text_of
 
 

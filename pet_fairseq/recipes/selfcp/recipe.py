@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pet_fairseq.errors import check_positive
+from pet_fairseq.recipes.arguments import add_seeds_option
 from pet_fairseq.recipes.selfcp.rows import DEFAULT, FULL, ROWS
 from pet_fairseq.recipes.selfcp.scoring import by_choice, by_rouge
 from pet_fairseq.recipes.selfcp.setup import Setup
 from pet_fairseq.recipes.selfcp.stages import build_stages
-from pet_fairseq.runner.arguments import add_seeds_option
 from pet_fairseq.runner.device import make_device
 from pet_fairseq.runner.options import Options, words
 from pet_fairseq.runner.pipeline import Pipeline, Place

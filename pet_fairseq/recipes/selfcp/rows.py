@@ -7,7 +7,7 @@ row that begins with `control_`, the memory is trained and used with segments of
 import re
 from typing import NamedTuple
 
-from pet_fairseq.runner.arguments import unknown_row
+from pet_fairseq.recipes.arguments import unknown_row
 from pet_fairseq.selfcp.segments import STRATEGIES
 
 

@@ -9,12 +9,12 @@ from typing import Any, Optional
 
 from pet_fairseq.demo.commands import PIECES
 from pet_fairseq.errors import UserError, check_positive
+from pet_fairseq.recipes.arguments import add_seeds_option
 from pet_fairseq.recipes.translation import rows
 from pet_fairseq.recipes.translation.data_sets import DATA_SETS, DataSet
 from pet_fairseq.recipes.translation.setup import Setup
 from pet_fairseq.recipes.translation.sizes import SIZES, Settings
 from pet_fairseq.recipes.translation.stages import build_stages, report_stage
-from pet_fairseq.runner.arguments import add_seeds_option
 from pet_fairseq.runner.device import make_device
 from pet_fairseq.runner.options import Options, updates
 from pet_fairseq.runner.pipeline import Pipeline, Place

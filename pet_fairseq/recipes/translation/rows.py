@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pet_fairseq.recipes.arguments import unknown_row
 from pet_fairseq.recipes.translation import controls
 from pet_fairseq.recipes.translation.first_layers import NARROW, build_narrow, from_narrow
 from pet_fairseq.recipes.translation.setup import WITHOUT_SEED
@@ -21,7 +22,6 @@ from pet_fairseq.recipes.translation.students import (
     student,
     warmed_up,
 )
-from pet_fairseq.runner.arguments import unknown_row
 from pet_fairseq.runner.record import read_record
 from pet_fairseq.runner.training import BEST
 

@@ -1,9 +1,9 @@
 """The stages of Variator's recipes, from the rows to their table."""
 
 from pet_fairseq.errors import UserError
+from pet_fairseq.recipes.arguments import unknown_row
 from pet_fairseq.recipes.variator.rows import ROWS, Row, pretrained
 from pet_fairseq.recipes.variator.setup import Setup
-from pet_fairseq.runner.arguments import unknown_row
 from pet_fairseq.runner.pipeline import merge
 from pet_fairseq.runner.stage import Stage
 

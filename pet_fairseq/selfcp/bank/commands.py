@@ -50,7 +50,7 @@ def _load(args: Namespace) -> tuple:
     check_positive(**{name: getattr(args, name, 1) for name in COUNTS})
     from pet_fairseq.checkpoints.loading import load_subset
     from pet_fairseq.devices import check_device
-    from pet_fairseq.selfcp.load_model import load_selfcp
+    from pet_fairseq.selfcp.task import load_selfcp
 
     check_device(args.device)
     model, task = load_selfcp(args.path, args.data)
