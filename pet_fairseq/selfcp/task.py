@@ -36,9 +36,9 @@ class Draws(NamedTuple):
 
 
 def draw(numbers: Sequence[int], low: float, high: float, seed: int, epoch: int) -> Draws:
-    """Draw a ratio (SelfCP, section 5.1) and a side (section 3.1.1) for each record and epoch.
+    """Draw a ratio (SelfCP, section 5.1) and a side (SelfCP, section 3.1.1) for each record.
 
-    The draws depend on nothing else: not on the batch that a record is in, on workers that load
+    They are drawn anew in each epoch and depend on nothing else: not on the batch that a record is in, on workers that load
     data, or on where training was resumed.
 
     Args:

@@ -8,7 +8,7 @@ import tracemalloc
 import pytest
 from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
 
-from pet_fairseq.predict import word_cache
+from pet_fairseq.predict import text as text_module
 from pet_fairseq.predict.text import WordCache
 from tests.predict.test_text import text_of
 
@@ -64,7 +64,7 @@ def growth(text, texts=60):
 
 @pytest.mark.parametrize("make", [subword_nmt, gpt2])
 def test_memory_is_flat_over_ever_new_words(make, tmp_path, monkeypatch):
-    monkeypatch.setattr(word_cache, "WORDS", 1000)
+    monkeypatch.setattr(text_module, "WORDS", 1000)
     text = make(tmp_path)
     expected = [text.encode("abcd ab"), text.encode("cd")]
     assert growth(text) < 50_000

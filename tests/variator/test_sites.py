@@ -62,11 +62,11 @@ def test_layers_without_the_part_are_refused(tmp_path):
         attach(layers, "ffn", None)
 
 
-@pytest.mark.parametrize("module", ["choices", "sites", "costs"])
+@pytest.mark.parametrize("module", ["sites", "costs"])
 def test_the_names_load_nothing_heavy(module):
     """A command line lists them."""
     tree = ast.parse(Path(site_modules.__file__).with_name(f"{module}.py").read_text())
     imported = {node.module for node in tree.body if isinstance(node, ast.ImportFrom)}
-    own = {f"pet_fairseq.variator.{name}" for name in ("choices", "sites", "costs")}
+    own = {f"pet_fairseq.variator.{name}" for name in ("sites", "costs")}
     assert imported <= own | {"collections.abc", "dataclasses", "typing"}
     assert not any(isinstance(node, ast.Import) for node in tree.body)
