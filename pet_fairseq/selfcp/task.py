@@ -38,8 +38,8 @@ class Draws(NamedTuple):
 def draw(numbers: Sequence[int], low: float, high: float, seed: int, epoch: int) -> Draws:
     """Draw a ratio (SelfCP, section 5.1) and a side (SelfCP, section 3.1.1) for each record.
 
-    They are drawn anew in each epoch and depend on nothing else: not on the batch that a record is in, on workers that load
-    data, or on where training was resumed.
+    They are drawn anew in each epoch and depend on nothing else: not on the batch that a record is
+    in, on workers that load data, or on where training was resumed.
 
     Args:
         numbers: of the records in their data set.
