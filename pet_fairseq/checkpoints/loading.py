@@ -1,10 +1,10 @@
-"""What commands start from: a checkpoint's model and its task, and batches of a data folder."""
+"""From files to a model and its task, and batches of a data folder: what commands start from."""
 
 import os
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Union
+from typing import Any, Optional, Union
 
 import numpy as np
 from fairseq import checkpoint_utils, tasks
@@ -29,31 +29,72 @@ from pet_fairseq.errors import NO_SENTENCES, UserError, check_positive
 from pet_fairseq.nn.architectures import architecture_name, model_class
 from pet_fairseq.nn.moving import move_batch
 
+CHECKPOINT = "checkpoint.pt"  # in a folder of pet-fairseq import-hf
 
-def load_model(path: str, option: str, data: str = "") -> tuple[BaseFairseqModel, FairseqTask]:
-    """Load the model of any checkpoint, in eval mode, and its task.
+
+def load_model(
+    path: str, option: str, data: str = "", **options: Any
+) -> tuple[BaseFairseqModel, FairseqTask]:
+    """Load any model, in eval mode, and its task.
 
     Args:
+        path: a checkpoint, a folder of pet-fairseq import-hf, or plugin files `a.pt:b.pt`.
         option: names the path in errors. data: a folder in place of the one it was trained on.
+        options: new values for options of the model.
     Raises:
-        UserError: not a checkpoint that can be loaded safely, no such data folder, or one with
-            other dictionaries than the checkpoint's.
+        UserError: not a checkpoint that can be loaded safely, no such data folder, one with other
+            dictionaries than the checkpoint's, files that do not fit together, or an option that
+            the model does not have.
     """
-    return build_loaded(load_checkpoint(path, option), path, option, data)
+    paths, data = locate(path, data, option)
+    return build_loaded(load_checkpoint(paths[0], option), paths, option, data, **options)
+
+
+def locate(path: str, data: Optional[str], option: str) -> tuple[list[str], str]:
+    """The files that `a.pt[:b.pt...]` names, and the data folder, "" for the model's own.
+
+    A folder of pet-fairseq import-hf may take the place of the first file; it is the data folder,
+    too.
+
+    Args:
+        path, data: as the user gave them. option: names the path in errors.
+    Raises:
+        UserError: a folder without a checkpoint.
+    """
+    first, *more = path.split(os.pathsep)
+    if not Path(first).is_dir():
+        return [first, *more], data or ""
+    if not Path(first, CHECKPOINT).is_file():
+        raise UserError(
+            f"{option} {first}: has no {CHECKPOINT}; give a checkpoint, or a folder that "
+            "pet-fairseq import-hf wrote"
+        )
+    return [str(Path(first, CHECKPOINT)), *more], data or first
 
 
 def build_loaded(
-    state: dict, path: str, option: str, data: str
+    state: dict, paths: list[str], option: str, data: str, **options: Any
 ) -> tuple[BaseFairseqModel, FairseqTask]:
-    """Build model and task from a loaded checkpoint; `option` and `data` as for `load_model`.
+    """Build model and task from a loaded checkpoint, in eval mode.
 
+    Args:
+        paths: the checkpoint, and more plugin files for the same model.
+        option: names the paths in errors.
+        data: the folder with the dictionaries, "" for the one that the checkpoint names.
+        options: new values for options of the model.
     Raises:
-        UserError: no such data folder, one with other dictionaries than the checkpoint's, or a
-            multilingual model.
+        UserError: no such data folder, one with other dictionaries than the checkpoint's, files
+            that do not fit together, a multilingual model, or an option that the model lacks.
     """
+    path, cfg = paths[0], state["cfg"]
+    if len(paths) > 1:
+        options["plugin_path"] = os.pathsep.join(paths[1:])
+    override_model_options(cfg, options, option)
+    if options.get("plugin_path"):
+        files = [path, *options["plugin_path"].split(os.pathsep)]
+        model_class(cfg.model).check_files(files, option)
     check_one_language_pair(state, path, option)
     state["args"] = None  # fairseq has made cfg of it
-    cfg = state["cfg"]
     trained = cfg.task.data
     with open_dict(cfg):
         cfg.task.data = data or trained
@@ -66,6 +107,25 @@ def build_loaded(
     check_labels(path, option, task, DATA_REMEDY, trained)
     (model,), _ = checkpoint_utils.load_model_ensemble([path], task=task, state=state)
     return model.eval(), task
+
+
+def override_model_options(cfg: DictConfig, options: dict[str, Any], option: str) -> None:
+    """Give new values to options of a checkpoint's model; option: names its path in errors.
+
+    Raises:
+        UserError: the model has no such option.
+    """
+    with open_dict(cfg):
+        for name, value in options.items():
+            known = hasattr(cfg.model, name)
+            if not known and name in ("plugin_path", "backbone_path"):
+                raise UserError(
+                    f"{option}: the first file holds no plugins; put one of --arch variator "
+                    "there, or give a single file without --backbone-path"
+                )
+            if not known:
+                raise UserError(f"{name}: this model has no such option")
+            setattr(cfg.model, name, value)
 
 
 DATA_REMEDY = (

@@ -12,16 +12,14 @@ from fairseq.tasks.translation import TranslationTask
 from omegaconf import DictConfig, open_dict
 
 from pet_fairseq.checkpoints.dictionaries import check_dictionaries
-from pet_fairseq.checkpoints.loading import load_task
+from pet_fairseq.checkpoints.loading import build_loaded, load_task, locate
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.decoding.task import PetTranslationConfig, PetTranslationTask
 from pet_fairseq.errors import UserError
 from pet_fairseq.predict.load_model import (
     folders_around,
     is_classification,
-    locate,
     make_predictor,
-    open_model,
 )
 from pet_fairseq.predict.predictor import Predictor
 from pet_fairseq.predict.text import (
@@ -85,7 +83,8 @@ def _classifier(
     tokenizer: Optional[str],
     options: dict,
 ) -> Predictor:
-    model, task, folders = open_model(state, paths, data, "path", options)
+    model, task = build_loaded(state, paths, "path", data, **options)
+    folders = folders_around(paths[0], state["cfg"])
     text = build_text_of(*_text_options(task, segmentation, tokenizer, folders))
     return make_predictor(model, task, text, "path")
 
@@ -109,8 +108,9 @@ def _translator(
         check_dictionaries(state, file, "path", task, REMEDY, trained)
         loaded, _ = checkpoint_utils.load_model_ensemble([file], task=task, state=state)
         models += loaded
-    folders = folders_around(paths[0], data, cfg)
     with open_dict(cfg):
+        cfg.task.data = data
+        folders = folders_around(paths[0], cfg)
         cfg.tokenizer, cfg.bpe = _text_options(task, segmentation, tokenizer, folders)
     return GeneratorHubInterface(cfg, task, models)
 

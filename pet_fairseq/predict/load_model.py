@@ -4,19 +4,18 @@ import argparse
 import math
 import os
 from pathlib import Path
-from typing import Any, NamedTuple, Optional
+from typing import Optional
 
 import torch
 from fairseq.tasks import TASK_REGISTRY, FairseqTask
 from fairseq.tasks.sentence_prediction import SentencePredictionTask
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig
 from torch import nn
 
-from pet_fairseq.checkpoints.loading import build_loaded
+from pet_fairseq.checkpoints.loading import build_loaded, locate
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.devices import check_device
 from pet_fairseq.errors import UserError
-from pet_fairseq.nn.architectures import model_class
 from pet_fairseq.predict.classifier import Classifier
 from pet_fairseq.predict.predictor import Predictor
 from pet_fairseq.predict.text import (
@@ -29,16 +28,6 @@ from pet_fairseq.predict.text import (
     parse_text_options,
 )
 from pet_fairseq.predict.translator import Translator
-
-CHECKPOINT = "checkpoint.pt"  # in a folder of pet-fairseq import-hf
-
-
-class Opened(NamedTuple):
-    """A model, its task, and the folders in which its tokenizer's files may be."""
-
-    model: nn.Module
-    task: FairseqTask
-    folders: list[Path]
 
 
 def load(
@@ -62,8 +51,9 @@ def load(
     paths, data = locate(args.path, args.data, args.path_option)
     state = load_checkpoint(paths[0], args.path_option)
     options = {"backbone_path": args.backbone_path} if args.backbone_path else {}
-    model, task, folders = open_model(state, paths, data, args.path_option, options)
+    model, task = build_loaded(state, paths, args.path_option, data, **options)
     predictor_class(model, task, args.path_option)  # refuses what no tokenizer would help
+    folders = folders_around(paths[0], state["cfg"])
     text = choose_text(text_options, task, folders, f"pet-fairseq {args.command}", **limits)
     predictor = make_predictor(
         model.to(device=args.device, dtype=dtype),
@@ -95,76 +85,13 @@ def chosen_precision(args: argparse.Namespace) -> Optional[torch.dtype]:
     return torch.bfloat16 if args.bf16 else None
 
 
-def locate(path: str, data: Optional[str], option: str) -> tuple[list[str], str]:
-    """The files that `a.pt[:b.pt...]` names, and the data folder, "" for the model's own.
-
-    A folder of pet-fairseq import-hf may take the place of the first file; it is the data folder,
-    too.
-
-    Args:
-        path, data: as the user gave them. option: names the path in errors.
-    Raises:
-        UserError: a folder without a checkpoint.
-    """
-    first, *more = path.split(os.pathsep)
-    if not Path(first).is_dir():
-        return [first, *more], data or ""
-    if not Path(first, CHECKPOINT).is_file():
-        raise UserError(
-            f"{option} {first}: has no {CHECKPOINT}; give a checkpoint, or a folder that "
-            "pet-fairseq import-hf wrote"
-        )
-    return [str(Path(first, CHECKPOINT)), *more], data or first
-
-
-def open_model(
-    state: dict, paths: list[str], data: str, option: str, options: dict[str, Any]
-) -> Opened:
-    """Build the model of a loaded checkpoint, in eval mode.
-
-    Args:
-        paths: the checkpoint, and more plugin files for the same model.
-        data: the folder with the dictionaries, "" for the one that the checkpoint names.
-        option: names the paths in errors. options: new values for options of the model.
-    Raises:
-        UserError: files that are missing or do not fit, or an option that the model does not have.
-    """
-    cfg, more = state["cfg"], os.pathsep.join(paths[1:])
-    options = options | ({"plugin_path": more} if more else {})
-    override(cfg, options, option)
-    if options.get("plugin_path"):
-        files = [paths[0], *options["plugin_path"].split(os.pathsep)]
-        model_class(cfg.model).check_files(files, option)
-    model, task = build_loaded(state, paths[0], option, data)
-    return Opened(model, task, folders_around(paths[0], cfg.task.data, cfg))
-
-
-def override(cfg: DictConfig, options: dict[str, Any], option: str) -> None:
-    """Give new values to options of a checkpoint's model; option: names its path in errors.
-
-    Raises:
-        UserError: the model has no such option.
-    """
-    with open_dict(cfg):
-        for name, value in options.items():
-            known = hasattr(cfg.model, name)
-            if not known and name in ("plugin_path", "backbone_path"):
-                raise UserError(
-                    f"{option}: the first file holds no plugins; put one of --arch variator "
-                    "there, or give a single file without --backbone-path"
-                )
-            if not known:
-                raise UserError(f"{name}: this model has no such option")
-            setattr(cfg.model, name, value)
-
-
-def folders_around(path: str, data: str, cfg: DictConfig) -> list[Path]:
+def folders_around(path: str, cfg: DictConfig) -> list[Path]:
     """The folders in which a tokenizer's files may be.
 
     These are the data folder, the folder above it and its folder `text`, where recipes put it, and
     those of the checkpoint, of its backbone and of the model that it was fine-tuned from.
     """
-    folder = Path(data.split(os.pathsep)[0])
+    folder = Path(cfg.task.data.split(os.pathsep)[0])
     origins = (
         path,
         getattr(cfg.model, "backbone_path", None),

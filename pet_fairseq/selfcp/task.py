@@ -13,7 +13,7 @@ from fairseq.data import Dictionary, data_utils
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models import BaseFairseqModel
 from fairseq.tasks import register_task
-from omegaconf import II, open_dict
+from omegaconf import II
 from torch import Tensor
 
 from pet_fairseq.all_sentences import AllSentences
@@ -208,10 +208,6 @@ def load_selfcp(path: str, data: str, **overrides) -> tuple[SelfCpModel, SelfCpT
         UserError: another kind of checkpoint, wrong options, or no such data.
     """
     state = load_checkpoint(path, "--path")
-    cfg = state["cfg"].model
-    if getattr(cfg, "_name", "") != "selfcp":
+    if getattr(state["cfg"].model, "_name", "") != "selfcp":
         raise UserError(f"--path {path}: give a file of --arch selfcp")
-    with open_dict(state["cfg"]):
-        for name, value in overrides.items():
-            setattr(cfg, name, value)
-    return build_loaded(state, path, "--path", data)
+    return build_loaded(state, [path], "--path", data, **overrides)

@@ -94,8 +94,5 @@ def load_variator(paths: str, option: str, data: str = "") -> tuple[VariatorMode
             such data.
     """
     path, *more = paths.split(os.pathsep)
-    state, cfg = read_plugins(path, option)
-    if more:
-        VariatorModel.check_files([path, *more], option)
-        cfg.plugin_path = os.pathsep.join(more)
-    return build_loaded(state, path, option, data)
+    state, _ = read_plugins(path, option)
+    return build_loaded(state, [path, *more], option, data)

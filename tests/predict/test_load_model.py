@@ -20,13 +20,18 @@ from tests.translation import make_model, make_task
 def test_where_it_is_looked_for(tmp_path):
     data = tmp_path / "data" / "bin"
     cfg = OmegaConf.create(
-        {"model": {"backbone_path": "b/base.pt"}, "checkpoint": {"finetune_from_model": "f/m.pt"}}
+        {
+            "task": {"data": f"{data}:/other"},
+            "model": {"backbone_path": "b/base.pt"},
+            "checkpoint": {"finetune_from_model": "f/m.pt"},
+        }
     )
     own = [data, tmp_path / "data", tmp_path / "data" / "text", Path("c")]
     expected = [*own, Path("b"), Path("f")]
-    assert folders_around("c/checkpoint.pt", f"{data}:/other", cfg) == expected
-    cfg = OmegaConf.create({"model": Namespace(arch="roberta")}, flags={"allow_objects": True})
-    assert folders_around("c/checkpoint.pt", str(data), cfg) == own
+    assert folders_around("c/checkpoint.pt", cfg) == expected
+    of_a_namespace = {"task": {"data": str(data)}, "model": Namespace(arch="roberta")}
+    cfg = OmegaConf.create(of_a_namespace, flags={"allow_objects": True})
+    assert folders_around("c/checkpoint.pt", cfg) == own
 
 
 def test_tokenizer_json_beside_the_data(tmp_path):

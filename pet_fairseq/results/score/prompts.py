@@ -94,7 +94,7 @@ def load_for_lines(checkpoint: str, data: str) -> tuple[nn.Module, object]:
     with open_dict(state["cfg"]):
         state["cfg"].task.sample_break_mode = "eos"
         state["cfg"].task.add_bos_token = False  # it would stand before the </s> that is there
-    return build_loaded(state, checkpoint, "CHECKPOINT", data)
+    return build_loaded(state, [checkpoint], "CHECKPOINT", data)
 
 
 def read_texts(task, subset: str, prompt_end: str, number: int, max_length: int) -> Iterator[Text]:
