@@ -66,7 +66,7 @@ class Vocabulary:
 
 
 def check_sizes(pieces: Sequence, rows: int, path: Path) -> None:
-    """Raises UserError if a tokenizer does not fit an embedding matrix with so many rows."""
+    """Raises UserError if a tokenizer does not fit an embedding matrix with `rows` rows."""
     if not len(pieces) <= rows < len(pieces) + max(ROUNDED_UP, SPARE_SHARE * len(pieces)):
         raise UserError(
             f"{path}: has {len(pieces):,} pieces, but the embedding matrix has {rows:,} rows; give "

@@ -4,7 +4,7 @@ from torch import Tensor, nn
 
 
 def freeze(model: nn.Module) -> None:
-    """Let no weight of a model be trained, and run it as fast as before nonetheless.
+    """Freeze a model, and keep it as fast as before.
 
     fairseq hands T x B x C to the first layer of a stack as a view of B x T x C, and B x T x C to
     what comes behind the last layer as a view of T x B x C. For a view, torch's linear functions

@@ -217,7 +217,7 @@ class Predictor:
     # --- texts that nobody sent -------------------------------------------------------------------
 
     def random_text(self, length: int) -> Tensor:
-        """A text of so many tokens, the same each time: T."""
+        """A text of a given length, the same each time: T."""
         words = self.dictionary
         draw = torch.Generator().manual_seed(1)
         tokens = torch.randint(words.nspecial, len(words), (length,), generator=draw)

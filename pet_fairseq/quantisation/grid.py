@@ -15,7 +15,7 @@ BITS = (8, 4)
 
 
 def check_bits(bits: int, option: str) -> None:
-    """Raise UserError unless there is a grid of so many bits."""
+    """Raise UserError unless there is a grid of this number of bits."""
     if bits not in BITS:
         raise UserError(f"{option} {bits}: give {' or '.join(map(str, BITS))}")
 
@@ -44,7 +44,7 @@ def decode(codes: Tensor, scales: Tensor) -> Tensor:
 
 
 def storable(tensor: Tensor, bits: int) -> Tensor:
-    """The nearest values that a file of so many bits holds, in the tensor's dtype.
+    """The nearest values that a file with `bits` a weight holds, in the tensor's dtype.
 
     Matrices are rounded to their grid, all other tensors, such as biases and norms, to float16.
     """

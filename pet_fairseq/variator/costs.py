@@ -24,12 +24,12 @@ class Shape(NamedTuple):
     key_dim: int = 0
 
     def num_groups(self, length: int) -> int:
-        """The number of groups of k in so many positions: ceil(T / k)."""
+        """The number of groups of k that a length of T positions has: ceil(T / k)."""
         return -(-length // self.ratio)
 
 
 def attention_cost(shape: Shape, queries: int, keys: int) -> int:
-    """Multiply-adds of a self-attention in which so many queries attend to so many keys."""
+    """Multiply-adds of a self-attention with the given numbers of queries and keys."""
     d = shape.embed_dim
     query_dim, key_dim = shape.query_dim or d, shape.key_dim or d
     projections = 2 * (queries * query_dim + keys * key_dim) * d
@@ -37,7 +37,7 @@ def attention_cost(shape: Shape, queries: int, keys: int) -> int:
 
 
 def ffn_cost(shape: Shape, positions: int) -> int:
-    """Multiply-adds of a feed-forward network for so many positions."""
+    """Multiply-adds of a feed-forward network for a number of positions."""
     return positions * ffn_matrices(shape)
 
 

@@ -31,8 +31,8 @@ class Site:
 
     Args:
         module: the class in site_modules.py that takes the part's place.
-        part_costs: multiply-adds of attention and feed-forward network together when a sentence of
-            so many positions (second argument) has so many groups (third argument).
+        part_costs: from a shape, the positions of a sentence and its groups to the multiply-adds
+            of attention and feed-forward network together.
         decompresses: whether the part's outputs are groups, from which the plugin makes positions.
     """
 

@@ -50,4 +50,4 @@ class FirstLayersModel(FineTunedModel):
                 f"{len(stack.layers) - 1}"
             )
         del stack.layers[kept:]
-        stack.num_layers = kept  # fairseq looks up so many layers of a checkpoint
+        stack.num_layers = kept  # the layers that fairseq looks up in a checkpoint
