@@ -11,6 +11,15 @@ from pathlib import Path
 from typing import Optional
 
 from pet_fairseq.errors import UserError
+from pet_fairseq.results.fairseq_output import (
+    NOT_VALIDATED,
+    VALIDATION_NAME,
+    Output,
+    Validation,
+    find_outputs,
+    read_output,
+    read_validation,
+)
 from pet_fairseq.results.report.checkpoint import (
     UNKNOWN,
     Sizes,
@@ -18,9 +27,7 @@ from pet_fairseq.results.report.checkpoint import (
     measure_sizes,
     training_seconds,
 )
-from pet_fairseq.results.report.outputs import Output, find_outputs, read_output
 from pet_fairseq.results.report.scoring import Scorer
-from pet_fairseq.results.report.validation import NAME, NOT_VALIDATED, Validation, read_validation
 
 
 @dataclass
@@ -58,8 +65,8 @@ def measure_run(folder: Path, scorer: Scorer, sentences: int) -> Run:
     """
     run = Run(folder.name, outputs=find_outputs(folder))
     _measure_checkpoints(run, folder)
-    if (folder / NAME).is_file():
-        run.validation = read_validation(folder / NAME)
+    if (folder / VALIDATION_NAME).is_file():
+        run.validation = read_validation(folder / VALIDATION_NAME)
     if not run.outputs:
         run.missing.append("generate.beam<B>.<k>.txt")
     for beam, paths in run.outputs.items():

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from sacrebleu.metrics import BLEU, CHRF
-
+from pet_fairseq.results.bleu import cached_bleu, cached_chrf
 from pet_fairseq.results.word_errors import error_rates, parse_pronunciations
 
 
@@ -42,16 +41,6 @@ class Scoring:
     scorer: Callable[[list[str], Path], Scorer]
 
 
-def cached_bleu(reference: list[str]) -> BLEU:
-    """sacreBLEU with its defaults (13a tokens, mixed case) against one reference."""
-    return BLEU(references=[reference])
-
-
-def cached_chrf(reference: list[str]) -> CHRF:
-    """sacreBLEU's chrF with its defaults (chrF2) against one reference."""
-    return CHRF(references=[reference])
-
-
 def bleu_scorer(reference: list[str], path: Path) -> Scorer:
     bleu, chrf = cached_bleu(reference), cached_chrf(reference)
 
@@ -60,7 +49,8 @@ def bleu_scorer(reference: list[str], path: Path) -> Scorer:
         first, second = (metric.corpus_score(translations, None).score for metric in metrics)
         return first, second
 
-    return Scorer(scores, reference, f"sacreBLEU {bleu.get_signature()}")
+    note = f"sacreBLEU {bleu.get_signature()}; chrF {chrf.get_signature()}"
+    return Scorer(scores, reference, note)
 
 
 def wer_scorer(reference: list[str], path: Path) -> Scorer:

@@ -1,16 +1,25 @@
-"""The report as Markdown and as JSON."""
+"""The report as Markdown, with a few sentences and their translations, and as JSON."""
 
 from typing import Optional
 
 from pet_fairseq.markdown import table
-from pet_fairseq.results.report.compare import SAMPLES, Comparison
+from pet_fairseq.results.bleu import BOOTSTRAP_SAMPLES
+from pet_fairseq.results.fairseq_output import read_output
+from pet_fairseq.results.report.compare import (
+    Comparison,
+    Figure,
+    paired_differences,
+    paired_figures,
+)
 from pet_fairseq.results.report.measure import Run
 from pet_fairseq.results.report.plots import over_rate
-from pet_fairseq.results.report.samples import sample_tables
 from pet_fairseq.results.report.scoring import Scorer, Scoring
-from pet_fairseq.results.report.seed_differences import Score, paired_difference, paired_scores
 from pet_fairseq.results.report.seed_groups import RunGroup
 from pet_fairseq.rounding import format_ratio, format_speed
+from pet_fairseq.statistics import Sample
+
+SENTENCES = 3  # of the test set whose translations are shown
+MOST_ROWS = 6  # of the report whose translations are shown
 
 
 def to_markdown(comparison: Comparison, scorer: Scorer, more_notes: list[str]) -> str:
@@ -37,9 +46,14 @@ def to_markdown(comparison: Comparison, scorer: Scorer, more_notes: list[str]) -
 
 def _main_table(comparison: Comparison) -> str:
     beams, beam = comparison.main_beams, comparison.beam
+    scoring = comparison.scoring
     header = ["run", "seeds", "layer parameters", "active", "rate %", "all parameters"]
-    header += ["checkpoint MB", *(f"{comparison.scoring.name} beam {b}" for b in beams)]
-    header += [f"to {comparison.baseline.name}, beam {beam}"] if beam is not None else []
+    header += ["checkpoint MB", *(f"{scoring.name} beam {b}" for b in beams)]
+    if beam is not None:
+        header += [
+            f"{scoring.finer_name} beam {beam}",
+            f"to {comparison.baseline.name}, beam {beam}",
+        ]
     header += [f"tokenised BLEU, beam {beam}"] if comparison.tokenised else []
     header += [*(f"sentences/s beam {b}" for b in beams), "training min"]
     return table(header, [_main_cells(group, comparison) for group in comparison.groups])
@@ -47,7 +61,6 @@ def _main_table(comparison: Comparison) -> str:
 
 def _main_cells(group: RunGroup, comparison: Comparison) -> list[str]:
     beams = comparison.main_beams
-    difference = _number(comparison.difference(group), "+.2f")
     tokenised = comparison.tokenised.get(group.name)
     return [
         group.title,
@@ -57,40 +70,51 @@ def _main_cells(group: RunGroup, comparison: Comparison) -> list[str]:
         _number(comparison.rate(group), ".2f"),
         _number(group.sizes.parameters, ",d"),
         _number(group.sizes.checkpoint_bytes, ".2f", 1e6),
-        *(_score(group, beam) for beam in beams),
-        *([difference] if comparison.beam is not None else []),
+        *(_score(group, group.score.get(b)) for b in beams),
+        *_compared_cells(group, comparison, comparison.beam),
         *([_number(tokenised, ".2f")] if comparison.tokenised else []),
-        *(_speed(group, beam, comparison) for beam in beams),
+        *(_speed(group, b, comparison) for b in beams),
         _number(group.training_seconds, ".1f", 60),
     ]
+
+
+def _compared_cells(group: RunGroup, comparison: Comparison, beam: Optional[int]) -> list[str]:
+    """The score's difference from the baseline, and the finer score; no cells without a beam."""
+    if beam is None:
+        return []
+    difference = comparison.difference(group)
+    return [_number(difference, "+.2f"), _score(group, group.finer_score.get(beam))]
 
 
 def _beam_table(comparison: Comparison) -> str:
     beams = comparison.beams
     header = ["run", *(f"beam {beam}" for beam in beams)]
-    lines = [[group.title, *(_score(group, beam) for beam in beams)] for group in comparison.groups]
+    lines = [
+        [group.title, *(_score(group, group.score.get(beam)) for beam in beams)]
+        for group in comparison.groups
+    ]
     return table(header, lines)
 
 
 def _paired_table(comparison: Comparison) -> str:
     """A row for each group with two or more seeds in common with the baseline; "" without any."""
-    scores = paired_scores(comparison.scoring, comparison.beam)
+    figures = paired_figures(comparison.scoring, comparison.beam)
     others = [group for group in comparison.groups if group is not comparison.baseline]
-    lines = [_paired_cells(group, comparison.baseline, scores) for group in others]
+    lines = [_paired_cells(group, comparison.baseline, figures) for group in others]
     if not any(lines):
         return ""
-    return table(["run", "seeds", *(score.name for score in scores)], list(filter(None, lines)))
+    return table(["run", "seeds", *(figure.name for figure in figures)], list(filter(None, lines)))
 
 
-def _paired_cells(group: RunGroup, baseline: RunGroup, scores: list[Score]) -> list[str]:
+def _paired_cells(group: RunGroup, baseline: RunGroup, figures: list[Figure]) -> list[str]:
     """A row of the table; no cells without two seeds in common."""
-    differences = [paired_difference(group, baseline, score) for score in scores]
-    seeds = max((difference.seeds for difference in differences if difference), default=0)
+    differences = [paired_differences(group, baseline, figure) for figure in figures]
+    seeds = max((len(sample.values) for sample in differences if sample), default=0)
     if not seeds:
         return []
     cells = [
-        "-" if d is None else f"{d.mean:+.{score.digits}f} ± {d.half_width:.{score.digits}f}"
-        for d, score in zip(differences, scores)
+        "-" if d is None else f"{d.mean:+.{figure.digits}f} ± {d.half_width:.{figure.digits}f}"
+        for d, figure in zip(differences, figures)
     ]
     return [group.title, str(seeds), *cells]
 
@@ -101,12 +125,12 @@ def _number(value: Optional[float], form: str, unit: float = 1) -> str:
     return format(value if unit == 1 else value / unit, form)
 
 
-def _score(group: RunGroup, beam: int) -> str:
-    """A group's mean score and its spread, and the number of seeds if some lack this beam."""
-    spread, seeds = group.score_spread.get(beam), sum(beam in run.score for run in group.runs)
-    text = _number(group.score.get(beam), ".2f")
-    text += f" ± {spread:.2f}" if spread is not None else ""
-    return text + (f" ({seeds} of {len(group.runs)})" if 0 < seeds < len(group.runs) else "")
+def _score(group: RunGroup, score: Optional[Sample]) -> str:
+    """A group's score over its seeds, and their number if some have none."""
+    if score is None:
+        return "-"
+    seeds = len(score.values)
+    return score.text() + (f" ({seeds} of {len(group.runs)})" if seeds < len(group.runs) else "")
 
 
 def _speed(group: RunGroup, beam: int, comparison: Comparison) -> str:
@@ -126,9 +150,10 @@ def _notes(comparison: Comparison, scorer: Scorer) -> list[str]:
         )
     if _several_seeds(comparison):
         notes.append(
-            f"rows with several seeds: {comparison.scoring.name} is their mean ± sample standard "
-            "deviation, training time their mean; sizes and title are the first seed's; (1 of 2): "
-            "one of two seeds has this beam"
+            f"rows with several seeds: {comparison.scoring.name} and "
+            f"{comparison.scoring.finer_name} are their mean ± sample standard deviation, training "
+            "time their mean; sizes and title are the first seed's; (1 of 2): one of two seeds has "
+            "this beam"
         )
     for group in comparison.groups:
         sizes = {run.sizes.layer_parameters for run in group.runs}
@@ -163,7 +188,7 @@ def _tests(comparison: Comparison) -> list[str]:
     first = ", first seeds" if _several_seeds(comparison) else ""
     return [
         f"paired bootstrap, {name} against {comparison.baseline.name}{first}, beam "
-        f"{comparison.beam}: p = {p:.4f} ({SAMPLES} samples)"
+        f"{comparison.beam}: p = {p:.4f} ({BOOTSTRAP_SAMPLES} samples)"
         for name, p in comparison.p_values.items()
     ]
 
@@ -176,6 +201,37 @@ def _missing(group: RunGroup) -> list[str]:
             files = ", ".join(f"{run.name}/{what}" for what in run.missing)
             lines.append(f"{files}; the row is incomplete")
     return lines
+
+
+# --- translations ---------------------------------------------------------------------------------
+
+
+def sample_tables(comparison: Comparison, reference: list[str]) -> str:
+    """A table for each of a few sentences, with their translations by the first rows.
+
+    It is "" without translations at the comparison's beam.
+    """
+    beam = comparison.beam
+    groups = [g for g in comparison.groups if beam in g.runs[0].outputs][:MOST_ROWS]
+    if beam is None or not groups:
+        return ""
+    outputs = [read_output(group.runs[0].outputs[beam][0]) for group in groups]
+    texts = [("source", outputs[0].sources), ("reference", reference)]
+    texts += [(group.title, output.hypotheses) for group, output in zip(groups, outputs)]
+    texts = [(name, lines) for name, lines in texts if lines]  # no sources with --quiet
+    return "\n".join(
+        table([f"sentence {i + 1}", ""], [[name, lines[i]] for name, lines in texts], text=(0, 1))
+        for i in spread(len(reference), SENTENCES)
+    )
+
+
+def spread(number: int, most: int) -> list[int]:
+    """Indices of up to `most` of `number` lines, evenly spread."""
+    indices = {(2 * i + 1) * number // (2 * most) for i in range(most)}
+    return sorted(index for index in indices if index < number)
+
+
+# --- JSON -----------------------------------------------------------------------------------------
 
 
 def to_json(comparison: Comparison) -> list[dict]:
@@ -191,8 +247,9 @@ def _json_group(group: RunGroup, comparison: Comparison) -> dict:
         "seeds": len(group.runs),
         **group.sizes._asdict(),
         "rate_percent": comparison.rate(group),
-        scoring.key: group.score,
-        f"{scoring.key}_spread": group.score_spread,
+        scoring.key: {beam: score.mean for beam, score in group.score.items()},
+        f"{scoring.key}_spread": {beam: score.deviation for beam, score in group.score.items()},
+        scoring.finer_key: {beam: score.mean for beam, score in group.finer_score.items()},
         "baseline": comparison.baseline.name,
         "beam_compared": comparison.beam,
         f"{scoring.key}_difference": comparison.difference(group),

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Optional
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import read_lines, read_text, write_json, write_text
+from pet_fairseq.files import read_lines, write_json, write_text
 from pet_fairseq.results.report import plots
 from pet_fairseq.results.report.compare import Comparison, bootstrap, tokenised_scores
 from pet_fairseq.results.report.measure import measure_run
@@ -14,13 +14,13 @@ from pet_fairseq.results.report.seed_groups import (
     RunGroup,
     check_same_test_set,
     find_groups,
-    group_name,
-    group_order,
     make_group,
     name_missing_outputs,
     name_missing_seeds,
+    read_title,
 )
 from pet_fairseq.results.report.tables import to_json, to_markdown
+from pet_fairseq.runs import read_order, row_name
 
 
 def write_report(
@@ -58,8 +58,8 @@ def write_report(
     folders = find_groups(runs)
     _check_name(teacher, "--teacher", folders, runs)
     _check_name(baseline or teacher, "--baseline", folders, runs)
-    order = group_order(runs, teacher)
-    names = dict.fromkeys([*map(group_name, order), *folders])  # each once, in this order
+    order = read_order(runs) or [teacher]
+    names = dict.fromkeys([*map(row_name, order), *folders])  # each once, in this order
     groups = measure_groups({name: folders[name] for name in names if name in folders}, scorer)
     by_name = {group.name: group for group in groups}
     name_missing_seeds(groups, by_name[teacher])
@@ -96,12 +96,6 @@ def measure_groups(folders: dict[str, list[Path]], scorer: Scorer) -> list[RunGr
     check_same_test_set(everything)
     name_missing_outputs(everything)
     return [make_group(name, read_title(folders[name][0], name), runs[name]) for name in runs]
-
-
-def read_title(folder: Path, name: str) -> str:
-    """The text of a run's name.txt on one line, or the group's name."""
-    file = folder / "name.txt"
-    return (" ".join(read_text(file, "title").split()) if file.is_file() else "") or name
 
 
 def _check_name(name: str, option: str, folders: dict[str, list[Path]], runs: Path) -> None:
