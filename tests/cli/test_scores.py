@@ -117,8 +117,8 @@ def test_bleu(scores, tmp_path):
 
 
 def slow_chrf(hypotheses, responses):
-    """chrF2: F-scores of character n-grams up to 6 without blanks, averaged over the lengths."""
-    scores = []
+    """chrF2: the F2 of precision and recall of letters, averaged over n-grams up to 6."""
+    precisions, recalls = [], []
     for size in range(1, 7):
         common = ours = theirs = 0
         for pair in zip(hypotheses, responses):
@@ -126,9 +126,10 @@ def slow_chrf(hypotheses, responses):
             grams = [[t[i : i + size] for i in range(len(t) - size + 1)] for t in texts]
             common += sum(min(grams[0].count(g), grams[1].count(g)) for g in set(grams[0]))
             ours, theirs = ours + len(grams[0]), theirs + len(grams[1])
-        precision, recall = common / ours, common / theirs
-        scores.append(5 * precision * recall / (4 * precision + recall))
-    return 100 * sum(scores) / 6
+        precisions.append(common / ours)
+        recalls.append(common / theirs)
+    precision, recall = sum(precisions) / 6, sum(recalls) / 6
+    return 100 * 5 * precision * recall / (4 * precision + recall)
 
 
 def test_bleu_of_tokenised_text(scores, tmp_path):

@@ -51,8 +51,8 @@ def _main_table(comparison: Comparison) -> str:
     header += ["checkpoint MB", *(f"{scoring.name} beam {b}" for b in beams)]
     if beam is not None:
         header += [
-            f"{scoring.finer_name} beam {beam}",
             f"to {comparison.baseline.name}, beam {beam}",
+            f"{scoring.finer_name} beam {beam}",
         ]
     header += [f"tokenised BLEU, beam {beam}"] if comparison.tokenised else []
     header += [*(f"sentences/s beam {b}" for b in beams), "training min"]
