@@ -8,7 +8,7 @@ from typing import NamedTuple, Optional
 from pet_fairseq.results.bleu import bleu_p_values, tokenised_bleu
 from pet_fairseq.results.fairseq_output import read_output
 from pet_fairseq.results.report.measure import Run
-from pet_fairseq.results.report.scoring import BLEU_AND_CHRF, Scoring
+from pet_fairseq.results.report.scoring import Scorer
 from pet_fairseq.results.report.seed_groups import RunGroup
 from pet_fairseq.runs import seed_of
 from pet_fairseq.statistics import Sample
@@ -21,7 +21,7 @@ class Comparison:
     groups: list[RunGroup]
     teacher: RunGroup
     baseline: RunGroup
-    scoring: Scoring = BLEU_AND_CHRF
+    scorer: Scorer
     p_values: dict[str, float] = field(default_factory=dict)  # of `bootstrap`, by the group's name
     tokenised: dict[str, float] = field(default_factory=dict)  # of `tokenised_scores`, the same
 
@@ -122,14 +122,14 @@ class Figure(NamedTuple):
     digits: int
 
 
-def paired_figures(scoring: Scoring, beam: Optional[int]) -> list[Figure]:
+def paired_figures(scorer: Scorer, beam: Optional[int]) -> list[Figure]:
     """The figures to compare, the one that shows the smallest differences first."""
     at = -1 if beam is None else beam
     return [
         Figure("validation KL, bits", lambda run: run.validation.kl, 3),
         Figure("validation NLL, bits", lambda run: run.validation.nll, 3),
-        Figure(f"{scoring.name} beam {beam}", lambda run: run.score.get(at), 2),
-        Figure(f"{scoring.finer_name} beam {beam}", lambda run: run.finer_score.get(at), 2),
+        Figure(f"{scorer.name} beam {beam}", lambda run: run.score.get(at), 2),
+        Figure(f"{scorer.finer_name} beam {beam}", lambda run: run.finer_score.get(at), 2),
     ]
 
 

@@ -57,8 +57,8 @@ def is_run(folder: Path) -> bool:
     return (folder / "checkpoint_best.pt").exists() or any(folder.glob("generate.beam*.txt"))
 
 
-def measure_run(folder: Path, scorer: Scorer, sentences: int) -> Run:
-    """Measure one run by a scorer whose reference has `sentences` lines.
+def measure_run(folder: Path, scorer: Scorer) -> Run:
+    """Measure one run, and score its translations.
 
     Raises:
         UserError: an unreadable checkpoint, or an output that does not fit the reference.
@@ -70,7 +70,7 @@ def measure_run(folder: Path, scorer: Scorer, sentences: int) -> Run:
     if not run.outputs:
         run.missing.append("generate.beam<B>.<k>.txt")
     for beam, paths in run.outputs.items():
-        outputs = [_read_checked(run, path, sentences) for path in paths]
+        outputs = [_read_checked(run, path, len(scorer.reference)) for path in paths]
         run.score[beam], run.finer_score[beam] = scorer.scores(outputs[0].hypotheses)
         run.sentences_per_second[beam] = [output.sentences_per_second for output in outputs]
     return run

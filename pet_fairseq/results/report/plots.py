@@ -12,7 +12,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from pet_fairseq.files import write_figure
 from pet_fairseq.results.report.compare import Comparison
-from pet_fairseq.results.report.scoring import Scoring
+from pet_fairseq.results.report.scoring import Scorer
 from pet_fairseq.results.report.seed_groups import RunGroup
 from pet_fairseq.rounding import format_speed
 
@@ -21,30 +21,30 @@ FEWEST_POINTS = 3  # a curve needs at least so many
 AT_RATE = re.compile(r"_at\d+$")  # NAME_at5 is the group NAME at another rate
 
 
-def over_rate(scoring: Scoring) -> str:
+def over_rate(scorer: Scorer) -> str:
     """The name of the plot of a score over the compression rate."""
-    return f"{scoring.key}_over_rate.png"
+    return f"{scorer.key}_over_rate.png"
 
 
 def write_plots(comparison: Comparison, folder: Path) -> None:
     """Write the plots; an old one over beams or rates is removed if there are too few of them."""
-    beam, scoring = comparison.beam, comparison.scoring
+    beam, scorer = comparison.beam, comparison.scorer
     at_beam = "" if beam is None else f" (beam {beam})"
-    name = f"{scoring.name}{at_beam}"
+    name = f"{scorer.name}{at_beam}"
 
     def speedup(group: RunGroup) -> Optional[float]:
         return comparison.speedup(group, beam)
 
-    plot_over_rate(comparison, comparison.score, ".1f", name, folder / over_rate(scoring))
+    plot_over_rate(comparison, comparison.score, ".1f", name, folder / over_rate(scorer))
     label = f"sentences/s, times the teacher's{at_beam}"
     plot_over_rate(comparison, speedup, ".2f", label, folder / "speed_over_rate.png")
     plot_speed(comparison.groups, comparison.main_beams, folder / "sentences_per_second.png")
-    curves = folder / f"{scoring.key}_over_beam.png"
+    curves = folder / f"{scorer.key}_over_beam.png"
     if len(comparison.beams) >= FEWEST_POINTS:
-        plot_over_beam(comparison.groups, comparison.beams, scoring.name, curves)
+        plot_over_beam(comparison.groups, comparison.beams, scorer.name, curves)
     else:
         curves.unlink(missing_ok=True)
-    curves = folder / f"{scoring.key}_over_rates.png"
+    curves = folder / f"{scorer.key}_over_rates.png"
     sweeps = {title: points for title, points in rate_sweeps(comparison).items() if points}
     if any(len(points) >= FEWEST_POINTS for points in sweeps.values()):
         plot_sweeps(comparison, sweeps, name, curves)

@@ -1,6 +1,7 @@
 """The report as Markdown, with a few sentences and their translations, and as JSON."""
 
-from typing import Optional
+from collections.abc import Callable
+from typing import NamedTuple, Optional
 
 from pet_fairseq.markdown import table
 from pet_fairseq.results.bleu import BOOTSTRAP_SAMPLES
@@ -13,7 +14,7 @@ from pet_fairseq.results.report.compare import (
 )
 from pet_fairseq.results.report.measure import Run
 from pet_fairseq.results.report.plots import over_rate
-from pet_fairseq.results.report.scoring import Scorer, Scoring
+from pet_fairseq.results.report.scoring import Scorer
 from pet_fairseq.results.report.seed_groups import RunGroup
 from pet_fairseq.rounding import format_ratio, format_speed
 from pet_fairseq.statistics import Sample
@@ -22,13 +23,14 @@ SENTENCES = 3  # of the test set whose translations are shown
 MOST_ROWS = 6  # of the report whose translations are shown
 
 
-def to_markdown(comparison: Comparison, scorer: Scorer, more_notes: list[str]) -> str:
+def to_markdown(comparison: Comparison, more_notes: list[str]) -> str:
     """The report: the main table and its plot, further tables if they say more, notes, samples."""
-    scoring = comparison.scoring
-    plot = f"![{scoring.name} over the compression rate]({over_rate(scoring)})"
-    text = _main_table(comparison) + f"\n{plot}\n"
+    scorer, groups = comparison.scorer, comparison.groups
+    plot = f"![{scorer.name} over the compression rate]({over_rate(scorer)})"
+    text = _group_table(_main_columns(comparison), groups) + f"\n{plot}\n"
     if comparison.beams != comparison.main_beams:
-        text += f"\n{scoring.name} by beam size:\n\n" + _beam_table(comparison)
+        text += f"\n{scorer.name} by beam size:\n\n"
+        text += _group_table(_beam_columns(comparison.beams), groups)
     paired = _paired_table(comparison)
     if paired:
         text += (
@@ -36,69 +38,78 @@ def to_markdown(comparison: Comparison, scorer: Scorer, more_notes: list[str]) -
             "95% confidence interval; smaller ones cannot be seen with so few seeds:\n\n"
             f"{paired}"
         )
-    notes = _notes(comparison, scorer) + _tests(comparison)
-    notes += [f"missing: {what}" for group in comparison.groups for what in _missing(group)]
+    notes = _notes(comparison) + _tests(comparison)
+    notes += [f"missing: {what}" for group in groups for what in _missing(group)]
     notes += more_notes
     text += "\n" + "".join(f"* {note}\n" for note in notes)
     samples = sample_tables(comparison, scorer.reference)
     return text + (f"\nTranslations, beam {comparison.beam}:\n\n{samples}" if samples else "")
 
 
-def _main_table(comparison: Comparison) -> str:
-    beams, beam = comparison.main_beams, comparison.beam
-    scoring = comparison.scoring
-    header = ["run", "seeds", "layer parameters", "active", "rate %", "all parameters"]
-    header += ["checkpoint MB", *(f"{scoring.name} beam {b}" for b in beams)]
+class Column(NamedTuple):
+    """A column of a table of groups."""
+
+    title: str
+    cell: Callable[[RunGroup], str]
+
+
+def _main_columns(comparison: Comparison) -> list[Column]:
+    beam, beams, name = comparison.beam, comparison.main_beams, comparison.scorer.name
+    columns = [
+        Column("run", lambda group: group.title),
+        Column("seeds", lambda group: str(len(group.runs))),
+        Column("layer parameters", lambda group: _number(group.sizes.layer_parameters, ",d")),
+        Column("active", lambda group: _number(group.sizes.active_parameters, ",d")),
+        Column("rate %", lambda group: _number(comparison.rate(group), ".2f")),
+        Column("all parameters", lambda group: _number(group.sizes.parameters, ",d")),
+        Column("checkpoint MB", lambda group: _number(group.sizes.checkpoint_bytes, ".2f", 1e6)),
+        *(_score_column(f"{name} beam {b}", b) for b in beams),
+    ]
     if beam is not None:
-        header += [
-            f"to {comparison.baseline.name}, beam {beam}",
-            f"{scoring.finer_name} beam {beam}",
+        to, finer = f"to {comparison.baseline.name}", comparison.scorer.finer_name
+        columns += [
+            Column(f"{to}, beam {beam}", lambda g: _number(comparison.difference(g), "+.2f")),
+            Column(f"{finer} beam {beam}", lambda g: _score(g, g.finer_score.get(beam))),
         ]
-    header += [f"tokenised BLEU, beam {beam}"] if comparison.tokenised else []
-    header += [*(f"sentences/s beam {b}" for b in beams), "training min"]
-    return table(header, [_main_cells(group, comparison) for group in comparison.groups])
+    if comparison.tokenised:
+        scores = comparison.tokenised
+        title = f"tokenised BLEU, beam {beam}"
+        columns.append(Column(title, lambda group: _number(scores.get(group.name), ".2f")))
+    columns += [_speed_column(comparison, b) for b in beams]
+    minutes = Column("training min", lambda group: _number(group.training_seconds, ".1f", 60))
+    return [*columns, minutes]
 
 
-def _main_cells(group: RunGroup, comparison: Comparison) -> list[str]:
-    beams = comparison.main_beams
-    tokenised = comparison.tokenised.get(group.name)
-    return [
-        group.title,
-        str(len(group.runs)),
-        _number(group.sizes.layer_parameters, ",d"),
-        _number(group.sizes.active_parameters, ",d"),
-        _number(comparison.rate(group), ".2f"),
-        _number(group.sizes.parameters, ",d"),
-        _number(group.sizes.checkpoint_bytes, ".2f", 1e6),
-        *(_score(group, group.score.get(b)) for b in beams),
-        *_compared_cells(group, comparison, comparison.beam),
-        *([_number(tokenised, ".2f")] if comparison.tokenised else []),
-        *(_speed(group, b, comparison) for b in beams),
-        _number(group.training_seconds, ".1f", 60),
-    ]
+def _beam_columns(beams: list[int]) -> list[Column]:
+    title = Column("run", lambda group: group.title)
+    return [title, *(_score_column(f"beam {beam}", beam) for beam in beams)]
 
 
-def _compared_cells(group: RunGroup, comparison: Comparison, beam: Optional[int]) -> list[str]:
-    """The score's difference from the baseline, and the finer score; no cells without a beam."""
-    if beam is None:
-        return []
-    difference = comparison.difference(group)
-    return [_number(difference, "+.2f"), _score(group, group.finer_score.get(beam))]
+def _score_column(title: str, beam: int) -> Column:
+    return Column(title, lambda group: _score(group, group.score.get(beam)))
 
 
-def _beam_table(comparison: Comparison) -> str:
-    beams = comparison.beams
-    header = ["run", *(f"beam {beam}" for beam in beams)]
-    lines = [
-        [group.title, *(_score(group, group.score.get(beam)) for beam in beams)]
-        for group in comparison.groups
-    ]
-    return table(header, lines)
+def _speed_column(comparison: Comparison, beam: int) -> Column:
+    """Sentences a second, and their ratio to the teacher's."""
+
+    def cell(group: RunGroup) -> str:
+        speed, ratio = group.sentences_per_second.get(beam), comparison.speedup(group, beam)
+        if speed is None:
+            return "-"
+        return format_speed(speed) + (f" ({format_ratio(ratio)}x)" if ratio is not None else "")
+
+    return Column(f"sentences/s beam {beam}", cell)
+
+
+def _group_table(columns: list[Column], groups: list[RunGroup]) -> str:
+    """A row for each group."""
+    cells = [[column.cell(group) for column in columns] for group in groups]
+    return table([column.title for column in columns], cells)
 
 
 def _paired_table(comparison: Comparison) -> str:
     """A row for each group with two or more seeds in common with the baseline; "" without any."""
-    figures = paired_figures(comparison.scoring, comparison.beam)
+    figures = paired_figures(comparison.scorer, comparison.beam)
     others = [group for group in comparison.groups if group is not comparison.baseline]
     lines = [_paired_cells(group, comparison.baseline, figures) for group in others]
     if not any(lines):
@@ -133,15 +144,9 @@ def _score(group: RunGroup, score: Optional[Sample]) -> str:
     return score.text() + (f" ({seeds} of {len(group.runs)})" if seeds < len(group.runs) else "")
 
 
-def _speed(group: RunGroup, beam: int, comparison: Comparison) -> str:
-    speed, ratio = group.sentences_per_second.get(beam), comparison.speedup(group, beam)
-    if speed is None:
-        return "-"
-    return format_speed(speed) + (f" ({format_ratio(ratio)}x)" if ratio is not None else "")
-
-
-def _notes(comparison: Comparison, scorer: Scorer) -> list[str]:
+def _notes(comparison: Comparison) -> list[str]:
     """Notes on how the columns were measured."""
+    scorer = comparison.scorer
     notes = [f"{len(scorer.reference):,} test sentences; {scorer.note}"]
     if comparison.tokenised:
         notes.append(
@@ -150,10 +155,9 @@ def _notes(comparison: Comparison, scorer: Scorer) -> list[str]:
         )
     if _several_seeds(comparison):
         notes.append(
-            f"rows with several seeds: {comparison.scoring.name} and "
-            f"{comparison.scoring.finer_name} are their mean ± sample standard deviation, training "
-            "time their mean; sizes and title are the first seed's; (1 of 2): one of two seeds has "
-            "this beam"
+            f"rows with several seeds: {scorer.name} and {scorer.finer_name} are their mean ± "
+            "sample standard deviation, training time their mean; sizes and title are the first "
+            "seed's; (1 of 2): one of two seeds has this beam"
         )
     for group in comparison.groups:
         sizes = {run.sizes.layer_parameters for run in group.runs}
@@ -240,35 +244,35 @@ def to_json(comparison: Comparison) -> list[dict]:
 
 
 def _json_group(group: RunGroup, comparison: Comparison) -> dict:
-    scoring = comparison.scoring
+    scorer = comparison.scorer
     return {
         "name": group.name,
         "title": group.title,
         "seeds": len(group.runs),
         **group.sizes._asdict(),
         "rate_percent": comparison.rate(group),
-        scoring.key: {beam: score.mean for beam, score in group.score.items()},
-        f"{scoring.key}_spread": {beam: score.deviation for beam, score in group.score.items()},
-        scoring.finer_key: {beam: score.mean for beam, score in group.finer_score.items()},
+        scorer.key: {beam: score.mean for beam, score in group.score.items()},
+        f"{scorer.key}_spread": {beam: score.deviation for beam, score in group.score.items()},
+        scorer.finer_key: {beam: score.mean for beam, score in group.finer_score.items()},
         "baseline": comparison.baseline.name,
         "beam_compared": comparison.beam,
-        f"{scoring.key}_difference": comparison.difference(group),
+        f"{scorer.key}_difference": comparison.difference(group),
         "p_value": comparison.p_values.get(group.name),
         "tokenised_bleu": comparison.tokenised.get(group.name),
         "sentences_per_second": group.sentences_per_second,
         "speedup": {beam: comparison.speedup(group, beam) for beam in group.score},
         "training_seconds": group.training_seconds,
         "missing": group.missing,
-        "runs": [_json_run(run, scoring) for run in group.runs],
+        "runs": [_json_run(run, scorer) for run in group.runs],
     }
 
 
-def _json_run(run: Run, scoring: Scoring) -> dict:
+def _json_run(run: Run, scorer: Scorer) -> dict:
     return {
         "name": run.name,
         **run.sizes._asdict(),
-        scoring.key: run.score,
-        scoring.finer_key: run.finer_score,
+        scorer.key: run.score,
+        scorer.finer_key: run.finer_score,
         "validation_nll_bits": run.validation.nll,
         "validation_kl_bits": run.validation.kl,
         "sentences_per_second": run.sentences_per_second,

@@ -9,7 +9,7 @@ from pet_fairseq.files import read_lines, write_json, write_text
 from pet_fairseq.results.report import plots
 from pet_fairseq.results.report.compare import Comparison, bootstrap, tokenised_scores
 from pet_fairseq.results.report.measure import measure_run
-from pet_fairseq.results.report.scoring import SCORINGS, Scorer
+from pet_fairseq.results.report.scoring import SCORERS, Scorer
 from pet_fairseq.results.report.seed_groups import (
     RunGroup,
     check_same_test_set,
@@ -42,7 +42,7 @@ def write_report(
         teacher: the group with which sizes and speeds are compared.
         baseline: the group with whose score the others are compared, by default the teacher.
         significance: add paired bootstrap tests of BLEU against the baseline.
-        score: a name in SCORINGS.
+        score: a name in SCORERS.
         tokenised: add BLEU of the tokenised translations.
     Raises:
         UserError: no runs, no teacher, no baseline, no reference, or runs that cannot be compared.
@@ -54,7 +54,7 @@ def write_report(
     if tokenised and score != "bleu":
         raise UserError(f"--tokenised-bleu: not beside --score {score}; leave one of them out")
     lines = read_lines(reference, "--reference")
-    scorer = SCORINGS[score].scorer(lines, reference)
+    scorer = SCORERS[score](lines, reference)
     folders = find_groups(runs)
     _check_name(teacher, "--teacher", folders, runs)
     _check_name(baseline or teacher, "--baseline", folders, runs)
@@ -63,7 +63,7 @@ def write_report(
     groups = measure_groups({name: folders[name] for name in names if name in folders}, scorer)
     by_name = {group.name: group for group in groups}
     name_missing_seeds(groups, by_name[teacher])
-    comparison = Comparison(groups, by_name[teacher], by_name[baseline or teacher], SCORINGS[score])
+    comparison = Comparison(groups, by_name[teacher], by_name[baseline or teacher], scorer)
     if tokenised:
         comparison.tokenised = tokenised_scores(comparison)
     if significance:
@@ -71,7 +71,7 @@ def write_report(
     notes = [f"missing: run `{name}`, named in order.txt" for name in absent(order, folders)]
     if significance and not comparison.p_values:
         notes.append("paired bootstrap: not possible, no other row has a beam of the baseline")
-    text = to_markdown(comparison, scorer, notes)
+    text = to_markdown(comparison, notes)
     write_json(runs / "report.json", to_json(comparison))
     plots.write_plots(comparison, runs)
     write_text(runs / "report.md", text)
@@ -90,8 +90,7 @@ def measure_groups(folders: dict[str, list[Path]], scorer: Scorer) -> list[RunGr
     Raises:
         UserError: as `measure_run`; different test sets, or seeds of different sizes.
     """
-    sentences = len(scorer.reference)
-    runs = {n: [measure_run(f, scorer, sentences) for f in fs] for n, fs in folders.items()}
+    runs = {name: [measure_run(f, scorer) for f in seeds] for name, seeds in folders.items()}
     everything = list(chain.from_iterable(runs.values()))
     check_same_test_set(everything)
     name_missing_outputs(everything)

@@ -1,10 +1,13 @@
 """What the plots show and how they are laid out."""
 
+from pathlib import Path
+
 import pytest
 
 from pet_fairseq.results.report import plots
 from pet_fairseq.results.report.checkpoint import Sizes
 from pet_fairseq.results.report.compare import Comparison
+from pet_fairseq.results.report.scoring import bleu_scorer
 from pet_fairseq.results.report.seed_groups import RunGroup
 from pet_fairseq.statistics import Sample
 
@@ -25,6 +28,11 @@ def group(name, parameters=None, bleu=(), speed=()):
     return RunGroup(name, name, [], sizes, score=scores, sentences_per_second=dict(speed))
 
 
+def comparison(groups):
+    """With the first one, scored by BLEU."""
+    return Comparison(groups, groups[0], groups[0], bleu_scorer(["a text"], Path("test.en")))
+
+
 def lines(figure):
     """Label -> x and y values."""
     return {
@@ -40,7 +48,7 @@ def test_values(figures, tmp_path):
         group("large", 300, {5: 37.0}),
         group("unknown", None, {5: 30.0}),
     ]
-    plots.write_plots(Comparison(groups, groups[0], groups[0]), tmp_path)
+    plots.write_plots(comparison(groups), tmp_path)
     assert lines(figures["bleu_over_rate"]) == {
         "teacher: 36.0": [(100.0, 36.0)],
         "small: 32.5": [(10.0, 32.5)],
@@ -65,7 +73,7 @@ def test_a_method_at_several_rates_is_one_line(figures, tmp_path):
         *(group("pet_at5", 11, {5: 31.0}), group("can_at40", None, {5: 29.0})),
         group("scratch", 20, {5: 30.0}),
     ]
-    plots.write_plots(Comparison(groups, groups[0], groups[0]), tmp_path)
+    plots.write_plots(comparison(groups), tmp_path)
     curves = lines(figures["bleu_over_rates"])
     assert curves["pet"] == [(5.5, 31.0), (10.0, 32.5), (40.0, 34.0)]
     assert curves["can"] == [(5.0, 20.0), (20.0, 28.0)]
@@ -74,7 +82,7 @@ def test_a_method_at_several_rates_is_one_line(figures, tmp_path):
     figures.clear()
     old = tmp_path / "bleu_over_rates.png"
     old.touch()
-    plots.write_plots(Comparison(groups[:3], groups[0], groups[0]), tmp_path)
+    plots.write_plots(comparison(groups[:3]), tmp_path)
     assert "bleu_over_rates" not in figures and not old.exists()
 
 
@@ -85,7 +93,7 @@ def test_sixteen_rows_are_told_apart(figures, tmp_path):
         group(f"student {i} with a long title, of two lines", 96 + i, {1: 31.0, 4: 32, 5: 32 + i})
         for i in range(15)
     ]
-    plots.write_plots(Comparison(groups, groups[0], groups[0]), tmp_path)
+    plots.write_plots(comparison(groups), tmp_path)
     for name in ("bleu_over_rate", "bleu_over_beam"):
         figure = figures[name]
         axes = figure.axes[0]
@@ -111,6 +119,6 @@ def test_no_bar_where_nothing_was_measured(figures, tmp_path):
 
 def test_nothing_measured(figures, tmp_path):
     groups = [group("a"), group("b")]
-    plots.write_plots(Comparison(groups, groups[0], groups[0]), tmp_path)
+    plots.write_plots(comparison(groups), tmp_path)
     assert set(figures) == {"bleu_over_rate", "speed_over_rate", "sentences_per_second"}
     assert not lines(figures["bleu_over_rate"])
