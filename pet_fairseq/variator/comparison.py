@@ -79,24 +79,25 @@ def read_row(folder: Path, length: int) -> RunRow:
     Raises:
         UserError: a checkpoint or scores that cannot be used.
     """
-    path = folder / "checkpoint_best.pt"
+    path = str(folder / "checkpoint_best.pt")
     result = read_result(folder / "result.json")
-    scores, cut = result.scores, result.cut
-    state = load_checkpoint(str(path), "RUNS")
+    state = load_checkpoint(path, "RUNS")
+    if result.cut > 1:  # the backbone itself, given a part of each prompt
+        cost = cut_cost(state, path, length, result.cut)
+        return RunRow(folder.name, "cut prompts", result.cut, 0, 0, cost, result.scores)
     cfg = state["cfg"].model
     kind = getattr(cfg, "_name", "")
     tensors = unique_tensors(state["model"])
-    trained = sum(t.numel() for n, t in tensors.items() if n != "backbone_hash")
-    if cut > 1:  # the backbone itself, given a part of each prompt
-        cost = cut_cost(state, str(path), length, cut)
-        return RunRow(folder.name, "cut prompts", cut, trained=0, size=0, cost=cost, scores=scores)
-    ratio = MODEL_REGISTRY[kind].ratio_for(cfg) if compresses(kind) else 1
-    costs = relative_costs(state, kind, str(path), length)
+    cost, whole_cost = relative_costs(state, kind, path, length)
     return RunRow(
-        *(folder.name, kind, ratio, trained, stored_bytes(state | {"model": tensors})),
-        cost=costs[0],
-        scores=scores,
-        whole_cost=costs[1],
+        name=folder.name,
+        kind=kind,
+        ratio=MODEL_REGISTRY[kind].ratio_for(cfg) if compresses(kind) else 1,
+        trained=sum(t.numel() for name, t in tensors.items() if name != "backbone_hash"),
+        size=stored_bytes(state | {"model": tensors}),
+        cost=cost,
+        scores=result.scores,
+        whole_cost=whole_cost,
         majority_class=result.majority_class,
     )
 

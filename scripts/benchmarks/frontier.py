@@ -46,7 +46,6 @@ from pet_fairseq.recipes.translation.rows import BY_NAME, GROUPS, is_finished
 from pet_fairseq.results.report.seed_groups import find_groups, read_title
 from pet_fairseq.rounding import format_ratio, format_speed
 from pet_fairseq.runner.training import BEST
-from pet_fairseq.runs import read_order
 from pet_fairseq.statistics import Sample
 
 MEGABYTE = 10**6
@@ -231,9 +230,8 @@ def write(rows: Sequence[Row], left_out: Sequence[str], args: argparse.Namespace
 
 def finished_runs(runs: Path) -> dict[str, list[Path]]:
     """The folders of finished runs by row, in the order of the recipe."""
-    groups = find_groups(runs)
-    order = [name for name in read_order(runs) or ["teacher"] if name in groups]
-    return {name: list(filter(is_finished, groups[name])) for name in (*order, *groups)}
+    groups = find_groups(runs, "teacher")
+    return {name: list(filter(is_finished, folders)) for name, folders in groups.items()}
 
 
 def choose_rows(names: Optional[Sequence[str]], finished: dict[str, list[Path]]) -> list[str]:

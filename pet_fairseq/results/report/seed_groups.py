@@ -12,7 +12,7 @@ from pet_fairseq.files import read_text
 from pet_fairseq.results.fairseq_output import output_key
 from pet_fairseq.results.report.checkpoint import UNKNOWN, Sizes
 from pet_fairseq.results.report.measure import Run, is_run
-from pet_fairseq.runs import row_name, seed_of
+from pet_fairseq.runs import read_order, row_name, seed_of
 from pet_fairseq.statistics import Sample
 
 
@@ -31,15 +31,18 @@ class RunGroup:
     missing: list[str] = field(default_factory=list)  # seeds; each run names its own files
 
 
-def find_groups(runs: Path) -> dict[str, list[Path]]:
-    """The folders of the finished runs by group, in the order of names and seeds.
+def find_groups(runs: Path, first: str) -> dict[str, list[Path]]:
+    """The folders of the finished runs by group, each group's in the order of their seeds.
+
+    Groups are in the order of order.txt, others after them by name; without that file the group
+    `first` comes first.
 
     Raises:
         UserError: no such folder, no run in it, or a name both with and without a seed.
     """
     if not runs.is_dir():
         raise UserError(f"{runs}: no such folder")
-    groups = defaultdict(list)
+    groups: dict[str, list[Path]] = defaultdict(list)
     for folder in sorted(filter(is_run, runs.iterdir()), key=_seed_key):
         groups[row_name(folder.name)].append(folder)
     if not groups:
@@ -50,7 +53,8 @@ def find_groups(runs: Path) -> dict[str, list[Path]]:
                 f"{folders[0]}: has no seed in its name, but {folders[1].name} has; rename it to "
                 f"{name}.seed<K> if it is the same kind of run, else to another name"
             )
-    return dict(groups)
+    order = map(row_name, read_order(runs) or [first])
+    return {name: groups[name] for name in dict.fromkeys([*order, *groups]) if name in groups}
 
 
 def _seed_key(folder: Path) -> tuple[str, int]:

@@ -20,7 +20,7 @@ from pet_fairseq.results.report.seed_groups import (
     read_title,
 )
 from pet_fairseq.results.report.tables import to_json, to_markdown
-from pet_fairseq.runs import read_order, row_name
+from pet_fairseq.runs import read_order
 
 
 def write_report(
@@ -47,20 +47,13 @@ def write_report(
     Raises:
         UserError: no runs, no teacher, no baseline, no reference, or runs that cannot be compared.
     """
-    if not reference.is_file():
-        raise UserError(f"--reference {reference}: no such file; give the test set's target text")
-    if significance and score != "bleu":
-        raise UserError(f"--significance: tests BLEU only; leave it out with --score {score}")
-    if tokenised and score != "bleu":
-        raise UserError(f"--tokenised-bleu: not beside --score {score}; leave one of them out")
+    _check_options(reference, significance, score, tokenised)
     lines = read_lines(reference, "--reference")
     scorer = SCORERS[score](lines, reference)
-    folders = find_groups(runs)
+    folders = find_groups(runs, teacher)
     _check_name(teacher, "--teacher", folders, runs)
     _check_name(baseline or teacher, "--baseline", folders, runs)
-    order = read_order(runs) or [teacher]
-    names = dict.fromkeys([*map(row_name, order), *folders])  # each once, in this order
-    groups = measure_groups({name: folders[name] for name in names if name in folders}, scorer)
+    groups = measure_groups(folders, scorer)
     by_name = {group.name: group for group in groups}
     name_missing_seeds(groups, by_name[teacher])
     comparison = Comparison(groups, by_name[teacher], by_name[baseline or teacher], scorer)
@@ -68,7 +61,7 @@ def write_report(
         comparison.tokenised = tokenised_scores(comparison)
     if significance:
         comparison.p_values = bootstrap(comparison, lines)
-    notes = [f"missing: run `{name}`, named in order.txt" for name in absent(order, folders)]
+    notes = [f"missing: run `{name}`, named in order.txt" for name in absent(runs, folders)]
     if significance and not comparison.p_values:
         notes.append("paired bootstrap: not possible, no other row has a beam of the baseline")
     text = to_markdown(comparison, notes)
@@ -78,10 +71,19 @@ def write_report(
     return text
 
 
-def absent(order: list[str], folders: dict[str, list[Path]]) -> list[str]:
-    """The names in `order` that are neither those of groups nor of runs, each once."""
-    runs = {folder.name for group in folders.values() for folder in group}
-    return [name for name in dict.fromkeys(order) if name not in folders and name not in runs]
+def _check_options(reference: Path, significance: bool, score: str, tokenised: bool) -> None:
+    if not reference.is_file():
+        raise UserError(f"--reference {reference}: no such file; give the test set's target text")
+    if significance and score != "bleu":
+        raise UserError(f"--significance: tests BLEU only; leave it out with --score {score}")
+    if tokenised and score != "bleu":
+        raise UserError(f"--tokenised-bleu: not beside --score {score}; leave one of them out")
+
+
+def absent(runs: Path, folders: dict[str, list[Path]]) -> list[str]:
+    """The names in order.txt that are neither those of groups nor of runs, each once."""
+    there = {*folders, *(folder.name for seeds in folders.values() for folder in seeds)}
+    return [name for name in dict.fromkeys(read_order(runs)) if name not in there]
 
 
 def measure_groups(folders: dict[str, list[Path]], scorer: Scorer) -> list[RunGroup]:
