@@ -185,9 +185,9 @@ def test_errors(runs, report):
         write_report(runs / "none", runs / "reference.txt")
     with pytest.raises(UserError, match="data: holds no run"):
         write_report(runs / "data", runs / "reference.txt")
-    with pytest.raises(UserError, match=r"--teacher boss: .* give one of student, teacher"):
+    with pytest.raises(UserError, match=r"--teacher boss: .* give one of teacher, student"):
         report(teacher="boss")
-    with pytest.raises(UserError, match=r"--baseline boss: .* give one of student, teacher"):
+    with pytest.raises(UserError, match=r"--baseline boss: .* give one of teacher, student"):
         report(baseline="boss")
     other = runs / "student/generate.beam5.1.txt"
     save_output(other, WORSE, 10.0, targets=WORSE)
