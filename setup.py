@@ -59,6 +59,7 @@ setup(
         *FAIRSEQ,
         "torch>=2.6,<2.16",
         "numpy>=1.26,<2.6",  # numpy_compatibility.py has what fairseq misses in the newest
+        "scipy>=1.10,<2",  # confidence intervals; scikit-learn brings it along
         "sacrebleu>=2.4,<3",
         "sacremoses>=0.1.1,<0.3",
         "sentencepiece>=0.2,<0.3",

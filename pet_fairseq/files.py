@@ -1,10 +1,12 @@
 """Reading and writing files, such that a file under its final name is always complete."""
 
+import csv
+import io
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional, Union
@@ -132,6 +134,19 @@ def write_text(path: Path, text: str) -> None:
 
 def write_json(path: Path, content: object) -> None:
     write_text(path, json.dumps(content, indent=1) + "\n")
+
+
+def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Write a table; None is an empty cell."""
+    sheet = io.StringIO()
+    csv.writer(sheet, lineterminator="\n").writerows([header, *rows])
+    write_text(path, sheet.getvalue())
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    """The rows of a table, by the names in its first line."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def write_figure(path: Path, figure: "Figure") -> None:

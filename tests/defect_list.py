@@ -283,7 +283,7 @@ DEFECTS = (
         "sentences drawn apart for the two models of a bootstrap",
         "draw.choice(differences, len(differences)).mean()",
         "(draw.choice(ours, len(ours)).mean() - draw.choice(theirs, len(theirs)).mean())",
-        "tests/results/score/test_bootstrap.py",
+        "tests/test_statistics.py",
     ),
     Defect(
         "neurons with another one's row",
@@ -477,8 +477,8 @@ DEFECTS = (
     # reports
     Defect(
         "the first seed's BLEU in place of the mean",
-        "group.score[beam] = statistics.fmean(scores)",
-        "group.score[beam] = scores[0]",
+        "return statistics.fmean(self.values)",
+        "return self.values[0]",
         "tests/results/report/test_seeds.py",
     ),
     Defect(

@@ -9,7 +9,15 @@ import pytest
 import torch
 
 from pet_fairseq.checkpoints.contents import save_state
-from pet_fairseq.files import hash_file, unfinished, whole_folder, write_text, write_whole
+from pet_fairseq.files import (
+    hash_file,
+    read_csv,
+    unfinished,
+    whole_folder,
+    write_csv,
+    write_text,
+    write_whole,
+)
 
 
 def full(*_, **__):
@@ -89,3 +97,13 @@ def test_hash_of_a_file(tmp_path, monkeypatch):
             hash_file(path, hashlib.sha256()).digest()
             == hashlib.sha256(bytes(range(size))).digest()
         )
+
+
+def test_a_table_as_csv(tmp_path):
+    path = tmp_path / "table.csv"
+    write_csv(path, ["row", "title"], [["pet", 'a "b", c'], ["é", None], [1.5, "two\nlines"]])
+    assert path.read_bytes().decode() == ('row,title\npet,"a ""b"", c"\né,\n1.5,"two\nlines"\n')
+    assert read_csv(path) == [
+        *({"row": "pet", "title": 'a "b", c'}, {"row": "é", "title": ""}),
+        {"row": "1.5", "title": "two\nlines"},
+    ]

@@ -13,9 +13,9 @@ from pet_fairseq.compress.translate import SPEEDS
 from pet_fairseq.decoding.export import MODEL as FAIRSEQ_FILE
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_lines, read_text
+from pet_fairseq.results.bleu import cached_bleu
+from pet_fairseq.results.fairseq_output import read_output
 from pet_fairseq.results.report.checkpoint import Sizes, measure_sizes, training_seconds
-from pet_fairseq.results.report.outputs import read_output
-from pet_fairseq.results.report.scoring import cached_bleu
 
 CTRANSLATE2, FAIRSEQ = "CTranslate2 int8", "fairseq"
 FILES = {CTRANSLATE2: ("ctranslate2", "model.bin"), FAIRSEQ: ("fairseq", FAIRSEQ_FILE)}

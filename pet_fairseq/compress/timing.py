@@ -6,7 +6,7 @@ import statistics
 from pathlib import Path
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.results.generate_output import NUMBER
+from pet_fairseq.results.fairseq_output import NUMBER
 
 FIGURES = {
     name: re.compile(rf"train_inner .*\b{name}={NUMBER}") for name in ("num_updates", "wall", "ups")

@@ -21,7 +21,7 @@ from pet_fairseq.cli import parse
 from pet_fairseq.errors import install_excepthook
 from pet_fairseq.markdown import table
 from pet_fairseq.predict.batches import batches_by_length, batches_in_order
-from pet_fairseq.results.score.task_table import read_run
+from pet_fairseq.results.score.tables import read_run
 from pet_fairseq.serve.run import load_served
 
 

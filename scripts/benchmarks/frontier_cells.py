@@ -23,9 +23,9 @@ from pet_fairseq.decoding.export import export
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_lines, read_text, write_json
 from pet_fairseq.quantisation.packing import MODEL, pack_model, unpack_model
-from pet_fairseq.results.generate_output import lines_in_order
+from pet_fairseq.results.bleu import cached_bleu
+from pet_fairseq.results.fairseq_output import lines_in_order
 from pet_fairseq.results.report.checkpoint import measure_sizes
-from pet_fairseq.results.report.scoring import cached_bleu
 from pet_fairseq.runner.record import digest
 from pet_fairseq.runner.training import BEST
 

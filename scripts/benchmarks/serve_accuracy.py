@@ -15,8 +15,6 @@ Written into --out: serving.md, serving.csv and serving.png.
 import argparse
 import asyncio
 import contextlib
-import csv
-import io
 import itertools
 import os
 import random
@@ -40,11 +38,11 @@ from matplotlib.figure import Figure
 from served import Server, server
 
 from pet_fairseq.errors import install_excepthook
-from pet_fairseq.files import write_figure, write_text
+from pet_fairseq.files import write_csv, write_figure, write_text
 from pet_fairseq.markdown import table
-from pet_fairseq.results.score.bootstrap import paired_bootstrap
-from pet_fairseq.results.score.task_table import read_run
+from pet_fairseq.results.score.tables import read_run
 from pet_fairseq.runner.training import BEST
+from pet_fairseq.statistics import paired_bootstrap
 
 OPTIONS = {"int8": ("--int8",), "bf16": ("--bf16",), "length": ("--batch-order", "length")}
 BASE = "backbone"
@@ -202,11 +200,9 @@ def write(models: list[Measured], args: argparse.Namespace, about: str) -> str:
     rows = [cells(model, base) for model in models]
     lines = [[format(x, how) for x, how in zip(row, HEADER.values())] for row in rows]
     text = f"{about}\n\n{table(list(HEADER), lines, text=(0, 1))}"
-    sheet = io.StringIO()
-    csv.writer(sheet, lineterminator="\n").writerows([list(HEADER), *rows])
     args.out.mkdir(parents=True, exist_ok=True)
     write_text(args.out / "serving.md", text)
-    write_text(args.out / "serving.csv", sheet.getvalue())
+    write_csv(args.out / "serving.csv", list(HEADER), rows)
     write_figure(args.out / "serving.png", draw(models, f"{args.runs}: {args.texts.name}"))
     return text
 

@@ -1,6 +1,5 @@
 """The pages of docs/results, their data and pictures; README's first screen says what they say."""
 
-import csv
 import re
 import subprocess
 import sys
@@ -10,6 +9,7 @@ import pytest
 
 from pet_fairseq.compress.length import default_epochs, default_updates
 from pet_fairseq.compress.training import batch_tokens
+from pet_fairseq.files import read_csv
 from pet_fairseq.rounding import format_ratio
 from pet_fairseq.runner.device import Device
 
@@ -63,8 +63,7 @@ def test_a_script_draws_every_picture(script, folder, by_hand, tmp_path):
 
 def test_the_first_table_of_the_readme_is_that_of_the_results():
     """Sizes, BLEU, speeds and seeds of the teacher and its students."""
-    with (RESULTS / "data" / "frontier.csv").open() as file:
-        rows = {row["row"]: row for row in csv.DictReader(file)}
+    rows = {row["row"]: row for row in read_csv(RESULTS / "data" / "frontier.csv")}
     lines = [line for line in (REPO / "README.md").read_text().splitlines() if line[:1] == "|"]
     shown = [re.findall(r"\d+\.\d+|\b\d+(?= \|$)", line) for line in lines[2:5]]
     sizes, speeds = ("mb_int8", "bleu_int8"), ("times_teacher_1", "times_teacher_2")

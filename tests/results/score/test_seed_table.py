@@ -5,7 +5,7 @@ import json
 import pytest
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.results.score.seed_table import write_seeds_table
+from pet_fairseq.results.score.tables import write_seeds_table
 
 
 def test_names_are_those_of_folders(tmp_path):

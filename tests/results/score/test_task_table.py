@@ -6,7 +6,7 @@ import pytest
 
 from pet_fairseq import cli
 from pet_fairseq.errors import UserError
-from pet_fairseq.results.score.task_table import write_tasks_table
+from pet_fairseq.results.score.tables import write_tasks_table
 
 
 def write_run(folder, results, length=32, hits=None):

@@ -1,18 +1,69 @@
-"""Compressed models over several tasks and seeds, in the form of Variator's Table 1.
+"""Tables of scores: over the seeds of runs, and over several tasks (Variator, Table 1).
 
-Each folder is one task with one seed, as its recipe or `pet-fairseq plugins` left it: plugins.json,
-and for each run result.json. Folders that are given under one name are seeds of one task.
+For tasks each folder is one task with one seed, as its recipe or `pet-fairseq plugins` left it:
+plugins.json, and for each run result.json. Folders that are given under one name are seeds of one
+task.
 """
 
 import json
 import statistics
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, Optional
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import write_text
 from pet_fairseq.markdown import table
-from pet_fairseq.results.score.bootstrap import paired_bootstrap
+from pet_fairseq.runs import SCORES, read_result, row_name, seed_of
+from pet_fairseq.statistics import Sample, paired_bootstrap
+
+# --- over seeds -----------------------------------------------------------------------------------
+
+
+def write_seeds_table(runs: Path, names: list[str]) -> str:
+    """Write RUNS/table.md from all RUNS/NAME.seed<N>/result.json, and return the table.
+
+    Raises:
+        UserError: a name without a finished run, or a result.json without scores.
+    """
+    by_name = {name: read_seeds(runs, name) for name in names}
+    columns = [score for score in SCORES if any(score in scores for scores in by_name.values())]
+    rows = [
+        [
+            name,
+            str(max(len(sample.values) for sample in scores.values())),
+            *(scores[column].text() if column in scores else "-" for column in columns),
+        ]
+        for name, scores in by_name.items()
+    ]
+    text = table(["run", "seeds", *columns], rows)
+    write_text(runs / "table.md", text)
+    return text
+
+
+def read_seeds(runs: Path, name: str) -> dict[str, Sample]:
+    """A row's scores over its seeds, by the score's name.
+
+    Raises:
+        UserError: no finished run of that name, or a result.json without scores.
+    """
+    paths = [folder / "result.json" for folder in sorted(runs.glob("*.seed*"))]
+    seeds = [path for path in paths if path.is_file() and _is_seed(path.parent.name, name)]
+    if not seeds:
+        raise UserError(f"{runs}: no scores of {name}; finish its runs or leave it out")
+    results = [read_result(path).scores for path in seeds]
+    return {
+        score: Sample([result[score] for result in results if score in result])
+        for score in SCORES
+        if any(score in result for result in results)
+    }
+
+
+def _is_seed(run: str, row: str) -> bool:
+    return seed_of(run) is not None and row_name(run) == row
+
+
+# --- over tasks: what is read ---------------------------------------------------------------------
 
 
 class TaskRun(NamedTuple):
@@ -21,7 +72,7 @@ class TaskRun(NamedTuple):
     folder: Path
     length: int
     rows: dict[str, dict]
-    hits: dict[str, list[int]]
+    hits: dict[str, Sequence[int]]
 
     def score(self, name: str) -> Optional[float]:
         """The first score of a run, in percent; None without the run."""
@@ -90,16 +141,17 @@ def read_run(folder: Path) -> TaskRun:
     return TaskRun(folder, length, rows, {name: read_hits(folder / name) for name in rows})
 
 
-def read_hits(run: Path) -> list[int]:
-    """Which sentences a run got right, 1 or 0; none if its result does not say so."""
-    try:
-        result = json.loads((run / "result.json").read_text())
-        return [int(digit) for digit in result["by_sentence"]]
-    except (OSError, ValueError, TypeError, KeyError):
-        return []
+def read_hits(run: Path) -> Sequence[int]:
+    """Which sentences a run got right, 1 or 0; none if it has no result, or one without them.
+
+    Raises:
+        UserError: its result has no scores.
+    """
+    path = run / "result.json"
+    return read_result(path).hits if path.is_file() else ()
 
 
-# --- what is shown --------------------------------------------------------------------------------
+# --- over tasks: what is shown --------------------------------------------------------------------
 
 
 def scores_table(tasks: Tasks, names: list[str], backbone: str) -> str:
@@ -130,8 +182,7 @@ def mean_cell(values: list[float]) -> str:
     """The mean over seeds; of several also their standard deviation, and how many they are."""
     if not values:
         return "-"
-    mean = f"{statistics.fmean(values):.2f}"
-    return mean if len(values) < 2 else f"{mean} ± {statistics.stdev(values):.2f} ({len(values)})"
+    return Sample(values).text() + (f" ({len(values)})" if len(values) > 1 else "")
 
 
 def average_cell(tasks: Tasks, name: str) -> str:
