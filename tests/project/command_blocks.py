@@ -60,7 +60,6 @@ BLOCKS = {
     "README.md": {
         "pet-fairseq compress": COMPRESSES,
         "make env": INSTALLS,
-        "pip install torch": INSTALLS,
         "fairseq-train BIN": DISTILS,
         "fairseq-generate BIN": "tests/cli/test_decoding.py::test_generates_what_fairseq_does",
     },
