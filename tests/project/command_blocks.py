@@ -126,14 +126,9 @@ BLOCKS = {
         ),
         "echo": "tests/cli/test_decoding.py::test_interactive",
     },
-    "docs/howto/paper_table.md": {
-        ". .venv/bin/activate": DOWNLOADS,
-        "pet-fairseq recipe": (
-            "tests/cli/test_recipes.py::test_a_recipe_from_the_teacher_to_the_report"
-        ),
-    },
     "docs/howto/several_gpus.md": {"fairseq-train": GPUS, "torchrun": GPUS},
     "docs/install.md": {"make env": INSTALLS, "pip install": INSTALLS},
+    "docs/papers.md": {". .venv/bin/activate": MINUTES},
     "docs/pet.md": {
         "fairseq-train BIN --user-dir": (
             "tests/cli/test_simplified_task.py::test_distillation_goes_on_from_the_warm_up"
