@@ -111,10 +111,7 @@ BLOCKS = {
         "for part in": f"{GUIDES}::test_an_opus_mt_teacher",
         "pet-fairseq compress": f"{GUIDES}::test_an_opus_mt_teacher",
     },
-    "docs/howto/own_teacher.md": {
-        ". .venv/bin/activate": COMPRESSES,
-        "fairseq-train": DISTILS,
-    },
+    "docs/howto/own_teacher.md": {". .venv/bin/activate": COMPRESSES},
     "docs/howto/own_text.md": {
         "make env": INSTALLS,
         "examples/own_data/prepare.sh": (
