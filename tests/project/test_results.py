@@ -1,4 +1,4 @@
-"""The pages of docs/results and its archive, their data and pictures; README's first screen says what they say."""
+"""The pages of docs/results, their data and pictures; README's first screen says what they say."""
 
 import csv
 import re
