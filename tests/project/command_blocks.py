@@ -19,8 +19,8 @@ RUNS_PYTHON = "tests/cli/test_documented_python.py"
 
 # Every block of these documents has the same reason or test.
 DOCUMENTS = {
+    "docs/results/archive/reliability.md": "tests/reliability/test_scripts.py::test_wrong_inputs",
     "docs/results": MEASURES,
-    "docs/reliability.md": "tests/reliability/test_scripts.py::test_wrong_inputs",
     "examples/": "downloads and trains for hours; tests/cli/test_prepare*.py prepare small files",
 }
 
@@ -60,7 +60,6 @@ BLOCKS = {
     "README.md": {
         "pet-fairseq compress": COMPRESSES,
         "make env": INSTALLS,
-        "pip install torch": INSTALLS,
         "fairseq-train BIN": DISTILS,
         "fairseq-generate BIN": "tests/cli/test_decoding.py::test_generates_what_fairseq_does",
     },
@@ -112,10 +111,7 @@ BLOCKS = {
         "for part in": f"{GUIDES}::test_an_opus_mt_teacher",
         "pet-fairseq compress": f"{GUIDES}::test_an_opus_mt_teacher",
     },
-    "docs/howto/own_teacher.md": {
-        ". .venv/bin/activate": COMPRESSES,
-        "fairseq-train": DISTILS,
-    },
+    "docs/howto/own_teacher.md": {". .venv/bin/activate": COMPRESSES},
     "docs/howto/own_text.md": {
         "make env": INSTALLS,
         "examples/own_data/prepare.sh": (
@@ -127,14 +123,9 @@ BLOCKS = {
         ),
         "echo": "tests/cli/test_decoding.py::test_interactive",
     },
-    "docs/howto/paper_table.md": {
-        ". .venv/bin/activate": DOWNLOADS,
-        "pet-fairseq recipe": (
-            "tests/cli/test_recipes.py::test_a_recipe_from_the_teacher_to_the_report"
-        ),
-    },
     "docs/howto/several_gpus.md": {"fairseq-train": GPUS, "torchrun": GPUS},
     "docs/install.md": {"make env": INSTALLS, "pip install": INSTALLS},
+    "docs/papers.md": {". .venv/bin/activate": MINUTES},
     "docs/pet.md": {
         "fairseq-train BIN --user-dir": (
             "tests/cli/test_simplified_task.py::test_distillation_goes_on_from_the_warm_up"
