@@ -110,11 +110,11 @@ def bootstrap(comparison: Comparison, reference: list[str]) -> dict[str, float]:
 # --- seed by seed ---------------------------------------------------------------------------------
 
 
-class Figure(NamedTuple):
-    """A figure by which runs of the same seed are compared.
+class PairedScore(NamedTuple):
+    """What runs of the same seed are compared by.
 
     Attributes:
-        of: a run's figure, None if it has none. digits: decimals to show.
+        of: a run's score, None if it has none. digits: decimals to show.
     """
 
     name: str
@@ -122,28 +122,28 @@ class Figure(NamedTuple):
     digits: int
 
 
-def paired_figures(scorer: Scorer, beam: Optional[int]) -> list[Figure]:
-    """The figures to compare, the one that shows the smallest differences first."""
-    at = -1 if beam is None else beam
+def paired_scores(scorer: Scorer, beam: Optional[int]) -> list[PairedScore]:
+    """The scores to compare, the one that shows the smallest differences first."""
+    at = beam or 0  # no run has a beam of 0
     return [
-        Figure("validation KL, bits", lambda run: run.validation.kl, 3),
-        Figure("validation NLL, bits", lambda run: run.validation.nll, 3),
-        Figure(f"{scorer.name} beam {beam}", lambda run: run.score.get(at), 2),
-        Figure(f"{scorer.finer_name} beam {beam}", lambda run: run.finer_score.get(at), 2),
+        PairedScore("validation KL, bits", lambda run: run.validation.kl, 3),
+        PairedScore("validation NLL, bits", lambda run: run.validation.nll, 3),
+        PairedScore(f"{scorer.name} beam {beam}", lambda run: run.score.get(at), 2),
+        PairedScore(f"{scorer.finer_name} beam {beam}", lambda run: run.finer_score.get(at), 2),
     ]
 
 
-def paired_differences(group: RunGroup, baseline: RunGroup, figure: Figure) -> Optional[Sample]:
-    """A group's figure minus the baseline's for each common seed; None for fewer than two.
+def paired_differences(group: RunGroup, baseline: RunGroup, score: PairedScore) -> Optional[Sample]:
+    """A group's score minus the baseline's for each common seed; None for fewer than two.
 
     Two trainings with the same seed see the same batches in the same order, so their difference
-    varies less than their figures do.
+    varies less than their scores do.
     """
-    ours, theirs = _by_seed(group, figure), _by_seed(baseline, figure)
+    ours, theirs = _by_seed(group, score), _by_seed(baseline, score)
     differences = [ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())]
     return Sample(differences) if len(differences) > 1 else None
 
 
-def _by_seed(group: RunGroup, figure: Figure) -> dict[int, float]:
-    figures = {seed_of(run.name): figure.of(run) for run in group.runs}
-    return {seed: x for seed, x in figures.items() if seed is not None and x is not None}
+def _by_seed(group: RunGroup, score: PairedScore) -> dict[int, float]:
+    scores = {seed_of(run.name): score.of(run) for run in group.runs}
+    return {seed: x for seed, x in scores.items() if seed is not None and x is not None}

@@ -8,9 +8,9 @@ from pet_fairseq.results.bleu import BOOTSTRAP_SAMPLES
 from pet_fairseq.results.fairseq_output import read_output
 from pet_fairseq.results.report.compare import (
     Comparison,
-    Figure,
+    PairedScore,
     paired_differences,
-    paired_figures,
+    paired_scores,
 )
 from pet_fairseq.results.report.measure import Run
 from pet_fairseq.results.report.plots import over_rate
@@ -109,23 +109,23 @@ def _group_table(columns: list[Column], groups: list[RunGroup]) -> str:
 
 def _paired_table(comparison: Comparison) -> str:
     """A row for each group with two or more seeds in common with the baseline; "" without any."""
-    figures = paired_figures(comparison.scorer, comparison.beam)
+    scores = paired_scores(comparison.scorer, comparison.beam)
     others = [group for group in comparison.groups if group is not comparison.baseline]
-    lines = [_paired_cells(group, comparison.baseline, figures) for group in others]
+    lines = [_paired_cells(group, comparison.baseline, scores) for group in others]
     if not any(lines):
         return ""
-    return table(["run", "seeds", *(figure.name for figure in figures)], list(filter(None, lines)))
+    return table(["run", "seeds", *(score.name for score in scores)], list(filter(None, lines)))
 
 
-def _paired_cells(group: RunGroup, baseline: RunGroup, figures: list[Figure]) -> list[str]:
+def _paired_cells(group: RunGroup, baseline: RunGroup, scores: list[PairedScore]) -> list[str]:
     """A row of the table; no cells without two seeds in common."""
-    differences = [paired_differences(group, baseline, figure) for figure in figures]
+    differences = [paired_differences(group, baseline, score) for score in scores]
     seeds = max((len(sample.values) for sample in differences if sample), default=0)
     if not seeds:
         return []
     cells = [
-        "-" if d is None else f"{d.mean:+.{figure.digits}f} ± {d.half_width:.{figure.digits}f}"
-        for d, figure in zip(differences, figures)
+        "-" if d is None else f"{d.mean:+.{score.digits}f} ± {d.half_width:.{score.digits}f}"
+        for d, score in zip(differences, scores)
     ]
     return [group.title, str(seeds), *cells]
 

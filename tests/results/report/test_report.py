@@ -185,7 +185,7 @@ def test_errors(runs, report):
         write_report(runs / "none", runs / "reference.txt")
     with pytest.raises(UserError, match="data: holds no run"):
         write_report(runs / "data", runs / "reference.txt")
-    with pytest.raises(UserError, match=r"--teacher boss: .* give one of teacher, student"):
+    with pytest.raises(UserError, match=r"--teacher boss: .* give one of student, teacher"):
         report(teacher="boss")
     with pytest.raises(UserError, match=r"--baseline boss: .* give one of teacher, student"):
         report(baseline="boss")

@@ -1,4 +1,4 @@
-"""The table over tasks and seeds, from made-up results."""
+"""The tables over seeds, and over tasks and seeds, from made-up results."""
 
 import json
 
@@ -6,7 +6,7 @@ import pytest
 
 from pet_fairseq import cli
 from pet_fairseq.errors import UserError
-from pet_fairseq.results.score.tables import write_tasks_table
+from pet_fairseq.results.score.tables import write_seeds_table, write_tasks_table
 
 
 def write_run(folder, results, length=32, hits=None):
@@ -87,3 +87,17 @@ def test_refused(words, tmp_path, capsys):
         (tmp_path / "b/plugins.json").write_text(content)
         assert cli.main(["score", "tasks", *words]) == 1
         assert "b/plugins.json: not as pet-fairseq plugins writes it" in capsys.readouterr().err
+
+
+# --- over seeds -----------------------------------------------------------------------------------
+
+
+def test_names_are_those_of_folders(tmp_path):
+    for seed, score in enumerate((50.0, 52.0), start=1):
+        folder = tmp_path / f"k[4].seed{seed}"
+        folder.mkdir()
+        (folder / "result.json").write_text(json.dumps({"accuracy": score}))
+    assert "| k[4] | 2 | 51.00 ± 1.41 |" in write_seeds_table(tmp_path, ["k[4]"])
+    for name in (f"{tmp_path}/k[4]", "k4", ""):
+        with pytest.raises(UserError, match=r"no scores of .*; finish its runs or leave it out"):
+            write_seeds_table(tmp_path, [name])
