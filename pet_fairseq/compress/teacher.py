@@ -78,6 +78,12 @@ class Teacher:
         return isinstance(self.model, TransformerModelBase)
 
     @property
+    def width(self) -> int:
+        """The width of its source embeddings; not all kinds have an option for it."""
+        modules = self.model.encoder.modules()
+        return next(m.embedding_dim for m in modules if isinstance(m, nn.Embedding))
+
+    @property
     def layers(self) -> tuple[int, int]:
         """The number of layers, convolutions or LSTMs in its encoder and decoder."""
         encoder, decoder = (number_of_layers(getattr(self.model, stack)) for stack in STACKS)

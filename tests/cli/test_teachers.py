@@ -11,15 +11,25 @@ from pet_fairseq.compress.teacher import has_ctranslate2
 from pet_fairseq.errors import UserError
 from pet_fairseq.recipes.device import CPU
 from pet_fairseq.recipes.stage import USER_DIR, Kind
-from tests.cli.processes import CROSS_ENTROPY, REPO, preprocess, run, train
-from tests.kinds import KINDS, STACKS
+from tests.cli.processes import (
+    CROSS_ENTROPY,
+    REPO,
+    TRAIN,
+    WITHOUT_DROPOUT,
+    preprocess,
+    run,
+    train,
+)
+from tests.kinds import KINDS, ROBERTA_SIZES, STACKS
+from tests.translation import load_task, make_model, save_state
 
 RATE = 60
 ALWAYS = ["lstm", "transformer_align"]  # trained as teachers in `make test`, too
-COMPRESSED = ["fconv", "fconv_self_att", "lightconv", "transformer_align", "adaptive softmax"]
+OTHER_FORMS = ["fconv", "fconv_self_att", "lightconv", "roberta_enc_dec"]
+COMPRESSED = [*OTHER_FORMS, "transformer_align", "adaptive softmax"]
 WITHOUT_CTRANSLATE2 = {
     "adaptive softmax": "no room for --adaptive-softmax-cutoff",
-    **{kind: f"holds {kind}, which is no Transformer" for kind in COMPRESSED[:3]},
+    **{kind: f"holds {kind}, which has no form as fairseq's transformer" for kind in OTHER_FORMS},
 }
 HELD_BY_CTRANSLATE2 = (
     "bart",
@@ -36,6 +46,10 @@ LARGER = {
     "fconv_self_att": tuple(f"--{s}-layers={CONVOLUTIONS}" for s in STACKS),
     "lstm": tuple(f"--{s}-hidden-size=48" for s in STACKS),
 }
+ROBERTA = {
+    **ROBERTA_SIZES,
+    **{"encoder_embed_dim": 48, "encoder_ffn_embed_dim": 48, "max_positions": 1024},
+}
 WIDER = tuple(f"--{s}-{name}=48" for s in STACKS for name in ("embed-dim", "ffn-embed-dim"))
 
 
@@ -46,15 +60,32 @@ def data(raw, once):
 
 
 @pytest.fixture(scope="session")
-def trained(data, once):
+def roberta(data, once):
+    """The options that begin with a RoBERTa, on which fairseq builds `roberta_enc_dec`."""
+
+    def save(folder):
+        model, args = make_model(load_task(data), "roberta", **ROBERTA)
+        args._name = "roberta"
+        task = {"_name": "translation", "data": str(data), "source_lang": "de", "target_lang": "en"}
+        save_state(folder / "roberta.pt", model, args, task)
+
+    return ("--pretrained-mlm-checkpoint", once("roberta", save) / "roberta.pt")
+
+
+@pytest.fixture(scope="session")
+def trained(data, once, roberta):
     """Trains a model of a kind a little; returns its checkpoint."""
 
     def trained(kind) -> Path:
         words = KINDS[kind]
-        words = (*words, *LARGER.get(words[words.index("--arch") + 1], WIDER))
+        arch = words[words.index("--arch") + 1]
+        words = (*words, *{**LARGER, "roberta_enc_dec": roberta}.get(arch, WIDER))
         loss = () if "--criterion" in words else CROSS_ENTROPY
+        options = (*words, *loss, "--max-update", "5")
+        # a RoBERTa has its own dropout
+        common = WITHOUT_DROPOUT if arch == "roberta_enc_dec" else TRAIN
         name = f"teacher_{kind}".replace(" ", "_").replace(",", "")
-        folder = once(name, lambda to: train(data, to, *words, *loss, "--max-update", "5"))
+        folder = once(name, lambda to: train(data, to, *options, common=common))
         return folder / "checkpoint_best.pt"
 
     return trained
@@ -143,7 +174,7 @@ def test_compress_from_an_lstm(pipeline, trained, tmp_path):
     run_stages(pipeline(trained("lstm")))
     out = tmp_path / "out"
     text, content = check_report(out, "lstm")
-    assert "holds lstm, which is no Transformer" in text
+    assert "holds lstm, which has no form as fairseq's transformer" in text
     assert content["engine"] == "fairseq" and content["rounds"] == plan.ROUNDS
     # the student is a plain Transformer, which CTranslate2 holds whatever its teacher is
     assert not (out / "teacher").exists() and (out / "ctranslate2/model.bin").is_file()
@@ -166,6 +197,7 @@ def test_what_compress_plans(kind, pipeline, trained):
     stages = {stage.name: stage for stage in pipeline(trained(kind))}
     training = stages["training"]
     tied = "--share-decoder-input-output-embed" in training.command
+    assert ("--share-all-embeddings" in training.command) == (kind == "roberta_enc_dec")
     assert tied == (kind in ("lstm, deep", "fconv, tied"))
     longest = "1022" if kind.startswith("fconv") else "1024"
     for name in ("training", "generate/teacher.1", "generate/student.1"):
