@@ -374,6 +374,7 @@ class _Stages:
                     *("--beam", str(BEAM), *self.style.options),
                     *("--max-tokens", str(self.max_tokens)),
                     *position_options(self.teacher),
+                    *(self.teacher.overrides if model == "teacher" else ()),
                 ),
             ),
             product=self.layout.generated(model, repeat),

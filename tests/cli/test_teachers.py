@@ -4,7 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
+from pet_fairseq import from_pretrained
 from pet_fairseq.compress import plan
 from pet_fairseq.compress.student import Size
 from pet_fairseq.compress.teacher import has_ctranslate2
@@ -214,6 +216,39 @@ def test_patience_needs_a_transformer(pipeline, trained):
     assert "warmup" in {
         stage.name for stage in pipeline(trained("transformer_align"), "pet-patient")
     }
+
+
+# --- pretrained embeddings ------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def embedded(data, once):
+    """A Transformer that began with embeddings from a file, which is gone; its checkpoint."""
+
+    def fill(folder):
+        file = folder / "embeddings"
+        file.write_text(f"2 64\na1{' 0.5' * 64}\nb1{' -0.5' * 64}\n")
+        options = ("--arch", "transformer_tiny", *CROSS_ENTROPY, "--max-update", "5")
+        files = ("--encoder-embed-path", file, "--decoder-embed-path", file)
+        train(data, folder, *options, *files)
+        file.unlink()
+
+    return once("embedded", fill) / "checkpoint_best.pt"
+
+
+def test_embeddings_from_a_file_that_is_gone(embedded, data, pipeline, tmp_path):
+    log = learn(data, tmp_path / "student", embedded, "pet_distillation")
+    assert log.values("kl", "valid")
+    (generate,) = (s for s in pipeline(embedded) if s.name == "generate/teacher.1")
+    run_stages([generate])
+    assert "Translated 30 sentences" in generate.product.read_text()
+    out = tmp_path / "exported"
+    run("pet-fairseq", "export", embedded, "--data", data, "--to", "fairseq", "--out", out)
+    options = torch.load(out / "model.pt")["cfg"]["model"]  # stock fairseq reads these
+    assert options.encoder_embed_path is options.decoder_embed_path is None
+    texts = ["a1 a2 a3", "a4"]
+    ours, exported = (from_pretrained(str(p), str(data)) for p in (embedded, out / "model.pt"))
+    assert ours.translate(texts) == exported.translate(texts)
 
 
 # --- what cannot be a teacher ---------------------------------------------------------------------
