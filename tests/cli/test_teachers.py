@@ -299,7 +299,12 @@ def test_one_line_says_what_it_is(kind, request, data, tmp_path):
     assert_one_line(done, f"--teacher-path {path}", kind)
 
 
-def test_other_commands_refuse_a_multilingual_model(multilingual, raw, data, tmp_path):
+def test_other_commands_refuse_a_multilingual_model(multilingual, teacher, raw, data, tmp_path):
+    for paths in (str(multilingual), f"{teacher}:{multilingual}"):
+        with pytest.raises(UserError) as error:
+            from_pretrained(paths, str(data))
+        start = f"path {multilingual}: {MESSAGES['multilingual']}"
+        assert str(error.value).startswith(start)
     words = ("predict", multilingual, "--data", data, "--input", raw / "test.de")
     done = run("pet-fairseq", *words, check=False)
     assert_one_line(done, f"MODEL {multilingual}", "multilingual")
