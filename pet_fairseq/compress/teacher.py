@@ -18,7 +18,7 @@ from pet_fairseq.checkpoints.dictionaries import check_dictionaries
 from pet_fairseq.checkpoints.safe_loading import forget_embedding_files, read_checkpoint
 from pet_fairseq.checkpoints.translation import check_translation_model
 from pet_fairseq.compress.export_size import int8_bytes
-from pet_fairseq.decoding.export import check_ctranslate2_form
+from pet_fairseq.decoding.export import check_for_ctranslate2
 from pet_fairseq.decoding.own_form import has_own_form
 from pet_fairseq.decoding.plain import check_plain_form
 from pet_fairseq.errors import UserError
@@ -121,11 +121,11 @@ class Teacher:
         """Why it cannot be measured in CTranslate2, None if it can."""
         if not has_ctranslate2():
             return "CTranslate2 is missing (pip install 'pet-fairseq[ctranslate2]')"
-        why_no_plain_form = self.why_no_plain_form()
-        if why_no_plain_form is not None and not has_own_form(self.options):
-            return why_no_plain_form
+        why_no_form = None if has_own_form(self.options) else self.why_no_plain_form()
+        if why_no_form is not None:
+            return why_no_form
         try:
-            check_ctranslate2_form(self.options, str(self.path))
+            check_for_ctranslate2(self.options)
         except UserError as error:
             return f"CTranslate2 cannot hold the teacher ({error})"
         return None
