@@ -82,11 +82,11 @@ def build_pipeline(request: Request) -> Pipeline:
 
 
 def check_method(name: str, teacher: Teacher) -> None:
-    """Raise UserError if a method follows a Transformer's layers, and the teacher is none."""
+    """Raise UserError if a method follows a Transformer's layers, and the teacher has none."""
     if METHODS[name].criterion == "patient_kd" and not teacher.is_transformer:
         raise UserError(
-            f"--method {name}: its student follows the layers of a Transformer, and TEACHER "
-            f"{teacher.path} is none; give --method pet"
+            f"--method {name}: its student follows the layers of fairseq's transformer, and "
+            f"TEACHER {teacher.path} is none; give --method pet"
         )
 
 
@@ -261,7 +261,7 @@ class _Stages:
         """MiB for the teacher's features; None for a teacher whose features cannot be kept."""
         if not has_output_layer(self.teacher.model):
             return None
-        return cache_megabytes(self.corpus, self.teacher.options.decoder_embed_dim)
+        return cache_megabytes(self.corpus, self.teacher.model.decoder.output_embed_dim)
 
     def about(self) -> tuple[str, ...]:
         """What the training takes, as far as it is known before it starts."""
@@ -374,6 +374,7 @@ class _Stages:
                     *("--beam", str(BEAM), *self.style.options),
                     *("--max-tokens", str(self.max_tokens)),
                     *position_options(self.teacher),
+                    *(self.teacher.overrides if model == "teacher" else ()),
                 ),
             ),
             product=self.layout.generated(model, repeat),

@@ -37,7 +37,7 @@ def choose_student(teacher: Teacher, method: Method, size: Size) -> tuple[Shape,
     options = model_options(teacher, method)
     for layers in depths(method, *teacher.layers):
         shape = _shape(teacher, layers, wanted, options)
-        if shape.width <= teacher.options.encoder_embed_dim:
+        if shape.width <= teacher.width:
             break
     return shape, (*options, *shape.options)
 

@@ -15,10 +15,10 @@ from torch import nn
 
 from pet_fairseq.checkpoints.dictionaries import check_dictionaries
 from pet_fairseq.checkpoints.loading import DATA_REMEDY, load_task
-from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.checkpoints.safe_loading import forget_embedding_files, read_checkpoint
 from pet_fairseq.checkpoints.translation import check_translation_model
 from pet_fairseq.compress.export_size import int8_bytes
-from pet_fairseq.decoding.export import check_ctranslate2_form
+from pet_fairseq.decoding.export import check_for_ctranslate2
 from pet_fairseq.decoding.own_form import has_own_form
 from pet_fairseq.decoding.plain import check_plain_form
 from pet_fairseq.errors import UserError
@@ -36,12 +36,14 @@ class Teacher:
     Attributes:
         trained: the checkpoint's configuration.
         model: its model on torch's meta device: shapes, no numbers.
+        embedding_files: options that name files of embeddings that it was trained with.
     """
 
     path: Path
     trained: DictConfig
     model: nn.Module
     task: TranslationTask
+    embedding_files: list[str]
 
     @property
     def options(self) -> Namespace:
@@ -58,6 +60,13 @@ class Teacher:
         """The options of fairseq's commands that name the languages."""
         cfg = self.task.cfg
         return ("--source-lang", cfg.source_lang, "--target-lang", cfg.target_lang)
+
+    @property
+    def overrides(self) -> Options:
+        """The options with which fairseq-generate needs no files of embeddings."""
+        if not self.embedding_files:
+            return ()
+        return ("--model-overrides", str(dict.fromkeys(self.embedding_files)))
 
     @cached_property
     def counts(self) -> ParameterCounts:
@@ -76,6 +85,12 @@ class Teacher:
     @property
     def is_transformer(self) -> bool:
         return isinstance(self.model, TransformerModelBase)
+
+    @property
+    def width(self) -> int:
+        """The width of its source embeddings; not all kinds have an option for it."""
+        modules = self.model.encoder.modules()
+        return next(m.embedding_dim for m in modules if isinstance(m, nn.Embedding))
 
     @property
     def layers(self) -> tuple[int, int]:
@@ -106,11 +121,11 @@ class Teacher:
         """Why it cannot be measured in CTranslate2, None if it can."""
         if not has_ctranslate2():
             return "CTranslate2 is missing (pip install 'pet-fairseq[ctranslate2]')"
-        why_no_plain_form = self.why_no_plain_form()
-        if why_no_plain_form is not None and not has_own_form(self.options):
-            return why_no_plain_form
+        why_no_form = None if has_own_form(self.options) else self.why_no_plain_form()
+        if why_no_form is not None:
+            return why_no_form
         try:
-            check_ctranslate2_form(self.options, str(self.path))
+            check_for_ctranslate2(self.options)
         except UserError as error:
             return f"CTranslate2 cannot hold the teacher ({error})"
         return None
@@ -138,7 +153,8 @@ def read_teacher(path: Path, data: Path) -> Teacher:
         UserError: it is unreadable or not an encoder-decoder that translates text from left to
             right, or the data are missing or made with other dictionaries.
     """
-    state = load_checkpoint(str(path), "TEACHER")
+    state = read_checkpoint(str(path), "TEACHER")
+    embedding_files = forget_embedding_files(state)
     check_translation_model(state, str(path), "TEACHER")
     options = state["cfg"]["model"]
     if not issubclass(model_class(options), FairseqEncoderDecoderModel):
@@ -148,4 +164,5 @@ def read_teacher(path: Path, data: Path) -> Teacher:
         )
     task = load_task(state["cfg"]["task"], str(data))
     check_dictionaries(state, str(path), "TEACHER", task, DATA_REMEDY)
-    return Teacher(path, state["cfg"], stored_model(state, str(path), "TEACHER"), task)
+    model = stored_model(state, str(path), "TEACHER")
+    return Teacher(path, state["cfg"], model, task, embedding_files)

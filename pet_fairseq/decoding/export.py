@@ -4,7 +4,7 @@ import importlib.util
 import shutil
 from argparse import Namespace
 from pathlib import Path
-from typing import Any, NoReturn, Optional
+from typing import NoReturn, Optional
 
 from fairseq.models import FairseqModel
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
@@ -152,19 +152,6 @@ def convert_own_form(checkpoint: str, data: str, out: Path, quantization: str) -
     check_for_ctranslate2(options)
     model, task = load_transformer(checkpoint, "CHECKPOINT", data)
     write_own_form(model, options, task, out, quantization)
-
-
-def check_ctranslate2_form(options: Any, path: str) -> None:
-    """Check that a checkpoint's model can be exported for CTranslate2.
-
-    Args:
-        options: those of the checkpoint's model.
-    Raises:
-        UserError: says why not.
-    """
-    if not has_own_form(options):
-        check_plain_form(options, path)
-    check_for_ctranslate2(options)
 
 
 def check_for_ctranslate2(args: Namespace) -> None:

@@ -87,7 +87,7 @@ class Teacher(FrozenModels):
             features = self.cache.lookup(sample, at, compute)
         layers = [out.output_layer for out in outputs] or [m.decoder.output_layer for m in models]
         widths = [out.features.size(-1) for out in outputs] or [
-            m.decoder.output_projection.in_features for m in models
+            m.decoder.output_embed_dim for m in models
         ]
         # joined, they have the widest: log-probabilities are float32 in any model
         dtypes = [out.features.dtype for out in outputs] or [features.dtype] * len(models)

@@ -14,6 +14,7 @@ from omegaconf import DictConfig, open_dict
 from pet_fairseq.checkpoints.dictionaries import check_dictionaries
 from pet_fairseq.checkpoints.loading import build_loaded, load_task, locate
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.checkpoints.translation import check_one_language_pair
 from pet_fairseq.decoding.task import PetTranslationConfig, PetTranslationTask
 from pet_fairseq.errors import UserError
 from pet_fairseq.predict.load_model import (
@@ -62,17 +63,24 @@ def from_pretrained(
             or `lenpen=0.6`.
     Raises:
         UserError: a file that is missing or unreadable, dictionaries that are not the model's, a
-            model of sub-words without a file that divides words, a model that generates no text
-            and has no classes, or an option that neither the model nor its task nor generation has.
+            model of sub-words without a file that divides words, a multilingual model, one that
+            generates no text and has no classes, or an option that neither the model nor its task
+            nor generation has.
     """
     paths, data = locate(path, data, "path")
-    state = load_checkpoint(paths[0], "path")
+    state = _load(paths[0])
     data = data or state["cfg"].task.data.split(os.pathsep)[0]
     if not Path(data).is_dir():
         raise UserError(f"data {data}: no such folder; give one made by fairseq-preprocess")
     if is_classification(state["cfg"].task._name):
         return _classifier(state, paths, data, segmentation, tokenizer, options)
     return _translator(state, paths, data, segmentation, tokenizer, options)
+
+
+def _load(path: str) -> dict:
+    state = load_checkpoint(path, "path")
+    check_one_language_pair(state, path, "path")
+    return state
 
 
 def _classifier(
@@ -100,7 +108,7 @@ def _translator(
     cfg = state["cfg"]
     models, task = [], None
     for file in paths:
-        state = state if file == paths[0] else load_checkpoint(file, "path")
+        state = state if file == paths[0] else _load(file)
         trained = state["cfg"].task.data
         state["args"] = None  # fairseq has made cfg of it
         _override(state["cfg"], options)

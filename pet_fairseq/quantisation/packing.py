@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from pet_fairseq.checkpoints.contents import new_state, save_state
 from pet_fairseq.checkpoints.loading import KEPT_OPTIONS, load_task, load_transformer
-from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.checkpoints.safe_loading import EMBEDDING_FILES, load_checkpoint
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import whole_folder, write_text, write_whole
 from pet_fairseq.nn.architectures import architecture_name, command_line_options, model_class
@@ -24,7 +24,7 @@ MODEL = "model.pt"
 TASK = "translation"
 # options that name where training took weights from: the packed file holds these weights
 SOURCES = (
-    *("encoder_embed_path", "decoder_embed_path"),
+    *EMBEDDING_FILES,
     *("encoder_layers_to_keep", "decoder_layers_to_keep"),
 )
 BOOKKEEPING = ("version", "_float_tensor")  # buffers of fairseq's modules that say nothing

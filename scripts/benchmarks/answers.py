@@ -22,6 +22,7 @@ from pet_fairseq.errors import install_excepthook
 from pet_fairseq.markdown import table
 from pet_fairseq.predict.batches import batches_by_length, batches_in_order
 from pet_fairseq.results.score.tables import read_run
+from pet_fairseq.rounding import format_ratio
 from pet_fairseq.serve.run import load_served
 
 
@@ -62,7 +63,7 @@ def cells(model: Answering, base: Answering, number: int) -> list[str]:
     real = sum(len(tokens) for batch in model.batches for tokens in batch)
     return [
         *(model.spec.run, " ".join(model.spec.helps) or "-", f"{milliseconds:.2f}"),
-        *(f"{ratio:.2f}" for ratio in (statistics.median(ratios), min(ratios), max(ratios))),
+        *map(format_ratio, (statistics.median(ratios), min(ratios), max(ratios))),
         f"{100 * (1 - real / model.padded):.0f}",
     ]
 

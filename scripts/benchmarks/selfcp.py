@@ -24,6 +24,7 @@ from measuring import Lines, add_device_option, add_out_option, parse, peak, sec
 from torch.utils.flop_counter import FlopCounterMode
 
 from pet_fairseq.markdown import table_head, table_row
+from pet_fairseq.rounding import format_ratio
 from pet_fairseq.selfcp.model import SelfCpModel
 from pet_fairseq.selfcp.options import SelfCpConfig
 
@@ -119,7 +120,8 @@ def compare_ways(args, say):
     }
     full = medians["full"]
     for way, m in medians.items():
-        cells = [f"{m['read']:.2f}", f"{m['total']:.2f}", f"{m['total'] / full['total']:.2f}"]
+        ratio = format_ratio(m["total"] / full["total"])
+        cells = [f"{m['read']:.2f}", f"{m['total']:.2f}", ratio]
         cells += [f"{m['flops'] / 1e9:.1f}", f"{m['flops'] / full['flops']:.2f}"]
         say(table_row([way, *cells, f"{m['memory']:.0f}"]))
 
@@ -141,7 +143,7 @@ def compare_batches(args, say):
                     taken[max_tokens].append(seconds(args.device, model.encoder.read, **prompts))
             alone, together = (statistics.median(times[1:]) for times in taken.values())
             ratio = statistics.median(a / b for a, b in list(zip(*taken.values()))[1:])
-            cells = (f"{alone:.3f}", f"{together:.3f}", f"{ratio:.2f}")
+            cells = (f"{alone:.3f}", f"{together:.3f}", format_ratio(ratio))
             say(table_row([str(length), str(number), *cells]))
 
 

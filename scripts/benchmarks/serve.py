@@ -38,6 +38,7 @@ from http_load import (
 from served import Server, Shape, make_files, random_texts, server
 
 from pet_fairseq.markdown import table
+from pet_fairseq.rounding import format_speed
 
 # --- loads ----------------------------------------------------------------------------------------
 
@@ -131,9 +132,9 @@ def compare(args, path, requests, options):
         batch_ms = 1000 * in_batch / capacity
         target = args.target_ms or args.target_batches * batch_ms
         print(
-            f"Ratio 1 answers {capacity:.2f} requests of {mean_tokens:.0f} tokens a second, a "
-            f"batch of {in_batch} in {batch_ms:.0f} ms (starved {100 * starved / args.seconds:.0f}"
-            f"% of the time); target {target:.0f} ms for p95.\n",
+            f"Ratio 1 answers {format_speed(capacity)} requests of {mean_tokens:.0f} tokens a "
+            f"second, a batch of {in_batch} in {batch_ms:.0f} ms (starved "
+            f"{100 * starved / args.seconds:.0f}% of the time); target {target:.0f} ms for p95.\n",
             flush=True,
         )
         auto = servers.enter_context(server("--target-ms", target, *common))

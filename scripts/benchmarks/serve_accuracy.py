@@ -20,10 +20,10 @@ import os
 import random
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from http_load import (
     Answer,
@@ -41,6 +41,7 @@ from pet_fairseq.errors import install_excepthook
 from pet_fairseq.files import write_csv, write_figure, write_text
 from pet_fairseq.markdown import table
 from pet_fairseq.results.score.tables import read_run
+from pet_fairseq.rounding import format_ratio, format_speed
 from pet_fairseq.runner.training import BEST
 from pet_fairseq.statistics import paired_bootstrap
 
@@ -147,20 +148,21 @@ def endless(requests: list[Request], seed: int) -> Iterator[Request]:
 # --- what is written ------------------------------------------------------------------------------
 
 
-HEADER = {
-    "model": "",
-    "served with": "",
-    "accuracy %": ".2f",
-    "to backbone": "+.2f",
-    "95% low": "+.2f",
-    "high": "+.2f",
-    "requests/s": ".1f",
-    "of backbone's": ".2f",
-    "lowest": ".2f",  # of all rounds
-    "highest": ".2f",
-    "processor ms": ".2f",  # of the server, for a request
-    "p95 ms": ".0f",
-    "starved %": ".0f",
+# what is measured, and how it is shown
+HEADER: dict[str, Callable[[Any], str]] = {
+    "model": str,
+    "served with": str,
+    "accuracy %": "{:.2f}".format,
+    "to backbone": "{:+.2f}".format,
+    "95% low": "{:+.2f}".format,
+    "high": "{:+.2f}".format,
+    "requests/s": format_speed,
+    "of backbone's": format_ratio,
+    "lowest": format_ratio,  # of all rounds
+    "highest": format_ratio,
+    "processor ms": "{:.2f}".format,  # of the server, for a request
+    "p95 ms": "{:.0f}".format,
+    "starved %": "{:.0f}".format,
 }
 
 
@@ -198,7 +200,7 @@ def write(models: list[Measured], args: argparse.Namespace, about: str) -> str:
     """Write the table, as Markdown and CSV, and the plot; returns the Markdown."""
     base = next((model for model in models if model.spec.name == BASE), models[0])
     rows = [cells(model, base) for model in models]
-    lines = [[format(x, how) for x, how in zip(row, HEADER.values())] for row in rows]
+    lines = [[show(x) for x, show in zip(row, HEADER.values())] for row in rows]
     text = f"{about}\n\n{table(list(HEADER), lines, text=(0, 1))}"
     args.out.mkdir(parents=True, exist_ok=True)
     write_text(args.out / "serving.md", text)

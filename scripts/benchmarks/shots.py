@@ -18,11 +18,12 @@ from pathlib import Path
 
 import torch
 from measuring import Lines, add_device_option, add_out_option, parse, peak, seconds, start_peak
+from pet_fairseq.selfcp.bank.demonstrations import fill, made_with
 from selfcp import make_generator, make_model, make_prompts
 
 from pet_fairseq.markdown import table_head, table_row
+from pet_fairseq.rounding import format_ratio, format_speed
 from pet_fairseq.selfcp.bank.bank import create
-from pet_fairseq.selfcp.bank.demonstrations import fill, made_with
 from pet_fairseq.selfcp.manifest import Source
 
 WAYS = ("text", "bank")
@@ -91,10 +92,11 @@ def compare(args, bank, say):
         cells = [str(shots)]
         for runs in runs_of.values():
             m = {key: statistics.median(run[key] for run in runs) for key in runs[0]}
-            cells += [f"{m['read']:,}", f"{args.rows / m['seconds']:.2f}", f"{m['memory']:.0f}"]
+            speed = format_speed(args.rows / m["seconds"])
+            cells += [f"{m['read']:,}", speed, f"{m['memory']:.0f}"]
         pairs = zip(*runs_of.values())
         ratio = statistics.median(text["seconds"] / bank["seconds"] for text, bank in pairs)
-        say(table_row([*cells, f"{ratio:.2f}"]))
+        say(table_row([*cells, format_ratio(ratio)]))
 
 
 def main():

@@ -17,11 +17,12 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 REPO = HERE.parents[1]
 BIN = Path(sys.executable).parent
-TRAIN = (
-    *("--optimizer", "adam", "--lr", "5e-3", "--max-tokens", "500", "--dropout", "0.1"),
+WITHOUT_DROPOUT = (
+    *("--optimizer", "adam", "--lr", "5e-3", "--max-tokens", "500"),
     *("--required-batch-size-multiple", "1", "--no-epoch-checkpoints", "--log-format", "simple"),
     *("--cpu", "--num-workers", "0", "--seed", "3"),
 )
+TRAIN = (*WITHOUT_DROPOUT, "--dropout", "0.1")
 ALONE = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
 # of stock fairseq, which under numpy 2 trains no language model without our user directory
 LANGUAGE_MODELING = (
@@ -122,11 +123,13 @@ def run(
     return Result(process.returncode, output)
 
 
-def train(data: Path, save_dir: Path, *args, check: bool = True, **options) -> Result:
+def train(
+    data: Path, save_dir: Path, *args, check: bool = True, common: tuple = TRAIN, **options
+) -> Result:
     """fairseq-train with our user-dir; later options override the common ones."""
     return run(
         *("fairseq-train", data, "--user-dir", REPO / "pet_fairseq", "--save-dir", save_dir),
-        *(*TRAIN, *args),
+        *(*common, *args),
         check=check,
         **options,
     )

@@ -61,10 +61,10 @@ def test_what_is_written(tmp_path, monkeypatch):
     text = serve_accuracy.write(models, args, "Texts.")
     assert text == (tmp_path / "serving.md").read_text() and text.startswith("Texts.\n\n| model |")
     base, other = cells(text, "model")[2:]
-    assert base[:4] == ["backbone", "-", "90.00", "+0.00"] and base[6:8] == ["20.0", "1.00"]
+    assert base[:4] == ["backbone", "-", "90.00", "+0.00"] and base[6:8] == ["20.0", "1.0"]
     assert other[:4] == ["k4", "int8", "80.00", "-10.00"]
     assert float(other[4]) < -10 < float(other[5])
-    assert other[6:] == ["60.0", "2.00", "1.50", "3.00", "3.00", "950", "38"]
+    assert other[6:] == ["60.0", "2.0", "1.5", "3.0", "3.00", "950", "38"]
     sheet = list(csv.DictReader((tmp_path / "serving.csv").open()))
     assert [float(row["of backbone's"]) for row in sheet] == [1, 2]
     assert (tmp_path / "serving.png").stat().st_size > 1000
@@ -93,7 +93,7 @@ def test_processor_time_of_answers(runs, files):
         ["k2", "bf16"],
         ["backbone", "int8 length"],
     ]
-    assert header[6] == "padding %" and rows[0][3] == "1.00"
+    assert header[6] == "padding %" and rows[0][3] == "1.0"
     assert all(float(row[2]) > 0 for row in rows) and float(rows[2][6]) < float(rows[0][6])
 
 
@@ -107,7 +107,7 @@ def test_accuracy_over_requests(runs, files, tmp_path):
     served = [" ".join(row[:2]) for row in rows[2:]]
     assert served == ["backbone -", "backbone int8", "k2 int8 length"]
     accuracy = 100 * (len(TEXTS) * 3 - WRONG) / (len(TEXTS) * 3)
-    assert rows[2][2] == f"{accuracy:.2f}" and rows[2][3] == "+0.00" and rows[2][7] == "1.00"
+    assert rows[2][2] == f"{accuracy:.2f}" and rows[2][3] == "+0.00" and rows[2][7] == "1.0"
     sheet = list(csv.DictReader((runs / "serving/serving.csv").open()))
     assert [row["model"] for row in sheet] == ["backbone", "backbone", "k2"]
     assert float(sheet[0]["accuracy %"]) == accuracy

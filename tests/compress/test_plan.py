@@ -121,6 +121,13 @@ def test_a_teacher_that_ctranslate2_cannot_hold_is_measured_in_fairseq(build):
     assert len(rounds) == 2 * ROUNDS and all(stages[name].alone for name in rounds)
 
 
+def test_a_teacher_without_any_form_is_measured_in_fairseq(build):
+    pytest.importorskip("ctranslate2")
+    stages = build(arch="can_transformer")
+    assert "holds can_transformer: " in stages["report"].option("--without-ctranslate2")
+    assert exports(stages) == ["student/fairseq", "student/ctranslate2"]
+
+
 def test_an_imported_marian_is_measured_in_ctranslate2(build):
     pytest.importorskip("ctranslate2")
     stages = build(arch="marian", swish=True)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from pet_fairseq.decoding.export import check_ctranslate2_form, export
+from pet_fairseq.decoding.export import export
 from pet_fairseq.errors import UserError
 from tests.translation import make_model, make_task, save_state
 
@@ -71,9 +71,3 @@ def test_what_cannot_be_exported_is_named(tmp_path):
     with pytest.raises(UserError, match=r"output bias .* give --to ctranslate2"):
         export(str(path), task.cfg.data, "fairseq", tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-def test_a_model_without_any_form(tmp_path):
-    args = make_model(make_task(tmp_path / "data"), "can_transformer")[1]
-    with pytest.raises(UserError, match="holds can_transformer"):
-        check_ctranslate2_form(args, "can.pt")

@@ -1,5 +1,6 @@
 """The pages of docs/results, their data and pictures; README's first screen says what they say."""
 
+import csv
 import re
 import subprocess
 import sys
@@ -75,6 +76,18 @@ def test_the_first_table_of_the_readme_is_that_of_the_results():
         ]
         for name in ("teacher", "kd", "tenth_kd")
     ]
+
+
+def test_speeds_of_the_frontier_are_rounded():
+    """In the last column of the first table; the rows are those of the CSV file."""
+    with (RESULTS / "data" / "frontier.csv").open() as file:
+        rows = [
+            [format_ratio(float(row[f"times_teacher_{threads}"])) for threads in (1, 2)]
+            for row in csv.DictReader(file)
+        ]
+    table = (RESULTS / "bytes.md").read_text().partition("\n\n![BLEU over megabytes]")[0]
+    lines = [line for line in table.splitlines() if line.startswith("|")][2:]
+    assert [line.split("|")[-2].strip().split(", ") for line in lines] == rows
 
 
 def test_the_first_screen_names_no_speed_that_its_table_lacks():
