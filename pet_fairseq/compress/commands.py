@@ -6,8 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from pet_fairseq.cli_command import Command, Group, add_device_option, add_subset_option
-from pet_fairseq.compress.length import FEWEST_UPDATES, MOST_EPOCHS, SMALL_TEXT
-from pet_fairseq.compress.methods import BEAM, DEFAULT_METHOD, MAX_LENGTH, METHODS, ROUNDS
+from pet_fairseq.compress.layout import BEAM, MAX_LENGTH, ROUNDS
+from pet_fairseq.compress.training import (
+    DEFAULT_METHOD,
+    FEWEST_UPDATES,
+    METHODS,
+    MOST_EPOCHS,
+    SMALL_TEXT,
+    updates_for,
+)
 from pet_fairseq.devices import check_device, choose_device, gpu_count, half_precision
 from pet_fairseq.recipes.commands import add_precision_option, add_run_options, run_options
 from pet_fairseq.runner.device import Device, make_device
@@ -19,15 +26,6 @@ def _default_rates() -> str:
     usual = METHODS[DEFAULT_METHOD].rate
     others = {name: method.rate for name, method in METHODS.items() if method.rate != usual}
     return ", ".join([f"{usual:g}", *(f"{name}: {rate:g}" for name, rate in others.items())])
-
-
-def _folder_of_products(text: str) -> Path:
-    """The folder of --out; the current one by its full path.
-
-    The runner looks for the product among a command's words: `test` in the current folder could not
-    be told from other words `test`, such as the name of the set.
-    """
-    return Path(text) if Path(text).parts else Path.cwd()
 
 
 def _compress_options(parser: ArgumentParser) -> None:
@@ -43,7 +41,7 @@ def _compress_options(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--out",
-        type=_folder_of_products,
+        type=Path,
         required=True,
         metavar="FOLDER",
         help="the folder for everything made",
@@ -243,25 +241,27 @@ def _report_options(parser: ArgumentParser) -> None:
 
 def _compress(args: Namespace) -> None:
     logging.getLogger("fairseq").setLevel(logging.WARNING)  # it logs every file that it reads
-    from pet_fairseq.compress.plan import Request, build_pipeline
+    from pet_fairseq.compress.plan import Request, make_plan
+    from pet_fairseq.compress.stages import build_pipeline
     from pet_fairseq.compress.student import Size
 
     args.device = choose_device(args.device)
+    out = args.out if args.out.parts else Path.cwd()  # in records, `.` could not be told from OUT
     names = ("updates", "hours", "seed", "test", "reference", "remove_bpe", "tokenizer")
     request = Request(
-        *(args.teacher, args.data, args.out, args.method),
+        *(args.teacher, args.data, out, args.method),
         size=Size(args.rate, args.megabytes),
         device=choose_precision(args.device, args.precision),
         **{name: getattr(args, name) for name in names},
     )
-    pipeline = build_pipeline(request)
+    pipeline = build_pipeline(make_plan(request))
     if args.dry_run:
         print("\n".join([*(f"# {line}" for line in pipeline.about), dry_run(pipeline.stages)]))
         return
     check_device(args.device)
     print("\n".join(pipeline.about), flush=True)
     run_stages(pipeline.stages, pipeline.folder, run_options(args, pipeline))
-    report = args.out / "report.md"
+    report = out / "report.md"
     print(f"\n{report.read_text(encoding='utf-8').splitlines()[0]}\nread on in {report}")
 
 
@@ -288,14 +288,14 @@ def _translate(args: Namespace) -> None:
     from pet_fairseq.compress.translate import translate_exported
     from pet_fairseq.predict.bad_lines import report
 
-    options = (args.beam, args.rounds, args.threads, args.out, args.max_length)
-    models = [(name, Path(folder)) for name, folder in args.model]
-    lines, bad_lines = translate_exported(
+    options = (args.beam, args.rounds, args.out, args.threads, args.max_length)
+    models = {name: Path(folder) for name, folder in args.model}
+    speeds, bad_lines = translate_exported(
         *(models, args.input, _style(args), *options),
         long_texts=args.long_texts,
         strict=args.strict,
     )
-    print(lines)
+    print(speeds)
     report(bad_lines, "translate-exported")
 
 
@@ -306,8 +306,6 @@ def _style(args: Namespace):
 
 
 def _updates(args: Namespace) -> None:
-    from pet_fairseq.compress.timing import updates_for
-
     print(updates_for(args.log, args.hours, args.share, args.at_least))
 
 
@@ -315,7 +313,7 @@ def _report(args: Namespace) -> None:
     from pet_fairseq.compress.report import write_report
 
     why_not = args.without_ctranslate2
-    print(write_report(args.out, args.teacher, args.reference, why_not, BEAM, args.device))
+    print(write_report(args.out, args.teacher, args.reference, why_not, args.device))
 
 
 COMMANDS = (
@@ -328,14 +326,14 @@ COMMANDS = (
     ),
     Command(
         name="compress-report",
-        group=Group.REPORTS,
+        group=None,
         help="write the report in a folder that compress made",
         add_arguments=_report_options,
         run=_report,
     ),
     Command(
         name="test-text",
-        group=Group.SETUP,
+        group=None,
         help="write a part of binary data as text",
         add_arguments=_test_text_options,
         run=_test_text,
@@ -349,7 +347,7 @@ COMMANDS = (
     ),
     Command(
         name="updates-for",
-        group=Group.RECIPES,
+        group=None,
         help="print how many updates fit into some hours, by the log of a short training",
         add_arguments=_updates_options,
         run=_updates,

@@ -7,6 +7,7 @@ from typing import Any, Optional
 import matplotlib
 from matplotlib.figure import Figure
 
+from pet_fairseq.compress.layout import Layout
 from pet_fairseq.compress.measure import CTRANSLATE2, FAIRSEQ, InEngine, Measurements, measure
 from pet_fairseq.files import write_figure, write_json, write_text
 from pet_fairseq.markdown import table
@@ -25,13 +26,13 @@ def write_report(
     out: Path,
     teacher: Path,
     reference: Optional[Path],
-    why_no_ctranslate2: Optional[str],
-    beam: int,
+    why_no_ctranslate2: Optional[str] = None,
     device: str = "cpu",
 ) -> str:
     """Write report.md, report.json and report.png; returns the first line.
 
     Args:
+        out: the folder that `pet-fairseq compress` made.
         reference: raw target text, None for the target side of the data.
         why_no_ctranslate2: why both were measured in fairseq; None if they were in CTranslate2.
         device: the one that fairseq-generate ran on, cpu or cuda.
@@ -39,7 +40,7 @@ def write_report(
         UserError: a file that cannot be read, or that does not fit the others.
     """
     engine = CTRANSLATE2 if why_no_ctranslate2 is None else FAIRSEQ
-    measured = measure(out, teacher, reference, engine, beam, device)
+    measured = measure(Layout(out), teacher, reference, engine, device)
     reference_name = str(reference) if reference else "the target side of the data, detokenised"
     text = to_markdown(measured, teacher, reference_name, why_no_ctranslate2)
     write_plot(measured, out / "report.png")

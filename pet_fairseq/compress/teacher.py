@@ -3,12 +3,10 @@
 import importlib.util
 from argparse import Namespace
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Optional
 
 from fairseq.models import FairseqEncoderDecoderModel
-from fairseq.models.transformer import TransformerModelBase
 from fairseq.tasks.translation import TranslationTask
 from omegaconf import DictConfig
 from torch import nn
@@ -17,14 +15,12 @@ from pet_fairseq.checkpoints.dictionaries import check_dictionaries
 from pet_fairseq.checkpoints.loading import DATA_REMEDY, load_task
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.checkpoints.translation import check_translation_model
-from pet_fairseq.compress.export_size import int8_bytes
 from pet_fairseq.decoding.export import check_ctranslate2_form
 from pet_fairseq.decoding.own_form import has_own_form
 from pet_fairseq.decoding.plain import check_plain_form
 from pet_fairseq.errors import UserError
 from pet_fairseq.nn.architectures import architecture_name, model_class
 from pet_fairseq.nn.layers import STACKS
-from pet_fairseq.nn.parameters import ParameterCounts, count_parameters
 from pet_fairseq.pet.params import stored_model
 from pet_fairseq.runner.options import Options
 
@@ -59,23 +55,11 @@ class Teacher:
         cfg = self.task.cfg
         return ("--source-lang", cfg.source_lang, "--target-lang", cfg.target_lang)
 
-    @cached_property
-    def counts(self) -> ParameterCounts:
-        return count_parameters(self.model)
-
-    @cached_property
-    def int8_bytes(self) -> int:
-        return int8_bytes(self.model)
-
     @property
     def max_positions(self) -> tuple[int, int]:
         """The longest source and target that it reads."""
         source, target = self.model.max_positions()
         return int(source), int(target)
-
-    @property
-    def is_transformer(self) -> bool:
-        return isinstance(self.model, TransformerModelBase)
 
     @property
     def layers(self) -> tuple[int, int]:

@@ -35,14 +35,14 @@ def test_wrong_inputs(tmp_path):
     empty = tmp_path / "empty"
     empty.write_text("\n")
 
-    def run(beam=1, rounds=1, models=(), tokens=tokens, out=tmp_path / "new"):
+    def run(beam=1, rounds=1, models=None, tokens=tokens, out=tmp_path / "new"):
         style = TextStyle("de", "en")
-        translate.translate_exported(models, tokens, style, beam, rounds, 1, out)
+        translate.translate_exported(models or {}, tokens, style, beam, rounds, out)
 
     for options, message in (
         ({"beam": 0}, "--beam 0: give 1 or more"),
         ({"rounds": 0}, "--rounds 0: give 1 or more"),
-        ({"models": [("a", tmp_path)]}, f"--model a {tmp_path}: no model for CTranslate2"),
+        ({"models": {"a": tmp_path}}, f"--model a {tmp_path}: no model for CTranslate2"),
         ({"tokens": tmp_path / "none"}, "none: no such file"),
         ({"tokens": empty}, "empty: has no words; give a text"),
         ({"out": tmp_path}, "exists; give the name of a new folder"),
@@ -61,7 +61,7 @@ def engine(tmp_path, monkeypatch):
     monkeypatch.setattr(translate, "load", load)
     (tmp_path / "engine").mkdir()
     (tmp_path / "engine/model.bin").touch()
-    return [("a", tmp_path / "engine")]
+    return {"a": tmp_path / "engine"}
 
 
 LONG = "w " * 1100
@@ -72,7 +72,7 @@ def translated(engine, folder, text, **options):
     (folder / "tokens").write_bytes(text)
     style = TextStyle("de", "en")
     _, bad = translate.translate_exported(
-        engine, folder / "tokens", style, 1, 2, 1, folder / "out", **options
+        engine, folder / "tokens", style, 1, 2, folder / "out", 1, **options
     )
     speeds = json.loads((folder / "out/speeds.json").read_text())
     shutil.move(folder / "out/a.txt", folder / "a.txt")

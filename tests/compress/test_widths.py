@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from pet_fairseq.compress.export_size import int8_bytes
-from pet_fairseq.compress.methods import METHODS
-from pet_fairseq.compress.student import depths
-from pet_fairseq.compress.widths import STEP, Shape, check_size, find_shape
+from pet_fairseq.compress.student import STEP, Shape, check_size, depths, find_shape
+from pet_fairseq.compress.training import METHODS
 from pet_fairseq.decoding.export import MODEL, write_ctranslate2
 from pet_fairseq.decoding.plain import plain_model
 from pet_fairseq.errors import UserError
