@@ -1,4 +1,4 @@
-"""What `pet-fairseq compress` compares and how, and where the files in its folder lie."""
+"""What `pet-fairseq compress` compares, and where the files in its folder lie."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,9 +6,6 @@ from pathlib import Path
 from pet_fairseq.runner.training import BEST
 
 MODELS = ("teacher", "student")
-BEAM = 5
-ROUNDS = 5  # how often translations are timed
-MAX_LENGTH = 200  # words of a translation, as fairseq-generate's --max-len-b
 
 
 @dataclass(frozen=True)

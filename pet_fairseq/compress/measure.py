@@ -9,12 +9,12 @@ from typing import Optional
 
 import torch
 
-from pet_fairseq.compress.layout import BEAM, MODELS, Layout
-from pet_fairseq.compress.text import read_set
-from pet_fairseq.compress.translate import Speeds, read_speeds, speeds_file
+from pet_fairseq.compress.layout import MODELS, Layout
 from pet_fairseq.decoding.export import MODEL as FAIRSEQ_FILE
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_lines
+from pet_fairseq.predict.in_turn.text import read_set
+from pet_fairseq.predict.in_turn.translate import BEAM, Speeds, read_speeds, speeds_file
 from pet_fairseq.results.report.checkpoint import Sizes, measure_sizes, training_seconds
 from pet_fairseq.results.report.outputs import read_output
 from pet_fairseq.results.report.scoring import cached_bleu

@@ -12,7 +12,6 @@ from pet_fairseq.checkpoints.loading import load_subset, load_task
 from pet_fairseq.compress.layout import Layout
 from pet_fairseq.compress.student import Size, Student, choose_student
 from pet_fairseq.compress.teacher import Teacher, has_ctranslate2, read_teacher
-from pet_fairseq.compress.text import TextStyle, find_style
 from pet_fairseq.compress.training import (
     METHODS,
     TASK_WARMUP,
@@ -28,6 +27,7 @@ from pet_fairseq.compress.training import (
 from pet_fairseq.distillation.outputs import has_output_layer
 from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.files import read_lines
+from pet_fairseq.predict.in_turn.text import TextStyle, find_style
 from pet_fairseq.runner.device import Device
 
 

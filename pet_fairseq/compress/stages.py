@@ -3,11 +3,10 @@
 from pathlib import Path
 from typing import Optional
 
-from pet_fairseq.compress.layout import BEAM, MAX_LENGTH, MODELS, ROUNDS
+from pet_fairseq.compress.layout import MODELS
 from pet_fairseq.compress.plan import Plan
 from pet_fairseq.compress.report import write_report
 from pet_fairseq.compress.student import position_options
-from pet_fairseq.compress.text import write_set
 from pet_fairseq.compress.training import (
     COMMON,
     TASK_WARMUP,
@@ -16,7 +15,13 @@ from pet_fairseq.compress.training import (
     checkpoint_bytes,
     criterion_options,
 )
-from pet_fairseq.compress.translate import translate_exported
+from pet_fairseq.predict.in_turn.text import write_set
+from pet_fairseq.predict.in_turn.translate import (
+    BEAM,
+    MAX_LENGTH,
+    ROUNDS,
+    translate_exported,
+)
 from pet_fairseq.runner.call import Call
 from pet_fairseq.runner.options import learning_rate
 from pet_fairseq.runner.pipeline import Pipeline

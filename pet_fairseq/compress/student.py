@@ -7,9 +7,9 @@ from typing import Optional
 
 from torch import nn
 
-from pet_fairseq.compress.export_size import int8_bytes
 from pet_fairseq.compress.teacher import Teacher
 from pet_fairseq.compress.training import Method
+from pet_fairseq.decoding.export_size import int8_bytes
 from pet_fairseq.errors import UserError
 from pet_fairseq.nn.architectures import build_without_memory
 from pet_fairseq.nn.parameters import count_parameters

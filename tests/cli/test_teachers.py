@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from pet_fairseq.compress.layout import ROUNDS
 from pet_fairseq.compress.plan import Request, make_plan
 from pet_fairseq.compress.stages import build_stages
 from pet_fairseq.compress.student import Size
 from pet_fairseq.compress.teacher import has_ctranslate2
 from pet_fairseq.errors import UserError
+from pet_fairseq.predict.in_turn.translate import ROUNDS
 from pet_fairseq.runner.device import CPU
 from pet_fairseq.runner.stage import USER_DIR, Kind
 from tests.cli.processes import CROSS_ENTROPY, REPO, preprocess, run, train

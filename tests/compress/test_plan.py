@@ -6,11 +6,11 @@ import pytest
 from omegaconf import DictConfig
 
 from pet_fairseq.checkpoints.loading import load_subset, load_task
-from pet_fairseq.compress.layout import ROUNDS
 from pet_fairseq.compress.plan import Request, make_plan
 from pet_fairseq.compress.stages import build_stages
 from pet_fairseq.compress.student import Size
 from pet_fairseq.errors import UserError
+from pet_fairseq.predict.in_turn.translate import ROUNDS
 from pet_fairseq.runner.device import CPU
 from tests.translation import make_task, save_model, write_subset
 

@@ -5,9 +5,9 @@ import shutil
 
 import pytest
 
-from pet_fairseq.compress import translate
-from pet_fairseq.compress.text import TextStyle
 from pet_fairseq.errors import UserError
+from pet_fairseq.predict.in_turn import translate
+from pet_fairseq.predict.in_turn.text import TextStyle
 
 
 def test_models_take_turns(monkeypatch):

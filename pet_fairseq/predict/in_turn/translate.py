@@ -9,18 +9,22 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from pet_fairseq.compress.layout import MAX_LENGTH
-from pet_fairseq.compress.text import TextStyle
 from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.files import read_text, whole_folder, write_json
 from pet_fairseq.predict.bad_lines import Bad, BadLines
 from pet_fairseq.predict.lines import check_bytes, read_lines
 from pet_fairseq.rounding import format_speed
 
+if TYPE_CHECKING:  # not loaded to print help
+    from pet_fairseq.predict.in_turn.text import TextStyle
+
 BATCH_TOKENS = 2_000
 MAX_SOURCE = 1023  # tokens; CTranslate2 itself would cut here, with the end of the sentence
+BEAM = 5
+ROUNDS = 5  # how often translations are timed
+MAX_LENGTH = 200  # words of a translation, as fairseq-generate's --max-len-b
 AT_ONCE = 100_000  # sentences that are translated before more are read
 
 Translate = Callable[[list[list[str]]], list[str]]
@@ -87,7 +91,7 @@ class Translated(NamedTuple):
 def translate_exported(
     models: Mapping[str, Path],
     tokens: Path,
-    style: TextStyle,
+    style: "TextStyle",
     beam: int,
     rounds: int,
     out: Path,

@@ -5,9 +5,9 @@ from fairseq.data import Dictionary
 from omegaconf import DictConfig
 from sacrebleu.metrics import BLEU
 
-from pet_fairseq.compress.text import TextStyle, find_style, write_lines, write_set
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_lines
+from pet_fairseq.predict.in_turn.text import TextStyle, find_style, write_lines, write_set
 from tests.translation import make_task, write_subset
 
 
