@@ -48,7 +48,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Timing:
-    """How a model was timed: on which hardware, and how often."""
+    """How models were timed: on which hardware, such as "2 CPU cores", and how often."""
 
     where: str
     rounds: int
@@ -60,31 +60,33 @@ class Measurements:
 
     Attributes:
         engine: the one in which both are compared.
-        where: the hardware on which they were timed, such as "2 CPU cores".
+        timings: by engine; the student alone was timed in CTranslate2 if both were in fairseq.
         signature: sacreBLEU's.
         unknown_words: words of the reference that its dictionary lacks, so that they are lost.
         training_minutes: of the student, its warm-up included; None if no checkpoint has the time.
         teacher_is_exported: whether the folder has the teacher, too; not all can be exported.
-        student_alone: how the student was timed in CTranslate2, where its teacher could not be.
     """
 
     teacher: Measured
     student: Measured
     engine: str
-    where: str
+    timings: dict[str, Timing]
     beam: int
-    rounds: int
     sources: list[str]
     references: list[str]
     signature: str
     unknown_words: int
     training_minutes: Optional[float]
     teacher_is_exported: bool = True
-    student_alone: Optional[Timing] = None
 
     @property
     def both(self) -> dict[str, Measured]:
         return dict(zip(MODELS, (self.teacher, self.student)))
+
+    @property
+    def timing(self) -> Timing:
+        """How both models were timed, in the engine in which they are compared."""
+        return self.timings[self.engine]
 
 
 Score = Callable[[list[str], Path], float]
@@ -118,26 +120,24 @@ def measure(
             engines[CTRANSLATE2] = in_ctranslate2(layout, model, speeds, score)
         return Measured(sizes, engines)
 
-    in_turn = None if speeds is None else timing_of(speeds)
+    timings = {}
     if engine == FAIRSEQ:
-        compared = Timing(name_device(device), len(outputs(layout, "teacher")))
-    else:
-        assert in_turn is not None, "both models were timed there"
-        compared = in_turn
+        timings[FAIRSEQ] = Timing(name_device(device), len(outputs(layout, "teacher")))
+    if speeds is not None:
+        rounds = len(speeds.seconds["student"])
+        timings[CTRANSLATE2] = Timing(cores(speeds.threads), rounds)
     return Measurements(
         measure_model("teacher", teacher),
         measure_model("student", layout.student),
         engine,
-        where=compared.where,
-        beam=BEAM,
-        rounds=compared.rounds,
+        timings,
+        BEAM,
         sources=test.sources,
         references=test.references,
         signature=str(bleu.get_signature()),
         unknown_words=test.unknown_words,
         training_minutes=training_minutes(layout),
         teacher_is_exported=any(exported(layout, "teacher", kind).is_file() for kind in FILES),
-        student_alone=in_turn if engine == FAIRSEQ else None,
     )
 
 
@@ -155,10 +155,6 @@ def training_minutes(layout: Layout) -> Optional[float]:
     lasts = [path.with_name("checkpoint_last.pt") for path in (layout.warmup, layout.student)]
     known = [seconds for path in lasts if (seconds := training_seconds(path)) is not None]
     return sum(known) / 60 if known else None
-
-
-def timing_of(speeds: Speeds) -> Timing:
-    return Timing(cores(speeds.threads), len(speeds.seconds["student"]))
 
 
 def cores(number: int) -> str:

@@ -60,7 +60,7 @@ def first_line(measured: Measurements) -> str:
         f"({round(after.bleu, 1) - round(before.bleu, 1):+.1f}), "
         f"{format_speed(speeds[0])} -> {format_speed(speeds[1])} sentences/s "
         f"({format_ratio(speeds[1] / speeds[0])} times) "
-        f"in {measured.engine} on {measured.where}."
+        f"in {measured.engine} on {measured.timing.where}."
     )
 
 
@@ -133,11 +133,11 @@ def notes(measured: Measurements, teacher: Path, reference: str) -> list[str]:
             "does not know them; give --reference FILE, the raw text, for the true BLEU"
         )
     lines.append(
-        f"speeds: the models in turn, median of {measured.rounds} rounds over the whole test set, "
-        f"in {measured.engine} on {measured.where}"
+        f"speeds: the models in turn, median of {measured.timing.rounds} rounds over the whole "
+        f"test set, in {measured.engine} on {measured.timing.where}"
     )
-    if measured.student_alone is not None:
-        alone = measured.student_alone
+    if measured.engine == FAIRSEQ and CTRANSLATE2 in measured.timings:
+        alone = measured.timings[CTRANSLATE2]
         lines.append(
             f"in {CTRANSLATE2} the student alone: median of {alone.rounds} rounds on "
             f"{alone.where}; not to be compared with a speed in fairseq"
@@ -180,9 +180,9 @@ def to_json(measured: Measurements) -> dict:
     return {
         "summary": first_line(measured),
         "engine": measured.engine,
-        "where": measured.where,
+        "where": measured.timing.where,
         "beam": measured.beam,
-        "rounds": measured.rounds,
+        "rounds": measured.timing.rounds,
         "sentences": len(measured.references),
         "signature": measured.signature,
         "unknown_reference_words": measured.unknown_words,
