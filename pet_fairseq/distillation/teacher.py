@@ -101,8 +101,10 @@ class Teacher(FrozenModels):
 
     def keeps_features_of(self, device: torch.device) -> bool:
         """Whether the cache is used on a device; the first time that it cannot be, it says so."""
-        if not self.cache.enabled or device.type == "cpu":
-            return self.cache.enabled
+        if not self.cache.enabled:
+            return False
+        if device.type == "cpu":
+            return True
         if not self.has_warned:
             self.has_warned = True
             logger.warning(
