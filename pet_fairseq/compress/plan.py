@@ -73,7 +73,6 @@ class Plan:
         max_tokens: of a batch.
         cache: MiB for the teacher's features; None for a teacher whose features cannot be kept.
         engines: what each model is exported to.
-        why_no_ctranslate2: why both are compared in fairseq; None if they are in CTranslate2.
     """
 
     request: Request
@@ -87,7 +86,6 @@ class Plan:
     max_tokens: int
     cache: Optional[int]
     engines: dict[str, list[str]]
-    why_no_ctranslate2: Optional[str]
 
 
 def make_plan(request: Request) -> Plan:
@@ -106,17 +104,13 @@ def make_plan(request: Request) -> Plan:
     corpus = check_corpus(request.data, teacher)
     max_tokens = batch_tokens(request.device, teacher.max_positions)
     layout = Layout(request.out)
-    why_not = {"fairseq": teacher.why_no_plain_form(), "ctranslate2": teacher.why_no_ctranslate2()}
+    engines = ["fairseq", "ctranslate2"] if has_ctranslate2() else ["fairseq"]
     return Plan(
         *(request, layout, teacher, method, student, test, style),
         budget=choose_budget(request, method, corpus, max_tokens, layout.timing),
         max_tokens=max_tokens,
         cache=choose_cache(teacher, corpus),
-        engines={
-            "teacher": [engine for engine, reason in why_not.items() if reason is None],
-            "student": ["fairseq", "ctranslate2"] if has_ctranslate2() else ["fairseq"],
-        },
-        why_no_ctranslate2=why_not["ctranslate2"],
+        engines={"teacher": teacher.engines, "student": engines},
     )
 
 

@@ -44,7 +44,7 @@ def build_pipeline(plan: Plan) -> Pipeline:
 
 def build_stages(plan: Plan) -> list[Stage]:
     """All stages, in an order in which they can run."""
-    rounds = ROUNDS if plan.why_no_ctranslate2 else 1
+    rounds = ROUNDS if plan.teacher.why_no_ctranslate2 else 1
     return [
         test_set(plan),
         *exports(plan, "teacher"),
@@ -187,7 +187,7 @@ def generate(plan: Plan, model: str, repeat: int) -> Stage:
         product=plan.layout.generated(model, repeat),
         inputs=(plan.test.data, path),
         kind=Kind.STDOUT,
-        alone=plan.why_no_ctranslate2 is not None,
+        alone=plan.teacher.why_no_ctranslate2 is not None,
     )
 
 
@@ -218,7 +218,7 @@ def report(plan: Plan) -> Stage:
     request = plan.request
     arguments = {
         **{"out": request.out, "teacher": plan.teacher.path, "reference": request.reference},
-        **{"why_no_ctranslate2": plan.why_no_ctranslate2, "device": request.device.name},
+        **{"why_no_ctranslate2": plan.teacher.why_no_ctranslate2, "device": request.device.name},
     }
     return Stage(
         *("report", ("report",)),

@@ -2,6 +2,7 @@
 
 import importlib.util
 from argparse import Namespace
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
@@ -32,12 +33,16 @@ class Teacher:
     Attributes:
         trained: the checkpoint's configuration.
         model: its model on torch's meta device: shapes, no numbers.
+        why_no_plain_form: why it cannot be exported, None if it can.
+        why_no_ctranslate2: why it cannot be measured in CTranslate2, None if it can.
     """
 
     path: Path
     trained: DictConfig
     model: nn.Module
     task: TranslationTask
+    why_no_plain_form: Optional[str]
+    why_no_ctranslate2: Optional[str]
 
     @property
     def options(self) -> Namespace:
@@ -54,6 +59,12 @@ class Teacher:
         """The options of fairseq's commands that name the languages."""
         cfg = self.task.cfg
         return ("--source-lang", cfg.source_lang, "--target-lang", cfg.target_lang)
+
+    @property
+    def engines(self) -> list[str]:
+        """What it can be exported to."""
+        reasons = {"fairseq": self.why_no_plain_form, "ctranslate2": self.why_no_ctranslate2}
+        return [engine for engine, why_not in reasons.items() if why_not is None]
 
     @property
     def max_positions(self) -> tuple[int, int]:
@@ -77,27 +88,6 @@ class Teacher:
         if any(getattr(self.options, name, False) for name in names):
             return ("--share-decoder-input-output-embed",)
         return ()
-
-    def why_no_plain_form(self) -> Optional[str]:
-        """Why it cannot be exported, None if it can."""
-        try:
-            check_plain_form(self.options, str(self.path))
-        except UserError as error:
-            return str(error)
-        return None
-
-    def why_no_ctranslate2(self) -> Optional[str]:
-        """Why it cannot be measured in CTranslate2, None if it can."""
-        if not has_ctranslate2():
-            return "CTranslate2 is missing (pip install 'pet-fairseq[ctranslate2]')"
-        why_no_plain_form = self.why_no_plain_form()
-        if why_no_plain_form is not None and not has_own_form(self.options):
-            return why_no_plain_form
-        try:
-            check_ctranslate2_form(self.options, str(self.path))
-        except UserError as error:
-            return f"CTranslate2 cannot hold the teacher ({error})"
-        return None
 
 
 def number_of_layers(stack: nn.Module) -> int:
@@ -132,4 +122,27 @@ def read_teacher(path: Path, data: Path) -> Teacher:
         )
     task = load_task(state["cfg"]["task"], str(data))
     check_dictionaries(state, str(path), "TEACHER", task, DATA_REMEDY)
-    return Teacher(path, state["cfg"], stored_model(state, str(path), "TEACHER"), task)
+    model = stored_model(state, str(path), "TEACHER")
+    return Teacher(path, state["cfg"], model, task, *why_not_exported(options, str(path)))
+
+
+def why_not_exported(options: Namespace, path: str) -> tuple[Optional[str], Optional[str]]:
+    """Why a model has no plain form, and why it cannot be measured in CTranslate2; None if not."""
+    no_plain_form = refusal(check_plain_form, options, path)
+    if not has_ctranslate2():
+        return no_plain_form, "CTranslate2 is missing (pip install 'pet-fairseq[ctranslate2]')"
+    if no_plain_form is not None and not has_own_form(options):
+        return no_plain_form, no_plain_form
+    not_held = refusal(check_ctranslate2_form, options, path)
+    return no_plain_form, not_held and f"CTranslate2 cannot hold the teacher ({not_held})"
+
+
+def refusal(
+    check: Callable[[Namespace, str], object], options: Namespace, path: str
+) -> Optional[str]:
+    """What a check of a model refuses, None if nothing."""
+    try:
+        check(options, path)
+    except UserError as error:
+        return str(error)
+    return None
