@@ -8,6 +8,8 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
+from pet_fairseq.errors import UserError
+
 
 @dataclass(frozen=True)
 class Call:
@@ -54,13 +56,23 @@ def run_call(function: str, arguments: Sequence[str]) -> object:
 
     Args:
         arguments: words as `Call.words` has them behind the function's name.
+    Raises:
+        UserError: there is no such function, or it does not take these arguments.
     """
     options, values = arguments[::2], arguments[1::2]
-    named = {
-        option.removeprefix("--"): json.loads(value, object_hook=_decode)
-        for option, value in zip(options, values, strict=True)
-    }
-    return pkgutil.resolve_name(function)(**named)
+    try:
+        named = {
+            option.removeprefix("--"): json.loads(value, object_hook=_decode)
+            for option, value in zip(options, values, strict=True)
+        }
+        called = pkgutil.resolve_name(function)
+        signature(called).bind(**named)
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        raise UserError(
+            f"{function}: cannot be called so ({error}); give MODULE:NAME and its arguments as "
+            "--NAME JSON"
+        ) from error
+    return called(**named)
 
 
 def _decode(content: dict[str, Any]) -> object:

@@ -52,6 +52,21 @@ def test_wrong_arguments_are_a_mistake_at_once():
         Call(write_text, {"path": PRODUCT})
 
 
+@pytest.mark.parametrize(
+    "function, arguments, message",
+    [
+        ("no_module:name", [], "No module named"),
+        ("pet_fairseq.files:no_name", [], "no attribute"),
+        ("pet_fairseq.files:write_text", ["--path", "{"], r"cannot be called so \(Expecting"),
+        ("pet_fairseq.files:write_text", ["--path"], "cannot be called so"),
+        ("pet_fairseq.files:write_text", ["--path", "1"], "missing a required argument: 'text'"),
+    ],
+)
+def test_what_cannot_be_called_is_said_in_one_line(function, arguments, message):
+    with pytest.raises(UserError, match=message):
+        run_call(function, arguments)
+
+
 def test_a_moved_folder_is_no_change_and_another_argument_is(tmp_path):
     def record(place, number):
         arguments = {"data": place / "data", "style": Style("de", place / "s"), "number": number}
