@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import statistics
 
 import pytest
 
@@ -105,3 +106,21 @@ def test_every_line_has_its_translation(at_once, engine, tmp_path, monkeypatch):
 
 def test_good_lines_are_not_spoken_of(engine, tmp_path):
     assert translated(engine, tmp_path, b"a\nb\n")[:2] == (["so a", "so b"], None)
+
+
+def test_speeds_are_read_as_they_were_written(engine, tmp_path):
+    (tmp_path / "tokens").write_text("a b\n\nc\n")
+    out = tmp_path / "out"
+    written, _ = translate.translate_exported(
+        engine, tmp_path / "tokens", TextStyle("de", "en"), 3, 2, out, threads=1
+    )
+    found = translate.read_speeds(out)
+    assert found == written and (found.beam, found.threads, found.sentences) == (3, 1, 2)
+    assert found.sentences_per_second["a"] == pytest.approx(2 / statistics.mean(found.seconds["a"]))
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"engine": "CTranslate2"}', '{"new": 1}'])
+def test_speeds_that_cannot_be_read(content, tmp_path):
+    (tmp_path / "speeds.json").write_text(content)
+    with pytest.raises(UserError, match=r"speeds\.json: holds no speeds; remove "):
+        translate.read_speeds(tmp_path)
