@@ -20,6 +20,7 @@ from pet_fairseq.errors import UserError, did_you_mean
 from pet_fairseq.huggingface import commands as pretrained
 from pet_fairseq.pet import commands as pet
 from pet_fairseq.predict import commands as predict
+from pet_fairseq.predict.in_turn import commands as in_turn
 from pet_fairseq.quantisation import commands as quantisation
 from pet_fairseq.recipes import commands as recipes
 from pet_fairseq.results.report import commands as report
@@ -40,6 +41,7 @@ ROOMS = (
     quantisation,
     serve,
     predict,
+    in_turn,
     score,
     report,
     general,

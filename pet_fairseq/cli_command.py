@@ -31,7 +31,8 @@ class Command:
 
     Args:
         name: one word, or two for one of a family of commands, such as "bank build".
-        group: the heading that it stands under in `pet-fairseq --help`.
+        group: the heading that it stands under in `pet-fairseq --help`; None for what stages of a
+            recipe run, which is listed nowhere.
         help: what it does, in one line.
         add_arguments: declares its arguments on an argparse parser; None for a command that reads
             its words itself, --help too: `run` is given all of them as the list `args.rest`.
@@ -46,7 +47,7 @@ class Command:
     """
 
     name: str
-    group: Group
+    group: Optional[Group]
     help: str
     add_arguments: Optional[Callable[[ArgumentParser], None]]
     run: Callable[[Namespace], Optional[int]]

@@ -96,8 +96,9 @@ DEFECTS = (
     ),
     Defect(
         "features of a mixed ensemble in the wrong precision",
-        "f(part.to(dtype))",
-        "f(part)",
+        "features = [output.features[at] for output in outputs]",
+        "features = torch.cat([output.features[at] for output in outputs], dim=-1).split("
+        "[output.features.size(-1) for output in outputs], dim=-1)",
         "tests/distillation/test_kinds.py",
     ),
     Defect(

@@ -2,13 +2,12 @@
 
 import importlib.util
 from argparse import Namespace
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
 from fairseq.models import FairseqEncoderDecoderModel
-from fairseq.models.transformer import TransformerModelBase
 from fairseq.tasks.translation import TranslationTask
 from omegaconf import DictConfig
 from torch import nn
@@ -17,14 +16,12 @@ from pet_fairseq.checkpoints.dictionaries import check_dictionaries
 from pet_fairseq.checkpoints.loading import DATA_REMEDY, load_task
 from pet_fairseq.checkpoints.safe_loading import forget_embedding_files, read_checkpoint
 from pet_fairseq.checkpoints.translation import check_translation_model
-from pet_fairseq.compress.export_size import int8_bytes
 from pet_fairseq.decoding.export import check_for_ctranslate2
 from pet_fairseq.decoding.own_form import has_own_form
 from pet_fairseq.decoding.plain import check_plain_form
 from pet_fairseq.errors import UserError
 from pet_fairseq.nn.architectures import architecture_name, model_class
 from pet_fairseq.nn.layers import STACKS
-from pet_fairseq.nn.parameters import ParameterCounts, count_parameters
 from pet_fairseq.pet.params import stored_model
 from pet_fairseq.runner.options import Options
 
@@ -37,6 +34,8 @@ class Teacher:
         trained: the checkpoint's configuration.
         model: its model on torch's meta device: shapes, no numbers.
         embedding_files: options that name files of embeddings that it was trained with.
+        why_no_plain_form: why it cannot be exported, None if it can.
+        why_no_ctranslate2: why it cannot be measured in CTranslate2, None if it can.
     """
 
     path: Path
@@ -44,6 +43,8 @@ class Teacher:
     model: nn.Module
     task: TranslationTask
     embedding_files: list[str]
+    why_no_plain_form: Optional[str]
+    why_no_ctranslate2: Optional[str]
 
     @property
     def options(self) -> Namespace:
@@ -68,23 +69,17 @@ class Teacher:
             return ()
         return ("--model-overrides", str(dict.fromkeys(self.embedding_files)))
 
-    @cached_property
-    def counts(self) -> ParameterCounts:
-        return count_parameters(self.model)
-
-    @cached_property
-    def int8_bytes(self) -> int:
-        return int8_bytes(self.model)
+    @property
+    def engines(self) -> list[str]:
+        """What it can be exported to."""
+        reasons = {"fairseq": self.why_no_plain_form, "ctranslate2": self.why_no_ctranslate2}
+        return [engine for engine, why_not in reasons.items() if why_not is None]
 
     @property
     def max_positions(self) -> tuple[int, int]:
         """The longest source and target that it reads."""
         source, target = self.model.max_positions()
         return int(source), int(target)
-
-    @property
-    def is_transformer(self) -> bool:
-        return isinstance(self.model, TransformerModelBase)
 
     @property
     def width(self) -> int:
@@ -108,27 +103,6 @@ class Teacher:
         if any(getattr(self.options, name, False) for name in names):
             return ("--share-decoder-input-output-embed",)
         return ()
-
-    def why_no_plain_form(self) -> Optional[str]:
-        """Why it cannot be exported, None if it can."""
-        try:
-            check_plain_form(self.options, str(self.path))
-        except UserError as error:
-            return str(error)
-        return None
-
-    def why_no_ctranslate2(self) -> Optional[str]:
-        """Why it cannot be measured in CTranslate2, None if it can."""
-        if not has_ctranslate2():
-            return "CTranslate2 is missing (pip install 'pet-fairseq[ctranslate2]')"
-        why_no_form = None if has_own_form(self.options) else self.why_no_plain_form()
-        if why_no_form is not None:
-            return why_no_form
-        try:
-            check_for_ctranslate2(self.options)
-        except UserError as error:
-            return f"CTranslate2 cannot hold the teacher ({error})"
-        return None
 
 
 def number_of_layers(stack: nn.Module) -> int:
@@ -165,4 +139,25 @@ def read_teacher(path: Path, data: Path) -> Teacher:
     task = load_task(state["cfg"]["task"], str(data))
     check_dictionaries(state, str(path), "TEACHER", task, DATA_REMEDY)
     model = stored_model(state, str(path), "TEACHER")
-    return Teacher(path, state["cfg"], model, task, embedding_files)
+    reasons = why_not_exported(options, str(path))
+    return Teacher(path, state["cfg"], model, task, embedding_files, *reasons)
+
+
+def why_not_exported(options: Namespace, path: str) -> tuple[Optional[str], Optional[str]]:
+    """Why a model has no plain form, and why it cannot be measured in CTranslate2; None if not."""
+    no_plain_form = refusal(check_plain_form, options, path)
+    if not has_ctranslate2():
+        return no_plain_form, "CTranslate2 is missing (pip install 'pet-fairseq[ctranslate2]')"
+    if no_plain_form is not None and not has_own_form(options):
+        return no_plain_form, no_plain_form
+    not_held = refusal(check_for_ctranslate2, options)
+    return no_plain_form, not_held and f"CTranslate2 cannot hold the teacher ({not_held})"
+
+
+def refusal(check: Callable[..., object], *model: Any) -> Optional[str]:
+    """What a check of a model refuses, None if nothing."""
+    try:
+        check(*model)
+    except UserError as error:
+        return str(error)
+    return None

@@ -229,6 +229,20 @@ def _train_bf16(args: Namespace) -> None:
     train(args.rest)
 
 
+def _call_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "function", metavar="MODULE:NAME", help="the function, and its arguments as --NAME JSON"
+    )
+
+
+def _call(args: Namespace) -> None:
+    from pet_fairseq.runner.call import run_call
+
+    result = run_call(args.function, args.rest)
+    if result is not None:
+        print(result)
+
+
 COMMANDS = (
     Command(
         name="recipe",
@@ -266,5 +280,13 @@ COMMANDS = (
         help="train as fairseq-train does with the same options, but in bfloat16",
         add_arguments=None,
         run=_train_bf16,
+    ),
+    Command(
+        name="call",
+        group=None,
+        help="call a function in place of a command",
+        add_arguments=_call_arguments,
+        run=_call,
+        keeps_rest=True,
     ),
 )

@@ -11,7 +11,7 @@ from typing import Optional
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import hash_file, write_json
-from pet_fairseq.runner.stage import Output, Stage, Word, shell_words
+from pet_fairseq.runner.stage import Stage, shell_words
 
 
 @dataclass(frozen=True)
@@ -61,16 +61,10 @@ def make_record(stage: Stage, places: Mapping[str, Path], finished: bool) -> Rec
         UserError: an input is missing.
     """
     return Record(
-        shell_words(_shorten_word(word, places) for word in stage.command),
+        shell_words(stage.words(shown=lambda word: _shorten(word, places))),
         {_shorten(str(path), places): digest(path) for path in stage.inputs},
         finished,
     )
-
-
-def _shorten_word(word: Word, places: Mapping[str, Path]) -> Word:
-    if isinstance(word, Output):
-        return Output(tuple(_shorten(part, places) for part in word.command))
-    return _shorten(word, places)
 
 
 def _shorten(word: str, places: Mapping[str, Path]) -> str:

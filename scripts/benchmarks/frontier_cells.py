@@ -17,11 +17,11 @@ from fairseq_cli import generate
 
 from pet_fairseq.checkpoints.loading import load_subset, load_transformer
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
-from pet_fairseq.compress.text import find_style
-from pet_fairseq.compress.translate import load, take_turns
 from pet_fairseq.decoding.export import export
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_lines, read_text, write_json
+from pet_fairseq.predict.in_turn.text import find_style
+from pet_fairseq.predict.in_turn.translate import load, take_turns
 from pet_fairseq.quantisation.packing import MODEL, pack_model, unpack_model
 from pet_fairseq.results.bleu import cached_bleu
 from pet_fairseq.results.fairseq_output import lines_in_order

@@ -176,8 +176,9 @@ def section(part: Slice, note: dict) -> str:
 
 
 def shell_command(part: Slice) -> str:
-    words = ["python" if word == sys.executable else word for word in part.command]
-    return shlex.join(word.removeprefix(f"{ROOT}/") for word in words)
+    words = map(str, part.stage.words())
+    shown = ("python" if word == sys.executable else word for word in words)
+    return shlex.join(word.removeprefix(f"{ROOT}/") for word in shown)
 
 
 def dry_run(args: argparse.Namespace) -> None:

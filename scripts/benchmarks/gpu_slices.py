@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
-from pet_fairseq.runner.stage import Stage
+from pet_fairseq.runner.stage import PRODUCT, CommandLine, Stage
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -28,7 +28,7 @@ class Slice:
     name: str
     title: str
     minutes: float
-    command: tuple[str, ...]
+    command: CommandLine
     product: Path
     result: Optional[Path]
     inputs: tuple[Path, ...] = ()
@@ -52,14 +52,14 @@ def _bench(
     args: argparse.Namespace, name: str, title: str, minutes: float, script: str, *options: str
 ) -> Slice:
     product = args.out / f"{name}.md"
-    command = (sys.executable, str(HERE / script), *options, "--out", str(product))
+    command: CommandLine = (sys.executable, str(HERE / script), *options, "--out", PRODUCT)
     return Slice(name, title, minutes, command, product, product)
 
 
 def _tests(args: argparse.Namespace) -> Iterable[Slice]:
     product = args.out / "tests.md"
     folder = ROOT / "tests" / ("gpu" if args.tiny else "")
-    command = (sys.executable, str(HERE / "gpu_tests.py"), str(folder), str(product))
+    command = (sys.executable, str(HERE / "gpu_tests.py"), str(folder), PRODUCT)
     yield Slice("tests", "Tests marked `gpu`", 3, command, product, product)
 
 
@@ -85,7 +85,7 @@ def _decoding(args: argparse.Namespace) -> Iterable[Slice]:
                 *(sys.executable, str(HERE / "decoding.py"), "--models", model, "--dtype", dtype),
                 *("--device", args.device, "--beams", "1", "5"),
                 *(tiny if args.tiny else full),
-                *("--sentences-of-small", "2" if args.tiny else "8", "--out", str(product)),
+                *("--sentences-of-small", "2" if args.tiny else "8", "--out", PRODUCT),
             )
             title = f"Decoding, {model}, {dtype}"
             yield Slice(name, title, 1, command, product, product / "decoding.md")

@@ -27,7 +27,7 @@ def run_stage(stage):
     stage.product.parent.mkdir(parents=True, exist_ok=True)
     for path, text in stage.texts:
         path.write_text(text)
-    words = [REPO / "pet_fairseq" if word is USER_DIR else word for word in stage.command]
+    words = [REPO / "pet_fairseq" if word == USER_DIR else word for word in stage.words()]
     if words[0] == "ln":
         subprocess.run(words, check=True)
     else:

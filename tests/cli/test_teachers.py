@@ -7,10 +7,12 @@ import pytest
 import torch
 
 from pet_fairseq import from_pretrained
-from pet_fairseq.compress import plan
+from pet_fairseq.compress.plan import Request, make_plan
+from pet_fairseq.compress.stages import build_stages
 from pet_fairseq.compress.student import Size
 from pet_fairseq.compress.teacher import has_ctranslate2
 from pet_fairseq.errors import UserError
+from pet_fairseq.predict.in_turn.translate import ROUNDS
 from pet_fairseq.runner.device import CPU
 from pet_fairseq.runner.stage import USER_DIR, Kind
 from tests.cli.processes import (
@@ -144,7 +146,7 @@ def run_stages(stages):
     """Do what the runner does with a pipeline's stages, in the tests' fast processes."""
     for stage in stages:
         stage.product.parent.mkdir(parents=True, exist_ok=True)
-        words = [REPO / "pet_fairseq" if word is USER_DIR else word for word in stage.command]
+        words = [REPO / "pet_fairseq" if word == USER_DIR else word for word in stage.words()]
         printed = run(*words).output
         if stage.kind is Kind.STDOUT:
             stage.product.write_text(printed)
@@ -156,8 +158,8 @@ def pipeline(data, tmp_path):
 
     def pipeline(checkpoint, method="distil"):
         out, size = tmp_path / "out", Size(rate=RATE)
-        request = plan.Request(checkpoint, data, out, method, size, CPU, updates=5)
-        return plan.build_pipeline(request).stages
+        request = Request(checkpoint, data, out, method, size, CPU, updates=5)
+        return build_stages(make_plan(request))
 
     return pipeline
 
@@ -177,7 +179,7 @@ def test_compress_from_an_lstm(pipeline, trained, tmp_path):
     out = tmp_path / "out"
     text, content = check_report(out, "lstm")
     assert "holds lstm, which has no form as fairseq's transformer" in text
-    assert content["engine"] == "fairseq" and content["rounds"] == plan.ROUNDS
+    assert content["engine"] == "fairseq" and content["rounds"] == ROUNDS
     # the student is a plain Transformer, which CTranslate2 holds whatever its teacher is
     assert not (out / "teacher").exists() and (out / "ctranslate2/model.bin").is_file()
 

@@ -44,7 +44,7 @@ def student_of(task, dtype=torch.float32):
 
 def ask(teacher, student, batch, temperature=1.0):
     at = real_positions(batch["target"], 1)
-    return teacher.ask(student, batch, at)(slice(None), temperature)
+    return teacher.ask(student, batch, at).log_probs(slice(None), temperature)
 
 
 def load(path, task, dtype=torch.float32):

@@ -48,7 +48,8 @@ def test_pages_are_up_to_date(reference, pages):
 
 def test_every_command_has_a_section(pages):
     text = "".join(pages.values())
-    assert [name for name in COMMANDS if f"## `pet-fairseq {name}`\n" not in text] == []
+    listed = [name for name, command in COMMANDS.items() if command.group is not None]
+    assert [name for name in listed if f"## `pet-fairseq {name}`\n" not in text] == []
 
 
 def test_what_a_page_says_of_an_option(pages):

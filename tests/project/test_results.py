@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pet_fairseq.compress.length import default_epochs, default_updates
-from pet_fairseq.compress.training import batch_tokens
+from pet_fairseq.compress.training import batch_tokens, default_epochs, default_updates
 from pet_fairseq.files import read_csv
 from pet_fairseq.rounding import format_ratio
 from pet_fairseq.runner.device import Device

@@ -2,7 +2,7 @@
 
 from pet_fairseq.recipes.selfcp.setup import Evaluate, Reading, Setup
 from pet_fairseq.runner.options import Options
-from pet_fairseq.runner.stage import Kind, Stage
+from pet_fairseq.runner.stage import PRODUCT, CommandLine, Kind, Stage
 from pet_fairseq.runner.training import fairseq_generate, fairseq_validate
 
 
@@ -11,11 +11,11 @@ def by_choice(candidates: Options) -> Evaluate:
 
     def stages(setup: Setup, reading: Reading) -> list[Stage]:
         out = reading.folder / "result.json"
-        command = (
+        command: CommandLine = (
             *("pet-fairseq", "choose", "--path", str(reading.checkpoint)),
             *("--data", str(setup.data), "--candidates", *candidates),
             *("--prompt-strategy", reading.strategy, "--memory-ratio", str(reading.ratio)),
-            *("--device", setup.device.name, "--out", str(out)),
+            *("--device", setup.device.name, "--out", PRODUCT),
         )
         inputs = (setup.data, setup.backbone, reading.checkpoint)
         return [Stage(reading.folder.name, (reading.row,), command, out, inputs)]
@@ -56,7 +56,7 @@ def by_rouge(options: Options) -> Evaluate:
         )
         command = (
             *("pet-fairseq", "score", "rouge", str(output), "--validation", str(log)),
-            *("--out", str(out)),
+            *("--out", PRODUCT),
         )
         score = Stage(name, (reading.row,), command, out, (output, log))
         return [generate, validate, score]

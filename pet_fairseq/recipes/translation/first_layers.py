@@ -8,7 +8,7 @@ from the first of these, as in Patient-KD's paper (S. Sun et al., EMNLP 2019).
 from pet_fairseq.recipes.translation.setup import Setup
 from pet_fairseq.recipes.translation.sizes import layers_of
 from pet_fairseq.recipes.translation.students import Training, train
-from pet_fairseq.runner.stage import Stage
+from pet_fairseq.runner.stage import PRODUCT, Stage
 from pet_fairseq.runner.training import BEST
 
 NARROW = "narrow_kd"  # the row that gives the layers
@@ -34,7 +34,7 @@ def from_narrow(setup: Setup, row: str, seed: int) -> list[Stage]:
     keep = Stage(
         f"{folder.name}/first-layers",
         (row,),
-        command=("pet-fairseq", "keep-layers", str(narrow), *layers, "--out", str(start)),
+        command=("pet-fairseq", "keep-layers", str(narrow), *layers, "--out", PRODUCT),
         product=start,
         inputs=(narrow,),
     )

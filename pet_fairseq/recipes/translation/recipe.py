@@ -18,7 +18,7 @@ from pet_fairseq.recipes.translation.stages import build_stages, report_stage
 from pet_fairseq.runner.device import make_device
 from pet_fairseq.runner.options import Options, updates
 from pet_fairseq.runner.pipeline import Pipeline, Place
-from pet_fairseq.runner.stage import Stage
+from pet_fairseq.runner.stage import PRODUCT, Stage
 
 
 def add_options(parser: argparse.ArgumentParser, name: str) -> None:
@@ -334,11 +334,11 @@ def demo_corpus(setup: Setup, pieces: Optional[int], options: Options = ()) -> l
     binarise = ("fairseq-preprocess", *setup.languages, *splits)
     number = () if pieces is None else ("--pieces", str(pieces))
     return [
-        Stage("demo-data", ("data",), ("pet-fairseq", "demo-data", str(text), *number), text),
+        Stage("demo-data", ("data",), ("pet-fairseq", "demo-data", PRODUCT, *number), text),
         Stage(
             "preprocess",
             ("data",),
-            command=(*binarise, "--destdir", str(setup.bin), "--workers", "2", *options),
+            command=(*binarise, "--destdir", PRODUCT, "--workers", "2", *options),
             product=setup.bin,
             inputs=(text,),
         ),

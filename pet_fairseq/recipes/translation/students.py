@@ -9,7 +9,7 @@ from pet_fairseq.recipes.translation.setup import Setup, join_paths
 from pet_fairseq.recipes.translation.teacher_text import text_stages
 from pet_fairseq.runner.device import Device
 from pet_fairseq.runner.options import Options
-from pet_fairseq.runner.stage import Kind, Output, Stage, Word, last_wins
+from pet_fairseq.runner.stage import PRODUCT, Kind, Output, Stage, Word, last_wins
 from pet_fairseq.runner.training import BEST, fairseq_train, use_checkpoint
 
 SMOOTHING = ("--label-smoothing", "0.1")
@@ -211,7 +211,7 @@ def sampled(setup: Setup, row: str, seed: int) -> list[Stage]:
         (row,),
         command=(
             *("pet-fairseq", "sample-heads", "--checkpoint", str(wide), "--data", str(setup.bin)),
-            *("--heads", str(setup.settings.heads), "--out", str(out)),
+            *("--heads", str(setup.settings.heads), "--out", PRODUCT),
         ),
         product=out,
         inputs=(wide, setup.bin),

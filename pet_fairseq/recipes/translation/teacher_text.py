@@ -14,7 +14,7 @@ from pet_fairseq.files import whole_folder
 from pet_fairseq.predict.bad_lines import Bad, BadLines
 from pet_fairseq.recipes.translation.setup import Setup, generate_command
 from pet_fairseq.runner.run import find_program
-from pet_fairseq.runner.stage import Kind, Stage
+from pet_fairseq.runner.stage import PRODUCT, Kind, Stage
 
 if TYPE_CHECKING:  # not loaded to print help
     import numpy as np
@@ -55,7 +55,8 @@ def text_stages(setup: Setup, row: str) -> list[Stage]:
         (row,),
         command=(
             *("pet-fairseq", "teacher-text", str(translations), "--data", str(setup.bin)),
-            *(*setup.languages, "--out", str(setup.teacher_text_bin)),
+            *setup.languages,
+            *("--out", PRODUCT),
         ),
         product=setup.teacher_text_bin,
         inputs=(translations, setup.bin),

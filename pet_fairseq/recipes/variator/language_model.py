@@ -12,7 +12,7 @@ from pet_fairseq.recipes.variator.stages import build_stages
 from pet_fairseq.runner.device import make_device
 from pet_fairseq.runner.options import AROUND_A_MODEL, words
 from pet_fairseq.runner.pipeline import Pipeline, Place
-from pet_fairseq.runner.stage import Stage
+from pet_fairseq.runner.stage import PRODUCT, Stage
 from pet_fairseq.runner.training import use_checkpoint
 
 RATIOS = (2, 4, 8, 16, 32)
@@ -119,7 +119,7 @@ def evaluate(setup: Setup, row: str, prompt_end: str, texts: int) -> list[Stage]
         *("pet-fairseq", "score", "prompts", str(best), str(setup.data)),
         *("--prompt-end", prompt_end, "--texts", str(texts), "--device", setup.device.name),
         *(("--cut", str(CUTS[row])) if row in CUTS else ()),
-        *("--out", str(out)),
+        *("--out", PRODUCT),
     )
     inputs = (best, setup.data, setup.best("backbone"))
     return [Stage(f"{row}/result", ("evaluate",), command, out, inputs, alone=True)]

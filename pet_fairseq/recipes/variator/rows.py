@@ -10,7 +10,7 @@ from typing import Optional
 
 from pet_fairseq.recipes.variator.setup import Setup
 from pet_fairseq.runner.options import Options
-from pet_fairseq.runner.stage import Kind, Stage, last_wins
+from pet_fairseq.runner.stage import PRODUCT, Kind, Stage, last_wins
 from pet_fairseq.runner.training import fairseq_train, use_checkpoint
 
 Builder = Callable[[Setup, str], list[Stage]]
@@ -134,7 +134,7 @@ def move(setup: Setup, name: str, kind: str, row: str, out: Path) -> Stage:
         (row,),
         command=(
             *("pet-fairseq", "move-plugins", str(plugins_path)),
-            *("--backbone-path", str(setup.best("backbone")), "--out", str(out)),
+            *("--backbone-path", str(setup.best("backbone")), "--out", PRODUCT),
         ),
         product=out,
         inputs=(plugins_path, setup.best("backbone")),
@@ -170,7 +170,6 @@ def unadapted(setup: Setup, row: str) -> list[Stage]:
 
 def untrained(setup: Setup, row: str) -> list[Stage]:
     """Plugins without parameters, by mean pooling and copying."""
-    out = setup.best(row)
     return [
         Stage(
             row,
@@ -179,9 +178,9 @@ def untrained(setup: Setup, row: str) -> list[Stage]:
                 *("pet-fairseq", "new-plugins", *_ratio(4)),
                 *("--compression", "mean", "--decompression", "copy"),
                 *(*setup.settings.plugin_options, "--backbone-path"),
-                *(str(setup.best("backbone")), "--out", str(out)),
+                *(str(setup.best("backbone")), "--out", PRODUCT),
             ),
-            product=out,
+            product=setup.best(row),
             inputs=(setup.best("backbone"),),
         )
     ]

@@ -5,15 +5,15 @@ from pathlib import Path
 
 from pet_fairseq.recipes.variator.setup import Setup
 from pet_fairseq.runner.options import Options
-from pet_fairseq.runner.stage import Kind, Stage
+from pet_fairseq.runner.stage import PRODUCT, CommandLine, Kind, Stage
 from pet_fairseq.runner.training import fairseq_generate
 
 
 def result_stage(setup: Setup, row: str, command: tuple[str, ...], *inputs: Path) -> Stage:
     """The stage of a `pet-fairseq score` command that writes a row's result.json."""
     out = setup.runs / row / "result.json"
-    command = ("pet-fairseq", "score", *command, "--out", str(out))
-    return Stage(f"{row}/result", ("evaluate",), command, out, inputs)
+    words: CommandLine = ("pet-fairseq", "score", *command, "--out", PRODUCT)
+    return Stage(f"{row}/result", ("evaluate",), words, out, inputs)
 
 
 def by_classes(setup: Setup, row: str) -> list[Stage]:

@@ -1,5 +1,6 @@
 """Turning a model's tokens into text, and a test set in fairseq's binary format into text files."""
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from omegaconf import DictConfig
 
 from pet_fairseq.checkpoints.loading import load_subset, load_task
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import whole_folder, write_json, write_text
+from pet_fairseq.files import read_lines, read_text, whole_folder, write_json, write_text
 from pet_fairseq.predict.text import find_segmentation
 
 LOST = "⁇"  # one word for BLEU's tokeniser, and none of a translation, which may have <unk>
@@ -122,6 +123,37 @@ def write_set(data: Path, subset: str, style: TextStyle, folder: Path) -> None:
             write_lines(out / "reference.txt", map(decode, targets))
         about = {"sentences": len(sources), "unknown_reference_words": unknown}
         write_json(out / "about.json", about)
+
+
+@dataclass(frozen=True)
+class TextSet:
+    """What `write_set` wrote.
+
+    Attributes:
+        unknown_words: how many words of the references are lost.
+    """
+
+    sources: list[str]
+    references: list[str]
+    unknown_words: int
+
+
+def read_set(folder: Path, reference: Optional[Path] = None) -> TextSet:
+    """Read a folder of `write_set`; `reference`: raw target text in place of the set's own.
+
+    Raises:
+        UserError: a file that cannot be read.
+    """
+    sources = read_lines(folder / "source.txt", "test set")
+    if reference is not None:
+        return TextSet(sources, read_lines(reference, "--reference"), 0)
+    references = read_lines(folder / "reference.txt", "test set")
+    about = folder / "about.json"
+    try:
+        lost = json.loads(read_text(about, "test set"))["unknown_reference_words"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{about}: cannot be read; remove {folder} and make it again") from error
+    return TextSet(sources, references, lost)
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:

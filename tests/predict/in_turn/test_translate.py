@@ -2,12 +2,13 @@
 
 import json
 import shutil
+import statistics
 
 import pytest
 
-from pet_fairseq.compress import translate
-from pet_fairseq.compress.text import TextStyle
 from pet_fairseq.errors import UserError
+from pet_fairseq.predict.in_turn import translate
+from pet_fairseq.predict.in_turn.text import TextStyle
 
 
 def test_models_take_turns(monkeypatch):
@@ -35,14 +36,14 @@ def test_wrong_inputs(tmp_path):
     empty = tmp_path / "empty"
     empty.write_text("\n")
 
-    def run(beam=1, rounds=1, models=(), tokens=tokens, out=tmp_path / "new"):
+    def run(beam=1, rounds=1, models=None, tokens=tokens, out=tmp_path / "new"):
         style = TextStyle("de", "en")
-        translate.translate_exported(models, tokens, style, beam, rounds, 1, out)
+        translate.translate_exported(models or {}, tokens, style, beam, rounds, out)
 
     for options, message in (
         ({"beam": 0}, "--beam 0: give 1 or more"),
         ({"rounds": 0}, "--rounds 0: give 1 or more"),
-        ({"models": [("a", tmp_path)]}, f"--model a {tmp_path}: no model for CTranslate2"),
+        ({"models": {"a": tmp_path}}, f"--model a {tmp_path}: no model for CTranslate2"),
         ({"tokens": tmp_path / "none"}, "none: no such file"),
         ({"tokens": empty}, "empty: has no words; give a text"),
         ({"out": tmp_path}, "exists; give the name of a new folder"),
@@ -61,7 +62,7 @@ def engine(tmp_path, monkeypatch):
     monkeypatch.setattr(translate, "load", load)
     (tmp_path / "engine").mkdir()
     (tmp_path / "engine/model.bin").touch()
-    return [("a", tmp_path / "engine")]
+    return {"a": tmp_path / "engine"}
 
 
 LONG = "w " * 1100
@@ -72,7 +73,7 @@ def translated(engine, folder, text, **options):
     (folder / "tokens").write_bytes(text)
     style = TextStyle("de", "en")
     _, bad = translate.translate_exported(
-        engine, folder / "tokens", style, 1, 2, 1, folder / "out", **options
+        engine, folder / "tokens", style, 1, 2, folder / "out", 1, **options
     )
     speeds = json.loads((folder / "out/speeds.json").read_text())
     shutil.move(folder / "out/a.txt", folder / "a.txt")
@@ -105,3 +106,21 @@ def test_every_line_has_its_translation(at_once, engine, tmp_path, monkeypatch):
 
 def test_good_lines_are_not_spoken_of(engine, tmp_path):
     assert translated(engine, tmp_path, b"a\nb\n")[:2] == (["so a", "so b"], None)
+
+
+def test_speeds_are_read_as_they_were_written(engine, tmp_path):
+    (tmp_path / "tokens").write_text("a b\n\nc\n")
+    out = tmp_path / "out"
+    written, _ = translate.translate_exported(
+        engine, tmp_path / "tokens", TextStyle("de", "en"), 3, 2, out, threads=1
+    )
+    found = translate.read_speeds(out)
+    assert found == written and (found.beam, found.threads, found.sentences) == (3, 1, 2)
+    assert found.sentences_per_second["a"] == pytest.approx(2 / statistics.mean(found.seconds["a"]))
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"engine": "CTranslate2"}', '{"new": 1}'])
+def test_speeds_that_cannot_be_read(content, tmp_path):
+    (tmp_path / "speeds.json").write_text(content)
+    with pytest.raises(UserError, match=r"speeds\.json: holds no speeds; remove "):
+        translate.read_speeds(tmp_path)

@@ -5,9 +5,16 @@ from fairseq.data import Dictionary
 from omegaconf import DictConfig
 from sacrebleu.metrics import BLEU
 
-from pet_fairseq.compress.text import TextStyle, find_style, write_lines, write_set
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_lines
+from pet_fairseq.predict.in_turn.text import (
+    TextSet,
+    TextStyle,
+    find_style,
+    read_set,
+    write_lines,
+    write_set,
+)
 from tests.translation import make_task, write_subset
 
 
@@ -74,3 +81,18 @@ def test_dictionaries_compare():
     words = Dictionary()
     words.add_symbol("a")
     assert words != Dictionary()
+
+
+def test_a_set_is_read_as_it_was_written(tmp_path):
+    """Another reference has lost no words; damage is named."""
+    task = make_task(tmp_path / "data", ["a", "dog"])
+    words = [[4, task.target_dictionary.unk(), 2], [5, 2]]
+    write_subset(tmp_path / "data", "test", words)
+    out = tmp_path / "out"
+    write_set(tmp_path / "data", "test", TextStyle("de", "en"), out)
+    assert read_set(out) == TextSet(["a <unk>", "dog"], ["a ⁇", "dog"], 1)
+    (tmp_path / "own").write_text("a cat\ndog\n")
+    assert read_set(out, tmp_path / "own") == TextSet(["a <unk>", "dog"], ["a cat", "dog"], 0)
+    (out / "about.json").write_text("{}")
+    with pytest.raises(UserError, match=r"about\.json: cannot be read; remove "):
+        read_set(out)

@@ -1,26 +1,31 @@
 """`pet-fairseq translate-exported`: translate a text by exported models, in turn, and time them."""
 
 import itertools
+import json
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from pet_fairseq.compress.methods import MAX_LENGTH
-from pet_fairseq.compress.text import TextStyle
 from pet_fairseq.errors import UserError, check_positive
-from pet_fairseq.files import whole_folder, write_json
+from pet_fairseq.files import read_text, whole_folder, write_json
 from pet_fairseq.predict.bad_lines import Bad, BadLines
 from pet_fairseq.predict.lines import check_bytes, read_lines
 from pet_fairseq.rounding import format_speed
 
+if TYPE_CHECKING:  # not loaded to print help
+    from pet_fairseq.predict.in_turn.text import TextStyle
+
 BATCH_TOKENS = 2_000
 MAX_SOURCE = 1023  # tokens; CTranslate2 itself would cut here, with the end of the sentence
+BEAM = 5
+ROUNDS = 5  # how often translations are timed
+MAX_LENGTH = 200  # words of a translation, as fairseq-generate's --max-len-b
 AT_ONCE = 100_000  # sentences that are translated before more are read
-SPEEDS = "speeds.json"
 
 Translate = Callable[[list[list[str]]], list[str]]
 
@@ -32,31 +37,80 @@ class Sentence(NamedTuple):
     bad: tuple[Bad, ...] = ()
 
 
+@dataclass(frozen=True)
+class Speeds:
+    """How fast models translated a text in turn; speeds.json has the same.
+
+    Attributes:
+        sentences: those that were translated, which lines without a translation are not.
+        seconds: of each round, by model. sentences_per_second: the median, by model.
+    """
+
+    engine: str
+    beam: int
+    threads: int
+    sentences: int
+    seconds: dict[str, list[float]]
+    sentences_per_second: dict[str, float]
+
+    def __str__(self) -> str:
+        return "\n".join(
+            f"{name}: {format_speed(speed)} sentences/s"
+            for name, speed in self.sentences_per_second.items()
+        )
+
+
+def speeds_file(folder: Path) -> Path:
+    return folder / "speeds.json"
+
+
+def read_speeds(folder: Path) -> Speeds:
+    """Read the speeds in a folder of `translate_exported`.
+
+    Raises:
+        UserError: they cannot be read.
+    """
+    path = speeds_file(folder)
+    try:
+        return Speeds(**json.loads(read_text(path, "speeds")))
+    except (ValueError, TypeError) as error:
+        raise UserError(f"{path}: holds no speeds; remove {folder} and translate again") from error
+
+
+class Translated(NamedTuple):
+    """What became of a text: the speeds of the models, and the count of bad lines."""
+
+    speeds: Speeds
+    bad_lines: BadLines
+
+    def __str__(self) -> str:
+        summary = self.bad_lines.summary()
+        return str(self.speeds) if summary is None else f"{self.speeds}\n{summary}"
+
+
 def translate_exported(
-    models: Sequence[tuple[str, Path]],
+    models: Mapping[str, Path],
     tokens: Path,
-    style: TextStyle,
+    style: "TextStyle",
     beam: int,
     rounds: int,
-    threads: int,
     out: Path,
+    threads: int = 0,
     max_length: int = MAX_LENGTH,
     long_texts: str = "cut",
     strict: bool = False,
-) -> tuple[str, BadLines]:
+) -> Translated:
     """Write NAME.txt for each model and speeds.json into a new folder.
 
     Each line of the input has its line in NAME.txt, an empty one if it has no translation.
 
     Args:
-        models: names, and folders that `pet-fairseq export --to ctranslate2` made.
+        models: folders that `pet-fairseq export --to ctranslate2` made, by name.
         tokens: a file with one sentence, as tokens, on each line.
         rounds: how often each model's translation is timed.
         threads: how many batches are translated at once; 0: one for each core that we may use.
         max_length: of a translation in words; CTranslate2 fails at one without a position.
         long_texts, strict: as for `read_sentences`.
-    Returns:
-        A line per model, and the count of bad lines.
     Raises:
         UserError: CTranslate2 or an input is missing, `out` exists, a number is below 1, or a line
             is refused.
@@ -65,7 +119,7 @@ def translate_exported(
     check_inputs(models, tokens, beam, rounds, out)
     threads = threads or len(os.sched_getaffinity(0))
     sentences = read_sentences(tokens, long_texts, strict)
-    translators = {name: load(folder, beam, threads, max_length) for name, folder in models}
+    translators = {name: load(folder, beam, threads, max_length) for name, folder in models.items()}
     decode = style.decoder()
     bad_lines = BadLines()
     translated, seconds = 0, {name: [0.0] * rounds for name in translators}
@@ -84,22 +138,10 @@ def translate_exported(
                 file.writelines(f"{next(answers) if each.tokens else ''}\n" for each in some)
             for sentence in some:
                 bad_lines.add(sentence.bad)
-        speeds: dict[str, Any] = {
-            "engine": "CTranslate2",
-            "beam": beam,
-            "threads": threads,
-            "sentences": translated,
-            "seconds": seconds,
-            "sentences_per_second": {
-                name: translated / statistics.median(times) for name, times in seconds.items()
-            },
-        }
-        write_json(folder / SPEEDS, speeds)
-    lines = (
-        f"{name}: {format_speed(speed)} sentences/s"
-        for name, speed in speeds["sentences_per_second"].items()
-    )
-    return "\n".join(lines), bad_lines
+        medians = {name: translated / statistics.median(times) for name, times in seconds.items()}
+        speeds = Speeds("CTranslate2", beam, threads, translated, seconds, medians)
+        write_json(speeds_file(folder), asdict(speeds))
+    return Translated(speeds, bad_lines)
 
 
 def read_sentences(tokens: Path, long_texts: str, strict: bool) -> Iterator[Sentence]:
@@ -129,11 +171,11 @@ def read_sentences(tokens: Path, long_texts: str, strict: bool) -> Iterator[Sent
 
 
 def check_inputs(
-    models: Sequence[tuple[str, Path]], tokens: Path, beam: int, rounds: int, out: Path
+    models: Mapping[str, Path], tokens: Path, beam: int, rounds: int, out: Path
 ) -> None:
     """Raises UserError if an input is missing, `out` exists, or a number is below 1."""
     check_positive(beam=beam, rounds=rounds)
-    for name, folder in models:
+    for name, folder in models.items():
         if not (folder / "model.bin").is_file():
             raise UserError(
                 f"--model {name} {folder}: no model for CTranslate2; make one with pet-fairseq "
