@@ -18,12 +18,12 @@ from pathlib import Path
 
 import torch
 from measuring import Lines, add_device_option, add_out_option, parse, peak, seconds, start_peak
-from pet_fairseq.selfcp.bank.demonstrations import fill, made_with
 from selfcp import make_generator, make_model, make_prompts
 
 from pet_fairseq.markdown import table_head, table_row
 from pet_fairseq.rounding import format_ratio, format_speed
 from pet_fairseq.selfcp.bank.bank import create
+from pet_fairseq.selfcp.bank.demonstrations import fill, made_with
 from pet_fairseq.selfcp.manifest import Source
 
 WAYS = ("text", "bank")
