@@ -350,7 +350,7 @@ class _Stages:
         return [self.export(model, engine) for engine in self.engines(model)]
 
     def export(self, model: str, engine: str) -> Stage:
-        options = ("--quantization", "int8") if engine == "ctranslate2" else ()
+        options = ("--precision", "int8") if engine == "ctranslate2" else ()
         checkpoint, out = self.checkpoint(model), self.layout.exported(model, engine)
         return Stage(
             *(f"export/{model}/{engine}", ("export",)),
@@ -360,6 +360,7 @@ class _Stages:
             ),
             product=out,
             inputs=(self.request.data, checkpoint),
+            renamed=(("--quantization", "--precision"),),
         )
 
     def generate(self, model: str, repeat: int) -> Stage:

@@ -207,11 +207,11 @@ def load_selfcp(path: str, data: str, **overrides) -> tuple[SelfCpModel, SelfCpT
     Raises:
         UserError: another kind of checkpoint, wrong options, or no such data.
     """
-    state = load_checkpoint(path, "--path")
+    state = load_checkpoint(path, "CHECKPOINT")
     cfg = state["cfg"].model
     if getattr(cfg, "_name", "") != "selfcp":
-        raise UserError(f"--path {path}: give a file of --arch selfcp")
+        raise UserError(f"CHECKPOINT {path}: give a file of --arch selfcp")
     with open_dict(state["cfg"]):
         for name, value in overrides.items():
             setattr(cfg, name, value)
-    return build_loaded(state, path, "--path", data)
+    return build_loaded(state, path, "CHECKPOINT", data)
