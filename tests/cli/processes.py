@@ -7,12 +7,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from functools import cache
+from io import StringIO
 from pathlib import Path
 from typing import Optional
 
 import numpy as np
+
+from pet_fairseq import cli
 
 HERE = Path(__file__).resolve().parent
 REPO = HERE.parents[1]
@@ -120,6 +124,23 @@ def run(
     output, _ = process.communicate(text_in, timeout=900)
     assert not check or process.returncode == 0, output[-3000:]
     return Result(process.returncode, output)
+
+
+def in_process(*words) -> Result:
+    """A command of pet-fairseq without a process of its own: for what it refuses, above all."""
+    with redirect_stdout(StringIO()) as output, redirect_stderr(output):
+        try:
+            status = cli.main(list(map(str, words)))
+        except SystemExit as stop:
+            status = stop.code
+    return Result(status, output.getvalue())
+
+
+def refusal(*words) -> str:
+    """The line with which a command of pet-fairseq refuses its words, in this process."""
+    result = in_process(*words)
+    assert result.status and "Traceback" not in result.output
+    return result.output.splitlines()[-1]
 
 
 def train(data: Path, save_dir: Path, *args, check: bool = True, **options) -> Result:

@@ -64,7 +64,7 @@ def test_any_shape():
 def test_answers_are_nearly_the_same(make, tmp_path):
     """Every map of the backbone is in 8 bits, those of the plugins are as they were."""
     made = make(tmp_path)
-    exact, rounded = answering(made), answering(made, "--int8")
+    exact, rounded = answering(made), answering(made, "--precision", "int8")
     left = [m for m in rounded.model.modules() if type(m) is nn.Linear]
     plugins = [m for m in rounded.model.modules() if isinstance(m, Plugin)]
     assert set(left) == {m for p in plugins for m in p.modules() if type(m) is nn.Linear}
@@ -80,7 +80,7 @@ def test_refused(tmp_path, monkeypatch):
     with pytest.raises(
         UserError, match="--precision int8: is for models that classify; .* pet-fairseq exp"
     ):
-        answering(make_translator(tmp_path), "--int8")
+        answering(make_translator(tmp_path), "--precision", "int8")
     with pytest.raises(UserError, match="--precision int8: is for CPUs; give --device cpu"):
         choose_precision("cuda", "int8")
     monkeypatch.delattr(torch, "quantize_per_channel")
