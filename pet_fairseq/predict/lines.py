@@ -13,7 +13,9 @@ from pet_fairseq.predict.sentences import EmptyTextError, TextError
 
 STDIN = "-"
 FORMATS = ("text", "jsonl")
-WINDOW = 1 << 16  # bytes of the lines that are read together
+BLOCK = 1 << 13  # bytes that are read at once
+WINDOW = 1 << 16  # bytes, and
+MOST_LINES = 1000  # the number, of the lines that are read together
 PATIENCE = 0.1  # seconds in which the next line must come to be read together with the ones before
 
 
@@ -54,7 +56,7 @@ def read_windows(file: str) -> Iterator[list[Line]]:
 
 
 def whole_lines(raw: IO[bytes]) -> Iterator[list[bytes]]:
-    """The lines of a file or pipe without "\\n", in lists of about WINDOW bytes.
+    """The lines of a file or pipe without "\\n", in lists of about WINDOW bytes or MOST_LINES.
 
     A list is shorter where the writer of a pipe pauses: what it has written is answered then.
 
@@ -64,14 +66,15 @@ def whole_lines(raw: IO[bytes]) -> Iterator[list[bytes]]:
     lines: list[bytes] = []
     parts: list[bytes] = []  # of a line whose end has not been read
     size = 0
-    while block := raw.read(WINDOW):
+    while block := raw.read(BLOCK):
         *ends, rest = block.split(b"\n")
         for end in ends:
             lines.append(b"".join([*parts, end]))
             parts = []
         parts.append(rest)
         size += len(block)
-        if lines and (size >= WINDOW or not select([raw], [], [], PATIENCE)[0]):
+        full = size >= WINDOW or len(lines) >= MOST_LINES
+        if lines and (full or not select([raw], [], [], PATIENCE)[0]):
             yield lines
             lines, size = [], 0
     if any(parts):

@@ -12,10 +12,8 @@ from tests.selfcp.test_choose import folder  # noqa: F401  fixture
 def test_choose(folder, tmp_path):  # noqa: F811
     command = ("choose", folder / "selfcp.pt", "--data", folder)
     out = tmp_path / "result.json"
-    text = run(
-        "pet-fairseq", *command, "--candidates", "good", "bad", "--out", out
-    ).output.splitlines()[-1]
-    result = json.loads(text)
+    done = run("pet-fairseq", *command, "--candidates", "good", "bad", "--out", out)
+    result = json.loads(done.output.splitlines()[-1])
     assert result == json.loads(out.read_text()) and result["total"] == 20
     assert sum(result["chosen"].values()) == 20
     cut = ("--candidates", "good", "bad", "--prompt-strategy", "truncate", "--window", "2")

@@ -195,11 +195,8 @@ def test_half_precision(kind, dtype, request):
     """As with --precision fp16 on a GPU and bf16."""
     made = request.getfixturevalue(kind)
     exact = answering(made)
-    half = (
-        answering(made, "--precision", "bf16")
-        if dtype == torch.bfloat16
-        else answering(made).to(dtype)
-    )
+    options = ("--precision", "bf16") if dtype == torch.bfloat16 else ()
+    half = answering(made, *options).to(dtype)
     assert {p.dtype for p in half.model.parameters()} == {dtype}
     for model in (exact, half):
         if isinstance(model, Translator):
