@@ -11,7 +11,7 @@ from fairseq.data import Dictionary
 from fairseq.tasks import TASK_REGISTRY, FairseqTask
 from fairseq.tasks.sentence_prediction import SentencePredictionTask
 from fairseq.tasks.translation import TranslationTask
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict
 from torch import nn
 
 from pet_fairseq.checkpoints.loading import build_loaded
@@ -224,7 +224,8 @@ def with_fast_decoding(task: FairseqTask) -> FairseqTask:
     if type(task) is not TranslationTask:
         return task
     fields = PetTranslationConfig.__dataclass_fields__
-    options = {name: getattr(task.cfg, name) for name in fields if hasattr(task.cfg, name)}
+    cfg = OmegaConf.to_container(task.cfg) if OmegaConf.is_config(task.cfg) else vars(task.cfg)
+    options = {name: cfg[name] for name in fields if name in cfg}
     config = PetTranslationConfig(**{**options, "eval_bleu": False})
     return PetTranslationTask(config, task.source_dictionary, task.target_dictionary)
 

@@ -86,7 +86,8 @@ def translate(args: Namespace, text_options: list[str]) -> None:
         OSError: files that cannot be read or written.
     """
     limit = check_options(args)
-    logging.getLogger("fairseq").setLevel(logging.WARNING)  # it turns on every logger
+    for library in ("fairseq", "pet_fairseq"):  # fairseq turns on every logger
+        logging.getLogger(library).setLevel(logging.WARNING)
     engine = open_engine(args, text_options)
     bad_lines = BadLines()
 

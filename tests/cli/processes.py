@@ -10,7 +10,7 @@ import tempfile
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from functools import cache
-from io import StringIO
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Optional
 
@@ -128,12 +128,14 @@ def run(
 
 def in_process(*words) -> Result:
     """A command of pet-fairseq without a process of its own: for what it refuses, above all."""
-    with redirect_stdout(StringIO()) as output, redirect_stderr(output):
+    written = BytesIO()
+    output = TextIOWrapper(written, encoding="utf-8", write_through=True)
+    with redirect_stdout(output), redirect_stderr(output):
         try:
             status = cli.main(list(map(str, words)))
         except SystemExit as stop:
-            status = stop.code
-    return Result(status, output.getvalue())
+            status = stop.code or 0
+    return Result(status, written.getvalue().decode())
 
 
 def refusal(*words) -> str:

@@ -271,7 +271,6 @@ def test_no_bank(folder, tmp_path):
         (("--subset", "none"), ("--subset none: not in",)),
         (("--memory-ratio", "0.5"), ("--memory-ratio 0.5: give 1 or more",)),
         (("--block", "0"), ("--block 0: give 1 or more",)),
-        (("--path", "none.pt"), ("CHECKPOINT none.pt: no such file",)),
         (("--data", "none"), ("--data none: no such folder",)),
     ],
 )
@@ -281,6 +280,8 @@ def test_bad_options(more, texts, folder, tmp_path):
 
 
 def test_a_file_that_is_no_selfcp_model(folder, tmp_path):
+    result = bank("build", folder, tmp_path / "bank", path="/none.pt")
+    refused(result, "CHECKPOINT /none.pt: no such file")
     result = bank("build", folder, tmp_path / "bank", path="lm.pt")
     refused(result, f"CHECKPOINT {folder / 'lm.pt'}: give a file of --arch selfcp")
     assert not (tmp_path / "bank").exists()

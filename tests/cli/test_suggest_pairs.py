@@ -57,7 +57,6 @@ def test_short_run_without_files(common, tmp_path, monkeypatch):
         (("--max-tokens", "2"), "--max-tokens 2: a sentence has"),
         (("--subset", "dev"), "--subset dev: not in "),
         (("--stacks", "middle"), "--stacks middle: give encoder, decoder or encoder,decoder"),
-        (("--checkpoint", "none.pt"), "CHECKPOINT none.pt: no such file"),
         (("--data", "nowhere"), "--data nowhere: no such folder"),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
@@ -66,6 +65,10 @@ def test_wrong_options(options, text, common):
     line = refuses(*common, *options)
     assert text in line
     assert options[0] != "--subset" or "which has test, train, valid" in line
+
+
+def test_no_checkpoint(common):
+    assert "CHECKPOINT none.pt: no such file" in refuses("none.pt", *common[1:])
 
 
 def test_dictionaries_without_data(common, tmp_path):
@@ -132,5 +135,5 @@ def test_other_architectures(arch, reason, common, teacher, tmp_path):
     state = load_checkpoint(str(teacher), "teacher")
     state["cfg"].model.arch = arch
     torch.save(state, tmp_path / "other.pt")
-    line = refuses(*common, "--checkpoint", tmp_path / "other.pt")
+    line = refuses(tmp_path / "other.pt", *common[1:])
     assert reason in line

@@ -14,7 +14,10 @@ from pet_fairseq.huggingface.importer import import_model
 from tests.cli.processes import REPO, command_line, in_process, refusal, run
 from tests.huggingface.transformers_models import marian
 from tests.predict.made import make_classifier, make_translator, save_with_task
-from tests.translation import load_task, make_model, make_task, save_another
+from tests.predict.test_predictor import answering
+from tests.results.score.test_prompts import folder as lm_folder  # noqa: F401  fixture
+from tests.results.score.test_prompts import save_lm
+from tests.translation import make_model, make_task
 
 BAD = ("", "a1\u2028a2 a3", "  ", "\ta5 a6\t", "a0 unheard a5")
 
@@ -149,9 +152,9 @@ def test_an_imported_model(tmp_path):
 def test_plugins_at_a_ratio(tmp_path):
     made = make_translator(tmp_path)
     text = ["w1 w2 w3", "w4 w5"]
-    for ratio in ("1", "4"):
-        translator = pet_fairseq.from_pretrained(made.plugins[1], compression_ratio=int(ratio))
-        expected = translator.translate(text)
+    model = answering(made)
+    for ratio in (1, 4):
+        expected = [answer["text"] for answer in model.predict(text, ratio)]
         assert translate(tmp_path, text, made.path, "--ratio", ratio) == expected
 
 
@@ -323,8 +326,7 @@ def test_models_that_do_not_translate(tmp_path):
     )
 
 
-def test_a_language_model(data, teacher, tmp_path):
-    save_another(tmp_path / "lm.pt", teacher, load_task(data), "transformer_lm")
-    (tmp_path / "source").write_text("a1\n")
-    words = ("translate", tmp_path / "lm.pt", "--data", data, "--input", tmp_path / "source")
-    assert "does not translate" in refusal(*words)
+def test_a_language_model(lm_folder, tmp_path):  # noqa: F811
+    (tmp_path / "source").write_text("w1\n")
+    refused = refusal("translate", save_lm(lm_folder), "--input", tmp_path / "source")
+    assert "does not translate" in refused
