@@ -32,15 +32,15 @@ from pet_fairseq.variator import commands as variator
 
 ROOMS = (
     compress,
+    predict,
+    serve,
+    decoding,
+    quantisation,
     recipes,
     pet,
     variator,
     selfcp,
     bank,
-    decoding,
-    quantisation,
-    serve,
-    predict,
     in_turn,
     score,
     report,
@@ -50,6 +50,15 @@ ROOMS = (
     demo,
 )
 COMMANDS = {command.name: command for command in chain(*(room.COMMANDS for room in ROOMS))}
+# what people type who look for a command that has another name here
+MEANT = {
+    **dict.fromkeys(("distil", "distill"), "compress"),
+    **dict.fromkeys(("quantise", "quantize"), "export --precision int8"),
+    "evaluate": "score",
+    "generate": "translate",
+    "train": "compress, or fairseq-train --user-dir pet_fairseq",
+    "convert": "export, or import-hf",
+}
 HELP = ("-h", "--help")
 READER_GONE = 141  # as a shell says of a process that a closed pipe ended
 
@@ -123,12 +132,19 @@ def _exit_without_command(words: list[str]) -> NoReturn:
         sys.exit()
     family = [command for command in COMMANDS.values() if command.name.split()[0] == words[0]]
     if not family:
-        program.error(f"{words[0]}: no such command{did_you_mean(words[0], COMMANDS)}")
+        program.error(f"{words[0]}: no such command{suggestion(words[0])}")
     if words[1:] and words[1] in HELP:
         print(overview(family))
         sys.exit()
     choices = ", ".join(command.name.split()[1] for command in family)
     program.error(f"{' '.join(words[:2])}: no such command; give one of {choices}")
+
+
+def suggestion(word: str) -> str:
+    """What to add to the refusal of a command: the one that was meant, if that can be told."""
+    if word in MEANT:
+        return f", did you mean {MEANT[word]}?"
+    return did_you_mean(word, COMMANDS)
 
 
 def overview(commands: Collection[Command]) -> str:

@@ -34,9 +34,15 @@ def gpu_capability(gpu: int) -> tuple[int, int]:
     return torch.cuda.get_device_capability(gpu)
 
 
-def check_device(device: str) -> None:
-    """Raises UserError if the device is a GPU and torch finds none."""
+def check_device(name: str) -> str:
+    """The device that a name stands for, as `choose_device`.
+
+    Raises:
+        UserError: it is a GPU and torch finds none.
+    """
     import torch
 
+    device = choose_device(name)
     if torch.device(device).type == "cuda" and not torch.cuda.is_available():
         raise UserError(f"--device {device}: torch finds no GPU here; give --device cpu")
+    return device

@@ -200,13 +200,14 @@ def _report(args: Namespace) -> None:
     from pet_fairseq.compress.report import write_report
 
     why_not = args.without_ctranslate2
-    print(write_report(args.out, args.teacher, args.reference, why_not, args.device))
+    device = choose_device(args.device)
+    print(write_report(args.out, args.teacher, args.reference, why_not, device))
 
 
 COMMANDS = (
     Command(
         name="compress",
-        group=Group.RECIPES,
+        group=Group.MAIN,
         help="make a small model from a trained one: train, export and compare it",
         add_arguments=_compress_options,
         run=_compress,

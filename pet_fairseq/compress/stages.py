@@ -156,7 +156,7 @@ def exports(plan: Plan, model: str) -> list[Stage]:
 
 
 def export(plan: Plan, model: str, engine: str) -> Stage:
-    options = ("--quantization", "int8") if engine == "ctranslate2" else ()
+    options = ("--precision", "int8") if engine == "ctranslate2" else ()
     data, path = plan.request.data, checkpoint(plan, model)
     return Stage(
         *(f"export/{model}/{engine}", ("export",)),
@@ -167,6 +167,7 @@ def export(plan: Plan, model: str, engine: str) -> Stage:
         ),
         product=plan.layout.exported(model, engine),
         inputs=(data, path),
+        renamed=(("--quantization", "--precision"),),
     )
 
 

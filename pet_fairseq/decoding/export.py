@@ -21,6 +21,7 @@ from pet_fairseq.files import whole_folder
 
 MODEL = "model.pt"
 MISSING = "ctranslate2 is missing; pip install 'pet-fairseq[ctranslate2]'"
+# CTranslate2's types of weights, which it calls quantizations
 QUANTIZATIONS = (
     "float32",
     "float16",
@@ -31,6 +32,7 @@ QUANTIZATIONS = (
     "int8_float16",
     "int8_bfloat16",
 )
+SHORT = {"auto": "float32", "fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 # what CTranslate2's converter knows, and the options for which its models have no room
 ACTIVATIONS = ("relu", "gelu", "gelu_accurate", "gelu_fast")
 NO_ROOM = (
@@ -44,22 +46,22 @@ NO_ROOM = (
 TASK_OPTIONS = set(TranslationConfig.__dataclass_fields__)
 
 
-def export(
-    checkpoint: str, data: str, to: str, out: Path, quantization: Optional[str] = None
-) -> None:
+def export(checkpoint: str, data: str, to: str, out: Path, precision: Optional[str] = None) -> None:
     """Write a folder with the model's plain form and its dictionaries.
 
     Args:
         checkpoint: a Transformer or PET model; data: fairseq-preprocess's folder; to: "fairseq"
-        for OUT/model.pt, "ctranslate2" for a folder that its Translator opens; quantization: one
-        of QUANTIZATIONS, for ctranslate2 only; None stands for float32.
+        for OUT/model.pt, "ctranslate2" for a folder that its Translator opens; precision: one of
+        QUANTIZATIONS or SHORT, for ctranslate2 only; None stands for float32.
     Raises:
         UserError: names the option or file and the reason.
     """
-    if quantization is not None and to != "ctranslate2":
-        raise UserError("--quantization: only for --to ctranslate2; leave it out")
-    if quantization not in (None, *QUANTIZATIONS):
-        raise UserError(f"--quantization {quantization}: give one of {', '.join(QUANTIZATIONS)}")
+    if precision is not None and to != "ctranslate2":
+        raise UserError("--precision: only for --to ctranslate2; leave it out")
+    quantization = SHORT.get(precision or "auto", precision)
+    if quantization not in QUANTIZATIONS:
+        names = ", ".join([*SHORT, *QUANTIZATIONS[3:]])
+        raise UserError(f"--precision {precision}: give one of {names}")
     if out.exists():
         raise UserError(f"--out {out}: exists; give the name of a new folder")
     if not out.parent.is_dir():
@@ -69,12 +71,12 @@ def export(
             write_fairseq(checkpoint, data, folder)
             return
         if has_own_form(load_checkpoint(checkpoint, "CHECKPOINT")["cfg"]["model"]):
-            convert_own_form(checkpoint, data, folder, quantization or "float32")
+            convert_own_form(checkpoint, data, folder, quantization)
             return
         plain, converted = folder / "plain", folder / "converted"
         plain.mkdir()
         cfg = write_fairseq(checkpoint, data, plain)
-        write_ctranslate2(plain, cfg, converted, quantization or "float32")
+        write_ctranslate2(plain, cfg, converted, quantization)
         for file in converted.iterdir():
             file.rename(folder / file.name)
         converted.rmdir()

@@ -13,6 +13,7 @@ class Bad(Enum):
 
     EMPTY = "empty"
     CUT = "cut"
+    SPLIT = "split"
     SKIPPED = "skipped"
     BROKEN = "with broken bytes"
 

@@ -27,6 +27,7 @@ from pet_fairseq.predict.text import (
     LANGUAGES,
     build_text_of,
     find_dividing_file,
+    languages_of,
     options_of_text,
 )
 
@@ -199,4 +200,4 @@ def _text_options(
         segmentation = find_dividing_file(words, folders, "segmentation", remedy)
     if segmentation and not Path(segmentation).is_file():
         raise UserError(f"segmentation {segmentation}: no such file")
-    return options_of_text(task, segmentation, tokenizer)
+    return options_of_text(languages_of(task), segmentation, tokenizer)

@@ -222,13 +222,18 @@ def find_dividing_file(words: Dictionary, folders: list[Path], missing: str, rem
     return file
 
 
+def languages_of(task: FairseqTask) -> dict[str, str]:
+    """The languages of a task, as options of fairseq."""
+    return {side: getattr(task.cfg, side) for side in LANGUAGES if hasattr(task.cfg, side)}
+
+
 def options_of_text(
-    task: FairseqTask, file: str, tokenizer: Optional[str] = None
+    languages: dict[str, str], file: str, tokenizer: Optional[str] = None
 ) -> tuple[Optional[dict], Optional[dict]]:
     """fairseq's options for the tokenizer and the BPE that turn text into tokens and back.
 
     Args:
-        file: that divides words, "" for none.
+        languages: as `languages_of`. file: that divides words, "" for none.
         tokenizer: its name; by default that of Moses with BPE codes, else none.
     Raises:
         UserError: no such tokenizer.
@@ -241,7 +246,6 @@ def options_of_text(
     known = REGISTRIES["tokenizer"]["registry"]
     if tokenizer not in known:
         raise UserError(f"tokenizer {tokenizer!r}: not known; give one of {', '.join(known)}")
-    languages = {side: getattr(task.cfg, side) for side in LANGUAGES if hasattr(task.cfg, side)}
     return {"_name": tokenizer, **(languages if tokenizer == "moses" else {})}, bpe
 
 

@@ -27,8 +27,8 @@ class Translator(Predictor):
 
     def to_int8(self) -> None:
         raise UserError(
-            "--int8: is for models that classify; a translation model in 8 bits is made by "
-            "pet-fairseq export"
+            "--precision int8: is for models that classify; a translation model in 8 bits is made "
+            "by pet-fairseq export"
         )
 
     @property

@@ -8,7 +8,7 @@ from pet_fairseq.cli_command import (
     Command,
     Group,
     OneLineParser,
-    add_auto_device_option,
+    add_device_option,
     add_new_folder_option,
 )
 from pet_fairseq.devices import check_device, choose_device
@@ -123,7 +123,7 @@ def add_run_options(group) -> None:
         metavar="N",
         help="how many stages may run side by side; one that is timed runs alone (default: 1)",
     )
-    add_auto_device_option(group, "the models run")
+    add_device_option(group, "the models run")
     group.add_argument(
         "--again",
         action="store_true",

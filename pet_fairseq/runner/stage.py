@@ -60,6 +60,8 @@ class Stage:
         texts: small files that are written before the command runs.
         disk: bytes that a training's checkpoints take; 0 if it is not known.
         growth: bytes of memory, at most, that a training takes later than in its first updates.
+        renamed: options of the command by which older records may name others: pairs of the old
+            name and the present one, "" for the words before the first option.
     """
 
     name: str
@@ -73,6 +75,7 @@ class Stage:
     texts: tuple[tuple[Path, str], ...] = ()
     disk: int = 0
     growth: int = 0
+    renamed: tuple[tuple[str, str], ...] = ()
 
     @property
     def log(self) -> Path:

@@ -121,7 +121,7 @@ def compare(args, path, requests, options):
     labelled = requests[0].label is not None
     words = [" ".join(request.fields.values()).split() for request in requests]
     mean_tokens = statistics.mean(len(some) + 2 for some in words)
-    common = ("--path", path, "--max-batch-tokens", args.batch_tokens, *options)
+    common = (path, "--max-batch-tokens", args.batch_tokens, *options)
     in_batch = max(1, round(args.batch_tokens / mean_tokens))
     with contextlib.ExitStack() as servers:
         plain = servers.enter_context(server("--ratio", 1, *common))

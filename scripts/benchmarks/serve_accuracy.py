@@ -5,7 +5,7 @@
         [--models backbone backbone+int8 k4+int8+length ...] [OPTIONS OF pet-fairseq serve]
 
 RUNS has plugins.json, as the recipes of Variator and `pet-fairseq plugins` leave it. A model is the
-name of a run; `+int8` and `+bf16` serve it with --int8 or --bf16, `+length` with --batch-order
+name of a run; `+int8` and `+bf16` serve it in that --precision, `+length` with --batch-order
 length. Each has a server process of its own, and all of them are there from the beginning. First
 every text is asked once, with as many requests under way as later: that gives the accuracy, and
 warms up. Then the servers take turns, round after round, and always so many requests are under way.
@@ -45,7 +45,11 @@ from pet_fairseq.rounding import format_ratio, format_speed
 from pet_fairseq.runner.training import BEST
 from pet_fairseq.statistics import paired_bootstrap
 
-OPTIONS = {"int8": ("--int8",), "bf16": ("--bf16",), "length": ("--batch-order", "length")}
+OPTIONS = {
+    "int8": ("--precision", "int8"),
+    "bf16": ("--precision", "bf16"),
+    "length": ("--batch-order", "length"),
+}
 BASE = "backbone"
 
 
@@ -82,7 +86,7 @@ def read_spec(word: str, runs: Path, rows: dict[str, dict]) -> Spec:
     ratio = rows[run]["ratio"] if rows[run]["kind"] == "variator" else 1
     options = itertools.chain(*(OPTIONS[name] for name in helps))
     path = runs / run / BEST
-    return Spec(run, tuple(helps), ("--path", path, "--ratio", ratio, *options))
+    return Spec(run, tuple(helps), (path, "--ratio", ratio, *options))
 
 
 @dataclass

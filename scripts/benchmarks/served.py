@@ -77,7 +77,7 @@ def save(path: Path, model, model_cfg: Namespace, task) -> str:
 
 
 def make_files(folder: Path, shape: Shape) -> str:
-    """Write a random backbone and plugins, and return the value of --path for them."""
+    """Write a random backbone and plugins, and return the CHECKPOINT for them."""
     torch.manual_seed(1)
     task = make_task(folder)
     options = Namespace(

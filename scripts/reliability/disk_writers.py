@@ -142,41 +142,35 @@ WRITERS = {
     "report": Writer(lambda w, out: pet(f"report {out} --reference {w.raw}/test.en"), copy_runs),
     "sample-heads": Writer(
         lambda w, out: pet(
-            f"sample-heads --checkpoint {w.student} --data {w.data} --sentences 20 --heads 2 "
-            f"--out {out}/cut.pt"
+            f"sample-heads {w.student} --data {w.data} --sentences 20 --heads 2 --out {out}/cut.pt"
         )
     ),
     "suggest-pairs": Writer(
         lambda w, out: pet(
-            f"suggest-pairs --checkpoint {w.teacher} --data {w.data} --sentences 20 "
-            f"--out {out}/pairs"
+            f"suggest-pairs {w.teacher} --data {w.data} --sentences 20 --out {out}/pairs"
         )
     ),
-    "new-plugins": Writer(
-        lambda w, out: pet(f"new-plugins --backbone-path {w.teacher} --out {out}/plugins.pt")
-    ),
+    "new-plugins": Writer(lambda w, out: pet(f"new-plugins {w.teacher} --out {out}/plugins.pt")),
     "plugins": Writer(lambda w, out: pet(f"plugins {out} --backbone teacher"), copy_runs),
     "neurons": Writer(
         lambda w, out: pet(
-            f"neurons --checkpoint {w.plugins} --data {w.data} --sentences 20 --out {out}/neurons"
+            f"neurons {w.plugins} --data {w.data} --sentences 20 --out {out}/neurons"
         )
     ),
     "prompts": Writer(lambda w, out: w.prompts_command(out / "bin")),
     "memory-map": Writer(
         lambda w, out: pet(
-            f"memory-map --path {w.selfcp} --data {w.prompts} --subset valid --out {out}/map"
+            f"memory-map {w.selfcp} --data {w.prompts} --subset valid --out {out}/map"
         )
     ),
     "choose": Writer(
         lambda w, out: pet(
-            f"choose --path {w.selfcp} --data {w.prompts} --subset valid --candidates ba ko "
+            f"choose {w.selfcp} --data {w.prompts} --subset valid --candidates ba ko "
             f"--out {out}/c.json"
         )
     ),
     "bank build": Writer(
-        lambda w, out: pet(
-            f"bank build --path {w.selfcp} --data {w.prompts} --block 10 --out {out}/bank"
-        ),
+        lambda w, out: pet(f"bank build {w.selfcp} --data {w.prompts} --block 10 --out {out}/bank"),
         unfinished=FILES_OF_A_BANK,
     ),
     "compress": Writer(

@@ -390,7 +390,7 @@ def run(args: argparse.Namespace, folder: Path) -> int:
     path = args.path or make_files(folder, SHAPE)
     bpe = ("--tokenizer", "moses", "--bpe", "subword_nmt", "--bpe-codes", folder / "codes")
     log = folder / "log"
-    with log.open("w") as file, server("--path", path, *bpe, log=file) as served:
+    with log.open("w") as file, server(path, *bpe, log=file) as served:
         host, port = served.address.removeprefix("http://").split(":")
         target = Target(host, int(port), served.pid)
         before = target.peak_megabytes()

@@ -342,7 +342,7 @@ def run(args: argparse.Namespace, folder: Path, options: list[str]) -> int:
     path = args.path or make_files(folder, SHAPE)
     texts = args.texts.read_text().splitlines() if args.texts else random_texts(LENGTHS)
     log, record, seconds = folder / "log", Record(), 60 * args.minutes
-    with log.open("w") as file, server("--path", path, *options, log=file) as served:
+    with log.open("w") as file, server(path, *options, log=file) as served:
         files = open_files(served.pid)
         measuring = 30.0 if args.minutes >= 1 else 10.0
         capacity = asyncio.run(measure_capacity(host_and_port(served), texts, measuring))

@@ -67,7 +67,7 @@ class Workspace:
     @cached_property
     def plugins(self) -> Path:
         out = self.folder / "plugins.pt"
-        command = ("pet-fairseq", "new-plugins", "--backbone-path", self.teacher)
+        command = ("pet-fairseq", "new-plugins", self.teacher)
         must((*command, "--compression-ratio", "2", "--out", out), self.log)
         return out
 

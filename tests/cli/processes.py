@@ -7,12 +7,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from functools import cache
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Optional
 
 import numpy as np
+
+from pet_fairseq import cli
 
 HERE = Path(__file__).resolve().parent
 REPO = HERE.parents[1]
@@ -121,6 +125,25 @@ def run(
     output, _ = process.communicate(text_in, timeout=900)
     assert not check or process.returncode == 0, output[-3000:]
     return Result(process.returncode, output)
+
+
+def in_process(*words) -> Result:
+    """A command of pet-fairseq without a process of its own: for what it refuses, above all."""
+    written = BytesIO()
+    output = TextIOWrapper(written, encoding="utf-8", write_through=True)
+    with redirect_stdout(output), redirect_stderr(output):
+        try:
+            status = cli.main(list(map(str, words)))
+        except SystemExit as stop:
+            status = stop.code or 0
+    return Result(status, written.getvalue().decode())
+
+
+def refusal(*words) -> str:
+    """The line with which a command of pet-fairseq refuses its words, in this process."""
+    result = in_process(*words)
+    assert result.status and "Traceback" not in result.output
+    return result.output.splitlines()[-1]
 
 
 def train(

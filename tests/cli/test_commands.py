@@ -1,6 +1,5 @@
 """The command pet-fairseq."""
 
-import contextlib
 import os
 import subprocess
 import sys
@@ -15,7 +14,7 @@ from pet_fairseq.cli_command import Command, Group
 from pet_fairseq.errors import UserError
 from pet_fairseq.recipes.catalogue import RECIPES
 from pet_fairseq.recipes.commands import recipe_parser
-from tests.cli.processes import REPO, run
+from tests.cli.processes import REPO, refusal, run
 
 HEAVY = ("torch", "fairseq", "matplotlib", "sacrebleu", "numpy")  # what takes seconds to import
 PRINT_EVERY_HELP = f"""
@@ -36,21 +35,6 @@ assert "pet_transformer" not in ARCH_MODEL_REGISTRY
 pet_fairseq.from_pretrained
 assert "pet_transformer" in ARCH_MODEL_REGISTRY
 """
-
-
-@pytest.fixture
-def fails(capsys):
-    """Runs a command that must fail, in this process; the last line of its error."""
-
-    def call(*args) -> str:
-        capsys.readouterr()
-        status = 2
-        with contextlib.suppress(SystemExit):
-            status = cli.main([str(arg) for arg in args])
-        assert status != 0
-        return capsys.readouterr().err.splitlines()[-1]
-
-    return call
 
 
 @pytest.mark.cold
@@ -85,7 +69,7 @@ def test_params_of_checkpoints(student, teacher):
 @pytest.mark.parametrize("rate", [0.04, 5.0, 23.3])
 def test_target_rate_lists_widths_that_reach_it(rate):
     arch = ("--arch", "pet_transformer_iwslt_de_en")
-    out = run("pet-fairseq", "params", *arch, "--target-rate", rate).output
+    out = run("pet-fairseq", "params", *arch, "--rate", rate).output
     best = next(line for line in out.splitlines() if "--encoder-embed-dim" in line)
     assert float(best.split()[0]) == pytest.approx(rate, abs=0.5)
     listed = [line for line in out.splitlines() if "--encoder-embed-dim" in line]
@@ -94,24 +78,24 @@ def test_target_rate_lists_widths_that_reach_it(rate):
     assert best.split()[1] in again  # the listed options do make that many parameters
 
 
-def test_wrong_calls(fails, tmp_path):
-    assert "no such file" in fails("params", tmp_path / "none.pt")
-    assert "--arch" in fails("params")
-    assert "not an encoder-decoder" in fails("params", "--arch", "transformer_lm")
-    assert fails("params", "--arch", "none").endswith("--arch/-a: invalid choice: 'none'")
-    line = fails("params", "--arch", "transfomer")
+def test_wrong_calls(tmp_path):
+    assert "no such file" in refusal("params", tmp_path / "none.pt")
+    assert "--arch" in refusal("params")
+    assert "not an encoder-decoder" in refusal("params", "--arch", "transformer_lm")
+    assert refusal("params", "--arch", "none").endswith("--arch/-a: invalid choice: 'none'")
+    line = refusal("params", "--arch", "transfomer")
     assert line.endswith("invalid choice: 'transfomer', did you mean transformer?")
-    assert "--target-rate" in fails("params", "--arch", "pet_transformer", "--target-rate", "0")
-    assert "--reference nothing" in fails(
+    assert "--rate" in refusal("params", "--arch", "pet_transformer", "--rate", "0")
+    assert "--reference nothing" in refusal(
         "params", "--arch", "transformer", "--reference", "nothing"
     )
-    assert "no such folder" in fails("repair", tmp_path / "none")
-    assert "--train-size" in fails("demo-data", tmp_path / "demo", "--train-size", "0")
-    assert "--pieces" in fails("demo-data", tmp_path / "demo", "--pieces", "0")
+    assert "no such folder" in refusal("repair", tmp_path / "none")
+    assert "--train-size" in refusal("demo-data", tmp_path / "demo", "--train-size", "0")
+    assert "--pieces" in refusal("demo-data", tmp_path / "demo", "--pieces", "0")
     assert not (tmp_path / "demo").exists()
 
 
-def test_demo_data(tmp_path, fails):
+def test_demo_data(tmp_path):
     sizes = ("--train-size", "50", "--valid-size", "5", "--test-size", "7", "--pieces", "150")
     printed = run("pet-fairseq", "demo-data", tmp_path / "demo", *sizes)
     assert "CC BY 2.0 FR" in printed.output
@@ -120,7 +104,7 @@ def test_demo_data(tmp_path, fails):
         files = (tmp_path / "demo" / kind).iterdir()
         lines = {path.name: len(path.read_text().splitlines()) for path in files}
         assert lines == {f"{s}.{lang}": n for s, n in expected.items() for lang in ("fi", "en")}
-    assert "exists already" in fails("demo-data", tmp_path / "demo")
+    assert "exists already" in refusal("demo-data", tmp_path / "demo")
 
 
 def python(code: str) -> str:

@@ -92,7 +92,7 @@ def test_measures_what_is_missing(runs, data, raw, tmp_path):
         run("pet-fairseq", "pack", teacher, "--data", data, "--bits", bits, "--out", file)
         assert float(rows["teacher"][f"mb_{bits}"]) == file.stat().st_size / 1e6
     engine = tmp_path / "engine"
-    options = ("--to", "ctranslate2", "--quantization", "int8", "--out", engine)
+    options = ("--to", "ctranslate2", "--precision", "int8", "--out", engine)
     run("pet-fairseq", "export", teacher, "--data", data, *options)
     size = sum(path.stat().st_size for path in engine.iterdir())
     assert float(rows["teacher"]["mb_int8"]) == size / 1e6

@@ -13,7 +13,7 @@ from pet_fairseq.recipes.translation.sizes import TINY
 from pet_fairseq.runner.device import Device
 from pet_fairseq.runner.run import run_stages
 from pet_fairseq.runner.skipping import RunOptions
-from tests.cli.processes import REPO, run
+from tests.cli.processes import REPO, in_process, refusal, run
 from tests.cli.shell import sh
 
 
@@ -72,10 +72,10 @@ def test_folders_of_examples_are_names_of_recipes():
     ],
     ids=lambda value: "-".join(value) if isinstance(value, tuple) else None,
 )
-def test_wrong_input(args, message, tmp_path):
-    result = recipe(*args, "--device", "cpu", check=False, cwd=tmp_path)
-    assert result.status != 0 and message in result.output.splitlines()[-1]
-    assert "Traceback" not in result.output and not list(tmp_path.rglob("*.pt"))
+def test_wrong_input(args, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert message in refusal("recipe", *args, "--device", "cpu")
+    assert not list(tmp_path.rglob("*.pt"))
 
 
 def test_a_gpu_that_is_not_there(tmp_path):
@@ -86,9 +86,9 @@ def test_a_gpu_that_is_not_there(tmp_path):
 
 
 def test_without_a_name_the_recipes_are_listed():
-    result = recipe(check=False)
+    result = in_process("recipe")
     assert result.status == 2 and "movie_reviews" in result.output
-    assert recipe("--help").output == result.output
+    assert in_process("recipe", "--help").output == result.output
 
 
 @pytest.mark.slow

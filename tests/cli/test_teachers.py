@@ -20,6 +20,7 @@ from tests.cli.processes import (
     REPO,
     TRAIN,
     WITHOUT_DROPOUT,
+    in_process,
     preprocess,
     run,
     train,
@@ -290,13 +291,13 @@ MESSAGES = {
 def test_one_line_says_what_it_is(kind, request, data, tmp_path):
     path = request.getfixturevalue(kind)
     folder = ("--data", data)
-    commands = {
-        "TEACHER": ("compress", path, *folder, "--out", tmp_path / "out", "--device", "cpu"),
-        "CHECKPOINT": ("export", path, *folder, "--to", "fairseq", "--out", tmp_path / "out"),
-        "--checkpoint": ("suggest-pairs", "--checkpoint", path, *folder),
-    }
-    for option, words in commands.items():
-        assert_one_line(run("pet-fairseq", *words, check=False), f"{option} {path}", kind)
+    commands = (
+        ("TEACHER", "compress", path, *folder, "--out", tmp_path / "out", "--device", "cpu"),
+        ("CHECKPOINT", "export", path, *folder, "--to", "fairseq", "--out", tmp_path / "out"),
+        ("CHECKPOINT", "suggest-pairs", path, *folder),
+    )
+    for option, *words in commands:
+        assert_one_line(in_process(*words), f"{option} {path}", kind)
     done = learn(data, tmp_path / "s", path, "pet_distillation", check=False)
     assert_one_line(done, f"--teacher-path {path}", kind)
 
@@ -308,8 +309,8 @@ def test_other_commands_refuse_a_multilingual_model(multilingual, teacher, raw, 
         start = f"path {multilingual}: {MESSAGES['multilingual']}"
         assert str(error.value).startswith(start)
     words = ("predict", multilingual, "--data", data, "--input", raw / "test.de")
-    done = run("pet-fairseq", *words, check=False)
-    assert_one_line(done, f"MODEL {multilingual}", "multilingual")
+    done = in_process(*words)
+    assert_one_line(done, f"CHECKPOINT {multilingual}", "multilingual")
     done = run(
         *("fairseq-train", data, "--user-dir", REPO / "pet_fairseq", "--max-tokens", "500"),
         *("--arch", "variator", "--backbone-path", multilingual, "--save-dir", tmp_path, "--cpu"),

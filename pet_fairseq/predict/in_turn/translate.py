@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.files import read_text, whole_folder, write_json
 from pet_fairseq.predict.bad_lines import Bad, BadLines
+from pet_fairseq.predict.batches import Limit
+from pet_fairseq.predict.exported import MAX_SOURCE, load_engine, translate_tokens
 from pet_fairseq.predict.lines import check_bytes, read_lines
 from pet_fairseq.rounding import format_speed
 
 if TYPE_CHECKING:  # not loaded to print help
     from pet_fairseq.predict.in_turn.text import TextStyle
 
-BATCH_TOKENS = 2_000
-MAX_SOURCE = 1023  # tokens; CTranslate2 itself would cut here, with the end of the sentence
+BATCH = Limit(2_000)  # tokens
 BEAM = 5
 ROUNDS = 5  # how often translations are timed
 MAX_LENGTH = 200  # words of a translation, as fairseq-generate's --max-len-b
@@ -197,25 +198,10 @@ def load(folder: Path, beam: int, threads: int, max_length: int = MAX_LENGTH) ->
     Raises:
         UserError: CTranslate2 is missing.
     """
-    try:
-        import ctranslate2
-    except ModuleNotFoundError as error:
-        raise UserError("ctranslate2 is missing; pip install 'pet-fairseq[ctranslate2]'") from error
-    translator = ctranslate2.Translator(
-        str(folder), device="cpu", inter_threads=threads, intra_threads=1
+    engine = load_engine(folder, threads=threads)
+    return lambda sentences: translate_tokens(
+        engine, sentences, BATCH, beam_size=beam, max_decoding_length=max_length
     )
-
-    def translate(sentences: list[list[str]]) -> list[str]:
-        results = translator.translate_batch(
-            sentences,
-            beam_size=beam,
-            max_batch_size=BATCH_TOKENS,
-            batch_type="tokens",
-            max_decoding_length=max_length,
-        )
-        return [" ".join(result.hypotheses[0]) for result in results]
-
-    return translate
 
 
 def take_turns(

@@ -12,13 +12,14 @@ def by_choice(candidates: Options) -> Evaluate:
     def stages(setup: Setup, reading: Reading) -> list[Stage]:
         out = reading.folder / "result.json"
         command: CommandLine = (
-            *("pet-fairseq", "choose", "--path", str(reading.checkpoint)),
+            *("pet-fairseq", "choose", str(reading.checkpoint)),
             *("--data", str(setup.data), "--candidates", *candidates),
             *("--prompt-strategy", reading.strategy, "--memory-ratio", str(reading.ratio)),
             *("--device", setup.device.name, "--out", PRODUCT),
         )
         inputs = (setup.data, setup.backbone, reading.checkpoint)
-        return [Stage(reading.folder.name, (reading.row,), command, out, inputs)]
+        renamed = (("--path", ""),)
+        return [Stage(reading.folder.name, (reading.row,), command, out, inputs, renamed=renamed)]
 
     return stages
 

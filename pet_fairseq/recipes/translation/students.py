@@ -210,11 +210,12 @@ def sampled(setup: Setup, row: str, seed: int) -> list[Stage]:
         f"{folder.name}/sample-heads",
         (row,),
         command=(
-            *("pet-fairseq", "sample-heads", "--checkpoint", str(wide), "--data", str(setup.bin)),
+            *("pet-fairseq", "sample-heads", str(wide), "--data", str(setup.bin)),
             *("--heads", str(setup.settings.heads), "--out", PRODUCT),
         ),
         product=out,
         inputs=(wide, setup.bin),
+        renamed=(("--checkpoint", ""),),
     )
     first = warmed_up("wide", folder="wide")(setup, row, seed)
     return [*first, sample, *finetune(setup, row, seed, out)]

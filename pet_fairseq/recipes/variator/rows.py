@@ -175,13 +175,14 @@ def untrained(setup: Setup, row: str) -> list[Stage]:
             row,
             (row,),
             command=(
-                *("pet-fairseq", "new-plugins", *_ratio(4)),
+                *("pet-fairseq", "new-plugins", str(setup.best("backbone")), *_ratio(4)),
                 *("--compression", "mean", "--decompression", "copy"),
-                *(*setup.settings.plugin_options, "--backbone-path"),
-                *(str(setup.best("backbone")), "--out", PRODUCT),
+                *setup.settings.plugin_options,
+                *("--out", PRODUCT),
             ),
             product=setup.best(row),
             inputs=(setup.best("backbone"),),
+            renamed=(("--backbone-path", ""),),
         )
     ]
 

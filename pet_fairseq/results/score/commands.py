@@ -8,9 +8,9 @@ from typing import Optional
 from pet_fairseq.cli_command import (
     Command,
     Group,
-    add_auto_device_option,
     add_backbone_run_option,
     add_batch_option,
+    add_device_option,
     add_scores_file_option,
     add_subset_option,
 )
@@ -141,7 +141,7 @@ def _classes_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("data", metavar="BIN", help="the folder with the sentences and classes")
     add_subset_option(parser, "test")
     add_batch_option(parser, max_tokens=8000)
-    add_auto_device_option(parser)
+    add_device_option(parser)
     add_scores_file_option(parser)
 
 
@@ -189,7 +189,7 @@ def _prompts_arguments(parser: ArgumentParser) -> None:
         help="let the model read only the last 1/K of each prompt, for comparison with plugins "
         "(default: %(default)s)",
     )
-    add_auto_device_option(parser)
+    add_device_option(parser)
     add_scores_file_option(parser)
 
 
