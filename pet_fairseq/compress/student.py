@@ -58,12 +58,11 @@ def choose_student(teacher: Teacher, method: Method, size: Size) -> Student:
     wanted = size if size != Size() else Size(rate=method.rate)
     options = model_options(teacher, method)
     for layers in depths(method, *teacher.layers):
-        shape = _shape(teacher, layers, wanted, options)
-        if shape.width <= teacher.width:
+        nearest = _nearest(teacher, layers, wanted, options)
+        if nearest.shape.width <= teacher.width:
             break
-    options += shape.options
-    model = build_without_memory(parse_model_options([*options]), *teacher.vocabularies)
-    return Student(options, shape.width, count_parameters(model).total)
+    shape, parameters = nearest.shape, count_parameters(nearest.model).total
+    return Student((*options, *shape.options), shape.width, parameters)
 
 
 def depths(method: Method, teacher_encoder: int, teacher_decoder: int) -> Iterator[tuple[int, int]]:
@@ -110,7 +109,12 @@ def check_megabytes(teacher: Teacher, megabytes: float) -> None:
         )
 
 
-def _shape(teacher: Teacher, layers: tuple[int, int], size: Size, options: Options) -> "Shape":
+def _nearest(teacher: Teacher, layers: tuple[int, int], size: Size, options: Options) -> "Sized":
+    """The model of so many layers that comes closest to a size.
+
+    Raises:
+        UserError: it is too far from that.
+    """
     if size.megabytes is not None:
         option, wanted, unit = "--megabytes", size.megabytes, " MB"
         measure = lambda model: int8_bytes(model) / MEGABYTE  # noqa: E731
@@ -121,7 +125,7 @@ def _shape(teacher: Teacher, layers: tuple[int, int], size: Size, options: Optio
         measure = lambda model: 100 * count_parameters(model).layers / whole  # noqa: E731
     nearest = find_shape(options, teacher.vocabularies, layers, measure, wanted)
     check_size(option, wanted, nearest.size, TOLERANCE, unit)
-    return nearest.shape
+    return nearest
 
 
 def model_options(teacher: Teacher, method: Method) -> Options:
@@ -164,9 +168,10 @@ class Shape:
 
 @dataclass(frozen=True)
 class Sized:
-    """A shape and the size of its model, as `measure` gives it."""
+    """A shape and its model, whose size is as `measure` gives it."""
 
     shape: Shape
+    model: nn.Module
     size: float
 
 
@@ -191,8 +196,12 @@ def find_shape(
     """
     args = parse_model_options([*options, *Shape(layers, STEP, STEP).options])
 
+    def sized(shape: Shape) -> Sized:
+        model = build_without_memory(_with_shape(args, shape), *vocabularies)
+        return Sized(shape, model, measure(model))
+
     def size(shape: Shape) -> float:
-        return measure(build_without_memory(_with_shape(args, shape), *vocabularies))
+        return sized(shape).size
 
     def of_width(width: int) -> Shape:
         return Shape(layers, width, FFN_OVER_WIDTH * width)
@@ -200,8 +209,7 @@ def find_shape(
     width = _largest(lambda n: size(of_width(n * STEP)) <= target) * STEP
     candidates = [max(width, SMALLEST), max(width, SMALLEST) + STEP]
     shapes = [shape for w in candidates for shape in _with_fitting_ffn(layers, w, size, target)]
-    sized = [Sized(shape, size(shape)) for shape in shapes]
-    return min(sized, key=lambda candidate: abs(candidate.size - target))
+    return min(map(sized, shapes), key=lambda candidate: abs(candidate.size - target))
 
 
 def _with_shape(args: Namespace, shape: Shape) -> Namespace:
