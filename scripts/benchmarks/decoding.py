@@ -30,7 +30,7 @@ from typing import Any
 from unittest import mock
 
 import torch
-from measuring import add_device_option, parse, peak, seconds, start_peak, synchronize
+from harness import add_device_option, parse, peak, seconds, start_peak, synchronize
 from torch import nn
 
 import pet_fairseq

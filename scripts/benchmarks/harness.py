@@ -181,7 +181,7 @@ def machine(device: str = "cpu") -> str:
         properties = torch.cuda.get_device_properties(0)
         name = f"{properties.name}, {properties.total_memory / 2**30:.0f} GiB"
     versions = f"Python {platform.python_version()}, torch {torch.__version__}"
-    return f"{name}, {torch.get_num_threads()} threads; {versions}"
+    return f"{name}, threads: {torch.get_num_threads()}; {versions}"
 
 
 def processor() -> str:
