@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 
 import numpy as np
-from harness import Parser, report, seconds, take_turns
+from harness import Parser, report, seconds, take_turns, timed
 
 from pet_fairseq.selfcp.bank.bank import Bank, Writer, create, locked
 from pet_fairseq.selfcp.manifest import Source
@@ -47,9 +47,7 @@ def build(folder, number, width, draw):
 def search_and_read(bank, queries, shots, draw):
     """Seconds of a search, and of reading the memory of its results."""
     keys = draw.standard_normal((queries, bank.manifest.width), dtype=np.float32)
-    results = []
-    search = partial(bank.search, keys, shots, [1 << 63] * queries)
-    searching = seconds("cpu", lambda: results.extend(search()))
+    searching, results = timed("cpu", bank.search, keys, shots, [1 << 63] * queries)
     hits = list(chain(*results))
     return searching, seconds("cpu", lambda: [bank.memory(hit.number) for hit in hits])
 
@@ -71,10 +69,10 @@ def main():
             with tempfile.TemporaryDirectory() as name:
                 folder = Path(name)
                 build(folder, args.demonstrations, width, draw)
-                opening = 1000 * seconds("cpu", Bank, folder)
+                opening, bank = timed("cpu", Bank, folder)
                 for queries in args.queries:
-                    times = measure(Bank(folder), queries, args, draw)
-                    result.add_row(width, queries, *times, opening)
+                    times = measure(bank, queries, args, draw)
+                    result.add_row(width, queries, *times, 1000 * opening)
 
 
 if __name__ == "__main__":

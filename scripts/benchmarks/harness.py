@@ -32,7 +32,7 @@ K = TypeVar("K")
 T = TypeVar("T")
 DTYPES = ("float32", "float16", "bfloat16")
 # of a table: each title with the format or the function that writes a value; "" is for text
-Columns = Mapping[str, Union[str, Callable[[Any], str]]]
+Columns = Mapping[str, object]
 
 
 # --- options --------------------------------------------------------------------------------------
@@ -62,8 +62,8 @@ class Parser(argparse.ArgumentParser):
     def __init__(
         self,
         about: str,
-        sizes: Mapping[str, Union[int, float, list[int]]],
-        tiny: Mapping[str, Any],
+        sizes: Mapping[str, object],
+        tiny: Mapping[str, object],
         shared: Sequence[str] = ("--device", "--out", "--csv"),
     ):
         super().__init__(description=about.split("\n")[0], allow_abbrev=False)
@@ -129,13 +129,18 @@ def synchronize(device: str) -> None:
         torch.cuda.synchronize()
 
 
-def seconds(device: str, work: Callable, *inputs, **options) -> float:
-    """Seconds that a call takes, the device's work included."""
+def timed(device: str, work: Callable[..., T], *inputs, **options) -> tuple[float, T]:
+    """Seconds that a call takes, the device's work included, and what it returns."""
     synchronize(device)
     start = time.perf_counter()
-    work(*inputs, **options)
+    result = work(*inputs, **options)
     synchronize(device)
-    return time.perf_counter() - start
+    return time.perf_counter() - start, result
+
+
+def seconds(device: str, work: Callable, *inputs, **options) -> float:
+    """Seconds that a call takes, the device's work included."""
+    return timed(device, work, *inputs, **options)[0]
 
 
 def processor_seconds(work: Callable, *inputs, **options) -> float:
@@ -197,18 +202,9 @@ class Report:
 
     Args:
         about: what is measured. device: that it is measured on.
-        out: for what is printed. sheet: for the rows as CSV, not rounded; the rows of a second
-            table go to a file beside it, `NAME.2.csv`.
     """
 
-    def __init__(
-        self,
-        about: str,
-        device: str = "cpu",
-        out: Optional[Path] = None,
-        sheet: Optional[Path] = None,
-    ):
-        self.out, self.sheet = out, sheet
+    def __init__(self, about: str, device: str = "cpu"):
         self.text = ""
         self.tables: list[tuple[Columns, list[Sequence[Any]]]] = []
         self.say(f"{about}\n{machine(device)}")
@@ -226,24 +222,29 @@ class Report:
     def add_row(self, *values: Any) -> None:
         """Print a row of the table; None is for what was not measured."""
         columns, rows = self.tables[-1]
+        cells = zip(values, columns.values(), strict=True)
+        self.say(table_row(_show(value, how) for value, how in cells))
         rows.append(values)
-        shown = zip(values, columns.values(), strict=True)
-        self.say(table_row(_show(value, how) for value, how in shown))
 
-    def write(self) -> None:
-        """Write the files that were asked for, as far as the result has come."""
-        if self.out is not None:
-            write_text(self.out, self.text)
-        if self.sheet is not None:
+    def write(self, out: Optional[Path], sheet: Optional[Path] = None) -> None:
+        """Write files, as far as the result has come.
+
+        Args:
+            out: for what was printed. sheet: for the rows as CSV, not rounded; those of a second
+                table go to a file beside it, NAME.2.csv.
+        """
+        if out is not None:
+            write_text(out, self.text)
+        if sheet is not None:
             for number, (columns, rows) in enumerate(self.tables, 1):
-                suffix = self.sheet.suffix if number == 1 else f".{number}{self.sheet.suffix}"
-                write_text(self.sheet.with_suffix(suffix), _csv_text(columns, rows))
+                suffix = sheet.suffix if number == 1 else f".{number}{sheet.suffix}"
+                write_text(sheet.with_suffix(suffix), _csv_text(columns, rows))
 
 
-def _show(value: Any, how: Union[str, Callable[[Any], str]]) -> str:
+def _show(value: Any, how: object) -> str:
     if value is None:
         return "-"
-    return how(value) if callable(how) else format(value, how)
+    return str(how(value)) if callable(how) else format(value, str(how))
 
 
 def _csv_text(columns: Columns, rows: Sequence[Sequence[Any]]) -> str:
@@ -255,7 +256,7 @@ def _csv_text(columns: Columns, rows: Sequence[Sequence[Any]]) -> str:
 @contextmanager
 def report(args: argparse.Namespace, about: str, columns: Columns) -> Iterator[Report]:
     """A report with its first table; once all rows are there, the files of --out and --csv."""
-    result = Report(about, getattr(args, "device", "cpu"), args.out, args.csv)
+    result = Report(about, getattr(args, "device", "cpu"))
     result.begin_table(columns)
     yield result
-    result.write()
+    result.write(args.out, args.csv)

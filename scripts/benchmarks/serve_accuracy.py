@@ -194,11 +194,11 @@ def write(models: list[Measured], args: argparse.Namespace, about: str) -> None:
     """Print the table, and write it with its plot."""
     base = next((model for model in models if model.spec.name == BASE), models[0])
     check_folder(args.out, "--out")
-    report = Report(about, out=args.out / "serving.md", sheet=args.out / "serving.csv")
+    report = Report(about)
     report.begin_table(COLUMNS)
     for model in models:
         report.add_row(*cells(model, base))
-    report.write()
+    report.write(args.out / "serving.md", args.out / "serving.csv")
     write_figure(args.out / "serving.png", draw(models, f"{args.runs}: {args.texts.name}"))
 
 
