@@ -7,8 +7,6 @@ goes on: times are taken between two moments at which it has finished.
 """
 
 import argparse
-import csv
-import io
 import multiprocessing
 import platform
 import statistics
@@ -25,7 +23,7 @@ import torch
 
 from pet_fairseq.devices import check_device
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import write_text
+from pet_fairseq.files import write_csv, write_text
 from pet_fairseq.markdown import table_head, table_row
 
 K = TypeVar("K")
@@ -238,19 +236,13 @@ class Report:
         if sheet is not None:
             for number, (columns, rows) in enumerate(self.tables, 1):
                 suffix = sheet.suffix if number == 1 else f".{number}{sheet.suffix}"
-                write_text(sheet.with_suffix(suffix), _csv_text(columns, rows))
+                write_csv(sheet.with_suffix(suffix), list(columns), rows)
 
 
 def _show(value: Any, how: object) -> str:
     if value is None:
         return "-"
     return str(how(value)) if callable(how) else format(value, str(how))
-
-
-def _csv_text(columns: Columns, rows: Sequence[Sequence[Any]]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([list(columns), *rows])
-    return text.getvalue()
 
 
 @contextmanager

@@ -41,13 +41,15 @@ from served import Server, server
 
 from pet_fairseq.errors import install_excepthook
 from pet_fairseq.files import check_folder, write_figure
-from pet_fairseq.results.score.bootstrap import paired_bootstrap
-from pet_fairseq.results.score.task_table import read_run
+from pet_fairseq.results.score.tables import read_run
 from pet_fairseq.rounding import format_ratio, format_speed
 from pet_fairseq.runner.training import BEST
+from pet_fairseq.statistics import paired_bootstrap
 
 OPTIONS = {"int8": ("--int8",), "bf16": ("--bf16",), "length": ("--batch-order", "length")}
 BASE = "backbone"
+SIZES = {"--rounds": 5, "--seconds": 5.0, "--under-way": 64, "--batch-tokens": 1024}
+TINY = {"--rounds": 2, "--seconds": 0.5, "--under-way": 4, "--batch-tokens": 40}
 
 
 class Spec(NamedTuple):
@@ -233,10 +235,6 @@ def measure(args: argparse.Namespace, options: list[str]) -> None:
 
         take_turns({m.spec: partial(run_round, m) for m in models}, args.rounds, warm_up=0)
     write(models, args, describe(args, requests))
-
-
-SIZES = {"--rounds": 5, "--seconds": 5.0, "--under-way": 64, "--batch-tokens": 1024}
-TINY = {"--rounds": 2, "--seconds": 0.5, "--under-way": 4, "--batch-tokens": 40}
 
 
 def main() -> None:
