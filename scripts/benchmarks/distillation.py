@@ -21,10 +21,9 @@ from harness import (
     Parser,
     in_own_process,
     median_ratio,
-    peak,
+    memory_of,
     report,
     seconds,
-    start_peak,
     take_turns,
 )
 
@@ -105,9 +104,7 @@ def peak_bytes(method: str, args) -> int:
     inputs = make_inputs(args)
     small = argparse.Namespace(**{**vars(args), "tokens": 8, "words": 64})
     gradients(method, make_inputs(small))  # loads libraries before the baseline is read
-    before = start_peak(args.device)
-    gradients(method, inputs)
-    return peak(args.device) - before
+    return memory_of(args.device, gradients, method, inputs)[0]
 
 
 def gradient_difference(inputs) -> float:

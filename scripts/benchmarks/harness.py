@@ -168,6 +168,13 @@ def peak(device: str) -> int:
     return torch.cuda.max_memory_allocated() if device == "cuda" else resident_bytes("VmHWM")
 
 
+def memory_of(device: str, work: Callable[..., T], *inputs) -> tuple[int, T]:
+    """The most bytes that a call takes beyond those in use before it, and what it returns."""
+    before = start_peak(device)
+    result = work(*inputs)
+    return peak(device) - before, result
+
+
 def resident_bytes(field: str, process: Union[int, str] = "self") -> int:
     """VmRSS, resident memory now, or VmHWM, its peak, of this process or one by its number."""
     status = Path(f"/proc/{process}/status").read_text()

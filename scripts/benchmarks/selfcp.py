@@ -22,10 +22,9 @@ from harness import (
     Parser,
     in_own_process,
     median_ratio,
-    peak,
+    memory_of,
     report,
     seconds,
-    start_peak,
     take_turns,
 )
 from torch.utils.flop_counter import FlopCounterMode
@@ -116,10 +115,13 @@ def run_one(args, way):
     sample = {"net_input": make_prompts(args, args.prompt, args.rows, dictionary)}
     generator = make_generator(args, model, dictionary)
     model.encoder.read(**make_prompts(args, 16, 1, dictionary))  # the first call is slow
-    before = start_peak(args.device)
-    read = seconds(args.device, model.encoder, **sample["net_input"])
-    total = seconds(args.device, generator.generate, [model], sample)
-    return read, total, peak(args.device) - before
+
+    def run():
+        read = seconds(args.device, model.encoder, **sample["net_input"])
+        return read, seconds(args.device, generator.generate, [model], sample)
+
+    memory, times = memory_of(args.device, run)
+    return *times, memory
 
 
 @torch.inference_mode()

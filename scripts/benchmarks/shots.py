@@ -18,10 +18,9 @@ from harness import (
     Parser,
     in_own_process,
     median_ratio,
-    peak,
+    memory_of,
     report,
     seconds,
-    start_peak,
     take_turns,
 )
 from selfcp import TINY_MODEL, make_generator, make_model, make_prompts
@@ -75,9 +74,9 @@ def run_one(args, way, shots, bank):
     if way == "bank":
         model.cfg.bank, model.cfg.shots = bank, shots
         model.encoder.read(**short["net_input"])  # opens the bank
-    before = start_peak(args.device)
-    taken = seconds(args.device, generator.generate, [model], sample)
-    memory = peak(args.device) - before
+    memory, taken = memory_of(
+        args.device, seconds, args.device, generator.generate, [model], sample
+    )
     return int(model.encoder.read(**sample["net_input"]).lengths[0]), taken, memory
 
 
