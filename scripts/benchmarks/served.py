@@ -50,6 +50,12 @@ class Server(NamedTuple):
     def pid(self) -> int:
         return self.process.pid
 
+    @property
+    def place(self) -> tuple[str, int]:
+        """Host and port."""
+        host, port = self.address.removeprefix("http://").split(":")
+        return host, int(port)
+
 
 def make_task(folder: Path) -> SentencePredictionTask:
     for name, words in (("input0", [f"w{i}" for i in range(WORDS)]), ("label", ["no", "yes"])):
