@@ -77,9 +77,7 @@ def test_answers_are_nearly_the_same(make, tmp_path):
 
 
 def test_refused(tmp_path, monkeypatch):
-    with pytest.raises(
-        UserError, match=r"--precision int8: is for models that classify; .* by p"
-    ):
+    with pytest.raises(UserError, match=r"--precision int8: is for models that classify; .* by p"):
         answering(make_translator(tmp_path), "--precision", "int8")
     with pytest.raises(UserError, match="--precision int8: is for CPUs; give --device cpu"):
         choose_precision("cuda", "int8")
