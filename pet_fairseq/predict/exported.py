@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any, Optional
 
 from fairseq.data import Dictionary
-from omegaconf import DictConfig
+from fairseq.data.data_utils import infer_language_pair
 
-from pet_fairseq.checkpoints.loading import load_task
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
 from pet_fairseq.predict.batches import Limit
@@ -23,7 +22,6 @@ from pet_fairseq.predict.text import (
     Text,
     bpe_options,
     find_file,
-    languages_of,
 )
 
 MODEL = "model.bin"
@@ -191,12 +189,13 @@ def _languages(folder: Path, data: Optional[str]) -> dict[str, str]:
     """The languages of a model: those of its form for fairseq, else of the data folder.
 
     Returns:
-        Nothing if neither is there.
+        Nothing if neither tells.
     """
     if (twin := folder.resolve().parent / TWIN).is_file():
         trained = load_checkpoint(str(twin), PATH)["cfg"].task
         return {side: getattr(trained, side) for side in LANGUAGES}
-    return languages_of(load_task(DictConfig({}), data)) if data else {}
+    source, target = infer_language_pair(data) if data else (None, None)
+    return {"source_lang": source, "target_lang": target} if source and target else {}
 
 
 def _check_needs_no_languages(file: str) -> None:
