@@ -42,10 +42,11 @@ def test_user_dir():
     assert run("pet-fairseq", "user-dir").output.splitlines()[-1] == str(REPO / "pet_fairseq")
 
 
-def test_ends_without_a_word_where_nobody_reads():
+@pytest.mark.parametrize("word", ["user-dir", "--help"])
+def test_ends_without_a_word_where_nobody_reads(word):
     reader, writer = os.pipe()
     os.close(reader)
-    command = [sys.executable, "-m", "pet_fairseq.cli", "user-dir"]
+    command = [sys.executable, "-m", "pet_fairseq.cli", word]
     done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, cwd=REPO)
     os.close(writer)
     assert (done.returncode, done.stderr) == (cli.READER_GONE, "")
