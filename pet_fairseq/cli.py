@@ -71,16 +71,28 @@ def main(argv: Optional[list[str]] = None) -> int:
     Raises:
         SystemExit: after help, and with status 2 after an unknown command or a wrong option.
     """
-    command, args = parse(sys.argv[1:] if argv is None else argv)
     try:
-        if command.needs_models:
-            register_quietly()
-        status = command.run(args) or 0
+        status = run(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
         return status
     except BrokenPipeError:
         drop_output()
         return READER_GONE
+
+
+def run(words: list[str]) -> int:
+    """Run the command that these words name; otherwise as `main`.
+
+    Raises:
+        BrokenPipeError: nobody reads the output.
+    """
+    command, args = parse(words)
+    try:
+        if command.needs_models:
+            register_quietly()
+        return command.run(args) or 0
+    except BrokenPipeError:
+        raise
     except (UserError, OSError) as error:
         print(f"pet-fairseq {command.name}: error: {message(error)}", file=sys.stderr)
         return 1
@@ -125,7 +137,7 @@ def _exit_without_command(words: list[str]) -> NoReturn:
     if not words:
         program.error("no command was given")
     if words[0] in HELP:
-        print(overview(COMMANDS.values()))
+        print(overview(COMMANDS.values()), flush=True)
         sys.exit()
     if words[0] == "--version":
         print(f"pet-fairseq {metadata.version('pet-fairseq')}")
@@ -134,7 +146,7 @@ def _exit_without_command(words: list[str]) -> NoReturn:
     if not family:
         program.error(f"{words[0]}: no such command{suggestion(words[0])}")
     if words[1:] and words[1] in HELP:
-        print(overview(family))
+        print(overview(family), flush=True)
         sys.exit()
     choices = ", ".join(command.name.split()[1] for command in family)
     program.error(f"{' '.join(words[:2])}: no such command; give one of {choices}")

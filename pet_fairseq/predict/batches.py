@@ -4,6 +4,9 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import NamedTuple
 
+# tokens of a sentence for CTranslate2, which would cut here itself, with the end of the sentence
+MAX_SOURCE = 1023
+
 
 def batch_size(lengths: Iterable[int], max_tokens: int) -> int:
     """How many of the next texts run together: at least one, more while they fit with padding.

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any, Optional
 
 from fairseq.data import Dictionary
-from omegaconf import DictConfig
+from fairseq.data.data_utils import infer_language_pair
 
-from pet_fairseq.checkpoints.loading import load_task
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
-from pet_fairseq.predict.batches import Limit
+from pet_fairseq.predict.batches import MAX_SOURCE, Limit
 from pet_fairseq.predict.load_model import PATH, choose_text
 from pet_fairseq.predict.text import (
     DIVIDING,
@@ -23,14 +22,12 @@ from pet_fairseq.predict.text import (
     Text,
     bpe_options,
     find_file,
-    languages_of,
 )
 
 MODEL = "model.bin"
 IN_COMPRESSED = "ctranslate2"  # the folder of the engine's form in what pet-fairseq compress writes
 TWIN = "fairseq/model.pt"  # the same model for fairseq, beside it
 MISSING = "ctranslate2 is missing; pip install 'pet-fairseq[ctranslate2]'"
-MAX_SOURCE = 1023  # tokens; CTranslate2 itself would cut here, with the end of the sentence
 MAX_LENGTH = 200  # words of a translation, as fairseq-generate's --max-len-b
 COMPUTE_TYPES = {"auto": "default", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 NO_POSITION = r"No position encodings are defined for positions >= (\d+)"
@@ -191,12 +188,13 @@ def _languages(folder: Path, data: Optional[str]) -> dict[str, str]:
     """The languages of a model: those of its form for fairseq, else of the data folder.
 
     Returns:
-        Nothing if neither is there.
+        Nothing if neither tells.
     """
     if (twin := folder.resolve().parent / TWIN).is_file():
         trained = load_checkpoint(str(twin), PATH)["cfg"].task
         return {side: getattr(trained, side) for side in LANGUAGES}
-    return languages_of(load_task(DictConfig({}), data)) if data else {}
+    source, target = infer_language_pair(data) if data else (None, None)
+    return {"source_lang": source, "target_lang": target} if source and target else {}
 
 
 def _check_needs_no_languages(file: str) -> None:

@@ -42,10 +42,11 @@ def test_user_dir():
     assert run("pet-fairseq", "user-dir").output.splitlines()[-1] == str(REPO / "pet_fairseq")
 
 
-def test_ends_without_a_word_where_nobody_reads():
+@pytest.mark.parametrize("word", ["user-dir", "--help"])
+def test_ends_without_a_word_where_nobody_reads(word):
     reader, writer = os.pipe()
     os.close(reader)
-    command = [sys.executable, "-m", "pet_fairseq.cli", "user-dir"]
+    command = [sys.executable, "-m", "pet_fairseq.cli", word]
     done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, cwd=REPO)
     os.close(writer)
     assert (done.returncode, done.stderr) == (cli.READER_GONE, "")
@@ -140,6 +141,19 @@ def test_the_overview_has_one_line_for_each_command(capsys):
         assert headings[-1] == f"{command.group.value}:"
 
 
+def test_the_overview_begins_with_the_main_commands(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
+    lines = capsys.readouterr().out.splitlines()
+    names = [line.split()[0] for line in lines[lines.index(f"{Group.MAIN.value}:") + 1 :] if line]
+    assert names[:6] == ["compress", "translate", "predict", "serve", "export", "Recipes:"]
+
+
+def test_what_is_suggested_is_there():
+    families = {name.split()[0] for name in cli.COMMANDS}
+    assert {meant.split()[0].strip(",") for meant in cli.MEANT.values()} <= families
+
+
 def test_no_two_commands_have_one_name():
     assert len(cli.COMMANDS) == sum(len(room.COMMANDS) for room in cli.ROOMS)
 
@@ -178,6 +192,13 @@ def test_the_overview_of_a_family(capsys):
         ([], "pet-fairseq: error: no command was given"),
         (["parms"], "pet-fairseq: error: parms: no such command, did you mean params?"),
         (["x"], "pet-fairseq: error: x: no such command; see"),
+        (["distill"], "distill: no such command, did you mean compress?; see"),
+        (["quantize", "m.pt"], "quantize: no such command, did you mean export --precision int8?;"),
+        (["evaluate"], "evaluate: no such command, did you mean score?; see"),
+        (["generate"], "generate: no such command, did you mean translate?; see"),
+        (["train"], "train: no such command, did you mean compress, or fairseq-train --user-dir"),
+        (["convert"], "convert: no such command, did you mean export, or import-hf?; see"),
+        (["translat"], "translat: no such command, did you mean translate?; see"),
         (["bank"], "pet-fairseq: error: bank: no such command; give one of build, add"),
         (["bank", "burn"], "pet-fairseq: error: bank burn: no such command; give one of build, "),
         (["demo-data", "x", "--sead", "1"], "error: unrecognized arguments: --sead 1; see pet-f"),
@@ -189,6 +210,83 @@ def test_a_wrong_command_or_option_is_named_in_one_line(words, message, capsys):
         cli.main(words)
     (line,) = capsys.readouterr().err.splitlines()
     assert stop.value.code == 2 and message in line and line.endswith("--help")
+
+
+EXPORT = "export m --data D --to ctranslate2 --out E"
+CHECKPOINT = {  # commands with an old option for their model, in front of which it is now
+    "serve --path m": "serve m",
+    "choose --data D --candidates a b --path=m": "choose m --data D --candidates a b",
+    "memory-map --path m --data D --out O": "memory-map m --data D --out O",
+    "bank build --path m --data D --out O": "bank build m --data D --out O",
+    "bank add --bank B --path m --data D": "bank add m --bank B --data D",
+    "bank search --bank B --path m --data D": "bank search m --bank B --data D",
+    "neurons --data D --checkpoint a:b": "neurons a:b --data D",
+    "suggest-pairs --data D --checkpoint m": "suggest-pairs m --data D",
+    "sample-heads --checkpoint m --data D --heads 2 --out O": (
+        "sample-heads m --data D --heads 2 --out O"
+    ),
+    "new-plugins --backbone-path m --out O": "new-plugins m --out O",
+}
+OLD = {  # commands with another old option, and the present one
+    "serve m --bf16 --port 0": ("serve m --precision bf16 --port 0", "--bf16", "--precision bf16"),
+    "predict m --input - --fp16": (
+        *("predict m --input - --precision fp16", "--fp16", "--precision fp16"),
+    ),
+    "serve m --int8": ("serve m --precision int8", "--int8", "--precision int8"),
+    f"{EXPORT} --quantization int8": (
+        *(f"{EXPORT} --precision int8", "--quantization", "--precision"),
+    ),
+    f"{EXPORT} --quantization=int8": (
+        *(f"{EXPORT} --precision int8", "--quantization", "--precision"),
+    ),
+    "params --target-rate 5 --arch x": ("params --rate 5 --arch x", "--target-rate", "--rate"),
+}
+
+
+def parsed(words: str, capsys) -> tuple:
+    """The command, its arguments, and the lines on standard error."""
+    command, args = cli.parse(words.split())
+    output = capsys.readouterr()
+    assert output.out == ""
+    return command, args, output.err.splitlines()
+
+
+@pytest.mark.parametrize("old", [*CHECKPOINT, *OLD])
+def test_old_spellings_go_on_working(old, capsys):
+    option = next((word for word in old.split() if word.startswith(("--path", "--checkp"))), None)
+    default = (CHECKPOINT.get(old), (option or "--backbone-path").partition("=")[0], "CHECKPOINT")
+    new, option, present = OLD.get(old, default)
+    command, args, said = parsed(old, capsys)
+    assert said == [f"pet-fairseq {command.name}: {option} is now {present}"]
+    assert (command, args, []) == parsed(new, capsys)
+
+
+def test_several_old_spellings(capsys):
+    _, args, said = parsed("serve --path m --fp16 --path n --beam 2", capsys)
+    assert (args.checkpoint, args.precision, args.beam) == ("n", "fp16", 2)
+    assert [line.split()[2] for line in said] == ["--path", "--fp16", "--path"]
+
+
+def test_an_old_spelling_without_its_value(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["serve", "--path"])
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "pet-fairseq serve: error: the following arguments are required: CHECKPOINT; see "
+        "pet-fairseq serve --help"
+    )
+
+
+def test_what_means_the_same_is_called_the_same():
+    """In every command: where the model runs, in which precision, and what is the model."""
+    parsers = [c.parser() for c in cli.COMMANDS.values() if c.add_arguments is not None]
+    parsers += [recipe_parser(name) for name in RECIPES]
+    for parser in parsers:
+        options = parser._option_string_actions
+        assert not options.keys() & {"--path", "--checkpoint", "--model-path", "--fp16", "--int8"}
+        if "--device" in options:
+            assert options["--device"].default == "auto"
+        choices = options["--precision"].choices if "--precision" in options else None
+        assert choices is None or {"auto", "fp32", "bf16", "fp16"} <= set(choices)
 
 
 def test_how_a_command_runs(monkeypatch, capsys):

@@ -14,6 +14,7 @@ COMPRESSES = "tests/cli/test_compress.py::test_from_a_teacher_to_a_report"
 IMPORTS = "tests/serve/test_process.py::test_raw_text_for_an_imported_model"
 DISTILS = "tests/cli/test_train.py::test_logs_loss_perplexity_kl_and_agreement"
 PREDICTS = "tests/predict/test_imported.py::test_answers_are_those_of_the_model_by_hand"
+TRANSLATES = "tests/cli/test_translate.py"
 GUIDES = "tests/cli/test_guides.py"
 RUNS_PYTHON = "tests/cli/test_documented_python.py"
 
@@ -78,6 +79,7 @@ BLOCKS = {
     "docs/checkpoints.md": {"python -m pytest": "it is what runs the tests"},
     "docs/compress.md": {"pet-fairseq compress": COMPRESSES},
     "docs/decoding.md": {
+        "pet-fairseq translate": f"{TRANSLATES}::test_every_form_of_a_student",
         "fairseq-generate": "tests/cli/test_decoding.py::test_generates_what_fairseq_does",
         "pet-fairseq export": "tests/cli/test_export.py::test_ctranslate2_translates_the_same",
         "import pet_fairseq": "tests/cli/test_hub.py::test_says_what_interactive_says",
@@ -89,11 +91,12 @@ BLOCKS = {
         "for part in": f"{GUIDES}::test_a_classifier",
         "fairseq-train": f"{GUIDES}::test_a_classifier",
         "pet-fairseq new-plugins": f"{GUIDES}::test_a_classifier",
-        "pet-fairseq serve --path bert": IMPORTS,
-        "pet-fairseq serve --path plugins2": SERVES,
+        "pet-fairseq serve bert": IMPORTS,
+        "pet-fairseq serve plugins2": SERVES,
         "$ curl": IMPORTS,
     },
     "docs/howto/ctranslate2.md": {
+        "pet-fairseq translate": f"{TRANSLATES}::test_sub_words_of_an_engine",
         "pet-fairseq export": "tests/cli/test_export.py::test_ctranslate2_translates_the_same",
         "import ctranslate2": f"{RUNS_PYTHON}::test_sentencepiece_around_ctranslate2",
         "import codecs": f"{RUNS_PYTHON}::test_moses_and_bpe_around_ctranslate2",

@@ -60,6 +60,25 @@ def test_another_command_is_refused_by_the_options_that_differ(folder):
     run(folder, stage("--seed", "3", "--fast", "--lr", "1"))  # the order says nothing
 
 
+def test_a_renamed_option_makes_nothing_stale(folder):
+    """A model that is an argument now, and an option of another name; other values still count."""
+    script = f"echo x >>{folder}/count; touch $0"
+
+    def stage(*options, **fields):
+        return shell("x", script, folder / "runs/x", options=options, **fields)
+
+    run(folder, stage("--path", "model", "--bits", "8", "--device", "cpu"))
+    renamed = (("--path", ""), ("--bits", "--precision"))
+    now = ("model", "--precision", "8", "--device", "cpu")
+    run(folder, stage(*now, renamed=renamed))
+    assert times_run(folder) == 1
+    other = ("model", "--precision", "4", "--device", "cpu")
+    with pytest.raises(UserError, match=r"was made otherwise \(--precision 4, before 8\)"):
+        run(folder, stage(*other, renamed=renamed))
+    with pytest.raises(UserError, match="was made otherwise"):
+        run(folder, stage(*now))
+
+
 def test_an_input_made_anew_makes_what_follows_stale(folder):
     first = copy(folder)
     made = folder / "runs/copy"

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.files import read_text, whole_folder, write_json
 from pet_fairseq.predict.bad_lines import Bad, BadLines
-from pet_fairseq.predict.batches import Limit
-from pet_fairseq.predict.exported import MAX_SOURCE, load_engine, translate_tokens
+from pet_fairseq.predict.batches import MAX_SOURCE, Limit
 from pet_fairseq.predict.lines import check_bytes, read_lines
 from pet_fairseq.rounding import format_speed
 
@@ -198,6 +197,8 @@ def load(folder: Path, beam: int, threads: int, max_length: int = MAX_LENGTH) ->
     Raises:
         UserError: CTranslate2 is missing.
     """
+    from pet_fairseq.predict.exported import load_engine, translate_tokens
+
     engine = load_engine(folder, threads=threads)
     return lambda sentences: translate_tokens(
         engine, sentences, BATCH, beam_size=beam, max_decoding_length=max_length

@@ -54,7 +54,7 @@ BY_UPDATES = words(
 _WMT17 = {"common": (*FULL.common, *BY_UPDATES)}
 
 # The thesis gives PET's rates for WMT'17, 23.3% and 5.0%, but no widths; these come closest to the
-# rates (pet-fairseq params --target-rate) among those with which PET is not larger than its rivals,
+# rates (pet-fairseq params --rate) among those with which PET is not larger than its rivals,
 # which is the thesis's rule (section 4.2).
 _PET_FINNISH = ("--arch", "pet_transformer", *stacks(4, 368, 1472, 4))
 FINNISH = {
