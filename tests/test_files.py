@@ -10,13 +10,13 @@ import torch
 
 from pet_fairseq.checkpoints.contents import save_state
 from pet_fairseq.files import (
+    atomic_folder,
+    atomic_write,
     hash_file,
     read_csv,
-    unfinished,
-    whole_folder,
+    temporary_path,
     write_csv,
     write_text,
-    write_whole,
 )
 
 
@@ -38,19 +38,19 @@ def test_a_file_that_cannot_be_finished(tmp_path):
         full()
 
     with pytest.raises(OSError) as error:
-        write_whole(path, write)
+        atomic_write(path, write)
     assert (error.value.errno, error.value.filename) == (errno.ENOSPC, str(path))
     assert names(tmp_path) == ["table.md"] and path.read_text() == "old"
 
 
 def test_a_folder_that_cannot_be_finished(tmp_path):
-    with pytest.raises(OSError) as error, whole_folder(tmp_path / "out") as folder:
+    with pytest.raises(OSError) as error, atomic_folder(tmp_path / "out") as folder:
         (folder / "some").touch()
         full()
     assert error.value.filename == str(tmp_path / "out")
     assert names(tmp_path) == []
     missing = tmp_path / "input"
-    with pytest.raises(FileNotFoundError) as error, whole_folder(tmp_path / "out"):
+    with pytest.raises(FileNotFoundError) as error, atomic_folder(tmp_path / "out"):
         missing.read_text()
     assert error.value.filename == str(missing)  # another file's errors keep its name
 
@@ -59,7 +59,7 @@ def test_what_a_user_may_have_beside_it_stays(tmp_path):
     """A folder called OUT.tmp was deleted once."""
     (tmp_path / "out.tmp").mkdir()
     (tmp_path / "file.tmp").write_text("mine")
-    with whole_folder(tmp_path / "out"):
+    with atomic_folder(tmp_path / "out"):
         pass
     write_text(tmp_path / "file", "new")
     assert names(tmp_path) == ["file", "file.tmp", "out", "out.tmp"]
@@ -67,7 +67,7 @@ def test_what_a_user_may_have_beside_it_stays(tmp_path):
 
 
 def test_what_a_killed_process_left_is_replaced(tmp_path):
-    unfinished(tmp_path / "file").write_text("half a file that is longer than the new one")
+    temporary_path(tmp_path / "file").write_text("half a file that is longer than the new one")
     write_text(tmp_path / "file", "new")
     assert names(tmp_path) == ["file"] and (tmp_path / "file").read_text() == "new"
 

@@ -14,10 +14,10 @@ from pet_fairseq.checkpoints.contents import new_state, save_state
 from pet_fairseq.checkpoints.loading import load_transformer
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.checkpoints.translation import check_translation_model
-from pet_fairseq.decoding.own_form import has_own_form, write_own_form
+from pet_fairseq.decoding.ctranslate2_form import has_ctranslate2_form, write_ctranslate2_form
 from pet_fairseq.decoding.plain import check_plain_form, plain_model
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import whole_folder
+from pet_fairseq.files import atomic_folder
 
 MODEL = "model.pt"
 MISSING = "ctranslate2 is missing; pip install 'pet-fairseq[ctranslate2]'"
@@ -66,11 +66,11 @@ def export(checkpoint: str, data: str, to: str, out: Path, precision: Optional[s
         raise UserError(f"--out {out}: exists; give the name of a new folder")
     if not out.parent.is_dir():
         raise UserError(f"--out {out}: {out.parent} is not a folder; create it first")
-    with whole_folder(out) as folder:
+    with atomic_folder(out) as folder:
         if to == "fairseq":
             write_fairseq(checkpoint, data, folder)
             return
-        if has_own_form(load_checkpoint(checkpoint, "CHECKPOINT")["cfg"]["model"]):
+        if has_ctranslate2_form(load_checkpoint(checkpoint, "CHECKPOINT")["cfg"]["model"]):
             convert_own_form(checkpoint, data, folder, quantization)
             return
         plain, converted = folder / "plain", folder / "converted"
@@ -153,7 +153,7 @@ def convert_own_form(checkpoint: str, data: str, out: Path, quantization: str) -
     options = load_checkpoint(checkpoint, "CHECKPOINT")["cfg"]["model"]
     check_for_ctranslate2(options)
     model, task = load_transformer(checkpoint, "CHECKPOINT", data)
-    write_own_form(model, options, task, out, quantization)
+    write_ctranslate2_form(model, options, task, out, quantization)
 
 
 def check_for_ctranslate2(args: Namespace) -> None:

@@ -18,7 +18,7 @@ from pet_fairseq.checkpoints.loading import load_transformer, read_samples
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.devices import check_device
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import write_whole
+from pet_fairseq.files import atomic_write
 from pet_fairseq.nn.layers import attentions_of
 from pet_fairseq.nn.parameters import ParameterCounts, count_parameters
 from pet_fairseq.pet.attention import PetAttention
@@ -240,7 +240,7 @@ def save(checkpoint: str, kept: Kept, model: FairseqModel, out: Path) -> None:
     state["cfg"] = OmegaConf.to_container(state["cfg"], resolve=True, enum_to_str=True)
     state["model"] = model.state_dict()
     state.pop("last_optimizer_state", None)
-    write_whole(out, lambda file: save_state(state, file))
+    atomic_write(out, lambda file: save_state(state, file))
 
 
 def format_sampled(sampled: Sampled) -> str:

@@ -17,8 +17,8 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.predict.batches import MAX_SOURCE, Limit
 from pet_fairseq.predict.load_model import PATH, choose_text
 from pet_fairseq.predict.text import (
-    DIVIDING,
     LANGUAGES,
+    SUBWORD_FILES,
     Text,
     bpe_options,
     find_file,
@@ -160,7 +160,7 @@ def open_exported(folder: Path, args: Namespace, text_options: list[str]) -> Exp
         folders = [data, data.resolve().parent, data.resolve().parent / "text", *folders]
     languages = _languages(folder, args.data)
     if not (text_options or languages):
-        _check_needs_no_languages(find_file(DIVIDING, folders))
+        _check_needs_no_languages(find_file(SUBWORD_FILES, folders))
     prog = f"pet-fairseq {args.command}"
     text = choose_text(text_options, _words(folder), languages, folders, prog)
     compute_type = COMPUTE_TYPES.get(args.precision, args.precision)

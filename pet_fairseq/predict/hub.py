@@ -26,7 +26,7 @@ from pet_fairseq.predict.predictor import Predictor
 from pet_fairseq.predict.text import (
     LANGUAGES,
     build_text_of,
-    find_dividing_file,
+    find_subword_file,
     languages_of,
     options_of_text,
 )
@@ -197,7 +197,7 @@ def _text_options(
     if segmentation is None:
         remedy = 'give the file that divides words, or "" for text that is in pieces already'
         words = task.source_dictionary
-        segmentation = find_dividing_file(words, folders, "segmentation", remedy)
+        segmentation = find_subword_file(words, folders, "segmentation", remedy)
     if segmentation and not Path(segmentation).is_file():
         raise UserError(f"segmentation {segmentation}: no such file")
     return options_of_text(languages_of(task), segmentation, tokenizer)

@@ -25,7 +25,7 @@ from pet_fairseq.predict.text import (
     Text,
     build_text,
     build_text_of,
-    find_dividing_file,
+    find_subword_file,
     languages_of,
     options_of_text,
     parse_text_options,
@@ -139,7 +139,7 @@ def choose_text(
             "give --bpe with its options, as for fairseq-interactive, or --tokenizer space for "
             "text that is in pieces already"
         )
-        file = find_dividing_file(dictionary, folders, "--bpe", remedy)
+        file = find_subword_file(dictionary, folders, "--bpe", remedy)
         return build_text_of(*options_of_text(languages, file), **limits)
     return build_text(parse_text_options(words, prog, **languages), **limits)
 

@@ -17,7 +17,7 @@ from fairseq.tasks import FairseqTask
 from omegaconf import OmegaConf
 
 from pet_fairseq.cli_command import OneLineParser
-from pet_fairseq.errors import UserError, mistake
+from pet_fairseq.errors import UserError, user_message
 from pet_fairseq.predict.sentences import TextTooLongError
 
 STEPS = ("tokenizer", "bpe")
@@ -28,7 +28,7 @@ SEGMENTATIONS = {
 }
 IMPORTED = ("tokenizer.json", "source.spm")  # as pet-fairseq import-hf writes them
 # names of the files that divide words, in the order in which they are looked for
-DIVIDING = (
+SUBWORD_FILES = (
     *("bpe.codes", "codes", "code", "bpecodes"),
     *("spm.model", "sentencepiece.bpe.model", *IMPORTED),
 )
@@ -172,7 +172,7 @@ def _build_bpe(options):
         line = f"{file}: holds no BPE codes; give the file that divided the training text"
         raise UserError(line) from error
     except (RuntimeError, OSError) as error:
-        known = mistake(error)
+        known = user_message(error)
         if known is None:
             raise
         raise UserError(known) from error
@@ -204,8 +204,8 @@ def has_pieces(words: Dictionary) -> bool:
     return find_segmentation(words) is not None or any(map(wordpiece.fullmatch, words.symbols))
 
 
-def find_dividing_file(words: Dictionary, folders: list[Path], missing: str, remedy: str) -> str:
-    """The first of the files of DIVIDING in these folders, "" if there is none.
+def find_subword_file(words: Dictionary, folders: list[Path], missing: str, remedy: str) -> str:
+    """The first of the files of SUBWORD_FILES in these folders, "" if there is none.
 
     Args:
         words: the model's. missing: the option that was not given. remedy: what the user is to do
@@ -213,7 +213,7 @@ def find_dividing_file(words: Dictionary, folders: list[Path], missing: str, rem
     Raises:
         UserError: so it is; the model would take nearly every word for an unknown one.
     """
-    file = find_file(DIVIDING, folders)
+    file = find_file(SUBWORD_FILES, folders)
     if not file and has_pieces(words):
         raise UserError(
             f"{missing}: the model's words are pieces, and there is no bpe.codes or spm.model in "

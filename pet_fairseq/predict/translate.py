@@ -12,7 +12,7 @@ from typing import IO, Optional, Protocol
 import torch
 
 from pet_fairseq.errors import UserError, check_positive
-from pet_fairseq.files import write_whole
+from pet_fairseq.files import atomic_write
 from pet_fairseq.predict.bad_lines import Bad, BadLines, report
 from pet_fairseq.predict.batches import Limit
 from pet_fairseq.predict.exported import find_exported, open_exported
@@ -100,7 +100,7 @@ def translate(args: Namespace, text_options: list[str]) -> None:
     if args.output == STDOUT:
         write(sys.stdout.buffer)
     else:
-        write_whole(Path(args.output), lambda path: _into(path, write))
+        atomic_write(Path(args.output), lambda path: _into(path, write))
     report(bad_lines, args.command)
 
 

@@ -48,7 +48,7 @@ class Translator(Predictor):
         answers = dict(zip(sample["id"].tolist(), best))
         return [{"text": self.decode(answers[i])} for i in range(len(texts))]
 
-    def rehearse(self, texts: list[Tensor], ratio: int) -> None:
+    def warm_up(self, texts: list[Tensor], ratio: int) -> None:
         """Translate to texts of the same length: random words could give any length.
 
         A decoder with few positions stops earlier.

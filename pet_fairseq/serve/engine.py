@@ -144,7 +144,7 @@ class Engine:
         loop = asyncio.get_running_loop()
         text = self.model.random_text(min(CHECKED, self.model.max_tokens))
         try:
-            await loop.run_in_executor(self.model_thread, self.model.rehearse, [text], ratio)
+            await loop.run_in_executor(self.model_thread, self.model.warm_up, [text], ratio)
         except Exception:
             logger.exception("the model fails on other texts, too")
             self.failed_checks += 1

@@ -13,7 +13,7 @@ from typing import cast
 from reading import BadInputError, decoded, run
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.huggingface.tokenizer_file import divide, load_divider
+from pet_fairseq.huggingface.tokenizer_file import divide, load_segmenter
 
 LINES = 1000  # at a time, so that the tokenizer can use several cores
 
@@ -23,7 +23,7 @@ def main() -> None:
     parser.add_argument("tokenizer", type=Path, metavar="TOKENIZER")
     args = parser.parse_args()
     try:
-        tokenizer = load_divider(args.tokenizer)
+        tokenizer = load_segmenter(args.tokenizer)
     except UserError as error:
         raise BadInputError(str(error)) from error
     cast(TextIOWrapper, sys.stdout).reconfigure(encoding="utf-8", newline="\n")

@@ -221,7 +221,7 @@ def test_rehearsals_translate_to_as_many_words(translator):
     before = served.answer(texts, 2)
     with forward_hooks((served.model.decoder.layers[0], count_steps)):
         for ratio in (1, 2, 4):
-            served.rehearse(texts, ratio)
+            served.warm_up(texts, ratio)
             assert len(steps) == 7  # six words and the end
             steps.clear()
     assert served.answer(texts, 2) == before
@@ -401,7 +401,7 @@ def test_rehearsals_of_a_decoder_with_few_positions(tmp_path):
     options._name = "transformer_tiny"
     path = save_with_task(tmp_path / "b.pt", "translation", model, options, task)
     served = answering(None, path=path)
-    served.rehearse([served.random_text(30)], 1)
+    served.warm_up([served.random_text(30)], 1)
 
 
 def test_a_language_model_answers_no_texts(lm_folder):  # noqa: F811

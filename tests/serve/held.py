@@ -44,7 +44,7 @@ class HeldModel:
     def random_text(self, length):
         return torch.ones(length, dtype=torch.long)
 
-    def rehearse(self, texts, ratio):
+    def warm_up(self, texts, ratio):
         if self.broken:
             raise RuntimeError("broken")
 

@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 
 from pet_fairseq.checkpoints.loading import load_subset, load_task
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import read_lines, read_text, whole_folder, write_json, write_text
+from pet_fairseq.files import atomic_folder, read_lines, read_text, write_json, write_text
 from pet_fairseq.predict.text import find_segmentation
 
 LOST = "⁇"  # one word for BLEU's tokeniser, and none of a translation, which may have <unk>
@@ -113,7 +113,7 @@ def write_set(data: Path, subset: str, style: TextStyle, folder: Path) -> None:
     decode = style.decoder()
     sources = [task.source_dictionary.string(tokens) for tokens in dataset.src]
     unknown = 0
-    with whole_folder(folder) as out:
+    with atomic_folder(folder) as out:
         write_lines(out / "source.tokens", sources)
         write_lines(out / "source.txt", map(decode, sources))
         if dataset.tgt is not None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from pet_fairseq.errors import UserError, check_positive
-from pet_fairseq.files import read_text, whole_folder, write_json
+from pet_fairseq.files import atomic_folder, read_text, write_json
 from pet_fairseq.predict.bad_lines import Bad, BadLines
 from pet_fairseq.predict.batches import MAX_SOURCE, Limit
 from pet_fairseq.predict.lines import check_bytes, read_lines
@@ -123,7 +123,7 @@ def translate_exported(
     decode = style.decoder()
     bad_lines = BadLines()
     translated, seconds = 0, {name: [0.0] * rounds for name in translators}
-    with whole_folder(out) as folder, ExitStack() as stack:
+    with atomic_folder(out) as folder, ExitStack() as stack:
         files = {
             name: stack.enter_context((folder / f"{name}.txt").open("w", encoding="utf-8"))
             for name in translators

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from pet_fairseq.recipes.selfcp.rows import Row, parse_row
 from pet_fairseq.recipes.selfcp.setup import Reading, Setup
-from pet_fairseq.runner.options import AROUND_A_MODEL, rise_and_fall, words
+from pet_fairseq.runner.options import BACKBONE_TRAINING, rise_and_fall, words
 from pet_fairseq.runner.pipeline import merge
 from pet_fairseq.runner.stage import Kind, Stage, last_wins
 from pet_fairseq.runner.training import BEST, fairseq_train, use_checkpoint
@@ -33,7 +33,7 @@ def backbone(setup: Setup) -> Stage:
     options = last_wins(
         (
             *(
-                *AROUND_A_MODEL,
+                *BACKBONE_TRAINING,
                 "--task",
                 "language_modeling",
                 *LM_ARCH,
@@ -59,7 +59,15 @@ def memory(setup: Setup, row: Row, seed: int, group: str) -> Stage:
     control = () if row.segments_from == "own" else ("--segments-from", row.segments_from)
     options = last_wins(
         (
-            *(*AROUND_A_MODEL, "--task", "selfcp", "--arch", "selfcp", "--criterion", "selfcp_lm"),
+            *(
+                *BACKBONE_TRAINING,
+                "--task",
+                "selfcp",
+                "--arch",
+                "selfcp",
+                "--criterion",
+                "selfcp_lm",
+            ),
             *("--seed", str(seed), "--prompt-strategy", row.trained_with, *control),
             *("--backbone-path", str(setup.backbone), "--window", str(setup.window)),
             *(*MEMORY, *rise_and_fall(setup.memory_updates)),

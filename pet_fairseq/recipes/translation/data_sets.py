@@ -27,7 +27,7 @@ class DataSet:
         reference: raw text of the test set within the data folder; {lang} is the target language.
         score: what the report scores by, a choice of `pet-fairseq report --score`.
         text: options of fairseq-generate that make text of a translation's tokens.
-        made_here: whether the recipe itself makes the data (the demo's).
+        builtin: whether the recipe itself makes the data (the demo's).
     """
 
     source_lang: Optional[str] = None
@@ -41,7 +41,7 @@ class DataSet:
     rows: tuple[str, ...] = ("default",)
     beams: tuple[int, ...] = (1, 5)
     repeats: int = 3
-    made_here: bool = False
+    builtin: bool = False
 
 
 LOWER = "lower/test.{lang}"  # the models write lower case
@@ -140,6 +140,6 @@ DATA_SETS = {
         rows=("teacher", "scratch", "kd", "pet"),
         beams=(5,),
         repeats=2,
-        made_here=True,
+        builtin=True,
     ),
 }

@@ -113,9 +113,9 @@ def _add_data_options(parser: argparse.ArgumentParser, data_set: DataSet) -> Non
         action="store_true",
         help="one dictionary for both languages, and one embedding matrix in each model, the "
         "teacher's too (--share-all-embeddings); its data and runs are in runs/NAME/joined"
-        + ("" if data_set.made_here else "; prepare.sh makes the data with JOINED_DICTIONARY=1"),
+        + ("" if data_set.builtin else "; prepare.sh makes the data with JOINED_DICTIONARY=1"),
     )
-    if data_set.made_here:
+    if data_set.builtin:
         parser.add_argument(
             "--pieces",
             type=int,
@@ -199,7 +199,7 @@ def build(args: argparse.Namespace, place: Place) -> Pipeline:
     if args.select == "bleu" and data_set.score != "bleu":
         raise UserError(f"--select bleu: {place.name} is scored by {data_set.score}; leave it out")
     check_positive(teachers=args.teachers)
-    pieces = args.pieces if data_set.made_here else None
+    pieces = args.pieces if data_set.builtin else None
     if pieces is not None:
         check_positive(pieces=pieces)
     data, runs = choose_folders(args, place, pieces)
@@ -225,7 +225,7 @@ def build(args: argparse.Namespace, place: Place) -> Pipeline:
     options += ("--significance",) if args.significance else ()
     options += ("--tokenised-bleu",) if args.tokenised_bleu else ()
     stages.append(report_stage(setup, chosen, args.seeds, options))
-    if data_set.made_here:
+    if data_set.builtin:
         joined = ("--joined-dictionary",) if args.joined_dictionary else ()
         stages = [*demo_corpus(setup, pieces, joined), *stages]
     return Pipeline(stages, runs, {"DATA": data, "RUNS": runs})
@@ -238,7 +238,7 @@ def choose_folders(
     base = place.base / place.name / ("joined" if args.joined_dictionary else "")
     if pieces is not None:
         base = base / f"pieces{pieces}"
-    if DATA_SETS[place.name].made_here:
+    if DATA_SETS[place.name].builtin:
         runs = base
         data = place.data or (place.runs or base) / "data"
     else:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import whole_folder
+from pet_fairseq.files import atomic_folder
 from pet_fairseq.predict.bad_lines import Bad, BadLines
 from pet_fairseq.recipes.translation.setup import Setup, generate_command
 from pet_fairseq.runner.run import find_program
@@ -87,7 +87,7 @@ def make_teacher_text(
         if not dictionary.is_file():
             raise UserError(f"--data {data}: has no {dictionary.name}; is it the data of {output}?")
     out.parent.mkdir(parents=True, exist_ok=True)
-    with whole_folder(out) as folder, tempfile.TemporaryDirectory() as text:
+    with atomic_folder(out) as folder, tempfile.TemporaryDirectory() as text:
         sides = [Path(text, f"train.{lang}") for lang in (source_lang, target_lang)]
         bad = write_pairs(
             read_pairs(output), sides, _training_pairs(data, source_lang, target_lang)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.recipes.variator.setup import Settings
-from pet_fairseq.runner.options import AROUND_A_MODEL, BETAS, Options, rise_and_fall, words
+from pet_fairseq.runner.options import BACKBONE_TRAINING, BETAS, Options, rise_and_fall, words
 
 QUESTIONS = words("--task translation --source-lang text --target-lang answer")
 
@@ -58,7 +58,7 @@ def count_classes(task: str, folder: Path) -> int:
 def glue_classes(num_classes: int) -> Settings:
     """An encoder of 4 layers with a classification head."""
     return Settings(
-        common=AROUND_A_MODEL,
+        common=BACKBONE_TRAINING,
         task=words(
             f"--task pet_sentence_prediction --num-classes {num_classes} --init-token 0 "
             "--separator-token 2 --max-positions 512 --shorten-method truncate "
@@ -107,7 +107,7 @@ def glue_from_bert(
     Args:
         max_tokens: the size of a batch of the task; batches of raw text have 1,024 tokens.
     """
-    common = (*AROUND_A_MODEL, "--max-valid-steps", "100")
+    common = (*BACKBONE_TRAINING, "--max-valid-steps", "100")
     classes = glue_classes(num_classes)
     options = one_separator(classes.task) if arch[:2] == ONE_SEPARATOR else classes.task
     return Settings(
@@ -126,7 +126,7 @@ def glue_from_bert(
 
 
 GLUE_TEXT = Settings(
-    common=AROUND_A_MODEL,
+    common=BACKBONE_TRAINING,
     task=QUESTIONS,
     raw_task=(*words("--task span_masked_lm"), *SPANS),
     arch=encoder_decoder(3, 256, 1024, 4),
@@ -140,7 +140,7 @@ GLUE_TEXT = Settings(
 )
 
 SQUAD = Settings(
-    common=AROUND_A_MODEL,
+    common=BACKBONE_TRAINING,
     task=QUESTIONS,
     raw_task=words("--task span_masked_lm --tokens-per-sample 512 --sample-break-mode none"),
     arch=encoder_decoder(6, 512, 2048, 8),

@@ -10,7 +10,7 @@ from pet_fairseq.recipes.variator.rows import BY_NAME, Row
 from pet_fairseq.recipes.variator.setup import Settings, Setup
 from pet_fairseq.recipes.variator.stages import build_stages
 from pet_fairseq.runner.device import make_device
-from pet_fairseq.runner.options import AROUND_A_MODEL, words
+from pet_fairseq.runner.options import BACKBONE_TRAINING, words
 from pet_fairseq.runner.pipeline import Pipeline, Place
 from pet_fairseq.runner.stage import PRODUCT, Stage
 from pet_fairseq.runner.training import use_checkpoint
@@ -94,7 +94,7 @@ def settings(args: argparse.Namespace) -> Settings:
     """
     check_positive(updates=args.updates, max_tokens=args.max_tokens)
     return Settings(
-        common=AROUND_A_MODEL,
+        common=BACKBONE_TRAINING,
         task=words(
             "--task language_modeling --sample-break-mode eos --tokens-per-sample 1024 "
             "--skip-invalid-size-inputs-valid-test"

@@ -18,13 +18,13 @@ from pet_fairseq.nn.output_bias import ABSENT
 START = "<blank>"  # CTranslate2's name of <pad>
 
 
-def has_own_form(options: Any) -> bool:
+def has_ctranslate2_form(options: Any) -> bool:
     """Whether the model with these options has a form in CTranslate2 of its own."""
     return hasattr(model_class(options), "ctranslate2_form")
 
 
 @torch.no_grad()
-def write_own_form(
+def write_ctranslate2_form(
     model: nn.Module, options: Any, task: TranslationTask, folder: Path, quantization: str
 ) -> None:
     """Write a model in its own form for CTranslate2's Translator.
