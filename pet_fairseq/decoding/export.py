@@ -71,7 +71,7 @@ def export(checkpoint: str, data: str, to: str, out: Path, precision: Optional[s
             write_fairseq(checkpoint, data, folder)
             return
         if has_ctranslate2_form(load_checkpoint(checkpoint, "CHECKPOINT")["cfg"]["model"]):
-            convert_own_form(checkpoint, data, folder, quantization)
+            convert_ctranslate2_form(checkpoint, data, folder, quantization)
             return
         plain, converted = folder / "plain", folder / "converted"
         plain.mkdir()
@@ -142,7 +142,7 @@ def write_ctranslate2(plain: Path, cfg: dict, out: Path, quantization: str) -> N
         raise UserError(f"--to ctranslate2: {error}".replace("\n", " ")) from error
 
 
-def convert_own_form(checkpoint: str, data: str, out: Path, quantization: str) -> None:
+def convert_ctranslate2_form(checkpoint: str, data: str, out: Path, quantization: str) -> None:
     """Write a model that has a form of its own in CTranslate2.
 
     Raises:
