@@ -8,16 +8,14 @@ from pet_fairseq.cli_command import (
     Command,
     Group,
     OneLineParser,
-    add_device_option,
     add_new_folder_option,
 )
 from pet_fairseq.devices import check_device, choose_device
-from pet_fairseq.errors import UserError, check_positive
+from pet_fairseq.errors import UserError
 from pet_fairseq.recipes.catalogue import RECIPES
-from pet_fairseq.runner.device import PRECISIONS, command_environment
+from pet_fairseq.runner.arguments import add_precision_option, add_run_options, run_options
 from pet_fairseq.runner.pipeline import Pipeline, Place
 from pet_fairseq.runner.run import dry_run, run_stages
-from pet_fairseq.runner.skipping import RunOptions
 from pet_fairseq.runner.stage import Stage
 
 # --- recipe ---------------------------------------------------------------------------------------
@@ -103,43 +101,6 @@ def recipe_parser(name: str) -> ArgumentParser:
     return parser
 
 
-def add_precision_option(group, on_gpu: str) -> None:
-    """The precision of trainings; `on_gpu`: what auto means there, in words."""
-    group.add_argument(
-        "--precision",
-        choices=("auto", *PRECISIONS),
-        default="auto",
-        help=f"the precision of the trainings; auto: fp32 on a CPU, {on_gpu}; bf16 is "
-        "faster on a CPU that has instructions for it (default: auto)",
-    )
-
-
-def add_run_options(group) -> None:
-    """Options of all commands that run stages."""
-    group.add_argument(
-        "--jobs",
-        type=int,
-        default=1,
-        metavar="N",
-        help="how many stages may run side by side; one that is timed runs alone (default: 1)",
-    )
-    add_device_option(group, "the models run")
-    group.add_argument(
-        "--again",
-        action="store_true",
-        help="replace products that another command or other inputs made, which are an error "
-        "otherwise",
-    )
-    group.add_argument(
-        "--adopt",
-        action="store_true",
-        help="accept products that have no record of how they were made as finished",
-    )
-    group.add_argument(
-        "--dry-run", action="store_true", help="print the commands instead of running them"
-    )
-
-
 def pipeline_of(place: Place, args: Namespace) -> Pipeline:
     """The stages that the options of a recipe ask for, in the folders that they name."""
     place = Place(place.name, place.base, args.data, args.runs)
@@ -161,17 +122,6 @@ def select(stages: list[Stage], groups: Optional[list[str]]) -> list[Stage]:
                 f"--stages {group}: there is no such stage; give some of {', '.join(known)}"
             )
     return [stage for stage in stages if set(stage.groups) & set(groups)]
-
-
-def run_options(args: Namespace, pipeline: Pipeline) -> RunOptions:
-    """Options for the runner; jobs on a CPU share its cores.
-
-    Raises:
-        UserError: `--jobs` below 1.
-    """
-    check_positive(jobs=args.jobs)
-    environment = command_environment(args.device, args.jobs)
-    return RunOptions(args.jobs, args.again, args.adopt, pipeline.places, environment)
 
 
 # --- what recipes run -----------------------------------------------------------------------------
