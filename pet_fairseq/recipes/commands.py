@@ -1,8 +1,10 @@
 """The commands that run recipes: parse, call, print."""
 
 from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
 from pet_fairseq.cli_command import (
     Command,
@@ -12,24 +14,32 @@ from pet_fairseq.cli_command import (
 )
 from pet_fairseq.devices import check_device, choose_device
 from pet_fairseq.errors import UserError
-from pet_fairseq.recipes.catalogue import RECIPES
 from pet_fairseq.runner.arguments import add_precision_option, add_run_options, run_options
 from pet_fairseq.runner.pipeline import Pipeline, Place
 from pet_fairseq.runner.run import dry_run, run_stages
 from pet_fairseq.runner.stage import Stage
 
+if TYPE_CHECKING:  # not loaded to print help
+    from pet_fairseq.recipes.catalogue import Recipe
+
 # --- recipe ---------------------------------------------------------------------------------------
+
+DEMO = "demo"
+ELSEWHERE = (
+    "the others are in examples/ of pet_fairseq's repository: clone it and work in the clone, or "
+    "give one of its folders, such as CLONE/examples/multi30k"
+)
 
 
 def _recipe(args: Namespace) -> int:
     words = args.rest
     if not words or words[0] in ("-h", "--help"):
-        print(_recipes_help())
+        print(_recipes_help(*find_recipes()))
         return 0 if words else 2
-    place = _place(words[0])
-    args = recipe_parser(place.name).parse_args(words[1:])
+    place, recipe = _choose(words[0])
+    args = recipe_parser(place.name, recipe).parse_args(words[1:])
     args.device = choose_device(args.device)
-    pipeline = pipeline_of(place, args)
+    pipeline = pipeline_of(recipe, place, args)
     stages = select(pipeline.stages, args.stages)
     if args.dry_run:
         print(dry_run(stages))
@@ -39,8 +49,24 @@ def _recipe(args: Namespace) -> int:
     return 0
 
 
-def _recipes_help() -> str:
-    names = [f"  {name:<16} {recipe.about}" for name, recipe in RECIPES.items()]
+def find_recipes(examples: Optional[Path] = None) -> tuple[dict[str, "Recipe"], bool]:
+    """The recipes by name, and whether they are more than the demo.
+
+    Args:
+        examples: the folder in which the user said that the recipe is.
+    """
+    from pet_fairseq.recipes.catalogue import find_folder, load_recipes
+    from pet_fairseq.recipes.translation.recipe import make_demo
+    from pet_fairseq.recipes.translation.sizes import read_sizes
+
+    folder = find_folder(examples)
+    if folder is not None:
+        return load_recipes(folder), True
+    return {DEMO: make_demo(read_sizes())}, False
+
+
+def _recipes_help(recipes: Mapping[str, "Recipe"], all_are_there: bool) -> str:
+    names = [f"  {name:<16} {recipe.about}" for name, recipe in recipes.items()]
     return "\n".join(
         [
             "usage: pet-fairseq recipe NAME [OPTIONS]",
@@ -49,12 +75,13 @@ def _recipes_help() -> str:
             "",
             *names,
             "",
+            *([] if all_are_there else [f"{ELSEWHERE[0].upper()}{ELSEWHERE[1:]}.", ""]),
             "pet-fairseq recipe NAME --help explains the options of one recipe.",
         ]
     )
 
 
-def _place(name: str) -> Place:
+def _choose(name: str) -> tuple[Place, "Recipe"]:
     """The recipe of a name, or of a folder such as examples/multi30k.
 
     The former works in the folder `runs` here, the latter in `runs` beside `examples`.
@@ -63,15 +90,18 @@ def _place(name: str) -> Place:
         UserError: there is no such recipe.
     """
     folder = Path(name)
-    if folder.name not in RECIPES:
-        raise UserError(f"{name}: there is no such recipe; give one of {', '.join(RECIPES)}")
     inside = len(folder.parts) > 1 and folder.parent.is_dir()
-    return Place(folder.name, (folder.parent.parent if inside else Path()) / "runs")
+    recipes, all_are_there = find_recipes(folder.parent if inside else None)
+    if folder.name in recipes:
+        place = Place(folder.name, (folder.parent.parent if inside else Path()) / "runs")
+        return place, recipes[folder.name]
+    if all_are_there:
+        raise UserError(f"{name}: there is no such recipe; give one of {', '.join(recipes)}")
+    raise UserError(f"{name}: only the recipe {DEMO} is installed; {ELSEWHERE}")
 
 
-def recipe_parser(name: str) -> ArgumentParser:
+def recipe_parser(name: str, recipe: "Recipe") -> ArgumentParser:
     """A parser of a recipe's options: its own and those of all recipes."""
-    recipe = RECIPES[name]
     parser = OneLineParser(
         prog=f"pet-fairseq recipe {name}", description=recipe.about[0].upper() + recipe.about[1:]
     )
@@ -101,10 +131,9 @@ def recipe_parser(name: str) -> ArgumentParser:
     return parser
 
 
-def pipeline_of(place: Place, args: Namespace) -> Pipeline:
+def pipeline_of(recipe: "Recipe", place: Place, args: Namespace) -> Pipeline:
     """The stages that the options of a recipe ask for, in the folders that they name."""
-    place = Place(place.name, place.base, args.data, args.runs)
-    return RECIPES[place.name].build(args, place)
+    return recipe.build(args, replace(place, data=args.data, runs=args.runs))
 
 
 def select(stages: list[Stage], groups: Optional[list[str]]) -> list[Stage]:

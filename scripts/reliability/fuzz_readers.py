@@ -5,6 +5,7 @@ that reads one input. A new reader is a function in the file of its subject, and
 those of what options say are here.
 """
 
+import importlib
 import random
 from pathlib import Path
 
@@ -62,9 +63,11 @@ def ratios(folder: Path):
     """The range of SelfCP's ratios, a threshold, the row of a recipe, the stacks of a command."""
     from pet_fairseq.pet.pair_search.report import read_stacks
     from pet_fairseq.pet.simplified_thresholds import read_threshold
-    from pet_fairseq.recipes.selfcp.rows import parse_row
+    from pet_fairseq.recipes.catalogue import BESIDE_THE_PACKAGE, PACKAGE, load_recipes
     from pet_fairseq.selfcp.task import read_range
 
+    load_recipes(BESIDE_THE_PACKAGE)
+    parse_row = importlib.import_module(f"{PACKAGE}.selfcp.rows").parse_row
     words = ("2", "16", ",", "2,16", ".5", "auto", "selfcp", "-k", "k4", "encoder", "decoder")
     readers = (
         read_range,

@@ -26,10 +26,11 @@ def from_narrow(setup: Setup, row: str, seed: int) -> list[Stage]:
     """The plain student, started from the first layers of the narrow one of the same seed."""
     folder = setup.folder(row, seed)
     narrow, start = setup.folder(NARROW, seed) / BEST, folder / START
+    plain = setup.settings.architecture("plain")
     layers = [
         word
         for stack in ("encoder", "decoder")
-        for word in (f"--{stack}-layers", first_layers(layers_of(setup.settings.plain, stack)))
+        for word in (f"--{stack}-layers", first_layers(layers_of(plain, stack)))
     ]
     keep = Stage(
         f"{folder.name}/first-layers",

@@ -1,19 +1,18 @@
 """The recipe for plugins that shorten the prompts of an imported language model (Variator, 4.8)."""
 
 import argparse
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from pet_fairseq.errors import check_positive
-from pet_fairseq.recipes.variator.data_sets import schedule
-from pet_fairseq.recipes.variator.rows import BY_NAME, Row
-from pet_fairseq.recipes.variator.setup import Settings, Setup
-from pet_fairseq.recipes.variator.stages import build_stages
 from pet_fairseq.runner.device import make_device
-from pet_fairseq.runner.options import AROUND_A_MODEL, words
 from pet_fairseq.runner.pipeline import Pipeline, Place
 from pet_fairseq.runner.stage import PRODUCT, Stage
 from pet_fairseq.runner.training import use_checkpoint
+
+from .rows import BY_NAME, Row, build_stages
+from .setup import SETTINGS, Settings, Setup
 
 RATIOS = (2, 4, 8, 16, 32)
 CUTS = {f"cut{ratio}": ratio for ratio in RATIOS}  # the backbone reads 1/k of each prompt
@@ -33,6 +32,8 @@ ROWS = (
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this recipe."""
+    usual = SETTINGS["language_model"]
     parser.add_argument(
         "--model",
         type=Path,
@@ -58,14 +59,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--updates",
         type=int,
-        default=300,
+        default=usual.schedules["plugins_task"].updates,
         metavar="N",
         help="how many updates train plugins and narrow networks (default: %(default)s)",
     )
     parser.add_argument(
         "--max-tokens",
         type=int,
-        default=1024,
+        default=usual.schedules["plugins_task"].max_tokens,
         metavar="N",
         help="the largest number of tokens in a training batch (default: %(default)s)",
     )
@@ -79,7 +80,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--length",
         type=int,
-        default=256,
+        default=usual.length,
         metavar="N",
         help="the length of a prompt, in tokens, that the table's costs are for "
         "(default: %(default)s)",
@@ -93,23 +94,10 @@ def settings(args: argparse.Namespace) -> Settings:
         UserError: `--updates` or `--max-tokens` below 1.
     """
     check_positive(updates=args.updates, max_tokens=args.max_tokens)
-    return Settings(
-        common=AROUND_A_MODEL,
-        task=words(
-            "--task language_modeling --sample-break-mode eos --tokens-per-sample 1024 "
-            "--skip-invalid-size-inputs-valid-test"
-        ),
-        raw_task=(),
-        arch=(),
-        model_raw=(),
-        model_task=(),
-        plugins_raw=(),
-        plugins_task=schedule(args.max_tokens, "1e-3", args.updates),
-        whole_raw=(),
-        whole_task=schedule(args.max_tokens, "1e-4", args.updates),
-        length=args.length,
-        plugin_options=("--prompt-end", args.prompt_end),
-    )
+    budget = {"max_tokens": args.max_tokens, "updates": args.updates}
+    changed = SETTINGS["language_model"].changed(plugins_task=budget, whole_task=budget)
+    prompts = ("--prompt-end", args.prompt_end)
+    return replace(changed, length=args.length, plugin_options=prompts)
 
 
 def evaluate(setup: Setup, row: str, prompt_end: str, texts: int) -> list[Stage]:

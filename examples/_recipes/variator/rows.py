@@ -8,10 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional
 
-from pet_fairseq.recipes.variator.setup import Setup
+from pet_fairseq.errors import UserError
+from pet_fairseq.recipes.arguments import unknown_row
 from pet_fairseq.runner.options import Options
+from pet_fairseq.runner.pipeline import merge
 from pet_fairseq.runner.stage import PRODUCT, Kind, Stage, last_wins
 from pet_fairseq.runner.training import fairseq_train, use_checkpoint
+
+from .setup import Setup
 
 Builder = Callable[[Setup, str], list[Stage]]
 
@@ -64,7 +68,8 @@ def pretrained(setup: Setup) -> list[Stage]:
     if setup.raw is None:
         return []
     settings = setup.settings
-    options = (*settings.raw_task, *settings.arch, *settings.model_raw)
+    model = (*settings.arch, *settings.raw_loss, *settings.schedule("model_raw"))
+    options = (*settings.raw_task, *model)
     return [train(setup, "pretrained", "pretrained", setup.raw, options)]
 
 
@@ -73,7 +78,8 @@ def backbone(setup: Setup, row: str) -> list[Stage]:
     if setup.own_backbone is not None:
         return [use_checkpoint(row, row, setup.own_backbone, setup.best(row), setup.runs)]
     settings = setup.settings
-    options = (*settings.task, *settings.arch, *settings.model_task)
+    model = (*settings.arch, *settings.task_loss, *settings.schedule("model_task"))
+    options: Options = (*settings.task, *model)
     if not setup.starts_from_pretrained:
         return [train(setup, row, row, setup.data, options)]
     start = setup.best("pretrained")
@@ -108,7 +114,8 @@ def plugins(kind: str, options: Options, adaptation: Options = ()) -> Builder:
 
 def pretrain(setup: Setup, kind: str, row: str, options: Options) -> Stage:
     """Train plugins for the model before fine-tuning, on raw text."""
-    options = (*setup.settings.plugin_options, *options, *setup.settings.plugins_raw)
+    settings = setup.settings
+    options = (*settings.plugin_options, *options, *settings.schedule("plugins_raw"))
     return distil_raw(setup, kind, row, "variator", options)
 
 
@@ -156,7 +163,7 @@ def adapt(setup: Setup, row: str, options: Options, start: Optional[Path] = None
         (
             *(*settings.task, "--arch", "variator", "--backbone-path", str(setup.best("backbone"))),
             *settings.plugin_options,
-            *("--criterion", "variator_distillation", *settings.plugins_task, *options),
+            *("--criterion", "variator_distillation", *settings.schedule("plugins_task"), *options),
         ),
         *(setup.best("backbone"), *starts),
     )
@@ -202,7 +209,8 @@ def pretrained_competitor(arch: str, options: Options) -> Builder:
     def build(setup: Setup, row: str) -> list[Stage]:
         if setup.raw is None:
             return [distil_task(setup, row, arch, options)]
-        first = distil_raw(setup, row, row, arch, (*options, *setup.settings.whole_raw))
+        on_raw = (*options, *setup.settings.schedule("whole_raw"))
+        first = distil_raw(setup, row, row, arch, on_raw)
         return [first, distil_task(setup, row, arch, options, first.product)]
 
     return build
@@ -224,7 +232,7 @@ def distil_task(
         (
             *(*settings.task, "--arch", arch, *options),
             *("--backbone-path", str(setup.best("backbone"))),
-            *("--criterion", "variator_distillation", *settings.whole_task, *more),
+            *("--criterion", "variator_distillation", *settings.schedule("whole_task"), *more),
         ),
         *(setup.best("backbone"), *starts),
     )
@@ -255,3 +263,46 @@ ROWS = (
 )
 BY_NAME = {row.name: row for row in ROWS}
 DEFAULT = tuple(row.name for row in ROWS if row.default)
+
+
+def build_stages(
+    setup: Setup, names: tuple[str, ...], known: tuple[Row, ...] = ROWS
+) -> list[Stage]:
+    """All stages of some rows, and the table of all rows that have a result.
+
+    Args:
+        known: the rows that the recipe has, in the order of its table.
+    Raises:
+        UserError: a row that does not exist, or one that needs raw text where there is none.
+    """
+    by_name = {row.name: row for row in known}
+    for name in names:
+        if name not in by_name:
+            raise unknown_row(name, by_name)
+        if by_name[name].needs_raw and setup.raw is None:
+            raise UserError(
+                f"--rows {name}: needs pre-training on raw text; prepare the data with RAW_TEXT"
+            )
+    wanted = {"backbone", *names}  # the table compares the others to the backbone
+    rows = [row for row in known if row.name in wanted]
+    stages = pretrained(setup)
+    for row in rows:
+        stages += row.build(setup, row.name)
+    for row in rows:
+        stages += setup.evaluate(setup, row.name)
+    return [*merge(stages), table(setup, tuple(by_name))]
+
+
+def table(setup: Setup, order: tuple[str, ...]) -> Stage:
+    """The comparison of every row that has a result."""
+    return Stage(
+        "table",
+        ("table",),
+        command=(
+            *("pet-fairseq", "plugins", str(setup.runs)),
+            *("--length", str(setup.settings.length)),
+        ),
+        product=setup.runs / "plugins.md",
+        always=True,
+        texts=((setup.runs / "order.txt", "\n".join(order)),),
+    )

@@ -1,9 +1,10 @@
 """How the rows of SelfCP's recipes are scored."""
 
-from pet_fairseq.recipes.selfcp.setup import Evaluate, Reading, Setup
 from pet_fairseq.runner.options import Options
 from pet_fairseq.runner.stage import PRODUCT, CommandLine, Kind, Stage
 from pet_fairseq.runner.training import fairseq_generate, fairseq_validate
+
+from .setup import Evaluate, Reading, Setup
 
 
 def by_choice(candidates: Options) -> Evaluate:

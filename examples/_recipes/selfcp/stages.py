@@ -2,23 +2,13 @@
 
 from collections.abc import Sequence
 
-from pet_fairseq.recipes.selfcp.rows import Row, parse_row
-from pet_fairseq.recipes.selfcp.setup import Reading, Setup
-from pet_fairseq.runner.options import AROUND_A_MODEL, rise_and_fall, words
+from pet_fairseq.runner.options import rise_and_fall
 from pet_fairseq.runner.pipeline import merge
 from pet_fairseq.runner.stage import Kind, Stage, last_wins
 from pet_fairseq.runner.training import BEST, fairseq_train, use_checkpoint
 
-LM_ARCH = words(
-    "--arch transformer_lm --decoder-layers 4 --decoder-embed-dim 256 --decoder-ffn-embed-dim 1024 "
-    "--decoder-attention-heads 4 --decoder-normalize-before --share-decoder-input-output-embed "
-    "--max-target-positions 2048"
-)
-LM = words(
-    "--criterion cross_entropy --sample-break-mode eos --tokens-per-sample 512 --max-tokens 2048 "
-    "--lr 1e-3 --dropout 0.1"
-)
-MEMORY = words("--max-tokens 4096 --lr 1e-3")
+from .rows import Row, parse_row
+from .setup import Reading, Setup
 
 
 def backbone(setup: Setup) -> Stage:
@@ -29,18 +19,12 @@ def backbone(setup: Setup) -> Stage:
         )
     starts = () if setup.lm_from is None else (setup.lm_from,)
     start = tuple(word for path in starts for word in ("--finetune-from-model", str(path)))
+    settings = setup.settings
     data = setup.data / "lm"
     options = last_wins(
         (
-            *(
-                *AROUND_A_MODEL,
-                "--task",
-                "language_modeling",
-                *LM_ARCH,
-                *LM,
-                *rise_and_fall(setup.lm_updates),
-            ),
-            *(*setup.lm, *start),
+            *(*settings.around_a_model, "--task", "language_modeling", *settings.arch),
+            *(*settings.lm, *rise_and_fall(settings.lm_updates), *settings.more_lm, *start),
         )
     )
     return Stage(
@@ -55,14 +39,16 @@ def backbone(setup: Setup) -> Stage:
 
 def memory(setup: Setup, row: Row, seed: int, group: str) -> Stage:
     """The stage that trains a row's memory tag and connector, for one seed."""
+    settings = setup.settings
     folder = setup.runs / f"{row.memory}.seed{seed}"
     control = () if row.segments_from == "own" else ("--segments-from", row.segments_from)
     options = last_wins(
         (
-            *(*AROUND_A_MODEL, "--task", "selfcp", "--arch", "selfcp", "--criterion", "selfcp_lm"),
+            *(*settings.around_a_model, "--task", "selfcp", "--arch", "selfcp"),
+            *("--criterion", "selfcp_lm"),
             *("--seed", str(seed), "--prompt-strategy", row.trained_with, *control),
-            *("--backbone-path", str(setup.backbone), "--window", str(setup.window)),
-            *(*MEMORY, *rise_and_fall(setup.memory_updates)),
+            *("--backbone-path", str(setup.backbone), "--window", str(settings.window)),
+            *(*settings.memory, *rise_and_fall(settings.memory_updates)),
         )
     )
     return Stage(
@@ -81,7 +67,7 @@ def build_stages(setup: Setup, rows: Sequence[str], seeds: Sequence[int]) -> lis
     Raises:
         UserError: a row that does not exist.
     """
-    parsed = {name: parse_row(name, setup.ratio) for name in rows}
+    parsed = {name: parse_row(name, setup.settings.ratio) for name in rows}
     stages = [backbone(setup)]
     for seed in seeds:
         for name, (row, ratio) in parsed.items():

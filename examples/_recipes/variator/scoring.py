@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from pet_fairseq.recipes.variator.setup import Setup
 from pet_fairseq.runner.options import Options
 from pet_fairseq.runner.stage import PRODUCT, CommandLine, Kind, Stage
 from pet_fairseq.runner.training import fairseq_generate
+
+from .setup import Setup
 
 
 def result_stage(setup: Setup, row: str, command: tuple[str, ...], *inputs: Path) -> Stage:
