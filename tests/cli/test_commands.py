@@ -12,9 +12,9 @@ import pytest
 from pet_fairseq import cli
 from pet_fairseq.cli_command import Command, Group
 from pet_fairseq.errors import UserError
-from pet_fairseq.recipes.catalogue import RECIPES
-from pet_fairseq.recipes.commands import recipe_parser
 from tests.cli.processes import REPO, refusal, run
+from tests.recipes import RECIPES
+from tests.recipes.paper import parser as recipe_parser
 
 HEAVY = ("torch", "fairseq", "matplotlib", "sacrebleu", "numpy")  # what takes seconds to import
 PRINT_EVERY_HELP = f"""
@@ -160,7 +160,7 @@ def test_no_two_commands_have_one_name():
 
 def test_every_argument_is_explained():
     parsers = [c.parser() for c in cli.COMMANDS.values() if c.add_arguments is not None]
-    parsers += [recipe_parser(name) for name in RECIPES]
+    parsers += map(recipe_parser, RECIPES)
     silent = [
         f"{parser.prog} {action.option_strings or action.metavar}"
         for parser in parsers

@@ -9,7 +9,7 @@ import pytest
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.recipes.translation import stages as translation
 from pet_fairseq.recipes.translation.setup import Setup
-from pet_fairseq.recipes.translation.sizes import TINY
+from pet_fairseq.recipes.translation.sizes import read_sizes
 from pet_fairseq.runner.device import Device
 from pet_fairseq.runner.run import run_stages
 from pet_fairseq.runner.skipping import RunOptions
@@ -98,7 +98,9 @@ def test_a_recipe_from_the_teacher_to_the_report(data, raw, tmp_path, capsys):
     shutil.copytree(data, folder / "bin")
     shutil.copytree(raw, folder / "raw")
     reference = folder / "raw/test.en"
-    setup = Setup(folder, runs, "de", "en", reference, TINY, Device("cpu"), ensemble=2)
+    setup = Setup(
+        folder, runs, "de", "en", reference, read_sizes()["tiny"], Device("cpu"), ensemble=2
+    )
     rows = ["teacher", "ensemble", "scratch_seqkd", "pet_sampled"]
     stages = translation.build_stages(setup, rows, [1], [2], 1)
     stages.append(translation.report_stage(setup, rows, [1], ()))
@@ -130,7 +132,7 @@ def test_the_best_by_bleu_and_a_start_from_layers(data, raw, tmp_path):
     folder.mkdir()
     shutil.copytree(data, folder / "bin")
     setup = Setup(
-        *(folder, runs, "de", "en", raw / "test.en", TINY, Device("cpu")),
+        *(folder, runs, "de", "en", raw / "test.en", read_sizes()["tiny"], Device("cpu")),
         text=("--remove-bpe", "--tokenizer", "moses"),
         select="bleu",
     )

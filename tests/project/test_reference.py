@@ -8,9 +8,9 @@ import pytest
 from fairseq.registry import REGISTRIES
 
 from pet_fairseq.cli import COMMANDS
-from pet_fairseq.recipes.catalogue import RECIPES
-from pet_fairseq.recipes.commands import recipe_parser
 from tests.project.test_documents import REPO
+from tests.recipes import RECIPES
+from tests.recipes.paper import parser as recipe_parser
 
 SCRIPTS = REPO / "scripts/docs"
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 import pet_fairseq
-from pet_fairseq.recipes.catalogue import RECIPES
 from pet_fairseq.runner.record import make_record
 from pet_fairseq.runner.stage import PRODUCT, Kind
+from tests.recipes import RECIPES
 from tests.recipes.paper import pipeline
 
 pytestmark = pytest.mark.paper
