@@ -6,12 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Optional
 
-from pet_fairseq.cli_command import (
-    Command,
-    Group,
-    OneLineParser,
-    add_new_folder_option,
-)
+from pet_fairseq.cli_command import Command, Group, OneLineParser, add_new_folder_option
 from pet_fairseq.devices import check_device, choose_device
 from pet_fairseq.errors import UserError
 from pet_fairseq.runner.arguments import add_precision_option, add_run_options, run_options
@@ -59,10 +54,9 @@ def find_recipes(examples: Optional[Path] = None) -> tuple[dict[str, "Recipe"], 
     from pet_fairseq.recipes.translation.recipe import make_demo
     from pet_fairseq.recipes.translation.sizes import read_sizes
 
+    demo = {DEMO: make_demo(read_sizes())}
     folder = find_folder(examples)
-    if folder is not None:
-        return load_recipes(folder), True
-    return {DEMO: make_demo(read_sizes())}, False
+    return (demo, False) if folder is None else (demo | load_recipes(folder), True)
 
 
 def _recipes_help(recipes: Mapping[str, "Recipe"], all_are_there: bool) -> str:

@@ -109,7 +109,8 @@ def _find_base(kind: type, name: object, where: str, known: Mapping[str, Any]) -
 
 def _check_mapping(content: object, where: str) -> dict[str, Any]:
     if not isinstance(content, dict):
-        raise UserError(f"{where}: {content}: give keys with their values")
+        shown = f"{content}: " if content else ""
+        raise UserError(f"{where}: {shown}give keys with their values")
     return content
 
 

@@ -68,7 +68,6 @@ def ratios(folder: Path):
 
     load_recipes(BESIDE_THE_PACKAGE)
     parse_row = importlib.import_module(f"{PACKAGE}.selfcp.rows").parse_row
-
     words = ("2", "16", ",", "2,16", ".5", "auto", "selfcp", "-k", "k4", "encoder", "decoder")
     readers = (
         read_range,

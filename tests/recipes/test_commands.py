@@ -27,7 +27,6 @@ EVERYTHING = {
     "wmt17_en_fi --rows all": "32876ee95e1d9acf",
     "wmt17_en_lv --rows all --joined-dictionary": "f4ead864b83e76d9",
     "cmudict --rows all": "9a713cc99dff6718",
-    "multi30k_variator": "482900b2e881c61b",
     "glue --task mnli --rows k4 mean_copy no_adaptation first_3": "8310d39f75a3b2fc",
     "glue --task rte --form text --rows k4 narrow_ffn --seed 2": "b3d9f7451ae790a8",
     "squad --rows k4 attention_kv narrow_ffn": "a704959db29dffc3",

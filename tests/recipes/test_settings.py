@@ -77,7 +77,7 @@ def test_settings_are_based_on_others(read):
 @pytest.mark.parametrize(
     "text, message",
     [
-        ("one: {common: a, coomon: b}", "one: coomon: there is no such key, did you mean common?"),
+        ("one: {common: a, comon: b}", "one: comon: there is no such key, did you mean common?"),
         ("one: {common: a, x: b}", "one: x: there is no such key; give some of based_on, common, "),
         ("one: {models: {a: {width: 1}}}", "one: models: a: width: there is no such key; give"),
         ("one: {beams: 5}", "one: common: is missing; give it, or based_on"),
@@ -89,7 +89,7 @@ def test_settings_are_based_on_others(read):
         ('one: {common: "a \'b"}', "one: common: a quote is not closed"),
         ("one: {common: a, models: b}", "one: models: b: give keys with their values"),
         ("one: --common", "one: --common: give keys with their values"),
-        ("", "some.yaml: : give keys with their values"),
+        ("", "some.yaml: give keys with their values"),
         ("one: {based_on: two}\ntwo: {common: a}", "one: based_on: two: there are no such"),
         ("one: {based_on: [two]}", "one: based_on: ['two']: there are no such settings above"),
         ("one: {common: a}\none: {common: b}", "line 2: one is given twice; mend the file"),
