@@ -1,13 +1,15 @@
 """Real processes on tiny generated data: what a user types, offline and on the CPU."""
 
 import atexit
+import logging
 import os
 import random
 import shutil
 import subprocess
 import sys
 import tempfile
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from functools import cache
 from io import BytesIO, TextIOWrapper
@@ -127,11 +129,27 @@ def run(
     return Result(process.returncode, output)
 
 
+@contextmanager
+def levels_restored() -> Iterator[None]:
+    """Undo what a command does to the loggers of its process, which other tests share."""
+
+    def levels() -> dict[str, int]:
+        loggers = logging.root.manager.loggerDict.items()
+        return {name: x.level for name, x in loggers if isinstance(x, logging.Logger)}
+
+    before = levels()
+    try:
+        yield
+    finally:
+        for name in levels():
+            logging.getLogger(name).setLevel(before.get(name, logging.NOTSET))
+
+
 def in_process(*words) -> Result:
     """A command of pet-fairseq without a process of its own: for what it refuses, above all."""
     written = BytesIO()
     output = TextIOWrapper(written, encoding="utf-8", write_through=True)
-    with redirect_stdout(output), redirect_stderr(output):
+    with levels_restored(), redirect_stdout(output), redirect_stderr(output):
         try:
             status = cli.main(list(map(str, words)))
         except SystemExit as stop:

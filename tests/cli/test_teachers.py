@@ -202,7 +202,7 @@ def test_what_compress_plans(kind, pipeline, trained):
     stages = {stage.name: stage for stage in pipeline(trained(kind))}
     training = stages["training"]
     tied = "--share-decoder-input-output-embed" in training.command
-    assert ("--share-all-embeddings" in training.command) == (kind == "roberta_enc_dec")
+    assert ("--share-all-embeddings" in training.command) == (kind in ("bart", "roberta_enc_dec"))
     assert tied == (kind in ("lstm, deep", "fconv, tied"))
     longest = "1022" if kind.startswith("fconv") else "1024"
     for name in ("training", "generate/teacher.1", "generate/student.1"):
@@ -302,8 +302,8 @@ def test_one_line_says_what_it_is(kind, request, data, tmp_path):
     assert_one_line(done, f"--teacher-path {path}", kind)
 
 
-def test_other_commands_refuse_a_multilingual_model(multilingual, teacher, raw, data, tmp_path):
-    for paths in (str(multilingual), f"{teacher}:{multilingual}"):
+def test_other_commands_refuse_a_multilingual_model(multilingual, trained, raw, data, tmp_path):
+    for paths in (str(multilingual), f"{trained('learned positions')}:{multilingual}"):
         with pytest.raises(UserError) as error:
             from_pretrained(paths, str(data))
         start = f"path {multilingual}: {MESSAGES['multilingual']}"
