@@ -1,5 +1,7 @@
 """The devices that a user may name; torch is imported only when a function needs it."""
 
+import os
+
 from pet_fairseq.errors import UserError
 
 HAS_BF16 = (8, 0)  # from this capability on, GPUs do not only emulate bfloat16
@@ -32,6 +34,11 @@ def gpu_capability(gpu: int) -> tuple[int, int]:
     import torch
 
     return torch.cuda.get_device_capability(gpu)
+
+
+def usable_cores() -> int:
+    """How many of the machine's processor cores this process may use."""
+    return len(os.sched_getaffinity(0))
 
 
 def check_device(name: str) -> str:

@@ -169,14 +169,15 @@ def _compress(args: Namespace) -> None:
         device=choose_precision(args.device, args.precision),
         **{name: getattr(args, name) for name in names},
     )
-    pipeline = build_pipeline(make_plan(request))
+    plan = make_plan(request)
+    pipeline = build_pipeline(plan)
     if args.dry_run:
         print("\n".join([*(f"# {line}" for line in pipeline.about), dry_run(pipeline.stages)]))
         return
     check_device(args.device)
     print("\n".join(pipeline.about), flush=True)
     run_stages(pipeline.stages, pipeline.folder, run_options(args, pipeline))
-    report = out / "report.md"
+    report = plan.layout.report
     print(f"\n{report.read_text(encoding='utf-8').splitlines()[0]}\nread on in {report}")
 
 

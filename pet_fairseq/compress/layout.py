@@ -39,6 +39,10 @@ class Layout:
     def speed(self) -> Path:
         return self.out / "speed"
 
+    @property
+    def report(self) -> Path:
+        return self.out / "report.md"
+
     def exported(self, model: str, engine: str) -> Path:
         folder = self.out / "teacher" if model == "teacher" else self.out
         return folder / engine

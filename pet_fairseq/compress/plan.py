@@ -11,7 +11,7 @@ from fairseq.models.transformer import TransformerModelBase
 from pet_fairseq.checkpoints.loading import load_subset, load_task
 from pet_fairseq.compress.layout import Layout
 from pet_fairseq.compress.student import Size, Student, choose_student
-from pet_fairseq.compress.teacher import Teacher, has_ctranslate2, read_teacher
+from pet_fairseq.compress.teacher import Teacher, read_teacher
 from pet_fairseq.compress.training import (
     METHODS,
     TASK_WARMUP,
@@ -24,6 +24,7 @@ from pet_fairseq.compress.training import (
     default_updates,
     updates_per_epoch,
 )
+from pet_fairseq.decoding.export import has_ctranslate2
 from pet_fairseq.distillation.outputs import has_output_layer
 from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.files import read_lines

@@ -40,12 +40,13 @@ def write_report(
         UserError: a file that cannot be read, or that does not fit the others.
     """
     engine = CTRANSLATE2 if why_no_ctranslate2 is None else FAIRSEQ
-    measured = measure(Layout(out), teacher, reference, engine, device)
+    layout = Layout(out)
+    measured = measure(layout, teacher, reference, engine, device)
     reference_name = str(reference) if reference else "the target side of the data, detokenised"
     text = to_markdown(measured, teacher, reference_name, why_no_ctranslate2)
     write_plot(measured, out / "report.png")
     write_json(out / "report.json", to_json(measured))
-    write_text(out / "report.md", text)
+    write_text(layout.report, text)
     return text.splitlines()[0]
 
 

@@ -15,13 +15,9 @@ from pet_fairseq.compress.training import (
     checkpoint_bytes,
     criterion_options,
 )
+from pet_fairseq.predict.batches import MAX_LENGTH
 from pet_fairseq.predict.in_turn.text import write_set
-from pet_fairseq.predict.in_turn.translate import (
-    BEAM,
-    MAX_LENGTH,
-    ROUNDS,
-    translate_exported,
-)
+from pet_fairseq.predict.in_turn.translate import BEAM, ROUNDS, translate_exported
 from pet_fairseq.runner.call import Call
 from pet_fairseq.runner.options import learning_rate
 from pet_fairseq.runner.pipeline import Pipeline
@@ -225,7 +221,7 @@ def report(plan: Plan) -> Stage:
     return Stage(
         *("report", ("report",)),
         command=Call(write_report, arguments),
-        product=request.out / "report.md",
+        product=plan.layout.report,
         inputs=() if request.reference is None else (request.reference,),
         always=True,
     )

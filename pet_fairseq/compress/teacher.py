@@ -1,6 +1,5 @@
 """The model to compress: its checkpoint, checked against the data."""
 
-import importlib.util
 from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from pet_fairseq.checkpoints.loading import DATA_REMEDY, load_task
 from pet_fairseq.checkpoints.safe_loading import forget_embedding_files, read_checkpoint
 from pet_fairseq.checkpoints.translation import check_translation_model
 from pet_fairseq.decoding.ctranslate2_form import has_ctranslate2_form
-from pet_fairseq.decoding.export import check_for_ctranslate2
+from pet_fairseq.decoding.export import check_for_ctranslate2, has_ctranslate2
 from pet_fairseq.decoding.plain import check_plain_form
 from pet_fairseq.errors import UserError
 from pet_fairseq.nn.architectures import architecture_name, model_class
@@ -113,11 +112,6 @@ def number_of_layers(stack: nn.Module) -> int:
         if name.split(".")[-1] in ("layers", "convolutions"):
             return len(module)
     return 0
-
-
-def has_ctranslate2() -> bool:
-    """Whether CTranslate2 is installed."""
-    return importlib.util.find_spec("ctranslate2") is not None
 
 
 def read_teacher(path: Path, data: Path) -> Teacher:

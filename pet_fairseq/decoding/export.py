@@ -142,13 +142,18 @@ def write_ctranslate2(plain: Path, cfg: dict, out: Path, quantization: str) -> N
         raise UserError(f"--to ctranslate2: {error}".replace("\n", " ")) from error
 
 
+def has_ctranslate2() -> bool:
+    """Whether CTranslate2 is installed."""
+    return importlib.util.find_spec("ctranslate2") is not None
+
+
 def convert_ctranslate2_form(checkpoint: str, data: str, out: Path, quantization: str) -> None:
     """Write a model that has a form of its own in CTranslate2.
 
     Raises:
         UserError: CTranslate2 is not installed, or the model has options that it cannot represent.
     """
-    if importlib.util.find_spec("ctranslate2") is None:
+    if not has_ctranslate2():
         raise UserError(MISSING)
     options = load_checkpoint(checkpoint, "CHECKPOINT")["cfg"]["model"]
     check_for_ctranslate2(options)

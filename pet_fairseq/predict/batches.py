@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 # tokens of a sentence for CTranslate2, which would cut here itself, with the end of the sentence
 MAX_SOURCE = 1023
+MAX_LENGTH = 200  # words of a translation, as fairseq-generate's --max-len-b
 
 
 def batch_size(lengths: Iterable[int], max_tokens: int) -> int:

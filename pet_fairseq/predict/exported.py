@@ -1,8 +1,6 @@
 """Translation by CTranslate2, with folders that `pet-fairseq export --to ctranslate2` wrote."""
 
-import importlib.util
 import json
-import os
 import re
 from argparse import Namespace
 from collections.abc import Callable, Sequence
@@ -13,9 +11,11 @@ from fairseq.data import Dictionary
 from fairseq.data.data_utils import infer_language_pair
 
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.decoding.export import MISSING, has_ctranslate2
+from pet_fairseq.devices import usable_cores
 from pet_fairseq.errors import UserError
-from pet_fairseq.predict.batches import MAX_SOURCE, Limit
-from pet_fairseq.predict.load_model import PATH, choose_text
+from pet_fairseq.predict.batches import MAX_LENGTH, MAX_SOURCE, Limit
+from pet_fairseq.predict.load_model import PATH, around_data, choose_text
 from pet_fairseq.predict.text import (
     LANGUAGES,
     SUBWORD_FILES,
@@ -27,8 +27,6 @@ from pet_fairseq.predict.text import (
 MODEL = "model.bin"
 IN_COMPRESSED = "ctranslate2"  # the folder of the engine's form in what pet-fairseq compress writes
 TWIN = "fairseq/model.pt"  # the same model for fairseq, beside it
-MISSING = "ctranslate2 is missing; pip install 'pet-fairseq[ctranslate2]'"
-MAX_LENGTH = 200  # words of a translation, as fairseq-generate's --max-len-b
 COMPUTE_TYPES = {"auto": "default", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 NO_POSITION = r"No position encodings are defined for positions >= (\d+)"
 
@@ -42,7 +40,7 @@ def find_exported(path: str) -> Optional[Path]:
     if Path(path, MODEL).is_file():
         return Path(path)
     inner = Path(path, IN_COMPRESSED)
-    is_usable = importlib.util.find_spec("ctranslate2") is not None or not Path(path, TWIN).exists()
+    is_usable = has_ctranslate2() or not Path(path, TWIN).exists()
     return inner if is_usable and (inner / MODEL).is_file() else None
 
 
@@ -153,18 +151,16 @@ def open_exported(folder: Path, args: Namespace, text_options: list[str]) -> Exp
         if getattr(args, option) is not None:
             name = option.replace("_", "-")
             raise UserError(f"--{name}: a model in CTranslate2 has no plugins; leave it out")
-    above = folder.resolve().parent
-    folders = [folder, above, above / "text"]
+    folders = around_data(folder)
     if args.data:
-        data = Path(args.data)
-        folders = [data, data.resolve().parent, data.resolve().parent / "text", *folders]
+        folders = [*around_data(Path(args.data)), *folders]
     languages = _languages(folder, args.data)
     if not (text_options or languages):
         _check_needs_no_languages(find_file(SUBWORD_FILES, folders))
     prog = f"pet-fairseq {args.command}"
     text = choose_text(text_options, _words(folder), languages, folders, prog)
     compute_type = COMPUTE_TYPES.get(args.precision, args.precision)
-    threads = args.threads or len(os.sched_getaffinity(0))
+    threads = args.threads or usable_cores()
     engine = load_engine(folder, args.device, threads, compute_type)
     return ExportedTranslator(engine, text, args.beam, args.lenpen)
 

@@ -15,7 +15,7 @@ from pet_fairseq.checkpoints.dictionaries import check_dictionaries
 from pet_fairseq.checkpoints.loading import build_loaded, load_task, locate
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.checkpoints.translation import check_one_language_pair
-from pet_fairseq.decoding.task import PetTranslationConfig, PetTranslationTask
+from pet_fairseq.decoding.task import PetTranslationTask
 from pet_fairseq.errors import UserError
 from pet_fairseq.predict.load_model import (
     folders_around,
@@ -157,11 +157,8 @@ def _generates_text(kind: type) -> bool:
 def _translation_task(trained: DictConfig, data: str) -> PetTranslationTask:
     """Set up a trained translation task on a data folder, with fast decoding."""
     plain = load_task(trained, data)
-    fields = PetTranslationConfig.__dataclass_fields__
-    options = {name: value for name, value in trained.items() if name in fields}
-    options |= {name: getattr(plain.cfg, name) for name in ("data", *LANGUAGES)}
-    config = PetTranslationConfig(**{**options, "eval_bleu": False})
-    return PetTranslationTask(config, plain.source_dictionary, plain.target_dictionary)
+    place = {name: getattr(plain.cfg, name) for name in ("data", *LANGUAGES)}
+    return PetTranslationTask.like(plain, {**trained, **place})
 
 
 def _override(cfg: DictConfig, options: dict) -> None:

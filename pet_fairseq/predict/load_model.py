@@ -16,7 +16,7 @@ from torch import nn
 
 from pet_fairseq.checkpoints.loading import build_loaded, locate
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
-from pet_fairseq.decoding.task import PetTranslationConfig, PetTranslationTask
+from pet_fairseq.decoding.task import PetTranslationTask
 from pet_fairseq.devices import check_device
 from pet_fairseq.errors import UserError
 from pet_fairseq.predict.classifier import Classifier
@@ -103,17 +103,22 @@ def choose_precision(device: str, precision: str) -> tuple[str, Optional[torch.d
 def folders_around(path: str, cfg: DictConfig) -> list[Path]:
     """The folders in which a tokenizer's files may be.
 
-    These are the data folder, the folder above it and its folder `text`, where recipes put it, and
-    those of the checkpoint, of its backbone and of the model that it was fine-tuned from.
+    These are the data folder with those around it, and those of the checkpoint, of its backbone and
+    of the model that it was fine-tuned from.
     """
-    folder = Path(cfg.task.data.split(os.pathsep)[0])
     origins = (
         path,
         getattr(cfg.model, "backbone_path", None),
         getattr(cfg.get("checkpoint"), "finetune_from_model", None),
     )
+    data = Path(cfg.task.data.split(os.pathsep)[0])
+    return [*around_data(data), *(Path(file).parent for file in origins if file)]
+
+
+def around_data(folder: Path) -> list[Path]:
+    """A folder, the one above it, and its neighbour `text`, where recipes put a tokenizer."""
     above = folder.resolve().parent
-    return [folder, above, above / "text", *(Path(file).parent for file in origins if file)]
+    return [folder, above, above / "text"]
 
 
 def choose_text(
@@ -148,11 +153,8 @@ def with_fast_decoding(task: FairseqTask) -> FairseqTask:
     """A translation task with this package's beam search; any other task as it is."""
     if type(task) is not TranslationTask:
         return task
-    fields = PetTranslationConfig.__dataclass_fields__
     cfg = OmegaConf.to_container(task.cfg) if OmegaConf.is_config(task.cfg) else vars(task.cfg)
-    options = {name: cfg[name] for name in fields if name in cfg}
-    config = PetTranslationConfig(**{**options, "eval_bleu": False})
-    return PetTranslationTask(config, task.source_dictionary, task.target_dictionary)
+    return PetTranslationTask.like(task, cfg)
 
 
 def is_classification(task_name: str) -> bool:

@@ -13,10 +13,10 @@ import torch
 
 from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.files import atomic_write
-from pet_fairseq.predict.bad_lines import Bad, BadLines, report
+from pet_fairseq.predict.bad_lines import Bad, BadLines, broken_bytes, report
 from pet_fairseq.predict.batches import Limit
 from pet_fairseq.predict.exported import find_exported, open_exported
-from pet_fairseq.predict.lines import STDIN, Line, check_bytes, read_windows
+from pet_fairseq.predict.lines import STDIN, Line, read_windows
 from pet_fairseq.predict.load_model import PATH, load
 from pet_fairseq.predict.predictor import MAX_TOKENS
 from pet_fairseq.predict.sentences import EmptyTextError
@@ -165,14 +165,12 @@ def translate_lines(
     """
     sources: list[list[list]] = []
     for line in lines:
-        if strict:
-            check_bytes(line)
+        broken = broken_bytes(line, strict)
         pieces, bad = divide(engine, line.text, long_lines)
         if bad is not None and strict:
             raise UserError(
                 f"{line.where}: more than the {engine.room} tokens that the model reads"
             )
-        broken = () if line.broken is None else (Bad.BROKEN,)
         bad_lines.add((*broken, *(() if bad is None else (bad,))))
         sources.append(pieces)
     translations = iter(engine.translate([piece for some in sources for piece in some], limit))

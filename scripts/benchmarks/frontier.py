@@ -15,7 +15,6 @@ missing or belongs to a changed checkpoint. OUT gets frontier.md, frontier.csv a
 
 import argparse
 import logging
-import platform
 import statistics
 import tempfile
 import warnings
@@ -37,6 +36,7 @@ from frontier_cells import (
     timed_on,
 )
 from frontier_plots import Trade, plot_size_trades, plot_speed_trades
+from harness import processor
 
 import pet_fairseq
 from pet_fairseq.errors import UserError
@@ -205,14 +205,6 @@ def notes(rows: Iterable[Row], left_out: Sequence[str], args: argparse.Namespace
     if left_out:
         lines.append(f"- no finished run, left out: {', '.join(left_out)}")
     return "\n".join(lines) + "\n"
-
-
-def processor() -> str:
-    """The processor's name, as far as the system tells it."""
-    cpus = Path("/proc/cpuinfo")
-    lines = cpus.read_text().splitlines() if cpus.is_file() else []
-    names = [line.split(": ")[1] for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
 
 
 def write(rows: Sequence[Row], left_out: Sequence[str], args: argparse.Namespace) -> str:

@@ -4,7 +4,8 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from pet_fairseq.cli_command import Command, Group, add_subset_option
-from pet_fairseq.predict.in_turn.translate import BEAM, MAX_LENGTH, ROUNDS
+from pet_fairseq.predict.batches import MAX_LENGTH
+from pet_fairseq.predict.in_turn.translate import BEAM, ROUNDS
 
 
 def add_text_options(group) -> None:

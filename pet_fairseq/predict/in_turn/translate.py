@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import os
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -11,11 +10,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from pet_fairseq.devices import usable_cores
 from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.files import atomic_folder, read_text, write_json
-from pet_fairseq.predict.bad_lines import Bad, BadLines
-from pet_fairseq.predict.batches import MAX_SOURCE, Limit
-from pet_fairseq.predict.lines import check_bytes, read_lines
+from pet_fairseq.predict.bad_lines import Bad, BadLines, broken_bytes
+from pet_fairseq.predict.batches import MAX_LENGTH, MAX_SOURCE, Limit
+from pet_fairseq.predict.lines import read_lines
 from pet_fairseq.rounding import format_speed
 
 if TYPE_CHECKING:  # not loaded to print help
@@ -24,7 +24,6 @@ if TYPE_CHECKING:  # not loaded to print help
 BATCH = Limit(2_000)  # tokens
 BEAM = 5
 ROUNDS = 5  # how often translations are timed
-MAX_LENGTH = 200  # words of a translation, as fairseq-generate's --max-len-b
 AT_ONCE = 100_000  # sentences that are translated before more are read
 
 Translate = Callable[[list[list[str]]], list[str]]
@@ -117,7 +116,7 @@ def translate_exported(
     """
     check_positive(max_length=max_length)
     check_inputs(models, tokens, beam, rounds, out)
-    threads = threads or len(os.sched_getaffinity(0))
+    threads = threads or usable_cores()
     sentences = read_sentences(tokens, long_texts, strict)
     translators = {name: load(folder, beam, threads, max_length) for name, folder in models.items()}
     decode = style.decoder()
@@ -154,10 +153,8 @@ def read_sentences(tokens: Path, long_texts: str, strict: bool) -> Iterator[Sent
         UserError: a line is refused.
     """
     for line in read_lines(str(tokens)):
-        if strict:
-            check_bytes(line)
+        bad = broken_bytes(line, strict)
         words = line.text.split()
-        bad = () if line.broken is None else (Bad.BROKEN,)
         if not words:
             yield Sentence([], (*bad, Bad.EMPTY))
         elif len(words) <= MAX_SOURCE:
