@@ -15,8 +15,8 @@ from pet_fairseq.checkpoints.contents import new_state, save_state
 from pet_fairseq.checkpoints.dictionaries import first_folder, load_dictionary, vocabulary_sizes
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import atomic_folder
-from pet_fairseq.multilingual.language_tokens import trained_tokens
+from pet_fairseq.files import atomic_folder, check_new_folder
+from pet_fairseq.multilingual.language_tokens import LanguageTokens, trained_tokens
 from pet_fairseq.nn.architectures import architecture_name, model_class
 
 CHECKPOINT = "checkpoint.pt"
@@ -27,40 +27,74 @@ KEPT = ("left_pad_source", "left_pad_target", "max_source_positions", "max_targe
 
 def write_bilingual(
     path: str, source_lang: str, target_lang: str, out: Path, data: Optional[str] = None
-) -> None:
-    """Write the folder `out`: checkpoint.pt and the dictionaries of one pair of languages.
+) -> str:
+    """Write the folder `out` for one pair of languages; returns a line for the terminal.
+
+    It holds checkpoint.pt, the dictionaries with the language tokens, and links to the binary data
+    of the pair: the tokens stand at the dictionaries' end, so that its numbers stay right.
 
     Args:
         path: a checkpoint of one of TASKS.
         data: the folder with its dictionaries, None for the one that the checkpoint names.
     Raises:
         UserError: a checkpoint of another task or architecture, a language that it does not know,
-            or no dictionary.
+            no dictionary, or `out` exists already.
     """
+    check_new_folder(out, "--out")
     state = load_checkpoint(path, "CHECKPOINT")
-    task, model = state["cfg"].task, state["cfg"].model
     check_trained(state, path)
-    check_languages(task, path, source_lang, target_lang)
-    dictionaries = {
+    check_languages(state["cfg"].task, path, source_lang, target_lang)
+    files = {
         language: find_dictionary(state, path, language, side, data)
-        for language, side in ((source_lang, "source_lang"), (target_lang, "target_lang"))
+        for language, side in ((source_lang, "source"), (target_lang, "target"))
     }
-    cfg = OmegaConf.to_container(state["cfg"], enum_to_str=True)
-    tokens = trained_tokens(task, source_lang, target_lang)
+    dictionaries = {
+        language: full_dictionary(state, path, file, side)
+        for (language, file), side in zip(files.items(), ("source_lang", "target_lang"))
+    }
+    tokens = trained_tokens(state["cfg"].task, source_lang, target_lang)
     tokens.indices(*dictionaries.values())
-    cfg["model"] = Namespace(**{**vars(model), "arch": bilingual_arch(model), **tokens.options()})
-    cfg["model"]._name = cfg["model"].arch
-    kept = {name: getattr(task, name) for name in KEPT if hasattr(task, name)}
-    for name in ("left_pad_source", "left_pad_target"):
-        kept[name] = str(kept.get(name, name == "left_pad_source")) == "True"
-    cfg["task"] = {"_name": "translation", "data": str(out), **kept}
-    cfg["task"] |= {"source_lang": source_lang, "target_lang": target_lang}
-    cfg["criterion"] = {"_name": "cross_entropy"}
+    bilingual = bilingual_state(state, source_lang, target_lang, tokens, out)
     with atomic_folder(out) as folder:
         for language, dictionary in dictionaries.items():
             dictionary.save(str(folder / f"dict.{language}.txt"))
-        history = state["optimizer_history"][-1:]
-        save_state(new_state(cfg, state["model"], history, {}), folder / CHECKPOINT)
+        linked = link_data(files[source_lang].parent, source_lang, target_lang, folder)
+        save_state(bilingual, folder / CHECKPOINT)
+    words = " and ".join(sorted({f"{len(d):,}" for d in dictionaries.values()}))
+    held = f", data: {', '.join(linked)}" if linked else ""
+    return f"wrote {out}: {bilingual['cfg']['model'].arch}, {words} words{held}"
+
+
+def bilingual_state(
+    state: dict, source_lang: str, target_lang: str, tokens: LanguageTokens, data: Path
+) -> dict:
+    """The checkpoint of the bilingual model; it shares the tensors of the multilingual one."""
+    task, model = state["cfg"].task, state["cfg"].model
+    cfg = OmegaConf.to_container(state["cfg"], enum_to_str=True)
+    arch = bilingual_arch(model)
+    cfg["model"] = Namespace(**{**vars(model), **tokens.options(), "arch": arch, "_name": arch})
+    kept = {name: getattr(task, name) for name in KEPT if hasattr(task, name)}
+    for name in ("left_pad_source", "left_pad_target"):  # these tasks have them as text
+        kept[name] = str(kept[name]) == "True"
+    languages = {"source_lang": source_lang, "target_lang": target_lang}
+    cfg["task"] = {"_name": "translation", "data": str(data), **languages, **kept}
+    cfg["criterion"] = {"_name": "cross_entropy"}
+    return new_state(cfg, state["model"], state["optimizer_history"][-1:], {})
+
+
+def link_data(data: Path, source_lang: str, target_lang: str, folder: Path) -> list[str]:
+    """Link the binary data of a pair, whose names hold the pair in either order; returns the sets.
+
+    Raises:
+        UserError: the data's files cannot be linked.
+    """
+    sets = set()
+    for first, second in ((source_lang, target_lang), (target_lang, source_lang)):
+        for file in sorted(data.glob(f"*.{first}-{second}.*")):
+            if file.suffix in (".bin", ".idx"):
+                (folder / file.name).symlink_to(file.resolve())
+                sets.add(file.name.split(".")[0])
+    return sorted(sets)
 
 
 def check_trained(state: dict, path: str) -> None:
@@ -102,32 +136,37 @@ def check_languages(task: Namespace, path: str, source_lang: str, target_lang: s
             )
 
 
-def find_dictionary(
-    state: dict, path: str, language: str, side: str, data: Optional[str]
-) -> Dictionary:
-    """The dictionary of a side with the language tokens that the task appended to it.
+def find_dictionary(state: dict, path: str, language: str, side: str, data: Optional[str]) -> Path:
+    """The file of the dictionary of a side, source or target.
 
     Raises:
-        UserError: it is not found, or does not fit the model.
+        UserError: it is not found.
     """
     task = state["cfg"].task
-    folders = [
-        Path(folder) for folder in (data, first_folder(task.data), Path(path).parent) if folder
-    ]
-    fixed = getattr(task, f"{side.split('_')[0]}_dict", None) or getattr(
-        task, "fixed_dictionary", None
-    )
-    files = [Path(fixed)] if fixed else []
-    files += [folder / f"dict.{language}.txt" for folder in folders]
+    given = getattr(task, f"{side}_dict", None) or getattr(task, "fixed_dictionary", None)
+    folders = [data, first_folder(task.data), str(Path(path).parent)]
+    files = [Path(folder, f"dict.{language}.txt") for folder in folders if folder]
+    files = [*([Path(given)] if given and not data else []), *files]
     file = next((file for file in files if file.is_file()), None)
     if file is None:
         raise UserError(
             f"--data: {files[0]} is not there; give the folder with the model's dictionaries"
         )
+    return file
+
+
+def full_dictionary(state: dict, path: str, file: Path, side: str) -> Dictionary:
+    """A dictionary with the language tokens that the task appended to it.
+
+    Args:
+        side: source_lang or target_lang.
+    Raises:
+        UserError: it does not fit the model.
+    """
     dictionary = load_dictionary(file, "--data")
-    append_tokens(dictionary, task)
+    append_tokens(dictionary, state["cfg"].task)
     size = vocabulary_sizes(state["model"])[side]
-    if size is not None and size != len(dictionary):
+    if size not in (None, len(dictionary)):
         raise UserError(
             f"--data {file}: {len(dictionary):,} words with the language tokens, but {path} has "
             f"{size:,}; give the folder with the model's own dictionaries"
