@@ -53,7 +53,6 @@ def write_bilingual(
         for (language, file), side in zip(files.items(), ("source_lang", "target_lang"))
     }
     tokens = trained_tokens(state["cfg"].task, source_lang, target_lang)
-    tokens.indices(*dictionaries.values())
     bilingual = bilingual_state(state, source_lang, target_lang, tokens, out)
     with atomic_folder(out) as folder:
         for language, dictionary in dictionaries.items():

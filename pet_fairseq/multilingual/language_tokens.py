@@ -41,27 +41,6 @@ class LanguageTokens:
         """The options of a model that reads them."""
         return {field.name: " ".join(getattr(self, field.name)) for field in fields(self)}
 
-    def indices(self, source: Dictionary, target: Dictionary) -> "TokenIndices":
-        """Their indices in the dictionaries.
-
-        Raises:
-            UserError: a word that is not in a dictionary.
-        """
-        return TokenIndices(
-            find_words(self.source_prefix, source, "--source-prefix"),
-            find_words(self.source_end, source, "--source-end"),
-            find_words(self.decoder_start, target, "--decoder-start"),
-        )
-
-
-@dataclass(frozen=True)
-class TokenIndices:
-    """`LanguageTokens` in the numbers of a pair of dictionaries."""
-
-    source_prefix: tuple[int, ...]
-    source_end: tuple[int, ...]
-    decoder_start: tuple[int, ...]
-
 
 def add_language_options(parser) -> None:
     """Declare the options that `LanguageTokens.of_options` reads."""
@@ -77,7 +56,7 @@ def add_language_options(parser) -> None:
         parser.add_argument(option, metavar="WORDS", help=f"{text} (default: {words or 'none'})")
 
 
-def find_words(words: Sequence[str], dictionary: Dictionary, option: str) -> tuple[int, ...]:
+def find_words(words: Sequence[str], dictionary: Dictionary, option: str) -> Tensor:
     """The words' indices. Raises UserError for one that the dictionary does not have."""
     for word in words:
         if word not in dictionary:
@@ -85,34 +64,29 @@ def find_words(words: Sequence[str], dictionary: Dictionary, option: str) -> tup
                 f"{option} {word}: no word of the dictionary; give a data folder with the "
                 "multilingual model's own dictionary"
             )
-    return tuple(map(dictionary.index, words))
+    return torch.tensor([dictionary.index(word) for word in words], dtype=torch.long)
 
 
-def put_around(
-    tokens: Tensor, prefix: Sequence[int], end: Sequence[int], padding_idx: int
-) -> Tensor:
+def put_around(tokens: Tensor, prefix: Tensor, end: Tensor, padding_idx: int) -> Tensor:
     """Source sentences with other words in front and, in place of their last one, behind.
 
     Args:
-        tokens: B x T, padded on either side; every row ends in `</s>`.
+        tokens: B x T, padded on either side; every row ends in `</s>`. prefix, end: indices.
     Returns:
         B x (len(prefix) + T - 1 + len(end)), padded on the left
     """
     real = tokens.ne(padding_idx)
     is_last = real & real.flip(1).cumsum(1).flip(1).eq(1)
-    parts = (
-        tokens.new_tensor(prefix).expand(len(tokens), -1),
-        tokens.masked_fill(is_last, padding_idx),
-        tokens.new_tensor(end).expand(len(tokens), -1),
-    )
-    joined = torch.cat(parts, dim=1)
+    rows = len(tokens)
+    within = tokens.masked_fill(is_last, padding_idx)
+    joined = torch.cat([prefix.expand(rows, -1), within, end.expand(rows, -1)], dim=1)
     in_order = joined.ne(padding_idx).byte().argsort(dim=1, stable=True)
     return joined.gather(1, in_order)[:, 1:]  # every row has a hole where its last word stood
 
 
-def start_with(prev_output_tokens: Tensor, start: Sequence[int]) -> Tensor:
+def start_with(prev_output_tokens: Tensor, start: Tensor) -> Tensor:
     """The decoder's input, B x T, with other words in place of the first one of each row."""
-    first = prev_output_tokens.new_tensor(start).expand(len(prev_output_tokens), -1)
+    first = start.expand(len(prev_output_tokens), -1)
     return torch.cat([first, prev_output_tokens[:, 1:]], dim=1)
 
 

@@ -30,8 +30,10 @@ class EncoderWithLanguageTokens(TransformerEncoderBase):
     def __init__(self, cfg, dictionary, embed_tokens):
         super().__init__(cfg, dictionary, embed_tokens)
         words = LanguageTokens.of_options(cfg)
-        self.prefix = find_words(words.source_prefix, dictionary, "--source-prefix")
-        self.end = find_words(words.source_end, dictionary, "--source-end")
+        prefix = find_words(words.source_prefix, dictionary, "--source-prefix")
+        end = find_words(words.source_end, dictionary, "--source-end")
+        self.register_buffer("prefix", prefix, persistent=False)
+        self.register_buffer("end", end, persistent=False)
 
     @property
     def added(self) -> int:
@@ -53,7 +55,8 @@ class DecoderWithLanguageTokens(TransformerDecoderBase):
     def __init__(self, cfg, dictionary, embed_tokens, no_encoder_attn=False):
         super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn=no_encoder_attn)
         words = LanguageTokens.of_options(cfg).decoder_start
-        self.start = find_words(words, dictionary, "--decoder-start")
+        start = find_words(words, dictionary, "--decoder-start")
+        self.register_buffer("start", start, persistent=False)
 
     @property
     def added(self) -> int:

@@ -162,5 +162,5 @@ def test_shared_embeddings_are_stored_once():
 def test_only_the_last_word_is_replaced():
     """A </s> within a sentence, as between the sentences of a document, stays."""
     tokens = torch.tensor([[PAD, 5, END, 6, END], [7, 8, 9, 10, END]])
-    around = put_around(tokens, (20,), (21, 22), PAD)
+    around = put_around(tokens, torch.tensor([20]), torch.tensor([21, 22]), PAD)
     assert around.tolist() == [[PAD, 20, 5, END, 6, 21, 22], [20, 7, 8, 9, 10, 21, 22]]
