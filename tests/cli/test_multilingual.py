@@ -3,6 +3,7 @@
 import pytest
 
 from pet_fairseq import from_pretrained
+from tests.cli.pages import USER_DIR, block, run_in
 from tests.cli.processes import CROSS_ENTROPY, REPO, in_process, preprocess, run, train
 
 STOCK = ("--user-dir", REPO / "pet_fairseq", "--required-batch-size-multiple", "1")
@@ -97,3 +98,14 @@ def test_what_it_cannot_read(multilingual, bilingual, tmp_path):
     done = in_process("bilingual", bilingual / "checkpoint.pt", *pair)
     assert done.status == 1
     assert "was trained with --task translation; of the multilingual tasks only" in done.output
+
+
+def test_the_page(multilingual, joined, tmp_path):
+    (tmp_path / "multilingual.pt").symlink_to(multilingual)
+    (tmp_path / "BIN").symlink_to(joined)
+    (tmp_path / "text.de").write_text("b1 b2\nb3\n")
+    page = "multilingual.md"
+    run_in(tmp_path, block(page, "pet-fairseq bilingual"))
+    training = block(page, "fairseq-train de_en", max_update=2)
+    run_in(tmp_path, training.replace("--user-dir pet_fairseq", f"{USER_DIR} --cpu"))
+    assert len(run_in(tmp_path, block(page, "pet-fairseq translate")).splitlines()) == 2
