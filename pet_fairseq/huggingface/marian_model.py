@@ -15,6 +15,7 @@ from fairseq.modules.transformer_layer import (
 from torch import Tensor, nn
 
 from pet_fairseq.checkpoints.tied_tensors import SharedStoredOnce
+from pet_fairseq.multilingual.models import Bilingual
 from pet_fairseq.nn.architectures import set_defaults
 from pet_fairseq.nn.output_bias import add_output_bias
 
@@ -76,6 +77,17 @@ class MarianModel(SharedStoredOnce, TransformerModel):
         return model
 
 
+@register_model("bilingual_marian")
+class BilingualMarian(Bilingual, MarianModel):
+    """A Marian model of several languages for one pair of them."""
+
+    ctranslate2_form = None  # it would leave the language tokens out
+    no_plain_form = (
+        "it puts a language token in front of sentences, which no export does; distil it into a "
+        "student and export that"
+    )
+
+
 def use_swish(model: nn.Module) -> None:
     """Give all layers the activation that fairseq's `get_activation_fn` lacks."""
     for module in model.modules():
@@ -88,3 +100,6 @@ def set_marian_defaults(args) -> None:
     """Set options that are not given to the values of OPUS-MT's models."""
     set_defaults(args, swish=False, encoder_learned_pos=True, decoder_learned_pos=True)
     base_architecture(args)
+
+
+register_model_architecture("bilingual_marian", "bilingual_marian")(set_marian_defaults)

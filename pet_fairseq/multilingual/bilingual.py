@@ -16,7 +16,7 @@ from pet_fairseq.checkpoints.dictionaries import first_folder, load_dictionary, 
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import atomic_folder, check_new_folder
-from pet_fairseq.multilingual.language_tokens import LanguageTokens, trained_tokens
+from pet_fairseq.multilingual.language_tokens import LanguageTokens, check_language, trained_tokens
 from pet_fairseq.nn.architectures import architecture_name, model_class
 
 CHECKPOINT = "checkpoint.pt"
@@ -43,7 +43,9 @@ def write_bilingual(
     check_new_folder(out, "--out")
     state = load_checkpoint(path, "CHECKPOINT")
     check_trained(state, path)
-    check_languages(state["cfg"].task, path, source_lang, target_lang)
+    known = known_languages(state["cfg"].task)
+    check_language("--source-lang", source_lang, known, path)
+    check_language("--target-lang", target_lang, known, path)
     files = {
         language: find_dictionary(state, path, language, side, data)
         for language, side in ((source_lang, "source"), (target_lang, "target"))
@@ -122,17 +124,6 @@ def known_languages(task: Namespace) -> list[str]:
         pairs = pairs.split(",") if isinstance(pairs, str) else pairs
         langs = sorted({language for pair in pairs for language in pair.split("-")})
     return langs.split(",") if isinstance(langs, str) else list(langs)
-
-
-def check_languages(task: Namespace, path: str, source_lang: str, target_lang: str) -> None:
-    """Raise UserError for a language that the model does not know; the message lists the known."""
-    known = known_languages(task)
-    for option, language in (("--source-lang", source_lang), ("--target-lang", target_lang)):
-        if language not in known:
-            raise UserError(
-                f"{option} {language}: {path} does not know it; its languages are "
-                f"{', '.join(known)}"
-            )
 
 
 def find_dictionary(state: dict, path: str, language: str, side: str, data: Optional[str]) -> Path:
