@@ -20,7 +20,7 @@ START = "<blank>"  # CTranslate2's name of <pad>
 
 def has_ctranslate2_form(options: Any) -> bool:
     """Whether the model with these options has a form in CTranslate2 of its own."""
-    return getattr(model_class(options), "ctranslate2_form", None) is not None
+    return hasattr(model_class(options), "ctranslate2_form")
 
 
 @torch.no_grad()

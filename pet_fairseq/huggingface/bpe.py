@@ -62,6 +62,7 @@ class MarianBPE(SentencepieceBPE):
     """SentencePiece's pieces, before which a language token such as `>>fra<<` is a word itself."""
 
     def encode(self, x: str) -> str:
-        token, text = re.fullmatch(r"(>>\S+?<<)?(.*)", x, re.DOTALL).groups()
-        pieces = super().encode(text)
-        return f"{token} {pieces}".rstrip() if token else pieces
+        match = re.match(r">>\S+?<<", x)
+        token = match[0] if match else ""
+        words = f"{token} {super().encode(x[len(token) :])}"
+        return words.strip()

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.huggingface.source import CONFIG, Config, Weights, read_json, require_file
+from pet_fairseq.huggingface.tokenizer_file import pieces_in_order
 from pet_fairseq.huggingface.vocabulary import FIRST, Vocabulary, make_vocabulary
 
 ATTENTION = ("q_proj", "k_proj", "v_proj", "out_proj")
@@ -93,7 +94,7 @@ def read_pieces(
             "give files that belong together"
         )
     return make_vocabulary(
-        sorted(numbers, key=numbers.__getitem__),
+        pieces_in_order(numbers, path),
         rows,
         {word: numbers.get(word) for word in FIRST},
         path,

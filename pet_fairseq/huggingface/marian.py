@@ -78,9 +78,9 @@ def read_languages(source: Source) -> tuple[str, str]:
     Without two such languages they are source and target.
     """
     options = read_options(source.folder / OPTIONS) | source.languages
-    names = [options.get(name) for name in ("source_lang", "target_lang")]
-    usable = all(isinstance(name, str) and name.isidentifier() for name in names)
-    return (names[0], names[1]) if usable and names[0] != names[1] else ("source", "target")
+    names = (str(options.get("source_lang") or ""), str(options.get("target_lang") or ""))
+    usable = all(map(str.isidentifier, names)) and names[0] != names[1]
+    return names if usable else ("source", "target")
 
 
 def language_options(source: Source, vocabulary: Vocabulary) -> list[str]:
