@@ -9,7 +9,7 @@ from typing import Optional
 import sentencepiece
 
 from pet_fairseq.errors import UserError, user_message
-from pet_fairseq.huggingface.source import Source, read_json
+from pet_fairseq.huggingface.source import Config, Source, read_json
 from pet_fairseq.huggingface.tokenizer_file import (
     ADDED,
     BYTE_PIECES,
@@ -26,6 +26,16 @@ SENTENCE_PIECES = "sentencepiece.bpe.model"  # of models with fairseq's order of
 FIRST_OF_SENTENCEPIECE = 3  # its <unk>, <s> and </s>, in place of which fairseq has its own four
 SPECIAL = "special_tokens_map.json"
 MASK = "<mask>"
+# of M2M-100's two vocabularies, in their order; its tokenizer's files need not list them
+CODES = {
+    "m2m100": (
+        "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl "
+        "gu ha he hi hr ht hu hy id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml "
+        "mn mr ms my ne nl no ns oc or pa pl ps pt ro ru sd si sk sl so sq sr ss su sv sw ta th tl "
+        "tn tr uk ur uz vi wo xh yi yo zh zu"
+    ),
+    "wmt21": "en ha is ja cs ru zh de",
+}
 
 
 @dataclass(frozen=True)
@@ -78,13 +88,14 @@ def read_sentence_pieces(folder: Path) -> TextPieces:
         UserError: a file is not readable.
     """
     model = folder / SENTENCE_PIECES
+    listed = listed_pieces(folder)
     if (folder / BYTE_PIECES).is_file():
         numbers = read_json(folder / BYTE_PIECES)
+        listed = dict.fromkeys(m2m_tokens(folder)) | listed
         last = []
     else:
         numbers = {piece: i for i, piece in enumerate((*FIRST, *model_pieces(model)))}
         last = [MASK]
-    listed = listed_pieces(folder)
     numbers |= {piece: number for piece, number in listed.items() if number is not None}
     numbers |= read_options(folder / ADDED)
     for piece in (*listed, *last):
@@ -96,6 +107,13 @@ def read_sentence_pieces(folder: Path) -> TextPieces:
         ["--bpe", "sentencepiece", "--sentencepiece-model", f"{{}}/{SENTENCE_PIECES}"],
         find_languages(listed, numbers),
     )
+
+
+def m2m_tokens(folder: Path) -> list[str]:
+    """M2M-100's language tokens. Raises UserError if the options name an unknown set of them."""
+    path = folder / OPTIONS
+    options = Config({"language_codes": "m2m100"} | read_options(path), path)
+    return [f"__{code}__" for code in options.choose("language_codes", CODES).split()]
 
 
 def model_pieces(path: Path) -> list[str]:
@@ -132,8 +150,12 @@ def choose_pair(source: Source, text: TextPieces) -> tuple[str, str]:
     """The languages that the user chose.
 
     Raises:
-        UserError: one is missing or not known to the model.
+        UserError: one is missing or not known to the model, or the tokenizer has no languages.
     """
+    if not text.languages:
+        raise UserError(
+            f"{text.path.parent}: the tokenizer's files list no language tokens; download {SPECIAL}"
+        )
     for name in ("source_lang", "target_lang"):
         if name not in source.languages:
             known = ", ".join(text.languages)
