@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import torch
+from fairseq.modules import SinusoidalPositionalEmbedding
 from torch import Tensor
 
 from pet_fairseq.errors import UserError
@@ -26,6 +27,7 @@ SOURCE_PIECES, TARGET_PIECES = "vocab-src.json", "vocab-tgt.json"
 CODES = "bpe.codes"
 END_OF_WORD, SEPARATOR = "</w>", "@@"
 VERSION = "#version: 0.2"  # of subword-nmt's codes in which the last letter has END_OF_WORD
+POSITIONS_ROUNDED = 1e-2  # in bfloat16
 INPUT, OUTPUT = "decoder.embed_tokens.weight", "decoder.output_projection.weight"
 
 
@@ -47,6 +49,7 @@ def read_fsmt(source: Source) -> Import:
     )
     codes = read_codes(source.folder / MERGES)
     weights = source.weights.renamed(lambda name: name.removeprefix("model."))
+    check_positions(weights)
     tied = OUTPUT not in weights or torch.equal(weights[INPUT], weights[OUTPUT])
     arch = ["--arch", "transformer", *size_options(config)]
     arch += ["--activation-fn", config.choose("activation_function", ACTIVATIONS)]
@@ -78,6 +81,20 @@ def read_languages(source: Source) -> tuple[str, str]:
             option_of(name), source.languages.get(name, language), [language], config.path
         )
     return languages[0], languages[1]
+
+
+def check_positions(weights: Weights) -> None:
+    """Raises UserError if positions are stored, as newer files have them, and were trained."""
+    for stack in ("encoder", "decoder"):
+        stored = weights.get(f"{stack}.embed_positions.weight")
+        if stored is None:
+            continue
+        sinusoids = SinusoidalPositionalEmbedding.get_embedding(*stored.shape, FIRST.index("<pad>"))
+        if not torch.allclose(stored, sinusoids, atol=POSITIONS_ROUNDED):
+            raise UserError(
+                f"{weights.path}: the {stack}'s positions are no sinusoids, as fairseq's "
+                "transformer has them"
+            )
 
 
 def word_of(piece: str) -> str:

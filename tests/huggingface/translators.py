@@ -146,8 +146,19 @@ FSMT_WORDS = [*FIRST, *theirs.WORDS, "w0@@", "madeupword0001"]
 FSMT_TARGET = [*FIRST, *theirs.WORDS[:7], "w1@@"]
 
 
-def fsmt(folder, source=FSMT_WORDS, target=FSMT_TARGET, merges=(), **config):
-    """A model of fairseq's words, which are written as FSMT writes them."""
+def fsmt(
+    folder,
+    source=FSMT_WORDS,
+    target=FSMT_TARGET,
+    merges=(),
+    tied=False,
+    trained_positions=False,
+    **config,
+):
+    """A model of fairseq's words, which are written as FSMT writes them.
+
+    tied: whether the output is the decoder's embeddings, as in files of earlier versions.
+    """
     folder.mkdir()
     for name, words in (("src", source), ("tgt", target)):
         ending = [
@@ -161,4 +172,11 @@ def fsmt(folder, source=FSMT_WORDS, target=FSMT_TARGET, merges=(), **config):
     sizes = dict(d_model=16, max_position_embeddings=24, init_std=0.3, **theirs.STACKS)
     sizes |= dict(src_vocab_size=len(source), tgt_vocab_size=len(target), **languages)
     config = transformers.FSMTConfig(**sizes | config)
-    return theirs.save(theirs.randomise(transformers.FSMTForConditionalGeneration(config)), folder)
+    model = transformers.FSMTForConditionalGeneration(config)
+    for stack in (model.model.encoder, model.model.decoder):
+        stack.embed_positions.requires_grad_(trained_positions)
+    theirs.randomise(model)
+    if tied:
+        decoder = model.model.decoder
+        decoder.output_projection.weight.data.copy_(decoder.embed_tokens.weight)
+    return theirs.save(model, folder)
