@@ -88,32 +88,41 @@ def test_log_probabilities(case):
     assert not is_plain(ours)
 
 
+def ending_at(length, end):
+    """Lets only `end` follow that many tokens, with its probability, as fairseq's search does."""
+
+    def process(tokens, scores):
+        if tokens.size(1) < length:
+            return scores
+        others = torch.arange(scores.size(1)).ne(end)
+        return scores.masked_fill(others, -torch.inf)
+
+    return process
+
+
 @pytest.mark.parametrize("beam", [1, 4])
 def test_translations(case, beam):
     """Scores are not divided by lengths: transformers counts the token that it forces."""
     made, translator = case
     number = numbers(translator.tgt_dict, made)
-    forced = made.start[1:]
+    config, (first, *forced) = made.model.config, made.start
     sources = [translator.encode(text) for text in TEXTS]
-    search = dict(beam=beam, lenpen=0.0, max_len_a=0, max_len_b=29, min_len=0)
-    ended = 0
+    search = dict(beam=beam, lenpen=0.0, max_len_a=0, max_len_b=11, min_len=3)
+    lengths = set()
     for text, (best, *_) in zip(TEXTS, translator.generate(sources, **search)):
         (found,) = made.model.generate(
             **inputs_of(made, [text]),
             num_beams=beam,
             length_penalty=0.0,
             early_stopping=beam > 1,
-            max_new_tokens=30 + len(forced),
-            bad_words_ids=[[made.model.config.pad_token_id]],
+            min_new_tokens=3 + len(forced),
+            max_new_tokens=12 + len(forced),
+            bad_words_ids=[[config.pad_token_id]],
+            decoder_start_token_id=first,
             forced_bos_token_id=forced[0] if forced else None,
             forced_eos_token_id=None,
-            decoder_start_token_id=made.start[0],
+            logits_processor=[ending_at(11 + len(made.start), config.eos_token_id)],
         )
-        found = found[len(made.start) :].tolist()
-        best = number[best["tokens"]].tolist()
-        if found[-1] == made.model.config.eos_token_id:
-            ended += 1
-            assert best == found
-        else:
-            assert beam > 1 or best[:-1] == found[: len(best) - 1]
-    assert ended
+        assert number[best["tokens"]].tolist() == found[len(made.start) :].tolist()
+        lengths.add(len(best["tokens"]))
+    assert max(lengths) > 4

@@ -46,7 +46,7 @@ def sentence_model(file):
 def ending_soon(model, matrix, bias):
     """Make </s> so likely that translations end."""
     end = matrix.weight[model.config.eos_token_id]
-    bias.add_(end * 4 / end.square().sum())
+    bias.add_(end * 2 / end.square().sum())
     return model
 
 
@@ -136,7 +136,7 @@ def marian(folder):
     model = theirs.marian(folder, pieces=pieces, max_position_embeddings=40)
     names = dict(source_lang="de", target_lang="mul")
     (folder / "tokenizer_config.json").write_text(json.dumps(names))
-    model.final_logits_bias[0, 0] += 4
+    model.final_logits_bias[0, 0] += 2
     model.save_pretrained(folder)
     tokenizer = transformers.MarianTokenizer.from_pretrained(folder)
     return Translator(model, tokenizer, ("de", "fra"), [len(pieces) - 1])
