@@ -96,10 +96,10 @@ def read_sentence_pieces(folder: Path) -> TextPieces:
     else:
         numbers = {piece: i for i, piece in enumerate((*FIRST, *model_pieces(model)))}
         last = [MASK]
-    numbers |= {piece: number for piece, number in listed.items() if number is not None}
-    numbers |= read_options(folder / ADDED)
     for piece in (*listed, *last):
         numbers.setdefault(piece, len(numbers))
+    numbers |= {piece: number for piece, number in listed.items() if number is not None}
+    numbers |= read_options(folder / ADDED)
     return TextPieces(
         numbers,
         model,

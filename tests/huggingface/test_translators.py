@@ -1,15 +1,20 @@
 """Imported multilingual translators against transformers: they read plain sentences and texts."""
 
+import json
 from functools import partial
 
 import pytest
 import torch
 
+from pet_fairseq.decoding.export import export
 from pet_fairseq.decoding.transformer import is_plain
+from pet_fairseq.errors import UserError
 from pet_fairseq.huggingface.importer import import_model
 from pet_fairseq.multilingual.language_tokens import put_around
 from pet_fairseq.predict.hub import from_pretrained
+from tests.huggingface import transformers_models as theirs
 from tests.huggingface import translators
+from tests.huggingface.llama import change_json
 from tests.huggingface.translators import TEXTS
 
 TOLERANCE = dict(rtol=1e-5, atol=1e-5)
@@ -126,3 +131,168 @@ def test_translations(case, beam):
         assert number[best["tokens"]].tolist() == found[len(made.start) :].tolist()
         lengths.add(len(best["tokens"]))
     assert max(lengths) > 4
+
+
+# --- without language tokens ----------------------------------------------------------------------
+
+
+def test_texts_of_fsmt(tmp_path):
+    merges = ["a t", "c at</w>", "t h", "th e</w>"]
+    letters = sorted(set("".join(TEXTS).lower()) - {" "})
+    pieces = [*letters, *(f"{letter}@@" for letter in letters), "at@@", "th@@", "the", "cat"]
+    words = [*translators.FIRST, *pieces]
+    translators.fsmt(tmp_path / "hf", source=words, merges=merges)
+    import_model(tmp_path / "hf", tmp_path / "out")
+    reader = theirs.transformers.FSMTTokenizer.from_pretrained(tmp_path / "hf")
+    translator = from_pretrained(str(tmp_path / "out"))
+    for text in (*map(str.lower, TEXTS), "it's a cat-nap & so on", "hath \u00e9 cat", ""):
+        assert translator.encode(text).tolist() == reader(text)["input_ids"], text
+    assert "c@@ at" not in translator.src_dict.string(translator.encode("cat"))
+    found = translator.decode(torch.tensor([translator.tgt_dict.index(w) for w in ("w1@@", "w2")]))
+    assert found == "w1w2"
+
+
+def test_a_language_token_in_the_text(tmp_path):
+    """Without --target-lang, OPUS-MT's token is given with the text, as in transformers."""
+    made = translators.marian(tmp_path / "hf")
+    import_model(tmp_path / "hf", tmp_path / "out")
+    translator = from_pretrained(str(tmp_path / "out"))
+    number = numbers(translator.src_dict, made)
+    for text in (">>zlm_Latn<< The cat", ">>fra<<Rats", ">>fra<<", "cat >>fra<<", "a >> b << c"):
+        expected = made.tokenizer(text)["input_ids"]
+        assert number[translator.encode(text)].tolist() == expected
+    assert is_plain(translator.models[0])
+
+
+def test_an_mbart_without_languages(tmp_path):
+    """It is imported as a plain bart, with the languages among its words."""
+    made = translators.mbart_of_pieces(tmp_path / "hf")
+    import_model(tmp_path / "hf", tmp_path / "out")
+    translator = from_pretrained(str(tmp_path / "out"))
+    number = numbers(translator.src_dict, made)
+    assert {"ro_RO", "de_DE"} <= set(translator.src_dict.symbols)
+    expected = made.tokenizer(TEXTS[0], add_special_tokens=False)["input_ids"]
+    assert number[translator.encode(TEXTS[0])].tolist() == [*expected, 2]
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def arch_of(folder):
+    return (folder / "model_options").read_text()
+
+
+def test_options_for_other_commands(tmp_path):
+    """model_options has the words without quotes, as a shell passes them on."""
+    made = translators.nllb(tmp_path / "hf", legacy=True)
+    import_model(tmp_path / "hf", tmp_path / "out", *made.pair)
+    assert "--source-end </s> deu_Latn --decoder-start </s> fra_Latn --max" in arch_of(
+        tmp_path / "out"
+    )
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_where_an_mbart_has_its_tokens(named, tmp_path):
+    """Without a named class, the word from which the decoder starts tells."""
+    for kind, tokens in (
+        ("MBart50Tokenizer", "--source-prefix de_DE --decoder-start </s> ro_RO"),
+        ("MBartTokenizer", "--source-end </s> de_DE --decoder-start ro_RO"),
+    ):
+        made = translators.mbart(tmp_path / kind, kind)
+        if not named:
+            change_json(tmp_path / kind / "tokenizer_config.json", tokenizer_class=None)
+        import_model(tmp_path / kind, tmp_path / f"{kind}_out", *made.pair)
+        assert tokens in arch_of(tmp_path / f"{kind}_out")
+
+
+def test_numbers_of_language_tokens_in_files(tmp_path):
+    """As older versions of transformers save M2M-100's; another set of languages."""
+    folder = tmp_path / "hf"
+    translators.m2m_100(folder)
+    change_json(folder / "tokenizer_config.json", language_codes="wmt21")
+    size = len(json.loads((folder / "vocab.json").read_text()))
+    (folder / "added_tokens.json").write_text(json.dumps({"__xx__": size + 9}))
+    listed = {"additional_special_tokens": [{"content": "__xx__"}]}
+    (folder / "special_tokens_map.json").write_text(json.dumps(listed))
+    import_model(folder, tmp_path / "out", "de", "xx")
+    words = (tmp_path / "out/dict.xx.txt").read_text().splitlines()
+    rows = {"__en__": 0, "__de__": 7, f"madeupword{size + 8:04d}": 8, "__xx__": 9}
+    assert {word: words.index(f"{word} 1") + 4 - size for word in rows} == rows
+    change_json(folder / "tokenizer_config.json", language_codes="mine")
+    with pytest.raises(UserError, match="language_codes is 'mine'; known are m2m100, wmt21"):
+        import_model(folder, tmp_path / "again", "de", "xx")
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+DE_EN = ("--source-lang", "de", "--target-lang", "en")
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ((), "--source-lang: missing; the languages of"),
+        (("--source-lang", "eng_Latn"), "--target-lang: missing; the languages of"),
+        (DE_EN, "--source-lang de: "),
+        (("--source-lang", "eng_Latn", "--target-lang", "en"), "--target-lang en: "),
+        (
+            ("--source-lang", "eng_Latn", "--target-lang", "eng_Latn"),
+            "--target-lang eng_Latn: is the --source-lang too; give two languages",
+        ),
+    ],
+)
+def test_languages_of_nllb(options, text, tmp_path, refused):
+    translators.nllb(tmp_path / "hf")
+    listed = () if "too;" in text else ("eng_Latn, deu_Latn, fra_Latn",)
+    refused(tmp_path / "hf", text, *listed, options=options)
+
+
+def test_languages_of_others(tmp_path, refused):
+    theirs.bart(tmp_path / "bart")
+    text = "--source-lang: a model of type bart has no languages to choose from; leave it out"
+    refused(tmp_path / "bart", text, options=DE_EN)
+    theirs.bart(tmp_path / "mbart", "MBart")
+    refused(tmp_path / "mbart", "files list no language tokens", options=DE_EN)
+    theirs.bart(tmp_path / "classes", "MBart", "SequenceClassification", num_labels=3)
+    refused(tmp_path / "classes", "is of a classifier; leave the languages out", options=DE_EN)
+    theirs.marian(tmp_path / "marian")
+    text = "--target-lang en: ", "has no language tokens such as >>fra<<; leave the option out"
+    refused(tmp_path / "marian", *text, options=DE_EN)
+    translators.marian(tmp_path / "opus")
+    refused(tmp_path / "opus", "--target-lang en: ", "are fra, zlm_Latn", options=DE_EN)
+
+
+def test_options_of_m2m(tmp_path, refused):
+    made = translators.nllb(tmp_path / "hf")
+    pair = ("--source-lang", made.pair[0], "--target-lang", made.pair[1])
+    for name, value in (("decoder_start_token_id", 3), ("tie_word_embeddings", False)):
+        config = json.loads((tmp_path / "hf/config.json").read_text())
+        change_json(tmp_path / "hf/config.json", **{name: value})
+        refused(tmp_path / "hf", f"{name} is {value}, which is not supported", options=pair)
+        (tmp_path / "hf/config.json").write_text(json.dumps(config))
+
+
+def test_files_of_fsmt(tmp_path, refused):
+    folder = tmp_path / "hf"
+    translators.fsmt(folder, trained_positions=True)
+    refused(folder, "the encoder's positions are no sinusoids")
+    refused(folder, "--source-lang en: ", "its languages are de", options=("--source-lang", "en"))
+    (folder / "merges.txt").write_text("a b 12\nc\n")
+    refused(folder, "merges.txt: has a line without two pieces")
+    change_json(folder / "tokenizer_config.json", do_lower_case=True)
+    refused(folder, "tokenizer_config.json: do_lower_case is True, which is not supported")
+    change_json(folder / "config.json", langs=["de"])
+    change_json(folder / "tokenizer_config.json", do_lower_case=False)
+    refused(folder, "config.json: langs is ['de'], not two languages")
+    (folder / "vocab-tgt.json").unlink()
+    change_json(folder / "config.json", langs=["de", "en"])
+    refused(folder, "vocab-tgt.json: no such file")
+
+
+def test_export_of_a_marian_with_its_language(tmp_path):
+    """Both forms would leave the token out."""
+    made = translators.marian(tmp_path / "hf")
+    import_model(tmp_path / "hf", tmp_path / "out", *made.pair)
+    for to in ("fairseq", "ctranslate2"):
+        with pytest.raises(UserError, match="bilingual_marian: it puts a language token in front"):
+            export(str(tmp_path / "out/checkpoint.pt"), str(tmp_path / "out"), to, tmp_path / "x")
