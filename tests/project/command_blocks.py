@@ -17,6 +17,7 @@ PREDICTS = "tests/predict/test_imported.py::test_answers_are_those_of_the_model_
 TRANSLATES = "tests/cli/test_translate.py"
 GUIDES = "tests/cli/test_guides.py"
 MULTILINGUAL = "tests/cli/test_multilingual.py::test_the_page"
+FROM_TRANSFORMERS = "tests/cli/test_multilingual.py::test_the_page_from_transformers"
 RUNS_PYTHON = "tests/cli/test_documented_python.py"
 
 # Every block of these documents has the same reason or test.
@@ -87,6 +88,8 @@ BLOCKS = {
     },
     "docs/multilingual.md": {
         "pet-fairseq bilingual": MULTILINGUAL,
+        "pet-fairseq import-hf": FROM_TRANSFORMERS,
+        "for part in": FROM_TRANSFORMERS,
         "fairseq-train de_en": MULTILINGUAL,
         "pet-fairseq translate": MULTILINGUAL,
     },

@@ -14,7 +14,10 @@ def folder(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("name", ["bert", "bilingual_transformer", "gpt2", "llama", "marian"])
+BILINGUAL = ["bilingual_marian", "bilingual_transformer"]
+
+
+@pytest.mark.parametrize("name", ["bert", *BILINGUAL, "gpt2", "llama", "marian"])
 def test_imported_models(name, folder):
     case = CASES[name]
     cfg = read_options(case, folder)
