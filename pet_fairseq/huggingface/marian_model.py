@@ -42,7 +42,7 @@ class StartEmbedding(nn.Embedding):
 
 
 class MarianTransformer(SharedStoredOnce, TransformerModel):
-    """fairseq's encoder-decoder with the three things that Marian does differently."""
+    """What Marian models for one target language and for several share."""
 
     sharing_options = "--share-all-embeddings and --share-decoder-input-output-embed"
 
@@ -69,7 +69,7 @@ class MarianTransformer(SharedStoredOnce, TransformerModel):
 
 @register_model("marian")
 class MarianModel(MarianTransformer):
-    """A Marian model, which reads sentences as they are."""
+    """fairseq's encoder-decoder with the three things that Marian does differently."""
 
     no_plain_form = (
         "it has an output bias and, as a rule, swish, which fairseq's transformer lacks; give --to "
