@@ -109,3 +109,22 @@ def test_the_page(multilingual, joined, tmp_path):
     training = block(page, "fairseq-train de_en", max_update=2)
     run_in(tmp_path, training.replace("--user-dir pet_fairseq", f"{USER_DIR} --cpu"))
     assert len(run_in(tmp_path, block(page, "pet-fairseq translate")).splitlines()) == 2
+
+
+COMPRESSED = ("--device", "cpu", "--rate", "60", "--updates", "10")
+
+
+@pytest.mark.parametrize("given", ["text", pytest.param("data", marks=pytest.mark.slow)])
+def test_compressed_for_one_pair(given, multilingual, joined, raw, tmp_path):
+    """With the data that it was trained on, or with raw text alone."""
+    pair = ("--source-lang", "en", "--target-lang", "de")
+    train_pair = ("--train-pair", raw / "train.en", raw / "train.de")
+    data, out = ("--data", joined) if given == "data" else train_pair, tmp_path / "small"
+    words = ("pet-fairseq", "compress", multilingual, *pair, *data, "--out", out, *COMPRESSED)
+    planned = run(*words, "--dry-run").output
+    assert "the other stages depend on what these make" in planned and not out.exists()
+    assert f"read on in {out / 'report.md'}" in run(*words).output
+    assert "BLEU" in (out / "report.md").read_text()
+    translated = run("pet-fairseq", "translate", out, text_in="a1 a2\na3\n").output
+    assert len(translated.splitlines()) == 2
+    assert "fairseq-train" in run(*words, "--dry-run").output
