@@ -536,8 +536,8 @@ DEFECTS = (
     Defect(
         "two separators in BERT's pairs",
         "pet_fairseq/huggingface/bert.py:read_bert",
-        "classifier_task(source, outputs, separators=1,",
-        "classifier_task(source, outputs, separators=2,",
+        "classes, separators=1)",
+        "classes, separators=2)",
         "tests/huggingface/test_transformers.py",
     ),
     Defect(
@@ -567,6 +567,29 @@ DEFECTS = (
         "yield ('decoder.embed_tokens.weight', target.take(words_of(weights, 'decoder')))",
         "yield ('decoder.embed_tokens.weight', target.take(words_of(weights, 'encoder')))",
         "tests/huggingface/test_transformers.py",
+    ),
+    Defect(
+        "DistilBERT's head with BERT's activation",
+        "pet_fairseq/huggingface/distilbert.py",
+        "--pooler-activation-fn relu",
+        "--pooler-activation-fn tanh",
+        "tests/huggingface/test_transformers.py",
+    ),
+    Defect(
+        "queries normalised after they are rotated",
+        "pet_fairseq/huggingface/llama_attention.py:GroupedQueryAttention.forward",
+        "q = self.q_norm(self._split_heads(self.q_proj(query)))\n"
+        "    q = self.rotary.rotate(q, *of_queries)",
+        "q = self._split_heads(self.q_proj(query))\n"
+        "    q = self.q_norm(self.rotary.rotate(q, *of_queries))",
+        "tests/huggingface/test_transformers.py -k qwen3",
+    ),
+    Defect(
+        "a window in a layer too many",
+        "pet_fairseq/huggingface/llama.py:has_window",
+        "config.size('max_window_layers', least=0) < config.size('num_hidden_layers')",
+        "config.size('max_window_layers', least=0) <= config.size('num_hidden_layers')",
+        "tests/huggingface/test_transformers_files.py",
     ),
     Defect(
         "a window no limit for the text",

@@ -14,7 +14,11 @@ def folder(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("name", ["bert", "bilingual_transformer", "gpt2", "llama", "marian"])
+MODELS = ["bert", "bert, no token types", "bilingual_transformer", "gpt2", "llama"]
+MODELS += ["llama, norms of heads", "marian"]
+
+
+@pytest.mark.parametrize("name", MODELS)
 def test_imported_models(name, folder):
     case = CASES[name]
     cfg = read_options(case, folder)
