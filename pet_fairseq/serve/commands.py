@@ -11,9 +11,9 @@ def _run(args: Namespace) -> None:
     try:
         from pet_fairseq.serve.run import serve
     except ModuleNotFoundError as error:
-        if error.name != "aiohttp":
+        if error.name not in ("aiohttp", "prometheus_client"):
             raise
-        raise UserError("aiohttp is missing; pip install 'pet-fairseq[serve]'") from error
+        raise UserError(f"{error.name} is missing; pip install 'pet-fairseq[serve]'") from error
     serve(args, args.rest)
 
 
@@ -26,6 +26,7 @@ COMMANDS = (
         epilog="Also give --tokenizer and --bpe with their options, as for fairseq-interactive.",
         add_arguments=add_options,
         run=_run,
+        needs_models=False,  # they are registered in the model's process
         keeps_rest=True,
     ),
 )
