@@ -4,6 +4,7 @@ The server's own process never loads torch. `worker.py` is the other side.
 """
 
 import asyncio
+import contextlib
 import logging
 import multiprocessing
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from pet_fairseq.serve.scheduler import Cost
 from pet_fairseq.serve.worker import work
 
 SPAWN = multiprocessing.get_context("spawn")  # a fork could not use CUDA
+STOP_SECONDS = 10.0  # that a process may take to end
 
 logger = logging.getLogger(__name__)
 
@@ -75,6 +77,13 @@ class Worker:
             raise error
         return result
 
+    def stop(self) -> None:
+        """Let the process end in order if it waits for calls, else kill it."""
+        with contextlib.suppress(OSError):
+            self.texts.send(None)
+            self.process.join(STOP_SECONDS)
+        self.kill()
+
     def kill(self) -> None:
         """Kill the process, and wait until its memory is free."""
         self.process.kill()
@@ -127,7 +136,7 @@ class ModelProcess:
     def close(self) -> None:
         """End the process; calls that wait for it get ProcessEndedError."""
         if self.worker is not None:
-            self.worker.kill()
+            self.worker.kill() if self.loading else self.worker.stop()
         self.loaded.set()
         for thread in self.threads.values():
             thread.shutdown(wait=False)

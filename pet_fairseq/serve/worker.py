@@ -4,7 +4,6 @@ Nothing here imports torch before the process has begun.
 """
 
 import argparse
-import contextlib
 import ctypes
 import logging
 import multiprocessing
@@ -22,7 +21,6 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.predict.sentences import TextError
 
 TRIM_SECONDS = 10.0  # between two calls of `malloc_trim`, which take some milliseconds each
-AGAIN = 0.1  # seconds until the exception of a time limit comes again: code may catch the first one
 
 
 class ModelError(Exception):
@@ -30,11 +28,11 @@ class ModelError(Exception):
 
 
 def work(load: Callable[[], Any], texts: Connection, batches: Connection) -> None:
-    """Load an object and call its methods until the other side is gone.
+    """Load an object and call its methods until the server wants no more.
 
     Args:
         load: makes the object. Its errors, or that it is loaded, are told through `batches`.
-        texts: for calls in the main thread, where `time_limit` works.
+        texts: for calls in the main thread, the only one that an alarm can interrupt.
         batches: for calls in another thread.
     """
     for number in (signal.SIGINT, signal.SIGTERM):  # the server is told, and ends this process
@@ -53,11 +51,10 @@ def work(load: Callable[[], Any], texts: Connection, batches: Connection) -> Non
 
 
 def answer_calls(pipe: Connection, loaded: Any) -> None:
-    """Call a method for every (name, arguments) that comes, and send (result, error)."""
-    with contextlib.suppress(EOFError, OSError):
-        while True:
-            name, args = pipe.recv()
-            pipe.send(outcome(getattr(loaded, name), *args))
+    """Call a method for every (name, arguments) that comes, and send (result, error); None ends it."""
+    while (call := pipe.recv()) is not None:
+        name, args = call
+        pipe.send(outcome(getattr(loaded, name), *args))
 
 
 def outcome(function: Callable, *args) -> tuple[Any, Optional[Exception]]:
@@ -89,31 +86,6 @@ def find_trim() -> Optional[Callable[[int], int]]:
     """`malloc_trim` of the C library, which takes the bytes to keep; None if it has none."""
     library = ctypes.CDLL(None) if sys.platform == "linux" else None
     return getattr(library, "malloc_trim", None)
-
-
-def call_within(seconds: float, function: Callable, *args) -> Any:
-    """Call a function in the main thread, and end it when its time is over.
-
-    Raises:
-        TimeoutError: it was raised inside the function, between two steps of its Python code, and
-            again if the function caught it. A function written in C is left to finish first.
-    """
-    running = True
-
-    def ring(*_) -> None:
-        if running:
-            raise TimeoutError
-
-    signal.signal(signal.SIGALRM, ring)
-    try:
-        try:
-            signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN)
-            return function(*args)
-        finally:
-            running = False
-    finally:  # once more: the first one may have been interrupted before its first line
-        running = False
-        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def load_served(args: argparse.Namespace, text_options: list[str]) -> Any:

@@ -9,7 +9,7 @@ import socket
 import pytest
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.serve import connections
+from pet_fairseq.serve import app, connections
 from tests.serve.held import running, until
 
 
@@ -25,7 +25,7 @@ async def connect(server):
 
 
 async def refusal(reader, seconds=60):
-    """Why the server turns a client away; it closes the connection behind the answer."""
+    """Why the server refuses a client; it closes the connection behind the answer."""
     head, _, body = (await read_all(reader, seconds)).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 503 ") and b"\r\nRetry-After: 1\r\n" in head
     assert b"\r\nConnection: close" in head
@@ -42,23 +42,36 @@ async def status_of(server, request):
     return int(answer.split()[1])
 
 
+async def speak(server):
+    """A connection that has its place; returns its two ends."""
+    reader, writer = await connect(server)
+    before = server.admission.connections.taken
+    writer.write(b"GET /nowhere HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert b" 404 " in await reader.readuntil(b"Not Found\r\n")
+    await until(lambda: server.admission.connections.taken > before)
+    return reader, writer
+
+
 def test_more_connections_than_allowed_are_told_so():
     async def main():
         async with running(connections=3) as server:
-            silent = [await connect(server) for _ in range(3)]
-            await until(lambda: len(server.connections) == 3)
+            speaking = [await speak(server) for _ in range(3)]
             reader, writer = await connect(server)
-            writer.write(b"POST /predict HTTP/1.1\r\nHost: x\r\n\r\n")
+            writer.write(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
             assert await refusal(reader) == "3 connections are open, more are not taken"
-            silent[0][1].close()
-            await until(lambda: len(server.connections) == 2)
+            reader, writer = speaking[0]  # who has a place keeps it
+            writer.write(b"GET /nowhere HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert b" 404 " in await reader.readuntil(b"Not Found\r\n")
+            writer.close()
+            await until(lambda: server.admission.connections.taken == 2)
             assert await status_of(server, b"GET /health") == 200
 
     asyncio.run(main())
 
 
-def test_who_has_left_already_is_not_told():
+def test_who_has_left_already_is_not_told(monkeypatch):
     """A client that is gone before its turn makes no error in the log."""
+    monkeypatch.setattr(connections, "SPARE", 0)
     errors = []
 
     async def main():
@@ -96,20 +109,55 @@ def test_a_crowd_comes_in_by_and_by(monkeypatch):
     asyncio.run(main())
 
 
-def test_who_says_nothing_makes_room(monkeypatch):
-    monkeypatch.setattr(connections, "GRACE", 0.2)
-
+def test_who_says_nothing_takes_no_place():
     async def main():
         async with running(connections=3) as server:
+            silent = [await connect(server) for _ in range(8)]
+            await until(lambda: len(server.connections) == 8)
+            assert (await server.ask("a"))["label"] == "1"
+            for _, writer in silent[:2]:  # these are still open
+                writer.write(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            for reader, _ in silent[:2]:
+                assert b" 200 OK" in await read_all(reader)
+
+    asyncio.run(main())
+
+
+def test_who_says_nothing_makes_room(monkeypatch):
+    """Open files are bounded: who was silent for longest, and long enough, goes first."""
+    monkeypatch.setattr(connections, "GRACE", 0.2)
+    monkeypatch.setattr(connections, "SPARE", 2)
+
+    async def main():
+        async with running(connections=1) as server:
             silent = [await connect(server) for _ in range(3)]
             await until(lambda: len(server.connections) == 3)
+            reader, _ = await connect(server)  # nobody was silent for long
+            assert await read_all(reader) == b""
+            assert len(server.connections) == 3
             await asyncio.sleep(0.3)
             assert (await server.ask("a"))["label"] == "1"
-            assert (await refusal(silent[0][0])).startswith("nothing was said")
-            for _, writer in silent[1:]:  # these are still open
-                writer.write(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-            for reader, _ in silent[1:]:
-                assert b" 200 OK" in await read_all(reader)
+            assert await read_all(silent[0][0]) == b""
+            await until(lambda: len(server.connections) == 2)  # the client that asked has gone, too
+            writer = silent[1][1]  # this one is still open
+            writer.write(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            assert b"HTTP/1.1 " in await read_all(silent[1][0])
+
+    asyncio.run(main())
+
+
+def test_who_has_a_place_is_never_closed_for_others(monkeypatch):
+    monkeypatch.setattr(connections, "GRACE", 0.0)
+    monkeypatch.setattr(connections, "SPARE", 0)
+
+    async def main():
+        async with running(connections=2) as server:
+            speaking = [await speak(server) for _ in range(2)]
+            refused, _ = await connect(server)
+            assert await read_all(refused) == b""
+            for reader, writer in speaking:
+                writer.write(b"GET /nowhere HTTP/1.1\r\nHost: x\r\n\r\n")
+                assert b" 404 " in await reader.readuntil(b"Not Found\r\n")
 
     asyncio.run(main())
 
@@ -164,35 +212,28 @@ def test_connections_are_kept_open_only_while_there_is_room():
             async with server.session.post("/predict", json={"text": "a"}) as response:
                 assert "Connection" not in response.headers
             assert len(server.connections) == 1
-            _, writer = await connect(server)
-            writer.write(b"GET /health")
-            await until(lambda: len(server.connections) == 2)
+            _, writer = await speak(server)
             async with server.session.post("/predict", json={"text": "a"}) as response:
                 assert response.headers["Connection"] == "close"
             await until(lambda: len(server.connections) == 1)
+            writer.close()
 
     asyncio.run(main())
 
 
-def test_few_of_those_that_are_turned_away_are_waited_for(monkeypatch):
-    monkeypatch.setattr(connections, "GRACE", 60.0)
-    monkeypatch.setattr(connections, "MOST_LEAVING", 2)
+def test_who_is_refused_is_closed_soon(monkeypatch):
+    """Though the rest of its body never comes."""
+    monkeypatch.setattr(app, "GRACE", 0.1)
 
     async def main():
         async with running(connections=1) as server:
-            kept = await connect(server)
+            kept = await speak(server)
+            reader, writer = await connect(server)
+            writer.write(b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 500\r\n\r\n")
+            assert await asyncio.wait_for(refusal(reader), timeout=9) == (
+                "1 connections with texts are open, more are not taken"
+            )
             await until(lambda: len(server.connections) == 1)
-            others = [await asyncio.to_thread(socket.create_connection, server.address)]
-            for number in range(1, 5):
-                await until(lambda n=number: len(server.entrance.leaving) == min(n, 2))
-                others.append(await asyncio.to_thread(socket.create_connection, server.address))
-            for client in others:  # none of them is closed by its client
-                client.settimeout(60)
-                assert (await asyncio.to_thread(client.recv, 20)).startswith(b"HTTP/1.1 503 ")
-            assert len(server.entrance.leaving) == 2
-            for client in others:
-                client.close()
-            await until(lambda: not server.entrance.leaving)
             kept[1].close()
 
     asyncio.run(main())
@@ -259,6 +300,5 @@ def test_a_client_that_does_not_read_is_cut_off(monkeypatch):
 
 @pytest.mark.parametrize("host", ["a..b", "x" * 70])
 def test_a_host_that_cannot_be_a_name(host):
-    entrance = connections.Entrance(None, limit=8, idle_seconds=1)
     with pytest.raises(UserError, match=f"--host {host}: no name of a host; give an address"):
-        asyncio.run(entrance.open(lambda: None, host, 0))
+        asyncio.run(connections.check_address(host, 0))

@@ -146,6 +146,37 @@ def test_translation_full_queue_and_sigterm(tmp_path):
         assert answer == (full if status == 503 else {**expected, "ratio": 2})
 
 
+def test_a_batch_that_takes_too_long(tmp_path):
+    """The model is loaded again, /health says so, and the server ends as ever."""
+    made = make_classifier(tmp_path)
+
+    async def health(session):
+        async with session.get("/health") as response:
+            return response.status, (await response.json())["status"]
+
+    async def main(address):
+        async with ClientSession(address) as session:
+            assert await health(session) == (200, "ok")
+            status, answer = await post(session, b'{"text": "w1 w2"}')
+            assert (status, answer) == (
+                504,
+                {"error": "the batch of this text was ended after 1e-05 seconds"},
+            )
+            seen = [await health(session)]
+            while seen[-1][0] != 200:
+                await asyncio.sleep(0.05)
+                seen.append(await health(session))
+            return set(seen)
+
+    with server("--path", made.path, "--max-batch-seconds", "1e-5") as (process, address):
+        seen = asyncio.run(main(address))
+        process.send_signal(signal.SIGTERM)
+        status, output = stopped(process)
+    assert seen == {(503, "the model is being loaded again"), (200, "ok")}
+    assert status == 0 and "was ended after 1e-05 seconds" in output
+    assert "Traceback" not in output
+
+
 @pytest.mark.parametrize(
     "words, message",
     [
@@ -182,10 +213,11 @@ def test_a_host_that_is_none():
     )
 
 
-def test_without_aiohttp(monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "aiohttp", None)
-    for module in ("run", "app", "connections"):
+@pytest.mark.parametrize("library", ["aiohttp", "prometheus_client"])
+def test_without_a_library(library, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, library, None)
+    for module in ("run", "app", "admission", "metrics", "engine"):
         monkeypatch.delitem(sys.modules, f"pet_fairseq.serve.{module}", raising=False)
     assert cli.main(["serve", "--path", "x.pt"]) == 1
-    line = "pet-fairseq serve: error: aiohttp is missing; pip install 'pet-fairseq[serve]'"
+    line = f"pet-fairseq serve: error: {library} is missing; pip install 'pet-fairseq[serve]'"
     assert capsys.readouterr().err.splitlines() == [line]
