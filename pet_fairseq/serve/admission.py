@@ -20,7 +20,7 @@ class Admission:
 
     Args:
         queue: where texts need places. max_bytes: the largest body of a request.
-        connections: an eighth of their places is kept for requests without texts.
+        connections: an eighth of their limit is kept for requests without texts.
     """
 
     def __init__(self, queue: BatchQueue, connections: Connections, max_bytes: int):
@@ -37,17 +37,17 @@ class Admission:
         """
         limit = self.connections.limit
         if not has_texts(request):
-            self._check_connection(request, limit, "connections")
+            self._check_connections(limit, "connections")
             return
+        self._check_connections(limit - limit // 8, "connections with texts")
         self.check_places(1)
-        self._check_connection(request, limit - limit // 8, "connections with texts")
         if "Content-Encoding" in request.headers:
             raise RequestError(415, "body: send it without Content-Encoding")
         if (request.content_length or 0) > self.max_bytes:
             raise self.too_large
 
-    def _check_connection(self, request: web.Request, limit: int, kind: str) -> None:
-        if request.transport and not self.connections.take_place(request.transport, limit):
+    def _check_connections(self, limit: int, kind: str) -> None:
+        if self.connections.speaking > limit:
             raise RequestError(503, f"{limit} {kind} are open, more are not taken")
 
     def check_places(self, count: int) -> None:
@@ -69,7 +69,3 @@ class Admission:
     def too_large(self) -> RequestError:
         """Why a body with too many bytes is refused, also one that did not announce its length."""
         return RequestError(413, f"body: at most {self.max_bytes} bytes are taken")
-
-    def keeps_open(self, request: web.Request) -> bool:
-        """Whether the connection of a request may be used for a next one."""
-        return request.transport in self.connections.holders and not self.connections.crowded

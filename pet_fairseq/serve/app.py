@@ -24,12 +24,8 @@ dumps = functools.partial(json.dumps, ensure_ascii=False)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def make_runner(engine: Engine, admission: Admission, idle_seconds: float) -> web.AppRunner:
-    """The server around an engine, without an address so far.
-
-    Args:
-        idle_seconds: after which a connection that waits for a request is closed.
-    """
+def make_runner(engine: Engine, admission: Admission) -> web.AppRunner:
+    """The server around an engine, without an address so far."""
     routes = Routes(engine, admission)
     app = web.Application(client_max_size=admission.max_bytes, middlewares=[routes.answer])
     app.add_routes(
@@ -44,7 +40,7 @@ def make_runner(engine: Engine, admission: Admission, idle_seconds: float) -> we
         access_log=None,
         handler_cancellation=True,  # no work for a client that has gone away
         auto_decompress=False,
-        keepalive_timeout=idle_seconds,
+        keepalive_timeout=admission.connections.idle_seconds,
         lingering_time=GRACE,
         max_line_size=MAX_LINE,
         max_field_size=MAX_FIELD,
@@ -68,7 +64,7 @@ class Routes:
             self._count(request, GONE)
             raise
         self._count(request, response.status)
-        if not self.admission.keeps_open(request):
+        if response.status == 503 or self.admission.connections.crowded:
             response.force_close()
         return response
 

@@ -1,20 +1,22 @@
 """Who may connect: a bounded number of clients, none of which keeps a place by saying nothing.
 
-Everything else about connections is aiohttp's, or a proxy's.
+A connection costs little until its first bytes come: then it is given to aiohttp.
 """
 
 import asyncio
 import errno
 import socket
 from collections.abc import Callable
-from typing import cast
+from typing import Optional, cast
+
+from aiohttp import web
 
 from pet_fairseq.errors import UserError
 
 BACKLOG = 1024  # connections that wait to be accepted; the kernel may allow fewer
 AT_ONCE = 64  # connections that are accepted in a row before open ones have their turn
 GRACE = 1.0  # seconds in which a client can say something, and can read why it is refused
-SPARE = 256  # connections that may be open without a request, or while they are being closed
+SPARE = 256  # connections that may be open beyond the limit: silent ones, and refused ones
 UNREAD_SECONDS = 30.0  # after which a client that reads nothing of its answers is cut off
 WRONG_PORT = {errno.EADDRINUSE: "is in use", errno.EACCES: "is kept for the system"}
 
@@ -54,72 +56,82 @@ async def check_address(host: str, port: int) -> None:
 
 
 class Connections:
-    """The open connections: those that have sent a request hold a place, the others do not.
+    """The open connections, a bounded number: the HTTP server's, and those that are silent so far.
 
     Args:
-        limit: places.
+        limit: connections that may have said something. SPARE more may be silent.
+        idle_seconds: after which a connection that has said nothing is closed.
     """
 
-    def __init__(self, limit: int):
+    def __init__(self, limit: int, idle_seconds: float):
         self.limit = limit
-        self.open: dict[asyncio.Transport, float] = {}  # by when they came; the oldest first
-        self.holders: set[asyncio.Transport] = set()
+        self.idle_seconds = idle_seconds
+        self.silent: dict[SilentConnection, None] = {}  # the oldest first
 
-    def add(self, transport: asyncio.Transport) -> bool:
-        """Count a new connection, or return False if there are too many even without a place."""
-        self._forget_closed()
-        if len(self.open) >= self.limit + SPARE and not self._close_oldest():
-            return False
-        self.open[transport] = asyncio.get_running_loop().time()
-        return True
+    async def open(self, server: web.Server, host: str, port: int) -> asyncio.Server:
+        """Listen for clients of an HTTP server; raises as `listen`."""
+        self.server = server
+        return await listen(lambda: SilentConnection(self), host, port)
 
-    def _forget_closed(self) -> None:
-        self.open = {t: arrived for t, arrived in self.open.items() if not t.is_closing()}
-        self.holders &= self.open.keys()
-
-    def _close_oldest(self) -> bool:
-        """Close the oldest connection without a place; False if none has had time to speak."""
-        oldest = next((t for t in self.open if t not in self.holders), None)
-        if oldest is None or asyncio.get_running_loop().time() < self.open[oldest] + GRACE:
-            return False
-        oldest.close()
-        del self.open[oldest]
-        return True
+    def close_silent(self) -> None:
+        for connection in (*self.silent,):
+            connection.close()
 
     @property
-    def taken(self) -> int:
-        """How many places are taken."""
-        return sum(not transport.is_closing() for transport in self.holders)
+    def speaking(self) -> int:
+        """The connections that have said something."""
+        return len(self.server.connections)
 
     @property
     def crowded(self) -> bool:
         """Whether connections should be closed after an answer, not kept for a next request."""
-        return self.taken >= self.limit // 2
+        return self.speaking >= self.limit // 2
 
-    def take_place(self, transport: asyncio.Transport, limit: int) -> bool:
-        """Whether a connection has a place, or now gets one because less than `limit` are taken."""
-        if transport not in self.holders and self.taken >= limit:
+    def make_room(self) -> bool:
+        """Whether one more connection can be open, if need be in the place of a silent one."""
+        if self.speaking + len(self.silent) < self.limit + SPARE:
+            return True
+        oldest = next(iter(self.silent), None)
+        if oldest is None or asyncio.get_running_loop().time() < oldest.arrived + GRACE:
             return False
-        self.holders.add(transport)
+        oldest.close()
         return True
 
 
-class NewConnection(asyncio.Protocol):
-    """Gives a connection to the HTTP server, unless there are too many.
+class SilentConnection(asyncio.Protocol):
+    """A connection that has said nothing so far; with its first bytes the HTTP server gets it."""
 
-    Args:
-        make_protocol: makes the HTTP server's protocol.
-    """
-
-    def __init__(self, connections: Connections, make_protocol: Callable[[], asyncio.Protocol]):
+    def __init__(self, connections: Connections):
         self.connections = connections
-        self.make_protocol = make_protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport = cast(asyncio.Transport, transport)
-        if not self.connections.add(transport):
-            transport.close()
+        self.transport = cast(asyncio.Transport, transport)
+        if not self.connections.make_room():
+            self.transport.close()
             return
-        protocol = self.make_protocol()
-        transport.set_protocol(protocol)
-        protocol.connection_made(transport)
+        loop = asyncio.get_running_loop()
+        self.arrived = loop.time()
+        self.timer = loop.call_later(self.connections.idle_seconds, self.close)
+        self.connections.silent[self] = None
+
+    def data_received(self, data: bytes) -> None:
+        if self.forget():
+            protocol = self.connections.server()
+            self.transport.set_protocol(protocol)
+            protocol.connection_made(self.transport)
+            protocol.data_received(data)
+
+    def connection_lost(self, error: Optional[Exception]) -> None:
+        self.forget()
+
+    def close(self) -> None:
+        self.forget()
+        self.transport.close()
+
+    def forget(self) -> bool:
+        """Stop counting and timing the connection; False if it was not counted any more."""
+        if self not in self.connections.silent:
+            return False
+        del self.connections.silent[self]
+        self.timer.cancel()
+        return True

@@ -3,6 +3,7 @@
 The server's own process never loads torch. `worker.py` is the other side.
 """
 
+import argparse
 import asyncio
 import contextlib
 import logging
@@ -12,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from typing import Any, NoReturn, Optional, Union
 
+import pet_fairseq
 from pet_fairseq.errors import UserError
 from pet_fairseq.predict.sentences import Sentences
 from pet_fairseq.serve.scheduler import Cost
@@ -101,7 +103,7 @@ class ModelProcess:
 
     def __init__(self, load: Callable[[], Any]):
         self.load = load
-        self.seconds: Optional[float] = None  # that a call may take
+        self.limits: dict[str, float] = {}  # seconds that a call of each kind may take
         self.worker: Optional[Worker] = None
         self.loaded = asyncio.Event()
         self.threads = {kind: ThreadPoolExecutor(1, kind) for kind in ("texts", "batches")}
@@ -149,9 +151,9 @@ class ModelProcess:
         await self.loaded.wait()
         worker = self.worker
         assert worker is not None, "the model is loaded"
-        pipe = getattr(worker, kind)
+        pipe, seconds = getattr(worker, kind), self.limits.get(kind)
         try:
-            return await self._in_thread(kind, worker.call, pipe, self.seconds, name, *args)
+            return await self._in_thread(kind, worker.call, pipe, seconds, name, *args)
         except (CallTooLongError, ProcessEndedError):
             if worker is self.worker:
                 self.loaded.clear()  # `keep_running` starts the next one
@@ -170,3 +172,27 @@ class ModelProcess:
 
     async def measure(self, ratio: Union[str, int], batch_tokens: int) -> dict[int, Cost]:
         return await self._call("batches", "measure", ratio, batch_tokens)
+
+
+# --- what the process loads -----------------------------------------------------------------------
+
+
+def load_served(args: argparse.Namespace, text_options: list[str]) -> Any:
+    """Load the model with the limits on what clients may send; see options.py for args.
+
+    Raises:
+        UserError, SystemExit: as `load` of predict/load_model.py.
+    """
+    quiet()
+    pet_fairseq.register()
+    from pet_fairseq.serve.served import Served, load_predictor
+
+    model = load_predictor(args, text_options)
+    return Served(model, args.max_tokens_per_request, args.max_text_seconds)
+
+
+def quiet() -> None:
+    """Silence loggers: fairseq turns on every one, and junk from clients is not worth a line."""
+    for name in ("asyncio", "fairseq", "hydra", "matplotlib"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)

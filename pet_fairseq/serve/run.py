@@ -7,21 +7,18 @@ import functools
 import signal
 from collections.abc import Awaitable
 
-from aiohttp import web
-
 from pet_fairseq.serve.admission import Admission
 from pet_fairseq.serve.app import make_runner
-from pet_fairseq.serve.connections import Connections, NewConnection, check_address, listen
+from pet_fairseq.serve.connections import Connections, check_address
 from pet_fairseq.serve.engine import Engine
 from pet_fairseq.serve.metrics import Metrics
-from pet_fairseq.serve.model_process import ModelProcess
+from pet_fairseq.serve.model_process import ModelProcess, load_served, quiet
 from pet_fairseq.serve.queue import BatchQueue
 from pet_fairseq.serve.scheduler import Cost, RatioScheduler
-from pet_fairseq.serve.worker import load_served, quiet
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-BATCH_SECONDS = 60.0  # that a batch may take at least, and
-BATCH_TIMES = 10  # times as long as at the start
+HANG_SECONDS = 60.0  # after which texts or a batch are taken to hang, unless batches are slow
+SLOW = 10  # times as long as at the start
 
 
 def serve(args: argparse.Namespace, text_options: list[str]) -> None:
@@ -42,7 +39,10 @@ async def load_and_answer(args: argparse.Namespace, text_options: list[str]) -> 
         await model.start()
         costs = await model.measure(args.ratio, args.max_batch_tokens)
         print(format_costs(costs, args.max_batch_tokens, args.target_ms), flush=True)
-        model.seconds = args.max_batch_seconds or batch_limit(costs, args.max_batch_tokens)
+        model.limits = {
+            "texts": args.max_text_seconds + HANG_SECONDS,
+            "batches": args.max_batch_seconds or batch_limit(costs, args.max_batch_tokens),
+        }
         await answer_until_stopped(args, model, costs)
     finally:
         model.close()
@@ -51,7 +51,7 @@ async def load_and_answer(args: argparse.Namespace, text_options: list[str]) -> 
 def batch_limit(costs: dict[int, Cost], batch_tokens: int) -> float:
     """The seconds that a batch may take by default, from what a full one took at the start."""
     slowest = max(cost.seconds(batch_tokens) for cost in costs.values())
-    return max(BATCH_SECONDS, BATCH_TIMES * slowest)
+    return max(HANG_SECONDS, SLOW * slowest)
 
 
 def format_costs(costs: dict[int, Cost], batch_tokens: int, target_ms: float) -> str:
@@ -86,29 +86,22 @@ async def answer_until_stopped(
         UserError: as `listen`, or the model ended and could not be loaded again.
     """
     engine = make_engine(args, model, costs)
-    connections = Connections(args.max_connections)
-    admission = Admission(engine.queue, connections, args.max_request_bytes)
-    runner = make_runner(engine, admission, args.max_idle_seconds)
-    server = await open_to_clients(runner, connections, args.host, args.port)
+    connections = Connections(args.max_connections, args.max_idle_seconds)
+    runner = make_runner(engine, Admission(engine.queue, connections, args.max_request_bytes))
+    await runner.setup()
+    assert runner.server is not None, "there from `setup` on"
+    server = await connections.open(runner.server, args.host, args.port)
     work = asyncio.ensure_future(engine.run())
     keeping = asyncio.ensure_future(model.keep_running())
     with stop_event() as stopped:
         print(f"listening on {url(*server.sockets[0].getsockname()[:2])}", flush=True)
         await first_of(stopped.wait(), work, keeping)
     server.close()
+    connections.close_silent()
     engine.queue.close()
     await first_of(work, keeping)
     keeping.cancel()
     await runner.cleanup()  # lets the last answers be sent
-
-
-async def open_to_clients(
-    runner: web.AppRunner, connections: Connections, host: str, port: int
-) -> asyncio.Server:
-    """Listen for clients, and give those that may connect to aiohttp; raises as `listen`."""
-    await runner.setup()
-    assert runner.server is not None, "there from `setup` on"
-    return await listen(functools.partial(NewConnection, connections, runner.server), host, port)
 
 
 def url(host: str, port: int) -> str:

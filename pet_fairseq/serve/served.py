@@ -1,10 +1,8 @@
 """The model as the server's process calls it: lists of numbers in, answers out."""
 
 import argparse
-import signal
 import time
-from collections.abc import Callable
-from typing import Any, Union
+from typing import Union
 
 import torch
 
@@ -13,9 +11,9 @@ from pet_fairseq.predict.predictor import Predictor
 from pet_fairseq.predict.sentences import Sentences, TextTooLongError
 from pet_fairseq.serve.costs import measure_costs
 from pet_fairseq.serve.scheduler import Cost
+from pet_fairseq.serve.worker import call_within
 
 CHECKED = 8  # tokens of the text on which a check runs the model
-AGAIN = 0.1  # seconds until the exception of a time limit comes again: code may catch the first one
 
 
 def load_predictor(args: argparse.Namespace, text_options: list[str]) -> Predictor:
@@ -82,28 +80,3 @@ class Served:
         """The costs at a ratio, or "auto" for all that the model has."""
         ratios = self.model.ratios if ratio == "auto" else [int(ratio)]
         return measure_costs(self.model, ratios, batch_tokens)
-
-
-def call_within(seconds: float, function: Callable, *args) -> Any:
-    """Call a function in the main thread, and end it when its time is over.
-
-    Raises:
-        TimeoutError: it was raised inside the function, between two steps of its Python code, and
-            again if the function caught it. A function written in C is left to finish first.
-    """
-    running = True
-
-    def ring(*_) -> None:
-        if running:
-            raise TimeoutError
-
-    signal.signal(signal.SIGALRM, ring)
-    try:
-        try:
-            signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN)
-            return function(*args)
-        finally:
-            running = False
-    finally:  # once more: the first one may have been interrupted before its first line
-        running = False
-        signal.setitimer(signal.ITIMER_REAL, 0)

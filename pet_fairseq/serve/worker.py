@@ -3,9 +3,7 @@
 Nothing here imports torch before the process has begun.
 """
 
-import argparse
 import ctypes
-import logging
 import multiprocessing
 import os
 import signal
@@ -16,11 +14,11 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any, Optional
 
-import pet_fairseq
 from pet_fairseq.errors import UserError
 from pet_fairseq.predict.sentences import TextError
 
 TRIM_SECONDS = 10.0  # between two calls of `malloc_trim`, which take some milliseconds each
+AGAIN = 0.1  # seconds until the exception of a time limit comes again: code may catch the first one
 
 
 class ModelError(Exception):
@@ -51,7 +49,7 @@ def work(load: Callable[[], Any], texts: Connection, batches: Connection) -> Non
 
 
 def answer_calls(pipe: Connection, loaded: Any) -> None:
-    """Call a method for every (name, arguments) that comes, and send (result, error); None ends it."""
+    """Send (result, error) for every call (method, arguments) that comes; end at a None."""
     while (call := pipe.recv()) is not None:
         name, args = call
         pipe.send(outcome(getattr(loaded, name), *args))
@@ -88,22 +86,26 @@ def find_trim() -> Optional[Callable[[int], int]]:
     return getattr(library, "malloc_trim", None)
 
 
-def load_served(args: argparse.Namespace, text_options: list[str]) -> Any:
-    """Load the model with the limits on what clients may send; see options.py for args.
+def call_within(seconds: float, function: Callable, *args) -> Any:
+    """Call a function in the main thread, and end it when its time is over.
 
     Raises:
-        UserError, SystemExit: as `load` of predict/load_model.py.
+        TimeoutError: it was raised inside the function, between two steps of its Python code, and
+            again if the function caught it. A function written in C is left to finish first.
     """
-    quiet()
-    pet_fairseq.register()
-    from pet_fairseq.serve.served import Served, load_predictor
+    running = True
 
-    model = load_predictor(args, text_options)
-    return Served(model, args.max_tokens_per_request, args.max_text_seconds)
+    def ring(*_) -> None:
+        if running:
+            raise TimeoutError
 
-
-def quiet() -> None:
-    """Silence loggers: fairseq turns on every one, and junk from clients is not worth a line."""
-    for name in ("asyncio", "fairseq", "hydra", "matplotlib"):
-        logging.getLogger(name).setLevel(logging.WARNING)
-    logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
+    signal.signal(signal.SIGALRM, ring)
+    try:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN)
+            return function(*args)
+        finally:
+            running = False
+    finally:  # once more: the first one may have been interrupted before its first line
+        running = False
+        signal.setitimer(signal.ITIMER_REAL, 0)

@@ -48,7 +48,23 @@ class Server(NamedTuple):
 
     @property
     def pid(self) -> int:
+        """The process that listens."""
         return self.process.pid
+
+    @property
+    def pids(self) -> list[int]:
+        """The process that listens, and its children, one of which has the model (Linux)."""
+        return [self.pid, *children(self.pid)]
+
+
+def children(parent: int) -> list[int]:
+    """The processes that a process has started and that are still there (Linux)."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/status"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            if f"\nPPid:\t{parent}\n" in file.read_text():
+                found.append(int(file.parent.name))
+    return found
 
 
 def make_task(folder: Path) -> SentencePredictionTask:

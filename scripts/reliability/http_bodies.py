@@ -26,6 +26,7 @@ from typing import NamedTuple, Optional
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 from served import Shape, make_files, server
+from server_load import memory_megabytes
 
 from pet_fairseq.markdown import table
 
@@ -279,19 +280,19 @@ class Target(NamedTuple):
 
     host: str
     port: int
-    pid: int
+    pids: list[int]
 
     def busy(self) -> float:
         """Seconds of processor time so far (Linux)."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        ticks = 0
+        for pid in self.pids:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
 
     def peak_megabytes(self) -> float:
         """The most memory so far (Linux)."""
-        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) / 1000
-        raise ValueError(f"/proc/{self.pid}/status names no peak")
+        return memory_megabytes(self.pids, "VmHWM")
 
 
 async def send(target: Target, request: Request) -> Answer:
@@ -392,7 +393,7 @@ def run(args: argparse.Namespace, folder: Path) -> int:
     log = folder / "log"
     with log.open("w") as file, server("--path", path, *bpe, log=file) as served:
         host, port = served.address.removeprefix("http://").split(":")
-        target = Target(host, int(port), served.pid)
+        target = Target(host, int(port), served.pids)
         before = target.peak_megabytes()
         outcomes = asyncio.run(send_all(target, args.seed, args.bodies))
         faults = outcomes.faults

@@ -14,7 +14,6 @@ from pet_fairseq.serve.connections import Connections
 from pet_fairseq.serve.engine import Engine
 from pet_fairseq.serve.metrics import Metrics
 from pet_fairseq.serve.queue import BatchQueue
-from pet_fairseq.serve.run import open_to_clients
 from pet_fairseq.serve.scheduler import Cost, RatioScheduler
 from pet_fairseq.serve.worker import ModelError
 from tests.serve.test_metrics import read_page
@@ -80,7 +79,8 @@ class Server(NamedTuple):
     @property
     def connections(self):
         """Those that are open."""
-        return [t for t in self.admission.connections.open if not t.is_closing()]
+        connections = self.admission.connections
+        return [*connections.silent, *connections.server.connections]
 
     async def ask(self, texts, status=200):
         """Send one text or pair, or several; returns the answer after checking its status."""
@@ -122,10 +122,11 @@ async def running(
     capacity=100, batch_tokens=20, target=100.0, idle_seconds=60.0, connections=100
 ) -> AsyncIterator[Server]:
     engine = make_engine(capacity, batch_tokens, target)
-    counted = Connections(connections)
+    counted = Connections(connections, idle_seconds)
     admission = Admission(engine.queue, counted, max_bytes=1000)
-    runner = make_runner(engine, admission, idle_seconds)
-    listening = await open_to_clients(runner, counted, "127.0.0.1", 0)
+    runner = make_runner(engine, admission)
+    await runner.setup()
+    listening = await counted.open(runner.server, "127.0.0.1", 0)
     work = asyncio.create_task(engine.run())
     host, port = listening.sockets[0].getsockname()[:2]
     try:
@@ -134,6 +135,7 @@ async def running(
     finally:
         engine.model.free.set()
         listening.close()
+        counted.close_silent()
         engine.queue.close()
         await work
         await runner.cleanup()

@@ -3,12 +3,12 @@
 import asyncio
 import gzip
 import json
+from types import SimpleNamespace
 
 import pytest
 
 from pet_fairseq.serve import app
 from pet_fairseq.serve.admission import Admission
-from pet_fairseq.serve.connections import Connections
 from pet_fairseq.serve.model_process import CallTooLongError, ProcessEndedError
 from pet_fairseq.serve.queue import BatchQueue
 from pet_fairseq.serve.request import RequestError
@@ -106,7 +106,7 @@ def test_a_full_queue():
 def test_places():
     async def main():
         queue = BatchQueue(capacity=4, batch_tokens=10)
-        admission = Admission(queue, Connections(1), max_bytes=1)
+        admission = Admission(queue, SimpleNamespace(), max_bytes=1)
         queue.reserve(3)
         admission.check_places(1)
         refused = []

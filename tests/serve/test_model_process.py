@@ -15,10 +15,9 @@ import pytest
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.predict.sentences import TextTooLongError
-from pet_fairseq.serve import served, worker
+from pet_fairseq.serve import worker
 from pet_fairseq.serve.model_process import CallTooLongError, ModelProcess, ProcessEndedError
-from pet_fairseq.serve.served import call_within
-from pet_fairseq.serve.worker import ModelError
+from pet_fairseq.serve.worker import ModelError, call_within
 
 REPO = Path(__file__).parents[2]
 HANG = 0.5  # seconds that calls may take where one is to hang
@@ -73,7 +72,7 @@ async def started(folder, seconds=None):
     keeping = None
     try:
         await model.start()
-        model.seconds = seconds
+        model.limits = {"texts": seconds, "batches": seconds} if seconds else {}
         keeping = asyncio.create_task(model.keep_running())
         yield model
     finally:
@@ -287,7 +286,7 @@ def test_a_call_that_takes_too_long_is_ended_and_the_next_one_is_not(alarms):
 
 
 def test_code_that_catches_the_exception_is_interrupted_again(alarms, monkeypatch):
-    monkeypatch.setattr(served, "AGAIN", 0.01)
+    monkeypatch.setattr(worker, "AGAIN", 0.01)
     with pytest.raises(TimeoutError):
         call_within(0.05, catch_all, 3)
 
@@ -307,7 +306,7 @@ def test_calls_that_end_just_in_time(alarms):
 
 def test_an_exception_at_the_entry_of_the_end(alarms, monkeypatch):
     """The time may be over after the call and before its end has begun."""
-    monkeypatch.setattr(served, "AGAIN", 0.01)
+    monkeypatch.setattr(worker, "AGAIN", 0.01)
 
     def struck():
         raise TimeoutError

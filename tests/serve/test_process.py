@@ -148,7 +148,8 @@ def test_translation_full_queue_and_sigterm(tmp_path):
 
 def test_a_batch_that_takes_too_long(tmp_path):
     """The model is loaded again, /health says so, and the server ends as ever."""
-    made = make_classifier(tmp_path)
+    made = make_translator(tmp_path)
+    body = json.dumps({"texts": [TEXTS[1]] * 50})
 
     async def health(session):
         async with session.get("/health") as response:
@@ -157,10 +158,10 @@ def test_a_batch_that_takes_too_long(tmp_path):
     async def main(address):
         async with ClientSession(address) as session:
             assert await health(session) == (200, "ok")
-            status, answer = await post(session, b'{"text": "w1 w2"}')
+            status, answer = await post(session, body)
             assert (status, answer) == (
                 504,
-                {"error": "the batch of this text was ended after 1e-05 seconds"},
+                {"error": "the batch of this text was ended after 0.005 seconds"},
             )
             seen = [await health(session)]
             while seen[-1][0] != 200:
@@ -168,12 +169,12 @@ def test_a_batch_that_takes_too_long(tmp_path):
                 seen.append(await health(session))
             return set(seen)
 
-    with server("--path", made.path, "--max-batch-seconds", "1e-5") as (process, address):
+    with server("--path", made.path, "--max-batch-seconds", "0.005") as (process, address):
         seen = asyncio.run(main(address))
         process.send_signal(signal.SIGTERM)
         status, output = stopped(process)
     assert seen == {(503, "the model is being loaded again"), (200, "ok")}
-    assert status == 0 and "was ended after 1e-05 seconds" in output
+    assert status == 0 and "was ended after 0.005 seconds" in output
     assert "Traceback" not in output
 
 
