@@ -309,6 +309,12 @@ DEFECTS = (
         "if seconds[ratio] <= target:",
         "tests/serve/test_scheduler.py",
     ),
+    Defect(
+        "the server waits for a batch that hangs",
+        "late = not pipe.poll(seconds)",
+        "late = not pipe.poll(None)",
+        "tests/serve/test_model_process.py -k hangs",
+    ),
     # text in, answers out
     Defect(
         "a text that was cut is not marked",
