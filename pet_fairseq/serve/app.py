@@ -9,10 +9,9 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
-from pet_fairseq.serve.admission import PREDICT, RETRY_SECONDS, Admission, has_texts
-from pet_fairseq.serve.connections import GRACE
+from pet_fairseq.serve.admission import PREDICT, Admission, has_texts
 from pet_fairseq.serve.engine import Engine
-from pet_fairseq.serve.request import RequestError, read_texts
+from pet_fairseq.serve.request import RETRY_SECONDS, RequestError, read_texts
 
 BODY_SECONDS = 10.0  # a client that sends slower must not hold up a shutdown
 GONE = 499  # counted but never sent: the client went away before the answer
@@ -41,7 +40,6 @@ def make_runner(engine: Engine, admission: Admission) -> web.AppRunner:
         handler_cancellation=True,  # no work for a client that has gone away
         auto_decompress=False,
         keepalive_timeout=admission.connections.idle_seconds,
-        lingering_time=GRACE,
         max_line_size=MAX_LINE,
         max_field_size=MAX_FIELD,
         max_headers=MAX_HEADERS,
@@ -64,7 +62,7 @@ class Routes:
             self._count(request, GONE)
             raise
         self._count(request, response.status)
-        if response.status == 503 or self.admission.connections.crowded:
+        if self.admission.connections.crowded:
             response.force_close()
         return response
 

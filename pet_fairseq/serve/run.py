@@ -87,17 +87,18 @@ async def answer_until_stopped(
     """
     engine = make_engine(args, model, costs)
     connections = Connections(args.max_connections, args.max_idle_seconds)
-    runner = make_runner(engine, Admission(engine.queue, connections, args.max_request_bytes))
+    admission = Admission(engine.queue, engine.metrics, connections, args.max_request_bytes)
+    runner = make_runner(engine, admission)
     await runner.setup()
     assert runner.server is not None, "there from `setup` on"
-    server = await connections.open(runner.server, args.host, args.port)
+    server = await connections.open(runner.server, admission.check_first, args.host, args.port)
     work = asyncio.ensure_future(engine.run())
     keeping = asyncio.ensure_future(model.keep_running())
     with stop_event() as stopped:
         print(f"listening on {url(*server.sockets[0].getsockname()[:2])}", flush=True)
         await first_of(stopped.wait(), work, keeping)
     server.close()
-    connections.close_silent()
+    connections.close()
     engine.queue.close()
     await first_of(work, keeping)
     keeping.cancel()

@@ -123,10 +123,10 @@ async def running(
 ) -> AsyncIterator[Server]:
     engine = make_engine(capacity, batch_tokens, target)
     counted = Connections(connections, idle_seconds)
-    admission = Admission(engine.queue, counted, max_bytes=1000)
+    admission = Admission(engine.queue, engine.metrics, counted, max_bytes=1000)
     runner = make_runner(engine, admission)
     await runner.setup()
-    listening = await counted.open(runner.server, "127.0.0.1", 0)
+    listening = await counted.open(runner.server, admission.check_first, "127.0.0.1", 0)
     work = asyncio.create_task(engine.run())
     host, port = listening.sockets[0].getsockname()[:2]
     try:
@@ -135,7 +135,7 @@ async def running(
     finally:
         engine.model.free.set()
         listening.close()
-        counted.close_silent()
+        counted.close()
         engine.queue.close()
         await work
         await runner.cleanup()

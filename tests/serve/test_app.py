@@ -106,7 +106,7 @@ def test_a_full_queue():
 def test_places():
     async def main():
         queue = BatchQueue(capacity=4, batch_tokens=10)
-        admission = Admission(queue, SimpleNamespace(), max_bytes=1)
+        admission = Admission(queue, SimpleNamespace(), SimpleNamespace(), max_bytes=1)
         queue.reserve(3)
         admission.check_places(1)
         refused = []

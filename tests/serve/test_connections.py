@@ -9,7 +9,7 @@ import socket
 import pytest
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.serve import app, connections
+from pet_fairseq.serve import connections
 from tests.serve.held import running, until
 
 
@@ -42,34 +42,23 @@ async def status_of(server, request):
     return int(answer.split()[1])
 
 
-async def speak(server):
-    """A connection that has said something; returns its two ends."""
-    reader, writer = await connect(server)
-    writer.write(b"GET /nowhere HTTP/1.1\r\nHost: x\r\n\r\n")
-    assert b" 404 " in await reader.readuntil(b"Not Found\r\n")
-    return reader, writer
-
-
 def test_more_connections_than_allowed_are_told_so():
     async def main():
         async with running(connections=3) as server:
-            speaking = [await speak(server) for _ in range(3)]
+            silent = [await connect(server) for _ in range(3)]
+            await until(lambda: len(server.connections) == 3)
             reader, writer = await connect(server)
-            writer.write(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+            writer.write(b"POST /predict HTTP/1.1\r\nHost: x\r\n\r\n")
             assert await refusal(reader) == "3 connections are open, more are not taken"
-            reader, writer = speaking[0]  # the others go on
-            writer.write(b"GET /nowhere HTTP/1.1\r\nHost: x\r\n\r\n")
-            assert b" 404 " in await reader.readuntil(b"Not Found\r\n")
-            writer.close()
-            await until(lambda: server.admission.connections.speaking == 2)
+            silent[0][1].close()
+            await until(lambda: len(server.connections) == 2)
             assert await status_of(server, b"GET /health") == 200
 
     asyncio.run(main())
 
 
-def test_who_has_left_already_is_not_told(monkeypatch):
+def test_who_has_left_already_is_not_told():
     """A client that is gone before its turn makes no error in the log."""
-    monkeypatch.setattr(connections, "SPARE", 0)
     errors = []
 
     async def main():
@@ -107,55 +96,20 @@ def test_a_crowd_comes_in_by_and_by(monkeypatch):
     asyncio.run(main())
 
 
-def test_who_says_nothing_is_not_in_the_way():
+def test_who_says_nothing_makes_room(monkeypatch):
+    monkeypatch.setattr(connections, "GRACE", 0.2)
+
     async def main():
         async with running(connections=3) as server:
-            silent = [await connect(server) for _ in range(8)]
-            await until(lambda: len(server.connections) == 8)
-            assert (await server.ask("a"))["label"] == "1"
-            for _, writer in silent[:2]:  # these are still open
-                writer.write(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-            for reader, _ in silent[:2]:
-                assert b" 200 OK" in await read_all(reader)
-
-    asyncio.run(main())
-
-
-def test_who_says_nothing_makes_room(monkeypatch):
-    """Open files are bounded: who was silent for longest, and long enough, goes first."""
-    monkeypatch.setattr(connections, "GRACE", 0.2)
-    monkeypatch.setattr(connections, "SPARE", 2)
-
-    async def main():
-        async with running(connections=1) as server:
             silent = [await connect(server) for _ in range(3)]
             await until(lambda: len(server.connections) == 3)
-            reader, _ = await connect(server)  # nobody was silent for long
-            assert await read_all(reader) == b""
-            assert len(server.connections) == 3
             await asyncio.sleep(0.3)
             assert (await server.ask("a"))["label"] == "1"
-            assert await read_all(silent[0][0]) == b""
-            await until(lambda: len(server.connections) == 2)  # the client that asked has gone, too
-            writer = silent[1][1]  # this one is still open
-            writer.write(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-            assert b"HTTP/1.1 " in await read_all(silent[1][0])
-
-    asyncio.run(main())
-
-
-def test_who_has_spoken_is_never_closed_for_others(monkeypatch):
-    monkeypatch.setattr(connections, "GRACE", 0.0)
-    monkeypatch.setattr(connections, "SPARE", 0)
-
-    async def main():
-        async with running(connections=2) as server:
-            speaking = [await speak(server) for _ in range(2)]
-            refused, _ = await connect(server)
-            assert await read_all(refused) == b""
-            for reader, writer in speaking:
-                writer.write(b"GET /nowhere HTTP/1.1\r\nHost: x\r\n\r\n")
-                assert b" 404 " in await reader.readuntil(b"Not Found\r\n")
+            assert (await refusal(silent[0][0])).startswith("nothing was said")
+            for _, writer in silent[1:]:  # these are still open
+                writer.write(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            for reader, _ in silent[1:]:
+                assert b" 200 OK" in await read_all(reader)
 
     asyncio.run(main())
 
@@ -210,28 +164,35 @@ def test_connections_are_kept_open_only_while_there_is_room():
             async with server.session.post("/predict", json={"text": "a"}) as response:
                 assert "Connection" not in response.headers
             assert len(server.connections) == 1
-            _, writer = await speak(server)
+            _, writer = await connect(server)
+            writer.write(b"GET /health")
+            await until(lambda: len(server.connections) == 2)
             async with server.session.post("/predict", json={"text": "a"}) as response:
                 assert response.headers["Connection"] == "close"
             await until(lambda: len(server.connections) == 1)
-            writer.close()
 
     asyncio.run(main())
 
 
-def test_who_is_refused_is_closed_soon(monkeypatch):
-    """Though the rest of its body never comes."""
-    monkeypatch.setattr(app, "GRACE", 0.1)
+def test_few_of_those_that_are_refused_are_waited_for(monkeypatch):
+    monkeypatch.setattr(connections, "GRACE", 60.0)
+    monkeypatch.setattr(connections, "MOST_REFUSED", 2)
 
     async def main():
         async with running(connections=1) as server:
-            kept = await speak(server)
-            reader, writer = await connect(server)
-            writer.write(b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 500\r\n\r\n")
-            assert await asyncio.wait_for(refusal(reader), timeout=9) == (
-                "1 connections with texts are open, more are not taken"
-            )
+            kept = await connect(server)
             await until(lambda: len(server.connections) == 1)
+            others = [await asyncio.to_thread(socket.create_connection, server.address)]
+            for number in range(1, 5):
+                await until(lambda n=number: len(server.admission.connections.refused) == min(n, 2))
+                others.append(await asyncio.to_thread(socket.create_connection, server.address))
+            for client in others:  # none of them is closed by its client
+                client.settimeout(60)
+                assert (await asyncio.to_thread(client.recv, 20)).startswith(b"HTTP/1.1 503 ")
+            assert len(server.admission.connections.refused) == 2
+            for client in others:
+                client.close()
+            await until(lambda: not server.admission.connections.refused)
             kept[1].close()
 
     asyncio.run(main())
