@@ -56,12 +56,17 @@ setup(
         "Topic :: Text Processing :: Linguistic",
     ],
     packages=find_packages(include=["pet_fairseq", "pet_fairseq.*"]),
-    package_data={"pet_fairseq.demo": ["*.xz", "*.md"]},
+    package_data={
+        "pet_fairseq.demo": ["*.xz", "*.md"],
+        "pet_fairseq.recipes.translation": ["*.yaml"],
+    },
     python_requires=">=3.10,<3.15",
     install_requires=[
         *FAIRSEQ,
         "torch>=2.6,<2.16",
+        "PyYAML>=6,<7",
         "numpy>=1.26,<2.6",  # numpy_compatibility.py has what fairseq misses in the newest
+        "scipy>=1.10,<2",  # confidence intervals; scikit-learn brings it along
         "sacrebleu>=2.4,<3",
         "sacremoses>=0.1.1,<0.3",
         "sentencepiece>=0.2,<0.3",
@@ -92,7 +97,6 @@ setup(
             "packaging>=23",
             "pytest>=8,<10",
             "pytest-xdist>=3.6,<4",
-            "PyYAML>=6,<7",
             "ruff>=0.17,<0.18",
         ],
     },

@@ -20,6 +20,7 @@ from pet_fairseq.errors import UserError, did_you_mean
 from pet_fairseq.huggingface import commands as pretrained
 from pet_fairseq.pet import commands as pet
 from pet_fairseq.predict import commands as predict
+from pet_fairseq.predict.in_turn import commands as in_turn
 from pet_fairseq.quantisation import commands as quantisation
 from pet_fairseq.recipes import commands as recipes
 from pet_fairseq.results.report import commands as report
@@ -31,15 +32,16 @@ from pet_fairseq.variator import commands as variator
 
 ROOMS = (
     compress,
+    predict,
+    serve,
+    decoding,
+    quantisation,
     recipes,
     pet,
     variator,
     selfcp,
     bank,
-    decoding,
-    quantisation,
-    serve,
-    predict,
+    in_turn,
     score,
     report,
     general,
@@ -48,6 +50,15 @@ ROOMS = (
     demo,
 )
 COMMANDS = {command.name: command for command in chain(*(room.COMMANDS for room in ROOMS))}
+# what people type who look for a command that has another name here
+MEANT = {
+    **dict.fromkeys(("distil", "distill"), "compress"),
+    **dict.fromkeys(("quantise", "quantize"), "export --precision int8"),
+    "evaluate": "score",
+    "generate": "translate",
+    "train": "compress, or fairseq-train --user-dir pet_fairseq",
+    "convert": "export, or import-hf",
+}
 HELP = ("-h", "--help")
 READER_GONE = 141  # as a shell says of a process that a closed pipe ended
 
@@ -60,16 +71,28 @@ def main(argv: Optional[list[str]] = None) -> int:
     Raises:
         SystemExit: after help, and with status 2 after an unknown command or a wrong option.
     """
-    command, args = parse(sys.argv[1:] if argv is None else argv)
     try:
-        if command.needs_models:
-            register_quietly()
-        status = command.run(args) or 0
+        status = run(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
         return status
     except BrokenPipeError:
         drop_output()
         return READER_GONE
+
+
+def run(words: list[str]) -> int:
+    """Run the command that these words name; otherwise as `main`.
+
+    Raises:
+        BrokenPipeError: nobody reads the output.
+    """
+    command, args = parse(words)
+    try:
+        if command.needs_models:
+            register_quietly()
+        return command.run(args) or 0
+    except BrokenPipeError:
+        raise
     except (UserError, OSError) as error:
         print(f"pet-fairseq {command.name}: error: {message(error)}", file=sys.stderr)
         return 1
@@ -114,19 +137,26 @@ def _exit_without_command(words: list[str]) -> NoReturn:
     if not words:
         program.error("no command was given")
     if words[0] in HELP:
-        print(overview(COMMANDS.values()))
+        print(overview(COMMANDS.values()), flush=True)
         sys.exit()
     if words[0] == "--version":
         print(f"pet-fairseq {metadata.version('pet-fairseq')}")
         sys.exit()
     family = [command for command in COMMANDS.values() if command.name.split()[0] == words[0]]
     if not family:
-        program.error(f"{words[0]}: no such command{did_you_mean(words[0], COMMANDS)}")
+        program.error(f"{words[0]}: no such command{suggestion(words[0])}")
     if words[1:] and words[1] in HELP:
-        print(overview(family))
+        print(overview(family), flush=True)
         sys.exit()
     choices = ", ".join(command.name.split()[1] for command in family)
     program.error(f"{' '.join(words[:2])}: no such command; give one of {choices}")
+
+
+def suggestion(word: str) -> str:
+    """What to add to the refusal of a command: the one that was meant, if that can be told."""
+    if word in MEANT:
+        return f", did you mean {MEANT[word]}?"
+    return did_you_mean(word, COMMANDS)
 
 
 def overview(commands: Collection[Command]) -> str:

@@ -4,10 +4,12 @@ Each folder's commands.py lists its commands in a tuple COMMANDS. These modules 
 nor fairseq, so that help is printed at once: `Command.run` imports what it needs.
 """
 
+import sys
 from argparse import ArgumentParser, Namespace, _ActionsContainer
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import islice
 from pathlib import Path
 from typing import NoReturn, Optional
 
@@ -15,6 +17,7 @@ from typing import NoReturn, Optional
 class Group(Enum):
     """The headings of `pet-fairseq --help`, in its order."""
 
+    MAIN = "A small model from a trained one, and its use"
     RECIPES = "Recipes"
     PET = "PET"
     VARIATOR = "Variator"
@@ -31,7 +34,8 @@ class Command:
 
     Args:
         name: one word, or two for one of a family of commands, such as "bank build".
-        group: the heading that it stands under in `pet-fairseq --help`.
+        group: the heading that it stands under in `pet-fairseq --help`; None for what stages of a
+            recipe run, which is listed nowhere.
         help: what it does, in one line.
         add_arguments: declares its arguments on an argparse parser; None for a command that reads
             its words itself, --help too: `run` is given all of them as the list `args.rest`.
@@ -46,9 +50,9 @@ class Command:
     """
 
     name: str
-    group: Group
+    group: Optional[Group]
     help: str
-    add_arguments: Optional[Callable[[ArgumentParser], None]]
+    add_arguments: Optional[Callable[["OneLineParser"], None]]
     run: Callable[[Namespace], Optional[int]]
     description: Optional[str] = None
     usage: Optional[str] = None
@@ -56,7 +60,7 @@ class Command:
     needs_models: bool = True
     keeps_rest: bool = False
 
-    def parser(self) -> ArgumentParser:
+    def parser(self) -> "OneLineParser":
         """A parser of the words that follow the command's name."""
         parser = OneLineParser(
             prog=f"pet-fairseq {self.name}",
@@ -81,7 +85,47 @@ class Command:
 
 
 class OneLineParser(ArgumentParser):
-    """A parser that reports a wrong argument in one line instead of printing the usage."""
+    """A parser that reports a wrong argument in one line instead of printing the usage.
+
+    It knows old spellings of options, see `rename`.
+    """
+
+    def __init__(self, **options) -> None:
+        super().__init__(**options)
+        self.old_spellings: dict[str, str] = {}
+
+    def rename(self, old: str, new: str) -> None:
+        """Let an old option go on working: a line on stderr says how it is spelt now.
+
+        Args:
+            new: an option that takes the old one's value, such as "--precision"; an option with its
+                value for what was a flag, such as "--precision fp16"; or the name of a positional
+                argument, such as "CHECKPOINT", which must be the first one.
+        """
+        self.old_spellings[old] = new
+
+    def parse_known_args(self, args=None, namespace=None):
+        words = sys.argv[1:] if args is None else args
+        return super().parse_known_args(self._respelt(words), namespace)
+
+    def _respelt(self, words: Sequence[str]) -> list[str]:
+        """The words of a command line with new spellings in place of the old ones."""
+        positional: list[str] = []
+        respelt: list[str] = []
+        rest = iter(words)
+        for word in rest:
+            old, _, value = word.partition("=")
+            new = self.old_spellings.get(old)
+            if new is None:
+                respelt.append(word)
+                continue
+            values = [value] if "=" in word else []
+            if new.startswith("--"):
+                respelt += [*new.split(), *values]
+            else:
+                positional = values or list(islice(rest, 1))
+            print(f"{self.prog}: {old} is now {new}", file=sys.stderr)
+        return positional + respelt
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: error: {message}; see {self.prog} --help\n")
@@ -102,16 +146,7 @@ def add_subset_option(parser: ArgumentParser, default: str) -> None:
     )
 
 
-def add_device_option(parser: _ActionsContainer) -> None:
-    parser.add_argument(
-        "--device",
-        default="cpu",
-        choices=("cpu", "cuda"),
-        help="where the model runs (default: %(default)s)",
-    )
-
-
-def add_auto_device_option(parser: ArgumentParser, what: str = "the model runs") -> None:
+def add_device_option(parser: _ActionsContainer, what: str = "the model runs") -> None:
     parser.add_argument(
         "--device",
         default="auto",
@@ -153,9 +188,15 @@ def add_batch_option(parser: ArgumentParser, max_tokens: int) -> None:
     )
 
 
-def add_sample_options(parser: ArgumentParser, model: str, subset: str, sentences: int) -> None:
+def add_checkpoint(parser: OneLineParser, what: str, old: str) -> None:
+    """Declare the model of a command, which was once given by the option `old`."""
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", help=what)
+    parser.rename(old, "CHECKPOINT")
+
+
+def add_sample_options(parser: OneLineParser, model: str, subset: str, sentences: int) -> None:
     """Declare the options of commands that look at how a model treats some sentences."""
-    parser.add_argument("--checkpoint", required=True, metavar="FILE", help=model)
+    add_checkpoint(parser, model, old="--checkpoint")
     add_data_option(parser)
     add_subset_option(parser, subset)
     parser.add_argument(

@@ -1,5 +1,7 @@
 """The devices that a user may name; torch is imported only when a function needs it."""
 
+import os
+
 from pet_fairseq.errors import UserError
 
 HAS_BF16 = (8, 0)  # from this capability on, GPUs do not only emulate bfloat16
@@ -34,9 +36,20 @@ def gpu_capability(gpu: int) -> tuple[int, int]:
     return torch.cuda.get_device_capability(gpu)
 
 
-def check_device(device: str) -> None:
-    """Raises UserError if the device is a GPU and torch finds none."""
+def usable_cores() -> int:
+    """How many of the machine's processor cores this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def check_device(name: str) -> str:
+    """The device that a name stands for, as `choose_device`.
+
+    Raises:
+        UserError: it is a GPU and torch finds none.
+    """
     import torch
 
+    device = choose_device(name)
     if torch.device(device).type == "cuda" and not torch.cuda.is_available():
         raise UserError(f"--device {device}: torch finds no GPU here; give --device cpu")
+    return device

@@ -28,7 +28,7 @@ UNREADABLE = (
 NO_SENTENCES = "cannot mmap an empty file"  # Python's words, where a set has none
 NO_GPU = "torch finds no GPU here; give --cpu, and leave out --fp16 and --amp"
 WHOLE = "give one that fairseq-train wrote"
-MISTAKES = {
+FAIRSEQ_ERRORS = {
     r"--path required": "--path: missing; give the checkpoint",
     r"(--\w.*)": r"\1",
     r"Must specify batch size": "--max-tokens: missing; give it or --batch-size",
@@ -115,7 +115,7 @@ def one_line(error: BaseException, traceback: Optional[TracebackType]) -> Option
     path = checkpoint_being_read(traceback) if isinstance(error, UNREADABLE) else None
     if path is not None:
         return f"{path}: {why_unreadable(error, path)}"
-    return mistake(error) if in_command(traceback) else None
+    return user_message(error) if in_command(traceback) else None
 
 
 def in_command(traceback: Optional[TracebackType]) -> bool:
@@ -127,7 +127,7 @@ def in_command(traceback: Optional[TracebackType]) -> bool:
     return False
 
 
-def mistake(error: BaseException) -> Optional[str]:
+def user_message(error: BaseException) -> Optional[str]:
     """The line for a wrong input that fairseq refuses, or for a file that cannot be opened.
 
     Returns:
@@ -135,7 +135,7 @@ def mistake(error: BaseException) -> Optional[str]:
     """
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
-    matches = ((re.match(pattern, str(error)), line) for pattern, line in MISTAKES.items())
+    matches = ((re.match(pattern, str(error)), line) for pattern, line in FAIRSEQ_ERRORS.items())
     return next((match.expand(line) for match, line in matches if match), None)
 
 

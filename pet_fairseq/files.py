@@ -1,10 +1,12 @@
 """Reading and writing files, such that a file under its final name is always complete."""
 
+import csv
+import io
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional, Union
@@ -18,12 +20,12 @@ if TYPE_CHECKING:
 HASH_BLOCK = 1 << 20  # bytes
 
 
-def unfinished(path: Path) -> Path:
+def temporary_path(path: Path) -> Path:
     """The temporary name beside `path` under which it is written; no user's file is called that."""
     return path.with_name(f".{path.name}.unfinished")
 
 
-def write_whole(path: Path, write: Callable[[Path], object]) -> None:
+def atomic_write(path: Path, write: Callable[[Path], object]) -> None:
     """Let `write` write a temporary file, which is then renamed to `path`.
 
     After an error the temporary file is gone, and a file that was at `path` before is unchanged.
@@ -31,7 +33,7 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     Raises:
         OSError: names `path`, for example because the disk is full.
     """
-    temporary = unfinished(path)
+    temporary = temporary_path(path)
     try:
         with naming(path):
             write(temporary)
@@ -41,13 +43,13 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
 
 
 @contextmanager
-def whole_folder(folder: Path) -> Iterator[Path]:
+def atomic_folder(folder: Path) -> Iterator[Path]:
     """Yield a temporary folder to fill, which is then renamed to `folder`; an error removes it.
 
     Raises:
         OSError: names `folder` if the error is about something in it.
     """
-    temporary = unfinished(folder)
+    temporary = temporary_path(folder)
     try:
         with naming(folder):
             shutil.rmtree(temporary, ignore_errors=True)  # left by a process that was killed
@@ -64,7 +66,7 @@ def naming(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno is None or not _is_about(error.filename, unfinished(path)):
+        if error.errno is None or not _is_about(error.filename, temporary_path(path)):
             raise
         raise OSError(error.errno, error.strerror, str(path)) from error
 
@@ -127,13 +129,26 @@ def hash_file(path: Union[str, Path], digest: Any) -> Any:
 
 
 def write_text(path: Path, text: str) -> None:
-    write_whole(path, lambda file: file.write_text(text, encoding="utf-8"))
+    atomic_write(path, lambda file: file.write_text(text, encoding="utf-8"))
 
 
 def write_json(path: Path, content: object) -> None:
     write_text(path, json.dumps(content, indent=1) + "\n")
 
 
+def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Write a table; None is an empty cell."""
+    sheet = io.StringIO()
+    csv.writer(sheet, lineterminator="\n").writerows([header, *rows])
+    write_text(path, sheet.getvalue())
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    """The rows of a table, by the names in its first line."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
 def write_figure(path: Path, figure: "Figure") -> None:
     """Write a matplotlib figure as PNG, with 150 dots per inch."""
-    write_whole(path, lambda file: figure.savefig(file, dpi=150, format="png"))
+    atomic_write(path, lambda file: figure.savefig(file, dpi=150, format="png"))

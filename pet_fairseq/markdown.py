@@ -1,7 +1,8 @@
 """Tables in Markdown.
 
 `text` lists the columns that hold text, counted from 0; the others hold numbers and are
-right-aligned.
+right-aligned. The library tabulate would not do: it escapes no bars, pads every cell to the longest
+one, and cannot print a table row by row.
 """
 
 from collections.abc import Collection, Iterable, Sequence

@@ -19,6 +19,11 @@ LSTM = (
     *("--encoder-hidden-size", "20", "--decoder-hidden-size", "20", "--dropout", "0.3"),
 )
 LIGHTCONV = ("--arch", "lightconv", *SMALL, "--dropout", "0.3")
+# its sizes are those of a RoBERTa, and no options of fairseq-train
+ROBERTA_SIZES = {
+    **{f"encoder_{name.replace('-', '_')}": size for name, size in SIZES.items()},
+    **{"max_positions": 40, "dropout": 0.3},
+}
 KERNELS = ("--encoder-kernel-size-list", "[3,3]", "--decoder-kernel-size-list", "[3,3]")
 LIGHTWEIGHT = ("--encoder-conv-type", "lightweight", "--decoder-conv-type", "lightweight")
 ADAPTIVE = (
@@ -57,6 +62,8 @@ KINDS = {
     "no cross-attention": (*TRANSFORMER, "--no-cross-attention"),
     "projected output": (*TRANSFORMER, "--decoder-output-dim", "8"),
     "bart": ("--arch", "bart_base", *SMALL, "--dropout", "0.3"),
+    "roberta_enc_dec": ("--arch", "roberta_enc_dec", "--share-all-embeddings"),
+    "roberta_enc_dec, untied": ("--arch", "roberta_enc_dec"),
 }
 
 
@@ -68,6 +75,8 @@ def save_kind(path, task, words):
     args = options.parse_args_and_arch(
         options.get_training_parser(), [task.cfg.data, "--cpu", *words]
     )
+    if args.arch == "roberta_enc_dec":
+        vars(args).update(ROBERTA_SIZES)
     args.max_source_positions = args.max_target_positions = 40
     args._name = args.arch
     model = task.build_model(args)

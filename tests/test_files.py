@@ -9,7 +9,15 @@ import pytest
 import torch
 
 from pet_fairseq.checkpoints.contents import save_state
-from pet_fairseq.files import hash_file, unfinished, whole_folder, write_text, write_whole
+from pet_fairseq.files import (
+    atomic_folder,
+    atomic_write,
+    hash_file,
+    read_csv,
+    temporary_path,
+    write_csv,
+    write_text,
+)
 
 
 def full(*_, **__):
@@ -30,19 +38,19 @@ def test_a_file_that_cannot_be_finished(tmp_path):
         full()
 
     with pytest.raises(OSError) as error:
-        write_whole(path, write)
+        atomic_write(path, write)
     assert (error.value.errno, error.value.filename) == (errno.ENOSPC, str(path))
     assert names(tmp_path) == ["table.md"] and path.read_text() == "old"
 
 
 def test_a_folder_that_cannot_be_finished(tmp_path):
-    with pytest.raises(OSError) as error, whole_folder(tmp_path / "out") as folder:
+    with pytest.raises(OSError) as error, atomic_folder(tmp_path / "out") as folder:
         (folder / "some").touch()
         full()
     assert error.value.filename == str(tmp_path / "out")
     assert names(tmp_path) == []
     missing = tmp_path / "input"
-    with pytest.raises(FileNotFoundError) as error, whole_folder(tmp_path / "out"):
+    with pytest.raises(FileNotFoundError) as error, atomic_folder(tmp_path / "out"):
         missing.read_text()
     assert error.value.filename == str(missing)  # another file's errors keep its name
 
@@ -51,7 +59,7 @@ def test_what_a_user_may_have_beside_it_stays(tmp_path):
     """A folder called OUT.tmp was deleted once."""
     (tmp_path / "out.tmp").mkdir()
     (tmp_path / "file.tmp").write_text("mine")
-    with whole_folder(tmp_path / "out"):
+    with atomic_folder(tmp_path / "out"):
         pass
     write_text(tmp_path / "file", "new")
     assert names(tmp_path) == ["file", "file.tmp", "out", "out.tmp"]
@@ -59,7 +67,7 @@ def test_what_a_user_may_have_beside_it_stays(tmp_path):
 
 
 def test_what_a_killed_process_left_is_replaced(tmp_path):
-    unfinished(tmp_path / "file").write_text("half a file that is longer than the new one")
+    temporary_path(tmp_path / "file").write_text("half a file that is longer than the new one")
     write_text(tmp_path / "file", "new")
     assert names(tmp_path) == ["file"] and (tmp_path / "file").read_text() == "new"
 
@@ -89,3 +97,13 @@ def test_hash_of_a_file(tmp_path, monkeypatch):
             hash_file(path, hashlib.sha256()).digest()
             == hashlib.sha256(bytes(range(size))).digest()
         )
+
+
+def test_a_table_as_csv(tmp_path):
+    path = tmp_path / "table.csv"
+    write_csv(path, ["row", "title"], [["pet", 'a "b", c'], ["é", None], [1.5, "two\nlines"]])
+    assert path.read_bytes().decode() == ('row,title\npet,"a ""b"", c"\né,\n1.5,"two\nlines"\n')
+    assert read_csv(path) == [
+        *({"row": "pet", "title": 'a "b", c'}, {"row": "é", "title": ""}),
+        {"row": "1.5", "title": "two\nlines"},
+    ]

@@ -29,7 +29,8 @@ def load_task(folder, **options):
 
 
 def make_model(task, arch="transformer_tiny", **options):
-    args = argparse.Namespace(arch=arch, task="x", criterion="x", dropout=0.0, **options)
+    options = {"dropout": 0.0, **options}
+    args = argparse.Namespace(arch=arch, task="x", criterion="x", **options)
     ARCH_CONFIG_REGISTRY[arch](args)
     return build_model(args, task), args
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.huggingface.tokenizer_file import divide, load_divider
+from pet_fairseq.huggingface.tokenizer_file import divide, load_segmenter
 
 VALID = 20  # one text of TRAIN in so many is for validation,
 MOST_VALID = 200  # but not more than these, which every epoch reads
@@ -58,7 +58,7 @@ def main() -> None:
     parser.add_argument("--response-words", type=int, default=60, metavar="N")
     args = parser.parse_args()
     try:
-        tokenizer = load_divider(args.tokenizer)
+        tokenizer = load_segmenter(args.tokenizer)
     except UserError as error:
         sys.exit(f"texts.py: error: {error}")
 

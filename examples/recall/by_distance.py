@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from pet_fairseq.markdown import table_head, table_row
-from pet_fairseq.results.generate_output import numbered_lines
+from pet_fairseq.results.fairseq_output import numbered_lines
 
 PARTS = 4
 

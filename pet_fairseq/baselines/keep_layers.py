@@ -13,7 +13,7 @@ from torch import Tensor
 from pet_fairseq.checkpoints.contents import save_state
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import write_whole
+from pet_fairseq.files import atomic_write
 from pet_fairseq.nn.layers import STACKS
 
 LAYER = re.compile(r"(encoder|decoder)\.layers\.(\d+)\.(.*)", re.DOTALL)
@@ -42,7 +42,7 @@ def keep_layers(checkpoint: str, layers: dict[str, str], out: Path) -> None:
     state["cfg"] = OmegaConf.to_container(state["cfg"], resolve=True, enum_to_str=True)
     state["model"] = renumbered(state["model"], kept)
     state.pop("last_optimizer_state", None)
-    write_whole(out, lambda file: save_state(state, file))
+    atomic_write(out, lambda file: save_state(state, file))
 
 
 def read_layers(text: str, stack: str, number: int) -> list[int]:

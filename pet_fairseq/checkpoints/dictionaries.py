@@ -34,7 +34,8 @@ def check_dictionaries(
         option: names the path in errors. remedy: what the user is to do if they differ.
         trained: the folder that the checkpoint was trained on, if its options name another by now.
     Raises:
-        UserError: names both files and the first difference.
+        UserError: names both files and the first difference, or the model has words that its
+            dictionary lacks.
     """
     cfg = state["cfg"].task
     folder = first_folder(getattr(cfg, "data", None) if trained is None else trained)
@@ -61,6 +62,12 @@ def check_dictionaries(
             raise UserError(
                 f"{option} {path}: made with another dictionary: {file} and {our_file} differ: "
                 f"{difference}; {remedy}"
+            )
+        if sizes[side] not in (None, len(dictionary)):
+            raise UserError(
+                f"{option} {path}: its model has {sizes[side]} words and its dictionary, {file}, "
+                f"{len(dictionary)}, so that fairseq cannot translate with it; train it with a "
+                "dictionary of all words, RoBERTa's <mask> among them"
             )
 
 

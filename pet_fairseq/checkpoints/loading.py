@@ -29,7 +29,8 @@ from pet_fairseq.errors import NO_SENTENCES, UserError, check_positive
 from pet_fairseq.nn.architectures import architecture_name, model_class
 from pet_fairseq.nn.moving import move_batch
 
-CHECKPOINT = "checkpoint.pt"  # in a folder of pet-fairseq import-hf
+# in a folder of import-hf, in one of export --to fairseq, and in one of compress
+CHECKPOINTS = ("checkpoint.pt", "model.pt", "fairseq/model.pt")
 
 
 def load_model(
@@ -53,8 +54,8 @@ def load_model(
 def locate(path: str, data: Optional[str], option: str) -> tuple[list[str], str]:
     """The files that `a.pt[:b.pt...]` names, and the data folder, "" for the model's own.
 
-    A folder of pet-fairseq import-hf may take the place of the first file; it is the data folder,
-    too.
+    A folder that has one of CHECKPOINTS may take the place of the first file; where the file is, is
+    the data folder, too.
 
     Args:
         path, data: as the user gave them. option: names the path in errors.
@@ -64,12 +65,13 @@ def locate(path: str, data: Optional[str], option: str) -> tuple[list[str], str]
     first, *more = path.split(os.pathsep)
     if not Path(first).is_dir():
         return [first, *more], data or ""
-    if not Path(first, CHECKPOINT).is_file():
+    file = next((Path(first, name) for name in CHECKPOINTS if Path(first, name).is_file()), None)
+    if file is None:
         raise UserError(
-            f"{option} {first}: has no {CHECKPOINT}; give a checkpoint, or a folder that "
-            "pet-fairseq import-hf wrote"
+            f"{option} {first}: has no checkpoint.pt or model.pt; give a checkpoint, or a folder "
+            "that pet-fairseq import-hf, export or compress wrote"
         )
-    return [str(Path(first, CHECKPOINT)), *more], data or first
+    return [str(file), *more], data or str(file.parent)
 
 
 def build_loaded(

@@ -7,7 +7,7 @@ from typing import NamedTuple, Optional
 
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UnsafeCheckpointError, UserError
-from pet_fairseq.files import write_whole
+from pet_fairseq.files import atomic_write
 
 
 class Repair(NamedTuple):
@@ -51,7 +51,7 @@ def repair_folder(folder: Path) -> Repair:
         return Repair(None, None)
     for candidate in _newest_first(others):
         if is_intact(candidate):
-            write_whole(last, partial(shutil.copyfile, candidate))
+            atomic_write(last, partial(shutil.copyfile, candidate))
             return Repair(last, candidate)
     raise UserError(
         f"{last}: damaged, and no other readable checkpoint in {folder}; delete it to start anew"

@@ -53,7 +53,31 @@ def allow_fairseq_types() -> None:
     torch.serialization.add_safe_globals(FAIRSEQ_TYPES)
 
 
+# options of a model that name files from which it took its embeddings before it was trained
+EMBEDDING_FILES = ("encoder_embed_path", "decoder_embed_path")
+
+
 def load_checkpoint(path: str, option: str) -> dict:
+    """Read a fairseq checkpoint to the CPU, under torch's safe loading.
+
+    Its model is built without the files of --encoder-embed-path and --decoder-embed-path, which may
+    be gone: the trained embeddings are in the checkpoint. Otherwise as `read_checkpoint`.
+    """
+    state = read_checkpoint(path, option)
+    forget_embedding_files(state)
+    return state
+
+
+def forget_embedding_files(state: dict) -> list[str]:
+    """Set EMBEDDING_FILES to None in a loaded checkpoint; returns those that were given."""
+    options = state["cfg"].model
+    given = [name for name in EMBEDDING_FILES if getattr(options, name, None)]
+    for name in given:
+        setattr(options, name, None)
+    return given
+
+
+def read_checkpoint(path: str, option: str) -> dict:
     """Read a fairseq checkpoint to the CPU, under torch's safe loading.
 
     It is fairseq's `load_checkpoint_to_cpu`, but safe whatever environment variables say.

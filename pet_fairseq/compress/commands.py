@@ -5,11 +5,18 @@ from argparse import ArgumentParser, Namespace
 from dataclasses import replace
 from pathlib import Path
 
-from pet_fairseq.cli_command import Command, Group, add_device_option, add_subset_option
-from pet_fairseq.compress.length import FEWEST_UPDATES, MOST_EPOCHS, SMALL_TEXT
-from pet_fairseq.compress.methods import BEAM, DEFAULT_METHOD, MAX_LENGTH, METHODS, ROUNDS
+from pet_fairseq.cli_command import Command, Group, add_device_option
+from pet_fairseq.compress.training import (
+    DEFAULT_METHOD,
+    FEWEST_UPDATES,
+    METHODS,
+    MOST_EPOCHS,
+    SMALL_TEXT,
+    updates_for,
+)
 from pet_fairseq.devices import check_device, choose_device, gpu_count, half_precision
-from pet_fairseq.recipes.commands import add_precision_option, add_run_options, run_options
+from pet_fairseq.predict.in_turn.commands import add_text_options
+from pet_fairseq.runner.arguments import add_precision_option, add_run_options, run_options
 from pet_fairseq.runner.device import Device, make_device
 from pet_fairseq.runner.run import dry_run, run_stages
 
@@ -19,15 +26,6 @@ def _default_rates() -> str:
     usual = METHODS[DEFAULT_METHOD].rate
     others = {name: method.rate for name, method in METHODS.items() if method.rate != usual}
     return ", ".join([f"{usual:g}", *(f"{name}: {rate:g}" for name, rate in others.items())])
-
-
-def _folder_of_products(text: str) -> Path:
-    """The folder of --out; the current one by its full path.
-
-    The runner looks for the product among a command's words: `test` in the current folder could not
-    be told from other words `test`, such as the name of the set.
-    """
-    return Path(text) if Path(text).parts else Path.cwd()
 
 
 def _compress_options(parser: ArgumentParser) -> None:
@@ -43,7 +41,7 @@ def _compress_options(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--out",
-        type=_folder_of_products,
+        type=Path,
         required=True,
         metavar="FOLDER",
         help="the folder for everything made",
@@ -112,92 +110,7 @@ def _add_test_options(group) -> None:
         metavar="FILE",
         help="raw target text (default: the target side of the data, detokenised)",
     )
-    _add_text_options(group)
-
-
-def _add_text_options(group) -> None:
-    group.add_argument(
-        "--remove-bpe",
-        metavar="KIND",
-        help="as for fairseq-generate: subword_nmt, sentencepiece, or none (default: what the "
-        "dictionary's words show)",
-    )
-    group.add_argument(
-        "--tokenizer",
-        metavar="NAME",
-        help="as for fairseq-generate: moses, space, or none (default: the teacher's; moses where "
-        "words end in @@)",
-    )
-
-
-def _add_style_options(parser: ArgumentParser) -> None:
-    for option, side in (("--source-lang", "source"), ("--target-lang", "target")):
-        help_text = f"the {side} language, as in the names of the data's files"
-        parser.add_argument(option, required=True, metavar="LANG", help=help_text)
-    _add_text_options(parser)
-    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="a new folder")
-
-
-def _test_text_options(parser: ArgumentParser) -> None:
-    parser.add_argument("data", type=Path, metavar="BIN", help="folder made by fairseq-preprocess")
-    add_subset_option(parser, default="test")
-    _add_style_options(parser)
-
-
-def _translate_options(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--model",
-        action="append",
-        required=True,
-        nargs=2,
-        metavar=("NAME", "FOLDER"),
-        help="a name, and a folder from pet-fairseq export --to ctranslate2; may be given several "
-        "times",
-    )
-    parser.add_argument(
-        "--input",
-        type=Path,
-        required=True,
-        metavar="FILE",
-        help="a text with one sentence, as tokens, on each line",
-    )
-    parser.add_argument(
-        "--beam", type=int, default=BEAM, help="the beam size of the search (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--rounds",
-        type=int,
-        default=ROUNDS,
-        help="how often each model's translation of the text is timed (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--threads",
-        type=int,
-        default=0,
-        help="how many batches are translated at once (default: one for each core)",
-    )
-    parser.add_argument(
-        "--long-texts",
-        choices=("cut", "skip", "refuse"),
-        default="cut",
-        help="what to do with sentences of more than 1,023 tokens: cut them, leave their lines "
-        "empty, or end at the first (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--strict",
-        action="store_true",
-        help="end at the first line that is not UTF-8; without this option broken bytes are "
-        "replaced, and a line on standard error counts them at the end",
-    )
-    parser.add_argument(
-        "--max-length",
-        type=int,
-        default=MAX_LENGTH,
-        metavar="N",
-        help="the longest translation in words, fewer than the model has target positions "
-        "(default: %(default)s)",
-    )
-    _add_style_options(parser)
+    add_text_options(group)
 
 
 def _updates_options(parser: ArgumentParser) -> None:
@@ -243,25 +156,28 @@ def _report_options(parser: ArgumentParser) -> None:
 
 def _compress(args: Namespace) -> None:
     logging.getLogger("fairseq").setLevel(logging.WARNING)  # it logs every file that it reads
-    from pet_fairseq.compress.plan import Request, build_pipeline
+    from pet_fairseq.compress.plan import Request, make_plan
+    from pet_fairseq.compress.stages import build_pipeline
     from pet_fairseq.compress.student import Size
 
     args.device = choose_device(args.device)
+    out = args.out if args.out.parts else Path.cwd()  # in records, `.` could not be told from OUT
     names = ("updates", "hours", "seed", "test", "reference", "remove_bpe", "tokenizer")
     request = Request(
-        *(args.teacher, args.data, args.out, args.method),
+        *(args.teacher, args.data, out, args.method),
         size=Size(args.rate, args.megabytes),
         device=choose_precision(args.device, args.precision),
         **{name: getattr(args, name) for name in names},
     )
-    pipeline = build_pipeline(request)
+    plan = make_plan(request)
+    pipeline = build_pipeline(plan)
     if args.dry_run:
         print("\n".join([*(f"# {line}" for line in pipeline.about), dry_run(pipeline.stages)]))
         return
     check_device(args.device)
     print("\n".join(pipeline.about), flush=True)
     run_stages(pipeline.stages, pipeline.folder, run_options(args, pipeline))
-    report = args.out / "report.md"
+    report = plan.layout.report
     print(f"\n{report.read_text(encoding='utf-8').splitlines()[0]}\nread on in {report}")
 
 
@@ -277,37 +193,7 @@ def choose_precision(name: str, precision: str) -> Device:
     return replace(device, count=max(1, gpu_count()))
 
 
-def _test_text(args: Namespace) -> None:
-    from pet_fairseq.compress.text import write_set
-
-    write_set(args.data, args.subset, _style(args), args.out)
-    print(f"wrote {args.out}")
-
-
-def _translate(args: Namespace) -> None:
-    from pet_fairseq.compress.translate import translate_exported
-    from pet_fairseq.predict.bad_lines import report
-
-    options = (args.beam, args.rounds, args.threads, args.out, args.max_length)
-    models = [(name, Path(folder)) for name, folder in args.model]
-    lines, bad_lines = translate_exported(
-        *(models, args.input, _style(args), *options),
-        long_texts=args.long_texts,
-        strict=args.strict,
-    )
-    print(lines)
-    report(bad_lines, "translate-exported")
-
-
-def _style(args: Namespace):
-    from pet_fairseq.compress.text import TextStyle
-
-    return TextStyle(args.source_lang, args.target_lang, args.remove_bpe, args.tokenizer)
-
-
 def _updates(args: Namespace) -> None:
-    from pet_fairseq.compress.timing import updates_for
-
     print(updates_for(args.log, args.hours, args.share, args.at_least))
 
 
@@ -315,41 +201,28 @@ def _report(args: Namespace) -> None:
     from pet_fairseq.compress.report import write_report
 
     why_not = args.without_ctranslate2
-    print(write_report(args.out, args.teacher, args.reference, why_not, BEAM, args.device))
+    device = choose_device(args.device)
+    print(write_report(args.out, args.teacher, args.reference, why_not, device))
 
 
 COMMANDS = (
     Command(
         name="compress",
-        group=Group.RECIPES,
+        group=Group.MAIN,
         help="make a small model from a trained one: train, export and compare it",
         add_arguments=_compress_options,
         run=_compress,
     ),
     Command(
         name="compress-report",
-        group=Group.REPORTS,
+        group=None,
         help="write the report in a folder that compress made",
         add_arguments=_report_options,
         run=_report,
     ),
     Command(
-        name="test-text",
-        group=Group.SETUP,
-        help="write a part of binary data as text",
-        add_arguments=_test_text_options,
-        run=_test_text,
-    ),
-    Command(
-        name="translate-exported",
-        group=Group.DEPLOYMENT,
-        help="translate a text with models for CTranslate2 in turn, and time them",
-        add_arguments=_translate_options,
-        run=_translate,
-    ),
-    Command(
         name="updates-for",
-        group=Group.RECIPES,
+        group=None,
         help="print how many updates fit into some hours, by the log of a short training",
         add_arguments=_updates_options,
         run=_updates,

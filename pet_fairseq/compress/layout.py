@@ -1,4 +1,4 @@
-"""Where the files lie in the folder that `pet-fairseq compress` makes."""
+"""What `pet-fairseq compress` compares, and where the files in its folder lie."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +10,12 @@ MODELS = ("teacher", "student")
 
 @dataclass(frozen=True)
 class Layout:
-    """The paths in that folder: the student is exported into it, the teacher into a sub-folder."""
+    """The paths in its folder: the student is exported into it, the teacher into a sub-folder.
+
+    Attributes:
+        test: the test set as text.
+        speed: CTranslate2's translations, and their speeds.
+    """
 
     out: Path
 
@@ -28,12 +33,10 @@ class Layout:
 
     @property
     def test(self) -> Path:
-        """The test set as text."""
         return self.out / "test"
 
     @property
     def speed(self) -> Path:
-        """CTranslate2's translations, and their speeds."""
         return self.out / "speed"
 
     @property

@@ -1,44 +1,35 @@
-"""The stages of `pet-fairseq compress`."""
+"""From what the user asks for to what is done: everything is checked, and every choice is made."""
 
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Optional
 
 import numpy as np
 from fairseq.data import LanguagePairDataset
+from fairseq.models.transformer import TransformerModelBase
 
 from pet_fairseq.checkpoints.loading import load_subset, load_task
-from pet_fairseq.compress.layout import MODELS, Layout
-from pet_fairseq.compress.length import default_updates, updates_per_epoch
-from pet_fairseq.compress.methods import BEAM, MAX_LENGTH, METHODS, ROUNDS, Method
-from pet_fairseq.compress.student import Size, choose_student, position_options
-from pet_fairseq.compress.teacher import Teacher, has_ctranslate2, read_teacher
-from pet_fairseq.compress.text import TextStyle, find_style
-from pet_fairseq.compress.timing import check_hours
+from pet_fairseq.compress.layout import Layout
+from pet_fairseq.compress.student import Size, Student, choose_student
+from pet_fairseq.compress.teacher import Teacher, read_teacher
 from pet_fairseq.compress.training import (
-    COMMON,
+    METHODS,
     TASK_WARMUP,
-    TIMED_UPDATES,
     Budget,
     Corpus,
+    Method,
     batch_tokens,
     cache_megabytes,
-    checkpoint_bytes,
-    criterion_options,
+    check_hours,
+    default_updates,
+    updates_per_epoch,
 )
+from pet_fairseq.decoding.export import has_ctranslate2
 from pet_fairseq.distillation.outputs import has_output_layer
 from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.files import read_lines
-from pet_fairseq.nn.architectures import build_without_memory
-from pet_fairseq.nn.parameters import count_parameters
-from pet_fairseq.pet.params import parse_model_options
+from pet_fairseq.predict.in_turn.text import TextStyle, find_style
 from pet_fairseq.runner.device import Device
-from pet_fairseq.runner.options import Options, learning_rate
-from pet_fairseq.runner.pipeline import Pipeline
-from pet_fairseq.runner.resources import in_megabytes
-from pet_fairseq.runner.stage import Kind, Stage, Word
-from pet_fairseq.runner.training import fairseq_generate, fairseq_train
 
 
 @dataclass(frozen=True)
@@ -67,27 +58,98 @@ class Request:
     tokenizer: Optional[str] = None
 
 
-def build_pipeline(request: Request) -> Pipeline:
-    """The stages from the teacher to the report.
+@dataclass(frozen=True)
+class Subset:
+    """One set of a data folder."""
+
+    data: Path
+    name: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A request that is known to be valid, and what was chosen for it.
+
+    Attributes:
+        max_tokens: of a batch.
+        cache: MiB for the teacher's features; None for a teacher whose features cannot be kept.
+        engines: what each model is exported to.
+    """
+
+    request: Request
+    layout: Layout
+    teacher: Teacher
+    method: Method
+    student: Student
+    test: Subset
+    style: TextStyle
+    budget: Budget
+    max_tokens: int
+    cache: Optional[int]
+    engines: dict[str, list[str]]
+
+
+def make_plan(request: Request) -> Plan:
+    """Check a request, and choose what it leaves open.
 
     Raises:
         UserError: names the option or the file that is wrong.
     """
-    teacher = read_teacher(request.teacher, request.data)
-    check_method(request.method, teacher)
     check_times(request)
-    places = {"DATA": request.data, "OUT": request.out, "TEACHER": request.teacher}
-    stages = _Stages(request, teacher)
-    return Pipeline(stages.build(), request.out, places, stages.about())
+    teacher = read_teacher(request.teacher, request.data)
+    method = check_method(request.method, teacher)
+    student = choose_student(teacher, method, request.size)
+    test = find_test_set(request, teacher)
+    style = find_style(teacher.trained, teacher.task, request.remove_bpe, request.tokenizer)
+    style.decoder()  # refuses an unknown tokenizer now, not after the training
+    corpus = check_corpus(request.data, teacher)
+    max_tokens = batch_tokens(request.device, teacher.max_positions)
+    layout = Layout(request.out)
+    engines = ["fairseq", "ctranslate2"] if has_ctranslate2() else ["fairseq"]
+    return Plan(
+        *(request, layout, teacher, method, student, test, style),
+        budget=choose_budget(request, method, corpus, max_tokens, layout.timing),
+        max_tokens=max_tokens,
+        cache=choose_cache(teacher, corpus),
+        engines={"teacher": teacher.engines, "student": engines},
+    )
 
 
-def check_method(name: str, teacher: Teacher) -> None:
-    """Raise UserError if a method follows a Transformer's layers, and the teacher is none."""
-    if METHODS[name].criterion == "patient_kd" and not teacher.is_transformer:
+def choose_budget(
+    request: Request, method: Method, corpus: Corpus, max_tokens: int, log: Path
+) -> Budget:
+    """How long to train; `log`: where the speed of a short training will stand, if need be."""
+    sizes = (corpus.tokens, max_tokens, request.device.count)
+    per_epoch = updates_per_epoch(*sizes)
+    if request.hours is None:
+        return Budget(per_epoch, request.updates or default_updates(*sizes))
+    trainings = 1 + TASK_WARMUP * method.warms_up
+    return Budget(per_epoch, None, log, request.hours, trainings)
+
+
+def choose_cache(teacher: Teacher, corpus: Corpus) -> Optional[int]:
+    """MiB for the teacher's features; None for a teacher whose features cannot be kept."""
+    if not has_output_layer(teacher.model):
+        return None
+    return cache_megabytes(corpus, teacher.model.decoder.output_embed_dim)
+
+
+# --- checks ---------------------------------------------------------------------------------------
+
+
+def check_method(name: str, teacher: Teacher) -> Method:
+    """The method of a name.
+
+    Raises:
+        UserError: it follows a Transformer's layers, and the teacher is none.
+    """
+    method = METHODS[name]
+    if method.criterion == "patient_kd" and not isinstance(teacher.model, TransformerModelBase):
         raise UserError(
-            f"--method {name}: its student follows the layers of a Transformer, and TEACHER "
-            f"{teacher.path} is none; give --method pet"
+            f"--method {name}: its student follows the layers of fairseq's transformer, and "
+            f"TEACHER {teacher.path} is none; give --method pet"
         )
+    return method
 
 
 def check_times(request: Request) -> None:
@@ -102,14 +164,6 @@ def check_times(request: Request) -> None:
         check_positive(updates=request.updates)
     if request.hours is not None:
         check_hours(request.hours)
-
-
-@dataclass(frozen=True)
-class Subset:
-    """One set of a data folder."""
-
-    data: Path
-    name: str
 
 
 def find_test_set(request: Request, teacher: Teacher) -> Subset:
@@ -147,6 +201,18 @@ def find_test_set(request: Request, teacher: Teacher) -> Subset:
     return test
 
 
+def check_corpus(data: Path, teacher: Teacher) -> Corpus:
+    """The size of the training set.
+
+    Raises:
+        UserError: it or the validation set is missing, or the latter has too long a sentence.
+    """
+    option = f"--data {data}"
+    train, valid = (_load(teacher.task, name, option, data) for name in ("train", "valid"))
+    check_lengths(valid, f"{option}: the valid set", teacher.max_positions)
+    return Corpus.of(train)
+
+
 def _subsets(data: Path) -> list[str]:
     """The names of the sets in a data folder."""
     return sorted({path.name.split(".")[0] for path in data.glob("*.idx")})
@@ -177,243 +243,4 @@ def check_lengths(dataset: LanguagePairDataset, name: str, max_positions: tuple[
         raise UserError(
             f"{name} has a sentence, in line {min(too_long) + 1}, that is longer than the {source} "
             f"source and {target} target tokens that the teacher reads; leave such sentences out"
-        )
-
-
-class _Stages:
-    """Builds the stages of one request."""
-
-    def __init__(self, request: Request, teacher: Teacher):
-        self.request = request
-        self.teacher = teacher
-        self.layout = Layout(request.out)
-        self.device = request.device
-        self.method: Method = METHODS[request.method]
-        self.shape, self.model_options = choose_student(teacher, self.method, request.size)
-        self.test = find_test_set(request, teacher)
-        self.style: TextStyle = find_style(
-            teacher.trained, teacher.task, request.remove_bpe, request.tokenizer
-        )
-        self.style.decoder()  # refuses an unknown tokenizer now, not after the training
-        option = f"--data {request.data}"
-        self.corpus = Corpus.of(_load(teacher.task, "train", option, request.data))
-        valid = _load(teacher.task, "valid", option, request.data)
-        check_lengths(valid, f"{option}: the valid set", teacher.max_positions)
-
-    def build(self) -> list[Stage]:
-        stages = [self.test_text(), *self.exports("teacher"), *self.training()]
-        stages += self.exports("student")
-        rounds = 1 if self.in_ctranslate2 else ROUNDS
-        stages += [self.generate(m, k) for k in range(1, rounds + 1) for m in MODELS]
-        if "ctranslate2" in self.engines("student"):
-            stages.append(self.translate())
-        return [*stages, self.report()]
-
-    @cached_property
-    def in_ctranslate2(self) -> bool:
-        """Whether both models are compared in CTranslate2; else they are in fairseq."""
-        return "ctranslate2" in self.engines("teacher")
-
-    def engines(self, model: str) -> list[str]:
-        """What a model is exported to: a student to all there is, a teacher as far as it can be."""
-        if model == "student":
-            return ["fairseq", "ctranslate2"] if has_ctranslate2() else ["fairseq"]
-        reasons = {
-            "fairseq": self.teacher.why_no_plain_form(),
-            "ctranslate2": self.teacher.why_no_ctranslate2(),
-        }
-        return [engine for engine, why_not in reasons.items() if why_not is None]
-
-    def checkpoint(self, model: str) -> Path:
-        return self.teacher.path if model == "teacher" else self.layout.student
-
-    def test_text(self) -> Stage:
-        return Stage(
-            *("test-text", ("translate",)),
-            command=(
-                *("pet-fairseq", "test-text", str(self.test.data), "--subset", self.test.name),
-                *(*self.teacher.languages, *self.style.options, "--out", str(self.layout.test)),
-            ),
-            product=self.layout.test,
-            inputs=(self.test.data,),
-        )
-
-    # --- training ---------------------------------------------------------------------------------
-
-    @cached_property
-    def max_tokens(self) -> int:
-        return batch_tokens(self.device, self.teacher.max_positions)
-
-    @cached_property
-    def budget(self) -> Budget:
-        if self.request.hours is not None:
-            trainings = 1 + TASK_WARMUP * self.method.warms_up
-            return Budget(None, self.layout.timing, self.request.hours, trainings)
-        sizes = (self.corpus.tokens, self.max_tokens, self.device.count)
-        return Budget(self.request.updates or default_updates(*sizes))
-
-    @cached_property
-    def per_epoch(self) -> int:
-        return updates_per_epoch(self.corpus.tokens, self.max_tokens, self.device.count)
-
-    @cached_property
-    def cache(self) -> Optional[int]:
-        """MiB for the teacher's features; None for a teacher whose features cannot be kept."""
-        if not has_output_layer(self.teacher.model):
-            return None
-        return cache_megabytes(self.corpus, self.teacher.options.decoder_embed_dim)
-
-    def about(self) -> tuple[str, ...]:
-        """What the training takes, as far as it is known before it starts."""
-        trainings = 1 + self.method.warms_up
-        return (
-            self.budget.describe(self.per_epoch, self.max_tokens, self.device.count),
-            f"disk: about {in_megabytes(trainings * self.checkpoint_bytes)} for checkpoints",
-        )
-
-    @cached_property
-    def checkpoint_bytes(self) -> int:
-        """The bytes of all checkpoints that one training keeps."""
-        args = parse_model_options(list(self.model_options))
-        student = build_without_memory(args, *self.teacher.vocabularies)
-        parameters = count_parameters(student).total
-        return checkpoint_bytes(parameters, self.budget.has_validations_within(self.per_epoch))
-
-    def training(self) -> list[Stage]:
-        """A timing if hours are given, the simplified task if the method has it, distillation."""
-        stages = []
-        if self.request.hours is not None:
-            stages.append(self.timing())
-        start: Options = ()
-        if self.method.warms_up:
-            stages.append(self.train("warmup", "pet_simplified_task", TASK_WARMUP))
-            start = ("--finetune-from-model", str(self.layout.warmup))
-        return [*stages, self.train("training", self.method.criterion, 1, start)]
-
-    def train(self, name: str, criterion: str, share: float, start: Options = ()) -> Stage:
-        folder = self.request.out / name
-        product = self.layout.warmup if name == "warmup" else self.layout.student
-        timing = () if self.request.hours is None else (self.layout.timing,)
-        settings = self.settings(criterion)
-        return Stage(
-            *(name, ("train",)),
-            command=fairseq_train(
-                *(self.device, self.request.data, folder),
-                (
-                    *(*settings, *self.budget.schedule(share)),
-                    *(*self.budget.validation(self.per_epoch, share), *start),
-                ),
-            ),
-            product=product,
-            inputs=(self.request.data, self.teacher.path, *timing, *map(Path, start[1:])),
-            kind=Kind.TRAINING,
-            disk=self.checkpoint_bytes,
-            growth=0 if "--teacher-cache-mb" not in settings else self.cache_growth,
-        )
-
-    @cached_property
-    def cache_growth(self) -> int:
-        """The bytes that the teacher's features take when each process has kept them all."""
-        return (self.cache or 0) * self.device.count * 2**20
-
-    def timing(self) -> Stage:
-        """A few updates, only to see how fast they are."""
-        return Stage(
-            *("timing", ("train",)),
-            command=fairseq_train(
-                *(self.device, self.request.data, self.request.out / "timing"),
-                (
-                    *self.settings(self.method.criterion),
-                    *Budget(TIMED_UPDATES).schedule(),
-                    *("--no-save", "--disable-validation", "--log-interval", "10"),
-                ),
-            ),
-            product=self.layout.timing,
-            inputs=(self.request.data, self.teacher.path),
-            kind=Kind.STDOUT,
-            alone=True,
-        )
-
-    def settings(self, criterion: str) -> tuple[Word, ...]:
-        """The options that all trainings have in common."""
-        return (
-            *(*self.teacher.languages, *self.model_options, *COMMON),
-            *("--lr", f"{learning_rate(self.shape.width, self.method.arch):g}"),
-            *("--max-tokens", str(self.max_tokens), "--seed", str(self.request.seed)),
-            *(("--num-workers", "0") if self.device.name == "cpu" else ()),
-            *criterion_options(criterion, self.teacher.path, self.cache),
-        )
-
-    # --- measuring --------------------------------------------------------------------------------
-
-    def exports(self, model: str) -> list[Stage]:
-        return [self.export(model, engine) for engine in self.engines(model)]
-
-    def export(self, model: str, engine: str) -> Stage:
-        options = ("--quantization", "int8") if engine == "ctranslate2" else ()
-        checkpoint, out = self.checkpoint(model), self.layout.exported(model, engine)
-        return Stage(
-            *(f"export/{model}/{engine}", ("export",)),
-            command=(
-                *("pet-fairseq", "export", str(checkpoint), "--data", str(self.request.data)),
-                *("--to", engine, *options, "--out", str(out)),
-            ),
-            product=out,
-            inputs=(self.request.data, checkpoint),
-        )
-
-    def generate(self, model: str, repeat: int) -> Stage:
-        """A run of fairseq-generate, which is timed only where CTranslate2 cannot be."""
-        checkpoint = self.checkpoint(model)
-        return Stage(
-            *(f"generate/{model}.{repeat}", ("translate",)),
-            command=fairseq_generate(
-                *(self.device, self.test.data, checkpoint),
-                (
-                    *(*self.teacher.languages, "--gen-subset", self.test.name),
-                    *("--beam", str(BEAM), *self.style.options),
-                    *("--max-tokens", str(self.max_tokens)),
-                    *position_options(self.teacher),
-                ),
-            ),
-            product=self.layout.generated(model, repeat),
-            inputs=(self.test.data, checkpoint),
-            kind=Kind.STDOUT,
-            alone=not self.in_ctranslate2,
-        )
-
-    def translate(self) -> Stage:
-        """Translate with the models that CTranslate2 can hold, and time them."""
-        models = [model for model in MODELS if "ctranslate2" in self.engines(model)]
-        engines = {model: self.layout.exported(model, "ctranslate2") for model in models}
-        tokens = self.layout.test / "source.tokens"
-        longest = self.teacher.max_positions[1] - 1  # as fairseq-generate has it
-        length = ("--max-length", str(longest)) if longest < MAX_LENGTH else ()
-        options = [w for name, path in engines.items() for w in ("--model", name, str(path))]
-        return Stage(
-            *("speed", ("translate",)),
-            command=(
-                *("pet-fairseq", "translate-exported", *options, "--input", str(tokens)),
-                *(*self.teacher.languages, *self.style.options, "--beam", str(BEAM)),
-                *("--rounds", str(ROUNDS), *length, "--out", str(self.layout.speed)),
-            ),
-            product=self.layout.speed,
-            inputs=(*engines.values(), tokens),
-            alone=True,
-        )
-
-    def report(self) -> Stage:
-        reference = self.request.reference
-        why_not = self.teacher.why_no_ctranslate2()
-        return Stage(
-            *("report", ("report",)),
-            command=(
-                *("pet-fairseq", "compress-report", str(self.request.out)),
-                *("--teacher", str(self.teacher.path), "--device", self.device.name),
-                *(("--reference", str(reference)) if reference is not None else ()),
-                *(("--without-ctranslate2", why_not) if why_not is not None else ()),
-            ),
-            product=self.layout.report,
-            inputs=() if reference is None else (reference,),
-            always=True,
         )

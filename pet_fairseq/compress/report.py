@@ -7,11 +7,12 @@ from typing import Any, Optional
 import matplotlib
 from matplotlib.figure import Figure
 
+from pet_fairseq.compress.layout import Layout
 from pet_fairseq.compress.measure import CTRANSLATE2, FAIRSEQ, InEngine, Measurements, measure
 from pet_fairseq.files import write_figure, write_json, write_text
 from pet_fairseq.markdown import table
 from pet_fairseq.results.report.plots import use_log_sizes
-from pet_fairseq.results.report.samples import spread
+from pet_fairseq.results.report.tables import spread
 from pet_fairseq.rounding import format_ratio, format_speed
 
 matplotlib.use("Agg")
@@ -25,13 +26,13 @@ def write_report(
     out: Path,
     teacher: Path,
     reference: Optional[Path],
-    why_no_ctranslate2: Optional[str],
-    beam: int,
+    why_no_ctranslate2: Optional[str] = None,
     device: str = "cpu",
 ) -> str:
     """Write report.md, report.json and report.png; returns the first line.
 
     Args:
+        out: the folder that `pet-fairseq compress` made.
         reference: raw target text, None for the target side of the data.
         why_no_ctranslate2: why both were measured in fairseq; None if they were in CTranslate2.
         device: the one that fairseq-generate ran on, cpu or cuda.
@@ -39,12 +40,13 @@ def write_report(
         UserError: a file that cannot be read, or that does not fit the others.
     """
     engine = CTRANSLATE2 if why_no_ctranslate2 is None else FAIRSEQ
-    measured = measure(out, teacher, reference, engine, beam, device)
+    layout = Layout(out)
+    measured = measure(layout, teacher, reference, engine, device)
     reference_name = str(reference) if reference else "the target side of the data, detokenised"
     text = to_markdown(measured, teacher, reference_name, why_no_ctranslate2)
     write_plot(measured, out / "report.png")
     write_json(out / "report.json", to_json(measured))
-    write_text(out / "report.md", text)
+    write_text(layout.report, text)
     return text.splitlines()[0]
 
 
@@ -59,7 +61,7 @@ def first_line(measured: Measurements) -> str:
         f"({round(after.bleu, 1) - round(before.bleu, 1):+.1f}), "
         f"{format_speed(speeds[0])} -> {format_speed(speeds[1])} sentences/s "
         f"({format_ratio(speeds[1] / speeds[0])} times) "
-        f"in {measured.engine} on {measured.where}."
+        f"in {measured.engine} on {measured.timing.where}."
     )
 
 
@@ -132,11 +134,11 @@ def notes(measured: Measurements, teacher: Path, reference: str) -> list[str]:
             "does not know them; give --reference FILE, the raw text, for the true BLEU"
         )
     lines.append(
-        f"speeds: the models in turn, median of {measured.rounds} rounds over the whole test set, "
-        f"in {measured.engine} on {measured.where}"
+        f"speeds: the models in turn, median of {measured.timing.rounds} rounds over the whole "
+        f"test set, in {measured.engine} on {measured.timing.where}"
     )
-    if measured.student_alone is not None:
-        alone = measured.student_alone
+    if measured.engine == FAIRSEQ and CTRANSLATE2 in measured.timings:
+        alone = measured.timings[CTRANSLATE2]
         lines.append(
             f"in {CTRANSLATE2} the student alone: median of {alone.rounds} rounds on "
             f"{alone.where}; not to be compared with a speed in fairseq"
@@ -179,9 +181,9 @@ def to_json(measured: Measurements) -> dict:
     return {
         "summary": first_line(measured),
         "engine": measured.engine,
-        "where": measured.where,
+        "where": measured.timing.where,
         "beam": measured.beam,
-        "rounds": measured.rounds,
+        "rounds": measured.timing.rounds,
         "sentences": len(measured.references),
         "signature": measured.signature,
         "unknown_reference_words": measured.unknown_words,

@@ -1,18 +1,28 @@
 """The student for a teacher: its architecture by the method, its shape by the wanted size."""
 
-from collections.abc import Iterator
+from argparse import Namespace
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Optional
 
-from pet_fairseq.compress.export_size import int8_bytes
-from pet_fairseq.compress.methods import Method
+from torch import nn
+
 from pet_fairseq.compress.teacher import Teacher
-from pet_fairseq.compress.widths import Shape, check_size, find_shape, layer_parameters
+from pet_fairseq.compress.training import Method
+from pet_fairseq.decoding.export_size import int8_bytes
 from pet_fairseq.errors import UserError
-from pet_fairseq.runner.options import PRE_NORM, Options
+from pet_fairseq.nn.architectures import build_without_memory
+from pet_fairseq.nn.parameters import count_parameters
+from pet_fairseq.pet.params import parse_model_options
+from pet_fairseq.runner.options import PRE_NORM, Options, stacks
+from pet_fairseq.runner.stage import last_wins
 
 MEGABYTE = 1e6
 TOLERANCE = 0.1  # of the wanted size
+HEADS = 4
+STEP = 8  # widths are multiples of it, and so of HEADS
+FFN_OVER_WIDTH = 2
+SMALLEST = 16  # width
 
 
 @dataclass(frozen=True)
@@ -23,11 +33,23 @@ class Size:
     megabytes: Optional[float] = None
 
 
-def choose_student(teacher: Teacher, method: Method, size: Size) -> tuple[Shape, Options]:
-    """Choose the student's shape; returns it, and all options of the student's model.
+@dataclass(frozen=True)
+class Student:
+    """A student's model.
 
-    The student has more layers than the method needs if it would be wider than the teacher
-    otherwise.
+    Attributes:
+        options: all of its options. width: of its layers. parameters: their number in the model.
+    """
+
+    options: Options
+    width: int
+    parameters: int
+
+
+def choose_student(teacher: Teacher, method: Method, size: Size) -> Student:
+    """The student of a size; of the method's default size if `size` says nothing.
+
+    It has more layers than the method needs if it would be wider than the teacher otherwise.
 
     Raises:
         UserError: a size that no student has, or both sizes at once.
@@ -36,10 +58,11 @@ def choose_student(teacher: Teacher, method: Method, size: Size) -> tuple[Shape,
     wanted = size if size != Size() else Size(rate=method.rate)
     options = model_options(teacher, method)
     for layers in depths(method, *teacher.layers):
-        shape = _shape(teacher, layers, wanted, options)
-        if shape.width <= teacher.options.encoder_embed_dim:
+        nearest = _nearest(teacher, layers, wanted, options)
+        if nearest.shape.width <= teacher.width:
             break
-    return shape, (*options, *shape.options)
+    shape, parameters = nearest.shape, count_parameters(nearest.model).total
+    return Student((*options, *shape.options), shape.width, parameters)
 
 
 def depths(method: Method, teacher_encoder: int, teacher_decoder: int) -> Iterator[tuple[int, int]]:
@@ -77,26 +100,32 @@ def check_megabytes(teacher: Teacher, megabytes: float) -> None:
     """Raises UserError if a size is not positive, or not smaller than the teacher's in int8."""
     if not megabytes > 0:
         raise UserError(f"--megabytes {megabytes:g}: give a number above 0")
-    if teacher.why_no_plain_form() is not None:
+    if teacher.why_no_plain_form is not None:
         return  # it cannot be exported, so it has no size in int8
-    limit = teacher.int8_bytes / MEGABYTE
+    limit = int8_bytes(teacher.model) / MEGABYTE
     if megabytes >= limit:
         raise UserError(
             f"--megabytes {megabytes:g}: the teacher itself has {limit:.2f} MB in int8; give less"
         )
 
 
-def _shape(teacher: Teacher, layers: tuple[int, int], size: Size, options: Options) -> Shape:
+def _nearest(teacher: Teacher, layers: tuple[int, int], size: Size, options: Options) -> "Sized":
+    """The model of so many layers that comes closest to a size.
+
+    Raises:
+        UserError: it is too far from that.
+    """
     if size.megabytes is not None:
         option, wanted, unit = "--megabytes", size.megabytes, " MB"
         measure = lambda model: int8_bytes(model) / MEGABYTE  # noqa: E731
     else:
         assert size.rate is not None, "a size is one of the two"
         option, wanted, unit = "--rate", size.rate, "%"
-        measure = lambda model: 100 * layer_parameters(model) / teacher.counts.layers  # noqa: E731
+        whole = count_parameters(teacher.model).layers
+        measure = lambda model: 100 * count_parameters(model).layers / whole  # noqa: E731
     nearest = find_shape(options, teacher.vocabularies, layers, measure, wanted)
     check_size(option, wanted, nearest.size, TOLERANCE, unit)
-    return nearest.shape
+    return nearest
 
 
 def model_options(teacher: Teacher, method: Method) -> Options:
@@ -112,3 +141,111 @@ def position_options(teacher: Teacher) -> Options:
     """The options for sentences as long as the teacher reads."""
     source, target = teacher.max_positions
     return ("--max-source-positions", str(source), "--max-target-positions", str(target))
+
+
+# --- the shape of a wanted size -------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The shape of a student.
+
+    Attributes:
+        layers: of the encoder and of the decoder.
+        width, ffn: of the layers and of their feed-forward networks, the same in both.
+    """
+
+    layers: tuple[int, int]
+    width: int
+    ffn: int
+
+    @property
+    def options(self) -> Options:
+        encoder_layers, decoder_layers = self.layers
+        options = stacks(encoder_layers, self.width, self.ffn, HEADS)
+        return last_wins((*options, "--decoder-layers", str(decoder_layers)))
+
+
+@dataclass(frozen=True)
+class Sized:
+    """A shape and its model, whose size is as `measure` gives it."""
+
+    shape: Shape
+    model: nn.Module
+    size: float
+
+
+Measure = Callable[[nn.Module], float]
+
+
+def find_shape(
+    options: Options,
+    vocabularies: tuple[int, int],
+    layers: tuple[int, int],
+    measure: Measure,
+    target: float,
+) -> Sized:
+    """The shape whose model comes closest to a size: first the width is chosen, then the FFN's.
+
+    Args:
+        options: the model's, with --arch; those of its shape are replaced.
+        vocabularies: sizes of the source and target dictionaries.
+        layers: of encoder and decoder.
+        measure: gives the size of a model on torch's meta device; it grows with the width.
+        target: the wanted size.
+    """
+    args = parse_model_options([*options, *Shape(layers, STEP, STEP).options])
+
+    def sized(shape: Shape) -> Sized:
+        model = build_without_memory(_with_shape(args, shape), *vocabularies)
+        return Sized(shape, model, measure(model))
+
+    def size(shape: Shape) -> float:
+        return sized(shape).size
+
+    def of_width(width: int) -> Shape:
+        return Shape(layers, width, FFN_OVER_WIDTH * width)
+
+    width = _largest(lambda n: size(of_width(n * STEP)) <= target) * STEP
+    candidates = [max(width, SMALLEST), max(width, SMALLEST) + STEP]
+    shapes = [shape for w in candidates for shape in _with_fitting_ffn(layers, w, size, target)]
+    return min(map(sized, shapes), key=lambda candidate: abs(candidate.size - target))
+
+
+def _with_shape(args: Namespace, shape: Shape) -> Namespace:
+    changed = Namespace(**vars(args))
+    for stack in ("encoder", "decoder"):
+        setattr(changed, f"{stack}_embed_dim", shape.width)
+        setattr(changed, f"{stack}_ffn_embed_dim", shape.ffn)
+    changed.decoder_input_dim = changed.decoder_output_dim = shape.width
+    return changed
+
+
+def _with_fitting_ffn(
+    layers: tuple[int, int], width: int, size: Callable[[Shape], float], target: float
+) -> Iterator[Shape]:
+    """Yield two shapes of a width, just below and above a size, with FFNs 1 to 4 times as wide."""
+    fits = _largest(lambda n: size(Shape(layers, width, n * STEP)) <= target) * STEP
+    for ffn in (fits, fits + STEP):
+        yield Shape(layers, width, min(max(ffn, width), 4 * width))
+
+
+def _largest(fits: Callable[[int], bool]) -> int:
+    """The largest n that fits, 0 if 1 does not, where every n fits that is below one that fits."""
+    high = 1
+    while fits(high):
+        high *= 2
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def check_size(option: str, wanted: float, reached: float, tolerance: float, unit: str) -> None:
+    """Raises UserError if the nearest student is too far from the wanted size."""
+    if abs(reached - wanted) > tolerance * wanted:
+        raise UserError(
+            f"{option} {wanted:g}: the nearest student of this method has {reached:.3g}{unit}; "
+            f"give {'more' if reached > wanted else 'less'}"
+        )

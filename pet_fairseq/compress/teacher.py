@@ -1,30 +1,26 @@
 """The model to compress: its checkpoint, checked against the data."""
 
-import importlib.util
 from argparse import Namespace
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
 from fairseq.models import FairseqEncoderDecoderModel
-from fairseq.models.transformer import TransformerModelBase
 from fairseq.tasks.translation import TranslationTask
 from omegaconf import DictConfig
 from torch import nn
 
 from pet_fairseq.checkpoints.dictionaries import check_dictionaries
 from pet_fairseq.checkpoints.loading import DATA_REMEDY, load_task
-from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.checkpoints.safe_loading import forget_embedding_files, read_checkpoint
 from pet_fairseq.checkpoints.translation import check_translation_model
-from pet_fairseq.compress.export_size import int8_bytes
-from pet_fairseq.decoding.export import check_ctranslate2_form
-from pet_fairseq.decoding.own_form import has_own_form
+from pet_fairseq.decoding.ctranslate2_form import has_ctranslate2_form
+from pet_fairseq.decoding.export import check_for_ctranslate2, has_ctranslate2
 from pet_fairseq.decoding.plain import check_plain_form
 from pet_fairseq.errors import UserError
 from pet_fairseq.nn.architectures import architecture_name, model_class
 from pet_fairseq.nn.layers import STACKS
-from pet_fairseq.nn.parameters import ParameterCounts, count_parameters
 from pet_fairseq.pet.params import stored_model
 from pet_fairseq.runner.options import Options
 
@@ -36,12 +32,18 @@ class Teacher:
     Attributes:
         trained: the checkpoint's configuration.
         model: its model on torch's meta device: shapes, no numbers.
+        embedding_files: options that name files of embeddings that it was trained with.
+        why_no_plain_form: why it cannot be exported, None if it can.
+        why_no_ctranslate2: why it cannot be measured in CTranslate2, None if it can.
     """
 
     path: Path
     trained: DictConfig
     model: nn.Module
     task: TranslationTask
+    embedding_files: list[str]
+    why_no_plain_form: Optional[str]
+    why_no_ctranslate2: Optional[str]
 
     @property
     def options(self) -> Namespace:
@@ -59,13 +61,18 @@ class Teacher:
         cfg = self.task.cfg
         return ("--source-lang", cfg.source_lang, "--target-lang", cfg.target_lang)
 
-    @cached_property
-    def counts(self) -> ParameterCounts:
-        return count_parameters(self.model)
+    @property
+    def overrides(self) -> Options:
+        """The options with which fairseq-generate needs no files of embeddings."""
+        if not self.embedding_files:
+            return ()
+        return ("--model-overrides", str(dict.fromkeys(self.embedding_files)))
 
-    @cached_property
-    def int8_bytes(self) -> int:
-        return int8_bytes(self.model)
+    @property
+    def engines(self) -> list[str]:
+        """What it can be exported to."""
+        reasons = {"fairseq": self.why_no_plain_form, "ctranslate2": self.why_no_ctranslate2}
+        return [engine for engine, why_not in reasons.items() if why_not is None]
 
     @property
     def max_positions(self) -> tuple[int, int]:
@@ -74,8 +81,10 @@ class Teacher:
         return int(source), int(target)
 
     @property
-    def is_transformer(self) -> bool:
-        return isinstance(self.model, TransformerModelBase)
+    def width(self) -> int:
+        """The width of its source embeddings; not all kinds have an option for it."""
+        modules = self.model.encoder.modules()
+        return next(m.embedding_dim for m in modules if isinstance(m, nn.Embedding))
 
     @property
     def layers(self) -> tuple[int, int]:
@@ -94,27 +103,6 @@ class Teacher:
             return ("--share-decoder-input-output-embed",)
         return ()
 
-    def why_no_plain_form(self) -> Optional[str]:
-        """Why it cannot be exported, None if it can."""
-        try:
-            check_plain_form(self.options, str(self.path))
-        except UserError as error:
-            return str(error)
-        return None
-
-    def why_no_ctranslate2(self) -> Optional[str]:
-        """Why it cannot be measured in CTranslate2, None if it can."""
-        if not has_ctranslate2():
-            return "CTranslate2 is missing (pip install 'pet-fairseq[ctranslate2]')"
-        why_no_plain_form = self.why_no_plain_form()
-        if why_no_plain_form is not None and not has_own_form(self.options):
-            return why_no_plain_form
-        try:
-            check_ctranslate2_form(self.options, str(self.path))
-        except UserError as error:
-            return f"CTranslate2 cannot hold the teacher ({error})"
-        return None
-
 
 def number_of_layers(stack: nn.Module) -> int:
     """The layers of an encoder or a decoder, under the names of fairseq's kinds; else 0."""
@@ -126,11 +114,6 @@ def number_of_layers(stack: nn.Module) -> int:
     return 0
 
 
-def has_ctranslate2() -> bool:
-    """Whether CTranslate2 is installed."""
-    return importlib.util.find_spec("ctranslate2") is not None
-
-
 def read_teacher(path: Path, data: Path) -> Teacher:
     """Read the checkpoint of a translation model, under safe loading.
 
@@ -138,7 +121,8 @@ def read_teacher(path: Path, data: Path) -> Teacher:
         UserError: it is unreadable or not an encoder-decoder that translates text from left to
             right, or the data are missing or made with other dictionaries.
     """
-    state = load_checkpoint(str(path), "TEACHER")
+    state = read_checkpoint(str(path), "TEACHER")
+    embedding_files = forget_embedding_files(state)
     check_translation_model(state, str(path), "TEACHER")
     options = state["cfg"]["model"]
     if not issubclass(model_class(options), FairseqEncoderDecoderModel):
@@ -148,4 +132,26 @@ def read_teacher(path: Path, data: Path) -> Teacher:
         )
     task = load_task(state["cfg"]["task"], str(data))
     check_dictionaries(state, str(path), "TEACHER", task, DATA_REMEDY)
-    return Teacher(path, state["cfg"], stored_model(state, str(path), "TEACHER"), task)
+    model = stored_model(state, str(path), "TEACHER")
+    reasons = why_not_exported(options, str(path))
+    return Teacher(path, state["cfg"], model, task, embedding_files, *reasons)
+
+
+def why_not_exported(options: Namespace, path: str) -> tuple[Optional[str], Optional[str]]:
+    """Why a model has no plain form, and why it cannot be measured in CTranslate2; None if not."""
+    no_plain_form = refusal(check_plain_form, options, path)
+    if not has_ctranslate2():
+        return no_plain_form, "CTranslate2 is missing (pip install 'pet-fairseq[ctranslate2]')"
+    if no_plain_form is not None and not has_ctranslate2_form(options):
+        return no_plain_form, no_plain_form
+    not_held = refusal(check_for_ctranslate2, options)
+    return no_plain_form, not_held and f"CTranslate2 cannot hold the teacher ({not_held})"
+
+
+def refusal(check: Callable[..., object], *model: Any) -> Optional[str]:
+    """What a check of a model refuses, None if nothing."""
+    try:
+        check(*model)
+    except UserError as error:
+        return str(error)
+    return None

@@ -1,20 +1,29 @@
-"""The settings of a student's training, by the size of the student and of the training data.
+"""How a student is trained: the methods, how long, and with which settings.
 
 The rules reproduce the tested settings of the recipes
-(pet_fairseq/recipes/translation/sizes.py) approximately.
+(pet_fairseq/recipes/translation/sizes.yaml) approximately. Nothing here loads torch, so that
+`--help` can show the defaults at once.
 """
 
 import math
+import re
+import statistics
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
-from fairseq.data import LanguagePairDataset
-
+from pet_fairseq.errors import UserError
+from pet_fairseq.results.fairseq_output import NUMBER
 from pet_fairseq.runner.device import Device
 from pet_fairseq.runner.options import AUTO, BETAS, Options, words
 from pet_fairseq.runner.stage import Output, Word
 
+if TYPE_CHECKING:
+    from fairseq.data import LanguagePairDataset
+
+MOST_EPOCHS = 50  # students still learn from their teacher after 15 (docs/results/bytes.md)
+SMALL_TEXT = 1_000_000  # tokens
+FEWEST_UPDATES = 1_000
 VALIDATIONS = 50  # in a training whose epochs are too long for one after each
 PATIENCE = 10  # validations without an improvement
 UPDATES_BETWEEN_VALIDATIONS = 100  # or more
@@ -28,6 +37,48 @@ COMMON = (
     *("--lr-scheduler", "polynomial_decay"),
 )
 DISTILLATION = words("--label-smoothing 0.1 --distillation-alpha 0.9 --distillation-temperature 1")
+FIGURES = {
+    name: re.compile(rf"train_inner .*\b{name}={NUMBER}") for name in ("num_updates", "wall", "ups")
+}
+FEWEST_IN_HOURS = 100  # updates; fewer are not worth a training
+
+
+# --- methods --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to train a student.
+
+    Attributes:
+        layers: the fewest that encoder and decoder may have.
+        criterion: of its training, after the simplified task if `warms_up`.
+        more_layers: how many to add to these if the student would be wider than its teacher.
+        rate: the default size, in percent of the teacher's layer parameters.
+    """
+
+    arch: str
+    layers: tuple[int, int]
+    criterion: str
+    warms_up: bool = False
+    more_layers: tuple[int, int] = (2, 2)
+    rate: float = 10.0
+
+
+METHODS = {
+    "distil": Method("transformer", (2, 2), "pet_distillation"),
+    # as large as the fastest student in docs/results/bytes.md that loses nothing
+    "deep-shallow": Method(
+        "transformer", (6, 1), "pet_distillation", more_layers=(2, 0), rate=18.0
+    ),
+    "pet": Method("pet_transformer", (4, 4), "pet_distillation", warms_up=True),
+    "pet-patient": Method("pet_transformer", (4, 4), "patient_kd", warms_up=True),
+}
+DEFAULT_METHOD = "distil"  # the fastest one, and as good as the others in docs/results/pet.md
+DEFAULT_METHOD = "distil"  # the fastest one, and as good as the others in docs/results/pet.md
+
+
+# --- how long -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -35,19 +86,44 @@ class Corpus:
     """The size of a training set.
 
     Attributes:
-        pairs: of sentences.
         tokens: of the longer side of each pair, which fills the batches.
         target_tokens: of the target side.
     """
 
-    pairs: int
     tokens: int
     target_tokens: int
 
     @classmethod
-    def of(cls, dataset: LanguagePairDataset) -> "Corpus":
+    def of(cls, dataset: "LanguagePairDataset") -> "Corpus":
         longer = [max(sizes) for sizes in zip(dataset.src_sizes, dataset.tgt_sizes)]
-        return cls(len(dataset), int(sum(longer)), int(sum(dataset.tgt_sizes)))
+        return cls(int(sum(longer)), int(sum(dataset.tgt_sizes)))
+
+
+def default_epochs(tokens: int) -> float:
+    """How often a training set is read.
+
+    MOST_EPOCHS times up to SMALL_TEXT tokens, and from there on in inverse proportion to the cube
+    root of the tokens: eight times the text is read half as often, which takes four times as long.
+
+    Args:
+        tokens: of the longer side of each pair, since they fill the batches.
+    """
+    return MOST_EPOCHS * min(1.0, (SMALL_TEXT / tokens) ** (1 / 3))
+
+
+def updates_per_epoch(tokens: int, max_tokens: int, devices: int = 1) -> int:
+    """About how many updates read a training set once.
+
+    Args:
+        max_tokens: of a batch. devices: each has a batch of its own in every update.
+    """
+    return math.ceil(tokens / (max_tokens * devices))
+
+
+def default_updates(tokens: int, max_tokens: int, devices: int = 1) -> int:
+    """How many updates read a training set `default_epochs` times, at least FEWEST_UPDATES."""
+    epochs = default_epochs(tokens) * updates_per_epoch(tokens, max_tokens, devices)
+    return max(FEWEST_UPDATES, round(epochs))
 
 
 @dataclass(frozen=True)
@@ -55,12 +131,14 @@ class Budget:
     """How long a student is trained: a number of updates, or as many as fit into some hours.
 
     Attributes:
+        per_epoch: updates that read the training set once.
         updates: of the distillation; None if `hours` decide.
         log: of the short training that shows how many updates fit into `hours`.
         hours: for all trainings together.
         trainings: the updates of all trainings together, over those of the distillation.
     """
 
+    per_epoch: int
     updates: Optional[int] = None
     log: Optional[Path] = None
     hours: float = 0
@@ -71,44 +149,82 @@ class Budget:
         if self.updates is not None:
             return str(max(at_least, round(share * self.updates)))
         scaled = f"{share / self.trainings:.4f}"
-        words = ("updates-for", str(self.log), "--hours", f"{self.hours:g}", "--share", scaled)
-        return Output(words if at_least == 1 else (*words, "--at-least", str(at_least)))
+        command = ("updates-for", str(self.log), "--hours", f"{self.hours:g}", "--share", scaled)
+        return Output(command if at_least == 1 else (*command, "--at-least", str(at_least)))
 
     def schedule(self, share: float = 1) -> tuple[Word, ...]:
         """Options for a training of so many updates; the learning rate rises, then falls to 0."""
         total, rise = self.share(share), self.share(LR_WARMUP * share)
         return ("--max-update", total, "--total-num-update", total, "--warmup-updates", rise)
 
-    def describe(self, per_epoch: int, max_tokens: int, devices: int) -> str:
+    def describe(self, max_tokens: int, devices: int) -> str:
         """The length of the training in words; each device has a batch of its own."""
         if self.updates is None:
-            length = f"as many updates as fit into {self.hours:g} hours, an epoch has {per_epoch:,}"
+            length = f"as many updates as fit into {self.hours:g} hours"
+            length += f", an epoch has {self.per_epoch:,}"
         else:
-            epochs = f"{self.updates / per_epoch:.3g}"
-            length = f"{epochs} epochs of {per_epoch:,} updates, {self.updates:,} in all"
+            epochs = f"{self.updates / self.per_epoch:.3g}"
+            length = f"{epochs} epochs of {self.per_epoch:,} updates, {self.updates:,} in all"
         batches = f"{max_tokens:,} tokens a batch" + (f" on {devices} GPUs" if devices > 1 else "")
         return (
             f"training: {length}; {batches}; {PATIENCE} validations without a better one end it "
             "sooner"
         )
 
-    def has_validations_within(self, per_epoch: int, share: float = 1) -> bool:
-        """Whether epochs of so many updates are too long for a validation after each of them."""
+    def has_validations_within(self, share: float = 1) -> bool:
+        """Whether epochs are too long for a validation after each of them."""
         if self.updates is None:
-            return per_epoch > LONGEST_EPOCH
-        return per_epoch > max(UPDATES_BETWEEN_VALIDATIONS, share * self.updates / VALIDATIONS)
+            return self.per_epoch > LONGEST_EPOCH
+        limit = max(UPDATES_BETWEEN_VALIDATIONS, share * self.updates / VALIDATIONS)
+        return self.per_epoch > limit
 
-    def validation(self, per_epoch: int, share: float = 1) -> tuple[Word, ...]:
+    def validation(self, share: float = 1) -> tuple[Word, ...]:
         """Options that validate and save often enough, but not after every few updates.
 
         That is after one or several epochs, or else VALIDATIONS times in the training.
         """
-        every = str(max(1, UPDATES_BETWEEN_VALIDATIONS // per_epoch))
+        every = str(max(1, UPDATES_BETWEEN_VALIDATIONS // self.per_epoch))
         options: tuple[Word, ...] = ("--validate-interval", every, "--save-interval", every)
-        if self.has_validations_within(per_epoch, share):
+        if self.has_validations_within(share):
             updates = self.share(share / VALIDATIONS, UPDATES_BETWEEN_VALIDATIONS)
             options += ("--save-interval-updates", updates, "--keep-interval-updates", "1")
         return (*options, "--patience", str(PATIENCE))
+
+
+def check_hours(hours: float) -> None:
+    """Raises UserError if hours are not a finite number above 0."""
+    if not 0 < hours < math.inf:
+        raise UserError(f"--hours {hours:g}: give a number above 0 that is finite")
+
+
+def updates_for(log: Path, hours: float, share: float, at_least: int = 1) -> int:
+    """How many updates fit into a share of the hours, or `at_least` as many.
+
+    Args:
+        log: what fairseq-train printed in a short training. share: 1 for all of the hours.
+    Raises:
+        UserError: a log without speeds, too few hours, or endless ones.
+    """
+    check_hours(hours)
+    text = log.read_text(encoding="utf-8", errors="replace")
+    numbers, walls, speeds = (
+        [float(value) for value in pattern.findall(text)] for pattern in FIGURES.values()
+    )
+    if len(numbers) < 2:
+        raise UserError(
+            f"{log}: has no speeds; give the log of a fairseq-train that printed at least two"
+        )
+    seconds = walls[-1] - walls[0]  # rounded to whole seconds: too inexact for a short time
+    speed = (numbers[-1] - numbers[0]) / seconds if seconds >= 20 else statistics.median(speeds[1:])
+    total = speed * 3600 * hours
+    if total < FEWEST_IN_HOURS:
+        raise UserError(
+            f"--hours {hours:g}: room for {int(total)} updates at {speed:.2g} a second; give more"
+        )
+    return max(at_least, int(share * total))
+
+
+# --- settings -------------------------------------------------------------------------------------
 
 
 def batch_tokens(device: Device, max_positions: tuple[int, int]) -> int:

@@ -1,11 +1,17 @@
 """The command `pet-fairseq export`."""
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 
-from pet_fairseq.cli_command import Command, Group, add_data_option, add_new_folder_option
+from pet_fairseq.cli_command import (
+    Command,
+    Group,
+    OneLineParser,
+    add_data_option,
+    add_new_folder_option,
+)
 
 
-def _arguments(parser: ArgumentParser) -> None:
+def _arguments(parser: OneLineParser) -> None:
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help="a Transformer or a PET student")
     add_data_option(parser)
     parser.add_argument(
@@ -15,25 +21,26 @@ def _arguments(parser: ArgumentParser) -> None:
         help="the software that is to run the model",
     )
     parser.add_argument(
-        "--quantization",
+        "--precision",
         metavar="TYPE",
-        help="the type of CTranslate2's weights: float32 (default), float16, bfloat16, int16, "
-        "int8, int8_float32, int8_float16 or int8_bfloat16",
+        help="the type of CTranslate2's weights: fp32 (default), fp16, bf16, int8, int16, or what "
+        "CTranslate2 calls int8_float32, int8_float16 and int8_bfloat16",
     )
+    parser.rename("--quantization", "--precision")
     add_new_folder_option(parser)
 
 
 def _run(args: Namespace) -> None:
     from pet_fairseq.decoding.export import export
 
-    export(args.checkpoint, args.data, args.to, args.out, args.quantization)
+    export(args.checkpoint, args.data, args.to, args.out, args.precision)
     print(f"wrote {args.out}")
 
 
 COMMANDS = (
     Command(
         name="export",
-        group=Group.DEPLOYMENT,
+        group=Group.MAIN,
         help="write a translation model for stock fairseq or for CTranslate2",
         description="Write a folder with the model's plain form, in which no parameters are "
         "shared between layers and every attention has only the heads that it uses.",

@@ -4,7 +4,7 @@ import importlib.util
 import shutil
 from argparse import Namespace
 from pathlib import Path
-from typing import Any, NoReturn, Optional
+from typing import NoReturn, Optional
 
 from fairseq.models import FairseqModel
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
@@ -14,13 +14,14 @@ from pet_fairseq.checkpoints.contents import new_state, save_state
 from pet_fairseq.checkpoints.loading import load_transformer
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.checkpoints.translation import check_translation_model
-from pet_fairseq.decoding.own_form import has_own_form, write_own_form
+from pet_fairseq.decoding.ctranslate2_form import has_ctranslate2_form, write_ctranslate2_form
 from pet_fairseq.decoding.plain import check_plain_form, plain_model
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import whole_folder
+from pet_fairseq.files import atomic_folder
 
 MODEL = "model.pt"
 MISSING = "ctranslate2 is missing; pip install 'pet-fairseq[ctranslate2]'"
+# CTranslate2's types of weights, which it calls quantizations
 QUANTIZATIONS = (
     "float32",
     "float16",
@@ -31,6 +32,7 @@ QUANTIZATIONS = (
     "int8_float16",
     "int8_bfloat16",
 )
+SHORT = {"auto": "float32", "fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 # what CTranslate2's converter knows, and the options for which its models have no room
 ACTIVATIONS = ("relu", "gelu", "gelu_accurate", "gelu_fast")
 NO_ROOM = (
@@ -44,37 +46,37 @@ NO_ROOM = (
 TASK_OPTIONS = set(TranslationConfig.__dataclass_fields__)
 
 
-def export(
-    checkpoint: str, data: str, to: str, out: Path, quantization: Optional[str] = None
-) -> None:
+def export(checkpoint: str, data: str, to: str, out: Path, precision: Optional[str] = None) -> None:
     """Write a folder with the model's plain form and its dictionaries.
 
     Args:
         checkpoint: a Transformer or PET model; data: fairseq-preprocess's folder; to: "fairseq"
-        for OUT/model.pt, "ctranslate2" for a folder that its Translator opens; quantization: one
-        of QUANTIZATIONS, for ctranslate2 only; None stands for float32.
+        for OUT/model.pt, "ctranslate2" for a folder that its Translator opens; precision: one of
+        QUANTIZATIONS or SHORT, for ctranslate2 only; None stands for float32.
     Raises:
         UserError: names the option or file and the reason.
     """
-    if quantization is not None and to != "ctranslate2":
-        raise UserError("--quantization: only for --to ctranslate2; leave it out")
-    if quantization not in (None, *QUANTIZATIONS):
-        raise UserError(f"--quantization {quantization}: give one of {', '.join(QUANTIZATIONS)}")
+    if precision is not None and to != "ctranslate2":
+        raise UserError("--precision: only for --to ctranslate2; leave it out")
+    quantization = SHORT.get(precision or "auto", precision)
+    if quantization not in QUANTIZATIONS:
+        names = ", ".join([*SHORT, *QUANTIZATIONS[3:]])
+        raise UserError(f"--precision {precision}: give one of {names}")
     if out.exists():
         raise UserError(f"--out {out}: exists; give the name of a new folder")
     if not out.parent.is_dir():
         raise UserError(f"--out {out}: {out.parent} is not a folder; create it first")
-    with whole_folder(out) as folder:
+    with atomic_folder(out) as folder:
         if to == "fairseq":
             write_fairseq(checkpoint, data, folder)
             return
-        if has_own_form(load_checkpoint(checkpoint, "CHECKPOINT")["cfg"]["model"]):
-            convert_own_form(checkpoint, data, folder, quantization or "float32")
+        if has_ctranslate2_form(load_checkpoint(checkpoint, "CHECKPOINT")["cfg"]["model"]):
+            convert_ctranslate2_form(checkpoint, data, folder, quantization)
             return
         plain, converted = folder / "plain", folder / "converted"
         plain.mkdir()
         cfg = write_fairseq(checkpoint, data, plain)
-        write_ctranslate2(plain, cfg, converted, quantization or "float32")
+        write_ctranslate2(plain, cfg, converted, quantization)
         for file in converted.iterdir():
             file.rename(folder / file.name)
         converted.rmdir()
@@ -140,31 +142,23 @@ def write_ctranslate2(plain: Path, cfg: dict, out: Path, quantization: str) -> N
         raise UserError(f"--to ctranslate2: {error}".replace("\n", " ")) from error
 
 
-def convert_own_form(checkpoint: str, data: str, out: Path, quantization: str) -> None:
+def has_ctranslate2() -> bool:
+    """Whether CTranslate2 is installed."""
+    return importlib.util.find_spec("ctranslate2") is not None
+
+
+def convert_ctranslate2_form(checkpoint: str, data: str, out: Path, quantization: str) -> None:
     """Write a model that has a form of its own in CTranslate2.
 
     Raises:
         UserError: CTranslate2 is not installed, or the model has options that it cannot represent.
     """
-    if importlib.util.find_spec("ctranslate2") is None:
+    if not has_ctranslate2():
         raise UserError(MISSING)
     options = load_checkpoint(checkpoint, "CHECKPOINT")["cfg"]["model"]
     check_for_ctranslate2(options)
     model, task = load_transformer(checkpoint, "CHECKPOINT", data)
-    write_own_form(model, options, task, out, quantization)
-
-
-def check_ctranslate2_form(options: Any, path: str) -> None:
-    """Check that a checkpoint's model can be exported for CTranslate2.
-
-    Args:
-        options: those of the checkpoint's model.
-    Raises:
-        UserError: says why not.
-    """
-    if not has_own_form(options):
-        check_plain_form(options, path)
-    check_for_ctranslate2(options)
+    write_ctranslate2_form(model, options, task, out, quantization)
 
 
 def check_for_ctranslate2(args: Namespace) -> None:

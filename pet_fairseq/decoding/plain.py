@@ -42,7 +42,8 @@ def check_plain_form(options: Any, path: str) -> None:
         )
     if not issubclass(kind, TransformerModel):
         raise UserError(
-            f"{holds}, which is no Transformer; fairseq itself reads the checkpoint as it is"
+            f"{holds}, which has no form as fairseq's transformer; fairseq itself reads the "
+            "checkpoint as it is"
         )
 
 

@@ -1,9 +1,9 @@
 """Task `pet_translation`: fairseq's translation with fast beam search."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Optional
+from typing import Any, Optional
 
 from fairseq.dataclass import ChoiceEnum
 from fairseq.models import MODEL_REGISTRY
@@ -40,6 +40,18 @@ class PetTranslationTask(AllSentences, TranslationTask):
     def __init__(self, cfg, src_dict, tgt_dict):
         super().__init__(cfg, src_dict, tgt_dict)
         self.warned: set[str] = set()
+
+    @classmethod
+    def like(cls, task: TranslationTask, options: Mapping[Any, Any]) -> "PetTranslationTask":
+        """A task with another one's dictionaries, which does not translate while it validates.
+
+        Args:
+            options: of a trained task; those that this one does not have are left out.
+        """
+        known = PetTranslationConfig.__dataclass_fields__
+        given = {name: value for name, value in options.items() if name in known}
+        config = PetTranslationConfig(**{**given, "eval_bleu": False})
+        return cls(config, task.source_dictionary, task.target_dictionary)
 
     def build_generator(
         self,

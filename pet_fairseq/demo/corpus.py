@@ -13,7 +13,7 @@ from pathlib import Path
 import sentencepiece
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import whole_folder
+from pet_fairseq.files import atomic_folder
 
 Pair = tuple[str, str]  # Finnish, English
 
@@ -103,7 +103,7 @@ def write_corpus(out: Path, sizes: Mapping[str, int], pieces: int) -> dict[str, 
     model = train_pieces((side for pair in parts["train"] for side in pair), pieces)
     segment = sentencepiece.SentencePieceProcessor(model_proto=model).encode
     out.parent.mkdir(parents=True, exist_ok=True)
-    with whole_folder(out) as folder:
+    with atomic_folder(out) as folder:
         (folder / "spm.model").write_bytes(model)
         for kind in ("raw", "pieces"):
             (folder / kind).mkdir()

@@ -105,12 +105,12 @@ class PetDistillationCriterion(LabelSmoothedCrossEntropyCriterion):
         """The sums over a batch's target tokens at some positions."""
         target = sample["target"][at]
         student = run_student(model, sample["net_input"])
-        teacher_log_probs = self.teacher.ask(model, sample, at)
+        teacher = self.teacher.ask(model, sample, at)
 
         def chunk_sums(features: Tensor, rows: slice) -> TokenSums:
             return distillation_sums(
                 student.output_layer(features),
-                teacher_log_probs(rows, self.temperature),
+                teacher.log_probs(rows, self.temperature),
                 target[rows],
                 self.alpha,
                 self.temperature,

@@ -3,7 +3,8 @@
 import logging
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 from fairseq.models import FairseqModel
@@ -25,6 +26,24 @@ TEACHER_CACHE_HELP = (
     "MiB of memory in which to keep the teacher's last hidden states by sentence pair, so that it "
     "is run once for a pair and not in every epoch; 0 keeps nothing; used on the CPU only"
 )
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a teacher computed for N target positions, short of its distributions.
+
+    Attributes:
+        features: of each model, N x C. output_layers: turn them into logits, N x V.
+    """
+
+    features: Sequence[Tensor]
+    output_layers: Sequence[Callable[[Tensor], Tensor]]
+
+    @torch.no_grad()
+    def log_probs(self, rows: slice, temperature: float) -> Tensor:
+        """The teacher's log-probabilities for some of the N, in float32: rows x V."""
+        both = zip(self.features, self.output_layers)
+        return ensemble_log_probs([layer(part[rows]) for part, layer in both], temperature)
 
 
 class Teacher(FrozenModels):
@@ -51,54 +70,48 @@ class Teacher(FrozenModels):
         check_positions(self.models, task)
         check_padding(self.models, task, paths)
         self.cache = TeacherCache(cache_mb, task.target_dictionary.pad())
+        self.has_warned = False
         if self.cache.enabled and not all(map(has_output_layer, self.models)):
             raise UserError(
                 f"--teacher-cache-mb {cache_mb:g}: {paths.split(os.pathsep)[0]} is no Transformer "
                 "with a plain output layer; leave the option out"
             )
 
-    def ask(
-        self, student: FairseqModel, sample: dict, at: Positions
-    ) -> Callable[[slice, float], Tensor]:
+    def ask(self, student: FairseqModel, sample: dict, at: Positions) -> Answer:
         """Run the teacher on a batch.
 
         Args:
             student: its device and dtype are taken over. sample: fairseq's batch. at: the N target
             positions to answer for.
-        Returns:
-            a function of some rows (a slice of the N) and a temperature, which returns the
-            teacher's log-probabilities there, in float32: rows x V.
         """
         parameter = next(student.parameters())
-        models = self.like(parameter)
-        if self.cache.enabled and parameter.device.type != "cpu":
-            self.cache.enabled = False
-            logger.warning(
-                f"--teacher-cache-mb: not used on {parameter.device.type}; the cache is in main "
-                "memory, and every lookup would stall the device"
-            )
-        outputs: list[Outputs] = []
-
-        def compute() -> Tensor:
-            outputs.extend(self.run(model, sample["net_input"]) for model in models)
-            return torch.cat([out.features[at] for out in outputs], dim=-1)
-
+        models, net_input = self.like(parameter), sample["net_input"]
         with torch.no_grad():
-            features = self.cache.lookup(sample, at, compute)
-        layers = [out.output_layer for out in outputs] or [m.decoder.output_layer for m in models]
-        widths = [out.features.size(-1) for out in outputs] or [
-            m.decoder.output_projection.in_features for m in models
-        ]
-        # joined, they have the widest: log-probabilities are float32 in any model
-        dtypes = [out.features.dtype for out in outputs] or [features.dtype] * len(models)
+            if not self.keeps_features_of(parameter.device):
+                outputs = [self.run(model, net_input) for model in models]
+                features = [output.features[at] for output in outputs]
+                return Answer(features, [output.output_layer for output in outputs])
+            decoders = [model.decoder for model in models]
+            joined = self.cache.lookup(
+                *(sample, at),
+                lambda: torch.cat([self.run(m, net_input).features[at] for m in models], dim=-1),
+            )
+            features = joined.split([decoder.output_embed_dim for decoder in decoders], dim=-1)
+            return Answer(features, [decoder.output_layer for decoder in decoders])
 
-        @torch.no_grad()
-        def log_probs(rows: slice, temperature: float) -> Tensor:
-            parts = features[rows].split(widths, dim=-1)
-            logits = [f(part.to(dtype)) for f, part, dtype in zip(layers, parts, dtypes)]
-            return ensemble_log_probs(logits, temperature)
-
-        return log_probs
+    def keeps_features_of(self, device: torch.device) -> bool:
+        """Whether the cache is used on a device; the first time that it cannot be, it says so."""
+        if not self.cache.enabled:
+            return False
+        if device.type == "cpu":
+            return True
+        if not self.has_warned:
+            self.has_warned = True
+            logger.warning(
+                f"--teacher-cache-mb: not used on {device.type}; the cache is in main memory, and "
+                "every lookup would stall the device"
+            )
+        return False
 
     def run(self, model: FairseqModel, net_input: dict) -> Outputs:
         """Run one model on a batch."""

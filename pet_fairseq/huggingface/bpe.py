@@ -6,7 +6,7 @@ from pathlib import Path
 from fairseq.data.encoders import register_bpe
 from fairseq.dataclass import FairseqDataclass
 
-from pet_fairseq.huggingface.tokenizer_file import load_divider, word_of
+from pet_fairseq.huggingface.tokenizer_file import load_segmenter, word_of
 
 
 @dataclass
@@ -32,7 +32,7 @@ class TokenizerJson:
     """Turns text into the words of a dictionary that `pet-fairseq import-hf` wrote, and back."""
 
     def __init__(self, cfg):
-        self.tokenizer = load_divider(Path(cfg.tokenizer_file))
+        self.tokenizer = load_segmenter(Path(cfg.tokenizer_file))
         self.newline = cfg.tokenizer_newline
         vocabulary = self.tokenizer.get_vocab()
         self.words = {number: word_of(piece) for piece, number in vocabulary.items()}

@@ -117,7 +117,7 @@ def load_tokenizer(path: Path) -> "Tokenizer":
         raise UserError(f"{path}: not readable ({error}); download it again") from error
 
 
-def load_divider(path: Path) -> "Tokenizer":
+def load_segmenter(path: Path) -> "Tokenizer":
     """Open a tokenizer as `load_tokenizer` does, without truncation and padding."""
     tokenizer = load_tokenizer(path)
     tokenizer.no_truncation()

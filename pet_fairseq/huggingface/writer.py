@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pet_fairseq.checkpoints.contents import new_state, save_state
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import check_folder, whole_folder
+from pet_fairseq.files import atomic_folder, check_folder
 
 CHECKPOINT, MODEL_OPTIONS, TASK_OPTIONS = "checkpoint.pt", "model_options", "task_options"
 # what fairseq expects in every checkpoint, though there was no training
@@ -67,7 +67,7 @@ def write_import(model: Import, out: Path, weights: Path) -> None:
         UserError: it exists already, or the tensors do not fit the model.
     """
     check_out(out)
-    with whole_folder(out) as new:
+    with atomic_folder(out) as new:
         for name, text in model.files.items():
             (new / name).parent.mkdir(exist_ok=True)
             (new / name).write_text(text, encoding="utf-8")

@@ -1,13 +1,13 @@
 """PET's commands of `pet-fairseq`: parse, call, print."""
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from pathlib import Path
 
-from pet_fairseq.cli_command import Command, Group, add_sample_options
+from pet_fairseq.cli_command import Command, Group, OneLineParser, add_sample_options
 from pet_fairseq.errors import UserError, check_positive
 
 
-def _params_arguments(parser: ArgumentParser) -> None:
+def _params_arguments(parser: OneLineParser) -> None:
     parser.add_argument(
         "--reference",
         default="transformer_iwslt_de_en",
@@ -16,11 +16,12 @@ def _params_arguments(parser: ArgumentParser) -> None:
         "checkpoint (default: %(default)s)",
     )
     parser.add_argument(
-        "--target-rate",
+        "--rate",
         type=float,
         metavar="R",
         help="list the widths that bring a model with these options nearest to R percent",
     )
+    parser.rename("--target-rate", "--rate")
     parser.add_argument(
         "--length",
         type=int,
@@ -40,12 +41,12 @@ def _params(args: Namespace) -> None:
     checkpoint = options[0] if options and not options[0].startswith("-") else None
     if checkpoint is not None and len(options) > 1:
         raise UserError(f"{options[1]}: give a checkpoint or model options, not both")
-    if checkpoint is not None and args.target_rate is not None:
-        raise UserError("--target-rate: give model options instead of a checkpoint")
+    if checkpoint is not None and args.rate is not None:
+        raise UserError("--rate: give model options instead of a checkpoint")
     reference_model = params.reference_model(args.reference)
     reference = count_parameters(reference_model)
-    if args.target_rate is not None:
-        print(params.format_widths(params.find_widths(options, args.target_rate, reference)))
+    if args.rate is not None:
+        print(params.format_widths(params.find_widths(options, args.rate, reference)))
         return
     model = (
         params.checkpoint_model(checkpoint, "CHECKPOINT")
@@ -59,7 +60,7 @@ def _params(args: Namespace) -> None:
     print(computation.format_saving(cost, reference_cost, args.length))
 
 
-def _sample_heads_arguments(parser: ArgumentParser) -> None:
+def _sample_heads_arguments(parser: OneLineParser) -> None:
     add_sample_options(parser, "the checkpoint of the wide student", subset="train", sentences=1000)
     parser.add_argument(
         "--heads",
@@ -91,7 +92,7 @@ def _sample_heads(args: Namespace) -> None:
     )
 
 
-def _suggest_pairs_arguments(parser: ArgumentParser) -> None:
+def _suggest_pairs_arguments(parser: OneLineParser) -> None:
     add_sample_options(
         parser, "the checkpoint of the trained teacher", subset="valid", sentences=200
     )

@@ -18,7 +18,7 @@ from pet_fairseq.checkpoints.loading import load_transformer, read_samples
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.devices import check_device
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import write_whole
+from pet_fairseq.files import atomic_write
 from pet_fairseq.nn.layers import attentions_of
 from pet_fairseq.nn.parameters import ParameterCounts, count_parameters
 from pet_fairseq.pet.attention import PetAttention
@@ -180,10 +180,10 @@ def sample_heads(
     Raises:
         UserError: names the option and the reason.
     """
-    check_wide(load_checkpoint(checkpoint, "--checkpoint"), checkpoint, heads)
+    check_wide(load_checkpoint(checkpoint, "CHECKPOINT"), checkpoint, heads)
     check_out(out)
-    check_device(device)
-    model, task = load_transformer(checkpoint, "--checkpoint", data)
+    device = check_device(device)
+    model, task = load_transformer(checkpoint, "CHECKPOINT", data)
     before = count_parameters(model)
     if score == "weight":
         scores = weight_scores(model)
@@ -210,7 +210,7 @@ def check_wide(state: dict, path: str, heads: int) -> None:
     args = state["cfg"]["model"]
     if not hasattr(args, "encoder_pairs"):
         raise UserError(
-            f"--checkpoint {path}: not a PET model but {getattr(args, 'arch', 'another one')}; "
+            f"CHECKPOINT {path}: not a PET model but {getattr(args, 'arch', 'another one')}; "
             "give one that was trained with --arch pet_transformer"
         )
     for stack, options in KEPT.items():
@@ -220,7 +220,7 @@ def check_wide(state: dict, path: str, heads: int) -> None:
                 f"--heads {heads}: give 1 to {stored}; the {stack} of {path} has {stored} heads"
             )
         if any(getattr(args, f"{stack}_{option}", None) for option in options):
-            raise UserError(f"--checkpoint {path}: sampled before; give the wide student")
+            raise UserError(f"CHECKPOINT {path}: sampled before; give the wide student")
 
 
 def check_out(out: Path) -> None:
@@ -231,7 +231,7 @@ def check_out(out: Path) -> None:
 
 def save(checkpoint: str, kept: Kept, model: FairseqModel, out: Path) -> None:
     """Write the cut model as a checkpoint without training state."""
-    state = load_checkpoint(checkpoint, "--checkpoint")
+    state = load_checkpoint(checkpoint, "CHECKPOINT")
     args = state["cfg"]["model"]
     for stack, options in KEPT.items():
         for option, name in options.items():
@@ -240,7 +240,7 @@ def save(checkpoint: str, kept: Kept, model: FairseqModel, out: Path) -> None:
     state["cfg"] = OmegaConf.to_container(state["cfg"], resolve=True, enum_to_str=True)
     state["model"] = model.state_dict()
     state.pop("last_optimizer_state", None)
-    write_whole(out, lambda file: save_state(state, file))
+    atomic_write(out, lambda file: save_state(state, file))
 
 
 def format_sampled(sampled: Sampled) -> str:

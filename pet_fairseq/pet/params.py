@@ -148,7 +148,7 @@ def find_widths(
         UserError: the rate is not a number above 0, or as `parse_model_options` and `build`.
     """
     if not 0 < target_rate < math.inf:
-        raise UserError(f"--target-rate {target_rate}: give a percentage above 0")
+        raise UserError(f"--rate {target_rate}: give a percentage above 0")
     args = parse_model_options(arguments)
     nearest = {}  # by widths: two ratios may come to the same ones
     for decoder_ratio in (1.0,) if args.share_all_embeddings else DECODER_OVER_ENCODER:

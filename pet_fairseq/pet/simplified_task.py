@@ -136,10 +136,10 @@ class PetSimplifiedTaskCriterion(FairseqCriterion):
         if self.head == "replace" and not has_output_layer(model):
             raise UserError(REPLACE_NEEDS_TRANSFORMER)
         student = run_student(model, sample["net_input"])
-        teacher_log_probs = self.teacher.ask(model, sample, at)
+        teacher = self.teacher.ask(model, sample, at)
 
         def chunk_sums(features: Tensor, rows: slice) -> ClassSums:
-            judgement = judge(teacher_log_probs(rows, 1.0), target[rows])
+            judgement = judge(teacher.log_probs(rows, 1.0), target[rows])
             classes = teacher_classes(judgement, *thresholds)
             return class_sums(self.class_log_probs(student, features, target[rows]), classes)
 
@@ -179,9 +179,9 @@ class PetSimplifiedTaskCriterion(FairseqCriterion):
         # not the training's own, which is chosen when a batch's activations are in memory
         chunk_tokens = ChunkSize(len(self.task.target_dictionary)).on(device)
         for batch, at in self.sample_batches(subset, device):
-            log_probs, target = self.teacher.ask(model, batch, at), batch["target"][at]
+            answer, target = self.teacher.ask(model, batch, at), batch["target"][at]
             for rows in chunks(len(target), chunk_tokens):
-                yield judge(log_probs(rows, 1.0), target[rows])
+                yield judge(answer.log_probs(rows, 1.0), target[rows])
 
     def sample_batches(self, subset: str, device: torch.device):
         """Yield small batches of a data set's sentences, evenly spread, and where targets are."""

@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Optional
 
+from pet_fairseq.predict.lines import Line, check_bytes
+
 FIRST = 5  # how many lines of a kind are named
 
 
@@ -13,8 +15,20 @@ class Bad(Enum):
 
     EMPTY = "empty"
     CUT = "cut"
+    SPLIT = "split"
     SKIPPED = "skipped"
     BROKEN = "with broken bytes"
+
+
+def broken_bytes(line: Line, strict: bool) -> tuple[Bad, ...]:
+    """What is wrong with the bytes of a line, nothing if they are UTF-8.
+
+    Raises:
+        UserError: with `strict`, they are not UTF-8.
+    """
+    if strict:
+        check_bytes(line)
+    return () if line.broken is None else (Bad.BROKEN,)
 
 
 class BadLines:

@@ -2,6 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
+from typing import NamedTuple
+
+# tokens of a sentence for CTranslate2, which would cut here itself, with the end of the sentence
+MAX_SOURCE = 1023
+MAX_LENGTH = 200  # words of a translation, as fairseq-generate's --max-len-b
 
 
 def batch_size(lengths: Iterable[int], max_tokens: int) -> int:
@@ -40,6 +45,20 @@ def batches_in_order(
         batches.append(list(order[start : start + size]))
         start += size
     return batches
+
+
+class Limit(NamedTuple):
+    """How large a batch may be: in tokens with padding, or in texts."""
+
+    size: int
+    counts_tokens: bool = True
+
+    def batches(self, lengths: list[int]) -> list[list[int]]:
+        """The indices of texts in batches of similar lengths, the short ones first."""
+        if self.counts_tokens:
+            return batches_by_length(lengths, self.size)
+        order = sorted(range(len(lengths)), key=lengths.__getitem__)
+        return batches_in_order(order, [1] * len(lengths), self.size)
 
 
 def batch_around_first(lengths: list[int], max_tokens: int) -> list[int]:

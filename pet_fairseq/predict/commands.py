@@ -2,10 +2,21 @@
 
 from argparse import ArgumentParser, Namespace
 
-from pet_fairseq.cli_command import Command, Group, add_batch_option
+from pet_fairseq.cli_command import Command, Group, OneLineParser, add_batch_option
 from pet_fairseq.errors import UserError
-from pet_fairseq.predict.lines import FORMATS
-from pet_fairseq.predict.options import add_long_texts_option, add_model_options, positive
+from pet_fairseq.predict.lines import FORMATS, STDIN
+from pet_fairseq.predict.options import (
+    MODEL,
+    add_long_texts_option,
+    add_model_options,
+    positive,
+    rename_precisions,
+)
+
+TOKENISATION = (
+    "Also give --tokenizer and --bpe with their options, as for fairseq-interactive; without "
+    "these, a tokenizer.json, bpe.codes or spm.model beside the data or the model is used."
+)
 
 
 def _add_input(parser: ArgumentParser, what: str) -> None:
@@ -23,13 +34,17 @@ def _add_strict_option(parser: ArgumentParser, what: str) -> None:
     )
 
 
-def _predict_arguments(parser: ArgumentParser) -> None:
+def _add_ratio_option(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "path",
-        metavar="MODEL",
-        help="a folder of pet-fairseq import-hf, a checkpoint, or plugin files A.pt:B.pt for one "
-        "backbone",
+        "--ratio",
+        type=positive,
+        metavar="K",
+        help="the compression ratio of a model with plugins (default: the first file's)",
     )
+
+
+def _predict_arguments(parser: OneLineParser) -> None:
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", help=MODEL)
     _add_input(parser, "texts, one a line; a tab separates the sentences of a pair")
     parser.add_argument(
         "--format",
@@ -37,12 +52,7 @@ def _predict_arguments(parser: ArgumentParser) -> None:
         help='jsonl: each line is a string or {"text": "...", "pair": "..."} in JSON (default: '
         "jsonl for files of that name, else text)",
     )
-    parser.add_argument(
-        "--ratio",
-        type=positive,
-        metavar="K",
-        help="the compression ratio of a model with plugins (default: the first file's)",
-    )
+    _add_ratio_option(parser)
     add_batch_option(parser, max_tokens=4096)
     add_long_texts_option(
         parser,
@@ -52,7 +62,8 @@ def _predict_arguments(parser: ArgumentParser) -> None:
     )
     _add_strict_option(parser, "is empty, not UTF-8, not readable or too long to be cut")
     add_model_options(parser)
-    parser.set_defaults(command="predict", path_option="MODEL")
+    rename_precisions(parser)
+    parser.set_defaults(command="predict")
 
 
 def _predict(args: Namespace) -> None:
@@ -78,17 +89,81 @@ def _encode(args: Namespace) -> None:
     encode(args, args.rest)
 
 
+def _translate_arguments(parser: OneLineParser) -> None:
+    parser.add_argument(
+        "checkpoint",
+        metavar="CHECKPOINT",
+        help=f"{MODEL}; or a folder of pet-fairseq compress or export --to ctranslate2",
+    )
+    parser.add_argument(
+        "--input",
+        default=STDIN,
+        metavar="FILE|-",
+        help="text, a sentence or a paragraph a line; -: from standard input (default)",
+    )
+    parser.add_argument(
+        "--output",
+        default=STDIN,
+        metavar="FILE|-",
+        help="the translations, a line for each line; a file is there when it is complete; -: to "
+        "standard output (default)",
+    )
+    parser.add_argument(
+        "--long-lines",
+        choices=("split", "cut"),
+        default="split",
+        help="what to do with lines of more tokens than the model has positions: split them where "
+        "sentences end, or cut them (default: %(default)s)",
+    )
+    _add_strict_option(parser, "is not UTF-8 or too long")
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument(
+        "--batch-size", type=int, metavar="N", help="the largest number of lines in a batch"
+    )
+    size.add_argument(
+        "--max-tokens",
+        type=int,
+        metavar="N",
+        help="the largest number of tokens in a batch (default: 4096)",
+    )
+    parser.add_argument(
+        "--threads",
+        type=int,
+        metavar="N",
+        help="how many threads compute (default: as many as torch chooses; with CTranslate2, one "
+        "for each core)",
+    )
+    _add_ratio_option(parser)
+    add_model_options(parser)
+    parser.set_defaults(command="translate", long_texts="cut")
+
+
+def _translate(args: Namespace) -> None:
+    from pet_fairseq.predict.translate import translate
+
+    translate(args, args.rest)
+
+
 COMMANDS = (
     Command(
+        name="translate",
+        group=Group.MAIN,
+        help="translate text, a line for each line, with any translation model",
+        description="Translate text, a line for each line. An empty line stays empty.",
+        usage="pet-fairseq translate CHECKPOINT [--input FILE] [--output FILE] [OPTIONS]",
+        epilog=TOKENISATION,
+        add_arguments=_translate_arguments,
+        run=_translate,
+        keeps_rest=True,
+    ),
+    Command(
         name="predict",
-        group=Group.DEPLOYMENT,
+        group=Group.MAIN,
         help="print the classes of texts, with probabilities, or their translations",
         description="Print the classes of texts with their probabilities, or translations, as JSON "
         "lines.",
-        usage="pet-fairseq predict MODEL --input FILE|- [OPTIONS]",
-        epilog="Also give --tokenizer and --bpe with their options, as for fairseq-interactive; "
-        "without these, a tokenizer.json, bpe.codes or spm.model beside the data or the model is "
-        "used.",
+        usage="pet-fairseq predict CHECKPOINT --input FILE|- [OPTIONS]",
+        epilog=TOKENISATION,
         add_arguments=_predict_arguments,
         run=_predict,
         keeps_rest=True,

@@ -14,7 +14,8 @@ from omegaconf import DictConfig, open_dict
 from pet_fairseq.checkpoints.dictionaries import check_dictionaries
 from pet_fairseq.checkpoints.loading import build_loaded, load_task, locate
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
-from pet_fairseq.decoding.task import PetTranslationConfig, PetTranslationTask
+from pet_fairseq.checkpoints.translation import check_one_language_pair
+from pet_fairseq.decoding.task import PetTranslationTask
 from pet_fairseq.errors import UserError
 from pet_fairseq.predict.load_model import (
     folders_around,
@@ -25,7 +26,8 @@ from pet_fairseq.predict.predictor import Predictor
 from pet_fairseq.predict.text import (
     LANGUAGES,
     build_text_of,
-    find_dividing_file,
+    find_subword_file,
+    languages_of,
     options_of_text,
 )
 
@@ -62,17 +64,24 @@ def from_pretrained(
             or `lenpen=0.6`.
     Raises:
         UserError: a file that is missing or unreadable, dictionaries that are not the model's, a
-            model of sub-words without a file that divides words, a model that generates no text
-            and has no classes, or an option that neither the model nor its task nor generation has.
+            model of sub-words without a file that divides words, a multilingual model, one that
+            generates no text and has no classes, or an option that neither the model nor its task
+            nor generation has.
     """
     paths, data = locate(path, data, "path")
-    state = load_checkpoint(paths[0], "path")
+    state = _load(paths[0])
     data = data or state["cfg"].task.data.split(os.pathsep)[0]
     if not Path(data).is_dir():
         raise UserError(f"data {data}: no such folder; give one made by fairseq-preprocess")
     if is_classification(state["cfg"].task._name):
         return _classifier(state, paths, data, segmentation, tokenizer, options)
     return _translator(state, paths, data, segmentation, tokenizer, options)
+
+
+def _load(path: str) -> dict:
+    state = load_checkpoint(path, "path")
+    check_one_language_pair(state, path, "path")
+    return state
 
 
 def _classifier(
@@ -100,7 +109,7 @@ def _translator(
     cfg = state["cfg"]
     models, task = [], None
     for file in paths:
-        state = state if file == paths[0] else load_checkpoint(file, "path")
+        state = state if file == paths[0] else _load(file)
         trained = state["cfg"].task.data
         state["args"] = None  # fairseq has made cfg of it
         _override(state["cfg"], options)
@@ -148,11 +157,8 @@ def _generates_text(kind: type) -> bool:
 def _translation_task(trained: DictConfig, data: str) -> PetTranslationTask:
     """Set up a trained translation task on a data folder, with fast decoding."""
     plain = load_task(trained, data)
-    fields = PetTranslationConfig.__dataclass_fields__
-    options = {name: value for name, value in trained.items() if name in fields}
-    options |= {name: getattr(plain.cfg, name) for name in ("data", *LANGUAGES)}
-    config = PetTranslationConfig(**{**options, "eval_bleu": False})
-    return PetTranslationTask(config, plain.source_dictionary, plain.target_dictionary)
+    place = {name: getattr(plain.cfg, name) for name in ("data", *LANGUAGES)}
+    return PetTranslationTask.like(plain, {**trained, **place})
 
 
 def _override(cfg: DictConfig, options: dict) -> None:
@@ -188,7 +194,7 @@ def _text_options(
     if segmentation is None:
         remedy = 'give the file that divides words, or "" for text that is in pieces already'
         words = task.source_dictionary
-        segmentation = find_dividing_file(words, folders, "segmentation", remedy)
+        segmentation = find_subword_file(words, folders, "segmentation", remedy)
     if segmentation and not Path(segmentation).is_file():
         raise UserError(f"segmentation {segmentation}: no such file")
-    return options_of_text(task, segmentation, tokenizer)
+    return options_of_text(languages_of(task), segmentation, tokenizer)

@@ -39,7 +39,7 @@ class Int8Linear(nn.Module):
 def check_int8() -> None:
     """Raise UserError if this torch cannot compute in 8 bits."""
     if not hasattr(torch, "quantize_per_channel"):
-        raise UserError("--int8: this version of torch has no such kernels; leave it out")
+        raise UserError("--precision int8: this version of torch has no such kernels; leave it out")
 
 
 def to_int8(module: nn.Module) -> None:

@@ -5,13 +5,18 @@ import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, NamedTuple, Optional
+from select import select
+from typing import IO, Any, NamedTuple, Optional
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.predict.sentences import EmptyTextError, TextError
 
 STDIN = "-"
 FORMATS = ("text", "jsonl")
+BLOCK = 1 << 13  # bytes that are read at once
+WINDOW = 1 << 16  # bytes, and
+MOST_LINES = 1000  # the number, of the lines that are read together
+PATIENCE = 0.1  # seconds in which the next line must come to be read together with the ones before
 
 
 class Line(NamedTuple):
@@ -36,11 +41,53 @@ def read_lines(file: str) -> Iterator[Line]:
     Raises:
         OSError: a file that cannot be read.
     """
-    name = "stdin" if file == STDIN else file
     with nullcontext(sys.stdin.buffer) if file == STDIN else Path(file).open("rb") as lines:
         for number, line in enumerate(lines, start=1):
-            text, broken = decode(line, "utf-8-sig" if number == 1 else "utf-8")
-            yield Line(f"--input {name}, line {number}", text.rstrip("\r\n"), broken)
+            yield make_line(file, number, line)
+
+
+def read_windows(file: str) -> Iterator[list[Line]]:
+    """The same lines, many together, but none is kept until others come: see `whole_lines`."""
+    number = 0
+    with open(sys.stdin.fileno() if file == STDIN else file, "rb", 0, closefd=file != STDIN) as raw:
+        for lines in whole_lines(raw):
+            yield [make_line(file, number, line) for number, line in enumerate(lines, number + 1)]
+            number += len(lines)
+
+
+def whole_lines(raw: IO[bytes]) -> Iterator[list[bytes]]:
+    """The lines of a file or pipe without "\\n", in lists of about WINDOW bytes or MOST_LINES.
+
+    A list is shorter where the writer of a pipe pauses: what it has written is answered then.
+
+    Args:
+        raw: without a buffer; its `read` waits for the first byte only.
+    """
+    lines: list[bytes] = []
+    parts: list[bytes] = []  # of a line whose end has not been read
+    size = 0
+    while block := raw.read(BLOCK):
+        *ends, rest = block.split(b"\n")
+        for end in ends:
+            lines.append(b"".join([*parts, end]))
+            parts = []
+        parts.append(rest)
+        size += len(block)
+        full = size >= WINDOW or len(lines) >= MOST_LINES
+        if lines and (full or not select([raw], [], [], PATIENCE)[0]):
+            yield lines
+            lines, size = [], 0
+    if any(parts):
+        lines.append(b"".join(parts))
+    if lines:
+        yield lines
+
+
+def make_line(file: str, number: int, line: bytes) -> Line:
+    """A line of a file, or for "-" of standard input, without its end."""
+    name = "stdin" if file == STDIN else file
+    text, broken = decode(line, "utf-8-sig" if number == 1 else "utf-8")
+    return Line(f"--input {name}, line {number}", text.rstrip("\r\n"), broken)
 
 
 def decode(line: bytes, encoding: str = "utf-8") -> tuple[str, Optional[int]]:

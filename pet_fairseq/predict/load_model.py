@@ -7,27 +7,33 @@ from pathlib import Path
 from typing import Optional
 
 import torch
+from fairseq.data import Dictionary
 from fairseq.tasks import TASK_REGISTRY, FairseqTask
 from fairseq.tasks.sentence_prediction import SentencePredictionTask
-from omegaconf import DictConfig
+from fairseq.tasks.translation import TranslationTask
+from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
 from pet_fairseq.checkpoints.loading import build_loaded, locate
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.decoding.task import PetTranslationTask
 from pet_fairseq.devices import check_device
 from pet_fairseq.errors import UserError
 from pet_fairseq.predict.classifier import Classifier
 from pet_fairseq.predict.predictor import Predictor
 from pet_fairseq.predict.text import (
-    LANGUAGES,
     Text,
     build_text,
     build_text_of,
-    find_dividing_file,
+    find_subword_file,
+    languages_of,
     options_of_text,
     parse_text_options,
 )
 from pet_fairseq.predict.translator import Translator
+
+PATH = "CHECKPOINT"  # the argument, in errors
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def load(
@@ -35,29 +41,32 @@ def load(
     text_options: list[str],
     max_tokens: float = math.inf,
     cut_all: bool = False,
+    fast: bool = False,
     **limits,
 ) -> Predictor:
     """Load the model of a command, with everything that a text needs.
 
     Args:
         args: see options.py. text_options: the other words of the command line.
-        max_tokens, cut_all: as for Predictor. limits: as for Text.
+        max_tokens, cut_all: as for Predictor. fast: whether this package's beam search translates,
+            if the task is translation. limits: as for Text.
     Raises:
         UserError: files that are missing or do not fit, a task that answers no texts, a ratio that
             the model lacks, a device that torch cannot use, or a precision that does not fit it.
     """
-    check_device(args.device)
-    dtype = chosen_precision(args)
-    paths, data = locate(args.path, args.data, args.path_option)
-    state = load_checkpoint(paths[0], args.path_option)
+    device, dtype = choose_precision(args.device, args.precision)
+    paths, data = locate(args.checkpoint, args.data, PATH)
+    state = load_checkpoint(paths[0], PATH)
     options = {"backbone_path": args.backbone_path} if args.backbone_path else {}
-    model, task = build_loaded(state, paths, args.path_option, data, **options)
-    predictor_class(model, task, args.path_option)  # refuses what no tokenizer would help
+    model, task = build_loaded(state, paths, PATH, data, **options)
+    predictor_class(model, task, PATH)  # refuses what no tokenizer would help
     folders = folders_around(paths[0], state["cfg"])
-    text = choose_text(text_options, task, folders, f"pet-fairseq {args.command}", **limits)
+    words, languages = task.source_dictionary, languages_of(task)
+    prog = f"pet-fairseq {args.command}"
+    text = choose_text(text_options, words, languages, folders, prog, **limits)
     predictor = make_predictor(
-        model.to(device=args.device, dtype=dtype),
-        *(task, text, args.path_option),
+        model.to(device=device, dtype=dtype),
+        *(with_fast_decoding(task) if fast else task, text, PATH),
         beam=args.beam,
         lenpen=args.lenpen,
         max_tokens=max_tokens,
@@ -65,49 +74,66 @@ def load(
         cut_all=cut_all,
     )
     predictor.check_ratio(None if args.ratio == "auto" else args.ratio, "--ratio")
-    if args.int8:
+    if args.precision == "int8":
         predictor.to_int8()
     return predictor
 
 
-def chosen_precision(args: argparse.Namespace) -> Optional[torch.dtype]:
-    """The precision of the model; None: that of its file.
+def choose_precision(device: str, precision: str) -> tuple[str, Optional[torch.dtype]]:
+    """The device and the type of the model's numbers, None for that of its file.
 
+    Args:
+        device, precision: as the user gave them; 8 bits are computed on a CPU, from its file's.
     Raises:
-        UserError: float16 on a CPU, or 8 bits on a GPU.
+        UserError: float16 on a CPU, 8 bits on a GPU, or no such device.
     """
-    if args.int8 and args.device != "cpu":
-        raise UserError("--int8: is for CPUs; give --device cpu, or --fp16 in its place")
-    if args.fp16 and args.device == "cpu":
-        raise UserError("--fp16: is for GPUs; give --device cuda too, or --bf16 in its place")
-    if args.fp16:
-        return torch.float16
-    return torch.bfloat16 if args.bf16 else None
+    if precision == "int8" and device == "cuda":
+        raise UserError(
+            "--precision int8: is for CPUs; give --device cpu, or --precision fp16 in its place"
+        )
+    device = "cpu" if precision == "int8" else check_device(device)
+    if precision == "fp16" and device == "cpu":
+        raise UserError(
+            "--precision fp16: is for GPUs; give --device cuda too, or --precision bf16 in its "
+            "place"
+        )
+    return device, DTYPES.get(precision)
 
 
 def folders_around(path: str, cfg: DictConfig) -> list[Path]:
     """The folders in which a tokenizer's files may be.
 
-    These are the data folder, the folder above it and its folder `text`, where recipes put it, and
-    those of the checkpoint, of its backbone and of the model that it was fine-tuned from.
+    These are the data folder with those around it, and those of the checkpoint, of its backbone and
+    of the model that it was fine-tuned from.
     """
-    folder = Path(cfg.task.data.split(os.pathsep)[0])
     origins = (
         path,
         getattr(cfg.model, "backbone_path", None),
         getattr(cfg.get("checkpoint"), "finetune_from_model", None),
     )
+    data = Path(cfg.task.data.split(os.pathsep)[0])
+    return [*around_data(data), *(Path(file).parent for file in origins if file)]
+
+
+def around_data(folder: Path) -> list[Path]:
+    """A folder, the one above it, and its neighbour `text`, where recipes put a tokenizer."""
     above = folder.resolve().parent
-    return [folder, above, above / "text", *(Path(file).parent for file in origins if file)]
+    return [folder, above, above / "text"]
 
 
 def choose_text(
-    words: list[str], task: FairseqTask, folders: list[Path], prog: str, **limits
+    words: list[str],
+    dictionary: Dictionary,
+    languages: dict[str, str],
+    folders: list[Path],
+    prog: str,
+    **limits,
 ) -> Text:
     """The tokenizer and BPE of the command line; without any, those of the file that is found.
 
     Args:
-        words: of the command line. folders: where to look for a file that divides words.
+        words: of the command line. dictionary: of the sources. languages: as `languages_of`.
+        folders: where to look for a file that divides words.
         prog: the command, for errors. limits: as for Text.
     Raises:
         SystemExit: a wrong option, after a message. UserError, OSError: unreadable files, or none
@@ -118,10 +144,17 @@ def choose_text(
             "give --bpe with its options, as for fairseq-interactive, or --tokenizer space for "
             "text that is in pieces already"
         )
-        file = find_dividing_file(task.source_dictionary, folders, "--bpe", remedy)
-        return build_text_of(*options_of_text(task, file), **limits)
-    languages = {name: getattr(task.cfg, name, None) for name in LANGUAGES}
+        file = find_subword_file(dictionary, folders, "--bpe", remedy)
+        return build_text_of(*options_of_text(languages, file), **limits)
     return build_text(parse_text_options(words, prog, **languages), **limits)
+
+
+def with_fast_decoding(task: FairseqTask) -> FairseqTask:
+    """A translation task with this package's beam search; any other task as it is."""
+    if type(task) is not TranslationTask:
+        return task
+    cfg = OmegaConf.to_container(task.cfg) if OmegaConf.is_config(task.cfg) else vars(task.cfg)
+    return PetTranslationTask.like(task, cfg)
 
 
 def is_classification(task_name: str) -> bool:

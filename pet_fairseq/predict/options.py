@@ -4,7 +4,12 @@ import argparse
 import math
 from collections.abc import Sequence
 
-from pet_fairseq.cli_command import add_device_option
+from pet_fairseq.cli_command import OneLineParser, add_device_option
+
+MODEL = (
+    "a checkpoint, a folder of pet-fairseq import-hf or export --to fairseq, or plugin files "
+    "A.pt:B.pt for one backbone"
+)
 
 
 def add_model_options(group: argparse._ActionsContainer) -> None:
@@ -30,20 +35,20 @@ def add_model_options(group: argparse._ActionsContainer) -> None:
         help="the length penalty (default: %(default)s)",
     )
     add_device_option(group)
-    precision = group.add_mutually_exclusive_group()
-    precision.add_argument(
-        "--fp16", action="store_true", help="compute in float16, with --device cuda only"
+    group.add_argument(
+        "--precision",
+        default="auto",
+        choices=("auto", "fp32", "bf16", "fp16", "int8"),
+        help="in what the model computes: auto is what its file has; bf16 is faster on a CPU that "
+        "has instructions for it; fp16 needs a GPU; int8 is for CPUs, and rounds the linear maps "
+        "of a model that classifies, or CTranslate2's weights (default: %(default)s)",
     )
-    precision.add_argument(
-        "--bf16",
-        action="store_true",
-        help="compute in bfloat16; on a CPU this is faster where it has instructions for it",
-    )
-    precision.add_argument(
-        "--int8",
-        action="store_true",
-        help="compute the linear maps of a model that classifies in 8 bits, with --device cpu only",
-    )
+
+
+def rename_precisions(parser: OneLineParser) -> None:
+    """Let the flags that --precision replaced go on working."""
+    for name in ("fp16", "bf16", "int8"):
+        parser.rename(f"--{name}", f"--precision {name}")
 
 
 def add_long_texts_option(

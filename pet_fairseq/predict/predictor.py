@@ -224,7 +224,7 @@ class Predictor:
         tokens[-1] = words.eos()
         return tokens
 
-    def rehearse(self, texts: list[Tensor], ratio: int) -> None:
+    def warm_up(self, texts: list[Tensor], ratio: int) -> None:
         """Do the work of answering texts of this size, whatever their words."""
         self.answer(texts, ratio)
 

@@ -7,8 +7,8 @@ from argparse import Namespace
 from typing import NamedTuple, Optional
 
 from pet_fairseq.errors import UserError, check_positive
-from pet_fairseq.predict.bad_lines import Bad, BadLines, report
-from pet_fairseq.predict.lines import Line, check_bytes, format_of, read_lines, read_text
+from pet_fairseq.predict.bad_lines import Bad, BadLines, broken_bytes, report
+from pet_fairseq.predict.lines import Line, format_of, read_lines, read_text
 from pet_fairseq.predict.load_model import load
 from pet_fairseq.predict.predictor import Encoded, Predictor
 from pet_fairseq.predict.sentences import (
@@ -67,10 +67,8 @@ def read(predictor: Predictor, line: Line, form: str, args: Namespace) -> Readin
     Raises:
         UserError: it is refused.
     """
-    if args.strict:
-        check_bytes(line)
-    broken = line.broken is not None
-    marks, bad = ({"replaced": True}, (Bad.BROKEN,)) if broken else ({}, ())
+    bad = broken_bytes(line, args.strict)
+    marks = {"replaced": True} if bad else {}
     try:
         encoded = predictor.encode(read_sentences(read_text(line, form)))
     except TextError as error:
@@ -93,8 +91,7 @@ def encode(args: Namespace, text_options: list[str]) -> None:
     text = build_text(parse_text_options(text_options, f"pet-fairseq {args.command}"))
     bad_lines = BadLines()
     for line in read_lines(args.input):
-        if args.strict:
-            check_bytes(line)
+        bad = broken_bytes(line, args.strict)
         print(text.encode(line.text))
-        bad_lines.add(() if line.broken is None else (Bad.BROKEN,))
+        bad_lines.add(bad)
     report(bad_lines, args.command)

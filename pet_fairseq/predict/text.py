@@ -17,7 +17,7 @@ from fairseq.tasks import FairseqTask
 from omegaconf import OmegaConf
 
 from pet_fairseq.cli_command import OneLineParser
-from pet_fairseq.errors import UserError, mistake
+from pet_fairseq.errors import UserError, user_message
 from pet_fairseq.predict.sentences import TextTooLongError
 
 STEPS = ("tokenizer", "bpe")
@@ -28,7 +28,7 @@ SEGMENTATIONS = {
 }
 IMPORTED = ("tokenizer.json", "source.spm")  # as pet-fairseq import-hf writes them
 # names of the files that divide words, in the order in which they are looked for
-DIVIDING = (
+SUBWORD_FILES = (
     *("bpe.codes", "codes", "code", "bpecodes"),
     *("spm.model", "sentencepiece.bpe.model", *IMPORTED),
 )
@@ -172,7 +172,7 @@ def _build_bpe(options):
         line = f"{file}: holds no BPE codes; give the file that divided the training text"
         raise UserError(line) from error
     except (RuntimeError, OSError) as error:
-        known = mistake(error)
+        known = user_message(error)
         if known is None:
             raise
         raise UserError(known) from error
@@ -204,8 +204,8 @@ def has_pieces(words: Dictionary) -> bool:
     return find_segmentation(words) is not None or any(map(wordpiece.fullmatch, words.symbols))
 
 
-def find_dividing_file(words: Dictionary, folders: list[Path], missing: str, remedy: str) -> str:
-    """The first of the files of DIVIDING in these folders, "" if there is none.
+def find_subword_file(words: Dictionary, folders: list[Path], missing: str, remedy: str) -> str:
+    """The first of the files of SUBWORD_FILES in these folders, "" if there is none.
 
     Args:
         words: the model's. missing: the option that was not given. remedy: what the user is to do
@@ -213,7 +213,7 @@ def find_dividing_file(words: Dictionary, folders: list[Path], missing: str, rem
     Raises:
         UserError: so it is; the model would take nearly every word for an unknown one.
     """
-    file = find_file(DIVIDING, folders)
+    file = find_file(SUBWORD_FILES, folders)
     if not file and has_pieces(words):
         raise UserError(
             f"{missing}: the model's words are pieces, and there is no bpe.codes or spm.model in "
@@ -222,13 +222,18 @@ def find_dividing_file(words: Dictionary, folders: list[Path], missing: str, rem
     return file
 
 
+def languages_of(task: FairseqTask) -> dict[str, str]:
+    """The languages of a task, as options of fairseq."""
+    return {side: getattr(task.cfg, side) for side in LANGUAGES if hasattr(task.cfg, side)}
+
+
 def options_of_text(
-    task: FairseqTask, file: str, tokenizer: Optional[str] = None
+    languages: dict[str, str], file: str, tokenizer: Optional[str] = None
 ) -> tuple[Optional[dict], Optional[dict]]:
     """fairseq's options for the tokenizer and the BPE that turn text into tokens and back.
 
     Args:
-        file: that divides words, "" for none.
+        languages: as `languages_of`. file: that divides words, "" for none.
         tokenizer: its name; by default that of Moses with BPE codes, else none.
     Raises:
         UserError: no such tokenizer.
@@ -241,7 +246,6 @@ def options_of_text(
     known = REGISTRIES["tokenizer"]["registry"]
     if tokenizer not in known:
         raise UserError(f"tokenizer {tokenizer!r}: not known; give one of {', '.join(known)}")
-    languages = {side: getattr(task.cfg, side) for side in LANGUAGES if hasattr(task.cfg, side)}
     return {"_name": tokenizer, **(languages if tokenizer == "moses" else {})}, bpe
 
 

@@ -27,8 +27,8 @@ class Translator(Predictor):
 
     def to_int8(self) -> None:
         raise UserError(
-            "--int8: is for models that classify; a translation model in 8 bits is made by "
-            "pet-fairseq export"
+            "--precision int8: is for models that classify; a translation model in 8 bits is made "
+            "by pet-fairseq export"
         )
 
     @property
@@ -48,7 +48,7 @@ class Translator(Predictor):
         answers = dict(zip(sample["id"].tolist(), best))
         return [{"text": self.decode(answers[i])} for i in range(len(texts))]
 
-    def rehearse(self, texts: list[Tensor], ratio: int) -> None:
+    def warm_up(self, texts: list[Tensor], ratio: int) -> None:
         """Translate to texts of the same length: random words could give any length.
 
         A decoder with few positions stops earlier.

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from pet_fairseq.checkpoints.contents import new_state, save_state
 from pet_fairseq.checkpoints.loading import KEPT_OPTIONS, load_task, load_transformer
-from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.checkpoints.safe_loading import EMBEDDING_FILES, load_checkpoint
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import whole_folder, write_text, write_whole
+from pet_fairseq.files import atomic_folder, atomic_write, write_text
 from pet_fairseq.nn.architectures import architecture_name, command_line_options, model_class
 from pet_fairseq.quantisation.grid import check_bits, storable
 from pet_fairseq.quantisation.packed_file import Packed, read_packed, write_packed
@@ -24,7 +24,7 @@ MODEL = "model.pt"
 TASK = "translation"
 # options that name where training took weights from: the packed file holds these weights
 SOURCES = (
-    *("encoder_embed_path", "decoder_embed_path"),
+    *EMBEDDING_FILES,
     *("encoder_layers_to_keep", "decoder_layers_to_keep"),
 )
 BOOKKEEPING = ("version", "_float_tensor")  # buffers of fairseq's modules that say nothing
@@ -67,7 +67,7 @@ def pack_model(checkpoint: str, data: str, bits: int, out: Path) -> Sizes:
     }
     parts: dict[str, int] = {}
     packed = Packed(bits, parameters, about)
-    write_whole(out, lambda file: parts.update(write_packed(file, packed)))
+    atomic_write(out, lambda file: parts.update(write_packed(file, packed)))
     return Sizes(out.stat().st_size, parts, largest_change(parameters, bits))
 
 
@@ -115,7 +115,7 @@ def unpack_model(file: str, out: Path) -> None:
     packed = read_packed(file)
     if out.exists():
         raise UserError(f"--out {out}: exists; give the name of a new folder")
-    with whole_folder(out) as folder:
+    with atomic_folder(out) as folder:
         for language, words in packed.about["dictionaries"].items():
             lines = "".join(f"{word} 1\n" for word in words)  # fairseq wants a count
             write_text(folder / f"dict.{language}.txt", lines)

@@ -1,15 +1,23 @@
-"""The recipes by name. A new one needs an entry here and a module with its rows."""
+"""Where recipes are found: the demo in the package, the others in a folder `_recipes`.
 
-import argparse
+That folder lies among the examples. It is a Python package, whatever its folder is called: its
+`__init__.py` has a dictionary RECIPES of `Recipe` by name.
+"""
+
+import sys
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Optional
 
-from pet_fairseq.recipes.selfcp import recipe as selfcp
-from pet_fairseq.recipes.translation import recipe as translation
-from pet_fairseq.recipes.variator import language_model
-from pet_fairseq.recipes.variator import recipe as variator
+from pet_fairseq.errors import UserError
 from pet_fairseq.runner.pipeline import Pipeline, Place
+
+PACKAGE = "pet_fairseq_recipes"  # what the folder is called in Python
+FOLDER = "_recipes"
+BESIDE_THE_PACKAGE = Path(__file__).parents[2] / "examples" / FOLDER  # in a clone
 
 
 @dataclass(frozen=True)
@@ -17,53 +25,47 @@ class Recipe:
     """A recipe: one line about it, its options, and how these become stages."""
 
     about: str
-    add_options: Callable[[argparse.ArgumentParser], None]
-    build: Callable[[argparse.Namespace, Place], Pipeline]
+    add_options: Callable[[ArgumentParser], None]
+    build: Callable[[Namespace, Place], Pipeline]
 
 
-def _translation(name: str, about: str) -> Recipe:
-    return Recipe(about, partial(translation.add_options, name=name), translation.build)
+def find_folder(examples: Optional[Path] = None) -> Optional[Path]:
+    """The folder with the recipes; None where there is none.
+
+    Args:
+        examples: the folder in which the user said that the recipe is; else that is `examples` here
+            or, in a clone, beside the package.
+    """
+    folders = [Path("examples", FOLDER), BESIDE_THE_PACKAGE]
+    if examples is not None:
+        folders.insert(0, examples / FOLDER)
+    return next((folder for folder in folders if (folder / "__init__.py").is_file()), None)
 
 
-def _prompts(name: str, about: str) -> Recipe:
-    return Recipe(about, partial(selfcp.add_options, name=name), selfcp.build)
+def load_recipes(folder: Path) -> dict[str, Recipe]:
+    """The recipes of a folder by name; its code is loaded once.
+
+    Raises:
+        UserError: its code was written for another version of this package.
+    """
+    init = folder.resolve() / "__init__.py"
+    if PACKAGE not in sys.modules:
+        _load(init)
+    loaded = sys.modules[PACKAGE]
+    assert loaded.__file__ == str(init), f"the recipes of {loaded.__file__} are loaded"
+    return loaded.RECIPES
 
 
-RECIPES = {
-    "demo": _translation("demo", "short sentences from teacher to table, minutes on two CPU cores"),
-    "multi30k": _translation("multi30k", "German to English image captions"),
-    "tatoeba_en_fi": _translation("tatoeba_en_fi", "English to Finnish everyday sentences"),
-    "iwslt14_de_en": _translation("iwslt14_de_en", "German to English talks"),
-    "iwslt14_en_de": _translation("iwslt14_en_de", "English to German talks"),
-    "wmt17_en_fi": _translation("wmt17_en_fi", "English to Finnish news"),
-    "wmt17_en_lv": _translation("wmt17_en_lv", "English to Latvian news"),
-    "cmudict": _translation("cmudict", "English words from letters to phones"),
-    "own_data": _translation("own_data", "two languages of yours"),
-    "multi30k_variator": Recipe(
-        "plugins for a model of the recipe multi30k",
-        variator.add_multi30k_options,
-        variator.build_multi30k,
-    ),
-    "glue": Recipe(
-        "plugins for a classifier, or for an encoder-decoder that answers questions",
-        variator.add_glue_options,
-        variator.build_glue,
-    ),
-    "squad": Recipe(
-        "plugins for an encoder-decoder that answers questions about a text",
-        variator.add_squad_options,
-        variator.build_squad,
-    ),
-    "language_model": Recipe(
-        "plugins for the prompts of a language model",
-        language_model.add_options,
-        language_model.build,
-    ),
-    "movie_reviews": _prompts("movie_reviews", "are long film reviews positive?"),
-    "cicero": _prompts("cicero", "questions about dialogues"),
-    "xsum": _prompts("xsum", "summaries of news in one sentence"),
-    "arxiv": _prompts("arxiv", "abstracts of papers"),
-    "duc2007": _prompts("duc2007", "summaries of several news texts"),
-    "cola": _prompts("cola", "acceptable sentences, with demonstrations as the prompt"),
-    "recall": _prompts("recall", "a game: which value belongs to a key in the prompt?"),
-}
+def _load(init: Path) -> None:
+    """Make the module of a package from its `__init__.py`; it finds its parts beside that file."""
+    spec = spec_from_file_location(PACKAGE, init, submodule_search_locations=[str(init.parent)])
+    assert spec is not None and spec.loader is not None, "a Python file can be loaded"
+    sys.modules[PACKAGE] = module = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except ImportError as error:
+        del sys.modules[PACKAGE]
+        raise UserError(
+            f"{init.parent}: does not fit the pet_fairseq that is installed ({error}); install "
+            f"that of the same clone by pip install -e {init.parents[2]}"
+        ) from error

@@ -1,37 +1,40 @@
 """The commands that run recipes: parse, call, print."""
 
 from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
-from pet_fairseq.cli_command import (
-    Command,
-    Group,
-    OneLineParser,
-    add_auto_device_option,
-    add_new_folder_option,
-)
+from pet_fairseq.cli_command import Command, Group, OneLineParser, add_new_folder_option
 from pet_fairseq.devices import check_device, choose_device
-from pet_fairseq.errors import UserError, check_positive
-from pet_fairseq.recipes.catalogue import RECIPES
-from pet_fairseq.runner.device import PRECISIONS, command_environment
+from pet_fairseq.errors import UserError
+from pet_fairseq.runner.arguments import add_precision_option, add_run_options, run_options
 from pet_fairseq.runner.pipeline import Pipeline, Place
 from pet_fairseq.runner.run import dry_run, run_stages
-from pet_fairseq.runner.skipping import RunOptions
 from pet_fairseq.runner.stage import Stage
 
+if TYPE_CHECKING:  # not loaded to print help
+    from pet_fairseq.recipes.catalogue import Recipe
+
 # --- recipe ---------------------------------------------------------------------------------------
+
+DEMO = "demo"
+ELSEWHERE = (
+    "the others are in examples/ of pet_fairseq's repository: clone it and work in the clone, or "
+    "give one of its folders, such as CLONE/examples/multi30k"
+)
 
 
 def _recipe(args: Namespace) -> int:
     words = args.rest
     if not words or words[0] in ("-h", "--help"):
-        print(_recipes_help())
+        print(_recipes_help(*find_recipes()))
         return 0 if words else 2
-    place = _place(words[0])
-    args = recipe_parser(place.name).parse_args(words[1:])
+    place, recipe = _choose(words[0])
+    args = recipe_parser(place.name, recipe).parse_args(words[1:])
     args.device = choose_device(args.device)
-    pipeline = pipeline_of(place, args)
+    pipeline = pipeline_of(recipe, place, args)
     stages = select(pipeline.stages, args.stages)
     if args.dry_run:
         print(dry_run(stages))
@@ -41,8 +44,23 @@ def _recipe(args: Namespace) -> int:
     return 0
 
 
-def _recipes_help() -> str:
-    names = [f"  {name:<16} {recipe.about}" for name, recipe in RECIPES.items()]
+def find_recipes(examples: Optional[Path] = None) -> tuple[dict[str, "Recipe"], bool]:
+    """The recipes by name, and whether they are more than the demo.
+
+    Args:
+        examples: the folder in which the user said that the recipe is.
+    """
+    from pet_fairseq.recipes.catalogue import find_folder, load_recipes
+    from pet_fairseq.recipes.translation.recipe import make_demo
+    from pet_fairseq.recipes.translation.sizes import read_sizes
+
+    demo = {DEMO: make_demo(read_sizes())}
+    folder = find_folder(examples)
+    return (demo, False) if folder is None else (demo | load_recipes(folder), True)
+
+
+def _recipes_help(recipes: Mapping[str, "Recipe"], all_are_there: bool) -> str:
+    names = [f"  {name:<16} {recipe.about}" for name, recipe in recipes.items()]
     return "\n".join(
         [
             "usage: pet-fairseq recipe NAME [OPTIONS]",
@@ -51,12 +69,13 @@ def _recipes_help() -> str:
             "",
             *names,
             "",
+            *([] if all_are_there else [f"{ELSEWHERE[0].upper()}{ELSEWHERE[1:]}.", ""]),
             "pet-fairseq recipe NAME --help explains the options of one recipe.",
         ]
     )
 
 
-def _place(name: str) -> Place:
+def _choose(name: str) -> tuple[Place, "Recipe"]:
     """The recipe of a name, or of a folder such as examples/multi30k.
 
     The former works in the folder `runs` here, the latter in `runs` beside `examples`.
@@ -65,15 +84,18 @@ def _place(name: str) -> Place:
         UserError: there is no such recipe.
     """
     folder = Path(name)
-    if folder.name not in RECIPES:
-        raise UserError(f"{name}: there is no such recipe; give one of {', '.join(RECIPES)}")
     inside = len(folder.parts) > 1 and folder.parent.is_dir()
-    return Place(folder.name, (folder.parent.parent if inside else Path()) / "runs")
+    recipes, all_are_there = find_recipes(folder.parent if inside else None)
+    if folder.name in recipes:
+        place = Place(folder.name, (folder.parent.parent if inside else Path()) / "runs")
+        return place, recipes[folder.name]
+    if all_are_there:
+        raise UserError(f"{name}: there is no such recipe; give one of {', '.join(recipes)}")
+    raise UserError(f"{name}: only the recipe {DEMO} is installed; {ELSEWHERE}")
 
 
-def recipe_parser(name: str) -> ArgumentParser:
+def recipe_parser(name: str, recipe: "Recipe") -> ArgumentParser:
     """A parser of a recipe's options: its own and those of all recipes."""
-    recipe = RECIPES[name]
     parser = OneLineParser(
         prog=f"pet-fairseq recipe {name}", description=recipe.about[0].upper() + recipe.about[1:]
     )
@@ -103,47 +125,9 @@ def recipe_parser(name: str) -> ArgumentParser:
     return parser
 
 
-def add_precision_option(group, on_gpu: str) -> None:
-    """The precision of trainings; `on_gpu`: what auto means there, in words."""
-    group.add_argument(
-        "--precision",
-        choices=("auto", *PRECISIONS),
-        default="auto",
-        help=f"the precision of the trainings; auto: fp32 on a CPU, {on_gpu}; bf16 is "
-        "faster on a CPU that has instructions for it (default: auto)",
-    )
-
-
-def add_run_options(group) -> None:
-    """Options of all commands that run stages."""
-    group.add_argument(
-        "--jobs",
-        type=int,
-        default=1,
-        metavar="N",
-        help="how many stages may run side by side; one that is timed runs alone (default: 1)",
-    )
-    add_auto_device_option(group, "the models run")
-    group.add_argument(
-        "--again",
-        action="store_true",
-        help="replace products that another command or other inputs made, which are an error "
-        "otherwise",
-    )
-    group.add_argument(
-        "--adopt",
-        action="store_true",
-        help="accept products that have no record of how they were made as finished",
-    )
-    group.add_argument(
-        "--dry-run", action="store_true", help="print the commands instead of running them"
-    )
-
-
-def pipeline_of(place: Place, args: Namespace) -> Pipeline:
+def pipeline_of(recipe: "Recipe", place: Place, args: Namespace) -> Pipeline:
     """The stages that the options of a recipe ask for, in the folders that they name."""
-    place = Place(place.name, place.base, args.data, args.runs)
-    return RECIPES[place.name].build(args, place)
+    return recipe.build(args, replace(place, data=args.data, runs=args.runs))
 
 
 def select(stages: list[Stage], groups: Optional[list[str]]) -> list[Stage]:
@@ -161,17 +145,6 @@ def select(stages: list[Stage], groups: Optional[list[str]]) -> list[Stage]:
                 f"--stages {group}: there is no such stage; give some of {', '.join(known)}"
             )
     return [stage for stage in stages if set(stage.groups) & set(groups)]
-
-
-def run_options(args: Namespace, pipeline: Pipeline) -> RunOptions:
-    """Options for the runner; jobs on a CPU share its cores.
-
-    Raises:
-        UserError: `--jobs` below 1.
-    """
-    check_positive(jobs=args.jobs)
-    environment = command_environment(args.device, args.jobs)
-    return RunOptions(args.jobs, args.again, args.adopt, pipeline.places, environment)
 
 
 # --- what recipes run -----------------------------------------------------------------------------
@@ -229,6 +202,20 @@ def _train_bf16(args: Namespace) -> None:
     train(args.rest)
 
 
+def _call_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "function", metavar="MODULE:NAME", help="the function, and its arguments as --NAME JSON"
+    )
+
+
+def _call(args: Namespace) -> None:
+    from pet_fairseq.runner.call import run_call
+
+    result = run_call(args.function, args.rest)
+    if result is not None:
+        print(result)
+
+
 COMMANDS = (
     Command(
         name="recipe",
@@ -266,5 +253,13 @@ COMMANDS = (
         help="train as fairseq-train does with the same options, but in bfloat16",
         add_arguments=None,
         run=_train_bf16,
+    ),
+    Command(
+        name="call",
+        group=None,
+        help="call a function in place of a command",
+        add_arguments=_call_arguments,
+        run=_call,
+        keeps_rest=True,
     ),
 )

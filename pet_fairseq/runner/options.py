@@ -44,11 +44,5 @@ def rise_and_fall(number: int) -> Options:
 
 
 BETAS = ("--adam-betas", "(0.9, 0.98)")
-# common options of trainings around a frozen model, and of that model's own training
-AROUND_A_MODEL = (
-    *words("--num-workers 0 --optimizer adam"),
-    *BETAS,
-    *words("--weight-decay 0.01 --clip-norm 1 --lr-scheduler polynomial_decay"),
-)
 PRE_NORM = words("--encoder-normalize-before --decoder-normalize-before")
 AUTO = words("--confident-correct auto --confident-wrong auto")

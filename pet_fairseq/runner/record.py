@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Optional
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import hash_file, write_json
-from pet_fairseq.runner.stage import Output, Stage, Word, shell_words
+from pet_fairseq.runner.stage import Stage, shell_words
 
 
 @dataclass(frozen=True)
@@ -61,16 +62,10 @@ def make_record(stage: Stage, places: Mapping[str, Path], finished: bool) -> Rec
         UserError: an input is missing.
     """
     return Record(
-        shell_words(_shorten_word(word, places) for word in stage.command),
+        shell_words(stage.words(shown=lambda word: _shorten(word, places))),
         {_shorten(str(path), places): digest(path) for path in stage.inputs},
         finished,
     )
-
-
-def _shorten_word(word: Word, places: Mapping[str, Path]) -> Word:
-    if isinstance(word, Output):
-        return Output(tuple(_shorten(part, places) for part in word.command))
-    return _shorten(word, places)
 
 
 def _shorten(word: str, places: Mapping[str, Path]) -> str:
@@ -85,12 +80,17 @@ def _shorten_path(word: str, places: Mapping[str, Path]) -> str:
     return word
 
 
-def differences(before: Record, now: Record) -> list[str]:
+def differences(
+    before: Record, now: Record, renamed: Mapping[str, str] = MappingProxyType({})
+) -> list[str]:
     """What differs between two records of a product, in words; `finished` does not count.
 
     An input that is not read any more is no difference: the product may as well stay.
+
+    Args:
+        renamed: see `Stage.renamed`.
     """
-    old, new = _options(before.command), _options(now.command)
+    old, new = _options(before.command, renamed), _options(now.command, {})
     lines = [
         f"{name} {new.get(name, '(not given)')}, before {old.get(name, '(not given)')}"
         for name in {**new, **old}
@@ -102,13 +102,13 @@ def differences(before: Record, now: Record) -> list[str]:
     return lines
 
 
-def _options(command: list[str]) -> dict[str, str]:
+def _options(command: list[str], renamed: Mapping[str, str]) -> dict[str, str]:
     """The values of each option of a command; those before the first are the program's."""
     values: dict[str, list[str]] = {}
     name = command[0]
     for word in command[1:]:
         if word.startswith("--"):
-            name = word
+            name = renamed.get(word, word) or command[0]
             values.setdefault(name, [])
         else:
             values.setdefault(name, []).append(word)

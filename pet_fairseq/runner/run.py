@@ -21,7 +21,7 @@ from pet_fairseq.runner.lock import FolderLock, locked
 from pet_fairseq.runner.progress import Progress
 from pet_fairseq.runner.record import Record, make_record, read_record, record_path, write_record
 from pet_fairseq.runner.skipping import RunOptions, State, find_state
-from pet_fairseq.runner.stage import Kind, Output, Stage, is_within, shell_lines
+from pet_fairseq.runner.stage import Kind, Output, Stage, Word, is_within, shell_lines
 
 PREPARE = (
     "; prepare the data by the recipe's prepare.sh in examples/, or say with --data where it is"
@@ -177,17 +177,15 @@ class _Run:
                 path.write_text(text + "\n", encoding="utf-8")
         record = make_record(stage, self.options.places, finished=False)
         temporary, log = None, stage.log
-        words = list(stage.command)
         if stage.kind is Kind.TRAINING:
             write_record(stage.product, record)
             _repair(stage)
         elif not stage.always:
             temporary = temporary_name(stage)
             _remove(temporary)
-            words = [str(temporary) if word == str(stage.product) else word for word in words]
         if stage.kind is Kind.STDOUT and temporary is not None:
             log = temporary
-        command = resolve(words)
+        command = resolve(stage.words(temporary))
         self.progress.start(replace(stage, command=tuple(command)), state is State.BEGUN)
         with open(log, "ab" if stage.kind is Kind.TRAINING else "wb") as output:
             process = subprocess.Popen(
@@ -249,11 +247,11 @@ def _describe_failure(running: _Running) -> str:
     stage = running.stage
     status = running.process.returncode
     return (
-        f"{stage.name}: {stage.command[0]} failed with status {status}: {last} (see {running.log})"
+        f"{stage.name}: {stage.words()[0]} failed with status {status}: {last} (see {running.log})"
     )
 
 
-def resolve(words: Sequence[object]) -> list[str]:
+def resolve(words: Sequence[Word]) -> list[str]:
     """The words of a command, with the program's path and what other commands print put in.
 
     Raises:
@@ -265,7 +263,7 @@ def resolve(words: Sequence[object]) -> list[str]:
         if isinstance(word, Output):
             resolved += _printed(word)
         else:
-            resolved.append(str(word))
+            resolved.append(word)
     return resolved
 
 

@@ -56,7 +56,7 @@ def find_state(stage: Stage, options: RunOptions) -> State:
     if before is None:
         return _find_state_without_record(stage, options)
     now = make_record(stage, options.places, before.finished)
-    changes = differences(before, now)
+    changes = differences(before, now, dict(stage.renamed))
     if changes and not options.again:
         raise UserError(
             f"{stage.product}: was made otherwise ({'; '.join(changes)}); give --again to replace "

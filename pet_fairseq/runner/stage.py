@@ -1,11 +1,13 @@
 """A stage of a recipe: one command, its inputs, and the one file or folder that it makes."""
 
 import shlex
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import Optional, TypeVar, Union
+
+from pet_fairseq.runner.call import Call
 
 
 @dataclass(frozen=True)
@@ -23,8 +25,15 @@ class Output:
         return f"$(pet-fairseq {shlex.join(self.command)})"
 
 
+@dataclass(frozen=True)
+class Product:
+    """Stands in a command for the stage's product, or for where it lies until it is complete."""
+
+
 USER_DIR = Output(("user-dir",), is_one_word=True)
+PRODUCT = Product()
 Word = Union[str, Output]
+CommandLine = tuple[Union[Word, Product], ...]
 W = TypeVar("W", bound=Word)
 
 
@@ -33,7 +42,7 @@ class Kind(Enum):
 
     TRAINING = "fairseq-train keeps checkpoints in the product's folder and resumes from them"
     STDOUT = "the command prints it"
-    WRITES = "the command writes the file or folder that it is given"
+    WRITES = "the command writes PRODUCT"
 
 
 @dataclass(frozen=True)
@@ -43,7 +52,7 @@ class Stage:
     Attributes:
         name: unique within a recipe, such as `pet.seed1/warmup`.
         groups: names by which `--stages` selects it: of rows, or `generate`, `report` and so on.
-        command: the program and its arguments.
+        command: the program and its arguments, or a function to call.
         product: the file or folder that it makes.
         inputs: files and folders that the command reads.
         alone: whether nothing else may run beside it, because it measures time.
@@ -51,11 +60,13 @@ class Stage:
         texts: small files that are written before the command runs.
         disk: bytes that a training's checkpoints take; 0 if it is not known.
         growth: bytes of memory, at most, that a training takes later than in its first updates.
+        renamed: options of the command by which older records may name others: pairs of the old
+            name and the present one, "" for the words before the first option.
     """
 
     name: str
     groups: tuple[str, ...]
-    command: tuple[Word, ...]
+    command: Union[CommandLine, Call]
     product: Path
     inputs: tuple[Path, ...] = ()
     kind: Kind = Kind.WRITES
@@ -64,6 +75,7 @@ class Stage:
     texts: tuple[tuple[Path, str], ...] = ()
     disk: int = 0
     growth: int = 0
+    renamed: tuple[tuple[str, str], ...] = ()
 
     @property
     def log(self) -> Path:
@@ -78,9 +90,31 @@ class Stage:
             return []
         return list(self.product.parent.glob("checkpoint*.pt"))
 
+    def words(
+        self, product: Optional[Path] = None, shown: Callable[[str], str] = str
+    ) -> list[Word]:
+        """The words of the command line.
+
+        Args:
+            product: what stands in place of PRODUCT, if not the product itself.
+            shown: how paths are written, which may be any of a command's words.
+        """
+        path = self.product if product is None else product
+        if isinstance(self.command, Call):
+            arguments = self.command.arguments.items()
+            filled = {name: path if value is PRODUCT else value for name, value in arguments}
+            return [*replace(self.command, arguments=filled).words(shown)]
+        return [_fill(word, path, shown) for word in self.command]
+
     def option(self, name: str) -> Optional[str]:
         """The value of an option of the command; the last one if it is given several times."""
-        return value_of(self.command, name)
+        return value_of(self.words(), name)
+
+
+def _fill(word: Union[Word, Product], product: Path, shown: Callable[[str], str]) -> Word:
+    if isinstance(word, Output):
+        return replace(word, command=tuple(map(shown, word.command)))
+    return shown(str(product) if isinstance(word, Product) else word)
 
 
 def value_of(words: Sequence[Word], name: str) -> Optional[str]:
@@ -106,9 +140,9 @@ def last_wins(options: Sequence[W]) -> tuple[W, ...]:
     return tuple(word for name, words in values.items() for word in (name, *words))
 
 
-def shell_words(command: Iterable[Word]) -> list[str]:
+def shell_words(words: Iterable[Word]) -> list[str]:
     """The words of a command, quoted for a shell."""
-    return [word.shell() if isinstance(word, Output) else shlex.quote(word) for word in command]
+    return [word.shell() if isinstance(word, Output) else shlex.quote(word) for word in words]
 
 
 def shell_lines(stages: Iterable[Stage]) -> list[str]:
@@ -125,7 +159,7 @@ def shell_lines(stages: Iterable[Stage]) -> list[str]:
         for path, text in stage.texts:
             content = ["printf", "%s\\n", *text.splitlines()]
             lines += wrap([*map(shlex.quote, content), f"> {shlex.quote(str(path))}"])
-        words = shell_words(stage.command)
+        words = shell_words(stage.words())
         if stage.kind is Kind.STDOUT:
             words += [f"> {shlex.quote(str(stage.product))}", "2>&1"]
         lines += wrap(words)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Union
 
 from pet_fairseq.runner.device import Device
-from pet_fairseq.runner.stage import USER_DIR, Stage, Word
+from pet_fairseq.runner.stage import PRODUCT, USER_DIR, Stage, Word
 
 BEST = "checkpoint_best.pt"
 # without it fairseq drops the last sentences if they do not fill a batch of 8
@@ -55,5 +55,5 @@ def use_checkpoint(name: str, group: str, checkpoint: Path, product: Path, runs:
     """
     inside = checkpoint.is_relative_to(runs)
     target = os.path.relpath(checkpoint, product.parent) if inside else checkpoint.resolve()
-    command = ("ln", "-sf", str(target), str(product))
+    command = ("ln", "-sf", str(target), PRODUCT)
     return Stage(name, (group,), command, product, inputs=(checkpoint,))

@@ -9,7 +9,7 @@ from typing import Optional
 import numpy as np
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import check_folder, whole_folder
+from pet_fairseq.files import atomic_folder, check_folder
 from pet_fairseq.selfcp.binary_writer import BinaryWriter, LanguageModelWriter
 from pet_fairseq.selfcp.prompts import Record, read_paragraphs, read_records
 from pet_fairseq.selfcp.vocabulary import VOCAB_SIZE, Vocabulary, train_model
@@ -39,7 +39,7 @@ def make_prompts(
         UserError: a wrong file or record; nothing is left of `out` then.
     """
     check_out(out, spm)
-    with whole_folder(out) as folder:
+    with atomic_folder(out) as folder:
         if spm is not None:
             model = spm.read_bytes()
         else:

@@ -72,7 +72,7 @@ def choose(
     Raises:
         UserError: no such files, not a model of this kind, or fewer than two different candidates.
     """
-    check_device(device)
+    device = check_device(device)
     model, task = load_selfcp(path, data, **overrides)
     tokens = encode(candidates, task)
     texts = [task.dictionary.string(text) for text in tokens]

@@ -8,7 +8,9 @@ from pathlib import Path
 from pet_fairseq.cli_command import (
     Command,
     Group,
+    OneLineParser,
     add_batch_option,
+    add_checkpoint,
     add_data_option,
     add_device_option,
     add_new_folder_option,
@@ -122,10 +124,8 @@ def _check_prompts(args: Namespace, splits: dict[str, Path]) -> None:
 # --- choose and memory-map ------------------------------------------------------------------------
 
 
-def _add_model_options(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--path", required=True, metavar="FILE", help="a checkpoint of --arch selfcp"
-    )
+def _add_model_options(parser: OneLineParser) -> None:
+    add_checkpoint(parser, "a model of --arch selfcp", old="--path")
     add_data_option(parser, made_by="pet-fairseq prompts")
     add_subset_option(parser, "test")
     parser.add_argument(
@@ -162,7 +162,7 @@ def _model_options(args: Namespace) -> dict:
     return {name: getattr(args, name) for name in names if getattr(args, name) is not None}
 
 
-def _choose_arguments(parser: ArgumentParser) -> None:
+def _choose_arguments(parser: OneLineParser) -> None:
     _add_model_options(parser)
     parser.add_argument(
         "--candidates",
@@ -186,12 +186,12 @@ def _choose_arguments(parser: ArgumentParser) -> None:
 def _choose(args: Namespace) -> None:
     from pet_fairseq.selfcp.choose import choose
 
-    names = ("path", "data", "candidates", "subset", "sentences", "max_tokens", "device", "out")
+    names = ("data", "candidates", "subset", "sentences", "max_tokens", "device", "out")
     options = {name: getattr(args, name) for name in names}
-    print(json.dumps(choose(**options, **_model_options(args))))
+    print(json.dumps(choose(args.checkpoint, **options, **_model_options(args))))
 
 
-def _memory_map_arguments(parser: ArgumentParser) -> None:
+def _memory_map_arguments(parser: OneLineParser) -> None:
     _add_model_options(parser)
     parser.add_argument(
         "--index",
@@ -213,9 +213,9 @@ def _memory_map_arguments(parser: ArgumentParser) -> None:
 def _memory_map(args: Namespace) -> None:
     from pet_fairseq.selfcp.memory_map import memory_map
 
-    names = ("path", "data", "subset", "index", "device", "out")
+    names = ("data", "subset", "index", "device", "out")
     options = {name: getattr(args, name) for name in names}
-    segments = memory_map(**options, **_model_options(args))
+    segments = memory_map(args.checkpoint, **options, **_model_options(args))
     numbers = ", ".join(f"{len(s.words)} tokens in {len(s.cosines)}" for s in segments)
     print(f"wrote {args.out}/memory_map.json and .png; segments: {numbers}")
 

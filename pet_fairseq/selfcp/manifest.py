@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import write_whole
+from pet_fairseq.files import atomic_write
 
 MANIFEST = "bank.json"
 VERSION = 1
@@ -79,7 +79,7 @@ class Manifest:
                 file.flush()
                 os.fsync(file.fileno())
 
-        write_whole(folder / MANIFEST, write)
+        atomic_write(folder / MANIFEST, write)
 
 
 def checksum(fields: dict) -> str:

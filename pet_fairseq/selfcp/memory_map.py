@@ -64,7 +64,7 @@ def memory_map(
         UserError: not a model of this kind, no such record, one that is not compressed, or no such
             device.
     """
-    check_device(device)
+    device = check_device(device)
     model, task = load_selfcp(path, data, **overrides)
     dataset = load_subset(task, subset)
     if not 0 <= index < len(dataset):

@@ -207,7 +207,7 @@ def load_selfcp(path: str, data: str, **overrides) -> tuple[SelfCpModel, SelfCpT
     Raises:
         UserError: another kind of checkpoint, wrong options, or no such data.
     """
-    state = load_checkpoint(path, "--path")
+    state = load_checkpoint(path, "CHECKPOINT")
     if getattr(state["cfg"].model, "_name", "") != "selfcp":
-        raise UserError(f"--path {path}: give a file of --arch selfcp")
-    return build_loaded(state, [path], "--path", data, **overrides)
+        raise UserError(f"CHECKPOINT {path}: give a file of --arch selfcp")
+    return build_loaded(state, [path], "CHECKPOINT", data, **overrides)

@@ -26,7 +26,7 @@ def _run(args: Namespace) -> None:
 COMMANDS = (
     Command(
         name="serve",
-        group=Group.DEPLOYMENT,
+        group=Group.MAIN,
         help="answer HTTP requests, compressing as much as the load demands",
         description="Answer HTTP requests with a model; the load decides its compression ratio.",
         epilog="Also give --tokenizer and --bpe with their options, as for fairseq-interactive.",

@@ -40,7 +40,7 @@ def measure_costs(model: Predictor, ratios: list[int], batch_tokens: int) -> dic
 def seconds(model: Predictor, batch: list, ratio: int) -> float:
     """How long a batch takes; its answers are on the CPU, so the device has finished, too."""
     start = time.perf_counter()
-    model.rehearse(batch, ratio)
+    model.warm_up(batch, ratio)
     return time.perf_counter() - start
 
 

@@ -122,7 +122,9 @@ class ModelProcess:
         try:
             await self._in_thread("batches", self.worker.receive, self.worker.batches)
         except ProcessEndedError as error:
-            raise UserError(f"--path: {error} while it loaded; is there enough memory?") from None
+            raise UserError(
+                f"CHECKPOINT: {error} while it loaded; is there enough memory?"
+            ) from None
         self.loaded.set()
 
     async def keep_running(self) -> NoReturn:

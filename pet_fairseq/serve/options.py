@@ -3,26 +3,29 @@
 import argparse
 from typing import Union
 
-from pet_fairseq.predict.options import add_long_texts_option, add_model_options, positive
+from pet_fairseq.cli_command import OneLineParser
+from pet_fairseq.predict.options import (
+    MODEL,
+    add_long_texts_option,
+    add_model_options,
+    positive,
+    rename_precisions,
+)
 
 
-def add_options(command: argparse.ArgumentParser) -> None:
+def add_options(command: OneLineParser) -> None:
     """Declare all options but those of the tokenizer and BPE, which depend on the chosen ones."""
     model = command.add_argument_group("model")
-    model.add_argument(
-        "--path",
-        required=True,
-        metavar="A.pt[:B.pt]",
-        help="the checkpoint, or a folder of pet-fairseq import-hf; more plugin files for the same "
-        "backbone may follow after colons",
-    )
+    model.add_argument("checkpoint", metavar="CHECKPOINT", help=MODEL)
+    command.rename("--path", "CHECKPOINT")
     add_model_options(model)
+    rename_precisions(command)
     add_long_texts_option(
         model,
         ("cut", "refuse"),
         "cut them as training did and say so in the answer, or refuse them",
     )
-    command.set_defaults(command="serve", path_option="--path")
+    command.set_defaults(command="serve")
 
     server = command.add_argument_group("server")
     _add_serving_options(server)

@@ -74,7 +74,7 @@ class Served:
     def check(self, ratio: int) -> None:
         """Run the model on a text of its own words that nobody sent; raises what the model does."""
         text = self.model.random_text(min(CHECKED, self.model.max_tokens))
-        self.model.rehearse([text], ratio)
+        self.model.warm_up([text], ratio)
 
     def measure(self, ratio: Union[str, int], batch_tokens: int) -> dict[int, Cost]:
         """The costs at a ratio, or "auto" for all that the model has."""

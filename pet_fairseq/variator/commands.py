@@ -3,7 +3,14 @@
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from pet_fairseq.cli_command import Command, Group, add_backbone_run_option, add_sample_options
+from pet_fairseq.cli_command import (
+    Command,
+    Group,
+    OneLineParser,
+    add_backbone_run_option,
+    add_checkpoint,
+    add_sample_options,
+)
 from pet_fairseq.variator.sites import COMPRESSIONS, DECOMPRESSIONS, SITES
 
 
@@ -57,13 +64,8 @@ def _flops(args: Namespace) -> None:
     print(flops_report(args.checkpoint, *options))
 
 
-def _new_plugins_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--backbone-path",
-        required=True,
-        metavar="FILE",
-        help="the checkpoint of the model that the plugins are for",
-    )
+def _new_plugins_arguments(parser: OneLineParser) -> None:
+    add_checkpoint(parser, "the model that the plugins are for", old="--backbone-path")
     _add_plugin_options(parser)
     parser.add_argument(
         "--compression",
@@ -91,8 +93,8 @@ def _new_plugins(args: Namespace) -> None:
     from pet_fairseq.variator.options import VariatorConfig
     from pet_fairseq.variator.plugin_files import new_plugins
 
-    options = {name: value for name, value in vars(args).items() if name != "out"}
-    new_plugins(VariatorConfig(**options), args.out)
+    options = {k: v for k, v in vars(args).items() if k not in ("checkpoint", "out")}
+    new_plugins(VariatorConfig(backbone_path=args.checkpoint, **options), args.out)
     print(f"wrote {args.out}")
 
 
@@ -138,7 +140,7 @@ def _plugins(args: Namespace) -> None:
     print(write_table(args.runs, args.backbone, args.length), end="")
 
 
-def _neurons_arguments(parser: ArgumentParser) -> None:
+def _neurons_arguments(parser: OneLineParser) -> None:
     add_sample_options(
         parser,
         "a plugin file, or several for the same backbone as a.pt:b.pt",

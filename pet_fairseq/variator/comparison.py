@@ -3,7 +3,6 @@
 Each run is a folder with checkpoint_best.pt and result.json, the scores of a test set.
 """
 
-import json
 import math
 from collections.abc import Callable
 from itertools import chain, cycle
@@ -20,6 +19,7 @@ from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.files import write_figure, write_json, write_text
 from pet_fairseq.markdown import table
+from pet_fairseq.runs import SCORES, read_order, read_result
 from pet_fairseq.variator.backbone import BackboneWrapper
 from pet_fairseq.variator.costs import plain_layer_cost
 from pet_fairseq.variator.flops import shape_of
@@ -27,19 +27,6 @@ from pet_fairseq.variator.options import VariatorConfig
 from pet_fairseq.variator.plugin_files import build_around
 
 PLUGIN_OPTIONS = ("bottleneck_dim", "compression_site", "compression", "decompression")
-# of result.json, with their units
-SCORES = {
-    **{"accuracy": "%", "perplexity": "", "exact_match": "%", "f1": "%", "bleu": "%"},
-    "prompt_ms": "",
-}
-
-
-class Result(NamedTuple):
-    """What a run's result.json says."""
-
-    scores: dict[str, float]
-    cut: int = 1  # K, where the run read only the last 1/K of its prompts
-    majority_class: float = 0.0  # accuracy of always choosing the most frequent class; 0: unknown
 
 
 class RunRow(NamedTuple):
@@ -53,7 +40,7 @@ class RunRow(NamedTuple):
     cost: float  # multiply-adds of the compressed stack over those of the backbone's
     scores: dict[str, float]
     whole_cost: Optional[float] = None  # of the whole model, if it classifies by an encoder alone
-    majority_class: float = 0.0  # as in `Result`
+    majority_class: float = 0.0  # as in `runs.Result`
 
 
 def write_table(runs: Path, backbone: str, length: int) -> str:
@@ -69,7 +56,7 @@ def write_table(runs: Path, backbone: str, length: int) -> str:
     folders = {f.name: f for f in sorted(runs.glob("*")) if (f / "result.json").is_file()}
     if backbone not in folders:
         raise UserError(f"{runs}: no run {backbone} with a result.json; give --backbone NAME")
-    names = order(runs, [backbone, *(name for name in folders if name != backbone)])
+    names = in_order(runs, [backbone, *(name for name in folders if name != backbone)])
     rows = [read_row(folders[name], length) for name in names]
     text = to_markdown(rows, backbone, length) + chance_note(rows)
     content = {"length": length, "rows": [row._asdict() for row in rows]}
@@ -80,11 +67,10 @@ def write_table(runs: Path, backbone: str, length: int) -> str:
     return text
 
 
-def order(runs: Path, names: list[str]) -> list[str]:
+def in_order(runs: Path, names: list[str]) -> list[str]:
     """Sort names as the folder's order.txt says; those that it does not name come at the end."""
-    file = runs / "order.txt"
-    wanted = file.read_text().split() if file.is_file() else []
-    return sorted(names, key=lambda name: wanted.index(name) if name in wanted else len(wanted))
+    order = read_order(runs)
+    return sorted(names, key=lambda name: order.index(name) if name in order else len(order))
 
 
 def read_row(folder: Path, length: int) -> RunRow:
@@ -93,24 +79,25 @@ def read_row(folder: Path, length: int) -> RunRow:
     Raises:
         UserError: a checkpoint or scores that cannot be used.
     """
-    path = folder / "checkpoint_best.pt"
+    path = str(folder / "checkpoint_best.pt")
     result = read_result(folder / "result.json")
-    scores, cut = result.scores, result.cut
-    state = load_checkpoint(str(path), "RUNS")
+    state = load_checkpoint(path, "RUNS")
+    if result.cut > 1:  # the backbone itself, given a part of each prompt
+        cost = cut_cost(state, path, length, result.cut)
+        return RunRow(folder.name, "cut prompts", result.cut, 0, 0, cost, result.scores)
     cfg = state["cfg"].model
     kind = getattr(cfg, "_name", "")
     tensors = unique_tensors(state["model"])
-    trained = sum(t.numel() for n, t in tensors.items() if n != "backbone_hash")
-    if cut > 1:  # the backbone itself, given a part of each prompt
-        cost = cut_cost(state, str(path), length, cut)
-        return RunRow(folder.name, "cut prompts", cut, trained=0, size=0, cost=cost, scores=scores)
-    ratio = MODEL_REGISTRY[kind].ratio_for(cfg) if compresses(kind) else 1
-    costs = relative_costs(state, kind, str(path), length)
+    cost, whole_cost = relative_costs(state, kind, path, length)
     return RunRow(
-        *(folder.name, kind, ratio, trained, stored_bytes(state | {"model": tensors})),
-        cost=costs[0],
-        scores=scores,
-        whole_cost=costs[1],
+        name=folder.name,
+        kind=kind,
+        ratio=MODEL_REGISTRY[kind].ratio_for(cfg) if compresses(kind) else 1,
+        trained=sum(t.numel() for name, t in tensors.items() if name != "backbone_hash"),
+        size=stored_bytes(state | {"model": tensors}),
+        cost=cost,
+        scores=result.scores,
+        whole_cost=whole_cost,
         majority_class=result.majority_class,
     )
 
@@ -118,26 +105,6 @@ def read_row(folder: Path, length: int) -> RunRow:
 def compresses(kind: str) -> bool:
     """Whether the models registered under this name are compressed forms of a backbone."""
     return issubclass(MODEL_REGISTRY.get(kind, object), BackboneWrapper)
-
-
-def read_result(path: Path) -> Result:
-    """Read the scores of a run.
-
-    Raises:
-        UserError: not a file of scores, or none that is known.
-    """
-    try:
-        content = json.loads(path.read_text())
-        result = Result(
-            scores={name: float(content[name]) for name in SCORES if name in content},
-            cut=int(content.get("cut", 1)),
-            majority_class=float(content.get("majority_class", 0)),
-        )
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise UserError(f"{path}: no scores in it; evaluate the run again") from error
-    if not result.scores:
-        raise UserError(f"{path}: has none of {', '.join(SCORES)}; evaluate the run again")
-    return result
 
 
 def relative_costs(state: dict, kind: str, path: str, length: int) -> tuple[float, Optional[float]]:

@@ -193,7 +193,7 @@ class VariatorModel(BackboneWrapper):
 
     def holds(self, stored: dict[str, Tensor], ratio: int) -> bool:
         """Whether the plugins of a ratio are those that are stored, in the precision of these."""
-        own = of_ratio(self.plugins.state_dict(prefix="plugins."), ratio)
+        own = select_ratio(self.plugins.state_dict(prefix="plugins."), ratio)
         return own.keys() == stored.keys() and all(
             torch.equal(tensor.to(stored[name]), stored[name]) for name, tensor in own.items()
         )
@@ -243,7 +243,7 @@ class VariatorModel(BackboneWrapper):
         if (
             form(self.cfg) != form(self.given)
             and ratio in stored  # of the file, too, if a training beside it has stored them
-            and not self.holds(of_ratio(state_dict, ratio), ratio)
+            and not self.holds(select_ratio(state_dict, ratio), ratio)
         ):
             raise UserError(
                 f"--plugin-path {self.cfg.plugin_path}: holds plugins of ratio {ratio} in another "
@@ -300,7 +300,7 @@ def stored_ratios(state_dict: dict[str, Tensor]) -> set[int]:
     return {int(name.split(".")[2]) for name in state_dict if name.startswith("plugins.0.")}
 
 
-def of_ratio(state: dict[str, Tensor], ratio: int) -> dict[str, Tensor]:
+def select_ratio(state: dict[str, Tensor], ratio: int) -> dict[str, Tensor]:
     """The tensors in a state of the plugins of a ratio."""
     return {
         name: tensor
@@ -315,7 +315,7 @@ def load_into(plugins: nn.ModuleList, state: dict[str, Tensor], ratio: int, sour
     Raises:
         UserError: the file's plugins have other shapes.
     """
-    ours, theirs = (of_ratio(s, ratio) for s in (plugins.state_dict(prefix="plugins."), state))
+    ours, theirs = (select_ratio(s, ratio) for s in (plugins.state_dict(prefix="plugins."), state))
     if {n: t.shape for n, t in ours.items()} != {n: t.shape for n, t in theirs.items()}:
         raise UserError(
             f"{source}: made for a model of another width or depth, or with other options"

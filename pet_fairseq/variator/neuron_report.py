@@ -32,8 +32,8 @@ def report_neurons(
     Raises:
         UserError: a wrong option; nothing is written then.
     """
-    check_device(device)
-    model, task = load_variator(checkpoint, "--checkpoint", data)
+    device = check_device(device)
+    model, task = load_variator(checkpoint, "CHECKPOINT", data)
     options = (task, subset, sentences, max_tokens, device)
     samples = list(read_batches(*options, model.max_positions()))
     if out is not None:
@@ -68,7 +68,7 @@ def to_markdown(shares_by_ratio: Shares) -> str:
         UserError: there is no ratio above 1.
     """
     if not shares_by_ratio:
-        raise UserError("--checkpoint: holds no plugins for a ratio above 1")
+        raise UserError("CHECKPOINT: holds no plugins for a ratio above 1")
     names = list(next(iter(shares_by_ratio.values())))
     rows = []
     for ratio, shares in shares_by_ratio.items():

@@ -83,7 +83,7 @@ def watch_neurons(model: VariatorModel, samples: Iterable[dict], ratio: int) -> 
     """
     sites = model.site_modules
     if not all(isinstance(site, CompressedFeedForward) for site in sites):
-        raise UserError("--checkpoint: its plugins are not at the feed-forward networks (ffn)")
+        raise UserError("CHECKPOINT: its plugins are not at the feed-forward networks (ffn)")
     alone: dict[nn.Module, Tensor] = {}  # T x B x F, active neurons without plugins
     counts: dict[nn.Module, Tensor] = {}
 

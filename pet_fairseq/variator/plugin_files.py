@@ -12,7 +12,7 @@ from pet_fairseq.checkpoints.contents import save_state
 from pet_fairseq.checkpoints.dictionaries import vocabulary_sizes
 from pet_fairseq.checkpoints.loading import build_loaded
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import write_whole
+from pet_fairseq.files import atomic_write
 from pet_fairseq.nn.architectures import Vocabularies
 from pet_fairseq.variator.model import VariatorModel, load_into, read_plugins
 from pet_fairseq.variator.options import VariatorConfig, check_new_plugins
@@ -81,7 +81,7 @@ def save(state: dict, model: VariatorModel, out: Path) -> None:
     state["cfg"] = OmegaConf.to_container(state["cfg"], enum_to_str=True)
     state["model"] = model.state_dict()
     state.pop("last_optimizer_state", None)
-    write_whole(out, lambda file: save_state(state, file))
+    atomic_write(out, lambda file: save_state(state, file))
 
 
 def load_variator(paths: str, option: str, data: str = "") -> tuple[VariatorModel, FairseqTask]:

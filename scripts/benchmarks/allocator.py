@@ -7,49 +7,43 @@ nothing is saved. Recipes train with the memory kept (pet_fairseq/runner/device.
 in turn; the speed is the median of fairseq's own updates a second, without its first count.
 """
 
-import argparse
 import resource
 import statistics
+from functools import partial
 
-from measuring import Lines, add_out_option
+from harness import Parser, median_ratio, report, take_turns
 from short_training import train
 
-from pet_fairseq.markdown import table_head, table_row
 from pet_fairseq.rounding import format_ratio, format_speed
 from pet_fairseq.runner.device import KEEP_MEMORY
 
 WAYS = {"as it is": {}, "memory kept": KEEP_MEMORY}
+SIZES = {"--updates": 150, "--rounds": 3}
+TINY = {"--updates": 10, "--rounds": 1}
+COLUMNS = {"allocator": "", "updates/s": format_speed, "system ms per update": ".0f"}
 
 
 def measure(options: list[str], updates: int, variables: dict[str, str]) -> tuple[float, float]:
-    """Updates a second, and seconds per update that the processes spent in the system."""
+    """Updates a second, and ms per update that the processes spent in the system."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_stime
     counts = train(("fairseq-train",), options, updates, variables)
     system = resource.getrusage(resource.RUSAGE_CHILDREN).ru_stime - before
-    return statistics.median(float(count["ups"]) for count in counts), system / updates
+    return statistics.median(float(count["ups"]) for count in counts), 1000 * system / updates
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--updates", type=int, default=150)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser = Parser(__doc__, SIZES, TINY, ("--out", "--csv"))
     parser.add_argument("options", nargs="+", metavar="OPTION", help="of fairseq-train")
-    add_out_option(parser)
     args = parser.parse_args()
-    say = Lines(args.out)
-    measured = {way: [] for way in WAYS}
-    for _ in range(args.rounds):
-        for way, variables in WAYS.items():
-            measured[way].append(measure(args.options, args.updates, variables))
-    say(table_head(["allocator", "updates/s", "system ms per update"]))
-    for way, runs in measured.items():
-        speed, system = (statistics.median(values) for values in zip(*runs))
-        say(table_row([way, format_speed(speed), f"{1000 * system:.0f}"]))
-    pairs = zip(*measured.values())
-    ratio = statistics.median(kept[0] / plain[0] for plain, kept in pairs)
-    times = f"{format_ratio(ratio)} times (median of {args.rounds} pairs)"
-    say(f"\nspeed with the memory kept: {times}")
-    say.write()
+    ways = {way: partial(measure, args.options, args.updates, WAYS[way]) for way in WAYS}
+    runs = take_turns(ways, args.rounds, warm_up=0)
+    speeds = {way: [speed for speed, _ in measured] for way, measured in runs.items()}
+    with report(args, f"{args.updates} updates", COLUMNS) as result:
+        for way, measured in runs.items():
+            result.add_row(way, *map(statistics.median, zip(*measured)))
+        ratio = format_ratio(median_ratio(speeds["memory kept"], speeds["as it is"]))
+        pairs = f"median of {args.rounds} pairs"
+        result.say(f"\nspeed with the memory kept: {ratio} times ({pairs})")
 
 
 if __name__ == "__main__":

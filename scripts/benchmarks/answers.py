@@ -11,18 +11,21 @@ the machine disturb processor time less than time on the clock.
 
 import argparse
 import statistics
+from functools import partial
 from pathlib import Path
 
+from harness import Parser, processor_seconds, report, take_turns
 from http_load import read_requests
-from measuring import Lines, add_out_option, processor_seconds
-from serve_accuracy import BASE, Spec, default_models, read_spec
+from serve_accuracy import BASE, Spec, read_specs
 
 from pet_fairseq.cli import parse
 from pet_fairseq.errors import install_excepthook
-from pet_fairseq.markdown import table
 from pet_fairseq.predict.batches import batches_by_length, batches_in_order
-from pet_fairseq.results.score.task_table import read_run
+from pet_fairseq.rounding import format_ratio
 from pet_fairseq.serve.served import load_predictor
+
+SIZES = {"--most": 256, "--rounds": 5, "--batch-tokens": 1024}
+TINY = {"--rounds": 1, "--batch-tokens": 40}
 
 
 class Answering:
@@ -31,7 +34,7 @@ class Answering:
     def __init__(self, spec: Spec, texts: list, args: argparse.Namespace, options: list[str]):
         words = [*map(str, spec.options), "--max-batch-tokens", str(args.batch_tokens), *options]
         _, serving = parse(["serve", *words])
-        self.spec, self.ratio = spec, serving.ratio
+        self.ratio = serving.ratio
         self.model = load_predictor(serving, serving.rest)
         tokens = [self.model.encode(text).tokens for text in texts]
         lengths = [len(some) for some in tokens]
@@ -40,61 +43,48 @@ class Answering:
         else:
             batches = batches_in_order(range(len(tokens)), lengths, args.batch_tokens)
         self.batches = [[tokens[i] for i in batch] for batch in batches]
-        self.taken: list[float] = []
 
     @property
-    def padded(self) -> int:
-        """Tokens of all batches with their padding."""
-        return sum(len(batch) * max(map(len, batch)) for batch in self.batches)
+    def padding(self) -> float:
+        """The percentage of padding among the tokens of all batches."""
+        padded = sum(len(batch) * max(map(len, batch)) for batch in self.batches)
+        real = sum(len(tokens) for batch in self.batches for tokens in batch)
+        return 100 * (1 - real / padded)
 
     def answer_all(self) -> None:
         for batch in self.batches:
             self.model.answer(batch, self.ratio)
 
-    def run_round(self) -> None:
-        self.taken.append(processor_seconds(self.answer_all))
 
-
-def cells(model: Answering, base: Answering, number: int) -> list[str]:
-    """A row for a model; number: of texts. Ratios are taken within each round."""
-    ratios = [ours / theirs for ours, theirs in zip(model.taken[1:], base.taken[1:])]
-    milliseconds = 1000 * statistics.median(model.taken[1:]) / number
-    real = sum(len(tokens) for batch in model.batches for tokens in batch)
-    return [
-        *(model.spec.run, " ".join(model.spec.helps) or "-", f"{milliseconds:.2f}"),
-        *(f"{ratio:.2f}" for ratio in (statistics.median(ratios), min(ratios), max(ratios))),
-        f"{100 * (1 - real / model.padded):.0f}",
-    ]
+def columns(base: str) -> dict:
+    """Of the table; the ratios are to a model."""
+    ratios = dict.fromkeys((f"of {base}'s", "lowest", "highest"), format_ratio)
+    return {"model": "", "with": "", "processor ms": ".2f", **ratios, "padding %": ".0f"}
 
 
 def main() -> None:
     install_excepthook()
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
+    parser = Parser(__doc__, SIZES, TINY, ("--out", "--csv"))
     parser.add_argument("runs", type=Path, metavar="RUNS")
     parser.add_argument("--texts", type=Path, required=True, help="texts, one a line")
     parser.add_argument("--pairs", type=Path, help="the second sentences of pairs, one a line")
     parser.add_argument("--models", nargs="+", help="RUN[+int8|+bf16][+length] (default: all runs)")
-    parser.add_argument("--most", type=int, default=256, help="the most texts to answer")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--batch-tokens", type=int, default=1024)
-    add_out_option(parser)
     args, options = parser.parse_known_args()
-    runs = read_run(args.runs).rows
     requests = read_requests(args.texts, pairs=args.pairs)[: args.most]
     texts = [tuple(request.fields.values()) for request in requests]
-    names = args.models or default_models(runs)
-    specs = [read_spec(name, args.runs, runs) for name in names]
-    models = [Answering(spec, texts, args, options) for spec in specs]
-    for number in range(args.rounds + 1):  # the first one warms up
-        for model in models if number % 2 else models[::-1]:
-            model.run_round()
-    base = next((model for model in models if model.spec.name == BASE), models[0])
-    say = Lines(args.out)
-    say(f"{len(texts)} texts, batches of {args.batch_tokens} tokens, {args.rounds} rounds\n")
-    header = ["model", "with", "processor ms", f"of {base.spec.name}'s", "lowest", "highest"]
-    rows = [cells(model, base, len(texts)) for model in models]
-    say(table([*header, "padding %"], rows, text=(0, 1)))
-    say.write()
+    specs = read_specs(args.runs, args.models)
+    models = {spec.name: Answering(spec, texts, args, options) for spec in specs}
+    ways = {name: partial(processor_seconds, model.answer_all) for name, model in models.items()}
+    times = take_turns(ways, args.rounds)
+    base = BASE if BASE in models else specs[0].name
+    about = f"{len(texts)} texts, batches of {args.batch_tokens} tokens, {args.rounds} rounds"
+    with report(args, about, columns(base)) as result:
+        for name, taken in times.items():
+            run, *helps = name.split("+")
+            ratios = [ours / theirs for ours, theirs in zip(taken, times[base])]
+            shown = (statistics.median(ratios), min(ratios), max(ratios))
+            milliseconds = 1000 * statistics.median(taken) / len(texts)
+            result.add_row(run, " ".join(helps) or "-", milliseconds, *shown, models[name].padding)
 
 
 if __name__ == "__main__":

@@ -6,21 +6,30 @@ The search is the processor's work, wherever the model runs.
 OMP_NUM_THREADS=2 python scripts/benchmarks/bank.py [--demonstrations 100000 --widths 256 512]
 """
 
-import argparse
-import os
 import statistics
 import tempfile
-import time
+from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
-from measuring import Lines, add_out_option
+from harness import Parser, report, seconds, take_turns, timed
 
-from pet_fairseq.markdown import table_head, table_row
 from pet_fairseq.selfcp.bank.bank import Bank, Writer, create, locked
 from pet_fairseq.selfcp.manifest import Source
 
 BLOCK = 5000
+WARM_UP = 3
+SIZES = {
+    **{"--demonstrations": 100_000, "--widths": [256, 512], "--queries": [1, 32]},
+    **{"--shots": 4, "--repeats": 50},
+}
+TINY = {"--demonstrations": 300, "--widths": [8, 16], "--queries": [1, 2], "--repeats": 3}
+COLUMNS = {
+    "width": "d",
+    "queries": "d",
+    **dict.fromkeys(("search, median ms", "p95 ms", "reading memory ms", "opening ms"), ".1f"),
+}
 
 
 def build(folder, number, width, draw):
@@ -35,59 +44,35 @@ def build(folder, number, width, draw):
             writer.append(list(memories), range(start, start + size))
 
 
-def milliseconds(work):
-    start = time.perf_counter()
-    work()
-    return 1000 * (time.perf_counter() - start)
+def search_and_read(bank, queries, shots, draw):
+    """Seconds of a search, and of reading the memory of its results."""
+    keys = draw.standard_normal((queries, bank.manifest.width), dtype=np.float32)
+    searching, results = timed("cpu", bank.search, keys, shots, [1 << 63] * queries)
+    hits = list(chain(*results))
+    return searching, seconds("cpu", lambda: [bank.memory(hit.number) for hit in hits])
 
 
-def measure(folder, queries, args, draw):
-    """Milliseconds of each repeat: of the search, and of reading the memory of its results."""
-    bank = Bank(folder)
-    searches, reads = [], []
-    for i in range(args.repeats + 3):  # the first three warm up
-        keys = draw.standard_normal((queries, bank.manifest.width), dtype=np.float32)
-        results = []
-        taken = milliseconds(
-            lambda keys=keys, results=results: results.extend(
-                bank.search(keys, args.shots, [1 << 63] * len(keys))
-            )
-        )
-        read = milliseconds(
-            lambda results=results: [bank.memory(hit.number) for hits in results for hit in hits]
-        )
-        if i >= 3:
-            searches.append(taken)
-            reads.append(read)
-    return searches, reads
+def measure(bank, queries, args, draw):
+    """Milliseconds: of a search, its median and 95th percentile, and of reading."""
+    ways = {"both": partial(search_and_read, bank, queries, args.shots, draw)}
+    searches, reads = zip(*take_turns(ways, args.repeats, WARM_UP)["both"])
+    p95 = statistics.quantiles(searches, n=20)[-1]
+    return (1000 * x for x in (statistics.median(searches), p95, statistics.median(reads)))
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--demonstrations", type=int, default=100_000)
-    parser.add_argument("--widths", type=int, nargs="+", default=[256, 512])
-    parser.add_argument("--queries", type=int, nargs="+", default=[1, 32])
-    parser.add_argument("--shots", type=int, default=4)
-    parser.add_argument("--repeats", type=int, default=50)
-    add_out_option(parser)
-    args = parser.parse_args()
-    say = Lines(args.out)
+    args = Parser(__doc__, SIZES, TINY, ("--out", "--csv")).parse_args()
     draw = np.random.default_rng(1)
-    threads = os.environ.get("OMP_NUM_THREADS", "all")
-    say(f"{args.demonstrations:,} demonstrations, {args.shots} shots, {threads} threads\n")
-    columns = ["search, median ms", "p95 ms", "reading memory ms", "opening ms"]
-    say(table_head(["width", "queries", *columns], text=()))
-    for width in args.widths:
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            build(folder, args.demonstrations, width, draw)
-            opening = milliseconds(lambda folder=folder: Bank(folder))
-            for queries in args.queries:
-                searches, reads = measure(folder, queries, args, draw)
-                p95 = statistics.quantiles(searches, n=20)[-1]
-                numbers = (statistics.median(searches), p95, statistics.median(reads), opening)
-                say(table_row([str(width), str(queries), *(f"{x:.1f}" for x in numbers)]))
-    say.write()
+    about = f"{args.demonstrations:,} demonstrations, {args.shots} shots"
+    with report(args, about, COLUMNS) as result:
+        for width in args.widths:
+            with tempfile.TemporaryDirectory() as name:
+                folder = Path(name)
+                build(folder, args.demonstrations, width, draw)
+                opening, bank = timed("cpu", Bank, folder)
+                for queries in args.queries:
+                    times = measure(bank, queries, args, draw)
+                    result.add_row(width, queries, *times, 1000 * opening)
 
 
 if __name__ == "__main__":

@@ -14,29 +14,35 @@ and named below the table.
     python scripts/benchmarks/decoding.py --out FOLDER --models NAME=FILE --data BIN
 """
 
-import argparse
 import importlib.util
 import itertools
 import logging
 import multiprocessing
 import statistics
 import tempfile
-import time
 from argparse import Namespace
 from contextlib import ExitStack
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import torch
-from measuring import add_device_option, parse, peak, seconds, start_peak, synchronize
+from harness import (
+    Parser,
+    Report,
+    median_ratio,
+    peak,
+    seconds,
+    start_peak,
+    take_turns,
+    timed,
+)
 from torch import nn
 
 import pet_fairseq
 from pet_fairseq.decoding.beams import top
-from pet_fairseq.files import write_figure, write_json, write_text
-from pet_fairseq.markdown import table
+from pet_fairseq.files import check_folder, write_figure, write_json
 from pet_fairseq.rounding import format_ratio, format_speed
 
 LENGTH = 15  # words of a source and of a translation
@@ -63,6 +69,21 @@ WITHOUT: dict[str, dict[str, Any]] = {
     "dropped at once": {f"{GENERATOR}.DROPPED_SHARE": 0},
     "never dropped": {f"{GENERATOR}.DROPPED_SHARE": 2},
     "no inference mode": {"torch.inference_mode": torch.no_grad},
+}
+SIZES = {
+    **{"--beams": [1, 5], "--words": 10000, "--rounds": 5, "--threads": torch.get_num_threads()},
+    "--batch-sizes": [1, 32, 128, 4000 // (LENGTH + 1)],  # the last: a batch of 4,000 tokens
+    "--sentences-of-small": 16,  # the fewest to translate where batches are small
+    "--product": 2048,  # width of the matrices whose product is the bound
+}
+TINY = {
+    **{"--models": ["pet"], "--words": 300, "--batch-sizes": [1, 3], "--sentences-of-small": 2},
+    **{"--rounds": 1, "--product": 64},
+}
+COLUMNS = {
+    **{"model": "", "beam": "d", "batch": "d", "engine": ""},
+    **{"sentences/s": format_speed, "tokens/s": format_speed, "over the first": format_ratio},
+    **{"of the bound": ".0%", "peak MB": ".0f"},
 }
 ENGINES = ("fairseq", "fast", *CTRANSLATE2, *(e + SHARED for e in CTRANSLATE2), *WITHOUT)
 
@@ -203,11 +224,13 @@ def work(connection, engine, name, options):
         while (asked := connection.recv()) is not None:
             beam, batches = asked
             start_peak(device)
-            start = time.perf_counter()
-            tokens = sum(translate(batch, beam) for batch in batches)
-            synchronize(device)
-            taken = time.perf_counter() - start
+            taken, tokens = timed(device, translate_all, translate, batches, beam)
             connection.send((taken, peak(device) / 2**20, tokens))
+
+
+def translate_all(translate, batches, beam):
+    """The tokens of all translations."""
+    return sum(translate(batch, beam) for batch in batches)
 
 
 # --- the arithmetic -------------------------------------------------------------------------------
@@ -268,33 +291,14 @@ def measure(name, options):
     for engine in failures:
         del workers[engine]
     rows = []
-    for beam in options.beams:
+    for beam, size in itertools.product(options.beams, options.batch_sizes):
+        batches = subject.batches(size, options.sentences_of_small)
         flops = needed_flops(subject.model, beam) if subject.forced else None
-        for size_of_batch in options.batch_sizes:
-            batches = subject.batches(size_of_batch, options.sentences_of_small)
-            rate = product_rate(options)
-            timings = take_turns(workers, (beam, batches), options.rounds)
-            first = next(iter(timings.values()))
-            for engine, rounds in timings.items():
-                seconds = statistics.median(s for s, _, _ in rounds)
-                speed = sum(map(len, batches)) / seconds
-                rows.append(
-                    {
-                        "model": subject.name,
-                        "engine": engine,
-                        "beam": beam,
-                        "batch": size_of_batch,
-                        "sentences_per_second": speed,
-                        "tokens_per_second": rounds[0][2] / seconds,
-                        "over_first": statistics.median(
-                            a / b for (a, _, _), (b, _, _) in zip(first, rounds)
-                        ),
-                        "share_of_bound": speed * flops / rate if flops else None,
-                        "peak_megabytes": None
-                        if options.device == "cuda" and engine.startswith("ctranslate2")
-                        else max(peak for _, peak, _ in rounds),
-                    }
-                )
+        bound = product_rate(options) / flops if flops else None
+        ways = {engine: partial(ask, workers[engine], (beam, batches)) for engine in workers}
+        timings = take_turns(ways, options.rounds)
+        about = {"model": subject.name, "beam": beam, "batch": size}
+        rows += make_rows(about, timings, sum(map(len, batches)), bound, options.device)
     for worker in workers.values():
         worker.send(None)
     return rows, failures
@@ -308,29 +312,32 @@ def state_of(worker):
         return "its process has ended"
 
 
-def take_turns(workers, asked, rounds):
-    """Each engine's (seconds, peak megabytes, tokens) by round; a first round warms up."""
-    timings = {engine: [] for engine in workers}
-    for number in range(rounds + 1):
-        for engine in list(workers) if number % 2 else list(reversed(workers)):
-            workers[engine].send(asked)
-            result = workers[engine].recv()
-            if number:
-                timings[engine].append(result)
-    return timings
+def ask(worker, asked):
+    """Seconds, peak megabytes and tokens of one engine."""
+    worker.send(asked)
+    return worker.recv()
 
 
-def make_table(rows):
-    header = ["model", "beam", "batch", "engine", "sentences/s", "tokens/s", "over the first"]
-    header += ["of the bound", "peak MB"]
-    lines = []
-    for row in rows:
-        share = "" if row["share_of_bound"] is None else f"{row['share_of_bound']:.0%}"
-        cells = [row["model"], str(row["beam"]), str(row["batch"]), row["engine"]]
-        cells += [format_speed(row[f"{unit}_per_second"]) for unit in ("sentences", "tokens")]
-        memory = "" if row["peak_megabytes"] is None else f"{row['peak_megabytes']:.0f}"
-        lines.append([*cells, format_ratio(row["over_first"]), share, memory])
-    return table(header, lines, text=(0, 3))
+def make_rows(about, timings, sentences, bound, device):
+    """A row for each engine; timings: what `ask` gave by round; bound: sentences/s, or None."""
+    first = [taken for taken, _, _ in next(iter(timings.values()))] if timings else []
+    rows = []
+    for engine, rounds in timings.items():
+        times, peaks, tokens = zip(*rounds)
+        median = statistics.median(times)
+        unseen = device == "cuda" and engine.startswith("ctranslate2")
+        rows.append(
+            {
+                **about,
+                "engine": engine,
+                "sentences_per_second": sentences / median,
+                "tokens_per_second": tokens[0] / median,
+                "over_first": median_ratio(first, times),
+                "share_of_bound": sentences / median / bound if bound else None,
+                "peak_megabytes": None if unseen else max(peaks),
+            }
+        )
+    return rows
 
 
 def plot(rows, path):
@@ -361,7 +368,7 @@ def plot(rows, path):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = Parser(__doc__, SIZES, TINY, ("--device", "--dtype"))
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER")
     parser.add_argument(
         "--models", nargs="+", default=list(MODELS), help=f"of {', '.join(MODELS)}, or NAME=FILE"
@@ -370,44 +377,26 @@ def main():
     parser.add_argument(
         "--engines", nargs="+", default=["fairseq", "fast", *CTRANSLATE2], choices=ENGINES
     )
-    parser.add_argument("--beams", nargs="+", type=int, default=[1, 5])
-    parser.add_argument(
-        "--batch-sizes",
-        nargs="+",
-        type=int,
-        default=[1, 32, 128, 4000 // (LENGTH + 1)],
-        help="sentences in a batch; the last default is a batch of 4,000 tokens",
-    )
-    parser.add_argument(
-        "--sentences-of-small",
-        type=int,
-        default=16,
-        help="the fewest sentences to translate where batches are small",
-    )
-    parser.add_argument("--words", type=int, default=10000, help="size of the vocabulary")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument(
-        "--product", type=int, default=2048, help="width of the matrices whose product is the bound"
-    )
-    add_device_option(parser)
-    parser.add_argument("--dtype", default="float32", choices=("float32", "float16", "bfloat16"))
-    options = parse(parser)
+    options = parser.parse_args()
     if not options.data and any("=" in name for name in options.models):
         parser.error("--models NAME=FILE: give with --data the folder of its test set")
     pet_fairseq.register()
-    options.out.mkdir(parents=True, exist_ok=True)
+    check_folder(options.out, "--out")
+    report = Report(f"{options.dtype}, {options.device}", options.device)
+    report.begin_table(COLUMNS)
     rows, failures = [], {}
     for name in options.models:
         new, without = measure(name, options)
         rows, failures = [*rows, *new], failures | without
+        for row in new:
+            report.add_row(*row.values())
+        report.write(options.out / "decoding.md")
         write_json(options.out / "decoding.json", rows)
-        text = f"{options.dtype}, {options.device}\n\n{make_table(rows)}"
-        text += "".join(f"\n{engine}: left out, {why}\n" for engine, why in failures.items())
-        write_text(options.out / "decoding.md", text)
         if importlib.util.find_spec("matplotlib"):
             plot(rows, options.out / "decoding.png")
-    print(text, end="")
+    for engine, why in failures.items():
+        report.say(f"\n{engine}: left out, {why}")
+    report.write(options.out / "decoding.md")
 
 
 if __name__ == "__main__":

@@ -12,21 +12,30 @@ come from one process, alternating, as medians.
 
 import argparse
 import statistics
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from measuring import Lines, add_device_option, add_out_option, parse, peak, seconds, start_peak
+from harness import (
+    Parser,
+    in_own_process,
+    median_ratio,
+    memory_of,
+    report,
+    seconds,
+    take_turns,
+)
 
 from pet_fairseq.distillation.chunks import chunk_size, chunked_sums, free_memory
 from pet_fairseq.distillation.loss import TokenSums, distillation_sums, ensemble_log_probs
 from pet_fairseq.files import write_json
-from pet_fairseq.markdown import table_head, table_row
-from pet_fairseq.rounding import format_speed
+from pet_fairseq.rounding import format_ratio, format_speed
 
 ALPHA, TEMPERATURE, SMOOTHING = 0.5, 2.0, 0.1
+SIZES = {"--tokens": 4096, "--words": 32000, "--width": 512, "--repeats": 5}
+TINY = {"--tokens": 64, "--words": 500, "--width": 16, "--repeats": 1}
+COLUMNS = {"loss": "", "peak memory MB": ".0f", "time s": ".3f", "tokens/s": format_speed}
 
 
 def make_inputs(args):
@@ -91,71 +100,48 @@ def gradients(method, inputs):
 
 
 def peak_bytes(method: str, args) -> int:
-    """Peak memory of one forward and backward pass beyond the inputs."""
+    """Peak memory of one forward and backward pass beyond the inputs, in this process."""
     inputs = make_inputs(args)
     small = argparse.Namespace(**{**vars(args), "tokens": 8, "words": 64})
     gradients(method, make_inputs(small))  # loads libraries before the baseline is read
-    before = start_peak(args.device)
-    gradients(method, inputs)
-    return peak(args.device) - before
+    return memory_of(args.device, gradients, method, inputs)[0]
 
 
-def peak_in_own_process(method: str) -> int:
-    command = [sys.executable, __file__, *sys.argv[1:], "--memory-of", method]
-    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return int(output.split()[-1])
+def gradient_difference(inputs) -> float:
+    """The largest difference of a gradient, as a share of the largest one."""
+    pairs = zip(gradients("plain", inputs), gradients("ours", inputs))
+    return max(((a - b).abs().max() / a.abs().max()).item() for a, b in pairs)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--tokens", type=int, default=4096)
-    parser.add_argument("--words", type=int, default=32000)
-    parser.add_argument("--width", type=int, default=512)
-    parser.add_argument("--repeats", type=int, default=5)
-    add_device_option(parser)
-    parser.add_argument("--dtype", choices=["float32", "float16", "bfloat16"], default="float32")
-    parser.add_argument("--json", help="also write the figures to this file")
-    parser.add_argument("--memory-of", choices=METHODS, help=argparse.SUPPRESS)
-    add_out_option(parser)
-    args = parse(parser)
-    if args.memory_of:
-        print(peak_bytes(args.memory_of, args))
-        return
-    say = Lines(args.out)
-
+    parser = Parser(__doc__, SIZES, TINY, ("--dtype", "--device", "--out", "--csv"))
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    args = parser.parse_args()
     inputs = make_inputs(args)
-    differences = []
-    for a, b in zip(gradients("plain", inputs), gradients("ours", inputs)):
-        differences.append(((a - b).abs().max() / a.abs().max()).item())
-    times = {name: [] for name in METHODS}
-    for _ in range(args.repeats):
-        for name in METHODS:
-            times[name].append(seconds(args.device, gradients, name, inputs))
-    median = {name: statistics.median(values) for name, values in times.items()}
-    memory = {name: peak_in_own_process(name) for name in METHODS}
-
-    size = f"{args.tokens} tokens x {args.words} words, width {args.width}"
-    say(f"{size}, {args.dtype}, {args.device}")
-    say("\n" + table_head(["loss", "peak memory MB", "time s", "tokens/s"]))
-    for name in METHODS:
-        speed = args.tokens / median[name]
-        cells = (f"{memory[name] / 1e6:.0f}", f"{median[name]:.3f}", format_speed(speed))
-        say(table_row([name, *cells]))
+    difference = gradient_difference(inputs)
+    ways = {name: partial(seconds, args.device, gradients, name, inputs) for name in METHODS}
+    times = take_turns(ways, args.repeats)
+    memory = {name: in_own_process(peak_bytes, name, args) for name in METHODS}
     figures = {
         "memory_ratio": memory["ours"] / memory["plain"],
-        "time_ratio": statistics.median(b / a for a, b in zip(times["plain"], times["ours"])),
-        "gradient_difference": max(differences),
+        "time_ratio": median_ratio(times["ours"], times["plain"]),
+        "gradient_difference": difference,
     }
-    say(f"\nmemory, ours / plain: {figures['memory_ratio']:.3f} (goal: at most 0.40)")
-    say(f"time, ours / plain: {figures['time_ratio']:.3f} (goal: at most 1.15)")
-    say(
-        f"largest gradient difference: {figures['gradient_difference']:.1e} of the largest "
-        "gradient (goal in float32: at most 1e-5)"
-    )
+    size = f"{args.tokens} tokens x {args.words} words, width {args.width}"
+    with report(args, f"{size}, {args.dtype}, {args.device}", COLUMNS) as result:
+        for name, taken in times.items():
+            median = statistics.median(taken)
+            result.add_row(name, memory[name] / 1e6, median, args.tokens / median)
+        result.say(
+            f"\nmemory, ours / plain: {format_ratio(figures['memory_ratio'])} (goal: at most 0.40)"
+            f"\ntime, ours / plain: {format_ratio(figures['time_ratio'])} (goal: at most 1.15)"
+            f"\nlargest gradient difference: {difference:.1e} of the largest gradient (goal in "
+            "float32: at most 1e-5)"
+        )
     if args.json:
-        options = {name: value for name, value in vars(args).items() if name != "out"}
-        write_json(Path(args.json), {**options, **figures, "seconds": times, "bytes": memory})
-    say.write()
+        files = ("out", "csv", "json")
+        options = {name: value for name, value in vars(args).items() if name not in files}
+        write_json(args.json, {**options, **figures, "seconds": times, "bytes": memory})
 
 
 if __name__ == "__main__":

@@ -8,13 +8,12 @@ the speed is the median of the sentences a second in fairseq's log, without its 
 are taken within a round.
 """
 
-import argparse
 import statistics
+from functools import partial
 
-from measuring import Lines, add_out_option
+from harness import Parser, median_ratio, report, take_turns
 from short_training import train
 
-from pet_fairseq.markdown import table_head, table_row
 from pet_fairseq.rounding import format_ratio, format_speed
 from pet_fairseq.runner.device import KEEP_MEMORY, make_device
 
@@ -26,6 +25,9 @@ WAYS = {
     )
     for precision in ("fp32", "bf16")
 }
+SIZES = {"--updates": 60, "--rounds": 3}
+TINY = {"--updates": 10, "--rounds": 1}
+COLUMNS = {"way": "", "sentences/s": format_speed, "to the first": format_ratio}
 
 
 def measure(options: list[str], updates: int, task: str, program: tuple[str, ...]) -> float:
@@ -35,23 +37,15 @@ def measure(options: list[str], updates: int, task: str, program: tuple[str, ...
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--updates", type=int, default=60)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser = Parser(__doc__, SIZES, TINY, ("--out", "--csv"))
     parser.add_argument("options", nargs="+", metavar="OPTION", help="of fairseq-train")
-    add_out_option(parser)
     args = parser.parse_args()
-    say = Lines(args.out)
-    measured = {way: [] for way in WAYS}
-    for _ in range(args.rounds):
-        for way, (task, program) in WAYS.items():
-            measured[way].append(measure(args.options, args.updates, task, program))
+    ways = {way: partial(measure, args.options, args.updates, *how) for way, how in WAYS.items()}
+    measured = take_turns(ways, args.rounds, warm_up=0)
     first = next(iter(measured.values()))
-    say(table_head(["way", "sentences/s", "to the first"]))
-    for way, speeds in measured.items():
-        ratio = statistics.median(speed / plain for speed, plain in zip(speeds, first))
-        say(table_row([way, format_speed(statistics.median(speeds)), format_ratio(ratio)]))
-    say.write()
+    with report(args, f"{args.updates} updates", COLUMNS) as result:
+        for way, speeds in measured.items():
+            result.add_row(way, statistics.median(speeds), median_ratio(speeds, first))
 
 
 if __name__ == "__main__":

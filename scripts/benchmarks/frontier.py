@@ -14,15 +14,13 @@ missing or belongs to a changed checkpoint. OUT gets frontier.md, frontier.csv a
 """
 
 import argparse
-import csv
-import io
 import logging
-import platform
 import statistics
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Optional
 
@@ -37,17 +35,18 @@ from frontier_cells import (
     stored_in,
     timed_on,
 )
+from frontier_plots import Trade, plot_size_trades, plot_speed_trades
+from harness import processor
 
 import pet_fairseq
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import check_folder, write_text
+from pet_fairseq.files import check_folder, write_csv, write_text
 from pet_fairseq.markdown import table
 from pet_fairseq.recipes.translation.rows import BY_NAME, GROUPS, is_finished
-from pet_fairseq.results.report.plots import Trade, plot_size_trades, plot_speed_trades
-from pet_fairseq.results.report.seed_groups import find_groups, group_order
-from pet_fairseq.results.report.write import read_title
+from pet_fairseq.results.report.seed_groups import find_groups, read_title
 from pet_fairseq.rounding import format_ratio, format_speed
 from pet_fairseq.runner.training import BEST
+from pet_fairseq.statistics import Sample
 
 MEGABYTE = 10**6
 
@@ -79,14 +78,14 @@ class Column:
     form: str
     read: Callable[[Cell], Optional[float]]
 
-    def values(self, row: Row) -> list[float]:
-        """The figure of each seed that has it."""
-        figures = [self.read(run.get(self.form, {})) for run in row.runs]
-        return [figure for figure in figures if figure is not None]
+    def of(self, row: Row) -> Optional[Sample]:
+        """The figure of each seed that has it; None if none has."""
+        read = (self.read(run.get(self.form, {})) for run in row.runs)
+        figures = [figure for figure in read if figure is not None]
+        return Sample(figures) if figures else None
 
 
-def two_decimals(value: float) -> str:
-    return f"{value:.2f}"
+two_decimals = "{:.2f}".format
 
 
 def megabytes(cell: Cell) -> Optional[float]:
@@ -145,23 +144,13 @@ def speed_beside(teacher: float) -> Callable[[Cell], Optional[float]]:
     return speed
 
 
-def mean(values: Sequence[float]) -> Optional[float]:
-    return statistics.fmean(values) if values else None
-
-
-def spread(values: Sequence[float]) -> Optional[float]:
-    """The sample standard deviation, None for fewer than two values."""
-    return statistics.stdev(values) if len(values) > 1 else None
-
-
 # --- what is written ------------------------------------------------------------------------------
 
 
 def markdown(rows: Iterable[Row], shown: Sequence[Column]) -> str:
     def cell(row: Row, column: Column) -> str:
-        values = column.values(row)
-        parts = [part for part in (mean(values), spread(values)) if part is not None]
-        return " ± ".join(column.show(part) for part in parts) or "-"
+        figure = column.of(row)
+        return figure.text(column.show) if figure else "-"
 
     header = ["model", "row", "seeds", *(column.title for column in shown)]
     lines = (
@@ -171,16 +160,15 @@ def markdown(rows: Iterable[Row], shown: Sequence[Column]) -> str:
     return table(header, lines, text=(0, 1))
 
 
-def csv_text(rows: Iterable[Row], shown: Sequence[Column]) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
+def write_figures(rows: Iterable[Row], shown: Sequence[Column], path: Path) -> None:
+    """Write the CSV file: each figure's mean and standard deviation."""
     names = (name for column in shown for name in (column.name, f"{column.name}_spread"))
-    writer.writerow(["row", "title", "seeds", *names])
+    lines = []
     for row in rows:
-        values = [column.values(row) for column in shown]
-        figures = (figure for own in values for figure in (mean(own), spread(own)))
-        writer.writerow([row.name, row.title, len(row.runs), *figures])
-    return out.getvalue()
+        figures = [column.of(row) for column in shown]
+        values = ((f.mean, f.deviation) if f else (None, None) for f in figures)
+        lines.append([row.name, row.title, len(row.runs), *chain.from_iterable(values)])
+    write_csv(path, ["row", "title", "seeds", *names], lines)
 
 
 def plot(rows: Sequence[Row], shown: Sequence[Column], args: argparse.Namespace) -> None:
@@ -191,10 +179,9 @@ def plot(rows: Sequence[Row], shown: Sequence[Column], args: argparse.Namespace)
         points = []
         for row in rows:
             for form, x, y in pairs:
-                xs, ys = by_name[x].values(row), by_name[y].values(row)
-                if xs and ys:
-                    cost, bleu = statistics.fmean(xs), statistics.fmean(ys)
-                    points.append(Trade(row.title, form, cost, bleu, spread(ys)))
+                cost, bleu = by_name[x].of(row), by_name[y].of(row)
+                if cost and bleu:
+                    points.append(Trade(row.title, form, cost.mean, bleu.mean, bleu.deviation))
         return points
 
     stored = [(stored_in(bits), f"mb_{bits}", f"bleu_{bits}") for bits in BITS]
@@ -220,20 +207,12 @@ def notes(rows: Iterable[Row], left_out: Sequence[str], args: argparse.Namespace
     return "\n".join(lines) + "\n"
 
 
-def processor() -> str:
-    """The processor's name, as far as the system tells it."""
-    cpus = Path("/proc/cpuinfo")
-    lines = cpus.read_text().splitlines() if cpus.is_file() else []
-    names = [line.split(": ")[1] for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
-
-
 def write(rows: Sequence[Row], left_out: Sequence[str], args: argparse.Namespace) -> str:
     """Write table and plots; returns the table with its notes."""
     shown = columns(rows, args.threads)
     text = f"{markdown(rows, shown)}\n{notes(rows, left_out, args)}"
     write_text(args.out / "frontier.md", text)
-    write_text(args.out / "frontier.csv", csv_text(rows, shown))
+    write_figures(rows, shown, args.out / "frontier.csv")
     plot(rows, shown, args)
     return text
 
@@ -243,9 +222,8 @@ def write(rows: Sequence[Row], left_out: Sequence[str], args: argparse.Namespace
 
 def finished_runs(runs: Path) -> dict[str, list[Path]]:
     """The folders of finished runs by row, in the order of the recipe."""
-    groups = find_groups(runs)
-    order = [name for name in group_order(runs, "teacher") if name in groups]
-    return {name: list(filter(is_finished, groups[name])) for name in (*order, *groups)}
+    groups = find_groups(runs, "teacher")
+    return {name: list(filter(is_finished, folders)) for name, folders in groups.items()}
 
 
 def choose_rows(names: Optional[Sequence[str]], finished: dict[str, list[Path]]) -> list[str]:

@@ -4,7 +4,6 @@ A form is a number of bits a weight, an engine, or a number of threads that the 
 """
 
 import json
-import os
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,15 +16,16 @@ from fairseq_cli import generate
 
 from pet_fairseq.checkpoints.loading import load_subset, load_transformer
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
-from pet_fairseq.compress.text import find_style
-from pet_fairseq.compress.translate import load, take_turns
 from pet_fairseq.decoding.export import export
+from pet_fairseq.devices import usable_cores
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_lines, read_text, write_json
+from pet_fairseq.predict.in_turn.text import find_style
+from pet_fairseq.predict.in_turn.translate import load, take_turns
 from pet_fairseq.quantisation.packing import MODEL, pack_model, unpack_model
-from pet_fairseq.results.generate_output import lines_in_order
+from pet_fairseq.results.bleu import cached_bleu
+from pet_fairseq.results.fairseq_output import lines_in_order
 from pet_fairseq.results.report.checkpoint import measure_sizes
-from pet_fairseq.results.report.scoring import cached_bleu
 from pet_fairseq.runner.record import digest
 from pet_fairseq.runner.training import BEST
 
@@ -159,7 +159,7 @@ class Bench:
     def run_in_engine(self, checkpoint: Path) -> Cell:
         """Bytes and BLEU in CTranslate2."""
         folder = self.exported(checkpoint)
-        translate = load(folder, self.choices.beam, len(os.sched_getaffinity(0)))
+        translate = load(folder, self.choices.beam, usable_cores())
         lines = map(self.style.decoder(), translate(self.sentences))
         return {"bytes": folder_bytes(folder), "bleu": self.bleu(list(lines))}
 

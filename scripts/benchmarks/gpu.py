@@ -18,7 +18,6 @@ import argparse
 import json
 import math
 import os
-import platform
 import shlex
 import subprocess
 import sys
@@ -32,6 +31,7 @@ ROOT = HERE.parents[1]
 sys.path[:0] = [str(ROOT), str(HERE)]  # works without an installation, and from anywhere
 
 from gpu_slices import Slice, slices  # noqa: E402
+from harness import machine  # noqa: E402
 
 from pet_fairseq.devices import check_device  # noqa: E402
 from pet_fairseq.errors import UserError  # noqa: E402
@@ -70,7 +70,7 @@ def run_call(args: argparse.Namespace, begun: float) -> bool:
         UserError: the user interrupted it, or a product was made otherwise.
     """
     notes = Notes(args.out)
-    about = describe_machine(args.device)
+    about = {"device": machine(args.device), "commit": commit()}
     deadline = begun + 60 * args.minutes
     is_first = True
     for part in slices(args):
@@ -122,22 +122,10 @@ def run_slice(part: Slice, folder: Path, options: RunOptions) -> Optional[str]:
     return None
 
 
-def describe_machine(device: str) -> dict[str, str]:
-    """What figures depend on apart from their command: device, versions, commit."""
-    import torch
-
-    name = platform.processor() or platform.machine()
-    if device == "cuda":
-        properties = torch.cuda.get_device_properties(0)
-        name = f"{properties.name}, {properties.total_memory / 2**30:.0f} GiB"
-    commit = subprocess.run(
-        ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], capture_output=True, text=True
-    )
-    return {
-        "device": f"{name}, {os.cpu_count()} processor cores",
-        "software": f"Python {platform.python_version()}, torch {torch.__version__}",
-        "commit": commit.stdout.strip() or "unknown",
-    }
+def commit() -> str:
+    """The commit of this repository."""
+    command = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True).stdout.strip() or "unknown"
 
 
 # --- the summary ----------------------------------------------------------------------------------
@@ -170,14 +158,15 @@ def section(part: Slice, note: dict) -> str:
     result = part.result.read_text(encoding="utf-8").strip()
     result = result.replace("\n#", "\n###").replace("# ", "### ", result.startswith("# "))
     return (
-        f"\n## {part.title}\n\n{note['date']}, {note['device']}; {note['software']}; commit "
-        f"{note['commit']}.\n\n```\n{command}\n```\n\n{result}\n"
+        f"\n## {part.title}\n\n{note['date']}, {note['device']}; commit {note['commit']}.\n\n"
+        f"```\n{command}\n```\n\n{result}\n"
     )
 
 
 def shell_command(part: Slice) -> str:
-    words = ["python" if word == sys.executable else word for word in part.command]
-    return shlex.join(word.removeprefix(f"{ROOT}/") for word in words)
+    words = map(str, part.stage.words())
+    shown = ("python" if word == sys.executable else word for word in words)
+    return shlex.join(word.removeprefix(f"{ROOT}/") for word in shown)
 
 
 def dry_run(args: argparse.Namespace) -> None:

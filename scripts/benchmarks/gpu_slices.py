@@ -4,10 +4,11 @@ import argparse
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Optional
 
-from pet_fairseq.runner.stage import Stage
+from pet_fairseq.runner.stage import PRODUCT, CommandLine, Stage
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -28,7 +29,7 @@ class Slice:
     name: str
     title: str
     minutes: float
-    command: tuple[str, ...]
+    command: CommandLine
     product: Path
     result: Optional[Path]
     inputs: tuple[Path, ...] = ()
@@ -41,54 +42,50 @@ class Slice:
 
 def slices(args: argparse.Namespace) -> list[Slice]:
     """All slices in order of worth."""
-    groups = (_tests, _loss, _decoding, _multi30k, _variator, _selfcp, _shots, _bank)
-    return [part for group in groups for part in group(args)]
-
-
-Options = tuple[str, ...]
+    return [_tests(args), *_losses(args), *_decoding(args), *_multi30k(args), *_methods(args)]
 
 
 def _bench(
-    args: argparse.Namespace, name: str, title: str, minutes: float, script: str, *options: str
+    args: argparse.Namespace, product: str, title: str, minutes: float, script: str, full: str = ""
 ) -> Slice:
-    product = args.out / f"{name}.md"
-    command = (sys.executable, str(HERE / script), *options, "--out", str(product))
-    return Slice(name, title, minutes, command, product, product)
+    """A benchmark beside this file.
+
+    Args:
+        product: its table, or a folder with it, in OUT.
+        script: its name, with options that it has at every size; full: those at full size.
+    """
+    path = args.out / product
+    name, *options = script.split()
+    sizes = ["--tiny"] if args.tiny else full.split()
+    command: CommandLine = (
+        *(sys.executable, str(HERE / name), *options, *sizes),
+        *("--out", PRODUCT),
+    )
+    result = path if path.suffix else path / f"{Path(name).stem}.md"
+    return Slice(path.stem, title, minutes, command, path, result)
 
 
-def _tests(args: argparse.Namespace) -> Iterable[Slice]:
-    product = args.out / "tests.md"
+def _tests(args: argparse.Namespace) -> Slice:
     folder = ROOT / "tests" / ("gpu" if args.tiny else "")
-    command = (sys.executable, str(HERE / "gpu_tests.py"), str(folder), str(product))
-    yield Slice("tests", "Tests marked `gpu`", 3, command, product, product)
+    product = args.out / "tests.md"
+    command = (sys.executable, str(HERE / "gpu_tests.py"), str(folder), PRODUCT)
+    return Slice("tests", "Tests marked `gpu`", 3, command, product, product)
 
 
-def _loss(args: argparse.Namespace) -> Iterable[Slice]:
-    tiny = ("--tokens", "64", "--width", "16", "--repeats", "1")
-    for words in ("500",) if args.tiny else ("32000", "128000"):
-        for dtype in ("float32", "float16"):
-            name = f"loss-{words}-{dtype}"
-            title = f"Distillation loss, {words} words, {dtype}"
-            options: Options = ("--words", words, "--dtype", dtype, "--device", args.device)
-            options += tiny if args.tiny else ("--tokens", "4096", "--repeats", "5")
-            yield _bench(args, name, title, 0.7, "distillation.py", *options)
+def _losses(args: argparse.Namespace) -> Iterable[Slice]:
+    for words, dtype in product((500,) if args.tiny else (32000, 128000), ("float32", "float16")):
+        title = f"Distillation loss, {words} words, {dtype}"
+        script = f"distillation.py --words {words} --dtype {dtype} --device {args.device}"
+        yield _bench(args, f"loss-{words}-{dtype}.md", title, 0.7, script)
 
 
 def _decoding(args: argparse.Namespace) -> Iterable[Slice]:
-    tiny = ("--words", "300", "--batch-sizes", "1", "4", "--rounds", "1", "--product", "64")
-    full = ("--batch-sizes", "1", "32", "128", "512", "--rounds", "3")
-    for dtype in ("float16", "float32", "bfloat16"):
-        for model in ("pet",) if args.tiny else ("pet", "teacher", "d256"):
-            name = f"decoding-{dtype}-{model}"
-            product = args.out / name
-            command = (
-                *(sys.executable, str(HERE / "decoding.py"), "--models", model, "--dtype", dtype),
-                *("--device", args.device, "--beams", "1", "5"),
-                *(tiny if args.tiny else full),
-                *("--sentences-of-small", "2" if args.tiny else "8", "--out", str(product)),
-            )
-            title = f"Decoding, {model}, {dtype}"
-            yield Slice(name, title, 1, command, product, product / "decoding.md")
+    models = ("pet",) if args.tiny else ("pet", "teacher", "d256")
+    full = "--batch-sizes 1 32 128 512 --rounds 3 --sentences-of-small 8"
+    for dtype, model in product(("float16", "float32", "bfloat16"), models):
+        script = f"decoding.py --models {model} --dtype {dtype} --device {args.device}"
+        title = f"Decoding, {model}, {dtype}"
+        yield _bench(args, f"decoding-{dtype}-{model}", title, 1, script, full)
 
 
 def _multi30k(args: argparse.Namespace) -> Iterable[Slice]:
@@ -117,34 +114,14 @@ def _multi30k(args: argparse.Namespace) -> Iterable[Slice]:
     yield Slice("multi30k", title, 14, tuple(recipe), report, report, inputs, can_be_cut=True)
 
 
-def _variator(args: argparse.Namespace) -> Iterable[Slice]:
-    tiny: Options = ("--width", "32", "--ffn", "64", "--heads", "2", "--layers", "1")
-    tiny += ("--ratios", "2")
-    tiny += ("--bottleneck-dim", "4", "--lengths", "16", "--tokens", "64", "--repeats", "1")
+def _methods(args: argparse.Namespace) -> Iterable[Slice]:
+    """What Variator and SelfCP save."""
+    device = f"--device {args.device}"
     for dtype in ("float32", "float16"):
-        options = ("--device", args.device, "--dtype", dtype, *(tiny if args.tiny else ()))
-        title = f"Variator's encoder, {dtype}"
-        yield _bench(args, f"variator-{dtype}", title, 0.5, "variator.py", *options)
-
-
-SMALL_MODEL = ("--width", "64", "--layers", "1", "--rows", "1", "--new", "4", "--repeats", "1")
-
-
-def _selfcp(args: argparse.Namespace) -> Iterable[Slice]:
-    options: Options = ("--device", args.device)
-    tiny = ("--prompt", "64", "--window", "16", "--lengths", "64", *SMALL_MODEL)
-    options += tiny if args.tiny else ("--repeats", "3")
-    yield _bench(args, "selfcp", "SelfCP, ways to read a prompt", 3, "selfcp.py", *options)
-
-
-def _shots(args: argparse.Namespace) -> Iterable[Slice]:
-    options: Options = ("--device", args.device)
-    tiny = ("--shots", "1", "2", "--demonstration", "40", *SMALL_MODEL)
-    options += tiny if args.tiny else ("--shots", "1", "4", "16", "--repeats", "2")
-    yield _bench(args, "shots", "SelfCP, demonstrations", 3, "shots.py", *options)
-
-
-def _bank(args: argparse.Namespace) -> Iterable[Slice]:
-    tiny = ("--demonstrations", "500", "--widths", "8", "--repeats", "2")
-    title = "SelfCP, search in a bank (processor)"
-    yield _bench(args, "bank", title, 1, "bank.py", *(tiny if args.tiny else ()))
+        title, script = f"Variator's encoder, {dtype}", f"variator.py {device} --dtype {dtype}"
+        yield _bench(args, f"variator-{dtype}.md", title, 0.5, script)
+    title, script = "SelfCP, ways to read a prompt", f"selfcp.py {device}"
+    yield _bench(args, "selfcp.md", title, 3, script, "--repeats 3")
+    title, script = "SelfCP, demonstrations", f"shots.py {device}"
+    yield _bench(args, "shots.md", title, 3, script, "--shots 1 4 16 --repeats 2")
+    yield _bench(args, "bank.md", "SelfCP, search in a bank (processor)", 1, "bank.py")

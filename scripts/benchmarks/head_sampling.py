@@ -8,24 +8,39 @@ median of the rounds.
     python scripts/benchmarks/head_sampling.py [--device cuda]
 """
 
-import argparse
 import random
 import statistics
 from argparse import Namespace
+from functools import partial
 
 import torch
 from fairseq.models import build_model
 from fairseq.sequence_generator import SequenceGenerator
-from measuring import Lines, add_device_option, add_out_option, parse, seconds
+from harness import Parser, median_ratio, report, seconds, take_turns
 
 import pet_fairseq
-from pet_fairseq.markdown import table_head, table_row
 from pet_fairseq.nn.architectures import Vocabularies
 from pet_fairseq.nn.parameters import count_parameters
 from pet_fairseq.pet.heads import format_heads
 from pet_fairseq.rounding import format_ratio, format_speed
 
 pet_fairseq.register()
+
+SIZES = {
+    **{"--width": 256, "--layers": 4, "--heads": 4, "--words": 5000},
+    **{"--sentences": 64, "--length": 15, "--beam": 5, "--repeats": 9},
+}
+TINY = {
+    **{"--width": 16, "--layers": 2, "--heads": 2, "--words": 30},
+    **{"--sentences": 2, "--length": 3, "--beam": 2, "--repeats": 1},
+}
+COLUMNS = {
+    "model": "",
+    "layer parameters stored": ",d",
+    "active": ",d",
+    "sentences/s": format_speed,
+    "time ratio": format_ratio,
+}
 
 
 def make_model(heads, head_dim, args, **kept):
@@ -56,21 +71,15 @@ def generator(model, args):
     return SequenceGenerator([model], dictionary, beam_size=args.beam, **length)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--width", type=int, default=256)
-    parser.add_argument("--layers", type=int, default=4)
-    parser.add_argument("--heads", type=int, default=4)
-    parser.add_argument("--words", type=int, default=5000)
-    parser.add_argument("--sentences", type=int, default=64, help="in a batch")
-    parser.add_argument("--length", type=int, default=15)
-    parser.add_argument("--beam", type=int, default=5)
-    parser.add_argument("--repeats", type=int, default=9)
-    add_device_option(parser)
-    add_out_option(parser)
-    args = parse(parser)
-    say = Lines(args.out)
+def random_sample(args):
+    """A batch of sentences of random words, all of one length."""
+    tokens = torch.randint(4, args.words, (args.sentences, args.length), device=args.device)
+    lengths = torch.full((args.sentences,), args.length, device=args.device)
+    return {"net_input": {"src_tokens": tokens, "src_lengths": lengths}}
 
+
+def main():
+    args = Parser(__doc__, SIZES, TINY).parse_args()
     head_dim, wide = args.width // args.heads, 2 * args.heads
     options = ("encoder_kept_heads", "decoder_kept_heads", "decoder_kept_cross_heads")
     kept = {name: random_heads(wide, args.heads, args.layers) for name in options}
@@ -80,30 +89,19 @@ def main():
         "wide, 2 H heads": make_model(wide, head_dim, args),
     }
     counts = {name: count_parameters(model) for name, model in models.items()}
-    generators = {name: generator(model, args) for name, model in models.items()}
-    tokens = torch.randint(4, args.words, (args.sentences, args.length), device=args.device)
-    lengths = torch.full((args.sentences,), args.length, device=args.device)
-    sample = {"net_input": {"src_tokens": tokens, "src_lengths": lengths}}
-    times = {name: [] for name in models}
-    for i in range(args.repeats + 1):  # the first round warms up
-        names = list(models) if i % 2 else list(models)[::-1]
-        for name in names:
-            taken = seconds(args.device, generators[name].generate, [], sample)
-            if i:
-                times[name].append(taken)
+    sample = random_sample(args)
+    ways = {
+        name: partial(seconds, args.device, generator(model, args).generate, [], sample)
+        for name, model in models.items()
+    }
+    times = take_turns(ways, args.repeats)
     base = times["built with H heads"]
-    header = ["model", "layer parameters stored", "active", "sentences/s", "time ratio"]
-    say(table_head(header))
-    for name, rounds in times.items():
-        ratio = statistics.median(a / b for a, b in zip(rounds, base))
-        speed = args.sentences / statistics.median(rounds)
-        stored, active = counts[name].layers, counts[name].unshared_layers
-        say(
-            table_row(
-                [name, f"{stored:,}", f"{active:,}", format_speed(speed), format_ratio(ratio)]
-            )
-        )
-    say.write()
+    batches = f"batches of {args.sentences} sentences of {args.length} words, beam {args.beam}"
+    with report(args, f"{batches}, {args.device}", COLUMNS) as result:
+        for name, taken in times.items():
+            count, speed = counts[name], args.sentences / statistics.median(taken)
+            ratio = median_ratio(taken, base)
+            result.add_row(name, count.layers, count.unshared_layers, speed, ratio)
 
 
 if __name__ == "__main__":

@@ -98,6 +98,18 @@ async def full_load(
     return answers
 
 
+def steady_rate(moments: Iterable[float], start: float, seconds: float) -> float:
+    """Answers a second in the last two thirds of a full load; moments: when they came.
+
+    Raises:
+        SystemExit: there were none.
+    """
+    counted = sum(start + seconds / 3 < moment <= start + seconds for moment in moments)
+    if not counted:
+        raise SystemExit(f"no text was answered within {seconds:g} s; give more with --seconds")
+    return counted / (seconds * 2 / 3)
+
+
 def busy_seconds(pids: Iterable[int]) -> float:
     """How long the threads of processes had a processor; 0 without Linux' /proc."""
     return _schedule(pids, 0)

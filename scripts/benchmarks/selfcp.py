@@ -9,26 +9,54 @@ process of its own, in turn with the others, for its peak memory; times are medi
 A second table compresses the segments of a prompt in one batch and one after another.
 """
 
-import argparse
-import json
 import statistics
-import subprocess
-import sys
 from argparse import Namespace
+from functools import partial
+from itertools import product
 
 import torch
 from fairseq.data import Dictionary
 from fairseq.models import ARCH_CONFIG_REGISTRY, build_model
 from fairseq.sequence_generator import SequenceGenerator
-from measuring import Lines, add_device_option, add_out_option, parse, peak, seconds, start_peak
+from harness import (
+    Parser,
+    in_own_process,
+    median_ratio,
+    memory_of,
+    report,
+    seconds,
+    take_turns,
+)
 from torch.utils.flop_counter import FlopCounterMode
 
-from pet_fairseq.markdown import table_head, table_row
+from pet_fairseq.rounding import format_ratio
 from pet_fairseq.selfcp.model import SelfCpModel
 from pet_fairseq.selfcp.options import SelfCpConfig
 
 WAYS = {"truncated": "truncate", "compressed": "former", "full": "full"}
 WORDS = 1000
+SIZES = {
+    **{"--prompt": 1024, "--new": 128, "--window": 512, "--rows": 4, "--width": 512},
+    **{"--layers": 6, "--repeats": 5, "--ratio": 12.0, "--lengths": [512, 2048]},
+}
+TINY_MODEL = {"--width": 64, "--layers": 1, "--rows": 1, "--new": 4, "--repeats": 1}
+TINY = {"--prompt": 64, "--window": 16, "--lengths": [64], **TINY_MODEL}
+COLUMNS = {
+    "way": "",
+    "read s": ".2f",
+    "all s": ".2f",
+    "time to full": format_ratio,
+    "multiply-adds, 10^9": ".1f",
+    "multiply-adds to full": ".2f",
+    "peak memory MB": ".0f",
+}
+BATCHES = {
+    "tokens to compress": "d",
+    "segments": "d",
+    "one by one s": ".3f",
+    "one batch s": ".3f",
+    "times as fast": format_ratio,
+}
 
 
 def make_model(args, strategy):
@@ -82,89 +110,71 @@ def make_generator(args, model, dictionary):
 
 @torch.inference_mode()
 def run_one(args, way):
-    """Measures one way once: seconds, memory and, if asked for, multiply-adds."""
+    """Measures one way once, in this process: seconds to read and in all, bytes."""
     model, dictionary = make_model(args, WAYS[way])
     sample = {"net_input": make_prompts(args, args.prompt, args.rows, dictionary)}
     generator = make_generator(args, model, dictionary)
     model.encoder.read(**make_prompts(args, 16, 1, dictionary))  # the first call is slow
-    before = start_peak(args.device)
-    read = seconds(args.device, model.encoder, **sample["net_input"])
-    total = seconds(args.device, generator.generate, [model], sample)
-    result = {"read": read, "total": total, "memory": (peak(args.device) - before) / 1e6}
-    if args.flops:
-        with FlopCounterMode(display=False) as counter:
-            generator.generate([model], sample)
-        result["flops"] = counter.get_total_flops() / 2
-    return result
 
+    def run():
+        read = seconds(args.device, model.encoder, **sample["net_input"])
+        return read, seconds(args.device, generator.generate, [model], sample)
 
-def compare_ways(args, say):
-    """Prints a table that compares the ways, each measured by processes of this script."""
-    runs_of = {way: [] for way in WAYS}
-    for i in range(args.repeats):
-        for way in list(WAYS)[:: 1 if i % 2 else -1]:
-            command = [sys.executable, __file__, *sys.argv[1:], "--one", way]
-            command += ["--flops"] if i == 0 else []
-            text = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-            runs_of[way].append(json.loads(text.splitlines()[-1]))
-    say(
-        f"{args.rows} prompts of {args.prompt} tokens, {args.new} new ones, window {args.window}, "
-        f"ratio {args.ratio:g}; {args.layers} layers of width {args.width}, {args.device}\n"
-    )
-    header = ["way", "read s", "all s", "to full", "multiply-adds, 10^9", "to full"]
-    say(table_head([*header, "peak memory MB"]))
-    medians = {
-        way: {k: statistics.median(r[k] for r in runs if k in r) for k in runs[0] | runs[-1]}
-        for way, runs in runs_of.items()
-    }
-    full = medians["full"]
-    for way, m in medians.items():
-        cells = [f"{m['read']:.2f}", f"{m['total']:.2f}", f"{m['total'] / full['total']:.2f}"]
-        cells += [f"{m['flops'] / 1e9:.1f}", f"{m['flops'] / full['flops']:.2f}"]
-        say(table_row([way, *cells, f"{m['memory']:.0f}"]))
+    memory, times = memory_of(args.device, run)
+    return *times, memory
 
 
 @torch.inference_mode()
-def compare_batches(args, say):
-    """Prints how much faster segments are compressed in one batch than one after another."""
+def multiply_adds(args, way):
+    """How many one way needs."""
+    model, dictionary = make_model(args, WAYS[way])
+    sample = {"net_input": make_prompts(args, args.prompt, args.rows, dictionary)}
+    with FlopCounterMode(display=False) as counter:
+        make_generator(args, model, dictionary).generate([model], sample)
+    return counter.get_total_flops() / 2
+
+
+def compare_ways(args, result):
+    """Adds a row for each way, each measured in processes of its own."""
+    ways = {way: partial(in_own_process, run_one, args, way) for way in WAYS}
+    runs = take_turns(ways, args.repeats, warm_up=0)
+    costs = {way: multiply_adds(args, way) for way in WAYS}
+    columns = {way: list(zip(*measured)) for way, measured in runs.items()}
+    for way, (read, total, memory) in columns.items():
+        ratio = median_ratio(total, columns["full"][1])
+        medians = map(statistics.median, (read, total))
+        arithmetic = (costs[way] / 1e9, costs[way] / costs["full"])
+        result.add_row(way, *medians, ratio, *arithmetic, statistics.median(memory) / 1e6)
+
+
+@torch.inference_mode()
+def compare_batches(args, result):
+    """Adds a row for each length and number of segments, in one batch and one after another."""
     model, dictionary = make_model(args, "concat")
-    header = ["tokens to compress", "segments", "one by one s", "one batch s", "times as fast"]
-    say("\n" + table_head(header, text=()))
-    for length in args.lengths:
-        for number in (2, 4, 8, 16):
-            model.cfg.window = length // number
-            prompts = make_prompts(args, length + model.cfg.window, 1, dictionary)
-            taken = {1: [], 10**9: []}
-            for i in range(args.repeats + 1):  # the first one warms up
-                for max_tokens in list(taken)[:: 1 if i % 2 else -1]:
-                    model.cfg.max_compressor_tokens = max_tokens
-                    taken[max_tokens].append(seconds(args.device, model.encoder.read, **prompts))
-            alone, together = (statistics.median(times[1:]) for times in taken.values())
-            ratio = statistics.median(a / b for a, b in list(zip(*taken.values()))[1:])
-            cells = (f"{alone:.3f}", f"{together:.3f}", f"{ratio:.2f}")
-            say(table_row([str(length), str(number), *cells]))
+
+    def read(prompts, max_tokens):
+        model.cfg.max_compressor_tokens = max_tokens
+        return seconds(args.device, model.encoder.read, **prompts)
+
+    for length, number in product(args.lengths, (2, 4, 8, 16)):
+        model.cfg.window = length // number
+        prompts = make_prompts(args, length + model.cfg.window, 1, dictionary)
+        ways = {name: partial(read, prompts, name) for name in (1, 10**9)}
+        alone, together = take_turns(ways, args.repeats).values()
+        medians = (statistics.median(alone), statistics.median(together))
+        result.add_row(length, number, *medians, median_ratio(alone, together))
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    for name, value in (("prompt", 1024), ("new", 128), ("window", 512), ("rows", 4)):
-        parser.add_argument(f"--{name}", type=int, default=value)
-    for name, value in (("width", 512), ("layers", 6), ("repeats", 5)):
-        parser.add_argument(f"--{name}", type=int, default=value)
-    parser.add_argument("--ratio", type=float, default=12)
-    add_device_option(parser)
-    add_out_option(parser)
-    parser.add_argument("--lengths", type=int, nargs="+", default=[512, 2048], help="2nd table")
-    parser.add_argument("--one", choices=WAYS, help=argparse.SUPPRESS)
-    parser.add_argument("--flops", action="store_true", help=argparse.SUPPRESS)
-    args = parse(parser)
-    if args.one:
-        print(json.dumps(run_one(args, args.one)))
-        return
-    say = Lines(args.out)
-    compare_ways(args, say)
-    compare_batches(args, say)
-    say.write()
+    args = Parser(__doc__, SIZES, TINY).parse_args()
+    about = (
+        f"{args.rows} prompts of {args.prompt} tokens, {args.new} new ones, window {args.window}, "
+        f"ratio {args.ratio:g}; {args.layers} layers of width {args.width}, {args.device}"
+    )
+    with report(args, about, COLUMNS) as result:
+        compare_ways(args, result)
+        result.begin_table(BATCHES)
+        compare_batches(args, result)
 
 
 if __name__ == "__main__":

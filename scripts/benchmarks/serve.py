@@ -12,7 +12,6 @@ from the time at which a request is due. The clients are this process, each serv
 With --labels the table says which accuracy was delivered: a larger ratio answers sooner, and worse.
 """
 
-import argparse
 import asyncio
 import contextlib
 import itertools
@@ -25,6 +24,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from harness import Parser, Report
 from http_load import (
     Request,
     accuracy,
@@ -34,10 +34,26 @@ from http_load import (
     percentile,
     read_requests,
     starved_seconds,
+    steady_rate,
 )
 from served import Server, Shape, make_files, random_texts, server
 
-from pet_fairseq.markdown import table
+from pet_fairseq.rounding import format_speed
+
+SIZES = {
+    **{"--layers": 6, "--width": 512, "--ffn": 2048, "--heads": 8, "--bottleneck-dim": 64},
+    **{"--batch-tokens": 1024, "--seconds": 15.0, "--rounds": 2, "--seed": 1},
+}
+TINY = {
+    **{"--layers": 1, "--width": 32, "--ffn": 64, "--heads": 2, "--bottleneck-dim": 4},
+    **{"--batch-tokens": 60, "--seconds": 1.0, "--rounds": 1, "--lengths": [10, 20]},
+    **{"--ratios": [2], "--low": 1.0},  # a lower load may bring no request at all
+}
+COLUMNS = {
+    **{"load": "", "requests/s": format_speed, "ratio": "", "requests": "d"},
+    **dict.fromkeys(("p50 ms", "p95 ms", "p99 ms"), ".0f"),
+    **{"kept": "", "batches": "", "accuracy %": ".2f", "503": "d", "starved %": ".0f"},
+}
 
 # --- loads ----------------------------------------------------------------------------------------
 
@@ -48,10 +64,7 @@ def measure_capacity(address, requests, under_way, seconds):
     draw = random.Random(1)
     source = (draw.choice(requests) for _ in itertools.count())
     answers = asyncio.run(full_load(address, source, under_way, seconds))
-    counted = [a for a in answers if start + seconds / 3 < a.at <= start + seconds]
-    if not counted:
-        raise ValueError(f"no text was answered within {seconds:g} s; give more with --seconds")
-    return len(counted) / (seconds * 2 / 3)
+    return steady_rate((answer.at for answer in answers), start, seconds)
 
 
 async def batches_by_ratio(session):
@@ -102,16 +115,17 @@ class Row:
         self.seconds += time.perf_counter() - start
 
     def cells(self, target, labelled):
+        """The values of COLUMNS; without labels there is no accuracy."""
         taken = [1000 * answer.seconds for answer in self.answers if answer.status == 200]
-        p50, p95, p99 = (percentile(taken, share) for share in (0.5, 0.95, 0.99))
+        latencies = [percentile(taken, share) for share in (0.5, 0.95, 0.99)]
         total = self.batches.total()
         shares = [f"{k}: {100 * n / total:.0f}%" for k, n in sorted(self.batches.items())]
-        full = sum(answer.status == 503 for answer in self.answers)
         return [
-            *(f"{self.name}, {self.rate:.2f}/s", self.mode, str(len(self.answers))),
-            *(f"{p50:.0f}", f"{p95:.0f}", f"{p99:.0f}", "yes" if p95 <= target else "no"),
-            *(", ".join(shares), *([f"{accuracy(self.answers):.2f}"] if labelled else [])),
-            *(str(full), f"{100 * self.starved / self.seconds:.0f}"),
+            *(self.name, self.rate, self.mode, len(self.answers), *latencies),
+            *("yes" if latencies[1] <= target else "no", ", ".join(shares)),
+            *([accuracy(self.answers)] if labelled else []),
+            sum(answer.status == 503 for answer in self.answers),
+            100 * self.starved / self.seconds,
         ]
 
 
@@ -120,7 +134,7 @@ def compare(args, path, requests, options):
     labelled = requests[0].label is not None
     words = [" ".join(request.fields.values()).split() for request in requests]
     mean_tokens = statistics.mean(len(some) + 2 for some in words)
-    common = ("--path", path, "--max-batch-tokens", args.batch_tokens, *options)
+    common = (path, "--max-batch-tokens", args.batch_tokens, *options)
     in_batch = max(1, round(args.batch_tokens / mean_tokens))
     with contextlib.ExitStack() as servers:
         plain = servers.enter_context(server("--ratio", 1, *common))
@@ -130,11 +144,10 @@ def compare(args, path, requests, options):
         starved = starved_seconds(plain.pids) - starved
         batch_ms = 1000 * in_batch / capacity
         target = args.target_ms or args.target_batches * batch_ms
-        print(
-            f"Ratio 1 answers {capacity:.2f} requests of {mean_tokens:.0f} tokens a second, a "
-            f"batch of {in_batch} in {batch_ms:.0f} ms (starved {100 * starved / args.seconds:.0f}"
-            f"% of the time); target {target:.0f} ms for p95.\n",
-            flush=True,
+        report = Report(
+            f"Ratio 1 answers {format_speed(capacity)} requests of {mean_tokens:.0f} tokens a "
+            f"second, a batch of {in_batch} in {batch_ms:.0f} ms (starved "
+            f"{100 * starved / args.seconds:.0f}% of the time); target {target:.0f} ms for p95."
         )
         auto = servers.enter_context(server("--target-ms", target, *common))
         fastest = max(args.ratios)
@@ -149,36 +162,30 @@ def compare(args, path, requests, options):
         for i in range(args.rounds):
             for row in rows:
                 row.run(requests, args.seconds, args.seed + i)
-    header = ["load", "ratio", "requests", "p50 ms", "p95 ms", "p99 ms", "kept", "batches"]
-    header += [*(["accuracy %"] if labelled else []), "503", "starved %"]
-    lines = [row.cells(target, labelled) for row in rows]
-    print(table(header, lines, text=(0, 1, 6, 7)), end="")
-    print("\nkept: p95 within the target. starved: time in which a server could have run but")
-    print("other processes had the processor; a few percent at most on a machine that is free.")
+    skipped = () if labelled else ("accuracy %",)
+    report.begin_table({name: how for name, how in COLUMNS.items() if name not in skipped})
+    for row in rows:
+        report.add_row(*row.cells(target, labelled))
+    report.say(
+        "\nkept: p95 within the target. starved: time in which a server could have run but other "
+        "processes had\nthe processor; a few percent at most on a machine that is free."
+    )
+    report.write(args.out, args.csv)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
+    parser = Parser(__doc__, SIZES, TINY, ("--out", "--csv"))
     parser.add_argument("--path", help="plugin files instead of random ones")
     parser.add_argument("--texts", type=Path, help="with --path: requests, one a line")
     parser.add_argument("--labels", type=Path, help="with --texts: their right classes")
     parser.add_argument("--pairs", type=Path, help="with --texts: their second sentences")
-    parser.add_argument("--layers", type=int, default=6)
-    parser.add_argument("--width", type=int, default=512)
-    parser.add_argument("--ffn", type=int, default=2048)
-    parser.add_argument("--heads", type=int, default=8)
-    parser.add_argument("--bottleneck-dim", type=int, default=64)
     parser.add_argument("--site", default="ffn")
     parser.add_argument("--ratios", type=int, nargs="+", default=[2, 4, 8], help="in --path too")
     parser.add_argument("--lengths", type=int, nargs=2, default=[200, 400], help="of random texts")
-    parser.add_argument("--batch-tokens", type=int, default=1024)
     parser.add_argument("--low", type=float, default=0.3, help="load over ratio 1's capacity")
     parser.add_argument("--high", type=float, default=1.3, help="the same")
     parser.add_argument("--target-batches", type=float, default=4, help="target over batch time")
     parser.add_argument("--target-ms", type=float, help="instead of --target-batches")
-    parser.add_argument("--seconds", type=float, default=15, help="length of a row's round")
-    parser.add_argument("--rounds", type=int, default=2, help="the rows take turns")
-    parser.add_argument("--seed", type=int, default=1)
     args, options = parser.parse_known_args()
     if args.path is not None:
         compare(args, args.path, read_requests(args.texts, args.labels, args.pairs), options)

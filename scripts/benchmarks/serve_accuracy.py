@@ -5,7 +5,7 @@
         [--models backbone backbone+int8 k4+int8+length ...] [OPTIONS OF pet-fairseq serve]
 
 RUNS has plugins.json, as the recipes of Variator and `pet-fairseq plugins` leave it. A model is the
-name of a run; `+int8` and `+bf16` serve it with --int8 or --bf16, `+length` with --batch-order
+name of a run; `+int8` and `+bf16` serve it in that --precision, `+length` with --batch-order
 length. Each has a server process of its own, and all of them are there from the beginning. First
 every text is asked once, with as many requests under way as later: that gives the accuracy, and
 warms up. Then the servers take turns, round after round, and always so many requests are under way.
@@ -15,8 +15,6 @@ Written into --out: serving.md, serving.csv and serving.png.
 import argparse
 import asyncio
 import contextlib
-import csv
-import io
 import itertools
 import os
 import random
@@ -24,30 +22,38 @@ import statistics
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
+from harness import Parser, Report, take_turns
 from http_load import (
-    Answer,
     Request,
     busy_seconds,
     full_load,
     percentile,
     read_requests,
     starved_seconds,
+    steady_rate,
 )
 from matplotlib.figure import Figure
 from served import Server, server
 
 from pet_fairseq.errors import install_excepthook
-from pet_fairseq.files import write_figure, write_text
-from pet_fairseq.markdown import table
-from pet_fairseq.results.score.bootstrap import paired_bootstrap
-from pet_fairseq.results.score.task_table import read_run
+from pet_fairseq.files import check_folder, write_figure
+from pet_fairseq.results.score.tables import read_run
+from pet_fairseq.rounding import format_ratio, format_speed
 from pet_fairseq.runner.training import BEST
+from pet_fairseq.statistics import paired_bootstrap
 
-OPTIONS = {"int8": ("--int8",), "bf16": ("--bf16",), "length": ("--batch-order", "length")}
+OPTIONS = {
+    "int8": ("--precision", "int8"),
+    "bf16": ("--precision", "bf16"),
+    "length": ("--batch-order", "length"),
+}
 BASE = "backbone"
+SIZES = {"--rounds": 5, "--seconds": 5.0, "--under-way": 64, "--batch-tokens": 1024}
+TINY = {"--rounds": 2, "--seconds": 0.5, "--under-way": 4, "--batch-tokens": 40}
 
 
 class Spec(NamedTuple):
@@ -69,12 +75,18 @@ def default_models(rows: dict[str, dict]) -> list[str]:
     return [*names, *(f"{BASE}+{name}" for name in OPTIONS)]
 
 
-def read_spec(word: str, runs: Path, rows: dict[str, dict]) -> Spec:
-    """What a word of --models asks for.
+def read_specs(runs: Path, words: Optional[list[str]]) -> list[Spec]:
+    """What the words of --models ask for, of a recipe's runs.
 
     Raises:
         SystemExit: there is no such run or option.
     """
+    rows = read_run(runs).rows
+    return [read_spec(word, runs, rows) for word in words or default_models(rows)]
+
+
+def read_spec(word: str, runs: Path, rows: dict[str, dict]) -> Spec:
+    """What one word asks for."""
     run, *helps = word.split("+")
     if run not in rows:
         raise SystemExit(f"--models {word}: no run {run}; give some of {', '.join(rows)}")
@@ -83,7 +95,7 @@ def read_spec(word: str, runs: Path, rows: dict[str, dict]) -> Spec:
     ratio = rows[run]["ratio"] if rows[run]["kind"] == "variator" else 1
     options = itertools.chain(*(OPTIONS[name] for name in helps))
     path = runs / run / BEST
-    return Spec(run, tuple(helps), ("--path", path, "--ratio", ratio, *options))
+    return Spec(run, tuple(helps), (path, "--ratio", ratio, *options))
 
 
 @dataclass
@@ -122,26 +134,14 @@ class Measured:
         taken = time.perf_counter() - start
         self.starved.append((starved_seconds(pids) - starved) / taken)
         self.busy.append((busy_seconds(pids) - busy) / max(1, len(answers)))
-        self.rates.append(steady_rate(answers, start, seconds))
+        moments = (answer.at for answer in answers)
+        self.rates.append(steady_rate(moments, start, seconds))
         self.seconds += [answer.seconds for answer in answers]
 
 
-def steady_rate(answers: list[Answer], start: float, seconds: float) -> float:
-    """Answers a second in the last three quarters of a round, while the load was full.
-
-    Raises:
-        SystemExit: there were none.
-    """
-    first = start + seconds / 4
-    counted = sum(first < answer.at <= start + seconds for answer in answers)
-    if not counted:
-        raise SystemExit(f"no text was answered within {seconds:g} s; give more with --seconds")
-    return counted / (0.75 * seconds)
-
-
-def endless(requests: list[Request], seed: int) -> Iterator[Request]:
+def endless(requests: list[Request]) -> Iterator[Request]:
     """All texts again and again, each time in another order, the same for every model."""
-    draw = random.Random(seed)
+    draw = random.Random(0)
     while True:
         yield from draw.sample(requests, len(requests))
 
@@ -149,17 +149,17 @@ def endless(requests: list[Request], seed: int) -> Iterator[Request]:
 # --- what is written ------------------------------------------------------------------------------
 
 
-HEADER = {
+COLUMNS = {
     "model": "",
     "served with": "",
     "accuracy %": ".2f",
     "to backbone": "+.2f",
     "95% low": "+.2f",
     "high": "+.2f",
-    "requests/s": ".1f",
-    "of backbone's": ".2f",
-    "lowest": ".2f",  # of all rounds
-    "highest": ".2f",
+    "requests/s": format_speed,
+    "of backbone's": format_ratio,
+    "lowest": format_ratio,  # of all rounds
+    "highest": format_ratio,
     "processor ms": ".2f",  # of the server, for a request
     "p95 ms": ".0f",
     "starved %": ".0f",
@@ -167,7 +167,7 @@ HEADER = {
 
 
 def cells(model: Measured, base: Measured) -> list:
-    """The values of HEADER for a model; ratios are taken within each round."""
+    """The values of COLUMNS for a model; ratios are taken within each round."""
     difference = paired_bootstrap(model.hits, base.hits)
     ratios = [ours / theirs for ours, theirs in zip(model.rates, base.rates)]
     return [
@@ -196,19 +196,16 @@ def draw(models: list[Measured], about: str) -> Figure:
     return figure
 
 
-def write(models: list[Measured], args: argparse.Namespace, about: str) -> str:
-    """Write the table, as Markdown and CSV, and the plot; returns the Markdown."""
+def write(models: list[Measured], args: argparse.Namespace, about: str) -> None:
+    """Print the table, and write it with its plot."""
     base = next((model for model in models if model.spec.name == BASE), models[0])
-    rows = [cells(model, base) for model in models]
-    lines = [[format(x, how) for x, how in zip(row, HEADER.values())] for row in rows]
-    text = f"{about}\n\n{table(list(HEADER), lines, text=(0, 1))}"
-    sheet = io.StringIO()
-    csv.writer(sheet, lineterminator="\n").writerows([list(HEADER), *rows])
-    args.out.mkdir(parents=True, exist_ok=True)
-    write_text(args.out / "serving.md", text)
-    write_text(args.out / "serving.csv", sheet.getvalue())
+    check_folder(args.out, "--out")
+    report = Report(about)
+    report.begin_table(COLUMNS)
+    for model in models:
+        report.add_row(*cells(model, base))
+    report.write(args.out / "serving.md", args.out / "serving.csv")
     write_figure(args.out / "serving.png", draw(models, f"{args.runs}: {args.texts.name}"))
-    return text
 
 
 def describe(args: argparse.Namespace, requests: list[Request]) -> str:
@@ -217,15 +214,16 @@ def describe(args: argparse.Namespace, requests: list[Request]) -> str:
     return (
         f"{len(requests)} texts of {args.texts.name} ({words:.0f} words on average), "
         f"{args.under_way} requests under way, batches of {args.batch_tokens} tokens, "
-        f"{args.rounds} rounds of {args.seconds:g} s in turn, OMP_NUM_THREADS "
-        f"{os.environ.get('OMP_NUM_THREADS', 'not set')}, {os.cpu_count()} cores, "
-        f"load average {os.getloadavg()[1]:.1f} at the end."
+        f"{args.rounds} rounds of {args.seconds:g} s in turn, {os.cpu_count()} cores, load average "
+        f"{os.getloadavg()[1]:.1f} at the end."
     )
 
 
-def measure(args: argparse.Namespace, specs: list[Spec], options: list[str]) -> list[Measured]:
+def measure(args: argparse.Namespace, options: list[str]) -> None:
     """Start the servers and let them take turns."""
+    specs = read_specs(args.runs, args.models)
     requests = read_requests(args.texts, args.labels, args.pairs)
+    orders = {spec: endless(requests) for spec in specs}
     common = ("--max-batch-tokens", args.batch_tokens, *options)
     with contextlib.ExitStack() as servers:
         models = []
@@ -234,33 +232,27 @@ def measure(args: argparse.Namespace, specs: list[Spec], options: list[str]) -> 
             models.append(Measured(spec, started))
             models[-1].ask_all(requests, args.under_way)
             print(f"{spec.name}: accuracy {models[-1].accuracy:.2f}", flush=True)
-        for number in range(args.rounds):
-            # back and forth, so that what changes slowly on the machine meets all alike
-            for model in models if number % 2 == 0 else models[::-1]:
-                model.run_round(endless(requests, number), args.under_way, args.seconds)
-            print(f"round {number + 1} of {args.rounds} done", flush=True)
-    print("\n" + write(models, args, describe(args, requests)), end="")
-    return models
+
+        def run_round(model):
+            model.run_round(orders[model.spec], args.under_way, args.seconds)
+            print(f"{model.spec.name}: {model.rates[-1]:.1f} requests/s", flush=True)
+
+        take_turns({m.spec: partial(run_round, m) for m in models}, args.rounds, warm_up=0)
+    write(models, args, describe(args, requests))
 
 
 def main() -> None:
     install_excepthook()
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
+    parser = Parser(__doc__, SIZES, TINY, ())
     parser.add_argument("runs", type=Path, metavar="RUNS")
     parser.add_argument("--texts", type=Path, required=True, help="one a line")
     parser.add_argument("--labels", type=Path, required=True, help="their right classes")
     parser.add_argument("--pairs", type=Path, help="their second sentences")
     parser.add_argument("--models", nargs="+", help="RUN[+int8|+bf16][+length] (default: all runs)")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=5, help="of a round of a model")
-    parser.add_argument("--under-way", type=int, default=64, help="requests at a time")
-    parser.add_argument("--batch-tokens", type=int, default=1024)
     parser.add_argument("--out", type=Path, help="a folder (default: RUNS/serving)")
     args, options = parser.parse_known_args()
     args.out = args.out or args.runs / "serving"
-    rows = read_run(args.runs).rows
-    words = args.models or default_models(rows)
-    measure(args, [read_spec(word, args.runs, rows) for word in words], options)
+    measure(args, options)
 
 
 if __name__ == "__main__":

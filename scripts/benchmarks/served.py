@@ -54,17 +54,14 @@ class Server(NamedTuple):
     @property
     def pids(self) -> list[int]:
         """The process that listens, and its children, one of which has the model (Linux)."""
-        return [self.pid, *children(self.pid)]
+        started = Path(f"/proc/{self.pid}/task").glob("*/children")
+        return [self.pid, *(int(pid) for file in started for pid in file.read_text().split())]
 
-
-def children(parent: int) -> list[int]:
-    """The processes that a process has started and that are still there (Linux)."""
-    found = []
-    for file in Path("/proc").glob("[0-9]*/status"):
-        with contextlib.suppress(OSError):  # it has ended meanwhile
-            if f"\nPPid:\t{parent}\n" in file.read_text():
-                found.append(int(file.parent.name))
-    return found
+    @property
+    def place(self) -> tuple[str, int]:
+        """Host and port."""
+        host, port = self.address.removeprefix("http://").split(":")
+        return host, int(port)
 
 
 def make_task(folder: Path) -> SentencePredictionTask:
@@ -93,7 +90,7 @@ def save(path: Path, model, model_cfg: Namespace, task) -> str:
 
 
 def make_files(folder: Path, shape: Shape) -> str:
-    """Write a random backbone and plugins, and return the value of --path for them."""
+    """Write a random backbone and plugins, and return the CHECKPOINT for them."""
     torch.manual_seed(1)
     task = make_task(folder)
     options = Namespace(

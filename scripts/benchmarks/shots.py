@@ -8,25 +8,41 @@ The demonstrations are tokens, or memory tokens that a bank holds. Every way run
 of shots in a process of its own, for its peak memory; times are medians over repeats.
 """
 
-import argparse
-import json
 import statistics
-import subprocess
-import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import torch
-from measuring import Lines, add_device_option, add_out_option, parse, peak, seconds, start_peak
-from selfcp import make_generator, make_model, make_prompts
+from harness import (
+    Parser,
+    in_own_process,
+    median_ratio,
+    memory_of,
+    report,
+    seconds,
+    take_turns,
+)
+from selfcp import TINY_MODEL, make_generator, make_model, make_prompts
 
-from pet_fairseq.markdown import table_head, table_row
+from pet_fairseq.rounding import format_ratio, format_speed
 from pet_fairseq.selfcp.bank.bank import create
 from pet_fairseq.selfcp.bank.demonstrations import fill, made_with
 from pet_fairseq.selfcp.manifest import Source
 
-WAYS = ("text", "bank")
+WAYS = {"text": "as text", "bank": "from a bank"}
 PROMPT = 16  # tokens after the demonstrations
+SIZES = {
+    **{"--shots": [1, 2, 4, 8, 16, 32], "--demonstration": 256, "--new": 64, "--window": 512},
+    **{"--rows": 2, "--width": 512, "--layers": 6, "--repeats": 3, "--ratio": 12.0},
+}
+TINY = {"--shots": [1, 2], "--demonstration": 40, **TINY_MODEL}
+MEASURED = {"tokens read": ",d", "responses/s": format_speed, "peak memory MB": ".0f"}
+COLUMNS = {
+    "shots": "d",
+    **{f"{way}: {name}": how for way in WAYS.values() for name, how in MEASURED.items()},
+    "times as fast": format_ratio,
+}
 
 
 def make_bank(args, folder):
@@ -47,9 +63,8 @@ def make_bank(args, folder):
 
 
 @torch.inference_mode()
-def run_one(args, way):
-    """Measures one way and number of shots: seconds, memory and tokens read."""
-    (shots,) = args.shots
+def run_one(args, way, shots, bank):
+    """Measures one way and number of shots, in this process: tokens read, seconds, bytes."""
     model, dictionary = make_model(args, "full")
     length = PROMPT + (shots * args.demonstration if way == "text" else 0)
     sample = {"net_input": make_prompts(args, length, args.rows, dictionary)}
@@ -57,68 +72,38 @@ def run_one(args, way):
     short = {"net_input": make_prompts(args, PROMPT, 1, dictionary)}
     generator.generate([model], short)  # the first call is slow
     if way == "bank":
-        model.cfg.bank, model.cfg.shots = args.bank, shots
+        model.cfg.bank, model.cfg.shots = bank, shots
         model.encoder.read(**short["net_input"])  # opens the bank
-    before = start_peak(args.device)
-    taken = seconds(args.device, generator.generate, [model], sample)
-    memory = (peak(args.device) - before) / 1e6
-    read = int(model.encoder.read(**sample["net_input"]).lengths[0])
-    return {"seconds": taken, "memory": memory, "read": read}
-
-
-def measure(args, way, shots, bank):
-    """Runs one way in a process of its own and returns what it measured."""
-    command = [sys.executable, __file__, *sys.argv[1:], "--one", way, "--bank", bank]
-    command += ["--shots", str(shots)]  # the last one counts
-    text = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    return json.loads(text.splitlines()[-1])
-
-
-def compare(args, bank, say):
-    say(
-        f"{args.rows} prompts of {PROMPT} tokens after demonstrations of {args.demonstration}, "
-        f"{args.new} new tokens, ratio {args.ratio:g}; {args.layers} layers of width {args.width}, "
-        f"{args.device}\n"
+    memory, taken = memory_of(
+        args.device, seconds, args.device, generator.generate, [model], sample
     )
-    columns = ["tokens read", "responses/s", "peak memory MB"]
-    both = [f"as text: {columns[0]}", *columns[1:], f"from a bank: {columns[0]}", *columns[1:]]
-    say(table_head(["shots", *both, "times as fast"], text=()))
-    for shots in args.shots:
-        runs_of = {way: [] for way in WAYS}
-        for i in range(args.repeats):
-            for way in WAYS[:: 1 if i % 2 else -1]:
-                runs_of[way].append(measure(args, way, shots, bank))
-        cells = [str(shots)]
-        for runs in runs_of.values():
-            m = {key: statistics.median(run[key] for run in runs) for key in runs[0]}
-            cells += [f"{m['read']:,}", f"{args.rows / m['seconds']:.2f}", f"{m['memory']:.0f}"]
-        pairs = zip(*runs_of.values())
-        ratio = statistics.median(text["seconds"] / bank["seconds"] for text, bank in pairs)
-        say(table_row([*cells, f"{ratio:.2f}"]))
+    return int(model.encoder.read(**sample["net_input"]).lengths[0]), taken, memory
+
+
+def compare(args, shots, bank):
+    """The values of a row."""
+    ways = {way: partial(in_own_process, run_one, args, way, shots, bank) for way in WAYS}
+    runs = take_turns(ways, args.repeats, warm_up=0)
+    columns = {way: list(zip(*measured)) for way, measured in runs.items()}
+    cells = []
+    for read, taken, memory in columns.values():
+        speed = args.rows / statistics.median(taken)
+        cells += [read[0], speed, statistics.median(memory) / 1e6]
+    return [shots, *cells, median_ratio(columns["text"][1], columns["bank"][1])]
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--shots", type=int, nargs="+", default=[1, 2, 4, 8, 16, 32])
-    for name, value in (("demonstration", 256), ("new", 64), ("window", 512), ("rows", 2)):
-        parser.add_argument(f"--{name}", type=int, default=value)
-    for name, value in (("width", 512), ("layers", 6), ("repeats", 3)):
-        parser.add_argument(f"--{name}", type=int, default=value)
-    parser.add_argument("--ratio", type=float, default=12)
-    add_device_option(parser)
-    add_out_option(parser)
-    parser.add_argument("--one", choices=WAYS, help=argparse.SUPPRESS)
-    parser.add_argument("--bank", help=argparse.SUPPRESS)
-    args = parse(parser)
+    args = Parser(__doc__, SIZES, TINY).parse_args()
     args.prompt = max(args.shots) * args.demonstration  # the model has positions for twice that
-    if args.one:
-        print(json.dumps(run_one(args, args.one)))
-        return
-    with tempfile.TemporaryDirectory() as bank:
+    about = (
+        f"{args.rows} prompts of {PROMPT} tokens after demonstrations of {args.demonstration}, "
+        f"{args.new} new tokens, ratio {args.ratio:g}; {args.layers} layers of width {args.width}, "
+        f"{args.device}"
+    )
+    with tempfile.TemporaryDirectory() as bank, report(args, about, COLUMNS) as result:
         make_bank(args, Path(bank))
-        say = Lines(args.out)
-        compare(args, bank, say)
-        say.write()
+        for shots in args.shots:
+            result.add_row(*compare(args, shots, bank))
 
 
 if __name__ == "__main__":

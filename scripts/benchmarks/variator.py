@@ -8,31 +8,41 @@ order, median of paired rounds.
     python scripts/benchmarks/variator.py --path model.pt --lengths 512 --tokens 4096
 """
 
-import argparse
 import statistics
 from argparse import Namespace
+from functools import partial
 
 import torch
 from fairseq.models import build_model
-from measuring import (
-    Lines,
-    add_clock_option,
-    add_device_option,
-    add_out_option,
-    chosen_clock,
-    parse,
-)
+from harness import Parser, chosen_clock, median_ratio, report, take_turns
 
 import pet_fairseq
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
-from pet_fairseq.markdown import table_head, table_row
 from pet_fairseq.nn.architectures import Vocabularies
+from pet_fairseq.rounding import format_ratio
 from pet_fairseq.variator.flops import shape_of
 from pet_fairseq.variator.model import VariatorModel
 from pet_fairseq.variator.options import VariatorConfig
 from pet_fairseq.variator.plugin_files import build_around
 
 pet_fairseq.register()
+
+SIZES = {
+    **{"--width": 512, "--ffn": 2048, "--heads": 8, "--layers": 6, "--bottleneck-dim": 64},
+    **{"--ratios": [2, 4, 8, 16, 32], "--lengths": [128, 512], "--tokens": 4096, "--repeats": 7},
+}
+TINY = {
+    **{"--width": 32, "--ffn": 64, "--heads": 2, "--layers": 1, "--bottleneck-dim": 4},
+    **{"--ratios": [2], "--lengths": [8, 16], "--tokens": 32, "--repeats": 1},
+}
+COLUMNS = {
+    "length": "d",
+    "k": "d",
+    "ms": ".1f",
+    "time ratio": format_ratio,
+    "FLOPs ratio": ".3f",
+    "saved, of the saving in FLOPs %": ".0f",
+}
 
 
 def make_model(args):
@@ -66,56 +76,42 @@ def random_model(args, cfg):
 
 @torch.inference_mode()
 def measure(model, ratios, tokens, repeats, clock):
-    """Time ratios to the plain encoder: the median over rounds."""
-    rounds = []
-    for i in range(repeats + 1):  # the first one warms up
-        taken = {}
-        for ratio in ratios if i % 2 else ratios[::-1]:
-            with model.compression_ratio(ratio):
-                taken[ratio] = clock(model.stack, tokens, None)
-        rounds.append(taken)
-    return {k: statistics.median(r[k] / r[1] for r in rounds[1:]) for k in ratios}, rounds
+    """The seconds of the encoder by ratio and round."""
+
+    def run(ratio):
+        with model.compression_ratio(ratio):
+            return clock(model.stack, tokens, None)
+
+    return take_turns({ratio: partial(run, ratio) for ratio in ratios}, repeats)
+
+
+def flops_ratios(model, ratios, length):
+    """What of the plain encoder's multiply-adds is left at each ratio."""
+    shape = shape_of(model)
+    costs = {k: VariatorModel.encoder_cost(shape._replace(ratio=k), length) for k in ratios}
+    return {k: cost / costs[1] for k, cost in costs.items()}
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    shared = ("--dtype", "--processor-time", "--device", "--out", "--csv")
+    parser = Parser(__doc__, SIZES, TINY, shared)
     parser.add_argument("--path", help="a checkpoint, in place of the sizes")
-    parser.add_argument("--width", type=int, default=512)
-    parser.add_argument("--ffn", type=int, default=2048)
-    parser.add_argument("--heads", type=int, default=8)
-    parser.add_argument("--layers", type=int, default=6)
-    parser.add_argument("--bottleneck-dim", type=int, default=64)
     parser.add_argument("--site", default="ffn")
-    parser.add_argument("--ratios", type=int, nargs="+", default=[2, 4, 8, 16, 32])
-    parser.add_argument("--lengths", type=int, nargs="+", default=[128, 512])
-    parser.add_argument("--tokens", type=int, default=4096, help="in a batch")
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--dtype", choices=["float32", "float16", "bfloat16"], default="float32")
-    add_clock_option(parser)
-    add_device_option(parser)
-    add_out_option(parser)
-    args = parse(parser)
-    clock = chosen_clock(args)
-    say = Lines(args.out)
-    model = make_model(args)
-    header = ["length", "k", "ms", "time ratio", "FLOPs ratio", "saved, of the saving in FLOPs %"]
+    args = parser.parse_args()
+    model, ratios = make_model(args), [1, *args.ratios]
     counted = "of the processor" if args.processor_time else "on the clock"
-    say(f"{args.tokens} tokens in a batch, {args.dtype}, {args.device}; time {counted}\n")
-    say(table_head(header, text=()))
-    for length in args.lengths:
-        size = (max(1, args.tokens // length), length)
-        # always the same word, the beginning of a sentence: any takes as long
-        tokens = torch.zeros(size, dtype=torch.long, device=args.device)
-        ratios = [1, *args.ratios]
-        times, rounds = measure(model, ratios, tokens, args.repeats, clock)
-        plain = VariatorModel.encoder_cost(shape_of(model)._replace(ratio=1), length)
-        for k in ratios:
-            flops = VariatorModel.encoder_cost(shape_of(model)._replace(ratio=k), length) / plain
-            ms = 1000 * statistics.median(r[k] for r in rounds[1:])
-            share = "-" if k == 1 else f"{100 * (1 - times[k]) / (1 - flops):.0f}"
-            cells = (f"{ms:.1f}", f"{times[k]:.3f}", f"{flops:.3f}", share)
-            say(table_row([str(length), str(k), *cells]))
-    say.write()
+    about = f"{args.tokens} tokens in a batch, {args.dtype}, {args.device}; time {counted}"
+    with report(args, about, COLUMNS) as result:
+        for length in args.lengths:
+            size = (max(1, args.tokens // length), length)
+            # always the same word, the beginning of a sentence: any takes as long
+            tokens = torch.zeros(size, dtype=torch.long, device=args.device)
+            times = measure(model, ratios, tokens, args.repeats, chosen_clock(args))
+            flops = flops_ratios(model, ratios, length)
+            for k, taken in times.items():
+                ratio = median_ratio(taken, times[1])
+                saved = None if k == 1 else 100 * (1 - ratio) / (1 - flops[k])
+                result.add_row(length, k, 1000 * statistics.median(taken), ratio, flops[k], saved)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@
 They go into docs/results/plots if no folder is given.
 """
 
-import csv
 import itertools
 from pathlib import Path
 from typing import Optional
@@ -15,7 +14,7 @@ from drawing import draw_all
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pet_fairseq.files import write_figure
+from pet_fairseq.files import read_csv, write_figure
 
 RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
 DATA = RESULTS / "data"
@@ -41,8 +40,7 @@ Row = dict[str, str]
 
 def read(name: str) -> list[Row]:
     """The rows of a CSV file, by the names of its columns."""
-    with (DATA / f"{name}.csv").open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+    return read_csv(DATA / f"{name}.csv")
 
 
 def number(text: str) -> Optional[float]:

@@ -19,7 +19,7 @@ from pet_fairseq.cli_command import Command, Group
 from pet_fairseq.errors import UserError
 from pet_fairseq.markdown import table
 from pet_fairseq.predict.predictor import Predictor
-from pet_fairseq.recipes.catalogue import RECIPES
+from pet_fairseq.recipes.catalogue import BESIDE_THE_PACKAGE, load_recipes
 from pet_fairseq.recipes.commands import recipe_parser
 
 pet_fairseq.register()
@@ -96,14 +96,15 @@ def command_section(command: Command) -> str:
 def recipe_sections() -> str:
     """The options of all recipes; those with the same ones stand together."""
     groups: dict[tuple[str, ...], list[str]] = {}
-    for name in RECIPES:
-        options = tuple(recipe_parser(name)._option_string_actions)
-        groups.setdefault(options, []).append(name)
+    recipes = load_recipes(BESIDE_THE_PACKAGE)
+    parsers = {name: recipe_parser(name, recipe) for name, recipe in recipes.items()}
+    for name, parser in parsers.items():
+        groups.setdefault(tuple(parser._option_string_actions), []).append(name)
     parts = []
     for names in groups.values():
         parts.append(f"### {', '.join(f'`{name}`' for name in names)}\n")
-        parts.append("\n".join(f"* `{name}`: {escape(RECIPES[name].about)}" for name in names))
-        parts.append(f"\n{tables(merge_rows(map(recipe_parser, names)))}")
+        parts.append("\n".join(f"* `{name}`: {escape(recipes[name].about)}" for name in names))
+        parts.append(f"\n{tables(merge_rows(parsers[name] for name in names))}")
     return "\n".join(parts)
 
 

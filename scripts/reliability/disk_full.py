@@ -61,7 +61,7 @@ def try_writer(name: str, writer: Writer, workspace: Workspace, disk: Path) -> i
     folder, log = disk / "work", workspace.folder / "writer.log"
     start(writer, workspace, folder)
     before = sizes(folder)
-    command = writer.command(workspace, folder)
+    command = workspace.fill(writer.command, folder)
     must(command, log)
     complete = sizes(folder)
     needed = sum(pages(size) for path, size in complete.items() if before.get(path) != size)
@@ -78,7 +78,7 @@ def try_writer(name: str, writer: Writer, workspace: Workspace, disk: Path) -> i
         if result.status == 0:
             continue
         if writer.mend is not None:
-            must(writer.mend(workspace, folder), log)
+            must(workspace.fill(writer.mend, folder), log)
         again = run(command, log)
         if again.status != 0:
             problems.append(f"    does not go on when there is room: {last_line(again)}")

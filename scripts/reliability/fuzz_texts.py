@@ -47,9 +47,8 @@ def dictionary(folder: Path):
 def outputs(folder: Path):
     """What fairseq-generate and fairseq-validate printed."""
     from pet_fairseq.recipes.translation.teacher_text import read_pairs
-    from pet_fairseq.results.report.outputs import read_output
+    from pet_fairseq.results.fairseq_output import read_output, read_perplexity
     from pet_fairseq.results.score.answers import read_hypotheses
-    from pet_fairseq.results.score.rouge import read_perplexity
 
     path = folder / "generate.txt"
     text = "".join(
@@ -87,8 +86,8 @@ def pronunciations(folder: Path):
 def scores(folder: Path):
     """Right answers, and scores of runs."""
     from pet_fairseq.results.score.answers import read_gold
-    from pet_fairseq.results.score.seed_table import read_seeds
-    from pet_fairseq.variator.comparison import read_result
+    from pet_fairseq.results.score.tables import read_seeds
+    from pet_fairseq.runs import read_result
 
     run = folder / "pet.seed1"
     run.mkdir(exist_ok=True)

@@ -25,7 +25,8 @@ from pathlib import Path
 from typing import NamedTuple, Optional
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-from served import Shape, make_files, server
+from fuzz_inputs import odd_value
+from served import Server, Shape, make_files, server
 from server_load import memory_megabytes
 
 from pet_fairseq.markdown import table
@@ -72,27 +73,16 @@ def flipped(draw: random.Random) -> bytes:
     return bytes(body)
 
 
-def any_value(draw: random.Random, depth: int = 0):
-    """A value of JSON of any type."""
-    if depth < 3 and draw.random() < 0.5:
-        values = [any_value(draw, depth + 1) for _ in range(draw.randrange(4))]
-        if draw.random() < 0.5:
-            return values
-        return {draw.choice(["text", "texts", "", "\x00", "a"]): value for value in values}
-    return draw.choice([None, True, 0, -1, 1.5, "", " ", "a", "\ud800", "w1 w2", [], {}])
-
-
 def wrong_types(draw: random.Random) -> bytes:
     kind = draw.randrange(4)
     if kind == 0:
-        return json.dumps(any_value(draw)).encode()
+        return json.dumps(odd_value(draw)).encode()
     if kind == 1:
-        return json.dumps({"text": any_value(draw)}).encode()
+        return json.dumps({"text": odd_value(draw)}).encode()
     if kind == 2:
-        return json.dumps({"texts": any_value(draw)}).encode()
-    return json.dumps(
-        {"text": "a", draw.choice(["texts", "TEXT", "beam"]): any_value(draw)}
-    ).encode()
+        return json.dumps({"texts": odd_value(draw)}).encode()
+    another = draw.choice(["texts", "TEXT", "beam"])
+    return json.dumps({"text": "a", another: odd_value(draw)}).encode()
 
 
 def nested(draw: random.Random) -> bytes:
@@ -275,39 +265,28 @@ class Answer(NamedTuple):
     busy: float
 
 
-class Target(NamedTuple):
-    """A server that listens."""
-
-    host: str
-    port: int
-    pids: list[int]
-
-    def busy(self) -> float:
-        """Seconds of processor time so far (Linux)."""
-        ticks = 0
-        for pid in self.pids:
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            ticks += int(fields[11]) + int(fields[12])
-        return ticks / os.sysconf("SC_CLK_TCK")
-
-    def peak_megabytes(self) -> float:
-        """The most memory so far (Linux)."""
-        return memory_megabytes(self.pids, "VmHWM")
+def processor_seconds(pids: list[int]) -> float:
+    """How long processes have had a processor, the threads that ended too (Linux)."""
+    ticks = 0
+    for pid in pids:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
-async def send(target: Target, request: Request) -> Answer:
+async def send(target: Server, request: Request) -> Answer:
     """Send a request in a connection of its own.
 
     Raises:
         asyncio.TimeoutError: neither an answer nor the end of the connection came in time.
     """
-    start, busy = time.perf_counter(), target.busy()
-    reader, writer = await asyncio.open_connection(target.host, target.port)
+    start, busy = time.perf_counter(), processor_seconds(target.pids)
+    reader, writer = await asyncio.open_connection(*target.place)
     try:
         status = await asyncio.wait_for(talk(reader, writer, request), CLOCK_SECONDS)
     finally:
         writer.transport.abort()
-    return Answer(status, time.perf_counter() - start, target.busy() - busy)
+    return Answer(status, time.perf_counter() - start, processor_seconds(target.pids) - busy)
 
 
 async def talk(reader, writer, request: Request) -> Optional[int]:
@@ -363,7 +342,7 @@ class Outcomes:
         ]
 
 
-async def send_all(target: Target, seed: int, count: int) -> Outcomes:
+async def send_all(target: Server, seed: int, count: int) -> Outcomes:
     outcomes = Outcomes()
     numbers_left = iter(range(count))
 
@@ -381,7 +360,7 @@ async def send_all(target: Target, seed: int, count: int) -> Outcomes:
     return outcomes
 
 
-async def still_answers(target: Target) -> bool:
+async def still_answers(target: Server) -> bool:
     answer = await send(target, whole(b'{"text": "w1 w2"}'))
     return answer.status == 200
 
@@ -391,14 +370,12 @@ def run(args: argparse.Namespace, folder: Path) -> int:
     path = args.path or make_files(folder, SHAPE)
     bpe = ("--tokenizer", "moses", "--bpe", "subword_nmt", "--bpe-codes", folder / "codes")
     log = folder / "log"
-    with log.open("w") as file, server("--path", path, *bpe, log=file) as served:
-        host, port = served.address.removeprefix("http://").split(":")
-        target = Target(host, int(port), served.pids)
-        before = target.peak_megabytes()
-        outcomes = asyncio.run(send_all(target, args.seed, args.bodies))
+    with log.open("w") as file, server(path, *bpe, log=file) as served:
+        before = memory_megabytes(served.pids, "VmHWM")
+        outcomes = asyncio.run(send_all(served, args.seed, args.bodies))
         faults = outcomes.faults
-        after = target.peak_megabytes()
-        if not asyncio.run(still_answers(target)):
+        after = memory_megabytes(served.pids, "VmHWM")
+        if not asyncio.run(still_answers(served)):
             faults.append("the server no longer answers a right request")
     if after > MEGABYTES:
         faults.append(f"the server took {after:.0f} MB of memory")

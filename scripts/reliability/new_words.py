@@ -87,7 +87,7 @@ def run(args: argparse.Namespace, folder: Path, options: list[str]) -> int:
         options += ["--tokenizer", "moses", "--bpe", "subword_nmt", "--bpe-codes"]
         options.append(str(folder / "codes"))
     path, looks, faults = args.path or make_files(folder, SHAPE), [], []
-    with server("--path", path, *options) as served:
+    with server(path, *options) as served:
         requests = watched_requests(args.requests, args.seed, served, looks)
         answers = asyncio.run(full_load(served.address, requests, args.under_way))
     if served.process.returncode != 0:

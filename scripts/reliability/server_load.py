@@ -28,6 +28,8 @@ from pathlib import Path
 from typing import NamedTuple, Optional
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+from harness import resident_bytes
+from http_load import percentile, steady_rate
 from served import Server, Shape, make_files, random_texts, server
 
 from pet_fairseq.markdown import table
@@ -203,13 +205,10 @@ async def measure_capacity(address: tuple[str, int], texts: list[str], seconds: 
             status = await be_client(address, "behaves", draw.choice(texts), draw)
             if status != 200:
                 raise ValueError(f"a single text got status {status}; give others with --texts")
-            answered.append(time.perf_counter() - start)
+            answered.append(time.perf_counter())
 
     await asyncio.gather(*map(client, range(AT_ONCE)))
-    counted = [t for t in answered if seconds / 3 < t <= seconds]
-    if not counted:
-        raise ValueError(f"no text was answered within {seconds:g} s")
-    return len(counted) / (seconds * 2 / 3)
+    return steady_rate(answered, start, seconds)
 
 
 async def load(
@@ -218,13 +217,12 @@ async def load(
     """Clients that come at random times, each in a task of its own."""
     draw = random.Random(seed)
     names, shares = zip(*((name, manner.share) for name, manner in MANNERS.items()))
-    address = host_and_port(served)
     start = due = time.perf_counter()
     watching = asyncio.create_task(watch(served, start, record))
     tasks = set()
 
     async def request(name: str, text: str, began: float):
-        status = await be_client(address, name, text, random.Random(draw.random()))
+        status = await be_client(served.place, name, text, random.Random(draw.random()))
         minute = int((began - start) / 60)
         record.add(minute, name, status, time.perf_counter() - began)
 
@@ -248,27 +246,14 @@ async def watch(served: Server, start: float, record: Record) -> None:
 
 def memory_megabytes(pids: list[int], field: str = "VmRSS") -> float:
     """The memory of processes together, in MB (Linux); field: VmHWM for the most of each so far."""
-    kilobytes = 0
-    for pid in pids:
-        status = Path(f"/proc/{pid}/status").read_text()
-        kilobytes += int(status.partition(f"{field}:")[2].split()[0])
-    return kilobytes / 1000
+    return sum(resident_bytes(field, pid) for pid in pids) / 1e6
 
 
 def open_files(pid: int) -> int:
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
-def host_and_port(served: Server) -> tuple[str, int]:
-    host, port = served.address.removeprefix("http://").split(":")
-    return host, int(port)
-
-
 # --- the report -----------------------------------------------------------------------------------
-
-
-def percentile(values: list[float], share: float) -> str:
-    return f"{1000 * sorted(values)[int(share * (len(values) - 1))]:.0f}" if values else "-"
 
 
 def minute_row(number: int, minute: Minute) -> list[str]:
@@ -276,7 +261,7 @@ def minute_row(number: int, minute: Minute) -> list[str]:
     others = counts.total() - counts[200] - counts[503] - counts[None]
     return [
         *(str(n) for n in (number + 1, counts.total(), counts[200], counts[503], others)),
-        *(percentile(minute.latencies, share) for share in (0.5, 0.99)),
+        *(f"{1000 * percentile(minute.latencies, share):.0f}" for share in (0.5, 0.99)),
         f"{statistics.median(minute.memory):.0f}" if minute.memory else "-",
         str(max(minute.files, default=0)),
     ]
@@ -292,17 +277,8 @@ def print_report(record: Record) -> None:
         share = 100 * counts.total() / total
         rows.append([name, str(counts.total()), f"{share:.0f}", ", ".join(outcomes)])
     print(table(header, rows, text=(0, 3)))
-    header = [
-        "minute",
-        "requests",
-        "200",
-        "503",
-        "others",
-        "p50 ms",
-        "p99 ms",
-        "memory MB",
-        "files",
-    ]
+    header = ["minute", "requests", "200", "503", "others", "p50 ms", "p99 ms"]
+    header += ["memory MB", "files"]
     minutes = [(n, minute) for n, minute in sorted(record.minutes.items()) if minute.statuses]
     rows = [minute_row(number, minute) for number, minute in minutes]
     print(table(header, rows, text=()))
@@ -331,7 +307,7 @@ def check_memory(record: Record, minutes: float) -> str:
 async def settle(served: Server, files: int, record: Record) -> None:
     """After the load the server is as before: it answers, and nothing is left open."""
     await asyncio.sleep(LAST_CONNECTIONS)
-    status = await be_client(host_and_port(served), "behaves", "w1 w2", random.Random(1))
+    status = await be_client(served.place, "behaves", "w1 w2", random.Random(1))
     if status != 200:
         record.faults[f"after the load: {describe(status)}"] += 1
     await asyncio.sleep(1.0)
@@ -343,10 +319,10 @@ def run(args: argparse.Namespace, folder: Path, options: list[str]) -> int:
     path = args.path or make_files(folder, SHAPE)
     texts = args.texts.read_text().splitlines() if args.texts else random_texts(LENGTHS)
     log, record, seconds = folder / "log", Record(), 60 * args.minutes
-    with log.open("w") as file, server("--path", path, *options, log=file) as served:
+    with log.open("w") as file, server(path, *options, log=file) as served:
         files = open_files(served.pid)
         measuring = 30.0 if args.minutes >= 1 else 10.0
-        capacity = asyncio.run(measure_capacity(host_and_port(served), texts, measuring))
+        capacity = asyncio.run(measure_capacity(served.place, texts, measuring))
         wanting = sum(manner.share for manner in MANNERS.values() if 200 in manner.statuses)
         rate = args.overload * capacity / wanting
         print(

@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -14,6 +15,12 @@ TRAIN = (
 )
 PLAIN = ("--arch", "transformer_tiny", "--criterion", "label_smoothed_cross_entropy")
 FEW = ("--max-update", "2")
+# the words of a command, in which {w.NAME} is a path of the workspace and {out} a folder
+Command = Sequence[str]
+PROMPTS = (
+    *("pet-fairseq", "prompts", "--train", "{w.records[0]}", "--valid", "{w.records[1]}"),
+    *("--vocab-size", "120", "--lm-tokens", "40", "--out", "{out}/prompts"),
+)
 GENERATE = ("--user-dir", USER_DIR, "--cpu", "--required-batch-size-multiple", "1")
 
 
@@ -23,6 +30,10 @@ class Workspace:
     def __init__(self, folder: Path):
         self.folder = folder
         self.log = folder / "command.log"
+
+    def fill(self, command: Command, out: Path) -> list[str]:
+        """The words of a command with the paths of what it needs, which is made now."""
+        return [word.format(w=self, out=out) for word in command]
 
     def train(self, data: Path, name: str, *options: object) -> Path:
         """Train for two updates; returns the best checkpoint."""
@@ -34,17 +45,10 @@ class Workspace:
 
     @cached_property
     def raw(self) -> Path:
-        sizes = (
-            "--train-size",
-            "200",
-            "--valid-size",
-            "20",
-            "--test-size",
-            "20",
-            "--pieces",
-            "300",
+        sizes = ("--train-size", "200", "--valid-size", "20", "--test-size", "20")
+        must(
+            ("pet-fairseq", "demo-data", self.folder / "text", *sizes, "--pieces", "300"), self.log
         )
-        must(("pet-fairseq", "demo-data", self.folder / "text", *sizes), self.log)
         return self.folder / "text" / "pieces"
 
     @cached_property
@@ -67,7 +71,7 @@ class Workspace:
     @cached_property
     def plugins(self) -> Path:
         out = self.folder / "plugins.pt"
-        command = ("pet-fairseq", "new-plugins", "--backbone-path", self.teacher)
+        command = ("pet-fairseq", "new-plugins", self.teacher)
         must((*command, "--compression-ratio", "2", "--out", out), self.log)
         return out
 
@@ -103,24 +107,9 @@ class Workspace:
             paths[-1].write_text("".join(json.dumps(line) + "\n" for line in lines))
         return paths
 
-    def prompts_command(self, out: Path) -> tuple:
-        train, valid = self.records
-        options = ("--vocab-size", "120", "--lm-tokens", "40")
-        return (
-            "pet-fairseq",
-            "prompts",
-            "--train",
-            train,
-            "--valid",
-            valid,
-            *options,
-            "--out",
-            out,
-        )
-
     @cached_property
     def prompts(self) -> Path:
-        must(self.prompts_command(self.folder / "prompts"), self.log)
+        must(self.fill(PROMPTS, self.folder), self.log)
         return self.folder / "prompts"
 
     @cached_property
@@ -139,3 +128,21 @@ class Workspace:
         model = ("--arch", "selfcp", "--backbone-path", self.language_model, "--window", "8")
         options = ("--task", "selfcp", "--criterion", "selfcp_lm", "--memory-ratio", "4")
         return self.train(self.prompts, "selfcp", *model, *options)
+
+    # --- another library's model ------------------------------------------------------------------
+
+    @cached_property
+    def bert(self) -> Path:
+        """The files of a BERT of one layer."""
+        from tokenizers import Tokenizer, models
+        from transformers import BertConfig, BertModel
+
+        folder = self.folder / "bert"
+        words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b"]
+        sizes = dict(hidden_size=8, num_hidden_layers=1, num_attention_heads=2)
+        sizes |= dict(intermediate_size=16, max_position_embeddings=16, vocab_size=len(words))
+        BertModel(BertConfig(**sizes), add_pooling_layer=False).save_pretrained(folder)
+        vocabulary = {word: i for i, word in enumerate(words)}
+        tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+        tokenizer.save(str(folder / "tokenizer.json"))
+        return folder

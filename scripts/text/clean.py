@@ -11,25 +11,26 @@ one whose number is a multiple of --valid-every goes to PREFIX.SRC and PREFIX.TG
 
 import argparse
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import zip_longest
 from pathlib import Path
 
+from reading import BadInputError, lines, run
+
 LONGEST_TOKEN = 1000
 
 
 def pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
-    """The lines of both files side by side, without their ends."""
-    with (
-        source.open(encoding="utf-8", newline="\n") as a,
-        target.open(encoding="utf-8", newline="\n") as b,
-    ):
-        for left, right in zip_longest(a, b):
-            if left is None or right is None:
-                sys.exit(f"clean.py: {source} and {target} differ in their number of lines")
-            yield left.rstrip("\n"), right.rstrip("\n")
+    """The lines of both files side by side, without their ends.
+
+    Raises:
+        BadInputError: one is not UTF-8, or has more lines than the other.
+    """
+    for left, right in zip_longest(lines(source), lines(target)):
+        if left is None or right is None:
+            raise BadInputError(f"{source} and {target} differ in their number of lines")
+        yield left, right
 
 
 def is_clean(source: str, target: str, max_length: int, ratio: float) -> bool:
@@ -83,4 +84,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -10,19 +10,19 @@ does with dictionaries it makes itself: span_masked_lm would take those for sent
 
 import argparse
 import os
-import sys
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
+
+from reading import BadInputError, lines, run
 
 
 def counted(files: Iterable[Path]) -> Counter:
     """How often each word is in the files."""
     counts: Counter = Counter()
     for path in files:
-        with path.open(encoding="utf-8", newline="\n") as file:
-            for line in file:
-                counts.update(line.split())
+        for line in lines(path):
+            counts.update(line.split())
     return counts
 
 
@@ -42,7 +42,7 @@ def main() -> None:
 
     counts = counted(args.files)
     if not counts:
-        sys.exit(f"dictionary.py: {', '.join(map(str, args.files))}: no words; give other files")
+        raise BadInputError(f"{', '.join(map(str, args.files))}: no words; give other files")
     words = entries(counts, args.sentinels, args.by_name)
     temporary = Path(f"{args.out}.tmp")
     temporary.write_text("".join(f"{word} {count}\n" for word, count in words), encoding="utf-8")
@@ -51,4 +51,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -9,30 +9,23 @@ OUT/valid.raw_text, the others to OUT/train.raw_text.
 
 import argparse
 import os
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-
-class BadInputError(Exception):
-    """A file that cannot be used; the message names it."""
+from reading import BadInputError, lines, run
 
 
-def lines(files: Iterable[Path]) -> Iterator[str]:
+def texts(files: Iterable[Path]) -> Iterator[str]:
     """The lines of all files that are not empty."""
     for path in files:
-        with path.open(encoding="utf-8", newline="\n") as file:
-            try:
-                yield from filter(None, (" ".join(line.split()) for line in file))
-            except UnicodeDecodeError as error:
-                raise BadInputError(f"{path}: not UTF-8 ({error.reason}); convert it") from error
+        yield from filter(None, (" ".join(line.split()) for line in lines(path)))
 
 
 def divide(files: list[Path], train: Path, valid: Path, every: int) -> list[int]:
     """Write both parts and return their numbers of lines."""
     counts = [0, 0]
     with train.open("w", encoding="utf-8") as kept, valid.open("w", encoding="utf-8") as held_out:
-        for number, line in enumerate(lines(files), 1):
+        for number, line in enumerate(texts(files), 1):
             part = int(number % every == 0)
             counts[part] += 1
             print(line, file=(kept, held_out)[part])
@@ -57,8 +50,6 @@ def main() -> None:
         counts = divide(args.files, train, valid, args.valid_every)
         for old, new in zip(temporary, paths):
             os.replace(old, new)
-    except BadInputError as error:
-        sys.exit(f"raw_text.py: {error}")
     finally:
         for path in temporary:
             path.unlink(missing_ok=True)
@@ -66,4 +57,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -8,8 +8,9 @@ with its answer; with --cut it loses its last pieces instead or, if it ends in T
 
 import argparse
 import os
-import sys
 from pathlib import Path
+
+from reading import BadInputError, lines, run
 
 
 def end_length(pieces: list[str], end: str) -> int:
@@ -37,7 +38,7 @@ def main() -> None:
     args = parser.parse_args()
 
     paths = [Path(f"{args.prefix}.{kind}") for kind in ("text", "answer")]
-    questions, answers = (path.read_text(encoding="utf-8").split("\n")[:-1] for path in paths)
+    questions, answers = (list(lines(path)) for path in paths)
     kept, long = [], 0
     for question, answer in zip(questions, answers, strict=True):
         pieces = question.split()
@@ -48,7 +49,7 @@ def main() -> None:
         if args.cut or not too_long:
             kept.append((question, answer))
     if not kept:
-        sys.exit(f"shorten.py: {paths[0]}: no question of up to {args.length} pieces; allow more")
+        raise BadInputError(f"{paths[0]}: no question of up to {args.length} pieces; allow more")
     for path, texts in zip(paths, zip(*kept)):
         temporary = path.with_name(path.name + ".tmp")
         temporary.write_text("".join(text + "\n" for text in texts), encoding="utf-8")
@@ -58,4 +59,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

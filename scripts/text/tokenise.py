@@ -14,6 +14,7 @@ import sys
 from functools import partial
 from multiprocessing import Pool
 
+from reading import decoded, run
 from sacremoses import MosesTokenizer
 
 LINES = 1000  # that a process gets at a time
@@ -34,7 +35,7 @@ def main() -> None:
         return_str=True,
         escape=True,
     )
-    lines = io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8", newline="\n")
+    lines = decoded(sys.stdin.buffer, "stdin")
     output = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="\n")
     if args.processes > 1:
         with Pool(args.processes) as pool:
@@ -45,4 +46,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -6,11 +6,14 @@ python scripts/text/wordpiece.py FOLDER/tokenizer.json <TEXT >PIECES
 import argparse
 import sys
 from io import TextIOWrapper
+from itertools import islice
 from pathlib import Path
 from typing import cast
 
+from reading import BadInputError, decoded, run
+
 from pet_fairseq.errors import UserError
-from pet_fairseq.huggingface.tokenizer_file import divide, load_divider
+from pet_fairseq.huggingface.tokenizer_file import divide, load_segmenter
 
 LINES = 1000  # at a time, so that the tokenizer can use several cores
 
@@ -20,14 +23,14 @@ def main() -> None:
     parser.add_argument("tokenizer", type=Path, metavar="TOKENIZER")
     args = parser.parse_args()
     try:
-        tokenizer = load_divider(args.tokenizer)
+        tokenizer = load_segmenter(args.tokenizer)
     except UserError as error:
-        sys.exit(f"wordpiece.py: error: {error}")
-    for stream in (sys.stdin, sys.stdout):
-        cast(TextIOWrapper, stream).reconfigure(encoding="utf-8", newline="\n")
-    while lines := [line for _, line in zip(range(LINES), sys.stdin)]:
-        print(*divide(tokenizer, lines), sep="\n")
+        raise BadInputError(str(error)) from error
+    cast(TextIOWrapper, sys.stdout).reconfigure(encoding="utf-8", newline="\n")
+    texts = decoded(sys.stdin.buffer, "stdin")
+    while some := list(islice(texts, LINES)):
+        print(*divide(tokenizer, some), sep="\n")
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -15,7 +15,7 @@ from pet_fairseq.checkpoints.loading import load_transformer
 from pet_fairseq.compress.teacher import read_teacher
 from pet_fairseq.errors import UserError
 from tests.helpers import build, dictionary
-from tests.translation import make_task, save_model
+from tests.translation import WORDS, make_task, save_model
 
 
 @pytest.mark.parametrize("tied", [False, True])
@@ -70,6 +70,23 @@ def test_each_option_has_its_own_remedy(other, tmp_path):
         "TEACHER": "give with --data the folder that it was trained on, or one made with its "
         "dictionaries",
     }
+
+
+def test_a_model_of_more_words_than_its_dictionary(tmp_path):
+    """As `roberta_enc_dec` is on a RoBERTa that got its <mask> in training only."""
+    task, wider = make_task(tmp_path / "data"), make_task(tmp_path / "mask", [*WORDS, "<mask>"])
+    path = save_another_task(save_model(tmp_path / "wider.pt", wider), task)
+    line = f"^--teacher-path {path}: its model has 17 words and its dictionary, .*dict.de.txt, 16, "
+    with pytest.raises(UserError, match=line):
+        load_frozen_models(path, "--teacher-path", task)
+
+
+def save_another_task(path, task):
+    """Let a checkpoint say that it was trained with another task; returns its path."""
+    state = torch.load(path)
+    state["cfg"]["task"] = {**vars(task.cfg), "_name": "translation"}
+    torch.save(state, path)
+    return path
 
 
 TINY = {

@@ -1,27 +1,34 @@
 """Real processes on tiny generated data: what a user types, offline and on the CPU."""
 
 import atexit
+import logging
 import os
 import random
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from functools import cache
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Optional
 
 import numpy as np
 
+from pet_fairseq import cli
+
 HERE = Path(__file__).resolve().parent
 REPO = HERE.parents[1]
 BIN = Path(sys.executable).parent
-TRAIN = (
-    *("--optimizer", "adam", "--lr", "5e-3", "--max-tokens", "500", "--dropout", "0.1"),
+WITHOUT_DROPOUT = (
+    *("--optimizer", "adam", "--lr", "5e-3", "--max-tokens", "500"),
     *("--required-batch-size-multiple", "1", "--no-epoch-checkpoints", "--log-format", "simple"),
     *("--cpu", "--num-workers", "0", "--seed", "3"),
 )
+TRAIN = (*WITHOUT_DROPOUT, "--dropout", "0.1")
 ALONE = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
 # of stock fairseq, which under numpy 2 trains no language model without our user directory
 LANGUAGE_MODELING = (
@@ -122,11 +129,48 @@ def run(
     return Result(process.returncode, output)
 
 
-def train(data: Path, save_dir: Path, *args, check: bool = True, **options) -> Result:
+@contextmanager
+def levels_restored() -> Iterator[None]:
+    """Undo what a command does to the loggers of its process, which other tests share."""
+
+    def levels() -> dict[str, int]:
+        loggers = logging.root.manager.loggerDict.items()
+        return {name: x.level for name, x in loggers if isinstance(x, logging.Logger)}
+
+    before = levels()
+    try:
+        yield
+    finally:
+        for name in levels():
+            logging.getLogger(name).setLevel(before.get(name, logging.NOTSET))
+
+
+def in_process(*words) -> Result:
+    """A command of pet-fairseq without a process of its own: for what it refuses, above all."""
+    written = BytesIO()
+    output = TextIOWrapper(written, encoding="utf-8", write_through=True)
+    with levels_restored(), redirect_stdout(output), redirect_stderr(output):
+        try:
+            status = cli.main(list(map(str, words)))
+        except SystemExit as stop:
+            status = stop.code or 0
+    return Result(status, written.getvalue().decode())
+
+
+def refusal(*words) -> str:
+    """The line with which a command of pet-fairseq refuses its words, in this process."""
+    result = in_process(*words)
+    assert result.status and "Traceback" not in result.output
+    return result.output.splitlines()[-1]
+
+
+def train(
+    data: Path, save_dir: Path, *args, check: bool = True, common: tuple = TRAIN, **options
+) -> Result:
     """fairseq-train with our user-dir; later options override the common ones."""
     return run(
         *("fairseq-train", data, "--user-dir", REPO / "pet_fairseq", "--save-dir", save_dir),
-        *(*TRAIN, *args),
+        *(*common, *args),
         check=check,
         **options,
     )

@@ -2,13 +2,11 @@
 
 from tests.cli.processes import REPO, run
 
-TINY = ("--heads", "2", "--head-dim", "4", "--tokens", "12", "--repeats", "1")
-
 
 def test_a_time_for_every_length_and_precision(tmp_path):
     out = tmp_path / "out.md"
     script = REPO / "scripts/benchmarks/attention.py"
-    run("python", script, *TINY, "--lengths", "3", "20", "--out", out)
+    run("python", script, "--tiny", "--out", out)
     head, _, *rows = [line for line in out.read_text().splitlines() if line.startswith("|")]
     assert "steps, training" in head
     cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]

@@ -5,7 +5,15 @@ import shutil
 import pytest
 import torch
 
-from tests.cli.processes import CROSS_ENTROPY, REPO, preprocess, run, train, write_text
+from tests.cli.processes import (
+    CROSS_ENTROPY,
+    REPO,
+    in_process,
+    preprocess,
+    run,
+    train,
+    write_text,
+)
 
 PET = ("--arch", "pet_transformer_tiny", *CROSS_ENTROPY, "--max-update", "1")
 
@@ -72,7 +80,7 @@ def test_teacher_with_another_dictionary(data, teacher, tmp_path):
     )
     to = ("--data", other, "--to", "fairseq", "--out", tmp_path / "exported")
     refuses(
-        run("pet-fairseq", "export", teacher, *to, check=False),
+        in_process("export", teacher, *to),
         *(f"CHECKPOINT {teacher}: made with another dictionary", "give with --data"),
     )
 
@@ -167,10 +175,7 @@ def test_what_fairseq_generate_refuses_in_a_traceback(options, message, data, te
 def test_files_that_divide_text(options, message, data, teacher):
     command = ("fairseq-interactive", data, "--user-dir", REPO / "pet_fairseq", "--path", teacher)
     refuses(run(*command, "--cpu", "--bpe", *options, check=False), message)
-    refuses(
-        run("pet-fairseq", "encode", "--input", "-", "--bpe", *options, check=False),
-        "pet-fairseq encode: error: ",
-    )
+    refuses(in_process("encode", "--input", "-", "--bpe", *options), "pet-fairseq encode: error: ")
 
 
 @pytest.mark.parametrize("part", ["model", "cfg", "optimizer_history", "extra_state"])

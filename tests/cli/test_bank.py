@@ -3,8 +3,6 @@
 import math
 import shutil
 import signal
-from contextlib import redirect_stderr, redirect_stdout
-from io import StringIO
 
 import pytest
 import torch
@@ -12,10 +10,9 @@ from fairseq.data import Dictionary
 from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageModelingTask
 
 from pet_fairseq.checkpoints.loading import load_model
-from pet_fairseq.cli import main
 from pet_fairseq.selfcp.model import SelfCpModel
 from pet_fairseq.selfcp.options import SelfCpConfig
-from tests.cli.processes import REPO, Result, run, start
+from tests.cli.processes import REPO, in_process, run, start
 from tests.selfcp.bank.test_demonstrations import logits_slowly, make_records, write_split
 from tests.selfcp.test_model import TINY
 from tests.translation import save_model, save_state
@@ -65,22 +62,14 @@ def folder(records, tmp_path_factory):
     return folder
 
 
-def here(*args):
-    """`pet-fairseq bank` without the seconds that a process takes to start."""
-    with redirect_stdout(StringIO()) as output, redirect_stderr(output):
-        status = main(["bank", *map(str, args)])
-    return Result(status, output.getvalue())
-
-
-def bank(action, folder, bank, *more, path="selfcp.pt", run=here):
+def bank(action, folder, bank, *more, path="selfcp.pt", run=in_process):
     option = "--out" if action == "build" else "--bank"
-    given = (option, bank, "--path", folder / path, "--data", folder)
-    return run(action, *given, *more)
+    return run("bank", action, folder / path, option, bank, "--data", folder, *more)
 
 
 def process(*args):
     """In a process of its own."""
-    return run("pet-fairseq", "bank", *args, check=False)
+    return run("pet-fairseq", *args, check=False)
 
 
 def ok(result):
@@ -115,7 +104,7 @@ def refused(result, *texts):
 def test_kill_while_building(folder, built, tmp_path):
     """kill -9 in the middle, several times; each time building goes on, to the same bank."""
     made = []
-    command = ("bank", "build", "--out", tmp_path, "--path", folder / "selfcp.pt", *BLOCK)
+    command = ("bank", "build", folder / "selfcp.pt", "--out", tmp_path, *BLOCK)
     for _ in range(2):
         started = start("pet-fairseq", *command, "--data", folder)
         for line in started.stdout:
@@ -124,7 +113,7 @@ def test_kill_while_building(folder, built, tmp_path):
         started.send_signal(signal.SIGKILL)
         started.communicate()
         assert started.returncode == -signal.SIGKILL
-        info = ok(here("info", tmp_path, "--verify"))
+        info = ok(in_process("bank", "info", tmp_path, "--verify"))
         assert "unfinished, holds" in info
         made.append(int(info.split(" demonstrations, ")[0].split()[-1]))
     assert made == sorted(set(made)) and made[0] > 0 and made[-1] < SIZE
@@ -134,7 +123,7 @@ def test_kill_while_building(folder, built, tmp_path):
     assert search(folder, tmp_path) == search(folder, built)
     for path in built.iterdir():
         assert (tmp_path / path.name).read_bytes() == path.read_bytes()
-    info = ok(here("info", tmp_path, "--verify"))
+    info = ok(in_process("bank", "info", tmp_path, "--verify"))
     assert f"{SIZE} demonstrations, " in info and "every byte verified" in info
     assert "unfinished" not in info
 
@@ -152,7 +141,7 @@ def test_add(folder, built, tmp_path):
     assert "9 demonstrations added, 0 were there" in log
     again = ok(bank("add", folder, more, "--subset", "more"))
     assert "0 demonstrations added, 9 were there" in again
-    info = ok(here("info", more, "--verify"))
+    info = ok(in_process("bank", "info", more, "--verify"))
     assert f"{SIZE + 9} demonstrations, " in info and f"from more of {folder}: 9, " in info
     found = search(folder, more, "--subset", "more", "--shots", SIZE + 9)
     numbers = [[int(hit.split(":")[0]) for hit in line.split("\t")[1:]] for line in found]
@@ -193,7 +182,7 @@ def hypotheses(result):
 def test_generation(folder, built, records):
     """Scores are those of the memory laid out by hand."""
     found = hypotheses(generate(folder, "selfcp.pt", str({"bank": str(built), "shots": 3})))
-    model, task = load_model(str(folder / "selfcp.pt"), "--path", str(folder))
+    model, task = load_model(str(folder / "selfcp.pt"), "CHECKPOINT", str(folder))
     for (words, scores), (query, prompt, _) in zip(found, records["test"]):
         response = [task.dictionary.index(word) for word in words]
         with torch.no_grad():
@@ -243,7 +232,9 @@ def test_another_model(action, name, folder, built):
 def test_a_damaged_file(name, action, folder, built, tmp_path):
     damaged = shutil.copytree(built, tmp_path / "bank")
     flip(damaged / name)
-    result = here("info", damaged) if action == "info" else bank(action, folder, damaged)
+    result = (
+        in_process("bank", "info", damaged) if action == "info" else bank(action, folder, damaged)
+    )
     refused(result, damaged / name, "damaged; build the bank anew")
 
 
@@ -257,8 +248,8 @@ def test_a_file_cut_short(name, folder, built, tmp_path):
 def test_verify(built, tmp_path):
     damaged = shutil.copytree(built, tmp_path / "bank")
     flip(damaged / "memory.f32")
-    assert "see --verify" in ok(here("info", damaged))
-    result = here("info", damaged, "--verify")
+    assert "see --verify" in ok(in_process("bank", "info", damaged))
+    result = in_process("bank", "info", damaged, "--verify")
     refused(result, damaged / "memory.f32", "damaged (memory of demonstration")
 
 
@@ -280,7 +271,6 @@ def test_no_bank(folder, tmp_path):
         (("--subset", "none"), ("--subset none: not in",)),
         (("--memory-ratio", "0.5"), ("--memory-ratio 0.5: give 1 or more",)),
         (("--block", "0"), ("--block 0: give 1 or more",)),
-        (("--path", "none.pt"), ("--path none.pt: no such file",)),
         (("--data", "none"), ("--data none: no such folder",)),
     ],
 )
@@ -290,6 +280,8 @@ def test_bad_options(more, texts, folder, tmp_path):
 
 
 def test_a_file_that_is_no_selfcp_model(folder, tmp_path):
+    result = bank("build", folder, tmp_path / "bank", path="/none.pt")
+    refused(result, "CHECKPOINT /none.pt: no such file")
     result = bank("build", folder, tmp_path / "bank", path="lm.pt")
-    refused(result, f"--path {folder / 'lm.pt'}: give a file of --arch selfcp")
+    refused(result, f"CHECKPOINT {folder / 'lm.pt'}: give a file of --arch selfcp")
     assert not (tmp_path / "bank").exists()

@@ -6,8 +6,6 @@ from tests.cli.processes import REPO, run
 
 pytestmark = pytest.mark.slow
 
-SMALL = ("--new", "4", "--width", "64", "--layers", "1", "--rows", "1", "--repeats", "1")
-
 
 def table(output: str, first: str) -> list[list[str]]:
     """Cells of the rows of the table whose header begins so."""
@@ -18,7 +16,7 @@ def table(output: str, first: str) -> list[list[str]]:
 
 def test_shots():
     script = REPO / "scripts/benchmarks/shots.py"
-    out = run("python", script, "--shots", "1", "3", "--demonstration", "40", *SMALL).output
+    out = run("python", script, "--tiny", "--shots", "1", "3").output
     rows = table(out, "shots")
     assert [row[0] for row in rows] == ["1", "3"]
     # </s>, a query of 8 and a prompt of 16, behind demonstrations of 40 tokens or ceil(40 / 12) = 4
@@ -29,7 +27,7 @@ def test_shots():
 
 def test_ways_to_read():
     script = REPO / "scripts/benchmarks/selfcp.py"
-    out = run("python", script, "--prompt", "64", "--window", "16", *SMALL).output
+    out = run("python", script, "--tiny", "--lengths", "512", "2048").output
     costs = {row[0]: float(row[5]) for row in table(out, "way")}
     assert costs["full"] == 1 and costs["truncated"] < 0.5  # 16 of 64 tokens, and what all share
     assert [row[:2] for row in table(out, "tokens to compress")] == [

@@ -8,7 +8,6 @@ from tests.cli.processes import CROSS_ENTROPY, REPO, TRAIN, run, write_text
 from tests.predict.made import make_classifier
 
 SCRIPTS = REPO / "scripts/benchmarks"
-QUICK = ("--batch-sizes", "1", "3", "--sentences-of-small", "2", "--rounds", "1", "--product", "64")
 
 
 def tables(output):
@@ -24,9 +23,9 @@ def tables(output):
 
 def decoding(out, *options):
     """The rows of the table, and what the script writes beside it."""
-    output = run("python", SCRIPTS / "decoding.py", "--out", out, *QUICK, *options).output
+    output = run("python", SCRIPTS / "decoding.py", "--tiny", "--out", out, *options).output
     assert "left out" not in output and (out / "decoding.png").stat().st_size > 1000
-    assert (out / "decoding.md").read_text() in output
+    assert set((out / "decoding.md").read_text().splitlines()) <= set(output.splitlines())
     assert len(json.loads((out / "decoding.json").read_text())) == len(tables(output))
     return [row[:4] for row in tables(output)]
 
@@ -36,8 +35,7 @@ def test_decoding_of_random_weights(tmp_path):
     pytest.importorskip("ctranslate2")
     engines = ["fairseq", "fast", "ctranslate2", "ctranslate2 int8"]
     engines += [f"{engine}, shared" for engine in engines[2:]]
-    options = ("--models", "pet", "--words", "300", "--engines", *engines)
-    assert decoding(tmp_path / "out", *options) == [
+    assert decoding(tmp_path / "out", "--engines", *engines) == [
         ["pet", beam, size, engine] for beam in "15" for size in "13" for engine in engines
     ]
 
@@ -63,9 +61,7 @@ def test_decoding_of_a_checkpoint_without_data(tmp_path):
 
 
 def test_head_sampling():
-    tiny = ("--width", "16", "--layers", "2", "--heads", "2", "--words", "30", "--beam", "2")
-    tiny += ("--sentences", "2", "--length", "3", "--repeats", "1")
-    built, sampled, wide = tables(run("python", SCRIPTS / "head_sampling.py", *tiny).output)
+    built, sampled, wide = tables(run("python", SCRIPTS / "head_sampling.py", "--tiny").output)
     assert [row[0] for row in (built, sampled, wide)] == [
         *("built with H heads", "sampled to H heads", "wide, 2 H heads"),
     ]
@@ -77,8 +73,7 @@ def test_head_sampling():
 @pytest.mark.slow
 def test_distillation(tmp_path):
     figures = tmp_path / "figures.json"
-    options = ("--tokens", "64", "--words", "500", "--width", "16", "--repeats", "1")
-    output = run("python", SCRIPTS / "distillation.py", *options, "--json", figures).output
+    output = run("python", SCRIPTS / "distillation.py", "--tiny", "--json", figures).output
     assert [row[0] for row in tables(output)] == ["plain", "ours"]
     assert json.loads(figures.read_text())["gradient_difference"] < 1e-5
 
@@ -86,8 +81,7 @@ def test_distillation(tmp_path):
 @pytest.mark.slow
 def test_allocator(data):
     options = (data, "--arch", "transformer_tiny", *CROSS_ENTROPY, *TRAIN)
-    few = ("--updates", "10", "--rounds", "1")
-    output = run("python", SCRIPTS / "allocator.py", *few, "--", *options).output
+    output = run("python", SCRIPTS / "allocator.py", "--tiny", "--", *options).output
     assert [row[0] for row in tables(output)] == ["as it is", "memory kept"]
     assert "speed with the memory kept: " in output and "(median of 1 pairs)" in output
 
@@ -106,9 +100,8 @@ def test_fine_tuning(tmp_path):
     options += ("--encoder-layers", "1", "--encoder-embed-dim", "16")
     options += ("--encoder-ffn-embed-dim", "16", "--encoder-attention-heads", "2")
     options += ("--init-token", "0", "--separator-token", "2", "--shorten-method", "truncate")
-    few = ("--updates", "10", "--rounds", "1")
     script = SCRIPTS / "fine_tuning.py"
-    rows = tables(run("python", script, *few, "--", tmp_path / "bin", *options).output)
+    rows = tables(run("python", script, "--tiny", "--", tmp_path / "bin", *options).output)
     assert [row[0] for row in rows] == [
         *("fairseq's batches, fp32", "fairseq's batches, bf16"),
         *("batches by length, fp32", "batches by length, bf16"),
@@ -129,9 +122,7 @@ def write_labelled(folder):
 
 
 def test_variators_encoder(tmp_path):
-    tiny = ("--width", "32", "--ffn", "64", "--heads", "2", "--layers", "1", "--ratios", "2")
-    tiny += ("--bottleneck-dim", "4", "--lengths", "8", "16", "--tokens", "32", "--repeats", "1")
-    rows = tables(run("python", SCRIPTS / "variator.py", *tiny).output)
+    rows = tables(run("python", SCRIPTS / "variator.py", "--tiny").output)
     assert [row[:2] for row in rows] == [[length, k] for length in ("8", "16") for k in "12"]
     assert [row[4] for row in rows if row[1] == "1"] == ["1.000", "1.000"]
     assert all(float(row[4]) < 1 for row in rows if row[1] == "2")
@@ -139,13 +130,12 @@ def test_variators_encoder(tmp_path):
 
 def test_variators_encoder_of_a_checkpoint(tmp_path):
     path = make_classifier(tmp_path).backbone
-    few = ("--ratios", "4", "--lengths", "16", "--tokens", "32", "--repeats", "1")
-    rows = tables(run("python", SCRIPTS / "variator.py", "--path", path, *few).output)
+    options = ("--tiny", "--path", path, "--ratios", "4", "--lengths", "16")
+    rows = tables(run("python", SCRIPTS / "variator.py", *options).output)
     assert [row[:2] for row in rows] == [["16", "1"], ["16", "4"]]
 
 
 def test_bank():
-    few = ("--demonstrations", "300", "--widths", "8", "16", "--queries", "1", "2")
-    output = run("python", SCRIPTS / "bank.py", *few, "--repeats", "3").output
+    output = run("python", SCRIPTS / "bank.py", "--tiny").output
     assert output.startswith("300 demonstrations, 4 shots")
     assert [row[:2] for row in tables(output)] == [[w, n] for w in ("8", "16") for n in "12"]

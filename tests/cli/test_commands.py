@@ -1,6 +1,5 @@
 """The command pet-fairseq."""
 
-import contextlib
 import os
 import subprocess
 import sys
@@ -13,9 +12,9 @@ import pytest
 from pet_fairseq import cli
 from pet_fairseq.cli_command import Command, Group
 from pet_fairseq.errors import UserError
-from pet_fairseq.recipes.catalogue import RECIPES
-from pet_fairseq.recipes.commands import recipe_parser
-from tests.cli.processes import REPO, run
+from tests.cli.processes import REPO, refusal, run
+from tests.recipes import RECIPES
+from tests.recipes.paper import parser as recipe_parser
 
 HEAVY = ("torch", "fairseq", "matplotlib", "sacrebleu", "numpy")  # what takes seconds to import
 PRINT_EVERY_HELP = f"""
@@ -38,30 +37,16 @@ assert "pet_transformer" in ARCH_MODEL_REGISTRY
 """
 
 
-@pytest.fixture
-def fails(capsys):
-    """Runs a command that must fail, in this process; the last line of its error."""
-
-    def call(*args) -> str:
-        capsys.readouterr()
-        status = 2
-        with contextlib.suppress(SystemExit):
-            status = cli.main([str(arg) for arg in args])
-        assert status != 0
-        return capsys.readouterr().err.splitlines()[-1]
-
-    return call
-
-
 @pytest.mark.cold
 def test_user_dir():
     assert run("pet-fairseq", "user-dir").output.splitlines()[-1] == str(REPO / "pet_fairseq")
 
 
-def test_ends_without_a_word_where_nobody_reads():
+@pytest.mark.parametrize("word", ["user-dir", "--help"])
+def test_ends_without_a_word_where_nobody_reads(word):
     reader, writer = os.pipe()
     os.close(reader)
-    command = [sys.executable, "-m", "pet_fairseq.cli", "user-dir"]
+    command = [sys.executable, "-m", "pet_fairseq.cli", word]
     done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, cwd=REPO)
     os.close(writer)
     assert (done.returncode, done.stderr) == (cli.READER_GONE, "")
@@ -85,7 +70,7 @@ def test_params_of_checkpoints(student, teacher):
 @pytest.mark.parametrize("rate", [0.04, 5.0, 23.3])
 def test_target_rate_lists_widths_that_reach_it(rate):
     arch = ("--arch", "pet_transformer_iwslt_de_en")
-    out = run("pet-fairseq", "params", *arch, "--target-rate", rate).output
+    out = run("pet-fairseq", "params", *arch, "--rate", rate).output
     best = next(line for line in out.splitlines() if "--encoder-embed-dim" in line)
     assert float(best.split()[0]) == pytest.approx(rate, abs=0.5)
     listed = [line for line in out.splitlines() if "--encoder-embed-dim" in line]
@@ -94,24 +79,24 @@ def test_target_rate_lists_widths_that_reach_it(rate):
     assert best.split()[1] in again  # the listed options do make that many parameters
 
 
-def test_wrong_calls(fails, tmp_path):
-    assert "no such file" in fails("params", tmp_path / "none.pt")
-    assert "--arch" in fails("params")
-    assert "not an encoder-decoder" in fails("params", "--arch", "transformer_lm")
-    assert fails("params", "--arch", "none").endswith("--arch/-a: invalid choice: 'none'")
-    line = fails("params", "--arch", "transfomer")
+def test_wrong_calls(tmp_path):
+    assert "no such file" in refusal("params", tmp_path / "none.pt")
+    assert "--arch" in refusal("params")
+    assert "not an encoder-decoder" in refusal("params", "--arch", "transformer_lm")
+    assert refusal("params", "--arch", "none").endswith("--arch/-a: invalid choice: 'none'")
+    line = refusal("params", "--arch", "transfomer")
     assert line.endswith("invalid choice: 'transfomer', did you mean transformer?")
-    assert "--target-rate" in fails("params", "--arch", "pet_transformer", "--target-rate", "0")
-    assert "--reference nothing" in fails(
+    assert "--rate" in refusal("params", "--arch", "pet_transformer", "--rate", "0")
+    assert "--reference nothing" in refusal(
         "params", "--arch", "transformer", "--reference", "nothing"
     )
-    assert "no such folder" in fails("repair", tmp_path / "none")
-    assert "--train-size" in fails("demo-data", tmp_path / "demo", "--train-size", "0")
-    assert "--pieces" in fails("demo-data", tmp_path / "demo", "--pieces", "0")
+    assert "no such folder" in refusal("repair", tmp_path / "none")
+    assert "--train-size" in refusal("demo-data", tmp_path / "demo", "--train-size", "0")
+    assert "--pieces" in refusal("demo-data", tmp_path / "demo", "--pieces", "0")
     assert not (tmp_path / "demo").exists()
 
 
-def test_demo_data(tmp_path, fails):
+def test_demo_data(tmp_path):
     sizes = ("--train-size", "50", "--valid-size", "5", "--test-size", "7", "--pieces", "150")
     printed = run("pet-fairseq", "demo-data", tmp_path / "demo", *sizes)
     assert "CC BY 2.0 FR" in printed.output
@@ -120,7 +105,7 @@ def test_demo_data(tmp_path, fails):
         files = (tmp_path / "demo" / kind).iterdir()
         lines = {path.name: len(path.read_text().splitlines()) for path in files}
         assert lines == {f"{s}.{lang}": n for s, n in expected.items() for lang in ("fi", "en")}
-    assert "exists already" in fails("demo-data", tmp_path / "demo")
+    assert "exists already" in refusal("demo-data", tmp_path / "demo")
 
 
 def python(code: str) -> str:
@@ -147,10 +132,26 @@ def test_the_overview_has_one_line_for_each_command(capsys):
     assert not stop.value.code
     lines = capsys.readouterr().out.splitlines()
     for name, command in cli.COMMANDS.items():
+        if command.group is None:
+            assert not any(line.startswith(f"  {name} ") for line in lines)
+            continue
         (number,) = [i for i, line in enumerate(lines) if line.startswith(f"  {name} ")]
         assert lines[number].endswith(command.help) and len(lines[number]) <= 100
         headings = [line for line in lines[:number] if line.endswith(":")]
         assert headings[-1] == f"{command.group.value}:"
+
+
+def test_the_overview_begins_with_the_main_commands(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
+    lines = capsys.readouterr().out.splitlines()
+    names = [line.split()[0] for line in lines[lines.index(f"{Group.MAIN.value}:") + 1 :] if line]
+    assert names[:6] == ["compress", "translate", "predict", "serve", "export", "Recipes:"]
+
+
+def test_what_is_suggested_is_there():
+    families = {name.split()[0] for name in cli.COMMANDS}
+    assert {meant.split()[0].strip(",") for meant in cli.MEANT.values()} <= families
 
 
 def test_no_two_commands_have_one_name():
@@ -159,7 +160,7 @@ def test_no_two_commands_have_one_name():
 
 def test_every_argument_is_explained():
     parsers = [c.parser() for c in cli.COMMANDS.values() if c.add_arguments is not None]
-    parsers += [recipe_parser(name) for name in RECIPES]
+    parsers += map(recipe_parser, RECIPES)
     silent = [
         f"{parser.prog} {action.option_strings or action.metavar}"
         for parser in parsers
@@ -191,6 +192,13 @@ def test_the_overview_of_a_family(capsys):
         ([], "pet-fairseq: error: no command was given"),
         (["parms"], "pet-fairseq: error: parms: no such command, did you mean params?"),
         (["x"], "pet-fairseq: error: x: no such command; see"),
+        (["distill"], "distill: no such command, did you mean compress?; see"),
+        (["quantize", "m.pt"], "quantize: no such command, did you mean export --precision int8?;"),
+        (["evaluate"], "evaluate: no such command, did you mean score?; see"),
+        (["generate"], "generate: no such command, did you mean translate?; see"),
+        (["train"], "train: no such command, did you mean compress, or fairseq-train --user-dir"),
+        (["convert"], "convert: no such command, did you mean export, or import-hf?; see"),
+        (["translat"], "translat: no such command, did you mean translate?; see"),
         (["bank"], "pet-fairseq: error: bank: no such command; give one of build, add"),
         (["bank", "burn"], "pet-fairseq: error: bank burn: no such command; give one of build, "),
         (["demo-data", "x", "--sead", "1"], "error: unrecognized arguments: --sead 1; see pet-f"),
@@ -202,6 +210,83 @@ def test_a_wrong_command_or_option_is_named_in_one_line(words, message, capsys):
         cli.main(words)
     (line,) = capsys.readouterr().err.splitlines()
     assert stop.value.code == 2 and message in line and line.endswith("--help")
+
+
+EXPORT = "export m --data D --to ctranslate2 --out E"
+CHECKPOINT = {  # commands with an old option for their model, in front of which it is now
+    "serve --path m": "serve m",
+    "choose --data D --candidates a b --path=m": "choose m --data D --candidates a b",
+    "memory-map --path m --data D --out O": "memory-map m --data D --out O",
+    "bank build --path m --data D --out O": "bank build m --data D --out O",
+    "bank add --bank B --path m --data D": "bank add m --bank B --data D",
+    "bank search --bank B --path m --data D": "bank search m --bank B --data D",
+    "neurons --data D --checkpoint a:b": "neurons a:b --data D",
+    "suggest-pairs --data D --checkpoint m": "suggest-pairs m --data D",
+    "sample-heads --checkpoint m --data D --heads 2 --out O": (
+        "sample-heads m --data D --heads 2 --out O"
+    ),
+    "new-plugins --backbone-path m --out O": "new-plugins m --out O",
+}
+OLD = {  # commands with another old option, and the present one
+    "serve m --bf16 --port 0": ("serve m --precision bf16 --port 0", "--bf16", "--precision bf16"),
+    "predict m --input - --fp16": (
+        *("predict m --input - --precision fp16", "--fp16", "--precision fp16"),
+    ),
+    "serve m --int8": ("serve m --precision int8", "--int8", "--precision int8"),
+    f"{EXPORT} --quantization int8": (
+        *(f"{EXPORT} --precision int8", "--quantization", "--precision"),
+    ),
+    f"{EXPORT} --quantization=int8": (
+        *(f"{EXPORT} --precision int8", "--quantization", "--precision"),
+    ),
+    "params --target-rate 5 --arch x": ("params --rate 5 --arch x", "--target-rate", "--rate"),
+}
+
+
+def parsed(words: str, capsys) -> tuple:
+    """The command, its arguments, and the lines on standard error."""
+    command, args = cli.parse(words.split())
+    output = capsys.readouterr()
+    assert output.out == ""
+    return command, args, output.err.splitlines()
+
+
+@pytest.mark.parametrize("old", [*CHECKPOINT, *OLD])
+def test_old_spellings_go_on_working(old, capsys):
+    option = next((word for word in old.split() if word.startswith(("--path", "--checkp"))), None)
+    default = (CHECKPOINT.get(old), (option or "--backbone-path").partition("=")[0], "CHECKPOINT")
+    new, option, present = OLD.get(old, default)
+    command, args, said = parsed(old, capsys)
+    assert said == [f"pet-fairseq {command.name}: {option} is now {present}"]
+    assert (command, args, []) == parsed(new, capsys)
+
+
+def test_several_old_spellings(capsys):
+    _, args, said = parsed("serve --path m --fp16 --path n --beam 2", capsys)
+    assert (args.checkpoint, args.precision, args.beam) == ("n", "fp16", 2)
+    assert [line.split()[2] for line in said] == ["--path", "--fp16", "--path"]
+
+
+def test_an_old_spelling_without_its_value(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["serve", "--path"])
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "pet-fairseq serve: error: the following arguments are required: CHECKPOINT; see "
+        "pet-fairseq serve --help"
+    )
+
+
+def test_what_means_the_same_is_called_the_same():
+    """In every command: where the model runs, in which precision, and what is the model."""
+    parsers = [c.parser() for c in cli.COMMANDS.values() if c.add_arguments is not None]
+    parsers += [recipe_parser(name) for name in RECIPES]
+    for parser in parsers:
+        options = parser._option_string_actions
+        assert not options.keys() & {"--path", "--checkpoint", "--model-path", "--fp16", "--int8"}
+        if "--device" in options:
+            assert options["--device"].default == "auto"
+        choices = options["--precision"].choices if "--precision" in options else None
+        assert choices is None or {"auto", "fp32", "bf16", "fp16"} <= set(choices)
 
 
 def test_how_a_command_runs(monkeypatch, capsys):

@@ -11,9 +11,10 @@ from fairseq.data import Dictionary
 
 from pet_fairseq import cli
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
-from pet_fairseq.compress import plan
-from pet_fairseq.compress.export_size import int8_bytes
+from pet_fairseq.compress.plan import Request, make_plan
+from pet_fairseq.compress.stages import build_stages
 from pet_fairseq.compress.student import Size
+from pet_fairseq.decoding.export_size import int8_bytes
 from pet_fairseq.errors import UserError
 from pet_fairseq.nn.architectures import build_without_memory
 from pet_fairseq.pet.params import checkpoint_counts, option_counts, parse_model_options
@@ -30,15 +31,15 @@ def build(teacher, data, tmp_path):
     """A builder of stages, by name."""
 
     def build(teacher=teacher, data=data, method="distil", size=RATE, device=CPU, **options):
-        request = plan.Request(teacher, data, tmp_path / "out", method, size, device, **options)
-        return {stage.name: stage for stage in plan.build_pipeline(request).stages}
+        request = Request(teacher, data, tmp_path / "out", method, size, device, **options)
+        return {stage.name: stage for stage in build_stages(make_plan(request))}
 
     return build
 
 
 def model_options(stage):
     """The options of the model among those of a training."""
-    words = [str(word) for word in stage.command]
+    words = [str(word) for word in stage.words()]
     first, last = words.index("--arch"), words.index("--optimizer")
     return words[first:last]
 
@@ -175,7 +176,7 @@ def test_without_ctranslate2_both_are_timed_in_fairseq(build, monkeypatch):
     generate = [name for name in stages if name.startswith("generate/")]
     assert generate[:3] == ["generate/teacher.1", "generate/student.1", "generate/teacher.2"]
     assert all(stages[name].alone for name in generate)
-    assert "CTranslate2 is missing" in stages["report"].option("--without-ctranslate2")
+    assert "CTranslate2 is missing" in stages["report"].command.arguments["why_no_ctranslate2"]
 
 
 def test_the_current_folder_as_out(teacher, data, tmp_path, monkeypatch, capsys):
@@ -184,8 +185,9 @@ def test_the_current_folder_as_out(teacher, data, tmp_path, monkeypatch, capsys)
     words = ("compress", teacher, "--data", data, "--out", ".", "--updates", 30, "--dry-run")
     assert cli.main([*map(str, words)]) == 0
     printed = capsys.readouterr().out.replace(" \\\n   ", "")
-    line = next(line for line in printed.splitlines() if " test-text " in line)
-    assert f"--out {tmp_path}/test" in line and "--subset test " in line
+    line = next(line for line in printed.splitlines() if ":write_set " in line)
+    folder = json.dumps({"path": f"{tmp_path}/test"})
+    assert f"--folder '{folder}'" in line and "--subset '\"test\"'" in line
 
 
 def test_another_test_set(build, raw, data, tmp_path):
@@ -198,8 +200,8 @@ def test_another_test_set(build, raw, data, tmp_path):
     )
     stages = build(test=str(other), reference=raw / "valid.en")
     assert stages["generate/student.1"].command[1] == str(other)
-    assert stages["report"].option("--reference") == str(raw / "valid.en")
-    assert build(test="valid")["test-text"].option("--subset") == "valid"
+    assert stages["report"].command.arguments["reference"] == raw / "valid.en"
+    assert build(test="valid")["test-text"].command.arguments["subset"] == "valid"
 
 
 # --- wrong inputs ---------------------------------------------------------------------------------
@@ -238,7 +240,7 @@ def test_a_reference_of_another_set(build, raw, data):
 def test_a_reference_may_end_without_a_line_break(build, raw, tmp_path):
     reference = tmp_path / "reference.txt"
     reference.write_text((raw / "test.en").read_text().rstrip("\n"))
-    assert build(reference=reference)["report"].option("--reference") == str(reference)
+    assert build(reference=reference)["report"].inputs == (reference,)
 
 
 def test_a_teacher_of_another_kind(build, teacher, tmp_path):
@@ -265,7 +267,7 @@ def test_a_teacher_without_a_plain_form_is_compared_in_fairseq(build, teacher, d
     save_another(path, teacher, load_task(data), "can_transformer", decoder_normalize_before=True)
     stages = build(teacher=path, size=Size(rate=5))
     assert "export/teacher/fairseq" not in stages and "export/student/fairseq" in stages
-    assert "can_transformer" in stages["report"].option("--without-ctranslate2")
+    assert "can_transformer" in stages["report"].command.arguments["why_no_ctranslate2"]
 
 
 # --- a real run -----------------------------------------------------------------------------------

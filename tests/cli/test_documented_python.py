@@ -18,7 +18,7 @@ def folder(student, data, raw, tmp_path_factory):
     from subword_nmt.learn_bpe import learn_bpe
 
     folder = tmp_path_factory.mktemp("deployed")
-    to = ("--to", "ctranslate2", "--quantization", "int8", "--out", folder / "engine")
+    to = ("--to", "ctranslate2", "--precision", "int8", "--out", folder / "engine")
     run("pet-fairseq", "export", student[0] / "checkpoint_best.pt", "--data", data, *to)
     text = raw / "train.de"
     SentencePieceTrainer.train(

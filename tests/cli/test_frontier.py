@@ -5,12 +5,14 @@ import importlib.util
 import json
 import shutil
 import sys
+from random import Random
 
 import pytest
 from sacrebleu.metrics import BLEU
 
 from pet_fairseq.errors import UserError
 from tests.cli.processes import REPO, run
+from tests.results.report.test_plots import lines
 
 SCRIPT = REPO / "scripts/benchmarks/frontier.py"
 QUICK = ("--beam", "1", "--rounds", "1", "--threads", "1")
@@ -25,6 +27,12 @@ def frontier(monkeypatch):
     monkeypatch.setitem(sys.modules, spec.name, module)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture
+def frontier_plots(frontier):
+    """The module of its plots."""
+    return sys.modules["frontier_plots"]
 
 
 # --- the command ----------------------------------------------------------------------------------
@@ -84,7 +92,7 @@ def test_measures_what_is_missing(runs, data, raw, tmp_path):
         run("pet-fairseq", "pack", teacher, "--data", data, "--bits", bits, "--out", file)
         assert float(rows["teacher"][f"mb_{bits}"]) == file.stat().st_size / 1e6
     engine = tmp_path / "engine"
-    options = ("--to", "ctranslate2", "--quantization", "int8", "--out", engine)
+    options = ("--to", "ctranslate2", "--precision", "int8", "--out", engine)
     run("pet-fairseq", "export", teacher, "--data", data, *options)
     size = sum(path.stat().st_size for path in engine.iterdir())
     assert float(rows["teacher"]["mb_int8"]) == size / 1e6
@@ -124,16 +132,16 @@ def test_speeds_are_ratios_within_a_round_times_the_teachers(frontier):
         frontier.Row("can", "C", [{"1 thread": {"refused": "no"}}]),
     ]
     columns = {column.name: column for column in frontier.columns(rows, [1])}
-    assert columns["times_teacher_1"].values(rows[1]) == [3.0]  # of 3, 1.5 and 4
+    assert columns["times_teacher_1"].of(rows[1]).values == [3.0]  # of 3, 1.5 and 4
     # the teacher's rounds: 10, 5, 5 and 2.5 sentences a second
-    assert columns["speed_1"].values(rows[1]) == [15.0]
-    assert columns["speed_1"].values(rows[0]) == [5.0]
-    assert columns["speed_1"].values(rows[2]) == []
+    assert columns["speed_1"].of(rows[1]).values == [15.0]
+    assert columns["speed_1"].of(rows[0]).values == [5.0]
+    assert columns["speed_1"].of(rows[2]) is None
     speeds = [columns["speed_1"], columns["times_teacher_1"]]
     assert frontier.markdown(rows[1:2], speeds).splitlines()[2] == "| P | `pet` | 2 | 15.0 | 3.0 |"
 
 
-def test_seeds_are_one_line_with_mean_and_spread(frontier):
+def test_seeds_are_one_line_with_mean_and_spread(frontier, tmp_path):
     runs = [{"8 bits": {"bytes": 1_500_000, "bleu": score}} for score in (37.0, 39.0)]
     rows = [frontier.Row("pet", "P", runs), frontier.Row("kd", "K", [{"8 bits": {"bleu": 38.0}}])]
     columns = [column for column in frontier.columns(rows, []) if column.name.endswith("_8")]
@@ -141,7 +149,8 @@ def test_seeds_are_one_line_with_mean_and_spread(frontier):
         "| P | `pet` | 2 | 1.50 ± 0.00 | 38.00 ± 1.41 |",
         "| K | `kd` | 1 | - | 38.00 |",
     ]
-    head, pet, kd = csv.reader(frontier.csv_text(rows, columns).splitlines())
+    frontier.write_figures(rows, columns, tmp_path / "frontier.csv")
+    head, pet, kd = csv.reader((tmp_path / "frontier.csv").open())
     assert head[3:] == ["mb_8", "mb_8_spread", "bleu_8", "bleu_8_spread"]
     assert list(map(float, pet[2:])) == pytest.approx([2, 1.5, 0, 38, 2**0.5])
     assert kd[2:] == ["1", "", "", "38.0", ""]
@@ -163,3 +172,69 @@ def test_rows_groups_and_unfinished_runs(frontier, tmp_path):
     ]
     with pytest.raises(UserError, match="--rows kat: there is no run of it"):
         frontier.choose_rows(["kat"], finished)
+
+
+# --- plots ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def figures(frontier_plots, monkeypatch):
+    """The figures that the plot functions would save, by file name."""
+    kept = {}
+    monkeypatch.setattr(
+        frontier_plots, "write_figure", lambda path, figure: kept.update({path.stem: figure})
+    )
+    return kept
+
+
+def test_trades_of_sizes_and_of_speeds(frontier_plots, figures, tmp_path):
+    points = [
+        frontier_plots.Trade("A", "one", 8.0, 39.0, 0.2),
+        frontier_plots.Trade("A", "two", 2.0, 38.9),
+        frontier_plots.Trade("B", "one", 4.0, 38.0),
+        frontier_plots.Trade("B", "two", 1.0, 38.0),
+        frontier_plots.Trade("C", "two", 2.0, 37.0),
+    ]
+    frontier_plots.plot_size_trades(points, "MB", tmp_path / "sizes.png")
+    frontier_plots.plot_speed_trades(points, "sentences/s", tmp_path / "speeds.png")
+    sizes, speeds = lines(figures["sizes"]), lines(figures["speeds"])
+    for shown in (sizes, speeds):
+        assert shown["A"] == [(2.0, 38.9), (8.0, 39.0)] and shown["C"] == [(2.0, 37.0)]
+    assert sizes["none is better"] == [(1.0, 38.0), (2.0, 38.9), (8.0, 39.0)]
+    dashed = [line for line in figures["speeds"].axes[0].lines if line.get_linestyle() == "--"]
+    assert [list(zip(*line.get_data())) for line in dashed] == [[(8.0, 39.0)], [(2.0, 38.9)]]
+    axes = figures["sizes"].axes[0]
+    assert axes.get_xscale() == "log" and figures["speeds"].axes[0].get_xscale() == "linear"
+    marks = {
+        line.get_marker() for line in axes.lines if line.get_color() == axes.lines[0].get_color()
+    }
+    assert {"o", "s"} <= marks
+    for figure in figures.values():
+        assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == [
+            *("A", "B", "C", "one", "two", "none is better"),
+        ]
+
+
+def test_twenty_trades_have_colours_of_their_own(frontier_plots, figures, tmp_path):
+    points = [frontier_plots.Trade(f"model {i}", "8 bits", 1.0 + i, 30.0 + i) for i in range(20)]
+    frontier_plots.plot_size_trades(points, "MB", tmp_path / "sizes.png")
+    drawn = figures["sizes"].axes[0].lines
+    colours = {line.get_color() for line in drawn if line.get_label().startswith("model")}
+    assert len(colours) == 20
+
+
+@pytest.mark.parametrize("more_is_better", [False, True])
+def test_undominated(frontier_plots, more_is_better):
+    random = Random(1)
+    points = [
+        frontier_plots.Trade("A", "", random.randint(1, 8), float(random.randint(1, 8)))
+        for _ in range(25)
+    ]
+
+    def beats(a, b):
+        better_x = a.x >= b.x if more_is_better else a.x <= b.x
+        return better_x and a.bleu >= b.bleu and (a.x, a.bleu) != (b.x, b.bleu)
+
+    expected = {(b.x, b.bleu) for b in points if not any(beats(a, b) for a in points)}
+    best = frontier_plots.undominated(points, more_is_better)
+    assert [(t.x, t.bleu) for t in best] == sorted(expected, reverse=more_is_better)

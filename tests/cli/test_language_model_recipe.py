@@ -27,7 +27,7 @@ def run_stage(stage):
     stage.product.parent.mkdir(parents=True, exist_ok=True)
     for path, text in stage.texts:
         path.write_text(text)
-    words = [REPO / "pet_fairseq" if word is USER_DIR else word for word in stage.command]
+    words = [REPO / "pet_fairseq" if word == USER_DIR else word for word in stage.words()]
     if words[0] == "ln":
         subprocess.run(words, check=True)
     else:
@@ -60,7 +60,7 @@ def test_from_files_to_the_table(tmp_path):
     for row in table:
         assert row["scores"]["perplexity"] > 1 and row["scores"]["prompt_ms"] > 0
     plugins = tmp_path / "runs/k2/checkpoint_best.pt"
-    report = run("pet-fairseq", "neurons", "--checkpoint", plugins, "--data", tmp_path / "data/bin")
+    report = run("pet-fairseq", "neurons", plugins, "--data", tmp_path / "data/bin")
     assert "| 2 |" in report.output
     report = run("pet-fairseq", "flops", tmp_path / "lm/checkpoint.pt", "--lengths", "16")
     assert "FFN 20" in report.output

@@ -218,6 +218,36 @@ def test_tokens_are_those_of_fairseq_interactive(dashes):
     assert found.split("\n")[:-1] == [MosesTokenizer(cfg).encode(line) for line in many]
 
 
+# Broken bytes
+
+
+@pytest.mark.parametrize("name", ["clean", "dictionary", "raw_text", "shorten"])
+def test_a_broken_byte_in_a_file_is_named(name, tmp_path):
+    for lang in ("a", "b", "text", "answer"):
+        (tmp_path / f"in.{lang}").write_bytes(b"one\ntwo\nthree \xe9t\xe9\n")
+    out, file = tmp_path / "out", tmp_path / "in.a"
+    words = {
+        "clean": (tmp_path / "in", out, "a", "b"),
+        "dictionary": (out, file),
+        "raw_text": (out, file),
+        "shorten": (tmp_path / "in", 5),
+    }
+    file = tmp_path / "in.text" if name == "shorten" else file
+    command = ("-c", 'python3 "$@"', "-", REPO / f"scripts/text/{name}.py", *words[name])
+    result = bash(*command, check=False)
+    refuses(result, f"{name}.py: {file}, line 3: not UTF-8 at byte 6; convert it")
+    assert not out.is_file() and (tmp_path / "in.text").read_bytes().startswith(b"one")
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_broken_byte_in_the_input_of_the_tokeniser(processes, tmp_path):
+    (tmp_path / "in").write_bytes(b"one\n" * 1500 + b"\xff\n")
+    script = REPO / "scripts/text/tokenise.py"
+    code = f'python3 "$1" en --processes {processes} <"$2" >"$3"'
+    result = bash("-c", code, "-", script, tmp_path / "in", tmp_path / "out", check=False)
+    refuses(result, "tokenise.py: stdin, line 1501: not UTF-8 at byte 0; convert it")
+
+
 # Preprocessing
 
 

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from pet_fairseq.cli import main
-from tests.cli.processes import LANGUAGE_MODELING, TRAIN, run
+from tests.cli.processes import LANGUAGE_MODELING, TRAIN, refusal, run
 
 SYLLABLES = "ba ko ri sen tul mo fi gar".split()
 
@@ -86,11 +86,8 @@ def test_another_data_set_for_the_same_model(made, tmp_path):
             assert (tmp_path / "bin" / name).read_bytes() == (out / name).read_bytes()
 
 
-def run_refused(*args):
-    """The last line of a process's output: the error."""
-    result = run("pet-fairseq", "prompts", *args, check=False)
-    assert result.status == 1 and "Traceback" not in result.output
-    line = result.output.splitlines()[-1]
+def refused(*args):
+    line = refusal("prompts", *args)
     assert line.startswith("pet-fairseq prompts: error: ")
     return line
 
@@ -107,7 +104,7 @@ def test_bad_records(made, tmp_path, bad, message):
     path = write(tmp_path / "bad.jsonl", records(2, 1))
     path.write_bytes(path.read_bytes() + bad)
     files = ("--test", folder / "test.jsonl", "--valid", path, "--spm", out / "spm.model")
-    error = run_refused(*files, "--out", tmp_path / "bin", "--max-record-mb", "0.1")
+    error = refused(*files, "--out", tmp_path / "bin", "--max-record-mb", "0.1")
     assert f"{path}: line 3: " in error and message in error
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.jsonl"]
 
@@ -116,7 +113,7 @@ def test_another_model_than_that_of_the_folder(made, tmp_path):
     folder, _, out = made
     other = tmp_path / "other.model"
     other.write_bytes((out / "spm.model").read_bytes() + b"\n\0")
-    error = run_refused("--test", folder / "test.jsonl", "--spm", other, "--out", out)
+    error = refused("--test", folder / "test.jsonl", "--spm", other, "--out", out)
     assert f"--out {out}: is there already, made with another SentencePiece model" in error
 
 

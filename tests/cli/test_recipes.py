@@ -9,11 +9,11 @@ import pytest
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.recipes.translation import stages as translation
 from pet_fairseq.recipes.translation.setup import Setup
-from pet_fairseq.recipes.translation.sizes import TINY
+from pet_fairseq.recipes.translation.sizes import read_sizes
 from pet_fairseq.runner.device import Device
 from pet_fairseq.runner.run import run_stages
 from pet_fairseq.runner.skipping import RunOptions
-from tests.cli.processes import REPO, run
+from tests.cli.processes import REPO, in_process, refusal, run
 from tests.cli.shell import sh
 
 
@@ -72,10 +72,10 @@ def test_folders_of_examples_are_names_of_recipes():
     ],
     ids=lambda value: "-".join(value) if isinstance(value, tuple) else None,
 )
-def test_wrong_input(args, message, tmp_path):
-    result = recipe(*args, "--device", "cpu", check=False, cwd=tmp_path)
-    assert result.status != 0 and message in result.output.splitlines()[-1]
-    assert "Traceback" not in result.output and not list(tmp_path.rglob("*.pt"))
+def test_wrong_input(args, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert message in refusal("recipe", *args, "--device", "cpu")
+    assert not list(tmp_path.rglob("*.pt"))
 
 
 def test_a_gpu_that_is_not_there(tmp_path):
@@ -86,9 +86,9 @@ def test_a_gpu_that_is_not_there(tmp_path):
 
 
 def test_without_a_name_the_recipes_are_listed():
-    result = recipe(check=False)
+    result = in_process("recipe")
     assert result.status == 2 and "movie_reviews" in result.output
-    assert recipe("--help").output == result.output
+    assert in_process("recipe", "--help").output == result.output
 
 
 @pytest.mark.slow
@@ -98,7 +98,9 @@ def test_a_recipe_from_the_teacher_to_the_report(data, raw, tmp_path, capsys):
     shutil.copytree(data, folder / "bin")
     shutil.copytree(raw, folder / "raw")
     reference = folder / "raw/test.en"
-    setup = Setup(folder, runs, "de", "en", reference, TINY, Device("cpu"), ensemble=2)
+    setup = Setup(
+        folder, runs, "de", "en", reference, read_sizes()["tiny"], Device("cpu"), ensemble=2
+    )
     rows = ["teacher", "ensemble", "scratch_seqkd", "pet_sampled"]
     stages = translation.build_stages(setup, rows, [1], [2], 1)
     stages.append(translation.report_stage(setup, rows, [1], ()))
@@ -130,7 +132,7 @@ def test_the_best_by_bleu_and_a_start_from_layers(data, raw, tmp_path):
     folder.mkdir()
     shutil.copytree(data, folder / "bin")
     setup = Setup(
-        *(folder, runs, "de", "en", raw / "test.en", TINY, Device("cpu")),
+        *(folder, runs, "de", "en", raw / "test.en", read_sizes()["tiny"], Device("cpu")),
         text=("--remove-bpe", "--tokenizer", "moses"),
         select="bleu",
     )

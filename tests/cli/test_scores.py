@@ -112,6 +112,24 @@ def test_bleu(scores, tmp_path):
     expected = math.exp(brevity + sum(map(math.log, precisions)) / 4)
     assert found["bleu"] == pytest.approx(100 * expected)
     assert found["tokenised_bleu"] == pytest.approx(0)  # H-lines are all x
+    assert found["chrf"] == pytest.approx(slow_chrf(HYPOTHESES, RESPONSES))
+    assert "nc:6|nw:0" in found["chrf_signature"]
+
+
+def slow_chrf(hypotheses, responses):
+    """chrF2: the F2 of precision and recall of letters, averaged over n-grams up to 6."""
+    precisions, recalls = [], []
+    for size in range(1, 7):
+        common = ours = theirs = 0
+        for pair in zip(hypotheses, responses):
+            texts = [text.replace(" ", "") for text in pair]
+            grams = [[t[i : i + size] for i in range(len(t) - size + 1)] for t in texts]
+            common += sum(min(grams[0].count(g), grams[1].count(g)) for g in set(grams[0]))
+            ours, theirs = ours + len(grams[0]), theirs + len(grams[1])
+        precisions.append(common / ours)
+        recalls.append(common / theirs)
+    precision, recall = sum(precisions) / 6, sum(recalls) / 6
+    return 100 * 5 * precision * recall / (4 * precision + recall)
 
 
 def test_bleu_of_tokenised_text(scores, tmp_path):

@@ -4,22 +4,37 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
-from pet_fairseq.compress import plan
+from pet_fairseq import from_pretrained
+from pet_fairseq.compress.plan import Request, make_plan
+from pet_fairseq.compress.stages import build_stages
 from pet_fairseq.compress.student import Size
-from pet_fairseq.compress.teacher import has_ctranslate2
+from pet_fairseq.decoding.export import has_ctranslate2
 from pet_fairseq.errors import UserError
+from pet_fairseq.predict.in_turn.translate import ROUNDS
 from pet_fairseq.runner.device import CPU
 from pet_fairseq.runner.stage import USER_DIR, Kind
-from tests.cli.processes import CROSS_ENTROPY, REPO, preprocess, run, train
-from tests.kinds import KINDS, STACKS
+from tests.cli.processes import (
+    CROSS_ENTROPY,
+    REPO,
+    TRAIN,
+    WITHOUT_DROPOUT,
+    in_process,
+    preprocess,
+    run,
+    train,
+)
+from tests.kinds import KINDS, ROBERTA_SIZES, STACKS
+from tests.translation import load_task, make_model, save_state
 
 RATE = 60
 ALWAYS = ["lstm", "transformer_align"]  # trained as teachers in `make test`, too
-COMPRESSED = ["fconv", "fconv_self_att", "lightconv", "transformer_align", "adaptive softmax"]
+OTHER_FORMS = ["fconv", "fconv_self_att", "lightconv", "roberta_enc_dec"]
+COMPRESSED = [*OTHER_FORMS, "transformer_align", "adaptive softmax"]
 WITHOUT_CTRANSLATE2 = {
     "adaptive softmax": "no room for --adaptive-softmax-cutoff",
-    **{kind: f"holds {kind}, which is no Transformer" for kind in COMPRESSED[:3]},
+    **{kind: f"holds {kind}, which has no form as fairseq's transformer" for kind in OTHER_FORMS},
 }
 HELD_BY_CTRANSLATE2 = (
     "bart",
@@ -36,6 +51,10 @@ LARGER = {
     "fconv_self_att": tuple(f"--{s}-layers={CONVOLUTIONS}" for s in STACKS),
     "lstm": tuple(f"--{s}-hidden-size=48" for s in STACKS),
 }
+ROBERTA = {
+    **ROBERTA_SIZES,
+    **{"encoder_embed_dim": 48, "encoder_ffn_embed_dim": 48, "max_positions": 1024},
+}
 WIDER = tuple(f"--{s}-{name}=48" for s in STACKS for name in ("embed-dim", "ffn-embed-dim"))
 
 
@@ -46,15 +65,32 @@ def data(raw, once):
 
 
 @pytest.fixture(scope="session")
-def trained(data, once):
+def roberta(data, once):
+    """The options that begin with a RoBERTa, on which fairseq builds `roberta_enc_dec`."""
+
+    def save(folder):
+        model, args = make_model(load_task(data), "roberta", **ROBERTA)
+        args._name = "roberta"
+        task = {"_name": "translation", "data": str(data), "source_lang": "de", "target_lang": "en"}
+        save_state(folder / "roberta.pt", model, args, task)
+
+    return ("--pretrained-mlm-checkpoint", once("roberta", save) / "roberta.pt")
+
+
+@pytest.fixture(scope="session")
+def trained(data, once, roberta):
     """Trains a model of a kind a little; returns its checkpoint."""
 
     def trained(kind) -> Path:
         words = KINDS[kind]
-        words = (*words, *LARGER.get(words[words.index("--arch") + 1], WIDER))
+        arch = words[words.index("--arch") + 1]
+        words = (*words, *{**LARGER, "roberta_enc_dec": roberta}.get(arch, WIDER))
         loss = () if "--criterion" in words else CROSS_ENTROPY
+        options = (*words, *loss, "--max-update", "5")
+        # a RoBERTa has its own dropout
+        common = WITHOUT_DROPOUT if arch == "roberta_enc_dec" else TRAIN
         name = f"teacher_{kind}".replace(" ", "_").replace(",", "")
-        folder = once(name, lambda to: train(data, to, *words, *loss, "--max-update", "5"))
+        folder = once(name, lambda to: train(data, to, *options, common=common))
         return folder / "checkpoint_best.pt"
 
     return trained
@@ -111,7 +147,7 @@ def run_stages(stages):
     """Do what the runner does with a pipeline's stages, in the tests' fast processes."""
     for stage in stages:
         stage.product.parent.mkdir(parents=True, exist_ok=True)
-        words = [REPO / "pet_fairseq" if word is USER_DIR else word for word in stage.command]
+        words = [REPO / "pet_fairseq" if word == USER_DIR else word for word in stage.words()]
         printed = run(*words).output
         if stage.kind is Kind.STDOUT:
             stage.product.write_text(printed)
@@ -123,8 +159,8 @@ def pipeline(data, tmp_path):
 
     def pipeline(checkpoint, method="distil"):
         out, size = tmp_path / "out", Size(rate=RATE)
-        request = plan.Request(checkpoint, data, out, method, size, CPU, updates=5)
-        return plan.build_pipeline(request).stages
+        request = Request(checkpoint, data, out, method, size, CPU, updates=5)
+        return build_stages(make_plan(request))
 
     return pipeline
 
@@ -143,8 +179,8 @@ def test_compress_from_an_lstm(pipeline, trained, tmp_path):
     run_stages(pipeline(trained("lstm")))
     out = tmp_path / "out"
     text, content = check_report(out, "lstm")
-    assert "holds lstm, which is no Transformer" in text
-    assert content["engine"] == "fairseq" and content["rounds"] == plan.ROUNDS
+    assert "holds lstm, which has no form as fairseq's transformer" in text
+    assert content["engine"] == "fairseq" and content["rounds"] == ROUNDS
     # the student is a plain Transformer, which CTranslate2 holds whatever its teacher is
     assert not (out / "teacher").exists() and (out / "ctranslate2/model.bin").is_file()
 
@@ -166,6 +202,7 @@ def test_what_compress_plans(kind, pipeline, trained):
     stages = {stage.name: stage for stage in pipeline(trained(kind))}
     training = stages["training"]
     tied = "--share-decoder-input-output-embed" in training.command
+    assert ("--share-all-embeddings" in training.command) == (kind in ("bart", "roberta_enc_dec"))
     assert tied == (kind in ("lstm, deep", "fconv, tied"))
     longest = "1022" if kind.startswith("fconv") else "1024"
     for name in ("training", "generate/teacher.1", "generate/student.1"):
@@ -182,6 +219,39 @@ def test_patience_needs_a_transformer(pipeline, trained):
     assert "warmup" in {
         stage.name for stage in pipeline(trained("transformer_align"), "pet-patient")
     }
+
+
+# --- pretrained embeddings ------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def embedded(data, once):
+    """A Transformer that began with embeddings from a file, which is gone; its checkpoint."""
+
+    def fill(folder):
+        file = folder / "embeddings"
+        file.write_text(f"2 64\na1{' 0.5' * 64}\nb1{' -0.5' * 64}\n")
+        options = ("--arch", "transformer_tiny", *CROSS_ENTROPY, "--max-update", "5")
+        files = ("--encoder-embed-path", file, "--decoder-embed-path", file)
+        train(data, folder, *options, *files)
+        file.unlink()
+
+    return once("embedded", fill) / "checkpoint_best.pt"
+
+
+def test_embeddings_from_a_file_that_is_gone(embedded, data, pipeline, tmp_path):
+    log = learn(data, tmp_path / "student", embedded, "pet_distillation")
+    assert log.values("kl", "valid")
+    (generate,) = (s for s in pipeline(embedded) if s.name == "generate/teacher.1")
+    run_stages([generate])
+    assert "Translated 30 sentences" in generate.product.read_text()
+    out = tmp_path / "exported"
+    run("pet-fairseq", "export", embedded, "--data", data, "--to", "fairseq", "--out", out)
+    options = torch.load(out / "model.pt")["cfg"]["model"]  # stock fairseq reads these
+    assert options.encoder_embed_path is options.decoder_embed_path is None
+    texts = ["a1 a2 a3", "a4"]
+    ours, exported = (from_pretrained(str(p), str(data)) for p in (embedded, out / "model.pt"))
+    assert ours.translate(texts) == exported.translate(texts)
 
 
 # --- what cannot be a teacher ---------------------------------------------------------------------
@@ -221,21 +291,26 @@ MESSAGES = {
 def test_one_line_says_what_it_is(kind, request, data, tmp_path):
     path = request.getfixturevalue(kind)
     folder = ("--data", data)
-    commands = {
-        "TEACHER": ("compress", path, *folder, "--out", tmp_path / "out", "--device", "cpu"),
-        "CHECKPOINT": ("export", path, *folder, "--to", "fairseq", "--out", tmp_path / "out"),
-        "--checkpoint": ("suggest-pairs", "--checkpoint", path, *folder),
-    }
-    for option, words in commands.items():
-        assert_one_line(run("pet-fairseq", *words, check=False), f"{option} {path}", kind)
+    commands = (
+        ("TEACHER", "compress", path, *folder, "--out", tmp_path / "out", "--device", "cpu"),
+        ("CHECKPOINT", "export", path, *folder, "--to", "fairseq", "--out", tmp_path / "out"),
+        ("CHECKPOINT", "suggest-pairs", path, *folder),
+    )
+    for option, *words in commands:
+        assert_one_line(in_process(*words), f"{option} {path}", kind)
     done = learn(data, tmp_path / "s", path, "pet_distillation", check=False)
     assert_one_line(done, f"--teacher-path {path}", kind)
 
 
-def test_other_commands_refuse_a_multilingual_model(multilingual, raw, data, tmp_path):
+def test_other_commands_refuse_a_multilingual_model(multilingual, trained, raw, data, tmp_path):
+    for paths in (str(multilingual), f"{trained('learned positions')}:{multilingual}"):
+        with pytest.raises(UserError) as error:
+            from_pretrained(paths, str(data))
+        start = f"path {multilingual}: {MESSAGES['multilingual']}"
+        assert str(error.value).startswith(start)
     words = ("predict", multilingual, "--data", data, "--input", raw / "test.de")
-    done = run("pet-fairseq", *words, check=False)
-    assert_one_line(done, f"MODEL {multilingual}", "multilingual")
+    done = in_process(*words)
+    assert_one_line(done, f"CHECKPOINT {multilingual}", "multilingual")
     done = run(
         *("fairseq-train", data, "--user-dir", REPO / "pet_fairseq", "--max-tokens", "500"),
         *("--arch", "variator", "--backbone-path", multilingual, "--save-dir", tmp_path, "--cpu"),

@@ -7,7 +7,7 @@ import torch
 from fairseq.checkpoint_utils import load_checkpoint_to_cpu
 
 import pet_fairseq
-from tests.cli.processes import CROSS_ENTROPY, REPO, TRAIN, run, train
+from tests.cli.processes import CROSS_ENTROPY, REPO, TRAIN, refusal, run, train
 from tests.translation import load_task
 
 GENERATE = ("--user-dir", REPO / "pet_fairseq", "--cpu", "--required-batch-size-multiple", "1")
@@ -132,8 +132,8 @@ def test_bad_input(data, teacher, plugins, raw, tmp_path):
 
 def test_neurons(data, teacher, plugins, tmp_path):
     files = ":".join(str(path) for path, _ in plugins.values())
-    command = ("pet-fairseq", "neurons", "--data", data, "--sentences", "20", "--checkpoint")
-    table = run(*command, files, "--out", tmp_path / "out").output
+    common = ("--data", data, "--sentences", "20")
+    table = run("pet-fairseq", "neurons", files, *common, "--out", tmp_path / "out").output
     rows = [line.split("|")[1:-1] for line in table.splitlines() if line.startswith("| ")]
     assert [row[0].strip() for row in rows[1:]] == ["---:", "2", "4"]
     for row in rows[2:]:
@@ -145,13 +145,13 @@ def test_neurons(data, teacher, plugins, tmp_path):
     assert table.endswith((tmp_path / "out/neurons.md").read_text())
     assert (tmp_path / "out/neurons.png").read_bytes().startswith(b"\x89PNG")
     for wrong, message in (
-        ((teacher,), f"--checkpoint {teacher}: holds no plugins"),
+        ((teacher,), f"CHECKPOINT {teacher}: holds no plugins"),
         ((files, "--subset", "other"), "--subset other: not in"),
         ((files, "--sentences", "0"), "--sentences 0: give 1 or more"),
         ((files, "--data", tmp_path / "none"), f"--data {tmp_path / 'none'}: no such folder"),
     ):
-        result = run(*command, *wrong, check=False)
-        assert result.status == 1 and message in result.output.splitlines()[-1]
+        checkpoint, *options = wrong
+        assert message in refusal("neurons", checkpoint, *common, *options)
 
 
 def test_plugins_are_moved_to_another_backbone(data, teacher, plugins, tmp_path):
@@ -160,16 +160,15 @@ def test_plugins_are_moved_to_another_backbone(data, teacher, plugins, tmp_path)
     more = ("--finetune-from-model", teacher, "--max-update", "10", *CROSS_ENTROPY)
     train(data, tuned, "--arch", "transformer_tiny", *more)
     backbone, moved = tuned / "checkpoint_best.pt", tmp_path / "moved.pt"
-    command = ("pet-fairseq", "move-plugins", "--backbone-path", backbone, "--out", moved)
-    run(*command, plugins["4"][0])
+    to = ("--backbone-path", backbone, "--out", moved)
+    run("pet-fairseq", "move-plugins", plugins["4"][0], *to)
     hypotheses(data, "--path", moved)
     new, gone_on = (
         train_plugins(data, tmp_path / name, backbone, "--max-update", "1", *options)
         for name, options in (("new", ()), ("on", ("--finetune-from-model", moved)))
     )
     assert gone_on.values("distance", "valid")[0] < new.values("distance", "valid")[0]
-    result = run(*command, teacher, check=False)
-    assert result.status == 1 and "holds no plugins" in result.output.splitlines()[-1]
+    assert "holds no plugins" in refusal("move-plugins", teacher, *to)
 
 
 def test_hub_translates_as_generate(data, teacher, plugins):

@@ -6,10 +6,11 @@ import pytest
 from omegaconf import DictConfig
 
 from pet_fairseq.checkpoints.loading import load_subset, load_task
-from pet_fairseq.compress.methods import ROUNDS
-from pet_fairseq.compress.plan import Request, build_pipeline
+from pet_fairseq.compress.plan import Request, make_plan
+from pet_fairseq.compress.stages import build_stages
 from pet_fairseq.compress.student import Size
 from pet_fairseq.errors import UserError
+from pet_fairseq.predict.in_turn.translate import ROUNDS
 from pet_fairseq.runner.device import CPU
 from tests.translation import make_task, save_model, write_subset
 
@@ -40,7 +41,7 @@ def build(task, tmp_path):
         teacher = Path(save_model(tmp_path / "t.pt", task, arch, **SHAPE, **options))
         data, out = Path(task.cfg.data), tmp_path / "out"
         request = Request(teacher, data, out, "distil", size, CPU, updates=9, test=test)
-        return {stage.name: stage for stage in build_pipeline(request).stages}
+        return {stage.name: stage for stage in build_stages(make_plan(request))}
 
     return build
 
@@ -49,7 +50,7 @@ def test_a_folder_called_test_is_not_taken_for_the_test_set(build, task, tmp_pat
     """`compress --out .` writes such a folder itself."""
     (tmp_path / "test").mkdir()
     monkeypatch.chdir(tmp_path)
-    assert build()["test-text"].command[2] == task.cfg.data
+    assert build()["test-text"].command.arguments["data"] == Path(task.cfg.data)
     with pytest.raises(UserError, match=r"^--test \./test: has no dict"):
         build(test="./test")
 
@@ -100,10 +101,12 @@ def test_features_of_a_teacher_with_an_adaptive_softmax_are_not_kept(build):
 def test_translations_in_ctranslate2_are_no_longer_than_the_models_positions(build):
     pytest.importorskip("ctranslate2")
     lengths = [
-        build(max_source_positions=n, max_target_positions=n)["speed"].option("--max-length")
+        build(max_source_positions=n, max_target_positions=n)["speed"].command.arguments[
+            "max_length"
+        ]
         for n in (24, 1024)
     ]
-    assert lengths == ["23", None]
+    assert lengths == [23, 200]
 
 
 def exports(stages):
@@ -113,20 +116,26 @@ def exports(stages):
 def test_a_teacher_that_ctranslate2_cannot_hold_is_measured_in_fairseq(build):
     pytest.importorskip("ctranslate2")
     stages = build(activation_fn="tanh")
-    assert "--activation-fn tanh" in stages["report"].option("--without-ctranslate2")
+    assert "--activation-fn tanh" in stages["report"].command.arguments["why_no_ctranslate2"]
     assert exports(stages) == ["teacher/fairseq", "student/fairseq", "student/ctranslate2"]
-    speed = stages["speed"].command
-    assert "student" in speed and "teacher" not in speed
+    assert list(stages["speed"].command.arguments["models"]) == ["student"]
     rounds = [name for name in stages if name.startswith("generate/")]
     assert len(rounds) == 2 * ROUNDS and all(stages[name].alone for name in rounds)
+
+
+def test_a_teacher_without_any_form_is_measured_in_fairseq(build):
+    pytest.importorskip("ctranslate2")
+    stages = build(arch="can_transformer")
+    assert "holds can_transformer: " in stages["report"].command.arguments["why_no_ctranslate2"]
+    assert exports(stages) == ["student/fairseq", "student/ctranslate2"]
 
 
 def test_an_imported_marian_is_measured_in_ctranslate2(build):
     pytest.importorskip("ctranslate2")
     stages = build(arch="marian", swish=True)
-    assert stages["report"].option("--without-ctranslate2") is None
+    assert stages["report"].command.arguments["why_no_ctranslate2"] is None
     assert exports(stages) == ["teacher/ctranslate2", "student/fairseq", "student/ctranslate2"]
-    assert {"teacher", "student"} <= {*stages["speed"].command}
+    assert list(stages["speed"].command.arguments["models"]) == ["teacher", "student"]
     assert [name for name, stage in stages.items() if stage.alone] == ["speed"]
 
 

@@ -32,9 +32,8 @@ def measured():
         model(3_000_000, 4_400_000, 5_210_000, 17_840_000, 39.36, 423.4, "ein"),
         model(299_000, 905_000, 1_302_000, 3_700_000, 38.63, 1049.6, "zwei"),
         engine=CTRANSLATE2,
-        where="2 CPU cores",
+        timings={CTRANSLATE2: Timing("2 CPU cores", 3)},
         beam=5,
-        rounds=3,
         sources=[f"source {i}" for i in range(20)],
         references=[f"reference {i}" for i in range(20)],
         signature="sacre",
@@ -70,6 +69,7 @@ def test_without_ctranslate2(measured):
         for m, speed in zip((measured.teacher, measured.student), (100, 150))
     ]
     measured = replace(measured, teacher=models[0], student=models[1], engine=FAIRSEQ)
+    measured = replace(measured, timings={FAIRSEQ: Timing("2 CPU cores", 3)})
     text = to_markdown(measured, Path("t.pt"), "the data", "CTranslate2 is missing")
     assert text.splitlines()[0].endswith(
         "100 -> 150 sentences/s (1.5 times) in fairseq on 2 CPU cores."
@@ -95,8 +95,7 @@ def test_a_student_that_is_alone_in_ctranslate2(measured, tmp_path):
             engines={**student, FAIRSEQ: replace(student[FAIRSEQ], sentences_per_second=99.8)},
         ),
         engine=FAIRSEQ,
-        where="a GPU",
-        student_alone=Timing("2 CPU cores", 7),
+        timings={FAIRSEQ: Timing("a GPU", 3), CTRANSLATE2: Timing("2 CPU cores", 7)},
     )
     text = to_markdown(measured, Path("t.pt"), "the data", "no room for it")
     assert "41.3 -> 99.8 sentences/s (2.4 times) in fairseq on a GPU." in text.splitlines()[0]

@@ -4,14 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from pet_fairseq.compress.length import default_epochs, default_updates, updates_per_epoch
-from pet_fairseq.compress.timing import updates_for
 from pet_fairseq.compress.training import (
     Budget,
     Corpus,
     batch_tokens,
     cache_megabytes,
     checkpoint_bytes,
+    default_epochs,
+    default_updates,
+    updates_for,
+    updates_per_epoch,
 )
 from pet_fairseq.errors import UserError
 from pet_fairseq.runner.device import Device
@@ -53,14 +55,14 @@ def test_gpus_share_the_updates():
 
 
 def test_the_length_in_words():
-    assert Budget(24_850).describe(497, 1_000, 1) == (
+    assert Budget(497, 24_850).describe(1_000, 1) == (
         "training: 50 epochs of 497 updates, 24,850 in all; 1,000 tokens a batch; 10 validations "
         "without a better one end it sooner"
     )
     assert "5.01 epochs of 10,000 updates, 50,100 in all; 8,192 tokens a batch on 4 GPUs;" in (
-        Budget(50_100).describe(10_000, 8_192, 4)
+        Budget(10_000, 50_100).describe(8_192, 4)
     )
-    hours = Budget(None, Path("timing.log"), 2).describe(497, 1_000, 1)
+    hours = Budget(497, None, Path("timing.log"), 2).describe(1_000, 1)
     assert "as many updates as fit into 2 hours, an epoch has 497;" in hours
 
 
@@ -70,38 +72,38 @@ def test_the_checkpoints_that_a_training_keeps():
 
 
 def test_validations_are_neither_rare_nor_after_every_few_updates():
-    tiny, small = Budget(1_000).validation(3), Budget(10_000).validation(200)
-    huge = Budget(100_000).validation(10_000)
+    tiny, small = Budget(3, 1_000).validation(), Budget(200, 10_000).validation()
+    huge = Budget(10_000, 100_000).validation()
     assert option(tiny, "--validate-interval") == option(tiny, "--save-interval") == "33"
     assert option(small, "--validate-interval") == "1"
     assert "--save-interval-updates" not in small
     assert option(huge, "--save-interval-updates") == "2000"
     assert option(huge, "--keep-interval-updates") == "1"
-    assert option(Budget(1_000).validation(500), "--save-interval-updates") == "100"
+    assert option(Budget(500, 1_000).validation(), "--save-interval-updates") == "100"
     assert {option(options, "--patience") for options in (tiny, small, huge)} == {"10"}
 
 
 def test_validations_of_a_training_whose_length_is_not_known_yet():
-    budget = Budget(None, Path("timing.log"), 0.5, trainings=1.1)
-    assert "--save-interval-updates" not in budget.validation(4_000)
-    word = option(budget.validation(4_001), "--save-interval-updates")
+    short, long = (Budget(n, None, Path("timing.log"), 0.5, 1.1) for n in (4_000, 4_001))
+    assert "--save-interval-updates" not in short.validation()
+    word = option(long.validation(), "--save-interval-updates")
     assert word.command[-4:] == ("--share", "0.0182", "--at-least", "100")
 
 
 def test_the_cache_holds_all_pairs_or_as_much_as_is_allowed():
-    assert cache_megabytes(Corpus(1, 1, 2**18), 100) == 101
-    assert cache_megabytes(Corpus(1, 1, 10**9), 512) == 2_000
+    assert cache_megabytes(Corpus(1, 2**18), 100) == 101
+    assert cache_megabytes(Corpus(1, 10**9), 512) == 2_000
 
 
 def test_a_schedule_falls_to_zero():
-    options = Budget(800).schedule()
+    options = Budget(1, 800).schedule()
     assert option(options, "--max-update") == option(options, "--total-num-update") == "800"
     assert option(options, "--warmup-updates") == "100"
-    assert option(Budget(800).schedule(0.1), "--max-update") == "80"
+    assert option(Budget(1, 800).schedule(0.1), "--max-update") == "80"
 
 
 def test_a_time_becomes_updates_when_the_speed_is_known():
-    word = Budget(None, Path("timing.log"), 0.5, trainings=1.1).share(1)
+    word = Budget(1, None, Path("timing.log"), 0.5, 1.1).share(1)
     assert isinstance(word, Output)
     assert word.command[:4] == ("updates-for", "timing.log", "--hours", "0.5")
     assert float(word.command[-1]) == pytest.approx(1 / 1.1, abs=1e-4)

@@ -82,7 +82,10 @@ def test_heads_that_do_not_fit(options, message):
         ("selfcp", "holds selfcp: memory needs this package"),
         ("can_iwslt_de_en", "holds can_transformer: a plain Transformer has no compressed"),
         ("roberta_base", "holds roberta, not a translation model"),
-        ("fconv_iwslt_de_en", "holds fconv, which is no Transformer; fairseq itself reads"),
+        (
+            "fconv_iwslt_de_en",
+            "holds fconv, which has no form as fairseq's transformer; fairseq itself reads",
+        ),
         ("token_pruning", "holds token_pruning, not a translation model"),
         ("unheard_of", "holds unheard_of, not a translation model"),
     ],

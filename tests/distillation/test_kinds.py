@@ -44,7 +44,7 @@ def student_of(task, dtype=torch.float32):
 
 def ask(teacher, student, batch, temperature=1.0):
     at = real_positions(batch["target"], 1)
-    return teacher.ask(student, batch, at)(slice(None), temperature)
+    return teacher.ask(student, batch, at).log_probs(slice(None), temperature)
 
 
 def load(path, task, dtype=torch.float32):
@@ -159,6 +159,17 @@ def test_an_ensemble_in_half_precision(task, save):
     mean = torch.stack([own_log_probs(model, batch).exp() for model in models]).mean(dim=0)
     assert ours.dtype == torch.float32
     assert_same(ours.exp(), mean, 2e-2)
+
+
+def test_features_of_every_output_layer_are_kept(task, save):
+    """That of `roberta_enc_dec` is a RoBERTa's head."""
+    paths = ":".join(save(kind) for kind in ("roberta_enc_dec", "layerdrop", "projected output"))
+    student, batch = student_of(task), make_batch(task, LENGTHS)
+    teacher = Teacher(paths, task, cache_mb=1)
+    first, second = (ask(teacher, student, batch) for _ in range(2))
+    assert len(teacher.cache.features) == len(LENGTHS)
+    assert torch.equal(first, second)
+    assert_same(first, ask(Teacher(paths, task), student, batch))
 
 
 # --- batches --------------------------------------------------------------------------------------

@@ -30,9 +30,9 @@ def paths(task, tmp_path):
 
 def ask(teacher, model, batch, temperature=2.0):
     at = real_positions(batch["target"], teacher.cache.padding_idx)
-    log_probs = teacher.ask(model, batch, at)
+    answer = teacher.ask(model, batch, at)
     half = len(at[0]) // 2
-    parts = [log_probs(rows, temperature) for rows in (slice(0, half), slice(half, None))]
+    parts = [answer.log_probs(rows, temperature) for rows in (slice(0, half), slice(half, None))]
     return torch.cat(parts)
 
 

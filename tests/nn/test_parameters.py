@@ -79,6 +79,7 @@ BY_HAND = {
     "norms on embeddings": transformer(),
     "learned positions": transformer(),
     "layerdrop": transformer(),
+    "roberta_enc_dec": transformer(),
 }
 
 

@@ -64,10 +64,10 @@ def test_bart_is_counted_with_its_shared_embeddings_once(capsys):
             "--arch can_transformer: the model cannot be built to count it (cannot specify cutoff",
         ),
         ("--arch transformer_tiny --encoder-embed-dim 0", "--arch transformer_tiny: the model "),
-        ("--arch transformer --target-rate 5 --encoder-attention-heads 0", "--arch transformer: "),
-        ("--arch pet_transformer_tiny --target-rate inf", "--target-rate inf: give a percentage"),
-        ("--arch pet_transformer_tiny --target-rate nan", "--target-rate nan: give a percentage"),
-        ("--arch pet_transformer_tiny --target-rate 5 --length 0", "--length 0: give 1 or more"),
+        ("--arch transformer --rate 5 --encoder-attention-heads 0", "--arch transformer: "),
+        ("--arch pet_transformer_tiny --rate inf", "--rate inf: give a percentage"),
+        ("--arch pet_transformer_tiny --rate nan", "--rate nan: give a percentage"),
+        ("--arch pet_transformer_tiny --rate 5 --length 0", "--length 0: give 1 or more"),
     ],
 )
 def test_what_is_refused_in_one_line(options, message, capsys):

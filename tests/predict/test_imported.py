@@ -138,7 +138,7 @@ def test_the_command(imported, tmp_path, capsys, monkeypatch):
         ("t", b"a", ("--ratio", "2"), "--ratio 2: the model works at [1]; give one of these"),
         ("t", b"a", ("--bpe", "tokenizer_json"), "--tokenizer-file is missing"),
         ("t", b"a", ("--what", "3"), "unrecognized arguments: --what 3"),
-        ("t", b"a", ("--fp16", "--bf16"), "not allowed with argument --fp16"),
+        ("t", b"a", ("--precision", "fp8"), "--precision: invalid choice: 'fp8'"),
         (
             *("t", b"a", ("--bpe", "tokenizer_json", "--tokenizer-file", "none.json")),
             "none.json: no such file",
@@ -151,7 +151,7 @@ def test_the_command(imported, tmp_path, capsys, monkeypatch):
             *("t", b"a", ("--bpe", "sentencepiece", "--sentencepiece-model", "/tmp")),
             "/tmp: is a folder; give the SentencePiece model in it",
         ),
-        ("t", b"a", ("--backbone-path", "x"), "MODEL: the first file holds no plugins"),
+        ("t", b"a", ("--backbone-path", "x"), "CHECKPOINT: the first file holds no plugins"),
     ],
 )
 def test_wrong_input(name, content, options, message, imported, tmp_path, capsys):
@@ -192,7 +192,7 @@ def test_a_model_without_classes(tmp_path, capsys):
         pet_fairseq.from_pretrained(str(tmp_path / "out"))
     status, _, error = predict(capsys, tmp_path / "out", "--input", "-")
     assert status == 1 and len(error.splitlines()) == 1
-    assert "MODEL: a model of the task MaskedLMTask, which has no head for classes" in error
+    assert "CHECKPOINT: a model of the task MaskedLMTask, which has no head for classes" in error
 
 
 def test_as_a_user_types_it(imported):

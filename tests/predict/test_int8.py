@@ -1,7 +1,5 @@
 """Linear maps in 8 bits: how far from exact ones they may be, and which of a model become such."""
 
-from argparse import Namespace
-
 import pytest
 import torch
 from fairseq.modules import MultiheadAttention as FairseqAttention
@@ -9,7 +7,7 @@ from torch import nn
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.predict.int8 import Int8Linear, check_int8
-from pet_fairseq.predict.load_model import chosen_precision
+from pet_fairseq.predict.load_model import choose_precision
 from pet_fairseq.variator.plugin import Plugin
 from tests.predict.made import RATIOS, make_bart, make_classifier, make_translator
 from tests.predict.test_predictor import TEXTS, answering
@@ -66,7 +64,7 @@ def test_any_shape():
 def test_answers_are_nearly_the_same(make, tmp_path):
     """Every map of the backbone is in 8 bits, those of the plugins are as they were."""
     made = make(tmp_path)
-    exact, rounded = answering(made), answering(made, "--int8")
+    exact, rounded = answering(made), answering(made, "--precision", "int8")
     left = [m for m in rounded.model.modules() if type(m) is nn.Linear]
     plugins = [m for m in rounded.model.modules() if isinstance(m, Plugin)]
     assert set(left) == {m for p in plugins for m in p.modules() if type(m) is nn.Linear}
@@ -79,11 +77,12 @@ def test_answers_are_nearly_the_same(make, tmp_path):
 
 
 def test_refused(tmp_path, monkeypatch):
-    with pytest.raises(UserError, match=r"--int8: is for models that classify; .* pet-fairseq exp"):
-        answering(make_translator(tmp_path), "--int8")
-    args = Namespace(device="cuda", int8=True, fp16=False, bf16=False)
-    with pytest.raises(UserError, match="--int8: is for CPUs; give --device cpu"):
-        chosen_precision(args)
+    with pytest.raises(UserError, match=r"--precision int8: is for models that classify; .* by p"):
+        answering(make_translator(tmp_path), "--precision", "int8")
+    with pytest.raises(UserError, match="--precision int8: is for CPUs; give --device cpu"):
+        choose_precision("cuda", "int8")
     monkeypatch.delattr(torch, "quantize_per_channel")
-    with pytest.raises(UserError, match="--int8: this version of torch has no such kernels"):
+    with pytest.raises(
+        UserError, match="--precision int8: this version of torch has no such kernels"
+    ):
         check_int8()

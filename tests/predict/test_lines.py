@@ -1,8 +1,18 @@
 """Files of texts, line by line."""
 
+import os
+
 import pytest
 
-from pet_fairseq.predict.lines import read_lines, read_text
+from pet_fairseq.predict.lines import (
+    BLOCK,
+    MOST_LINES,
+    WINDOW,
+    read_lines,
+    read_text,
+    read_windows,
+    whole_lines,
+)
 
 
 @pytest.mark.parametrize("form, line", [("text", "a \ufeff b"), ("jsonl", '"a \ufeff b"')])
@@ -11,3 +21,42 @@ def test_a_byte_order_mark_is_no_part_of_the_text(form, line, tmp_path):
     (tmp_path / "texts").write_text(f"{line}\n{line}\n", encoding="utf-8-sig")
     lines = read_lines(str(tmp_path / "texts"))
     assert [read_text(line, form) for line in lines] == ["a \ufeff b"] * 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"\n",
+        b"a",
+        b"a\r\n\r\nb",
+        b"\xef\xbb\xbfa\n\xef\xbb\xbfb\xff\n",
+        b"\n" * (3 * BLOCK),
+        b"a b\n" * 5_000,
+        b"x" * (3 * WINDOW) + b"\ny\n" + b"z" * BLOCK,
+    ],
+    ids=lambda text: str(len(text)),
+)
+def test_windows_hold_the_same_lines(text, tmp_path):
+    file = str(tmp_path / "texts")
+    (tmp_path / "texts").write_bytes(text)
+    windows = list(read_windows(file))
+    assert [line for window in windows for line in window] == list(read_lines(file))
+    for window in windows:
+        longest = max(len(line.text) for line in window)
+        assert 0 < len(window) <= MOST_LINES + BLOCK
+        assert sum(len(line.text) + 1 for line in window) <= WINDOW + BLOCK + longest
+
+
+def test_a_pause_ends_a_window():
+    """What has been written is read, without the line that has only begun."""
+    reader, writer = os.pipe()
+    with open(reader, "rb", 0) as raw, open(writer, "wb", 0) as out:
+        lines = whole_lines(raw)
+        out.write(b"a\nb\nhalf")
+        assert next(lines) == [b"a", b"b"]
+        out.write(b" line\n")
+        assert next(lines) == [b"half line"]
+        out.write(b"end")
+        out.close()
+        assert list(lines) == [[b"end"]]

@@ -57,7 +57,8 @@ def translator(tmp_path_factory):
 
 def answering(made, *words, path=None, **limits):
     """The model as `pet-fairseq predict` loads it."""
-    _, args = parse(["predict", path or made.path, "--input", "-", *words])
+    command = ["predict", path or made.path, "--input", "-", "--device", "cpu"]
+    _, args = parse([*command, *words])
     return load(args, args.rest, **limits)
 
 
@@ -191,10 +192,11 @@ def test_translations(translator, ratio):
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("kind", ["classifier", "bart", "translator"])
 def test_half_precision(kind, dtype, request):
-    """As with --fp16 on a GPU and --bf16."""
+    """As with --precision fp16 on a GPU and bf16."""
     made = request.getfixturevalue(kind)
     exact = answering(made)
-    half = answering(made, "--bf16") if dtype == torch.bfloat16 else answering(made).to(dtype)
+    options = ("--precision", "bf16") if dtype == torch.bfloat16 else ()
+    half = answering(made, *options).to(dtype)
     assert {p.dtype for p in half.model.parameters()} == {dtype}
     for model in (exact, half):
         if isinstance(model, Translator):
@@ -219,7 +221,7 @@ def test_rehearsals_translate_to_as_many_words(translator):
     before = served.answer(texts, 2)
     with forward_hooks((served.model.decoder.layers[0], count_steps)):
         for ratio in (1, 2, 4):
-            served.rehearse(texts, ratio)
+            served.warm_up(texts, ratio)
             assert len(steps) == 7  # six words and the end
             steps.clear()
     assert served.answer(texts, 2) == before
@@ -308,7 +310,7 @@ def test_a_moved_backbone(classifier, tmp_path):
         (("--ratio", "3"), r"--ratio 3: the model works at \[1, 2, 4\]; give one of these"),
         (("--data", "/none"), "--data /none: no such folder"),
         (("--backbone-path", "/none.pt"), "--backbone-path /none.pt: no such file"),
-        (("--fp16",), "--fp16: is for GPUs; give --device cuda too, or --bf16 in its place"),
+        (("--precision", "fp16"), "--precision fp16: is for GPUs; give --device cuda too, or --pr"),
         pytest.param(
             ("--device", "cuda"),
             "--device cuda: torch finds no GPU here; give --device cpu",
@@ -324,8 +326,8 @@ def test_bad_options(classifier, options, message):
 @pytest.mark.parametrize(
     "path, message",
     [
-        ("/none.pt", "MODEL /none.pt: no such file"),
-        ("", "has no checkpoint.pt; give a checkpoint, or a folder that pet-fairseq import-hf"),
+        ("/none.pt", "CHECKPOINT /none.pt: no such file"),
+        ("", "has no checkpoint.pt or model.pt; give a checkpoint, or a folder that pet-fairseq"),
     ],
 )
 def test_bad_paths(classifier, path, message, tmp_path):
@@ -343,12 +345,12 @@ def test_two_files_of_one_ratio(classifier, tmp_path):
     other = save_with_task(path, "sentence_prediction", model, options, classifier.task)
     two, four = classifier.plugins
     message = f"{two} and {other} both hold ratio 2; give one file for each ratio"
-    with pytest.raises(UserError, match=f"MODEL: {message}"):
+    with pytest.raises(UserError, match=f"CHECKPOINT: {message}"):
         answering(classifier, path=f"{two}:{four}:{other}")
     with pytest.raises(UserError, match=f"path: {message}"):
         pet_fairseq.from_pretrained(two, plugin_path=other)
-    with pytest.raises(UserError, match=f"--checkpoint: {message}"):
-        load_variator(f"{two}:{other}", "--checkpoint")
+    with pytest.raises(UserError, match=f"CHECKPOINT: {message}"):
+        load_variator(f"{two}:{other}", "CHECKPOINT")
 
 
 def test_plugins_trained_beside_others(classifier, tmp_path):
@@ -385,7 +387,9 @@ def test_data_with_other_dictionaries(classifier, tmp_path):
             write_dictionary(tmp_path / name / part, words)
     for path in (classifier.path, classifier.backbone):
         for name, message in (("words", "another dictionary"), ("labels", "other classes")):
-            with pytest.raises(UserError, match=f"MODEL .*: made with {message}: .* differ: entry"):
+            with pytest.raises(
+                UserError, match=f"CHECKPOINT .*: made with {message}: .* differ: entry"
+            ):
                 answering(classifier, "--data", str(tmp_path / name), path=path)
     with pytest.raises(UserError, match=r"path .*: made with other classes: "):
         pet_fairseq.from_pretrained(classifier.backbone, str(tmp_path / "labels"))
@@ -397,12 +401,12 @@ def test_rehearsals_of_a_decoder_with_few_positions(tmp_path):
     options._name = "transformer_tiny"
     path = save_with_task(tmp_path / "b.pt", "translation", model, options, task)
     served = answering(None, path=path)
-    served.rehearse([served.random_text(30)], 1)
+    served.warm_up([served.random_text(30)], 1)
 
 
 def test_a_language_model_answers_no_texts(lm_folder):  # noqa: F811
     path = save_lm(lm_folder)
-    with pytest.raises(UserError, match="MODEL: a model of the task LanguageModelingTask, wh"):
+    with pytest.raises(UserError, match="CHECKPOINT: a model of the task LanguageModelingTask, wh"):
         answering(None, path=path)
 
 

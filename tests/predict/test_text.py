@@ -94,7 +94,7 @@ def test_codes_that_are_none(content, tmp_path, capfd):
 
 def test_a_tokenizer_that_nobody_knows():
     with pytest.raises(UserError, match=r"tokenizer 'mose': not known; give one of .*moses"):
-        options_of_text(None, "", "mose")
+        options_of_text({}, "", "mose")
 
 
 @pytest.mark.parametrize(

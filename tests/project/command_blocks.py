@@ -14,13 +14,14 @@ COMPRESSES = "tests/cli/test_compress.py::test_from_a_teacher_to_a_report"
 IMPORTS = "tests/serve/test_process.py::test_raw_text_for_an_imported_model"
 DISTILS = "tests/cli/test_train.py::test_logs_loss_perplexity_kl_and_agreement"
 PREDICTS = "tests/predict/test_imported.py::test_answers_are_those_of_the_model_by_hand"
+TRANSLATES = "tests/cli/test_translate.py"
 GUIDES = "tests/cli/test_guides.py"
 RUNS_PYTHON = "tests/cli/test_documented_python.py"
 
 # Every block of these documents has the same reason or test.
 DOCUMENTS = {
+    "docs/results/archive/reliability.md": "tests/reliability/test_scripts.py::test_wrong_inputs",
     "docs/results": MEASURES,
-    "docs/reliability.md": "tests/reliability/test_scripts.py::test_wrong_inputs",
     "examples/": "downloads and trains for hours; tests/cli/test_prepare*.py prepare small files",
 }
 
@@ -60,7 +61,6 @@ BLOCKS = {
     "README.md": {
         "pet-fairseq compress": COMPRESSES,
         "make env": INSTALLS,
-        "pip install torch": INSTALLS,
         "fairseq-train BIN": DISTILS,
         "fairseq-generate BIN": "tests/cli/test_decoding.py::test_generates_what_fairseq_does",
     },
@@ -79,6 +79,7 @@ BLOCKS = {
     "docs/checkpoints.md": {"python -m pytest": "it is what runs the tests"},
     "docs/compress.md": {"pet-fairseq compress": COMPRESSES},
     "docs/decoding.md": {
+        "pet-fairseq translate": f"{TRANSLATES}::test_every_form_of_a_student",
         "fairseq-generate": "tests/cli/test_decoding.py::test_generates_what_fairseq_does",
         "pet-fairseq export": "tests/cli/test_export.py::test_ctranslate2_translates_the_same",
         "import pet_fairseq": "tests/cli/test_hub.py::test_says_what_interactive_says",
@@ -90,11 +91,12 @@ BLOCKS = {
         "for part in": f"{GUIDES}::test_a_classifier",
         "fairseq-train": f"{GUIDES}::test_a_classifier",
         "pet-fairseq new-plugins": f"{GUIDES}::test_a_classifier",
-        "pet-fairseq serve --path bert": IMPORTS,
-        "pet-fairseq serve --path plugins2": SERVES,
+        "pet-fairseq serve bert": IMPORTS,
+        "pet-fairseq serve plugins2": SERVES,
         "$ curl": IMPORTS,
     },
     "docs/howto/ctranslate2.md": {
+        "pet-fairseq translate": f"{TRANSLATES}::test_sub_words_of_an_engine",
         "pet-fairseq export": "tests/cli/test_export.py::test_ctranslate2_translates_the_same",
         "import ctranslate2": f"{RUNS_PYTHON}::test_sentencepiece_around_ctranslate2",
         "import codecs": f"{RUNS_PYTHON}::test_moses_and_bpe_around_ctranslate2",
@@ -112,10 +114,7 @@ BLOCKS = {
         "for part in": f"{GUIDES}::test_an_opus_mt_teacher",
         "pet-fairseq compress": f"{GUIDES}::test_an_opus_mt_teacher",
     },
-    "docs/howto/own_teacher.md": {
-        ". .venv/bin/activate": COMPRESSES,
-        "fairseq-train": DISTILS,
-    },
+    "docs/howto/own_teacher.md": {". .venv/bin/activate": COMPRESSES},
     "docs/howto/own_text.md": {
         "make env": INSTALLS,
         "examples/own_data/prepare.sh": (
@@ -127,14 +126,9 @@ BLOCKS = {
         ),
         "echo": "tests/cli/test_decoding.py::test_interactive",
     },
-    "docs/howto/paper_table.md": {
-        ". .venv/bin/activate": DOWNLOADS,
-        "pet-fairseq recipe": (
-            "tests/cli/test_recipes.py::test_a_recipe_from_the_teacher_to_the_report"
-        ),
-    },
     "docs/howto/several_gpus.md": {"fairseq-train": GPUS, "torchrun": GPUS},
     "docs/install.md": {"make env": INSTALLS, "pip install": INSTALLS},
+    "docs/papers.md": {". .venv/bin/activate": MINUTES},
     "docs/pet.md": {
         "fairseq-train BIN --user-dir": (
             "tests/cli/test_simplified_task.py::test_distillation_goes_on_from_the_warm_up"

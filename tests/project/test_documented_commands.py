@@ -10,11 +10,12 @@ import pytest
 from fairseq import options as fairseq_options
 
 from pet_fairseq.cli import COMMANDS
-from pet_fairseq.recipes.catalogue import RECIPES
-from pet_fairseq.recipes.commands import pipeline_of, recipe_parser
+from pet_fairseq.recipes.commands import pipeline_of
 from pet_fairseq.runner.pipeline import Place
 from tests.project import command_blocks
 from tests.project.test_documents import DOCUMENTS, REPO
+from tests.recipes import RECIPES
+from tests.recipes.paper import parser as recipe_parser
 
 OF_THE_SHELL = re.compile(r"[|<>;&()#]+|\d>&?")
 PLACEHOLDERS = {"NAME", "NEW", "TASK"}
@@ -136,7 +137,7 @@ def test_recipes_have_the_documented_rows(tmp_path):
             args.bert = tmp_path
         if getattr(args, "task", None) == "own":
             args.data = tmp_path
-        pipeline_of(Place(name, tmp_path), args)
+        pipeline_of(RECIPES[name], Place(name, tmp_path), args)
     assert number > 80
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from pet_fairseq.compress.length import default_epochs, default_updates
-from pet_fairseq.compress.training import batch_tokens
+from pet_fairseq.compress.training import batch_tokens, default_epochs, default_updates
+from pet_fairseq.files import read_csv
 from pet_fairseq.rounding import format_ratio
 from pet_fairseq.runner.device import Device
 
 REPO = Path(__file__).parents[2]
 RESULTS = REPO / "docs" / "results"
-PAGES = sorted(RESULTS.glob("*.md"))
+PAGES = sorted(RESULTS.rglob("*.md"))
 WRAPPED = [
     *(REPO / name for name in ("README.md", "CHANGELOG.md", "examples/README.md")),
     *(path for folder in (".", "howto") for path in sorted((REPO / "docs" / folder).glob("*.md"))),
@@ -31,7 +31,7 @@ def prose(path: Path) -> list[str]:
     return [line for line in lines if not line.lstrip().startswith("|") and "](" not in line]
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(RESULTS)))
 def test_tables_have_at_most_six_columns(path):
     rows = [line for line in path.read_text().splitlines() if line.startswith("|")]
     assert [row for row in rows if row.replace("\\|", "").count("|") > 7] == []
@@ -63,8 +63,7 @@ def test_a_script_draws_every_picture(script, folder, by_hand, tmp_path):
 
 def test_the_first_table_of_the_readme_is_that_of_the_results():
     """Sizes, BLEU, speeds and seeds of the teacher and its students."""
-    with (RESULTS / "data" / "frontier.csv").open() as file:
-        rows = {row["row"]: row for row in csv.DictReader(file)}
+    rows = {row["row"]: row for row in read_csv(RESULTS / "data" / "frontier.csv")}
     lines = [line for line in (REPO / "README.md").read_text().splitlines() if line[:1] == "|"]
     shown = [re.findall(r"\d+\.\d+|\b\d+(?= \|$)", line) for line in lines[2:5]]
     sizes, speeds = ("mb_int8", "bleu_int8"), ("times_teacher_1", "times_teacher_2")
@@ -76,6 +75,18 @@ def test_the_first_table_of_the_readme_is_that_of_the_results():
         ]
         for name in ("teacher", "kd", "tenth_kd")
     ]
+
+
+def test_speeds_of_the_frontier_are_rounded():
+    """In the last column of the first table; the rows are those of the CSV file."""
+    with (RESULTS / "data" / "frontier.csv").open() as file:
+        rows = [
+            [format_ratio(float(row[f"times_teacher_{threads}"])) for threads in (1, 2)]
+            for row in csv.DictReader(file)
+        ]
+    table = (RESULTS / "bytes.md").read_text().partition("\n\n![BLEU over megabytes]")[0]
+    lines = [line for line in table.splitlines() if line.startswith("|")][2:]
+    assert [line.split("|")[-2].strip().split(", ") for line in lines] == rows
 
 
 def test_the_first_screen_names_no_speed_that_its_table_lacks():
@@ -108,7 +119,7 @@ def test_the_shown_output_of_compress_is_the_measured_one():
     docs = REPO / "docs"
     pages = (RESULTS / "compress.md", REPO / "README.md", docs / "compress.md", docs / "start.md")
     measured, *shown = (re.findall("^.* MB -> .*$", page.read_text(), re.M) for page in pages)
-    multi30k, _of_fairseqs_own_teacher, demo = measured
+    multi30k, demo = measured
     assert shown == [[multi30k], [demo], [demo]]
     samples, in_start = (re.findall(r"^\| .*\. \|$", page.read_text(), re.M) for page in pages[::3])
     assert len(samples) == 6 and in_start == samples

@@ -10,7 +10,7 @@ from tests.cli.processes import REPO
 
 IMPORT = "from pet_fairseq.runner.stage import value_of\n"
 WORDS = '["--lr", "1e-3"]'
-MISTAKES = {
+FAIRSEQ_ERRORS = {
     "too few arguments": (f"value_of({WORDS})", "call-arg"),
     "too many arguments": (f'value_of({WORDS}, "--lr", 1)', "call-arg"),
     "None as an argument": (f'float(value_of({WORDS}, "--lr"))', "arg-type"),
@@ -34,9 +34,9 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.parametrize("head", ["", "def main():\n    ", "def main() -> None:\n    "])
-@pytest.mark.parametrize("name", MISTAKES)
+@pytest.mark.parametrize("name", FAIRSEQ_ERRORS)
 def test_mistakes_are_found_with_and_without_annotations(folder, name, head):
-    text, kind = MISTAKES[name]
+    text, kind = FAIRSEQ_ERRORS[name]
     assert check(folder, f"{head}{text}\n") == [kind]
 
 

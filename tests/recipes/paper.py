@@ -1,14 +1,18 @@
 """Recipes on paper: the stages that a command line asks for."""
 
-from pet_fairseq.recipes.catalogue import RECIPES
 from pet_fairseq.recipes.commands import pipeline_of, recipe_parser
 from pet_fairseq.runner.pipeline import Place
 from pet_fairseq.runner.stage import Kind
+from tests.recipes import RECIPES
+
+
+def parser(name):
+    return recipe_parser(name, RECIPES[name])
 
 
 def pipeline(name, base, *options, device="cpu"):
-    args = recipe_parser(name).parse_args([*map(str, options), "--device", device])
-    return pipeline_of(Place(name, base), args)
+    args = parser(name).parse_args([*map(str, options), "--device", device])
+    return pipeline_of(RECIPES[name], Place(name, base), args)
 
 
 def stages(name, base, *options, **fields):
@@ -21,11 +25,6 @@ def stages(name, base, *options, **fields):
 
 def trainings(found):
     return [stage for stage in found.values() if stage.kind is Kind.TRAINING]
-
-
-def names(kind):
-    """The recipes whose module is of that kind, for example `datasets`."""
-    return [name for name, recipe in RECIPES.items() if recipe.build.__module__.endswith(kind)]
 
 
 def check_order(found):

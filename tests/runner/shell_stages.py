@@ -4,12 +4,12 @@ from pathlib import Path
 
 from pet_fairseq.runner.run import run_stages
 from pet_fairseq.runner.skipping import RunOptions
-from pet_fairseq.runner.stage import Kind, Stage
+from pet_fairseq.runner.stage import PRODUCT, Kind, Stage
 
 
 def shell(name, script, product, *inputs, options=(), **fields):
     """A stage that runs a shell script; $0 is the product."""
-    command = ("sh", "-c", script, str(product), *options)
+    command = ("sh", "-c", script, PRODUCT, *options)
     return Stage(name, (name,), command, Path(product), tuple(map(Path, inputs)), **fields)
 
 
@@ -35,7 +35,7 @@ echo best >$0
 
 def training(folder, script=TRAIN, *options):
     product = folder / "runs/model/checkpoint_best.pt"
-    command = ("sh", "-c", script, str(product), *options)
+    command = ("sh", "-c", script, PRODUCT, *options)
     return Stage("model", ("model",), command, product, (folder / "input",), Kind.TRAINING)
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 import pet_fairseq
-from pet_fairseq.recipes.catalogue import RECIPES
 from pet_fairseq.runner.record import make_record
-from pet_fairseq.runner.stage import Kind
+from pet_fairseq.runner.stage import PRODUCT, Kind
+from tests.recipes import RECIPES
 from tests.recipes.paper import pipeline
 
 pytestmark = pytest.mark.paper
@@ -22,13 +22,13 @@ GIVEN = {
 
 @pytest.mark.parametrize("data", [(), ("--data", ".")])
 @pytest.mark.parametrize("name", list(RECIPES))
-def test_no_other_word_of_a_command_looks_like_its_product(name, data, tmp_path, monkeypatch):
-    """The runner puts a temporary name in the place of every word that equals the product."""
+def test_a_command_that_writes_is_told_where(name, data, tmp_path, monkeypatch):
+    """The runner puts a temporary name in the product's place."""
     monkeypatch.chdir(tmp_path)
     found = pipeline(name, Path("runs"), *GIVEN.get(name, ()), "--runs", ".", *data).stages
     writing = [stage for stage in found if stage.kind is Kind.WRITES and not stage.always]
     for stage in writing:
-        assert stage.command.count(str(stage.product)) == 1, stage.name
+        assert stage.command.count(PRODUCT) == 1, stage.name
 
 
 def test_records_of_the_current_folder_stay_valid(tmp_path, monkeypatch):

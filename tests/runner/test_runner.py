@@ -15,7 +15,7 @@ from pet_fairseq.runner.lock import LOCK, read_workers
 from pet_fairseq.runner.record import digest, make_record, read_record, record_path
 from pet_fairseq.runner.run import resolve, run_stages, start_of_command
 from pet_fairseq.runner.skipping import RunOptions
-from pet_fairseq.runner.stage import USER_DIR, Kind, Output, Stage
+from pet_fairseq.runner.stage import PRODUCT, USER_DIR, Kind, Output, Stage
 from tests.cli.processes import REPO
 from tests.runner.shell_stages import (
     TRAIN,
@@ -50,7 +50,7 @@ def test_a_stale_product_is_refused_and_made_anew_on_request(folder):
 def test_another_command_is_refused_by_the_options_that_differ(folder):
     def stage(*options):
         script = "true >$0"
-        command = ("sh", "-c", script, str(folder / "runs/x"), *options)
+        command = ("sh", "-c", script, PRODUCT, *options)
         return Stage("x", ("x",), command, folder / "runs/x")
 
     run(folder, stage("--lr", "1", "--seed", "3", "--fast"))
@@ -58,6 +58,25 @@ def test_another_command_is_refused_by_the_options_that_differ(folder):
     with pytest.raises(UserError, match=changes):
         run(folder, stage("--seed", "3", "--lr", "2"))
     run(folder, stage("--seed", "3", "--fast", "--lr", "1"))  # the order says nothing
+
+
+def test_a_renamed_option_makes_nothing_stale(folder):
+    """A model that is an argument now, and an option of another name; other values still count."""
+    script = f"echo x >>{folder}/count; touch $0"
+
+    def stage(*options, **fields):
+        return shell("x", script, folder / "runs/x", options=options, **fields)
+
+    run(folder, stage("--path", "model", "--bits", "8", "--device", "cpu"))
+    renamed = (("--path", ""), ("--bits", "--precision"))
+    now = ("model", "--precision", "8", "--device", "cpu")
+    run(folder, stage(*now, renamed=renamed))
+    assert times_run(folder) == 1
+    other = ("model", "--precision", "4", "--device", "cpu")
+    with pytest.raises(UserError, match=r"was made otherwise \(--precision 4, before 8\)"):
+        run(folder, stage(*other, renamed=renamed))
+    with pytest.raises(UserError, match="was made otherwise"):
+        run(folder, stage(*now))
 
 
 def test_an_input_made_anew_makes_what_follows_stale(folder):
@@ -219,11 +238,11 @@ import sys
 from pathlib import Path
 from pet_fairseq.runner.run import run_stages
 from pet_fairseq.runner.skipping import RunOptions
-from pet_fairseq.runner.stage import Stage
+from pet_fairseq.runner.stage import PRODUCT, Stage
 folder = Path(sys.argv[1])
 product = folder / "runs/x"
 script = "echo half >$0; sleep 3; echo whole >>$0"
-stage = Stage("x", ("x",), ("sh", "-c", script, str(product)), product)
+stage = Stage("x", ("x",), ("sh", "-c", script, PRODUCT), product)
 run_stages([stage], folder / "runs", RunOptions())
 """
 
@@ -296,7 +315,7 @@ def test_the_output_of_another_command_becomes_words(folder, monkeypatch):
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     monkeypatch.setattr(sys, "executable", "/no/python")  # its folder comes first
     product = folder / "runs/x"
-    words = ("sh", "-c", 'echo "$@" >$0', str(product), Output(("model-options", "m.pt")))
+    words = ("sh", "-c", 'echo "$@" >$0', PRODUCT, Output(("model-options", "m.pt")))
     stage = Stage("x", ("x",), words, product)
     run(folder, stage)
     assert product.read_text() == "--arch tiny --name m.pt\n"

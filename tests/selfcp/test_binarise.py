@@ -14,7 +14,7 @@ from fairseq.data import Dictionary, data_utils
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.selfcp import vocabulary as vocabularies
-from pet_fairseq.selfcp.binarise import make_prompts, whole_folder
+from pet_fairseq.selfcp.binarise import atomic_folder, make_prompts
 from pet_fairseq.selfcp.binary_writer import BinaryWriter, LanguageModelWriter
 from pet_fairseq.selfcp.vocabulary import Vocabulary, train_model
 
@@ -416,10 +416,10 @@ def test_a_folder_that_is_there_is_kept(files, model, tmp_path):
 def test_what_an_interrupted_run_left_is_replaced(tmp_path):
     (tmp_path / ".bin.unfinished").mkdir()
     (tmp_path / ".bin.unfinished/old").touch()
-    with whole_folder(tmp_path / "bin") as folder:
+    with atomic_folder(tmp_path / "bin") as folder:
         (folder / "new").touch()
     assert [path.name for path in (tmp_path / "bin").iterdir()] == ["new"]
-    with pytest.raises(KeyboardInterrupt), whole_folder(tmp_path / "other") as folder:
+    with pytest.raises(KeyboardInterrupt), atomic_folder(tmp_path / "other") as folder:
         (folder / "new").touch()
         raise KeyboardInterrupt
     assert left(tmp_path) == ["bin"]
@@ -428,6 +428,6 @@ def test_what_an_interrupted_run_left_is_replaced(tmp_path):
 def test_a_users_folder_is_left_alone(tmp_path):
     (tmp_path / "bin.tmp").mkdir()
     (tmp_path / "bin.tmp/mine").touch()
-    with whole_folder(tmp_path / "bin"):
+    with atomic_folder(tmp_path / "bin"):
         pass
     assert (tmp_path / "bin.tmp/mine").exists() and left(tmp_path) == ["bin", "bin.tmp"]

@@ -80,7 +80,7 @@ def test_accuracy_equals_asking_one_at_a_time(folder, tmp_path):
     path, out = str(folder / "selfcp.pt"), tmp_path / "result.json"
     result = choose(path, str(folder), names, out=out, max_tokens=60)
     assert json.loads(out.read_text()) == result
-    model, task = load_model(path, "--path", str(folder))
+    model, task = load_model(path, "CHECKPOINT", str(folder))
     task.load_dataset("test")
     dataset, candidates = task.dataset("test"), encode(names, task)
     chosen, alone = [], []
@@ -123,5 +123,5 @@ def test_candidates_of_equal_tokens(folder):
 
 
 def test_another_model(folder):
-    with pytest.raises(UserError, match=r"--path .*: "):
+    with pytest.raises(UserError, match=r"CHECKPOINT .*: "):
         choose(str(folder / "lm.pt"), str(folder), ["good", "bad"])

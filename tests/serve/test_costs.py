@@ -22,7 +22,7 @@ class Clocked:
     def random_text(self, length):
         return [0] * length
 
-    def rehearse(self, texts, ratio):
+    def warm_up(self, texts, ratio):
         tokens = sum(map(len, texts))
         self.calls.append((ratio, len(texts), tokens))
         round_ = (len(self.calls) - 1) // 4

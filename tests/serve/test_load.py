@@ -13,7 +13,7 @@ from tests.predict.made import make_classifier
 
 def serve(made, *words, path=None):
     """The model as `pet-fairseq serve` loads it."""
-    _, args = parse(["serve", "--path", path or made.path, *words])
+    _, args = parse(["serve", path or made.path, "--device", "cpu", *words])
     return load_predictor(args, args.rest)
 
 
@@ -77,7 +77,7 @@ def test_long_words_and_texts(classifier):
     "options, message",
     [
         (("--ratio", "3"), r"--ratio 3: the model works at \[1, 2, 4\]; give one of these"),
-        (("--path", "/none.pt"), "--path /none.pt: no such file"),
+        (("--path", "/none.pt"), "CHECKPOINT /none.pt: no such file"),
     ],
 )
 def test_bad_options(classifier, options, message):

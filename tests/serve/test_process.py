@@ -73,7 +73,7 @@ def test_classification(tmp_path):
             return answers, before, await page(session)
 
     # far above what a text takes, so that nothing is compressed
-    with server("--path", made.path, "--target-ms", "60000") as (process, address):
+    with server(made.path, "--target-ms", "60000") as (process, address):
         answers, before, after = asyncio.run(main(address))
         process.send_signal(signal.SIGINT)
         assert stopped(process) == (0, "")
@@ -98,7 +98,7 @@ def test_raw_text_for_an_imported_model(tmp_path):
             records = [dict(zip(("text", "pair"), text)) for text in texts]
             return await post(session, json.dumps({"texts": records}))
 
-    with server("--path", folder) as (_, address):
+    with server(folder) as (_, address):
         status, data = asyncio.run(main(address))
     assert status == 200
     for text, answer in zip(texts, data["answers"]):
@@ -136,7 +136,7 @@ def test_translation_full_queue_and_sigterm(tmp_path):
             still_open = sum(not task.done() for task in tasks)
             return await asyncio.gather(*tasks), still_open
 
-    with server("--path", made.path, *options) as (process, address):
+    with server(made.path, *options) as (process, address):
         answers, still_open = asyncio.run(main(process, address))
         assert stopped(process) == (0, "")
     assert still_open > 0
@@ -169,7 +169,7 @@ def test_a_batch_that_takes_too_long(tmp_path):
                 seen.append(await health(session))
             return set(seen)
 
-    with server("--path", made.path, "--max-batch-seconds", "0.005") as (process, address):
+    with server(made.path, "--max-batch-seconds", "0.005") as (process, address):
         seen = asyncio.run(main(address))
         process.send_signal(signal.SIGTERM)
         status, output = stopped(process)
@@ -181,12 +181,12 @@ def test_a_batch_that_takes_too_long(tmp_path):
 @pytest.mark.parametrize(
     "words, message",
     [
-        ((), "the following arguments are required: --path"),
-        (("--path", "/none.pt"), "error: --path /none.pt: no such file"),
-        (("--path", "x", "--target-ms", "0"), "argument --target-ms: 0: give a number above 0"),
-        (("--path", "x", "--port", "70000"), "argument --port: 70000: give 0 to 65535"),
-        (("--path", "x", "--ratio", "half"), "argument --ratio: invalid ratio value: 'half'"),
-        (("--path", "x", "--max-queue", "0"), "argument --max-queue: 0: give 1 or more"),
+        ((), "the following arguments are required: CHECKPOINT"),
+        (("/none.pt",), "error: CHECKPOINT /none.pt: no such file"),
+        (("x", "--target-ms", "0"), "argument --target-ms: 0: give a number above 0"),
+        (("x", "--port", "70000"), "argument --port: 70000: give 0 to 65535"),
+        (("x", "--ratio", "half"), "argument --ratio: invalid ratio value: 'half'"),
+        (("x", "--max-queue", "0"), "argument --max-queue: 0: give 1 or more"),
     ],
 )
 def test_bad_options(words, message, capsys):
@@ -199,14 +199,14 @@ def test_a_port_in_use():
     """Found before the model is loaded."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        result = run("pet-fairseq", "serve", "--path", "none.pt", "--port", port, check=False)
+        result = run("pet-fairseq", "serve", "none.pt", "--port", port, check=False)
     assert result.status == 1
     assert f"--port {port}: is in use; give another one" in result.output.splitlines()[-1]
     assert "Traceback" not in result.output
 
 
 def test_a_host_that_is_none():
-    options = ("--path", "none.pt", "--host", "none.invalid", "--port", "0")
+    options = ("none.pt", "--host", "none.invalid", "--port", "0")
     result = run("pet-fairseq", "serve", *options, check=False)
     assert result.status == 1
     assert result.output.splitlines()[-1].startswith(
@@ -219,6 +219,6 @@ def test_without_a_library(library, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, library, None)
     for module in ("run", "app", "admission", "metrics", "engine"):
         monkeypatch.delitem(sys.modules, f"pet_fairseq.serve.{module}", raising=False)
-    assert cli.main(["serve", "--path", "x.pt"]) == 1
+    assert cli.main(["serve", "x.pt"]) == 1
     line = f"pet-fairseq serve: error: {library} is missing; pip install 'pet-fairseq[serve]'"
     assert capsys.readouterr().err.splitlines() == [line]

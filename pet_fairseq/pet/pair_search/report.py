@@ -38,8 +38,8 @@ def suggest_pairs(
         UserError: a wrong option; nothing is written then.
     """
     names = read_stacks(stacks)
-    check_device(device)
-    model, task = load_transformer(checkpoint, "--checkpoint", data)
+    device = check_device(device)
+    model, task = load_transformer(checkpoint, "CHECKPOINT", data)
     samples = read_samples(task, subset, sentences, max_tokens, model.max_positions(), device)
     if out is not None:
         check_folder(out, "--out")

@@ -153,7 +153,7 @@ def search(
     tokens = torch.cat([s["target"].ne(model.decoder.padding_idx).sum(dim=1) for s in samples])
     loss, _ = mean_and_error(losses, tokens)
     if not math.isfinite(loss):
-        raise UserError(f"--checkpoint: its loss is {loss}; give a model that was trained well")
+        raise UserError(f"CHECKPOINT: its loss is {loss}; give a model that was trained well")
     candidates = [
         candidate
         for stack, layers in stack_layers.items()

@@ -23,10 +23,12 @@ def distilled(encoder_passes: int, decoder_passes: int, options: Options = ()) -
     """
 
     def build(setup: Setup, row: str, seed: int) -> list:
-        plain = (*setup.settings.plain, *options)
+        settings = setup.settings
+        plain = (*settings.architecture("plain"), *options)
         passes = {"encoder": encoder_passes, "decoder": decoder_passes}
         repeated = [word for stack in passes for word in repeat(plain, stack, passes[stack])]
-        lr = value_of(setup.settings.pet, "--lr") if max(passes.values()) > 1 else None
+        repeats = max(passes.values()) > 1
+        lr = value_of(settings.architecture("pet"), "--lr") if repeats else None
         changed = ("--arch", "pet_transformer", *options, *repeated, *(("--lr", lr) if lr else ()))
         return train(setup, row, seed, Training("distil", "plain", options=changed))
 

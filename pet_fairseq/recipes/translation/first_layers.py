@@ -8,7 +8,7 @@ from the first of these, as in Patient-KD's paper (S. Sun et al., EMNLP 2019).
 from pet_fairseq.recipes.translation.setup import Setup
 from pet_fairseq.recipes.translation.sizes import layers_of
 from pet_fairseq.recipes.translation.students import Training, train
-from pet_fairseq.runner.stage import Stage
+from pet_fairseq.runner.stage import PRODUCT, Stage
 from pet_fairseq.runner.training import BEST
 
 NARROW = "narrow_kd"  # the row that gives the layers
@@ -26,15 +26,16 @@ def from_narrow(setup: Setup, row: str, seed: int) -> list[Stage]:
     """The plain student, started from the first layers of the narrow one of the same seed."""
     folder = setup.folder(row, seed)
     narrow, start = setup.folder(NARROW, seed) / BEST, folder / START
+    plain = setup.settings.architecture("plain")
     layers = [
         word
         for stack in ("encoder", "decoder")
-        for word in (f"--{stack}-layers", first_layers(layers_of(setup.settings.plain, stack)))
+        for word in (f"--{stack}-layers", first_layers(layers_of(plain, stack)))
     ]
     keep = Stage(
         f"{folder.name}/first-layers",
         (row,),
-        command=("pet-fairseq", "keep-layers", str(narrow), *layers, "--out", str(start)),
+        command=("pet-fairseq", "keep-layers", str(narrow), *layers, "--out", PRODUCT),
         product=start,
         inputs=(narrow,),
     )

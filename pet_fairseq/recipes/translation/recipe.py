@@ -3,27 +3,42 @@
 import argparse
 import math
 import shlex
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Optional
+from typing import Optional
 
 from pet_fairseq.demo.commands import PIECES
 from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.recipes.arguments import add_seeds_option
+from pet_fairseq.recipes.catalogue import Recipe
 from pet_fairseq.recipes.translation import rows
-from pet_fairseq.recipes.translation.data_sets import DATA_SETS, DataSet
+from pet_fairseq.recipes.translation.data_sets import DataSet, read_data_sets
 from pet_fairseq.recipes.translation.setup import Setup
-from pet_fairseq.recipes.translation.sizes import SIZES, Settings
+from pet_fairseq.recipes.translation.sizes import Settings
 from pet_fairseq.recipes.translation.stages import build_stages, report_stage
 from pet_fairseq.runner.device import make_device
 from pet_fairseq.runner.options import Options, updates
 from pet_fairseq.runner.pipeline import Pipeline, Place
-from pet_fairseq.runner.stage import Stage
+from pet_fairseq.runner.stage import PRODUCT, Stage
 
 
-def add_options(parser: argparse.ArgumentParser, name: str) -> None:
+def make_recipe(data_set: DataSet) -> Recipe:
+    """The recipe of a data set."""
+    return Recipe(
+        data_set.about, partial(add_options, data_set=data_set), partial(build, data_set=data_set)
+    )
+
+
+def make_demo(sizes: Mapping[str, Settings]) -> Recipe:
+    """The recipe of the demo's data set, with these sizes."""
+    (data_set,) = read_data_sets(Path(__file__).with_name("data_sets.yaml"), sizes).values()
+    return make_recipe(data_set)
+
+
+def add_options(parser: argparse.ArgumentParser, data_set: DataSet) -> None:
     """Declare the options of the translation recipes, beside those of all recipes."""
-    data_set = DATA_SETS[name]
     _add_model_options(parser, data_set)
     _add_translation_options(parser, data_set)
     _add_data_options(parser, data_set)
@@ -33,14 +48,12 @@ def add_options(parser: argparse.ArgumentParser, name: str) -> None:
 
 def _add_model_options(parser: argparse.ArgumentParser, data_set: DataSet) -> None:
     """Declare which models are trained, and for how long."""
+    sizes = ", ".join(f"{name} {settings.about}" for name, settings in data_set.sizes.items())
     parser.add_argument(
         "--size",
-        choices=tuple(SIZES),
+        choices=tuple(data_set.sizes),
         default=data_set.size,
-        help="the size of the models and of their training: small for two CPU cores, half for the "
-        "thesis's models at half their widths, full for the thesis's models on one GPU, full_fast "
-        "for the same in minutes, demo for short sentences, tiny only to see that everything runs "
-        "(default: %(default)s)",
+        help=f"the size of the models and of their training: {sizes} (default: %(default)s)",
     )
     parser.add_argument(
         "--rows",
@@ -97,14 +110,14 @@ def _add_data_options(parser: argparse.ArgumentParser, data_set: DataSet) -> Non
     parser.add_argument(
         "--source-lang",
         "-s",
-        default=data_set.source_lang,
+        default=data_set.source_lang or None,
         metavar="LANG",
         help="the source language (default: %(default)s)",
     )
     parser.add_argument(
         "--target-lang",
         "-t",
-        default=data_set.target_lang,
+        default=data_set.target_lang or None,
         metavar="LANG",
         help="the target language (default: %(default)s)",
     )
@@ -113,9 +126,9 @@ def _add_data_options(parser: argparse.ArgumentParser, data_set: DataSet) -> Non
         action="store_true",
         help="one dictionary for both languages, and one embedding matrix in each model, the "
         "teacher's too (--share-all-embeddings); its data and runs are in runs/NAME/joined"
-        + ("" if data_set.made_here else "; prepare.sh makes the data with JOINED_DICTIONARY=1"),
+        + ("" if data_set.builtin else "; prepare.sh makes the data with JOINED_DICTIONARY=1"),
     )
-    if data_set.made_here:
+    if data_set.builtin:
         parser.add_argument(
             "--pieces",
             type=int,
@@ -181,7 +194,7 @@ def _add_report_options(parser: argparse.ArgumentParser, data_set: DataSet) -> N
     )
 
 
-def build(args: argparse.Namespace, place: Place) -> Pipeline:
+def build(args: argparse.Namespace, place: Place, data_set: DataSet) -> Pipeline:
     """The stages that the options ask for.
 
     Raises:
@@ -189,7 +202,6 @@ def build(args: argparse.Namespace, place: Place) -> Pipeline:
             of BLEU or a selection by it where the score is another, or data that do not have the
             joined dictionary which the options ask for.
     """
-    data_set = DATA_SETS[place.name]
     if args.significance and data_set.score != "bleu":
         raise UserError(f"--significance: tests BLEU only, but {place.name} has another score")
     if not args.source_lang or not args.target_lang:
@@ -199,10 +211,10 @@ def build(args: argparse.Namespace, place: Place) -> Pipeline:
     if args.select == "bleu" and data_set.score != "bleu":
         raise UserError(f"--select bleu: {place.name} is scored by {data_set.score}; leave it out")
     check_positive(teachers=args.teachers)
-    pieces = args.pieces if data_set.made_here else None
+    pieces = args.pieces if data_set.builtin else None
     if pieces is not None:
         check_positive(pieces=pieces)
-    data, runs = choose_folders(args, place, pieces)
+    data, runs = choose_folders(args, place, data_set, pieces)
     settings = choose_settings(args, data_set)
     if args.joined_dictionary:
         check_joined(data / "bin", (args.source_lang, args.target_lang))
@@ -225,20 +237,20 @@ def build(args: argparse.Namespace, place: Place) -> Pipeline:
     options += ("--significance",) if args.significance else ()
     options += ("--tokenised-bleu",) if args.tokenised_bleu else ()
     stages.append(report_stage(setup, chosen, args.seeds, options))
-    if data_set.made_here:
+    if data_set.builtin:
         joined = ("--joined-dictionary",) if args.joined_dictionary else ()
         stages = [*demo_corpus(setup, pieces, joined), *stages]
     return Pipeline(stages, runs, {"DATA": data, "RUNS": runs})
 
 
 def choose_folders(
-    args: argparse.Namespace, place: Place, pieces: Optional[int]
+    args: argparse.Namespace, place: Place, data_set: DataSet, pieces: Optional[int]
 ) -> tuple[Path, Path]:
     """The folders of the data and of the runs: the user's, or those that go with the options."""
     base = place.base / place.name / ("joined" if args.joined_dictionary else "")
     if pieces is not None:
         base = base / f"pieces{pieces}"
-    if DATA_SETS[place.name].made_here:
+    if data_set.builtin:
         runs = base
         data = place.data or (place.runs or base) / "data"
     else:
@@ -255,13 +267,12 @@ def choose_settings(args: argparse.Namespace, data_set: DataSet) -> Settings:
     Raises:
         UserError: an option whose value trains nothing or cannot be read.
     """
-    own = {"small": data_set.small, "full": data_set.full}.get(args.size, {})
-    settings = replace(SIZES[args.size], **dict[str, Any](own))
+    settings = data_set.sizes[args.size]
     settings = with_student_training(settings, args.updates, args.student_lr)
     teacher_options = read_options("--teacher-options", args.teacher_options)
     settings = replace(settings, teacher=(*settings.teacher, *teacher_options))
     if args.joined_dictionary:
-        settings = replace(settings, common=(*settings.common, "--share-all-embeddings"))
+        settings = replace(settings, more=(*settings.more, "--share-all-embeddings"))
     return settings
 
 
@@ -334,11 +345,11 @@ def demo_corpus(setup: Setup, pieces: Optional[int], options: Options = ()) -> l
     binarise = ("fairseq-preprocess", *setup.languages, *splits)
     number = () if pieces is None else ("--pieces", str(pieces))
     return [
-        Stage("demo-data", ("data",), ("pet-fairseq", "demo-data", str(text), *number), text),
+        Stage("demo-data", ("data",), ("pet-fairseq", "demo-data", PRODUCT, *number), text),
         Stage(
             "preprocess",
             ("data",),
-            command=(*binarise, "--destdir", str(setup.bin), "--workers", "2", *options),
+            command=(*binarise, "--destdir", PRODUCT, "--workers", "2", *options),
             product=setup.bin,
             inputs=(text,),
         ),

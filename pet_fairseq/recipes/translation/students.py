@@ -9,7 +9,7 @@ from pet_fairseq.recipes.translation.setup import Setup, join_paths
 from pet_fairseq.recipes.translation.teacher_text import text_stages
 from pet_fairseq.runner.device import Device
 from pet_fairseq.runner.options import Options
-from pet_fairseq.runner.stage import Kind, Output, Stage, Word, last_wins
+from pet_fairseq.runner.stage import PRODUCT, Kind, Output, Stage, Word, last_wins
 from pet_fairseq.runner.training import BEST, fairseq_train, use_checkpoint
 
 SMOOTHING = ("--label-smoothing", "0.1")
@@ -21,7 +21,7 @@ class Training:
 
     Attributes:
         loss: a name in LOSSES.
-        arch: a name for Settings.architecture.
+        arch: a name in Settings.models.
         schedule: names of fields of Settings that say how long to train and how fast.
         options: more options; later ones override earlier ones.
         folder: where to save, within the row's folder.
@@ -37,6 +37,8 @@ class Training:
     start: str = ""
     teacher_text: bool = False
 
+
+TEACHER = Training("gold", "teacher", schedule=("teacher",))
 
 # the criterion with its options, the field of Settings that goes with it, and whether it needs the
 # teacher
@@ -162,12 +164,13 @@ def train_stage(
     inputs: tuple[Path, ...],
 ) -> Stage:
     """The stage of a fairseq-train into a folder, with the setup's common options."""
+    settings = setup.settings
     return Stage(
         name,
         (group,),
         command=fairseq_train(
             *(setup.device, data, folder),
-            (*setup.languages, *last_wins((*setup.settings.common, *options))),
+            (*setup.languages, *last_wins((*settings.common, *settings.more, *options))),
         ),
         product=folder / BEST,
         inputs=inputs,
@@ -178,7 +181,7 @@ def train_stage(
 def build_teacher(setup: Setup, row: str, seed: int) -> list[Stage]:
     """The teacher, which is trained once whatever the seed, or a link to the user's own."""
     if setup.own_teacher is None:
-        return train(setup, row, 1, Training("gold", "teacher", schedule=()))
+        return train(setup, row, 1, TEACHER)
     product = setup.folder(row, seed) / BEST
     if setup.own_teacher.resolve() == product.resolve():
         return []
@@ -196,7 +199,7 @@ def build_ensemble(setup: Setup, row: str, seed: int) -> list[Stage]:
     teacher, first = (setup.runs / folder / BEST for folder in ("teacher", f"{row}/seed1"))
     link = use_checkpoint(f"{row}/seed1", row, teacher, first, setup.runs)
     others = [
-        train(setup, row, number, Training("gold", "teacher", schedule=(), folder=f"seed{number}"))
+        train(setup, row, number, replace(TEACHER, folder=f"seed{number}"))
         for number in range(2, setup.ensemble + 1)
     ]
     return [link, *(stage for stages in others for stage in stages)]
@@ -210,11 +213,12 @@ def sampled(setup: Setup, row: str, seed: int) -> list[Stage]:
         f"{folder.name}/sample-heads",
         (row,),
         command=(
-            *("pet-fairseq", "sample-heads", "--checkpoint", str(wide), "--data", str(setup.bin)),
-            *("--heads", str(setup.settings.heads), "--out", str(out)),
+            *("pet-fairseq", "sample-heads", str(wide), "--data", str(setup.bin)),
+            *("--heads", str(setup.settings.heads), "--out", PRODUCT),
         ),
         product=out,
         inputs=(wide, setup.bin),
+        renamed=(("--checkpoint", ""),),
     )
     first = warmed_up("wide", folder="wide")(setup, row, seed)
     return [*first, sample, *finetune(setup, row, seed, out)]

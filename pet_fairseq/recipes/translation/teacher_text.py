@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import whole_folder
+from pet_fairseq.files import atomic_folder
 from pet_fairseq.predict.bad_lines import Bad, BadLines
 from pet_fairseq.recipes.translation.setup import Setup, generate_command
 from pet_fairseq.runner.run import find_program
-from pet_fairseq.runner.stage import Kind, Stage
+from pet_fairseq.runner.stage import PRODUCT, Kind, Stage
 
 if TYPE_CHECKING:  # not loaded to print help
     import numpy as np
@@ -55,7 +55,8 @@ def text_stages(setup: Setup, row: str) -> list[Stage]:
         (row,),
         command=(
             *("pet-fairseq", "teacher-text", str(translations), "--data", str(setup.bin)),
-            *(*setup.languages, "--out", str(setup.teacher_text_bin)),
+            *setup.languages,
+            *("--out", PRODUCT),
         ),
         product=setup.teacher_text_bin,
         inputs=(translations, setup.bin),
@@ -86,7 +87,7 @@ def make_teacher_text(
         if not dictionary.is_file():
             raise UserError(f"--data {data}: has no {dictionary.name}; is it the data of {output}?")
     out.parent.mkdir(parents=True, exist_ok=True)
-    with whole_folder(out) as folder, tempfile.TemporaryDirectory() as text:
+    with atomic_folder(out) as folder, tempfile.TemporaryDirectory() as text:
         sides = [Path(text, f"train.{lang}") for lang in (source_lang, target_lang)]
         bad = write_pairs(
             read_pairs(output), sides, _training_pairs(data, source_lang, target_lang)

@@ -1,18 +1,17 @@
 """Comparing groups of runs with the teacher (sizes, speed) and with a baseline (scores)."""
 
 import statistics
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Optional
+from typing import NamedTuple, Optional
 
-from sacrebleu.metrics import BLEU
-from sacrebleu.significance import PairedTest
-
-from pet_fairseq.results.report.outputs import read_output
-from pet_fairseq.results.report.scoring import BLEU_AND_CHRF, Scoring
+from pet_fairseq.results.bleu import bleu_p_values, tokenised_bleu
+from pet_fairseq.results.fairseq_output import read_output
+from pet_fairseq.results.report.measure import Run
+from pet_fairseq.results.report.scoring import Scorer
 from pet_fairseq.results.report.seed_groups import RunGroup
-from pet_fairseq.results.tokenised_bleu import tokenised_bleu
-
-SAMPLES = 1000  # of the paired bootstrap
+from pet_fairseq.runs import seed_of
+from pet_fairseq.statistics import Sample
 
 
 @dataclass
@@ -22,7 +21,7 @@ class Comparison:
     groups: list[RunGroup]
     teacher: RunGroup
     baseline: RunGroup
-    scoring: Scoring = BLEU_AND_CHRF
+    scorer: Scorer
     p_values: dict[str, float] = field(default_factory=dict)  # of `bootstrap`, by the group's name
     tokenised: dict[str, float] = field(default_factory=dict)  # of `tokenised_scores`, the same
 
@@ -55,8 +54,8 @@ class Comparison:
         return 100 * ours / theirs if ours is not None and theirs else None
 
     def score(self, group: RunGroup) -> Optional[float]:
-        """Its score at `beam`."""
-        return None if self.beam is None else group.score.get(self.beam)
+        """Its mean score at `beam`."""
+        return group.score[self.beam].mean if self.beam in group.score else None
 
     def difference(self, group: RunGroup) -> Optional[float]:
         """The score minus the baseline's, at `beam`."""
@@ -69,6 +68,9 @@ class Comparison:
             return None
         ours, theirs = (g.sentences_per_second.get(beam) for g in (group, self.teacher))
         return ours / theirs if ours is not None and theirs else None
+
+
+# --- BLEU -----------------------------------------------------------------------------------------
 
 
 def tokenised_scores(comparison: Comparison) -> dict[str, float]:
@@ -94,15 +96,54 @@ def bootstrap(comparison: Comparison, reference: list[str]) -> dict[str, float]:
 
     The tests compare BLEU at the comparison's beam; groups whose first seed lacks it are left out.
     """
-    baseline, beam = comparison.baseline, comparison.beam
-    scored = [group for group in comparison.groups if beam in group.runs[0].score]
-    others = [group for group in scored if group is not baseline]
-    if not others or beam not in baseline.runs[0].score:
+    beam, baseline = comparison.beam, comparison.baseline.name
+    hypotheses = {
+        group.name: read_output(group.runs[0].outputs[beam][0]).hypotheses
+        for group in comparison.groups
+        if beam in group.runs[0].outputs
+    }
+    if baseline not in hypotheses or len(hypotheses) == 1:
         return {}
-    systems: list[Any] = [
-        (group.name, read_output(group.runs[0].outputs[beam][0]).hypotheses)
-        for group in [baseline, *others]
+    return bleu_p_values(hypotheses.pop(baseline), hypotheses, reference)
+
+
+# --- seed by seed ---------------------------------------------------------------------------------
+
+
+class PairedScore(NamedTuple):
+    """What runs of the same seed are compared by.
+
+    Attributes:
+        of: a run's score, None if it has none. digits: decimals to show.
+    """
+
+    name: str
+    of: Callable[[Run], Optional[float]]
+    digits: int
+
+
+def paired_scores(scorer: Scorer, beam: Optional[int]) -> list[PairedScore]:
+    """The scores to compare, the one that shows the smallest differences first."""
+    at = beam or 0  # no run has a beam of 0
+    return [
+        PairedScore("validation KL, bits", lambda run: run.validation.kl, 3),
+        PairedScore("validation NLL, bits", lambda run: run.validation.nll, 3),
+        PairedScore(f"{scorer.name} beam {beam}", lambda run: run.score.get(at), 2),
+        PairedScore(f"{scorer.finer_name} beam {beam}", lambda run: run.finer_score.get(at), 2),
     ]
-    test = PairedTest(systems, {"BLEU": BLEU()}, [reference], test_type="bs", n_samples=SAMPLES)
-    results: dict[str, list[Any]] = test()[1]  # of the systems, and their names
-    return {group.name: result.p_value for group, result in zip(others, results["BLEU"][1:])}
+
+
+def paired_differences(group: RunGroup, baseline: RunGroup, score: PairedScore) -> Optional[Sample]:
+    """A group's score minus the baseline's for each common seed; None for fewer than two.
+
+    Two trainings with the same seed see the same batches in the same order, so their difference
+    varies less than their scores do.
+    """
+    ours, theirs = _by_seed(group, score), _by_seed(baseline, score)
+    differences = [ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())]
+    return Sample(differences) if len(differences) > 1 else None
+
+
+def _by_seed(group: RunGroup, score: PairedScore) -> dict[int, float]:
+    scores = {seed_of(run.name): score.of(run) for run in group.runs}
+    return {seed: x for seed, x in scores.items() if seed is not None and x is not None}

@@ -11,6 +11,15 @@ from pathlib import Path
 from typing import Optional
 
 from pet_fairseq.errors import UserError
+from pet_fairseq.results.fairseq_output import (
+    NOT_VALIDATED,
+    VALIDATION_NAME,
+    Output,
+    Validation,
+    find_outputs,
+    read_output,
+    read_validation,
+)
 from pet_fairseq.results.report.checkpoint import (
     UNKNOWN,
     Sizes,
@@ -18,9 +27,7 @@ from pet_fairseq.results.report.checkpoint import (
     measure_sizes,
     training_seconds,
 )
-from pet_fairseq.results.report.outputs import Output, find_outputs, read_output
 from pet_fairseq.results.report.scoring import Scorer
-from pet_fairseq.results.report.validation import NAME, NOT_VALIDATED, Validation, read_validation
 
 
 @dataclass
@@ -50,20 +57,20 @@ def is_run(folder: Path) -> bool:
     return (folder / "checkpoint_best.pt").exists() or any(folder.glob("generate.beam*.txt"))
 
 
-def measure_run(folder: Path, scorer: Scorer, sentences: int) -> Run:
-    """Measure one run by a scorer whose reference has `sentences` lines.
+def measure_run(folder: Path, scorer: Scorer) -> Run:
+    """Measure one run, and score its translations.
 
     Raises:
         UserError: an unreadable checkpoint, or an output that does not fit the reference.
     """
     run = Run(folder.name, outputs=find_outputs(folder))
     _measure_checkpoints(run, folder)
-    if (folder / NAME).is_file():
-        run.validation = read_validation(folder / NAME)
+    if (folder / VALIDATION_NAME).is_file():
+        run.validation = read_validation(folder / VALIDATION_NAME)
     if not run.outputs:
         run.missing.append("generate.beam<B>.<k>.txt")
     for beam, paths in run.outputs.items():
-        outputs = [_read_checked(run, path, sentences) for path in paths]
+        outputs = [_read_checked(run, path, len(scorer.reference)) for path in paths]
         run.score[beam], run.finer_score[beam] = scorer.scores(outputs[0].hypotheses)
         run.sentences_per_second[beam] = [output.sentences_per_second for output in outputs]
     return run

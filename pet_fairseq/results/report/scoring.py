@@ -3,68 +3,47 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
-from sacrebleu.metrics import BLEU, CHRF
-
+from pet_fairseq.results.bleu import cached_bleu, cached_chrf
 from pet_fairseq.results.word_errors import error_rates, parse_pronunciations
 
 
-class Scorer(NamedTuple):
-    """What scores translations of one test set.
-
-    Attributes:
-        scores: from the translations in corpus order to the score and the finer score.
-        reference: the test set's lines as a reader sees them.
-        note: how the scores are computed.
-    """
-
-    scores: Callable[[list[str]], tuple[float, float]]
-    reference: list[str]
-    note: str
-
-
 @dataclass(frozen=True)
-class Scoring:
-    """A way to score translations.
+class Scorer:
+    """A way to score translations of one test set.
 
     Attributes:
         key, name: of the score that a report compares; the key stands in report.json and in the
             names of plots.
         finer_key, finer_name: of a second one, which sees parts of words.
-        scorer: makes a scorer of the reference's lines and its path.
+        reference: the test set's lines as a reader sees them.
+        note: how the scores are computed.
+        scores: from the translations in corpus order to the score and the finer score.
     """
 
     key: str
     name: str
     finer_key: str
     finer_name: str
-    scorer: Callable[[list[str], Path], Scorer]
-
-
-def cached_bleu(reference: list[str]) -> BLEU:
-    """sacreBLEU with its defaults (13a tokens, mixed case) against one reference."""
-    return BLEU(references=[reference])
-
-
-def cached_chrf(reference: list[str]) -> CHRF:
-    """sacreBLEU's chrF with its defaults (chrF2) against one reference."""
-    return CHRF(references=[reference])
+    reference: list[str]
+    note: str
+    scores: Callable[[list[str]], tuple[float, float]]
 
 
 def bleu_scorer(reference: list[str], path: Path) -> Scorer:
+    """A scorer by BLEU and chrF of a raw target text."""
     bleu, chrf = cached_bleu(reference), cached_chrf(reference)
 
     def scores(translations: list[str]) -> tuple[float, float]:
-        metrics = (bleu, chrf)
-        first, second = (metric.corpus_score(translations, None).score for metric in metrics)
-        return first, second
+        finer = chrf.corpus_score(translations, None).score
+        return bleu.corpus_score(translations, None).score, finer
 
-    return Scorer(scores, reference, f"sacreBLEU {bleu.get_signature()}")
+    note = f"sacreBLEU {bleu.get_signature()}; chrF {chrf.get_signature()}"
+    return Scorer("bleu", "BLEU", "chrf", "chrF", reference, note, scores)
 
 
 def wer_scorer(reference: list[str], path: Path) -> Scorer:
-    """Makes a scorer of a file that has all pronunciations of a word on each line, between tabs.
+    """A scorer by word and phone errors, of all pronunciations of a word on each line, with tabs.
 
     Raises:
         UserError: a pronunciation without phones.
@@ -76,17 +55,13 @@ def wer_scorer(reference: list[str], path: Path) -> Scorer:
         return rates.wer, rates.per
 
     return Scorer(
-        scores,
-        [" / ".join(words) for words in pronunciations],
-        "a word is right if any of its pronunciations is given; phones are compared with the "
+        *("word_errors", "word errors %", "phone_errors", "phone errors %"),
+        reference=[" / ".join(words) for words in pronunciations],
+        note="a word is right if any of its pronunciations is given; phones are compared with the "
         "nearest one",
+        scores=scores,
     )
 
 
-BLEU_AND_CHRF = Scoring("bleu", "BLEU", "chrf", "chrF", bleu_scorer)
-SCORINGS = {
-    "bleu": BLEU_AND_CHRF,
-    "wer": Scoring(
-        *("word_errors", "word errors %", "phone_errors", "phone errors %", wer_scorer),
-    ),
-}
+# by --score; each makes a scorer of the reference's lines and its path
+SCORERS = {"bleu": bleu_scorer, "wer": wer_scorer}

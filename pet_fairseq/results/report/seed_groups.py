@@ -1,9 +1,5 @@
-"""Groups of runs that differ only in their seed: each is one row of the report's table.
+"""Groups of runs that differ only in their seed: each is one row of the report's table."""
 
-The folders NAME.seed1, NAME.seed2, ... are the group NAME; any other folder is a group of its own.
-"""
-
-import re
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable
@@ -13,51 +9,42 @@ from typing import Optional
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_text
+from pet_fairseq.results.fairseq_output import output_key
 from pet_fairseq.results.report.checkpoint import UNKNOWN, Sizes
 from pet_fairseq.results.report.measure import Run, is_run
-from pet_fairseq.results.report.outputs import output_key
-
-SEED = re.compile(r"(.+)\.seed(\d+)")
+from pet_fairseq.runs import read_order, row_name, seed_of
+from pet_fairseq.statistics import Sample
 
 
 @dataclass
 class RunGroup:
-    """One or more runs, in the order of their seeds, and their means."""
+    """One or more runs, in the order of their seeds, and what is said of them together."""
 
     name: str
     title: str
     runs: list[Run]
     sizes: Sizes = UNKNOWN  # of the first seed
     training_seconds: Optional[float] = None  # mean
-    score: dict[int, float] = field(default_factory=dict)  # by beam, mean
-    score_spread: dict[int, Optional[float]] = field(default_factory=dict)  # by beam, sample std
+    score: dict[int, Sample] = field(default_factory=dict)  # by beam, a value for each seed
+    finer_score: dict[int, Sample] = field(default_factory=dict)  # the same
     sentences_per_second: dict[int, float] = field(default_factory=dict)  # by beam, median
     missing: list[str] = field(default_factory=list)  # seeds; each run names its own files
 
 
-def group_name(folder: str) -> str:
-    """A run's name without its seed."""
-    match = SEED.fullmatch(folder)
-    return match[1] if match else folder
+def find_groups(runs: Path, first: str) -> dict[str, list[Path]]:
+    """The folders of the finished runs by group, each group's in the order of their seeds.
 
-
-def seed_of(folder: str) -> Optional[int]:
-    """The seed in a run's name, None without one."""
-    match = SEED.fullmatch(folder)
-    return int(match[2]) if match else None
-
-
-def find_groups(runs: Path) -> dict[str, list[Path]]:
-    """The folders of the finished runs by group, in the order of names and seeds.
+    Groups are in the order of order.txt, others after them by name; without that file the group
+    `first` comes first.
 
     Raises:
         UserError: no such folder, no run in it, or a name both with and without a seed.
     """
     if not runs.is_dir():
         raise UserError(f"{runs}: no such folder")
-    groups = defaultdict(list)
+    groups: dict[str, list[Path]] = defaultdict(list)
     for folder in sorted(filter(is_run, runs.iterdir()), key=_seed_key):
-        groups[group_name(folder.name)].append(folder)
+        groups[row_name(folder.name)].append(folder)
     if not groups:
         raise UserError(f"{runs}: holds no run (a folder with checkpoint_best.pt); train one first")
     for name, folders in groups.items():
@@ -66,19 +53,19 @@ def find_groups(runs: Path) -> dict[str, list[Path]]:
                 f"{folders[0]}: has no seed in its name, but {folders[1].name} has; rename it to "
                 f"{name}.seed<K> if it is the same kind of run, else to another name"
             )
-    return dict(groups)
+    order = map(row_name, read_order(runs) or [first])
+    return {name: groups[name] for name in dict.fromkeys([*order, *groups]) if name in groups}
 
 
 def _seed_key(folder: Path) -> tuple[str, int]:
     seed = seed_of(folder.name)
-    return group_name(folder.name), -1 if seed is None else seed
+    return row_name(folder.name), -1 if seed is None else seed
 
 
-def group_order(runs: Path, first: str) -> list[str]:
-    """The names of groups or runs, one on each line of order.txt; without it only `first`."""
-    order = runs / "order.txt"
-    lines = read_text(order, "order").splitlines() if order.is_file() else [first]
-    return [line.strip() for line in lines if line.strip()]
+def read_title(folder: Path, name: str) -> str:
+    """The text of a run's name.txt on one line, or the group's name."""
+    file = folder / "name.txt"
+    return (" ".join(read_text(file, "title").split()) if file.is_file() else "") or name
 
 
 def make_group(name: str, title: str, runs: list[Run]) -> RunGroup:
@@ -93,10 +80,10 @@ def make_group(name: str, title: str, runs: list[Run]) -> RunGroup:
     seconds = [run.training_seconds for run in runs if run.training_seconds is not None]
     group.training_seconds = statistics.fmean(seconds) if seconds else None
     for beam in sorted({beam for run in runs for beam in run.score}):
-        scores = [run.score[beam] for run in runs if beam in run.score]
-        speeds = [speed for run in runs for speed in run.sentences_per_second.get(beam, [])]
-        group.score[beam] = statistics.fmean(scores)
-        group.score_spread[beam] = statistics.stdev(scores) if len(scores) > 1 else None
+        having = [run for run in runs if beam in run.score]
+        group.score[beam] = Sample([run.score[beam] for run in having])
+        group.finer_score[beam] = Sample([run.finer_score[beam] for run in having])
+        speeds = [speed for run in having for speed in run.sentences_per_second[beam]]
         group.sentences_per_second[beam] = statistics.median(speeds)
     return group
 

@@ -15,7 +15,7 @@ from sacremoses import MosesDetokenizer
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_lines, read_text
-from pet_fairseq.results.generate_output import numbered_lines
+from pet_fairseq.results.fairseq_output import numbered_lines
 
 PUNCTUATION = str.maketrans("", "", string.punctuation)
 ARTICLES = re.compile(r"\b(a|an|the)\b")

@@ -6,7 +6,7 @@ from collections import Counter
 import torch
 
 from pet_fairseq.checkpoints.loading import load_model, read_batches
-from pet_fairseq.devices import check_device, choose_device
+from pet_fairseq.devices import check_device
 from pet_fairseq.errors import UserError
 
 
@@ -30,8 +30,7 @@ def class_scores(
             classes or with a text that is longer than a batch or than the model takes, or no such
             device.
     """
-    device = choose_device(device)
-    check_device(device)
+    device = check_device(device)
     model, task = load_model(checkpoint, "CHECKPOINT", data)
     if getattr(task.cfg, "regression_target", False):
         raise UserError(

@@ -8,9 +8,9 @@ from typing import Optional
 from pet_fairseq.cli_command import (
     Command,
     Group,
-    add_auto_device_option,
     add_backbone_run_option,
     add_batch_option,
+    add_device_option,
     add_scores_file_option,
     add_subset_option,
 )
@@ -41,7 +41,7 @@ def _bleu_arguments(parser: ArgumentParser) -> None:
 
 
 def _bleu(args: Namespace) -> None:
-    from pet_fairseq.results.score.bleu import bleu_scores
+    from pet_fairseq.results.bleu import bleu_scores
 
     _print_scores(bleu_scores(args.output, args.reference), args.out)
 
@@ -63,7 +63,7 @@ def _wer_arguments(parser: ArgumentParser) -> None:
 
 
 def _wer(args: Namespace) -> None:
-    from pet_fairseq.results.score.wer import wer_scores
+    from pet_fairseq.results.word_errors import wer_scores
 
     _print_scores(wer_scores(args.output, args.pronunciations), args.out)
 
@@ -86,7 +86,8 @@ def _rouge_arguments(parser: ArgumentParser) -> None:
 
 
 def _rouge(args: Namespace) -> None:
-    from pet_fairseq.results.score.rouge import read_length, read_perplexity, rouge_scores
+    from pet_fairseq.results.fairseq_output import read_length, read_perplexity
+    from pet_fairseq.results.score.rouge import rouge_scores
 
     scores = rouge_scores(args.output, args.responses)
     if args.validation is not None:
@@ -140,7 +141,7 @@ def _classes_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("data", metavar="BIN", help="the folder with the sentences and classes")
     add_subset_option(parser, "test")
     add_batch_option(parser, max_tokens=8000)
-    add_auto_device_option(parser)
+    add_device_option(parser)
     add_scores_file_option(parser)
 
 
@@ -188,7 +189,7 @@ def _prompts_arguments(parser: ArgumentParser) -> None:
         help="let the model read only the last 1/K of each prompt, for comparison with plugins "
         "(default: %(default)s)",
     )
-    add_auto_device_option(parser)
+    add_device_option(parser)
     add_scores_file_option(parser)
 
 
@@ -216,7 +217,7 @@ def _table_arguments(parser: ArgumentParser) -> None:
 
 
 def _table(args: Namespace) -> None:
-    from pet_fairseq.results.score.seed_table import write_seeds_table
+    from pet_fairseq.results.score.tables import write_seeds_table
 
     print(write_seeds_table(args.runs, args.names), end="")
 
@@ -238,7 +239,7 @@ def _tasks_arguments(parser: ArgumentParser) -> None:
 
 
 def _tasks(args: Namespace) -> None:
-    from pet_fairseq.results.score.task_table import write_tasks_table
+    from pet_fairseq.results.score.tables import write_tasks_table
 
     print(write_tasks_table(args.tasks, args.backbone, args.out), end="")
 
@@ -247,9 +248,9 @@ COMMANDS = (
     Command(
         name="score bleu",
         group=Group.REPORTS,
-        help="score translations by sacreBLEU",
-        description="Score translations by sacreBLEU. Make OUTPUT with --tokenizer and "
-        "--remove-bpe, so that it has detokenised text.",
+        help="score translations by sacreBLEU's BLEU and chrF",
+        description="Score translations by sacreBLEU's BLEU and chrF. Make OUTPUT with "
+        "--tokenizer and --remove-bpe, so that it has detokenised text.",
         add_arguments=_bleu_arguments,
         run=_bleu,
         needs_models=False,

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from pet_fairseq.checkpoints.backbone import check_gives_logits
 from pet_fairseq.checkpoints.loading import build_loaded, even_steps, load_subset
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
-from pet_fairseq.devices import check_device, choose_device
+from pet_fairseq.devices import check_device
 from pet_fairseq.errors import UserError, check_positive
 
 REPEATS = 3  # of each timed reading; the fastest counts
@@ -53,8 +53,7 @@ def prompt_scores(
             device; or no prompts.
     """
     check_positive(texts=texts, cut=cut)
-    device = choose_device(device)
-    check_device(device)
+    device = check_device(device)
     model, task = load_for_lines(checkpoint, data)
     check_gives_logits(model, f"CHECKPOINT {checkpoint}")
     model.to(device)

@@ -1,6 +1,5 @@
-"""ROUGE and exact matches of what fairseq-generate printed, and figures of fairseq-validate."""
+"""ROUGE and exact matches of what fairseq-generate printed."""
 
-import re
 from pathlib import Path
 from typing import Optional
 
@@ -8,7 +7,7 @@ import regex
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_lines, read_text
-from pet_fairseq.results.generate_output import NUMBER, check_hypotheses, numbered_lines
+from pet_fairseq.results.fairseq_output import check_hypotheses, numbered_lines
 
 KINDS = ("rouge1", "rouge2", "rougeL")
 # a character of a script that is written without spaces, or a word; combining marks belong to both
@@ -69,24 +68,3 @@ def rouge_scores(output: Path, responses: Optional[Path] = None) -> dict:
     means = {kind: 100 * sum(s[kind].fmeasure for s in scores) / len(scores) for kind in KINDS}
     exact = sum(text.strip() == targets[i].strip() for i, text in hypotheses.items())
     return {**means, "accuracy": 100 * exact / len(hypotheses), "total": len(hypotheses)}
-
-
-def read_perplexity(log: Path) -> float:
-    """The last perplexity in a log of fairseq-validate.
-
-    Raises:
-        UserError: there is none.
-    """
-    perplexities = re.findall(rf"valid on .* \| ppl {NUMBER}", read_text(log, "--validation"))
-    if not perplexities:
-        raise UserError(f"--validation {log}: no perplexity in it; run fairseq-validate again")
-    return float(perplexities[-1])
-
-
-def read_length(log: Path) -> Optional[float]:
-    """The mean number of tokens that a SelfCP model read, from a log of fairseq-validate.
-
-    None for the log of another model.
-    """
-    lengths = re.findall(rf"valid on .* \| read {NUMBER}", read_text(log, "--validation"))
-    return float(lengths[-1]) if lengths else None

@@ -24,7 +24,7 @@ from typing import NamedTuple, Optional
 import numpy as np
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import unfinished
+from pet_fairseq.files import temporary_path
 from pet_fairseq.selfcp.manifest import MANIFEST, Block, Manifest, Source, read_manifest
 
 FILES = MEMORY, FIRST, INDEX = "memory.f32", "first.f32", "index.bin"
@@ -207,7 +207,9 @@ def create(folder: Path, width: int, memory_ratio: float, made_with: dict[str, s
     Raises:
         UserError: the folder holds other files.
     """
-    others = sorted(path.name for path in folder.iterdir() if path != unfinished(folder / MANIFEST))
+    others = sorted(
+        path.name for path in folder.iterdir() if path != temporary_path(folder / MANIFEST)
+    )
     if others:
         raise UserError(
             f"{folder}: holds other files ({others[0]}), but no {MANIFEST}; give an empty folder"

@@ -6,6 +6,8 @@ from pathlib import Path
 from pet_fairseq.cli_command import (
     Command,
     Group,
+    OneLineParser,
+    add_checkpoint,
     add_data_option,
     add_device_option,
     add_subset_option,
@@ -16,10 +18,8 @@ COUNTS = ("sentences", "shots", "block")
 SHOWN = 10  # records that `search` shows by default, and looks up at a time
 
 
-def _add_model_options(parser: ArgumentParser, subset: str) -> None:
-    parser.add_argument(
-        "--path", required=True, metavar="FILE", help="a checkpoint of --arch selfcp"
-    )
+def _add_model_options(parser: OneLineParser, subset: str) -> None:
+    add_checkpoint(parser, "a model of --arch selfcp", old="--path")
     add_data_option(parser, made_by="pet-fairseq prompts")
     add_subset_option(parser, subset)
     add_device_option(parser)
@@ -52,15 +52,15 @@ def _load(args: Namespace) -> tuple:
     from pet_fairseq.devices import check_device
     from pet_fairseq.selfcp.task import load_selfcp
 
-    check_device(args.device)
-    model, task = load_selfcp(args.path, args.data)
-    return model.to(args.device).encoder, load_subset(task, args.subset)
+    device = check_device(args.device)
+    model, task = load_selfcp(args.checkpoint, args.data)
+    return model.to(device).encoder, load_subset(task, args.subset)
 
 
 # --- build and add --------------------------------------------------------------------------------
 
 
-def _build_arguments(parser: ArgumentParser) -> None:
+def _build_arguments(parser: OneLineParser) -> None:
     _add_model_options(parser, subset="train")
     parser.add_argument(
         "--out", type=Path, required=True, metavar="DIR", help="the folder of the bank to write"
@@ -87,7 +87,7 @@ def _build(args: Namespace) -> None:
     _fill(args.out, reader, records, source, args.block)
 
 
-def _add_arguments(parser: ArgumentParser) -> None:
+def _add_arguments(parser: OneLineParser) -> None:
     _add_bank_option(parser)
     _add_model_options(parser, subset="train")
     _add_block_option(parser)
@@ -122,7 +122,7 @@ def _print_now(line: str) -> None:
 # --- search and info ------------------------------------------------------------------------------
 
 
-def _search_arguments(parser: ArgumentParser) -> None:
+def _search_arguments(parser: OneLineParser) -> None:
     _add_bank_option(parser)
     _add_model_options(parser, subset="test")
     parser.add_argument(

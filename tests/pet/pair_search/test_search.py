@@ -242,5 +242,5 @@ def test_unequal_widths_leave_out_and_count():
 def test_a_loss_that_is_no_number_is_refused():
     model = plain()
     model.decoder.layers[0].fc1.weight.data[0, 0] = math.nan
-    with pytest.raises(UserError, match="--checkpoint: its loss is nan"):
+    with pytest.raises(UserError, match="CHECKPOINT: its loss is nan"):
         search(model, samples())

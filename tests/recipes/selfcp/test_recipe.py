@@ -2,13 +2,13 @@
 
 import pytest
 from fairseq import options
+from pet_fairseq_recipes.selfcp.rows import ROWS
+from pet_fairseq_recipes.selfcp.setup import DATA_SETS
 
 import pet_fairseq
 from pet_fairseq.errors import UserError
-from pet_fairseq.recipes.selfcp.recipe import DATA_SETS
-from pet_fairseq.recipes.selfcp.rows import ROWS
 from pet_fairseq.selfcp.segments import STRATEGIES
-from tests.recipes.paper import check_order, stages, trainings
+from tests.recipes.paper import check_order, parser, stages, trainings
 
 pytestmark = pytest.mark.paper
 
@@ -50,7 +50,7 @@ def test_every_strategy_has_a_row():
 @pytest.mark.parametrize("name", list(DATA_SETS))
 def test_full_is_no_default_where_prompts_are_longer_than_the_model(name):
     longest = {"cicero": 378, "cola": 500, "recall": 121}  # tokens of a prompt
-    rows = DATA_SETS[name].rows
+    rows = parser(name).get_default("rows")
     assert ("full" in rows) == (name in longest) and "full" not in rows[:-1]
 
 

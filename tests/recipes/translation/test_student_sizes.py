@@ -2,12 +2,11 @@
 
 import pytest
 from fairseq.data import Dictionary
+from pet_fairseq_recipes import SIZES, TRANSLATIONS
 
 import pet_fairseq
 from pet_fairseq.nn.parameters import architecture_counts, compression_rate
 from pet_fairseq.pet.params import option_counts
-from pet_fairseq.recipes.translation.data_sets import DATA_SETS
-from pet_fairseq.recipes.translation.sizes import SIZES
 from tests.recipes.paper import stages, trainings
 
 pytestmark = pytest.mark.paper
@@ -45,7 +44,7 @@ def test_students_have_the_size_that_is_said(name, tmp_path):
 @pytest.mark.parametrize(
     "name, size",
     [
-        *((name, "full") for name, data_set in DATA_SETS.items() if data_set.size == "full"),
+        *((name, "full") for name, data_set in TRANSLATIONS.items() if data_set.size == "full"),
         *(("multi30k", size) for size in ("full", "full_fast", "half")),
     ],
 )

@@ -2,10 +2,10 @@
 
 import pytest
 from fairseq import options
+from pet_fairseq_recipes.variator.language_model import ROWS
 
 import pet_fairseq
 from pet_fairseq.errors import UserError
-from pet_fairseq.recipes.variator.language_model import ROWS
 from pet_fairseq.runner.run import run_stages
 from pet_fairseq.runner.skipping import RunOptions
 from tests.recipes.paper import check_order, pipeline, stages, trainings

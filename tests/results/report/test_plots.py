@@ -1,13 +1,15 @@
 """What the plots show and how they are laid out."""
 
-from random import Random
+from pathlib import Path
 
 import pytest
 
 from pet_fairseq.results.report import plots
 from pet_fairseq.results.report.checkpoint import Sizes
 from pet_fairseq.results.report.compare import Comparison
+from pet_fairseq.results.report.scoring import bleu_scorer
 from pet_fairseq.results.report.seed_groups import RunGroup
+from pet_fairseq.statistics import Sample
 
 
 @pytest.fixture
@@ -22,7 +24,13 @@ def figures(monkeypatch):
 
 def group(name, parameters=None, bleu=(), speed=()):
     sizes = Sizes(layer_parameters=parameters)
-    return RunGroup(name, name, [], sizes, score=dict(bleu), sentences_per_second=dict(speed))
+    scores = {beam: Sample([score]) for beam, score in dict(bleu).items()}
+    return RunGroup(name, name, [], sizes, score=scores, sentences_per_second=dict(speed))
+
+
+def comparison(groups):
+    """With the first one, scored by BLEU."""
+    return Comparison(groups, groups[0], groups[0], bleu_scorer(["a text"], Path("test.en")))
 
 
 def lines(figure):
@@ -40,7 +48,7 @@ def test_values(figures, tmp_path):
         group("large", 300, {5: 37.0}),
         group("unknown", None, {5: 30.0}),
     ]
-    plots.write_plots(Comparison(groups, groups[0], groups[0]), tmp_path)
+    plots.write_plots(comparison(groups), tmp_path)
     assert lines(figures["bleu_over_rate"]) == {
         "teacher: 36.0": [(100.0, 36.0)],
         "small: 32.5": [(10.0, 32.5)],
@@ -65,7 +73,7 @@ def test_a_method_at_several_rates_is_one_line(figures, tmp_path):
         *(group("pet_at5", 11, {5: 31.0}), group("can_at40", None, {5: 29.0})),
         group("scratch", 20, {5: 30.0}),
     ]
-    plots.write_plots(Comparison(groups, groups[0], groups[0]), tmp_path)
+    plots.write_plots(comparison(groups), tmp_path)
     curves = lines(figures["bleu_over_rates"])
     assert curves["pet"] == [(5.5, 31.0), (10.0, 32.5), (40.0, 34.0)]
     assert curves["can"] == [(5.0, 20.0), (20.0, 28.0)]
@@ -74,7 +82,7 @@ def test_a_method_at_several_rates_is_one_line(figures, tmp_path):
     figures.clear()
     old = tmp_path / "bleu_over_rates.png"
     old.touch()
-    plots.write_plots(Comparison(groups[:3], groups[0], groups[0]), tmp_path)
+    plots.write_plots(comparison(groups[:3]), tmp_path)
     assert "bleu_over_rates" not in figures and not old.exists()
 
 
@@ -85,7 +93,7 @@ def test_sixteen_rows_are_told_apart(figures, tmp_path):
         group(f"student {i} with a long title, of two lines", 96 + i, {1: 31.0, 4: 32, 5: 32 + i})
         for i in range(15)
     ]
-    plots.write_plots(Comparison(groups, groups[0], groups[0]), tmp_path)
+    plots.write_plots(comparison(groups), tmp_path)
     for name in ("bleu_over_rate", "bleu_over_beam"):
         figure = figures[name]
         axes = figure.axes[0]
@@ -111,58 +119,6 @@ def test_no_bar_where_nothing_was_measured(figures, tmp_path):
 
 def test_nothing_measured(figures, tmp_path):
     groups = [group("a"), group("b")]
-    plots.write_plots(Comparison(groups, groups[0], groups[0]), tmp_path)
+    plots.write_plots(comparison(groups), tmp_path)
     assert set(figures) == {"bleu_over_rate", "speed_over_rate", "sentences_per_second"}
     assert not lines(figures["bleu_over_rate"])
-
-
-def test_trades_of_sizes_and_of_speeds(figures, tmp_path):
-    points = [
-        plots.Trade("A", "one", 8.0, 39.0, 0.2),
-        plots.Trade("A", "two", 2.0, 38.9),
-        plots.Trade("B", "one", 4.0, 38.0),
-        plots.Trade("B", "two", 1.0, 38.0),
-        plots.Trade("C", "two", 2.0, 37.0),
-    ]
-    plots.plot_size_trades(points, "MB", tmp_path / "sizes.png")
-    plots.plot_speed_trades(points, "sentences/s", tmp_path / "speeds.png")
-    sizes, speeds = lines(figures["sizes"]), lines(figures["speeds"])
-    for shown in (sizes, speeds):
-        assert shown["A"] == [(2.0, 38.9), (8.0, 39.0)] and shown["C"] == [(2.0, 37.0)]
-    assert sizes["none is better"] == [(1.0, 38.0), (2.0, 38.9), (8.0, 39.0)]
-    dashed = [line for line in figures["speeds"].axes[0].lines if line.get_linestyle() == "--"]
-    assert [list(zip(*line.get_data())) for line in dashed] == [[(8.0, 39.0)], [(2.0, 38.9)]]
-    axes = figures["sizes"].axes[0]
-    assert axes.get_xscale() == "log" and figures["speeds"].axes[0].get_xscale() == "linear"
-    marks = {
-        line.get_marker() for line in axes.lines if line.get_color() == axes.lines[0].get_color()
-    }
-    assert {"o", "s"} <= marks
-    for figure in figures.values():
-        assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == [
-            *("A", "B", "C", "one", "two", "none is better"),
-        ]
-
-
-def test_twenty_trades_have_colours_of_their_own(figures, tmp_path):
-    points = [plots.Trade(f"model {i}", "8 bits", 1.0 + i, 30.0 + i) for i in range(20)]
-    plots.plot_size_trades(points, "MB", tmp_path / "sizes.png")
-    drawn = figures["sizes"].axes[0].lines
-    colours = {line.get_color() for line in drawn if line.get_label().startswith("model")}
-    assert len(colours) == 20
-
-
-@pytest.mark.parametrize("more_is_better", [False, True])
-def test_undominated(more_is_better):
-    random = Random(1)
-    points = [
-        plots.Trade("A", "", random.randint(1, 8), float(random.randint(1, 8))) for _ in range(25)
-    ]
-
-    def beats(a, b):
-        better_x = a.x >= b.x if more_is_better else a.x <= b.x
-        return better_x and a.bleu >= b.bleu and (a.x, a.bleu) != (b.x, b.bleu)
-
-    expected = {(b.x, b.bleu) for b in points if not any(beats(a, b) for a in points)}
-    best = plots.undominated(points, more_is_better)
-    assert [(t.x, t.bleu) for t in best] == sorted(expected, reverse=more_is_better)

@@ -3,11 +3,11 @@
 import json
 
 import pytest
-from sacrebleu.metrics import BLEU
+from sacrebleu.metrics import BLEU, CHRF
 
 from pet_fairseq import cli
 from pet_fairseq.errors import UserError
-from pet_fairseq.results.report.outputs import read_output
+from pet_fairseq.results.fairseq_output import read_output
 from pet_fairseq.results.report.write import write_report
 from tests.results.report.made import (
     REFERENCE,
@@ -47,6 +47,9 @@ def test_numbers(report):
     assert row["layer parameters"] == f"{stored:,}" and row["active"] == f"{active:,}"
     assert row["rate %"] == f"{rate:.2f}" and row["BLEU beam 5"] == f"{expected:.2f}"
     assert row["to teacher, beam 5"] == f"{expected - 100:+.2f}"
+    finer = CHRF().corpus_score(WORSE, [REFERENCE]).score
+    assert row["chrF beam 5"] == f"{finer:.2f}"
+    assert student["chrf"]["5"] == pytest.approx(finer)
     assert row["sentences/s beam 5"] == "80.0 (4.0x)"
     assert "nrefs:1|case:mixed" in text and "3 test sentences" in text and "missing" not in text
     assert "median of 2 runs" in text and "several seeds" not in text
@@ -121,7 +124,7 @@ def test_main_table_has_beams_1_and_5_another_one_all(runs, report):
     text, rows = report()
     main, beams = text.split("BLEU by beam size:")
     header = main.splitlines()[0]
-    assert "BLEU beam 1 | BLEU beam 5 | to teacher, beam 10 |" in header
+    assert "BLEU beam 1 | BLEU beam 5 | to teacher, beam 10 | chrF beam 10 |" in header
     assert "sentences/s beam 1 | sentences/s beam 5 | training" in header
     assert "| run | beam 1 | beam 2 | beam 5 | beam 10 |" in beams
     worse = f"{rows['student']['bleu']['1']:.2f}"
@@ -184,7 +187,7 @@ def test_errors(runs, report):
         write_report(runs / "data", runs / "reference.txt")
     with pytest.raises(UserError, match=r"--teacher boss: .* give one of student, teacher"):
         report(teacher="boss")
-    with pytest.raises(UserError, match=r"--baseline boss: .* give one of student, teacher"):
+    with pytest.raises(UserError, match=r"--baseline boss: .* give one of teacher, student"):
         report(baseline="boss")
     other = runs / "student/generate.beam5.1.txt"
     save_output(other, WORSE, 10.0, targets=WORSE)

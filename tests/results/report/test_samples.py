@@ -2,7 +2,7 @@
 
 import pytest
 
-from pet_fairseq.results.report.samples import spread
+from pet_fairseq.results.report.tables import spread
 from tests.results.report.made import REFERENCE, WORSE, save_run
 
 

@@ -1,11 +1,8 @@
 """Differences seed by seed: the numbers by hand, what is not paired, logs that are not finished."""
 
-import statistics
-
 import pytest
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.results.report.seed_differences import half_width, student_t
 from tests.results.report.made import REFERENCE, WORSE, save_run
 
 LOG = (
@@ -73,17 +70,3 @@ def test_an_unfinished_log_is_refused(seeds, report):
     (seeds / "kd.seed2" / "validate.txt").write_text("2026-01-01 | INFO | loading model\n")
     with pytest.raises(UserError, match=r"kd.seed2/validate.txt: no result in it.*validate again"):
         report(baseline="kd")
-
-
-@pytest.mark.parametrize("numbers", [2, 3, 10, 11, 40])
-def test_half_of_the_interval(numbers):
-    """95 of 100 such intervals hold the mean that the values were drawn around."""
-    draw = statistics.NormalDist(5, 2).samples(4000 * numbers, seed=numbers)
-    samples = [draw[i : i + numbers] for i in range(0, len(draw), numbers)]
-    inside = sum(abs(statistics.fmean(s) - 5) <= half_width(s) for s in samples)
-    assert inside / 4000 == pytest.approx(0.95, abs=0.02)
-
-
-@pytest.mark.parametrize("freedom, value", [(10, 2.228), (15, 2.131), (30, 2.042), (120, 1.980)])
-def test_students_t_beyond_the_table(freedom, value):
-    assert student_t(freedom) == pytest.approx(value, abs=0.005)

@@ -44,7 +44,10 @@ def test_a_row_aggregates_its_seeds(seeds, report):
     assert pet["training_seconds"] == 120
     assert pet["layer_parameters"] == layer_parameters(16)
     line = next(line for line in text.splitlines() if line.startswith("| Three times | 3 |"))
-    assert f"| {mean:.2f} ± {spread:.2f} | {mean - 100:+.2f} | 45.0 (2.2x) | 2.0 |" in line
+    finer = [run["chrf"]["5"] for run in pet["runs"]]
+    chrf = f"{statistics.fmean(finer):.2f} ± {statistics.stdev(finer):.2f}"
+    cells = f"| {mean:.2f} ± {spread:.2f} | {mean - 100:+.2f} | {chrf} | 45.0 (2.2x) | 2.0 |"
+    assert cells in line
     assert "sample standard deviation" in text and "median of 2 to 6 runs" in text
     assert rows["teacher"]["bleu_spread"]["5"] is None
 

@@ -42,9 +42,10 @@ def test_columns_json_and_plots(spoken, capsys):
     row = cells(main, "pet")
     assert row["word errors % beam 5"] == "50.00 ± 35.36"  # 75 and 25
     assert row["to kd, beam 5"] == "+25.00"
+    assert row["phone errors % beam 5"] == "20.00 ± 14.14"  # 30 and 10
     assert cells(main, "teacher")["word errors % beam 1"] == "25.00"
     assert "validation NLL, bits | word errors % beam 5 | phone errors % beam 5 |" in text
-    assert "+25.00 ± 317.65 | +10.00 ± 127.06" in text  # 50 and 0; 20 and 0
+    assert "+25.00 ± 317.66 | +10.00 ± 127.06" in text  # 50 and 0; 20 and 0
     assert "4 test sentences; a word is right if any of its pronunciations is given" in text
     assert "| reference | DH AH0 / DH IY0 |" in text
     rows = {row["name"]: row for row in json.loads((spoken / "report.json").read_text())}

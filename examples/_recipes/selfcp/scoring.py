@@ -1,0 +1,66 @@
+"""How the rows of SelfCP's recipes are scored."""
+
+from pet_fairseq.runner.options import Options
+from pet_fairseq.runner.stage import PRODUCT, CommandLine, Kind, Stage
+from pet_fairseq.runner.training import fairseq_generate, fairseq_validate
+
+from .setup import Evaluate, Reading, Setup
+
+
+def by_choice(candidates: Options) -> Evaluate:
+    """Score by the share of prompts whose right candidate the model finds most probable."""
+
+    def stages(setup: Setup, reading: Reading) -> list[Stage]:
+        out = reading.folder / "result.json"
+        command: CommandLine = (
+            *("pet-fairseq", "choose", str(reading.checkpoint)),
+            *("--data", str(setup.data), "--candidates", *candidates),
+            *("--prompt-strategy", reading.strategy, "--memory-ratio", str(reading.ratio)),
+            *("--device", setup.device.name, "--out", PRODUCT),
+        )
+        inputs = (setup.data, setup.backbone, reading.checkpoint)
+        renamed = (("--path", ""),)
+        return [Stage(reading.folder.name, (reading.row,), command, out, inputs, renamed=renamed)]
+
+    return stages
+
+
+def by_rouge(options: Options) -> Evaluate:
+    """Score generated responses by ROUGE, and the right ones by their perplexity."""
+
+    def stages(setup: Setup, reading: Reading) -> list[Stage]:
+        folder, name = reading.folder, reading.folder.name
+        overrides = f"{{'prompt_strategy': '{reading.strategy}', 'memory_ratio': {reading.ratio}}}"
+        output, log, out = (folder / n for n in ("generate.txt", "validate.txt", "result.json"))
+        inputs = (setup.data, setup.backbone, reading.checkpoint)
+        model = ("--task", "selfcp", "--model-overrides", overrides)
+        pieces = ("--bpe", "sentencepiece", "--sentencepiece-model", str(setup.data / "spm.model"))
+        generate = Stage(
+            f"{name}/generate",
+            (reading.row,),
+            command=fairseq_generate(
+                setup.device, setup.data, reading.checkpoint, (*model, *pieces, *options)
+            ),
+            product=output,
+            inputs=inputs,
+            kind=Kind.STDOUT,
+        )
+        validate = Stage(
+            f"{name}/validate",
+            (reading.row,),
+            command=fairseq_validate(
+                *(setup.device, setup.data, reading.checkpoint),
+                (*model, "--valid-subset", "test", "--max-tokens", "8000"),
+            ),
+            product=log,
+            inputs=inputs,
+            kind=Kind.STDOUT,
+        )
+        command = (
+            *("pet-fairseq", "score", "rouge", str(output), "--validation", str(log)),
+            *("--out", PRODUCT),
+        )
+        score = Stage(name, (reading.row,), command, out, (output, log))
+        return [generate, validate, score]
+
+    return stages

@@ -1,0 +1,85 @@
+"""The stages of SelfCP's recipes: a language model, its memory, and ways to read long prompts."""
+
+from collections.abc import Sequence
+
+from pet_fairseq.runner.options import rise_and_fall
+from pet_fairseq.runner.pipeline import merge
+from pet_fairseq.runner.stage import Kind, Stage, last_wins
+from pet_fairseq.runner.training import BEST, fairseq_train, use_checkpoint
+
+from .rows import Row, parse_row
+from .setup import Reading, Setup
+
+
+def backbone(setup: Setup) -> Stage:
+    """The stage that trains the language model, or takes a given one."""
+    if setup.own_backbone is not None:
+        return use_checkpoint(
+            *("backbone", "backbone", setup.own_backbone, setup.backbone, setup.runs)
+        )
+    starts = () if setup.lm_from is None else (setup.lm_from,)
+    start = tuple(word for path in starts for word in ("--finetune-from-model", str(path)))
+    settings = setup.settings
+    data = setup.data / "lm"
+    options = last_wins(
+        (
+            *(*settings.around_a_model, "--task", "language_modeling", *settings.arch),
+            *(*settings.lm, *rise_and_fall(settings.lm_updates), *settings.more_lm, *start),
+        )
+    )
+    return Stage(
+        "backbone",
+        ("backbone",),
+        command=fairseq_train(setup.device, data, setup.backbone.parent, options),
+        product=setup.backbone,
+        inputs=(data, *starts),
+        kind=Kind.TRAINING,
+    )
+
+
+def memory(setup: Setup, row: Row, seed: int, group: str) -> Stage:
+    """The stage that trains a row's memory tag and connector, for one seed."""
+    settings = setup.settings
+    folder = setup.runs / f"{row.memory}.seed{seed}"
+    control = () if row.segments_from == "own" else ("--segments-from", row.segments_from)
+    options = last_wins(
+        (
+            *(*settings.around_a_model, "--task", "selfcp", "--arch", "selfcp"),
+            *("--criterion", "selfcp_lm"),
+            *("--seed", str(seed), "--prompt-strategy", row.trained_with, *control),
+            *("--backbone-path", str(setup.backbone), "--window", str(settings.window)),
+            *(*settings.memory, *rise_and_fall(settings.memory_updates)),
+        )
+    )
+    return Stage(
+        folder.name,
+        (group,),
+        command=fairseq_train(setup.device, setup.data, folder, options),
+        product=folder / BEST,
+        inputs=(setup.data, setup.backbone),
+        kind=Kind.TRAINING,
+    )
+
+
+def build_stages(setup: Setup, rows: Sequence[str], seeds: Sequence[int]) -> list[Stage]:
+    """All stages of some rows, and the table over the seeds.
+
+    Raises:
+        UserError: a row that does not exist.
+    """
+    parsed = {name: parse_row(name, setup.settings.ratio) for name in rows}
+    stages = [backbone(setup)]
+    for seed in seeds:
+        for name, (row, ratio) in parsed.items():
+            group = name if row.memory == "recursive_memory" else row.memory
+            stages.append(memory(setup, row, seed, group))
+            checkpoint = setup.runs / f"{row.memory}.seed{seed}" / BEST
+            folder = setup.runs / f"{name}.seed{seed}"
+            reading = Reading(name, row.strategy, ratio, checkpoint, folder)
+            stages += setup.evaluate(setup, reading)
+    return [*merge(stages), table(setup, rows)]
+
+
+def table(setup: Setup, rows: Sequence[str]) -> Stage:
+    command = ("pet-fairseq", "score", "table", str(setup.runs), *rows)
+    return Stage("table", ("table",), command, setup.runs / "table.md", always=True)

@@ -1,0 +1,227 @@
+"""The stages of `pet-fairseq compress`, from the teacher to the report."""
+
+from pathlib import Path
+from typing import Optional
+
+from pet_fairseq.compress.layout import MODELS
+from pet_fairseq.compress.plan import Plan
+from pet_fairseq.compress.report import write_report
+from pet_fairseq.compress.student import position_options
+from pet_fairseq.compress.training import (
+    COMMON,
+    TASK_WARMUP,
+    TIMED_UPDATES,
+    Budget,
+    checkpoint_bytes,
+    criterion_options,
+)
+from pet_fairseq.predict.batches import MAX_LENGTH
+from pet_fairseq.predict.in_turn.text import write_set
+from pet_fairseq.predict.in_turn.translate import BEAM, ROUNDS, translate_exported
+from pet_fairseq.runner.call import Call
+from pet_fairseq.runner.options import learning_rate
+from pet_fairseq.runner.pipeline import Pipeline
+from pet_fairseq.runner.resources import in_megabytes
+from pet_fairseq.runner.stage import PRODUCT, Kind, Stage, Word
+from pet_fairseq.runner.training import fairseq_generate, fairseq_train
+
+
+def build_pipeline(plan: Plan) -> Pipeline:
+    """The stages of a plan, and what is to be said before they run."""
+    request = plan.request
+    places = {"DATA": request.data, "OUT": request.out, "TEACHER": request.teacher}
+    disk = (1 + plan.method.warms_up) * _disk(plan)
+    about = (
+        plan.budget.describe(plan.max_tokens, request.device.count),
+        f"disk: about {in_megabytes(disk)} for checkpoints",
+    )
+    return Pipeline(build_stages(plan), request.out, places, about)
+
+
+def build_stages(plan: Plan) -> list[Stage]:
+    """All stages, in an order in which they can run."""
+    rounds = ROUNDS if plan.teacher.why_no_ctranslate2 else 1
+    return [
+        test_set(plan),
+        *exports(plan, "teacher"),
+        *trainings(plan),
+        *exports(plan, "student"),
+        *(generate(plan, model, k) for k in range(1, rounds + 1) for model in MODELS),
+        *translations(plan),
+        report(plan),
+    ]
+
+
+def test_set(plan: Plan) -> Stage:
+    """The test set as text."""
+    arguments = {"data": plan.test.data, "subset": plan.test.name, "style": plan.style}
+    return Stage(
+        *("test-text", ("translate",)),
+        command=Call(write_set, {**arguments, "folder": PRODUCT}),
+        product=plan.layout.test,
+        inputs=(plan.test.data,),
+    )
+
+
+# --- training -------------------------------------------------------------------------------------
+
+
+def trainings(plan: Plan) -> list[Stage]:
+    """A timing if hours are given, the simplified task if the method has it, distillation."""
+    criterion, student = plan.method.criterion, plan.layout.student
+    timed = [timing(plan)] if plan.request.hours is not None else []
+    if not plan.method.warms_up:
+        return [*timed, train(plan, student, criterion)]
+    warmup = plan.layout.warmup
+    first = train(plan, warmup, "pet_simplified_task", TASK_WARMUP)
+    return [*timed, first, train(plan, student, criterion, start=warmup)]
+
+
+def train(
+    plan: Plan, product: Path, criterion: str, share: float = 1, start: Optional[Path] = None
+) -> Stage:
+    """A training of the student, which goes into the product's folder.
+
+    Args:
+        share: of the updates of the distillation. start: a checkpoint, None for new parameters.
+    """
+    budget, folder = plan.budget, product.parent
+    settings = training_options(plan, criterion)
+    starts = () if start is None else ("--finetune-from-model", str(start))
+    made_before = [path for path in (budget.log, start) if path is not None]
+    keeps_features = "--teacher-cache-mb" in settings
+    return Stage(
+        *(folder.name, ("train",)),
+        command=fairseq_train(
+            *(plan.request.device, plan.request.data, folder),
+            (*settings, *budget.schedule(share), *budget.validation(share), *starts),
+        ),
+        product=product,
+        inputs=(plan.request.data, plan.teacher.path, *made_before),
+        kind=Kind.TRAINING,
+        disk=_disk(plan),
+        growth=(plan.cache or 0) * plan.request.device.count * 2**20 if keeps_features else 0,
+    )
+
+
+def timing(plan: Plan) -> Stage:
+    """A few updates, only to see how fast they are."""
+    folder = plan.request.out / "timing"
+    return Stage(
+        *("timing", ("train",)),
+        command=fairseq_train(
+            *(plan.request.device, plan.request.data, folder),
+            (
+                *training_options(plan, plan.method.criterion),
+                *Budget(plan.budget.per_epoch, TIMED_UPDATES).schedule(),
+                *("--no-save", "--disable-validation", "--log-interval", "10"),
+            ),
+        ),
+        product=plan.layout.timing,
+        inputs=(plan.request.data, plan.teacher.path),
+        kind=Kind.STDOUT,
+        alone=True,
+    )
+
+
+def training_options(plan: Plan, criterion: str) -> tuple[Word, ...]:
+    """The options that all trainings have in common."""
+    return (
+        *(*plan.teacher.languages, *plan.student.options, *COMMON),
+        *("--lr", f"{learning_rate(plan.student.width, plan.method.arch):g}"),
+        *("--max-tokens", str(plan.max_tokens), "--seed", str(plan.request.seed)),
+        *(("--num-workers", "0") if plan.request.device.name == "cpu" else ()),
+        *criterion_options(criterion, plan.teacher.path, plan.cache),
+    )
+
+
+def _disk(plan: Plan) -> int:
+    """The bytes of all checkpoints that one training keeps."""
+    return checkpoint_bytes(plan.student.parameters, plan.budget.has_validations_within())
+
+
+# --- measuring ------------------------------------------------------------------------------------
+
+
+def checkpoint(plan: Plan, model: str) -> Path:
+    return plan.teacher.path if model == "teacher" else plan.layout.student
+
+
+def exports(plan: Plan, model: str) -> list[Stage]:
+    return [export(plan, model, engine) for engine in plan.engines[model]]
+
+
+def export(plan: Plan, model: str, engine: str) -> Stage:
+    options = ("--precision", "int8") if engine == "ctranslate2" else ()
+    data, path = plan.request.data, checkpoint(plan, model)
+    return Stage(
+        *(f"export/{model}/{engine}", ("export",)),
+        command=(
+            *("pet-fairseq", "export", str(path), "--data", str(data)),
+            *("--to", engine, *options),
+            *("--out", PRODUCT),
+        ),
+        product=plan.layout.exported(model, engine),
+        inputs=(data, path),
+        renamed=(("--quantization", "--precision"),),
+    )
+
+
+def generate(plan: Plan, model: str, repeat: int) -> Stage:
+    """A run of fairseq-generate, which is timed only where CTranslate2 cannot be."""
+    path = checkpoint(plan, model)
+    return Stage(
+        *(f"generate/{model}.{repeat}", ("translate",)),
+        command=fairseq_generate(
+            *(plan.request.device, plan.test.data, path),
+            (
+                *(*plan.teacher.languages, "--gen-subset", plan.test.name),
+                *("--beam", str(BEAM), *plan.style.options),
+                *("--max-tokens", str(plan.max_tokens)),
+                *position_options(plan.teacher),
+                *(plan.teacher.overrides if model == "teacher" else ()),
+            ),
+        ),
+        product=plan.layout.generated(model, repeat),
+        inputs=(plan.test.data, path),
+        kind=Kind.STDOUT,
+        alone=plan.teacher.why_no_ctranslate2 is not None,
+    )
+
+
+def translations(plan: Plan) -> list[Stage]:
+    """Translating with the models that CTranslate2 can hold, in turn, to time them."""
+    held = [model for model in MODELS if "ctranslate2" in plan.engines[model]]
+    engines = {model: plan.layout.exported(model, "ctranslate2") for model in held}
+    if not engines:
+        return []
+    tokens = plan.layout.test / "source.tokens"
+    longest = plan.teacher.max_positions[1] - 1  # as fairseq-generate has it
+    arguments = {
+        **{"models": engines, "tokens": tokens, "style": plan.style, "beam": BEAM},
+        **{"rounds": ROUNDS, "max_length": min(MAX_LENGTH, longest), "out": PRODUCT},
+    }
+    return [
+        Stage(
+            *("speed", ("translate",)),
+            command=Call(translate_exported, arguments),
+            product=plan.layout.speed,
+            inputs=(*engines.values(), tokens),
+            alone=True,
+        )
+    ]
+
+
+def report(plan: Plan) -> Stage:
+    request = plan.request
+    arguments = {
+        **{"out": request.out, "teacher": plan.teacher.path, "reference": request.reference},
+        **{"why_no_ctranslate2": plan.teacher.why_no_ctranslate2, "device": request.device.name},
+    }
+    return Stage(
+        *("report", ("report",)),
+        command=Call(write_report, arguments),
+        product=plan.layout.report,
+        inputs=() if request.reference is None else (request.reference,),
+        always=True,
+    )

@@ -1,0 +1,221 @@
+"""`pet-fairseq translate-exported`: translate a text by exported models, in turn, and time them."""
+
+import itertools
+import json
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from pet_fairseq.devices import usable_cores
+from pet_fairseq.errors import UserError, check_positive
+from pet_fairseq.files import atomic_folder, read_text, write_json
+from pet_fairseq.predict.bad_lines import Bad, BadLines, broken_bytes
+from pet_fairseq.predict.batches import MAX_LENGTH, MAX_SOURCE, Limit
+from pet_fairseq.predict.lines import read_lines
+from pet_fairseq.rounding import format_speed
+
+if TYPE_CHECKING:  # not loaded to print help
+    from pet_fairseq.predict.in_turn.text import TextStyle
+
+BATCH = Limit(2_000)  # tokens
+BEAM = 5
+ROUNDS = 5  # how often translations are timed
+AT_ONCE = 100_000  # sentences that are translated before more are read
+
+Translate = Callable[[list[list[str]]], list[str]]
+
+
+class Sentence(NamedTuple):
+    """The tokens of a line, none if it has no translation, and what is wrong with it."""
+
+    tokens: list[str]
+    bad: tuple[Bad, ...] = ()
+
+
+@dataclass(frozen=True)
+class Speeds:
+    """How fast models translated a text in turn; speeds.json has the same.
+
+    Attributes:
+        sentences: those that were translated, which lines without a translation are not.
+        seconds: of each round, by model. sentences_per_second: the median, by model.
+    """
+
+    engine: str
+    beam: int
+    threads: int
+    sentences: int
+    seconds: dict[str, list[float]]
+    sentences_per_second: dict[str, float]
+
+    def __str__(self) -> str:
+        return "\n".join(
+            f"{name}: {format_speed(speed)} sentences/s"
+            for name, speed in self.sentences_per_second.items()
+        )
+
+
+def speeds_file(folder: Path) -> Path:
+    return folder / "speeds.json"
+
+
+def read_speeds(folder: Path) -> Speeds:
+    """Read the speeds in a folder of `translate_exported`.
+
+    Raises:
+        UserError: they cannot be read.
+    """
+    path = speeds_file(folder)
+    try:
+        return Speeds(**json.loads(read_text(path, "speeds")))
+    except (ValueError, TypeError) as error:
+        raise UserError(f"{path}: holds no speeds; remove {folder} and translate again") from error
+
+
+class Translated(NamedTuple):
+    """What became of a text: the speeds of the models, and the count of bad lines."""
+
+    speeds: Speeds
+    bad_lines: BadLines
+
+    def __str__(self) -> str:
+        summary = self.bad_lines.summary()
+        return str(self.speeds) if summary is None else f"{self.speeds}\n{summary}"
+
+
+def translate_exported(
+    models: Mapping[str, Path],
+    tokens: Path,
+    style: "TextStyle",
+    beam: int,
+    rounds: int,
+    out: Path,
+    threads: int = 0,
+    max_length: int = MAX_LENGTH,
+    long_texts: str = "cut",
+    strict: bool = False,
+) -> Translated:
+    """Write NAME.txt for each model and speeds.json into a new folder.
+
+    Each line of the input has its line in NAME.txt, an empty one if it has no translation.
+
+    Args:
+        models: folders that `pet-fairseq export --to ctranslate2` made, by name.
+        tokens: a file with one sentence, as tokens, on each line.
+        rounds: how often each model's translation is timed.
+        threads: how many batches are translated at once; 0: one for each core that we may use.
+        max_length: of a translation in words; CTranslate2 fails at one without a position.
+        long_texts, strict: as for `read_sentences`.
+    Raises:
+        UserError: CTranslate2 or an input is missing, `out` exists, a number is below 1, or a line
+            is refused.
+    """
+    check_positive(max_length=max_length)
+    check_inputs(models, tokens, beam, rounds, out)
+    threads = threads or usable_cores()
+    sentences = read_sentences(tokens, long_texts, strict)
+    translators = {name: load(folder, beam, threads, max_length) for name, folder in models.items()}
+    decode = style.decoder()
+    bad_lines = BadLines()
+    translated, seconds = 0, {name: [0.0] * rounds for name in translators}
+    with atomic_folder(out) as folder, ExitStack() as stack:
+        files = {
+            name: stack.enter_context((folder / f"{name}.txt").open("w", encoding="utf-8"))
+            for name in translators
+        }
+        while some := list(itertools.islice(sentences, AT_ONCE)):
+            asked = [sentence.tokens for sentence in some if sentence.tokens]
+            texts, times = take_turns(translators, asked, rounds)
+            translated += len(asked)
+            for name, file in files.items():
+                seconds[name] = [a + b for a, b in zip(seconds[name], times[name])]
+                answers = map(decode, texts[name])
+                file.writelines(f"{next(answers) if each.tokens else ''}\n" for each in some)
+            for sentence in some:
+                bad_lines.add(sentence.bad)
+        medians = {name: translated / statistics.median(times) for name, times in seconds.items()}
+        speeds = Speeds("CTranslate2", beam, threads, translated, seconds, medians)
+        write_json(speeds_file(folder), asdict(speeds))
+    return Translated(speeds, bad_lines)
+
+
+def read_sentences(tokens: Path, long_texts: str, strict: bool) -> Iterator[Sentence]:
+    """The sentences of a file of tokens, one a line.
+
+    Args:
+        long_texts: of more than MAX_SOURCE tokens: "cut", "skip" or "refuse".
+        strict: whether bytes that are not UTF-8 end the run; else they are replaced.
+    Raises:
+        UserError: a line is refused.
+    """
+    for line in read_lines(str(tokens)):
+        bad = broken_bytes(line, strict)
+        words = line.text.split()
+        if not words:
+            yield Sentence([], (*bad, Bad.EMPTY))
+        elif len(words) <= MAX_SOURCE:
+            yield Sentence(words, bad)
+        elif long_texts == "cut":
+            yield Sentence(words[:MAX_SOURCE], (*bad, Bad.CUT))
+        elif long_texts == "skip":
+            yield Sentence([], (*bad, Bad.SKIPPED))
+        else:
+            raise UserError(f"{line.where}: {len(words)} tokens, at most {MAX_SOURCE} are taken")
+
+
+def check_inputs(
+    models: Mapping[str, Path], tokens: Path, beam: int, rounds: int, out: Path
+) -> None:
+    """Raises UserError if an input is missing, `out` exists, or a number is below 1."""
+    check_positive(beam=beam, rounds=rounds)
+    for name, folder in models.items():
+        if not (folder / "model.bin").is_file():
+            raise UserError(
+                f"--model {name} {folder}: no model for CTranslate2; make one with pet-fairseq "
+                "export"
+            )
+    if not tokens.is_file():
+        raise UserError(f"--input {tokens}: no such file")
+    if not any(line.text.strip() for line in read_lines(str(tokens))):
+        raise UserError(f"--input {tokens}: has no words; give a text")
+    if out.exists():
+        raise UserError(f"--out {out}: exists; give the name of a new folder")
+
+
+def load(folder: Path, beam: int, threads: int, max_length: int = MAX_LENGTH) -> Translate:
+    """Load a model; returns a function that translates sentences into lines of tokens.
+
+    Every thread translates batches of its own.
+
+    Raises:
+        UserError: CTranslate2 is missing.
+    """
+    from pet_fairseq.predict.exported import load_engine, translate_tokens
+
+    engine = load_engine(folder, threads=threads)
+    return lambda sentences: translate_tokens(
+        engine, sentences, BATCH, beam_size=beam, max_decoding_length=max_length
+    )
+
+
+def take_turns(
+    translators: dict[str, Translate], sentences: list[list[str]], rounds: int
+) -> tuple[dict[str, list[str]], dict[str, list[float]]]:
+    """Translate in rounds; returns the translations, and the seconds of each round, by model.
+
+    A first round warms up and is not timed. Every second round has the reverse order, so that no
+    model always comes after the same one.
+    """
+    names = list(translators)
+    texts = {name: translators[name](sentences) for name in names}
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    for round_number in range(rounds):
+        for name in names if round_number % 2 else reversed(names):
+            start = time.perf_counter()
+            translators[name](sentences)
+            seconds[name].append(time.perf_counter() - start)
+    return texts, seconds

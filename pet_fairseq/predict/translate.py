@@ -1,0 +1,210 @@
+"""`pet-fairseq translate`: a line of text in, its translation out."""
+
+import logging
+import re
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import IO, Optional, Protocol
+
+import torch
+
+from pet_fairseq.errors import UserError, check_positive
+from pet_fairseq.files import atomic_write
+from pet_fairseq.predict.bad_lines import Bad, BadLines, broken_bytes, report
+from pet_fairseq.predict.batches import Limit
+from pet_fairseq.predict.exported import find_exported, open_exported
+from pet_fairseq.predict.lines import STDIN, Line, read_windows
+from pet_fairseq.predict.load_model import PATH, load
+from pet_fairseq.predict.predictor import MAX_TOKENS
+from pet_fairseq.predict.sentences import EmptyTextError
+from pet_fairseq.predict.translator import Translator
+
+STDOUT = "-"
+LONGEST_WORD = 1000  # characters; the time that some BPEs take grows with the square of them
+# where a long line may be split: behind a mark that ends a sentence, and a quote or bracket
+SENTENCE_END = re.compile(
+    r"(?<=[.!?\u2026])\s+"
+    r"|(?<=[.!?\u2026][\"'\u201d\u2019\u00bb)\]])\s+"
+    r"|(?<=[\u3002\uff01\uff1f])"  # Chinese and Japanese marks, which no space follows
+)
+
+
+class Engine(Protocol):
+    """What translates: fairseq's models or CTranslate2's.
+
+    Attributes:
+        room: the most tokens of a source, without its end.
+    """
+
+    room: int
+
+    def tokenise(self, text: str) -> list:
+        """The tokens of a text, without its end."""
+
+    def translate(self, sources: list[list], limit: Limit) -> list[str]:
+        """The translations of tokenised sources."""
+
+
+class FairseqTranslator:
+    """A translator of fairseq as an `Engine`.
+
+    Args:
+        ratio: of a model with plugins; None: its own.
+    """
+
+    def __init__(self, translator: Translator, ratio: Optional[int]):
+        self.translator = translator
+        self.ratio = ratio
+        self.room = int(min(translator.max_tokens, sys.maxsize)) - 1
+
+    def tokenise(self, text: str) -> list[int]:
+        try:
+            return self.translator.words("text", text).tolist()
+        except EmptyTextError:
+            return []
+
+    def translate(self, sources: list[list[int]], limit: Limit) -> list[str]:
+        translations = [""] * len(sources)
+        for batch in limit.batches([len(source) + 1 for source in sources]):
+            texts = [self.translator.join([torch.tensor(sources[i])]) for i in batch]
+            for i, answer in zip(batch, self.translator.answer(texts, self.ratio)):
+                translations[i] = answer["text"]
+        return translations
+
+
+def translate(args: Namespace, text_options: list[str]) -> None:
+    """Translate the lines of a file; see commands.py for args.
+
+    Each line has its line, an empty one if there is nothing to translate. At the end a line on
+    stderr counts those that were bad.
+
+    Raises:
+        UserError: a model that cannot be used; with --strict, a line that is not UTF-8 or too long.
+        OSError: files that cannot be read or written.
+    """
+    limit = check_options(args)
+    for library in ("fairseq", "pet_fairseq"):  # fairseq turns on every logger
+        logging.getLogger(library).setLevel(logging.WARNING)
+    engine = open_engine(args, text_options)
+    bad_lines = BadLines()
+
+    def write(out: IO[bytes]) -> None:
+        for window in read_windows(args.input):
+            lines = translate_lines(engine, window, limit, args.long_lines, args.strict, bad_lines)
+            out.writelines(f"{line}\n".encode() for line in lines)
+            out.flush()
+
+    if args.output == STDOUT:
+        write(sys.stdout.buffer)
+    else:
+        atomic_write(Path(args.output), lambda path: _into(path, write))
+    report(bad_lines, args.command)
+
+
+def _into(path: Path, write: Callable[[IO[bytes]], None]) -> None:
+    with path.open("wb") as file:
+        write(file)
+
+
+def check_options(args: Namespace) -> Limit:
+    """The size of a batch, if all that can be checked before the model is loaded is well.
+
+    Raises:
+        UserError: the input is missing, the output cannot be written, or a number is below 1.
+    """
+    numbers = ("batch_size", "max_tokens", "threads")
+    check_positive(**{name: n for name in numbers if (n := getattr(args, name)) is not None})
+    if args.input != STDIN and (Path(args.input).is_dir() or not Path(args.input).exists()):
+        raise UserError(f"--input {args.input}: no such file")
+    folder = Path(args.output).parent
+    if args.output != STDOUT and not folder.is_dir():
+        raise UserError(f"--output {args.output}: {folder} is not a folder; create it first")
+    if args.batch_size is not None:
+        return Limit(args.batch_size, counts_tokens=False)
+    return Limit(args.max_tokens or MAX_TOKENS)
+
+
+def open_engine(args: Namespace, text_options: list[str]) -> Engine:
+    """Load the model that the user names, in the form in which it is fastest.
+
+    Raises:
+        UserError: it does not translate, or cannot be used.
+    """
+    exported = find_exported(args.checkpoint)
+    if exported is not None:
+        return open_exported(exported, args, text_options)
+    if args.threads is not None:
+        torch.set_num_threads(args.threads)
+    model = load(args, text_options, fast=True)
+    if not isinstance(model, Translator):
+        raise UserError(
+            f"{PATH} {args.checkpoint}: classifies texts; use pet-fairseq predict, or give a model "
+            "that translates"
+        )
+    return FairseqTranslator(model, args.ratio)
+
+
+def translate_lines(
+    engine: Engine,
+    lines: Iterable[Line],
+    limit: Limit,
+    long_lines: str,
+    strict: bool,
+    bad_lines: BadLines,
+) -> Iterator[str]:
+    """The translations of some lines, which run together in batches of similar lengths.
+
+    Args:
+        long_lines: as for `divide`. strict: whether a bad line ends the run.
+        bad_lines: counts them.
+    Raises:
+        UserError: with `strict`, a line that is not UTF-8, or too long for the model.
+    """
+    sources: list[list[list]] = []
+    for line in lines:
+        broken = broken_bytes(line, strict)
+        pieces, bad = divide(engine, line.text, long_lines)
+        if bad is not None and strict:
+            raise UserError(
+                f"{line.where}: more than the {engine.room} tokens that the model reads"
+            )
+        bad_lines.add((*broken, *(() if bad is None else (bad,))))
+        sources.append(pieces)
+    translations = iter(engine.translate([piece for some in sources for piece in some], limit))
+    return (in_one_line(" ".join(islice(translations, len(some)))) for some in sources)
+
+
+def in_one_line(text: str) -> str:
+    """Byte-level sub-words can spell the end of a line."""
+    return text.replace("\r", " ").replace("\n", " ")
+
+
+def divide(engine: Engine, text: str, long_lines: str) -> tuple[list[list], Optional[Bad]]:
+    """The tokens of a line in pieces that the model can read, and what was done to it for that.
+
+    Args:
+        long_lines: "cut": the first piece has as much as fits, and there is no other; "split":
+            pieces end where sentences end, and inside sentences that do not fit themselves.
+    """
+    text = re.sub(rf"\S{{{LONGEST_WORD}}}", r"\g<0> ", text)
+    tokens = engine.tokenise(text)
+    if len(tokens) <= engine.room:
+        return [tokens] if tokens else [], None
+    if long_lines == "cut":
+        return [tokens[: engine.room]], Bad.CUT
+    sentences = [engine.tokenise(sentence) for sentence in SENTENCE_END.split(text)]
+    return fill(sentences, engine.room), Bad.SPLIT
+
+
+def fill(sentences: Iterable[list], room: int) -> list[list]:
+    """Pieces of at most `room` tokens, as many whole sentences in each as fit."""
+    pieces: list[list] = []
+    for sentence in sentences:
+        if pieces and len(pieces[-1]) + len(sentence) <= room:
+            pieces[-1] += sentence
+        else:
+            pieces += [sentence[i : i + room] for i in range(0, len(sentence), room)]
+    return pieces

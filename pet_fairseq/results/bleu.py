@@ -1,0 +1,89 @@
+"""BLEU and chrF of translations, by sacreBLEU."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.significance import PairedTest
+
+from pet_fairseq.errors import UserError
+from pet_fairseq.files import read_lines, read_text
+from pet_fairseq.results.fairseq_output import check_hypotheses, lines_in_order
+
+BOOTSTRAP_SAMPLES = 1000
+
+
+def cached_bleu(reference: list[str]) -> BLEU:
+    """sacreBLEU with its defaults (13a tokens, mixed case) against one reference."""
+    return BLEU(references=[reference])
+
+
+def cached_chrf(reference: list[str]) -> CHRF:
+    """sacreBLEU's chrF with its defaults (chrF2) against one reference."""
+    return CHRF(references=[reference])
+
+
+def tokenised_bleu(hypotheses: Sequence[str], targets: Sequence[str]) -> float:
+    """BLEU of tokenised lines, as papers that train with fairseq often give it.
+
+    It counts the tokens of the training data's own tokeniser, so it is no measure between data sets
+    that were prepared in different ways; sacreBLEU of detokenised text is.
+
+    Args:
+        hypotheses, targets: as many lines, those that fairseq-generate marks with H and with T.
+    """
+    return BLEU(tokenize="none", force=True).corpus_score(hypotheses, [targets]).score
+
+
+def bleu_p_values(
+    baseline: list[str], others: dict[str, list[str]], reference: list[str]
+) -> dict[str, float]:
+    """P-values of paired bootstrap tests of BLEU, of other systems against a baseline, by name.
+
+    sacreBLEU's test: the share of samples of the test set in which the difference, whichever is
+    better, is larger by that of the whole set than it is on average over the samples; the whole set
+    counts as one more of these.
+
+    Args:
+        baseline, others: translations of the reference's lines; at least one other system.
+    """
+    systems: list[Any] = [("baseline", baseline), *others.items()]
+    metrics, samples = {"BLEU": BLEU()}, BOOTSTRAP_SAMPLES
+    test = PairedTest(systems, metrics, [reference], test_type="bs", n_samples=samples)
+    results: dict[str, list[Any]] = test()[1]  # of the systems, and their names
+    return {name: result.p_value for name, result in zip(others, results["BLEU"][1:])}
+
+
+def bleu_scores(output: Path, reference: Path) -> dict:
+    """The scores of what fairseq-generate printed.
+
+    Args:
+        output: made with --tokenizer and --remove-bpe, so that it has detokenised text.
+        reference: the raw target text of the test set.
+    Returns:
+        bleu and chrf with sacreBLEU's defaults, and their signatures; total, sentences;
+        tokenised_bleu, if the output has tokenised text, too.
+    Raises:
+        UserError: unusable files, or files of different test sets.
+    """
+    text = read_text(output, "OUTPUT")
+    hypotheses, tokenised, targets = (lines_in_order(text, kind, output) for kind in "DHT")
+    lines = read_lines(reference, "REFERENCE")
+    check_hypotheses(hypotheses, "OUTPUT", output)
+    if len(hypotheses) != len(lines):
+        raise UserError(
+            f"OUTPUT {output}: {len(hypotheses)} sentences, but {reference} has {len(lines)}; give "
+            "the output for this test set"
+        )
+    bleu, chrf = cached_bleu(lines), cached_chrf(lines)
+    scores: dict = {
+        "bleu": bleu.corpus_score(hypotheses, None).score,
+        "signature": str(bleu.get_signature()),
+        "chrf": chrf.corpus_score(hypotheses, None).score,
+        "chrf_signature": str(chrf.get_signature()),
+        "total": len(lines),
+    }
+    if len(tokenised) == len(targets) == len(lines):
+        scores["tokenised_bleu"] = tokenised_bleu(tokenised, targets)
+    return scores

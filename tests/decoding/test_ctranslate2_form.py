@@ -1,0 +1,73 @@
+"""Marian in CTranslate2: the same probabilities as here."""
+
+import pytest
+import torch
+
+from pet_fairseq.decoding.export import export
+from pet_fairseq.errors import UserError
+from tests.translation import make_model, make_task, save_state
+
+SIZES = {"embed_dim": 16, "ffn_embed_dim": 24, "layers": 2, "attention_heads": 2}
+SHAPE = {f"{stack}_{name}": n for stack in ("encoder", "decoder") for name, n in SIZES.items()}
+SOURCES = [[5, 9, 4, 7], [6], [8, 8, 5]]
+TARGETS = [[4, 6, 9], [7, 5], [9]]
+
+
+def save_marian(folder, **options):
+    """A Marian with random weights in a file, and the model, its task and the file."""
+    task = make_task(folder / "data")
+    model, args = make_model(task, "marian", **SHAPE | options)
+    args._name = "marian"
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.normal_(std=0.3)
+        model.decoder.output_projection.bias.normal_()
+    path = folder / "marian.pt"
+    save_state(path, model, args, {**vars(task.cfg), "_name": "translation"})
+    return model.eval(), task, path
+
+
+@torch.no_grad()
+def log_probabilities(model, task, source, target):
+    """Of each word of a target and of its end, the padding word being impossible."""
+    pad, eos = task.target_dictionary.pad(), task.target_dictionary.eos()
+    tokens = torch.tensor([[*source, eos]])
+    output = model(tokens, torch.tensor([tokens.numel()]), torch.tensor([[eos, *target]]))[0][0]
+    output[:, pad] = -torch.inf
+    return output.log_softmax(-1)[range(len(target) + 1), [*target, eos]].tolist()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"swish": True, "share_all_embeddings": True},
+        {"swish": True, "no_scale_embedding": True},
+        {"activation_fn": "gelu", "share_decoder_input_output_embed": True},
+    ],
+)
+def test_probabilities_in_ctranslate2(options, tmp_path):
+    ctranslate2 = pytest.importorskip("ctranslate2")
+    model, task, path = save_marian(tmp_path, **options)
+    out = tmp_path / "out"
+    export(str(path), task.cfg.data, "ctranslate2", out)
+    translator = ctranslate2.Translator(str(out), device="cpu", intra_threads=1)
+    words = [
+        [[dictionary[token] for token in sentence] for sentence in sentences]
+        for dictionary, sentences in (
+            (task.source_dictionary, SOURCES),
+            (task.target_dictionary, TARGETS),
+        )
+    ]
+    for scores, source, target in zip(translator.score_batch(*words), SOURCES, TARGETS):
+        expected = log_probabilities(model, task, source, target)
+        assert scores.log_probs == pytest.approx(expected, abs=1e-3)
+
+
+def test_what_cannot_be_exported_is_named(tmp_path):
+    _, task, path = save_marian(tmp_path, swish=True, decoder_attention_heads=4)
+    with pytest.raises(UserError, match=r"needs the same --\*-attention-heads in both stacks"):
+        export(str(path), task.cfg.data, "ctranslate2", tmp_path / "out")
+    with pytest.raises(UserError, match=r"output bias .* give --to ctranslate2"):
+        export(str(path), task.cfg.data, "fairseq", tmp_path / "out")
+    assert not (tmp_path / "out").exists()

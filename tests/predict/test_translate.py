@@ -1,0 +1,86 @@
+"""How the lines of a text become pieces that a model can read."""
+
+import pytest
+
+from pet_fairseq.predict.bad_lines import Bad, BadLines
+from pet_fairseq.predict.batches import Limit
+from pet_fairseq.predict.lines import Line
+from pet_fairseq.predict.translate import LONGEST_WORD, divide, in_one_line, translate_lines
+
+
+class Echo:
+    """Reads up to ten words, and says each piece back between brackets."""
+
+    room = 10
+
+    def tokenise(self, text):
+        return text.split()
+
+    def translate(self, sources, limit):
+        return [f"[{' '.join(source)}]" for source in sources]
+
+
+def pieces(text, long_lines="split"):
+    found, bad = divide(Echo(), text, long_lines)
+    return [" ".join(piece) for piece in found], bad
+
+
+def test_what_fits_stays_whole():
+    assert pieces("a b. c d.") == (["a b. c d."], None)
+    assert pieces(" a " * 10) == (["a " * 9 + "a"], None)
+    assert pieces("") == pieces(" \t\u2003 ") == ([], None)
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("a b c d. e f g h! i j k? l.", ["a b c d. e f g h!", "i j k? l."]),
+        ('a b c d e "f g." (h i.) j k l', ['a b c d e "f g." (h i.)', "j k l"]),
+        ("a 1.5 b c d e f g h i. j k.", ["a 1.5 b c d e f g h i.", "j k."]),
+        ("a b c. " + "x " * 21 + "y. z.", ["a b c.", "x " * 9 + "x", "x " * 9 + "x", "x y. z."]),
+    ],
+)
+def test_long_lines_are_split_where_sentences_end(text, expected):
+    assert pieces(text) == (expected, Bad.SPLIT)
+
+
+def test_marks_that_no_space_follows():
+    class Letters(Echo):
+        def tokenise(self, text):
+            return list(text)
+
+    found, _ = divide(Letters(), "\u4e00\u4e8c\u4e09\u3002" * 3, "split")
+    assert ["".join(piece) for piece in found] == [
+        "\u4e00\u4e8c\u4e09\u3002" * 2,
+        "\u4e00\u4e8c\u4e09\u3002",
+    ]
+
+
+def test_nothing_is_lost_or_too_long():
+    text = " ".join(f"w{i}{'.' * (i % 17 == 0)}" for i in range(1_000))
+    found, _ = pieces(text)
+    assert " ".join(found) == text and max(len(piece.split()) for piece in found) <= 10
+
+
+def test_cut():
+    assert pieces("a b c. " * 5, "cut") == (["a b c. a b c. a b c. a"], Bad.CUT)
+
+
+def test_words_without_end_are_divided():
+    found, _ = pieces("x" * (2 * LONGEST_WORD + 5))
+    assert [len(word) for word in found[0].split()] == [LONGEST_WORD, LONGEST_WORD, 5]
+
+
+def test_a_line_for_a_line():
+    counts = BadLines()
+    lines = [Line("1", "a"), Line("2", ""), Line("3", "b. " * 12, broken=0), Line("4", "c")]
+    found = list(translate_lines(Echo(), lines, Limit(1), "split", False, counts))
+    assert found == ["[a]", "", "[" + "b. " * 9 + "b.] [b. b.]", "[c]"]
+    assert counts.summary() == "1 of 4 lines: 1 split (line 3), 1 with broken bytes (line 3)"
+    assert in_one_line("a\r\nb\nc") == "a  b c"
+
+
+def test_batches():
+    lengths = [3, 1, 2, 9]
+    assert Limit(4).batches(lengths) == [[1, 2], [0], [3]]
+    assert Limit(3, counts_tokens=False).batches(lengths) == [[1, 2, 0], [3]]
