@@ -5,12 +5,12 @@ The server's own process never loads torch. `worker.py` is the other side.
 
 import argparse
 import asyncio
-import contextlib
 import logging
 import multiprocessing
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from multiprocessing.connection import Connection
+from multiprocessing import connection
 from typing import Any, NoReturn, Optional, Union
 
 import pet_fairseq
@@ -20,7 +20,8 @@ from pet_fairseq.serve.scheduler import Cost
 from pet_fairseq.serve.worker import work
 
 SPAWN = multiprocessing.get_context("spawn")  # a fork could not use CUDA
-STOP_SECONDS = 10.0  # that a process may take to end
+KINDS = ("texts", "batches")  # of calls
+PATIENCE = 1.0  # seconds that a process without pipes may take to end by itself
 
 logger = logging.getLogger(__name__)
 
@@ -41,15 +42,16 @@ class Worker:
     """
 
     def __init__(self, load: Callable[[], Any]):
-        self.texts, their_texts = SPAWN.Pipe()
-        self.batches, their_batches = SPAWN.Pipe()
-        ends = (their_texts, their_batches)
+        pairs = [SPAWN.Pipe() for _ in KINDS]
+        self.pipes = {kind: ours for kind, (ours, _) in zip(KINDS, pairs)}
+        ends = [theirs for _, theirs in pairs]
         self.process = SPAWN.Process(target=work, args=(load, *ends), daemon=True)
         self.process.start()
         for end in ends:  # else the end of the process would not be seen
             end.close()
+        self.ending = threading.Lock()  # of two that wait for a process one is told its status
 
-    def call(self, pipe: Connection, seconds: Optional[float], name: str, *args) -> Any:
+    def call(self, kind: str, seconds: Optional[float], name: str, *args) -> Any:
         """Call a method of the object.
 
         Args:
@@ -57,39 +59,40 @@ class Worker:
         Raises:
             CallTooLongError, ProcessEndedError. What the method raises.
         """
+        pipe = self.pipes[kind]
         try:
             pipe.send((name, args))
             late = not pipe.poll(seconds)
         except OSError:
             late = False  # `receive` says why
         if late:
-            self.kill()
+            self.end()
             raise CallTooLongError(f"after {seconds:g} seconds")
-        return self.receive(pipe)
+        return self.receive(kind)
 
-    def receive(self, pipe: Connection) -> Any:
+    def receive(self, kind: str) -> Any:
         """What the other side has to say; raises its error, or ProcessEndedError."""
         try:
-            result, error = pipe.recv()
+            result, error = self.pipes[kind].recv()
         except (EOFError, OSError):
-            self.process.join(timeout=1)
-            status = self.process.exitcode
+            status = self.end(PATIENCE)
             raise ProcessEndedError(f"the model's process ended with status {status}") from None
         if error is not None:
             raise error
         return result
 
-    def stop(self) -> None:
-        """Let the process end in order if it waits for calls, else kill it."""
-        with contextlib.suppress(OSError):
-            self.texts.send(None)
-            self.process.join(STOP_SECONDS)
-        self.kill()
+    def wait(self) -> None:
+        """Wait until the process has ended."""
+        connection.wait([self.process.sentinel])
+        self.end()
 
-    def kill(self) -> None:
-        """Kill the process, and wait until its memory is free."""
-        self.process.kill()
-        self.process.join()
+    def end(self, patience: float = 0.0) -> Optional[int]:
+        """Kill the process unless it ends within so many seconds; its status, once it is gone."""
+        with self.ending:
+            self.process.join(patience)
+            self.process.kill()
+            self.process.join()
+            return self.process.exitcode
 
 
 class ModelProcess:
@@ -106,7 +109,7 @@ class ModelProcess:
         self.limits: dict[str, float] = {}  # seconds that a call of each kind may take
         self.worker: Optional[Worker] = None
         self.loaded = asyncio.Event()
-        self.threads = {kind: ThreadPoolExecutor(1, kind) for kind in ("texts", "batches")}
+        self.threads = {kind: ThreadPoolExecutor(1, kind) for kind in KINDS}
 
     @property
     def loading(self) -> bool:
@@ -120,7 +123,7 @@ class ModelProcess:
         """
         self.worker = Worker(self.load)
         try:
-            await self._in_thread("batches", self.worker.receive, self.worker.batches)
+            await self._in_thread("batches", self.worker.receive, "batches")
         except ProcessEndedError as error:
             raise UserError(
                 f"CHECKPOINT: {error} while it loaded; is there enough memory?"
@@ -131,17 +134,16 @@ class ModelProcess:
         """Start the process again whenever it ends; raises what `start` raises then."""
         while True:
             assert self.worker is not None, "`start` was called"
-            await asyncio.to_thread(self.worker.process.join)
+            await asyncio.to_thread(self.worker.wait)
             self.loaded.clear()
             logger.warning("the model's process has ended; the model is loaded again")
             await self.start()
             logger.warning("the model is there again")
 
     def close(self) -> None:
-        """End the process; calls that wait for it get ProcessEndedError."""
+        """Kill the process, which keeps nothing that would have to be written."""
         if self.worker is not None:
-            self.worker.kill() if self.loading else self.worker.stop()
-        self.loaded.set()
+            self.worker.end()
         for thread in self.threads.values():
             thread.shutdown(wait=False)
 
@@ -153,9 +155,9 @@ class ModelProcess:
         await self.loaded.wait()
         worker = self.worker
         assert worker is not None, "the model is loaded"
-        pipe, seconds = getattr(worker, kind), self.limits.get(kind)
+        seconds = self.limits.get(kind)
         try:
-            return await self._in_thread(kind, worker.call, pipe, seconds, name, *args)
+            return await self._in_thread(kind, worker.call, kind, seconds, name, *args)
         except (CallTooLongError, ProcessEndedError):
             if worker is self.worker:
                 self.loaded.clear()  # `keep_running` starts the next one

@@ -3,6 +3,7 @@
 Nothing here imports torch before the process has begun.
 """
 
+import contextlib
 import ctypes
 import multiprocessing
 import os
@@ -17,6 +18,7 @@ from typing import Any, Optional
 from pet_fairseq.errors import UserError
 from pet_fairseq.predict.sentences import TextError
 
+PR_SET_PDEATHSIG = 1  # of prctl in Linux: the signal that comes when the parent ends
 TRIM_SECONDS = 10.0  # between two calls of `malloc_trim`, which take some milliseconds each
 AGAIN = 0.1  # seconds until the exception of a time limit comes again: code may catch the first one
 
@@ -26,7 +28,7 @@ class ModelError(Exception):
 
 
 def work(load: Callable[[], Any], texts: Connection, batches: Connection) -> None:
-    """Load an object and call its methods until the server wants no more.
+    """Load an object and call its methods until the server ends, or ends this process.
 
     Args:
         load: makes the object. Its errors, or that it is loaded, are told through `batches`.
@@ -35,6 +37,7 @@ def work(load: Callable[[], Any], texts: Connection, batches: Connection) -> Non
     """
     for number in (signal.SIGINT, signal.SIGTERM):  # the server is told, and ends this process
         signal.signal(number, signal.SIG_IGN)
+    end_with_server()
     threading.Thread(target=watch_server, daemon=True).start()
     try:
         loaded = load()
@@ -49,10 +52,11 @@ def work(load: Callable[[], Any], texts: Connection, batches: Connection) -> Non
 
 
 def answer_calls(pipe: Connection, loaded: Any) -> None:
-    """Send (result, error) for every call (method, arguments) that comes; end at a None."""
-    while (call := pipe.recv()) is not None:
-        name, args = call
-        pipe.send(outcome(getattr(loaded, name), *args))
+    """Send (result, error) for each call (method, arguments) that comes, while the server lives."""
+    with contextlib.suppress(EOFError, ConnectionError):
+        while True:
+            name, args = pipe.recv()
+            pipe.send(outcome(getattr(loaded, name), *args))
 
 
 def outcome(function: Callable, *args) -> tuple[Any, Optional[Exception]]:
@@ -63,6 +67,12 @@ def outcome(function: Callable, *args) -> tuple[Any, Optional[Exception]]:
         return None, error
     except Exception:
         return None, ModelError(traceback.format_exc())
+
+
+def end_with_server() -> None:
+    """Let the kernel end this process with the server, even while C code holds Python's lock."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def watch_server() -> None:

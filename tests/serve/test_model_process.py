@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import ctypes
 import functools
+import gc
 import os
 import platform
 import signal
@@ -21,6 +23,7 @@ from pet_fairseq.serve.worker import ModelError, call_within
 
 REPO = Path(__file__).parents[2]
 HANG = 0.5  # seconds that calls may take where one is to hang
+BUSY = {"in C": 1, "in C with Python's lock": 4}  # what no exception reaches
 
 
 class Told:
@@ -37,11 +40,13 @@ class Told:
     def answer(self, texts, ratio):
         ((what, *_),) = texts
         if what == 1:
-            time.sleep(60)  # in C, where no exception reaches it
+            time.sleep(60)
         if what == 2:
             os._exit(3)
         if what == 3:
             raise ValueError("three")
+        if what == 4:
+            ctypes.PyDLL(None).sleep(600)
         return [{"label": str(what)}], 0.5
 
     def check(self, ratio):
@@ -97,14 +102,15 @@ def test_calls_and_errors(tmp_path):
     asyncio.run(main())
 
 
-def test_a_batch_that_hangs_is_ended_and_the_model_loaded_again(tmp_path):
+@pytest.mark.parametrize("how", BUSY.values(), ids=BUSY)
+def test_a_batch_that_hangs_is_ended_and_the_model_loaded_again(how, tmp_path):
     """Its memory is given back, and texts that are tokenised meanwhile are in no danger."""
 
     async def main():
         async with started(tmp_path, seconds=HANG) as model:
             assert not model.loading
             with pytest.raises(CallTooLongError, match=r"^after 0.5 seconds$"):
-                await model.answer([[1]], 1)
+                await model.answer([[how]], 1)
             assert model.loading
             (first,) = loads(tmp_path)
             assert not Path(f"/proc/{first}").exists()
@@ -131,6 +137,43 @@ def test_texts_and_batches_do_not_wait_for_each_other(tmp_path):
     asyncio.run(main())
 
 
+ENDED = r"^the model's process ended with status 3$"
+
+
+def test_all_calls_are_told_how_a_process_ended(tmp_path):
+    """Three threads wait for its end then, one of which the system tells the status."""
+
+    async def main():
+        async with started(tmp_path) as model:
+            for _ in range(5):
+                slow = asyncio.create_task(model.encode([("slow",)]))
+                await asyncio.sleep(0.1)
+                dying = asyncio.create_task(model.answer([[2]], 1))
+                for call in (slow, dying):
+                    with pytest.raises(ProcessEndedError, match=ENDED):
+                        await call
+
+    asyncio.run(main())
+
+
+def test_processes_that_are_gone_leave_no_open_files(tmp_path):
+    def open_files():
+        gc.collect()
+        return len(os.listdir("/proc/self/fd"))
+
+    async def main():
+        async with started(tmp_path) as model:
+            counts = []
+            for _ in range(4):
+                with pytest.raises(ProcessEndedError):
+                    await model.answer([[2]], 1)
+                await model.check(1)
+                counts.append(open_files())
+            assert len(set(counts)) == 1
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("idle", [False, True])
 def test_a_process_that_dies_is_started_again(idle, tmp_path):
     async def main():
@@ -140,7 +183,7 @@ def test_a_process_that_dies_is_started_again(idle, tmp_path):
                 while len(loads(tmp_path)) == 1:
                     await asyncio.sleep(0.01)
             else:
-                with pytest.raises(ProcessEndedError, match="the model's process ended with sta"):
+                with pytest.raises(ProcessEndedError, match=ENDED):
                     await model.answer([[2]], 1)
             assert await model.answer([[7]], 1) == ([{"label": "7"}], 0.5)
             assert len(loads(tmp_path)) == 2
@@ -203,16 +246,24 @@ def test_ctrl_c_and_sigterm_are_the_servers(tmp_path):
     asyncio.run(main())
 
 
-def test_the_process_ends_in_order(tmp_path):
+def test_a_busy_process_ends_at_once(tmp_path):
+    """When the server is told to stop, and nobody waits for answers any more."""
+
     async def main():
         async with started(tmp_path) as model:
-            process = model.worker.process
-        return process.exitcode
+            hanging = asyncio.create_task(model.answer([[4]], 1))
+            await asyncio.sleep(HANG)
+            start = time.monotonic()
+        assert time.monotonic() - start < 10
+        assert model.worker.process.exitcode == -signal.SIGKILL
+        with pytest.raises(ProcessEndedError):
+            await hanging
 
-    assert asyncio.run(main()) == 0
+    asyncio.run(main())
 
 
-def test_the_process_ends_with_the_server(tmp_path):
+@pytest.mark.parametrize("how", BUSY.values(), ids=BUSY)
+def test_the_process_ends_with_the_server(how, tmp_path):
     """Though the server was killed, and the process was busy."""
     script = (
         "import asyncio, functools, sys\n"
@@ -221,8 +272,10 @@ def test_the_process_ends_with_the_server(tmp_path):
         "async def main():\n"
         "    model = ModelProcess(functools.partial(load_told, sys.argv[1]))\n"
         "    await model.start()\n"
+        f"    hanging = asyncio.create_task(model.answer([[{how}]], 1))\n"
+        f"    await asyncio.sleep({HANG})\n"
         "    print('hangs', flush=True)\n"
-        "    await model.answer([[1]], 1)\n"
+        "    await hanging\n"
         "asyncio.run(main())\n"
     )
     server = subprocess.Popen(
@@ -230,7 +283,7 @@ def test_the_process_ends_with_the_server(tmp_path):
     )
     assert server.stdout.readline() == "hangs\n"
     server.kill()
-    server.communicate(timeout=60)  # the model's process has the same pipe
+    server.communicate(timeout=30)  # the model's process has the same pipe
     (process,) = loads(tmp_path)
     deadline = time.monotonic() + 60
     while Path(f"/proc/{process}").exists() and time.monotonic() < deadline:

@@ -169,7 +169,8 @@ def test_a_batch_that_takes_too_long(tmp_path):
                 seen.append(await health(session))
             return set(seen)
 
-    with server(made.path, "--max-batch-seconds", "0.005") as (process, address):
+    options = ("--max-batch-seconds", "0.005", "--max-batch-tokens", "300")
+    with server(made.path, *options) as (process, address):
         seen = asyncio.run(main(address))
         process.send_signal(signal.SIGTERM)
         status, output = stopped(process)
