@@ -127,7 +127,8 @@ class Engine:
 
 
 def refuse(batch: list[Item], error: RequestError) -> None:
-    """Tell the clients why their texts have no answers."""
+    """Refuse the requests of these texts: their other texts are not wanted any more."""
     for item in batch:
-        if not item.answer.done():
-            item.answer.set_exception(error)
+        for answer in item.request:
+            if not answer.done():
+                answer.set_exception(error)

@@ -8,11 +8,17 @@ from pet_fairseq.predict.batches import batch_around_first, batch_size
 
 
 class Item(NamedTuple):
-    """A text in the queue; tokens: T, arrived: the event loop's seconds."""
+    """A text in the queue.
+
+    Args:
+        tokens: T. arrived: the event loop's seconds. request: the answers of all texts of its
+            request, its own included.
+    """
 
     tokens: list[int]
     arrived: float
     answer: asyncio.Future
+    request: list[asyncio.Future]
 
     @property
     def length(self) -> int:
@@ -66,10 +72,12 @@ class BatchQueue:
     def put(self, texts: list[list[int]], arrived: float) -> list[asyncio.Future]:
         """Fill reserved places, and return the answers to come."""
         loop = asyncio.get_running_loop()
-        items = [Item(tokens, arrived, loop.create_future()) for tokens in texts]
-        self.items.extend(items)
-        self.release(len(items))
-        return [item.answer for item in items]
+        answers = [loop.create_future() for _ in texts]
+        self.items.extend(
+            Item(tokens, arrived, answer, answers) for tokens, answer in zip(texts, answers)
+        )
+        self.release(len(texts))
+        return answers
 
     def close(self) -> None:
         """Take no more; what waits is still handed out."""

@@ -38,6 +38,8 @@ def work(load: Callable[[], Any], texts: Connection, batches: Connection) -> Non
     for number in (signal.SIGINT, signal.SIGTERM):  # the server is told, and ends this process
         signal.signal(number, signal.SIG_IGN)
     end_with_server()
+    # locks made as for spawned processes, such as tqdm's, would leave files when this one is killed
+    multiprocessing.set_start_method("fork", force=True)
     threading.Thread(target=watch_server, daemon=True).start()
     try:
         loaded = load()

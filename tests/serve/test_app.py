@@ -307,6 +307,24 @@ def test_a_batch_that_takes_too_long():
     asyncio.run(main())
 
 
+def test_the_other_texts_of_a_refused_request_are_not_run():
+    """Were they to hang, too, each of their batches would end a process."""
+
+    async def main():
+        async with running(batch_tokens=20) as server:
+            await server.hold()
+            (task,) = [asyncio.create_task(server.ask(["a b c d e f g h i"] * 3, status=504))]
+            await until(lambda: len(server.queue.items) == 3)
+            server.model.free.set()
+            await asyncio.wait_for(server.model.started.acquire(), timeout=60)
+            server.model.failures.append(CallTooLongError("after 7 seconds"))
+            await task
+            assert (await server.ask("a b"))["label"] == "2"
+            assert server.model.batches == [(1, [1]), (1, [9, 9]), (1, [2])]
+
+    asyncio.run(main())
+
+
 def test_texts_of_a_batch_whose_process_ended_are_asked_again(caplog):
     async def main():
         async with running() as server:
