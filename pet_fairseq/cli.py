@@ -18,6 +18,7 @@ from pet_fairseq.decoding import commands as decoding
 from pet_fairseq.demo import commands as demo
 from pet_fairseq.errors import UserError, did_you_mean
 from pet_fairseq.huggingface import commands as pretrained
+from pet_fairseq.multilingual import commands as multilingual
 from pet_fairseq.pet import commands as pet
 from pet_fairseq.predict import commands as predict
 from pet_fairseq.predict.in_turn import commands as in_turn
@@ -47,6 +48,7 @@ ROOMS = (
     general,
     baselines,
     pretrained,
+    multilingual,
     demo,
 )
 COMMANDS = {command.name: command for command in chain(*(room.COMMANDS for room in ROOMS))}

@@ -93,6 +93,13 @@ def check_folder(folder: Path, option: str) -> None:
         ) from error
 
 
+def check_new_folder(folder: Path, option: str) -> None:
+    """Raise UserError if a folder exists already, or cannot be created."""
+    if folder.exists():
+        raise UserError(f"{option} {folder}: is there already; give a new folder")
+    check_folder(folder.parent, option)
+
+
 def read_text(path: Path, option: str) -> str:
     """The text of a file; `option` says in the error message what the file is.
 

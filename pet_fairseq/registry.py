@@ -14,6 +14,7 @@ REGISTERED = (
     "distillation.criterion",
     *("huggingface.bert_model", "huggingface.gpt2", "huggingface.llama_model"),
     *("huggingface.marian_model", "huggingface.bpe"),
+    "multilingual.models",
     *("pet.simplified_task", "pet.transformer"),
     "predict.task",
     "quantisation.optimizer",

@@ -2,18 +2,21 @@
 
     python tests/defects.py [--tree FOLDER] [NAME ...]
 
-Each defect of tests/defect_list.py replaces a text that stands once in pet_fairseq or scripts, in a
-copy of the tree; then the tests of that place run until one fails. It prints a row of a Markdown
-table for each; the exit status is 1 if one is not noticed.
+Each defect of tests/defect_list.py changes one function in a copy of the tree; then the tests of
+that place run until one fails. It prints a row of a Markdown table for each; the exit status is 1
+if one is not noticed.
 """
 
 import argparse
+import ast
 import os
 import shutil
 import sys
 import tempfile
+import textwrap
 import time
 from pathlib import Path
+from typing import Optional, Union
 
 REPO = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPO))
@@ -21,25 +24,56 @@ sys.path.insert(0, str(REPO))
 from tests.cli.processes import start  # noqa: E402
 from tests.defect_list import DEFECTS, Defect  # noqa: E402
 
-FOLDERS = ("pet_fairseq", "scripts")  # where a defect's text is looked for
-COPIED = (*FOLDERS, "examples", "tests", "docs", "README.md", "Makefile", "pyproject.toml")
+FOLDERS = ("pet_fairseq", "scripts", "examples", "tests", "docs")
+COPIED = (*FOLDERS, "README.md", "Makefile", "pyproject.toml")
+DEFINITIONS = (ast.FunctionDef, ast.ClassDef)
+Place = Union[ast.Module, ast.FunctionDef, ast.ClassDef]
 
 
-def find(tree: Path, defect: Defect) -> Path:
-    """The file with the defect's text, which stands once in the tree."""
-    files = [path for folder in FOLDERS for path in (tree / folder).rglob("*.*") if path.is_file()]
-    counts = {path: path.read_bytes().count(defect.text.encode()) for path in files}
-    places = [path for path, count in counts.items() for _ in range(count)]
-    if len(places) != 1:
-        sys.exit(f"{defect.name}: its text stands {len(places)} times, not once: {defect.text!r}")
-    return places[0]
+def put_into(tree: Path, defect: Defect) -> str:
+    """The whole text of the defect's file, with the defect in it."""
+    name, _, function = defect.place.partition(":")
+    source = (tree / name).read_text()
+    if not name.endswith(".py"):
+        return replace_once(source, defect)
+    place = find_definition(ast.parse(source), function)
+    if place is None:
+        sys.exit(f"{defect.name}: {name} has no {function}")
+    changed = replace_once(ast.unparse(place), defect)
+    if isinstance(place, ast.Module):
+        return changed
+    lines = source.splitlines(keepends=True)
+    first = min(node.lineno for node in (place, *place.decorator_list)) - 1
+    changed = textwrap.indent(changed, " " * place.col_offset) + "\n"
+    return "".join([*lines[:first], changed, *lines[place.end_lineno :]])
+
+
+def find_definition(module: ast.Module, qualified: str) -> Optional[Place]:
+    """The function or class of a qualified name, as `Class.method`; the module itself for ""."""
+    place: Place = module
+    for name in qualified.split(".") if qualified else ():
+        named = (node for node in ast.walk(place) if getattr(node, "name", None) == name)
+        found = next((node for node in named if isinstance(node, DEFINITIONS)), None)
+        if found is None:
+            return None
+        place = found
+    return place
+
+
+def replace_once(source: str, defect: Defect) -> str:
+    count = source.count(defect.text)
+    if count != 1:
+        sys.exit(
+            f"{defect.name}: in {defect.place}, {defect.text!r} stands {count} times, not once"
+        )
+    return source.replace(defect.text, defect.wrong)
 
 
 def noticed_by(tree: Path, defect: Defect) -> str:
     """The first test that fails with the defect, "" if none does."""
-    path = find(tree, defect)
+    path = tree / defect.place.partition(":")[0]
     whole = path.read_text()
-    path.write_text(whole.replace(defect.text, defect.wrong))
+    path.write_text(put_into(tree, defect))
     options = ("-x", "-n", "0", "-p", "no:cacheprovider", "-rfE")
     tests = start("pytest", *options, *defect.tests.split(), cwd=tree)
     output, _ = tests.communicate()
@@ -75,7 +109,7 @@ def main() -> int:
         copy = Path(folder, "tree")
         copy_tree(args.tree, copy)
         for defect in chosen:
-            find(copy, defect)
+            put_into(copy, defect)
         # for the process whose forks run the tests, see tests/cli/fork_server.py
         os.environ.update(PYTHONPATH=str(copy), PYTHONDONTWRITEBYTECODE="1")
         for defect in chosen:
@@ -83,8 +117,10 @@ def main() -> int:
             test = noticed_by(copy, defect)
             missed += not test
             seconds = f"{time.perf_counter() - began:.0f} s"
-            file = find(copy, defect).relative_to(copy)
-            print(f"| {defect.name} | {file} | {test or 'NOT NOTICED'} | {seconds} |", flush=True)
+            print(
+                f"| {defect.name} | {defect.place} | {test or 'NOT NOTICED'} | {seconds} |",
+                flush=True,
+            )
     return int(missed > 0)
 
 

@@ -15,6 +15,7 @@ FLOORS = [
     ["devices", "environment", "files", "markdown", "numpy_compatibility"],
     ["nn", "runs"],
     ["checkpoints"],
+    ["multilingual"],
     ["demo", "distillation", "huggingface", "runner"],
     ["pet", "quantisation", "selfcp", "variator"],
     ["baselines", "decoding"],

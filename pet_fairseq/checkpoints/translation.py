@@ -45,8 +45,9 @@ def check_one_language_pair(state: dict, path: str, option: str) -> None:
     task = state["cfg"].task
     if is_multilingual(task):
         raise UserError(
-            f"{option} {path}: a multilingual model (trained with --task {task._name}); these are "
-            "not supported yet, give a model of one language pair, trained with --task translation"
+            f"{option} {path}: a multilingual model (trained with --task {task._name}); make one "
+            "of a single pair of it first: pet-fairseq bilingual CHECKPOINT --source-lang LANG "
+            "--target-lang LANG --out FOLDER"
         )
 
 

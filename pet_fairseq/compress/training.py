@@ -75,7 +75,6 @@ METHODS = {
     "pet-patient": Method("pet_transformer", (4, 4), "patient_kd", warms_up=True),
 }
 DEFAULT_METHOD = "distil"  # the fastest one, and as good as the others in docs/results/pet.md
-DEFAULT_METHOD = "distil"  # the fastest one, and as good as the others in docs/results/pet.md
 
 
 # --- how long -------------------------------------------------------------------------------------

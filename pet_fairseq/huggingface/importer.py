@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Optional
 
 from pet_fairseq.errors import UserError
+from pet_fairseq.files import check_new_folder
 from pet_fairseq.huggingface.bart import read_bart
 from pet_fairseq.huggingface.bert import read_bert
 from pet_fairseq.huggingface.gguf_file import read_gguf
@@ -14,7 +15,7 @@ from pet_fairseq.huggingface.marian import read_marian
 from pet_fairseq.huggingface.roberta import read_roberta
 from pet_fairseq.huggingface.source import CONFIG, Config, Source, open_weights, read_config
 from pet_fairseq.huggingface.tokenizer_file import read_tokenizer
-from pet_fairseq.huggingface.writer import Import, check_out, write_import
+from pet_fairseq.huggingface.writer import Import, write_import
 
 # the function that reads a model, by its model_type in config.json
 FAMILIES: dict[str, Callable[[Source], Import]] = {
@@ -52,7 +53,7 @@ def import_model(path: Path, out: Path) -> str:
         UserError: files that are missing, damaged or of a model that is not supported, or `out`
             exists already.
     """
-    check_out(out)
+    check_new_folder(out, "--out")
     source = open_source(path)
     model = FAMILIES[source.config["model_type"]](source)
     write_import(model, out, source.weights.path)

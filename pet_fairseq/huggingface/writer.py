@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pet_fairseq.checkpoints.contents import new_state, save_state
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import atomic_folder, check_folder
+from pet_fairseq.files import atomic_folder, check_new_folder
 
 CHECKPOINT, MODEL_OPTIONS, TASK_OPTIONS = "checkpoint.pt", "model_options", "task_options"
 # what fairseq expects in every checkpoint, though there was no training
@@ -51,13 +51,6 @@ def option_words(values: dict[str, object]) -> list[str]:
     return [str(word) for pair in values.items() for word in pair]
 
 
-def check_out(out: Path) -> None:
-    """Raises UserError if the folder exists already, or cannot be created."""
-    if out.exists():
-        raise UserError(f"--out {out}: is there already; give a new folder")
-    check_folder(out.parent, "--out")
-
-
 def write_import(model: Import, out: Path, weights: Path) -> None:
     """Write the folder `out`, which appears whole or not at all.
 
@@ -66,7 +59,7 @@ def write_import(model: Import, out: Path, weights: Path) -> None:
     Raises:
         UserError: it exists already, or the tensors do not fit the model.
     """
-    check_out(out)
+    check_new_folder(out, "--out")
     with atomic_folder(out) as new:
         for name, text in model.files.items():
             (new / name).parent.mkdir(exist_ok=True)

@@ -12,29 +12,10 @@ import pytest
 from sentencepiece import SentencePieceProcessor
 
 from pet_fairseq.demo.corpus import train_pieces
-from tests.cli.processes import REPO
-from tests.cli.shell import bash
+from tests.cli.pages import USER_DIR, block, run_in
 from tests.predict.imported import LABELS, write_classifier
 
 pytestmark = pytest.mark.slow
-USER_DIR = "--user-dir $(pet-fairseq user-dir)"  # outside the project's folder
-
-
-def block(page: str, start: str, **smaller) -> str:
-    """A block of a page that begins so, with other values for the options that are given."""
-    text = (REPO / "docs" / page).read_text(encoding="utf-8")
-    blocks = re.findall(r"^```\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    (commands,) = [block for block in blocks if block.startswith(start)]
-    for name, value in smaller.items():
-        option = f"--{name.replace('_', '-')}"
-        commands, number = re.subn(rf"{option} \S+", f"{option} {value}", commands)
-        assert number, f"{page}: no {option} in the block of {start}"
-    return commands
-
-
-def run_in(folder: Path, commands: str) -> str:
-    """What the commands print on standard output."""
-    return bash("-euo", "pipefail", "-c", f"cd '{folder}'\n{commands}").stdout
 
 
 def test_a_classifier(tmp_path):

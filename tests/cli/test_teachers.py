@@ -281,7 +281,7 @@ def non_autoregressive(data, once):
 
 MESSAGES = {
     "multilingual": "a multilingual model (trained with --task translation_multi_simple_epoch); "
-    "these are not supported yet",
+    "make one of a single pair of it first: pet-fairseq bilingual",
     "non_autoregressive": "cmlm_transformer is a non-autoregressive model, which gives no "
     "distribution over the next word",
 }

@@ -129,6 +129,11 @@ CASES |= {
     "marian": Case(
         "translation", f"--arch marian {SMALL} --swish --dropout 0 --criterion cross_entropy"
     ),
+    "bilingual_transformer": Case(
+        "translation",
+        f"--arch bilingual_transformer {SMALL} --dropout 0 --criterion cross_entropy "
+        "--source-prefix w1 --decoder-start w2",
+    ),
     "gpt2": Case(
         "text",
         f"--arch gpt2 {LM} --decoder-input-dim 16 --decoder-output-dim 16 "

@@ -16,6 +16,7 @@ DISTILS = "tests/cli/test_train.py::test_logs_loss_perplexity_kl_and_agreement"
 PREDICTS = "tests/predict/test_imported.py::test_answers_are_those_of_the_model_by_hand"
 TRANSLATES = "tests/cli/test_translate.py"
 GUIDES = "tests/cli/test_guides.py"
+MULTILINGUAL = "tests/cli/test_multilingual.py::test_the_page"
 RUNS_PYTHON = "tests/cli/test_documented_python.py"
 
 # Every block of these documents has the same reason or test.
@@ -83,6 +84,11 @@ BLOCKS = {
         "fairseq-generate": "tests/cli/test_decoding.py::test_generates_what_fairseq_does",
         "pet-fairseq export": "tests/cli/test_export.py::test_ctranslate2_translates_the_same",
         "import pet_fairseq": "tests/cli/test_hub.py::test_says_what_interactive_says",
+    },
+    "docs/multilingual.md": {
+        "pet-fairseq bilingual": MULTILINGUAL,
+        "fairseq-train de_en": MULTILINGUAL,
+        "pet-fairseq translate": MULTILINGUAL,
     },
     "docs/development.md": {"make env": INSTALLS, "make test": "it is what runs the tests"},
     "docs/index.md": {"pet-fairseq compress": COMPRESSES},

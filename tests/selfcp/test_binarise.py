@@ -363,7 +363,7 @@ def test_only_lengths_are_kept_in_memory(model, tmp_path):
     make_prompts({"train": path}, [], tmp_path / "a", tmp_path / "given.model")
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert most < 1_000_000
+    assert most < 1_500_000  # Python 3.14 needs 1.2 million itself
 
 
 # What leaves nothing behind

@@ -14,7 +14,7 @@ def folder(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("name", ["bert", "gpt2", "llama", "marian"])
+@pytest.mark.parametrize("name", ["bert", "bilingual_transformer", "gpt2", "llama", "marian"])
 def test_imported_models(name, folder):
     case = CASES[name]
     cfg = read_options(case, folder)

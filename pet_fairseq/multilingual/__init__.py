@@ -1,0 +1,1 @@
+"""Multilingual models as bilingual ones: what they read around a sentence is put there."""

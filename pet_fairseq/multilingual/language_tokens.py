@@ -1,0 +1,109 @@
+"""What a multilingual model reads around a sentence: language tokens, as its training put them."""
+
+from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+from fairseq.data import Dictionary
+from torch import Tensor
+
+from pet_fairseq.errors import UserError
+
+END = "</s>"
+
+
+@dataclass(frozen=True)
+class LanguageTokens:
+    """The words around a sentence; the sentence itself has none of them.
+
+    Attributes:
+        source_prefix: in front of the source sentence.
+        source_end: behind it, in place of `</s>`.
+        decoder_start: what the decoder reads first, in place of `</s>`.
+    """
+
+    source_prefix: tuple[str, ...] = ()
+    source_end: tuple[str, ...] = (END,)
+    decoder_start: tuple[str, ...] = (END,)
+
+    @classmethod
+    def of_options(cls, args: Any) -> "LanguageTokens":
+        """Those in a model's options, as `add_language_options` declares them."""
+        default = cls()
+        given = {field.name: getattr(args, field.name, None) for field in fields(cls)}
+        return cls(
+            **{n: getattr(default, n) if w is None else tuple(w.split()) for n, w in given.items()}
+        )
+
+    def options(self) -> dict[str, str]:
+        """The options of a model that reads them."""
+        return {field.name: " ".join(getattr(self, field.name)) for field in fields(self)}
+
+
+def add_language_options(parser) -> None:
+    """Declare the options that `LanguageTokens.of_options` reads."""
+    default = LanguageTokens()
+    about = {
+        "source_prefix": "words in front of every source sentence, such as __de__",
+        "source_end": "words behind every source sentence, in place of </s>",
+        "decoder_start": "words that the decoder starts from, such as '</s> __en__'",
+    }
+    for name, text in about.items():
+        words = " ".join(getattr(default, name))
+        option = f"--{name.replace('_', '-')}"
+        parser.add_argument(option, metavar="WORDS", help=f"{text} (default: {words or 'none'})")
+
+
+def find_words(words: Sequence[str], dictionary: Dictionary, option: str) -> Tensor:
+    """The words' indices. Raises UserError for one that the dictionary does not have."""
+    for word in words:
+        if word not in dictionary:
+            raise UserError(
+                f"{option} {word}: no word of the dictionary; give a data folder with the "
+                "multilingual model's own dictionary"
+            )
+    return torch.tensor([dictionary.index(word) for word in words], dtype=torch.long)
+
+
+def put_around(tokens: Tensor, prefix: Tensor, end: Tensor, padding_idx: int) -> Tensor:
+    """Source sentences with other words in front and, in place of their last one, behind.
+
+    Args:
+        tokens: B x T, padded on either side; every row ends in `</s>`. prefix, end: indices.
+    Returns:
+        B x (len(prefix) + T - 1 + len(end)), padded on the left
+    """
+    real = tokens.ne(padding_idx)
+    is_last = real & real.flip(1).cumsum(1).flip(1).eq(1)
+    rows = len(tokens)
+    within = tokens.masked_fill(is_last, padding_idx)
+    joined = torch.cat([prefix.expand(rows, -1), within, end.expand(rows, -1)], dim=1)
+    in_order = joined.ne(padding_idx).byte().argsort(dim=1, stable=True)
+    return joined.gather(1, in_order)[:, 1:]  # every row has a hole where its last word stood
+
+
+def start_with(prev_output_tokens: Tensor, start: Tensor) -> Tensor:
+    """The decoder's input, B x T, with other words in place of the first one of each row."""
+    first = start.expand(len(prev_output_tokens), -1)
+    return torch.cat([first, prev_output_tokens[:, 1:]], dim=1)
+
+
+def trained_tokens(task: Namespace, source_lang: str, target_lang: str) -> LanguageTokens:
+    """What a model read around sentences of a pair when one of fairseq's tasks trained it.
+
+    Args:
+        task: the options of `translation_multi_simple_epoch` or
+            `translation_from_pretrained_bart`.
+    """
+    if task._name == "translation_from_pretrained_bart":
+        source, target = f"[{source_lang}]", f"[{target_lang}]"
+        return LanguageTokens(source_end=(END, source), decoder_start=(target,))
+    style = "[{}]" if getattr(task, "lang_tok_style", None) == "mbart" else "__{}__"
+    in_source = {"src": (style.format(source_lang),), "tgt": (style.format(target_lang),)}
+    source_words = in_source.get(task.encoder_langtok, ())
+    target_words = (style.format(target_lang),) if task.decoder_langtok else ()
+    if getattr(task, "lang_tok_replacing_bos_eos", False):
+        return LanguageTokens((), source_words or (END,), target_words or (END,))
+    return LanguageTokens(source_words, (END,), (END, *target_words))
