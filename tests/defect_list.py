@@ -393,6 +393,20 @@ DEFECTS = (
         "if seconds[ratio] <= target:",
         "tests/serve/test_scheduler.py",
     ),
+    Defect(
+        "the server waits for a batch that hangs",
+        "pet_fairseq/serve/model_process.py:Worker.call",
+        "late = not pipe.poll(seconds)",
+        "late = not pipe.poll(None)",
+        "tests/serve/test_model_process.py -k hangs",
+    ),
+    Defect(
+        "the other texts of a refused request run",
+        "pet_fairseq/serve/engine.py:refuse",
+        "for answer in item.request:",
+        "for answer in [item.answer]:",
+        "tests/serve/test_app.py -k refused_request",
+    ),
     # text in, answers out
     Defect(
         "a text that was cut is not marked",

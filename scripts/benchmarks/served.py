@@ -48,7 +48,14 @@ class Server(NamedTuple):
 
     @property
     def pid(self) -> int:
+        """The process that listens."""
         return self.process.pid
+
+    @property
+    def pids(self) -> list[int]:
+        """The process that listens, and its children, one of which has the model (Linux)."""
+        started = Path(f"/proc/{self.pid}/task").glob("*/children")
+        return [self.pid, *(int(pid) for file in started for pid in file.read_text().split())]
 
     @property
     def place(self) -> tuple[str, int]:
