@@ -33,8 +33,8 @@ class Teacher:
         trained: the checkpoint's configuration.
         model: its model on torch's meta device: shapes, no numbers.
         embedding_files: options that name files of embeddings that it was trained with.
-        why_no_plain_form: why it cannot be exported, None if it can.
-        why_no_ctranslate2: why it cannot be measured in CTranslate2, None if it can.
+        no_plain_form: why it cannot be exported, None if it can.
+        no_ctranslate2: why it cannot be measured in CTranslate2, None if it can.
     """
 
     path: Path
@@ -42,8 +42,8 @@ class Teacher:
     model: nn.Module
     task: TranslationTask
     embedding_files: list[str]
-    why_no_plain_form: Optional[str]
-    why_no_ctranslate2: Optional[str]
+    no_plain_form: Optional[str]
+    no_ctranslate2: Optional[str]
 
     @property
     def options(self) -> Namespace:
@@ -71,7 +71,7 @@ class Teacher:
     @property
     def engines(self) -> list[str]:
         """What it can be exported to."""
-        reasons = {"fairseq": self.why_no_plain_form, "ctranslate2": self.why_no_ctranslate2}
+        reasons = {"fairseq": self.no_plain_form, "ctranslate2": self.no_ctranslate2}
         return [engine for engine, why_not in reasons.items() if why_not is None]
 
     @property
