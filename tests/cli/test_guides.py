@@ -91,7 +91,7 @@ def test_an_opus_mt_teacher(tmp_path):
     for folder in ("small", "small/teacher"):
         assert (tmp_path / folder / "ctranslate2/model.bin").is_file()
     check_student_in_ctranslate2(tmp_path)
-    again = block(page, "pet-fairseq compress small/imported", megabytes=0.04).rstrip()
+    again = block(page, "pet-fairseq compress small/trimmed", megabytes=0.04).rstrip()
     run_in(tmp_path, f"{again} --updates 2 --device cpu --dry-run")
 
 

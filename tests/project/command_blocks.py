@@ -117,7 +117,7 @@ BLOCKS = {
     },
     "docs/howto/opus_mt.md": {
         "pet-fairseq compress opus": f"{GUIDES}::test_an_opus_mt_teacher",
-        "pet-fairseq compress small/imported": f"{GUIDES}::test_an_opus_mt_teacher",
+        "pet-fairseq compress small/trimmed": f"{GUIDES}::test_an_opus_mt_teacher",
     },
     "docs/howto/own_teacher.md": {". .venv/bin/activate": COMPRESSES},
     "docs/howto/own_text.md": {
