@@ -1,17 +1,21 @@
 """What a multilingual model reads around a sentence: language tokens, as its training put them."""
 
+import json
 from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from pathlib import Path
+from typing import Any, Optional
 
 import torch
 from fairseq.data import Dictionary
 from torch import Tensor
 
 from pet_fairseq.errors import UserError
+from pet_fairseq.files import read_text, write_json
 
 END = "</s>"
+FILE = "language_tokens.json"  # in a folder of pet-fairseq export --to ctranslate2
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,25 @@ class LanguageTokens:
         return cls(
             **{n: getattr(default, n) if w is None else tuple(w.split()) for n, w in given.items()}
         )
+
+    @classmethod
+    def of_folder(cls, folder: Path) -> Optional["LanguageTokens"]:
+        """Those of a model that was exported with them, None if it has none.
+
+        Raises:
+            UserError: their file cannot be read.
+        """
+        file = folder / FILE
+        if not file.is_file():
+            return None
+        try:
+            return cls.of_options(Namespace(**json.loads(read_text(file, "CHECKPOINT"))))
+        except (ValueError, TypeError, AttributeError) as error:
+            raise UserError(f"{file}: cannot be read; export the model again") from error
+
+    def write(self, folder: Path) -> None:
+        """Write the file that `of_folder` reads."""
+        write_json(folder / FILE, self.options())
 
     def options(self) -> dict[str, str]:
         """The options of a model that reads them."""

@@ -128,3 +128,21 @@ def test_compressed_for_one_pair(given, multilingual, joined, raw, tmp_path):
     translated = run("pet-fairseq", "translate", out, text_in="a1 a2\na3\n").output
     assert len(translated.splitlines()) == 2
     assert "fairseq-train" in run(*words, "--dry-run").output
+
+
+@pytest.mark.parametrize("beam", ["1", "4"])
+def test_the_same_translations_in_ctranslate2(beam, bilingual, raw, tmp_path):
+    """Without a division by lengths, as CTranslate2 counts the language token."""
+    pytest.importorskip("ctranslate2")
+    out = tmp_path / "exported"
+    words = ("--data", bilingual, "--to", "ctranslate2", "--out", out)
+    run("pet-fairseq", "export", bilingual / "checkpoint.pt", *words)
+    search = ("--beam", beam, "--lenpen", "0", "--input", raw / "test.en", "--output")
+    translations = []
+    for model, data in ((bilingual, ()), (out, ("--data", bilingual))):
+        file = tmp_path / f"{model.name}.txt"
+        run("pet-fairseq", "translate", model, *data, *search, file)
+        translations.append(file.read_text().splitlines())
+    ours, theirs = translations
+    assert len(ours) == 30 and len(set(ours)) > 3
+    assert ours == theirs
