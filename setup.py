@@ -14,7 +14,10 @@ FAIRSEQ = [
     "regex>=2023.12.25",
     "scikit-learn>=1.3,<2",
 ]
-SERVE = ["aiohttp>=3.14.5,<4"]  # earlier ones keep connections that never send a request
+SERVE = [
+    "aiohttp>=3.14.5,<4",  # earlier ones keep connections that never send a request
+    "prometheus_client>=0.22,<1",  # earlier ones have no name for the text format of Prometheus
+]
 ROUGE = ["rouge-score>=0.1.2,<0.2", "nltk>=3.6", "regex"]  # nltk: its stemmer, as rouge-score
 WER = ["rapidfuzz>=3.6,<4"]
 HF = ["safetensors>=0.5,<1", "tokenizers>=0.21,<1"]
@@ -62,6 +65,7 @@ setup(
         *FAIRSEQ,
         "torch>=2.6,<2.16",
         "PyYAML>=6,<7",
+        "protobuf>=3.20",  # to restrict SentencePiece models; tensorboardX brings it along
         "numpy>=1.26,<2.6",  # numpy_compatibility.py has what fairseq misses in the newest
         "scipy>=1.10,<2",  # confidence intervals; scikit-learn brings it along
         "sacrebleu>=2.4,<3",

@@ -20,11 +20,12 @@ FLOORS = [
     ["pet", "quantisation", "selfcp", "variator"],
     ["baselines", "decoding"],
     ["predict"],  # the server stands on it
-    ["results", "serve"],
+    ["results"],
     ["recipes"],
     ["compress"],  # a use of recipes, export and reports
     ["general_commands", "registry"],
     [""],  # the package's own __init__.py
+    ["serve"],  # starts a process, which registers the package's models
     ["cli"],
 ]
 

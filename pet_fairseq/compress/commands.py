@@ -2,8 +2,10 @@
 
 import logging
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Optional
 
 from pet_fairseq.cli_command import Command, Group, add_device_option
 from pet_fairseq.compress.training import (
@@ -15,10 +17,23 @@ from pet_fairseq.compress.training import (
     updates_for,
 )
 from pet_fairseq.devices import check_device, choose_device, gpu_count, half_precision
+from pet_fairseq.errors import UserError
 from pet_fairseq.predict.in_turn.commands import add_text_options
 from pet_fairseq.runner.arguments import add_precision_option, add_run_options, run_options
 from pet_fairseq.runner.device import Device, make_device
+from pet_fairseq.runner.pipeline import Pipeline
 from pet_fairseq.runner.run import dry_run, run_stages
+from pet_fairseq.runner.stage import Stage
+
+if TYPE_CHECKING:  # not loaded to print help
+    from pet_fairseq.compress.materials import Given
+
+
+PAIRS = {
+    "train": "",
+    "valid": " (default: held out of the training text)",
+    "test": " (default: the same)",
+}
 
 
 def _default_rates() -> str:
@@ -30,15 +45,13 @@ def _default_rates() -> str:
 
 def _compress_options(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "teacher", type=Path, metavar="TEACHER", help="checkpoint of a translation model"
-    )
-    parser.add_argument(
-        "--data",
+        "teacher",
         type=Path,
-        required=True,
-        metavar="BIN",
-        help="the folder from fairseq-preprocess that it was trained on",
+        metavar="TEACHER",
+        help="a checkpoint of a translation model, a folder of pet-fairseq import-hf or bilingual, "
+        "or one of Hugging Face's files",
     )
+    _add_data_options(parser.add_argument_group("what to train on"))
     parser.add_argument(
         "--out",
         type=Path,
@@ -52,6 +65,37 @@ def _compress_options(parser: ArgumentParser) -> None:
     run = parser.add_argument_group("how to run it")
     add_run_options(run)
     add_precision_option(run, "on a GPU bf16, or fp16 where it lacks that")
+
+
+def _add_data_options(group) -> None:
+    group.add_argument(
+        "--data",
+        type=Path,
+        metavar="BIN",
+        help="the folder from fairseq-preprocess that it was trained on",
+    )
+    for split, default in PAIRS.items():
+        group.add_argument(
+            f"--{split}-pair",
+            type=Path,
+            nargs=2,
+            metavar=("SOURCE", "TARGET"),
+            help=f"in place of --data: raw text of the {split} set, a sentence a line{default}",
+        )
+    group.add_argument(
+        "--vocabulary",
+        default="keep",
+        metavar="keep|trim|N",
+        help="of the teacher's pieces, all; those that the training text has; or N of them for "
+        "each side, the single characters and the most frequent ones (default: %(default)s)",
+    )
+    for side in ("source", "target"):
+        group.add_argument(
+            f"--{side}-lang",
+            metavar="LANG",
+            help="of a teacher of several languages: the one to translate "
+            + ("from" if side == "source" else "to"),
+        )
 
 
 def _add_size_options(group) -> None:
@@ -156,15 +200,30 @@ def _report_options(parser: ArgumentParser) -> None:
 
 def _compress(args: Namespace) -> None:
     logging.getLogger("fairseq").setLevel(logging.WARNING)  # it logs every file that it reads
+    from pet_fairseq.compress.materials import (
+        REFERENCE,
+        data_stages,
+        teacher_stages,
+        vocabulary_stages,
+    )
     from pet_fairseq.compress.plan import Request, make_plan
     from pet_fairseq.compress.stages import build_pipeline
     from pet_fairseq.compress.student import Size
 
     args.device = choose_device(args.device)
     out = args.out if args.out.parts else Path.cwd()  # in records, `.` could not be told from OUT
-    names = ("updates", "hours", "seed", "test", "reference", "remove_bpe", "tokenizer")
+    given = _given(args, out)
+    teacher = _prepare(args, given, teacher_stages(given))
+    teacher = teacher and _prepare(args, given, vocabulary_stages(given, teacher))
+    data = teacher and _prepare(args, given, data_stages(given, teacher))
+    if teacher is None or data is None:
+        print("# the other stages depend on what these make")
+        return
+    names = ("updates", "hours", "seed", "test", "remove_bpe", "tokenizer")
+    reference = out / "text" / REFERENCE if given.pairs else args.reference
     request = Request(
-        *(args.teacher, args.data, out, args.method),
+        *(teacher, data, out, args.method),
+        reference=reference,
         size=Size(args.rate, args.megabytes),
         device=choose_precision(args.device, args.precision),
         **{name: getattr(args, name) for name in names},
@@ -179,6 +238,47 @@ def _compress(args: Namespace) -> None:
     run_stages(pipeline.stages, pipeline.folder, run_options(args, pipeline))
     report = plan.layout.report
     print(f"\n{report.read_text(encoding='utf-8').splitlines()[0]}\nread on in {report}")
+
+
+def _given(args: Namespace, out: Path) -> "Given":
+    """What the user has to train on.
+
+    Raises:
+        UserError: only one of --source-lang and --target-lang.
+    """
+    from pet_fairseq.compress.materials import Given, check_given
+
+    languages = (args.source_lang, args.target_lang)
+    if (languages[0] is None) != (languages[1] is None):
+        raise UserError("--source-lang and --target-lang: give both, or none")
+    pairs = {split: getattr(args, f"{split}_pair") for split in PAIRS}
+    if pairs["train"] and args.reference:
+        raise UserError("--reference: is for --data; the target side of --test-pair stands for it")
+    given = Given(
+        *(args.teacher, out, args.data),
+        languages=languages if all(languages) else None,
+        pairs={split: tuple(files) for split, files in pairs.items() if files},
+        vocabulary=args.vocabulary,
+    )
+    check_given(given)
+    return given
+
+
+def _prepare(args: Namespace, given: "Given", todo: tuple[Sequence[Stage], Path]) -> Optional[Path]:
+    """Run stages that have to be finished before a plan can be made; returns what they make.
+
+    With --dry-run they are printed, and None is returned if their product is not there.
+    """
+    stages, product = todo
+    places = {"DATA": given.data or given.out, "OUT": given.out, "TEACHER": given.teacher}
+    pipeline = Pipeline(list(stages), given.out, places)
+    if not args.dry_run:
+        if stages:
+            run_stages(pipeline.stages, pipeline.folder, run_options(args, pipeline))
+        return product
+    if stages:
+        print(dry_run(stages))
+    return product if product.exists() else None
 
 
 def choose_precision(name: str, precision: str) -> Device:

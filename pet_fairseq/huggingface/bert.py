@@ -1,14 +1,15 @@
 """Import of BERT as `--arch bert`, fairseq's RoBERTa with token types."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Optional
 
 import torch
 from torch import Tensor
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.huggingface.classes import CLASSES, HEAD, classifier_task, is_classifier
-from pet_fairseq.huggingface.source import Source, Weights
+from pet_fairseq.huggingface.source import Config, Source, Weights
 from pet_fairseq.huggingface.vocabulary import Vocabulary, make_vocabulary
 from pet_fairseq.huggingface.writer import Import, option_words
 
@@ -19,6 +20,16 @@ STACK = "encoder.sentence_encoder"
 EMBEDDINGS = "embeddings.word_embeddings.weight"
 POSITIONS = "embeddings.position_embeddings.weight"
 TYPES = "embeddings.token_type_embeddings.weight"
+# options of an encoder, by the names of these values in config.json
+WIDTH, HEADS, ACTIVATION = "--encoder-embed-dim", "--encoder-attention-heads", "--activation-fn"
+OPTIONS = {
+    "--encoder-layers": "num_hidden_layers",
+    WIDTH: "hidden_size",
+    "--encoder-ffn-embed-dim": "intermediate_size",
+    HEADS: "num_attention_heads",
+    ACTIVATION: "hidden_act",
+}
+LAYERS = "encoder.layer"
 LAYER = {
     "attention.self.query": "self_attn.q_proj",
     "attention.self.key": "self_attn.k_proj",
@@ -35,6 +46,7 @@ WORD_HEAD = {
 }
 WORD_HEAD_BIAS = "cls.predictions.bias"
 POOLER, CLASSIFIER = "pooler.dense", "classifier"
+CLASS_HEAD = {POOLER: f"{HEAD}.dense", CLASSIFIER: f"{HEAD}.out_proj"}
 OLD_NAMES = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 
 
@@ -50,24 +62,46 @@ def read_bert(source: Source) -> Import:
     weights = source.weights.renamed(plain_name)
     vocabulary = bert_vocabulary(source, config.size("vocab_size"))
     arch = [
-        *("--arch", "bert", *encoder_options(source, config.size("max_position_embeddings"))),
+        *("--arch", "bert", *encoder_options(config, config.size("max_position_embeddings"))),
         *("--layer-norm-eps", str(config.get("layer_norm_eps", 1e-12))),
         *("--token-types", str(config.get("type_vocab_size", 2))),
     ]
     heads = WORD_HEAD_BIAS in weights, is_classifier(source)
     if WORD_HEAD_BIAS in weights:
         config.refuse(tie_word_embeddings=True)
+    classes = len(weights[f"{CLASSIFIER}.bias"]) if is_classifier(source) else None
+    tensors = bert_tensors(weights, config.size("num_hidden_layers"), vocabulary, *heads)
+    return encoder_import(source, arch, vocabulary, tensors, heads[0], classes, separators=1)
+
+
+def encoder_import(
+    source: Source,
+    arch: list[str],
+    vocabulary: Vocabulary,
+    tensors: Iterable[tuple[str, Tensor]],
+    has_word_head: bool,
+    classes: Optional[int],
+    separators: int,
+) -> Import:
+    """Describe an encoder of sentences to the writer.
+
+    Args:
+        has_word_head: whether it predicts masked words.
+        classes: outputs of its head for classes, None without one.
+        separators: how many are between the sentences of a pair, 1 or 2.
+    Raises:
+        UserError: as `classifier_task`.
+    """
     task = ["--task", "masked_lm", "--criterion", "masked_lm"]
     files = {"dict.txt": vocabulary.text()}
-    if is_classifier(source):
-        outputs = len(weights[f"{CLASSIFIER}.bias"])
-        task, files = classifier_task(source, outputs, separators=1, vocabulary=vocabulary)
+    if classes is not None:
+        task, files = classifier_task(source, classes, separators, vocabulary)
     return Import(
         task,
         arch,
         files,
-        bert_tensors(weights, config.size("num_hidden_layers"), vocabulary, *heads),
-        describe_heads(vocabulary, *heads),
+        tensors,
+        describe_heads(vocabulary, has_word_head, classes is not None),
         source.tokenizer.write,
         ["--bpe", "tokenizer_json", "--tokenizer-file", "{}/tokenizer.json"],
         ("encoder.lm_head.",),
@@ -95,18 +129,27 @@ def bert_vocabulary(source: Source, rows: int) -> Vocabulary:
     return make_vocabulary(pieces, rows, special, path, renamed)
 
 
-def encoder_options(source: Source, positions: int) -> list[str]:
-    """The options of an encoder's sizes; `positions`: the longest text, in tokens."""
-    config = source.config
-    sizes = {
-        "--encoder-layers": config.size("num_hidden_layers"),
-        "--encoder-embed-dim": config.size("hidden_size"),
-        "--encoder-ffn-embed-dim": config.size("intermediate_size"),
-        "--encoder-attention-heads": config.size("num_attention_heads"),
-        "--activation-fn": config.choose("hidden_act", ACTIVATIONS),
-        "--max-positions": positions,
+def encoder_options(
+    config: Config, positions: int, names: Mapping[str, str] = OPTIONS
+) -> list[str]:
+    """The options of an encoder's sizes and activation.
+
+    Args:
+        positions: the longest text, in tokens. names: what config.json calls each option.
+    Raises:
+        UserError: an option is missing or unusable, or the width is no multiple of the heads.
+    """
+    options: dict[str, object] = {
+        option: config.size(name) for option, name in names.items() if option != ACTIVATION
     }
-    return option_words(sizes)
+    width, heads = (config.size(names[option]) for option in (WIDTH, HEADS))
+    if width % heads:
+        raise UserError(
+            f"{config.path}: {names[WIDTH]} is {width}, no multiple of {names[HEADS]}, {heads}; "
+            "download it again"
+        )
+    options[ACTIVATION] = config.choose(names[ACTIVATION], ACTIVATIONS)
+    return option_words(options | {"--max-positions": positions})
 
 
 def bert_tensors(
@@ -122,26 +165,38 @@ def bert_tensors(
         has_word_head, has_class_head: whether it predicts masked words, and classes.
     """
     yield from encoder_tensors(weights, layers, vocabulary)
-    positions = weights[POSITIONS]
-    before = positions.new_zeros(FIRST_POSITION, positions.size(1))
-    yield f"{STACK}.embed_positions.weight", torch.cat([before, positions])
+    yield f"{STACK}.embed_positions.weight", later_positions(weights[POSITIONS])
     yield f"{STACK}.embed_types.weight", weights[TYPES]
     if has_word_head:
         yield from renamed(weights, WORD_HEAD)
         yield "encoder.lm_head.bias", vocabulary.take(weights[WORD_HEAD_BIAS])
     if has_class_head:
-        yield from renamed(weights, {POOLER: f"{HEAD}.dense", CLASSIFIER: f"{HEAD}.out_proj"})
+        yield from renamed(weights, CLASS_HEAD)
 
 
 def encoder_tensors(
-    weights: Weights, layers: int, vocabulary: Vocabulary
+    weights: Weights,
+    layers: int,
+    vocabulary: Vocabulary,
+    prefix: str = LAYERS,
+    parts: Mapping[str, str] = LAYER,
 ) -> Iterator[tuple[str, Tensor]]:
-    """Yield the embeddings of words and the layers, which BERT and RoBERTa have in common."""
+    """Yield the embeddings of words and the layers of a BERT, RoBERTa or DistilBERT.
+
+    Args:
+        prefix: of the layers' names. parts: of a layer, with fairseq's names for them.
+    """
     yield f"{STACK}.embed_tokens.weight", vocabulary.take(weights[EMBEDDINGS])
     names = {"embeddings.LayerNorm": f"{STACK}.layernorm_embedding"}
     for i in range(layers):
-        names |= {f"encoder.layer.{i}.{old}": f"{STACK}.layers.{i}.{n}" for old, n in LAYER.items()}
+        names |= {f"{prefix}.{i}.{old}": f"{STACK}.layers.{i}.{new}" for old, new in parts.items()}
     yield from renamed(weights, names)
+
+
+def later_positions(positions: Tensor) -> Tensor:
+    """The vectors of the positions from 0, P x C, as fairseq's table of the positions from 2."""
+    before = positions.new_zeros(FIRST_POSITION, positions.size(1))
+    return torch.cat([before, positions])
 
 
 def renamed(weights: Weights, names: dict[str, str]) -> Iterator[tuple[str, Tensor]]:

@@ -1,4 +1,4 @@
-"""BERT, `--arch bert`: fairseq's RoBERTa with token types and the original's layer norms."""
+"""BERT, `--arch bert`: fairseq's RoBERTa with the original's token types and layer norms."""
 
 from typing import Optional
 
@@ -36,20 +36,27 @@ def token_types(tokens: Tensor, separator: int) -> Tensor:
 
 
 class BertSentenceEncoder(TransformerEncoder):
-    """fairseq's encoder that adds the vector of a token's type to its embedding."""
+    """fairseq's encoder that adds the vector of a token's type, if there are types."""
 
     def __init__(self, args, dictionary, embed_tokens):
         super().__init__(args, dictionary, embed_tokens)
-        self.embed_types = nn.Embedding(args.token_types, embed_tokens.embedding_dim)
+        self.number_of_types = args.token_types
+        self.embed_types = None
+        if args.token_types:
+            self.embed_types = nn.Embedding(args.token_types, embed_tokens.embedding_dim)
         self.separator = dictionary.eos()
 
     def forward_embedding(self, src_tokens, token_embedding: Optional[Tensor] = None):
         if token_embedding is None:
             token_embedding = self.embed_tokens(src_tokens)
-        types = token_types(src_tokens, self.separator)
-        if self.embed_types.num_embeddings == 1:  # this model does not tell sentences apart
-            types = torch.zeros_like(types)
-        return super().forward_embedding(src_tokens, token_embedding + self.embed_types(types))
+        if self.embed_types is not None:
+            token_embedding = token_embedding + self.embed_types(self._types(src_tokens))
+        return super().forward_embedding(src_tokens, token_embedding)
+
+    def _types(self, tokens: Tensor) -> Tensor:
+        """The types of tokens, B x T: 0 if the model has one type for both sentences."""
+        types = token_types(tokens, self.separator)
+        return types if self.number_of_types > 1 else torch.zeros_like(types)
 
 
 class BertEncoder(RobertaEncoder):
@@ -85,7 +92,7 @@ class BertModel(SharedStoredOnce, RobertaModel):
             "--token-types",
             type=int,
             metavar="N",
-            help=f"the number of token types (default: {TOKEN_TYPES})",
+            help=f"the number of token types; 0: none, as in DistilBERT (default: {TOKEN_TYPES})",
         )
         parser.add_argument(
             "--layer-norm-eps",

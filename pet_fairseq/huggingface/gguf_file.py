@@ -13,7 +13,7 @@ from pet_fairseq.huggingface.gguf_tokenizer import gguf_tokenizer
 from pet_fairseq.huggingface.source import CONFIG, Config, Source, Weights
 
 EXTRA = "pip install 'pet-fairseq[gguf]'"
-FAMILIES = {"llama": "llama", "qwen2": "qwen2"}
+FAMILIES = {"llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}
 PERMUTED = "llama"  # the model type whose rows of queries and keys GGUF permutes
 NAMES = {
     "token_embd": "embed_tokens",
@@ -25,6 +25,8 @@ NAMES = {
     "attn_k": "self_attn.k_proj",
     "attn_v": "self_attn.v_proj",
     "attn_output": "self_attn.o_proj",
+    "attn_q_norm": "self_attn.q_norm",
+    "attn_k_norm": "self_attn.k_norm",
     "ffn_gate": "mlp.gate_proj",
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",

@@ -8,6 +8,7 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.files import check_new_folder
 from pet_fairseq.huggingface.bart import read_bart
 from pet_fairseq.huggingface.bert import read_bert
+from pet_fairseq.huggingface.distilbert import read_distilbert
 from pet_fairseq.huggingface.fsmt import read_fsmt
 from pet_fairseq.huggingface.gguf_file import read_gguf
 from pet_fairseq.huggingface.gpt2 import read_gpt2
@@ -23,6 +24,7 @@ from pet_fairseq.multilingual.language_tokens import option_of
 # the function that reads a model, by its model_type in config.json
 FAMILIES: dict[str, Callable[[Source], Import]] = {
     "bert": read_bert,
+    "distilbert": read_distilbert,
     "roberta": read_roberta,
     "xlm-roberta": read_roberta,
     "camembert": read_roberta,
@@ -35,10 +37,17 @@ FAMILIES: dict[str, Callable[[Source], Import]] = {
     "llama": read_llama,
     "mistral": read_llama,
     "qwen2": read_llama,
+    "qwen3": read_llama,
 }
 TRANSLATORS = ("mbart", "m2m_100", "marian", "fsmt")  # whose languages a user may choose
 # what the library transformers takes for options that config.json lacks, where it matters
 SENTENCE_DEFAULTS: dict[str, object] = {"layer_norm_eps": 1e-12}
+QWEN_DEFAULTS: dict[str, object] = {
+    "use_sliding_window": False,
+    "sliding_window": 4096,
+    "max_window_layers": 28,
+    "num_key_value_heads": 32,
+}
 DEFAULTS: dict[str, dict[str, object]] = {
     "roberta": SENTENCE_DEFAULTS,
     "xlm-roberta": SENTENCE_DEFAULTS,
@@ -47,7 +56,8 @@ DEFAULTS: dict[str, dict[str, object]] = {
     "fsmt": {"activation_function": "relu", "scale_embedding": True, "pad_token_id": 1},
     "gpt2": {"activation_function": "gelu_new"},
     "mistral": {"sliding_window": 4096, "num_key_value_heads": 8},
-    "qwen2": {"use_sliding_window": False, "num_key_value_heads": 32},
+    "qwen2": QWEN_DEFAULTS,
+    "qwen3": QWEN_DEFAULTS | {"head_dim": 128},
 }
 OTHER_FILES = (".json", ".safetensors", ".bin")  # of a folder that is to be given as a whole
 

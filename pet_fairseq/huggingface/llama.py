@@ -1,4 +1,4 @@
-"""Import of Llama-type models, that is Llama, Mistral and Qwen2, as `--arch llama`."""
+"""Import of Llama-type models: Llama, Mistral, Qwen2 and Qwen3, as `--arch llama`."""
 
 import json
 from collections.abc import Iterator
@@ -12,14 +12,18 @@ from pet_fairseq.huggingface.source import Config, Source, Weights
 from pet_fairseq.huggingface.vocabulary import Vocabulary
 from pet_fairseq.huggingface.writer import Import, option_words
 
-WITH_BIAS = "qwen2"  # the model type whose queries, keys and values always have a bias
+# the model type whose queries, keys and values always have a bias; whose heads have norms
+WITH_BIAS, WITH_QK_NORM = "qwen2", "qwen3"
 NORMS = {
     "input_layernorm": "self_attn_layer_norm",
     "post_attention_layernorm": "final_layer_norm",
 }
-PROJECTIONS = {"q_proj": "q_proj", "k_proj": "k_proj", "v_proj": "v_proj", "o_proj": "out_proj"}
+ATTENTION = {"q_proj": "q_proj", "k_proj": "k_proj", "v_proj": "v_proj", "o_proj": "out_proj"}
+ATTENTION |= {"q_norm": "q_norm", "k_norm": "k_norm"}
 HEAD = "lm_head.weight"
 BIAS = "layers.0.self_attn.q_proj.bias"
+WINDOW = "sliding_attention"
+LAYER_KINDS = (WINDOW, "full_attention")
 ROPE_TYPES = ("default", "linear", "llama3", "factors")  # factors: only from GGUF
 
 
@@ -51,6 +55,7 @@ def read_llama(source: Source) -> Import:
         sizes["--decoder-head-dim"] = config.size("head_dim")
     arch = ["--arch", "llama", *option_words(sizes)]
     arch += ["--qkv-bias"] if has_bias else []
+    arch += ["--qk-norm"] if config["model_type"] == WITH_QK_NORM else []
     arch += ["--share-decoder-input-output-embed"] if tied else []
     tensors = llama_tensors(weights, layers, vocabulary, tied)
     return language_model(source, arch, vocabulary, tensors, positions)
@@ -63,8 +68,30 @@ def max_positions(config: Config) -> int:
     text fits into the window.
     """
     positions = config.size("max_position_embeddings")
-    slides = config.get("use_sliding_window", True) and config.get("sliding_window") is not None
+    slides = has_window(config)
     return min(positions, config.size("sliding_window")) if slides else positions
+
+
+def has_window(config: Config) -> bool:
+    """Whether at least one layer sees no further back than a window.
+
+    Qwen's have a list of the kinds of their layers, or else the number of the first layers that
+    have no window.
+
+    Raises:
+        UserError: that list has a kind of layers that is not supported.
+    """
+    if config.get("sliding_window") is None or not config.get("use_sliding_window", True):
+        return False
+    if "max_window_layers" not in config:
+        return True
+    kinds = config.get("layer_types")
+    if kinds is None:
+        return config.size("max_window_layers", least=0) < config.size("num_hidden_layers")
+    if not isinstance(kinds, list) or not all(kind in LAYER_KINDS for kind in kinds):
+        known = ", ".join(LAYER_KINDS)
+        raise UserError(f"{config.path}: layer_types is {kinds!r}; known are lists of {known}")
+    return WINDOW in kinds
 
 
 def position_options(config: Config) -> dict[str, object]:
@@ -105,11 +132,11 @@ def llama_tensors(
         old, new = f"layers.{i}", f"decoder.layers.{i}"
         for theirs, ours in NORMS.items():
             yield f"{new}.{ours}.weight", weights[f"{old}.{theirs}.weight"]
-        for theirs, ours in PROJECTIONS.items():
+        for theirs, ours in ATTENTION.items():
             for kind in ("weight", "bias"):
                 if f"{old}.self_attn.{theirs}.{kind}" in weights:
-                    matrix = weights[f"{old}.self_attn.{theirs}.{kind}"]
-                    yield f"{new}.self_attn.{ours}.{kind}", matrix
+                    tensor = weights[f"{old}.self_attn.{theirs}.{kind}"]
+                    yield f"{new}.self_attn.{ours}.{kind}", tensor
         gate, up = (weights[f"{old}.mlp.{part}_proj.weight"] for part in ("gate", "up"))
         yield f"{new}.fc1.weight", torch.cat([gate, up])
         yield f"{new}.fc2.weight", weights[f"{old}.mlp.down_proj.weight"]

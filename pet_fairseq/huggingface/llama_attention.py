@@ -23,12 +23,16 @@ Positions = tuple[slice, ...]
 class GroupedQueryAttention(CachingAttention):
     """softmax(R(Q) R(K)^T / sqrt(D)) V per head, where R rotates by position.
 
+    With `qk_norm_eps` the queries and keys of each head are normalised before that: RMSNorm over D,
+    with weights that the heads share (Qwen3).
+
     Takes the place of fairseq's attention in a decoder layer. Its cache holds the rotated keys.
 
     Args:
         num_heads: of queries.
         key_value_heads: of keys and values, a divisor of num_heads.
         head_dim: D, width of a head. qkv_bias: whether queries, keys and values have a bias.
+        qk_norm_eps: what RMSNorm adds to the mean square of queries and keys; None: no norm.
     """
 
     needs_positions = True  # callers give `positions` if keys and queries are different vectors
@@ -41,6 +45,7 @@ class GroupedQueryAttention(CachingAttention):
         head_dim: int,
         rotary: RotaryPositions,
         qkv_bias: bool = False,
+        qk_norm_eps: Optional[float] = None,
         dropout: float = 0.0,
     ):
         super().__init__()
@@ -53,6 +58,9 @@ class GroupedQueryAttention(CachingAttention):
         self.k_proj = nn.Linear(embed_dim, key_value_heads * head_dim, bias=qkv_bias)
         self.v_proj = nn.Linear(embed_dim, key_value_heads * head_dim, bias=qkv_bias)
         self.out_proj = nn.Linear(num_heads * head_dim, embed_dim, bias=False)
+        self.q_norm, self.k_norm = nn.Identity(), nn.Identity()
+        if qk_norm_eps is not None:
+            self.q_norm, self.k_norm = (nn.RMSNorm(head_dim, qk_norm_eps) for _ in range(2))
 
     def forward(
         self,
@@ -82,7 +90,8 @@ class GroupedQueryAttention(CachingAttention):
             start = cache["prev_key"].size(2) if cache else 0
             positions = 2 * ((slice(start, start + len(query)),),)
         of_queries, of_keys = positions
-        q = self.rotary.rotate(self._split_heads(self.q_proj(query)), *of_queries)
+        q = self.q_norm(self._split_heads(self.q_proj(query)))
+        q = self.rotary.rotate(q, *of_queries)
         k, v = self._keys_and_values(query if key is None else key, *of_keys)
         if cache:
             k, v, key_padding_mask = append_to_cache(cache, k, v, key_padding_mask)
@@ -114,8 +123,8 @@ class GroupedQueryAttention(CachingAttention):
 
     def _keys_and_values(self, x: Tensor, *positions: slice) -> tuple[Tensor, Tensor]:
         """Rotated keys, and values, of the vectors x, T x B x C: both B x heads x T x D."""
-        k = self.rotary.rotate(self._split_heads(self.k_proj(x)), *positions)
-        return k, self._split_heads(self.v_proj(x))
+        k = self.k_norm(self._split_heads(self.k_proj(x)))
+        return self.rotary.rotate(k, *positions), self._split_heads(self.v_proj(x))
 
     def _split_heads(self, x: Tensor) -> Tensor:
         """T x B x (heads D) -> B x heads x T x D"""

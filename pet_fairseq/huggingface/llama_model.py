@@ -42,6 +42,13 @@ class LlamaConfig(TransformerLanguageModelConfig):
         default=False,
         metadata={"help": "give queries, keys and values a bias, as in Qwen2"},
     )
+    qk_norm: bool = field(
+        default=False,
+        metadata={
+            "help": "give the queries and keys of each head an RMSNorm before they are rotated, as "
+            "in Qwen3"
+        },
+    )
     rms_norm_eps: float = field(
         default=1e-5, metadata={"help": "the number that RMSNorm adds to the mean square"}
     )
@@ -90,6 +97,7 @@ class LlamaLayer(TransformerDecoderLayerBase):
             self.options.decoder_head_dim or embed_dim // heads,
             self.rotary,
             qkv_bias=self.options.qkv_bias,
+            qk_norm_eps=self.options.rms_norm_eps if self.options.qk_norm else None,
             dropout=cfg.attention_dropout,
         )
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.huggingface.bert import FIRST_POSITION
+from pet_fairseq.huggingface.bert import later_positions
 from pet_fairseq.huggingface.encoder_decoder import (
     BIAS,
     dictionary_files,
@@ -147,10 +147,9 @@ def marian_tensors(
         yield "decoder.output_projection.weight", target.take(weights["lm_head.weight"])
     yield "decoder.output_projection.bias", target.take(weights[BIAS].flatten()) + target.bias
     positions, width = config.size("max_position_embeddings"), config.size("d_model")
-    table = sinusoids(positions, width)
-    before = table.new_zeros(FIRST_POSITION, width)
+    table = later_positions(sinusoids(positions, width))
     for stack in ("encoder", "decoder"):
-        yield f"{stack}.embed_positions.weight", torch.cat([before, table])
+        yield f"{stack}.embed_positions.weight", table
     yield from layer_tensors(weights, config)
 
 

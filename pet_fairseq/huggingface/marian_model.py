@@ -41,10 +41,15 @@ class StartEmbedding(nn.Embedding):
         return super().forward(tokens.masked_fill(tokens.eq(self.end), self.start))
 
 
-class MarianTransformer(SharedStoredOnce, TransformerModel):
-    """What Marian models for one target language and for several share."""
+@register_model("marian")
+class MarianModel(SharedStoredOnce, TransformerModel):
+    """fairseq's encoder-decoder with the three things that Marian does differently."""
 
     sharing_options = "--share-all-embeddings and --share-decoder-input-output-embed"
+    no_plain_form = (
+        "it has an output bias and, as a rule, swish, which fairseq's transformer lacks; give --to "
+        "ctranslate2, or distil it into a student and export that"
+    )
 
     @classmethod
     def add_args(cls, parser):
@@ -54,6 +59,11 @@ class MarianTransformer(SharedStoredOnce, TransformerModel):
             action="store_true",
             help="use swish, x times the sigmoid of x, in place of --activation-fn",
         )
+
+    @staticmethod
+    def ctranslate2_form(args) -> tuple[str, bool]:
+        """The activation in CTranslate2, and that the decoder starts from the padding word."""
+        return ("SWISH" if args.swish else ACTIVATIONS[args.activation_fn]), True
 
     @classmethod
     def build_model(cls, args, task):
@@ -67,29 +77,9 @@ class MarianTransformer(SharedStoredOnce, TransformerModel):
         return model
 
 
-@register_model("marian")
-class MarianModel(MarianTransformer):
-    """fairseq's encoder-decoder with the three things that Marian does differently."""
-
-    no_plain_form = (
-        "it has an output bias and, as a rule, swish, which fairseq's transformer lacks; give --to "
-        "ctranslate2, or distil it into a student and export that"
-    )
-
-    @staticmethod
-    def ctranslate2_form(args) -> tuple[str, bool]:
-        """The activation in CTranslate2, and that the decoder starts from the padding word."""
-        return ("SWISH" if args.swish else ACTIVATIONS[args.activation_fn]), True
-
-
 @register_model("bilingual_marian")
-class BilingualMarian(Bilingual, MarianTransformer):
+class BilingualMarian(Bilingual, MarianModel):
     """A Marian model of several languages, which puts the target's token in front of sentences."""
-
-    no_plain_form = (
-        "it puts a language token in front of sentences, which no export does; distil it into a "
-        "student and export that"
-    )
 
 
 def use_swish(model: nn.Module) -> None:

@@ -9,12 +9,12 @@ from pet_fairseq.huggingface.bert import (
     POSITIONS,
     STACK,
     TYPES,
-    describe_heads,
+    encoder_import,
     encoder_options,
     encoder_tensors,
     renamed,
 )
-from pet_fairseq.huggingface.classes import CLASSES, HEAD, classifier_task, is_classifier
+from pet_fairseq.huggingface.classes import CLASSES, HEAD, is_classifier
 from pet_fairseq.huggingface.source import Source, Weights
 from pet_fairseq.huggingface.vocabulary import FIRST, Vocabulary, make_vocabulary
 from pet_fairseq.huggingface.writer import Import
@@ -53,21 +53,10 @@ def read_roberta(source: Source) -> Import:
     if WORD_HEAD_BIAS in weights:
         # this head has GELU in transformers, and in fairseq what the layers have
         config.refuse(tie_word_embeddings=True, hidden_act="gelu")
-    task = ["--task", "masked_lm", "--criterion", "masked_lm"]
-    files = {"dict.txt": vocabulary.text()}
-    if is_classifier(source):
-        outputs = len(weights["classifier.out_proj.bias"])
-        task, files = classifier_task(source, outputs, separators=2, vocabulary=vocabulary)
-    return Import(
-        task,
-        ["--arch", "roberta", *encoder_options(source, positions)],
-        files,
-        roberta_tensors(weights, config.size("num_hidden_layers"), vocabulary, *heads),
-        describe_heads(vocabulary, *heads),
-        tokenizer.write,
-        ["--bpe", "tokenizer_json", "--tokenizer-file", "{}/tokenizer.json"],
-        ("encoder.lm_head.",),
-    )
+    classes = len(weights["classifier.out_proj.bias"]) if is_classifier(source) else None
+    arch = ["--arch", "roberta", *encoder_options(config, positions)]
+    tensors = roberta_tensors(weights, config.size("num_hidden_layers"), vocabulary, *heads)
+    return encoder_import(source, arch, vocabulary, tensors, heads[0], classes, separators=2)
 
 
 def roberta_tensors(

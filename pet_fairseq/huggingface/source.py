@@ -32,11 +32,12 @@ class Config(dict):
     def __missing__(self, name: str):
         raise UserError(f"{self.path}: has no {name}; download it again")
 
-    def size(self, name: str) -> int:
-        """A positive whole number. Raises UserError if it is missing or something else."""
+    def size(self, name: str, least: int = 1) -> int:
+        """A whole number from `least`. Raises UserError if it is missing or something else."""
         value = self[name]
-        if not isinstance(value, int) or value < 1:
-            raise UserError(f"{self.path}: {name} is {value!r}, no positive whole number")
+        if not isinstance(value, int) or value < least:
+            kind = "positive whole number" if least == 1 else f"whole number from {least}"
+            raise UserError(f"{self.path}: {name} is {value!r}, no {kind}")
         return value
 
     def choose(self, name: str, choices: Mapping[str, T]) -> T:

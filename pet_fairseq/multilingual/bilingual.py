@@ -43,9 +43,7 @@ def write_bilingual(
     check_new_folder(out, "--out")
     state = load_checkpoint(path, "CHECKPOINT")
     check_trained(state, path)
-    known = known_languages(state["cfg"].task)
-    check_language("--source-lang", source_lang, known, path)
-    check_language("--target-lang", target_lang, known, path)
+    check_languages(state["cfg"].task, path, source_lang, target_lang)
     files = {
         language: find_dictionary(state, path, language, side, data)
         for language, side in ((source_lang, "source"), (target_lang, "target"))
@@ -124,6 +122,13 @@ def known_languages(task: Namespace) -> list[str]:
         pairs = pairs.split(",") if isinstance(pairs, str) else pairs
         langs = sorted({language for pair in pairs for language in pair.split("-")})
     return langs.split(",") if isinstance(langs, str) else list(langs)
+
+
+def check_languages(task: Namespace, path: str, source_lang: str, target_lang: str) -> None:
+    """Raise UserError for a language that the model does not know; the message lists the known."""
+    known = known_languages(task)
+    check_language("--source-lang", source_lang, known, path)
+    check_language("--target-lang", target_lang, known, path)
 
 
 def find_dictionary(state: dict, path: str, language: str, side: str, data: Optional[str]) -> Path:

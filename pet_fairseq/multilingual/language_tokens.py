@@ -1,17 +1,21 @@
 """What a multilingual model reads around a sentence: language tokens, as its training put them."""
 
+import json
 from argparse import Namespace
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Union
+from pathlib import Path
+from typing import Any, Optional, Union
 
 import torch
 from fairseq.data import Dictionary
 from torch import Tensor
 
 from pet_fairseq.errors import UserError
+from pet_fairseq.files import read_text, write_json
 
 END = "</s>"
+FILE = "language_tokens.json"  # in a folder of pet-fairseq export --to ctranslate2
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,25 @@ class LanguageTokens:
         """Those in a model's options, as `add_language_options` declares them."""
         given = {field.name: getattr(args, field.name, None) for field in fields(cls)}
         return cls(**{name: split(words) for name, words in given.items() if words is not None})
+
+    @classmethod
+    def of_folder(cls, folder: Path) -> Optional["LanguageTokens"]:
+        """Those of a model that was exported with them, None if it has none.
+
+        Raises:
+            UserError: their file cannot be read.
+        """
+        file = folder / FILE
+        if not file.is_file():
+            return None
+        try:
+            return cls.of_options(Namespace(**json.loads(read_text(file, "CHECKPOINT"))))
+        except (ValueError, TypeError, AttributeError) as error:
+            raise UserError(f"{file}: cannot be read; export the model again") from error
+
+    def write(self, folder: Path) -> None:
+        """Write the file that `of_folder` reads."""
+        write_json(folder / FILE, self.options())
 
     def options(self) -> dict[str, str]:
         """The options of a model that reads them."""
@@ -68,13 +91,18 @@ def add_language_options(parser) -> None:
 
 
 def find_words(words: Sequence[str], dictionary: Dictionary, option: str) -> Tensor:
-    """The words' indices. Raises UserError for one that the dictionary does not have."""
-    for word in words:
-        if word not in dictionary:
-            raise UserError(
-                f"{option} {word}: no word of the dictionary; give a data folder with the "
-                "multilingual model's own dictionary"
-            )
+    """The words' indices, long.
+
+    Raises:
+        UserError: the dictionary lacks one. A model that is built for its shapes only, on torch's
+            meta device, may have a dictionary of any words.
+    """
+    unknown = next((word for word in words if word not in dictionary), None)
+    if unknown is not None and torch.get_default_device().type != "meta":
+        raise UserError(
+            f"{option} {unknown}: no word of the dictionary; give a data folder with the "
+            "multilingual model's own dictionary"
+        )
     return torch.tensor([dictionary.index(word) for word in words], dtype=torch.long)
 
 

@@ -6,14 +6,20 @@ from pet_fairseq.cli_command import Command, Group
 from pet_fairseq.errors import UserError
 from pet_fairseq.serve.options import add_options
 
+MISSING = {
+    "aiohttp": "aiohttp is missing",
+    "prometheus_client": "prometheus_client is missing",
+}
+
 
 def _run(args: Namespace) -> None:
     try:
         from pet_fairseq.serve.run import serve
     except ModuleNotFoundError as error:
-        if error.name != "aiohttp":
+        if error.name not in MISSING:
             raise
-        raise UserError("aiohttp is missing; pip install 'pet-fairseq[serve]'") from error
+        line = f"{MISSING[error.name]}; pip install 'pet-fairseq[serve]'"
+        raise UserError(line) from error
     serve(args, args.rest)
 
 
@@ -26,6 +32,7 @@ COMMANDS = (
         epilog="Also give --tokenizer and --bpe with their options, as for fairseq-interactive.",
         add_arguments=add_options,
         run=_run,
+        needs_models=False,  # they are registered in the model's process
         keeps_rest=True,
     ),
 )

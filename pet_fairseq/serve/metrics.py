@@ -1,7 +1,21 @@
-"""The figures of /metrics, in Prometheus' text format."""
+"""The figures of /metrics, written by Prometheus' own library."""
 
 import math
+import time
 from collections import Counter, deque
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    Metric,
+    SummaryMetricFamily,
+)
+from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
+
+from pet_fairseq.serve.queue import BatchQueue
 
 QUANTILES = (0.5, 0.95, 0.99)
 PREFIX = "pet_fairseq"
@@ -31,22 +45,28 @@ class Window:
         return [ordered[max(0, math.ceil(share * len(ordered)) - 1)] for share in shares]
 
 
-class Metrics:
+class Metrics(Collector):
     """Counts since the start, and latencies of the last minute.
 
+    It writes its own families because the library's summaries have no quantiles.
+
     Args:
-        target: promised latency in seconds; ratio: in use at the start.
+        queue: whose length is shown. target: promised latency in seconds. ratio: in use at the
+            start.
     """
 
-    def __init__(self, target: float, ratio: int):
+    def __init__(self, queue: BatchQueue, target: float, ratio: int):
+        self.queue = queue
         self.target = target
         self.ratio = ratio
-        self.requests: Counter = Counter()  # by status
-        self.batches: Counter = Counter()  # by ratio
-        self.tokens: Counter = Counter()  # by ratio
+        self.requests: Counter[int] = Counter()  # by status
+        self.batches: Counter[int] = Counter()  # by ratio
+        self.tokens: Counter[int] = Counter()  # by ratio
         self.latency = Window()
         self.latency_sum = 0.0
         self.latency_count = 0
+        self.registry = CollectorRegistry()
+        self.registry.register(self)
 
     def count_request(self, status: int) -> None:
         self.requests[status] += 1
@@ -56,45 +76,45 @@ class Metrics:
         self.batches[ratio] += 1
         self.tokens[ratio] += tokens
 
-    def count_answer(self, seconds: float, now: float) -> None:
+    def count_answer(self, seconds: float) -> None:
         """Count a request that was answered so many seconds after it came."""
-        self.latency.add(seconds, now)
+        self.latency.add(seconds, time.monotonic())
         self.latency_sum += seconds
         self.latency_count += 1
 
-    def text(self, waiting: int, waiting_tokens: int, now: float) -> str:
-        """The page for Prometheus; waiting: texts in the queue, waiting_tokens: their tokens."""
-        quantiles = zip(QUANTILES, self.latency.quantiles(QUANTILES, now))
-        latency = {f'{{quantile="{share}"}}': value for share, value in quantiles}
-        latency |= {"_sum": self.latency_sum, "_count": self.latency_count}
-        families: list[tuple[str, str, str, dict[str, float]]] = [
-            ("ratio", "gauge", "compression ratio of the last batch", {"": self.ratio}),
-            ("queue_texts", "gauge", "texts that wait", {"": waiting}),
-            ("queue_tokens", "gauge", "tokens that wait", {"": waiting_tokens}),
-            ("target_seconds", "gauge", "latency that is promised", {"": self.target}),
-            ("requests_total", "counter", "requests by status", labelled("status", self.requests)),
-            ("batches_total", "counter", "batches by ratio", labelled("ratio", self.batches)),
-            ("tokens_total", "counter", "tokens by ratio", labelled("ratio", self.tokens)),
-            (
-                "latency_seconds",
-                "summary",
-                "from arrival to answer; quantiles over the last minute",
-                latency,
-            ),
+    def page(self) -> bytes:
+        """What Prometheus reads."""
+        return generate_latest(self.registry)
+
+    def collect(self) -> Iterator[Metric]:
+        """The figures of now, as the library asks for them."""
+        yield gauge("ratio", "compression ratio of the last batch", self.ratio)
+        yield gauge("queue_texts", "texts that wait", len(self.queue))
+        yield gauge("queue_tokens", "tokens that wait", self.queue.tokens)
+        yield gauge("target_seconds", "latency that is promised", self.target)
+        yield counter("requests", "requests by status", "status", self.requests)
+        yield counter("batches", "batches by ratio", "ratio", self.batches)
+        yield counter("tokens", "tokens by ratio", "ratio", self.tokens)
+        yield self._latencies()
+
+    def _latencies(self) -> Metric:
+        name = f"{PREFIX}_latency_seconds"
+        description = "from arrival to answer; quantiles over the last minute"
+        summary = SummaryMetricFamily(name, description, self.latency_count, self.latency_sum)
+        values = self.latency.quantiles(QUANTILES, time.monotonic())
+        summary.samples += [
+            Sample(name, {"quantile": str(share)}, value) for share, value in zip(QUANTILES, values)
         ]
-        return "".join(family(*parts) for parts in families)
+        return summary
 
 
-def labelled(label: str, counts: Counter) -> dict[str, float]:
-    return {f'{{{label}="{key}"}}': counts[key] for key in sorted(counts)}
+def gauge(name: str, description: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"{PREFIX}_{name}", description, value)
 
 
-def family(name: str, kind: str, description: str, values: dict[str, float]) -> str:
-    """One metric with its values by suffix."""
-    name = f"{PREFIX}_{name}"
-    head = f"# HELP {name} {description}\n# TYPE {name} {kind}\n"
-    return head + "".join(f"{name}{suffix} {number(v)}\n" for suffix, v in values.items())
-
-
-def number(value: float) -> str:
-    return "NaN" if math.isnan(value) else str(value)
+def counter(name: str, description: str, label: str, counts: Counter[int]) -> Metric:
+    """Counts by the values of a label."""
+    family = CounterMetricFamily(f"{PREFIX}_{name}", description, labels=[label])
+    for key in sorted(counts):
+        family.add_metric([str(key)], counts[key])
+    return family

@@ -79,6 +79,13 @@ def _add_limits(server: argparse._ArgumentGroup) -> None:
         "(default: %(default)g)",
     )
     server.add_argument(
+        "--max-batch-seconds",
+        type=positive_float,
+        metavar="S",
+        help="how long a batch may take: then the model is loaded again and the batch's requests "
+        "get status 504 (default: 10 times what a full batch took at the start, at least 60)",
+    )
+    server.add_argument(
         "--max-idle-seconds",
         type=positive_float,
         default=30.0,

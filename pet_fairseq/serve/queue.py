@@ -4,20 +4,21 @@ import asyncio
 from collections import deque
 from typing import NamedTuple, Optional
 
-from torch import Tensor
-
 from pet_fairseq.predict.batches import batch_around_first, batch_size
-from pet_fairseq.serve.request import RequestError
-
-FULL = "the queue is full"
 
 
 class Item(NamedTuple):
-    """A text in the queue; tokens: T, arrived: the event loop's seconds."""
+    """A text in the queue.
 
-    tokens: Tensor
+    Args:
+        tokens: T. arrived: the event loop's seconds. request: the answers of all texts of its
+            request, its own included.
+    """
+
+    tokens: list[int]
     arrived: float
     answer: asyncio.Future
+    request: list[asyncio.Future]
 
     @property
     def length(self) -> int:
@@ -54,29 +55,13 @@ class BatchQueue:
         return sum(item.length for item in self.items)
 
     def is_full(self, count: int = 1) -> bool:
-        """Whether so many more texts have no place now."""
+        """Whether `count` more texts have no place now."""
         if len(self) + count > self.capacity:
             self._drop_abandoned()
         return len(self) + count > self.capacity
 
-    def check(self, count: int = 1) -> None:
-        """Check that there are places for so many more texts.
-
-        Raises:
-            RequestError: 413 if they never fit; 503 if the queue is full now, or closed.
-        """
-        if count > self.capacity:
-            raise RequestError(
-                413, f"texts: {count} are more than the queue holds ({self.capacity})"
-            )
-        if self.closed:
-            raise RequestError(503, "the server is shutting down")
-        if self.is_full(count):
-            raise RequestError(503, FULL)
-
     def reserve(self, count: int) -> None:
-        """Keep places for texts that are to come; raises what `check` does."""
-        self.check(count)
+        """Keep places for texts that are to come."""
         self.reserved += count
 
     def release(self, count: int) -> None:
@@ -84,13 +69,15 @@ class BatchQueue:
         self.reserved -= count
         self._changed.set()
 
-    def put(self, texts: list[Tensor], arrived: float) -> list[asyncio.Future]:
+    def put(self, texts: list[list[int]], arrived: float) -> list[asyncio.Future]:
         """Fill reserved places, and return the answers to come."""
         loop = asyncio.get_running_loop()
-        items = [Item(tokens, arrived, loop.create_future()) for tokens in texts]
-        self.items.extend(items)
-        self.release(len(items))
-        return [item.answer for item in items]
+        answers = [loop.create_future() for _ in texts]
+        self.items.extend(
+            Item(tokens, arrived, answer, answers) for tokens, answer in zip(texts, answers)
+        )
+        self.release(len(texts))
+        return answers
 
     def close(self) -> None:
         """Take no more; what waits is still handed out."""

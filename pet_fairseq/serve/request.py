@@ -5,6 +5,7 @@ from typing import Any
 
 from pet_fairseq.predict.sentences import FIELDS, Sentences, TextError, read_sentences
 
+RETRY_SECONDS = 1  # after which a client may try again what was refused with status 503
 FORMS = '{"text": "..."}, {"text": "...", "pair": "..."} or {"texts": [...]}'
 
 

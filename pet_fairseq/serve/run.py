@@ -3,21 +3,22 @@
 import argparse
 import asyncio
 import contextlib
-import logging
+import functools
 import signal
+from collections.abc import Awaitable
 
-from pet_fairseq.predict.load_model import load
-from pet_fairseq.predict.predictor import Predictor
+from pet_fairseq.serve.admission import Admission
 from pet_fairseq.serve.app import make_runner
-from pet_fairseq.serve.connections import Entrance, check_address
-from pet_fairseq.serve.costs import measure_costs
+from pet_fairseq.serve.connections import Connections, check_address
 from pet_fairseq.serve.engine import Engine
-from pet_fairseq.serve.heap import keep_trimmed
 from pet_fairseq.serve.metrics import Metrics
+from pet_fairseq.serve.model_process import ModelProcess, load_served, quiet
 from pet_fairseq.serve.queue import BatchQueue
 from pet_fairseq.serve.scheduler import Cost, RatioScheduler
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+HANG_SECONDS = 60.0  # after which texts or a batch are taken to hang, unless batches are slow
+SLOW = 10  # times as long as at the start
 
 
 def serve(args: argparse.Namespace, text_options: list[str]) -> None:
@@ -27,31 +28,30 @@ def serve(args: argparse.Namespace, text_options: list[str]) -> None:
         UserError: what the user gave cannot be served, or not at that address.
     """
     quiet()
-    asyncio.run(check_address(args.host, args.port))  # before all that takes long
-    model = load_served(args, text_options)
-    ratios = model.ratios if args.ratio == "auto" else [args.ratio]
-    costs = measure_costs(model, ratios, args.max_batch_tokens)
-    print(format_costs(costs, args.max_batch_tokens, args.target_ms), flush=True)
-    asyncio.run(answer_until_stopped(args, model, costs))
+    asyncio.run(load_and_answer(args, text_options))
 
 
-def load_served(args: argparse.Namespace, text_options: list[str]) -> Predictor:
-    """Load the model with the limits on what clients may send; raises what `load` does."""
-    return load(
-        args,
-        text_options,
-        # a longer text would not fit into any batch
-        max_tokens=min(args.max_tokens_per_request, args.max_batch_tokens),
-        max_chars=args.max_text_chars,
-        max_word_chars=args.max_word_chars,
-    )
+async def load_and_answer(args: argparse.Namespace, text_options: list[str]) -> None:
+    """Load the model in a process of its own, measure it and serve it; raises as `serve`."""
+    await check_address(args.host, args.port)  # before all that takes long
+    model = ModelProcess(functools.partial(load_served, args, text_options))
+    try:
+        await model.start()
+        costs = await model.measure(args.ratio, args.max_batch_tokens)
+        print(format_costs(costs, args.max_batch_tokens, args.target_ms), flush=True)
+        model.limits = {
+            "texts": args.max_text_seconds + HANG_SECONDS,
+            "batches": args.max_batch_seconds or batch_limit(costs, args.max_batch_tokens),
+        }
+        await answer_until_stopped(args, model, costs)
+    finally:
+        model.close()
 
 
-def quiet() -> None:
-    """Silence loggers: fairseq turns on every one, and junk from clients is not worth a line."""
-    for name in ("fairseq", "asyncio"):
-        logging.getLogger(name).setLevel(logging.WARNING)
-    logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
+def batch_limit(costs: dict[int, Cost], batch_tokens: int) -> float:
+    """The seconds that a batch may take by default, from what a full one took at the start."""
+    slowest = max(cost.seconds(batch_tokens) for cost in costs.values())
+    return max(HANG_SECONDS, SLOW * slowest)
 
 
 def format_costs(costs: dict[int, Cost], batch_tokens: int, target_ms: float) -> str:
@@ -69,50 +69,52 @@ def format_costs(costs: dict[int, Cost], batch_tokens: int, target_ms: float) ->
     return "\n".join(lines)
 
 
-def make_engine(args: argparse.Namespace, model: Predictor, costs: dict[int, Cost]) -> Engine:
+def make_engine(args: argparse.Namespace, model: ModelProcess, costs: dict[int, Cost]) -> Engine:
     """The engine of a loaded model, with its queue, scheduler and metrics."""
     target = args.target_ms / 1000
     scheduler = RatioScheduler(costs, target, args.max_batch_tokens)
     queue = BatchQueue(args.max_queue, args.max_batch_tokens, args.batch_order == "length")
-    metrics = Metrics(target, scheduler.ratios[0])
-    return Engine(
-        model, queue, scheduler, metrics, args.max_tokens_per_request, args.max_text_seconds
-    )
+    return Engine(model, queue, scheduler, Metrics(queue, target, scheduler.ratios[0]))
 
 
 async def answer_until_stopped(
-    args: argparse.Namespace, model: Predictor, costs: dict[int, Cost]
+    args: argparse.Namespace, model: ModelProcess, costs: dict[int, Cost]
 ) -> None:
-    """Listen; on a signal take no more, answer what waits, and return."""
+    """Listen; on a signal take no more, answer what waits, and return.
+
+    Raises:
+        UserError: as `listen`, or the model ended and could not be loaded again.
+    """
     engine = make_engine(args, model, costs)
-    entrance = Entrance(engine, args.max_connections, args.max_idle_seconds)
-    runner = make_runner(engine, entrance, args.max_request_bytes)
+    connections = Connections(args.max_connections, args.max_idle_seconds)
+    admission = Admission(engine.queue, engine.metrics, connections, args.max_request_bytes)
+    runner = make_runner(engine, admission)
     await runner.setup()
-    try:
-        assert runner.server is not None, "there from `setup` on"
-        await entrance.open(runner.server, args.host, args.port)
-        work = asyncio.create_task(engine.run())
-        trimming = asyncio.create_task(keep_trimmed())
-        with stop_event() as stopped:
-            print(f"listening on {url(*entrance.address)}", flush=True)
-            await first_of(stopped.wait(), work)
-        trimming.cancel()
-        entrance.close()
-        engine.queue.close()
-        await work  # raises the error that made it end early, if there was one
-    finally:
-        await runner.cleanup()  # lets the last answers be sent
+    assert runner.server is not None, "there from `setup` on"
+    server = await connections.open(runner.server, admission.check_first, args.host, args.port)
+    work = asyncio.ensure_future(engine.run())
+    keeping = asyncio.ensure_future(model.keep_running())
+    with stop_event() as stopped:
+        print(f"listening on {url(*server.sockets[0].getsockname()[:2])}", flush=True)
+        await first_of(stopped.wait(), work, keeping)
+    server.close()
+    connections.close()
+    engine.queue.close()
+    await first_of(work, keeping)
+    keeping.cancel()
+    await runner.cleanup()  # lets the last answers be sent
 
 
 def url(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-async def first_of(stopped, work: asyncio.Task) -> None:
-    """Wait for the signal, or for the engine to fail."""
-    waiting = asyncio.ensure_future(stopped)
-    await asyncio.wait({waiting, work}, return_when=asyncio.FIRST_COMPLETED)
-    waiting.cancel()
+async def first_of(*awaitables: Awaitable) -> None:
+    """Wait for the first of some events and tasks; raises its error."""
+    waiting = [asyncio.ensure_future(awaitable) for awaitable in awaitables]
+    done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    for task in done:
+        task.result()
 
 
 @contextlib.contextmanager

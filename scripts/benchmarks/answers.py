@@ -22,7 +22,7 @@ from pet_fairseq.cli import parse
 from pet_fairseq.errors import install_excepthook
 from pet_fairseq.predict.batches import batches_by_length, batches_in_order
 from pet_fairseq.rounding import format_ratio
-from pet_fairseq.serve.run import load_served
+from pet_fairseq.serve.served import load_predictor
 
 SIZES = {"--most": 256, "--rounds": 5, "--batch-tokens": 1024}
 TINY = {"--rounds": 1, "--batch-tokens": 40}
@@ -35,7 +35,7 @@ class Answering:
         words = [*map(str, spec.options), "--max-batch-tokens", str(args.batch_tokens), *options]
         _, serving = parse(["serve", *words])
         self.ratio = serving.ratio
-        self.model = load_served(serving, serving.rest)
+        self.model = load_predictor(serving, serving.rest)
         tokens = [self.model.encode(text).tokens for text in texts]
         lengths = [len(some) for some in tokens]
         if serving.batch_order == "length":

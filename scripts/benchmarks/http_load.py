@@ -10,6 +10,7 @@ import math
 import statistics
 import time
 from collections.abc import AsyncIterator, Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple, Optional
 
@@ -109,18 +110,18 @@ def steady_rate(moments: Iterable[float], start: float, seconds: float) -> float
     return counted / (seconds * 2 / 3)
 
 
-def busy_seconds(pid: int) -> float:
-    """How long a process's threads had a processor; 0 without Linux' /proc."""
-    return _schedule(pid, 0)
+def busy_seconds(pids: Iterable[int]) -> float:
+    """How long the threads of processes had a processor; 0 without Linux' /proc."""
+    return _schedule(pids, 0)
 
 
-def starved_seconds(pid: int) -> float:
-    """How long a process's threads could have run but got no processor; 0 without Linux' /proc."""
-    return _schedule(pid, 1)
+def starved_seconds(pids: Iterable[int]) -> float:
+    """How long the threads of processes could have run but did not; 0 without Linux' /proc."""
+    return _schedule(pids, 1)
 
 
-def _schedule(pid: int, column: int) -> float:
-    files = Path(f"/proc/{pid}/task").glob("*/schedstat")
+def _schedule(pids: Iterable[int], column: int) -> float:
+    files = chain(*(Path(f"/proc/{pid}/task").glob("*/schedstat") for pid in pids))
     return sum(int(file.read_text().split()[column]) for file in files) / 1e9
 
 

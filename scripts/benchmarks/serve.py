@@ -106,12 +106,12 @@ class Row:
     seconds: float = 0.0
 
     def run(self, requests, seconds, seed):
-        start, starved = time.perf_counter(), starved_seconds(self.server.pid)
+        start, starved = time.perf_counter(), starved_seconds(self.server.pids)
         run = load(self.server.address, requests, self.rate, seconds, seed)
         answers, batches = asyncio.run(run)
         self.answers += answers
         self.batches += batches
-        self.starved += starved_seconds(self.server.pid) - starved
+        self.starved += starved_seconds(self.server.pids) - starved
         self.seconds += time.perf_counter() - start
 
     def cells(self, target, labelled):
@@ -138,10 +138,10 @@ def compare(args, path, requests, options):
     in_batch = max(1, round(args.batch_tokens / mean_tokens))
     with contextlib.ExitStack() as servers:
         plain = servers.enter_context(server("--ratio", 1, *common))
-        starved = starved_seconds(plain.pid)
+        starved = starved_seconds(plain.pids)
         under_way = min(3 * in_batch, 100)
         capacity = measure_capacity(plain.address, requests, under_way, args.seconds)
-        starved = starved_seconds(plain.pid) - starved
+        starved = starved_seconds(plain.pids) - starved
         batch_ms = 1000 * in_batch / capacity
         target = args.target_ms or args.target_batches * batch_ms
         report = Report(

@@ -128,12 +128,12 @@ class Measured:
         self.hits = [by_request[id(request)] for request in requests]
 
     def run_round(self, requests: Iterator[Request], under_way: int, seconds: float) -> None:
-        pid, start = self.server.pid, time.perf_counter()
-        busy, starved = busy_seconds(pid), starved_seconds(pid)
+        pids, start = self.server.pids, time.perf_counter()
+        busy, starved = busy_seconds(pids), starved_seconds(pids)
         answers = asyncio.run(full_load(self.server.address, requests, under_way, seconds))
         taken = time.perf_counter() - start
-        self.starved.append((starved_seconds(pid) - starved) / taken)
-        self.busy.append((busy_seconds(pid) - busy) / max(1, len(answers)))
+        self.starved.append((starved_seconds(pids) - starved) / taken)
+        self.busy.append((busy_seconds(pids) - busy) / max(1, len(answers)))
         moments = (answer.at for answer in answers)
         self.rates.append(steady_rate(moments, start, seconds))
         self.seconds += [answer.seconds for answer in answers]

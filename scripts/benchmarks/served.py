@@ -48,7 +48,14 @@ class Server(NamedTuple):
 
     @property
     def pid(self) -> int:
+        """The process that listens."""
         return self.process.pid
+
+    @property
+    def pids(self) -> list[int]:
+        """The process that listens, and its children, one of which has the model (Linux)."""
+        started = Path(f"/proc/{self.pid}/task").glob("*/children")
+        return [self.pid, *(int(pid) for file in started for pid in file.read_text().split())]
 
     @property
     def place(self) -> tuple[str, int]:
@@ -114,7 +121,7 @@ def make_files(folder: Path, shape: Shape) -> str:
 
 
 def random_texts(lengths: Sequence[int], count: int = 500) -> list[str]:
-    """Texts of so many words, from the shortest to the longest."""
+    """Texts of different numbers of words, from the shortest to the longest."""
     draw = random.Random(1)
     return [
         " ".join(f"w{draw.randrange(WORDS)}" for _ in range(draw.randint(*lengths)))

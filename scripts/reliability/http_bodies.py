@@ -26,8 +26,8 @@ from typing import NamedTuple, Optional
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 from fuzz_inputs import odd_value
-from harness import resident_bytes
 from served import Server, Shape, make_files, server
+from server_load import memory_megabytes
 
 from pet_fairseq.markdown import table
 
@@ -265,10 +265,13 @@ class Answer(NamedTuple):
     busy: float
 
 
-def processor_seconds(pid: int) -> float:
-    """How long a process has had a processor, the threads that ended too (Linux)."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+def processor_seconds(pids: list[int]) -> float:
+    """How long processes have had a processor, the threads that ended too (Linux)."""
+    ticks = 0
+    for pid in pids:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 async def send(target: Server, request: Request) -> Answer:
@@ -277,13 +280,13 @@ async def send(target: Server, request: Request) -> Answer:
     Raises:
         asyncio.TimeoutError: neither an answer nor the end of the connection came in time.
     """
-    start, busy = time.perf_counter(), processor_seconds(target.pid)
+    start, busy = time.perf_counter(), processor_seconds(target.pids)
     reader, writer = await asyncio.open_connection(*target.place)
     try:
         status = await asyncio.wait_for(talk(reader, writer, request), CLOCK_SECONDS)
     finally:
         writer.transport.abort()
-    return Answer(status, time.perf_counter() - start, processor_seconds(target.pid) - busy)
+    return Answer(status, time.perf_counter() - start, processor_seconds(target.pids) - busy)
 
 
 async def talk(reader, writer, request: Request) -> Optional[int]:
@@ -368,10 +371,10 @@ def run(args: argparse.Namespace, folder: Path) -> int:
     bpe = ("--tokenizer", "moses", "--bpe", "subword_nmt", "--bpe-codes", folder / "codes")
     log = folder / "log"
     with log.open("w") as file, server(path, *bpe, log=file) as served:
-        before = resident_bytes("VmHWM", served.pid) / 1e6
+        before = memory_megabytes(served.pids, "VmHWM")
         outcomes = asyncio.run(send_all(served, args.seed, args.bodies))
         faults = outcomes.faults
-        after = resident_bytes("VmHWM", served.pid) / 1e6
+        after = memory_megabytes(served.pids, "VmHWM")
         if not asyncio.run(still_answers(served)):
             faults.append("the server no longer answers a right request")
     if after > MEGABYTES:

@@ -24,7 +24,7 @@ from typing import NamedTuple
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 from http_bodies import CODES
 from http_load import Request, full_load
-from served import make_files, server
+from served import Server, make_files, server
 from server_load import SHAPE, compare_fifths, memory_megabytes
 
 from pet_fairseq.markdown import table
@@ -54,16 +54,20 @@ def new_words(draw: random.Random, sent: set[int]) -> str:
     return " ".join(text)
 
 
-def watched_requests(number: int, seed: int, pid: int, looks: list[Look]) -> Iterator[Request]:
+def watched_requests(
+    number: int, seed: int, served: Server, looks: list[Look]
+) -> Iterator[Request]:
     """So many requests; at equal intervals the server's memory is added to `looks`."""
     draw, sent, start = random.Random(seed), set(), time.perf_counter()
     for i in range(number):
         if i % max(1, number // LOOKS) == 0:
             seconds = time.perf_counter() - start
-            looks.append(Look(i, len(sent), seconds, memory_megabytes(pid)))
+            looks.append(Look(i, len(sent), seconds, memory_megabytes(served.pids)))
             print(f"{i:,} requests, {looks[-1].megabytes:.0f} MB", file=sys.stderr, flush=True)
         yield Request({"text": new_words(draw, sent)})
-    looks.append(Look(number, len(sent), time.perf_counter() - start, memory_megabytes(pid)))
+    looks.append(
+        Look(number, len(sent), time.perf_counter() - start, memory_megabytes(served.pids))
+    )
 
 
 def report(looks: list[Look]) -> str:
@@ -84,7 +88,7 @@ def run(args: argparse.Namespace, folder: Path, options: list[str]) -> int:
         options.append(str(folder / "codes"))
     path, looks, faults = args.path or make_files(folder, SHAPE), [], []
     with server(path, *options) as served:
-        requests = watched_requests(args.requests, args.seed, served.pid, looks)
+        requests = watched_requests(args.requests, args.seed, served, looks)
         answers = asyncio.run(full_load(served.address, requests, args.under_way))
     if served.process.returncode != 0:
         faults.append(f"the server ended with status {served.process.returncode}")

@@ -7,9 +7,9 @@
 First the requests a second that the server can answer are measured, with always enough of them
 waiting. Then clients come at random times (Poisson, seeded), so many that those who want an answer
 come at twice that rate. Most behave; others send slowly, stop in the middle, read late, vanish, or
-connect and say nothing. The server's memory and open files are noted every second. The exit status
-is 1 if a client that stayed got no answer or a wrong status, if memory grew, or if the server did
-not end as it was told.
+connect and say nothing. The memory of the server's processes and its open files are noted every
+second. The exit status is 1 if a client that stayed got no answer or a wrong status, if memory
+grew, or if the server did not end as it was told.
 """
 
 import argparse
@@ -239,14 +239,14 @@ async def load(
 async def watch(served: Server, start: float, record: Record) -> None:
     while True:
         minute = record.minutes[int((time.perf_counter() - start) / 60)]
-        minute.memory.append(memory_megabytes(served.pid))
+        minute.memory.append(memory_megabytes(served.pids))
         minute.files.append(open_files(served.pid))
         await asyncio.sleep(1.0)
 
 
-def memory_megabytes(pid: int) -> float:
-    """The memory of a process, in MB (Linux)."""
-    return resident_bytes("VmRSS", pid) / 1e6
+def memory_megabytes(pids: list[int], field: str = "VmRSS") -> float:
+    """The memory of processes together, in MB (Linux); field: VmHWM for the most of each so far."""
+    return sum(resident_bytes(field, pid) for pid in pids) / 1e6
 
 
 def open_files(pid: int) -> int:

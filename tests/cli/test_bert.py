@@ -1,4 +1,4 @@
-"""From the files of a BERT to fine-tuning it, as a user types it."""
+"""From the files of a BERT or DistilBERT to fine-tuning it, as a user types it."""
 
 import pytest
 import torch
@@ -11,8 +11,14 @@ from tests.huggingface.bert import write_bert
 pytestmark = pytest.mark.slow
 
 
-def test_an_imported_bert_is_fine_tuned(tmp_path):
-    write_bert(tmp_path / "files")
+def write_distilbert(folder):
+    theirs = pytest.importorskip("tests.huggingface.transformers_models")
+    theirs.distilbert(folder, head=None, dim=12, n_heads=3)
+
+
+@pytest.mark.parametrize("write", [write_bert, write_distilbert])
+def test_an_imported_bert_is_fine_tuned(write, tmp_path):
+    write(tmp_path / "files")
     bert = tmp_path / "bert"
     log = run("pet-fairseq", "import-bert", tmp_path / "files", "--out", bert)
     assert "12" in (bert / "model_options").read_text() and f"wrote {bert}" in log.output

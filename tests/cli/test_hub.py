@@ -106,9 +106,11 @@ def narrow(width):
     return sizes
 
 
-@pytest.mark.parametrize("start", ["</s>", "<s>"])
-def test_a_language_model(start, tmp_path):
-    weights = write_llama(tmp_path / "hf")
+@pytest.mark.parametrize(
+    ("kind", "start"), [("llama", "</s>"), ("llama", "<s>"), ("qwen3", "</s>")]
+)
+def test_a_language_model(kind, start, tmp_path):
+    weights = write_llama(tmp_path / "hf", model_type=kind)
     import_model(tmp_path / "hf", tmp_path / "out")
     model = pet_fairseq.from_pretrained(str(tmp_path / "out"), add_bos_token=start == "<s>")
     token = CONFIG["eos_token_id"] if start == "</s>" else CONFIG["bos_token_id"]

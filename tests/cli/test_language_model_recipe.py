@@ -34,8 +34,9 @@ def run_stage(stage):
         run(*words)
 
 
-def test_from_files_to_the_table(tmp_path):
-    write_llama(tmp_path / "hf")
+@pytest.mark.parametrize("kind", ["llama", "qwen3"])
+def test_from_files_to_the_table(kind, tmp_path):
+    write_llama(tmp_path / "hf", model_type=kind)
     run("pet-fairseq", "import-hf", tmp_path / "hf", "--out", tmp_path / "lm")
     write_paragraphs(tmp_path / "train", 60, 1)
     write_paragraphs(tmp_path / "test", 20, 2)

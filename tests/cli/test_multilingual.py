@@ -111,6 +111,43 @@ def test_the_page(multilingual, joined, tmp_path):
     assert len(run_in(tmp_path, block(page, "pet-fairseq translate")).splitlines()) == 2
 
 
+COMPRESSED = ("--device", "cpu", "--rate", "60", "--updates", "10")
+
+
+@pytest.mark.parametrize("given", ["text", pytest.param("data", marks=pytest.mark.slow)])
+def test_compressed_for_one_pair(given, multilingual, joined, raw, tmp_path):
+    """With the data that it was trained on, or with raw text alone."""
+    pair = ("--source-lang", "en", "--target-lang", "de")
+    train_pair = ("--train-pair", raw / "train.en", raw / "train.de")
+    data, out = ("--data", joined) if given == "data" else train_pair, tmp_path / "small"
+    words = ("pet-fairseq", "compress", multilingual, *pair, *data, "--out", out, *COMPRESSED)
+    planned = run(*words, "--dry-run").output
+    assert "the other stages depend on what these make" in planned and not out.exists()
+    assert f"read on in {out / 'report.md'}" in run(*words).output
+    assert "BLEU" in (out / "report.md").read_text()
+    translated = run("pet-fairseq", "translate", out, text_in="a1 a2\na3\n").output
+    assert len(translated.splitlines()) == 2
+    assert "fairseq-train" in run(*words, "--dry-run").output
+
+
+@pytest.mark.parametrize("beam", ["1", "4"])
+def test_the_same_translations_in_ctranslate2(beam, bilingual, raw, tmp_path):
+    """Without a division by lengths, as CTranslate2 counts the language token."""
+    pytest.importorskip("ctranslate2")
+    out = tmp_path / "exported"
+    words = ("--data", bilingual, "--to", "ctranslate2", "--out", out)
+    run("pet-fairseq", "export", bilingual / "checkpoint.pt", *words)
+    search = ("--beam", beam, "--lenpen", "0", "--input", raw / "test.en", "--output")
+    translations = []
+    for model, data in ((bilingual, ()), (out, ("--data", bilingual))):
+        file = tmp_path / f"{model.name}.txt"
+        run("pet-fairseq", "translate", model, *data, *search, file)
+        translations.append(file.read_text().splitlines())
+    ours, theirs = translations
+    assert len(ours) == 30 and len(set(ours)) > 3
+    assert ours == theirs
+
+
 def test_the_page_from_transformers(tmp_path):
     """An NLLB's translations of a file are those of transformers; then it teaches a student."""
     from tests.huggingface import translators  # skips without transformers

@@ -35,9 +35,10 @@ def loss(weights, lines):
     return sum(bits) / len(bits)
 
 
-def test_a_llama(tmp_path):
+@pytest.mark.parametrize("kind", ["llama", "qwen3"])
+def test_a_llama(kind, tmp_path):
     torch.manual_seed(3)
-    weights = write_llama(tmp_path / "hf")
+    weights = write_llama(tmp_path / "hf", model_type=kind)
     out = tmp_path / "llama"
     log = run("pet-fairseq", "import-hf", tmp_path / "hf", "--out", out)
     assert re.fullmatch(rf"wrote {out}: --arch llama .*; \d+ s, at most \d+ MB .*\n", log.output)

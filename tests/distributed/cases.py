@@ -126,6 +126,11 @@ CASES = {
 }
 CASES |= {
     "bert": Case("classes", f"--arch bert {ROBERTA} --criterion sentence_prediction"),
+    "bert, no token types": Case(
+        "classes",
+        f"--arch bert {ROBERTA} --token-types 0 --pooler-activation-fn relu "
+        "--criterion sentence_prediction",
+    ),
     "marian": Case(
         "translation", f"--arch marian {SMALL} --swish --dropout 0 --criterion cross_entropy"
     ),
@@ -146,6 +151,9 @@ CASES |= {
     ),
     "llama": Case(
         "text", f"--arch llama {LM} --decoder-key-value-heads 1 --criterion cross_entropy"
+    ),
+    "llama, norms of heads": Case(
+        "text", f"--arch llama {LM} --decoder-head-dim 6 --qk-norm --criterion cross_entropy"
     ),
 }
 CASES["variator, text"] = CASES["variator, text"]._replace(

@@ -1,4 +1,4 @@
-"""The small Llama as a GGUF file."""
+"""The small Llama or Qwen3 as a GGUF file."""
 
 import pytest
 import torch
@@ -19,6 +19,8 @@ GGUF_NAMES = {
     "self_attn.k_proj": "attn_k",
     "self_attn.v_proj": "attn_v",
     "self_attn.o_proj": "attn_output",
+    "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm",
     "mlp.gate_proj": "ffn_gate",
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
@@ -43,14 +45,15 @@ def neighbours(matrix, heads):
     return matrix[order]
 
 
-def write_gguf(path, weights, quantised=None, fields=OWN_TOKENIZER):
+def write_gguf(path, weights, quantised=None, fields=OWN_TOKENIZER, kind="llama"):
     """A model as one file.
 
     Args:
         weights: under Hugging Face's names. quantised: a tensor of a type that the library gguf
             cannot decode. fields: further ones, under the names of the library's functions.
+        kind: llama or qwen3; only Llama's rows are reordered.
     """
-    writer = gguf.GGUFWriter(path, "llama")
+    writer = gguf.GGUFWriter(path, kind)
     writer.add_block_count(CONFIG["num_hidden_layers"])
     writer.add_context_length(CONFIG["max_position_embeddings"])
     writer.add_embedding_length(CONFIG["hidden_size"])
@@ -66,7 +69,7 @@ def write_gguf(path, weights, quantised=None, fields=OWN_TOKENIZER):
         getattr(writer, f"add_{name}")(value)
     for name, tensor in weights.items():
         for part, heads in (("q_proj", "attention"), ("k_proj", "key_value")):
-            if part in name:
+            if part in name and kind == "llama":
                 tensor = neighbours(tensor, CONFIG[f"num_{heads}_heads"])
         for old, new in GGUF_NAMES.items():
             name = name.replace(old, new)

@@ -1,4 +1,4 @@
-"""A small Llama in Hugging Face's files, and what it computes, by hand in float64."""
+"""A small Llama or Qwen3 in Hugging Face's files, and what it computes, by hand in float64."""
 
 import json
 import math
@@ -29,7 +29,7 @@ CONFIG = {
 }
 
 
-def shapes():
+def shapes(kind="llama"):
     """Names and sizes of all tensors, as transformers has them."""
     width, inner, words = CONFIG["hidden_size"], CONFIG["intermediate_size"], len(PIECES)
     wide, narrow = (CONFIG["head_dim"] * CONFIG[f"num_{n}_heads"] for n in heads())
@@ -47,6 +47,8 @@ def shapes():
             f"{layer}.mlp.up_proj": (inner, width),
             f"{layer}.mlp.down_proj": (width, inner),
         }
+        if kind == "qwen3":
+            sizes |= {f"{layer}.self_attn.{part}_norm": CONFIG["head_dim"] for part in "qk"}
     return {f"{name}.weight": size for name, size in sizes.items()}
 
 
@@ -66,8 +68,10 @@ def byte_level_tokenizer():
 def write_llama(folder, **config):
     """The folder with its three files; returns its tensors."""
     folder.mkdir(parents=True, exist_ok=True)
-    weights = {name: torch.randn(size) / 3 for name, size in shapes().items()}
-    (folder / "config.json").write_text(json.dumps(CONFIG | config))
+    config = CONFIG | config
+    tensors = shapes(config["model_type"]).items()
+    weights = {name: torch.randn(size) / 3 for name, size in tensors}
+    (folder / "config.json").write_text(json.dumps(config))
     save_file(weights, folder / "model.safetensors")
     byte_level_tokenizer().save(str(folder / "tokenizer.json"))
     return weights
@@ -83,6 +87,9 @@ def logits(weights, ids):
 
     def norm(x, name):
         return x / (x.pow(2).mean(-1, keepdim=True) + 1e-5).sqrt() * w[name]
+
+    def normed_head(x, name):
+        return norm(x, name) if name in w else x
 
     def turned(x, position):
         """A head's vector with its dimensions i and i + D / 2 turned."""
@@ -105,9 +112,11 @@ def logits(weights, ids):
         for head in range(CONFIG["num_attention_heads"]):
             of_q = slice(head * width, (head + 1) * width)
             of_k = slice(head // group * width, (head // group + 1) * width)
+            queries = [normed_head(row, f"{layer}.self_attn.q_norm") for row in q[:, of_q]]
+            keys = [normed_head(row, f"{layer}.self_attn.k_norm") for row in k[:, of_k]]
             for t in range(len(ids)):
-                query = turned(q[t, of_q], t)
-                scores = torch.stack([query @ turned(k[s, of_k], s) for s in range(t + 1)])
+                query = turned(queries[t], t)
+                scores = torch.stack([query @ turned(keys[s], s) for s in range(t + 1)])
                 attended[t, of_q] = (scores / width**0.5).softmax(0) @ v[: t + 1, of_k]
         x = x + attended @ w[f"{layer}.self_attn.o_proj"].T
         y = norm(x, f"{layer}.post_attention_layernorm")

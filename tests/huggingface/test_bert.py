@@ -70,11 +70,12 @@ def change_weights(folder, change):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"model_type": "t5"}, "type t5, which is not supported; supported are bert, roberta"),
+        ({"model_type": "t5"}, "type t5, which is not supported; supported are bert, distilbert"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),
         ({"hidden_act": "silu"}, "hidden_act is 'silu'"),
         ({"num_hidden_layers": 3}, "has no encoder.layer.2.attention.self.query.weight"),
         ({"intermediate_size": 24}, "other sizes than in config.json"),
+        ({"num_attention_heads": 5}, "hidden_size is 12, no multiple of num_attention_heads, 5"),
         ({"pieces": PIECES[:3] + PIECES[4:]}, "has no [CLS]"),
     ],
 )

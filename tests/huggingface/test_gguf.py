@@ -22,10 +22,11 @@ def load(folder):
     return load_model(str(folder / "checkpoint.pt"), "FILE")
 
 
-def test_gguf(tmp_path):
-    weights = write_llama(tmp_path / "hf")
+@pytest.mark.parametrize("kind", ["llama", "qwen3"])
+def test_gguf(kind, tmp_path):
+    weights = write_llama(tmp_path / "hf", model_type=kind)
     import_model(tmp_path / "hf", tmp_path / "out")
-    write_gguf(tmp_path / "model.gguf", weights)
+    write_gguf(tmp_path / "model.gguf", weights, kind=kind)
     import_model(tmp_path / "model.gguf", tmp_path / "from_gguf")
     for name in ("dict.txt", "task_options"):
         assert (tmp_path / "out" / name).read_text() == (tmp_path / "from_gguf" / name).read_text()
@@ -162,6 +163,11 @@ def test_a_damaged_gguf(change, message, tmp_path, refused):
     content = (tmp_path / "model.gguf").read_bytes()
     (tmp_path / "model.gguf").write_bytes(change(content))
     refused(tmp_path / "model.gguf", "model.gguf: ", message)
+
+
+def test_a_gguf_of_a_qwen3_without_the_norms_of_its_heads(tmp_path, refused):
+    write_gguf(tmp_path / "model.gguf", write_llama(tmp_path / "hf"), kind="qwen3")
+    refused(tmp_path / "model.gguf", "has no tensor for decoder.layers.0.self_attn.q_norm.weight")
 
 
 def test_a_tied_gguf(tmp_path):

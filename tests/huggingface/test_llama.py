@@ -22,8 +22,9 @@ def load(folder):
     return load_model(str(folder / "checkpoint.pt"), "FILE")
 
 
-def test_computes_what_llama_computes(tmp_path):
-    weights = write_llama(tmp_path / "hf")
+@pytest.mark.parametrize("kind", ["llama", "qwen3"])
+def test_computes_what_llama_computes(kind, tmp_path):
+    weights = write_llama(tmp_path / "hf", model_type=kind)
     assert "12 words" not in import_model(tmp_path / "hf", tmp_path / "out")
     model, task = load(tmp_path / "out")
     words, ids = task.source_dictionary, torch.randint(0, len(PIECES) - 2, (9,)).tolist()
@@ -57,9 +58,10 @@ def test_words_that_only_fairseq_has(tmp_path):
 
 
 @pytest.mark.parametrize("read", [1, 6])
-def test_steps_equal_the_whole(read, tmp_path):
+@pytest.mark.parametrize("kind", ["llama", "qwen3"])
+def test_steps_equal_the_whole(kind, read, tmp_path):
     """Token by token, or after some that were read at once, with padding on the left."""
-    write_llama(tmp_path / "hf")
+    write_llama(tmp_path / "hf", model_type=kind)
     import_model(tmp_path / "hf", tmp_path / "out")
     model, task = load(tmp_path / "out")
     tokens = torch.randint(4, len(task.source_dictionary), (3, 10))

@@ -16,7 +16,7 @@ from tests.huggingface.llama import change_json, write_llama
 @pytest.mark.parametrize("kind", ["t5", "gpt_neox", None, ["bert"]])
 def test_another_type_of_model(kind, tmp_path, refused):
     write_llama(tmp_path / "hf", model_type=kind)
-    refused(tmp_path / "hf", "config.json", f"of type {kind}", "bert, roberta", "gpt2, llama")
+    refused(tmp_path / "hf", "config.json", f"of type {kind}", "bert, distilbert", "gpt2, llama")
 
 
 def write_shards(folder):
@@ -135,6 +135,7 @@ def test_code_in_a_pickle(old_format, tmp_path, refused):
         ({"rope_scaling": {"type": "yarn", "factor": 2}}, "rope_type is yarn"),
         ({"attention_bias": True}, "attention_bias is True, which is not supported"),
         ({"sliding_window": 0}, "sliding_window is 0, no positive whole number"),
+        ({"model_type": "qwen3", "attention_bias": True}, "attention_bias is True, which is not"),
         ({"rope_scaling": ["linear"]}, "rope_scaling is ['linear'], no object"),
         ({"head_dim": 5}, "--decoder-head-dim 5: rotary positions need heads of an even width"),
         (
@@ -163,6 +164,15 @@ def test_a_tensor_that_the_options_do_not_announce(tmp_path, refused):
     weights["model.layers.0.self_attn.o_proj.bias"] = torch.zeros(12)
     save_file(weights, tmp_path / "hf/model.safetensors")
     refused(tmp_path / "hf", "has a tensor for decoder.layers.0.self_attn.out_proj.bias, which")
+    write_llama(tmp_path / "hf", model_type="qwen3")
+    change_json(tmp_path / "hf/config.json", model_type="llama")
+    refused(tmp_path / "hf", "has a tensor for decoder.layers.0.self_attn.q_norm.weight, which")
+
+
+def test_a_qwen3_without_the_norms_of_its_heads(tmp_path, refused):
+    write_llama(tmp_path / "hf")
+    change_json(tmp_path / "hf/config.json", model_type="qwen3")
+    refused(tmp_path / "hf", "has no tensor for decoder.layers.0.self_attn.q_norm.weight; give")
 
 
 @pytest.mark.parametrize("head", ["TokenClassification", "QuestionAnswering"])

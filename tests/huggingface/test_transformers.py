@@ -17,6 +17,7 @@ from tests.huggingface.bert import PIECES
 
 BERT_NAMES = {"<s>": "[CLS]", "<pad>": "[PAD]", "</s>": "[SEP]", "<unk>": "[UNK]"}
 BERT_NAMES |= {"<mask>": "[MASK]"}
+OF_BERT = ("bert", "distilbert")  # with its pieces and its pairs
 TOLERANCE = dict(rtol=1e-5, atol=1e-5)
 
 
@@ -58,8 +59,8 @@ def pairs(dictionary, separators):
 
 def encoder_case(kind, tmp_path, head, **config):
     """The two libraries' inputs for the same texts, and both models."""
-    if kind == "bert":
-        model, pieces, names, separators = theirs.bert, PIECES, BERT_NAMES, 1
+    if kind in OF_BERT:
+        model, pieces, names, separators = getattr(theirs, kind), PIECES, BERT_NAMES, 1
     else:
         model, names, separators = partial(theirs.roberta, kind=kind), {}, 2
         pieces = theirs.SENTENCE_PIECES.get(kind, theirs.ROBERTA_PIECES)
@@ -75,7 +76,7 @@ def encoder_case(kind, tmp_path, head, **config):
     return ours, task, batch, number, model, inputs
 
 
-ENCODERS = ["bert", "Roberta", "XLMRoberta", "Camembert"]
+ENCODERS = [*OF_BERT, "Roberta", "XLMRoberta", "Camembert"]
 
 
 @pytest.mark.parametrize("kind", ENCODERS)
@@ -100,6 +101,29 @@ def test_one_type_of_tokens(tmp_path):
     assert torch.allclose(logits[real], expected[real], **TOLERANCE)
 
 
+@pytest.mark.parametrize("options", [{"sinusoidal_pos_embds": True}, {"activation": "relu"}])
+def test_options_of_a_distilbert(options, tmp_path):
+    ours, _, batch, number, model, inputs = encoder_case(
+        "distilbert", tmp_path, "MaskedLM", **options
+    )
+    with torch.no_grad():
+        logits, expected = ours(batch)[0], model(**inputs).logits[..., number]
+    real = batch.ne(1)
+    assert torch.allclose(logits[real], expected[real], **TOLERANCE)
+
+
+def test_a_distilbert_without_a_head(tmp_path):
+    """It begins a classifier whose head has DistilBERT's activation."""
+    ours, _, batch, _, model, inputs = encoder_case("distilbert", tmp_path, None)
+    with torch.no_grad():
+        features, _ = ours(batch, features_only=True)
+        expected = model(**inputs).last_hidden_state
+    real = batch.ne(1)
+    assert torch.allclose(features[real], expected[real], **TOLERANCE)
+    ours.register_classification_head("new", num_classes=2)
+    assert ours.classification_heads["new"].activation_fn(torch.tensor(-1.0)) == 0
+
+
 @pytest.mark.parametrize("kind", ENCODERS)
 def test_classes_of_pairs(kind, tmp_path):
     labels = {0: "no way", 1: "perhaps", 2: "yes"}
@@ -112,7 +136,7 @@ def test_classes_of_pairs(kind, tmp_path):
     first = task.label_dictionary.nspecial
     names = [task.label_dictionary[first + i] for i in range(3)]
     assert names == ["no\\u0020way", "perhaps", "yes"]
-    assert task.cfg.separator_token == (None if kind == "bert" else 2)
+    assert task.cfg.separator_token == (None if kind in OF_BERT else 2)
 
 
 @pytest.mark.parametrize("kind", ["XLMRoberta", "Camembert"])
@@ -183,6 +207,32 @@ LANGUAGE_MODELS = {
         folder, "Mistral", sliding_window=10
     ),
     "qwen2": lambda folder: theirs.llama(folder, "Qwen2"),
+    "qwen3": lambda folder: theirs.llama(folder, "Qwen3", head_dim=6),
+    "qwen3, tied, one head of keys": lambda folder: theirs.llama(
+        folder, "Qwen3", head_dim=4, tie_word_embeddings=True, num_key_value_heads=1
+    ),
+    "qwen3, linear": lambda folder: theirs.llama(
+        folder,
+        "Qwen3",
+        head_dim=8,
+        rope_parameters=dict(rope_type="linear", factor=3.0, rope_theta=500.0),
+    ),
+    "qwen3, a window as long as the text": lambda folder: theirs.llama(
+        folder,
+        "Qwen3",
+        head_dim=6,
+        use_sliding_window=True,
+        sliding_window=10,
+        max_window_layers=1,
+    ),
+    "qwen3, a window in no layer": lambda folder: theirs.llama(
+        folder,
+        "Qwen3",
+        head_dim=6,
+        use_sliding_window=True,
+        sliding_window=4,
+        max_window_layers=3,
+    ),
 }
 
 
@@ -219,7 +269,7 @@ def test_language_model(name, tmp_path):
     assert probabilities[mask][:, absent].max() < -10
 
 
-@pytest.mark.parametrize("name", ["gpt2", "llama", "qwen2"])
+@pytest.mark.parametrize("name", ["gpt2", "llama", "qwen2", "qwen3"])
 def test_caches(name, tmp_path):
     ours, words, number, batch, mask, expected = lm_case(name, tmp_path)
     state = {}
@@ -234,6 +284,22 @@ def test_caches(name, tmp_path):
             if i == 2:
                 ours.decoder.reorder_incremental_state_scripting(state, order)
                 batch, mask, expected = batch[order], mask[order], expected[order]
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen3"])
+def test_language_model_goes_on_with_a_text(name, tmp_path):
+    """Greedily, as transformers does with its own cache; </s> stands before the text."""
+    model = LANGUAGE_MODELS[name](tmp_path / "hf")
+    import_model(tmp_path / "hf", tmp_path / "out")
+    ours = from_pretrained(str(tmp_path / "out"))
+    said = set()
+    for text in ("w3 w1 w4 w1 w5", "w9", "w2 w6"):
+        ids = torch.tensor([[20, *map(theirs.LM_PIECES.index, text.split())]])
+        found = model.generate(ids, max_length=13, do_sample=False, pad_token_id=20)[0, 1:]
+        words = [theirs.LM_PIECES[i] for i in found if i != 20]
+        assert ours.sample([text], max_len_b=12) == ["".join(words)]
+        said.update(words)
+    assert len(said) > 8
 
 
 # --- encoder-decoders -----------------------------------------------------------------------------

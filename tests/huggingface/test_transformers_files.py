@@ -32,17 +32,95 @@ def test_a_window_limits_the_text(tmp_path):
 @pytest.mark.parametrize("kind", DEFAULTS)
 def test_options_that_a_config_lacks(kind):
     config = theirs.transformers.AutoConfig.for_model(kind)
+    if kind in ("qwen2", "qwen3"):  # without a window they show None for its length
+        with_window = theirs.transformers.AutoConfig.for_model(kind, use_sliding_window=True)
+        config.sliding_window = with_window.sliding_window
     assert DEFAULTS[kind] == {name: getattr(config, name) for name in DEFAULTS[kind]}
 
 
-@pytest.mark.parametrize(("kind", "longest"), [("Llama", 8192), ("Mistral", 4096), ("Qwen2", 8192)])
+QWEN = ("Qwen2", "Qwen3")
+
+
+@pytest.mark.parametrize(
+    ("kind", "longest"), [("Llama", 8192), ("Mistral", 4096), *((kind, 8192) for kind in QWEN)]
+)
 def test_windows_that_a_config_lacks(kind, longest, tmp_path):
     theirs.llama(tmp_path / "hf", kind, max_position_embeddings=8192)
     file = tmp_path / "hf/config.json"
-    change_json(file, **({"sliding_window": 16} if kind == "Qwen2" else {}))
-    drop(file, "use_sliding_window" if kind == "Qwen2" else "sliding_window")
+    change_json(file, **({"sliding_window": 16} if kind in QWEN else {}))
+    drop(file, "use_sliding_window" if kind in QWEN else "sliding_window")
     _, task = theirs.load(tmp_path)
     assert task.args.tokens_per_sample == longest
+
+
+SOME = ["full_attention", "full_attention", "sliding_attention"]
+
+
+@pytest.mark.parametrize("kind", QWEN)
+@pytest.mark.parametrize(
+    ("config", "lacks", "longest"),
+    [
+        (dict(sliding_window=10, max_window_layers=2), ["layer_types"], 10),
+        (dict(sliding_window=10, max_window_layers=0), ["layer_types"], 10),
+        (dict(sliding_window=10, max_window_layers=3), ["layer_types"], 8192),
+        (dict(sliding_window=10, max_window_layers=3, layer_types=SOME), [], 10),
+        (dict(sliding_window=10, max_window_layers=2, layer_types=SOME[:2] * 2), [], 8192),
+        (dict(sliding_window=10), ["layer_types", "max_window_layers"], 8192),
+        (dict(max_window_layers=2), ["layer_types", "sliding_window"], 4096),
+        (dict(sliding_window=None, max_window_layers=2), ["layer_types"], 8192),
+    ],
+)
+def test_layers_with_a_window(kind, config, lacks, longest, tmp_path):
+    theirs.llama(tmp_path / "hf", kind, max_position_embeddings=8192)
+    file = tmp_path / "hf/config.json"
+    change_json(file, use_sliding_window=True, **config)
+    drop(file, *lacks)
+    _, task = theirs.load(tmp_path)
+    assert task.args.tokens_per_sample == longest
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (dict(layer_types=["chunked_attention"] * 3), "known are lists of sliding_attention, full"),
+        (dict(layer_types="sliding_attention"), "layer_types is 'sliding_attention'; known are"),
+        (dict(layer_types=None, max_window_layers=-1), "max_window_layers is -1, no whole number"),
+    ],
+)
+def test_windows_of_another_kind(config, message, tmp_path, refused):
+    theirs.llama(tmp_path / "hf", "Qwen3", head_dim=6)
+    window = dict(use_sliding_window=True, sliding_window=10)
+    change_json(tmp_path / "hf/config.json", **window, **config)
+    refused(tmp_path / "hf", message)
+
+
+def test_the_width_of_heads_that_a_config_lacks(tmp_path):
+    """Qwen3's is 128 then, whatever the width of the model."""
+    theirs.llama(tmp_path / "hf", "Qwen3", head_dim=128)
+    drop(tmp_path / "hf/config.json", "head_dim")
+    ours, _ = theirs.load(tmp_path)
+    assert ours.decoder.layers[0].self_attn.q_norm.weight.shape == (128,)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"dim": "16"}, "dim is '16', no positive whole number"),
+        ({"dim": 20}, "other sizes than in config.json"),
+        ({"n_heads": 5}, "dim is 16, no multiple of n_heads, 5; download it again"),
+        ({"n_layers": 4}, "has no transformer.layer.3.attention.q_lin.weight"),
+        ({"activation": "silu"}, "activation is 'silu'; known are gelu"),
+        ({"tie_word_embeddings": False}, "tie_word_embeddings is False, which is not supported"),
+        (
+            {"architectures": ["DistilBertForQuestionAnswering"]},
+            "supported are DistilBertForMaskedLM, DistilBertForSequenceClassification",
+        ),
+    ],
+)
+def test_another_distilbert(config, message, tmp_path, refused):
+    theirs.distilbert(tmp_path / "hf")
+    change_json(tmp_path / "hf/config.json", **config)
+    refused(tmp_path / "hf", message)
 
 
 def test_layer_norms_that_a_config_lacks(tmp_path, refused):
@@ -56,7 +134,7 @@ def test_an_untied_roberta(tmp_path, refused):
     refused(tmp_path / "hf", "tie_word_embeddings is False, which is not supported")
 
 
-@pytest.mark.parametrize("name", ["bert", "roberta", "bart"])
+@pytest.mark.parametrize("name", ["bert", "distilbert", "roberta", "bart"])
 def test_a_head_of_other_classes(name, tmp_path, refused):
     folder = tmp_path / "hf"
     getattr(theirs, name)(folder, head="SequenceClassification", num_labels=3)
@@ -130,6 +208,7 @@ def test_a_bart_without_a_row_for_the_mask(tmp_path):
 
 LAYOUTS = {
     "another end": ("bert", "[CLS] $A [SEP]", "[CLS] $A [SEP] [SEP] $B [SEP]"),
+    "another end of a DistilBERT": ("distilbert", "[CLS] $A", "[CLS] $A [SEP] $B"),
     "as mBART": ("bart", "$A </s> w1", "$A </s> $B </s> w1"),
     "one separator": ("roberta", "<s> $A </s>", "<s> $A </s> $B </s>"),
 }
@@ -149,7 +228,7 @@ def test_tokenizers_that_lay_texts_out_otherwise(name, tmp_path, refused):
     refused(tmp_path / "hf", "tokenizer.json: puts other symbols around texts")
 
 
-@pytest.mark.parametrize("family", ["bert", "roberta", "bart"])
+@pytest.mark.parametrize("family", ["bert", "distilbert", "roberta", "bart"])
 def test_classes_of_a_config_that_names_no_class(family, tmp_path, refused):
     getattr(theirs, family)(tmp_path / "hf", head="SequenceClassification", num_labels=3)
     drop(tmp_path / "hf/config.json", "architectures")

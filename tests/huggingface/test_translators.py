@@ -11,6 +11,7 @@ from pet_fairseq.decoding.transformer import is_plain
 from pet_fairseq.errors import UserError
 from pet_fairseq.huggingface.importer import import_model
 from pet_fairseq.multilingual.language_tokens import put_around
+from pet_fairseq.predict.exported import load_engine
 from pet_fairseq.predict.hub import from_pretrained
 from tests.huggingface import transformers_models as theirs
 from tests.huggingface import translators
@@ -289,10 +290,26 @@ def test_files_of_fsmt(tmp_path, refused):
     refused(folder, "vocab-tgt.json: no such file")
 
 
-def test_export_of_a_marian_with_its_language(tmp_path):
-    """Both forms would leave the token out."""
+# --- in CTranslate2 -------------------------------------------------------------------------------
+
+
+def test_a_marian_of_several_languages_in_ctranslate2(tmp_path):
+    """Its tokens lie beside it, and its decoder starts from the padding word as before."""
+    pytest.importorskip("ctranslate2")
     made = translators.marian(tmp_path / "hf")
     import_model(tmp_path / "hf", tmp_path / "out", *made.pair)
-    for to in ("fairseq", "ctranslate2"):
-        with pytest.raises(UserError, match="bilingual_marian: it puts a language token in front"):
-            export(str(tmp_path / "out/checkpoint.pt"), str(tmp_path / "out"), to, tmp_path / "x")
+    checkpoint = str(tmp_path / "out/checkpoint.pt")
+    with pytest.raises(UserError, match="bilingual_marian: it puts language tokens around"):
+        export(checkpoint, str(tmp_path / "out"), "fairseq", tmp_path / "x")
+    export(checkpoint, str(tmp_path / "out"), "ctranslate2", tmp_path / "engine")
+    translator = from_pretrained(str(tmp_path / "out"))
+    engine = load_engine(tmp_path / "engine")
+    for text in TEXTS:
+        tokens = translator.encode(text)
+        words = translator.src_dict.string(tokens).split()
+        search = dict(beam=4, lenpen=0.0, max_len_a=0, max_len_b=11, min_len=3)
+        best = translator.generate([tokens], **search)[0][0]
+        (found,) = engine.translate_batch(
+            [words], beam_size=4, length_penalty=0.0, min_decoding_length=3, max_decoding_length=11
+        )
+        assert found.hypotheses[0] == translator.tgt_dict.string(best["tokens"]).split()

@@ -99,6 +99,15 @@ def bert(folder, head="MaskedLM", **config):
     return save(randomise(getattr(transformers, f"BertFor{head}")(config)), folder)
 
 
+def distilbert(folder, head="MaskedLM", **config):
+    """A DistilBERT with BERT's tokenizer; head: None for the model without one."""
+    write_bert(folder)
+    sizes = dict(dim=16, n_layers=3, n_heads=4, hidden_dim=24, max_position_embeddings=24)
+    kind = "DistilBertModel" if head is None else f"DistilBertFor{head}"
+    config = transformers.DistilBertConfig(vocab_size=len(PIECES), **sizes | config)
+    return save(randomise(getattr(transformers, kind)(config)), folder)
+
+
 def roberta(folder, head="MaskedLM", kind="Roberta", **config):
     pieces = SENTENCE_PIECES.get(kind)
     if pieces is None:

@@ -1,6 +1,7 @@
 """Models that put language tokens around sentences, against the same words given by hand."""
 
 import random
+from argparse import Namespace
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from pet_fairseq.decoding.transformer import is_plain
 from pet_fairseq.distillation.outputs import run_model
 from pet_fairseq.errors import UserError
 from pet_fairseq.multilingual.language_tokens import LanguageTokens, put_around
+from pet_fairseq.nn.architectures import build_without_memory
 from tests.decoding.setups import assert_same, decisive, fairseq_generator, random_sample
 from tests.helpers import build, dictionary
 
@@ -146,6 +148,15 @@ def test_unknown_words():
         build("bilingual_transformer", source_prefix="__xx__")
     with pytest.raises(UserError, match="--decoder-start __xx__: no word of the dictionary"):
         build("bilingual_transformer", decoder_start="</s> __xx__")
+
+
+def test_shapes_only():
+    """Without the words, as no number is computed; it reads as many positions as the real one."""
+    words = CASES["several"].options()
+    args = Namespace(arch="bilingual_transformer", max_source_positions=40, **words)
+    model = build_without_memory(args, 10, 10)
+    assert model.encoder.embed_tokens.weight.is_meta
+    assert model.max_positions()[0] == 37
 
 
 def test_fast_steps_are_not_taken_for_it():

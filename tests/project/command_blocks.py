@@ -119,9 +119,8 @@ BLOCKS = {
         "fairseq-generate": f"{GUIDES}::test_long_prompts",
     },
     "docs/howto/opus_mt.md": {
-        "pet-fairseq import-hf": f"{GUIDES}::test_an_opus_mt_teacher",
-        "for part in": f"{GUIDES}::test_an_opus_mt_teacher",
-        "pet-fairseq compress": f"{GUIDES}::test_an_opus_mt_teacher",
+        "pet-fairseq compress opus": f"{GUIDES}::test_an_opus_mt_teacher",
+        "pet-fairseq compress small/trimmed": f"{GUIDES}::test_an_opus_mt_teacher",
     },
     "docs/howto/own_teacher.md": {". .venv/bin/activate": COMPRESSES},
     "docs/howto/own_text.md": {

@@ -1,14 +1,18 @@
 """The server with a model that can be held: statuses, batches, ratios, and what is counted."""
 
 import asyncio
-import contextlib
 import gzip
 import json
+from types import SimpleNamespace
 
 import pytest
 
 from pet_fairseq.serve import app
-from tests.serve.held import HeldModel, running, until
+from pet_fairseq.serve.admission import Admission
+from pet_fairseq.serve.model_process import CallTooLongError, ProcessEndedError
+from pet_fairseq.serve.queue import BatchQueue
+from pet_fairseq.serve.request import RequestError
+from tests.serve.held import running, until
 from tests.serve.test_request import REFUSED
 
 REQUESTS = "pet_fairseq_requests_total"
@@ -97,6 +101,29 @@ def test_a_full_queue():
             await server.ask("a")
 
     asyncio.run(main())
+
+
+def test_places():
+    async def main():
+        queue = BatchQueue(capacity=4, batch_tokens=10)
+        admission = Admission(queue, SimpleNamespace(), SimpleNamespace(), max_bytes=1)
+        queue.reserve(3)
+        admission.check_places(1)
+        refused = []
+        for count in (2, 5):
+            with pytest.raises(RequestError) as error:
+                admission.check_places(count)
+            refused.append((error.value.status, str(error.value)))
+        queue.close()
+        with pytest.raises(RequestError) as error:
+            admission.check_places(1)
+        return [*refused, (error.value.status, str(error.value))]
+
+    assert asyncio.run(main()) == [
+        (503, "the queue is full"),
+        (413, "texts: 5 are more than the queue holds (4)"),
+        (503, "the server is shutting down"),
+    ]
 
 
 async def in_pieces(piece, count):
@@ -247,7 +274,7 @@ def test_a_dead_device_is_not_asked_for_every_text_of_a_batch():
         async with running() as server:
             server.model.free.clear()
             first = asyncio.create_task(server.ask("a b", status=500))
-            await asyncio.to_thread(server.model.started.acquire, timeout=60)
+            await asyncio.wait_for(server.model.started.acquire(), timeout=60)
             server.model.broken = True
             others = [asyncio.create_task(server.ask("a", status=500)) for _ in range(10)]
             await until(lambda: server.queue.tokens == 10)
@@ -259,23 +286,80 @@ def test_a_dead_device_is_not_asked_for_every_text_of_a_batch():
     asyncio.run(main())
 
 
-def test_a_text_that_takes_too_long_holds_nobody_up(monkeypatch):
-    def encode(sentences):
-        while sentences == ("slow",):
-            with contextlib.suppress(ZeroDivisionError):
-                1 / 0  # noqa: B018
-        return HeldModel.encode(HeldModel, sentences)
+def test_a_batch_that_takes_too_long():
+    """Its requests get status 504, those that wait get answers, and nobody asks its texts again."""
 
     async def main():
-        async with running(text_seconds=1.0) as server:
-            monkeypatch.setattr(server.model, "encode", encode)
-            slow = asyncio.create_task(server.ask("slow", status=413))
-            await asyncio.sleep(0.05)
-            quick = server.start("a", "a b")
-            message = (await slow)["error"]
-            assert message.startswith("texts: not divided into tokens after 1 seconds;")
-            assert [answer["label"] for answer in await asyncio.gather(*quick)] == ["1", "2"]
+        async with running() as server:
+            server.model.free.clear()
+            late = [asyncio.create_task(server.ask("a", status=504))]
+            await asyncio.wait_for(server.model.started.acquire(), timeout=60)
+            others = server.start("a b", "a b c")
+            await until(lambda: server.queue.tokens == 5)
+            server.model.failures.append(CallTooLongError("after 7 seconds"))
+            server.model.free.set()
+            assert await late[0] == {"error": "the batch of this text was ended after 7 seconds"}
+            assert [answer["label"] for answer in await asyncio.gather(*others)] == ["2", "3"]
+            assert server.model.batches == [(1, [1]), (1, [2, 3])]
+            assert (await server.page())[REQUESTS + '{status="504"}'] == 1
+            assert await health(server) == (200, "ok")
+
+    asyncio.run(main())
+
+
+def test_the_other_texts_of_a_refused_request_are_not_run():
+    """Were they to hang, too, each of their batches would end a process."""
+
+    async def main():
+        async with running(batch_tokens=20) as server:
+            await server.hold()
+            (task,) = [asyncio.create_task(server.ask(["a b c d e f g h i"] * 3, status=504))]
+            await until(lambda: len(server.queue.items) == 3)
+            server.model.free.set()
+            await asyncio.wait_for(server.model.started.acquire(), timeout=60)
+            server.model.failures.append(CallTooLongError("after 7 seconds"))
+            await task
+            assert (await server.ask("a b"))["label"] == "2"
+            assert server.model.batches == [(1, [1]), (1, [9, 9]), (1, [2])]
+
+    asyncio.run(main())
+
+
+def test_texts_of_a_batch_whose_process_ended_are_asked_again(caplog):
+    async def main():
+        async with running() as server:
+            server.model.free.clear()
+            (task,) = server.start(["a b", "a b c"])
+            await asyncio.wait_for(server.model.started.acquire(), timeout=60)
+            server.model.failures.append(ProcessEndedError("status -9"))
+            server.model.free.set()
+            assert [answer["label"] for answer in (await task)["answers"]] == ["2", "3"]
+            assert server.model.batches == [(1, [2, 3]), (1, [2]), (1, [3])]
+
+    asyncio.run(main())
+    assert "status -9" in caplog.text
+
+
+def test_texts_are_tokenised_again_when_a_batch_ended_the_process():
+    async def main():
+        async with running() as server:
+            server.model.failures.append(ProcessEndedError("status -9"))
+            assert (await server.ask("a b"))["label"] == "2"
+            server.model.failures.append(CallTooLongError("after 7 seconds"))
+            refused = await server.ask("a b", status=504)
+            assert refused == {"error": "texts: not divided into tokens after 7 seconds"}
             assert server.queue.reserved == 0
+
+    asyncio.run(main())
+
+
+def test_health_while_the_model_is_loaded_again():
+    async def main():
+        async with running() as server:
+            server.model.loading = True
+            assert await health(server) == (503, "the model is being loaded again")
+            server.model.loading = False
+            assert await health(server) == (200, "ok")
 
     asyncio.run(main())
 

@@ -25,7 +25,7 @@ async def connect(server):
 
 
 async def refusal(reader, seconds=60):
-    """Why the server turns a client away; it closes the connection behind the answer."""
+    """Why the server refuses a client; it closes the connection behind the answer."""
     head, _, body = (await read_all(reader, seconds)).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 503 ") and b"\r\nRetry-After: 1\r\n" in head
     assert b"\r\nConnection: close" in head
@@ -174,9 +174,9 @@ def test_connections_are_kept_open_only_while_there_is_room():
     asyncio.run(main())
 
 
-def test_few_of_those_that_are_turned_away_are_waited_for(monkeypatch):
+def test_few_of_those_that_are_refused_are_waited_for(monkeypatch):
     monkeypatch.setattr(connections, "GRACE", 60.0)
-    monkeypatch.setattr(connections, "MOST_LEAVING", 2)
+    monkeypatch.setattr(connections, "MOST_REFUSED", 2)
 
     async def main():
         async with running(connections=1) as server:
@@ -184,15 +184,15 @@ def test_few_of_those_that_are_turned_away_are_waited_for(monkeypatch):
             await until(lambda: len(server.connections) == 1)
             others = [await asyncio.to_thread(socket.create_connection, server.address)]
             for number in range(1, 5):
-                await until(lambda n=number: len(server.entrance.leaving) == min(n, 2))
+                await until(lambda n=number: len(server.admission.connections.refused) == min(n, 2))
                 others.append(await asyncio.to_thread(socket.create_connection, server.address))
             for client in others:  # none of them is closed by its client
                 client.settimeout(60)
                 assert (await asyncio.to_thread(client.recv, 20)).startswith(b"HTTP/1.1 503 ")
-            assert len(server.entrance.leaving) == 2
+            assert len(server.admission.connections.refused) == 2
             for client in others:
                 client.close()
-            await until(lambda: not server.entrance.leaving)
+            await until(lambda: not server.admission.connections.refused)
             kept[1].close()
 
     asyncio.run(main())
@@ -259,6 +259,5 @@ def test_a_client_that_does_not_read_is_cut_off(monkeypatch):
 
 @pytest.mark.parametrize("host", ["a..b", "x" * 70])
 def test_a_host_that_cannot_be_a_name(host):
-    entrance = connections.Entrance(None, limit=8, idle_seconds=1)
     with pytest.raises(UserError, match=f"--host {host}: no name of a host; give an address"):
-        asyncio.run(entrance.open(lambda: None, host, 0))
+        asyncio.run(connections.check_address(host, 0))

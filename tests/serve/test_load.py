@@ -1,18 +1,20 @@
 """The model and the limits of `pet-fairseq serve`."""
 
+import contextlib
+
 import pytest
 
 from pet_fairseq.cli import parse
 from pet_fairseq.errors import UserError
 from pet_fairseq.predict.sentences import TextTooLongError
-from pet_fairseq.serve.run import load_served
+from pet_fairseq.serve.served import Served, load_predictor
 from tests.predict.made import make_classifier
 
 
 def serve(made, *words, path=None):
     """The model as `pet-fairseq serve` loads it."""
     _, args = parse(["serve", path or made.path, "--device", "cpu", *words])
-    return load_served(args, args.rest)
+    return load_predictor(args, args.rest)
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +35,30 @@ def test_long_texts_are_refused(classifier, options, most):
     assert len(served.encode(("w1 " * (most - 2),)).tokens) == most
     with pytest.raises(TextTooLongError, match=f"{most + 1} tokens, at most {most}"):
         served.encode(("w1 " * (most - 1),))
+
+
+def test_a_request_is_limited_too(classifier):
+    served = Served(serve(classifier, "--max-tokens-per-request", "9"), 9, text_seconds=60)
+    (tokens, truncated), (others, _) = served.encode([("w1 w2",), ("w3",)])
+    assert len(tokens) == 4 and len(others) == 3 and not truncated
+    with pytest.raises(TextTooLongError, match="texts: more than 9 tokens together"):
+        served.encode([("w1 w2 w3",), ("w3 w4 w5",)])
+
+
+def test_a_text_that_takes_too_long_is_ended(classifier, monkeypatch):
+    served = Served(serve(classifier), 99, text_seconds=0.2)
+
+    def encode(sentences):
+        while True:
+            with contextlib.suppress(ZeroDivisionError):
+                1 / 0  # noqa: B018
+
+    with monkeypatch.context() as patch:
+        patch.setattr(served.model, "encode", encode)
+        message = r"texts: not divided into tokens after 0\.2 seconds; send less, or shorter words"
+        with pytest.raises(TextTooLongError, match=message):
+            served.encode([("w1",)])
+    assert len(served.encode([("w1",)])[0][0]) == 3
 
 
 def test_long_texts_are_cut(classifier):

@@ -3,10 +3,12 @@
 import math
 import random
 import re
+from argparse import Namespace
 
 import numpy as np
 import pytest
 
+from pet_fairseq.serve import metrics
 from pet_fairseq.serve.metrics import Metrics, Window
 
 
@@ -44,19 +46,37 @@ def test_old_values_are_forgotten():
     assert math.isnan(window.quantiles((0.5,), now=15.0)[0])
 
 
-def test_page():
-    metrics = Metrics(target=0.5, ratio=1)
-    empty = read_page(metrics.text(0, 0, now=0.0))
+class Waiting(list):
+    """A queue of seven texts with 99 tokens."""
+
+    tokens = 99
+
+
+def test_page(monkeypatch):
+    monkeypatch.setattr(metrics, "time", Namespace(monotonic=lambda: 3.0))
+    counted = Metrics(Waiting(range(7)), target=0.5, ratio=1)
+    empty = read_page(counted.page().decode())
     assert empty["pet_fairseq_ratio"] == 1 and empty["pet_fairseq_target_seconds"] == 0.5
     assert math.isnan(empty['pet_fairseq_latency_seconds{quantile="0.95"}'])
     for status in (200, 400, 200):
-        metrics.count_request(status)
+        counted.count_request(status)
     for ratio, tokens in ((1, 10), (4, 20), (4, 5)):
-        metrics.count_batch(ratio, tokens)
+        counted.count_batch(ratio, tokens)
     for seconds in (0.25, 1.0):
-        metrics.count_answer(seconds, now=3.0)
-    page = read_page(metrics.text(7, 99, now=4.0))
-    assert page == {
+        counted.count_answer(seconds)
+    text = counted.page().decode()
+    kinds = dict(line.split()[2:] for line in text.splitlines() if line.startswith("# TYPE "))
+    assert kinds == {
+        "pet_fairseq_ratio": "gauge",
+        "pet_fairseq_queue_texts": "gauge",
+        "pet_fairseq_queue_tokens": "gauge",
+        "pet_fairseq_target_seconds": "gauge",
+        "pet_fairseq_requests_total": "counter",
+        "pet_fairseq_batches_total": "counter",
+        "pet_fairseq_tokens_total": "counter",
+        "pet_fairseq_latency_seconds": "summary",
+    }
+    assert read_page(text) == {
         "pet_fairseq_ratio": 4,
         "pet_fairseq_queue_texts": 7,
         "pet_fairseq_queue_tokens": 99,

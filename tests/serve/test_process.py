@@ -146,6 +146,43 @@ def test_translation_full_queue_and_sigterm(tmp_path):
         assert answer == (full if status == 503 else {**expected, "ratio": 2})
 
 
+def test_a_batch_that_takes_too_long(tmp_path):
+    """The model is loaded again, /health says so, and the server ends as ever."""
+    made = make_translator(tmp_path)
+    body = json.dumps({"texts": [TEXTS[1]] * 30})
+
+    async def health(session):
+        async with session.get("/health") as response:
+            return response.status, (await response.json())["status"]
+
+    async def main(address):
+        async with ClientSession(address) as session:
+            assert await health(session) == (200, "ok")
+            status, answer = await post(session, body)
+            assert (status, answer) == (
+                504,
+                {"error": "the batch of this text was ended after 0.005 seconds"},
+            )
+            seen = [await health(session)]
+            while seen[-1][0] != 200:
+                await asyncio.sleep(0.05)
+                seen.append(await health(session))
+            return set(seen)
+
+    options = ("--max-batch-seconds", "0.005", "--max-batch-tokens", "300")
+    with server(made.path, *options) as (process, address):
+        seen = asyncio.run(main(address))
+        process.send_signal(signal.SIGTERM)
+        status, output = stopped(process)
+    assert seen == {(503, "the model is being loaded again"), (200, "ok")}
+    assert status == 0
+    assert output.replace("ratio 2", "ratio 1").splitlines() == [
+        "a batch of 30 texts at ratio 1 was ended after 0.005 seconds",
+        "the model's process has ended; the model is loaded again",
+        "the model is there again",
+    ]
+
+
 @pytest.mark.parametrize(
     "words, message",
     [
@@ -182,10 +219,11 @@ def test_a_host_that_is_none():
     )
 
 
-def test_without_aiohttp(monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "aiohttp", None)
-    for module in ("run", "app", "connections"):
+@pytest.mark.parametrize("library", ["aiohttp", "prometheus_client"])
+def test_without_a_library(library, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, library, None)
+    for module in ("run", "app", "admission", "metrics", "engine"):
         monkeypatch.delitem(sys.modules, f"pet_fairseq.serve.{module}", raising=False)
     assert cli.main(["serve", "x.pt"]) == 1
-    line = "pet-fairseq serve: error: aiohttp is missing; pip install 'pet-fairseq[serve]'"
+    line = f"pet-fairseq serve: error: {library} is missing; pip install 'pet-fairseq[serve]'"
     assert capsys.readouterr().err.splitlines() == [line]

@@ -14,10 +14,11 @@ def folder(tmp_path_factory):
     return folder
 
 
-BILINGUAL = ["bilingual_marian", "bilingual_transformer"]
+MODELS = ["bert", "bert, no token types", "bilingual_marian", "bilingual_transformer", "gpt2"]
+MODELS += ["llama", "llama, norms of heads", "marian"]
 
 
-@pytest.mark.parametrize("name", ["bert", *BILINGUAL, "gpt2", "llama", "marian"])
+@pytest.mark.parametrize("name", MODELS)
 def test_imported_models(name, folder):
     case = CASES[name]
     cfg = read_options(case, folder)

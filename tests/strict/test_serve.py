@@ -8,6 +8,7 @@ from pet_fairseq.serve.engine import Engine
 from pet_fairseq.serve.metrics import Metrics
 from pet_fairseq.serve.queue import BatchQueue
 from pet_fairseq.serve.scheduler import Cost, RatioScheduler
+from pet_fairseq.serve.served import Served
 from tests.predict.made import RATIOS, make_bart, make_classifier, make_translator
 from tests.predict.test_predictor import TEXTS
 from tests.serve.test_load import serve
@@ -27,13 +28,26 @@ def moved(served):
     return moved.to(DEVICE)
 
 
+class Here:
+    """The model without its process."""
+
+    def __init__(self, served):
+        self.served = served
+
+    async def encode(self, texts):
+        return self.served.encode(texts)
+
+    async def answer(self, texts, ratio):
+        return self.served.answer(texts, ratio)
+
+
 def ask(served, ratio):
     """Answer all texts with an engine, in one batch."""
 
     async def main():
-        costs = {ratio: Cost(0.0, 0.001)}
+        scheduler = RatioScheduler({ratio: Cost(0.0, 0.001)}, 1, 1000)
         queue = BatchQueue(10, 1000)
-        engine = Engine(served, queue, RatioScheduler(costs, 1, 1000), Metrics(1, 1), 100, 60)
+        engine = Engine(Here(Served(served, 100, 60)), queue, scheduler, Metrics(queue, 1, 1))
         answers = asyncio.create_task(engine.submit([(text,) for text in TEXTS]))
         while not len(queue.items):
             await asyncio.sleep(0.001)

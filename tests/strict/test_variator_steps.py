@@ -12,7 +12,7 @@ from tests.translation import make_batch, make_task, save_model
 from tests.variator.test_criterion import HEAD, make_any, make_sentences, save_classifier
 from tests.variator.test_decoder_only import make_lm, make_tokens
 from tests.variator.test_decoder_only import task as lm_task  # noqa: F401  fixture
-from tests.variator.test_model import make_variator
+from tests.variator.test_model import SITES, make_variator
 
 ROBERTA = {
     **{"encoder_layers": 2, "encoder_embed_dim": 16, "encoder_ffn_embed_dim": 24},
@@ -61,7 +61,7 @@ def test_encoders_of_sentences(criterion, task, tmp_path):
 
 @pytest.mark.parametrize(
     "kind, site",
-    [("post-norm", "ffn"), *(("llama", site) for site in ("ffn", "attention", "attention-kv"))],
+    [("post-norm", "ffn"), *((kind, site) for kind in ("llama", "qwen3") for site in SITES)],
 )
 def test_language_models(kind, site, lm_task: LanguageModelingTask, tmp_path):  # noqa: F811
     def make():

@@ -87,11 +87,22 @@ def heads_by_hand(attention, position, query, keys):
     for head in range(heads):
         of_q = slice(head * width, (head + 1) * width)
         of_k = slice(head // shared * width, (head // shared + 1) * width)
-        q = turned(attention.q_proj(query)[of_q], position * rotary)
-        scores = [q @ turned(attention.k_proj(v)[of_k], p * rotary) for p, v in keys]
+        q = head_norm(attention, "q_norm", attention.q_proj(query)[of_q])
+        q, scores = turned(q, position * rotary), []
+        for p, v in keys:
+            k = head_norm(attention, "k_norm", attention.k_proj(v)[of_k])
+            scores.append(q @ turned(k, p * rotary))
         weights = (torch.stack(scores) / width**0.5).softmax(dim=0)
         contexts.append(sum(w * attention.v_proj(v)[of_k] for w, (_, v) in zip(weights, keys)))
     return attention.out_proj(torch.cat(contexts))
+
+
+def head_norm(attention, name, x):
+    """RMSNorm of a head's vector, if the attention has that."""
+    norm = getattr(attention, name, None)
+    if not isinstance(norm, torch.nn.RMSNorm):
+        return x
+    return norm.weight * x / (x.pow(2).mean() + norm.eps).sqrt()
 
 
 def turned(x, position):

@@ -20,6 +20,10 @@ from tests.translation import make_model, make_task, save_model
 from tests.variator.layers import layers_by_hand
 from tests.variator.test_model import make_variator
 
+LLAMA = {
+    **{"decoder_attention_heads": 4, "decoder_key_value_heads": 2, "decoder_head_dim": 6},
+    **{"rms_norm_eps": 1e-5, "rope_theta": 10000.0},
+}
 KINDS = {
     "post-norm": ("transformer_lm", {}),
     "pre-norm": ("transformer_lm", {"decoder_normalize_before": True}),
@@ -30,15 +34,10 @@ KINDS = {
             **{"no_scale_embedding": True, "activation_fn": "gelu_accurate"},
         },
     ),
-    "llama": (
-        "llama",
-        {
-            **{"decoder_attention_heads": 4, "decoder_key_value_heads": 2, "decoder_head_dim": 6},
-            **{"rms_norm_eps": 1e-5, "rope_theta": 10000.0, "qkv_bias": True},
-        },
-    ),
+    "llama": ("llama", {**LLAMA, "qkv_bias": True}),
+    "qwen3": ("llama", {**LLAMA, "qk_norm": True}),
 }
-ACTIVATION = {"gpt2": "gelu", "llama": "swiglu"}
+ACTIVATION = {"gpt2": "gelu", "llama": "swiglu", "qwen3": "swiglu"}
 SITES = ["ffn", "attention", "attention-kv"]
 TINY = {
     **{"decoder_layers": 2, "decoder_embed_dim": 16, "decoder_ffn_embed_dim": 24},
@@ -107,7 +106,7 @@ def test_equals_the_reference_in_ragged_batches(kind, site, ratio, task, tmp_pat
     model = make_lm(task, tmp_path, kind, compression_ratio=ratio, compression_site=site)
     draw = random.Random(f"{kind} {site} {ratio}")
     drawn = [(draw.randrange(1, 9), draw.randrange(5)) for _ in range(3)]
-    near = 1e-5 if kind == "llama" else 1e-9  # its angles are float32
+    near = 1e-5 if KINDS[kind][0] == "llama" else 1e-9  # its angles are float32
     for shapes in ([*drawn, (0, 4)], [*drawn, (0, 0), (3, None)], [(4, 0), (4, 0)]):
         tokens = make_tokens(task, shapes, seed=ratio)
         with torch.no_grad():
@@ -158,7 +157,7 @@ def test_no_position_sees_what_it_predicts(kind, site, task, tmp_path):
 
 GENERATING = [
     *(("post-norm", "ffn", ratio) for ratio in (1, 3)),
-    *((kind, site, 3) for kind in ("gpt2", "llama") for site in SITES),
+    *((kind, site, 3) for kind in ("gpt2", "llama", "qwen3") for site in SITES),
     ("llama", "attention-kv", 1),
 ]
 

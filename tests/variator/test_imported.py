@@ -9,7 +9,7 @@ import random
 import pytest
 import torch
 
-from pet_fairseq.variator.flops import measured_cost, shape_of
+from pet_fairseq.variator.flops_table import measured_cost, shape_of
 from tests.translation import make_batch, make_model, make_task, save_model, select
 from tests.variator import test_decoder_only as language_models
 from tests.variator.layers import layers_by_hand
@@ -32,13 +32,17 @@ DECODER = {
     **{"decoder_layers": 2, "decoder_embed_dim": 16, "decoder_ffn_embed_dim": 24},
     **{"decoder_attention_heads": 2},
 }
-CLASSIFIERS = {"bert": ("bert", ENCODER), "roberta": ("roberta", ENCODER)}
+CLASSIFIERS = {
+    "bert": ("bert", ENCODER),
+    "distilbert": ("bert", {**ENCODER, "token_types": 0, "pooler_activation_fn": "relu"}),
+    "roberta": ("roberta", ENCODER),
+}
 TRANSLATORS = {
     "bart": BACKBONES["bart"],
     "marian": ("marian", {**ENCODER, **DECODER, "swish": True, "share_all_embeddings": True}),
 }
-LANGUAGE_MODELS = ("gpt2", "llama")
-ACTIVATION = {"bert": "erf", "roberta": "erf", "bart": "erf", "marian": "swish"}
+LANGUAGE_MODELS = ("gpt2", "llama", "qwen3")
+ACTIVATION = {**dict.fromkeys((*CLASSIFIERS, "bart"), "erf"), "marian": "swish"}
 
 
 @pytest.fixture

@@ -1,0 +1,411 @@
+"""From what users have to what a training reads: a checkpoint of one pair, and binary data."""
+
+import hashlib
+import shutil
+from argparse import Namespace
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from pathlib import Path
+from typing import Optional
+
+from fairseq.tasks.translation import TranslationTask
+from omegaconf import OmegaConf, open_dict
+
+from pet_fairseq.checkpoints.contents import new_state, save_state
+from pet_fairseq.checkpoints.dictionaries import first_folder, trained_languages
+from pet_fairseq.checkpoints.loading import CHECKPOINTS, load_task
+from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.checkpoints.translation import is_multilingual
+from pet_fairseq.errors import UserError
+from pet_fairseq.files import atomic_folder, write_json
+from pet_fairseq.huggingface.importer import import_model
+from pet_fairseq.huggingface.source import CONFIG
+from pet_fairseq.multilingual.bilingual import (
+    CHECKPOINT,
+    check_languages,
+    check_trained,
+    write_bilingual,
+)
+from pet_fairseq.multilingual.trimming import (
+    check_trimmable,
+    choose_words,
+    kept_rows,
+    needed_words,
+    restrict_sentencepiece,
+    restricted,
+    trimmed_model,
+)
+from pet_fairseq.predict.lines import Line, read_lines
+from pet_fairseq.predict.load_model import folders_around
+from pet_fairseq.predict.sentences import TextError
+from pet_fairseq.predict.text import (
+    build_text_of,
+    find_subword_file,
+    languages_of,
+    options_of_text,
+)
+from pet_fairseq.runner.call import Call
+from pet_fairseq.runner.stage import PRODUCT, Stage
+
+KEEP, TRIM = "keep", "trim"
+TEACHER, BILINGUAL, REFERENCE = "TEACHER", "bilingual", "test.reference"
+TARGET_MODEL = "target.spm"  # beside source.spm, in folders of import-hf
+SPLITS = ("train", "valid", "test")
+LONGEST_WORD = 1000  # characters; the time that some BPEs take grows with the square of them
+MOST_HELD_OUT = 1000  # sentences, and
+SHARE_HELD_OUT = 0.1  # at most this share, for each set that is missing
+Pair = tuple[Path, Path]
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the user names.
+
+    Attributes:
+        teacher: a checkpoint, or a folder with one or with Hugging Face's files.
+        data: binary data; None with pairs.
+        languages: the pair of a multilingual teacher.
+        pairs: raw text of the sets, source and target, a sentence a line.
+        vocabulary: "keep", "trim", or how many words of a side to keep.
+    """
+
+    teacher: Path
+    out: Path
+    data: Optional[Path] = None
+    languages: Optional[tuple[str, str]] = None
+    pairs: dict[str, Pair] = field(default_factory=dict)
+    vocabulary: str = KEEP
+
+
+def check_given(given: Given) -> None:
+    """Raise UserError unless there is one thing to train on."""
+    if given.data is not None and given.pairs:
+        raise UserError("--data and --train-pair: both say what to train on; give one of them")
+    if given.data is None and "train" not in given.pairs:
+        raise UserError("--data or --train-pair: one of them says what to train on; give it")
+    if given.vocabulary != KEEP and not given.pairs:
+        raise UserError(
+            f"--vocabulary {given.vocabulary}: is for raw text; give --train-pair in place of "
+            "--data"
+        )
+    if given.vocabulary not in (KEEP, TRIM) and not given.vocabulary.isdecimal():
+        raise UserError(
+            f"--vocabulary {given.vocabulary}: give {KEEP}, {TRIM}, or a number of pieces"
+        )
+    for split, pair in given.pairs.items():
+        for file in pair:
+            if not file.is_file():
+                raise UserError(f"--{split}-pair {file}: no such file")
+
+
+# The checkpoints below name their folders, so these are written by their names, not as PRODUCT.
+# --- the teacher ----------------------------------------------------------------------------------
+
+
+def teacher_stages(given: Given) -> tuple[tuple[Stage, ...], Path]:
+    """What makes a checkpoint of one language pair of the teacher, and that checkpoint."""
+    path = given.teacher
+    if path.is_dir():
+        file = next((path / name for name in CHECKPOINTS if (path / name).is_file()), None)
+        if file is None and (path / CONFIG).is_file():
+            return import_stage(given)
+        if file is None:
+            raise UserError(
+                f"{TEACHER} {path}: has neither a checkpoint nor {CONFIG}; give a checkpoint, a "
+                "folder of pet-fairseq import-hf or bilingual, or one of Hugging Face's files"
+            )
+        path = file
+    if given.languages is None:
+        return (), path
+    state = load_checkpoint(str(path), TEACHER)
+    if not is_multilingual(state["cfg"].task):
+        check_pair(state["cfg"].task, path, given.languages)
+        return (), path
+    check_trained(state, str(path))
+    check_languages(state["cfg"].task, str(path), *given.languages)
+    folder = given.out / BILINGUAL
+    arguments = {"path": str(path), "source_lang": given.languages[0], "out": folder}
+    arguments |= {"target_lang": given.languages[1], "data": given.data and str(given.data)}
+    inputs = (path, *([given.data] if given.data else []))
+    call = Call(write_bilingual, arguments)
+    return (Stage("bilingual", ("teacher",), call, folder, inputs),), folder / CHECKPOINT
+
+
+def check_pair(task: Namespace, path: Path, languages: tuple[str, str]) -> None:
+    """Raise UserError for languages that are not those of a bilingual teacher."""
+    trained = tuple(trained_languages(task, first_folder(task.data)).values())
+    if trained != languages:
+        raise UserError(
+            f"--source-lang {languages[0]} --target-lang {languages[1]}: {TEACHER} {path} "
+            f"translates from {trained[0]} to {trained[1]}; leave the options out"
+        )
+
+
+def import_stage(given: Given) -> tuple[tuple[Stage, ...], Path]:
+    folder = given.out / "imported"
+    arguments: dict[str, object] = {"path": given.teacher, "out": folder}
+    if given.languages is not None:
+        arguments |= zip(("source_lang", "target_lang"), given.languages)
+    call = Call(import_model, arguments)
+    stage = Stage("import", ("teacher",), call, folder, (given.teacher,))
+    return (stage,), folder / CHECKPOINT
+
+
+def vocabulary_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], Path]:
+    """What makes a teacher with fewer words, if that is asked for, and its checkpoint.
+
+    Args:
+        teacher: its checkpoint, which is there.
+    """
+    if given.vocabulary == KEEP:
+        return (), teacher
+    pieces, folder = given.out / "pieces", given.out / "trimmed"
+    most = None if given.vocabulary == TRIM else int(given.vocabulary)
+    arguments = {"teacher": teacher, "text": pieces, "most": most, "folder": folder}
+    call = Call(trim_teacher, arguments)
+    trimming = Stage("vocabulary", ("teacher",), call, folder, (teacher, pieces))
+    return (text_stage(given, teacher, pieces), trimming), folder / CHECKPOINT
+
+
+def trim_teacher(teacher: Path, text: Path, most: Optional[int], folder: Path) -> None:
+    """Write a teacher whose dictionaries have the words of its training text only.
+
+    Args:
+        text: what `write_pieces` wrote. most: of each side; None: all words of the text.
+    Raises:
+        UserError: not a Transformer, or text that cannot be divided into fewer pieces.
+    """
+    state = load_checkpoint(str(teacher), TEACHER)
+    cfg = state["cfg"]
+    check_trimmable(cfg.model, str(teacher))
+    task = load_task(cfg.task, str(teacher_dictionaries(cfg.task, teacher)))
+    divided = Divided(task, folders_around(str(teacher), cfg))
+    if most is not None and not all(map(is_sentencepiece, divided.files)):
+        raise UserError(
+            f"--vocabulary {most}: {divided.files[0]} is no SentencePiece model, which alone can "
+            f"divide text into fewer pieces; give {TRIM}"
+        )
+    dictionaries = {
+        task.cfg.source_lang: task.source_dictionary,
+        task.cfg.target_lang: task.target_dictionary,
+    }
+    counts = [count_words(text / f"train.{language}") for language in dictionaries]
+    if getattr(cfg.model, "share_all_embeddings", False) or len(divided.files) < 2:
+        counts = [counts[0] + counts[1]] * 2  # what one side may be divided into, both have
+    words = [choose_words(count, d, most) for count, d in zip(counts, dictionaries.values())]
+    needed = needed_words(cfg.model)
+    rows = [kept_rows(d, chosen | needed) for d, chosen in zip(dictionaries.values(), words)]
+    with open_dict(cfg):
+        cfg.task.data = str(folder)
+    plain = OmegaConf.to_container(cfg, enum_to_str=True)
+    model = trimmed_model(state["model"], *rows)
+    with atomic_folder(folder) as new:
+        for (language, dictionary), kept in zip(dictionaries.items(), rows):
+            restricted(dictionary, kept).save(str(new / f"dict.{language}.txt"))
+        of_files = words if len(divided.files) > 1 else [words[0] | words[1]]
+        for file, chosen in zip(divided.files, of_files):
+            if is_sentencepiece(file):
+                restrict_sentencepiece(file, chosen, new / file.name)
+            else:
+                shutil.copyfile(file, new / file.name)
+        history = state["optimizer_history"][-1:]
+        save_state(new_state(plain, model, history, {}), new / CHECKPOINT)
+
+
+def is_sentencepiece(file: Path) -> bool:
+    return file.suffix in (".model", ".spm")
+
+
+def count_words(path: Path) -> Counter:
+    with path.open(encoding="utf-8") as lines:
+        return Counter(word for line in lines for word in line.split())
+
+
+# --- text -----------------------------------------------------------------------------------------
+
+
+def data_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], Path]:
+    """What makes binary data of raw text, if it is given, and the folder of the data.
+
+    Args:
+        teacher: its checkpoint, which is there.
+    """
+    if not given.pairs:
+        made_here = given.languages is not None and teacher.parent == given.out / BILINGUAL
+        return (), teacher.parent if made_here or given.data is None else given.data
+    task = load_checkpoint(str(teacher), TEACHER)["cfg"].task
+    source, target = trained_languages(task, str(teacher_dictionaries(task, teacher))).values()
+    assert source is not None and target is not None, "load_task has found them"
+    text, data = given.out / "text", given.out / "bin"
+    prefixes = [word for split in SPLITS for word in (f"--{split}pref", str(text / split))]
+    words = [str(text / f"dict.{language}.txt") for language in (source, target)]
+    dictionaries = ("--srcdict", words[0], "--tgtdict", words[1])
+    binarise = ("fairseq-preprocess", "-s", source, "-t", target, *prefixes, *dictionaries)
+    stages = (
+        text_stage(given, teacher, text),
+        Stage("data", ("data",), (*binarise, "--destdir", PRODUCT), data, (text,)),
+    )
+    return stages, data
+
+
+def text_stage(given: Given, teacher: Path, folder: Path) -> Stage:
+    """Raw text in a teacher's pieces."""
+    pairs = {split: list(pair) for split, pair in given.pairs.items()}
+    call = Call(write_pieces, {"teacher": teacher, "pairs": pairs, "folder": PRODUCT})
+    files = tuple(file for pair in given.pairs.values() for file in pair)
+    return Stage(folder.name, ("data",), call, folder, (teacher, *files))
+
+
+def teacher_dictionaries(task: Namespace, teacher: Path) -> Path:
+    """The folder with a checkpoint's dictionaries: that of its data, or else its own."""
+    folder = Path(first_folder(task.data))
+    return folder if any(folder.glob("dict.*.txt")) else teacher.parent
+
+
+def write_pieces(teacher: Path, pairs: dict[str, list[Path]], folder: Path) -> None:
+    """Write raw text in the teacher's pieces: train, valid and test, and its dictionaries.
+
+    Where valid or test is not given, it is held out of the training text. Pairs of train and valid
+    with an empty side, or one longer than the teacher reads, are left out; about.json counts them.
+    The raw target text of the test set is in test.reference.
+
+    Args:
+        pairs: of the sets that are given, the files of source and target.
+    Raises:
+        UserError: files whose numbers of lines differ, no pair that can be used, or no file that
+            divides text into the teacher's words.
+    """
+    state = load_checkpoint(str(teacher), TEACHER)
+    cfg = state["cfg"]
+    task = load_task(cfg.task, str(teacher_dictionaries(cfg.task, teacher)))
+    divided = Divided(task, folders_around(str(teacher), cfg))
+    counts: dict[str, Counter] = {split: Counter() for split in SPLITS}
+    with atomic_folder(folder) as new, Writers(new, task) as writers:
+        for split, files in pairs.items():
+            missing = [name for name in SPLITS if name not in pairs and split == "train"]
+            choose = choose_sets(files[0], split, missing)
+            for source, target in parallel(*files):
+                place = choose(source.text)
+                pieces, reason = divided.pair(source.text, target.text)
+                counts[place][reason or "kept"] += 1
+                if reason is None or place == "test":
+                    writers.write(place, pieces, target.text)
+        for file in divided.files:
+            shutil.copyfile(file, new / file.name)
+        write_json(new / "about.json", counts)
+        check_counts(counts, pairs)
+
+
+def check_counts(counts: dict[str, Counter], pairs: dict[str, list[Path]]) -> None:
+    """Raise UserError for a set without a pair that can be used."""
+    for split in SPLITS:
+        if not counts[split]["kept"]:
+            source = pairs.get(split, pairs["train"])[0]
+            reasons = ", ".join(f"{n:,} {reason}" for reason, n in counts[split].items())
+            named = split if split in pairs else "train"
+            raise UserError(
+                f"--{named}-pair {source}: has no pair for {split}: {reasons or 'none'}"
+            )
+
+
+class Divided:
+    """Text as the words of a translation model, and why a pair cannot be used.
+
+    Args:
+        folders: where the files are looked for that divide words.
+    Attributes:
+        files: those files.
+    """
+
+    def __init__(self, task: TranslationTask, folders: list[Path]):
+        remedy = "put the file that divided the teacher's training text beside TEACHER"
+        file = find_subword_file(task.source_dictionary, folders, TEACHER, remedy)
+        for_targets = str(Path(file).with_name(TARGET_MODEL)) if file else ""
+        of_target = for_targets if Path(for_targets).is_file() and for_targets else file
+        languages = languages_of(task)
+        swapped = dict(zip(languages, reversed(languages.values())))
+        sides = (options_of_text(languages, file), options_of_text(swapped, of_target))
+        self.source, self.target = (
+            build_text_of(*options, max_word_chars=LONGEST_WORD) for options in sides
+        )
+        self.files = [Path(name) for name in dict.fromkeys((file, of_target)) if name]
+        self.longest = tuple(limit - 1 for limit in task.max_positions())
+
+    def pair(self, source: str, target: str) -> tuple[tuple[str, str], Optional[str]]:
+        """Both sides in pieces, and why training cannot use them, None if it can."""
+        try:
+            pieces = self.source.encode(source), self.target.encode(target)
+        except TextError:
+            return ("", ""), f"with a word of over {LONGEST_WORD:,} characters"
+        lengths = [len(side.split()) for side in pieces]
+        if not all(lengths):
+            return pieces, "empty"
+        if any(length > limit for length, limit in zip(lengths, self.longest)):
+            return pieces, "too long"
+        return pieces, None
+
+
+def choose_sets(source: Path, split: str, held_out: list[str]) -> Callable[[str], str]:
+    """A function from a sentence of a file to the set that it belongs to: `split`, or held out.
+
+    Sentences with the same letters and digits come into the same set, in every run.
+
+    Args:
+        held_out: the sets that are taken out of this one.
+    """
+    lines = sum(1 for _ in source.open("rb"))
+    buckets = max(round(1 / SHARE_HELD_OUT), lines // MOST_HELD_OUT)
+
+    def choose(text: str) -> str:
+        letters = "".join(filter(str.isalnum, text.lower()))
+        number = int.from_bytes(hashlib.sha256(letters.encode()).digest()[:8], "big") % buckets
+        return held_out[number] if number < len(held_out) else split
+
+    return choose
+
+
+def parallel(source: Path, target: Path) -> Iterator[tuple[Line, Line]]:
+    """The lines of two files side by side.
+
+    Raises:
+        UserError: their numbers of lines differ.
+    """
+    for number, (first, second) in enumerate(
+        zip_longest(read_lines(str(source)), read_lines(str(target)))
+    ):
+        if first is None or second is None:
+            shorter, longer = (source, target) if first is None else (target, source)
+            raise UserError(
+                f"{shorter}: ends after {number} lines, but {longer} goes on; give files whose "
+                "lines belong together"
+            )
+        yield first, second
+
+
+class Writers:
+    """The files of a folder for fairseq-preprocess: the sets, dictionaries, and test.reference."""
+
+    def __init__(self, folder: Path, task: TranslationTask):
+        languages = tuple(languages_of(task).values())
+        for language, words in zip(languages, (task.source_dictionary, task.target_dictionary)):
+            words.save(str(folder / f"dict.{language}.txt"))
+        names = [f"{split}.{language}" for split in SPLITS for language in languages]
+        self.files = {
+            name: (folder / name).open("w", encoding="utf-8") for name in (*names, REFERENCE)
+        }
+        self.languages = languages
+
+    def __enter__(self) -> "Writers":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for file in self.files.values():
+            file.close()
+
+    def write(self, split: str, pieces: tuple[str, str], raw_target: str) -> None:
+        for language, side in zip(self.languages, pieces):
+            self.files[f"{split}.{language}"].write(f"{side}\n")
+        if split == "test":
+            self.files[REFERENCE].write(f"{raw_target}\n")

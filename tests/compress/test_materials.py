@@ -1,0 +1,262 @@
+"""Raw text as data in the teacher's pieces, and which stages what is given needs."""
+
+import random
+from collections import Counter
+
+import pytest
+import torch
+from sentencepiece import SentencePieceProcessor
+
+from pet_fairseq.checkpoints.frozen_models import load_frozen_models
+from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.compress.materials import (
+    Given,
+    check_given,
+    choose_sets,
+    data_stages,
+    parallel,
+    teacher_stages,
+    trim_teacher,
+    write_pieces,
+)
+from pet_fairseq.demo.corpus import train_pieces
+from pet_fairseq.errors import UserError
+from tests.cli.processes import preprocess, write_text
+from tests.translation import load_task, save_model
+
+
+@pytest.fixture(scope="session")
+def made(once):
+    """Binary data of a toy language of whole words, and its raw text."""
+
+    def fill(folder):
+        write_text(folder / "raw", {"train": 300, "valid": 20, "test": 20})
+        preprocess(folder / "raw", folder / "bin")
+
+    return once("materials", fill)
+
+
+@pytest.fixture
+def teacher(made, tmp_path):
+    task = load_task(made / "bin", max_source_positions=9, max_target_positions=9)
+    save_model(tmp_path / "teacher.pt", task)
+    return tmp_path / "teacher.pt"
+
+
+def write(path, lines):
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def read(path):
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+def test_sets_are_held_out_by_their_words(tmp_path):
+    draw = random.Random(1)
+    texts = [f"{draw.choice('ab')} {draw.randrange(10_000)}" for _ in range(5000)]
+    choose = choose_sets(write(tmp_path / "a", texts), "train", ["valid", "test"])
+    sizes = Counter(map(choose, texts))
+    assert 350 < sizes["valid"] < 650 and 350 < sizes["test"] < 650
+    assert all(choose(text) == choose(f"{text.upper()}!") for text in texts)
+    large = choose_sets(write(tmp_path / "b", range(40_000)), "train", ["valid"])
+    assert 850 < Counter(map(large, map(str, range(40_000))))["valid"] < 1150
+    alone = choose_sets(tmp_path / "a", "train", [])
+    assert {alone(text) for text in texts} == {"train"}
+    assert {choose_sets(tmp_path / "a", "test", [])(text) for text in texts} == {"test"}
+
+
+def test_what_is_given_is_what_is_written(made, teacher, tmp_path):
+    raw = made / "raw"
+    pairs = {
+        split: [raw / f"{split}.de", raw / f"{split}.en"] for split in ("train", "valid", "test")
+    }
+    write_pieces(teacher, pairs, tmp_path / "out")
+    for split in pairs:
+        short = [
+            both
+            for both in zip(read(raw / f"{split}.de"), read(raw / f"{split}.en"))
+            if split == "test" or all(len(side.split()) <= 8 for side in both)
+        ]
+        found = [read(tmp_path / f"out/{split}.{language}") for language in ("de", "en")]
+        assert [tuple(both) for both in zip(*found)] == short
+    assert read(tmp_path / "out/test.reference") == read(raw / "test.en")
+    for language in ("de", "en"):
+        name = f"dict.{language}.txt"
+        assert read(tmp_path / "out" / name) == read(made / "bin" / name)
+
+
+def test_sets_that_are_missing_come_from_the_training_text(made, teacher, tmp_path):
+    raw = made / "raw"
+    write_pieces(teacher, {"train": [raw / "train.de", raw / "train.en"]}, tmp_path / "out")
+    together = [
+        both
+        for split in ("train", "valid", "test")
+        for both in zip(*(read(tmp_path / f"out/{split}.{language}") for language in ("de", "en")))
+    ]
+    wanted = Counter(zip(read(raw / "train.de"), read(raw / "train.en")))
+    assert not Counter(together) - wanted
+    sources = {
+        split: set(read(tmp_path / f"out/{split}.de")) for split in ("train", "valid", "test")
+    }
+    assert all(sources.values())
+    assert not sources["train"] & sources["valid"] and not sources["train"] & sources["test"]
+
+
+def test_pairs_that_training_cannot_use(made, teacher, tmp_path):
+    source = ["a1 a2", "", "a1", "a1 " * 9, "a1", "x" * 2000, "a2"]
+    target = ["b2 b1", "b1", "", "b1", "b1 " * 9, "b1", "b2"]
+    files = [write(tmp_path / "s", source), write(tmp_path / "t", target)]
+    write_pieces(teacher, {"train": files, "valid": files, "test": files}, tmp_path / "out")
+    assert read(tmp_path / "out/train.de") == ["a1 a2", "a2"]
+    assert read(tmp_path / "out/valid.en") == ["b2 b1", "b2"]
+    assert len(read(tmp_path / "out/test.de")) == len(read(tmp_path / "out/test.reference")) == 7
+
+
+def test_sides_of_different_lengths(made, teacher, tmp_path):
+    files = [write(tmp_path / "s", ["a", "b"]), write(tmp_path / "t", ["a"])]
+    with pytest.raises(UserError, match=rf"{files[1]}: ends after 1 lines, but {files[0]} goes on"):
+        list(parallel(*files))
+    with pytest.raises(UserError, match="ends after 1 lines"):
+        write_pieces(teacher, {"train": files}, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_no_pair_that_can_be_used(made, teacher, tmp_path):
+    files = [write(tmp_path / "s", ["", " "]), write(tmp_path / "t", ["a", "b"])]
+    with pytest.raises(
+        UserError, match=rf"--train-pair {files[0]}: has no pair for train: 2 empty"
+    ):
+        write_pieces(teacher, {"train": files, "valid": files, "test": files}, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+# --- fewer words ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["two dictionaries", "one dictionary"])
+def in_pieces(request, tmp_path):
+    """A teacher whose words are pieces, its folder, and a text that has some of them only."""
+    draw = random.Random(1)
+    words = ["".join(draw.choices("abcdefgh", k=draw.randint(2, 7))) for _ in range(300)]
+    texts = [" ".join(draw.choices(words, k=4)) for _ in range(2000)]
+    (tmp_path / "teacher").mkdir()
+    (tmp_path / "teacher/spm.model").write_bytes(train_pieces(texts, 200))
+    pieces = SentencePieceProcessor(str(tmp_path / "teacher/spm.model"))
+    for language in ("de", "en"):
+        known = [pieces.id_to_piece(i) for i in range(3, pieces.get_piece_size())]
+        draw.shuffle(known) if request.param == "two dictionaries" else None
+        write(tmp_path / f"teacher/dict.{language}.txt", [f"{piece} 1" for piece in known])
+    shared = request.param == "one dictionary"
+    task = load_task(tmp_path / "teacher", max_source_positions=40, max_target_positions=40)
+    save_model(tmp_path / "teacher/checkpoint.pt", task, share_all_embeddings=shared)
+    files = [write(tmp_path / side, draw.choices(texts[:30], k=200)) for side in ("s", "t")]
+    return tmp_path / "teacher/checkpoint.pt", files, texts
+
+
+@pytest.mark.parametrize("most", [None, 60])
+def test_a_teacher_with_fewer_words(most, in_pieces, tmp_path):
+    """It is as the whole one: its words are pieces of the text, its distributions renormalised."""
+    teacher, files, texts = in_pieces
+    write_pieces(teacher, {"train": files}, tmp_path / "pieces")
+    trim_teacher(teacher, tmp_path / "pieces", most, tmp_path / "trimmed")
+    trimmed = tmp_path / "trimmed/checkpoint.pt"
+    whole_model, whole = load(teacher)
+    model, task = load(trimmed)
+    assert load_checkpoint(str(trimmed), "x")["cfg"].task.data == str(tmp_path / "trimmed")
+    sizes = len(task.source_dictionary), len(task.target_dictionary)
+    if most is None:
+        assert max(sizes) < 200 and all(
+            set(line.split()) <= set(task.source_dictionary.symbols)
+            for line in read(tmp_path / "pieces/train.de")
+        )
+    else:
+        assert sizes == (64, 64)
+    write_pieces(trimmed, {"train": files}, tmp_path / "text")
+    if most is None:
+        assert read(tmp_path / "text/train.de") == read(tmp_path / "pieces/train.de")
+    source, target = (read(tmp_path / f"text/train.{side}")[0] for side in ("de", "en"))
+    rows = torch.tensor([whole.target_dictionary.index(w) for w in task.target_dictionary.symbols])
+    expected = logits(whole_model, whole, source, target)[..., rows].log_softmax(-1)
+    torch.testing.assert_close(logits(model, task, source, target).log_softmax(-1), expected)
+    restricted = SentencePieceProcessor(str(tmp_path / "trimmed/spm.model"))
+    known = {*task.source_dictionary.symbols, *task.target_dictionary.symbols}
+    assert all(set(restricted.encode(text, out_type=str)) <= known for text in texts)
+
+
+def load(path):
+    """A model and a task with the dictionaries beside it."""
+    task = load_task(path.parent)
+    (model,) = load_frozen_models(str(path), "TEACHER", task).models
+    return model, task
+
+
+def logits(model, task, source, target):
+    """Of a pair of lines in pieces."""
+    tokens = task.source_dictionary.encode_line(source, add_if_not_exist=False).long()[None]
+    words = task.target_dictionary.encode_line(target, add_if_not_exist=False).long()[None]
+    assert not tokens.eq(task.source_dictionary.unk()).any()
+    previous = words.roll(1, dims=1)
+    return model(tokens, torch.tensor([tokens.size(1)]), previous)[0]
+
+
+def test_numbers_of_words_that_cannot_be(in_pieces, tmp_path):
+    teacher, files, _ = in_pieces
+    write_pieces(teacher, {"train": files}, tmp_path / "pieces")
+    with pytest.raises(UserError, match=r"--vocabulary 5: the text has \d+ different pieces"):
+        trim_teacher(teacher, tmp_path / "pieces", 5, tmp_path / "trimmed")
+    teacher.with_name("spm.model").rename(teacher.with_name("codes"))
+    with pytest.raises(UserError):  # no codes of BPE
+        trim_teacher(teacher, tmp_path / "pieces", 60, tmp_path / "trimmed")
+    assert not (tmp_path / "trimmed").exists()
+
+
+@pytest.mark.parametrize("vocabulary", ["all", "-5", "1.5", ""])
+def test_vocabularies_that_are_none(vocabulary, made, teacher, tmp_path):
+    pair = (made / "raw/train.de", made / "raw/train.en")
+    with pytest.raises(UserError, match=f"--vocabulary {vocabulary}: give keep, trim, or a number"):
+        check_given(Given(teacher, tmp_path, pairs={"train": pair}, vocabulary=vocabulary))
+    with pytest.raises(UserError, match="--vocabulary trim: is for raw text"):
+        check_given(Given(teacher, tmp_path, made / "bin", vocabulary="trim"))
+
+
+# --- which stages ---------------------------------------------------------------------------------
+
+
+def test_one_thing_to_train_on(made, teacher, tmp_path):
+    pair = (made / "raw/train.de", made / "raw/train.en")
+    with pytest.raises(UserError, match="--data and --train-pair: both say"):
+        check_given(Given(teacher, tmp_path, made / "bin", pairs={"train": pair}))
+    for pairs in ({}, {"test": pair}):
+        with pytest.raises(UserError, match="--data or --train-pair: one of them"):
+            check_given(Given(teacher, tmp_path, pairs=pairs))
+    gone = (tmp_path / "gone.de", pair[1])
+    with pytest.raises(UserError, match=rf"--train-pair {gone[0]}: no such file"):
+        check_given(Given(teacher, tmp_path, pairs={"train": gone}))
+
+
+def test_a_checkpoint_with_its_data_needs_nothing(made, teacher, tmp_path):
+    given = Given(teacher, tmp_path / "out", made / "bin")
+    assert teacher_stages(given) == ((), teacher)
+    assert data_stages(given, teacher) == ((), made / "bin")
+
+
+def test_languages_of_a_bilingual_teacher(made, teacher, tmp_path):
+    given = Given(teacher, tmp_path / "out", made / "bin", ("de", "en"))
+    assert teacher_stages(given) == ((), teacher)
+    with pytest.raises(UserError, match="translates from de to en; leave the options out"):
+        teacher_stages(Given(teacher, tmp_path / "out", made / "bin", ("en", "de")))
+
+
+def test_folders(made, teacher, tmp_path):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match=r"TEACHER .*empty: has neither a checkpoint nor config"):
+        teacher_stages(Given(tmp_path / "empty", tmp_path / "out", made / "bin"))
+    (tmp_path / "hf").mkdir()
+    (tmp_path / "hf/config.json").write_text("{}")
+    (stage,), checkpoint = teacher_stages(Given(tmp_path / "hf", tmp_path / "out", made / "bin"))
+    assert (stage.name, stage.product) == ("import", tmp_path / "out/imported")
+    assert checkpoint == tmp_path / "out/imported/checkpoint.pt"
+    teacher.rename(teacher.with_name("checkpoint.pt"))
+    folder = Given(teacher.parent, tmp_path / "out", made / "bin")
+    assert teacher_stages(folder) == ((), teacher.with_name("checkpoint.pt"))
