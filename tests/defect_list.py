@@ -312,8 +312,8 @@ DEFECTS = (
     Defect(
         "translations in the order of the batches",
         "pet_fairseq/predict/translate.py:FairseqTranslator.translate",
-        "translations[i] = answer['text']",
-        "translations[translations.index('')] = answer['text']",
+        "translations[i] = found",
+        "translations[translations.index([])] = found",
         "tests/cli/test_translate.py -k generate",
     ),
     Defect(
