@@ -131,13 +131,19 @@ def check_options(args: Namespace) -> Limit:
     Raises:
         UserError: the input is missing, the output cannot be written, or a number is below 1.
     """
-    numbers = ("batch_size", "max_tokens", "threads")
-    check_positive(**{name: n for name in numbers if (n := getattr(args, name)) is not None})
+    limit = check_numbers(args)
     if args.input != STDIN and (Path(args.input).is_dir() or not Path(args.input).exists()):
         raise UserError(f"--input {args.input}: no such file")
     folder = Path(args.output).parent
     if args.output != STDOUT and not folder.is_dir():
         raise UserError(f"--output {args.output}: {folder} is not a folder; create it first")
+    return limit
+
+
+def check_numbers(args: Namespace) -> Limit:
+    """The size of a batch; raises UserError if that or the number of threads is below 1."""
+    numbers = ("batch_size", "max_tokens", "threads")
+    check_positive(**{name: n for name in numbers if (n := getattr(args, name)) is not None})
     if args.batch_size is not None:
         return Limit(args.batch_size, counts_tokens=False)
     return Limit(args.max_tokens or MAX_TOKENS)
