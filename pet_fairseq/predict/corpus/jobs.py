@@ -128,9 +128,8 @@ def take(told: dict, job: int, name: str, progress: Progress) -> None:
 def check_end(status: int, name: str) -> None:
     """Raise UserError if a job has ended with a status other than 0."""
     if status:
-        how = (
-            f"signal {-status} ({signal.strsignal(-status)})" if status < 0 else f"status {status}"
-        )
+        is_signal = status < 0
+        how = f"signal {-status}, {signal.strsignal(-status)}" if is_signal else f"status {status}"
         raise UserError(
             f"{name}: ended by {how}; the finished shards stay: start the same command again, with "
             "fewer --jobs if memory was short"

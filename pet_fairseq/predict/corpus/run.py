@@ -98,12 +98,15 @@ def make_settings(args: Namespace, text_options: list[str]) -> Record:
 
     Folders of texts do not count, so that these may be moved; nor does what only makes it faster.
     """
-    names = [Path(file).name for file in args.text]
+    texts = [Path(file) for file in args.text]
     options = option_words({name: getattr(args, name) for name in SETTINGS})
-    inputs = {f"{OPTION} {Path(file).name}": describe_text(Path(file)) for file in args.text}
-    for path in model_files(args):
-        inputs[f"{PATH} {path.name}"] = digest(path)
-    return Record([f"{PATH}", *options, *text_options, OPTION, *names], inputs)
+    words = [args.command, *options, *text_options, OPTION, *(path.name for path in texts)]
+    files = enumerate(model_files(args), 1)
+    return Record(
+        words,
+        {f"file {number} of {OPTION}": describe_text(path) for number, path in enumerate(texts, 1)}
+        | {f"file {number} of {PATH}": digest(path) for number, path in files},
+    )
 
 
 def model_files(args: Namespace) -> list[Path]:
@@ -248,9 +251,7 @@ def conclude(args: Namespace, progress: Progress) -> None:
     records = read_shard_records(args.out)
     complete = is_complete(records)
     if not complete:  # of other machines' shards nothing is known
-        records = {
-            n: x for n, x in records.items() if n % args.shard_of.of == args.shard_of.number - 1
-        }
+        records = {n: record for n, record in records.items() if args.shard_of.holds(n)}
     total = add_up(records, args.shard_lines)
     if complete:
         write_summary(args.out, records, total)

@@ -6,7 +6,6 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from itertools import count, takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -40,6 +39,9 @@ class Share(NamedTuple):
     def part(self, job: int, jobs: int) -> "Share":
         """The share of one of several jobs; job: from 0."""
         return Share(self.number + self.of * job, self.of * jobs)
+
+    def holds(self, number: int) -> bool:
+        return number % self.of == self.number - 1
 
     def numbers(self) -> Iterator[int]:
         """Its shards, without end."""
@@ -75,9 +77,7 @@ def read_shard_record(path: Path) -> ShardRecord:
         bad_lines = BadLines.from_record(content)
         return ShardRecord(content["pairs"], content["seconds"], content["last"], bad_lines)
     except (ValueError, KeyError, TypeError) as error:
-        raise UserError(
-            f"{path}: cannot be read; remove it, and start the command again"
-        ) from error
+        raise UserError(f"{path}: cannot be read; remove it, and start again") from error
 
 
 def read_shard_records(folder: Path) -> dict[int, ShardRecord]:
@@ -97,9 +97,8 @@ def pending(folder: Path, share: Share) -> Iterator[int]:
 
 def is_complete(records: dict[int, ShardRecord]) -> bool:
     """Whether these are all shards of a text."""
-    return (
-        bool(records) and list(records) == [*range(len(records))] and [*records.values()][-1].last
-    )
+    no_gap = list(records) == list(range(len(records)))
+    return no_gap and any(record.last for record in records.values())
 
 
 def shards(folder: Path) -> Iterator[tuple[Path, Path]]:
@@ -204,7 +203,7 @@ def keep_settings(folder: Path, settings: Record, write: bool) -> None:
                 "was given before"
             )
     elif write:
-        write_json(path, asdict(settings))
+        write_json(path, {"command": settings.command, "inputs": settings.inputs})
 
 
 def read_settings(path: Path) -> Record:
