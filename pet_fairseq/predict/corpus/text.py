@@ -95,7 +95,7 @@ class TextReader:
         self._raw: Optional[IO[bytes]] = None
         self._text: Optional[io.BufferedReader] = None
         self._in_file = 0  # lines of this file
-        self._bytes = max(1, sum(map(os.path.getsize, files)))
+        self._bytes = sum(map(os.path.getsize, files))
         self._passed = 0  # bytes of the files before this one
 
     def close(self) -> None:
@@ -107,7 +107,8 @@ class TextReader:
     @property
     def part_read(self) -> float:
         """Which part of the files' bytes has been read, from 0 to 1."""
-        return (self._passed + (self._raw.tell() if self._raw else 0)) / self._bytes
+        passed = self._passed + (self._raw.tell() if self._raw else 0)
+        return passed / self._bytes if self._bytes else 1.0
 
     @property
     def ended(self) -> bool:
