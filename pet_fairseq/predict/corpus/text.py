@@ -64,7 +64,7 @@ class Blocks(io.RawIOBase):
 
     def __init__(self, blocks: Iterator[bytes]):
         self.blocks = blocks
-        self.rest = b""
+        self.rest = memoryview(b"")
 
     def readable(self) -> bool:
         return True
@@ -74,7 +74,7 @@ class Blocks(io.RawIOBase):
             block = next(self.blocks, None)
             if block is None:
                 return 0
-            self.rest = block
+            self.rest = memoryview(block)
         size = min(len(buffer), len(self.rest))
         buffer[:size] = self.rest[:size]
         self.rest = self.rest[size:]
