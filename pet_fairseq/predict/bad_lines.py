@@ -78,12 +78,12 @@ class BadLines:
 
     @classmethod
     def from_record(cls, content: dict[str, Any]) -> "BadLines":
-        """The counts of `record`; raises KeyError or TypeError for anything else."""
+        """The counts of `record`; raises KeyError, TypeError or ValueError for anything else."""
         read = cls()
-        read.lines, read.bad = content["lines"], content["bad"]
-        for name, number in content["counts"].items():
-            read.counts[Bad[name.upper()]] = number
-            read.first[Bad[name.upper()]] = list(content["first"][name])
+        read.lines, read.bad = int(content["lines"]), int(content["bad"])
+        for name, number in dict(content["counts"]).items():
+            read.counts[Bad[name.upper()]] = int(number)
+            read.first[Bad[name.upper()]] = list(map(int, content["first"][name]))
         return read
 
     def summary(self) -> Optional[str]:

@@ -20,6 +20,8 @@ from pet_fairseq.runner.record import Record, differences
 SIDES = ("source", "target")
 SETTINGS = "settings.json"
 SUMMARY = "summary.json"
+# what JSON of another form than ours ends in
+UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
 
 
 class Share(NamedTuple):
@@ -74,9 +76,9 @@ def read_shard_record(path: Path) -> ShardRecord:
     """Raises UserError if it cannot be read."""
     try:
         content = json.loads(read_text(path, "shard"))
-        bad_lines = BadLines.from_record(content)
-        return ShardRecord(content["pairs"], content["seconds"], content["last"], bad_lines)
-    except (ValueError, KeyError, TypeError) as error:
+        pairs, seconds = int(content["pairs"]), float(content["seconds"])
+        return ShardRecord(pairs, seconds, content["last"] is True, BadLines.from_record(content))
+    except UNREADABLE as error:
         raise UserError(f"{path}: cannot be read; remove it, and start again") from error
 
 
@@ -210,8 +212,9 @@ def read_settings(path: Path) -> Record:
     """Raises UserError if they cannot be read."""
     try:
         content = json.loads(read_text(path, "settings"))
-        return Record(list(content["command"]), dict(content["inputs"]))
-    except (ValueError, KeyError, TypeError) as error:
+        command = [str(word) for word in content["command"]]
+        return Record(command, {str(key): str(value) for key, value in content["inputs"].items()})
+    except UNREADABLE as error:
         raise UserError(f"{path}: no settings of translate-corpus; give another --out") from error
 
 

@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import IO, Any, Optional
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.predict.lines import Line, make_line
+from pet_fairseq.predict.lines import Line, decode, make_line
 
 OPTION = "--text"
 LONGEST = 1 << 17  # bytes that are kept of a line; the rest is passed over
 BUFFER = 1 << 20  # bytes of text, and
 BLOCK = 1 << 16  # of a compressed file, that are read at once
-BEGINNING = 1 << 12  # bytes in which text of another encoding shows itself
+BEGINNING = 1 << 16  # bytes in which text of another encoding shows itself, by
+MANY_ZEROS = 0.002  # this share of zero bytes, which UTF-16 and compressed files have, or
+FEW = 10  # more broken lines than this, if they are most of those that are not ASCII
 UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -178,13 +180,20 @@ def check_text(files: Sequence[str]) -> None:
 
 
 def check_encoding(file: str) -> None:
-    """Raise UserError if a file is UTF-16, or no text at all."""
+    """Raise UserError if a file is of another encoding than UTF-8, or no text at all."""
     reader = TextReader([file])
     text = reader._more()
     beginning = b"" if text is None else text.peek()[:BEGINNING]
     reader.close()
-    if beginning.startswith(UTF_16) or b"\0" in beginning:
+    if beginning.startswith(UTF_16) or beginning.count(b"\0") > len(beginning) * MANY_ZEROS:
         raise UserError(
             f"{OPTION} {file}: UTF-16, or no text; give UTF-8 (iconv -f UTF-16 -t UTF-8), or text "
             f"that is compressed under a name ending in {' or '.join(UNPACKERS)}"
+        )
+    others = [line for line in beginning.split(b"\n")[:-1] if not line.isascii()]
+    broken = sum(decode(line)[1] is not None for line in others)
+    if broken > max(FEW, len(others) / 2):
+        raise UserError(
+            f"{OPTION} {file}: not UTF-8: of the first {len(others)} lines that are not ASCII "
+            f"{broken} have broken bytes; convert it (iconv -t UTF-8)"
         )

@@ -43,14 +43,15 @@ def test_progress_of_all_jobs(handle):
     ],
 )
 def test_a_job_that_fails_ends_the_others(code, message, handle, tmp_path):
-    waits = f"open(r'{tmp_path}/pid', 'w').write(str(__import__('os').getpid()))"
-    long = python(f"{waits}; {says(lines=1, read=0.1)}; import time; time.sleep(100)")
-    started = f"import os, time\nwhile not os.path.exists(r'{tmp_path}/pid'): time.sleep(0.01)\n"
+    pid = tmp_path / "pid"
+    noted = f"import os, time; os.symlink(str(os.getpid()), {str(pid)!r})"
+    long = python(f"{noted}; {says(lines=1, read=0.1)}; time.sleep(100)")
+    started = f"import os, time\nwhile not os.path.lexists({str(pid)!r}): time.sleep(0.01)\n"
     with pytest.raises(UserError) as error:
         run_jobs([long, python(started + code)], False, handle, Progress())
     assert str(error.value).startswith(message)
     with pytest.raises(ProcessLookupError):
-        os.kill(int((tmp_path / "pid").read_text()), 0)
+        os.kill(int(os.readlink(pid)), 0)
 
 
 def test_jobs_hold_the_lock_themselves(handle, tmp_path):

@@ -93,7 +93,12 @@ def test_zstandard_missing(tmp_path, monkeypatch):
         (b"\n \n\t\n", "no line has words"),
         ("ein Hund\n".encode("utf-16"), "UTF-16, or no text; give UTF-8"),
         ("ein Hund\n".encode("utf-16-le"), "UTF-16, or no text"),
-        (gzip.compress(b"a b c"), "UTF-16, or no text"),
+        ("\u4e00\u4e8c\u4e09\u3002\n".encode("utf-16-be") * 9, "UTF-16, or no text"),
+        (gzip.compress(bytes(random.Random(1).choices(b"abcd ", k=9_000))), "UTF-16, or no text"),
+        (
+            "ein Hund\nM\xe4dchen\n".encode("latin-1") * 20,
+            "of the first 20 lines that are not ASCII",
+        ),
     ],
 )
 def test_no_text(content, message, tmp_path):
@@ -101,5 +106,18 @@ def test_no_text(content, message, tmp_path):
     with pytest.raises(UserError, match=message):
         check_text([str(tmp_path / "text")])
     (tmp_path / "more").write_text("words\n")
-    if not content.strip():  # of several files one may have none
+    if not content.strip():  # but of several files one may have none
         check_text([str(tmp_path / "text"), str(tmp_path / "more")])
+
+
+def test_some_damage_is_no_other_encoding(tmp_path):
+    """A zero byte somewhere, some broken lines, and a character that is cut where we look."""
+    good = "M\u00e4dchen \u4e00\n".encode()
+    for content in (
+        b"a\0b\n" + good * 100,
+        b"\xe4\n" * 10,
+        b"\xe4\n" * 50 + good * 51,
+        good * 9_000,
+    ):
+        (tmp_path / "text").write_bytes(content)
+        check_text([str(tmp_path / "text")])
