@@ -19,7 +19,7 @@ def format_ratio(value: float) -> str:
 
 
 def significant(value: float, digits: int) -> str:
-    """A number with so many significant digits, and commas between thousands."""
+    """A number rounded to significant digits, with commas between thousands."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
     rounded = float(f"{value:.{digits - 1}e}")

@@ -32,7 +32,7 @@ XML_LABELS = {
 }
 OWN = "own"  # a task that GLUE does not have
 HELD_OUT = 200  # the fewest first sentences in valid, if train has enough
-MOST_BROKEN = 1000  # one row in so many may be broken, as in old versions of QQP
+MOST_BROKEN = 1000  # at most one row in 1,000 may be broken, as in old versions of QQP
 Readers = dict[str, Callable[[], bytes]]
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from pet_fairseq.errors import UserError
 from pet_fairseq.huggingface.tokenizer_file import divide, load_segmenter
 
-VALID = 20  # one text of TRAIN in so many is for validation,
+VALID = 20  # every 20th text of TRAIN is for validation,
 MOST_VALID = 200  # but not more than these, which every epoch reads
 
 

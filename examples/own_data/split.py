@@ -4,8 +4,8 @@
 
 Reads FOLDER/{train,valid,test}.SRC and .TGT and writes files of the same names to the folder OUT.
 Line n of one side translates line n of the other. If valid or test is missing in FOLDER, pairs of
-the training text become that set: so many source sentences, at most a tenth of them, each with its
-first translation only; training loses every pair with such a source.
+the training text become that set: --held-out source sentences, at most a tenth of them, each with
+its first translation only; training loses every pair with such a source.
 
 Which sentences these are is decided by a hash of their letters and digits in lower case, so neither
 a sentence nor its twin with another full stop is in two sets, and every call divides alike. White
@@ -66,7 +66,7 @@ def read_pairs(folder: Path, split: str, languages: tuple[str, str]) -> list[Pai
 
 
 def usable(pairs: list[Pair], max_words: int) -> list[Pair]:
-    """The pairs whose sides both have 1 to so many words."""
+    """The pairs whose sides both have 1 to `max_words` words."""
     return [pair for pair in pairs if all(1 <= len(side.split()) <= max_words for side in pair)]
 
 

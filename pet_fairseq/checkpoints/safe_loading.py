@@ -16,7 +16,7 @@ from omegaconf import OmegaConf
 from omegaconf.base import ContainerMetadata, Metadata
 from omegaconf.nodes import AnyNode
 
-from pet_fairseq.checkpoints.numbers import NUMPY_TYPES
+from pet_fairseq.checkpoints.numpy_types import NUMPY_TYPES
 from pet_fairseq.errors import (
     UNREADABLE,
     UnsafeCheckpointError,

@@ -82,6 +82,13 @@ def _add_data_options(group) -> None:
             metavar=("SOURCE", "TARGET"),
             help=f"in place of --data: raw text of the {split} set, a sentence a line{default}",
         )
+    group.add_argument(
+        "--vocabulary",
+        default="keep",
+        metavar="keep|trim|N",
+        help="of the teacher's pieces, all; those that the training text has; or N of them for "
+        "each side, the single characters and the most frequent ones (default: %(default)s)",
+    )
     for side in ("source", "target"):
         group.add_argument(
             f"--{side}-lang",
@@ -193,7 +200,12 @@ def _report_options(parser: ArgumentParser) -> None:
 
 def _compress(args: Namespace) -> None:
     logging.getLogger("fairseq").setLevel(logging.WARNING)  # it logs every file that it reads
-    from pet_fairseq.compress.materials import REFERENCE, data_stages, teacher_stages
+    from pet_fairseq.compress.materials import (
+        REFERENCE,
+        data_stages,
+        teacher_stages,
+        vocabulary_stages,
+    )
     from pet_fairseq.compress.plan import Request, make_plan
     from pet_fairseq.compress.stages import build_pipeline
     from pet_fairseq.compress.student import Size
@@ -202,6 +214,7 @@ def _compress(args: Namespace) -> None:
     out = args.out if args.out.parts else Path.cwd()  # in records, `.` could not be told from OUT
     given = _given(args, out)
     teacher = _prepare(args, given, teacher_stages(given))
+    teacher = teacher and _prepare(args, given, vocabulary_stages(given, teacher))
     data = teacher and _prepare(args, given, data_stages(given, teacher))
     if teacher is None or data is None:
         print("# the other stages depend on what these make")
@@ -245,6 +258,7 @@ def _given(args: Namespace, out: Path) -> "Given":
         *(args.teacher, out, args.data),
         languages=languages if all(languages) else None,
         pairs={split: tuple(files) for split, files in pairs.items() if files},
+        vocabulary=args.vocabulary,
     )
     check_given(given)
     return given

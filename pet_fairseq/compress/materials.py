@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Optional
 
 from fairseq.tasks.translation import TranslationTask
+from omegaconf import OmegaConf, open_dict
 
+from pet_fairseq.checkpoints.contents import new_state, save_state
 from pet_fairseq.checkpoints.dictionaries import first_folder, trained_languages
 from pet_fairseq.checkpoints.loading import CHECKPOINTS, load_task
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
@@ -20,7 +22,21 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.files import atomic_folder, write_json
 from pet_fairseq.huggingface.importer import import_model
 from pet_fairseq.huggingface.source import CONFIG
-from pet_fairseq.multilingual.bilingual import check_languages, check_trained, write_bilingual
+from pet_fairseq.multilingual.bilingual import (
+    CHECKPOINT,
+    check_languages,
+    check_trained,
+    write_bilingual,
+)
+from pet_fairseq.multilingual.trimming import (
+    check_trimmable,
+    choose_words,
+    kept_rows,
+    needed_words,
+    restrict_sentencepiece,
+    restricted,
+    trimmed_model,
+)
 from pet_fairseq.predict.lines import Line, read_lines
 from pet_fairseq.predict.load_model import folders_around
 from pet_fairseq.predict.sentences import TextError
@@ -33,6 +49,7 @@ from pet_fairseq.predict.text import (
 from pet_fairseq.runner.call import Call
 from pet_fairseq.runner.stage import PRODUCT, Stage
 
+KEEP, TRIM = "keep", "trim"
 TEACHER, BILINGUAL, REFERENCE = "TEACHER", "bilingual", "test.reference"
 TARGET_MODEL = "target.spm"  # beside source.spm, in folders of import-hf
 SPLITS = ("train", "valid", "test")
@@ -51,6 +68,7 @@ class Given:
         data: binary data; None with pairs.
         languages: the pair of a multilingual teacher.
         pairs: raw text of the sets, source and target, a sentence a line.
+        vocabulary: "keep", "trim", or how many words of a side to keep.
     """
 
     teacher: Path
@@ -58,6 +76,7 @@ class Given:
     data: Optional[Path] = None
     languages: Optional[tuple[str, str]] = None
     pairs: dict[str, Pair] = field(default_factory=dict)
+    vocabulary: str = KEEP
 
 
 def check_given(given: Given) -> None:
@@ -66,12 +85,22 @@ def check_given(given: Given) -> None:
         raise UserError("--data and --train-pair: both say what to train on; give one of them")
     if given.data is None and "train" not in given.pairs:
         raise UserError("--data or --train-pair: one of them says what to train on; give it")
+    if given.vocabulary != KEEP and not given.pairs:
+        raise UserError(
+            f"--vocabulary {given.vocabulary}: is for raw text; give --train-pair in place of "
+            "--data"
+        )
+    if given.vocabulary not in (KEEP, TRIM) and not given.vocabulary.isdecimal():
+        raise UserError(
+            f"--vocabulary {given.vocabulary}: give {KEEP}, {TRIM}, or a number of pieces"
+        )
     for split, pair in given.pairs.items():
         for file in pair:
             if not file.is_file():
                 raise UserError(f"--{split}-pair {file}: no such file")
 
 
+# The checkpoints below name their folders, so these are written by their names, not as PRODUCT.
 # --- the teacher ----------------------------------------------------------------------------------
 
 
@@ -97,11 +126,11 @@ def teacher_stages(given: Given) -> tuple[tuple[Stage, ...], Path]:
     check_trained(state, str(path))
     check_languages(state["cfg"].task, str(path), *given.languages)
     folder = given.out / BILINGUAL
-    arguments = {"path": str(path), "source_lang": given.languages[0], "out": PRODUCT}
+    arguments = {"path": str(path), "source_lang": given.languages[0], "out": folder}
     arguments |= {"target_lang": given.languages[1], "data": given.data and str(given.data)}
     inputs = (path, *([given.data] if given.data else []))
     call = Call(write_bilingual, arguments)
-    return (Stage("bilingual", ("teacher",), call, folder, inputs),), folder / "checkpoint.pt"
+    return (Stage("bilingual", ("teacher",), call, folder, inputs),), folder / CHECKPOINT
 
 
 def check_pair(task: Namespace, path: Path, languages: tuple[str, str]) -> None:
@@ -116,9 +145,82 @@ def check_pair(task: Namespace, path: Path, languages: tuple[str, str]) -> None:
 
 def import_stage(given: Given) -> tuple[tuple[Stage, ...], Path]:
     folder = given.out / "imported"
-    call = Call(import_model, {"path": given.teacher, "out": PRODUCT})
+    arguments: dict[str, object] = {"path": given.teacher, "out": folder}
+    if given.languages is not None:
+        arguments |= zip(("source_lang", "target_lang"), given.languages)
+    call = Call(import_model, arguments)
     stage = Stage("import", ("teacher",), call, folder, (given.teacher,))
-    return (stage,), folder / "checkpoint.pt"
+    return (stage,), folder / CHECKPOINT
+
+
+def vocabulary_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], Path]:
+    """What makes a teacher with fewer words, if that is asked for, and its checkpoint.
+
+    Args:
+        teacher: its checkpoint, which is there.
+    """
+    if given.vocabulary == KEEP:
+        return (), teacher
+    pieces, folder = given.out / "pieces", given.out / "trimmed"
+    most = None if given.vocabulary == TRIM else int(given.vocabulary)
+    arguments = {"teacher": teacher, "text": pieces, "most": most, "folder": folder}
+    call = Call(trim_teacher, arguments)
+    trimming = Stage("vocabulary", ("teacher",), call, folder, (teacher, pieces))
+    return (text_stage(given, teacher, pieces), trimming), folder / CHECKPOINT
+
+
+def trim_teacher(teacher: Path, text: Path, most: Optional[int], folder: Path) -> None:
+    """Write a teacher whose dictionaries have the words of its training text only.
+
+    Args:
+        text: what `write_pieces` wrote. most: of each side; None: all words of the text.
+    Raises:
+        UserError: not a Transformer, or text that cannot be divided into fewer pieces.
+    """
+    state = load_checkpoint(str(teacher), TEACHER)
+    cfg = state["cfg"]
+    check_trimmable(cfg.model, str(teacher))
+    task = load_task(cfg.task, str(teacher_dictionaries(cfg.task, teacher)))
+    divided = Divided(task, folders_around(str(teacher), cfg))
+    if most is not None and not all(map(is_sentencepiece, divided.files)):
+        raise UserError(
+            f"--vocabulary {most}: {divided.files[0]} is no SentencePiece model, which alone can "
+            f"divide text into fewer pieces; give {TRIM}"
+        )
+    dictionaries = {
+        task.cfg.source_lang: task.source_dictionary,
+        task.cfg.target_lang: task.target_dictionary,
+    }
+    counts = [count_words(text / f"train.{language}") for language in dictionaries]
+    if getattr(cfg.model, "share_all_embeddings", False) or len(divided.files) < 2:
+        counts = [counts[0] + counts[1]] * 2  # what one side may be divided into, both have
+    words = [choose_words(count, d, most) for count, d in zip(counts, dictionaries.values())]
+    needed = needed_words(cfg.model)
+    rows = [kept_rows(d, chosen | needed) for d, chosen in zip(dictionaries.values(), words)]
+    with open_dict(cfg):
+        cfg.task.data = str(folder)
+    plain = OmegaConf.to_container(cfg, enum_to_str=True)
+    model = trimmed_model(state["model"], *rows)
+    with atomic_folder(folder) as new:
+        for (language, dictionary), kept in zip(dictionaries.items(), rows):
+            restricted(dictionary, kept).save(str(new / f"dict.{language}.txt"))
+        of_files = words if len(divided.files) > 1 else [words[0] | words[1]]
+        for file, chosen in zip(divided.files, of_files):
+            if is_sentencepiece(file):
+                restrict_sentencepiece(file, chosen, new / file.name)
+            else:
+                shutil.copyfile(file, new / file.name)
+        history = state["optimizer_history"][-1:]
+        save_state(new_state(plain, model, history, {}), new / CHECKPOINT)
+
+
+def is_sentencepiece(file: Path) -> bool:
+    return file.suffix in (".model", ".spm")
+
+
+def count_words(path: Path) -> Counter:
+    with path.open(encoding="utf-8") as lines:
+        return Counter(word for line in lines for word in line.split())
 
 
 # --- text -----------------------------------------------------------------------------------------
@@ -137,18 +239,23 @@ def data_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], Path]:
     source, target = trained_languages(task, str(teacher_dictionaries(task, teacher))).values()
     assert source is not None and target is not None, "load_task has found them"
     text, data = given.out / "text", given.out / "bin"
-    pairs = {split: list(pair) for split, pair in given.pairs.items()}
-    arguments = {"teacher": teacher, "pairs": pairs, "folder": PRODUCT}
-    files = tuple(file for pair in given.pairs.values() for file in pair)
     prefixes = [word for split in SPLITS for word in (f"--{split}pref", str(text / split))]
     words = [str(text / f"dict.{language}.txt") for language in (source, target)]
     dictionaries = ("--srcdict", words[0], "--tgtdict", words[1])
     binarise = ("fairseq-preprocess", "-s", source, "-t", target, *prefixes, *dictionaries)
     stages = (
-        Stage("text", ("data",), Call(write_pieces, arguments), text, (teacher, *files)),
+        text_stage(given, teacher, text),
         Stage("data", ("data",), (*binarise, "--destdir", PRODUCT), data, (text,)),
     )
     return stages, data
+
+
+def text_stage(given: Given, teacher: Path, folder: Path) -> Stage:
+    """Raw text in a teacher's pieces."""
+    pairs = {split: list(pair) for split, pair in given.pairs.items()}
+    call = Call(write_pieces, {"teacher": teacher, "pairs": pairs, "folder": PRODUCT})
+    files = tuple(file for pair in given.pairs.values() for file in pair)
+    return Stage(folder.name, ("data",), call, folder, (teacher, *files))
 
 
 def teacher_dictionaries(task: Namespace, teacher: Path) -> Path:

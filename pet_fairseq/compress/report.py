@@ -26,7 +26,7 @@ def write_report(
     out: Path,
     teacher: Path,
     reference: Optional[Path],
-    why_no_ctranslate2: Optional[str] = None,
+    no_ctranslate2: Optional[str] = None,
     device: str = "cpu",
 ) -> str:
     """Write report.md, report.json and report.png; returns the first line.
@@ -34,16 +34,16 @@ def write_report(
     Args:
         out: the folder that `pet-fairseq compress` made.
         reference: raw target text, None for the target side of the data.
-        why_no_ctranslate2: why both were measured in fairseq; None if they were in CTranslate2.
+        no_ctranslate2: why both were measured in fairseq; None if they were in CTranslate2.
         device: the one that fairseq-generate ran on, cpu or cuda.
     Raises:
         UserError: a file that cannot be read, or that does not fit the others.
     """
-    engine = CTRANSLATE2 if why_no_ctranslate2 is None else FAIRSEQ
+    engine = CTRANSLATE2 if no_ctranslate2 is None else FAIRSEQ
     layout = Layout(out)
     measured = measure(layout, teacher, reference, engine, device)
     reference_name = str(reference) if reference else "the target side of the data, detokenised"
-    text = to_markdown(measured, teacher, reference_name, why_no_ctranslate2)
+    text = to_markdown(measured, teacher, reference_name, no_ctranslate2)
     write_plot(measured, out / "report.png")
     write_json(out / "report.json", to_json(measured))
     write_text(layout.report, text)
@@ -72,12 +72,12 @@ def megabytes(model: InEngine) -> str:
 
 
 def to_markdown(
-    measured: Measurements, teacher: Path, reference: str, why_no_ctranslate2: Optional[str]
+    measured: Measurements, teacher: Path, reference: str, no_ctranslate2: Optional[str]
 ) -> str:
     """The report as Markdown."""
     parts = [first_line(measured), checkpoint_line(measured)]
-    if why_no_ctranslate2 is not None:
-        parts.append(f"Measured in fairseq: {why_no_ctranslate2}.")
+    if no_ctranslate2 is not None:
+        parts.append(f"Measured in fairseq: {no_ctranslate2}.")
     parts += [
         "![size and BLEU](report.png)",
         table(["", "teacher", "student"], main_rows(measured)),

@@ -40,7 +40,7 @@ def build_pipeline(plan: Plan) -> Pipeline:
 
 def build_stages(plan: Plan) -> list[Stage]:
     """All stages, in an order in which they can run."""
-    rounds = ROUNDS if plan.teacher.why_no_ctranslate2 else 1
+    rounds = ROUNDS if plan.teacher.no_ctranslate2 else 1
     return [
         test_set(plan),
         *exports(plan, "teacher"),
@@ -185,7 +185,7 @@ def generate(plan: Plan, model: str, repeat: int) -> Stage:
         product=plan.layout.generated(model, repeat),
         inputs=(plan.test.data, path),
         kind=Kind.STDOUT,
-        alone=plan.teacher.why_no_ctranslate2 is not None,
+        alone=plan.teacher.no_ctranslate2 is not None,
     )
 
 
@@ -216,7 +216,7 @@ def report(plan: Plan) -> Stage:
     request = plan.request
     arguments = {
         **{"out": request.out, "teacher": plan.teacher.path, "reference": request.reference},
-        **{"why_no_ctranslate2": plan.teacher.why_no_ctranslate2, "device": request.device.name},
+        **{"no_ctranslate2": plan.teacher.no_ctranslate2, "device": request.device.name},
     }
     return Stage(
         *("report", ("report",)),

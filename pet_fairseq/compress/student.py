@@ -100,7 +100,7 @@ def check_megabytes(teacher: Teacher, megabytes: float) -> None:
     """Raises UserError if a size is not positive, or not smaller than the teacher's in int8."""
     if not megabytes > 0:
         raise UserError(f"--megabytes {megabytes:g}: give a number above 0")
-    if teacher.why_no_plain_form is not None:
+    if teacher.no_plain_form is not None:
         return  # it cannot be exported, so it has no size in int8
     limit = int8_bytes(teacher.model) / MEGABYTE
     if megabytes >= limit:
@@ -110,7 +110,7 @@ def check_megabytes(teacher: Teacher, megabytes: float) -> None:
 
 
 def _nearest(teacher: Teacher, layers: tuple[int, int], size: Size, options: Options) -> "Sized":
-    """The model of so many layers that comes closest to a size.
+    """The model with these layers that comes closest to a size.
 
     Raises:
         UserError: it is too far from that.

@@ -16,7 +16,7 @@ from pet_fairseq.checkpoints.loading import DATA_REMEDY, load_task
 from pet_fairseq.checkpoints.safe_loading import forget_embedding_files, read_checkpoint
 from pet_fairseq.checkpoints.translation import check_translation_model
 from pet_fairseq.decoding.ctranslate2_form import has_ctranslate2_form
-from pet_fairseq.decoding.export import check_for_ctranslate2, has_ctranslate2
+from pet_fairseq.decoding.export import check_for_ctranslate2, has_ctranslate2, language_tokens
 from pet_fairseq.decoding.plain import check_plain_form
 from pet_fairseq.errors import UserError
 from pet_fairseq.nn.architectures import architecture_name, model_class
@@ -33,8 +33,8 @@ class Teacher:
         trained: the checkpoint's configuration.
         model: its model on torch's meta device: shapes, no numbers.
         embedding_files: options that name files of embeddings that it was trained with.
-        why_no_plain_form: why it cannot be exported, None if it can.
-        why_no_ctranslate2: why it cannot be measured in CTranslate2, None if it can.
+        no_plain_form: why it cannot be exported, None if it can.
+        no_ctranslate2: why it cannot be measured in CTranslate2, None if it can.
     """
 
     path: Path
@@ -42,8 +42,8 @@ class Teacher:
     model: nn.Module
     task: TranslationTask
     embedding_files: list[str]
-    why_no_plain_form: Optional[str]
-    why_no_ctranslate2: Optional[str]
+    no_plain_form: Optional[str]
+    no_ctranslate2: Optional[str]
 
     @property
     def options(self) -> Namespace:
@@ -71,7 +71,7 @@ class Teacher:
     @property
     def engines(self) -> list[str]:
         """What it can be exported to."""
-        reasons = {"fairseq": self.why_no_plain_form, "ctranslate2": self.why_no_ctranslate2}
+        reasons = {"fairseq": self.no_plain_form, "ctranslate2": self.no_ctranslate2}
         return [engine for engine, why_not in reasons.items() if why_not is None]
 
     @property
@@ -142,7 +142,8 @@ def why_not_exported(options: Namespace, path: str) -> tuple[Optional[str], Opti
     no_plain_form = refusal(check_plain_form, options, path)
     if not has_ctranslate2():
         return no_plain_form, "CTranslate2 is missing (pip install 'pet-fairseq[ctranslate2]')"
-    if no_plain_form is not None and not has_ctranslate2_form(options):
+    is_held = has_ctranslate2_form(options) or language_tokens(options) is not None
+    if no_plain_form is not None and not is_held:
         return no_plain_form, no_plain_form
     not_held = refusal(check_for_ctranslate2, options)
     return no_plain_form, not_held and f"CTranslate2 cannot hold the teacher ({not_held})"

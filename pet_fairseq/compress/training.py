@@ -152,7 +152,7 @@ class Budget:
         return Output(command if at_least == 1 else (*command, "--at-least", str(at_least)))
 
     def schedule(self, share: float = 1) -> tuple[Word, ...]:
-        """Options for a training of so many updates; the learning rate rises, then falls to 0."""
+        """Options for the length of a training; the learning rate rises, then falls to 0."""
         total, rise = self.share(share), self.share(LR_WARMUP * share)
         return ("--max-update", total, "--total-num-update", total, "--warmup-updates", rise)
 

@@ -1,10 +1,11 @@
 """`pet-fairseq export`: a translation model for engines that do not know this package."""
 
 import importlib.util
+import json
 import shutil
 from argparse import Namespace
 from pathlib import Path
-from typing import NoReturn, Optional
+from typing import Any, NoReturn, Optional
 
 from fairseq.models import FairseqModel
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
@@ -17,7 +18,10 @@ from pet_fairseq.checkpoints.translation import check_translation_model
 from pet_fairseq.decoding.ctranslate2_form import has_ctranslate2_form, write_ctranslate2_form
 from pet_fairseq.decoding.plain import check_plain_form, plain_model
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import atomic_folder
+from pet_fairseq.files import atomic_folder, read_text, write_json
+from pet_fairseq.multilingual.language_tokens import END, LanguageTokens
+from pet_fairseq.multilingual.models import Bilingual
+from pet_fairseq.nn.architectures import model_class
 
 MODEL = "model.pt"
 MISSING = "ctranslate2 is missing; pip install 'pet-fairseq[ctranslate2]'"
@@ -70,25 +74,55 @@ def export(checkpoint: str, data: str, to: str, out: Path, precision: Optional[s
         if to == "fairseq":
             write_fairseq(checkpoint, data, folder)
             return
-        if has_ctranslate2_form(load_checkpoint(checkpoint, "CHECKPOINT")["cfg"]["model"]):
+        options = load_checkpoint(checkpoint, "CHECKPOINT")["cfg"]["model"]
+        tokens = language_tokens(options)
+        if has_ctranslate2_form(options):
             convert_ctranslate2_form(checkpoint, data, folder, quantization)
-            return
-        plain, converted = folder / "plain", folder / "converted"
-        plain.mkdir()
-        cfg = write_fairseq(checkpoint, data, plain)
-        write_ctranslate2(plain, cfg, converted, quantization)
-        for file in converted.iterdir():
-            file.rename(folder / file.name)
-        converted.rmdir()
-        shutil.rmtree(plain)
+        else:
+            plain, converted = folder / "plain", folder / "converted"
+            plain.mkdir()
+            cfg = write_fairseq(checkpoint, data, plain, without_tokens=tokens is not None)
+            write_ctranslate2(plain, cfg, converted, quantization)
+            for file in converted.iterdir():
+                file.rename(folder / file.name)
+            converted.rmdir()
+            shutil.rmtree(plain)
+        if tokens is not None:
+            add_language_tokens(folder, tokens)
 
 
-def write_fairseq(checkpoint: str, data: str, folder: Path) -> dict:
-    """Write model.pt and the dictionaries, and return the options in model.pt."""
+def language_tokens(options: Any) -> Optional[LanguageTokens]:
+    """The words that a model puts around sentences; None for all models but bilingual ones."""
+    is_bilingual = issubclass(model_class(options), Bilingual)
+    return LanguageTokens.of_options(options) if is_bilingual else None
+
+
+def add_language_tokens(folder: Path, tokens: LanguageTokens) -> None:
+    """Let a folder in CTranslate2 say which words its sentences need.
+
+    What stands behind a sentence is given by who translates, and the end that CTranslate2 would add
+    is not added.
+    """
+    file = folder / "config.json"
+    config = json.loads(read_text(file, "--to ctranslate2"))
+    config["add_source_eos"] = False
+    if tokens.decoder_start[0] != END:  # which Marian's has replaced already
+        config["decoder_start_token"] = tokens.decoder_start[0]
+    write_json(file, config)
+    tokens.write(folder)
+
+
+def write_fairseq(checkpoint: str, data: str, folder: Path, without_tokens: bool = False) -> dict:
+    """Write model.pt and the dictionaries, and return the options in model.pt.
+
+    Args:
+        without_tokens: take a bilingual model, too; what is written lacks its language tokens.
+    """
     state = load_checkpoint(checkpoint, "CHECKPOINT")
     args = state["cfg"]["model"]
     check_translation_model(state, checkpoint, "CHECKPOINT")
-    check_plain_form(args, checkpoint)
+    if not without_tokens:
+        check_plain_form(args, checkpoint)
     model, task = load_transformer(checkpoint, "CHECKPOINT", data)
     plain, plain_args = plain_model(model, args, task)
     exported = plain_state(state, plain, plain_args, task)

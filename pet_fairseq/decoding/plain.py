@@ -74,7 +74,8 @@ def plain_model(
 def weights_in_use(model: nn.Module) -> dict[str, Tensor]:
     """A model's parameters and buffers under all their names, without heads that are not used."""
     weights = dict(model.named_parameters(remove_duplicate=False))
-    weights |= dict(model.named_buffers())
+    stored = model.state_dict()
+    weights |= {name: buffer for name, buffer in model.named_buffers() if name in stored}
     for path, module in model.named_modules():
         if not isinstance(module, MultiheadAttention):
             continue

@@ -62,7 +62,7 @@ def train_pieces(sentences: Iterable[str], number: int) -> bytes:
     Returns:
         the content of its file.
     Raises:
-        UserError: the sentences do not have so many different pieces, or more characters.
+        UserError: the sentences have too few different pieces, or more characters than pieces.
     """
     model = io.BytesIO()
     try:

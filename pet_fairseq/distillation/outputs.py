@@ -45,7 +45,7 @@ def run_model(model: nn.Module, net_input: dict) -> Outputs:
             alignment_layer=NO_LAYER,
             full_context_alignment=False,  # transformer_align's second run, for alignments alone
         )
-        with stop, forward_hooks((decoder, lead_to_output_layer)):
+        with stop, forward_hooks((decoder, depend_on_output_layer)):
             features, _ = model(**net_input)
         return Outputs(features, decoder.output_layer, list(decoder.output_projection.parameters()))
     log_probs = model.get_normalized_probs(model(**net_input), log_probs=True)
@@ -67,7 +67,7 @@ def run_student(model: nn.Module, net_input: dict) -> Outputs:
     return run_model(model, net_input)
 
 
-def lead_to_output_layer(decoder: nn.Module, inputs, output: tuple[Tensor, dict]):
+def depend_on_output_layer(decoder: nn.Module, inputs, output: tuple[Tensor, dict]):
     """Forward hook: let the decoder's output depend on its output layer, which the loss uses later.
 
     Otherwise torch's DistributedDataParallel with --find-unused-parameters would take the output

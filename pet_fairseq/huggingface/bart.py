@@ -1,6 +1,7 @@
 """Import of BART and mBART as fairseq's `bart`."""
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Optional
 
 from torch import Tensor
@@ -10,19 +11,24 @@ from pet_fairseq.huggingface.bert import ACTIVATIONS
 from pet_fairseq.huggingface.classes import CLASSES, HEAD, classifier_task, is_classifier
 from pet_fairseq.huggingface.encoder_decoder import (
     BIAS,
-    layer_tensors,
+    dictionary_files,
+    norm_parts,
     position_limits,
+    shared_tensors,
     size_options,
     translation_task,
 )
-from pet_fairseq.huggingface.source import Config, Source, Weights
-from pet_fairseq.huggingface.tokenizer_file import TokenizerFile
-from pet_fairseq.huggingface.vocabulary import FIRST, Vocabulary, make_vocabulary
+from pet_fairseq.huggingface.source import Source, Weights
+from pet_fairseq.huggingface.text_pieces import MASK, TextPieces, choose_pair, read_text_pieces
+from pet_fairseq.huggingface.tokenizer_file import OPTIONS, read_options
+from pet_fairseq.huggingface.vocabulary import FIRST, make_vocabulary
 from pet_fairseq.huggingface.writer import Import
+from pet_fairseq.multilingual.language_tokens import END, LanguageTokens
 
 PRE_NORM = "mbart"  # the model_type whose layers are pre-norm, with a norm after the last one
 LANGUAGES = ("source", "target")  # the suffixes of data files in fairseq's recipes for BART
-MASK = "<mask>"
+# architectures without and with language tokens, by whether embeddings are scaled
+ARCHS = {False: ("bart_large", "bilingual_bart"), True: ("mbart_large", "bilingual_mbart")}
 CLASS_HEAD = {"dense": f"{HEAD}.dense", "out_proj": f"{HEAD}.out_proj"}
 
 
@@ -38,59 +44,70 @@ def read_bart(source: Source) -> Import:
     weights = source.weights.renamed(lambda name: name.removeprefix("model."))
     if BIAS in weights and weights[BIAS].any():
         raise UserError(f"{weights.path}: {BIAS} is not 0, and fairseq's bart has no such bias")
-    tokenizer = source.tokenizer
-    special = {word: tokenizer.number(word) for word in FIRST}
+    text = read_text_pieces(source)
+    special = {word: text.numbers.get(word) for word in FIRST}
     rows = config.size("vocab_size")
-    vocabulary = make_vocabulary(known_pieces(tokenizer, rows), rows, special, tokenizer.path)
+    vocabulary = make_vocabulary(known_pieces(text, rows), rows, special, text.path)
     positions = config.size("max_position_embeddings")
     pre_norm = config["model_type"] == PRE_NORM
-    scaled = config.get("scale_embedding")
-    arch = ["--arch", "mbart_large" if scaled else "bart_large", *size_options(config)]
+    has_class_head = is_classifier(source)
+    bilingual = bool(source.languages)
+    arch = ["--arch", ARCHS[bool(config.get("scale_embedding"))][bilingual], *size_options(config)]
     arch += ["--activation-fn", config.choose("activation_function", ACTIVATIONS)]
     if pre_norm:
         arch += ["--encoder-normalize-before", "--decoder-normalize-before"]
-    has_class_head = is_classifier(source)
-    if not (has_class_head and pre_norm):  # mBART's classes do not ask for it
-        config.refuse(decoder_start_token_id=special["</s>"])
+    if not (pre_norm and (has_class_head or bilingual)):  # these start from other words
+        config.refuse(decoder_start_token_id=special[END])
     if has_class_head:
+        if bilingual:
+            raise UserError(f"{config.path}: is of a classifier; leave the languages out")
         outputs = len(weights["classification_head.out_proj.bias"])
         task, files = classifier_task(source, outputs, separators=2, vocabulary=vocabulary)
         task.append("--add-prev-output-tokens")
         arch += ["--max-positions", str(positions)]
     else:
-        task = translation_task(*LANGUAGES)
-        files = {f"dict.{language}.txt": vocabulary.text() for language in LANGUAGES}
+        languages = choose_pair(source, text) if bilingual else LANGUAGES
+        if bilingual:
+            tokens = (text.languages[language] for language in languages)
+            arch += mbart_tokens(source, *tokens).command_words()
+        task, files = translation_task(*languages), dictionary_files(languages, vocabulary)
+    parts = ["embed_positions.weight", *norm_parts("layernorm_embedding")]
+    parts += norm_parts("layer_norm") if pre_norm else []
+    tensors = shared_tensors(weights, config, vocabulary, parts)
     return Import(
         task,
         arch + position_limits(positions),
         files,
-        bart_tensors(weights, config, vocabulary, pre_norm, has_class_head),
+        chain(tensors, head_tensors(weights)) if has_class_head else tensors,
         f"{len(vocabulary):,} words" + (", with a head for classes" if has_class_head else ""),
-        tokenizer.write,
-        ["--bpe", "tokenizer_json", "--tokenizer-file", "{}/tokenizer.json"],
+        text.write,
+        text.options,
     )
 
 
-def known_pieces(tokenizer: TokenizerFile, rows: int) -> list[Optional[str]]:
+def known_pieces(text: TextPieces, rows: int) -> list[Optional[str]]:
     """The tokenizer's pieces; BARTs trained on summaries have no row for the last one, <mask>."""
-    pieces = tokenizer.pieces()
+    pieces = text.in_order()
     return pieces[:rows] if pieces[rows:] == [MASK] else pieces
 
 
-def bart_tensors(
-    weights: Weights, config: Config, vocabulary: Vocabulary, pre_norm: bool, has_class_head: bool
-) -> Iterator[tuple[str, Tensor]]:
-    """Yield BART's tensors under fairseq's names."""
-    yield "encoder.embed_tokens.weight", vocabulary.take(weights["shared.weight"])
-    norms = ["layernorm_embedding", *(["layer_norm"] if pre_norm else [])]
-    for stack in ("encoder", "decoder"):
-        positions = f"{stack}.embed_positions.weight"
-        yield positions, weights[positions]
-        for norm in norms:
-            for kind in ("weight", "bias"):
-                yield f"{stack}.{norm}.{kind}", weights[f"{stack}.{norm}.{kind}"]
-    yield from layer_tensors(weights, config)
-    if has_class_head:
-        for theirs, ours in CLASS_HEAD.items():
-            for kind in ("weight", "bias"):
-                yield f"{ours}.{kind}", weights[f"classification_head.{theirs}.{kind}"]
+def head_tensors(weights: Weights) -> Iterator[tuple[str, Tensor]]:
+    """Yield the tensors of the head for classes under fairseq's names."""
+    for theirs, ours in CLASS_HEAD.items():
+        for kind in ("weight", "bias"):
+            yield f"{ours}.{kind}", weights[f"classification_head.{theirs}.{kind}"]
+
+
+def mbart_tokens(source: Source, source_token: str, target_token: str) -> LanguageTokens:
+    """What an mBART for translation reads around sentences.
+
+    mBART-50 has language tokens in front, the older mBART behind; the tokenizer's class says which
+    it is, or else the word from which the decoder starts.
+    """
+    config = source.config
+    kind = read_options(source.folder / OPTIONS).get("tokenizer_class")
+    kind = kind or config.get("tokenizer_class")
+    starts_from_end = config.get("decoder_start_token_id") in (None, config.get("eos_token_id", 2))
+    if ("50" in kind) if kind else starts_from_end:
+        return LanguageTokens((source_token,), (END,), (END, target_token))
+    return LanguageTokens((), (END, source_token), (target_token,))

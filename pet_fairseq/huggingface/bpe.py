@@ -1,9 +1,14 @@
-"""`--bpe tokenizer_json`: any tokenizer of the library `tokenizers` for fairseq's commands."""
+"""Other libraries' tokenizers as `--bpe` of fairseq's commands.
 
+`tokenizer_json` is any tokenizer of the library `tokenizers`, `marian` is that of OPUS-MT.
+"""
+
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from fairseq.data.encoders import register_bpe
+from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE, SentencepieceConfig
 from fairseq.dataclass import FairseqDataclass
 
 from pet_fairseq.huggingface.tokenizer_file import load_segmenter, word_of
@@ -50,3 +55,14 @@ class TokenizerJson:
         numbers = [self.numbers[word] for word in words.split() if word in self.numbers]
         text = self.tokenizer.decode(numbers, skip_special_tokens=False)
         return text.replace("\n", self.newline) if self.newline else text
+
+
+@register_bpe("marian", dataclass=SentencepieceConfig)
+class MarianBPE(SentencepieceBPE):
+    """SentencePiece's pieces, before which a language token such as `>>fra<<` is a word itself."""
+
+    def encode(self, x: str) -> str:
+        match = re.match(r">>\S+?<<", x)
+        token = match[0] if match else ""
+        words = f"{token} {super().encode(x[len(token) :])}"
+        return words.strip()

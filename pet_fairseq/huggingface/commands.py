@@ -16,6 +16,12 @@ def _arguments(parser: ArgumentParser) -> None:
         help="a folder with config.json, model.safetensors or pytorch_model.bin, and the "
         "tokenizer's files; or a GGUF file",
     )
+    for side, what in (("source", "from"), ("target", "to")):
+        parser.add_argument(
+            f"--{side}-lang",
+            metavar="LANG",
+            help=f"to translate {what}, of those that a multilingual model knows",
+        )
     add_new_folder_option(parser)
 
 
@@ -23,7 +29,7 @@ def _run(args: Namespace) -> None:
     from pet_fairseq.huggingface.importer import import_model
 
     start = time.perf_counter()
-    line = import_model(args.folder, args.out)
+    line = import_model(args.folder, args.out, args.source_lang, args.target_lang)
     line += f"; {time.perf_counter() - start:,.0f} s"
     peak = peak_memory()
     print(line if peak is None else f"{line}, at most {peak / 1e6:,.0f} MB of memory")

@@ -9,14 +9,17 @@ from pet_fairseq.files import check_new_folder
 from pet_fairseq.huggingface.bart import read_bart
 from pet_fairseq.huggingface.bert import read_bert
 from pet_fairseq.huggingface.distilbert import read_distilbert
+from pet_fairseq.huggingface.fsmt import read_fsmt
 from pet_fairseq.huggingface.gguf_file import read_gguf
 from pet_fairseq.huggingface.gpt2 import read_gpt2
 from pet_fairseq.huggingface.llama import read_llama
+from pet_fairseq.huggingface.m2m_100 import read_m2m
 from pet_fairseq.huggingface.marian import read_marian
 from pet_fairseq.huggingface.roberta import read_roberta
 from pet_fairseq.huggingface.source import CONFIG, Config, Source, open_weights, read_config
 from pet_fairseq.huggingface.tokenizer_file import read_tokenizer
 from pet_fairseq.huggingface.writer import Import, write_import
+from pet_fairseq.multilingual.language_tokens import option_of
 
 # the function that reads a model, by its model_type in config.json
 FAMILIES: dict[str, Callable[[Source], Import]] = {
@@ -27,13 +30,16 @@ FAMILIES: dict[str, Callable[[Source], Import]] = {
     "camembert": read_roberta,
     "bart": read_bart,
     "mbart": read_bart,
+    "m2m_100": read_m2m,
     "marian": read_marian,
+    "fsmt": read_fsmt,
     "gpt2": read_gpt2,
     "llama": read_llama,
     "mistral": read_llama,
     "qwen2": read_llama,
     "qwen3": read_llama,
 }
+TRANSLATORS = ("mbart", "m2m_100", "marian", "fsmt")  # whose languages a user may choose
 # what the library transformers takes for options that config.json lacks, where it matters
 SENTENCE_DEFAULTS: dict[str, object] = {"layer_norm_eps": 1e-12}
 QWEN_DEFAULTS: dict[str, object] = {
@@ -46,6 +52,8 @@ DEFAULTS: dict[str, dict[str, object]] = {
     "roberta": SENTENCE_DEFAULTS,
     "xlm-roberta": SENTENCE_DEFAULTS,
     "camembert": SENTENCE_DEFAULTS,
+    "m2m_100": {"activation_function": "relu", "scale_embedding": True},
+    "fsmt": {"activation_function": "relu", "scale_embedding": True, "pad_token_id": 1},
     "gpt2": {"activation_function": "gelu_new"},
     "mistral": {"sliding_window": 4096, "num_key_value_heads": 8},
     "qwen2": QWEN_DEFAULTS,
@@ -54,17 +62,23 @@ DEFAULTS: dict[str, dict[str, object]] = {
 OTHER_FILES = (".json", ".safetensors", ".bin")  # of a folder that is to be given as a whole
 
 
-def import_model(path: Path, out: Path) -> str:
+def import_model(
+    path: Path, out: Path, source_lang: Optional[str] = None, target_lang: Optional[str] = None
+) -> str:
     """Write a model's folder for fairseq; returns a line for the terminal.
 
     Args:
         path: a folder of Hugging Face's files, a GGUF file, or a folder with one GGUF file.
+        source_lang, target_lang: those of a model of several languages that are to be used.
     Raises:
-        UserError: files that are missing, damaged or of a model that is not supported, or `out`
-            exists already.
+        UserError: files that are missing, damaged or of a model that is not supported, languages
+            that it does not know, or `out` exists already.
     """
     check_new_folder(out, "--out")
     source = open_source(path)
+    chosen = {"source_lang": source_lang, "target_lang": target_lang}
+    source.languages = {name: language for name, language in chosen.items() if language is not None}
+    check_languages(source)
     model = FAMILIES[source.config["model_type"]](source)
     write_import(model, out, source.weights.path)
     return f"wrote {out}: {' '.join(model.arch)}, {model.description}"
@@ -97,6 +111,22 @@ def check_family(config: Config) -> None:
         raise UserError(
             f"{config.path}: has a quantization_config; give the model's files in float16, "
             "bfloat16 or float32"
+        )
+
+
+def check_languages(source: Source) -> None:
+    """Raises UserError for languages of a model that does not translate, or two that are one."""
+    kind = source.config["model_type"]
+    for name in source.languages:
+        if kind not in TRANSLATORS:
+            raise UserError(
+                f"{option_of(name)}: a model of type {kind} has no languages to choose from; leave "
+                "it out"
+            )
+    if len(set(source.languages.values())) < len(source.languages):
+        raise UserError(
+            f"--target-lang {source.languages['target_lang']}: is the --source-lang too; give two "
+            "languages"
         )
 
 

@@ -1,5 +1,6 @@
 """Import of Marian's translation models, such as OPUS-MT, as `--arch marian`."""
 
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,23 +12,26 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.huggingface.bert import later_positions
 from pet_fairseq.huggingface.encoder_decoder import (
     BIAS,
+    dictionary_files,
     layer_tensors,
     position_limits,
+    read_pieces,
     size_options,
     translation_task,
 )
-from pet_fairseq.huggingface.source import CONFIG, Config, Source, Weights, read_json, require_file
+from pet_fairseq.huggingface.source import Config, Source, Weights
 from pet_fairseq.huggingface.tokenizer_file import OPTIONS, read_options
-from pet_fairseq.huggingface.vocabulary import FIRST, Vocabulary, make_vocabulary
+from pet_fairseq.huggingface.vocabulary import Vocabulary
 from pet_fairseq.huggingface.writer import Import
+from pet_fairseq.multilingual.language_tokens import LanguageTokens, check_language
 
 PIECES, TARGET_PIECES = "vocab.json", "target_vocab.json"
-PAD = "<pad>"
 MODELS = ("source.spm", "target.spm")
 ACTIVATIONS = {"swish": ["--swish"], "silu": ["--swish"]} | {
     name: ["--activation-fn", name] for name in ("relu", "gelu")
 }
 WAVELENGTH = 10000.0
+LANGUAGE = re.compile(">>.+<<")
 
 
 def read_marian(source: Source) -> Import:
@@ -49,35 +53,55 @@ def read_marian(source: Source) -> Import:
     shared = config.get("share_encoder_decoder_embeddings", True)
     vocabularies = read_vocabularies(source.folder, config, shared)
     tied = config.get("tie_word_embeddings", True)
-    arch = ["--arch", "marian", *size_options(config), *activation]
+    arch = ["--arch", "bilingual_marian" if "target_lang" in source.languages else "marian"]
+    arch += [*size_options(config), *activation]
     arch += ["--share-all-embeddings"] if shared and tied else []
     arch += ["--share-decoder-input-output-embed"] if tied and not shared else []
     arch += [] if config.get("scale_embedding") else ["--no-scale-embedding"]
-    languages = read_languages(source.folder)
-    files = {
-        f"dict.{language}.txt": vocabulary.text()
-        for language, vocabulary in zip(languages, vocabularies)
-    }
+    languages = read_languages(source)
+    arch += language_options(source, vocabularies[0])
     words = " and ".join(f"{len(v):,}" for v in (vocabularies[:1] if shared else vocabularies))
     return Import(
         translation_task(*languages),
         arch + position_limits(config.size("max_position_embeddings")),
-        files,
+        dictionary_files(languages, *vocabularies),
         marian_tensors(weights, config, *vocabularies, shared, tied),
         f"{words} words, {' to '.join(languages)}",
         lambda folder: copy_models(source.folder, folder),
-        ["--bpe", "sentencepiece", "--sentencepiece-model", f"{{}}/{MODELS[0]}"],
+        ["--bpe", "marian", "--sentencepiece-model", f"{{}}/{MODELS[0]}"],
     )
 
 
-def read_languages(folder: Path) -> tuple[str, str]:
-    """The languages in tokenizer_config.json, as suffixes of data files; else source and target."""
-    options = read_options(folder / OPTIONS)
-    source, target = (options.get(name) for name in ("source_lang", "target_lang"))
-    if not (isinstance(source, str) and isinstance(target, str)) or source == target:
-        return "source", "target"
-    usable = source.isidentifier() and target.isidentifier()
-    return (source, target) if usable else ("source", "target")
+def read_languages(source: Source) -> tuple[str, str]:
+    """The suffixes of data files: the languages that the user or tokenizer_config.json names.
+
+    Without two such languages they are source and target.
+    """
+    options = read_options(source.folder / OPTIONS) | source.languages
+    names = (str(options.get("source_lang") or ""), str(options.get("target_lang") or ""))
+    usable = all(map(str.isidentifier, names)) and names[0] != names[1]
+    return names if usable else ("source", "target")
+
+
+def language_options(source: Source, vocabulary: Vocabulary) -> list[str]:
+    """The options of a model that puts the target's token, such as `>>fra<<`, before a sentence.
+
+    Raises:
+        UserError: the vocabulary does not have the token.
+    """
+    language = source.languages.get("target_lang")
+    if language is None:
+        return []
+    tokens = [word for word in vocabulary.words if LANGUAGE.fullmatch(word)]
+    known = {token.strip("<>"): token for token in tokens}
+    path = source.folder / PIECES
+    if not known:
+        raise UserError(
+            f"--target-lang {language}: {path} has no language tokens such as >>fra<<; "
+            "leave the option out"
+        )
+    check_language("--target-lang", language, known, path)
+    return LanguageTokens((known[language],)).command_words()
 
 
 def read_vocabularies(folder: Path, config: Config, shared: bool) -> tuple[Vocabulary, Vocabulary]:
@@ -93,28 +117,6 @@ def read_vocabularies(folder: Path, config: Config, shared: bool) -> tuple[Vocab
     path = folder / TARGET_PIECES
     rows = config.size("decoder_vocab_size") if config.get("decoder_vocab_size") else rows
     return source, read_pieces(path if path.is_file() else folder / PIECES, rows, pad)
-
-
-def read_pieces(path: Path, rows: int, pad: int) -> Vocabulary:
-    """The dictionary of a vocab.json; pad: the number of <pad>, with which the decoder starts.
-
-    Raises:
-        UserError: no such file, or one that does not fit the model.
-    """
-    numbers = read_json(require_file(path))
-    if sorted(numbers.values()) != list(range(len(numbers))):
-        raise UserError(f"{path}: its numbers have gaps; download it again")
-    if numbers.get(PAD) != pad:
-        raise UserError(
-            f"{path}: {PAD} is number {numbers.get(PAD)}, but pad_token_id in {CONFIG} is {pad}; "
-            "give files that belong together"
-        )
-    return make_vocabulary(
-        sorted(numbers, key=numbers.__getitem__),
-        rows,
-        {word: numbers.get(word) for word in FIRST},
-        path,
-    )
 
 
 def copy_models(old: Path, new: Path) -> None:

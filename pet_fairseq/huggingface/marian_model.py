@@ -15,6 +15,7 @@ from fairseq.modules.transformer_layer import (
 from torch import Tensor, nn
 
 from pet_fairseq.checkpoints.tied_tensors import SharedStoredOnce
+from pet_fairseq.multilingual.models import Bilingual
 from pet_fairseq.nn.architectures import set_defaults
 from pet_fairseq.nn.output_bias import add_output_bias
 
@@ -76,6 +77,11 @@ class MarianModel(SharedStoredOnce, TransformerModel):
         return model
 
 
+@register_model("bilingual_marian")
+class BilingualMarian(Bilingual, MarianModel):
+    """A Marian model of several languages, which puts the target's token in front of sentences."""
+
+
 def use_swish(model: nn.Module) -> None:
     """Give all layers the activation that fairseq's `get_activation_fn` lacks."""
     for module in model.modules():
@@ -88,3 +94,6 @@ def set_marian_defaults(args) -> None:
     """Set options that are not given to the values of OPUS-MT's models."""
     set_defaults(args, swish=False, encoder_learned_pos=True, decoder_learned_pos=True)
     base_architecture(args)
+
+
+register_model_architecture("bilingual_marian", "bilingual_marian")(set_marian_defaults)

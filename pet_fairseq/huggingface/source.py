@@ -4,7 +4,7 @@ import json
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -100,12 +100,17 @@ class Weights(Mapping[str, Tensor]):
 
 @dataclass
 class Source:
-    """A model in another library's files; its tokenizer is read when it is first asked for."""
+    """A model in another library's files; its tokenizer is read when it is first asked for.
+
+    Args:
+        languages: those that the user chose, as source_lang and target_lang.
+    """
 
     folder: Path
     config: Config
     weights: Weights
     read_tokenizer: Callable[[], TokenizerFile]
+    languages: dict[str, str] = field(default_factory=dict)
 
     @cached_property
     def tokenizer(self) -> TokenizerFile:

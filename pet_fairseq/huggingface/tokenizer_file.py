@@ -3,7 +3,7 @@
 import json
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Optional
@@ -43,19 +43,8 @@ class TokenizerFile:
     options: dict
 
     def pieces(self) -> list[Optional[str]]:
-        """The pieces in the order of their numbers; None for a number without a piece.
-
-        Raises:
-            UserError: there are too many such numbers.
-        """
-        vocabulary = self.tokenizer.get_vocab()
-        last = max(vocabulary.values(), default=-1)
-        if last >= 2 * len(vocabulary) + 1000:
-            raise UserError(f"{self.path}: its numbers have gaps; download it again")
-        pieces: list[Optional[str]] = [None] * (last + 1)
-        for piece, number in vocabulary.items():
-            pieces[number] = piece
-        return pieces
+        """As `pieces_in_order`."""
+        return pieces_in_order(self.tokenizer.get_vocab(), self.path)
 
     def number(self, piece: str) -> Optional[int]:
         """The number of a piece, None if there is no such piece."""
@@ -72,6 +61,23 @@ class TokenizerFile:
             shutil.copyfile(self.path, folder / TOKENIZER)
         else:
             self.tokenizer.save(str(folder / TOKENIZER))
+
+
+def pieces_in_order(numbers: Mapping[str, int], path: Path) -> list[Optional[str]]:
+    """The pieces in the order of their numbers; None for a number without a piece.
+
+    Args:
+        path: of the tokenizer, for errors.
+    Raises:
+        UserError: there are too many such numbers.
+    """
+    last = max(numbers.values(), default=-1)
+    if last >= 2 * len(numbers) + 1000:
+        raise UserError(f"{path}: its numbers have gaps; download it again")
+    pieces: list[Optional[str]] = [None] * (last + 1)
+    for piece, number in numbers.items():
+        pieces[number] = piece
+    return pieces
 
 
 def content(piece: object) -> Optional[str]:

@@ -50,6 +50,8 @@ class Vocabulary:
                 f"config.json: vocab_size is {self.size:,}, but the tensors have {len(matrix):,} "
                 "rows; give files that belong together"
             )
+        if torch.equal(self.rows, torch.arange(self.size)):
+            return matrix  # which may be most of the model: no copy of it
         taken = matrix[self.rows.clamp(min=0)]
         taken[self.rows < 0] = 0
         return taken

@@ -16,7 +16,7 @@ from pet_fairseq.checkpoints.dictionaries import first_folder, load_dictionary, 
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import atomic_folder, check_new_folder
-from pet_fairseq.multilingual.language_tokens import LanguageTokens, trained_tokens
+from pet_fairseq.multilingual.language_tokens import LanguageTokens, check_language, trained_tokens
 from pet_fairseq.nn.architectures import architecture_name, model_class
 
 CHECKPOINT = "checkpoint.pt"
@@ -127,12 +127,8 @@ def known_languages(task: Namespace) -> list[str]:
 def check_languages(task: Namespace, path: str, source_lang: str, target_lang: str) -> None:
     """Raise UserError for a language that the model does not know; the message lists the known."""
     known = known_languages(task)
-    for option, language in (("--source-lang", source_lang), ("--target-lang", target_lang)):
-        if language not in known:
-            raise UserError(
-                f"{option} {language}: {path} does not know it; its languages are "
-                f"{', '.join(known)}"
-            )
+    check_language("--source-lang", source_lang, known, path)
+    check_language("--target-lang", target_lang, known, path)
 
 
 def find_dictionary(state: dict, path: str, language: str, side: str, data: Optional[str]) -> Path:

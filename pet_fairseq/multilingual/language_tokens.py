@@ -1,17 +1,21 @@
 """What a multilingual model reads around a sentence: language tokens, as its training put them."""
 
+import json
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from pathlib import Path
+from typing import Any, Optional, Union
 
 import torch
 from fairseq.data import Dictionary
 from torch import Tensor
 
 from pet_fairseq.errors import UserError
+from pet_fairseq.files import read_text, write_json
 
 END = "</s>"
+FILE = "language_tokens.json"  # in a folder of pet-fairseq export --to ctranslate2
 
 
 @dataclass(frozen=True)
@@ -31,15 +35,45 @@ class LanguageTokens:
     @classmethod
     def of_options(cls, args: Any) -> "LanguageTokens":
         """Those in a model's options, as `add_language_options` declares them."""
-        default = cls()
         given = {field.name: getattr(args, field.name, None) for field in fields(cls)}
-        return cls(
-            **{n: getattr(default, n) if w is None else tuple(w.split()) for n, w in given.items()}
-        )
+        return cls(**{name: split(words) for name, words in given.items() if words is not None})
+
+    @classmethod
+    def of_folder(cls, folder: Path) -> Optional["LanguageTokens"]:
+        """Those of a model that was exported with them, None if it has none.
+
+        Raises:
+            UserError: their file cannot be read.
+        """
+        file = folder / FILE
+        if not file.is_file():
+            return None
+        try:
+            return cls.of_options(Namespace(**json.loads(read_text(file, "CHECKPOINT"))))
+        except (ValueError, TypeError, AttributeError) as error:
+            raise UserError(f"{file}: cannot be read; export the model again") from error
+
+    def write(self, folder: Path) -> None:
+        """Write the file that `of_folder` reads."""
+        write_json(folder / FILE, self.options())
 
     def options(self) -> dict[str, str]:
         """The options of a model that reads them."""
         return {field.name: " ".join(getattr(self, field.name)) for field in fields(self)}
+
+    def command_words(self) -> list[str]:
+        """The same options as words of a command, without those that have their default."""
+        given = {n: w for n, w in vars(self).items() if w != getattr(LanguageTokens(), n)}
+        return [word for name, words in given.items() for word in (option_of(name), *words)]
+
+
+def split(words: Union[str, Sequence[str]]) -> tuple[str, ...]:
+    """The words in one text or in several."""
+    return tuple(" ".join([words] if isinstance(words, str) else words).split())
+
+
+def option_of(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def add_language_options(parser) -> None:
@@ -48,12 +82,12 @@ def add_language_options(parser) -> None:
     about = {
         "source_prefix": "words in front of every source sentence, such as __de__",
         "source_end": "words behind every source sentence, in place of </s>",
-        "decoder_start": "words that the decoder starts from, such as '</s> __en__'",
+        "decoder_start": "words that the decoder starts from, such as </s> __en__",
     }
     for name, text in about.items():
         words = " ".join(getattr(default, name))
-        option = f"--{name.replace('_', '-')}"
-        parser.add_argument(option, metavar="WORDS", help=f"{text} (default: {words or 'none'})")
+        text = f"{text} (default: {words or 'none'})"
+        parser.add_argument(option_of(name), nargs="+", metavar="WORD", help=text)
 
 
 def find_words(words: Sequence[str], dictionary: Dictionary, option: str) -> Tensor:
@@ -93,6 +127,14 @@ def start_with(prev_output_tokens: Tensor, start: Tensor) -> Tensor:
     """The decoder's input, B x T, with other words in place of the first one of each row."""
     first = start.expand(len(prev_output_tokens), -1)
     return torch.cat([first, prev_output_tokens[:, 1:]], dim=1)
+
+
+def check_language(option: str, language: str, known: Collection[str], path: object) -> None:
+    """Raise UserError for a language that a model does not know; the message lists the known."""
+    if language not in known:
+        raise UserError(
+            f"{option} {language}: {path} does not know it; its languages are {', '.join(known)}"
+        )
 
 
 def trained_tokens(task: Namespace, source_lang: str, target_lang: str) -> LanguageTokens:

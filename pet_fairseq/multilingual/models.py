@@ -8,7 +8,7 @@ from typing import Optional
 
 from fairseq.models import register_model, register_model_architecture
 from fairseq.models.bart import BARTModel
-from fairseq.models.bart.model import bart_large_architecture
+from fairseq.models.bart.model import bart_large_architecture, mbart_large_architecture
 from fairseq.models.transformer import TransformerModel, base_architecture
 from fairseq.models.transformer.transformer_decoder import TransformerDecoderBase
 from fairseq.models.transformer.transformer_encoder import TransformerEncoderBase
@@ -120,3 +120,4 @@ class BilingualBart(Bilingual, BARTModel):
 
 register_model_architecture("bilingual_transformer", "bilingual_transformer")(base_architecture)
 register_model_architecture("bilingual_bart", "bilingual_bart")(bart_large_architecture)
+register_model_architecture("bilingual_bart", "bilingual_mbart")(mbart_large_architecture)

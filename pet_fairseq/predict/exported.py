@@ -6,7 +6,7 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 from fairseq.data import Dictionary
 from fairseq.data.data_utils import infer_language_pair
@@ -15,6 +15,7 @@ from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.decoding.export import MISSING, has_ctranslate2
 from pet_fairseq.devices import usable_cores
 from pet_fairseq.errors import UserError
+from pet_fairseq.multilingual.language_tokens import LanguageTokens
 from pet_fairseq.predict.batches import MAX_LENGTH, MAX_SOURCE, Limit
 from pet_fairseq.predict.load_model import PATH, around_data, choose_text
 from pet_fairseq.predict.options import BEAM_SEARCH, Search
@@ -61,7 +62,7 @@ def load_engine(folder: Path, device: str = "cpu", threads: int = 1, compute_typ
         raise UserError("--device cuda: CTranslate2 finds no GPU here; give --device cpu")
     device = ("cuda" if gpus else "cpu") if device == "auto" else device
     try:
-        return ctranslate2.Translator(
+        engine = ctranslate2.Translator(
             str(folder),
             device=device,
             compute_type=compute_type,
@@ -70,6 +71,37 @@ def load_engine(folder: Path, device: str = "cpu", threads: int = 1, compute_typ
         )
     except (RuntimeError, ValueError) as error:
         raise UserError(f"{folder}: CTranslate2 cannot use it: {error}") from error
+    tokens = LanguageTokens.of_folder(folder)
+    return engine if tokens is None else BilingualEngine(engine, tokens)
+
+
+class Result(NamedTuple):
+    """What CTranslate2 says of a sentence."""
+
+    hypotheses: list[list[str]]
+    scores: list[float]
+
+
+class BilingualEngine:
+    """CTranslate2's Translator for plain sentences, around which it puts language tokens."""
+
+    def __init__(self, engine, tokens: LanguageTokens):
+        self.engine = engine
+        self.tokens = tokens
+
+    def translate_batch(self, sentences: Sequence[Sequence[str]], **options: Any) -> list[Result]:
+        """As Translator.translate_batch; hypotheses and lengths are without the tokens."""
+        before, behind = self.tokens.source_prefix, self.tokens.source_end
+        sources = [[*before, *sentence, *behind] for sentence in sentences]
+        forced = list(self.tokens.decoder_start[1:])
+        for name in ("min_decoding_length", "max_decoding_length"):
+            if name in options:
+                options[name] += len(forced)
+        results = self.engine.translate_batch(sources, [forced] * len(sources), **options)
+        return [
+            Result([hypothesis[len(forced) :] for hypothesis in result.hypotheses], result.scores)
+            for result in results
+        ]
 
 
 def translate_tokens(

@@ -181,12 +181,14 @@ def _build_bpe(options):
 def bpe_options(file: str) -> dict[str, str]:
     """fairseq's options for a file that divides words.
 
-    It is a tokenizer.json, a SentencePiece model (`*.model`, `*.spm`) or codes of subword-nmt.
+    It is a tokenizer.json, a SentencePiece model (`*.model`; Marian's `*.spm`) or codes of
+    subword-nmt.
     """
     if file.endswith(".json"):
         return {"_name": "tokenizer_json", "tokenizer_file": file}
     if file.endswith((".model", ".spm")):
-        return {"_name": "sentencepiece", "sentencepiece_model": file}
+        name = "marian" if file.endswith(".spm") else "sentencepiece"
+        return {"_name": name, "sentencepiece_model": file}
     return {"_name": "subword_nmt", "bpe_codes": file, "bpe_separator": "@@"}
 
 

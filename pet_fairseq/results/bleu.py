@@ -11,7 +11,7 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_lines, read_text
 from pet_fairseq.results.fairseq_output import check_hypotheses, lines_in_order
 
-BOOTSTRAP_SAMPLES = 1000
+BLEU_TEST_SAMPLES = 1000
 
 
 def cached_bleu(reference: list[str]) -> BLEU:
@@ -49,7 +49,7 @@ def bleu_p_values(
         baseline, others: translations of the reference's lines; at least one other system.
     """
     systems: list[Any] = [("baseline", baseline), *others.items()]
-    metrics, samples = {"BLEU": BLEU()}, BOOTSTRAP_SAMPLES
+    metrics, samples = {"BLEU": BLEU()}, BLEU_TEST_SAMPLES
     test = PairedTest(systems, metrics, [reference], test_type="bs", n_samples=samples)
     results: dict[str, list[Any]] = test()[1]  # of the systems, and their names
     return {name: result.p_value for name, result in zip(others, results["BLEU"][1:])}

@@ -34,7 +34,7 @@ def learning_rate(width: int, arch: str) -> float:
 
 
 def updates(number: int) -> Options:
-    """Options that train for so many updates, at the end of which the learning rate is 0."""
+    """Options for a training of `number` updates, at the end of which the learning rate is 0."""
     return words(f"--max-update {number} --total-num-update {number}")
 
 

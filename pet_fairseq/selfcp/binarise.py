@@ -14,7 +14,7 @@ from pet_fairseq.selfcp.binary_writer import BinaryWriter, LanguageModelWriter
 from pet_fairseq.selfcp.prompts import Record, read_paragraphs, read_records
 from pet_fairseq.selfcp.vocabulary import VOCAB_SIZE, Vocabulary, train_model
 
-VALID_EVERY = 100  # one line of a text in so many is for validation
+VALID_EVERY = 100  # every 100th line of a text is for validation
 
 
 def make_prompts(

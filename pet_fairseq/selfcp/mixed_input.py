@@ -85,7 +85,7 @@ def last_states(decoder: nn.Module, inputs: MixedInput) -> Tensor:
 
 
 def batch_by_tokens(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
-    """Indices of sequences in batches of at most so many tokens, padding included; longest first.
+    """Indices of sequences in batches of at most `max_tokens`, padding included; longest first.
 
     A sequence that is longer than that is a batch of its own.
     """

@@ -60,7 +60,7 @@ def round_of(segment: Segment) -> int:
 
 
 def choose_strategies(strategy: str, latter: Optional[Sequence[bool]], number: int) -> list[str]:
-    """The strategy for each of so many prompts.
+    """The strategy for each of `number` prompts.
 
     Args:
         latter: for `auto`, whether each prompt's latter part is compressed, as training draws it;

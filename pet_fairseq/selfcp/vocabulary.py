@@ -68,7 +68,7 @@ class Vocabulary:
         """Encode a text to fairseq's numbers of its pieces: int64, without </s>.
 
         Args:
-            part: so many characters are encoded at a time.
+            part: the number of characters that are encoded at a time.
         """
         encode = self.processor.encode
         return np.concatenate(
@@ -85,7 +85,7 @@ class Vocabulary:
 
 
 def train_model(lines: Iterable[str], vocab_size: int) -> bytes:
-    """Train a SentencePiece model with at most so many pieces on a sample of the lines.
+    """Train a SentencePiece model on a sample of the lines.
 
     Raises:
         UserError: what `lines` raises, too few pieces, or nothing to learn from.

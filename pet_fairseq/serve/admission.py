@@ -68,7 +68,7 @@ class Admission:
             raise self.too_large
 
     def check_places(self, count: int) -> None:
-        """Check that so many more texts can wait.
+        """Check that `count` more texts can wait.
 
         Raises:
             RequestError: 413 if they never can; 503 if the queue is full now, or closed.

@@ -45,7 +45,7 @@ def seconds(model: Predictor, batch: list, ratio: int) -> float:
 
 
 def fit_line(small: int, small_seconds: float, large: int, large_seconds: float) -> Cost:
-    """The cost of a batch and of a token, from the times of two batches of so many tokens."""
+    """The cost of a batch and of a token, from the times of two batches of different sizes."""
     if large == small:
         return Cost(0.0, small_seconds / small)
     token = max(large_seconds - small_seconds, 0.0) / (large - small)

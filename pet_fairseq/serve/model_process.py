@@ -87,7 +87,7 @@ class Worker:
         self.end()
 
     def end(self, patience: float = 0.0) -> Optional[int]:
-        """Kill the process unless it ends within so many seconds; its status, once it is gone."""
+        """Kill the process unless it ends within `patience` seconds; returns its status."""
         with self.ending:
             self.process.join(patience)
             self.process.kill()

@@ -55,7 +55,7 @@ class BatchQueue:
         return sum(item.length for item in self.items)
 
     def is_full(self, count: int = 1) -> bool:
-        """Whether so many more texts have no place now."""
+        """Whether `count` more texts have no place now."""
         if len(self) + count > self.capacity:
             self._drop_abandoned()
         return len(self) + count > self.capacity

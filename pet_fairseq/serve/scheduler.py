@@ -78,11 +78,11 @@ class RatioScheduler:
         )
 
     def estimates(self, tokens: int) -> dict[int, float]:
-        """Seconds for so many tokens, by ratio."""
+        """Seconds for a number of tokens, by ratio."""
         batches = -(-tokens // self.batch_tokens)
         return {k: self.pace * cost.seconds(tokens, batches) for k, cost in self.costs.items()}
 
     def observe(self, ratio: int, tokens: int, seconds: float) -> None:
-        """Take into account that a batch of so many tokens took so many seconds at a ratio."""
+        """Take into account how long a batch took at a ratio."""
         self.expected += self.memory * (self.costs[ratio].seconds(tokens) - self.expected)
         self.taken += self.memory * (seconds - self.taken)

@@ -58,7 +58,7 @@ def _flops_arguments(parser: ArgumentParser) -> None:
 
 
 def _flops(args: Namespace) -> None:
-    from pet_fairseq.variator.flops import flops_report
+    from pet_fairseq.variator.flops_table import flops_report
 
     options = (args.compression_ratio, args.bottleneck_dim, args.compression_site, args.lengths)
     print(flops_report(args.checkpoint, *options))

@@ -22,7 +22,7 @@ from pet_fairseq.markdown import table
 from pet_fairseq.runs import SCORES, read_order, read_result
 from pet_fairseq.variator.backbone import BackboneWrapper
 from pet_fairseq.variator.costs import plain_layer_cost
-from pet_fairseq.variator.flops import shape_of
+from pet_fairseq.variator.flops_table import shape_of
 from pet_fairseq.variator.options import VariatorConfig
 from pet_fairseq.variator.plugin_files import build_around
 

@@ -57,12 +57,12 @@ class Choices:
 
 
 def stored_in(bits: int) -> str:
-    """The name of the form of so many bits a weight."""
+    """The name of the form with this number of bits a weight."""
     return f"{bits} bits"
 
 
 def timed_on(threads: int) -> str:
-    """The name of the form of an engine timed on so many threads."""
+    """The name of the form of an engine, timed with this number of threads."""
     return f"{threads} thread{'s' if threads > 1 else ''}"
 
 
@@ -118,7 +118,7 @@ class Bench:
         return forms
 
     def store(self, checkpoint: Path, bits: int) -> Cell:
-        """Bytes of a model in so many bits with its dictionaries, and the BLEU of that model."""
+        """Bytes of a model rounded to `bits` bits, with its dictionaries, and its BLEU."""
         if bits == 32:
             words = sum(path.stat().st_size for path in self.choices.data.glob("dict.*.txt"))
             size = measure_sizes(checkpoint)[0].checkpoint_bytes

@@ -102,7 +102,7 @@ def make_prompts(args, length, rows, dictionary):
 
 
 def make_generator(args, model, dictionary):
-    """A greedy generator of exactly so many new tokens."""
+    """A greedy generator of a fixed number of new tokens."""
     return SequenceGenerator(
         [model], dictionary, beam_size=1, max_len_a=0, max_len_b=args.new, min_len=args.new
     )

@@ -121,7 +121,7 @@ def make_files(folder: Path, shape: Shape) -> str:
 
 
 def random_texts(lengths: Sequence[int], count: int = 500) -> list[str]:
-    """Texts of so many words, from the shortest to the longest."""
+    """Texts of different numbers of words, from the shortest to the longest."""
     draw = random.Random(1)
     return [
         " ".join(f"w{draw.randrange(WORDS)}" for _ in range(draw.randint(*lengths)))

@@ -154,7 +154,7 @@ def decoding(path: Path) -> None:
 
 
 def name_points(axes: Axes, rows: list[Row], offset: tuple[int, int], ha: str = "left") -> None:
-    """Write each row's name beside its accuracy over its cost, so many points away."""
+    """Write each row's name beside its accuracy over its cost, shifted by an offset in points."""
     side = dict(xytext=offset, textcoords="offset points", ha=ha, fontsize="small")
     for row in rows:
         place = (float(row["encoder_cost_percent"]), float(row["accuracy"]))

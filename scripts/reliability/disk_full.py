@@ -96,7 +96,7 @@ def start(writer: Writer, workspace: Workspace, folder: Path) -> None:
 
 
 def fill(disk: Path, room: int) -> None:
-    """Leave so many bytes of the disk free."""
+    """Leave `room` bytes of the disk free."""
     used = shutil.disk_usage(disk).used
     (disk / "filler").write_bytes(bytes(SIZE - used - room // PAGE * PAGE))
 

@@ -3,7 +3,7 @@
     python scripts/text/dictionary.py OUT FILE... [--sentinels 100] [--by-name]
 
 The most frequent word comes first, words of one count in the order of their names; with --by-name
-all words are in that order. --sentinels adds so many words at the end, <sentinel:0> last, for
+all words are in that order. --sentinels N adds N words at the end, <sentinel:0> last, for
 fairseq's span_masked_lm. No words are added to fill up to a multiple of 8, as fairseq-preprocess
 does with dictionaries it makes itself: span_masked_lm would take those for sentinels.
 """

@@ -76,7 +76,7 @@ def test_multilingual_models(task, read, tmp_path):
     )
     read["MODEL"] = lambda path: load_model(path, "MODEL", task.cfg.data)
     read["--backbone-path"] = lambda path: read_backbone(path, "--backbone-path")
-    assert_refused(read, path, f"{MULTILINGUAL}; these are not supported yet, give a model of one")
+    assert_refused(read, path, f"{MULTILINGUAL}; make one of a single pair of it first")
 
 
 @pytest.mark.parametrize("options", [{"langs": "de,en"}, {"lang_pairs": "de-en,en-de"}])

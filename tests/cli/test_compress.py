@@ -176,7 +176,7 @@ def test_without_ctranslate2_both_are_timed_in_fairseq(build, monkeypatch):
     generate = [name for name in stages if name.startswith("generate/")]
     assert generate[:3] == ["generate/teacher.1", "generate/student.1", "generate/teacher.2"]
     assert all(stages[name].alone for name in generate)
-    assert "CTranslate2 is missing" in stages["report"].command.arguments["why_no_ctranslate2"]
+    assert "CTranslate2 is missing" in stages["report"].command.arguments["no_ctranslate2"]
 
 
 def test_the_current_folder_as_out(teacher, data, tmp_path, monkeypatch, capsys):
@@ -267,7 +267,7 @@ def test_a_teacher_without_a_plain_form_is_compared_in_fairseq(build, teacher, d
     save_another(path, teacher, load_task(data), "can_transformer", decoder_normalize_before=True)
     stages = build(teacher=path, size=Size(rate=5))
     assert "export/teacher/fairseq" not in stages and "export/student/fairseq" in stages
-    assert "can_transformer" in stages["report"].command.arguments["why_no_ctranslate2"]
+    assert "can_transformer" in stages["report"].command.arguments["no_ctranslate2"]
 
 
 # --- a real run -----------------------------------------------------------------------------------

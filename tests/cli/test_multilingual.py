@@ -128,3 +128,55 @@ def test_compressed_for_one_pair(given, multilingual, joined, raw, tmp_path):
     translated = run("pet-fairseq", "translate", out, text_in="a1 a2\na3\n").output
     assert len(translated.splitlines()) == 2
     assert "fairseq-train" in run(*words, "--dry-run").output
+
+
+@pytest.mark.parametrize("beam", ["1", "4"])
+def test_the_same_translations_in_ctranslate2(beam, bilingual, raw, tmp_path):
+    """Without a division by lengths, as CTranslate2 counts the language token."""
+    pytest.importorskip("ctranslate2")
+    out = tmp_path / "exported"
+    words = ("--data", bilingual, "--to", "ctranslate2", "--out", out)
+    run("pet-fairseq", "export", bilingual / "checkpoint.pt", *words)
+    search = ("--beam", beam, "--lenpen", "0", "--input", raw / "test.en", "--output")
+    translations = []
+    for model, data in ((bilingual, ()), (out, ("--data", bilingual))):
+        file = tmp_path / f"{model.name}.txt"
+        run("pet-fairseq", "translate", model, *data, *search, file)
+        translations.append(file.read_text().splitlines())
+    ours, theirs = translations
+    assert len(ours) == 30 and len(set(ours)) > 3
+    assert ours == theirs
+
+
+def test_the_page_from_transformers(tmp_path):
+    """An NLLB's translations of a file are those of transformers; then it teaches a student."""
+    from tests.huggingface import translators  # skips without transformers
+
+    texts = translators.TEXTS
+    (tmp_path / "text.de").write_text("".join(f"{text}\n" for text in texts))
+    made = translators.nllb(tmp_path / "nllb")
+    page = "multilingual.md"
+    commands = block(page, "pet-fairseq import-hf").rstrip().splitlines()
+    run_in(tmp_path, commands[0])
+    found = run_in(tmp_path, f"{commands[1]} --beam 1").splitlines()
+    target = made.tokenizer.convert_tokens_to_ids("eng_Latn")
+    for text, line in zip(texts, found, strict=True):
+        (tokens,) = made.model.generate(
+            **made.tokenizer([text], return_tensors="pt"),
+            num_beams=1,
+            max_new_tokens=39,
+            min_new_tokens=2,
+            bad_words_ids=[[made.model.config.pad_token_id]],
+            forced_bos_token_id=target,
+        )
+        expected = made.tokenizer.decode(tokens[2:].tolist()).removesuffix("</s>")
+        assert line and expected.startswith(line), text
+    for part, size in (("train", 24), ("valid", 16)):
+        for language in ("deu_Latn", "eng_Latn"):
+            lines = "".join(f"{texts[i % 3]}\n" for i in range(size))
+            (tmp_path / f"{part}.{language}").write_text(lines)
+    positions = {"max_source_positions": 38, "max_target_positions": 38}
+    training = block(page, "for part in", max_update=2, **positions)
+    shown = run_in(tmp_path, training.replace("--user-dir pet_fairseq", f"{USER_DIR} --cpu"))
+    assert "| kl " in shown
+    assert (tmp_path / "student/checkpoint_best.pt").is_file()

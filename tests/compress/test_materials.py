@@ -4,7 +4,11 @@ import random
 from collections import Counter
 
 import pytest
+import torch
+from sentencepiece import SentencePieceProcessor
 
+from pet_fairseq.checkpoints.frozen_models import load_frozen_models
+from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.compress.materials import (
     Given,
     check_given,
@@ -12,8 +16,10 @@ from pet_fairseq.compress.materials import (
     data_stages,
     parallel,
     teacher_stages,
+    trim_teacher,
     write_pieces,
 )
+from pet_fairseq.demo.corpus import train_pieces
 from pet_fairseq.errors import UserError
 from tests.cli.processes import preprocess, write_text
 from tests.translation import load_task, save_model
@@ -123,6 +129,95 @@ def test_no_pair_that_can_be_used(made, teacher, tmp_path):
     ):
         write_pieces(teacher, {"train": files, "valid": files, "test": files}, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+# --- fewer words ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["two dictionaries", "one dictionary"])
+def in_pieces(request, tmp_path):
+    """A teacher whose words are pieces, its folder, and a text that has some of them only."""
+    draw = random.Random(1)
+    words = ["".join(draw.choices("abcdefgh", k=draw.randint(2, 7))) for _ in range(300)]
+    texts = [" ".join(draw.choices(words, k=4)) for _ in range(2000)]
+    (tmp_path / "teacher").mkdir()
+    (tmp_path / "teacher/spm.model").write_bytes(train_pieces(texts, 200))
+    pieces = SentencePieceProcessor(str(tmp_path / "teacher/spm.model"))
+    for language in ("de", "en"):
+        known = [pieces.id_to_piece(i) for i in range(3, pieces.get_piece_size())]
+        draw.shuffle(known) if request.param == "two dictionaries" else None
+        write(tmp_path / f"teacher/dict.{language}.txt", [f"{piece} 1" for piece in known])
+    shared = request.param == "one dictionary"
+    task = load_task(tmp_path / "teacher", max_source_positions=40, max_target_positions=40)
+    save_model(tmp_path / "teacher/checkpoint.pt", task, share_all_embeddings=shared)
+    files = [write(tmp_path / side, draw.choices(texts[:30], k=200)) for side in ("s", "t")]
+    return tmp_path / "teacher/checkpoint.pt", files, texts
+
+
+@pytest.mark.parametrize("most", [None, 60])
+def test_a_teacher_with_fewer_words(most, in_pieces, tmp_path):
+    """It is as the whole one: its words are pieces of the text, its distributions renormalised."""
+    teacher, files, texts = in_pieces
+    write_pieces(teacher, {"train": files}, tmp_path / "pieces")
+    trim_teacher(teacher, tmp_path / "pieces", most, tmp_path / "trimmed")
+    trimmed = tmp_path / "trimmed/checkpoint.pt"
+    whole_model, whole = load(teacher)
+    model, task = load(trimmed)
+    assert load_checkpoint(str(trimmed), "x")["cfg"].task.data == str(tmp_path / "trimmed")
+    sizes = len(task.source_dictionary), len(task.target_dictionary)
+    if most is None:
+        assert max(sizes) < 200 and all(
+            set(line.split()) <= set(task.source_dictionary.symbols)
+            for line in read(tmp_path / "pieces/train.de")
+        )
+    else:
+        assert sizes == (64, 64)
+    write_pieces(trimmed, {"train": files}, tmp_path / "text")
+    if most is None:
+        assert read(tmp_path / "text/train.de") == read(tmp_path / "pieces/train.de")
+    source, target = (read(tmp_path / f"text/train.{side}")[0] for side in ("de", "en"))
+    rows = torch.tensor([whole.target_dictionary.index(w) for w in task.target_dictionary.symbols])
+    expected = logits(whole_model, whole, source, target)[..., rows].log_softmax(-1)
+    torch.testing.assert_close(logits(model, task, source, target).log_softmax(-1), expected)
+    restricted = SentencePieceProcessor(str(tmp_path / "trimmed/spm.model"))
+    known = {*task.source_dictionary.symbols, *task.target_dictionary.symbols}
+    assert all(set(restricted.encode(text, out_type=str)) <= known for text in texts)
+
+
+def load(path):
+    """A model and a task with the dictionaries beside it."""
+    task = load_task(path.parent)
+    (model,) = load_frozen_models(str(path), "TEACHER", task).models
+    return model, task
+
+
+def logits(model, task, source, target):
+    """Of a pair of lines in pieces."""
+    tokens = task.source_dictionary.encode_line(source, add_if_not_exist=False).long()[None]
+    words = task.target_dictionary.encode_line(target, add_if_not_exist=False).long()[None]
+    assert not tokens.eq(task.source_dictionary.unk()).any()
+    previous = words.roll(1, dims=1)
+    return model(tokens, torch.tensor([tokens.size(1)]), previous)[0]
+
+
+def test_numbers_of_words_that_cannot_be(in_pieces, tmp_path):
+    teacher, files, _ = in_pieces
+    write_pieces(teacher, {"train": files}, tmp_path / "pieces")
+    with pytest.raises(UserError, match=r"--vocabulary 5: the text has \d+ different pieces"):
+        trim_teacher(teacher, tmp_path / "pieces", 5, tmp_path / "trimmed")
+    teacher.with_name("spm.model").rename(teacher.with_name("codes"))
+    with pytest.raises(UserError):  # no codes of BPE
+        trim_teacher(teacher, tmp_path / "pieces", 60, tmp_path / "trimmed")
+    assert not (tmp_path / "trimmed").exists()
+
+
+@pytest.mark.parametrize("vocabulary", ["all", "-5", "1.5", ""])
+def test_vocabularies_that_are_none(vocabulary, made, teacher, tmp_path):
+    pair = (made / "raw/train.de", made / "raw/train.en")
+    with pytest.raises(UserError, match=f"--vocabulary {vocabulary}: give keep, trim, or a number"):
+        check_given(Given(teacher, tmp_path, pairs={"train": pair}, vocabulary=vocabulary))
+    with pytest.raises(UserError, match="--vocabulary trim: is for raw text"):
+        check_given(Given(teacher, tmp_path, made / "bin", vocabulary="trim"))
 
 
 # --- which stages ---------------------------------------------------------------------------------

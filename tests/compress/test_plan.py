@@ -116,7 +116,7 @@ def exports(stages):
 def test_a_teacher_that_ctranslate2_cannot_hold_is_measured_in_fairseq(build):
     pytest.importorskip("ctranslate2")
     stages = build(activation_fn="tanh")
-    assert "--activation-fn tanh" in stages["report"].command.arguments["why_no_ctranslate2"]
+    assert "--activation-fn tanh" in stages["report"].command.arguments["no_ctranslate2"]
     assert exports(stages) == ["teacher/fairseq", "student/fairseq", "student/ctranslate2"]
     assert list(stages["speed"].command.arguments["models"]) == ["student"]
     rounds = [name for name in stages if name.startswith("generate/")]
@@ -126,14 +126,14 @@ def test_a_teacher_that_ctranslate2_cannot_hold_is_measured_in_fairseq(build):
 def test_a_teacher_without_any_form_is_measured_in_fairseq(build):
     pytest.importorskip("ctranslate2")
     stages = build(arch="can_transformer")
-    assert "holds can_transformer: " in stages["report"].command.arguments["why_no_ctranslate2"]
+    assert "holds can_transformer: " in stages["report"].command.arguments["no_ctranslate2"]
     assert exports(stages) == ["student/fairseq", "student/ctranslate2"]
 
 
 def test_an_imported_marian_is_measured_in_ctranslate2(build):
     pytest.importorskip("ctranslate2")
     stages = build(arch="marian", swish=True)
-    assert stages["report"].command.arguments["why_no_ctranslate2"] is None
+    assert stages["report"].command.arguments["no_ctranslate2"] is None
     assert exports(stages) == ["teacher/ctranslate2", "student/fairseq", "student/ctranslate2"]
     assert list(stages["speed"].command.arguments["models"]) == ["teacher", "student"]
     assert [name for name, stage in stages.items() if stage.alone] == ["speed"]

@@ -11,9 +11,9 @@ OUT = "imported"
 def refused(capsys):
     """A check that the command fails in one line with some texts and leaves nothing behind."""
 
-    def check(path, *texts):
+    def check(path, *texts, options=()):
         capsys.readouterr()  # of what made the files
-        assert main(["import-hf", str(path), "--out", str(path.parent / OUT)]) == 1
+        assert main(["import-hf", str(path), "--out", str(path.parent / OUT), *options]) == 1
         shown = capsys.readouterr()
         (line,) = shown.err.splitlines()
         assert line.startswith("pet-fairseq import-hf: error: ") and not shown.out

@@ -12,6 +12,7 @@ from pet_fairseq.huggingface.bpe import TokenizerJson
 from pet_fairseq.huggingface.importer import import_model
 from pet_fairseq.predict.hub import from_pretrained
 from tests.huggingface import transformers_models as theirs
+from tests.huggingface import translators
 from tests.huggingface.bert import PIECES
 
 BERT_NAMES = {"<s>": "[CLS]", "<pad>": "[PAD]", "</s>": "[SEP]", "<unk>": "[UNK]"}
@@ -319,6 +320,20 @@ ENCODER_DECODERS = {
         partial(theirs.marian, target=theirs.TARGET_PIECES),
         *(theirs.MARIAN_PIECES, theirs.TARGET_PIECES),
     ),
+    "fsmt": (translators.fsmt, translators.FSMT_WORDS, translators.FSMT_TARGET),
+    "fsmt, output tied": (
+        partial(translators.fsmt, tied=True),
+        *(translators.FSMT_WORDS, translators.FSMT_TARGET),
+    ),
+    "fsmt, all tied, not scaled": (
+        partial(
+            translators.fsmt,
+            target=translators.FSMT_WORDS,
+            scale_embedding=False,
+            tie_word_embeddings=True,
+        ),
+        *(translators.FSMT_WORDS, translators.FSMT_WORDS),
+    ),
 }
 
 
@@ -339,6 +354,7 @@ def translation_case(name, tmp_path):
         "input_ids": number[source],
         "attention_mask": source.ne(words.pad()).long(),
         "decoder_input_ids": decoder_input,
+        "use_cache": False,  # with a cache FSMT masks no later words
     }
     with torch.no_grad():
         expected = model(**inputs).logits

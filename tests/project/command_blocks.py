@@ -17,6 +17,7 @@ PREDICTS = "tests/predict/test_imported.py::test_answers_are_those_of_the_model_
 TRANSLATES = "tests/cli/test_translate.py"
 GUIDES = "tests/cli/test_guides.py"
 MULTILINGUAL = "tests/cli/test_multilingual.py::test_the_page"
+FROM_TRANSFORMERS = "tests/cli/test_multilingual.py::test_the_page_from_transformers"
 RUNS_PYTHON = "tests/cli/test_documented_python.py"
 
 # Every block of these documents has the same reason or test.
@@ -92,6 +93,8 @@ BLOCKS = {
     },
     "docs/multilingual.md": {
         "pet-fairseq bilingual": MULTILINGUAL,
+        "pet-fairseq import-hf": FROM_TRANSFORMERS,
+        "for part in": FROM_TRANSFORMERS,
         "fairseq-train de_en": MULTILINGUAL,
         "pet-fairseq translate": MULTILINGUAL,
     },
@@ -122,7 +125,7 @@ BLOCKS = {
     },
     "docs/howto/opus_mt.md": {
         "pet-fairseq compress opus": f"{GUIDES}::test_an_opus_mt_teacher",
-        "pet-fairseq compress small/imported": f"{GUIDES}::test_an_opus_mt_teacher",
+        "pet-fairseq compress small/trimmed": f"{GUIDES}::test_an_opus_mt_teacher",
     },
     "docs/howto/own_teacher.md": {". .venv/bin/activate": COMPRESSES},
     "docs/howto/own_text.md": {

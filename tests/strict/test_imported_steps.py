@@ -14,8 +14,8 @@ def folder(tmp_path_factory):
     return folder
 
 
-MODELS = ["bert", "bert, no token types", "bilingual_transformer", "gpt2", "llama"]
-MODELS += ["llama, norms of heads", "marian"]
+MODELS = ["bert", "bert, no token types", "bilingual_marian", "bilingual_transformer", "gpt2"]
+MODELS += ["llama", "llama, norms of heads", "marian"]
 
 
 @pytest.mark.parametrize("name", MODELS)

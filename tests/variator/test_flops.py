@@ -4,7 +4,7 @@ import pytest
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.variator.costs import Shape, ffn_parameters, paper_ffn_saving
-from pet_fairseq.variator.flops import flops_report, measured_cost, shape_of
+from pet_fairseq.variator.flops_table import flops_report, measured_cost, shape_of
 from pet_fairseq.variator.options import VariatorConfig
 from pet_fairseq.variator.plugin_files import new_plugins
 from pet_fairseq.variator.sites import SITES

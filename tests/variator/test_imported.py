@@ -9,7 +9,7 @@ import random
 import pytest
 import torch
 
-from pet_fairseq.variator.flops import measured_cost, shape_of
+from pet_fairseq.variator.flops_table import measured_cost, shape_of
 from tests.translation import make_batch, make_model, make_task, save_model, select
 from tests.variator import test_decoder_only as language_models
 from tests.variator.layers import layers_by_hand

@@ -11,7 +11,7 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.variator import site_modules
 from pet_fairseq.variator.attach import attach
 from pet_fairseq.variator.costs import attention_cost, ffn_cost
-from pet_fairseq.variator.flops import flops_report, measured_cost, shape_of
+from pet_fairseq.variator.flops_table import flops_report, measured_cost, shape_of
 from pet_fairseq.variator.options import VariatorConfig
 from pet_fairseq.variator.sites import SITES, Site
 from tests.translation import make_batch, make_task, save_model

@@ -43,5 +43,5 @@ def from_narrow(setup: Setup, row: str, seed: int) -> list[Stage]:
 
 
 def first_layers(number: int) -> str:
-    """The list of so many layers: 1,2,3."""
+    """The first layers as a list: 1,2,3."""
     return ",".join(map(str, range(1, number + 1)))

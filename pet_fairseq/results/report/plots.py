@@ -17,7 +17,7 @@ from pet_fairseq.results.report.seed_groups import RunGroup
 from pet_fairseq.rounding import format_speed
 
 MARKERS = "os^Dv<>PX*"
-FEWEST_POINTS = 3  # a curve needs at least so many
+FEWEST_POINTS = 3  # of a curve
 AT_RATE = re.compile(r"_at\d+$")  # NAME_at5 is the group NAME at another rate
 
 

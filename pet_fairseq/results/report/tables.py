@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Optional
 
 from pet_fairseq.markdown import table
-from pet_fairseq.results.bleu import BOOTSTRAP_SAMPLES
+from pet_fairseq.results.bleu import BLEU_TEST_SAMPLES
 from pet_fairseq.results.fairseq_output import read_output
 from pet_fairseq.results.report.compare import (
     Comparison,
@@ -192,7 +192,7 @@ def _tests(comparison: Comparison) -> list[str]:
     first = ", first seeds" if _several_seeds(comparison) else ""
     return [
         f"paired bootstrap, {name} against {comparison.baseline.name}{first}, beam "
-        f"{comparison.beam}: p = {p:.4f} ({BOOTSTRAP_SAMPLES} samples)"
+        f"{comparison.beam}: p = {p:.4f} ({BLEU_TEST_SAMPLES} samples)"
         for name, p in comparison.p_values.items()
     ]
 

@@ -169,7 +169,7 @@ def scores_table(tasks: Tasks, names: list[str], backbone: str) -> str:
     lengths = ", ".join(f"{name} {runs[0].length}" for name, runs in tasks.items())
     return (
         f"{table(header, rows)}\nTrained parameters and FLOPs are those of the whole model over "
-        f"the backbone's; FLOPs for one text of so many tokens: {lengths}.\n"
+        f"the backbone's; FLOPs for one text, by its number of tokens: {lengths}.\n"
     )
 
 

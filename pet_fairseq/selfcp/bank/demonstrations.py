@@ -72,7 +72,7 @@ def open_bank(folder: Path, compressor: Compressor) -> Bank:
 
 
 def longest_text(positions: int, ratio: float) -> int:
-    """The most tokens of text that fit into so many positions with </s> and the memory tags."""
+    """The most tokens of text that fit into the positions with </s> and the memory tags."""
     return next(n for n in range(positions, 0, -1) if 1 + n + memory_length(n, ratio) <= positions)
 
 

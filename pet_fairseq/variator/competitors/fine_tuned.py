@@ -35,7 +35,7 @@ class FineTunedConfig(CheaperConfig):
 
 
 class FineTunedModel(BackboneWrapper):
-    """A model that `cheapen` changes; criterion variator_distillation compares it with the old one.
+    """A model made cheaper by `reduce_computation`; variator_distillation compares it with the old.
 
     Args:
         load_teacher: gives the model as it was before, when it is asked for: training needs it,
@@ -49,11 +49,11 @@ class FineTunedModel(BackboneWrapper):
         self.load_teacher = load_teacher
         # no Module: the teacher stays out of state_dict, optimizer and DDP
         self.teacher: Optional[FrozenModels] = None
-        self.cheapen(backbone)
+        self.reduce_computation(backbone)
         if cfg.dropout is not None:
             set_dropout(backbone, cfg.dropout)
 
-    def cheapen(self, backbone: nn.Module) -> None:
+    def reduce_computation(self, backbone: nn.Module) -> None:
         """Change the model in place, by the options in `self.cfg`.
 
         Raises:

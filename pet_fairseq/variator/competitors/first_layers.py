@@ -41,7 +41,7 @@ class FirstLayersModel(FineTunedModel):
         """The multiply-adds of the layers that are left."""
         return shape.layers * plain_layer_cost(shape, length)
 
-    def cheapen(self, backbone: nn.Module) -> None:
+    def reduce_computation(self, backbone: nn.Module) -> None:
         holder, name = find_stack(backbone, "auto", self.cfg.backbone_path)
         stack, kept = getattr(holder, name), self.cfg.kept_layers
         if not 1 <= kept < len(stack.layers):

@@ -46,7 +46,7 @@ class NarrowModel(FineTunedModel):
         narrow = shape._replace(ffn_embed_dim=-(-shape.ffn_embed_dim // shape.ratio))
         return shape.layers * plain_layer_cost(narrow, length)
 
-    def cheapen(self, backbone: nn.Module) -> None:
+    def reduce_computation(self, backbone: nn.Module) -> None:
         """Raises UserError for layers that share their weights."""
         layers = [m for m in backbone.modules() if isinstance(getattr(m, "fc1", None), nn.Linear)]
         if len({id(layer.fc1.weight) for layer in layers}) < len(layers):

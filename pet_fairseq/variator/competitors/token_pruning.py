@@ -128,7 +128,7 @@ class TokenPruningModel(FineTunedModel):
         super().__init__(*args, **options)
         self.register_state_dict_post_hook(use_stored_names)
 
-    def cheapen(self, backbone: nn.Module) -> None:
+    def reduce_computation(self, backbone: nn.Module) -> None:
         holder, name = find_encoder(backbone, self.cfg.backbone_path)
         prune(getattr(holder, name).layers, self.cfg.compression_ratio)
 

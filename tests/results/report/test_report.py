@@ -27,7 +27,7 @@ def cells(text, start):
     return dict(zip(table[0], row))
 
 
-def test_numbers(report):
+def test_numpy_types(report):
     text, rows = report()
     student, teacher = rows["student"], rows["teacher"]
     stored, active = layer_parameters(8), layer_parameters(8, layers=2)

@@ -11,7 +11,7 @@ from fairseq.data import Dictionary
 from fairseq.logging.meters import AverageMeter
 from omegaconf import OmegaConf
 
-from pet_fairseq.checkpoints.numbers import NUMBERS, NumberDtype
+from pet_fairseq.checkpoints.numpy_types import NUMBERS, NumberDtype
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
 from tests.checkpoints.written import Malicious, write_checkpoint
@@ -44,7 +44,7 @@ def refused(path, text) -> None:
 
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: f"{value.dtype.str}{value.shape}")
-def test_numbers(value, tmp_path):
+def test_numpy_types(value, tmp_path):
     """Also written again, from what was read; then in numpy's own form, as any reader has it."""
     path = tmp_path / "checkpoint.pt"
     write_with(path, value)
