@@ -24,6 +24,7 @@ HF = ["safetensors>=0.5,<1", "tokenizers>=0.21,<1"]
 GGUF = ["gguf>=0.10,<1"]
 TRANSFORMERS = ["transformers>=4.48,<6"]  # for tests only, which compare with it
 CTRANSLATE2 = ["ctranslate2>=4.5,<5"]
+ZST = ["zstandard>=0.22,<1"]
 
 setup(
     name="pet-fairseq",
@@ -85,6 +86,7 @@ setup(
         "gguf": [*HF, *GGUF],
         "transformers": TRANSFORMERS,
         "ctranslate2": CTRANSLATE2,
+        "zst": ZST,
         "dev": [
             *SERVE,
             *ROUGE,
@@ -93,6 +95,7 @@ setup(
             *GGUF,
             *TRANSFORMERS,
             *CTRANSLATE2,
+            *ZST,
             "filelock>=3.12,<5",
             "mypy>=2.4,<2.5",
             "packaging>=23",

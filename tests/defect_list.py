@@ -312,8 +312,8 @@ DEFECTS = (
     Defect(
         "translations in the order of the batches",
         "pet_fairseq/predict/translate.py:FairseqTranslator.translate",
-        "translations[i] = answer['text']",
-        "translations[translations.index('')] = answer['text']",
+        "translations[i] = found",
+        "translations[translations.index([])] = found",
         "tests/cli/test_translate.py -k generate",
     ),
     Defect(
@@ -322,6 +322,34 @@ DEFECTS = (
         "self.room = int(min(translator.max_tokens, sys.maxsize)) - 1",
         "self.room = int(min(translator.max_tokens, sys.maxsize))",
         "tests/cli/test_translate.py -k long_lines",
+    ),
+    Defect(
+        "an n-gram that stands once too often kept",
+        "pet_fairseq/predict/corpus/filters.py:is_repetitive",
+        "equal == size * MOST_REPEATS",
+        "equal > size * MOST_REPEATS",
+        "tests/predict/corpus/test_filters.py",
+    ),
+    Defect(
+        "a shard of what comes after the interruption",
+        "pet_fairseq/predict/corpus/run.py:work",
+        "reader.skip(number * args.shard_lines - reader.number)",
+        "reader.skip(0)",
+        "tests/cli/test_corpus.py -k killed",
+    ),
+    Defect(
+        "one seed for all shards",
+        "pet_fairseq/predict/corpus/run.py:work",
+        "engine.seed(args.seed * SEEDS + number)",
+        "number or engine.seed(args.seed * SEEDS)",
+        "tests/cli/test_corpus.py -k seed",
+    ),
+    Defect(
+        "a truncated archive read as a whole text",
+        "pet_fairseq/predict/corpus/text.py:unpack",
+        "if not unpacker.eof:",
+        "if False:",
+        "tests/predict/corpus/test_text.py",
     ),
     Defect(
         "lines kept until others come",

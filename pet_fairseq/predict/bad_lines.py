@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterable
 from enum import Enum
-from typing import Optional
+from typing import Any, Optional
 
 from pet_fairseq.predict.lines import Line, check_bytes
 
@@ -18,6 +18,13 @@ class Bad(Enum):
     SPLIT = "split"
     SKIPPED = "skipped"
     BROKEN = "with broken bytes"
+    # in pairs of a line and its translation
+    LONG = "too long"
+    UNANSWERED = "without a translation"
+    ENDLESS = "with a translation that was cut"
+    REPETITIVE = "with a translation that repeats itself"
+    COPIED = "copied"
+    UNBALANCED = "of unlike lengths"
 
 
 def broken_bytes(line: Line, strict: bool) -> tuple[Bad, ...]:
@@ -49,6 +56,35 @@ class BadLines:
             self.counts[kind] += 1
             if len(self.first[kind]) < FIRST:
                 self.first[kind].append(self.lines)
+
+    def join(self, more: "BadLines", lines_before: int) -> None:
+        """Count the lines of another text; lines_before: how many stand before its first one."""
+        self.lines += more.lines
+        self.bad += more.bad
+        for kind in Bad:
+            self.counts[kind] += more.counts[kind]
+            self.first[kind] += [lines_before + number for number in more.first[kind]]
+            del self.first[kind][FIRST:]
+
+    def record(self) -> dict[str, Any]:
+        """The counts, as JSON has them."""
+        kinds = [kind for kind in Bad if self.counts[kind]]
+        return {
+            "lines": self.lines,
+            "bad": self.bad,
+            "counts": {kind.name.lower(): self.counts[kind] for kind in kinds},
+            "first": {kind.name.lower(): self.first[kind] for kind in kinds},
+        }
+
+    @classmethod
+    def from_record(cls, content: dict[str, Any]) -> "BadLines":
+        """The counts of `record`; raises KeyError, TypeError or ValueError for anything else."""
+        read = cls()
+        read.lines, read.bad = int(content["lines"]), int(content["bad"])
+        for name, number in dict(content["counts"]).items():
+            read.counts[Bad[name.upper()]] = int(number)
+            read.first[Bad[name.upper()]] = list(map(int, content["first"][name]))
+        return read
 
     def summary(self) -> Optional[str]:
         """Such as "3 of 1,000 lines: 2 empty (lines 7, 9), 1 cut (line 5)"; None if all is well."""

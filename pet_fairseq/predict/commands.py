@@ -1,6 +1,7 @@
 """The commands that turn files of texts into answers, or into words."""
 
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from pathlib import Path
 
 from pet_fairseq.cli_command import Command, Group, OneLineParser, add_batch_option
 from pet_fairseq.errors import UserError
@@ -9,6 +10,7 @@ from pet_fairseq.predict.options import (
     MODEL,
     add_long_texts_option,
     add_model_options,
+    finite,
     positive,
     rename_precisions,
 )
@@ -89,12 +91,16 @@ def _encode(args: Namespace) -> None:
     encode(args, args.rest)
 
 
-def _translate_arguments(parser: OneLineParser) -> None:
+def _add_translating_model(parser: ArgumentParser) -> None:
     parser.add_argument(
         "checkpoint",
         metavar="CHECKPOINT",
         help=f"{MODEL}; or a folder of pet-fairseq compress or export --to ctranslate2",
     )
+
+
+def _translate_arguments(parser: OneLineParser) -> None:
+    _add_translating_model(parser)
     parser.add_argument(
         "--input",
         default=STDIN,
@@ -116,6 +122,14 @@ def _translate_arguments(parser: OneLineParser) -> None:
         "sentences end, or cut them (default: %(default)s)",
     )
     _add_strict_option(parser, "is not UTF-8 or too long")
+    _add_size_options(parser)
+    _add_ratio_option(parser)
+    add_model_options(parser)
+    parser.set_defaults(command="translate", long_texts="cut")
+
+
+def _add_size_options(parser: ArgumentParser) -> None:
+    """Declare how much is translated at once."""
     size = parser.add_mutually_exclusive_group()
     size.add_argument(
         "--batch-size", type=int, metavar="N", help="the largest number of lines in a batch"
@@ -133,15 +147,104 @@ def _translate_arguments(parser: OneLineParser) -> None:
         help="how many threads compute (default: as many as torch chooses; with CTranslate2, one "
         "for each core)",
     )
-    _add_ratio_option(parser)
-    add_model_options(parser)
-    parser.set_defaults(command="translate", long_texts="cut")
 
 
 def _translate(args: Namespace) -> None:
     from pet_fairseq.predict.translate import translate
 
     translate(args, args.rest)
+
+
+def _share(word: str):
+    from pet_fairseq.predict.corpus.shards import Share
+
+    try:
+        return Share.parse(word)
+    except ValueError as error:
+        raise ArgumentTypeError(f"{word}: give I/N, such as 1/4 for the first of four") from error
+
+
+def _corpus_arguments(parser: OneLineParser) -> None:
+    _add_translating_model(parser)
+    parser.add_argument(
+        "--text",
+        required=True,
+        nargs="+",
+        metavar="FILE",
+        help="text, a sentence a line, plain or compressed (.gz, .zst); the files are read one "
+        "after the other",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        required=True,
+        metavar="FOLDER",
+        help="the folder for the pairs; a run that was interrupted goes on there",
+    )
+    parser.add_argument(
+        "--shard-lines",
+        type=int,
+        default=100_000,
+        metavar="N",
+        help="lines of the text in each shard (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--shard-of",
+        type=_share,
+        default="1/1",
+        metavar="I/N",
+        help="translate only the I-th of N equal shares of the shards, for several machines "
+        "(default: %(default)s, all of them)",
+    )
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=1,
+        metavar="N",
+        help="translate in this many processes, on CUDA each with one of the GPUs (default: "
+        "%(default)s)",
+    )
+    parser.add_argument(
+        "--nbest",
+        type=int,
+        default=1,
+        metavar="N",
+        help="pairs for each line: its N best translations (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--sampling",
+        action="store_true",
+        help="draw translations word by word in place of beam search; --beam has no effect then",
+    )
+    parser.add_argument(
+        "--sampling-topk",
+        type=int,
+        default=0,
+        metavar="K",
+        help="draw from the K likeliest words (default: from all)",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=1, help="of what is drawn (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--max-ratio",
+        type=finite,
+        default=3.0,
+        metavar="X",
+        help="drop pairs of which one side has more than X times as many pieces as the other, "
+        "unless both are short (default: %(default)s)",
+    )
+    _add_strict_option(parser, "would be dropped or is not UTF-8")
+    _add_size_options(parser)
+    _add_ratio_option(parser)
+    add_model_options(parser)
+    parser.set_defaults(command="translate-corpus", long_texts="cut")
+
+
+def _translate_corpus(args: Namespace) -> None:
+    from pet_fairseq.predict.corpus.run import translate_corpus
+
+    translate_corpus(args, args.rest)
 
 
 COMMANDS = (
@@ -154,6 +257,19 @@ COMMANDS = (
         epilog=TOKENISATION,
         add_arguments=_translate_arguments,
         run=_translate,
+        keeps_rest=True,
+    ),
+    Command(
+        name="translate-corpus",
+        group=Group.SETUP,
+        help="translate a large text into training pairs for a student",
+        description="Translate a large text into training pairs for a student, in the pieces that "
+        "fairseq-preprocess reads. Pairs that teach nothing are dropped.",
+        usage="pet-fairseq translate-corpus CHECKPOINT --text FILE [FILE ...] --out FOLDER "
+        "[OPTIONS]",
+        epilog=TOKENISATION,
+        add_arguments=_corpus_arguments,
+        run=_translate_corpus,
         keeps_rest=True,
     ),
     Command(

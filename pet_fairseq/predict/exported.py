@@ -4,6 +4,7 @@ import json
 import re
 from argparse import Namespace
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
@@ -17,6 +18,7 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.multilingual.language_tokens import LanguageTokens
 from pet_fairseq.predict.batches import MAX_LENGTH, MAX_SOURCE, Limit
 from pet_fairseq.predict.load_model import PATH, around_data, choose_text
+from pet_fairseq.predict.options import BEAM_SEARCH, Search
 from pet_fairseq.predict.text import (
     LANGUAGES,
     SUBWORD_FILES,
@@ -104,8 +106,8 @@ class BilingualEngine:
 
 def translate_tokens(
     engine, sentences: Sequence[Sequence[str]], limit: Limit, **options: Any
-) -> list[str]:
-    """The best translation of each sentence, as a line of tokens.
+) -> list[list[str]]:
+    """The translations of each sentence, the best first, as lines of tokens.
 
     Args:
         engine: of `load_engine`. options: of CTranslate2's translate_batch, such as beam_size.
@@ -116,28 +118,39 @@ def translate_tokens(
         batch_type="tokens" if limit.counts_tokens else "examples",
         **options,
     )
-    return [" ".join(result.hypotheses[0]) for result in results]
+    return [[" ".join(tokens) for tokens in result.hypotheses] for result in results]
 
 
 class ExportedTranslator:
     """A model in CTranslate2 and its tokenisation.
 
     Args:
-        engine: of `load_engine`. beam, lenpen: as for fairseq-generate.
+        load: as `load_engine` with its arguments. languages: as `text.languages_of`.
     Attributes:
-        room: the most tokens of a source, without its end.
+        room, longest: as those of an `Engine` of translate.py.
     """
 
-    def __init__(self, engine, text: Text, beam: int = 5, lenpen: float = 1.0):
-        self.engine = engine
+    def __init__(
+        self,
+        load: Callable[[], Any],
+        text: Text,
+        languages: dict[str, str],
+        search: Search = BEAM_SEARCH,
+    ):
+        self.load = load
+        self.engine = load()
         self.text = text
+        self.languages = languages
         # the position of a source's end is taken, and fairseq leaves one in the target free
         self.room = _positions(lambda n: self._try([["x"] * n]), MAX_SOURCE + 1) - 1
-        length = _positions(lambda n: self._try([["x"]], min_decoding_length=n), MAX_LENGTH + 1) - 1
+        positions = _positions(lambda n: self._try([["x"]], min_decoding_length=n), MAX_LENGTH + 1)
+        self.longest = positions - 1
         self.options = {
-            "beam_size": beam,
-            "length_penalty": lenpen,
-            "max_decoding_length": length,
+            "beam_size": 1 if search.sampling else search.beam,
+            "length_penalty": search.lenpen,
+            "num_hypotheses": search.nbest,
+            "sampling_topk": search.sampling_topk if search.sampling else 1,
+            "max_decoding_length": self.longest,
         }
 
     def _try(self, sentences: list[list[str]], min_decoding_length: int = 1) -> None:
@@ -151,11 +164,17 @@ class ExportedTranslator:
     def tokenise(self, text: str) -> list[str]:
         return self.text.encode(text).split()
 
-    def translate(self, sources: list[list[str]], limit: Limit) -> list[str]:
-        """The translations of tokenised sources, as text."""
-        return list(
-            map(self.text.decode, translate_tokens(self.engine, sources, limit, **self.options))
-        )
+    def translate(self, sources: list[list[str]], limit: Limit) -> list[list[str]]:
+        return translate_tokens(self.engine, sources, limit, **self.options)
+
+    def detokenise(self, pieces: str) -> str:
+        return self.text.decode(pieces)
+
+    def seed(self, number: int) -> None:
+        import ctranslate2
+
+        ctranslate2.set_random_seed(number % 2**32)
+        self.engine = self.load()  # its threads ask for the seed once, when they are new
 
 
 def _positions(translate: Callable[[int], None], most: int) -> int:
@@ -192,9 +211,11 @@ def open_exported(folder: Path, args: Namespace, text_options: list[str]) -> Exp
     prog = f"pet-fairseq {args.command}"
     text = choose_text(text_options, _words(folder), languages, folders, prog)
     compute_type = COMPUTE_TYPES.get(args.precision, args.precision)
-    threads = args.threads or usable_cores()
-    engine = load_engine(folder, args.device, threads, compute_type)
-    return ExportedTranslator(engine, text, args.beam, args.lenpen)
+    search = Search.of(args)
+    # which thread draws for which sentence is chance
+    threads = 1 if search.sampling else args.threads or usable_cores()
+    load = partial(load_engine, folder, args.device, threads, compute_type)
+    return ExportedTranslator(load, text, languages, search)
 
 
 def _words(folder: Path) -> Dictionary:

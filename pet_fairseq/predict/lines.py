@@ -83,11 +83,11 @@ def whole_lines(raw: IO[bytes]) -> Iterator[list[bytes]]:
         yield lines
 
 
-def make_line(file: str, number: int, line: bytes) -> Line:
-    """A line of a file, or for "-" of standard input, without its end."""
+def make_line(file: str, number: int, line: bytes, option: str = "--input") -> Line:
+    """A line of a file, or for "-" of standard input, without its end; option: names the file."""
     name = "stdin" if file == STDIN else file
     text, broken = decode(line, "utf-8-sig" if number == 1 else "utf-8")
-    return Line(f"--input {name}, line {number}", text.rstrip("\r\n"), broken)
+    return Line(f"{option} {name}, line {number}", text.rstrip("\r\n"), broken)
 
 
 def decode(line: bytes, encoding: str = "utf-8") -> tuple[str, Optional[int]]:

@@ -20,6 +20,7 @@ from pet_fairseq.decoding.task import PetTranslationTask
 from pet_fairseq.devices import check_device
 from pet_fairseq.errors import UserError
 from pet_fairseq.predict.classifier import Classifier
+from pet_fairseq.predict.options import BEAM_SEARCH, Search
 from pet_fairseq.predict.predictor import Predictor
 from pet_fairseq.predict.text import (
     Text,
@@ -67,8 +68,7 @@ def load(
     predictor = make_predictor(
         model.to(device=device, dtype=dtype),
         *(with_fast_decoding(task) if fast else task, text, PATH),
-        beam=args.beam,
-        lenpen=args.lenpen,
+        search=Search.of(args),
         max_tokens=max_tokens,
         cut=args.long_texts == "cut",
         cut_all=cut_all,
@@ -167,21 +167,20 @@ def make_predictor(
     task: FairseqTask,
     text: Text,
     option: str,
-    beam: int = 5,
-    lenpen: float = 1.0,
+    search: Search = BEAM_SEARCH,
     **options,
 ) -> Predictor:
     """Wrap a model in the predictor for its task.
 
     Args:
-        option: names the model's path in errors. beam, lenpen: for translation.
+        option: names the model's path in errors. search: for translation.
         options: as for Predictor.
     Raises:
         UserError: the task answers no texts.
     """
     kind = predictor_class(model, task, option)
     if kind is Translator:
-        options |= {"beam": beam, "lenpen": lenpen}
+        options["search"] = search
     return kind(model, task, text, **options)
 
 

@@ -3,6 +3,7 @@
 import argparse
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from pet_fairseq.cli_command import OneLineParser, add_device_option
 
@@ -10,6 +11,34 @@ MODEL = (
     "a checkpoint, a folder of pet-fairseq import-hf or export --to fairseq, or plugin files "
     "A.pt:B.pt for one backbone"
 )
+
+
+class Search(NamedTuple):
+    """How translations are found: by beam search, or drawn word by word.
+
+    Attributes:
+        beam, lenpen: as for fairseq-generate. nbest: how many translations a source has.
+        sampling: whether they are drawn. sampling_topk: from how many words; 0: from all.
+    """
+
+    beam: int = 5
+    lenpen: float = 1.0
+    nbest: int = 1
+    sampling: bool = False
+    sampling_topk: int = 0
+
+    @classmethod
+    def of(cls, args: argparse.Namespace) -> "Search":
+        """What a command line says; options that the command lacks have their defaults."""
+        return cls(**{name: value for name, value in vars(args).items() if name in cls._fields})
+
+    @property
+    def width(self) -> int:
+        """How many translations of a source are followed at once."""
+        return self.nbest if self.sampling else self.beam
+
+
+BEAM_SEARCH = Search()
 
 
 def add_model_options(group: argparse._ActionsContainer) -> None:

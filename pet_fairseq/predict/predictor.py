@@ -161,10 +161,14 @@ class Predictor:
 
     def words(self, field: str, sentence: str) -> Tensor:
         """The tokens of a sentence, without special symbols: T; field: names it in errors."""
-        line = self.text.encode(sentence)
-        words = self.dictionary.encode_line(line, append_eos=False, add_if_not_exist=False).long()
+        words = self.numbers(self.text.encode(sentence))
         if not len(words):
             raise EmptyTextError(f"{field}: nothing is left after tokenisation")
+        return words
+
+    def numbers(self, line: str) -> Tensor:
+        """The numbers of the dictionary's words in a line: T."""
+        words = self.dictionary.encode_line(line, append_eos=False, add_if_not_exist=False).long()
         # a text may hold the word "<pad>"
         return words.where(words != self.dictionary.pad(), self.dictionary.unk())
 

@@ -19,7 +19,7 @@ from pet_fairseq.predict.exported import find_exported, open_exported
 from pet_fairseq.predict.lines import STDIN, Line, read_windows
 from pet_fairseq.predict.load_model import PATH, load
 from pet_fairseq.predict.predictor import MAX_TOKENS
-from pet_fairseq.predict.sentences import EmptyTextError
+from pet_fairseq.predict.text import languages_of
 from pet_fairseq.predict.translator import Translator
 
 STDOUT = "-"
@@ -36,16 +36,26 @@ class Engine(Protocol):
     """What translates: fairseq's models or CTranslate2's.
 
     Attributes:
-        room: the most tokens of a source, without its end.
+        room: the most pieces of a source, without its end.
+        longest: the most pieces of a translation, without its end.
+        languages: as `text.languages_of`; may be empty.
     """
 
     room: int
+    longest: int
+    languages: dict[str, str]
 
-    def tokenise(self, text: str) -> list:
-        """The tokens of a text, without its end."""
+    def tokenise(self, text: str) -> list[str]:
+        """The pieces of a text: words of the source dictionary, or unknown ones."""
 
-    def translate(self, sources: list[list], limit: Limit) -> list[str]:
-        """The translations of tokenised sources."""
+    def translate(self, sources: list[list[str]], limit: Limit) -> list[list[str]]:
+        """The translations of each source, the best first, each a line of pieces."""
+
+    def detokenise(self, pieces: str) -> str:
+        """The text of a translation."""
+
+    def seed(self, number: int) -> None:
+        """Let translations that are drawn depend on this number and what is drawn after it."""
 
 
 class FairseqTranslator:
@@ -59,20 +69,26 @@ class FairseqTranslator:
         self.translator = translator
         self.ratio = ratio
         self.room = int(min(translator.max_tokens, sys.maxsize)) - 1
+        self.longest = translator.longest
+        self.languages = languages_of(translator.task)
 
-    def tokenise(self, text: str) -> list[int]:
-        try:
-            return self.translator.words("text", text).tolist()
-        except EmptyTextError:
-            return []
+    def tokenise(self, text: str) -> list[str]:
+        return self.translator.text.encode(text).split()
 
-    def translate(self, sources: list[list[int]], limit: Limit) -> list[str]:
-        translations = [""] * len(sources)
+    def translate(self, sources: list[list[str]], limit: Limit) -> list[list[str]]:
+        translations: list[list[str]] = [[]] * len(sources)
         for batch in limit.batches([len(source) + 1 for source in sources]):
-            texts = [self.translator.join([torch.tensor(sources[i])]) for i in batch]
-            for i, answer in zip(batch, self.translator.answer(texts, self.ratio)):
-                translations[i] = answer["text"]
+            words = (self.translator.numbers(" ".join(sources[i])) for i in batch)
+            texts = [self.translator.join([some]) for some in words]
+            for i, found in zip(batch, self.translator.find_pieces(texts, self.ratio)):
+                translations[i] = found
         return translations
+
+    def detokenise(self, pieces: str) -> str:
+        return self.translator.text.decode(pieces)
+
+    def seed(self, number: int) -> None:
+        torch.manual_seed(number)
 
 
 def translate(args: Namespace, text_options: list[str]) -> None:
@@ -115,13 +131,19 @@ def check_options(args: Namespace) -> Limit:
     Raises:
         UserError: the input is missing, the output cannot be written, or a number is below 1.
     """
-    numbers = ("batch_size", "max_tokens", "threads")
-    check_positive(**{name: n for name in numbers if (n := getattr(args, name)) is not None})
+    limit = check_numbers(args)
     if args.input != STDIN and (Path(args.input).is_dir() or not Path(args.input).exists()):
         raise UserError(f"--input {args.input}: no such file")
     folder = Path(args.output).parent
     if args.output != STDOUT and not folder.is_dir():
         raise UserError(f"--output {args.output}: {folder} is not a folder; create it first")
+    return limit
+
+
+def check_numbers(args: Namespace) -> Limit:
+    """The size of a batch; raises UserError if that or the number of threads is below 1."""
+    numbers = ("batch_size", "max_tokens", "threads")
+    check_positive(**{name: n for name in numbers if (n := getattr(args, name)) is not None})
     if args.batch_size is not None:
         return Limit(args.batch_size, counts_tokens=False)
     return Limit(args.max_tokens or MAX_TOKENS)
@@ -163,7 +185,7 @@ def translate_lines(
     Raises:
         UserError: with `strict`, a line that is not UTF-8, or too long for the model.
     """
-    sources: list[list[list]] = []
+    sources: list[list[list[str]]] = []
     for line in lines:
         broken = broken_bytes(line, strict)
         pieces, bad = divide(engine, line.text, long_lines)
@@ -173,7 +195,8 @@ def translate_lines(
             )
         bad_lines.add((*broken, *(() if bad is None else (bad,))))
         sources.append(pieces)
-    translations = iter(engine.translate([piece for some in sources for piece in some], limit))
+    found = engine.translate([pieces for some in sources for pieces in some], limit)
+    translations = (engine.detokenise(best) for best, *_ in found)
     return (in_one_line(" ".join(islice(translations, len(some)))) for some in sources)
 
 
@@ -182,7 +205,7 @@ def in_one_line(text: str) -> str:
     return text.replace("\r", " ").replace("\n", " ")
 
 
-def divide(engine: Engine, text: str, long_lines: str) -> tuple[list[list], Optional[Bad]]:
+def divide(engine: Engine, text: str, long_lines: str) -> tuple[list[list[str]], Optional[Bad]]:
     """The tokens of a line in pieces that the model can read, and what was done to it for that.
 
     Args:
@@ -199,9 +222,9 @@ def divide(engine: Engine, text: str, long_lines: str) -> tuple[list[list], Opti
     return fill(sentences, engine.room), Bad.SPLIT
 
 
-def fill(sentences: Iterable[list], room: int) -> list[list]:
+def fill(sentences: Iterable[list[str]], room: int) -> list[list[str]]:
     """Pieces of at most `room` tokens, as many whole sentences in each as fit."""
-    pieces: list[list] = []
+    pieces: list[list[str]] = []
     for sentence in sentences:
         if pieces and len(pieces[-1]) + len(sentence) <= room:
             pieces[-1] += sentence

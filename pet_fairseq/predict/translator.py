@@ -1,6 +1,8 @@
 """Encoder-decoders, which answer texts by their translations."""
 
 from argparse import Namespace
+from itertools import islice
+from typing import Optional
 
 import torch
 from fairseq.data.data_utils import collate_tokens
@@ -8,6 +10,7 @@ from fairseq.dataclass.configs import GenerationConfig
 from torch import Tensor, nn
 
 from pet_fairseq.errors import UserError
+from pet_fairseq.predict.options import BEAM_SEARCH, Search
 from pet_fairseq.predict.predictor import Predictor
 from pet_fairseq.predict.sentences import TextError
 
@@ -15,9 +18,15 @@ from pet_fairseq.predict.sentences import TextError
 class Translator(Predictor):
     """An encoder-decoder and the generator of its task."""
 
-    def __init__(self, model: nn.Module, *args, beam: int = 5, lenpen: float = 1.0, **options):
+    def __init__(self, model: nn.Module, *args, search: Search = BEAM_SEARCH, **options):
         super().__init__(model, *args, **options)
-        generation = GenerationConfig(beam=beam, lenpen=lenpen)
+        self.search = search
+        generation = GenerationConfig(
+            beam=search.width,
+            lenpen=search.lenpen,
+            sampling=search.sampling,
+            sampling_topk=search.sampling_topk or -1,
+        )
         self.model.prepare_for_inference_(Namespace(generation=generation))
         self.generator = self.task.build_generator([self.model], generation)
 
@@ -40,13 +49,31 @@ class Translator(Predictor):
             raise TextError("pair: this model translates single texts")
         return torch.cat([words[0], words[0].new_tensor([self.dictionary.eos()])])
 
+    @property
+    def longest(self) -> int:
+        """The most tokens of a translation of a short text, without its end."""
+        return min(int(self.generator.max_len_b), self.generator.max_len - 1)
+
     def run(self, texts: list[Tensor]) -> list[dict]:
+        return [{"text": self.text.decode(some[0])} for some in self.find(texts)]
+
+    def find_pieces(self, texts: list[Tensor], ratio: Optional[int]) -> list[list[str]]:
+        """The translations of encoded texts, which run together at a ratio.
+
+        Returns:
+            those of each text, the best first, as lines of words of the target dictionary.
+        """
+        with torch.inference_mode(), self.at(ratio):
+            return self.find(texts)
+
+    def find(self, texts: list[Tensor]) -> list[list[str]]:
         dataset = self.task.build_dataset_for_inference(texts, [len(tokens) for tokens in texts])
         sample = dataset.collater([dataset[i] for i in range(len(texts))])  # sorts by length
         hypotheses = self.task.inference_step(self.generator, [self.model], self.on_device(sample))
-        best = fetch([some[0]["tokens"] for some in hypotheses])
-        answers = dict(zip(sample["id"].tolist(), best))
-        return [{"text": self.decode(answers[i])} for i in range(len(texts))]
+        best = [some[: self.search.nbest] for some in hypotheses]
+        lines = map(self.spell, fetch([one["tokens"] for some in best for one in some]))
+        found = {i: list(islice(lines, len(some))) for i, some in zip(sample["id"].tolist(), best)}
+        return [found[i] for i in range(len(texts))]
 
     def warm_up(self, texts: list[Tensor], ratio: int) -> None:
         """Translate to texts of the same length: random words could give any length.
@@ -62,10 +89,10 @@ class Translator(Predictor):
         finally:
             generator.min_len, generator.max_len_a, generator.max_len_b = before
 
-    def decode(self, tokens: Tensor) -> str:
+    def spell(self, tokens: Tensor) -> str:
+        """The words of a translation, between spaces."""
         marks = self.generator.symbols_to_strip_from_output
-        words = self.task.target_dictionary.string(tokens, extra_symbols_to_ignore=marks)
-        return self.text.decode(words)
+        return self.task.target_dictionary.string(tokens, extra_symbols_to_ignore=marks)
 
 
 def fetch(sentences: list[Tensor]) -> list[Tensor]:

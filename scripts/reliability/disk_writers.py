@@ -86,6 +86,14 @@ WRITERS = {
     "export ctranslate2": Writer(
         pet("export {w.student} --data {w.data} --to ctranslate2 --out {out}/x")
     ),
+    "translate-corpus": Writer(
+        pet(
+            "translate-corpus {w.teacher} --data {w.data} --text {w.raw}/train.fi --beam 1",
+            "--tokenizer space --shard-lines 100 --out {out}/pairs",
+        ),
+        # seconds, and the times in a lock's note, differ
+        unfinished=("00000.json", "00001.json", "summary.json", ".lock"),
+    ),
     "report": Writer(pet("report {out} --reference {w.raw}/test.en"), copy_runs),
     "sample-heads": Writer(
         pet(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fuzz_inputs import Prepare, Read, soup
 from fuzz_models import bank, bert, checkpoint, manifest, packed, repair
-from fuzz_texts import dictionary, json_lines, outputs, pronunciations, record, scores
+from fuzz_texts import corpus, dictionary, json_lines, outputs, pronunciations, record, scores
 
 
 def pairs(folder: Path):
@@ -87,7 +87,7 @@ READERS: dict[str, Prepare] = {
     reader.__name__: reader
     for reader in (
         *(pairs, heads, patience, ratios),
-        *(json_lines, dictionary, outputs, pronunciations, scores, record),
+        *(json_lines, dictionary, outputs, pronunciations, scores, record, corpus),
         *(manifest, bank),
         *(checkpoint, repair, packed, bert),
     )

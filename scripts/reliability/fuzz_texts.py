@@ -106,6 +106,35 @@ def scores(folder: Path):
     return make
 
 
+def corpus(folder: Path):
+    """A text to translate, and the notes beside its translation."""
+    from pet_fairseq.predict.corpus.shards import SETTINGS, read_settings, read_shard_records
+    from pet_fairseq.predict.corpus.text import TextReader, check_text
+
+    text = "ein Hund läuft\n\nzwei Hunde\n".encode()
+    counts = {"lines": 3, "bad": 1, "counts": {"empty": 1}, "first": {"empty": [2]}}
+    shard = {"pairs": 2, "seconds": 0.5, "last": True, **counts}
+    settings = {"command": ["translate-corpus", "--beam", "5"], "inputs": {"file": "digest"}}
+
+    def make(draw: random.Random) -> Read:
+        kind = draw.choice(("plain", "gz", "shard", "settings"))
+        if kind == "shard":
+            (folder / "00000.json").write_bytes(damaged_json(draw, shard))
+            return lambda: read_shard_records(folder)
+        if kind == "settings":
+            (folder / SETTINGS).write_bytes(damaged_json(draw, settings))
+            return lambda: read_settings(folder / SETTINGS)
+        path = folder / f"text.{kind}"
+        path.write_bytes(damaged(draw, text if kind == "plain" else gzip.compress(text)))
+        return lambda: read_all(str(path))
+
+    def read_all(path: str) -> None:
+        check_text([path])
+        list(TextReader([path]))
+
+    return make
+
+
 def record(folder: Path):
     """The note beside a product of a recipe."""
     from pet_fairseq.runner.record import read_record, record_path

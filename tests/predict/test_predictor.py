@@ -232,9 +232,13 @@ def test_tokenizer_works_both_ways(translator):
     assert isinstance(served, Translator)
     dictionary = served.dictionary
     assert encode(served, "ab").tolist() == [dictionary.unk()] * 2 + [dictionary.eos()]
-    assert served.decode(torch.tensor([dictionary.index("w3"), dictionary.eos()])) == "w3"
+    assert decode(served, dictionary.index("w3"), dictionary.eos()) == "w3"
     served = answering(translator, "--bpe", "subword_nmt", "--bpe-codes", write_codes(translator))
-    assert served.decode(torch.tensor([dictionary.index("w3"), dictionary.index("w4")])) == "w3 w4"
+    assert decode(served, dictionary.index("w3"), dictionary.index("w4")) == "w3 w4"
+
+
+def decode(served, *tokens):
+    return served.text.decode(served.spell(torch.tensor(tokens)))
 
 
 def write_codes(made):

@@ -17,7 +17,10 @@ class Echo:
         return text.split()
 
     def translate(self, sources, limit):
-        return [f"[{' '.join(source)}]" for source in sources]
+        return [[f"[{' '.join(source)}]", "worse"] for source in sources]
+
+    def detokenise(self, pieces):
+        return pieces
 
 
 def pieces(text, long_lines="split"):

@@ -86,6 +86,11 @@ BLOCKS = {
         "pet-fairseq export": "tests/cli/test_export.py::test_ctranslate2_translates_the_same",
         "import pet_fairseq": "tests/cli/test_hub.py::test_says_what_interactive_says",
     },
+    "docs/text.md": {
+        "pet-fairseq translate-corpus": (
+            "tests/cli/test_corpus.py::test_pairs_are_the_lines_of_translate"
+        ),
+    },
     "docs/multilingual.md": {
         "pet-fairseq bilingual": MULTILINGUAL,
         "pet-fairseq import-hf": FROM_TRANSFORMERS,

@@ -197,9 +197,10 @@ def load(folder: Path, beam: int, threads: int, max_length: int = MAX_LENGTH) ->
     from pet_fairseq.predict.exported import load_engine, translate_tokens
 
     engine = load_engine(folder, threads=threads)
-    return lambda sentences: translate_tokens(
-        engine, sentences, BATCH, beam_size=beam, max_decoding_length=max_length
-    )
+    options = {"beam_size": beam, "max_decoding_length": max_length}
+    return lambda sentences: [
+        best for best, *_ in translate_tokens(engine, sentences, BATCH, **options)
+    ]
 
 
 def take_turns(

@@ -1,0 +1,262 @@
+"""`pet-fairseq translate-corpus`: a large text becomes training pairs, shard by shard."""
+
+import hashlib
+import json
+import logging
+import time
+from argparse import Namespace
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from pet_fairseq.checkpoints.loading import locate
+from pet_fairseq.devices import choose_device, usable_cores
+from pet_fairseq.errors import UserError, check_positive, user_message
+from pet_fairseq.files import check_folder
+from pet_fairseq.predict.bad_lines import Bad, BadLines, broken_bytes, report
+from pet_fairseq.predict.corpus.filters import Rules, why_dropped
+from pet_fairseq.predict.corpus.jobs import Progress, Update, run_jobs
+from pet_fairseq.predict.corpus.shards import (
+    ShardRecord,
+    Share,
+    add_up,
+    is_complete,
+    keep_settings,
+    new_shard,
+    option_words,
+    pending,
+    read_shard_records,
+    workplace,
+    write_shard_record,
+    write_summary,
+)
+from pet_fairseq.predict.corpus.text import OPTION, TextReader, check_text
+from pet_fairseq.predict.exported import find_exported
+from pet_fairseq.predict.lines import Line
+from pet_fairseq.predict.load_model import PATH
+from pet_fairseq.predict.translate import Engine, check_numbers, divide, open_engine
+from pet_fairseq.rounding import format_speed
+from pet_fairseq.runner.call import Call
+from pet_fairseq.runner.record import Record, digest
+
+AT_ONCE = 2_000  # lines that are sorted by their length and translated before more are read
+LONGEST_LINE = 1 << 15  # characters that are divided into pieces; no model reads as many
+BEGINNING = 1 << 20  # bytes of a text by which it is known again
+SEEDS = 1_000_003  # from the seeds of one text to those of another
+# options that change the pairs
+SETTINGS = (
+    *("data", "backbone_path", "ratio", "precision", "batch_size", "max_tokens"),
+    *("beam", "lenpen", "nbest", "sampling", "sampling_topk", "seed"),
+    *("shard_lines", "max_ratio"),
+)
+
+
+def translate_corpus(args: Namespace, text_options: list[str]) -> None:
+    """Translate text into shards of pairs; see commands.py for args.
+
+    What is finished stays, and the next run with the same words goes on behind it.
+
+    Raises:
+        UserError: a model or text that cannot be used, a folder of another corpus, or one in which
+            a run is at work; with --strict, a line that would be dropped.
+        OSError: files that cannot be read or written.
+    """
+    check_options(args)
+    check_text(args.text)
+    settings = make_settings(args, text_options)
+    check_folder(args.out, "--out")
+    keep_settings(args.out, settings, write=False)
+    with workplace(args.out, args.shard_of) as (lock, place):
+        progress = Progress()
+        if args.jobs == 1:
+            work(args, args.shard_of, place, settings, progress.update)
+        else:
+            calls = [call_of(args, job, place, settings) for job in range(args.jobs)]
+            on_gpus = choose_device(args.device) == "cuda"
+            run_jobs([call.words() for call in calls], on_gpus, lock.handle, progress)
+        progress.close()
+    conclude(args, progress)
+
+
+def check_options(args: Namespace) -> None:
+    """Check what can be checked before anything is read; raises UserError."""
+    check_numbers(args)
+    check_positive(**{name: getattr(args, name) for name in ("shard_lines", "jobs", "nbest")})
+    if not args.sampling and args.nbest > args.beam:
+        raise UserError(f"--nbest {args.nbest}: above --beam {args.beam}; give a larger --beam")
+    if not args.sampling and args.sampling_topk:
+        raise UserError("--sampling-topk: is for --sampling; give that too, or leave it out")
+    if args.sampling_topk < 0:
+        raise UserError(f"--sampling-topk {args.sampling_topk}: give 0 for all words, or more")
+    if args.max_ratio < 1:
+        raise UserError(f"--max-ratio {args.max_ratio:g}: give 1 or more")
+
+
+def make_settings(args: Namespace, text_options: list[str]) -> Record:
+    """What the pairs depend on: options, the model's files, and the texts by their beginnings.
+
+    Folders of texts do not count, so that these may be moved; nor does what only makes it faster.
+    """
+    texts = [Path(file) for file in args.text]
+    options = option_words({name: getattr(args, name) for name in SETTINGS})
+    words = [args.command, *options, *text_options, OPTION, *(path.name for path in texts)]
+    files = enumerate(model_files(args), 1)
+    return Record(
+        words,
+        {f"file {number} of {OPTION}": describe_text(path) for number, path in enumerate(texts, 1)}
+        | {f"file {number} of {PATH}": digest(path) for number, path in files},
+    )
+
+
+def model_files(args: Namespace) -> list[Path]:
+    """The files of a model, or its folder for CTranslate2; raises UserError if it has none."""
+    exported = find_exported(args.checkpoint)
+    if exported is not None:
+        return [exported.resolve()]
+    return [Path(path) for path in locate(args.checkpoint, args.data, PATH)[0]]
+
+
+def describe_text(file: Path) -> str:
+    with file.open("rb") as text:
+        beginning = hashlib.blake2b(text.read(BEGINNING), digest_size=16).hexdigest()
+    return f"{file.stat().st_size} bytes, {beginning}"
+
+
+def call_of(args: Namespace, job: int, place: Path, settings: Record) -> Call:
+    """A job of several as the call of `work_in_process`."""
+    threads = args.threads or max(1, usable_cores() // args.jobs)
+    arguments = {
+        "options": {**vars(args), "threads": threads},
+        "share": args.shard_of.part(job, args.jobs),
+        "place": place,
+        "settings": settings,
+    }
+    return Call(work_in_process, arguments)
+
+
+def work_in_process(options: dict, share: list[int], place: Path, settings: Record) -> None:
+    """Do a job of several, and print what comes of it: arguments of `Update` as JSON lines."""
+
+    def update(**words) -> None:
+        print(json.dumps(words), flush=True)
+
+    try:
+        work(Namespace(**options), Share(*share), place, settings, update)
+    except (UserError, OSError) as error:
+        update(error=user_message(error) if isinstance(error, OSError) else str(error))
+
+
+def work(args: Namespace, share: Share, place: Path, settings: Record, update: Update) -> None:
+    """Translate the shards of a share that are missing.
+
+    Args:
+        place: of `workplace`. update: is told what has been read.
+    Raises:
+        UserError, OSError: as `translate_corpus`.
+    """
+    numbers = pending(args.out, share)
+    first = next(numbers, None)
+    if first is None:
+        return
+    for library in ("fairseq", "pet_fairseq"):  # fairseq turns on every logger
+        logging.getLogger(library).setLevel(logging.WARNING)
+    engine = open_engine(args, args.rest)
+    keep_settings(args.out, settings, write=True)
+    teacher = Teacher(engine, args)
+    reader = TextReader(args.text)
+    for number in chain([first], numbers):
+        reader.skip(number * args.shard_lines - reader.number)
+        if reader.ended:
+            break
+        if args.sampling:
+            engine.seed(args.seed * SEEDS + number)
+        start = time.monotonic()
+        with new_shard(args.out, place, number) as sides:
+            pairs, bad_lines = teacher.write_pairs(reader, sides, update)
+        seconds = round(time.monotonic() - start, 3)
+        record = ShardRecord(pairs, seconds, reader.ended, bad_lines)
+        write_shard_record(args.out, number, record)
+    reader.close()
+
+
+class Reading(NamedTuple):
+    """A line as the model reads it; pieces: none if it does not. bad: what is wrong with it."""
+
+    where: str
+    pieces: list[str]
+    bad: tuple[Bad, ...] = ()
+
+
+class Teacher:
+    """An engine, and which of its pairs are kept; args: of the command line."""
+
+    def __init__(self, engine: Engine, args: Namespace):
+        languages = engine.languages
+        copies = len(languages) == 2 and len({*languages.values()}) == 1
+        self.engine = engine
+        self.limit = check_numbers(args)
+        self.rules = Rules(engine.longest, args.max_ratio, copies)
+        self.strict = args.strict
+        self.shard_lines = args.shard_lines
+
+    def write_pairs(
+        self, reader: TextReader, sides: Iterable[IO[bytes]], update: Update
+    ) -> tuple[int, BadLines]:
+        """Write the pairs of the next shard; returns their number, and what became of the lines."""
+        pairs, bad_lines = 0, BadLines()
+        lines = islice(reader, self.shard_lines)
+        while some := list(islice(lines, AT_ONCE)):
+            found = list(self.translate(some, bad_lines))
+            for side, texts in zip(sides, zip(*found)):
+                side.writelines(f"{text}\n".encode() for text in texts)
+            pairs += len(found)
+            update(lines=len(some), read=reader.part_read)
+        return pairs, bad_lines
+
+    def translate(self, lines: Iterable[Line], bad_lines: BadLines) -> Iterator[tuple[str, str]]:
+        """The pairs of some lines, in pieces; bad_lines: counts them.
+
+        Raises:
+            UserError: with --strict, a line or a pair that would be dropped.
+        """
+        readings = [self.read(line) for line in lines]
+        asked = [reading.pieces for reading in readings if reading.pieces]
+        answers = iter(self.engine.translate(asked, self.limit))
+        for reading in readings:
+            targets = next(answers) if reading.pieces else []
+            dropped = [why_dropped(reading.pieces, line.split(), self.rules) for line in targets]
+            bad = (*reading.bad, *(kind for kind in dropped if kind is not None))
+            if bad and self.strict:
+                raise UserError(f"{reading.where}: {bad[0].value}; leave out --strict to drop it")
+            bad_lines.add(bad)
+            source = " ".join(reading.pieces)
+            yield from ((source, line) for line, kind in zip(targets, dropped) if kind is None)
+
+    def read(self, line: Line) -> Reading:
+        """Divide a line into pieces; raises UserError with --strict if it is not UTF-8."""
+        if len(line.text) > LONGEST_LINE:
+            return Reading(line.where, [], (Bad.LONG,))
+        broken = broken_bytes(line, self.strict)
+        pieces, cut = divide(self.engine, line.text, "cut")
+        if cut is not None:
+            return Reading(line.where, [], (*broken, Bad.LONG))
+        if not pieces:
+            return Reading(line.where, [], (*broken, Bad.EMPTY))
+        return Reading(line.where, pieces[0], broken)
+
+
+def conclude(args: Namespace, progress: Progress) -> None:
+    """Say what is there now, and write it down if it is the whole text."""
+    records = read_shard_records(args.out)
+    complete = is_complete(records)
+    if not complete:  # of other machines' shards nothing is known
+        records = {n: record for n, record in records.items() if args.shard_of.holds(n)}
+    total = add_up(records, args.shard_lines)
+    if complete:
+        write_summary(args.out, records, total)
+    pairs = sum(record.pairs for record in records.values())
+    speed = f", {format_speed(progress.speed)} lines/s" if progress.lines else ""
+    what = "" if complete else f" of share {args.shard_of.number}/{args.shard_of.of}"
+    print(f"{args.out}: {pairs:,} pairs from {total.lines:,} lines{what}{speed}")
+    report(total, args.command)
