@@ -83,6 +83,23 @@ def _add_data_options(group) -> None:
             help=f"in place of --data: raw text of the {split} set, a sentence a line{default}",
         )
     group.add_argument(
+        "--text",
+        type=Path,
+        nargs="+",
+        default=(),
+        metavar="FILE",
+        help="source sentences, one a line, plain, .gz or .zst, that the teacher translates; alone "
+        "or beside --train-pair",
+    )
+    group.add_argument(
+        "--repeat-pairs",
+        type=int,
+        default=1,
+        metavar="N",
+        help="how often the pairs of --train-pair are trained on for each time that the "
+        "translations of --text are (default: %(default)s)",
+    )
+    group.add_argument(
         "--vocabulary",
         default="keep",
         metavar="keep|trim|N",
@@ -202,6 +219,7 @@ def _compress(args: Namespace) -> None:
     logging.getLogger("fairseq").setLevel(logging.WARNING)  # it logs every file that it reads
     from pet_fairseq.compress.materials import (
         REFERENCE,
+        corpus_stages,
         data_stages,
         teacher_stages,
         vocabulary_stages,
@@ -214,16 +232,19 @@ def _compress(args: Namespace) -> None:
     out = args.out if args.out.parts else Path.cwd()  # in records, `.` could not be told from OUT
     given = _given(args, out)
     teacher = _prepare(args, given, teacher_stages(given))
+    if teacher is not None and _prepare(args, given, corpus_stages(given, teacher)) is None:
+        teacher = None
     teacher = teacher and _prepare(args, given, vocabulary_stages(given, teacher))
     data = teacher and _prepare(args, given, data_stages(given, teacher))
     if teacher is None or data is None:
         print("# the other stages depend on what these make")
         return
     names = ("updates", "hours", "seed", "test", "remove_bpe", "tokenizer")
-    reference = out / "text" / REFERENCE if given.pairs else args.reference
+    reference = out / "text" / REFERENCE if given.is_raw else args.reference
     request = Request(
         *(teacher, data, out, args.method),
         reference=reference,
+        agreement=given.measures_agreement,
         size=Size(args.rate, args.megabytes),
         device=choose_precision(args.device, args.precision),
         **{name: getattr(args, name) for name in names},
@@ -252,13 +273,16 @@ def _given(args: Namespace, out: Path) -> "Given":
     if (languages[0] is None) != (languages[1] is None):
         raise UserError("--source-lang and --target-lang: give both, or none")
     pairs = {split: getattr(args, f"{split}_pair") for split in PAIRS}
-    if pairs["train"] and args.reference:
+    if args.data is None and args.reference:
         raise UserError("--reference: is for --data; the target side of --test-pair stands for it")
     given = Given(
         *(args.teacher, out, args.data),
         languages=languages if all(languages) else None,
         pairs={split: tuple(files) for split, files in pairs.items() if files},
         vocabulary=args.vocabulary,
+        text=tuple(args.text),
+        repeat=args.repeat_pairs,
+        device=args.device,
     )
     check_given(given)
     return given

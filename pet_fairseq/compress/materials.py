@@ -18,7 +18,8 @@ from pet_fairseq.checkpoints.dictionaries import first_folder, trained_languages
 from pet_fairseq.checkpoints.loading import CHECKPOINTS, load_task
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.checkpoints.translation import is_multilingual
-from pet_fairseq.errors import UserError
+from pet_fairseq.compress.teacher import why_not_exported
+from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.files import atomic_folder, write_json
 from pet_fairseq.huggingface.importer import import_model
 from pet_fairseq.huggingface.source import CONFIG
@@ -37,6 +38,8 @@ from pet_fairseq.multilingual.trimming import (
     restricted,
     trimmed_model,
 )
+from pet_fairseq.predict.corpus.shards import SUMMARY
+from pet_fairseq.predict.corpus.shards import shards as complete_shards
 from pet_fairseq.predict.lines import Line, read_lines
 from pet_fairseq.predict.load_model import folders_around
 from pet_fairseq.predict.sentences import TextError
@@ -50,6 +53,7 @@ from pet_fairseq.runner.call import Call
 from pet_fairseq.runner.stage import PRODUCT, Stage
 
 KEEP, TRIM = "keep", "trim"
+SOURCE, TARGET = "source.txt", "target.txt"
 TEACHER, BILINGUAL, REFERENCE = "TEACHER", "bilingual", "test.reference"
 TARGET_MODEL = "target.spm"  # beside source.spm, in folders of import-hf
 SPLITS = ("train", "valid", "test")
@@ -57,6 +61,15 @@ LONGEST_WORD = 1000  # characters; the time that some BPEs take grows with the s
 MOST_HELD_OUT = 1000  # sentences, and
 SHARE_HELD_OUT = 0.1  # at most this share, for each set that is missing
 Pair = tuple[Path, Path]
+
+
+@dataclass(frozen=True)
+class TextPair:
+    """Files of source and target sentences, line by line; `repeat`: how often training has them."""
+
+    source: Path
+    target: Path
+    repeat: int = 1
 
 
 @dataclass(frozen=True)
@@ -69,6 +82,9 @@ class Given:
         languages: the pair of a multilingual teacher.
         pairs: raw text of the sets, source and target, a sentence a line.
         vocabulary: "keep", "trim", or how many words of a side to keep.
+        text: files of source sentences that the teacher translates.
+        repeat: how often training has the given pairs, for each time that it has the translations.
+        device: that translates them.
     """
 
     teacher: Path
@@ -77,18 +93,53 @@ class Given:
     languages: Optional[tuple[str, str]] = None
     pairs: dict[str, Pair] = field(default_factory=dict)
     vocabulary: str = KEEP
+    text: tuple[Path, ...] = ()
+    repeat: int = 1
+    device: str = "cpu"
+
+    @property
+    def is_raw(self) -> bool:
+        """Whether text is given, not binary data."""
+        return bool(self.pairs or self.text)
+
+    @property
+    def measures_agreement(self) -> bool:
+        """Whether the test set's references are the teacher's own translations."""
+        return self.data is None and not {"train", "test"} & self.pairs.keys()
+
+    @property
+    def corpus(self) -> Path:
+        """The folder for the teacher's translations as text."""
+        return self.out / "corpus_text"
+
+    def sets(self) -> dict[str, list[TextPair]]:
+        """The text of each set; what is held out comes out of the first of the training text."""
+        sets = {split: [TextPair(*files)] for split, files in self.pairs.items()}
+        train = [TextPair(*files, self.repeat) for files in self.pairs_of("train")]
+        if self.text:
+            train.append(TextPair(self.corpus / SOURCE, self.corpus / TARGET))
+        return {**sets, "train": train}
+
+    def pairs_of(self, split: str) -> list[Pair]:
+        return [self.pairs[split]] if split in self.pairs else []
 
 
 def check_given(given: Given) -> None:
     """Raise UserError unless there is one thing to train on."""
-    if given.data is not None and given.pairs:
-        raise UserError("--data and --train-pair: both say what to train on; give one of them")
-    if given.data is None and "train" not in given.pairs:
-        raise UserError("--data or --train-pair: one of them says what to train on; give it")
-    if given.vocabulary != KEEP and not given.pairs:
+    if given.data is not None and given.is_raw:
         raise UserError(
-            f"--vocabulary {given.vocabulary}: is for raw text; give --train-pair in place of "
-            "--data"
+            "--data and --train-pair or --text: both say what to train on; give one of them"
+        )
+    if given.data is None and not ("train" in given.pairs or given.text):
+        raise UserError("--data, --train-pair or --text: says what to train on; give one of them")
+    check_positive(repeat_pairs=given.repeat)
+    for file in given.text:
+        if not file.is_file():
+            raise UserError(f"--text {file}: no such file")
+    if given.vocabulary != KEEP and not given.is_raw:
+        raise UserError(
+            f"--vocabulary {given.vocabulary}: is for raw text; give --train-pair or --text "
+            "in place of --data"
         )
     if given.vocabulary not in (KEEP, TRIM) and not given.vocabulary.isdecimal():
         raise UserError(
@@ -151,6 +202,57 @@ def import_stage(given: Given) -> tuple[tuple[Stage, ...], Path]:
     call = Call(import_model, arguments)
     stage = Stage("import", ("teacher",), call, folder, (given.teacher,))
     return (stage,), folder / CHECKPOINT
+
+
+def corpus_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], Path]:
+    """What lets the teacher translate text, if that is given, and the folder of its translations.
+
+    It does so in CTranslate2 if it can be held there. The translation goes on where it was, so it
+    is finished when its summary is there.
+
+    Args:
+        teacher: its checkpoint, which is there.
+    """
+    if not given.text:
+        return (), given.out
+    cfg = load_checkpoint(str(teacher), TEACHER)["cfg"]
+    words, shards = str(teacher_dictionaries(cfg.task, teacher)), given.out / "corpus"
+    _, not_held = why_not_exported(cfg.model, str(teacher))
+    engine = teacher if not_held is not None else given.out / "corpus_teacher"
+    export = (
+        *("pet-fairseq", "export", str(teacher), "--data", words),
+        *("--to", "ctranslate2", "--precision", "int8", "--out", PRODUCT),
+    )
+    made = [Stage("export-for-text", ("corpus",), export, engine, (teacher,))]
+    command = (
+        *("pet-fairseq", "translate-corpus", str(engine), "--data", words),
+        *("--text", *map(str, given.text), "--out", str(shards), "--device", given.device),
+    )
+    summary = shards / SUMMARY
+    decode = Call(write_corpus_text, {"teacher": teacher, "shards": shards, "folder": PRODUCT})
+    stages = (
+        *(made if not_held is None else ()),
+        Stage("translate-text", ("corpus",), command, summary, (engine, *given.text)),
+        Stage("corpus-text", ("corpus",), decode, given.corpus, (summary,)),
+    )
+    return stages, given.corpus
+
+
+def write_corpus_text(teacher: Path, shards: Path, folder: Path) -> None:
+    """Write the shards of translate-corpus as raw text: source.txt and target.txt.
+
+    Raises:
+        UserError: a shard is missing, or the teacher's words cannot be put together.
+    """
+    cfg = load_checkpoint(str(teacher), TEACHER)["cfg"]
+    task = load_task(cfg.task, str(teacher_dictionaries(cfg.task, teacher)))
+    divided = Divided(task, folders_around(str(teacher), cfg))
+    with atomic_folder(folder) as new:
+        for name, side, text in ((SOURCE, 0, divided.source), (TARGET, 1, divided.target)):
+            with (new / name).open("w", encoding="utf-8") as out:
+                for files in complete_shards(shards):
+                    with files[side].open(encoding="utf-8") as lines:
+                        out.writelines(f"{text.decode(line.rstrip())}\n" for line in lines)
 
 
 def vocabulary_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], Path]:
@@ -232,7 +334,7 @@ def data_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], Path]:
     Args:
         teacher: its checkpoint, which is there.
     """
-    if not given.pairs:
+    if not given.is_raw:
         made_here = given.languages is not None and teacher.parent == given.out / BILINGUAL
         return (), teacher.parent if made_here or given.data is None else given.data
     task = load_checkpoint(str(teacher), TEACHER)["cfg"].task
@@ -252,9 +354,11 @@ def data_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], Path]:
 
 def text_stage(given: Given, teacher: Path, folder: Path) -> Stage:
     """Raw text in a teacher's pieces."""
-    pairs = {split: list(pair) for split, pair in given.pairs.items()}
-    call = Call(write_pieces, {"teacher": teacher, "pairs": pairs, "folder": PRODUCT})
-    files = tuple(file for pair in given.pairs.values() for file in pair)
+    sets = given.sets()
+    call = Call(write_pieces, {"teacher": teacher, "sets": sets, "folder": PRODUCT})
+    files = tuple(
+        file for pairs in sets.values() for pair in pairs for file in (pair.source, pair.target)
+    )
     return Stage(folder.name, ("data",), call, folder, (teacher, *files))
 
 
@@ -264,49 +368,60 @@ def teacher_dictionaries(task: Namespace, teacher: Path) -> Path:
     return folder if any(folder.glob("dict.*.txt")) else teacher.parent
 
 
-def write_pieces(teacher: Path, pairs: dict[str, list[Path]], folder: Path) -> None:
+def write_pieces(teacher: Path, sets: dict[str, list[TextPair]], folder: Path) -> None:
     """Write raw text in the teacher's pieces: train, valid and test, and its dictionaries.
 
-    Where valid or test is not given, it is held out of the training text. Pairs of train and valid
-    with an empty side, or one longer than the teacher reads, are left out; about.json counts them.
-    The raw target text of the test set is in test.reference.
+    Where valid or test is not given, it is held out of the first of the training text. Pairs of
+    train and valid with an empty side, or one longer than the teacher reads, are left out;
+    about.json counts them. The raw target text of the test set is in test.reference.
 
-    Args:
-        pairs: of the sets that are given, the files of source and target.
     Raises:
         UserError: files whose numbers of lines differ, no pair that can be used, or no file that
             divides text into the teacher's words.
     """
-    state = load_checkpoint(str(teacher), TEACHER)
-    cfg = state["cfg"]
+    cfg = load_checkpoint(str(teacher), TEACHER)["cfg"]
     task = load_task(cfg.task, str(teacher_dictionaries(cfg.task, teacher)))
     divided = Divided(task, folders_around(str(teacher), cfg))
     counts: dict[str, Counter] = {split: Counter() for split in SPLITS}
+    missing = [split for split in SPLITS if split not in sets]
     with atomic_folder(folder) as new, Writers(new, task) as writers:
-        for split, files in pairs.items():
-            missing = [name for name in SPLITS if name not in pairs and split == "train"]
-            choose = choose_sets(files[0], split, missing)
-            for source, target in parallel(*files):
-                place = choose(source.text)
-                pieces, reason = divided.pair(source.text, target.text)
-                counts[place][reason or "kept"] += 1
-                if reason is None or place == "test":
-                    writers.write(place, pieces, target.text)
+        for split, pairs in sets.items():
+            for pair in pairs:
+                held_out = missing if split == "train" and pair is pairs[0] else []
+                choose = choose_sets(pair.source, split, held_out)
+                write_pair(pair, choose, divided, writers, counts)
         for file in divided.files:
             shutil.copyfile(file, new / file.name)
         write_json(new / "about.json", counts)
-        check_counts(counts, pairs)
+        check_counts(counts, sets)
 
 
-def check_counts(counts: dict[str, Counter], pairs: dict[str, list[Path]]) -> None:
+def write_pair(
+    pair: TextPair,
+    choose: Callable[[str], str],
+    divided: "Divided",
+    writers: "Writers",
+    counts: dict[str, Counter],
+) -> None:
+    """Write the lines of a pair of files into the sets that `choose` names, and count them."""
+    for source, target in parallel(pair.source, pair.target):
+        place = choose(source.text)
+        pieces, reason = divided.pair(source.text, target.text)
+        counts[place][reason or "kept"] += 1
+        if reason is None or place == "test":
+            for _ in range(pair.repeat if place == "train" else 1):
+                writers.write(place, pieces, target.text)
+
+
+def check_counts(counts: dict[str, Counter], sets: dict[str, list[TextPair]]) -> None:
     """Raise UserError for a set without a pair that can be used."""
     for split in SPLITS:
         if not counts[split]["kept"]:
-            source = pairs.get(split, pairs["train"])[0]
+            named = split if split in sets else "train"
             reasons = ", ".join(f"{n:,} {reason}" for reason, n in counts[split].items())
-            named = split if split in pairs else "train"
             raise UserError(
-                f"--{named}-pair {source}: has no pair for {split}: {reasons or 'none'}"
+                f"--{named}-pair {sets[named][0].source}: has no pair for {split}: "
+                f"{reasons or 'none'}"
             )
 
 

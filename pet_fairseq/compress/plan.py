@@ -40,6 +40,7 @@ class Request:
         updates, hours: how long to train, at most one of them.
         test: a subset of the data, or a folder like it with a subset `test`.
         reference: raw target text of the test set.
+        agreement: whether the references are the teacher's own translations.
         remove_bpe, tokenizer: how tokens become text; None: as the teacher and its data show.
     """
 
@@ -54,6 +55,7 @@ class Request:
     seed: int = 1
     test: str = "test"
     reference: Optional[Path] = None
+    agreement: bool = False
     remove_bpe: Optional[str] = None
     tokenizer: Optional[str] = None
 

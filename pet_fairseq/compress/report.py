@@ -20,6 +20,10 @@ matplotlib.use("Agg")
 MEGABYTE = 1e6
 SAMPLES = 6
 MARKERS = {CTRANSLATE2: "o", FAIRSEQ: "s"}
+AGREEMENT = (
+    "the teacher's own translations of held-out text: BLEU says how well the student agrees with "
+    "it, and nothing about the quality of either; give --test-pair for that"
+)
 
 
 def write_report(
@@ -28,6 +32,7 @@ def write_report(
     reference: Optional[Path],
     no_ctranslate2: Optional[str] = None,
     device: str = "cpu",
+    agreement: bool = False,
 ) -> str:
     """Write report.md, report.json and report.png; returns the first line.
 
@@ -36,6 +41,7 @@ def write_report(
         reference: raw target text, None for the target side of the data.
         no_ctranslate2: why both were measured in fairseq; None if they were in CTranslate2.
         device: the one that fairseq-generate ran on, cpu or cuda.
+        agreement: whether the references are the teacher's own translations.
     Raises:
         UserError: a file that cannot be read, or that does not fit the others.
     """
@@ -43,6 +49,8 @@ def write_report(
     layout = Layout(out)
     measured = measure(layout, teacher, reference, engine, device)
     reference_name = str(reference) if reference else "the target side of the data, detokenised"
+    if agreement:
+        reference_name = AGREEMENT
     text = to_markdown(measured, teacher, reference_name, no_ctranslate2)
     write_plot(measured, out / "report.png")
     write_json(out / "report.json", to_json(measured))

@@ -217,6 +217,7 @@ def report(plan: Plan) -> Stage:
     arguments = {
         **{"out": request.out, "teacher": plan.teacher.path, "reference": request.reference},
         **{"no_ctranslate2": plan.teacher.no_ctranslate2, "device": request.device.name},
+        **({"agreement": True} if request.agreement else {}),
     }
     return Stage(
         *("report", ("report",)),

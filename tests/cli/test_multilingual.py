@@ -180,3 +180,19 @@ def test_the_page_from_transformers(tmp_path):
     shown = run_in(tmp_path, training.replace("--user-dir pet_fairseq", f"{USER_DIR} --cpu"))
     assert "| kl " in shown
     assert (tmp_path / "student/checkpoint_best.pt").is_file()
+
+
+def test_a_student_of_the_teachers_translations(multilingual, raw, tmp_path):
+    """From source sentences alone: no reference is seen, and the report says so."""
+    pytest.importorskip("ctranslate2")
+    pair = ("--source-lang", "en", "--target-lang", "de")
+    out = tmp_path / "small"
+    words = ("pet-fairseq", "compress", multilingual, *pair, "--text", raw / "train.en")
+    output = run(*words, "--out", out, *COMPRESSED).output
+    assert f"read on in {out / 'report.md'}" in output
+    assert "agrees with it, and nothing about the quality" in (out / "report.md").read_text()
+    translated = (out / "corpus_text/target.txt").read_text().splitlines()
+    held_out = (out / "text/test.reference").read_text().splitlines()
+    assert held_out and set(held_out) <= set(translated)
+    sources = (out / "corpus_text/source.txt").read_text().splitlines()
+    assert set(sources) <= set((raw / "train.en").read_text().splitlines())

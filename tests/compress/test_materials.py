@@ -11,6 +11,7 @@ from pet_fairseq.checkpoints.frozen_models import load_frozen_models
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.compress.materials import (
     Given,
+    TextPair,
     check_given,
     choose_sets,
     data_stages,
@@ -23,6 +24,8 @@ from pet_fairseq.demo.corpus import train_pieces
 from pet_fairseq.errors import UserError
 from tests.cli.processes import preprocess, write_text
 from tests.translation import load_task, save_model
+
+SETS = ("train", "valid", "test")
 
 
 @pytest.fixture(scope="session")
@@ -69,7 +72,8 @@ def test_sets_are_held_out_by_their_words(tmp_path):
 def test_what_is_given_is_what_is_written(made, teacher, tmp_path):
     raw = made / "raw"
     pairs = {
-        split: [raw / f"{split}.de", raw / f"{split}.en"] for split in ("train", "valid", "test")
+        split: [TextPair(raw / f"{split}.de", raw / f"{split}.en")]
+        for split in ("train", "valid", "test")
     }
     write_pieces(teacher, pairs, tmp_path / "out")
     for split in pairs:
@@ -88,7 +92,9 @@ def test_what_is_given_is_what_is_written(made, teacher, tmp_path):
 
 def test_sets_that_are_missing_come_from_the_training_text(made, teacher, tmp_path):
     raw = made / "raw"
-    write_pieces(teacher, {"train": [raw / "train.de", raw / "train.en"]}, tmp_path / "out")
+    write_pieces(
+        teacher, {"train": [TextPair(raw / "train.de", raw / "train.en")]}, tmp_path / "out"
+    )
     together = [
         both
         for split in ("train", "valid", "test")
@@ -107,7 +113,7 @@ def test_pairs_that_training_cannot_use(made, teacher, tmp_path):
     source = ["a1 a2", "", "a1", "a1 " * 9, "a1", "x" * 2000, "a2"]
     target = ["b2 b1", "b1", "", "b1", "b1 " * 9, "b1", "b2"]
     files = [write(tmp_path / "s", source), write(tmp_path / "t", target)]
-    write_pieces(teacher, {"train": files, "valid": files, "test": files}, tmp_path / "out")
+    write_pieces(teacher, {split: [TextPair(*files)] for split in SETS}, tmp_path / "out")
     assert read(tmp_path / "out/train.de") == ["a1 a2", "a2"]
     assert read(tmp_path / "out/valid.en") == ["b2 b1", "b2"]
     assert len(read(tmp_path / "out/test.de")) == len(read(tmp_path / "out/test.reference")) == 7
@@ -118,7 +124,7 @@ def test_sides_of_different_lengths(made, teacher, tmp_path):
     with pytest.raises(UserError, match=rf"{files[1]}: ends after 1 lines, but {files[0]} goes on"):
         list(parallel(*files))
     with pytest.raises(UserError, match="ends after 1 lines"):
-        write_pieces(teacher, {"train": files}, tmp_path / "out")
+        write_pieces(teacher, {"train": [TextPair(*files)]}, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -127,8 +133,37 @@ def test_no_pair_that_can_be_used(made, teacher, tmp_path):
     with pytest.raises(
         UserError, match=rf"--train-pair {files[0]}: has no pair for train: 2 empty"
     ):
-        write_pieces(teacher, {"train": files, "valid": files, "test": files}, tmp_path / "out")
+        write_pieces(teacher, {split: [TextPair(*files)] for split in SETS}, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_given_pairs_beside_translations(made, teacher, tmp_path):
+    """The pairs are repeated, and what is held out comes from them alone."""
+    raw = made / "raw"
+    given = TextPair(raw / "train.de", raw / "train.en", 3)
+    translated = TextPair(
+        write(tmp_path / "s", ["a1 a2", "a3"]), write(tmp_path / "t", ["b9", "b8"])
+    )
+    write_pieces(teacher, {"train": [given, translated]}, tmp_path / "both")
+    write_pieces(teacher, {"train": [TextPair(given.source, given.target)]}, tmp_path / "alone")
+    for language, lines in (("de", ["a1 a2", "a3"]), ("en", ["b9", "b8"])):
+        alone = read(tmp_path / f"alone/train.{language}")
+        repeated = [line for line in alone for _ in range(3)]
+        assert read(tmp_path / f"both/train.{language}") == repeated + lines
+        for split in ("valid", "test"):
+            name = f"{split}.{language}"
+            assert read(tmp_path / "both" / name) == read(tmp_path / "alone" / name)
+
+
+def test_what_the_references_are(made, teacher, tmp_path):
+    text, pair = (made / "raw/test.de",), (made / "raw/train.de", made / "raw/train.en")
+    out = tmp_path / "out"
+    assert Given(teacher, out, text=text).measures_agreement
+    assert not Given(teacher, out, text=text, pairs={"test": pair}).measures_agreement
+    assert not Given(teacher, out, text=text, pairs={"train": pair}).measures_agreement
+    assert not Given(teacher, out, made / "bin").measures_agreement
+    with pytest.raises(UserError, match=r"--text .*gone: no such file"):
+        check_given(Given(teacher, out, text=(tmp_path / "gone",)))
 
 
 # --- fewer words ----------------------------------------------------------------------------------
@@ -158,7 +193,7 @@ def in_pieces(request, tmp_path):
 def test_a_teacher_with_fewer_words(most, in_pieces, tmp_path):
     """It is as the whole one: its words are pieces of the text, its distributions renormalised."""
     teacher, files, texts = in_pieces
-    write_pieces(teacher, {"train": files}, tmp_path / "pieces")
+    write_pieces(teacher, {"train": [TextPair(*files)]}, tmp_path / "pieces")
     trim_teacher(teacher, tmp_path / "pieces", most, tmp_path / "trimmed")
     trimmed = tmp_path / "trimmed/checkpoint.pt"
     whole_model, whole = load(teacher)
@@ -172,7 +207,7 @@ def test_a_teacher_with_fewer_words(most, in_pieces, tmp_path):
         )
     else:
         assert sizes == (64, 64)
-    write_pieces(trimmed, {"train": files}, tmp_path / "text")
+    write_pieces(trimmed, {"train": [TextPair(*files)]}, tmp_path / "text")
     if most is None:
         assert read(tmp_path / "text/train.de") == read(tmp_path / "pieces/train.de")
     source, target = (read(tmp_path / f"text/train.{side}")[0] for side in ("de", "en"))
@@ -202,7 +237,7 @@ def logits(model, task, source, target):
 
 def test_numbers_of_words_that_cannot_be(in_pieces, tmp_path):
     teacher, files, _ = in_pieces
-    write_pieces(teacher, {"train": files}, tmp_path / "pieces")
+    write_pieces(teacher, {"train": [TextPair(*files)]}, tmp_path / "pieces")
     with pytest.raises(UserError, match=r"--vocabulary 5: the text has \d+ different pieces"):
         trim_teacher(teacher, tmp_path / "pieces", 5, tmp_path / "trimmed")
     teacher.with_name("spm.model").rename(teacher.with_name("codes"))
@@ -225,10 +260,10 @@ def test_vocabularies_that_are_none(vocabulary, made, teacher, tmp_path):
 
 def test_one_thing_to_train_on(made, teacher, tmp_path):
     pair = (made / "raw/train.de", made / "raw/train.en")
-    with pytest.raises(UserError, match="--data and --train-pair: both say"):
+    with pytest.raises(UserError, match="--data and --train-pair or --text: both say"):
         check_given(Given(teacher, tmp_path, made / "bin", pairs={"train": pair}))
     for pairs in ({}, {"test": pair}):
-        with pytest.raises(UserError, match="--data or --train-pair: one of them"):
+        with pytest.raises(UserError, match="--data, --train-pair or --text: says what"):
             check_given(Given(teacher, tmp_path, pairs=pairs))
     gone = (tmp_path / "gone.de", pair[1])
     with pytest.raises(UserError, match=rf"--train-pair {gone[0]}: no such file"):
