@@ -263,6 +263,13 @@ def test_languages_of_others(tmp_path, refused):
     refused(tmp_path / "opus", "--target-lang en: ", "are fra, zlm_Latn", options=DE_EN)
 
 
+def test_a_damaged_sentencepiece_model(tmp_path, refused):
+    translators.mbart_of_pieces(tmp_path / "hf")
+    (tmp_path / "hf/sentencepiece.bpe.model").write_bytes(b"no model")
+    pair = ("--source-lang", "de_DE", "--target-lang", "en_XX")
+    refused(tmp_path / "hf", "sentencepiece.bpe.model", options=pair)
+
+
 def test_options_of_m2m(tmp_path, refused):
     made = translators.nllb(tmp_path / "hf")
     pair = ("--source-lang", made.pair[0], "--target-lang", made.pair[1])
