@@ -260,7 +260,7 @@ def test_languages_of_others(tmp_path, refused):
     text = "--target-lang en: ", "has no language tokens such as >>fra<<; leave the option out"
     refused(tmp_path / "marian", *text, options=DE_EN)
     translators.marian(tmp_path / "opus")
-    refused(tmp_path / "opus", "--target-lang en: ", "are fra, zlm_Latn", options=DE_EN)
+    refused(tmp_path / "opus", "--target-lang en: ", "are zlm_Latn, fra", options=DE_EN)
 
 
 def test_a_damaged_sentencepiece_model(tmp_path, refused):
