@@ -192,16 +192,16 @@ def test_options_for_other_commands(tmp_path):
     )
 
 
-@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("named", ["its own", "PreTrainedTokenizerFast", None])
 def test_where_an_mbart_has_its_tokens(named, tmp_path):
-    """Without a named class, the word from which the decoder starts tells."""
+    """Where no class of mBART's is named, the word from which the decoder starts tells."""
     for kind, tokens in (
         ("MBart50Tokenizer", "--source-prefix de_DE --decoder-start </s> ro_RO"),
         ("MBartTokenizer", "--source-end </s> de_DE --decoder-start ro_RO"),
     ):
         made = translators.mbart(tmp_path / kind, kind)
-        if not named:
-            change_json(tmp_path / kind / "tokenizer_config.json", tokenizer_class=None)
+        if named != "its own":
+            change_json(tmp_path / kind / "tokenizer_config.json", tokenizer_class=named)
         import_model(tmp_path / kind, tmp_path / f"{kind}_out", *made.pair)
         assert tokens in arch_of(tmp_path / f"{kind}_out")
 
