@@ -95,6 +95,25 @@ def test_an_opus_mt_teacher(tmp_path):
     run_in(tmp_path, f"{again} --updates 2 --device cpu --dry-run")
 
 
+def test_a_teacher_of_many_languages(tmp_path):
+    from tests.huggingface import translators  # skips without transformers
+
+    page = "howto/nllb.md"
+    sizes = dict(d_model=32, encoder_ffn_dim=64, decoder_ffn_dim=64)
+    translators.nllb(tmp_path / "nllb", **sizes)
+    draw = random.Random(1)
+    words = " ".join(translators.TEXTS).split()
+    for part, size in (("train", 40), ("valid", 8), ("test", 6), ("new", 3)):
+        for language in ("de", "en"):
+            lines = (" ".join(draw.choices(words, k=4)) for _ in range(size))
+            (tmp_path / f"{part}.{language}").write_text("\n".join(lines) + "\n")
+    commands = block(page, "pet-fairseq compress").replace("eng_Latn", "fra_Latn").rstrip()
+    output = run_in(tmp_path, f"{commands} --rate 50 --updates 2 --device cpu")
+    assert "read on in small/report.md" in output
+    run_in(tmp_path, block(page, "pet-fairseq translate"))
+    assert len((tmp_path / "new.en").read_text().splitlines()) == 3
+
+
 def check_student_in_ctranslate2(folder: Path) -> None:
     """It translates the test set: in int8 as the run did, in float32 as fairseq-generate does.
 

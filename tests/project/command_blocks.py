@@ -122,6 +122,10 @@ BLOCKS = {
         "pet-fairseq compress opus": f"{GUIDES}::test_an_opus_mt_teacher",
         "pet-fairseq compress small/trimmed": f"{GUIDES}::test_an_opus_mt_teacher",
     },
+    "docs/howto/nllb.md": {
+        "pet-fairseq compress": f"{GUIDES}::test_a_teacher_of_many_languages",
+        "pet-fairseq translate": f"{GUIDES}::test_a_teacher_of_many_languages",
+    },
     "docs/howto/own_teacher.md": {". .venv/bin/activate": COMPRESSES},
     "docs/howto/own_text.md": {
         "make env": INSTALLS,
