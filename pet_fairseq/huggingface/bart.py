@@ -105,9 +105,9 @@ def mbart_tokens(source: Source, source_token: str, target_token: str) -> Langua
     it is, or else the word from which the decoder starts.
     """
     config = source.config
-    kind = read_options(source.folder / OPTIONS).get("tokenizer_class")
-    kind = kind or config.get("tokenizer_class")
+    options = read_options(source.folder / OPTIONS)
+    kind = str(options.get("tokenizer_class") or config.get("tokenizer_class"))
     starts_from_end = config.get("decoder_start_token_id") in (None, config.get("eos_token_id", 2))
-    if ("50" in kind) if kind else starts_from_end:
+    if "MBart50" in kind or ("MBart" not in kind and starts_from_end):
         return LanguageTokens((source_token,), (END,), (END, target_token))
     return LanguageTokens((), (END, source_token), (target_token,))

@@ -292,6 +292,12 @@ def test_folders(made, teacher, tmp_path):
     (stage,), checkpoint = teacher_stages(Given(tmp_path / "hf", tmp_path / "out", made / "bin"))
     assert (stage.name, stage.product) == ("import", tmp_path / "out/imported")
     assert checkpoint == tmp_path / "out/imported/checkpoint.pt"
+    given = Given(tmp_path / "hf", tmp_path / "out", made / "bin", ("de", "en"))
+    (of_pair,), _ = teacher_stages(given)
+    assert of_pair.command.arguments == {
+        **stage.command.arguments,
+        **{"source_lang": "de", "target_lang": "en"},
+    }
     teacher.rename(teacher.with_name("checkpoint.pt"))
     folder = Given(teacher.parent, tmp_path / "out", made / "bin")
     assert teacher_stages(folder) == ((), teacher.with_name("checkpoint.pt"))

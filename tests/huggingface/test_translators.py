@@ -192,16 +192,16 @@ def test_options_for_other_commands(tmp_path):
     )
 
 
-@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("named", ["its own", "PreTrainedTokenizerFast", None])
 def test_where_an_mbart_has_its_tokens(named, tmp_path):
-    """Without a named class, the word from which the decoder starts tells."""
+    """Where no class of mBART's is named, the word from which the decoder starts tells."""
     for kind, tokens in (
         ("MBart50Tokenizer", "--source-prefix de_DE --decoder-start </s> ro_RO"),
         ("MBartTokenizer", "--source-end </s> de_DE --decoder-start ro_RO"),
     ):
         made = translators.mbart(tmp_path / kind, kind)
-        if not named:
-            change_json(tmp_path / kind / "tokenizer_config.json", tokenizer_class=None)
+        if named != "its own":
+            change_json(tmp_path / kind / "tokenizer_config.json", tokenizer_class=named)
         import_model(tmp_path / kind, tmp_path / f"{kind}_out", *made.pair)
         assert tokens in arch_of(tmp_path / f"{kind}_out")
 
@@ -260,7 +260,14 @@ def test_languages_of_others(tmp_path, refused):
     text = "--target-lang en: ", "has no language tokens such as >>fra<<; leave the option out"
     refused(tmp_path / "marian", *text, options=DE_EN)
     translators.marian(tmp_path / "opus")
-    refused(tmp_path / "opus", "--target-lang en: ", "are fra, zlm_Latn", options=DE_EN)
+    refused(tmp_path / "opus", "--target-lang en: ", "are zlm_Latn, fra", options=DE_EN)
+
+
+def test_a_damaged_sentencepiece_model(tmp_path, refused):
+    translators.mbart_of_pieces(tmp_path / "hf")
+    (tmp_path / "hf/sentencepiece.bpe.model").write_bytes(b"no model")
+    pair = ("--source-lang", "de_DE", "--target-lang", "en_XX")
+    refused(tmp_path / "hf", "sentencepiece.bpe.model", options=pair)
 
 
 def test_options_of_m2m(tmp_path, refused):

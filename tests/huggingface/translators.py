@@ -132,7 +132,7 @@ def marian(folder):
     folder.mkdir()
     pieces = sentence_model(folder / "source.spm")
     (folder / "target.spm").write_bytes((folder / "source.spm").read_bytes())
-    pieces = ["</s>", "<unk>", ">>fra<<", ">>zlm_Latn<<", *pieces[3:], "<pad>"]
+    pieces = ["</s>", "<unk>", ">>zlm_Latn<<", ">>fra<<", *pieces[3:], "<pad>"]
     model = theirs.marian(folder, pieces=pieces, max_position_embeddings=40)
     names = dict(source_lang="de", target_lang="mul")
     (folder / "tokenizer_config.json").write_text(json.dumps(names))
