@@ -302,7 +302,7 @@ def _prepare(args: Namespace, given: "Given", todo: tuple[Sequence[Stage], Path]
         return product
     if stages:
         print(dry_run(stages))
-    return product if product.exists() else None
+    return product if product.exists() or not stages else None
 
 
 def choose_precision(name: str, precision: str) -> Device:

@@ -139,6 +139,11 @@ CASES |= {
         f"--arch bilingual_transformer {SMALL} --dropout 0 --criterion cross_entropy "
         "--source-prefix w1 --decoder-start w2",
     ),
+    "bilingual_bart": Case(
+        "translation",
+        f"--arch bilingual_bart {SMALL} --dropout 0 --criterion cross_entropy "
+        "--source-end </s> w1 --decoder-start w2",
+    ),
     "bilingual_marian": Case(
         "translation",
         f"--arch bilingual_marian {SMALL} --swish --dropout 0 --criterion cross_entropy "

@@ -22,7 +22,7 @@ def made(request, tmp_path_factory):
 
 def moved(served):
     """The same service on the strict device."""
-    options = {"beam": served.generator.beam_size} if hasattr(served, "generator") else {}
+    options = {"search": served.search} if hasattr(served, "search") else {}
     kind = type(served)
     moved = kind(served.model, served.task, served.text, max_tokens=40, **options)
     return moved.to(DEVICE)
