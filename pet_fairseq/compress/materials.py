@@ -301,6 +301,7 @@ def trim_teacher(teacher: Path, text: Path, most: Optional[int], folder: Path) -
     rows = [kept_rows(d, chosen | needed) for d, chosen in zip(dictionaries.values(), words)]
     with open_dict(cfg):
         cfg.task.data = str(folder)
+        cfg.task.source_lang, cfg.task.target_lang = dictionaries
     plain = OmegaConf.to_container(cfg, enum_to_str=True)
     model = trimmed_model(state["model"], *rows)
     with atomic_folder(folder) as new:
@@ -337,9 +338,8 @@ def data_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], Path]:
     if not given.is_raw:
         made_here = given.languages is not None and teacher.parent == given.out / BILINGUAL
         return (), teacher.parent if made_here or given.data is None else given.data
-    task = load_checkpoint(str(teacher), TEACHER)["cfg"].task
-    source, target = trained_languages(task, str(teacher_dictionaries(task, teacher))).values()
-    assert source is not None and target is not None, "load_task has found them"
+    cfg = load_task_of(teacher).cfg
+    source, target = cfg.source_lang, cfg.target_lang
     text, data = given.out / "text", given.out / "bin"
     prefixes = [word for split in SPLITS for word in (f"--{split}pref", str(text / split))]
     words = [str(text / f"dict.{language}.txt") for language in (source, target)]
@@ -360,6 +360,12 @@ def text_stage(given: Given, teacher: Path, folder: Path) -> Stage:
         file for pairs in sets.values() for pair in pairs for file in (pair.source, pair.target)
     )
     return Stage(folder.name, ("data",), call, folder, (teacher, *files))
+
+
+def load_task_of(teacher: Path) -> TranslationTask:
+    """The task of a checkpoint, with its own dictionaries and languages."""
+    task = load_checkpoint(str(teacher), TEACHER)["cfg"].task
+    return load_task(task, str(teacher_dictionaries(task, teacher)))
 
 
 def teacher_dictionaries(task: Namespace, teacher: Path) -> Path:

@@ -219,6 +219,21 @@ def test_a_teacher_with_fewer_words(most, in_pieces, tmp_path):
     assert all(set(restricted.encode(text, out_type=str)) <= known for text in texts)
 
 
+def test_languages_that_only_the_data_name(made, teacher, tmp_path):
+    """As of a teacher by fairseq's own command for IWSLT'14, which gives none."""
+    state = torch.load(teacher)
+    state["cfg"]["task"] |= {"source_lang": None, "target_lang": None}
+    torch.save(state, teacher)
+    pair = TextPair(made / "raw/train.de", made / "raw/train.en")
+    write_pieces(teacher, {"train": [pair]}, tmp_path / "pieces")
+    trim_teacher(teacher, tmp_path / "pieces", None, tmp_path / "trimmed")
+    given = Given(teacher, tmp_path / "out", pairs={"train": (pair.source, pair.target)})
+    for checkpoint in (teacher, tmp_path / "trimmed/checkpoint.pt"):
+        (_, binary), _ = data_stages(given, checkpoint)
+        assert binary.words()[:5] == ["fairseq-preprocess", "-s", "de", "-t", "en"]
+        write_pieces(checkpoint, {"train": [pair]}, tmp_path / f"text_{checkpoint.stem}")
+
+
 def load(path):
     """A model and a task with the dictionaries beside it."""
     task = load_task(path.parent)
