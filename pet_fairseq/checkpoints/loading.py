@@ -30,7 +30,8 @@ from pet_fairseq.nn.architectures import architecture_name, model_class
 from pet_fairseq.nn.moving import move_batch
 
 # in a folder of import-hf, in one of export --to fairseq, and in one of compress
-CHECKPOINTS = ("checkpoint.pt", "model.pt", "fairseq/model.pt")
+CHECKPOINT = "checkpoint.pt"
+CHECKPOINTS = (CHECKPOINT, "model.pt", "fairseq/model.pt")
 
 
 def load_model(
@@ -65,13 +66,18 @@ def locate(path: str, data: Optional[str], option: str) -> tuple[list[str], str]
     first, *more = path.split(os.pathsep)
     if not Path(first).is_dir():
         return [first, *more], data or ""
-    file = next((Path(first, name) for name in CHECKPOINTS if Path(first, name).is_file()), None)
+    file = find_checkpoint(Path(first))
     if file is None:
         raise UserError(
             f"{option} {first}: has no checkpoint.pt or model.pt; give a checkpoint, or a folder "
             "that pet-fairseq import-hf, export or compress wrote"
         )
     return [str(file), *more], data or str(file.parent)
+
+
+def find_checkpoint(folder: Path) -> Optional[Path]:
+    """The first of CHECKPOINTS that a folder has, None if it has none."""
+    return next((folder / name for name in CHECKPOINTS if (folder / name).is_file()), None)
 
 
 def build_loaded(

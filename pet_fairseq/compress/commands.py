@@ -217,13 +217,7 @@ def _report_options(parser: ArgumentParser) -> None:
 
 def _compress(args: Namespace) -> None:
     logging.getLogger("fairseq").setLevel(logging.WARNING)  # it logs every file that it reads
-    from pet_fairseq.compress.materials import (
-        REFERENCE,
-        corpus_stages,
-        data_stages,
-        teacher_stages,
-        vocabulary_stages,
-    )
+    from pet_fairseq.compress.materials import REFERENCE
     from pet_fairseq.compress.plan import Request, make_plan
     from pet_fairseq.compress.stages import build_pipeline
     from pet_fairseq.compress.student import Size
@@ -231,14 +225,11 @@ def _compress(args: Namespace) -> None:
     args.device = choose_device(args.device)
     out = args.out if args.out.parts else Path.cwd()  # in records, `.` could not be told from OUT
     given = _given(args, out)
-    teacher = _prepare(args, given, teacher_stages(given))
-    if teacher is not None and _prepare(args, given, corpus_stages(given, teacher)) is None:
-        teacher = None
-    teacher = teacher and _prepare(args, given, vocabulary_stages(given, teacher))
-    data = teacher and _prepare(args, given, data_stages(given, teacher))
-    if teacher is None or data is None:
+    made = _prepare_all(args, given)
+    if made is None:
         print("# the other stages depend on what these make")
         return
+    teacher, data = made
     names = ("updates", "hours", "seed", "test", "remove_bpe", "tokenizer")
     reference = out / "text" / REFERENCE if given.is_raw else args.reference
     request = Request(
@@ -286,6 +277,25 @@ def _given(args: Namespace, out: Path) -> "Given":
     )
     check_given(given)
     return given
+
+
+def _prepare_all(args: Namespace, given: "Given") -> Optional[tuple[Path, Path]]:
+    """The teacher's checkpoint and the data folder, once they are made; None as `_prepare`."""
+    from pet_fairseq.compress.materials import (
+        corpus_stages,
+        data_stages,
+        teacher_stages,
+        vocabulary_stages,
+    )
+
+    teacher = _prepare(args, given, teacher_stages(given))
+    if teacher is None or _prepare(args, given, corpus_stages(given, teacher)) is None:
+        return None
+    teacher = _prepare(args, given, vocabulary_stages(given, teacher))
+    if teacher is None:
+        return None
+    data = _prepare(args, given, data_stages(given, teacher))
+    return None if data is None else (teacher, data)
 
 
 def _prepare(args: Namespace, given: "Given", todo: tuple[Sequence[Stage], Path]) -> Optional[Path]:

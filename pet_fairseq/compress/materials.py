@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from fairseq.tasks.translation import TranslationTask
 from omegaconf import OmegaConf, open_dict
 
 from pet_fairseq.checkpoints.contents import new_state, save_state
 from pet_fairseq.checkpoints.dictionaries import first_folder, trained_languages
-from pet_fairseq.checkpoints.loading import CHECKPOINTS, load_task
+from pet_fairseq.checkpoints.loading import CHECKPOINT, find_checkpoint, load_task
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.checkpoints.translation import is_multilingual
 from pet_fairseq.compress.teacher import why_not_exported
@@ -23,12 +23,7 @@ from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.files import atomic_folder, write_json
 from pet_fairseq.huggingface.importer import import_model
 from pet_fairseq.huggingface.source import CONFIG
-from pet_fairseq.multilingual.bilingual import (
-    CHECKPOINT,
-    check_languages,
-    check_trained,
-    write_bilingual,
-)
+from pet_fairseq.multilingual.bilingual import check_languages, check_trained, write_bilingual
 from pet_fairseq.multilingual.trimming import (
     check_trimmable,
     choose_words,
@@ -49,6 +44,7 @@ from pet_fairseq.predict.text import (
     languages_of,
     options_of_text,
 )
+from pet_fairseq.predict.translate import LONGEST_WORD
 from pet_fairseq.runner.call import Call
 from pet_fairseq.runner.stage import PRODUCT, Stage
 
@@ -57,7 +53,6 @@ SOURCE, TARGET = "source.txt", "target.txt"
 TEACHER, BILINGUAL, REFERENCE = "TEACHER", "bilingual", "test.reference"
 TARGET_MODEL = "target.spm"  # beside source.spm, in folders of import-hf
 SPLITS = ("train", "valid", "test")
-LONGEST_WORD = 1000  # characters; the time that some BPEs take grows with the square of them
 MOST_HELD_OUT = 1000  # sentences, and
 SHARE_HELD_OUT = 0.1  # at most this share, for each set that is missing
 Pair = tuple[Path, Path]
@@ -114,14 +109,14 @@ class Given:
 
     def sets(self) -> dict[str, list[TextPair]]:
         """The text of each set; what is held out comes out of the first of the training text."""
-        sets = {split: [TextPair(*files)] for split, files in self.pairs.items()}
-        train = [TextPair(*files, self.repeat) for files in self.pairs_of("train")]
+        sets = {
+            split: [TextPair(*files, self.repeat if split == "train" else 1)]
+            for split, files in self.pairs.items()
+        }
         if self.text:
-            train.append(TextPair(self.corpus / SOURCE, self.corpus / TARGET))
-        return {**sets, "train": train}
-
-    def pairs_of(self, split: str) -> list[Pair]:
-        return [self.pairs[split]] if split in self.pairs else []
+            made = TextPair(self.corpus / SOURCE, self.corpus / TARGET)
+            sets.setdefault("train", []).append(made)
+        return sets
 
 
 def check_given(given: Given) -> None:
@@ -159,7 +154,7 @@ def teacher_stages(given: Given) -> tuple[tuple[Stage, ...], Path]:
     """What makes a checkpoint of one language pair of the teacher, and that checkpoint."""
     path = given.teacher
     if path.is_dir():
-        file = next((path / name for name in CHECKPOINTS if (path / name).is_file()), None)
+        file = find_checkpoint(path)
         if file is None and (path / CONFIG).is_file():
             return import_stage(given)
         if file is None:
@@ -244,9 +239,7 @@ def write_corpus_text(teacher: Path, shards: Path, folder: Path) -> None:
     Raises:
         UserError: a shard is missing, or the teacher's words cannot be put together.
     """
-    cfg = load_checkpoint(str(teacher), TEACHER)["cfg"]
-    task = load_task(cfg.task, str(teacher_dictionaries(cfg.task, teacher)))
-    divided = Divided(task, folders_around(str(teacher), cfg))
+    divided = open_teacher(teacher).divided()
     with atomic_folder(folder) as new:
         for name, side, text in ((SOURCE, 0, divided.source), (TARGET, 1, divided.target)):
             with (new / name).open("w", encoding="utf-8") as out:
@@ -279,11 +272,10 @@ def trim_teacher(teacher: Path, text: Path, most: Optional[int], folder: Path) -
     Raises:
         UserError: not a Transformer, or text that cannot be divided into fewer pieces.
     """
-    state = load_checkpoint(str(teacher), TEACHER)
-    cfg = state["cfg"]
+    opened = open_teacher(teacher)
+    state, task, cfg = opened.state, opened.task, opened.state["cfg"]
     check_trimmable(cfg.model, str(teacher))
-    task = load_task(cfg.task, str(teacher_dictionaries(cfg.task, teacher)))
-    divided = Divided(task, folders_around(str(teacher), cfg))
+    divided = opened.divided()
     if most is not None and not all(map(is_sentencepiece, divided.files)):
         raise UserError(
             f"--vocabulary {most}: {divided.files[0]} is no SentencePiece model, which alone can "
@@ -338,7 +330,7 @@ def data_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], Path]:
     if not given.is_raw:
         made_here = given.languages is not None and teacher.parent == given.out / BILINGUAL
         return (), teacher.parent if made_here or given.data is None else given.data
-    cfg = load_task_of(teacher).cfg
+    cfg = open_teacher(teacher).task.cfg
     source, target = cfg.source_lang, cfg.target_lang
     text, data = given.out / "text", given.out / "bin"
     prefixes = [word for split in SPLITS for word in (f"--{split}pref", str(text / split))]
@@ -362,10 +354,23 @@ def text_stage(given: Given, teacher: Path, folder: Path) -> Stage:
     return Stage(folder.name, ("data",), call, folder, (teacher, *files))
 
 
-def load_task_of(teacher: Path) -> TranslationTask:
-    """The task of a checkpoint, with its own dictionaries and languages."""
-    task = load_checkpoint(str(teacher), TEACHER)["cfg"].task
-    return load_task(task, str(teacher_dictionaries(task, teacher)))
+class Opened(NamedTuple):
+    """A checkpoint, and its task with its own dictionaries and languages."""
+
+    path: Path
+    state: dict
+    task: TranslationTask
+
+    def divided(self) -> "Divided":
+        """What divides text into the words of the model."""
+        return Divided(self.task, folders_around(str(self.path), self.state["cfg"]))
+
+
+def open_teacher(path: Path) -> Opened:
+    """Read a checkpoint, and the dictionaries that it was trained with."""
+    state = load_checkpoint(str(path), TEACHER)
+    task = state["cfg"].task
+    return Opened(path, state, load_task(task, str(teacher_dictionaries(task, path))))
 
 
 def teacher_dictionaries(task: Namespace, teacher: Path) -> Path:
@@ -385,9 +390,8 @@ def write_pieces(teacher: Path, sets: dict[str, list[TextPair]], folder: Path) -
         UserError: files whose numbers of lines differ, no pair that can be used, or no file that
             divides text into the teacher's words.
     """
-    cfg = load_checkpoint(str(teacher), TEACHER)["cfg"]
-    task = load_task(cfg.task, str(teacher_dictionaries(cfg.task, teacher)))
-    divided = Divided(task, folders_around(str(teacher), cfg))
+    opened = open_teacher(teacher)
+    task, divided = opened.task, opened.divided()
     counts: dict[str, Counter] = {split: Counter() for split in SPLITS}
     missing = [split for split in SPLITS if split not in sets]
     with atomic_folder(folder) as new, Writers(new, task) as writers:
@@ -443,8 +447,8 @@ class Divided:
     def __init__(self, task: TranslationTask, folders: list[Path]):
         remedy = "put the file that divided the teacher's training text beside TEACHER"
         file = find_subword_file(task.source_dictionary, folders, TEACHER, remedy)
-        for_targets = str(Path(file).with_name(TARGET_MODEL)) if file else ""
-        of_target = for_targets if Path(for_targets).is_file() and for_targets else file
+        beside = Path(file).with_name(TARGET_MODEL) if file else None
+        of_target = str(beside) if beside is not None and beside.is_file() else file
         languages = languages_of(task)
         swapped = dict(zip(languages, reversed(languages.values())))
         sides = (options_of_text(languages, file), options_of_text(swapped, of_target))

@@ -66,12 +66,22 @@ def read_bert(source: Source) -> Import:
         *("--layer-norm-eps", str(config.get("layer_norm_eps", 1e-12))),
         *("--token-types", str(config.get("type_vocab_size", 2))),
     ]
-    heads = WORD_HEAD_BIAS in weights, is_classifier(source)
-    if WORD_HEAD_BIAS in weights:
-        config.refuse(tie_word_embeddings=True)
-    classes = len(weights[f"{CLASSIFIER}.bias"]) if is_classifier(source) else None
+    has_words, classes = find_heads(source, weights, WORD_HEAD_BIAS)
+    heads = has_words, classes is not None
     tensors = bert_tensors(weights, config.size("num_hidden_layers"), vocabulary, *heads)
-    return encoder_import(source, arch, vocabulary, tensors, heads[0], classes, separators=1)
+    return encoder_import(source, arch, vocabulary, tensors, has_words, classes, separators=1)
+
+
+def find_heads(source: Source, weights: Weights, word_head_bias: str) -> tuple[bool, Optional[int]]:
+    """Whether a model predicts masked words, and the outputs of its head for classes, if any.
+
+    Raises:
+        UserError: the head for masked words has a matrix of its own.
+    """
+    has_words = word_head_bias in weights
+    if has_words:
+        source.config.refuse(tie_word_embeddings=True)
+    return has_words, len(weights[f"{CLASSIFIER}.bias"]) if is_classifier(source) else None
 
 
 def encoder_import(

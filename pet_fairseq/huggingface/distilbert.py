@@ -18,10 +18,11 @@ from pet_fairseq.huggingface.bert import (
     encoder_import,
     encoder_options,
     encoder_tensors,
+    find_heads,
     later_positions,
     renamed,
 )
-from pet_fairseq.huggingface.classes import CLASSES, HEAD, is_classifier
+from pet_fairseq.huggingface.classes import CLASSES, HEAD
 from pet_fairseq.huggingface.source import Source, Weights
 from pet_fairseq.huggingface.vocabulary import Vocabulary
 from pet_fairseq.huggingface.writer import Import
@@ -65,12 +66,10 @@ def read_distilbert(source: Source) -> Import:
     vocabulary = bert_vocabulary(source, config.size("vocab_size"))
     positions = config.size("max_position_embeddings")
     arch = ["--arch", "bert", *encoder_options(config, positions, OPTIONS), *ITS_OWN.split()]
-    heads = WORD_HEAD_BIAS in weights, is_classifier(source)
-    if WORD_HEAD_BIAS in weights:
-        config.refuse(tie_word_embeddings=True)
-    classes = len(weights[f"{CLASSIFIER}.bias"]) if is_classifier(source) else None
+    has_words, classes = find_heads(source, weights, WORD_HEAD_BIAS)
+    heads = has_words, classes is not None
     tensors = distilbert_tensors(weights, config.size("n_layers"), vocabulary, *heads)
-    return encoder_import(source, arch, vocabulary, tensors, heads[0], classes, separators=1)
+    return encoder_import(source, arch, vocabulary, tensors, has_words, classes, separators=1)
 
 
 def distilbert_tensors(

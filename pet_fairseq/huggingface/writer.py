@@ -13,10 +13,11 @@ from omegaconf import OmegaConf, open_dict
 from torch import Tensor
 
 from pet_fairseq.checkpoints.contents import new_state, save_state
+from pet_fairseq.checkpoints.loading import CHECKPOINT
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import atomic_folder, check_new_folder
 
-CHECKPOINT, MODEL_OPTIONS, TASK_OPTIONS = "checkpoint.pt", "model_options", "task_options"
+MODEL_OPTIONS, TASK_OPTIONS = "model_options", "task_options"
 # what fairseq expects in every checkpoint, though there was no training
 NO_OPTIMIZER = {"optimizer_name": "", "lr_scheduler_state": {}, "num_updates": 0}
 

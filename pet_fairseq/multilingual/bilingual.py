@@ -13,13 +13,13 @@ from omegaconf import OmegaConf
 
 from pet_fairseq.checkpoints.contents import new_state, save_state
 from pet_fairseq.checkpoints.dictionaries import first_folder, load_dictionary, vocabulary_sizes
+from pet_fairseq.checkpoints.loading import CHECKPOINT
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import atomic_folder, check_new_folder
 from pet_fairseq.multilingual.language_tokens import LanguageTokens, check_language, trained_tokens
 from pet_fairseq.nn.architectures import architecture_name, model_class
 
-CHECKPOINT = "checkpoint.pt"
 TASKS = ("translation_multi_simple_epoch", "translation_from_pretrained_bart")
 # task options of a bilingual model that its multilingual training set
 KEPT = ("left_pad_source", "left_pad_target", "max_source_positions", "max_target_positions")

@@ -102,8 +102,7 @@ def translate(args: Namespace, text_options: list[str]) -> None:
         OSError: files that cannot be read or written.
     """
     limit = check_options(args)
-    for library in ("fairseq", "pet_fairseq"):  # fairseq turns on every logger
-        logging.getLogger(library).setLevel(logging.WARNING)
+    quiet_loggers()
     engine = open_engine(args, text_options)
     bad_lines = BadLines()
 
@@ -118,6 +117,12 @@ def translate(args: Namespace, text_options: list[str]) -> None:
     else:
         atomic_write(Path(args.output), lambda path: _into(path, write))
     report(bad_lines, args.command)
+
+
+def quiet_loggers() -> None:
+    """Let fairseq's and our own loggers, which fairseq turns on, tell of warnings only."""
+    for library in ("fairseq", "pet_fairseq"):
+        logging.getLogger(library).setLevel(logging.WARNING)
 
 
 def _into(path: Path, write: Callable[[IO[bytes]], None]) -> None:

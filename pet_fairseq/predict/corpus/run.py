@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import logging
 import time
 from argparse import Namespace
 from collections.abc import Iterable, Iterator
@@ -35,7 +34,7 @@ from pet_fairseq.predict.corpus.text import OPTION, TextReader, check_text
 from pet_fairseq.predict.exported import find_exported
 from pet_fairseq.predict.lines import Line
 from pet_fairseq.predict.load_model import PATH
-from pet_fairseq.predict.translate import Engine, check_numbers, divide, open_engine
+from pet_fairseq.predict.translate import Engine, check_numbers, divide, open_engine, quiet_loggers
 from pet_fairseq.rounding import format_speed
 from pet_fairseq.runner.call import Call
 from pet_fairseq.runner.record import Record, digest
@@ -159,8 +158,7 @@ def work(args: Namespace, share: Share, place: Path, settings: Record, update: U
     first = next(numbers, None)
     if first is None:
         return
-    for library in ("fairseq", "pet_fairseq"):  # fairseq turns on every logger
-        logging.getLogger(library).setLevel(logging.WARNING)
+    quiet_loggers()
     engine = open_engine(args, args.rest)
     keep_settings(args.out, settings, write=True)
     teacher = Teacher(engine, args)
