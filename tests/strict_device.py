@@ -17,7 +17,8 @@ loaders do not pin memory for it, and `torch.cuda.is_available()` is not touched
 
 What it cannot show: dtypes and kernels that CUDA lacks, streams, and pinned memory. A boolean mask
 assigned one value of the device (`x[mask] = y[0]`) counts as no wait, though on CUDA it is one:
-only `x[mask] = 1.0` is none there.
+only `x[mask] = 1.0` is none there. Indices assigned one (`x[i] = y[0]`) count as a wait, though on
+CUDA only a number of Python's is one: here both look alike.
 """
 
 import sys
@@ -114,9 +115,16 @@ def waiting_operation(func, args: tuple, kwargs: dict) -> str:
         return "repeat_interleave"
     if func in INDEXING and any(is_mask(index) for index in args[1]):
         return "boolean index"
-    if func in INDEX_ASSIGNMENT and args[2].numel() != 1 and any(map(is_mask, args[1])):
-        return "boolean index"
+    if func in INDEX_ASSIGNMENT:
+        return assigning(args[1], args[2])
     return ""
+
+
+def assigning(indices, values: Tensor) -> str:
+    """`x[indices] = values`: CUDA copies one number to the device, unless a mask says where."""
+    if any(map(is_mask, indices)):
+        return "" if values.numel() == 1 else "boolean index"
+    return "" if values.dim() else "number to the device"
 
 
 def copying(non_blocking: bool, to_device: bool) -> str:

@@ -53,7 +53,7 @@ class Hypotheses:
         if valid is not None:
             score = score.masked_fill(~valid[:, None], -math.inf)
         self.scores[at] = score
-        self.lengths[at] = length
+        self.lengths[at] = torch.full_like(order, length)  # a number would be copied to the device
         self.tokens[:, :, :length][at] = tokens
         self.totals[:, :, :length][at] = totals
         self.counts[sentences] = (order[:, -1] + 1).clamp(max=self.beam_size)

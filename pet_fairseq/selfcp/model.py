@@ -61,9 +61,10 @@ class Responder(FairseqIncrementalDecoder):
 
     def end_at_last_position(self, output: Tensor, tokens: Tensor) -> Tensor:
         """Let only </s> follow where the model has no position left: B x 1 x V."""
-        full = tokens.ne(self.inner.padding_idx).sum(dim=1) >= self.inner.max_positions()
-        if not full.any():
-            return output
+        positions = self.inner.max_positions()
+        if tokens.size(1) < positions:
+            return output  # known without waiting for the device
+        full = tokens.ne(self.inner.padding_idx).sum(dim=1) >= positions
         ends = torch.full_like(output, -torch.inf)
         ends[..., self.dictionary.eos()] = 0
         return torch.where(full[:, None, None], ends, output)

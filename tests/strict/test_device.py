@@ -127,6 +127,8 @@ def test_meets_the_cpus_scalars_and_indices():
         (lambda x: torch.where(x > 0), "nonzero"),
         (lambda x: x[x > 0], "boolean index"),
         (lambda x: x.clone().index_put_((x[:, 0] > 0,), x), "boolean index"),
+        (lambda x: x.clone().index_put_((x[0].long(),), torch.tensor(3.0)), "number to the device"),
+        (lambda x: x.__setitem__(x[0].long(), 3.0), "number to the device"),
         (lambda x: x.masked_select(x > 0), "masked_select"),
         (lambda x: torch.equal(x, x), "equal"),
         (lambda x: x.unique(), "unique"),
@@ -155,6 +157,7 @@ def test_does_not_count_what_goes_on(waits):
     y = x.masked_fill(x > 1, 0).to(torch.float16).softmax(-1).index_select(0, x[0].long() * 0)
     y.topk(1), y.sort(), y.cumsum(0), y.sum(), y.nan_to_num_(), y.clone().fill_(1.0), y.to(DEVICE)
     torch.zeros(2, device=DEVICE).add_(1).mul(2.0)[:1].expand(3)
+    x[x[0].long() * 0] = x.new_full((2, 2), 3.0)
     x.gather(1, x.long() * 0).scatter_(1, x.long() * 0, x)
     assert waits == []
 
