@@ -132,7 +132,7 @@ def test_recipes_have_the_documented_rows(tmp_path):
             "own_data": ["-s", "de", "-t", "en"],
             "language_model": ["--model", "FOLDER"],
         }.get(name, [])
-        args = recipe_parser(name).parse_args([*needed, *words, "--device", "cpu"])
+        args = recipe_parser(name).parse_args([*needed, "--device", "cpu", *words])
         if getattr(args, "bert", None):
             args.bert = tmp_path
         if getattr(args, "task", None) == "own":
