@@ -9,7 +9,7 @@ import pytest
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import write_text
 from pet_fairseq.runner.call import Call, run_call
-from pet_fairseq.runner.record import differences, make_record
+from pet_fairseq.runner.record import Record, differences, make_record
 from pet_fairseq.runner.run import dry_run, resolve
 from pet_fairseq.runner.stage import PRODUCT, Stage
 from tests.runner.shell_stages import run
@@ -75,6 +75,18 @@ def test_a_moved_folder_is_no_change_and_another_argument_is(tmp_path):
     here = record(tmp_path / "here", 1)
     assert here == record(tmp_path / "there", 1)
     assert differences(here, record(tmp_path / "here", 2)) == ["--number 2, before 1"]
+
+
+def test_a_function_and_a_class_that_moved_are_no_change(tmp_path):
+    def record(module, name):
+        words = ["pet-fairseq", "call", f"{module}:{name}", "--style"]
+        return Record([*words, f'{{"class": "{module}:Style", "fields": {{}}}}'], {}, True)
+
+    here, moved = record("pet_fairseq.a.b", "write"), record("pet_fairseq.c", "write")
+    assert differences(here, moved) == []
+    assert differences(here, record("pet_fairseq.c", "read")) == [
+        "pet-fairseq call read, before call write"
+    ]
 
 
 def test_a_real_process(folder):
