@@ -121,7 +121,7 @@ def read_teacher(path: Path, data: Path) -> Teacher:
         UserError: it is unreadable or not an encoder-decoder that translates text from left to
             right, or the data are missing or made with other dictionaries.
     """
-    state = read_checkpoint(str(path), "TEACHER")
+    state = read_checkpoint(str(path), "TEACHER", mapped=True)  # of its tensors only the shapes
     embedding_files = forget_embedding_files(state)
     check_translation_model(state, str(path), "TEACHER")
     options = state["cfg"]["model"]

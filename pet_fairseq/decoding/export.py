@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 
 from pet_fairseq.checkpoints.contents import new_state, save_state
 from pet_fairseq.checkpoints.loading import load_transformer
-from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.checkpoints.safe_loading import load_checkpoint, load_options
 from pet_fairseq.checkpoints.translation import check_translation_model
 from pet_fairseq.decoding.ctranslate2_form import has_ctranslate2_form, write_ctranslate2_form
 from pet_fairseq.decoding.plain import check_plain_form, plain_model
@@ -74,7 +74,7 @@ def export(checkpoint: str, data: str, to: str, out: Path, precision: Optional[s
         if to == "fairseq":
             write_fairseq(checkpoint, data, folder)
             return
-        options = load_checkpoint(checkpoint, "CHECKPOINT")["cfg"]["model"]
+        options = load_options(checkpoint, "CHECKPOINT")["model"]
         tokens = language_tokens(options)
         if has_ctranslate2_form(options):
             convert_ctranslate2_form(checkpoint, data, folder, quantization)
@@ -189,7 +189,7 @@ def convert_ctranslate2_form(checkpoint: str, data: str, out: Path, quantization
     """
     if not has_ctranslate2():
         raise UserError(MISSING)
-    options = load_checkpoint(checkpoint, "CHECKPOINT")["cfg"]["model"]
+    options = load_options(checkpoint, "CHECKPOINT")["model"]
     check_for_ctranslate2(options)
     model, task = load_transformer(checkpoint, "CHECKPOINT", data)
     write_ctranslate2_form(model, options, task, out, quantization)

@@ -180,7 +180,7 @@ def sample_heads(
     Raises:
         UserError: names the option and the reason.
     """
-    check_wide(load_checkpoint(checkpoint, "CHECKPOINT"), checkpoint, heads)
+    check_wide(load_checkpoint(checkpoint, "CHECKPOINT", mapped=True), checkpoint, heads)
     check_out(out)
     device = check_device(device)
     model, task = load_transformer(checkpoint, "CHECKPOINT", data)

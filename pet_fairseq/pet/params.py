@@ -100,7 +100,7 @@ def checkpoint_model(path: str, option: str) -> nn.Module:
     Raises:
         UserError: unreadable file, or not an encoder-decoder Transformer.
     """
-    return stored_model(load_checkpoint(path, option), path, option)
+    return stored_model(load_checkpoint(path, option, mapped=True), path, option)
 
 
 def checkpoint_counts(path: str, option: str) -> ParameterCounts:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Optional
 from fairseq.data import Dictionary
 from fairseq.data.data_utils import infer_language_pair
 
-from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.checkpoints.safe_loading import load_options
 from pet_fairseq.decoding.export import MISSING, has_ctranslate2
 from pet_fairseq.devices import usable_cores
 from pet_fairseq.errors import UserError
@@ -240,7 +240,7 @@ def _languages(folder: Path, data: Optional[str]) -> dict[str, str]:
         Nothing if neither tells.
     """
     if (twin := folder.resolve().parent / TWIN).is_file():
-        trained = load_checkpoint(str(twin), PATH)["cfg"].task
+        trained = load_options(str(twin), PATH).task
         return {side: getattr(trained, side) for side in LANGUAGES}
     source, target = infer_language_pair(data) if data else (None, None)
     return {"source_lang": source, "target_lang": target} if source and target else {}

@@ -99,5 +99,5 @@ def training_seconds(path: Path) -> Optional[float]:
     """The seconds of training up to a checkpoint; None if the file or the time in it is missing."""
     if not path.is_file():
         return None
-    extra = load_checkpoint(str(path), "checkpoint")["extra_state"]
+    extra = load_checkpoint(str(path), "checkpoint", mapped=True)["extra_state"]
     return extra.get("previous_training_time")
