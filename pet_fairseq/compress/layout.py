@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from pet_fairseq.runner.training import BEST
+from pet_fairseq.runner.fairseq_commands import BEST
 
 MODELS = ("teacher", "student")
 

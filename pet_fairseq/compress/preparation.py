@@ -8,7 +8,7 @@ from typing import Optional
 from pet_fairseq.checkpoints.dictionaries import first_folder, trained_languages
 from pet_fairseq.checkpoints.loading import CHECKPOINT, find_checkpoint
 from pet_fairseq.checkpoints.safe_loading import load_options
-from pet_fairseq.checkpoints.translation import is_multilingual
+from pet_fairseq.checkpoints.translation_checks import is_multilingual
 from pet_fairseq.compress.raw_text import (
     KEEP,
     SOURCE,

@@ -13,13 +13,13 @@ from typing import NamedTuple, Optional
 from fairseq.tasks.translation import TranslationTask
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from pet_fairseq.checkpoints.contents import new_state, save_state
 from pet_fairseq.checkpoints.dictionaries import first_folder
 from pet_fairseq.checkpoints.loading import CHECKPOINT, load_task
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint, load_options
+from pet_fairseq.checkpoints.saving import new_state, save_state
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import atomic_folder, write_json
-from pet_fairseq.multilingual.trimming import (
+from pet_fairseq.multilingual.vocabulary_trimming import (
     check_trimmable,
     choose_words,
     kept_rows,

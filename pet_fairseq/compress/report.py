@@ -11,9 +11,9 @@ from pet_fairseq.compress.layout import Layout
 from pet_fairseq.compress.measure import CTRANSLATE2, FAIRSEQ, InEngine, Measurements, measure
 from pet_fairseq.files import write_figure, write_json, write_text
 from pet_fairseq.markdown import table
+from pet_fairseq.number_format import format_ratio, format_speed
 from pet_fairseq.results.report.plots import use_log_sizes
 from pet_fairseq.results.report.tables import spread
-from pet_fairseq.rounding import format_ratio, format_speed
 
 matplotlib.use("Agg")
 

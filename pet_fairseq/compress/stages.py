@@ -16,14 +16,14 @@ from pet_fairseq.compress.training import (
     criterion_options,
 )
 from pet_fairseq.predict.batches import MAX_LENGTH
-from pet_fairseq.predict.in_turn.text import write_set
-from pet_fairseq.predict.in_turn.translate import BEAM, ROUNDS, translate_exported
+from pet_fairseq.predict.speed.detokenise import write_set
+from pet_fairseq.predict.speed.translate import BEAM, ROUNDS, translate_exported
 from pet_fairseq.runner.call import Call
-from pet_fairseq.runner.options import learning_rate
+from pet_fairseq.runner.fairseq_commands import fairseq_generate, fairseq_train
+from pet_fairseq.runner.fairseq_options import learning_rate
 from pet_fairseq.runner.pipeline import Pipeline
 from pet_fairseq.runner.resources import in_megabytes
 from pet_fairseq.runner.stage import PRODUCT, Kind, Stage, Word
-from pet_fairseq.runner.training import fairseq_generate, fairseq_train
 
 
 def build_pipeline(plan: Plan) -> Pipeline:

@@ -11,12 +11,12 @@ from fairseq.models import FairseqModel
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from omegaconf import OmegaConf
 
-from pet_fairseq.checkpoints.contents import new_state, save_state
 from pet_fairseq.checkpoints.loading import load_transformer
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint, load_options
-from pet_fairseq.checkpoints.translation import check_translation_model
-from pet_fairseq.decoding.ctranslate2_form import has_ctranslate2_form, write_ctranslate2_form
-from pet_fairseq.decoding.plain import check_plain_form, plain_model
+from pet_fairseq.checkpoints.saving import new_state, save_state
+from pet_fairseq.checkpoints.translation_checks import check_translation_model
+from pet_fairseq.decoding.export_ctranslate2 import has_ctranslate2_form, write_ctranslate2_form
+from pet_fairseq.decoding.export_fairseq import check_plain_form, plain_model
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import atomic_folder, read_text, write_json
 from pet_fairseq.multilingual.language_tokens import END, LanguageTokens

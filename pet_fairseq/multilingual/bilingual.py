@@ -11,10 +11,10 @@ from fairseq.models.bart import BARTModel
 from fairseq.models.transformer import TransformerModelBase
 from omegaconf import DictConfig, OmegaConf
 
-from pet_fairseq.checkpoints.contents import new_state, save_state
 from pet_fairseq.checkpoints.dictionaries import first_folder, load_dictionary, vocabulary_sizes
 from pet_fairseq.checkpoints.loading import CHECKPOINT
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.checkpoints.saving import new_state, save_state
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import atomic_folder, check_new_folder
 from pet_fairseq.multilingual.language_tokens import LanguageTokens, check_language, trained_tokens

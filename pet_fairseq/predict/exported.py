@@ -18,7 +18,7 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.multilingual.language_tokens import LanguageTokens
 from pet_fairseq.predict.batches import MAX_LENGTH, MAX_SOURCE, Limit
 from pet_fairseq.predict.load_model import PATH, around_data, choose_text
-from pet_fairseq.predict.options import BEAM_SEARCH, Search
+from pet_fairseq.predict.shared_options import BEAM_SEARCH, Search
 from pet_fairseq.predict.text import (
     LANGUAGES,
     SUBWORD_FILES,

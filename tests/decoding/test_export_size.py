@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from pet_fairseq.decoding.export import MODEL, write_ctranslate2
+from pet_fairseq.decoding.export_fairseq import plain_model
 from pet_fairseq.decoding.export_size import int8_bytes
-from pet_fairseq.decoding.plain import plain_model
 from pet_fairseq.nn.architectures import build_without_memory
 from tests import helpers
 from tests.translation import make_model
