@@ -6,6 +6,7 @@ from pathlib import Path
 from pet_fairseq.runner.fairseq_commands import BEST
 
 MODELS = ("teacher", "student")
+PRECISION = "int8"  # of exports to CTranslate2, whose size `int8_bytes` predicts
 
 
 @dataclass(frozen=True)

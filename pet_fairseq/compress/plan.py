@@ -24,7 +24,7 @@ from pet_fairseq.compress.training import (
     default_updates,
     updates_per_epoch,
 )
-from pet_fairseq.decoding.export import has_ctranslate2
+from pet_fairseq.decoding.export_ctranslate2 import has_ctranslate2
 from pet_fairseq.distillation.outputs import has_output_layer
 from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.files import read_lines

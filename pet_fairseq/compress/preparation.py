@@ -9,6 +9,7 @@ from pet_fairseq.checkpoints.dictionaries import first_folder, trained_languages
 from pet_fairseq.checkpoints.loading import CHECKPOINT, find_checkpoint
 from pet_fairseq.checkpoints.safe_loading import load_options
 from pet_fairseq.checkpoints.translation_checks import is_multilingual
+from pet_fairseq.compress.layout import PRECISION
 from pet_fairseq.compress.raw_text import (
     KEEP,
     SOURCE,
@@ -185,7 +186,7 @@ def corpus_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], Path]
     engine = teacher if not_held is not None else given.out / "corpus_teacher"
     export = (
         *("pet-fairseq", "export", str(teacher), "--data", words),
-        *("--to", "ctranslate2", "--precision", "int8", "--out", PRODUCT),
+        *("--to", "ctranslate2", "--precision", PRECISION, "--out", PRODUCT),
     )
     made = [Stage("export-for-text", ("corpus",), export, engine, (teacher,))]
     command = (

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Optional
 
-from pet_fairseq.compress.layout import MODELS
+from pet_fairseq.compress.layout import MODELS, PRECISION
 from pet_fairseq.compress.plan import Plan
 from pet_fairseq.compress.report import write_report
 from pet_fairseq.compress.student import position_options
@@ -152,7 +152,7 @@ def exports(plan: Plan, model: str) -> list[Stage]:
 
 
 def export(plan: Plan, model: str, engine: str) -> Stage:
-    options = ("--precision", "int8") if engine == "ctranslate2" else ()
+    options = ("--precision", PRECISION) if engine == "ctranslate2" else ()
     data, path = plan.request.data, checkpoint(plan, model)
     return Stage(
         *(f"export/{model}/{engine}", ("export",)),

@@ -15,8 +15,12 @@ from pet_fairseq.checkpoints.dictionaries import check_dictionaries
 from pet_fairseq.checkpoints.loading import DATA_REMEDY, load_task
 from pet_fairseq.checkpoints.safe_loading import forget_embedding_files, read_checkpoint
 from pet_fairseq.checkpoints.translation_checks import check_translation_model
-from pet_fairseq.decoding.export import check_for_ctranslate2, has_ctranslate2, language_tokens
-from pet_fairseq.decoding.export_ctranslate2 import has_ctranslate2_form
+from pet_fairseq.decoding.export_ctranslate2 import (
+    check_for_ctranslate2,
+    has_ctranslate2,
+    has_ctranslate2_form,
+    language_tokens,
+)
 from pet_fairseq.decoding.export_fairseq import check_plain_form
 from pet_fairseq.errors import UserError
 from pet_fairseq.nn.architectures import architecture_name, model_class

@@ -12,7 +12,7 @@ from fairseq.data import Dictionary
 from fairseq.data.data_utils import infer_language_pair
 
 from pet_fairseq.checkpoints.safe_loading import load_options
-from pet_fairseq.decoding.export import MISSING, has_ctranslate2
+from pet_fairseq.decoding.export_ctranslate2 import MISSING, has_ctranslate2
 from pet_fairseq.devices import usable_cores
 from pet_fairseq.errors import UserError
 from pet_fairseq.multilingual.language_tokens import LanguageTokens
