@@ -511,7 +511,7 @@ DEFECTS = (
     # decoding and export
     Defect(
         "scores divided by a length without </s>",
-        "pet_fairseq/decoding/hypotheses.py:Hypotheses.add",
+        "pet_fairseq/decoding/finished_hypotheses.py:Hypotheses.add",
         "score = score / length ** self.len_penalty",
         "score = score / max(1, length - 1) ** self.len_penalty",
         "tests/decoding/test_generator.py",

@@ -18,7 +18,7 @@ from pet_fairseq.decoding.beams import (
     find_ends,
     first_beams,
 )
-from pet_fairseq.decoding.hypotheses import Hypotheses
+from pet_fairseq.decoding.finished_hypotheses import Hypotheses
 from pet_fairseq.decoding.incremental import IncrementalSteps
 from pet_fairseq.decoding.transformer import TransformerSteps, is_plain
 from pet_fairseq.errors import UserError, check_positive
