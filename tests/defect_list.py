@@ -74,7 +74,7 @@ DEFECTS = (
     # distillation
     Defect(
         "padding counted in the loss",
-        "pet_fairseq/distillation/positions.py:real_positions",
+        "pet_fairseq/distillation/token_positions.py:real_positions",
         "real = tokens.ne(padding_idx)",
         "real = tokens.ne(-1)",
         "tests/distillation/test_criterion.py",
@@ -109,10 +109,10 @@ DEFECTS = (
     ),
     Defect(
         "the output layer of an LSTM counted as a layer",
-        "pet_fairseq/nn/parameters.py",
+        "pet_fairseq/nn/parameter_counts.py",
         "OUTPUT_LAYERS = ('output_projection', 'adaptive_softmax', 'fc_out', 'fc3')",
         "OUTPUT_LAYERS = ('output_projection', 'adaptive_softmax', 'fc3')",
-        "tests/nn/test_parameters.py",
+        "tests/nn/test_parameter_counts.py",
     ),
     Defect(
         "features of a mixed ensemble in the wrong precision",
@@ -134,15 +134,15 @@ DEFECTS = (
         "what rounding takes away is lost",
         "pet_fairseq/quantisation/optimizer.py:QuantisedAdam.step",
         "master.copy_(parameter)",
-        "master.copy_(storable(parameter, self.cfg.quantised_bits))",
+        "master.copy_(fake_quantise(parameter, self.cfg.quantised_bits))",
         "tests/quantisation/test_optimizer.py",
     ),
     Defect(
         "one scale for all rows",
-        "pet_fairseq/quantisation/grid.py:encode",
+        "pet_fairseq/quantisation/rounding.py:encode",
         "matrix.abs().amax(dim=1, keepdim=True)",
         "matrix.abs().amax().expand(len(matrix), 1)",
-        "tests/quantisation/test_grid.py",
+        "tests/quantisation/test_rounding.py",
     ),
     # checkpoints
     Defect(
@@ -290,7 +290,7 @@ DEFECTS = (
     ),
     Defect(
         "a group of a prompt hidden from its first member",
-        "pet_fairseq/variator/site_modules.py:hidden_keys",
+        "pet_fairseq/variator/site_modules.py:causal_mask",
         "return join(keys) > join(queries)[:, None]",
         "return join(keys) >= join(queries)[:, None]",
         "tests/variator/test_decoder_only.py",
@@ -511,7 +511,7 @@ DEFECTS = (
     # decoding and export
     Defect(
         "scores divided by a length without </s>",
-        "pet_fairseq/decoding/hypotheses.py:Hypotheses.add",
+        "pet_fairseq/decoding/finished_hypotheses.py:Hypotheses.add",
         "score = score / length ** self.len_penalty",
         "score = score / max(1, length - 1) ** self.len_penalty",
         "tests/decoding/test_generator.py",
@@ -525,18 +525,18 @@ DEFECTS = (
     ),
     Defect(
         "queries and keys exchanged in the export",
-        "pet_fairseq/decoding/plain.py:weights_in_use",
+        "pet_fairseq/decoding/export_fairseq.py:weights_in_use",
         "for path, module in model.named_modules():",
         "other = {'q_proj': 'k_proj', 'k_proj': 'q_proj'}\n    weights = "
         "{'.'.join((other.get(word, word) for word in name.split('.'))): tensor for name, "
         "tensor in weights.items()}\n    for path, module in model.named_modules():",
-        "tests/decoding/test_plain.py",
+        "tests/decoding/test_export_fairseq.py",
     ),
     # pretrained models
     Defect(
         "rows of queries and keys left in GGUF's order",
         "pet_fairseq/huggingface/gguf_file.py:decode",
-        "return numbers if heads is None else halves_together(numbers, heads)",
+        "return numbers if heads is None else undo_permutation(numbers, heads)",
         "return numbers",
         "tests/huggingface/test_gguf.py",
     ),
@@ -584,7 +584,7 @@ DEFECTS = (
     ),
     Defect(
         "a head of any number of classes",
-        "pet_fairseq/huggingface/classes.py:labels",
+        "pet_fairseq/huggingface/classification_heads.py:labels",
         "if len(names) != outputs:",
         "if len(names) > outputs:",
         "tests/huggingface/test_source.py",

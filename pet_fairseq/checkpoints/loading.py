@@ -24,10 +24,13 @@ from pet_fairseq.checkpoints.dictionaries import (
     trained_languages,
 )
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
-from pet_fairseq.checkpoints.translation import check_one_language_pair, check_translation_model
+from pet_fairseq.checkpoints.translation_checks import (
+    check_one_language_pair,
+    check_translation_model,
+)
 from pet_fairseq.errors import NO_SENTENCES, UserError, check_positive
 from pet_fairseq.nn.architectures import architecture_name, model_class
-from pet_fairseq.nn.moving import move_batch
+from pet_fairseq.nn.to_device import move_batch
 
 # in a folder of import-hf, in one of export --to fairseq, and in one of compress
 CHECKPOINT = "checkpoint.pt"
@@ -48,11 +51,11 @@ def load_model(
             dictionaries than the checkpoint's, files that do not fit together, or an option that
             the model does not have.
     """
-    paths, data = locate(path, data, option)
-    return build_loaded(load_checkpoint(paths[0], option), paths, option, data, **options)
+    paths, data = find_model_files(path, data, option)
+    return build_from_state(load_checkpoint(paths[0], option), paths, option, data, **options)
 
 
-def locate(path: str, data: Optional[str], option: str) -> tuple[list[str], str]:
+def find_model_files(path: str, data: Optional[str], option: str) -> tuple[list[str], str]:
     """The files that `a.pt[:b.pt...]` names, and the data folder, "" for the model's own.
 
     A folder that has one of CHECKPOINTS may take the place of the first file; where the file is, is
@@ -80,7 +83,7 @@ def find_checkpoint(folder: Path) -> Optional[Path]:
     return next((folder / name for name in CHECKPOINTS if (folder / name).is_file()), None)
 
 
-def build_loaded(
+def build_from_state(
     state: dict, paths: list[str], option: str, data: str, **options: Any
 ) -> tuple[BaseFairseqModel, FairseqTask]:
     """Build model and task from a loaded checkpoint, in eval mode.

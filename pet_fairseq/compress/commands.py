@@ -18,7 +18,7 @@ from pet_fairseq.compress.training import (
 )
 from pet_fairseq.devices import check_device, choose_device, gpu_count, half_precision
 from pet_fairseq.errors import UserError
-from pet_fairseq.predict.in_turn.commands import add_text_options
+from pet_fairseq.predict.speed.commands import add_text_options
 from pet_fairseq.runner.arguments import add_precision_option, add_run_options, run_options
 from pet_fairseq.runner.device import Device, make_device
 from pet_fairseq.runner.pipeline import Pipeline
@@ -26,7 +26,7 @@ from pet_fairseq.runner.run import dry_run, run_stages
 from pet_fairseq.runner.stage import Stage
 
 if TYPE_CHECKING:  # not loaded to print help
-    from pet_fairseq.compress.materials import Given
+    from pet_fairseq.compress.preparation import Given
 
 
 PAIRS = {
@@ -217,8 +217,8 @@ def _report_options(parser: ArgumentParser) -> None:
 
 def _compress(args: Namespace) -> None:
     logging.getLogger("fairseq").setLevel(logging.WARNING)  # it logs every file that it reads
-    from pet_fairseq.compress.materials import REFERENCE
     from pet_fairseq.compress.plan import Request, make_plan
+    from pet_fairseq.compress.raw_text import REFERENCE
     from pet_fairseq.compress.stages import build_pipeline
     from pet_fairseq.compress.student import Size
 
@@ -258,7 +258,7 @@ def _given(args: Namespace, out: Path) -> "Given":
     Raises:
         UserError: only one of --source-lang and --target-lang.
     """
-    from pet_fairseq.compress.materials import Given, check_given
+    from pet_fairseq.compress.preparation import Given, check_given
 
     languages = (args.source_lang, args.target_lang)
     if (languages[0] is None) != (languages[1] is None):
@@ -281,7 +281,7 @@ def _given(args: Namespace, out: Path) -> "Given":
 
 def _prepare_all(args: Namespace, given: "Given") -> Optional[tuple[Path, Path]]:
     """The teacher's checkpoint and the data folder, once they are made; None as `_prepare`."""
-    from pet_fairseq.compress.materials import (
+    from pet_fairseq.compress.preparation import (
         corpus_stages,
         data_stages,
         teacher_stages,

@@ -11,14 +11,14 @@ from typing import Any, NamedTuple, Optional
 from fairseq.data import Dictionary
 from fairseq.data.data_utils import infer_language_pair
 
-from pet_fairseq.checkpoints.safe_loading import load_checkpoint
-from pet_fairseq.decoding.export import MISSING, has_ctranslate2
+from pet_fairseq.checkpoints.safe_loading import load_options
+from pet_fairseq.decoding.export_ctranslate2 import MISSING, has_ctranslate2
 from pet_fairseq.devices import usable_cores
 from pet_fairseq.errors import UserError
 from pet_fairseq.multilingual.language_tokens import LanguageTokens
-from pet_fairseq.predict.batches import MAX_LENGTH, MAX_SOURCE, Limit
+from pet_fairseq.predict.batches import MAX_LENGTH, MAX_SOURCE, BatchLimit
 from pet_fairseq.predict.load_model import PATH, around_data, choose_text
-from pet_fairseq.predict.options import BEAM_SEARCH, Search
+from pet_fairseq.predict.shared_options import BEAM_SEARCH, Search
 from pet_fairseq.predict.text import (
     LANGUAGES,
     SUBWORD_FILES,
@@ -105,7 +105,7 @@ class BilingualEngine:
 
 
 def translate_tokens(
-    engine, sentences: Sequence[Sequence[str]], limit: Limit, **options: Any
+    engine, sentences: Sequence[Sequence[str]], limit: BatchLimit, **options: Any
 ) -> list[list[str]]:
     """The translations of each sentence, the best first, as lines of tokens.
 
@@ -164,7 +164,7 @@ class ExportedTranslator:
     def tokenise(self, text: str) -> list[str]:
         return self.text.encode(text).split()
 
-    def translate(self, sources: list[list[str]], limit: Limit) -> list[list[str]]:
+    def translate(self, sources: list[list[str]], limit: BatchLimit) -> list[list[str]]:
         return translate_tokens(self.engine, sources, limit, **self.options)
 
     def detokenise(self, pieces: str) -> str:
@@ -240,7 +240,7 @@ def _languages(folder: Path, data: Optional[str]) -> dict[str, str]:
         Nothing if neither tells.
     """
     if (twin := folder.resolve().parent / TWIN).is_file():
-        trained = load_checkpoint(str(twin), PATH)["cfg"].task
+        trained = load_options(str(twin), PATH).task
         return {side: getattr(trained, side) for side in LANGUAGES}
     source, target = infer_language_pair(data) if data else (None, None)
     return {"source_lang": source, "target_lang": target} if source and target else {}

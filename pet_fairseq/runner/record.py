@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -13,6 +14,8 @@ from typing import Optional
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import hash_file, write_json
 from pet_fairseq.runner.stage import Stage, shell_words
+
+MODULE = re.compile(r"\bpet_fairseq(?:\.\w+)*:(?=\w)")  # in the name of a function or a class
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,8 @@ def differences(
 ) -> list[str]:
     """What differs between two records of a product, in words; `finished` does not count.
 
-    An input that is not read any more is no difference: the product may as well stay.
+    An input that is not read any more is no difference: the product may as well stay. Nor is the
+    module of a function that is called, which may have moved.
 
     Args:
         renamed: see `Stage.renamed`.
@@ -111,7 +115,7 @@ def _options(command: list[str], renamed: Mapping[str, str]) -> dict[str, str]:
             name = renamed.get(word, word) or command[0]
             values.setdefault(name, [])
         else:
-            values.setdefault(name, []).append(word)
+            values.setdefault(name, []).append(MODULE.sub("", word))
     return {name: " ".join(words) or "(given)" for name, words in values.items()}
 
 

@@ -9,7 +9,7 @@ import pytest
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import write_text
 from pet_fairseq.runner.call import Call, run_call
-from pet_fairseq.runner.record import differences, make_record
+from pet_fairseq.runner.record import Record, differences, make_record
 from pet_fairseq.runner.run import dry_run, resolve
 from pet_fairseq.runner.stage import PRODUCT, Stage
 from tests.runner.shell_stages import run
@@ -77,6 +77,18 @@ def test_a_moved_folder_is_no_change_and_another_argument_is(tmp_path):
     assert differences(here, record(tmp_path / "here", 2)) == ["--number 2, before 1"]
 
 
+def test_a_function_and_a_class_that_moved_are_no_change(tmp_path):
+    def record(module, name):
+        words = ["pet-fairseq", "call", f"{module}:{name}", "--style"]
+        return Record([*words, f'{{"class": "{module}:Style", "fields": {{}}}}'], {}, True)
+
+    here, moved = record("pet_fairseq.a.b", "write"), record("pet_fairseq.c", "write")
+    assert differences(here, moved) == []
+    assert differences(here, record("pet_fairseq.c", "read")) == [
+        "pet-fairseq call read, before call write"
+    ]
+
+
 def test_a_real_process(folder):
     """What it writes is there whole, and what it refuses is said in one line."""
     product = folder / "runs/x"
@@ -88,5 +100,5 @@ def test_a_real_process(folder):
     stage = Stage("y", ("y",), call, folder / "runs/y")
     assert resolve(stage.words())[1:3] == ["call", "pet_fairseq.files:write_text"]
     assert "pet-fairseq call pet_fairseq.files:write_text" in dry_run([stage])
-    with pytest.raises(UserError, match=r"^y: pet-fairseq failed with status 1: .* call: er"):
+    with pytest.raises(UserError, match=rf"^y: {folder}/runs/file/\S+: Not a directory \(see "):
         run(folder, stage)

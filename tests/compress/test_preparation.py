@@ -9,14 +9,11 @@ from sentencepiece import SentencePieceProcessor
 
 from pet_fairseq.checkpoints.frozen_models import load_frozen_models
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
-from pet_fairseq.compress.materials import (
-    Given,
+from pet_fairseq.compress.preparation import Given, check_given, data_stages, teacher_stages
+from pet_fairseq.compress.raw_text import (
     TextPair,
-    check_given,
     choose_sets,
-    data_stages,
     parallel,
-    teacher_stages,
     trim_teacher,
     write_pieces,
 )
@@ -36,7 +33,7 @@ def made(once):
         write_text(folder / "raw", {"train": 300, "valid": 20, "test": 20})
         preprocess(folder / "raw", folder / "bin")
 
-    return once("materials", fill)
+    return once("toy_text", fill)
 
 
 @pytest.fixture

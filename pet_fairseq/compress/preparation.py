@@ -1,0 +1,255 @@
+"""What users give, and the stages that make a checkpoint of one pair and binary data of it."""
+
+from argparse import Namespace
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Optional
+
+from pet_fairseq.checkpoints.dictionaries import first_folder, trained_languages
+from pet_fairseq.checkpoints.loading import CHECKPOINT, find_checkpoint
+from pet_fairseq.checkpoints.safe_loading import load_options
+from pet_fairseq.checkpoints.translation_checks import is_multilingual
+from pet_fairseq.compress.layout import PRECISION
+from pet_fairseq.compress.raw_text import (
+    KEEP,
+    SOURCE,
+    SPLITS,
+    TARGET,
+    TEACHER,
+    TRIM,
+    TextPair,
+    open_teacher,
+    teacher_dictionaries,
+    trim_teacher,
+    write_corpus_text,
+    write_pieces,
+)
+from pet_fairseq.compress.teacher import why_not_exported
+from pet_fairseq.errors import UserError, check_positive
+from pet_fairseq.huggingface.importer import import_model
+from pet_fairseq.huggingface.source import CONFIG
+from pet_fairseq.multilingual.bilingual import check_languages, check_trained, write_bilingual
+from pet_fairseq.predict.corpus.shards import SUMMARY
+from pet_fairseq.runner.call import Call
+from pet_fairseq.runner.stage import PRODUCT, Stage
+
+BILINGUAL = "bilingual"
+Pair = tuple[Path, Path]
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the user names.
+
+    Attributes:
+        teacher: a checkpoint, or a folder with one or with Hugging Face's files.
+        data: binary data; None with pairs.
+        languages: the pair of a multilingual teacher.
+        pairs: raw text of the sets, source and target, a sentence a line.
+        vocabulary: "keep", "trim", or how many words of a side to keep.
+        text: files of source sentences that the teacher translates.
+        repeat: how often training has the given pairs, for each time that it has the translations.
+        device: that translates them.
+    """
+
+    teacher: Path
+    out: Path
+    data: Optional[Path] = None
+    languages: Optional[tuple[str, str]] = None
+    pairs: dict[str, Pair] = field(default_factory=dict)
+    vocabulary: str = KEEP
+    text: tuple[Path, ...] = ()
+    repeat: int = 1
+    device: str = "cpu"
+
+    @property
+    def is_raw(self) -> bool:
+        """Whether text is given, not binary data."""
+        return bool(self.pairs or self.text)
+
+    @property
+    def measures_agreement(self) -> bool:
+        """Whether the test set's references are the teacher's own translations."""
+        return self.data is None and not {"train", "test"} & self.pairs.keys()
+
+    @property
+    def corpus(self) -> Path:
+        """The folder for the teacher's translations as text."""
+        return self.out / "corpus_text"
+
+    def sets(self) -> dict[str, list[TextPair]]:
+        """The text of each set; what is held out comes out of the first of the training text."""
+        sets = {
+            split: [TextPair(*files, self.repeat if split == "train" else 1)]
+            for split, files in self.pairs.items()
+        }
+        if self.text:
+            made = TextPair(self.corpus / SOURCE, self.corpus / TARGET)
+            sets.setdefault("train", []).append(made)
+        return sets
+
+
+def check_given(given: Given) -> None:
+    """Raise UserError unless there is one thing to train on."""
+    if given.data is not None and given.is_raw:
+        raise UserError(
+            "--data and --train-pair or --text: both say what to train on; give one of them"
+        )
+    if given.data is None and not ("train" in given.pairs or given.text):
+        raise UserError("--data, --train-pair or --text: says what to train on; give one of them")
+    check_positive(repeat_pairs=given.repeat)
+    for file in given.text:
+        if not file.is_file():
+            raise UserError(f"--text {file}: no such file")
+    if given.vocabulary != KEEP and not given.is_raw:
+        raise UserError(
+            f"--vocabulary {given.vocabulary}: is for raw text; give --train-pair or --text "
+            "in place of --data"
+        )
+    if given.vocabulary not in (KEEP, TRIM) and not given.vocabulary.isdecimal():
+        raise UserError(
+            f"--vocabulary {given.vocabulary}: give {KEEP}, {TRIM}, or a number of pieces"
+        )
+    for split, pair in given.pairs.items():
+        for file in pair:
+            if not file.is_file():
+                raise UserError(f"--{split}-pair {file}: no such file")
+
+
+# The checkpoints below name their folders, so these are written by their names, not as PRODUCT.
+# --- the teacher ----------------------------------------------------------------------------------
+
+
+def teacher_stages(given: Given) -> tuple[tuple[Stage, ...], Path]:
+    """What makes a checkpoint of one language pair of the teacher, and that checkpoint."""
+    path = given.teacher
+    if path.is_dir():
+        file = find_checkpoint(path)
+        if file is None and (path / CONFIG).is_file():
+            return import_stage(given)
+        if file is None:
+            raise UserError(
+                f"{TEACHER} {path}: has neither a checkpoint nor {CONFIG}; give a checkpoint, a "
+                "folder of pet-fairseq import-hf or bilingual, or one of Hugging Face's files"
+            )
+        path = file
+    if given.languages is None:
+        return (), path
+    cfg = load_options(str(path), TEACHER)
+    if not is_multilingual(cfg.task):
+        check_pair(cfg.task, path, given.languages)
+        return (), path
+    check_trained(cfg, str(path))
+    check_languages(cfg.task, str(path), *given.languages)
+    folder = given.out / BILINGUAL
+    arguments = {"path": str(path), "source_lang": given.languages[0], "out": folder}
+    arguments |= {"target_lang": given.languages[1], "data": given.data and str(given.data)}
+    inputs = (path, *([given.data] if given.data else []))
+    call = Call(write_bilingual, arguments)
+    return (Stage("bilingual", ("teacher",), call, folder, inputs),), folder / CHECKPOINT
+
+
+def check_pair(task: Namespace, path: Path, languages: tuple[str, str]) -> None:
+    """Raise UserError for languages that are not those of a bilingual teacher."""
+    trained = tuple(trained_languages(task, first_folder(task.data)).values())
+    if trained != languages:
+        raise UserError(
+            f"--source-lang {languages[0]} --target-lang {languages[1]}: {TEACHER} {path} "
+            f"translates from {trained[0]} to {trained[1]}; leave the options out"
+        )
+
+
+def import_stage(given: Given) -> tuple[tuple[Stage, ...], Path]:
+    folder = given.out / "imported"
+    arguments: dict[str, object] = {"path": given.teacher, "out": folder}
+    if given.languages is not None:
+        arguments |= zip(("source_lang", "target_lang"), given.languages)
+    call = Call(import_model, arguments)
+    stage = Stage("import", ("teacher",), call, folder, (given.teacher,))
+    return (stage,), folder / CHECKPOINT
+
+
+def corpus_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], Path]:
+    """What lets the teacher translate text, if that is given, and the folder of its translations.
+
+    It does so in CTranslate2 if it can be held there. The translation goes on where it was, so it
+    is finished when its summary is there.
+
+    Args:
+        teacher: its checkpoint, which is there.
+    """
+    if not given.text:
+        return (), given.out
+    cfg = load_options(str(teacher), TEACHER)
+    words, shards = str(teacher_dictionaries(cfg.task, teacher)), given.out / "corpus"
+    _, not_held = why_not_exported(cfg.model, str(teacher))
+    engine = teacher if not_held is not None else given.out / "corpus_teacher"
+    export = (
+        *("pet-fairseq", "export", str(teacher), "--data", words),
+        *("--to", "ctranslate2", "--precision", PRECISION, "--out", PRODUCT),
+    )
+    made = [Stage("export-for-text", ("corpus",), export, engine, (teacher,))]
+    command = (
+        *("pet-fairseq", "translate-corpus", str(engine), "--data", words),
+        *("--text", *map(str, given.text), "--out", str(shards), "--device", given.device),
+    )
+    summary = shards / SUMMARY
+    decode = Call(write_corpus_text, {"teacher": teacher, "shards": shards, "folder": PRODUCT})
+    stages = (
+        *(made if not_held is None else ()),
+        Stage("translate-text", ("corpus",), command, summary, (engine, *given.text)),
+        Stage("corpus-text", ("corpus",), decode, given.corpus, (summary,)),
+    )
+    return stages, given.corpus
+
+
+def vocabulary_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], Path]:
+    """What makes a teacher with fewer words, if that is asked for, and its checkpoint.
+
+    Args:
+        teacher: its checkpoint, which is there.
+    """
+    if given.vocabulary == KEEP:
+        return (), teacher
+    pieces, folder = given.out / "pieces", given.out / "trimmed"
+    most = None if given.vocabulary == TRIM else int(given.vocabulary)
+    arguments = {"teacher": teacher, "text": pieces, "most": most, "folder": folder}
+    call = Call(trim_teacher, arguments)
+    trimming = Stage("vocabulary", ("teacher",), call, folder, (teacher, pieces))
+    return (text_stage(given, teacher, pieces), trimming), folder / CHECKPOINT
+
+
+# --- text -----------------------------------------------------------------------------------------
+
+
+def data_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], Path]:
+    """What makes binary data of raw text, if it is given, and the folder of the data.
+
+    Args:
+        teacher: its checkpoint, which is there.
+    """
+    if not given.is_raw:
+        made_here = given.languages is not None and teacher.parent == given.out / BILINGUAL
+        return (), teacher.parent if made_here or given.data is None else given.data
+    cfg = open_teacher(teacher).task.cfg
+    source, target = cfg.source_lang, cfg.target_lang
+    text, data = given.out / "text", given.out / "bin"
+    prefixes = [word for split in SPLITS for word in (f"--{split}pref", str(text / split))]
+    words = [str(text / f"dict.{language}.txt") for language in (source, target)]
+    dictionaries = ("--srcdict", words[0], "--tgtdict", words[1])
+    binarise = ("fairseq-preprocess", "-s", source, "-t", target, *prefixes, *dictionaries)
+    stages = (
+        text_stage(given, teacher, text),
+        Stage("data", ("data",), (*binarise, "--destdir", PRODUCT), data, (text,)),
+    )
+    return stages, data
+
+
+def text_stage(given: Given, teacher: Path, folder: Path) -> Stage:
+    """Raw text in a teacher's pieces."""
+    sets = given.sets()
+    call = Call(write_pieces, {"teacher": teacher, "sets": sets, "folder": PRODUCT})
+    files = tuple(
+        file for pairs in sets.values() for pair in pairs for file in (pair.source, pair.target)
+    )
+    return Stage(folder.name, ("data",), call, folder, (teacher, *files))
