@@ -21,7 +21,7 @@ from pet_fairseq.huggingface import commands as pretrained
 from pet_fairseq.multilingual import commands as multilingual
 from pet_fairseq.pet import commands as pet
 from pet_fairseq.predict import commands as predict
-from pet_fairseq.predict.in_turn import commands as in_turn
+from pet_fairseq.predict.speed import commands as speed
 from pet_fairseq.quantisation import commands as quantisation
 from pet_fairseq.recipes import commands as recipes
 from pet_fairseq.results.report import commands as report
@@ -42,7 +42,7 @@ ROOMS = (
     variator,
     selfcp,
     bank,
-    in_turn,
+    speed,
     score,
     report,
     general,

@@ -74,7 +74,7 @@ DEFECTS = (
     # distillation
     Defect(
         "padding counted in the loss",
-        "pet_fairseq/distillation/positions.py:real_positions",
+        "pet_fairseq/distillation/token_positions.py:real_positions",
         "real = tokens.ne(padding_idx)",
         "real = tokens.ne(-1)",
         "tests/distillation/test_criterion.py",
@@ -109,10 +109,10 @@ DEFECTS = (
     ),
     Defect(
         "the output layer of an LSTM counted as a layer",
-        "pet_fairseq/nn/parameters.py",
+        "pet_fairseq/nn/parameter_counts.py",
         "OUTPUT_LAYERS = ('output_projection', 'adaptive_softmax', 'fc_out', 'fc3')",
         "OUTPUT_LAYERS = ('output_projection', 'adaptive_softmax', 'fc3')",
-        "tests/nn/test_parameters.py",
+        "tests/nn/test_parameter_counts.py",
     ),
     Defect(
         "features of a mixed ensemble in the wrong precision",
@@ -139,10 +139,10 @@ DEFECTS = (
     ),
     Defect(
         "one scale for all rows",
-        "pet_fairseq/quantisation/grid.py:encode",
+        "pet_fairseq/quantisation/rounding.py:encode",
         "matrix.abs().amax(dim=1, keepdim=True)",
         "matrix.abs().amax().expand(len(matrix), 1)",
-        "tests/quantisation/test_grid.py",
+        "tests/quantisation/test_rounding.py",
     ),
     # checkpoints
     Defect(
@@ -525,12 +525,12 @@ DEFECTS = (
     ),
     Defect(
         "queries and keys exchanged in the export",
-        "pet_fairseq/decoding/plain.py:weights_in_use",
+        "pet_fairseq/decoding/export_fairseq.py:weights_in_use",
         "for path, module in model.named_modules():",
         "other = {'q_proj': 'k_proj', 'k_proj': 'q_proj'}\n    weights = "
         "{'.'.join((other.get(word, word) for word in name.split('.'))): tensor for name, "
         "tensor in weights.items()}\n    for path, module in model.named_modules():",
-        "tests/decoding/test_plain.py",
+        "tests/decoding/test_export_fairseq.py",
     ),
     # pretrained models
     Defect(
@@ -584,7 +584,7 @@ DEFECTS = (
     ),
     Defect(
         "a head of any number of classes",
-        "pet_fairseq/huggingface/classes.py:labels",
+        "pet_fairseq/huggingface/classification_heads.py:labels",
         "if len(names) != outputs:",
         "if len(names) > outputs:",
         "tests/huggingface/test_source.py",

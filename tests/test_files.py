@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from pet_fairseq.checkpoints.contents import save_state
+from pet_fairseq.checkpoints.saving import save_state
 from pet_fairseq.files import (
     atomic_folder,
     atomic_write,

@@ -16,7 +16,7 @@ from .variator import glue, language_model
 from .variator import recipe as plugins
 
 HERE = Path(__file__).parent
-SIZES = read_sizes(HERE / "translation/sizes.yaml")
+SIZES = read_sizes(HERE / "translation/larger_sizes.yaml")
 TRANSLATIONS = read_data_sets(HERE / "translation/data_sets.yaml", SIZES)
 RECIPES = {
     "demo": translation.make_demo(SIZES),

@@ -10,8 +10,8 @@ from pathlib import Path
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from pet_fairseq.checkpoints.contents import save_state
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.checkpoints.saving import save_state
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import atomic_write
 from pet_fairseq.nn.layers import STACKS

@@ -26,8 +26,8 @@ from torch import Tensor, nn
 
 from pet_fairseq.baselines.patience import patience_layers, unit_distance
 from pet_fairseq.distillation.criterion import PetDistillationConfig, PetDistillationCriterion
-from pet_fairseq.distillation.own_state import load_own_state
-from pet_fairseq.distillation.positions import Positions, real_positions
+from pet_fairseq.distillation.criterion_state import load_own_state
+from pet_fairseq.distillation.token_positions import Positions, real_positions
 from pet_fairseq.errors import UserError
 from pet_fairseq.nn.hooks import forward_hooks
 from pet_fairseq.nn.layers import STACKS

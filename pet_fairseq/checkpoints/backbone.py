@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from pet_fairseq.checkpoints.dictionaries import check_dictionaries
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
-from pet_fairseq.checkpoints.translation import check_one_language_pair
+from pet_fairseq.checkpoints.translation_checks import check_one_language_pair
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import hash_file
 from pet_fairseq.nn.architectures import model_class

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 from pet_fairseq.checkpoints.dictionaries import check_dictionaries
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
-from pet_fairseq.checkpoints.translation import check_translation_model
+from pet_fairseq.checkpoints.translation_checks import check_translation_model
 from pet_fairseq.errors import UserError
 from pet_fairseq.nn.freezing import freeze
-from pet_fairseq.nn.moving import move_like
+from pet_fairseq.nn.to_device import move_like
 
 
 class FrozenModels:

@@ -24,10 +24,13 @@ from pet_fairseq.checkpoints.dictionaries import (
     trained_languages,
 )
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
-from pet_fairseq.checkpoints.translation import check_one_language_pair, check_translation_model
+from pet_fairseq.checkpoints.translation_checks import (
+    check_one_language_pair,
+    check_translation_model,
+)
 from pet_fairseq.errors import NO_SENTENCES, UserError, check_positive
 from pet_fairseq.nn.architectures import architecture_name, model_class
-from pet_fairseq.nn.moving import move_batch
+from pet_fairseq.nn.to_device import move_batch
 
 # in a folder of import-hf, in one of export --to fairseq, and in one of compress
 CHECKPOINT = "checkpoint.pt"

@@ -8,7 +8,7 @@ from typing import Any
 
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 
-from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.checkpoints.safe_loading import load_options
 from pet_fairseq.errors import UserError
 from pet_fairseq.nn.architectures import command_line_options
 
@@ -21,7 +21,7 @@ def model_options(path: str) -> list[str]:
     Raises:
         UserError: an unreadable file, or a model without a named architecture.
     """
-    args = load_checkpoint(path, "CHECKPOINT")["cfg"]["model"]
+    args = load_options(path, "CHECKPOINT")["model"]
     arch = getattr(args, "arch", None)
     if arch not in ARCH_MODEL_REGISTRY or arch not in ARCH_CONFIG_REGISTRY:
         raise UserError(f"CHECKPOINT {path}: its model has no named architecture but {arch!r}")

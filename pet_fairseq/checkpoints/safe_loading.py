@@ -4,6 +4,7 @@ import argparse
 import collections
 import os
 import typing
+import zipfile
 from typing import Any, Union
 
 import omegaconf
@@ -57,15 +58,20 @@ def allow_fairseq_types() -> None:
 EMBEDDING_FILES = ("encoder_embed_path", "decoder_embed_path")
 
 
-def load_checkpoint(path: str, option: str) -> dict:
+def load_checkpoint(path: str, option: str, mapped: bool = False) -> dict:
     """Read a fairseq checkpoint to the CPU, under torch's safe loading.
 
     Its model is built without the files of --encoder-embed-path and --decoder-embed-path, which may
     be gone: the trained embeddings are in the checkpoint. Otherwise as `read_checkpoint`.
     """
-    state = read_checkpoint(path, option)
+    state = read_checkpoint(path, option, mapped)
     forget_embedding_files(state)
     return state
+
+
+def load_options(path: str, option: str) -> omegaconf.DictConfig:
+    """The options in a fairseq checkpoint, as `load_checkpoint` gives them; no tensor is read."""
+    return load_checkpoint(path, option, mapped=True)["cfg"]
 
 
 def forget_embedding_files(state: dict) -> list[str]:
@@ -77,13 +83,15 @@ def forget_embedding_files(state: dict) -> list[str]:
     return given
 
 
-def read_checkpoint(path: str, option: str) -> dict:
+def read_checkpoint(path: str, option: str, mapped: bool = False) -> dict:
     """Read a fairseq checkpoint to the CPU, under torch's safe loading.
 
     It is fairseq's `load_checkpoint_to_cpu`, but safe whatever environment variables say.
 
     Args:
         option: the option that names the file, for the error message.
+        mapped: whether tensors are read when they are used, as far as the file's format has it; the
+            file must not change as long as they are there.
     Raises:
         UserError: no such file, not a checkpoint, damaged, or refused as unsafe.
     """
@@ -92,8 +100,8 @@ def read_checkpoint(path: str, option: str) -> dict:
     if not os.path.isfile(path):
         raise UserError(f"{option} {path}: no such file")
     try:
-        with open(path, "rb") as file:
-            state = torch.load(file, map_location="cpu", weights_only=True)
+        mapped &= zipfile.is_zipfile(path)  # the format before torch 1.6 cannot be mapped
+        state = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
         lack = what_is_missing(state)
         if not lack:
             state = _as_fairseq_gives_it(state)

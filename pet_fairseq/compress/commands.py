@@ -18,7 +18,7 @@ from pet_fairseq.compress.training import (
 )
 from pet_fairseq.devices import check_device, choose_device, gpu_count, half_precision
 from pet_fairseq.errors import UserError
-from pet_fairseq.predict.in_turn.commands import add_text_options
+from pet_fairseq.predict.speed.commands import add_text_options
 from pet_fairseq.runner.arguments import add_precision_option, add_run_options, run_options
 from pet_fairseq.runner.device import Device, make_device
 from pet_fairseq.runner.pipeline import Pipeline

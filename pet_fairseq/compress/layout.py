@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from pet_fairseq.runner.training import BEST
+from pet_fairseq.runner.fairseq_commands import BEST
 
 MODELS = ("teacher", "student")
+PRECISION = "int8"  # of exports to CTranslate2, whose size `int8_bytes` predicts
 
 
 @dataclass(frozen=True)

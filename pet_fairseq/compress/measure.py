@@ -9,17 +9,17 @@ from typing import Optional
 
 import torch
 
-from pet_fairseq.compress.layout import MODELS, Layout
-from pet_fairseq.decoding.export import MODEL as FAIRSEQ_FILE
+from pet_fairseq.compress.layout import MODELS, PRECISION, Layout
+from pet_fairseq.decoding.export_fairseq import MODEL as FAIRSEQ_FILE
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_lines
-from pet_fairseq.predict.in_turn.text import read_set
-from pet_fairseq.predict.in_turn.translate import BEAM, Speeds, read_speeds, speeds_file
+from pet_fairseq.predict.speed.detokenise import read_set
+from pet_fairseq.predict.speed.translate import BEAM, Speeds, read_speeds, speeds_file
 from pet_fairseq.results.bleu import cached_bleu
 from pet_fairseq.results.fairseq_output import read_output
 from pet_fairseq.results.report.checkpoint import Sizes, measure_sizes, training_seconds
 
-CTRANSLATE2, FAIRSEQ = "CTranslate2 int8", "fairseq"
+CTRANSLATE2, FAIRSEQ = f"CTranslate2 {PRECISION}", "fairseq"
 FILES = {CTRANSLATE2: ("ctranslate2", "model.bin"), FAIRSEQ: ("fairseq", FAIRSEQ_FILE)}
 
 

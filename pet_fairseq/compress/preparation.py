@@ -7,8 +7,9 @@ from typing import Optional
 
 from pet_fairseq.checkpoints.dictionaries import first_folder, trained_languages
 from pet_fairseq.checkpoints.loading import CHECKPOINT, find_checkpoint
-from pet_fairseq.checkpoints.safe_loading import load_checkpoint
-from pet_fairseq.checkpoints.translation import is_multilingual
+from pet_fairseq.checkpoints.safe_loading import load_options
+from pet_fairseq.checkpoints.translation_checks import is_multilingual
+from pet_fairseq.compress.layout import PRECISION
 from pet_fairseq.compress.raw_text import (
     KEEP,
     SOURCE,
@@ -134,12 +135,12 @@ def teacher_stages(given: Given) -> tuple[tuple[Stage, ...], Path]:
         path = file
     if given.languages is None:
         return (), path
-    state = load_checkpoint(str(path), TEACHER)
-    if not is_multilingual(state["cfg"].task):
-        check_pair(state["cfg"].task, path, given.languages)
+    cfg = load_options(str(path), TEACHER)
+    if not is_multilingual(cfg.task):
+        check_pair(cfg.task, path, given.languages)
         return (), path
-    check_trained(state, str(path))
-    check_languages(state["cfg"].task, str(path), *given.languages)
+    check_trained(cfg, str(path))
+    check_languages(cfg.task, str(path), *given.languages)
     folder = given.out / BILINGUAL
     arguments = {"path": str(path), "source_lang": given.languages[0], "out": folder}
     arguments |= {"target_lang": given.languages[1], "data": given.data and str(given.data)}
@@ -179,13 +180,13 @@ def corpus_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], Path]
     """
     if not given.text:
         return (), given.out
-    cfg = load_checkpoint(str(teacher), TEACHER)["cfg"]
+    cfg = load_options(str(teacher), TEACHER)
     words, shards = str(teacher_dictionaries(cfg.task, teacher)), given.out / "corpus"
     _, not_held = why_not_exported(cfg.model, str(teacher))
     engine = teacher if not_held is not None else given.out / "corpus_teacher"
     export = (
         *("pet-fairseq", "export", str(teacher), "--data", words),
-        *("--to", "ctranslate2", "--precision", "int8", "--out", PRODUCT),
+        *("--to", "ctranslate2", "--precision", PRECISION, "--out", PRODUCT),
     )
     made = [Stage("export-for-text", ("corpus",), export, engine, (teacher,))]
     command = (

@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import NamedTuple, Optional
 
 from fairseq.tasks.translation import TranslationTask
-from omegaconf import OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict
 
-from pet_fairseq.checkpoints.contents import new_state, save_state
 from pet_fairseq.checkpoints.dictionaries import first_folder
 from pet_fairseq.checkpoints.loading import CHECKPOINT, load_task
-from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.checkpoints.safe_loading import load_checkpoint, load_options
+from pet_fairseq.checkpoints.saving import new_state, save_state
 from pet_fairseq.checkpoints.text_files import both_sides, folders_around
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import atomic_folder, write_json
-from pet_fairseq.multilingual.trimming import (
+from pet_fairseq.multilingual.vocabulary_trimming import (
     check_trimmable,
     choose_words,
     kept_rows,
@@ -58,22 +58,21 @@ class TextPair:
 
 
 class Opened(NamedTuple):
-    """A checkpoint, and its task with its own dictionaries and languages."""
+    """A checkpoint's options, and its task with its own dictionaries and languages."""
 
     path: Path
-    state: dict
+    cfg: DictConfig
     task: TranslationTask
 
     def divided(self) -> "Divided":
         """What divides text into the words of the model."""
-        return Divided(self.task, folders_around(str(self.path), self.state["cfg"]))
+        return Divided(self.task, folders_around(str(self.path), self.cfg))
 
 
 def open_teacher(path: Path) -> Opened:
-    """Read a checkpoint, and the dictionaries that it was trained with."""
-    state = load_checkpoint(str(path), TEACHER)
-    task = state["cfg"].task
-    return Opened(path, state, load_task(task, str(teacher_dictionaries(task, path))))
+    """Read a checkpoint's options, and the dictionaries that it was trained with."""
+    cfg = load_options(str(path), TEACHER)
+    return Opened(path, cfg, load_task(cfg.task, str(teacher_dictionaries(cfg.task, path))))
 
 
 def teacher_dictionaries(task: Namespace, teacher: Path) -> Path:
@@ -264,8 +263,8 @@ def trim_teacher(teacher: Path, text: Path, most: Optional[int], folder: Path) -
     Raises:
         UserError: not a Transformer, or text that cannot be divided into fewer pieces.
     """
-    opened = open_teacher(teacher)
-    state, task, cfg = opened.state, opened.task, opened.state["cfg"]
+    state, opened = load_checkpoint(str(teacher), TEACHER), open_teacher(teacher)
+    task, cfg = opened.task, opened.cfg
     check_trimmable(cfg.model, str(teacher))
     divided = opened.divided()
     if most is not None and not all(map(is_sentencepiece, divided.files)):

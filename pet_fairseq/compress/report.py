@@ -7,13 +7,13 @@ from typing import Any, Optional
 import matplotlib
 from matplotlib.figure import Figure
 
-from pet_fairseq.compress.layout import Layout
+from pet_fairseq.compress.layout import PRECISION, Layout
 from pet_fairseq.compress.measure import CTRANSLATE2, FAIRSEQ, InEngine, Measurements, measure
 from pet_fairseq.files import write_figure, write_json, write_text
 from pet_fairseq.markdown import table
+from pet_fairseq.number_format import format_ratio, format_speed
 from pet_fairseq.results.report.plots import use_log_sizes
 from pet_fairseq.results.report.tables import spread
-from pet_fairseq.rounding import format_ratio, format_speed
 
 matplotlib.use("Agg")
 
@@ -168,7 +168,7 @@ def list_files(measured: Measurements) -> str:
     lines = ["`training/checkpoint_best.pt`: the student, for fairseq with `--user-dir`"]
     lines.append("`fairseq/`: the same for stock fairseq")
     if CTRANSLATE2 in measured.student.engines:
-        lines.append("`ctranslate2/`: the same in int8, for `ctranslate2.Translator`")
+        lines.append(f"`ctranslate2/`: the same in {PRECISION}, for `ctranslate2.Translator`")
     if measured.teacher_is_exported:
         lines.append("`teacher/`: the teacher, exported as far as it can be, to compare with")
     return "\n".join(f"* {line}" for line in lines)

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Optional
 
-from pet_fairseq.compress.layout import MODELS
+from pet_fairseq.compress.layout import MODELS, PRECISION
 from pet_fairseq.compress.plan import Plan
 from pet_fairseq.compress.report import write_report
 from pet_fairseq.compress.student import position_options
@@ -16,14 +16,14 @@ from pet_fairseq.compress.training import (
     criterion_options,
 )
 from pet_fairseq.predict.batches import MAX_LENGTH
-from pet_fairseq.predict.in_turn.text import write_set
-from pet_fairseq.predict.in_turn.translate import BEAM, ROUNDS, translate_exported
+from pet_fairseq.predict.speed.detokenise import write_set
+from pet_fairseq.predict.speed.translate import BEAM, ROUNDS, translate_exported
 from pet_fairseq.runner.call import Call
-from pet_fairseq.runner.options import learning_rate
+from pet_fairseq.runner.fairseq_commands import fairseq_generate, fairseq_train
+from pet_fairseq.runner.fairseq_options import learning_rate
 from pet_fairseq.runner.pipeline import Pipeline
 from pet_fairseq.runner.resources import in_megabytes
 from pet_fairseq.runner.stage import PRODUCT, Kind, Stage, Word
-from pet_fairseq.runner.training import fairseq_generate, fairseq_train
 
 
 def build_pipeline(plan: Plan) -> Pipeline:
@@ -152,7 +152,7 @@ def exports(plan: Plan, model: str) -> list[Stage]:
 
 
 def export(plan: Plan, model: str, engine: str) -> Stage:
-    options = ("--precision", "int8") if engine == "ctranslate2" else ()
+    options = ("--precision", PRECISION) if engine == "ctranslate2" else ()
     data, path = plan.request.data, checkpoint(plan, model)
     return Stage(
         *(f"export/{model}/{engine}", ("export",)),

@@ -12,9 +12,9 @@ from pet_fairseq.compress.training import Method
 from pet_fairseq.decoding.export_size import int8_bytes
 from pet_fairseq.errors import UserError
 from pet_fairseq.nn.architectures import build_without_memory
-from pet_fairseq.nn.parameters import count_parameters
+from pet_fairseq.nn.parameter_counts import count_parameters
 from pet_fairseq.pet.params import parse_model_options
-from pet_fairseq.runner.options import PRE_NORM, Options, stacks
+from pet_fairseq.runner.fairseq_options import PRE_NORM, Options, stacks
 from pet_fairseq.runner.stage import last_wins
 
 MEGABYTE = 1e6

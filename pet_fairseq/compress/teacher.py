@@ -14,15 +14,19 @@ from torch import nn
 from pet_fairseq.checkpoints.dictionaries import check_dictionaries
 from pet_fairseq.checkpoints.loading import DATA_REMEDY, load_task
 from pet_fairseq.checkpoints.safe_loading import forget_embedding_files, read_checkpoint
-from pet_fairseq.checkpoints.translation import check_translation_model
-from pet_fairseq.decoding.ctranslate2_form import has_ctranslate2_form
-from pet_fairseq.decoding.export import check_for_ctranslate2, has_ctranslate2, language_tokens
-from pet_fairseq.decoding.plain import check_plain_form
+from pet_fairseq.checkpoints.translation_checks import check_translation_model
+from pet_fairseq.decoding.export_ctranslate2 import (
+    check_for_ctranslate2,
+    has_ctranslate2,
+    has_ctranslate2_form,
+    language_tokens,
+)
+from pet_fairseq.decoding.export_fairseq import check_plain_form
 from pet_fairseq.errors import UserError
 from pet_fairseq.nn.architectures import architecture_name, model_class
 from pet_fairseq.nn.layers import STACKS
 from pet_fairseq.pet.params import stored_model
-from pet_fairseq.runner.options import Options
+from pet_fairseq.runner.fairseq_options import Options
 
 
 @dataclass(frozen=True)
@@ -121,7 +125,7 @@ def read_teacher(path: Path, data: Path) -> Teacher:
         UserError: it is unreadable or not an encoder-decoder that translates text from left to
             right, or the data are missing or made with other dictionaries.
     """
-    state = read_checkpoint(str(path), "TEACHER")
+    state = read_checkpoint(str(path), "TEACHER", mapped=True)  # of its tensors only the shapes
     embedding_files = forget_embedding_files(state)
     check_translation_model(state, str(path), "TEACHER")
     options = state["cfg"]["model"]

@@ -1,7 +1,7 @@
 """How a student is trained: the methods, how long, and with which settings.
 
 The rules reproduce the tested settings of the recipes
-(pet_fairseq/recipes/translation/sizes.yaml) approximately. Nothing here loads torch, so that
+(pet_fairseq/recipes/translation/small_sizes.yaml) approximately. Nothing here loads torch, so that
 `--help` can show the defaults at once.
 """
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Optional
 from pet_fairseq.errors import UserError
 from pet_fairseq.results.fairseq_output import NUMBER
 from pet_fairseq.runner.device import Device
-from pet_fairseq.runner.options import AUTO, BETAS, Options, words
+from pet_fairseq.runner.fairseq_options import AUTO, BETAS, Options, words
 from pet_fairseq.runner.stage import Output, Word
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from pet_fairseq.decoding.beams import (
     go_on,
 )
 from pet_fairseq.decoding.hypotheses import Hypotheses
-from pet_fairseq.decoding.stock import StockSteps
+from pet_fairseq.decoding.incremental import StockSteps
 from pet_fairseq.decoding.transformer import TransformerSteps, is_plain
 from pet_fairseq.errors import UserError, check_positive
 

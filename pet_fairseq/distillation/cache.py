@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from pet_fairseq.distillation.positions import Positions
+from pet_fairseq.distillation.token_positions import Positions
 
 
 class TeacherCache:

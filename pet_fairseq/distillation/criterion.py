@@ -21,11 +21,11 @@ from torch import Tensor, nn
 from pet_fairseq.distillation.chunks import ChunkSize, chunked_sums
 from pet_fairseq.distillation.loss import TokenSums, distillation_sums
 from pet_fairseq.distillation.outputs import run_student
-from pet_fairseq.distillation.positions import Positions, real_positions
 from pet_fairseq.distillation.teacher import TEACHER_CACHE_HELP, TEACHER_PATH_HELP, Teacher
+from pet_fairseq.distillation.token_positions import Positions, real_positions
 from pet_fairseq.errors import UserError
-from pet_fairseq.nn.moving import move_like
-from pet_fairseq.nn.parameters import compression_rate, count_parameters
+from pet_fairseq.nn.parameter_counts import compression_rate, count_parameters
+from pet_fairseq.nn.to_device import move_like
 
 logger = logging.getLogger(__name__)
 

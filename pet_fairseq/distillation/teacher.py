@@ -16,7 +16,7 @@ from pet_fairseq.checkpoints.frozen_models import FrozenModels, load_frozen_mode
 from pet_fairseq.distillation.cache import TeacherCache
 from pet_fairseq.distillation.loss import ensemble_log_probs
 from pet_fairseq.distillation.outputs import Outputs, has_output_layer, run_model
-from pet_fairseq.distillation.positions import Positions
+from pet_fairseq.distillation.token_positions import Positions
 from pet_fairseq.errors import UserError
 
 logger = logging.getLogger(__name__)

@@ -8,7 +8,12 @@ from torch import Tensor
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.huggingface.bert import ACTIVATIONS
-from pet_fairseq.huggingface.classes import CLASSES, HEAD, classifier_task, is_classifier
+from pet_fairseq.huggingface.classification_heads import (
+    CLASSES,
+    HEAD,
+    classifier_task,
+    is_classifier,
+)
 from pet_fairseq.huggingface.encoder_decoder import (
     BIAS,
     dictionary_files,

@@ -8,7 +8,12 @@ import torch
 from torch import Tensor
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.huggingface.classes import CLASSES, HEAD, classifier_task, is_classifier
+from pet_fairseq.huggingface.classification_heads import (
+    CLASSES,
+    HEAD,
+    classifier_task,
+    is_classifier,
+)
 from pet_fairseq.huggingface.source import Config, Source, Weights
 from pet_fairseq.huggingface.vocabulary import Vocabulary, make_vocabulary
 from pet_fairseq.huggingface.writer import Import, option_words

@@ -22,7 +22,7 @@ from pet_fairseq.huggingface.bert import (
     later_positions,
     renamed,
 )
-from pet_fairseq.huggingface.classes import CLASSES, HEAD
+from pet_fairseq.huggingface.classification_heads import CLASSES, HEAD
 from pet_fairseq.huggingface.source import Source, Weights
 from pet_fairseq.huggingface.vocabulary import Vocabulary
 from pet_fairseq.huggingface.writer import Import

@@ -14,7 +14,7 @@ from pet_fairseq.huggingface.bert import (
     encoder_tensors,
     renamed,
 )
-from pet_fairseq.huggingface.classes import CLASSES, HEAD, is_classifier
+from pet_fairseq.huggingface.classification_heads import CLASSES, HEAD, is_classifier
 from pet_fairseq.huggingface.source import Source, Weights
 from pet_fairseq.huggingface.vocabulary import FIRST, Vocabulary, make_vocabulary
 from pet_fairseq.huggingface.writer import Import

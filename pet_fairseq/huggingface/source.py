@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from pet_fairseq.checkpoints.contents import save_state
+from pet_fairseq.checkpoints.saving import save_state
 from pet_fairseq.errors import UNREADABLE, UnsafeCheckpointError, UserError, is_refusal
 from pet_fairseq.errors import why_unreadable as why_no_checkpoint
 from pet_fairseq.huggingface.tokenizer_file import CONFIG, EXTRA, TokenizerFile

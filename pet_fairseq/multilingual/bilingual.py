@@ -9,12 +9,12 @@ from fairseq.data.multilingual.multilingual_utils import augment_dictionary
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.models.bart import BARTModel
 from fairseq.models.transformer import TransformerModelBase
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
-from pet_fairseq.checkpoints.contents import new_state, save_state
 from pet_fairseq.checkpoints.dictionaries import first_folder, load_dictionary, vocabulary_sizes
 from pet_fairseq.checkpoints.loading import CHECKPOINT
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.checkpoints.saving import new_state, save_state
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import atomic_folder, check_new_folder
 from pet_fairseq.multilingual.language_tokens import LanguageTokens, check_language, trained_tokens
@@ -42,7 +42,7 @@ def write_bilingual(
     """
     check_new_folder(out, "--out")
     state = load_checkpoint(path, "CHECKPOINT")
-    check_trained(state, path)
+    check_trained(state["cfg"], path)
     check_languages(state["cfg"].task, path, source_lang, target_lang)
     files = {
         language: find_dictionary(state, path, language, side, data)
@@ -96,9 +96,9 @@ def link_data(data: Path, source_lang: str, target_lang: str, folder: Path) -> l
     return sorted(sets)
 
 
-def check_trained(state: dict, path: str) -> None:
-    """Raise UserError for a checkpoint that cannot be read as a bilingual model."""
-    task, model = state["cfg"].task, state["cfg"].model
+def check_trained(cfg: DictConfig, path: str) -> None:
+    """Raise UserError if a checkpoint of these options cannot be read as a bilingual model."""
+    task, model = cfg.task, cfg.model
     if task._name not in TASKS:
         raise UserError(
             f"CHECKPOINT {path}: was trained with --task {task._name}; of the multilingual tasks "

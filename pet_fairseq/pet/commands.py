@@ -33,8 +33,8 @@ def _params_arguments(parser: OneLineParser) -> None:
 
 
 def _params(args: Namespace) -> None:
-    from pet_fairseq.nn.parameters import count_parameters
-    from pet_fairseq.pet import computation, params
+    from pet_fairseq.nn.parameter_counts import count_parameters
+    from pet_fairseq.pet import multiply_adds, params
 
     check_positive(length=args.length)
     options = args.rest
@@ -54,10 +54,10 @@ def _params(args: Namespace) -> None:
         else params.option_model(options)
     )
     cost, reference_cost = (
-        computation.count_multiply_adds(m, args.length) for m in (model, reference_model)
+        multiply_adds.count_multiply_adds(m, args.length) for m in (model, reference_model)
     )
     print(params.format_counts(count_parameters(model), args.reference, reference))
-    print(computation.format_saving(cost, reference_cost, args.length))
+    print(multiply_adds.format_saving(cost, reference_cost, args.length))
 
 
 def _sample_heads_arguments(parser: OneLineParser) -> None:

@@ -13,14 +13,14 @@ from fairseq.models import FairseqModel
 from omegaconf import OmegaConf
 from torch import Tensor, nn
 
-from pet_fairseq.checkpoints.contents import save_state
 from pet_fairseq.checkpoints.loading import load_transformer, read_samples
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.checkpoints.saving import save_state
 from pet_fairseq.devices import check_device
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import atomic_write
 from pet_fairseq.nn.layers import attentions_of
-from pet_fairseq.nn.parameters import ParameterCounts, count_parameters
+from pet_fairseq.nn.parameter_counts import ParameterCounts, count_parameters
 from pet_fairseq.pet.attention import PetAttention
 from pet_fairseq.pet.heads import KEPT, cut_heads, format_heads
 
@@ -180,7 +180,7 @@ def sample_heads(
     Raises:
         UserError: names the option and the reason.
     """
-    check_wide(load_checkpoint(checkpoint, "CHECKPOINT"), checkpoint, heads)
+    check_wide(load_checkpoint(checkpoint, "CHECKPOINT", mapped=True), checkpoint, heads)
     check_out(out)
     device = check_device(device)
     model, task = load_transformer(checkpoint, "CHECKPOINT", data)

@@ -16,7 +16,7 @@ from pet_fairseq.checkpoints.dictionaries import vocabulary_sizes
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError, did_you_mean
 from pet_fairseq.nn.architectures import build_without_memory, is_encoder_decoder
-from pet_fairseq.nn.parameters import (
+from pet_fairseq.nn.parameter_counts import (
     ParameterCounts,
     compression_rate,
     count_parameters,
@@ -100,7 +100,7 @@ def checkpoint_model(path: str, option: str) -> nn.Module:
     Raises:
         UserError: unreadable file, or not an encoder-decoder Transformer.
     """
-    return stored_model(load_checkpoint(path, option), path, option)
+    return stored_model(load_checkpoint(path, option, mapped=True), path, option)
 
 
 def checkpoint_counts(path: str, option: str) -> ParameterCounts:

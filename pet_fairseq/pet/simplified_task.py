@@ -20,13 +20,13 @@ from torch import Tensor, nn
 
 from pet_fairseq.checkpoints.loading import batches_of_similar_length, even_steps
 from pet_fairseq.distillation.chunks import ChunkSize, chunked_sums, chunks
+from pet_fairseq.distillation.criterion_state import load_own_state
 from pet_fairseq.distillation.outputs import has_output_layer, run_student
-from pet_fairseq.distillation.own_state import load_own_state
-from pet_fairseq.distillation.positions import real_positions
 from pet_fairseq.distillation.teacher import TEACHER_CACHE_HELP, TEACHER_PATH_HELP, Teacher
+from pet_fairseq.distillation.token_positions import real_positions
 from pet_fairseq.errors import UserError
 from pet_fairseq.nn.gradients import zero_from
-from pet_fairseq.nn.moving import move_batch, move_like
+from pet_fairseq.nn.to_device import move_batch, move_like
 from pet_fairseq.pet.simplified_loss import (
     CLASSES,
     ClassSums,

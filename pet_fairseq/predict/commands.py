@@ -6,7 +6,7 @@ from pathlib import Path
 from pet_fairseq.cli_command import Command, Group, OneLineParser, add_batch_option
 from pet_fairseq.errors import UserError
 from pet_fairseq.predict.lines import FORMATS, STDIN
-from pet_fairseq.predict.options import (
+from pet_fairseq.predict.shared_options import (
     MODEL,
     add_long_texts_option,
     add_model_options,

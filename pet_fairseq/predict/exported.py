@@ -11,15 +11,15 @@ from typing import Any, NamedTuple, Optional
 from fairseq.data import Dictionary
 from fairseq.data.data_utils import infer_language_pair
 
-from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.checkpoints.safe_loading import load_options
 from pet_fairseq.checkpoints.text_files import SUBWORD_FILES, around_data, find_file, read_languages
-from pet_fairseq.decoding.export import MISSING, has_ctranslate2
+from pet_fairseq.decoding.export_ctranslate2 import MISSING, has_ctranslate2
 from pet_fairseq.devices import usable_cores
 from pet_fairseq.errors import UserError
 from pet_fairseq.multilingual.language_tokens import LanguageTokens
 from pet_fairseq.predict.batches import MAX_LENGTH, MAX_SOURCE, Limit
 from pet_fairseq.predict.load_model import PATH, choose_text
-from pet_fairseq.predict.options import BEAM_SEARCH, Search
+from pet_fairseq.predict.shared_options import BEAM_SEARCH, Search
 from pet_fairseq.predict.text import (
     LANGUAGES,
     Text,
@@ -241,7 +241,7 @@ def _languages(folder: Path, data: Optional[str]) -> dict[str, str]:
     if own := read_languages(folder):
         return own
     if (twin := folder.resolve().parent / TWIN).is_file():
-        trained = load_checkpoint(str(twin), PATH)["cfg"].task
+        trained = load_options(str(twin), PATH).task
         return {side: getattr(trained, side) for side in LANGUAGES}
     source, target = infer_language_pair(data) if data else (None, None)
     return {"source_lang": source, "target_lang": target} if source and target else {}

@@ -20,8 +20,8 @@ from pet_fairseq.decoding.task import PetTranslationTask
 from pet_fairseq.devices import check_device
 from pet_fairseq.errors import UserError
 from pet_fairseq.predict.classifier import Classifier
-from pet_fairseq.predict.options import BEAM_SEARCH, Search
 from pet_fairseq.predict.predictor import Predictor
+from pet_fairseq.predict.shared_options import BEAM_SEARCH, Search
 from pet_fairseq.predict.text import (
     Text,
     build_text,

@@ -9,7 +9,7 @@ from fairseq.utils import resolve_max_positions
 from torch import Tensor, nn
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.nn.moving import move_batch
+from pet_fairseq.nn.to_device import move_batch
 from pet_fairseq.predict.batches import batches_by_length
 from pet_fairseq.predict.sentences import (
     FIELDS,

@@ -10,9 +10,9 @@ from fairseq.dataclass.configs import GenerationConfig
 from torch import Tensor, nn
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.predict.options import BEAM_SEARCH, Search
 from pet_fairseq.predict.predictor import Predictor
 from pet_fairseq.predict.sentences import TextError
+from pet_fairseq.predict.shared_options import BEAM_SEARCH, Search
 
 
 class Translator(Predictor):

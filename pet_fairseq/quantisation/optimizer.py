@@ -12,7 +12,7 @@ from omegaconf import II
 from torch import Tensor
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.quantisation.grid import check_bits, storable
+from pet_fairseq.quantisation.rounding import check_bits, storable
 
 logger = logging.getLogger(__name__)
 

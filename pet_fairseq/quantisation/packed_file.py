@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pet_fairseq.checkpoints.contents import save_state
+from pet_fairseq.checkpoints.saving import save_state
 from pet_fairseq.errors import UNREADABLE, UnsafeCheckpointError, UserError, is_refusal
-from pet_fairseq.quantisation.grid import check_bits, decode, encode, pack, unpack
+from pet_fairseq.quantisation.rounding import check_bits, decode, encode, pack, unpack
 
 FORMAT = "pet_fairseq packed 1"
 DATA = {"codes": torch.uint8, "scales": torch.bfloat16, "floats": torch.float16}

@@ -11,14 +11,14 @@ from fairseq.tasks.translation import TranslationTask
 from omegaconf import OmegaConf
 from torch import Tensor, nn
 
-from pet_fairseq.checkpoints.contents import new_state, save_state
 from pet_fairseq.checkpoints.loading import KEPT_OPTIONS, load_task, load_transformer
-from pet_fairseq.checkpoints.safe_loading import EMBEDDING_FILES, load_checkpoint
+from pet_fairseq.checkpoints.safe_loading import EMBEDDING_FILES, load_options
+from pet_fairseq.checkpoints.saving import new_state, save_state
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import atomic_folder, atomic_write, write_text
 from pet_fairseq.nn.architectures import architecture_name, command_line_options, model_class
-from pet_fairseq.quantisation.grid import check_bits, storable
 from pet_fairseq.quantisation.packed_file import Packed, read_packed, write_packed
+from pet_fairseq.quantisation.rounding import check_bits, storable
 
 MODEL = "model.pt"
 TASK = "translation"
@@ -58,7 +58,7 @@ def pack_model(checkpoint: str, data: str, bits: int, out: Path) -> Sizes:
     model, task = load_transformer(checkpoint, "CHECKPOINT", data)
     parameters = {name: tensor.float() for name, tensor in packed_tensors(model).items()}
     about = {
-        "options": building_options(load_checkpoint(checkpoint, "CHECKPOINT")["cfg"].model),
+        "options": building_options(load_options(checkpoint, "CHECKPOINT").model),
         "task": {name: getattr(task.cfg, name) for name in TASK_OPTIONS},
         "dictionaries": {
             task.cfg.source_lang: own_words(task.source_dictionary),

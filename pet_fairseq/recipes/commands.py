@@ -191,7 +191,7 @@ def _statistics_arguments(parser: ArgumentParser) -> None:
 
 
 def _statistics(args: Namespace) -> None:
-    from pet_fairseq.runner.statistics import format_statistics, read_statistics
+    from pet_fairseq.recipes.data_statistics import format_statistics, read_statistics
 
     print(format_statistics([side for folder in args.data for side in read_statistics(folder)]))
 

@@ -5,6 +5,7 @@ name first, and a training counts as finished when its record says so.
 """
 
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -27,6 +28,8 @@ PREPARE = (
     "; prepare the data by the recipe's prepare.sh in examples/, or say with --data where it is"
 )
 POLL_SECONDS = 0.2
+# the line in which a command of this package, one of fairseq, or argparse refuses its input
+REFUSAL = re.compile(r"(?:pet-fairseq )?\S+: error: (.*)")
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -241,14 +244,16 @@ class _Run:
 
 
 def _describe_failure(running: _Running) -> str:
-    """One line: the stage, its program, the last line of its log, and where the log is."""
+    """One line: the stage, why it failed by the last line of its log, and where the log is.
+
+    The program and its status are named unless it refused its input in a line of its own.
+    """
     lines = running.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     last = lines[-1].strip() if lines else "no output"
     stage = running.stage
-    status = running.process.returncode
-    return (
-        f"{stage.name}: {stage.words()[0]} failed with status {status}: {last} (see {running.log})"
-    )
+    refusal = REFUSAL.fullmatch(last)
+    status = f"{stage.words()[0]} failed with status {running.process.returncode}"
+    return f"{stage.name}: {refusal[1] if refusal else f'{status}: {last}'} (see {running.log})"
 
 
 def resolve(words: Sequence[Word]) -> list[str]:

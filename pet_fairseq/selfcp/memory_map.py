@@ -12,9 +12,9 @@ from pet_fairseq.checkpoints.loading import load_subset
 from pet_fairseq.devices import check_device
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import check_folder, write_figure, write_json
-from pet_fairseq.nn.moving import move_batch
+from pet_fairseq.nn.to_device import move_batch
 from pet_fairseq.selfcp.model import SelfCpModel
-from pet_fairseq.selfcp.plan import plan_reading
+from pet_fairseq.selfcp.reading_plan import plan_reading
 from pet_fairseq.selfcp.task import load_selfcp
 
 MOST_LABELLED = 60  # tokens up to which the axis names each

@@ -16,7 +16,12 @@ from pet_fairseq.selfcp.compressor import Compressor
 from pet_fairseq.selfcp.mixed_input import MixedInput, Parts, vectors_embedded
 from pet_fairseq.selfcp.options import SelfCpConfig
 from pet_fairseq.selfcp.perplexity import CHUNK, keep_unexpected
-from pet_fairseq.selfcp.plan import ReadingPlan, choose_strategies, fitting_ratio, plan_reading
+from pet_fairseq.selfcp.reading_plan import (
+    ReadingPlan,
+    choose_strategies,
+    fitting_ratio,
+    plan_reading,
+)
 from pet_fairseq.selfcp.segments import EQUAL_BUDGET, Piece, tokens_kept
 
 Prompts = Union[Tensor, Sequence, None]  # an argument of PromptReader.read

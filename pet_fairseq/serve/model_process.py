@@ -189,7 +189,7 @@ def load_served(args: argparse.Namespace, text_options: list[str]) -> Any:
     """
     quiet()
     pet_fairseq.register()
-    from pet_fairseq.serve.served import Served, load_predictor
+    from pet_fairseq.serve.served_model import Served, load_predictor
 
     model = load_predictor(args, text_options)
     return Served(model, args.max_tokens_per_request, args.max_text_seconds)

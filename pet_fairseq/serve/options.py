@@ -4,7 +4,7 @@ import argparse
 from typing import Union
 
 from pet_fairseq.cli_command import OneLineParser
-from pet_fairseq.predict.options import (
+from pet_fairseq.predict.shared_options import (
     MODEL,
     add_long_texts_option,
     add_model_options,

@@ -14,13 +14,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from pet_fairseq.checkpoints.contents import stored_bytes, unique_tensors
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.checkpoints.saving import stored_bytes, unique_tensors
 from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.files import write_figure, write_json, write_text
 from pet_fairseq.markdown import table
 from pet_fairseq.runs import SCORES, read_order, read_result
-from pet_fairseq.variator.backbone import BackboneWrapper
+from pet_fairseq.variator.backbone_wrapper import BackboneWrapper
 from pet_fairseq.variator.costs import plain_layer_cost
 from pet_fairseq.variator.flops_table import shape_of
 from pet_fairseq.variator.options import VariatorConfig

@@ -28,7 +28,7 @@ from pet_fairseq.checkpoints.backbone import check_gives_logits
 from pet_fairseq.errors import UserError
 from pet_fairseq.nn.gradients import zero_from
 from pet_fairseq.nn.hooks import forward_hooks
-from pet_fairseq.variator.backbone import BackboneWrapper, find_encoder
+from pet_fairseq.variator.backbone_wrapper import BackboneWrapper, find_encoder
 from pet_fairseq.variator.stack_wrappers import real_first
 
 

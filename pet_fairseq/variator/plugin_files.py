@@ -8,9 +8,9 @@ from fairseq.tasks import FairseqTask
 from omegaconf import OmegaConf, open_dict
 
 from pet_fairseq.checkpoints.backbone import read_backbone
-from pet_fairseq.checkpoints.contents import save_state
 from pet_fairseq.checkpoints.dictionaries import vocabulary_sizes
 from pet_fairseq.checkpoints.loading import build_loaded
+from pet_fairseq.checkpoints.saving import save_state
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import atomic_write
 from pet_fairseq.nn.architectures import Vocabularies

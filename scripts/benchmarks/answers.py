@@ -20,9 +20,9 @@ from serve_accuracy import BASE, Spec, read_specs
 
 from pet_fairseq.cli import parse
 from pet_fairseq.errors import install_excepthook
+from pet_fairseq.number_format import format_ratio
 from pet_fairseq.predict.batches import batches_by_length, batches_in_order
-from pet_fairseq.rounding import format_ratio
-from pet_fairseq.serve.served import load_predictor
+from pet_fairseq.serve.served_model import load_predictor
 
 SIZES = {"--most": 256, "--rounds": 5, "--batch-tokens": 1024}
 TINY = {"--rounds": 1, "--batch-tokens": 40}

@@ -16,7 +16,7 @@ import numpy as np
 from harness import Parser, report, seconds, take_turns, timed
 
 from pet_fairseq.selfcp.bank.bank import Bank, Writer, create, locked
-from pet_fairseq.selfcp.manifest import Source
+from pet_fairseq.selfcp.bank.manifest import Source
 
 BLOCK = 5000
 WARM_UP = 3

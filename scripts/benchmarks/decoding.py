@@ -43,7 +43,7 @@ from torch import nn
 import pet_fairseq
 from pet_fairseq.decoding.beams import top
 from pet_fairseq.files import check_folder, write_figure, write_json
-from pet_fairseq.rounding import format_ratio, format_speed
+from pet_fairseq.number_format import format_ratio, format_speed
 
 LENGTH = 15  # words of a source and of a translation
 MODELS: dict[str, dict[str, Any]] = {
@@ -165,7 +165,7 @@ def ctranslate2_engine(engine, subject, options):
     import ctranslate2
     from ctranslate2.converters import FairseqConverter
 
-    from pet_fairseq.decoding.plain import plain_model
+    from pet_fairseq.decoding.export_fairseq import plain_model
 
     plain, args = plain_model(subject.model, subject.args, subject.task)
     source_words = subject.task.source_dictionary

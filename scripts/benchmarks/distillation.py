@@ -30,7 +30,7 @@ from harness import (
 from pet_fairseq.distillation.chunks import chunk_size, chunked_sums, free_memory
 from pet_fairseq.distillation.loss import TokenSums, distillation_sums, ensemble_log_probs
 from pet_fairseq.files import write_json
-from pet_fairseq.rounding import format_ratio, format_speed
+from pet_fairseq.number_format import format_ratio, format_speed
 
 ALPHA, TEMPERATURE, SMOOTHING = 0.5, 2.0, 0.1
 SIZES = {"--tokens": 4096, "--words": 32000, "--width": 512, "--repeats": 5}

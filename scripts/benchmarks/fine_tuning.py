@@ -14,7 +14,7 @@ from functools import partial
 from harness import Parser, median_ratio, report, take_turns
 from short_training import train
 
-from pet_fairseq.rounding import format_ratio, format_speed
+from pet_fairseq.number_format import format_ratio, format_speed
 from pet_fairseq.runner.device import KEEP_MEMORY, make_device
 
 WAYS = {

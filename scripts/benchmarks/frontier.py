@@ -42,10 +42,10 @@ import pet_fairseq
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import check_folder, write_csv, write_text
 from pet_fairseq.markdown import table
+from pet_fairseq.number_format import format_ratio, format_speed
 from pet_fairseq.recipes.translation.rows import BY_NAME, GROUPS, is_finished
 from pet_fairseq.results.report.seed_groups import find_groups, read_title
-from pet_fairseq.rounding import format_ratio, format_speed
-from pet_fairseq.runner.training import BEST
+from pet_fairseq.runner.fairseq_commands import BEST
 from pet_fairseq.statistics import Sample
 
 MEGABYTE = 10**6

@@ -20,14 +20,14 @@ from pet_fairseq.decoding.export import export
 from pet_fairseq.devices import usable_cores
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_lines, read_text, write_json
-from pet_fairseq.predict.in_turn.text import find_style
-from pet_fairseq.predict.in_turn.translate import load, take_turns
+from pet_fairseq.predict.speed.detokenise import find_style
+from pet_fairseq.predict.speed.translate import load, take_turns
 from pet_fairseq.quantisation.packing import MODEL, pack_model, unpack_model
 from pet_fairseq.results.bleu import cached_bleu
 from pet_fairseq.results.fairseq_output import lines_in_order
 from pet_fairseq.results.report.checkpoint import measure_sizes
+from pet_fairseq.runner.fairseq_commands import BEST
 from pet_fairseq.runner.record import digest
-from pet_fairseq.runner.training import BEST
 
 BITS = (32, 8, 4)
 ENGINE = "CTranslate2 int8"

@@ -20,9 +20,9 @@ from harness import Parser, median_ratio, report, seconds, take_turns
 
 import pet_fairseq
 from pet_fairseq.nn.architectures import Vocabularies
-from pet_fairseq.nn.parameters import count_parameters
+from pet_fairseq.nn.parameter_counts import count_parameters
+from pet_fairseq.number_format import format_ratio, format_speed
 from pet_fairseq.pet.heads import format_heads
-from pet_fairseq.rounding import format_ratio, format_speed
 
 pet_fairseq.register()
 

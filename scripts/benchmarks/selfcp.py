@@ -29,7 +29,7 @@ from harness import (
 )
 from torch.utils.flop_counter import FlopCounterMode
 
-from pet_fairseq.rounding import format_ratio
+from pet_fairseq.number_format import format_ratio
 from pet_fairseq.selfcp.model import SelfCpModel
 from pet_fairseq.selfcp.options import SelfCpConfig
 

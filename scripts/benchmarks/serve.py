@@ -38,7 +38,7 @@ from http_load import (
 )
 from served import Server, Shape, make_files, random_texts, server
 
-from pet_fairseq.rounding import format_speed
+from pet_fairseq.number_format import format_speed
 
 SIZES = {
     **{"--layers": 6, "--width": 512, "--ffn": 2048, "--heads": 8, "--bottleneck-dim": 64},

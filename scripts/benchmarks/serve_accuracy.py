@@ -41,9 +41,9 @@ from served import Server, server
 
 from pet_fairseq.errors import install_excepthook
 from pet_fairseq.files import check_folder, write_figure
+from pet_fairseq.number_format import format_ratio, format_speed
 from pet_fairseq.results.score.tables import read_run
-from pet_fairseq.rounding import format_ratio, format_speed
-from pet_fairseq.runner.training import BEST
+from pet_fairseq.runner.fairseq_commands import BEST
 from pet_fairseq.statistics import paired_bootstrap
 
 OPTIONS = {

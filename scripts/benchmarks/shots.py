@@ -25,10 +25,10 @@ from harness import (
 )
 from selfcp import TINY_MODEL, make_generator, make_model, make_prompts
 
-from pet_fairseq.rounding import format_ratio, format_speed
+from pet_fairseq.number_format import format_ratio, format_speed
 from pet_fairseq.selfcp.bank.bank import create
 from pet_fairseq.selfcp.bank.demonstrations import fill, made_with
-from pet_fairseq.selfcp.manifest import Source
+from pet_fairseq.selfcp.bank.manifest import Source
 
 WAYS = {"text": "as text", "bank": "from a bank"}
 PROMPT = 16  # tokens after the demonstrations

@@ -19,7 +19,7 @@ from harness import Parser, chosen_clock, median_ratio, report, take_turns
 import pet_fairseq
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.nn.architectures import Vocabularies
-from pet_fairseq.rounding import format_ratio
+from pet_fairseq.number_format import format_ratio
 from pet_fairseq.variator.flops_table import shape_of
 from pet_fairseq.variator.model import VariatorModel
 from pet_fairseq.variator.options import VariatorConfig

@@ -24,7 +24,7 @@ def make_bank(folder: Path) -> Path:
     import numpy as np
 
     from pet_fairseq.selfcp.bank.bank import Writer, create
-    from pet_fairseq.selfcp.manifest import Source
+    from pet_fairseq.selfcp.bank.manifest import Source
 
     bank = folder / "bank"
     bank.mkdir(exist_ok=True)
@@ -43,7 +43,7 @@ def make_bank(folder: Path) -> Path:
 def manifest(folder: Path):
     """bank.json, half of the time with the checksum of its changed content."""
     from pet_fairseq.selfcp.bank.bank import Bank
-    from pet_fairseq.selfcp.manifest import MANIFEST, checksum
+    from pet_fairseq.selfcp.bank.manifest import MANIFEST, checksum
 
     path = make_bank(folder) / MANIFEST
     value = json.loads(path.read_text())

@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 from pet_fairseq.baselines import can
 from pet_fairseq.errors import UserError
-from pet_fairseq.nn.parameters import architecture_counts, compression_rate
+from pet_fairseq.nn.parameter_counts import architecture_counts, compression_rate
 from tests.generation import check_generation
 from tests.helpers import batch, dictionary
 from tests.helpers import build as build_any

@@ -3,7 +3,7 @@
 import pytest
 from fairseq.models.transformer import TransformerModel
 
-from pet_fairseq.nn.parameters import architecture_counts, compression_rate
+from pet_fairseq.nn.parameter_counts import architecture_counts, compression_rate
 from tests.helpers import batch, build
 
 SIZES = [

@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 from pet_fairseq.baselines.patient_kd import PatientKdConfig, PatientKdCriterion
 from pet_fairseq.distillation.criterion import PetDistillationConfig, PetDistillationCriterion
-from pet_fairseq.distillation.positions import real_positions
+from pet_fairseq.distillation.token_positions import real_positions
 from pet_fairseq.errors import UserError
 from tests.translation import make_batch, make_model, make_task, save_model
 

@@ -14,7 +14,7 @@ from fairseq.distributed import utils
 from fairseq.logging.meters import AverageMeter, StopwatchMeter, TimeMeter
 
 from pet_fairseq.checkpoints.dictionaries import trained_languages
-from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.checkpoints.safe_loading import load_checkpoint, load_options
 from pet_fairseq.errors import UserError
 from tests.checkpoints.written import Malicious, write_checkpoint
 from tests.helpers import dictionary
@@ -27,6 +27,32 @@ def test_load_checkpoint(tmp_path):
     assert state["model"].keys() == model.state_dict().keys()
     for name, tensor in model.state_dict().items():
         assert torch.equal(state["model"][name], tensor)
+
+
+def test_load_options_reads_no_tensors(tmp_path):
+    path = str(tmp_path / "checkpoint.pt")
+    write_checkpoint(path)
+    state = torch.load(path)
+    state["model"]["large"] = torch.zeros(2**20)
+    torch.save(state, path)
+    before = read_bytes()
+    options = load_options(path, "--teacher-path")
+    assert read_bytes() - before < 2**20 < os.path.getsize(path)
+    assert options == load_checkpoint(path, "--teacher-path")["cfg"]
+
+
+def test_load_options_of_the_format_before_torch_1_6(tmp_path):
+    path = str(tmp_path / "checkpoint.pt")
+    write_checkpoint(path)
+    options = load_options(path, "--teacher-path")
+    torch.save(torch.load(path), path, _use_new_zipfile_serialization=False)
+    assert load_options(path, "--teacher-path") == options
+
+
+def read_bytes():
+    """How many bytes this process has read by system calls."""
+    with open("/proc/self/io") as file:
+        return int(dict(line.split(": ") for line in file)["rchar"])
 
 
 def assert_unreadable(path, reason):

@@ -243,6 +243,21 @@ def test_a_reference_may_end_without_a_line_break(build, raw, tmp_path):
     assert build(reference=reference)["report"].inputs == (reference,)
 
 
+def test_what_a_stage_refuses_is_said_once(teacher, raw, tmp_path):
+    """With the stage's name before it, and no name of a command inside."""
+    shorter = tmp_path / "shorter.en"
+    shorter.write_text("b1\n" * 7)
+    pair = [str(raw / "train.de"), str(shorter)]
+    command = ["compress", str(teacher), "--train-pair", *pair, "--out", str(tmp_path / "out")]
+    done = run("pet-fairseq", *command, "--device", "cpu", check=False)
+    assert done.status == 1
+    assert re.fullmatch(
+        rf"pet-fairseq compress: error: text: {shorter}: ends after 7 lines, but {pair[0]} goes on;"
+        r" [^:]* \(see \S+\)",
+        done.output.splitlines()[-1],
+    )
+
+
 def test_a_teacher_of_another_kind(build, teacher, tmp_path):
     state = torch.load(teacher)
     state["cfg"]["model"].arch = state["cfg"]["model"]._name = "transformer_lm"

@@ -4,7 +4,7 @@ import pytest
 import torch
 from fairseq.checkpoint_utils import load_checkpoint_to_cpu
 
-from pet_fairseq.quantisation.grid import storable
+from pet_fairseq.quantisation.rounding import storable
 from tests.cli.processes import REPO, TRAIN, refusal, run, train
 
 FOUR_BITS = ("--optimizer", "quantised_adam", "--quantised-bits", "4")

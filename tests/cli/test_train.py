@@ -5,7 +5,7 @@ import torch
 from fairseq.checkpoint_utils import load_checkpoint_to_cpu
 
 import pet_fairseq
-from pet_fairseq.checkpoints.contents import unique_tensors
+from pet_fairseq.checkpoints.saving import unique_tensors
 from tests.cli.processes import REPO, TRAIN, preprocess, run, train
 
 

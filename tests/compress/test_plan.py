@@ -10,7 +10,7 @@ from pet_fairseq.compress.plan import Request, make_plan
 from pet_fairseq.compress.stages import build_stages
 from pet_fairseq.compress.student import Size
 from pet_fairseq.errors import UserError
-from pet_fairseq.predict.in_turn.translate import ROUNDS
+from pet_fairseq.predict.speed.translate import ROUNDS
 from pet_fairseq.runner.device import CPU
 from tests.translation import make_task, save_model, write_subset
 

@@ -5,9 +5,9 @@ from argparse import Namespace
 import pytest
 import torch
 
-from pet_fairseq.decoding.export import MODEL, write_ctranslate2
+from pet_fairseq.decoding.export_ctranslate2 import convert_plain_form
+from pet_fairseq.decoding.export_fairseq import MODEL, plain_model
 from pet_fairseq.decoding.export_size import int8_bytes
-from pet_fairseq.decoding.plain import plain_model
 from pet_fairseq.nn.architectures import build_without_memory
 from tests import helpers
 from tests.translation import make_model
@@ -52,7 +52,7 @@ def test_bytes_are_those_of_the_exported_file(name, tmp_path):
         task.source_dictionary.save(str(tmp_path / f"dict.{language}.txt"))
     cfg = {"model": args, "task": {"source_lang": "de", "target_lang": "en"}}
     out = tmp_path / "out"
-    write_ctranslate2(tmp_path, cfg, out, "int8")
+    convert_plain_form(tmp_path, cfg, out, "int8")
     sizes = [len(task.source_dictionary)] * 2
     estimate = int8_bytes(build_without_memory(Namespace(**options), *sizes))
     assert estimate == pytest.approx((out / "model.bin").stat().st_size, rel=0.02)

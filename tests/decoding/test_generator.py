@@ -7,7 +7,7 @@ import torch
 from fairseq.dataclass.configs import GenerationConfig
 
 from pet_fairseq.decoding.generator import FastGenerator
-from pet_fairseq.decoding.stock import StockSteps
+from pet_fairseq.decoding.incremental import StockSteps
 from pet_fairseq.decoding.task import PetTranslationConfig, PetTranslationTask
 from pet_fairseq.decoding.transformer import TransformerSteps
 from pet_fairseq.errors import UserError

@@ -11,7 +11,7 @@ from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageMode
 from pet_fairseq.distillation import chunks
 from pet_fairseq.distillation.criterion import PetDistillationConfig, PetDistillationCriterion
 from pet_fairseq.distillation.loss import TokenSums
-from pet_fairseq.distillation.positions import real_positions
+from pet_fairseq.distillation.token_positions import real_positions
 from pet_fairseq.errors import UserError
 from tests.translation import WORDS, make_batch, make_model, make_task, save_model, select
 

@@ -10,8 +10,8 @@ from fairseq import checkpoint_utils
 
 from pet_fairseq.distillation.criterion import PetDistillationConfig, PetDistillationCriterion
 from pet_fairseq.distillation.outputs import run_model
-from pet_fairseq.distillation.positions import real_positions
 from pet_fairseq.distillation.teacher import Teacher
+from pet_fairseq.distillation.token_positions import real_positions
 from pet_fairseq.errors import UserError
 from pet_fairseq.nn.hooks import forward_hooks
 from tests.kinds import KINDS, save_kind

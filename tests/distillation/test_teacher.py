@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from pet_fairseq.distillation.cache import pair_keys
-from pet_fairseq.distillation.positions import real_positions
 from pet_fairseq.distillation.teacher import Teacher
+from pet_fairseq.distillation.token_positions import real_positions
 from pet_fairseq.errors import UserError
 from tests.strict_device import DEVICE, move, strict_device, to_cpu, waits_of
 from tests.translation import make_batch, make_model, make_task, save_model, select
@@ -125,7 +125,7 @@ def test_the_cache_is_for_the_cpu(task, paths, caplog):
         waits.clear()  # of moving the teacher
         answers.append(ask(teacher, student, move(batch)))
     assert {line.split(":")[0] for line in waits_of(waits)} == {
-        "pet_fairseq/distillation/positions.py"  # where the test itself asks
+        "pet_fairseq/distillation/token_positions.py"  # where the test itself asks
     }
     torch.testing.assert_close(to_cpu(answers), [expected, expected])
     assert [r.getMessage() for r in caplog.records if r.levelname == "WARNING"] == [

@@ -7,8 +7,8 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.tasks.translation import TranslationTask
 from omegaconf import OmegaConf
 
-from pet_fairseq.checkpoints.contents import new_state, save_state
 from pet_fairseq.checkpoints.loading import load_model
+from pet_fairseq.checkpoints.saving import new_state, save_state
 from pet_fairseq.errors import UserError
 from pet_fairseq.multilingual.bilingual import write_bilingual
 from tests.cli.processes import preprocess, write_text

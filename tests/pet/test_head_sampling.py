@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from pet_fairseq.checkpoints.contents import save_state
 from pet_fairseq.checkpoints.loading import load_transformer
+from pet_fairseq.checkpoints.saving import save_state
 from pet_fairseq.nn.layers import attentions_of
-from pet_fairseq.nn.parameters import count_parameters
+from pet_fairseq.nn.parameter_counts import count_parameters
 from pet_fairseq.pet.head_sampling import (
     best_heads,
     contribution_scores,

@@ -7,7 +7,7 @@ import torch
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.nn.layers import attentions_of
-from pet_fairseq.nn.parameters import count_parameters
+from pet_fairseq.nn.parameter_counts import count_parameters
 from pet_fairseq.pet.heads import KEPT, cut_heads, format_heads, parse_heads
 from tests.helpers import batch, build
 

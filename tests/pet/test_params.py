@@ -5,7 +5,7 @@ import re
 import pytest
 
 from pet_fairseq.cli import main
-from pet_fairseq.nn.parameters import count_parameters
+from pet_fairseq.nn.parameter_counts import count_parameters
 from pet_fairseq.pet.params import find_widths, option_counts, reference_model
 
 

@@ -20,7 +20,7 @@ SECTIONS = {  # by their tables of contents
     "pet_fairseq/pet/head_sampling.py": {"3.3"},
     "pet_fairseq/distillation/loss.py": {"2.2"},  # knowledge distillation on Transformers
     "pet_fairseq/distillation/criterion.py": {"2.2"},
-    "pet_fairseq/nn/parameters.py": {"4.1.3"},  # evaluation metric
+    "pet_fairseq/nn/parameter_counts.py": {"4.1.3"},  # evaluation metric
     "docs/pet.md": {"3.2", "3.3", "4.1.3"},
     "pet_fairseq/variator/plugin.py": {"3.2"},  # overall framework: both layers of a plugin
     "pet_fairseq/variator/criterion.py": {"3.3", "eq. 1"},  # plugin training

@@ -10,7 +10,7 @@ import pytest
 
 from pet_fairseq.compress.training import batch_tokens, default_epochs, default_updates
 from pet_fairseq.files import read_csv
-from pet_fairseq.rounding import format_ratio
+from pet_fairseq.number_format import format_ratio
 from pet_fairseq.runner.device import Device
 
 REPO = Path(__file__).parents[2]

@@ -5,8 +5,8 @@ import struct
 import numpy as np
 import pytest
 
-from pet_fairseq.quantisation.grid import encode
 from pet_fairseq.quantisation.packing import pack_model, unpack_model
+from pet_fairseq.quantisation.rounding import encode
 from tests.quantisation.test_packing import parameters, save
 
 DTYPES = ("float32", "int8", "int16", "int32", "float16", "bfloat16")

@@ -10,8 +10,8 @@ from fairseq.optim import OPTIMIZER_DATACLASS_REGISTRY, OPTIMIZER_REGISTRY
 from torch import nn
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.quantisation.grid import storable
 from pet_fairseq.quantisation.optimizer import QuantisedAdam, QuantisedAdamConfig
+from pet_fairseq.quantisation.rounding import storable
 from tests.helpers import batch, build
 
 LR, BETAS, EPS, DECAY = 0.05, (0.9, 0.98), 1e-8, 0.1

@@ -10,9 +10,9 @@ from pet_fairseq.checkpoints.loading import load_transformer
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
 from pet_fairseq.nn.output_bias import ABSENT
-from pet_fairseq.quantisation.grid import storable
 from pet_fairseq.quantisation.packed_file import read_packed
 from pet_fairseq.quantisation.packing import pack_model, unpack_model
+from pet_fairseq.quantisation.rounding import storable
 from tests.translation import WORDS, make_model, make_task, save_state
 
 MODELS = {

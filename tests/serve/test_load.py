@@ -7,7 +7,7 @@ import pytest
 from pet_fairseq.cli import parse
 from pet_fairseq.errors import UserError
 from pet_fairseq.predict.sentences import TextTooLongError
-from pet_fairseq.serve.served import Served, load_predictor
+from pet_fairseq.serve.served_model import Served, load_predictor
 from tests.predict.made import make_classifier
 
 

@@ -8,7 +8,7 @@ from torch.testing import assert_close
 from pet_fairseq.checkpoints.loading import move_batch
 from pet_fairseq.pet.head_sampling import contribution_scores, weight_scores
 from pet_fairseq.pet.pair_search.search import search
-from pet_fairseq.results.score import classes
+from pet_fairseq.results.score import classification
 from pet_fairseq.selfcp.bank.bank import Bank
 from pet_fairseq.selfcp.choose import losses
 from pet_fairseq.selfcp.memory_map import similarities
@@ -124,7 +124,7 @@ def test_bank(tmp_path):
 def test_score_classes(tmp_path, monkeypatch):
     classifier = make_classifier(tmp_path)
     task = classifier.task
-    model, _ = classes.load_model(classifier.backbone, "CHECKPOINT", task.cfg.data)
+    model, _ = classification.load_model(classifier.backbone, "CHECKPOINT", task.cfg.data)
     words = task.source_dictionary
     tokens = torch.randint(4, len(words), (5, 7))
     batch = {
@@ -133,13 +133,13 @@ def test_score_classes(tmp_path, monkeypatch):
         "target": torch.randint(0, 3, (5, 1)),
         "ntokens": 35,
     }
-    monkeypatch.setattr(classes, "load_model", lambda *_: (model, task))
+    monkeypatch.setattr(classification, "load_model", lambda *_: (model, task))
     monkeypatch.setattr(
-        classes, "read_batches", lambda *_, device, **__: [move_batch(batch, device)]
+        classification, "read_batches", lambda *_, device, **__: [move_batch(batch, device)]
     )
 
     def scores(device):
-        scores = classes.class_scores("x", "y", device=device)
+        scores = classification.class_scores("x", "y", device=device)
         return scores | {"by_sentence": list(map(int, scores["by_sentence"]))}
 
     check(scores)

@@ -8,7 +8,7 @@ from pet_fairseq.serve.engine import Engine
 from pet_fairseq.serve.metrics import Metrics
 from pet_fairseq.serve.queue import BatchQueue
 from pet_fairseq.serve.scheduler import Cost, RatioScheduler
-from pet_fairseq.serve.served import Served
+from pet_fairseq.serve.served_model import Served
 from tests.predict.made import RATIOS, make_bart, make_classifier, make_translator
 from tests.predict.test_predictor import TEXTS
 from tests.serve.test_load import serve

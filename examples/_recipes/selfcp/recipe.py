@@ -9,7 +9,7 @@ from pet_fairseq.errors import check_positive
 from pet_fairseq.recipes.arguments import add_seeds_option
 from pet_fairseq.recipes.catalogue import Recipe
 from pet_fairseq.runner.device import make_device
-from pet_fairseq.runner.options import words
+from pet_fairseq.runner.fairseq_options import words
 from pet_fairseq.runner.pipeline import Pipeline, Place
 
 from .rows import DEFAULT, FULL, ROWS

@@ -1,8 +1,8 @@
 """How the rows of SelfCP's recipes are scored."""
 
-from pet_fairseq.runner.options import Options
+from pet_fairseq.runner.fairseq_commands import fairseq_generate, fairseq_validate
+from pet_fairseq.runner.fairseq_options import Options
 from pet_fairseq.runner.stage import PRODUCT, CommandLine, Kind, Stage
-from pet_fairseq.runner.training import fairseq_generate, fairseq_validate
 
 from .setup import Evaluate, Reading, Setup
 

@@ -7,9 +7,9 @@ from typing import Optional
 
 from pet_fairseq.recipes.settings import read_settings
 from pet_fairseq.runner.device import CPU, Device
-from pet_fairseq.runner.options import Options
+from pet_fairseq.runner.fairseq_commands import BEST
+from pet_fairseq.runner.fairseq_options import Options
 from pet_fairseq.runner.stage import Stage
-from pet_fairseq.runner.training import BEST
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from pet_fairseq.runner.options import rise_and_fall
+from pet_fairseq.runner.fairseq_commands import BEST, fairseq_train, use_checkpoint
+from pet_fairseq.runner.fairseq_options import rise_and_fall
 from pet_fairseq.runner.pipeline import merge
 from pet_fairseq.runner.stage import Kind, Stage, last_wins
-from pet_fairseq.runner.training import BEST, fairseq_train, use_checkpoint
 
 from .rows import Row, parse_row
 from .setup import Reading, Setup

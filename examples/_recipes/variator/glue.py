@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pet_fairseq.errors import UserError, check_positive
-from pet_fairseq.runner.options import Options, words
+from pet_fairseq.runner.fairseq_options import Options, words
 from pet_fairseq.runner.pipeline import Pipeline, Place
 from pet_fairseq.runner.stage import Stage
 

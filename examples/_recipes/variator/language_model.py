@@ -7,9 +7,9 @@ from pathlib import Path
 
 from pet_fairseq.errors import check_positive
 from pet_fairseq.runner.device import make_device
+from pet_fairseq.runner.fairseq_commands import use_checkpoint
 from pet_fairseq.runner.pipeline import Pipeline, Place
 from pet_fairseq.runner.stage import PRODUCT, Stage
-from pet_fairseq.runner.training import use_checkpoint
 
 from .rows import BY_NAME, Row, build_stages
 from .setup import SETTINGS, Settings, Setup

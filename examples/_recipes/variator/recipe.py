@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Optional
 
 from pet_fairseq.runner.device import make_device
+from pet_fairseq.runner.fairseq_commands import BEST
 from pet_fairseq.runner.pipeline import Pipeline, Place
 from pet_fairseq.runner.stage import Stage
-from pet_fairseq.runner.training import BEST
 
 from .rows import BY_NAME, DEFAULT, build_stages
 from .scoring import by_generation

@@ -10,10 +10,10 @@ from typing import Optional
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.recipes.arguments import unknown_row
-from pet_fairseq.runner.options import Options
+from pet_fairseq.runner.fairseq_commands import fairseq_train, use_checkpoint
+from pet_fairseq.runner.fairseq_options import Options
 from pet_fairseq.runner.pipeline import merge
 from pet_fairseq.runner.stage import PRODUCT, Kind, Stage, last_wins
-from pet_fairseq.runner.training import fairseq_train, use_checkpoint
 
 from .setup import Setup
 

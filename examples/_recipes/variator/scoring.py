@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from pet_fairseq.runner.options import Options
+from pet_fairseq.runner.fairseq_commands import fairseq_generate
+from pet_fairseq.runner.fairseq_options import Options
 from pet_fairseq.runner.stage import PRODUCT, CommandLine, Kind, Stage
-from pet_fairseq.runner.training import fairseq_generate
 
 from .setup import Setup
 

@@ -12,7 +12,7 @@ from typing import Optional, Protocol
 
 from pet_fairseq.devices import gpu_count
 from pet_fairseq.errors import UserError
-from pet_fairseq.rounding import format_speed
+from pet_fairseq.number_format import format_speed
 from pet_fairseq.runner.progress import SECONDS_BETWEEN_LINES, clock
 from pet_fairseq.runner.run import resolve
 

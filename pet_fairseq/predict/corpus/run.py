@@ -13,6 +13,7 @@ from pet_fairseq.checkpoints.loading import locate
 from pet_fairseq.devices import choose_device, usable_cores
 from pet_fairseq.errors import UserError, check_positive, user_message
 from pet_fairseq.files import check_folder
+from pet_fairseq.number_format import format_speed
 from pet_fairseq.predict.bad_lines import Bad, BadLines, broken_bytes, report
 from pet_fairseq.predict.corpus.filters import Rules, why_dropped
 from pet_fairseq.predict.corpus.jobs import Progress, Update, run_jobs
@@ -35,7 +36,6 @@ from pet_fairseq.predict.exported import find_exported
 from pet_fairseq.predict.lines import Line
 from pet_fairseq.predict.load_model import PATH
 from pet_fairseq.predict.translate import Engine, check_numbers, divide, open_engine, quiet_loggers
-from pet_fairseq.rounding import format_speed
 from pet_fairseq.runner.call import Call
 from pet_fairseq.runner.record import Record, digest
 

@@ -5,8 +5,8 @@ They separate what a second pass through stored layers is worth from what more l
 
 from pet_fairseq.recipes.translation.setup import Setup
 from pet_fairseq.recipes.translation.sizes import layers_of
-from pet_fairseq.recipes.translation.students import Builder, Training, train
-from pet_fairseq.runner.options import Options
+from pet_fairseq.recipes.translation.trainings import Builder, Training, train
+from pet_fairseq.runner.fairseq_options import Options
 from pet_fairseq.runner.stage import value_of
 
 ONE_LAYER = ("--encoder-layers", "1", "--decoder-layers", "1")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pet_fairseq.recipes.settings import read_settings
 from pet_fairseq.recipes.translation.sizes import Settings
-from pet_fairseq.runner.options import Options
+from pet_fairseq.runner.fairseq_options import Options
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from the first of these, as in Patient-KD's paper (S. Sun et al., EMNLP 2019).
 
 from pet_fairseq.recipes.translation.setup import Setup
 from pet_fairseq.recipes.translation.sizes import layers_of
-from pet_fairseq.recipes.translation.students import Training, train
+from pet_fairseq.recipes.translation.trainings import Training, train
+from pet_fairseq.runner.fairseq_commands import BEST
 from pet_fairseq.runner.stage import PRODUCT, Stage
-from pet_fairseq.runner.training import BEST
 
 NARROW = "narrow_kd"  # the row that gives the layers
 START = "first_layers.pt"

@@ -19,7 +19,7 @@ from pet_fairseq.recipes.translation.setup import Setup
 from pet_fairseq.recipes.translation.sizes import Settings
 from pet_fairseq.recipes.translation.stages import build_stages, report_stage
 from pet_fairseq.runner.device import make_device
-from pet_fairseq.runner.options import Options, updates
+from pet_fairseq.runner.fairseq_options import Options, updates
 from pet_fairseq.runner.pipeline import Pipeline, Place
 from pet_fairseq.runner.stage import PRODUCT, Stage
 
@@ -33,7 +33,7 @@ def make_recipe(data_set: DataSet) -> Recipe:
 
 def make_demo(sizes: Mapping[str, Settings]) -> Recipe:
     """The recipe of the demo's data set, with these sizes."""
-    (data_set,) = read_data_sets(Path(__file__).with_name("data_sets.yaml"), sizes).values()
+    (data_set,) = read_data_sets(Path(__file__).with_name("demo_data_set.yaml"), sizes).values()
     return make_recipe(data_set)
 
 

@@ -12,7 +12,7 @@ from pet_fairseq.recipes.translation import controls
 from pet_fairseq.recipes.translation.first_layers import NARROW, build_narrow, from_narrow
 from pet_fairseq.recipes.translation.setup import WITHOUT_SEED
 from pet_fairseq.recipes.translation.sizes import RATES
-from pet_fairseq.recipes.translation.students import (
+from pet_fairseq.recipes.translation.trainings import (
     Builder,
     build_ensemble,
     build_teacher,
@@ -22,8 +22,8 @@ from pet_fairseq.recipes.translation.students import (
     student,
     warmed_up,
 )
+from pet_fairseq.runner.fairseq_commands import BEST
 from pet_fairseq.runner.record import read_record
-from pet_fairseq.runner.training import BEST
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from typing import Optional
 
 from pet_fairseq.recipes.translation.sizes import Settings
 from pet_fairseq.runner.device import CPU, Device
-from pet_fairseq.runner.options import Options
+from pet_fairseq.runner.fairseq_commands import BEST, fairseq_generate, fairseq_validate
+from pet_fairseq.runner.fairseq_options import Options
 from pet_fairseq.runner.stage import Word
-from pet_fairseq.runner.training import BEST, fairseq_generate, fairseq_validate
 
 WITHOUT_SEED = ("teacher", "ensemble")  # rows that exist once, whatever the students' seeds
 VALIDATION = ("--max-tokens", "3000", "--num-workers", "0")

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from pet_fairseq.recipes.translation.rows import BY_NAME, ROWS, run_folders
 from pet_fairseq.recipes.translation.setup import Setup, generate_command, validate_command
-from pet_fairseq.runner.options import Options
+from pet_fairseq.runner.fairseq_commands import BEST
+from pet_fairseq.runner.fairseq_options import Options
 from pet_fairseq.runner.pipeline import merge
 from pet_fairseq.runner.stage import Kind, Stage
-from pet_fairseq.runner.training import BEST
 
 
 def build_stages(

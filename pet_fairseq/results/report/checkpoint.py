@@ -7,10 +7,10 @@ from typing import NamedTuple, Optional
 
 from torch import Tensor, nn
 
-from pet_fairseq.checkpoints.contents import stored_bytes, unique_tensors
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.checkpoints.saving import stored_bytes, unique_tensors
 from pet_fairseq.checkpoints.tied_tensors import tied_names
-from pet_fairseq.nn.parameters import ParameterCounts, count_parameters
+from pet_fairseq.nn.parameter_counts import ParameterCounts, count_parameters
 from pet_fairseq.pet.params import stored_model
 
 LAYER = re.compile(r"(encoder|decoder)\.layers\.")
@@ -99,5 +99,5 @@ def training_seconds(path: Path) -> Optional[float]:
     """The seconds of training up to a checkpoint; None if the file or the time in it is missing."""
     if not path.is_file():
         return None
-    extra = load_checkpoint(str(path), "checkpoint")["extra_state"]
+    extra = load_checkpoint(str(path), "checkpoint", mapped=True)["extra_state"]
     return extra.get("previous_training_time")

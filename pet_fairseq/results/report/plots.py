@@ -11,10 +11,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from pet_fairseq.files import write_figure
+from pet_fairseq.number_format import format_speed
 from pet_fairseq.results.report.compare import Comparison
 from pet_fairseq.results.report.scoring import Scorer
 from pet_fairseq.results.report.seed_groups import RunGroup
-from pet_fairseq.rounding import format_speed
 
 MARKERS = "os^Dv<>PX*"
 FEWEST_POINTS = 3  # of a curve

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Optional
 
 from pet_fairseq.markdown import table
+from pet_fairseq.number_format import format_ratio, format_speed
 from pet_fairseq.results.bleu import BLEU_TEST_SAMPLES
 from pet_fairseq.results.fairseq_output import read_output
 from pet_fairseq.results.report.compare import (
@@ -16,7 +17,6 @@ from pet_fairseq.results.report.measure import Run
 from pet_fairseq.results.report.plots import over_rate
 from pet_fairseq.results.report.scoring import Scorer
 from pet_fairseq.results.report.seed_groups import RunGroup
-from pet_fairseq.rounding import format_ratio, format_speed
 from pet_fairseq.statistics import Sample
 
 SENTENCES = 3  # of the test set whose translations are shown

@@ -146,7 +146,7 @@ def _classes_arguments(parser: ArgumentParser) -> None:
 
 
 def _classes(args: Namespace) -> None:
-    from pet_fairseq.results.score.classes import class_scores
+    from pet_fairseq.results.score.classification import class_scores
 
     scores = class_scores(args.checkpoint, args.data, args.subset, args.device, args.max_tokens)
     if args.out is not None:

@@ -25,7 +25,7 @@ import numpy as np
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import temporary_path
-from pet_fairseq.selfcp.manifest import MANIFEST, Block, Manifest, Source, read_manifest
+from pet_fairseq.selfcp.bank.manifest import MANIFEST, Block, Manifest, Source, read_manifest
 
 FILES = MEMORY, FIRST, INDEX = "memory.f32", "first.f32", "index.bin"
 FLOAT = np.dtype("<f4")

@@ -95,7 +95,7 @@ def _add_arguments(parser: OneLineParser) -> None:
 
 def _add(args: Namespace) -> None:
     from pet_fairseq.selfcp.bank import demonstrations
-    from pet_fairseq.selfcp.manifest import read_manifest
+    from pet_fairseq.selfcp.bank.manifest import read_manifest
 
     ratio = read_manifest(args.bank).memory_ratio
     reader, records = _load(args)

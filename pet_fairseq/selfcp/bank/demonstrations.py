@@ -20,9 +20,9 @@ from pet_fairseq.checkpoints.dictionaries import dictionary_hash
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import check_folder
 from pet_fairseq.selfcp.bank.bank import Bank, Hit, Writer, create, locked
+from pet_fairseq.selfcp.bank.manifest import MANIFEST, Manifest, Source, read_manifest
 from pet_fairseq.selfcp.compressor import Compressor
 from pet_fairseq.selfcp.dataset import PromptDataset
-from pet_fairseq.selfcp.manifest import MANIFEST, Manifest, Source, read_manifest
 from pet_fairseq.selfcp.segments import memory_length
 
 MADE_WITH = {  # what memory depends on, by its key in the manifest, in a user's words

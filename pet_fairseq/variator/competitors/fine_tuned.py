@@ -14,7 +14,7 @@ from pet_fairseq.checkpoints.backbone import load_backbone
 from pet_fairseq.checkpoints.frozen_models import FrozenModels
 from pet_fairseq.checkpoints.tied_tensors import restore_tied_entries
 from pet_fairseq.errors import UserError
-from pet_fairseq.variator.backbone import BackboneWrapper
+from pet_fairseq.variator.backbone_wrapper import BackboneWrapper
 
 
 @dataclass

@@ -11,7 +11,7 @@ from fairseq.models import register_model
 from torch import nn
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.variator.backbone import find_stack
+from pet_fairseq.variator.backbone_wrapper import find_stack
 from pet_fairseq.variator.competitors.fine_tuned import CheaperConfig, FineTunedModel
 from pet_fairseq.variator.costs import Shape, plain_layer_cost
 

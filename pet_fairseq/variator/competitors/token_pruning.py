@@ -13,7 +13,7 @@ import torch
 from fairseq.models import register_model
 from torch import Tensor, nn
 
-from pet_fairseq.variator.backbone import find_encoder
+from pet_fairseq.variator.backbone_wrapper import find_encoder
 from pet_fairseq.variator.competitors.fine_tuned import FineTunedConfig, FineTunedModel
 from pet_fairseq.variator.costs import Shape, attention_cost, ffn_cost
 from pet_fairseq.variator.feed_forward import FeedForward, replace_ffn

@@ -5,7 +5,7 @@ from fairseq.data import Dictionary
 from pet_fairseq_recipes import SIZES, TRANSLATIONS
 
 import pet_fairseq
-from pet_fairseq.nn.parameters import architecture_counts, compression_rate
+from pet_fairseq.nn.parameter_counts import architecture_counts, compression_rate
 from pet_fairseq.pet.params import option_counts
 from tests.recipes.paper import stages, trainings
 

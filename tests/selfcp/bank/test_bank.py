@@ -20,7 +20,7 @@ from pet_fairseq.selfcp.bank.bank import (
     locked,
     unit,
 )
-from pet_fairseq.selfcp.manifest import Source, checksum
+from pet_fairseq.selfcp.bank.manifest import Source, checksum
 
 MADE_WITH = {"backbone": "a" * 64, "connector": "b" * 64, "dictionary": "c" * 64}
 BLOCKS = (3, 1, 5, 2)

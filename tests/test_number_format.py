@@ -2,7 +2,7 @@
 
 import pytest
 
-from pet_fairseq.rounding import format_ratio, format_speed
+from pet_fairseq.number_format import format_ratio, format_speed
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from pet_fairseq.nn.parameters import count_parameters
+from pet_fairseq.nn.parameter_counts import count_parameters
 from tests.kinds import KINDS, save_kind
 from tests.translation import make_task
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from pet_fairseq.checkpoints.contents import unique_tensors
+from pet_fairseq.checkpoints.saving import unique_tensors
 
 
 def test_unique_tensors():

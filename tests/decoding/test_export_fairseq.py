@@ -7,7 +7,7 @@ from argparse import Namespace
 import pytest
 import torch
 
-from pet_fairseq.decoding.plain import check_plain_form, plain_model
+from pet_fairseq.decoding.export_fairseq import check_plain_form, plain_model
 from pet_fairseq.errors import UserError
 from tests.decoding.setups import random_sample
 from tests.helpers import task

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.runner.statistics import format_statistics, read_statistics
+from pet_fairseq.recipes.data_statistics import format_statistics, read_statistics
 from tests.cli.processes import run, write_text
 
 SIZES = {"train": 37, "train1": 11, "valid": 5, "test": 3}

@@ -8,9 +8,9 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.recipes.translation.setup import Setup, join_paths
 from pet_fairseq.recipes.translation.teacher_text import text_stages
 from pet_fairseq.runner.device import Device
-from pet_fairseq.runner.options import Options
+from pet_fairseq.runner.fairseq_commands import BEST, fairseq_train, use_checkpoint
+from pet_fairseq.runner.fairseq_options import Options
 from pet_fairseq.runner.stage import PRODUCT, Kind, Output, Stage, Word, last_wins
-from pet_fairseq.runner.training import BEST, fairseq_train, use_checkpoint
 
 SMOOTHING = ("--label-smoothing", "0.1")
 

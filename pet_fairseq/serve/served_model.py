@@ -9,7 +9,7 @@ import torch
 from pet_fairseq.predict.load_model import load
 from pet_fairseq.predict.predictor import Predictor
 from pet_fairseq.predict.sentences import Sentences, TextTooLongError
-from pet_fairseq.serve.costs import measure_costs
+from pet_fairseq.serve.batch_costs import measure_costs
 from pet_fairseq.serve.scheduler import Cost
 from pet_fairseq.serve.worker import call_within
 

@@ -1,24 +1,76 @@
-"""The plain form of a model: fairseq's own `transformer` that computes the same."""
+"""Export to fairseq: the plain form of a model, fairseq's `transformer` that computes the same."""
 
 from argparse import Namespace
+from pathlib import Path
 from typing import Any, Optional
 
 import torch
 from fairseq.models import (
     ARCH_MODEL_NAME_REGISTRY,
     FairseqEncoderDecoderModel,
+    FairseqModel,
     build_model,
 )
 from fairseq.models.transformer import TransformerModel
 from fairseq.tasks import FairseqTask
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from omegaconf import OmegaConf
 from torch import Tensor, nn
 
+from pet_fairseq.checkpoints.loading import load_transformer
+from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.checkpoints.saving import new_state, save_state
+from pet_fairseq.checkpoints.translation_checks import check_translation_model
 from pet_fairseq.errors import UserError
 from pet_fairseq.nn.architectures import architecture_name, command_line_options, model_class
 from pet_fairseq.nn.attention import PROJECTIONS, MultiheadAttention
 from pet_fairseq.nn.layers import STACKS, attentions_of
 
+MODEL = "model.pt"
 ARCH = "transformer"
+TASK_OPTIONS = set(TranslationConfig.__dataclass_fields__)
+
+
+def write_fairseq(checkpoint: str, data: str, folder: Path, without_tokens: bool = False) -> dict:
+    """Write model.pt and the dictionaries, and return the options in model.pt.
+
+    Args:
+        without_tokens: take a bilingual model, too; what is written lacks its language tokens.
+    """
+    state = load_checkpoint(checkpoint, "CHECKPOINT")
+    args = state["cfg"]["model"]
+    check_translation_model(state, checkpoint, "CHECKPOINT")
+    if not without_tokens:
+        check_plain_form(args, checkpoint)
+    model, task = load_transformer(checkpoint, "CHECKPOINT", data)
+    plain, plain_args = plain_model(model, args, task)
+    exported = plain_state(state, plain, plain_args, task)
+    save_state(exported, folder / MODEL)
+    for language, dictionary in dictionaries(task).items():
+        dictionary.save(str(folder / f"dict.{language}.txt"))
+    return exported["cfg"]
+
+
+def plain_state(state: dict, plain: FairseqModel, args: Namespace, task: TranslationTask) -> dict:
+    """The loaded checkpoint with another model in it, as stock fairseq reads it."""
+    cfg = OmegaConf.to_container(state["cfg"], resolve=True, enum_to_str=True)
+    trained = cfg["task"]
+    trained = vars(trained) if isinstance(trained, Namespace) else trained
+    options = {name: value for name, value in trained.items() if name in TASK_OPTIONS}
+    languages = {"source_lang": task.cfg.source_lang, "target_lang": task.cfg.target_lang}
+    cfg["task"] = {**options, **languages, "_name": "translation", "data": "."}
+    cfg["model"] = args
+    cfg["criterion"] = {"_name": "label_smoothed_cross_entropy", "label_smoothing": 0.1}
+    cfg.setdefault("common", {})["user_dir"] = None
+    return new_state(cfg, plain.state_dict(), state["optimizer_history"], state["extra_state"])
+
+
+def dictionaries(task: TranslationTask) -> dict:
+    """The dictionaries of a task by language."""
+    return {
+        task.cfg.source_lang: task.source_dictionary,
+        task.cfg.target_lang: task.target_dictionary,
+    }
 
 
 def check_plain_form(options: Any, path: str) -> None:

@@ -4,7 +4,7 @@ from argparse import Namespace
 
 import pytest
 
-from pet_fairseq.serve import costs
+from pet_fairseq.serve import batch_costs
 from pet_fairseq.serve.run import format_costs
 from pet_fairseq.serve.scheduler import Cost
 
@@ -32,8 +32,8 @@ class Clocked:
 
 def measure(monkeypatch, max_tokens, batch_tokens):
     model = Clocked(max_tokens)
-    monkeypatch.setattr(costs, "time", Namespace(perf_counter=lambda: model.now))
-    return costs.measure_costs(model, [1, 4], batch_tokens), model
+    monkeypatch.setattr(batch_costs, "time", Namespace(perf_counter=lambda: model.now))
+    return batch_costs.measure_costs(model, [1, 4], batch_tokens), model
 
 
 def test_the_line_is_measured_at_one_text_and_at_a_full_batch(monkeypatch):
@@ -50,7 +50,7 @@ def test_short_texts_and_small_batches(monkeypatch):
 
 
 def test_slow_models_are_measured_once(monkeypatch):
-    monkeypatch.setattr(costs, "PATIENCE", 0.0)
+    monkeypatch.setattr(batch_costs, "PATIENCE", 0.0)
     measured, model = measure(monkeypatch, max_tokens=100, batch_tokens=1000)
     assert len(model.calls) == 4
     assert measured[1].seconds(1000) == pytest.approx(9 * KNOWN[1].seconds(1000))

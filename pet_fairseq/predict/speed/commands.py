@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pet_fairseq.cli_command import Command, Group, add_subset_option
 from pet_fairseq.predict.batches import MAX_LENGTH
-from pet_fairseq.predict.in_turn.translate import BEAM, ROUNDS
+from pet_fairseq.predict.speed.translate import BEAM, ROUNDS
 
 
 def add_text_options(group) -> None:
@@ -94,7 +94,7 @@ def _translate_options(parser: ArgumentParser) -> None:
 
 
 def _test_text(args: Namespace) -> None:
-    from pet_fairseq.predict.in_turn.text import write_set
+    from pet_fairseq.predict.speed.detokenise import write_set
 
     write_set(args.data, args.subset, _style(args), args.out)
     print(f"wrote {args.out}")
@@ -102,7 +102,7 @@ def _test_text(args: Namespace) -> None:
 
 def _translate(args: Namespace) -> None:
     from pet_fairseq.predict.bad_lines import report
-    from pet_fairseq.predict.in_turn.translate import translate_exported
+    from pet_fairseq.predict.speed.translate import translate_exported
 
     options = (args.beam, args.rounds, args.out, args.threads, args.max_length)
     models = {name: Path(folder) for name, folder in args.model}
@@ -116,7 +116,7 @@ def _translate(args: Namespace) -> None:
 
 
 def _style(args: Namespace):
-    from pet_fairseq.predict.in_turn.text import TextStyle
+    from pet_fairseq.predict.speed.detokenise import TextStyle
 
     return TextStyle(args.source_lang, args.target_lang, args.remove_bpe, args.tokenizer)
 

@@ -7,7 +7,7 @@ from sacrebleu.metrics import BLEU
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_lines
-from pet_fairseq.predict.in_turn.text import (
+from pet_fairseq.predict.speed.detokenise import (
     TextSet,
     TextStyle,
     find_style,

@@ -7,7 +7,7 @@ import torch
 from fairseq.binarizer import FileBinarizer, VocabularyDatasetBinarizer
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.results.score import classes
+from pet_fairseq.results.score import classification
 from tests.predict.made import LABELS, make_classifier, make_regression, write_dictionary
 from tests.translation import WORDS
 
@@ -38,9 +38,9 @@ def test_sentences_are_in_their_order(monkeypatch):
 
     batches = [batch(3, 1), batch(4), batch(0, 2)]
     task = SimpleNamespace(cfg=SimpleNamespace(classification_head_name="head"))
-    monkeypatch.setattr(classes, "load_model", lambda *args: (Sign(), task))
-    monkeypatch.setattr(classes, "read_batches", lambda *args, **options: batches)
-    assert classes.class_scores("x", "y", device="cpu") == {
+    monkeypatch.setattr(classification, "load_model", lambda *args: (Sign(), task))
+    monkeypatch.setattr(classification, "read_batches", lambda *args, **options: batches)
+    assert classification.class_scores("x", "y", device="cpu") == {
         **{"accuracy": 60.0, "majority_class": 60.0, "right": 3, "total": 5, "length": 3.0},
         "by_sentence": "10110",
     }
@@ -65,9 +65,9 @@ def test_refused(tmp_path):
     made = make_classifier(tmp_path / "model")
     texts, labels = ["w1 w2", "w3"], LABELS[:2]
     fits = write_data(tmp_path / "fits", texts, labels)
-    assert classes.class_scores(made.backbone, fits, device="cpu")["total"] == 2
+    assert classification.class_scores(made.backbone, fits, device="cpu")["total"] == 2
     with pytest.raises(UserError, match="--max-tokens 3: a sentence has 4 tokens; give 4 or more"):
-        classes.class_scores(made.backbone, fits, device="cpu", max_tokens=3)
+        classification.class_scores(made.backbone, fits, device="cpu", max_tokens=3)
     regression = make_regression(tmp_path / "regression")
     other = {"words": WORDS[::-1]}, {"words": WORDS[:5]}, {"classes": LABELS[::-1]}
     for i, (checkpoint, data, message) in enumerate(
@@ -83,4 +83,4 @@ def test_refused(tmp_path):
         texts_and_labels, options = data[:2], dict(*data[2:])
         folder = write_data(tmp_path / str(i), *texts_and_labels, **options)
         with pytest.raises(UserError, match=message):
-            classes.class_scores(checkpoint, folder, device="cpu")
+            classification.class_scores(checkpoint, folder, device="cpu")

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.quantisation.grid import check_bits, decode, encode, pack, storable, unpack
+from pet_fairseq.quantisation.rounding import check_bits, decode, encode, pack, storable, unpack
 
 ROWS = {
     "spread": [0.03, -1.7, 0.9, 0.0, 1.69],

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from pet_fairseq.distillation.own_state import load_own_state
+from pet_fairseq.distillation.criterion_state import load_own_state
 from pet_fairseq.errors import UserError
 
 

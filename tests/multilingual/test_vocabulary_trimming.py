@@ -10,7 +10,7 @@ from fairseq.models import build_model
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.multilingual.trimming import (
+from pet_fairseq.multilingual.vocabulary_trimming import (
     check_trimmable,
     choose_words,
     kept_rows,

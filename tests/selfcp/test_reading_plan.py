@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from pet_fairseq.selfcp.plan import Segment, choose_strategies, fitting_ratio, plan_reading
+from pet_fairseq.selfcp.reading_plan import Segment, choose_strategies, fitting_ratio, plan_reading
 from pet_fairseq.selfcp.segments import STRATEGIES, Piece, memory_length, split_prompt
 
 

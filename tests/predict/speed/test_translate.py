@@ -7,8 +7,8 @@ import statistics
 import pytest
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.predict.in_turn import translate
-from pet_fairseq.predict.in_turn.text import TextStyle
+from pet_fairseq.predict.speed import translate
+from pet_fairseq.predict.speed.detokenise import TextStyle
 
 
 def test_models_take_turns(monkeypatch):

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from pet_fairseq.devices import usable_cores
 from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.files import atomic_folder, read_text, write_json
+from pet_fairseq.number_format import format_speed
 from pet_fairseq.predict.bad_lines import Bad, BadLines, broken_bytes
 from pet_fairseq.predict.batches import MAX_LENGTH, MAX_SOURCE, Limit
 from pet_fairseq.predict.lines import read_lines
-from pet_fairseq.rounding import format_speed
 
 if TYPE_CHECKING:  # not loaded to print help
-    from pet_fairseq.predict.in_turn.text import TextStyle
+    from pet_fairseq.predict.speed.detokenise import TextStyle
 
 BATCH = Limit(2_000)  # tokens
 BEAM = 5

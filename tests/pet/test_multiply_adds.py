@@ -4,7 +4,7 @@ import pytest
 
 import pet_fairseq
 from pet_fairseq.errors import UserError
-from pet_fairseq.pet.computation import count_multiply_adds, format_saving
+from pet_fairseq.pet.multiply_adds import count_multiply_adds, format_saving
 from pet_fairseq.pet.params import option_model
 
 pet_fairseq.register()

@@ -1,0 +1,211 @@
+"""Export to CTranslate2: from a model's plain form, or from a form there that the model has itself.
+
+The class of a model with a form of its own says so by `ctranslate2_form(options)`, which returns
+the name of the activation and whether the decoder starts from the padding word.
+"""
+
+import importlib.util
+import json
+import shutil
+from argparse import Namespace
+from pathlib import Path
+from typing import Any, NoReturn, Optional
+
+import torch
+from fairseq.data import Dictionary
+from fairseq.tasks.translation import TranslationTask
+from torch import nn
+
+from pet_fairseq.checkpoints.loading import load_transformer
+from pet_fairseq.checkpoints.safe_loading import load_options
+from pet_fairseq.decoding.export_fairseq import MODEL, write_fairseq
+from pet_fairseq.errors import UserError
+from pet_fairseq.files import read_text, write_json
+from pet_fairseq.multilingual.language_tokens import END, LanguageTokens
+from pet_fairseq.multilingual.models import Bilingual
+from pet_fairseq.nn.architectures import model_class
+from pet_fairseq.nn.output_bias import ABSENT
+
+MISSING = "ctranslate2 is missing; pip install 'pet-fairseq[ctranslate2]'"
+# CTranslate2's types of weights, which it calls quantizations
+QUANTIZATIONS = (
+    "float32",
+    "float16",
+    "bfloat16",
+    "int16",
+    "int8",
+    "int8_float32",
+    "int8_float16",
+    "int8_bfloat16",
+)
+SHORT = {"auto": "float32", "fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+# what CTranslate2's converter knows, and the options for which its models have no room
+ACTIVATIONS = ("relu", "gelu", "gelu_accurate", "gelu_fast")
+NO_ROOM = (
+    "no_token_positional_embeddings",
+    "no_cross_attention",
+    "cross_self_attention",
+    "adaptive_softmax_cutoff",
+    "quant_noise_pq",
+    "base_layers",
+)
+START = "<blank>"  # CTranslate2's name of <pad>
+
+
+def write_ctranslate2(checkpoint: str, data: str, folder: Path, quantization: str) -> None:
+    """Write a model into a folder that CTranslate2's Translator opens.
+
+    Raises:
+        UserError: CTranslate2 is not installed, or cannot represent this model.
+    """
+    options = load_options(checkpoint, "CHECKPOINT")["model"]
+    tokens = language_tokens(options)
+    if has_ctranslate2_form(options):
+        convert_ctranslate2_form(checkpoint, data, folder, quantization)
+    else:
+        plain, converted = folder / "plain", folder / "converted"
+        plain.mkdir()
+        cfg = write_fairseq(checkpoint, data, plain, without_tokens=tokens is not None)
+        convert_plain_form(plain, cfg, converted, quantization)
+        for file in converted.iterdir():
+            file.rename(folder / file.name)
+        converted.rmdir()
+        shutil.rmtree(plain)
+    if tokens is not None:
+        add_language_tokens(folder, tokens)
+
+
+def convert_plain_form(plain: Path, cfg: dict, out: Path, quantization: str) -> None:
+    """Convert an exported fairseq folder for CTranslate2.
+
+    Args:
+        plain: the folder; cfg: the options in its model.pt; out: the folder to write.
+    Raises:
+        UserError: CTranslate2 is not installed, or cannot represent this model.
+    """
+    try:
+        from ctranslate2.converters import FairseqConverter
+    except ModuleNotFoundError as error:
+        raise UserError(MISSING) from error
+    check_for_ctranslate2(cfg["model"])
+    languages = (cfg["task"]["source_lang"], cfg["task"]["target_lang"])
+    try:
+        FairseqConverter(str(plain / MODEL), str(plain), *languages).convert(
+            str(out), quantization=quantization
+        )
+    except ValueError as error:  # the converter refuses the model
+        raise UserError(f"--to ctranslate2: {error}".replace("\n", " ")) from error
+
+
+def convert_ctranslate2_form(checkpoint: str, data: str, out: Path, quantization: str) -> None:
+    """Write a model that has a form of its own in CTranslate2.
+
+    Raises:
+        UserError: CTranslate2 is not installed, or the model has options that it cannot represent.
+    """
+    if not has_ctranslate2():
+        raise UserError(MISSING)
+    options = load_options(checkpoint, "CHECKPOINT")["model"]
+    check_for_ctranslate2(options)
+    model, task = load_transformer(checkpoint, "CHECKPOINT", data)
+    write_ctranslate2_form(model, options, task, out, quantization)
+
+
+def has_ctranslate2_form(options: Any) -> bool:
+    """Whether the model with these options has a form in CTranslate2 of its own."""
+    return hasattr(model_class(options), "ctranslate2_form")
+
+
+@torch.no_grad()
+def write_ctranslate2_form(
+    model: nn.Module, options: Any, task: TranslationTask, folder: Path, quantization: str
+) -> None:
+    """Write a model in its own form for CTranslate2's Translator.
+
+    fairseq never generates the padding word; CTranslate2 may, so here the word is made impossible.
+    A model with an output bias is needed for that.
+    """
+    from ctranslate2.converters.fairseq import set_transformer_decoder, set_transformer_encoder
+    from ctranslate2.specs import TransformerSpec
+    from ctranslate2.specs.common_spec import Activation
+
+    activation, starts_from_padding = model_class(options).ctranslate2_form(options)
+    spec = TransformerSpec.from_config(
+        (options.encoder_layers, options.decoder_layers),
+        options.encoder_attention_heads,
+        pre_norm=options.encoder_normalize_before,
+        activation=getattr(Activation, activation),
+    )
+    set_transformer_encoder(spec.encoder, model.encoder)
+    set_transformer_decoder(spec.decoder, model.decoder)
+    bias = model.decoder.output_projection.bias.clone()
+    bias[task.target_dictionary.pad()] = ABSENT
+    spec.decoder.projection.bias = bias.numpy()
+    spec.register_source_vocabulary(words_of(task.source_dictionary))
+    spec.register_target_vocabulary(words_of(task.target_dictionary))
+    spec.config.add_source_eos = True
+    spec.config.decoder_start_token = START if starts_from_padding else spec.config.eos_token
+    spec.validate()
+    spec.optimize(quantization=quantization)
+    spec.save(str(folder))
+
+
+def words_of(dictionary: Dictionary) -> list[str]:
+    return [START if word == dictionary.pad_word else word for word in dictionary.symbols]
+
+
+def language_tokens(options: Any) -> Optional[LanguageTokens]:
+    """The words that a model puts around sentences; None for all models but bilingual ones."""
+    is_bilingual = issubclass(model_class(options), Bilingual)
+    return LanguageTokens.of_options(options) if is_bilingual else None
+
+
+def add_language_tokens(folder: Path, tokens: LanguageTokens) -> None:
+    """Let a folder in CTranslate2 say which words its sentences need.
+
+    What stands behind a sentence is given by who translates, and the end that CTranslate2 would add
+    is not added.
+    """
+    file = folder / "config.json"
+    config = json.loads(read_text(file, "--to ctranslate2"))
+    config["add_source_eos"] = False
+    if tokens.decoder_start[0] != END:  # which Marian's has replaced already
+        config["decoder_start_token"] = tokens.decoder_start[0]
+    write_json(file, config)
+    tokens.write(folder)
+
+
+def has_ctranslate2() -> bool:
+    """Whether CTranslate2 is installed."""
+    return importlib.util.find_spec("ctranslate2") is not None
+
+
+def check_for_ctranslate2(args: Namespace) -> None:
+    """Raise UserError for a model that CTranslate2's converter would change or crash on."""
+    for option in ("attention_heads", "normalize_before"):
+        encoder, decoder = (getattr(args, f"{stack}_{option}") for stack in ("encoder", "decoder"))
+        if encoder != decoder:
+            option = option.replace("_", "-")
+            raise UserError(
+                f"--to ctranslate2: it needs the same --*-{option} in both stacks, not {encoder} "
+                f"and {decoder}; use --to fairseq"
+            )
+    for option in ("decoder_input_dim", "decoder_output_dim"):
+        if getattr(args, option, None) not in (None, args.decoder_embed_dim):
+            raise UserError(
+                f"--to ctranslate2: no room for --{option.replace('_', '-')} "
+                f"{getattr(args, option)} beside --decoder-embed-dim {args.decoder_embed_dim}; use "
+                "--to fairseq"
+            )
+    for option in NO_ROOM:
+        if getattr(args, option, None):
+            _refuse(f"--{option.replace('_', '-')}")
+    if args.decoder_normalize_before and getattr(args, "no_decoder_final_norm", False):
+        _refuse("--no-decoder-final-norm")
+    activation = getattr(args, "activation_fn", "relu")
+    if activation not in ACTIVATIONS:
+        _refuse(f"--activation-fn {activation}")
+
+
+def _refuse(option: str) -> NoReturn:
+    raise UserError(f"--to ctranslate2: its models have no room for {option}; use --to fairseq")
