@@ -3,6 +3,14 @@
 from pathlib import Path
 from typing import Optional
 
+from pet_fairseq.checkpoints.loading import load_task
+from pet_fairseq.checkpoints.safe_loading import load_options
+from pet_fairseq.checkpoints.text_files import (
+    around_data,
+    copy_subword_files,
+    folders_around,
+    write_languages,
+)
 from pet_fairseq.decoding.export_ctranslate2 import QUANTIZATIONS, SHORT, write_ctranslate2
 from pet_fairseq.decoding.export_fairseq import write_fairseq
 from pet_fairseq.errors import UserError
@@ -34,3 +42,17 @@ def export(checkpoint: str, data: str, to: str, out: Path, precision: Optional[s
             write_fairseq(checkpoint, data, folder)
         else:
             write_ctranslate2(checkpoint, data, folder, quantization)
+        add_text_files(checkpoint, data, folder, with_languages=to != "fairseq")
+
+
+def add_text_files(checkpoint: str, data: str, folder: Path, with_languages: bool) -> None:
+    """Write what tells a model's text: the files that divide words, if any are found.
+
+    Args:
+        checkpoint, data: as for `export`.
+        with_languages: whether the languages are written down, too, where the engine knows none.
+    """
+    cfg = load_options(checkpoint, "CHECKPOINT")
+    copy_subword_files([*around_data(Path(data)), *folders_around(checkpoint, cfg)], folder)
+    if with_languages:
+        write_languages(folder, load_task(cfg.task, data).cfg)

@@ -22,9 +22,12 @@ def folder(student, data, raw, tmp_path_factory):
     run("pet-fairseq", "export", student[0] / "checkpoint_best.pt", "--data", data, *to)
     text = raw / "train.de"
     SentencePieceTrainer.train(
-        input=str(text), model_prefix=str(folder / "spm"), vocab_size=50, hard_vocab_limit=False
+        input=str(text),
+        model_prefix=str(folder / "engine/spm"),
+        vocab_size=50,
+        hard_vocab_limit=False,
     )
-    with text.open() as words, (folder / "bpe.codes").open("w") as codes:
+    with text.open() as words, (folder / "engine/bpe.codes").open("w") as codes:
         learn_bpe(words, codes, 10)
     return folder
 

@@ -118,6 +118,7 @@ def test_sub_words_of_an_engine(tmp_path):
     engine = tmp_path / "engine"
     words = (path, "--data", tmp_path / "data", "--to", "ctranslate2", "--out", engine)
     assert in_process("export", *words).status == 0
+    (engine / "languages.json").unlink()  # which older exports lack
     missing = refusal("translate", engine, "--input", path)
     assert "--bpe: the model's words are pieces, and there is no bpe.codes" in missing
     (tmp_path / "data/bpe.codes").write_text("#version: 0.2\na b\nc d</w>\n")
@@ -138,6 +139,45 @@ def test_sub_words_of_an_engine(tmp_path):
     (tmp_path / "fairseq").mkdir()
     shutil.copy(path, tmp_path / "fairseq/model.pt")  # whose languages the engine has
     assert translate(tmp_path, text, engine) == expected
+    for form in ("fairseq", "ctranslate2"):
+        out = tmp_path / f"alone/{form}"
+        out.parent.mkdir(exist_ok=True)
+        words = (path, "--data", tmp_path / "data", "--to", form, "--out", out)
+        assert in_process("export", *words).status == 0
+    in_fairseq = translate(tmp_path, text, path, "--data", tmp_path / "data")
+    (tmp_path / "data").rename(tmp_path / "gone")
+    for form in ("fairseq", "ctranslate2"):  # each has all that its text needs
+        alone = (tmp_path / f"alone/{form}").rename(tmp_path / f"{form}_alone")
+        found = translate(tmp_path, text, alone)
+        assert found == (in_fairseq if form == "fairseq" else expected)
+    (tmp_path / "ctranslate2_alone/languages.json").write_text("[]")
+    named = refusal("translate", tmp_path / "ctranslate2_alone", "--input", path)
+    assert "languages.json: names no languages; export the model again" in named
+
+
+def test_sentencepieces_of_an_engine(tmp_path):
+    """The files of both sides are in the export, and divide and join its text."""
+    from tests.huggingface import translators  # skips without transformers
+
+    pytest.importorskip("ctranslate2")
+    texts = translators.TEXTS
+    of_imported = {"marian": ("source.spm", "target.spm"), "one file": ("spm.model",)}
+    for name, files in of_imported.items():
+        translators.marian(tmp_path / name)
+        import_model(tmp_path / name, tmp_path / f"{name} imported", target_lang="fra")
+        imported = tmp_path / f"{name} imported"
+        if files == ("spm.model",):
+            (imported / "source.spm").rename(imported / "spm.model")
+            (imported / "target.spm").unlink()
+        out = tmp_path / f"{name} exported"
+        words = (imported / "checkpoint.pt", "--data", imported, "--to", "ctranslate2", "--out")
+        assert in_process("export", *words, out).status == 0
+        copied = {path.name for path in out.iterdir()} & {"source.spm", "target.spm", "spm.model"}
+        assert copied == {*files}
+        assert all((out / f).read_bytes() == (imported / f).read_bytes() for f in files)
+        expected = translate(tmp_path, texts, out, "--data", imported)
+        imported.rename(tmp_path / f"{name} gone")
+        assert translate(tmp_path, texts, out) == expected
 
 
 def test_an_imported_model(tmp_path):
