@@ -27,13 +27,21 @@ def _arguments(parser: OneLineParser) -> None:
         "CTranslate2 calls int8_float32, int8_float16 and int8_bfloat16",
     )
     parser.rename("--quantization", "--precision")
+    parser.add_argument(
+        "--shortlist",
+        type=int,
+        metavar="N",
+        help="compute the logits of few target pieces only: for each source piece the N that go "
+        "with it most in the training set of --data (40 is a good start), and frequent ones; for "
+        "--to ctranslate2",
+    )
     add_new_folder_option(parser)
 
 
 def _run(args: Namespace) -> None:
     from pet_fairseq.decoding.export import export
 
-    export(args.checkpoint, args.data, args.to, args.out, args.precision)
+    export(args.checkpoint, args.data, args.to, args.out, args.precision, args.shortlist)
     print(f"wrote {args.out}")
 
 

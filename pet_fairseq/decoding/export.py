@@ -13,22 +13,34 @@ from pet_fairseq.checkpoints.text_files import (
 )
 from pet_fairseq.decoding.export_ctranslate2 import QUANTIZATIONS, SHORT, write_ctranslate2
 from pet_fairseq.decoding.export_fairseq import write_fairseq
-from pet_fairseq.errors import UserError
+from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.files import atomic_folder
 
 
-def export(checkpoint: str, data: str, to: str, out: Path, precision: Optional[str] = None) -> None:
+def export(
+    checkpoint: str,
+    data: str,
+    to: str,
+    out: Path,
+    precision: Optional[str] = None,
+    shortlist: Optional[int] = None,
+) -> None:
     """Write a folder with the model's plain form and its dictionaries.
 
     Args:
         checkpoint: a Transformer or PET model; data: fairseq-preprocess's folder; to: "fairseq"
         for OUT/model.pt, "ctranslate2" for a folder that its Translator opens; precision: one of
-        QUANTIZATIONS or SHORT, for ctranslate2 only; None stands for float32.
+        QUANTIZATIONS or SHORT, for ctranslate2 only; None stands for float32; shortlist: for
+        ctranslate2 only, how many target pieces each source piece allows, None for all.
     Raises:
         UserError: names the option or file and the reason.
     """
     if precision is not None and to != "ctranslate2":
         raise UserError("--precision: only for --to ctranslate2; leave it out")
+    if shortlist is not None:
+        check_positive(shortlist=shortlist)
+        if to != "ctranslate2":
+            raise UserError("--shortlist: only for --to ctranslate2; leave it out")
     quantization = SHORT.get(precision or "auto", precision)
     if quantization not in QUANTIZATIONS:
         names = ", ".join([*SHORT, *QUANTIZATIONS[3:]])
@@ -41,7 +53,7 @@ def export(checkpoint: str, data: str, to: str, out: Path, precision: Optional[s
         if to == "fairseq":
             write_fairseq(checkpoint, data, folder)
         else:
-            write_ctranslate2(checkpoint, data, folder, quantization)
+            write_ctranslate2(checkpoint, data, folder, quantization, shortlist)
         add_text_files(checkpoint, data, folder, with_languages=to != "fairseq")
 
 

@@ -16,9 +16,10 @@ from fairseq.data import Dictionary
 from fairseq.tasks.translation import TranslationTask
 from torch import nn
 
-from pet_fairseq.checkpoints.loading import load_transformer
+from pet_fairseq.checkpoints.loading import load_subset, load_task, load_transformer
 from pet_fairseq.checkpoints.safe_loading import load_options
 from pet_fairseq.decoding.export_fairseq import MODEL, write_fairseq
+from pet_fairseq.decoding.shortlist import write_shortlist
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_text, write_json
 from pet_fairseq.multilingual.language_tokens import END, LanguageTokens
@@ -52,9 +53,13 @@ NO_ROOM = (
 START = "<blank>"  # CTranslate2's name of <pad>
 
 
-def write_ctranslate2(checkpoint: str, data: str, folder: Path, quantization: str) -> None:
+def write_ctranslate2(
+    checkpoint: str, data: str, folder: Path, quantization: str, shortlist: Optional[int] = None
+) -> None:
     """Write a model into a folder that CTranslate2's Translator opens.
 
+    Args:
+        shortlist: how many target pieces each source piece allows, None for all.
     Raises:
         UserError: CTranslate2 is not installed, or cannot represent this model.
     """
@@ -73,6 +78,9 @@ def write_ctranslate2(checkpoint: str, data: str, folder: Path, quantization: st
         shutil.rmtree(plain)
     if tokens is not None:
         add_language_tokens(folder, tokens)
+    if shortlist:
+        task = load_task(load_options(checkpoint, "CHECKPOINT")["task"], data)
+        write_shortlist(folder, load_subset(task, "train"), shortlist)
 
 
 def convert_plain_form(plain: Path, cfg: dict, out: Path, quantization: str) -> None:

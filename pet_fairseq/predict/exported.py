@@ -115,6 +115,7 @@ def translate_tokens(
         sentences,
         max_batch_size=limit.size,
         batch_type="tokens" if limit.counts_tokens else "examples",
+        use_vmap=True,  # where the folder has a shortlist
         **options,
     )
     return [[" ".join(tokens) for tokens in result.hypotheses] for result in results]
