@@ -281,10 +281,13 @@ def test_an_engine_with_few_positions(tmp_path):
 
 @pytest.mark.parametrize("form", ["fairseq", "ctranslate2"])
 def test_a_text_without_end(form, command):
-    """Translations come before it ends; nobody reads them after the first."""
+    """Translations come before it ends; nobody reads them after the first.
+
+    Most of its lines are empty: a thousand are read together.
+    """
     words = command_line("pet-fairseq", "translate", *command[form], cold=False)
     with (
-        subprocess.Popen(["yes", "a1 a2 a3"], stdout=subprocess.PIPE) as endless,
+        subprocess.Popen(["yes", "a1 a2 a3" + 99 * "\n"], stdout=subprocess.PIPE) as endless,
         subprocess.Popen(
             words, stdin=endless.stdout, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         ) as translating,

@@ -39,11 +39,14 @@ ROBERTA = (
 )
 
 
-BACKENDS = (
-    "--ddp-backend legacy_ddp",
-    "--ddp-backend pytorch_ddp",
-    "--ddp-backend pytorch_ddp --find-unused-parameters",
-)
+BACKENDS = {
+    "--ddp-backend legacy_ddp": {"ddp_backend": "legacy_ddp"},
+    "--ddp-backend pytorch_ddp": {"ddp_backend": "pytorch_ddp"},
+    "--ddp-backend pytorch_ddp --find-unused-parameters": {
+        **{"ddp_backend": "pytorch_ddp", "find_unused_parameters": True}
+    },
+}
+WORKERS = [(1, 0), (2, 0), (2, 1)]  # how many processes train together, and which this one is
 
 
 class Case(NamedTuple):
