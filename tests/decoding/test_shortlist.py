@@ -62,11 +62,10 @@ def saved(tmp_path):
     return task, save_model(tmp_path / "model.pt", task, **SIZES)
 
 
-def translate(folder, sentences, **options):
-    engine = load_engine(folder)
-    found = translate_tokens(
-        engine, sentences, Limit(8), min_decoding_length=12, max_decoding_length=12, **options
-    )
+def translate(folder, sentences):
+    """The words of each translation, all of one length."""
+    length = {"min_decoding_length": 12, "max_decoding_length": 12}
+    found = translate_tokens(load_engine(folder), sentences, BatchLimit(1), **length)
     return [set(best.split()) for best, *_ in found]
 
 
