@@ -139,7 +139,7 @@ DEFECTS = (
     ),
     Defect(
         "one scale for all rows",
-        "pet_fairseq/quantisation/rounding.py:encode",
+        "pet_fairseq/quantisation/rounding.py:quantise",
         "matrix.abs().amax(dim=1, keepdim=True)",
         "matrix.abs().amax().expand(len(matrix), 1)",
         "tests/quantisation/test_rounding.py",
