@@ -71,13 +71,17 @@ class Header(NamedTuple):
     Attributes:
         kind: CTranslate2's name of the architecture.
         shapes, types: of the stored tensors, by name; types are numbers of PRECISIONS.
-        names: of these and of those that are stored under another name.
+        aliases: names of tensors that are equal to stored ones, by which they are stored.
     """
 
     kind: str
     shapes: dict[str, tuple[int, ...]]
     types: dict[str, int]
-    names: set[str]
+    aliases: dict[str, str]
+
+    def stored(self, name: str) -> str:
+        """The name under which a tensor is stored."""
+        return self.aliases.get(name, name)
 
 
 def read_header(file: Path) -> Header:
@@ -125,7 +129,7 @@ def _read_header(content: BinaryIO, file: Path) -> Header:
     for _ in range(number()):
         alias = text()
         aliases[alias] = text()
-    return Header(kind, shapes, types, shapes.keys() | aliases.keys())
+    return Header(kind, shapes, types, aliases)
 
 
 def measure_engine(folder: Path) -> Figures:
@@ -138,18 +142,22 @@ def measure_engine(folder: Path) -> Figures:
     header = read_header(file)
     stored = header.shapes.items()
     sizes = {name: math.prod(shape) for name, shape in stored if is_parameter(name, shape)}
-    layers = {match.groups() for name in header.names if (match := LAYER.match(name))}
+    names = (*header.shapes, *header.aliases)
+    layers = {match.groups() for name in names if (match := LAYER.match(name))}
     encoder, decoder = (sum(stack == of for of, _ in layers) for stack in ("encoder", "decoder"))
-    tables = (header.shapes.get(f"{stack}/{POSITIONS}") for stack in ("encoder", "decoder"))
+    tables = (
+        header.shapes.get(header.stored(f"{stack}/{POSITIONS}")) for stack in ("encoder", "decoder")
+    )
     of_source, of_target = (None if shape is None else shape[0] for shape in tables)
+    embeddings = header.stored(EMBEDDINGS)
     return Figures(
         layers=(encoder, decoder),
-        width=header.shapes[EMBEDDINGS][1],
+        width=header.shapes[embeddings][1],
         layer_parameters=sum(size for name, size in sizes.items() if LAYER.match(name)),
         parameters=sum(sizes.values()),
         positions=(of_source, of_target),
         bytes=file.stat().st_size,
-        precision=PRECISIONS[header.types[EMBEDDINGS]],
+        precision=PRECISIONS[header.types[embeddings]],
     )
 
 
