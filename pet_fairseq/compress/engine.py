@@ -220,7 +220,7 @@ def take(folder: Path, languages: tuple[str, str], files: Mapping[str, Path], ou
     sides = dict(zip(("source_lang", "target_lang"), languages))
     vocabularies = read_vocabularies(folder)
     tokens = LanguageTokens.of_folder(folder) or find_tokens(folder, vocabularies, languages)
-    own = {CONFIG, FILE, LANGUAGES, *files}
+    own = {CONFIG, FILE, LANGUAGES, *SUBWORD_FILES, TARGET_MODEL}
     with atomic_folder(out) as new:
         for file in folder.iterdir():
             if file.is_file() and file.name not in own and not file.name.startswith("dict."):
