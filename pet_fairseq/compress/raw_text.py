@@ -33,12 +33,12 @@ from pet_fairseq.demo.corpus import train_pieces
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import atomic_folder, write_json
 from pet_fairseq.multilingual.language_tokens import LanguageTokens
+from pet_fairseq.multilingual.subword_restriction import restrict
 from pet_fairseq.multilingual.vocabulary_trimming import (
     check_trimmable,
     choose_words,
     kept_rows,
     needed_words,
-    restrict_sentencepiece,
     restricted,
     trimmed_model,
 )
@@ -391,11 +391,6 @@ def trim_teacher(teacher: Path, text: Path, most: Optional[int], folder: Path) -
     options = cfg and cfg.model
     if options is not None:
         check_trimmable(options, str(teacher))
-    if most is not None and not all(map(is_sentencepiece, divided.files)):
-        raise UserError(
-            f"--vocabulary {most}: {divided.files[0]} is no SentencePiece model, which alone can "
-            f"divide text into fewer pieces; give {TRIM}"
-        )
     dictionaries = {
         task.cfg.source_lang: task.source_dictionary,
         task.cfg.target_lang: task.target_dictionary,
@@ -403,18 +398,14 @@ def trim_teacher(teacher: Path, text: Path, most: Optional[int], folder: Path) -
     counts = [count_words(text / f"train.{language}") for language in dictionaries]
     if getattr(options, "share_all_embeddings", False) or len(divided.files) < 2:
         counts = [counts[0] + counts[1]] * 2  # what one side may be divided into, both have
-    words = [choose_words(count, d, most) for count, d in zip(counts, dictionaries.values())]
+    words, files = restrict_all(divided.files, counts, list(dictionaries.values()), most)
     needed = needed_words(options)
     rows = [kept_rows(d, chosen | needed) for d, chosen in zip(dictionaries.values(), words)]
     with atomic_folder(folder) as new:
         for (language, dictionary), kept in zip(dictionaries.items(), rows):
             restricted(dictionary, kept).save(str(new / f"dict.{language}.txt"))
-        of_files = words if len(divided.files) > 1 else [words[0] | words[1]]
-        for file, chosen in zip(divided.files, of_files):
-            if is_sentencepiece(file):
-                restrict_sentencepiece(file, chosen, new / file.name)
-            else:
-                shutil.copyfile(file, new / file.name)
+        for name, write in files.items():
+            write(new / name)
         if cfg is None:
             write_languages(new, *dictionaries)
         else:
@@ -460,8 +451,25 @@ def train_vocabulary(
         write_languages(new, **languages)
 
 
-def is_sentencepiece(file: Path) -> bool:
-    return file.suffix in (".model", ".spm")
+def restrict_all(
+    files: list[Path], counts: list[Counter], dictionaries: list[Dictionary], most: Optional[int]
+) -> tuple[list[set[str]], dict[str, Callable[[Path], object]]]:
+    """The words to keep of both sides, and what writes the files that divide text into these.
+
+    Args:
+        files: one for both sides, one for each, or none where words are whole.
+        counts: of the words of each side. most: as for `trim_teacher`.
+    """
+    if not files:
+        return [choose_words(c, words, most) for c, words in zip(counts, dictionaries)], {}
+    known = [words.symbols[words.nspecial :] for words in dictionaries]
+    if len(files) == 1:
+        both = restrict(files[0], counts[0], known, most)
+        return both.pieces, {files[0].name: both.write}
+    sides = [restrict(*side, most) for side in zip(files, counts, ([words] for words in known))]
+    return [side.pieces[0] for side in sides], {
+        file.name: side.write for file, side in zip(files, sides)
+    }
 
 
 def count_words(path: Path) -> Counter:
