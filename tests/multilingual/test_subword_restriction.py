@@ -2,6 +2,7 @@
 
 import codecs
 import io
+import itertools
 import json
 import random
 from collections import Counter
@@ -78,7 +79,7 @@ def learn(words, number):
     """The merges of the most frequent pairs, one after the other."""
     merges, divided = [], [list(word) for word in words]
     for _ in range(number):
-        pairs = Counter(pair for symbols in divided for pair in zip(symbols, symbols[1:]))
+        pairs = Counter(pair for symbols in divided for pair in itertools.pairwise(symbols))
         merges.append(min(pairs, key=lambda pair: (-pairs[pair], pair)))
         divided = [apply(merges, word) for word in words]
     return merges
