@@ -3,9 +3,8 @@
 import json
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from omegaconf import DictConfig
 
@@ -61,13 +60,18 @@ def both_sides(file: str) -> tuple[str, str]:
 def copy_subword_files(folders: Iterable[Path], out: Path) -> None:
     """Copy the files that are found first in some folders, if any, into another one."""
     file = find_file(SUBWORD_FILES, folders)
-    for name in {*both_sides(file)} - {""}:
-        shutil.copyfile(name, out / Path(name).name)
+    copy_files({Path(name).name: Path(name) for name in both_sides(file) if name}, out)
 
 
-def write_languages(folder: Path, cfg: Any) -> None:
-    """Write down the languages of a task's options, `source_lang` and `target_lang`."""
-    write_json(folder / LANGUAGES, {side: getattr(cfg, side) for side in SIDES})
+def copy_files(files: Mapping[str, Path], out: Path) -> None:
+    """Copy files into a folder, under the names that are given."""
+    for name, file in files.items():
+        shutil.copyfile(file, out / name)
+
+
+def write_languages(folder: Path, source_lang: str, target_lang: str) -> None:
+    """Write down the languages of a model."""
+    write_json(folder / LANGUAGES, {"source_lang": source_lang, "target_lang": target_lang})
 
 
 def read_languages(folder: Path) -> dict[str, str]:

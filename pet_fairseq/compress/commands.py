@@ -49,7 +49,7 @@ def _compress_options(parser: ArgumentParser) -> None:
         type=Path,
         metavar="TEACHER",
         help="a checkpoint of a translation model, a folder of pet-fairseq import-hf or bilingual, "
-        "or one of Hugging Face's files",
+        "one of Hugging Face's files, or one of CTranslate2",
     )
     _add_data_options(parser.add_argument_group("what to train on"))
     parser.add_argument(
@@ -59,6 +59,7 @@ def _compress_options(parser: ArgumentParser) -> None:
         metavar="FOLDER",
         help="the folder for everything made",
     )
+    _add_engine_options(parser.add_argument_group("of a teacher in CTranslate2"))
     _add_size_options(parser.add_argument_group("how small"))
     _add_training_options(parser.add_argument_group("how to train"))
     _add_test_options(parser.add_argument_group("what to compare on"))
@@ -104,7 +105,8 @@ def _add_data_options(group) -> None:
         default="keep",
         metavar="keep|trim|N",
         help="of the teacher's pieces, all; those that the training text has; or N of them for "
-        "each side, the single characters and the most frequent ones (default: %(default)s)",
+        "each side, the single characters and the most frequent ones; with a teacher in "
+        "CTranslate2 N new ones, made of the text (default: %(default)s)",
     )
     for side in ("source", "target"):
         group.add_argument(
@@ -113,6 +115,24 @@ def _add_data_options(group) -> None:
             help="of a teacher of several languages: the one to translate "
             + ("from" if side == "source" else "to"),
         )
+
+
+def _add_engine_options(group) -> None:
+    group.add_argument(
+        "--sentencepiece",
+        type=Path,
+        nargs="+",
+        default=(),
+        metavar="MODEL",
+        help="the SentencePiece model that divides its text, or those of source and target "
+        "(default: what lies beside it)",
+    )
+    group.add_argument(
+        "--bpe",
+        type=Path,
+        metavar="CODES",
+        help="in place of that, codes of subword-nmt, before which Moses' tokenizer stands",
+    )
 
 
 def _add_size_options(group) -> None:
@@ -258,6 +278,7 @@ def _given(args: Namespace, out: Path) -> "Given":
     Raises:
         UserError: only one of --source-lang and --target-lang.
     """
+    from pet_fairseq.compress.engine import named_files
     from pet_fairseq.compress.preparation import Given, check_given
 
     languages = (args.source_lang, args.target_lang)
@@ -274,7 +295,10 @@ def _given(args: Namespace, out: Path) -> "Given":
         text=tuple(args.text),
         repeat=args.repeat_pairs,
         device=args.device,
+        subwords=named_files(args.bpe, args.sentencepiece),
     )
+    if given.engine is not None and args.test != "test":
+        raise UserError(f"--test {args.test}: is for --data; give the test set with --test-pair")
     check_given(given)
     return given
 
@@ -291,11 +315,11 @@ def _prepare_all(args: Namespace, given: "Given") -> Optional[tuple[Path, Path]]
     teacher = _prepare(args, given, teacher_stages(given))
     if teacher is None or _prepare(args, given, corpus_stages(given, teacher)) is None:
         return None
-    teacher = _prepare(args, given, vocabulary_stages(given, teacher))
-    if teacher is None:
+    words = _prepare(args, given, vocabulary_stages(given, teacher))
+    if words is None:
         return None
-    data = _prepare(args, given, data_stages(given, teacher))
-    return None if data is None else (teacher, data)
+    data = _prepare(args, given, data_stages(given, words))
+    return None if data is None else (given.engine or words, data)
 
 
 def _prepare(args: Namespace, given: "Given", todo: tuple[Sequence[Stage], Path]) -> Optional[Path]:

@@ -14,7 +14,7 @@ class Layout:
     """The paths in its folder: the student is exported into it, the teacher into a sub-folder.
 
     Attributes:
-        test: the test set as text.
+        text: raw text in pieces. test: the test set as text.
         speed: CTranslate2's translations, and their speeds.
     """
 
@@ -31,6 +31,10 @@ class Layout:
     @property
     def student(self) -> Path:
         return self.out / "training" / BEST
+
+    @property
+    def text(self) -> Path:
+        return self.out / "text"
 
     @property
     def test(self) -> Path:

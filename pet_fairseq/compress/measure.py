@@ -9,6 +9,7 @@ from typing import Optional
 
 import torch
 
+from pet_fairseq.compress.engine import measure_engine
 from pet_fairseq.compress.layout import MODELS, PRECISION, Layout
 from pet_fairseq.decoding.export_fairseq import MODEL as FAIRSEQ_FILE
 from pet_fairseq.errors import UserError
@@ -114,8 +115,10 @@ def measure(
         return bleu.corpus_score(translations, None).score
 
     def measure_model(model: str, checkpoint: Path) -> Measured:
-        sizes, _ = measure_sizes(checkpoint)
-        engines = {FAIRSEQ: in_fairseq(layout, model, sizes, score, engine == FAIRSEQ)}
+        sizes = sizes_of(checkpoint)
+        engines = {}
+        if outputs(layout, model):
+            engines[FAIRSEQ] = in_fairseq(layout, model, sizes, score, engine == FAIRSEQ)
         if speeds is not None and model in speeds.seconds:
             engines[CTRANSLATE2] = in_ctranslate2(layout, model, speeds, score)
         return Measured(sizes, engines)
@@ -139,6 +142,14 @@ def measure(
         training_minutes=training_minutes(layout),
         teacher_is_exported=any(exported(layout, "teacher", kind).is_file() for kind in FILES),
     )
+
+
+def sizes_of(path: Path) -> Sizes:
+    """The sizes of a checkpoint, or of a folder in CTranslate2, which is none."""
+    if not path.is_dir():
+        return measure_sizes(path)[0]
+    figures = measure_engine(path)
+    return Sizes(figures.layer_parameters, figures.layer_parameters, figures.parameters)
 
 
 def check_number(translations: list[str], references: list[str], path: Path) -> None:

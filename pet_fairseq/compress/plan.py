@@ -1,6 +1,6 @@
 """From what the user asks for to what is done: everything is checked, and every choice is made."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Optional
 
@@ -11,8 +11,9 @@ from fairseq.models.transformer import TransformerModelBase
 from pet_fairseq.checkpoints.loading import load_subset, load_task
 from pet_fairseq.compress.layout import Layout
 from pet_fairseq.compress.student import Size, Student, choose_student
-from pet_fairseq.compress.teacher import Teacher, read_teacher
+from pet_fairseq.compress.teacher import Teacher, read_engine_teacher, read_teacher
 from pet_fairseq.compress.training import (
+    CROSS_ENTROPY,
     METHODS,
     TASK_WARMUP,
     Budget,
@@ -98,7 +99,8 @@ def make_plan(request: Request) -> Plan:
         UserError: names the option or the file that is wrong.
     """
     check_times(request)
-    teacher = read_teacher(request.teacher, request.data)
+    read = read_engine_teacher if request.teacher.is_dir() else read_teacher
+    teacher = read(request.teacher, request.data)
     method = check_method(request.method, teacher)
     student = choose_student(teacher, method, request.size)
     test = find_test_set(request, teacher)
@@ -131,7 +133,7 @@ def choose_budget(
 
 def choose_cache(teacher: Teacher, corpus: Corpus) -> Optional[int]:
     """MiB for the teacher's features; None for a teacher whose features cannot be kept."""
-    if not has_output_layer(teacher.model):
+    if teacher.model is None or not has_output_layer(teacher.model):
         return None
     return cache_megabytes(corpus, teacher.model.decoder.output_embed_dim)
 
@@ -140,12 +142,20 @@ def choose_cache(teacher: Teacher, corpus: Corpus) -> Optional[int]:
 
 
 def check_method(name: str, teacher: Teacher) -> Method:
-    """The method of a name.
+    """The method of a name; of a teacher that only translates, its student learns from the text.
 
     Raises:
-        UserError: it follows a Transformer's layers, and the teacher is none.
+        UserError: it follows a Transformer's layers, and the teacher is none; or it begins with the
+            teacher's distributions, and there are none.
     """
     method = METHODS[name]
+    if teacher.model is None and method.warms_up:
+        raise UserError(
+            f"--method {name}: its student learns from distributions, and TEACHER {teacher.path} "
+            "is in CTranslate2 and gives translations; give --method distil or deep-shallow"
+        )
+    if teacher.model is None:
+        return replace(method, criterion=CROSS_ENTROPY)
     if method.criterion == "patient_kd" and not isinstance(teacher.model, TransformerModelBase):
         raise UserError(
             f"--method {name}: its student follows the layers of fairseq's transformer, and "

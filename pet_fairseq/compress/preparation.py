@@ -2,14 +2,17 @@
 
 from argparse import Namespace
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Optional
 
 from pet_fairseq.checkpoints.dictionaries import first_folder, trained_languages
 from pet_fairseq.checkpoints.loading import CHECKPOINT, find_checkpoint
 from pet_fairseq.checkpoints.safe_loading import load_options
+from pet_fairseq.checkpoints.text_files import read_languages
 from pet_fairseq.checkpoints.translation_checks import is_multilingual
-from pet_fairseq.compress.layout import PRECISION
+from pet_fairseq.compress.engine import check_translates, dictionary_of, subword_files, take
+from pet_fairseq.compress.layout import PRECISION, Layout
 from pet_fairseq.compress.raw_text import (
     KEEP,
     SOURCE,
@@ -17,23 +20,30 @@ from pet_fairseq.compress.raw_text import (
     TARGET,
     TEACHER,
     TRIM,
+    EngineText,
     TextPair,
     open_teacher,
     teacher_dictionaries,
+    train_vocabulary,
     trim_teacher,
     write_corpus_text,
     write_pieces,
 )
 from pet_fairseq.compress.teacher import why_not_exported
+from pet_fairseq.decoding.export_ctranslate2 import MISSING, has_ctranslate2
 from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.huggingface.importer import import_model
 from pet_fairseq.huggingface.source import CONFIG
 from pet_fairseq.multilingual.bilingual import check_languages, check_trained, write_bilingual
 from pet_fairseq.predict.corpus.shards import SUMMARY
+from pet_fairseq.predict.corpus.text import TextReader
+from pet_fairseq.predict.exported import MODEL, read_vocabularies
+from pet_fairseq.predict.text import has_pieces
 from pet_fairseq.runner.call import Call
 from pet_fairseq.runner.stage import PRODUCT, Stage
 
 BILINGUAL = "bilingual"
+FIRST_LINES = 1000  # of a text, by which it is seen whether a model knows its pieces
 Pair = tuple[Path, Path]
 
 
@@ -42,7 +52,7 @@ class Given:
     """What the user names.
 
     Attributes:
-        teacher: a checkpoint, or a folder with one or with Hugging Face's files.
+        teacher: a checkpoint, or a folder with one, with Hugging Face's files or of CTranslate2.
         data: binary data; None with pairs.
         languages: the pair of a multilingual teacher.
         pairs: raw text of the sets, source and target, a sentence a line.
@@ -50,6 +60,8 @@ class Given:
         text: files of source sentences that the teacher translates.
         repeat: how often training has the given pairs, for each time that it has the translations.
         device: that translates them.
+        subwords: files that divide text for a model in CTranslate2, by the names that they get;
+            empty for those beside it.
     """
 
     teacher: Path
@@ -61,11 +73,19 @@ class Given:
     text: tuple[Path, ...] = ()
     repeat: int = 1
     device: str = "cpu"
+    subwords: dict[str, Path] = field(default_factory=dict)
 
     @property
     def is_raw(self) -> bool:
         """Whether text is given, not binary data."""
         return bool(self.pairs or self.text)
+
+    @property
+    def engine(self) -> Optional[Path]:
+        """The folder for a teacher that is in CTranslate2; None for any other."""
+        if not (self.teacher / MODEL).is_file() or find_checkpoint(self.teacher):
+            return None
+        return Layout(self.out).exported("teacher", "ctranslate2")
 
     @property
     def measures_agreement(self) -> bool:
@@ -110,6 +130,11 @@ def check_given(given: Given) -> None:
         raise UserError(
             f"--vocabulary {given.vocabulary}: give {KEEP}, {TRIM}, or a number of pieces"
         )
+    if given.subwords and given.engine is None:
+        raise UserError(
+            f"--sentencepiece and --bpe: are for a {TEACHER} in CTranslate2; put the file that "
+            f"divided the training text beside {given.teacher}"
+        )
     for split, pair in given.pairs.items():
         for file in pair:
             if not file.is_file():
@@ -125,12 +150,15 @@ def teacher_stages(given: Given) -> tuple[tuple[Stage, ...], Path]:
     path = given.teacher
     if path.is_dir():
         file = find_checkpoint(path)
+        if given.engine is not None:
+            return engine_stage(given, given.engine)
         if file is None and (path / CONFIG).is_file():
             return import_stage(given)
         if file is None:
             raise UserError(
                 f"{TEACHER} {path}: has neither a checkpoint nor {CONFIG}; give a checkpoint, a "
-                "folder of pet-fairseq import-hf or bilingual, or one of Hugging Face's files"
+                "folder of pet-fairseq import-hf or bilingual, one of Hugging Face's files, or one "
+                "of CTranslate2"
             )
         path = file
     if given.languages is None:
@@ -169,6 +197,65 @@ def import_stage(given: Given) -> tuple[tuple[Stage, ...], Path]:
     return (stage,), folder / CHECKPOINT
 
 
+def engine_stage(given: Given, folder: Path) -> tuple[tuple[Stage, ...], Path]:
+    """What makes a folder with all that the text of a model in CTranslate2 needs."""
+    files = check_engine(given)
+    languages = engine_languages(given)
+    arguments = {"folder": given.teacher, "languages": languages, "files": files, "out": folder}
+    inputs = (given.teacher, *files.values())
+    return (Stage("teacher", ("teacher",), Call(take, arguments), folder, inputs),), folder
+
+
+def check_engine(given: Given) -> dict[str, Path]:
+    """The files that divide text for a model in CTranslate2, by name.
+
+    Raises:
+        UserError: CTranslate2 is missing, the model does not translate, nothing or binary data is
+            given for it to translate, or its pieces are to stay and nothing divides text into them.
+    """
+    if not has_ctranslate2():
+        raise UserError(f"{TEACHER} {given.teacher}: {MISSING}")
+    check_translates(given.teacher)
+    if not given.text:
+        raise UserError(
+            f"--text: missing; {TEACHER} {given.teacher} is in CTranslate2 and teaches by its "
+            "translations alone; give it source sentences, such as those of --train-pair"
+        )
+    files = given.subwords or subword_files(given.teacher)
+    if not files and not given.vocabulary.isdecimal():
+        words = dictionary_of(read_vocabularies(given.teacher)[0])
+        if has_pieces(words):
+            raise UserError(
+                f"{TEACHER} {given.teacher}: its words are pieces, and no file beside it divides "
+                "text into them; give that file with --sentencepiece or --bpe, or text in its "
+                "pieces and a --vocabulary of N pieces for the student"
+            )
+    return files
+
+
+def engine_languages(given: Given) -> tuple[str, str]:
+    """The languages that the user names for a model in CTranslate2, or that its folder names.
+
+    Raises:
+        UserError: neither.
+    """
+    languages = given.languages or tuple(read_languages(given.teacher).values())
+    if not languages:
+        raise UserError(
+            f"--source-lang and --target-lang: missing; {TEACHER} {given.teacher} is in "
+            "CTranslate2, which knows no languages"
+        )
+    source, target = languages
+    return source, target
+
+
+def check_engine_text(folder: Path, text: tuple[Path, ...]) -> None:
+    """Raise UserError if the beginning of a text is not divided into the words of an engine."""
+    lines = TextReader([str(file) for file in text])
+    EngineText(folder).check(line.text for line in islice(lines, FIRST_LINES))
+    lines.close()
+
+
 def corpus_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], Path]:
     """What lets the teacher translate text, if that is given, and the folder of its translations.
 
@@ -180,8 +267,12 @@ def corpus_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], Path]
     """
     if not given.text:
         return (), given.out
+    if given.engine is not None:
+        check_engine_text(given.engine, given.text)
+        divided = () if EngineText(given.engine).is_divided else ("--tokenizer", "space")
+        return translation_stages(given, teacher, given.engine, divided), given.corpus
     cfg = load_options(str(teacher), TEACHER)
-    words, shards = str(teacher_dictionaries(cfg.task, teacher)), given.out / "corpus"
+    words = str(teacher_dictionaries(cfg.task, teacher))
     _, not_held = why_not_exported(cfg.model, str(teacher))
     engine = teacher if not_held is not None else given.out / "corpus_teacher"
     export = (
@@ -189,34 +280,64 @@ def corpus_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], Path]
         *("--to", "ctranslate2", "--precision", PRECISION, "--out", PRODUCT),
     )
     made = [Stage("export-for-text", ("corpus",), export, engine, (teacher,))]
-    command = (
-        *("pet-fairseq", "translate-corpus", str(engine), "--data", words),
-        *("--text", *map(str, given.text), "--out", str(shards), "--device", given.device),
-    )
-    summary = shards / SUMMARY
-    decode = Call(write_corpus_text, {"teacher": teacher, "shards": shards, "folder": PRODUCT})
     stages = (
         *(made if not_held is None else ()),
-        Stage("translate-text", ("corpus",), command, summary, (engine, *given.text)),
-        Stage("corpus-text", ("corpus",), decode, given.corpus, (summary,)),
+        *translation_stages(given, teacher, engine, ("--data", words)),
     )
     return stages, given.corpus
 
 
-def vocabulary_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], Path]:
-    """What makes a teacher with fewer words, if that is asked for, and its checkpoint.
+def translation_stages(
+    given: Given, teacher: Path, engine: Path, options: tuple[str, ...]
+) -> tuple[Stage, ...]:
+    """What translates text into shards, and writes them as raw text.
 
     Args:
-        teacher: its checkpoint, which is there.
+        engine: the teacher's form that translates. options: of translate-corpus.
+    """
+    shards = given.out / "corpus"
+    command = (
+        *("pet-fairseq", "translate-corpus", str(engine), *options),
+        *("--text", *map(str, given.text), "--out", str(shards), "--device", given.device),
+    )
+    summary = shards / SUMMARY
+    decode = Call(write_corpus_text, {"teacher": teacher, "shards": shards, "folder": PRODUCT})
+    return (
+        Stage("translate-text", ("corpus",), command, summary, (engine, *given.text)),
+        Stage("corpus-text", ("corpus",), decode, given.corpus, (summary,)),
+    )
+
+
+def vocabulary_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], Path]:
+    """What makes the words of the student, and where they are.
+
+    They are the words of a checkpoint: the teacher's own, or those of one with fewer words. A
+    teacher in CTranslate2 has folders in place of checkpoints; what a student learns of it is text,
+    so a number of pieces is a vocabulary of its own.
+
+    Args:
+        teacher: its checkpoint or folder, which is there.
     """
     if given.vocabulary == KEEP:
         return (), teacher
+    if given.engine is not None and given.vocabulary != TRIM:
+        return own_vocabulary_stage(given, given.engine)
     pieces, folder = given.out / "pieces", given.out / "trimmed"
     most = None if given.vocabulary == TRIM else int(given.vocabulary)
     arguments = {"teacher": teacher, "text": pieces, "most": most, "folder": folder}
     call = Call(trim_teacher, arguments)
     trimming = Stage("vocabulary", ("teacher",), call, folder, (teacher, pieces))
-    return (text_stage(given, teacher, pieces), trimming), folder / CHECKPOINT
+    stages = (text_stage(given, teacher, pieces), trimming)
+    return stages, folder if given.engine else folder / CHECKPOINT
+
+
+def own_vocabulary_stage(given: Given, engine: Path) -> tuple[tuple[Stage, ...], Path]:
+    """What makes a vocabulary of the training text, and its folder."""
+    sets, folder = given.sets(), given.out / "vocabulary"
+    arguments = {"engine": engine, "sets": sets, "number": int(given.vocabulary), "folder": folder}
+    inputs = tuple(file for pair in sets["train"] for file in (pair.source, pair.target))
+    call = Call(train_vocabulary, arguments)
+    return (Stage("vocabulary", ("teacher",), call, folder, (engine, *inputs)),), folder
 
 
 # --- text -----------------------------------------------------------------------------------------
@@ -248,7 +369,8 @@ def data_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], Path]:
 def text_stage(given: Given, teacher: Path, folder: Path) -> Stage:
     """Raw text in a teacher's pieces."""
     sets = given.sets()
-    call = Call(write_pieces, {"teacher": teacher, "sets": sets, "folder": PRODUCT})
+    engine = {} if given.engine is None else {"engine": given.engine}
+    call = Call(write_pieces, {"teacher": teacher, "sets": sets, "folder": PRODUCT, **engine})
     files = tuple(
         file for pairs in sets.values() for pair in pairs for file in (pair.source, pair.target)
     )

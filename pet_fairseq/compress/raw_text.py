@@ -4,37 +4,54 @@ import hashlib
 import shutil
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import NamedTuple, Optional
 
+from fairseq.data import Dictionary
+from fairseq.data.data_utils import post_process
 from fairseq.tasks.translation import TranslationTask
 from omegaconf import DictConfig, OmegaConf, open_dict
+from sentencepiece import SentencePieceProcessor
 
 from pet_fairseq.checkpoints.dictionaries import first_folder
 from pet_fairseq.checkpoints.loading import CHECKPOINT, load_task
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint, load_options
 from pet_fairseq.checkpoints.saving import new_state, save_state
-from pet_fairseq.checkpoints.text_files import both_sides, folders_around
+from pet_fairseq.checkpoints.text_files import (
+    SUBWORD_FILES,
+    both_sides,
+    find_file,
+    folders_around,
+    read_languages,
+    write_languages,
+)
+from pet_fairseq.compress.engine import dictionary_of, measure_engine
+from pet_fairseq.demo.corpus import train_pieces
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import atomic_folder, write_json
+from pet_fairseq.multilingual.language_tokens import LanguageTokens
+from pet_fairseq.multilingual.subword_restriction import restrict
 from pet_fairseq.multilingual.vocabulary_trimming import (
     check_trimmable,
     choose_words,
     kept_rows,
     needed_words,
-    restrict_sentencepiece,
     restricted,
     trimmed_model,
 )
+from pet_fairseq.predict.batches import MAX_LENGTH, MAX_SOURCE
 from pet_fairseq.predict.corpus.shards import shards as complete_shards
 from pet_fairseq.predict.lines import Line, read_lines
 from pet_fairseq.predict.sentences import TextError
 from pet_fairseq.predict.text import (
+    Text,
     build_text_of,
+    find_segmentation,
     find_subword_file,
+    has_pieces,
     languages_of,
     options_of_text,
 )
@@ -43,7 +60,11 @@ from pet_fairseq.predict.translate import LONGEST_WORD
 TEACHER = "TEACHER"
 KEEP, TRIM = "keep", "trim"  # values of --vocabulary
 SOURCE, TARGET, REFERENCE = "source.txt", "target.txt", "test.reference"
+IN_ENGINE = "test.engine"  # the sources of the test set, in the pieces of a model in CTranslate2
 SPLITS = ("train", "valid", "test")
+MOST_UNKNOWN = 0.1  # of a text's pieces, if the file that divided it is the model's
+MOST_LINES = 2_000_000  # that train a vocabulary
+MOST_CHARACTERS = 0.9999  # of a text have pieces of their own, the rarest of a large text have not
 MOST_HELD_OUT = 1000  # sentences, and
 SHARE_HELD_OUT = 0.1  # at most this share, for each set that is missing
 
@@ -58,19 +79,27 @@ class TextPair:
 
 
 class Opened(NamedTuple):
-    """A checkpoint's options, and its task with its own dictionaries and languages."""
+    """A checkpoint's options, and its task with its own dictionaries and languages.
+
+    It may be a folder with these, without a checkpoint; then it has no options.
+    """
 
     path: Path
-    cfg: DictConfig
+    cfg: Optional[DictConfig]
     task: TranslationTask
 
     def divided(self) -> "Divided":
         """What divides text into the words of the model."""
+        if self.cfg is None:
+            return Divided(self.task, [self.path], divides=is_divided(self.path, self.task))
         return Divided(self.task, folders_around(str(self.path), self.cfg))
 
 
 def open_teacher(path: Path) -> Opened:
-    """Read a checkpoint's options, and the dictionaries that it was trained with."""
+    """Read a checkpoint's options, and the dictionaries that it was trained with; or a folder's."""
+    if path.is_dir():
+        languages = OmegaConf.create(read_languages(path))
+        return Opened(path, None, load_task(languages, str(path)))
     cfg = load_options(str(path), TEACHER)
     return Opened(path, cfg, load_task(cfg.task, str(teacher_dictionaries(cfg.task, path))))
 
@@ -96,22 +125,29 @@ def write_corpus_text(teacher: Path, shards: Path, folder: Path) -> None:
                         out.writelines(f"{text.decode(line.rstrip())}\n" for line in lines)
 
 
-def write_pieces(teacher: Path, sets: dict[str, list[TextPair]], folder: Path) -> None:
+def write_pieces(
+    teacher: Path, sets: dict[str, list[TextPair]], folder: Path, engine: Optional[Path] = None
+) -> None:
     """Write raw text in the teacher's pieces: train, valid and test, and its dictionaries.
 
     Where valid or test is not given, it is held out of the first of the training text. Pairs of
     train and valid with an empty side, or one longer than the teacher reads, are left out;
     about.json counts them. The raw target text of the test set is in test.reference.
 
+    Args:
+        engine: a model in CTranslate2 that reads the test set, too, in pieces of its own; its
+            sources are in test.engine, cut to its length. Where it has no file that divides text,
+            the sources of `sets` are in its pieces, and are joined for the student.
     Raises:
         UserError: files whose numbers of lines differ, no pair that can be used, or no file that
             divides text into the teacher's words.
     """
     opened = open_teacher(teacher)
     task, divided = opened.task, opened.divided()
+    reads = None if engine is None else EngineText(engine)
     counts: dict[str, Counter] = {split: Counter() for split in SPLITS}
     missing = [split for split in SPLITS if split not in sets]
-    with atomic_folder(folder) as new, Writers(new, task) as writers:
+    with atomic_folder(folder) as new, Writers(new, task, reads) as writers:
         for split, pairs in sets.items():
             for pair in pairs:
                 held_out = missing if split == "train" and pair is pairs[0] else []
@@ -132,12 +168,13 @@ def write_pair(
 ) -> None:
     """Write the lines of a pair of files into the sets that `choose` names, and count them."""
     for source, target in parallel(pair.source, pair.target):
-        place = choose(source.text)
-        pieces, reason = divided.pair(source.text, target.text)
+        text = source.text if writers.reads is None else writers.reads.raw(source.text)
+        place = choose(text)
+        pieces, reason = divided.pair(text, target.text)
         counts[place][reason or "kept"] += 1
         if reason is None or place == "test":
             for _ in range(pair.repeat if place == "train" else 1):
-                writers.write(place, pieces, target.text)
+                writers.write(place, pieces, source.text, target.text)
 
 
 def check_counts(counts: dict[str, Counter], sets: dict[str, list[TextPair]]) -> None:
@@ -157,13 +194,15 @@ class Divided:
 
     Args:
         folders: where the files are looked for that divide words.
+        divides: whether they are needed; else sources are in pieces, which are only joined.
     Attributes:
         files: those files.
     """
 
-    def __init__(self, task: TranslationTask, folders: list[Path]):
+    def __init__(self, task: TranslationTask, folders: list[Path], divides: bool = True):
         remedy = "put the file that divided the teacher's training text beside TEACHER"
-        file = find_subword_file(task.source_dictionary, folders, TEACHER, remedy)
+        words = task.source_dictionary
+        file = find_subword_file(words, folders, TEACHER, remedy) if divides else ""
         file, of_target = both_sides(file)
         languages = languages_of(task)
         swapped = dict(zip(languages, reversed(languages.values())))
@@ -171,6 +210,9 @@ class Divided:
         self.source, self.target = (
             build_text_of(*options, max_word_chars=LONGEST_WORD) for options in sides
         )
+        if not divides:
+            joined = (Joined(d) for d in (words, task.target_dictionary))
+            self.source, self.target = (Text(bpe=each) for each in joined)
         self.files = [Path(name) for name in dict.fromkeys((file, of_target)) if name]
         self.longest = tuple(limit - 1 for limit in task.max_positions())
 
@@ -226,17 +268,23 @@ def parallel(source: Path, target: Path) -> Iterator[tuple[Line, Line]]:
 
 
 class Writers:
-    """The files of a folder for fairseq-preprocess: the sets, dictionaries, and test.reference."""
+    """The files of a folder for fairseq-preprocess: the sets, dictionaries, and test.reference.
 
-    def __init__(self, folder: Path, task: TranslationTask):
+    Args:
+        reads: what divides the test set for test.engine, if there is to be one.
+    """
+
+    def __init__(self, folder: Path, task: TranslationTask, reads: Optional["EngineText"] = None):
         languages = tuple(languages_of(task).values())
         for language, words in zip(languages, (task.source_dictionary, task.target_dictionary)):
             words.save(str(folder / f"dict.{language}.txt"))
         names = [f"{split}.{language}" for split in SPLITS for language in languages]
         self.files = {
-            name: (folder / name).open("w", encoding="utf-8") for name in (*names, REFERENCE)
+            name: (folder / name).open("w", encoding="utf-8")
+            for name in (*names, REFERENCE, *([IN_ENGINE] if reads else []))
         }
         self.languages = languages
+        self.reads = reads
 
     def __enter__(self) -> "Writers":
         return self
@@ -245,11 +293,83 @@ class Writers:
         for file in self.files.values():
             file.close()
 
-    def write(self, split: str, pieces: tuple[str, str], raw_target: str) -> None:
+    def write(self, split: str, pieces: tuple[str, str], source: str, target: str) -> None:
+        """Write a pair of a set: in pieces, and as it was given."""
         for language, side in zip(self.languages, pieces):
             self.files[f"{split}.{language}"].write(f"{side}\n")
         if split == "test":
-            self.files[REFERENCE].write(f"{raw_target}\n")
+            self.files[REFERENCE].write(f"{target}\n")
+            if self.reads is not None:
+                self.files[IN_ENGINE].write(f"{self.reads.pieces(source)}\n")
+
+
+class Joined:
+    """In place of fairseq's BPE, for text that is in pieces of a dictionary: they are joined."""
+
+    def __init__(self, dictionary: Dictionary):
+        self.kind = find_segmentation(dictionary)
+
+    def encode(self, text: str) -> str:
+        return text
+
+    def decode(self, pieces: str) -> str:
+        return post_process(pieces, self.kind)
+
+
+class EngineText:
+    """Text as a model in CTranslate2 reads it.
+
+    Args:
+        folder: of the model, with all that text needs.
+    Attributes:
+        task: with its dictionaries. is_divided: whether it reads raw text, else pieces.
+        room, longest: the most pieces of a source and of a translation, without its end.
+    """
+
+    def __init__(self, folder: Path):
+        opened = open_teacher(folder)
+        self.task = opened.task
+        self.is_divided = is_divided(folder, opened.task)
+        divided = opened.divided()
+        self.source, self.files = divided.source, divided.files
+        tokens = LanguageTokens.of_folder(folder) or LanguageTokens()
+        of_source, of_target = measure_engine(folder).positions
+        around = len(tokens.source_prefix) + len(tokens.source_end)
+        self.room = (of_source or MAX_SOURCE + around) - max(1, around)
+        self.longest = (of_target or MAX_LENGTH + 1) - len(tokens.decoder_start)
+
+    def raw(self, text: str) -> str:
+        """Text as people write it."""
+        return text if self.is_divided else self.source.decode(text)
+
+    def pieces(self, text: str) -> str:
+        """As many pieces as the model reads; none where a word is too long to be divided."""
+        try:
+            return " ".join(self.source.encode(text).split()[: self.room])
+        except TextError:
+            return ""
+
+    def check(self, lines: Iterable[str]) -> None:
+        """Raise UserError if too many pieces of some lines are not the model's."""
+        pieces = [piece for line in lines for piece in self.pieces(line).split()]
+        unknown = sum(piece not in self.task.source_dictionary for piece in pieces)
+        if unknown <= MOST_UNKNOWN * len(pieces):
+            return
+        share = f"{100 * unknown / len(pieces):.0f}% of its pieces are no words of {TEACHER}"
+        if self.files:
+            raise UserError(
+                f"{self.files[0]}: {share}; give the file that divided the teacher's training "
+                "text, with --sentencepiece or --bpe"
+            )
+        raise UserError(
+            f"--text: {share}, beside which no file divides text; give that file with "
+            "--sentencepiece or --bpe, or text in the teacher's pieces"
+        )
+
+
+def is_divided(folder: Path, task: TranslationTask) -> bool:
+    """Whether a folder has what divides text into its words; whole words need nothing."""
+    return not has_pieces(task.source_dictionary) or bool(find_file(SUBWORD_FILES, [folder]))
 
 
 # --- a teacher with fewer words -------------------------------------------------------------------
@@ -258,50 +378,98 @@ class Writers:
 def trim_teacher(teacher: Path, text: Path, most: Optional[int], folder: Path) -> None:
     """Write a teacher whose dictionaries have the words of its training text only.
 
+    Of a folder without a checkpoint, as in CTranslate2, only the dictionaries and the files that
+    divide text are written.
+
     Args:
         text: what `write_pieces` wrote. most: of each side; None: all words of the text.
     Raises:
         UserError: not a Transformer, or text that cannot be divided into fewer pieces.
     """
-    state, opened = load_checkpoint(str(teacher), TEACHER), open_teacher(teacher)
-    task, cfg = opened.task, opened.cfg
-    check_trimmable(cfg.model, str(teacher))
-    divided = opened.divided()
-    if most is not None and not all(map(is_sentencepiece, divided.files)):
-        raise UserError(
-            f"--vocabulary {most}: {divided.files[0]} is no SentencePiece model, which alone can "
-            f"divide text into fewer pieces; give {TRIM}"
-        )
+    opened = open_teacher(teacher)
+    task, cfg, divided = opened.task, opened.cfg, opened.divided()
+    options = cfg and cfg.model
+    if options is not None:
+        check_trimmable(options, str(teacher))
     dictionaries = {
         task.cfg.source_lang: task.source_dictionary,
         task.cfg.target_lang: task.target_dictionary,
     }
     counts = [count_words(text / f"train.{language}") for language in dictionaries]
-    if getattr(cfg.model, "share_all_embeddings", False) or len(divided.files) < 2:
+    if getattr(options, "share_all_embeddings", False) or len(divided.files) < 2:
         counts = [counts[0] + counts[1]] * 2  # what one side may be divided into, both have
-    words = [choose_words(count, d, most) for count, d in zip(counts, dictionaries.values())]
-    needed = needed_words(cfg.model)
+    words, files = restrict_all(divided.files, counts, list(dictionaries.values()), most)
+    needed = needed_words(options)
     rows = [kept_rows(d, chosen | needed) for d, chosen in zip(dictionaries.values(), words)]
-    with open_dict(cfg):
-        cfg.task.data = str(folder)
-        cfg.task.source_lang, cfg.task.target_lang = dictionaries
-    plain = OmegaConf.to_container(cfg, enum_to_str=True)
-    model = trimmed_model(state["model"], *rows)
     with atomic_folder(folder) as new:
         for (language, dictionary), kept in zip(dictionaries.items(), rows):
             restricted(dictionary, kept).save(str(new / f"dict.{language}.txt"))
-        of_files = words if len(divided.files) > 1 else [words[0] | words[1]]
-        for file, chosen in zip(divided.files, of_files):
-            if is_sentencepiece(file):
-                restrict_sentencepiece(file, chosen, new / file.name)
-            else:
-                shutil.copyfile(file, new / file.name)
-        history = state["optimizer_history"][-1:]
-        save_state(new_state(plain, model, history, {}), new / CHECKPOINT)
+        for name, write in files.items():
+            write(new / name)
+        if cfg is None:
+            write_languages(new, *dictionaries)
+        else:
+            with open_dict(cfg):
+                cfg.task.data = str(folder)
+                cfg.task.source_lang, cfg.task.target_lang = dictionaries
+            state = load_checkpoint(str(teacher), TEACHER)
+            model = trimmed_model(state["model"], *rows)
+            plain = OmegaConf.to_container(cfg, enum_to_str=True)
+            history = state["optimizer_history"][-1:]
+            save_state(new_state(plain, model, history, {}), new / CHECKPOINT)
 
 
-def is_sentencepiece(file: Path) -> bool:
-    return file.suffix in (".model", ".spm")
+def train_vocabulary(
+    engine: Path, sets: dict[str, list[TextPair]], number: int, folder: Path
+) -> None:
+    """Write a folder with a SentencePiece model of the training text and the dictionaries of it.
+
+    It is one for both languages, made of the first MOST_LINES lines.
+
+    Args:
+        engine: as for `write_pieces`. number: of pieces, three special ones among them.
+    Raises:
+        UserError: the text has too few different pieces, or more characters than pieces.
+    """
+    opened, reads = open_teacher(engine), EngineText(engine)
+    lines = (
+        text
+        for pair in sets["train"]
+        for source, target in parallel(pair.source, pair.target)
+        for text in (reads.raw(source.text), target.text)
+    )
+    model = train_pieces(
+        islice(lines, MOST_LINES), number, option="--vocabulary", coverage=MOST_CHARACTERS
+    )
+    pieces = SentencePieceProcessor(model_proto=model)
+    words = dictionary_of(pieces.id_to_piece(i) for i in range(pieces.get_piece_size()))
+    languages = languages_of(opened.task)
+    with atomic_folder(folder) as new:
+        (new / "spm.model").write_bytes(model)
+        for language in languages.values():
+            words.save(str(new / f"dict.{language}.txt"))
+        write_languages(new, **languages)
+
+
+def restrict_all(
+    files: list[Path], counts: list[Counter], dictionaries: list[Dictionary], most: Optional[int]
+) -> tuple[list[set[str]], dict[str, Callable[[Path], object]]]:
+    """The words to keep of both sides, and what writes the files that divide text into these.
+
+    Args:
+        files: one for both sides, one for each, or none where words are whole.
+        counts: of the words of each side. most: as for `trim_teacher`.
+    """
+    if not files:
+        return [choose_words(c, words, most) for c, words in zip(counts, dictionaries)], {}
+    known = [words.symbols[words.nspecial :] for words in dictionaries]
+    if len(files) == 1:
+        both = restrict(files[0], counts[0], known, most)
+        return both.pieces, {files[0].name: both.write}
+    sides = [restrict(*side, most) for side in zip(files, counts, ([words] for words in known))]
+    return [side.pieces[0] for side in sides], {
+        file.name: side.write for file, side in zip(files, sides)
+    }
 
 
 def count_words(path: Path) -> Counter:

@@ -7,6 +7,7 @@ from typing import Any, Optional
 import matplotlib
 from matplotlib.figure import Figure
 
+from pet_fairseq.compress.engine import measure_engine
 from pet_fairseq.compress.layout import PRECISION, Layout
 from pet_fairseq.compress.measure import CTRANSLATE2, FAIRSEQ, InEngine, Measurements, measure
 from pet_fairseq.files import write_figure, write_json, write_text
@@ -99,12 +100,14 @@ def to_markdown(
 
 
 def checkpoint_line(measured: Measurements) -> str:
-    sizes: list[Any] = [model.sizes for model in measured.both.values()]  # of files: all are known
-    teacher, student = (size.checkpoint_bytes / MEGABYTE for size in sizes)
+    sizes: list[Any] = [model.sizes for model in measured.both.values()]
     rate = 100 * sizes[1].layer_parameters / sizes[0].layer_parameters
+    known = [size.checkpoint_bytes for size in sizes if size.checkpoint_bytes is not None]
+    megabytes = " and ".join(f"{size / MEGABYTE:.1f}" for size in known)
+    have = "the checkpoints have" if len(known) == len(sizes) else "the student's checkpoint has"
     return (
         f"The student has {rate:.1f}% of the teacher's layer parameters. In float32, as fairseq "
-        f"trains them, the checkpoints have {teacher:.1f} and {student:.1f} MB."
+        f"trains them, {have} {megabytes} MB."
     )
 
 
@@ -153,6 +156,12 @@ def notes(measured: Measurements, teacher: Path, reference: str) -> list[str]:
         )
     if measured.training_minutes is not None:
         lines.append(f"training took {measured.training_minutes:.1f} minutes")
+    if teacher.is_dir():
+        precision = measure_engine(teacher).precision
+        lines.append(
+            f"the teacher is in CTranslate2 with weights in {precision}, as it was given, and "
+            "taught by its translations alone"
+        )
     return [*lines, f"teacher: {teacher}"]
 
 

@@ -1,10 +1,11 @@
 """The stages of `pet-fairseq compress`, from the teacher to the report."""
 
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
 from pet_fairseq.compress.layout import MODELS, PRECISION
 from pet_fairseq.compress.plan import Plan
+from pet_fairseq.compress.raw_text import IN_ENGINE, EngineText
 from pet_fairseq.compress.report import write_report
 from pet_fairseq.compress.student import position_options
 from pet_fairseq.compress.training import (
@@ -16,8 +17,8 @@ from pet_fairseq.compress.training import (
     criterion_options,
 )
 from pet_fairseq.predict.batches import MAX_LENGTH
-from pet_fairseq.predict.speed.detokenise import write_set
-from pet_fairseq.predict.speed.translate import BEAM, ROUNDS, translate_exported
+from pet_fairseq.predict.speed.detokenise import find_style, write_set
+from pet_fairseq.predict.speed.translate import BEAM, ROUNDS, InPieces, translate_exported
 from pet_fairseq.runner.call import Call
 from pet_fairseq.runner.fairseq_commands import fairseq_generate, fairseq_train
 from pet_fairseq.runner.fairseq_options import learning_rate
@@ -41,12 +42,13 @@ def build_pipeline(plan: Plan) -> Pipeline:
 def build_stages(plan: Plan) -> list[Stage]:
     """All stages, in an order in which they can run."""
     rounds = ROUNDS if plan.teacher.no_ctranslate2 else 1
+    in_fairseq = MODELS if plan.teacher.model is not None else ("student",)
     return [
         test_set(plan),
-        *exports(plan, "teacher"),
+        *(exports(plan, "teacher") if "teacher" in in_fairseq else ()),
         *trainings(plan),
         *exports(plan, "student"),
-        *(generate(plan, model, k) for k in range(1, rounds + 1) for model in MODELS),
+        *(generate(plan, model, k) for k in range(1, rounds + 1) for model in in_fairseq),
         *translations(plan),
         report(plan),
     ]
@@ -197,19 +199,32 @@ def translations(plan: Plan) -> list[Stage]:
         return []
     tokens = plan.layout.test / "source.tokens"
     longest = plan.teacher.max_positions[1] - 1  # as fairseq-generate has it
-    arguments = {
+    arguments: dict[str, Any] = {
         **{"models": engines, "tokens": tokens, "style": plan.style, "beam": BEAM},
         **{"rounds": ROUNDS, "max_length": min(MAX_LENGTH, longest), "out": PRODUCT},
     }
+    inputs = [*engines.values(), tokens]
+    if plan.teacher.model is None:
+        in_engine = teacher_pieces(plan)
+        arguments["others"] = {"teacher": in_engine}
+        inputs.append(in_engine.tokens)
     return [
         Stage(
             *("speed", ("translate",)),
             command=Call(translate_exported, arguments),
             product=plan.layout.speed,
-            inputs=(*engines.values(), tokens),
+            inputs=tuple(inputs),
             alone=True,
         )
     ]
+
+
+def teacher_pieces(plan: Plan) -> InPieces:
+    """The test set as a teacher in CTranslate2 reads it, whose pieces its student may not have."""
+    reads = EngineText(plan.teacher.path)
+    style = find_style(plan.teacher.trained, reads.task)
+    tokens = plan.layout.text / IN_ENGINE
+    return InPieces(tokens, style, min(MAX_LENGTH, reads.longest))
 
 
 def report(plan: Plan) -> Stage:

@@ -100,9 +100,9 @@ def check_megabytes(teacher: Teacher, megabytes: float) -> None:
     """Raises UserError if a size is not positive, or not smaller than the teacher's in int8."""
     if not megabytes > 0:
         raise UserError(f"--megabytes {megabytes:g}: give a number above 0")
-    if teacher.no_plain_form is not None:
-        return  # it cannot be exported, so it has no size in int8
-    limit = int8_bytes(teacher.model) / MEGABYTE
+    if teacher.int8_bytes is None:
+        return
+    limit = teacher.int8_bytes / MEGABYTE
     if megabytes >= limit:
         raise UserError(
             f"--megabytes {megabytes:g}: the teacher itself has {limit:.2f} MB in int8; give less"
@@ -121,7 +121,7 @@ def _nearest(teacher: Teacher, layers: tuple[int, int], size: Size, options: Opt
     else:
         assert size.rate is not None, "a size is one of the two"
         option, wanted, unit = "--rate", size.rate, "%"
-        whole = count_parameters(teacher.model).layers
+        whole = teacher.layer_parameters
         measure = lambda model: 100 * count_parameters(model).layers / whole  # noqa: E731
     nearest = find_shape(options, teacher.vocabularies, layers, measure, wanted)
     check_size(option, wanted, nearest.size, TOLERANCE, unit)

@@ -1,20 +1,22 @@
-"""The model to compress: its checkpoint, checked against the data."""
+"""The model to compress: its checkpoint or its folder in CTranslate2, checked against the data."""
 
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
 
 from fairseq.models import FairseqEncoderDecoderModel
 from fairseq.tasks.translation import TranslationTask
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
 from pet_fairseq.checkpoints.dictionaries import check_dictionaries
 from pet_fairseq.checkpoints.loading import DATA_REMEDY, load_task
 from pet_fairseq.checkpoints.safe_loading import forget_embedding_files, read_checkpoint
+from pet_fairseq.checkpoints.text_files import read_languages
 from pet_fairseq.checkpoints.translation_checks import check_translation_model
+from pet_fairseq.compress.engine import measure_engine
 from pet_fairseq.decoding.export_ctranslate2 import (
     check_for_ctranslate2,
     has_ctranslate2,
@@ -22,11 +24,15 @@ from pet_fairseq.decoding.export_ctranslate2 import (
     language_tokens,
 )
 from pet_fairseq.decoding.export_fairseq import check_plain_form
+from pet_fairseq.decoding.export_size import int8_bytes
 from pet_fairseq.errors import UserError
 from pet_fairseq.nn.architectures import architecture_name, model_class
 from pet_fairseq.nn.layers import STACKS
+from pet_fairseq.nn.parameter_counts import count_parameters
 from pet_fairseq.pet.params import stored_model
 from pet_fairseq.runner.fairseq_options import Options
+
+POSITIONS = 1024  # fairseq's own number
 
 
 @dataclass(frozen=True)
@@ -34,25 +40,34 @@ class Teacher:
     """A trained translation model and the task of the data to train its student on.
 
     Attributes:
-        trained: the checkpoint's configuration.
-        model: its model on torch's meta device: shapes, no numbers.
-        embedding_files: options that name files of embeddings that it was trained with.
-        no_plain_form: why it cannot be exported, None if it can.
+        path: a checkpoint, or a folder in CTranslate2.
+        trained: its configuration; of the model in CTranslate2 only the languages.
+        layers: the number of layers, convolutions or LSTMs in its encoder and decoder.
+        width: of its source embeddings.
+        max_positions: the longest source and target that its student is to read.
+        layer_parameters: as `count_parameters` counts them.
+        int8_bytes: of its model.bin in int8, as predicted; None if it cannot be exported.
+        embedding_options: of fairseq's Transformer, which share embeddings as it does.
+        no_plain_form: why it cannot be exported to fairseq, None if it can.
         no_ctranslate2: why it cannot be measured in CTranslate2, None if it can.
+        model: on torch's meta device: shapes, no numbers; None in CTranslate2, where a model gives
+            translations and no distributions.
+        embedding_files: options that name files of embeddings that it was trained with.
     """
 
     path: Path
     trained: DictConfig
-    model: nn.Module
     task: TranslationTask
-    embedding_files: list[str]
+    layers: tuple[int, int]
+    width: int
+    max_positions: tuple[int, int]
+    layer_parameters: int
+    int8_bytes: Optional[int]
+    embedding_options: Options
     no_plain_form: Optional[str]
     no_ctranslate2: Optional[str]
-
-    @property
-    def options(self) -> Namespace:
-        """The options of its model."""
-        return self.trained["model"]
+    model: Optional[nn.Module] = None
+    embedding_files: Sequence[str] = ()
 
     @property
     def vocabularies(self) -> tuple[int, int]:
@@ -74,38 +89,34 @@ class Teacher:
 
     @property
     def engines(self) -> list[str]:
-        """What it can be exported to."""
+        """What it can run in."""
         reasons = {"fairseq": self.no_plain_form, "ctranslate2": self.no_ctranslate2}
         return [engine for engine, why_not in reasons.items() if why_not is None]
 
-    @property
-    def max_positions(self) -> tuple[int, int]:
-        """The longest source and target that it reads."""
-        source, target = self.model.max_positions()
-        return int(source), int(target)
 
-    @property
-    def width(self) -> int:
-        """The width of its source embeddings; not all kinds have an option for it."""
-        modules = self.model.encoder.modules()
-        return next(m.embedding_dim for m in modules if isinstance(m, nn.Embedding))
+def sharing_options(shares_all: bool, shares_target: bool) -> Options:
+    """The options of fairseq's Transformer that share embeddings.
 
-    @property
-    def layers(self) -> tuple[int, int]:
-        """The number of layers, convolutions or LSTMs in its encoder and decoder."""
-        encoder, decoder = (number_of_layers(getattr(self.model, stack)) for stack in STACKS)
-        return encoder, decoder
+    Args:
+        shares_all: of the source, the target and the output. shares_target: of the last two.
+    """
+    if shares_all:
+        return ("--share-all-embeddings",)
+    return ("--share-decoder-input-output-embed",) if shares_target else ()
 
-    @property
-    def embedding_options(self) -> Options:
-        """The options of fairseq's Transformer that share embeddings as it does."""
-        if getattr(self.options, "share_all_embeddings", False):
-            return ("--share-all-embeddings",)
-        # fconv has a name of its own for it
-        names = ("share_decoder_input_output_embed", "share_input_output_embed")
-        if any(getattr(self.options, name, False) for name in names):
-            return ("--share-decoder-input-output-embed",)
-        return ()
+
+def sharing_of(options: Namespace) -> Options:
+    """The same, as a checkpoint's options have it."""
+    # fconv has a name of its own for it
+    names = ("share_decoder_input_output_embed", "share_input_output_embed")
+    shares_target = any(getattr(options, name, False) for name in names)
+    return sharing_options(getattr(options, "share_all_embeddings", False), shares_target)
+
+
+def width_of(model: nn.Module) -> int:
+    """The width of a model's source embeddings; not all kinds have an option for it."""
+    modules = model.encoder.modules()
+    return next(m.embedding_dim for m in modules if isinstance(m, nn.Embedding))
 
 
 def number_of_layers(stack: nn.Module) -> int:
@@ -137,8 +148,48 @@ def read_teacher(path: Path, data: Path) -> Teacher:
     task = load_task(state["cfg"]["task"], str(data))
     check_dictionaries(state, str(path), "TEACHER", task, DATA_REMEDY)
     model = stored_model(state, str(path), "TEACHER")
-    reasons = why_not_exported(options, str(path))
-    return Teacher(path, state["cfg"], model, task, embedding_files, *reasons)
+    no_plain_form, no_ctranslate2 = why_not_exported(options, str(path))
+    encoder, decoder = (number_of_layers(getattr(model, stack)) for stack in STACKS)
+    source, target = model.max_positions()
+    return Teacher(
+        *(path, state["cfg"], task),
+        layers=(encoder, decoder),
+        width=width_of(model),
+        max_positions=(int(source), int(target)),
+        layer_parameters=count_parameters(model).layers,
+        int8_bytes=int8_bytes(model) if no_plain_form is None else None,
+        embedding_options=sharing_of(options),
+        no_plain_form=no_plain_form,
+        no_ctranslate2=no_ctranslate2,
+        model=model,
+        embedding_files=embedding_files,
+    )
+
+
+def read_engine_teacher(folder: Path, data: Path) -> Teacher:
+    """Read a folder that `engine.take` wrote.
+
+    Its student has nothing of its form: it reads as many words as models of fairseq do, and shares
+    embeddings as far as the data's dictionaries are equal.
+
+    Raises:
+        UserError: it cannot be read, or the data are missing or of other languages.
+    """
+    trained = OmegaConf.create({"task": read_languages(folder)})
+    task = load_task(trained.task, str(data))
+    figures = measure_engine(folder)
+    shares_all = task.source_dictionary == task.target_dictionary
+    return Teacher(
+        *(folder, trained, task),
+        layers=figures.layers,
+        width=figures.width,
+        max_positions=(POSITIONS, POSITIONS),
+        layer_parameters=figures.layer_parameters,
+        int8_bytes=figures.bytes,
+        embedding_options=sharing_options(shares_all, shares_target=True),
+        no_plain_form=f"TEACHER {folder} is a model in CTranslate2",
+        no_ctranslate2=None,
+    )
 
 
 def why_not_exported(options: Namespace, path: str) -> tuple[Optional[str], Optional[str]]:

@@ -36,6 +36,7 @@ COMMON = (
     *("--optimizer", "adam", *BETAS, "--weight-decay", "0.0001", "--dropout", "0"),
     *("--lr-scheduler", "polynomial_decay"),
 )
+CROSS_ENTROPY = "label_smoothed_cross_entropy"
 DISTILLATION = words("--label-smoothing 0.1 --distillation-alpha 0.9 --distillation-temperature 1")
 FIGURES = {
     name: re.compile(rf"train_inner .*\b{name}={NUMBER}") for name in ("num_updates", "wall", "ups")
@@ -251,7 +252,7 @@ def cache_megabytes(corpus: Corpus, teacher_width: int) -> int:
 
 
 def criterion_options(name: str, teacher: Path, cache_mb: Optional[int]) -> Options:
-    """Options of one of the three criteria that learn from the teacher.
+    """Options of a criterion: three learn from the teacher, the fourth from the text alone.
 
     Args:
         cache_mb: None for a teacher whose features cannot be kept.
@@ -262,4 +263,5 @@ def criterion_options(name: str, teacher: Path, cache_mb: Optional[int]) -> Opti
         "pet_simplified_task": (*options, *AUTO, *cache),
         "pet_distillation": (*options, *DISTILLATION, *cache),
         "patient_kd": (*options, *DISTILLATION),
+        CROSS_ENTROPY: ("--criterion", name, "--label-smoothing", "0.1"),
     }[name]

@@ -67,4 +67,5 @@ def add_text_files(checkpoint: str, data: str, folder: Path, with_languages: boo
     cfg = load_options(checkpoint, "CHECKPOINT")
     copy_subword_files([*around_data(Path(data)), *folders_around(checkpoint, cfg)], folder)
     if with_languages:
-        write_languages(folder, load_task(cfg.task, data).cfg)
+        task = load_task(cfg.task, data)
+        write_languages(folder, task.cfg.source_lang, task.cfg.target_lang)

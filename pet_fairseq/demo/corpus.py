@@ -56,9 +56,13 @@ def split_pairs(pairs: Iterable[Pair], sizes: Mapping[str, int]) -> dict[str, li
     return parts | {"train": rest[: sizes["train"]]}
 
 
-def train_pieces(sentences: Iterable[str], number: int) -> bytes:
+def train_pieces(
+    sentences: Iterable[str], number: int, option: str = "--pieces", coverage: float = 1.0
+) -> bytes:
     """Train a SentencePiece model of `number` pieces, by byte-pair encoding.
 
+    Args:
+        option: names the number in errors. coverage: which part of all characters has pieces.
     Returns:
         the content of its file.
     Raises:
@@ -71,7 +75,7 @@ def train_pieces(sentences: Iterable[str], number: int) -> bytes:
             model_writer=model,
             model_type="bpe",
             vocab_size=number,
-            character_coverage=1.0,
+            character_coverage=coverage,
             minloglevel=2,
         )
     except RuntimeError as error:
@@ -79,7 +83,7 @@ def train_pieces(sentences: Iterable[str], number: int) -> bytes:
             problem = "the training sentences have fewer; give a smaller number"
         else:
             problem = "the training sentences have more characters; give a larger number"
-        raise UserError(f"--pieces {number}: {problem}") from None
+        raise UserError(f"{option} {number}: {problem}") from None
     return model.getvalue()
 
 

@@ -7,7 +7,6 @@ are the whole model's, renormalised.
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Collection
-from pathlib import Path
 from typing import Any, Optional
 
 import torch
@@ -76,7 +75,9 @@ def trimmed_model(model: dict[str, Tensor], source: Tensor, target: Tensor) -> d
     }
 
 
-def choose_words(counts: Counter, dictionary: Dictionary, most: Optional[int] = None) -> set[str]:
+def choose_words(
+    counts: Counter, dictionary: Collection[str], most: Optional[int] = None
+) -> set[str]:
     """The words to keep of a dictionary.
 
     These are the words of a text and the single characters in them, which restricted segmentation
@@ -91,36 +92,15 @@ def choose_words(counts: Counter, dictionary: Dictionary, most: Optional[int] = 
     characters = {c for word in used for c in word if c in dictionary} | (used & {MARK})
     if most is None:
         return used | characters
-    if not len(characters) < most <= len(used | characters):
-        raise UserError(
-            f"--vocabulary {most}: the text has {len(used | characters):,} different pieces, "
-            f"{len(characters):,} of them single characters; give a number between these, or trim"
-        )
+    check_number(most, len(characters), len(used | characters))
     others = sorted(used - characters, key=lambda word: (-counts[word], word))
     return characters | set(others[: most - len(characters)])
 
 
-# --- files that divide words ----------------------------------------------------------------------
-
-
-def restrict_sentencepiece(model: Path, words: Collection[str], out: Path) -> None:
-    """Write a SentencePiece model that divides text into some of its pieces only.
-
-    Single characters stay, so that a word never becomes unknown as a whole.
-
-    Raises:
-        UserError: not a SentencePiece model.
-    """
-    from google.protobuf.message import DecodeError
-    from sentencepiece import sentencepiece_model_pb2
-
-    proto = sentencepiece_model_pb2.ModelProto()
-    try:
-        proto.ParseFromString(model.read_bytes())
-    except DecodeError as error:
-        raise UserError(f"{model}: not a SentencePiece model; download it again") from error
-    kinds = sentencepiece_model_pb2.ModelProto.SentencePiece
-    for piece in proto.pieces:
-        if piece.type == kinds.NORMAL and piece.piece not in words and len(piece.piece) > 1:
-            piece.type = kinds.UNUSED
-    out.write_bytes(proto.SerializeToString())
+def check_number(most: int, characters: int, pieces: int) -> None:
+    """Raise UserError if a vocabulary has no room for the characters, or more than all pieces."""
+    if not characters < most <= pieces:
+        raise UserError(
+            f"--vocabulary {most}: the text has {pieces:,} different pieces, {characters:,} of "
+            "them single characters; give a number between these, or trim"
+        )

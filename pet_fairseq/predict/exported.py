@@ -16,6 +16,7 @@ from pet_fairseq.checkpoints.text_files import SUBWORD_FILES, around_data, find_
 from pet_fairseq.decoding.export_ctranslate2 import MISSING, has_ctranslate2
 from pet_fairseq.devices import usable_cores
 from pet_fairseq.errors import UserError
+from pet_fairseq.files import read_lines, read_text
 from pet_fairseq.multilingual.language_tokens import LanguageTokens
 from pet_fairseq.predict.batches import MAX_LENGTH, MAX_SOURCE, BatchLimit
 from pet_fairseq.predict.load_model import PATH, choose_text
@@ -219,18 +220,33 @@ def open_exported(folder: Path, args: Namespace, text_options: list[str]) -> Exp
 
 
 def _words(folder: Path) -> Dictionary:
-    """The words of the sources, as a dictionary of fairseq.
+    """The words of the sources, as a dictionary of fairseq."""
+    words = Dictionary()
+    for word in read_vocabularies(folder)[0]:
+        words.add_symbol(word)
+    return words
+
+
+def read_vocabularies(folder: Path) -> tuple[list[str], list[str]]:
+    """The words of the sources and of the targets, in CTranslate2's order.
 
     Raises:
-        UserError: the folder has no list of them.
+        UserError: the folder has no list of them, or one that is not readable.
     """
-    for name in ("source_vocabulary.json", "shared_vocabulary.json"):
-        if (folder / name).is_file():
-            words = Dictionary()
-            for word in json.loads((folder / name).read_text(encoding="utf-8")):
-                words.add_symbol(word)
-            return words
-    raise UserError(f"{PATH} {folder}: has no source_vocabulary.json; export the model again")
+    source, target = (_read_vocabulary(folder, side) for side in ("source", "target"))
+    return source, target
+
+
+def _read_vocabulary(folder: Path, side: str) -> list[str]:
+    for name in (f"{side}_vocabulary", "shared_vocabulary"):
+        if (file := folder / f"{name}.txt").is_file():  # of CTranslate2 before version 3
+            return read_lines(file, PATH)
+        if (file := folder / f"{name}.json").is_file():
+            try:
+                return [str(word) for word in json.loads(read_text(file, PATH))]
+            except ValueError as error:
+                raise UserError(f"{file}: cannot be read; export the model again") from error
+    raise UserError(f"{PATH} {folder}: has no {side}_vocabulary.json; export the model again")
 
 
 def _languages(folder: Path, data: Optional[str]) -> dict[str, str]:

@@ -172,7 +172,8 @@ class Bench:
             name: load(self.exported(path), self.choices.beam, threads)
             for name, path in models.items()
         }
-        _, seconds = take_turns(translators, self.sentences, self.choices.rounds)
+        sentences = dict.fromkeys(translators, self.sentences)
+        _, seconds = take_turns(translators, sentences, self.choices.rounds)
         return {
             "sentences": len(self.sentences),
             "seconds": seconds.get("own", seconds["teacher"]),

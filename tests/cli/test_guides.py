@@ -67,11 +67,11 @@ def test_long_prompts(reviews):
     assert len(re.findall(r"^D-", output, re.MULTILINE)) == 7  # of the test set, and of the line
 
 
-def test_an_opus_mt_teacher(tmp_path):
+def write_opus_mt(tmp_path: Path) -> None:
+    """A model of OPUS-MT's kind in the folder opus, and sets of the words that it knows."""
     from tests.huggingface.transformers_models import marian  # skips without transformers
 
     pytest.importorskip("ctranslate2")
-    page = "howto/opus_mt.md"
     draw = random.Random(1)
     for part, size in (("train", 40), ("valid", 8), ("test", 6)):
         for language, words in (("de", "ein hund katze sieht den"), ("en", "a dog cat sees the")):
@@ -85,6 +85,31 @@ def test_an_opus_mt_teacher(tmp_path):
     pieces = {one.id_to_piece(i) for one in models for i in range(3, one.get_piece_size())}
     widths = dict(d_model=32, encoder_ffn_dim=64, decoder_ffn_dim=64)
     marian(tmp_path / "opus", pieces=["</s>", "<unk>", *sorted(pieces), "<pad>"], **widths)
+
+
+def test_a_teacher_in_ctranslate2(tmp_path):
+    from ctranslate2.converters import TransformersConverter
+
+    page = "howto/ctranslate2_teacher.md"
+    write_opus_mt(tmp_path)
+    (tmp_path / "opus").rename(tmp_path / "downloaded")
+    files = ["source.spm", "target.spm"]
+    TransformersConverter(str(tmp_path / "downloaded"), copy_files=files).convert(
+        str(tmp_path / "opus")
+    )
+    (tmp_path / "mono.de").write_text((tmp_path / "train.de").read_text() * 3)
+    (tmp_path / "new.de").write_text((tmp_path / "test.de").read_text())
+    commands = block(page, "pet-fairseq compress", vocabulary=45).rstrip()
+    output = run_in(tmp_path, f"{commands} --rate 50 --updates 20 --device cpu")
+    assert re.search(r"MB -> .* MB \(.* in CTranslate2 int8 on", output)
+    run_in(tmp_path, block(page, "pet-fairseq translate"))
+    found = (tmp_path / "new.en").read_text()
+    assert found == (tmp_path / "small/speed/student.txt").read_text()
+
+
+def test_an_opus_mt_teacher(tmp_path):
+    page = "howto/opus_mt.md"
+    write_opus_mt(tmp_path)
     commands = block(page, "pet-fairseq compress opus").rstrip()
     output = run_in(tmp_path, f"{commands} --rate 50 --updates 200 --device cpu")
     assert re.search(r"MB -> .* MB \(.* in CTranslate2 int8 on", output)

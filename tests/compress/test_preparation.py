@@ -1,11 +1,14 @@
 """Raw text as data in the teacher's pieces, and which stages what is given needs."""
 
+import io
 import random
 from collections import Counter
 
 import pytest
 import torch
 from sentencepiece import SentencePieceProcessor
+from subword_nmt.apply_bpe import BPE
+from subword_nmt.learn_bpe import learn_bpe
 
 from pet_fairseq.checkpoints.frozen_models import load_frozen_models
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
@@ -214,6 +217,37 @@ def test_a_teacher_with_fewer_words(most, in_pieces, tmp_path):
     restricted = SentencePieceProcessor(str(tmp_path / "trimmed/spm.model"))
     known = {*task.source_dictionary.symbols, *task.target_dictionary.symbols}
     assert all(set(restricted.encode(text, out_type=str)) <= known for text in texts)
+
+
+@pytest.mark.parametrize("most", [None, 45])
+def test_a_teacher_of_codes_with_fewer_words(most, tmp_path):
+    """Every piece of its text is a word of it, and the pieces join to the text."""
+    draw = random.Random(1)
+    words = ["".join(draw.choices("abcdefgh", k=draw.randint(2, 7))) for _ in range(80)]
+    texts = [" ".join(draw.choices(words, k=4)) for _ in range(400)]
+    (tmp_path / "teacher").mkdir()
+    codes = tmp_path / "teacher/bpe.codes"
+    with codes.open("w") as out:
+        learn_bpe(io.StringIO("".join(f"{text}\n" for text in texts)), out, 60)
+    with codes.open() as file:
+        bpe = BPE(file)
+    known = sorted({piece for text in texts for piece in bpe.process_line(text).split()})
+    for language in ("de", "en"):
+        write(tmp_path / f"teacher/dict.{language}.txt", [f"{piece} 1" for piece in known])
+    teacher = tmp_path / "teacher/checkpoint.pt"
+    save_model(teacher, load_task(tmp_path / "teacher"), share_all_embeddings=True)
+    files = [write(tmp_path / side, texts[:200]) for side in ("s", "t")]
+    sets = {split: [TextPair(*files)] for split in SETS}
+    write_pieces(teacher, sets, tmp_path / "pieces")
+    trim_teacher(teacher, tmp_path / "pieces", most, tmp_path / "trimmed")
+    write_pieces(tmp_path / "trimmed/checkpoint.pt", sets, tmp_path / "text")
+    kept = {line.split()[0] for line in read(tmp_path / "trimmed/dict.en.txt")}
+    divided = read(tmp_path / "text/train.en")
+    assert {piece for line in divided for piece in line.split()} <= kept
+    assert [f"{line} ".replace("@@ ", "").strip() for line in divided] == texts[:200]
+    assert most is None or 30 < len(kept) <= most < len(known)
+    if most is None:
+        assert divided == read(tmp_path / "pieces/train.en")
 
 
 def test_languages_that_only_the_data_name(made, teacher, tmp_path):

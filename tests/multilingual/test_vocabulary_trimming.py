@@ -10,12 +10,12 @@ from fairseq.models import build_model
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from pet_fairseq.errors import UserError
+from pet_fairseq.multilingual.subword_restriction import restrict_sentencepiece
 from pet_fairseq.multilingual.vocabulary_trimming import (
     check_trimmable,
     choose_words,
     kept_rows,
     needed_words,
-    restrict_sentencepiece,
     restricted,
     trimmed_model,
 )

@@ -127,6 +127,10 @@ BLOCKS = {
         "pet-fairseq compress opus": f"{GUIDES}::test_an_opus_mt_teacher",
         "pet-fairseq compress small/trimmed": f"{GUIDES}::test_an_opus_mt_teacher",
     },
+    "docs/howto/ctranslate2_teacher.md": {
+        "pet-fairseq compress": f"{GUIDES}::test_a_teacher_in_ctranslate2",
+        "pet-fairseq translate": f"{GUIDES}::test_a_teacher_in_ctranslate2",
+    },
     "docs/howto/nllb.md": {
         "pet-fairseq compress": f"{GUIDES}::test_a_teacher_of_many_languages",
         "pet-fairseq translate": f"{GUIDES}::test_a_teacher_of_many_languages",

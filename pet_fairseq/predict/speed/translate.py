@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from pet_fairseq.devices import usable_cores
@@ -27,6 +28,21 @@ ROUNDS = 5  # how often translations are timed
 AT_ONCE = 100_000  # sentences that are translated before more are read
 
 Translate = Callable[[list[list[str]]], list[str]]
+
+
+@dataclass(frozen=True)
+class InPieces:
+    """A text as a model reads and writes it.
+
+    Attributes:
+        tokens: a file with one sentence, as tokens, on each line.
+        style: of the translations. max_length: of a translation in words; CTranslate2 fails at one
+            without a position.
+    """
+
+    tokens: Path
+    style: "TextStyle"
+    max_length: int = MAX_LENGTH
 
 
 class Sentence(NamedTuple):
@@ -98,6 +114,7 @@ def translate_exported(
     max_length: int = MAX_LENGTH,
     long_texts: str = "cut",
     strict: bool = False,
+    others: Mapping[str, InPieces] = MappingProxyType({}),
 ) -> Translated:
     """Write NAME.txt for each model and speeds.json into a new folder.
 
@@ -105,11 +122,11 @@ def translate_exported(
 
     Args:
         models: folders that `pet-fairseq export --to ctranslate2` made, by name.
-        tokens: a file with one sentence, as tokens, on each line.
+        tokens, style, max_length: the text, as in `InPieces`.
         rounds: how often each model's translation is timed.
         threads: how many batches are translated at once; 0: one for each core that we may use.
-        max_length: of a translation in words; CTranslate2 fails at one without a position.
         long_texts, strict: as for `read_sentences`.
+        others: the same text, line by line, for the models that have other pieces.
     Raises:
         UserError: CTranslate2 or an input is missing, `out` exists, a number is below 1, or a line
             is refused.
@@ -117,9 +134,13 @@ def translate_exported(
     check_positive(max_length=max_length)
     check_inputs(models, tokens, beam, rounds, out)
     threads = threads or usable_cores()
-    sentences = read_sentences(tokens, long_texts, strict)
-    translators = {name: load(folder, beam, threads, max_length) for name, folder in models.items()}
-    decode = style.decoder()
+    usual = InPieces(tokens, style, max_length)
+    texts = {name: others.get(name, usual) for name in models}
+    sentences = zip(*(read_sentences(text.tokens, long_texts, strict) for text in texts.values()))
+    translators = {
+        name: load(folder, beam, threads, texts[name].max_length) for name, folder in models.items()
+    }
+    decoders = {name: text.style.decoder() for name, text in texts.items()}
     bad_lines = BadLines()
     translated, seconds = 0, {name: [0.0] * rounds for name in translators}
     with atomic_folder(out) as folder, ExitStack() as stack:
@@ -128,15 +149,17 @@ def translate_exported(
             for name in translators
         }
         while some := list(itertools.islice(sentences, AT_ONCE)):
-            asked = [sentence.tokens for sentence in some if sentence.tokens]
-            texts, times = take_turns(translators, asked, rounds)
-            translated += len(asked)
+            is_asked = [all(sentence.tokens for sentence in line) for line in some]
+            lines = list(itertools.compress(some, is_asked))
+            asked = {name: [line[i].tokens for line in lines] for i, name in enumerate(models)}
+            found, times = take_turns(translators, asked, rounds)
+            translated += len(lines)
             for name, file in files.items():
                 seconds[name] = [a + b for a, b in zip(seconds[name], times[name])]
-                answers = map(decode, texts[name])
-                file.writelines(f"{next(answers) if each.tokens else ''}\n" for each in some)
-            for sentence in some:
-                bad_lines.add(sentence.bad)
+                answers = map(decoders[name], found[name])
+                file.writelines(f"{next(answers) if each else ''}\n" for each in is_asked)
+            for first, *_ in some:
+                bad_lines.add(first.bad)
         medians = {name: translated / statistics.median(times) for name, times in seconds.items()}
         speeds = Speeds("CTranslate2", beam, threads, translated, seconds, medians)
         write_json(speeds_file(folder), asdict(speeds))
@@ -204,19 +227,22 @@ def load(folder: Path, beam: int, threads: int, max_length: int = MAX_LENGTH) ->
 
 
 def take_turns(
-    translators: dict[str, Translate], sentences: list[list[str]], rounds: int
+    translators: dict[str, Translate], sentences: dict[str, list[list[str]]], rounds: int
 ) -> tuple[dict[str, list[str]], dict[str, list[float]]]:
     """Translate in rounds; returns the translations, and the seconds of each round, by model.
+
+    Args:
+        sentences: by model, too.
 
     A first round warms up and is not timed. Every second round has the reverse order, so that no
     model always comes after the same one.
     """
     names = list(translators)
-    texts = {name: translators[name](sentences) for name in names}
+    texts = {name: translators[name](sentences[name]) for name in names}
     seconds: dict[str, list[float]] = {name: [] for name in names}
     for round_number in range(rounds):
         for name in names if round_number % 2 else reversed(names):
             start = time.perf_counter()
-            translators[name](sentences)
+            translators[name](sentences[name])
             seconds[name].append(time.perf_counter() - start)
     return texts, seconds
