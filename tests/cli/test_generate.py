@@ -11,17 +11,6 @@ SHORT = ("--max-len-b", "15")  # a model that has learned little ends few senten
 ALL = ("--required-batch-size-multiple", "1")  # else fairseq drops an incomplete last batch
 
 
-@pytest.mark.parametrize("beam", [1, 5])
-def test_generate_translates_every_sentence(beam, student, data):
-    folder, _ = student
-    out = run(
-        *("fairseq-generate", data, "--path", folder / "checkpoint_best.pt", "--beam", beam),
-        *(*USER_DIR, *ALL, *SHORT, "--print-alignment"),
-    ).output
-    assert out.count("\nH-") == 30
-    assert f"with beam={beam}" in out
-
-
 @pytest.mark.cold
 def test_generate_scores_a_plain_checkpoint_as_fairseq_does(teacher, data):
     """The user-dir must not change what fairseq does with its own models."""
