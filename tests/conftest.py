@@ -53,3 +53,11 @@ def once(tmp_path_factory, worker_id) -> Callable[[str, Callable[[Path], object]
         return folder
 
     return make
+
+
+@pytest.fixture(scope="session")
+def prepared(once) -> Path:
+    """A folder with what the cases of tests/distributed read: dictionaries and small models."""
+    from tests.distributed.cases import prepare  # here: most tests do without it
+
+    return once("prepared", prepare)

@@ -10,6 +10,7 @@ if one is not noticed.
 import argparse
 import ast
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -80,11 +81,10 @@ def noticed_by(tree: Path, defect: Defect) -> str:
     path.write_text(whole)
     if tests.returncode == 0:
         return ""
-    marks = ("FAILED ", "ERROR ")
-    lines = [line.split()[1] for line in output.splitlines() if line.startswith(marks)]
-    if tests.returncode != 1 or not lines:
+    failed = re.search(r"^(?:FAILED|ERROR) (tests/[^[\s]*)", output, re.MULTILINE)
+    if tests.returncode != 1 or failed is None:
         sys.exit(f"{defect.name}: the tests could not run: {output[-3000:]}")
-    return lines[0].split("[")[0]
+    return failed[1]
 
 
 def copy_tree(tree: Path, copy: Path) -> None:

@@ -8,6 +8,7 @@ from tests.cli.processes import CROSS_ENTROPY, REPO, run, train
 
 SMALL = (
     *("--encoder-embed-dim", "32", "--encoder-ffn-embed-dim", "32", "--encoder-layers", "2"),
+    *("--decoder-embed-dim", "32", "--decoder-ffn-embed-dim", "32", "--decoder-layers", "2"),
     *("--encoder-attention-heads", "2", "--decoder-attention-heads", "2"),
 )
 
@@ -19,14 +20,14 @@ def load(folder) -> dict:
 def generate(data, checkpoint, *options) -> str:
     return run(
         *("fairseq-generate", data, "--path", checkpoint, "--user-dir", REPO / "pet_fairseq"),
-        *("--cpu", "--required-batch-size-multiple", "1", *options),
+        *("--cpu", "--required-batch-size-multiple", "1", "--max-len-b", "15", *options),
     ).output
 
 
 def test_can_trains_and_translates(data, tmp_path):
     log = train(
         *(data, tmp_path, "--arch", "can_transformer", *SMALL, *CROSS_ENTROPY),
-        *("--max-update", "60", "--fp16", "--fp16-no-flatten-grads"),
+        *("--max-update", "12", "--fp16", "--fp16-no-flatten-grads"),
     )
     losses = log.values("loss", "valid")
     assert losses[-1] < losses[0]

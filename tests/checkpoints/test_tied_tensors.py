@@ -6,7 +6,7 @@ from torch import nn
 
 from pet_fairseq.checkpoints.tied_tensors import tied_names
 from pet_fairseq.errors import UserError
-from tests.distributed.cases import CASES, TIED, build, prepare, read_options
+from tests.distributed.cases import CASES, TIED, build, read_options
 
 
 def test_tied_names():
@@ -26,16 +26,9 @@ MODELS = {
 }
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tied")
-    prepare(folder)
-    return folder
-
-
 @pytest.mark.parametrize("name", MODELS)
-def test_checkpoints_hold_shared_tensors_once(name, folder):
-    _, model = build(read_options(CASES[name], folder, MODELS[name]))
+def test_checkpoints_hold_shared_tensors_once(name, prepared):
+    _, model = build(read_options(CASES[name], prepared, MODELS[name]))
     state = utils.move_to_cpu(model.bfloat16().state_dict())  # as fairseq saves; it copies
     parameters = dict(model.named_parameters())
     stored = [tensor for key, tensor in state.items() if key in parameters]

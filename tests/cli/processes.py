@@ -84,7 +84,7 @@ def start(command: str, *args, **options) -> subprocess.Popen:
     process is to begin with something that a fork does not take over.
     """
     env = options.pop("env", {})
-    cold = "preexec_fn" in options or args[:1] == ("-c",)
+    cold = args[:1] == ("-c",)
     cold |= any(name.startswith(IMPORT_TIME) for name in env)
     return subprocess.Popen(
         command_line(command, *args, cold=cold),

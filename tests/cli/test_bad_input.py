@@ -69,7 +69,6 @@ def test_truncated_teacher(data, teacher, tmp_path):
     )
 
 
-@pytest.mark.cold
 def test_teacher_with_another_dictionary(data, teacher, tmp_path):
     write_text(tmp_path / "raw", {"train": 300, "valid": 30, "test": 30}, seed=5)
     other = preprocess(tmp_path / "raw", tmp_path / "bin")

@@ -10,12 +10,21 @@ from tests.predict.made import make_classifier
 SCRIPTS = REPO / "scripts/benchmarks"
 
 
+def table(output, first):
+    """The cells of the table whose head begins so, head and line below it included."""
+    return cells(output[output.index(f"| {first} |") :].split("\n\n")[0])
+
+
 def tables(output):
     """The cells of the rows of all tables, without their heads."""
-    rows = [line for line in output.splitlines() if line.startswith("|")]
-    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
-    heads = [i for i, row in enumerate(cells) if set("".join(row)) <= set("-:")]
-    return [row for i, row in enumerate(cells) if i not in heads and i + 1 not in heads]
+    rows = cells(output)
+    heads = [i for i, row in enumerate(rows) if set("".join(row)) <= set("-:")]
+    return [row for i, row in enumerate(rows) if i not in heads and i + 1 not in heads]
+
+
+def cells(text):
+    rows = [line for line in text.splitlines() if line.startswith("|")]  # others are the log's
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
 
 
 # --- translation ----------------------------------------------------------------------------------
@@ -58,6 +67,16 @@ def test_decoding_of_a_checkpoint_without_data(tmp_path):
     assert result.status == 2 and line.endswith(
         "--models NAME=FILE: give with --data the folder of its test set"
     )
+
+
+def test_attention(tmp_path):
+    run("python", SCRIPTS / "attention.py", "--tiny", "--out", tmp_path / "out.md")
+    text = (tmp_path / "out.md").read_text()
+    rows = tables(text)
+    assert "steps, training" in text and [row[:2] for row in rows] == [
+        [dtype, length] for dtype in ("bfloat16", "float32") for length in ("3", "20")
+    ]
+    assert all(float(time) >= 0 for row in rows for time in row[2:])
 
 
 def test_head_sampling():
@@ -139,3 +158,24 @@ def test_bank():
     output = run("python", SCRIPTS / "bank.py", "--tiny").output
     assert output.startswith("300 demonstrations, 4 shots")
     assert [row[:2] for row in tables(output)] == [[w, n] for w in ("8", "16") for n in "12"]
+
+
+@pytest.mark.slow
+def test_shots():
+    out = run("python", SCRIPTS / "shots.py", "--tiny", "--shots", "1", "3").output
+    rows = table(out, "shots")[2:]
+    assert [row[0] for row in rows] == ["1", "3"]
+    # </s>, a query of 8 and a prompt of 16, behind demonstrations of 40 tokens or ceil(40 / 12) = 4
+    assert [row[1] for row in rows] == [f"{25 + 40 * n}" for n in (1, 3)]
+    assert [row[4] for row in rows] == [f"{25 + 4 * n}" for n in (1, 3)]
+    assert all(float(row[i]) > 0 for row in rows for i in (2, 5, 7))
+
+
+@pytest.mark.slow
+def test_ways_to_read():
+    out = run("python", SCRIPTS / "selfcp.py", "--tiny", "--lengths", "512", "2048").output
+    costs = {row[0]: float(row[5]) for row in table(out, "way")[2:]}
+    assert costs["full"] == 1 and costs["truncated"] < 0.5  # 16 of 64 tokens, and what all share
+    assert [row[:2] for row in table(out, "tokens to compress")[2:]] == [
+        [length, number] for length in ("512", "2048") for number in ("2", "4", "8", "16")
+    ]

@@ -67,7 +67,7 @@ def test_params_of_checkpoints(student, teacher):
     assert "159,104" in out and "134,400" in out and "118.38%" in out
 
 
-@pytest.mark.parametrize("rate", [0.04, 5.0, 23.3])
+@pytest.mark.parametrize("rate", [0.04, 23.3])
 def test_target_rate_lists_widths_that_reach_it(rate):
     arch = ("--arch", "pet_transformer_iwslt_de_en")
     out = run("pet-fairseq", "params", *arch, "--rate", rate).output

@@ -1,11 +1,10 @@
 """Nothing that interrupts saving costs the previous checkpoint."""
 
-import resource
 import signal
 import time
 
 from pet_fairseq.checkpoints.repair import is_intact
-from tests.cli.processes import REPO, TRAIN, run, start, train
+from tests.cli.processes import BIN, REPO, TRAIN, run, start, train
 
 SAVE_OFTEN = ("--save-interval-updates", "1", "--keep-interval-updates", "2", "--max-update", "400")
 
@@ -37,16 +36,25 @@ def number_of_updates(path) -> int:
     return load_checkpoint_to_cpu(str(path))["optimizer_history"][-1]["num_updates"]
 
 
+LIMITED = """
+import resource, runpy, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))
+del sys.argv[0]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
 def test_full_disk(data, student_options, tmp_path):
     """A file size limit stands for the full disk: the save fails, the last checkpoint stays."""
     train(data, tmp_path, *student_options, "--max-update", "2")
     last = tmp_path / "checkpoint_last.pt"
     before = last.read_bytes()
-    limit = len(before) // 2
-    result = train(
-        *(data, tmp_path, *student_options, "--max-update", "4"),
+    script = tmp_path / "limited.py"
+    script.write_text(LIMITED.format(limit=len(before) // 2))
+    result = run(
+        *("python", script, BIN / "fairseq-train", data, *TRAIN, *student_options),
+        *("--user-dir", REPO / "pet_fairseq", "--save-dir", tmp_path, "--max-update", "4"),
         check=False,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
     )
     assert result.status != 0
     assert "File too large" in result.output or "write" in result.output

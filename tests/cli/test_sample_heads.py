@@ -14,12 +14,13 @@ WIDE = [
     for word in (f"--{stack}-attention-heads", "6", f"--{stack}-head-dim", "16")
 ]
 GENERATE = ("--user-dir", REPO / "pet_fairseq", "--cpu", "--required-batch-size-multiple", "1")
+GENERATE += ("--beam", "2", "--max-len-b", "15")
 
 
 @pytest.fixture(scope="module")
 def wide(data, student_options, tmp_path_factory):
     folder = tmp_path_factory.mktemp("wide")
-    train(data, folder, *student_options, *WIDE, "--max-update", "40")
+    train(data, folder, *student_options, *WIDE, "--max-update", "8")
     return folder / "checkpoint_best.pt"
 
 
@@ -56,7 +57,7 @@ def test_fine_tuning_and_generation_through_fairseq(data, sampled, student_optio
     assert "--encoder-kept-heads" in options and "--decoder-kept-cross-heads" in options
     log = train(
         *(data, tmp_path, *student_options, *options, "--finetune-from-model", target),
-        *("--max-update", "30"),
+        *("--max-update", "8"),
     )
     assert "loading pretrained model" in log.output
     tuned = load_checkpoint_to_cpu(str(tmp_path / "checkpoint_last.pt"))["model"]

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.cli.processes import REPO, run
+from tests.cli.test_benchmarks import SCRIPTS, table
 from tests.predict.made import make_classifier
 from tests.predict.test_predictor import TEXTS, answering
 
-SCRIPTS = REPO / "scripts/benchmarks"
 WRONG = 3  # of the labels
 
 
@@ -31,13 +31,6 @@ def files(made, tmp_path):
     (tmp_path / "texts").write_text("".join(f"{line}\n" for line in texts))
     (tmp_path / "labels").write_text("".join(f"{line}\n" for line in labels))
     return ("--texts", tmp_path / "texts", "--labels", tmp_path / "labels")
-
-
-def cells(output, first):
-    """Cells of the rows of the table whose header begins so."""
-    text = output[output.index(f"| {first} |") :].split("\n\n")[0]
-    lines = [line for line in text.splitlines() if line.startswith("|")]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
 def test_what_is_written(tmp_path, monkeypatch, capsys):
@@ -61,7 +54,7 @@ def test_what_is_written(tmp_path, monkeypatch, capsys):
     serve_accuracy.write(models, args, "Texts.")
     text = (tmp_path / "serving.md").read_text()
     assert text == capsys.readouterr().out and text.startswith("Texts.\n")
-    base, other = cells(text, "model")[2:]
+    base, other = table(text, "model")[2:]
     assert base[:4] == ["backbone", "-", "90.00", "+0.00"] and base[6:8] == ["20.0", "1.0"]
     assert other[:4] == ["k4", "int8", "80.00", "-10.00"]
     assert float(other[4]) < -10 < float(other[5])
@@ -88,7 +81,7 @@ def test_processor_time_of_answers(runs, files):
     models = ("backbone", "k2+bf16", "backbone+int8+length")
     options = (*files[:2], "--tiny", "--models", *models)
     output = run("python", SCRIPTS / "answers.py", runs, *options).output
-    header, _, *rows = cells(output, "model")
+    header, _, *rows = table(output, "model")
     assert [row[:2] for row in rows] == [
         ["backbone", "-"],
         ["k2", "bf16"],
@@ -103,7 +96,7 @@ def test_accuracy_over_requests(runs, files, tmp_path):
     models = ("backbone", "backbone+int8", "k2+int8+length")
     script = SCRIPTS / "serve_accuracy.py"
     output = run("python", script, runs, *files, "--tiny", "--models", *models).output
-    rows = cells(output, "model")
+    rows = table(output, "model")
     served = [" ".join(row[:2]) for row in rows[2:]]
     assert served == ["backbone -", "backbone int8", "k2 int8 length"]
     accuracy = 100 * (len(TEXTS) * 3 - WRONG) / (len(TEXTS) * 3)
@@ -132,7 +125,7 @@ def test_the_scheduler_delivers_an_accuracy(made, files):
     path = os.pathsep.join(made.plugins)
     options = ("--path", path, *files, "--tiny", "--ratios", "2", "4", "--batch-tokens", "40")
     output = run("python", SCRIPTS / "serve.py", *options, "--seconds", "2").output
-    header, _, *rows = cells(output, "load")
+    header, _, *rows = table(output, "load")
     assert header[9] == "accuracy %" and len(rows) == 4
     assert all(0 <= float(row[9]) <= 100 for row in rows)
     assert rows[1][2] == "1"
@@ -140,7 +133,7 @@ def test_the_scheduler_delivers_an_accuracy(made, files):
 
 @pytest.mark.slow
 def test_the_scheduler_with_random_weights():
-    header, _, *rows = cells(run("python", SCRIPTS / "serve.py", "--tiny").output, "load")
+    header, _, *rows = table(run("python", SCRIPTS / "serve.py", "--tiny").output, "load")
     assert "accuracy %" not in header and len(rows) == 4
 
 
@@ -151,7 +144,7 @@ def test_new_words(of_ones_own, made):
     script = REPO / "scripts/reliability/new_words.py"
     path = ("--path", made.backbone) if of_ones_own else ()
     output = run("python", script, "--requests", "300", *path, check=False).output
-    rows = cells(output, "requests")
+    rows = table(output, "requests")
     assert rows[-1][0] == "300" and rows[2][0] == "0"
     assert 8 * 300 <= int(rows[-1][1].replace(",", "")) <= 16 * 300
     assert "300 answers to" in output

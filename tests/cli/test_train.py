@@ -65,17 +65,6 @@ def test_resumed_training_equals_an_uninterrupted_one(data, student_options, tmp
         torch.testing.assert_close(model_state(halves)[name], tensor, msg=name)
 
 
-def test_finetune_from_model_starts_from_its_parameters(data, student, student_options, tmp_path):
-    folder, _ = student
-    log = train(
-        *(data, tmp_path, *student_options, "--finetune-from-model", folder / "checkpoint_last.pt"),
-        *("--lr", "1e-9", "--max-update", "1"),
-    )
-    assert "loading pretrained model" in log.output
-    for name, tensor in model_state(folder).items():
-        torch.testing.assert_close(model_state(tmp_path)[name], tensor, atol=1e-6, rtol=0, msg=name)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "options",

@@ -11,6 +11,7 @@ from tests.cli.processes import CROSS_ENTROPY, REPO, TRAIN, refusal, run, train
 from tests.translation import load_task
 
 GENERATE = ("--user-dir", REPO / "pet_fairseq", "--cpu", "--required-batch-size-multiple", "1")
+GENERATE += ("--beam", "2", "--max-len-b", "15")
 
 
 # a frozen model has no dropout, so no option for it
@@ -178,7 +179,7 @@ def test_hub_translates_as_generate(data, teacher, plugins):
     for options, same in (({}, path), ({"compression_ratio": 1}, teacher)):
         translator = pet_fairseq.from_pretrained(str(path), str(data), **options)
         expected = [text for _, text in sorted_by_number(hypotheses(data, "--path", same))]
-        assert translator.translate(sources) == expected
+        assert translator.translate(sources, beam=2, max_len_b=15) == expected
 
 
 def source_lines(data):

@@ -1,3 +1,3 @@
 """The tiny data and teacher that tests of commands have."""
 
-from tests.cli.conftest import data, raw, student_options, teacher  # noqa: F401
+from tests.cli.conftest import data, raw, teacher  # noqa: F401

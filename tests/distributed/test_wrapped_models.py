@@ -5,7 +5,7 @@ from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
 
 from pet_fairseq.errors import UserError
-from tests.distributed.cases import BACKENDS, CASES, build, prepare, read_options
+from tests.distributed.cases import BACKENDS, CASES, build, read_options
 from tests.distributed.comparison import compare, train_all
 
 
@@ -34,10 +34,9 @@ def test_nothing_is_left_out():
         assert ours and ours <= covered
 
 
-def test_what_torch_cannot_wrap_is_refused_before_it_is_trained(tmp_path):
+def test_what_torch_cannot_wrap_is_refused_before_it_is_trained(prepared):
     """Options as fairseq-train reads them; docs/reliability.md has what torch would say."""
-    prepare(tmp_path)
     case = CASES["pet_distillation"]
-    cfg = read_options(case, tmp_path, "--distributed-world-size 2 --checkpoint-activations")
+    cfg = read_options(case, prepared, "--distributed-world-size 2 --checkpoint-activations")
     with pytest.raises(UserError, match=r"give --ddp-backend legacy_ddp$"):
         build(cfg)

@@ -32,13 +32,14 @@ CASES = {
 }
 
 
-@pytest.fixture(params=CASES)
-def case(request, tmp_path):
+@pytest.fixture(params=CASES, scope="module")
+def case(request, tmp_path_factory):
     """A translator of transformers, and the imported one as users open it."""
     torch.manual_seed(1)
-    made = CASES[request.param](tmp_path / "hf")
-    import_model(tmp_path / "hf", tmp_path / "out", *made.pair)
-    return made, from_pretrained(str(tmp_path / "out"))
+    folder = tmp_path_factory.mktemp("case")
+    made = CASES[request.param](folder / "hf")
+    import_model(folder / "hf", folder / "out", *made.pair)
+    return made, from_pretrained(str(folder / "out"))
 
 
 def inputs_of(made, texts):

@@ -32,9 +32,7 @@ SCRIPTS = {
     "scripts/benchmarks": {
         "allocator.py": "tests/cli/test_benchmarks.py::test_allocator",
         "answers.py": "tests/cli/test_serve_benchmarks.py::test_processor_time_of_answers",
-        "attention.py": (
-            "tests/cli/test_attention_benchmark.py::test_a_time_for_every_length_and_precision"
-        ),
+        "attention.py": "tests/cli/test_benchmarks.py::test_attention",
         "bank.py": "tests/cli/test_benchmarks.py::test_bank",
         "decoding.py": "tests/cli/test_benchmarks.py::test_decoding_of_a_checkpoint",
         "distillation.py": "tests/cli/test_benchmarks.py::test_distillation",
@@ -43,10 +41,10 @@ SCRIPTS = {
         "gpu.py": "tests/cli/test_gpu_benchmarks.py::test_everything_at_tiny_size",
         "gpu_tests.py": "gpu.py runs it",
         "head_sampling.py": "tests/cli/test_benchmarks.py::test_head_sampling",
-        "selfcp.py": "tests/cli/test_bench_selfcp.py::test_ways_to_read",
+        "selfcp.py": "tests/cli/test_benchmarks.py::test_ways_to_read",
         "serve.py": "tests/cli/test_serve_benchmarks.py::test_the_scheduler_delivers_an_accuracy",
         "serve_accuracy.py": "tests/cli/test_serve_benchmarks.py::test_accuracy_over_requests",
-        "shots.py": "tests/cli/test_bench_selfcp.py::test_shots",
+        "shots.py": "tests/cli/test_benchmarks.py::test_shots",
         "variator.py": "tests/cli/test_benchmarks.py::test_variators_encoder",
     },
     "scripts/reliability": {

@@ -28,9 +28,9 @@ def trainings(found):
 
 
 def check_order(found):
-    """No stage reads what a later one makes."""
-    products = [stage.product for stage in found.values()]
-    for i, stage in enumerate(found.values()):
+    """No stage reads what it or a later one makes."""
+    to_be_made = {stage.product for stage in found.values()}
+    for stage in found.values():
         for path in stage.inputs:
-            for later in products[i:]:
-                assert later not in (path, *path.parents), (stage.name, path)
+            assert not to_be_made & {path, *path.parents}, (stage.name, path)
+        to_be_made.remove(stage.product)

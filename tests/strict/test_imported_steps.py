@@ -2,26 +2,18 @@
 
 import pytest
 
-from tests.distributed.cases import CASES, DATA, build, prepare, read_options
+from tests.distributed.cases import CASES, DATA, build, read_options
 from tests.strict.steps import Setup, check_steps
 from tests.strict_device import waits_of
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("imported")
-    prepare(folder)
-    return folder
-
 
 MODELS = ["bert", "bert, no token types", "bilingual_marian", "bilingual_transformer", "gpt2"]
 MODELS += ["llama", "llama, norms of heads", "marian"]
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_imported_models(name, folder):
+def test_imported_models(name, prepared):
     case = CASES[name]
-    cfg = read_options(case, folder)
+    cfg = read_options(case, prepared)
 
     def make():
         task, model = build(cfg)

@@ -4,18 +4,11 @@ import pytest
 from fairseq.trainer import Trainer
 
 from pet_fairseq.errors import one_line
-from tests.distributed.cases import CASES, build, prepare, read_options
+from tests.distributed.cases import CASES, build, read_options
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("prepared")
-    prepare(folder)
-    return folder
-
-
-def make_trainer(folder, options):
-    cfg = read_options(CASES["variator, translation"], folder, options)
+def make_trainer(prepared, options):
+    cfg = read_options(CASES["variator, translation"], prepared, options)
     task, model = build(cfg)
     return Trainer(cfg, task, model, task.build_criterion(cfg.criterion))
 
@@ -35,15 +28,15 @@ def make_trainer(folder, options):
         ),
     ],
 )
-def test_one_line(folder, options, precision, message):
-    trainer = make_trainer(folder, f"{options} {precision}")
+def test_one_line(prepared, options, precision, message):
+    trainer = make_trainer(prepared, f"{options} {precision}")
     with pytest.raises(Exception) as error:  # whichever the optimizer raises
         _ = trainer.optimizer
     assert one_line(error.value, error.value.__traceback__) == message
 
 
-def test_other_models(folder, monkeypatch):
-    trainer = make_trainer(folder, "--compression-ratio 1")
+def test_other_models(prepared, monkeypatch):
+    trainer = make_trainer(prepared, "--compression-ratio 1")
     monkeypatch.delattr(type(trainer.get_model()), "why_untrained")
     with pytest.raises(ValueError, match="empty parameter list") as error:
         _ = trainer.optimizer
@@ -51,8 +44,8 @@ def test_other_models(folder, monkeypatch):
     assert line == "nothing is to be trained: the model is frozen"
 
 
-def test_errors_of_a_training_are_no_such(folder):
-    trainer = make_trainer(folder, "")
+def test_errors_of_a_training_are_no_such(prepared):
+    trainer = make_trainer(prepared, "")
     with pytest.raises(TypeError) as error:
         trainer.train_step([{"net_input": {}}])
     assert one_line(error.value, error.value.__traceback__) is None

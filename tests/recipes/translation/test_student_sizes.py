@@ -1,5 +1,7 @@
 """How large the students of the translation recipes are, on paper."""
 
+from functools import cache
+
 import pytest
 from fairseq.data import Dictionary
 from pet_fairseq_recipes import SIZES, TRANSLATIONS
@@ -12,6 +14,16 @@ from tests.recipes.paper import stages, trainings
 pytestmark = pytest.mark.paper
 
 pet_fairseq.register()
+
+
+@cache
+def count(*options):
+    """The parameters of a model; many rows and sizes have the same one."""
+    return option_counts([*options])
+
+
+def counts_of(stage):
+    return count(*model_options(stage))
 
 
 def model_options(stage):
@@ -32,11 +44,11 @@ def test_students_have_the_size_that_is_said(name, tmp_path):
     full = {"wmt17_en_fi": 23.3, "wmt17_en_lv": 5.0}.get(name, 9.5)
     for size, wanted in (("small", 9.6), ("half", 9.7), ("full", full)):
         found = stages(name, tmp_path, "--rows", "all", "--size", size)
-        teacher = option_counts(model_options(found["teacher"]))
+        teacher = counts_of(found["teacher"])
         if size == "full":
             assert teacher.layers == architecture_counts("transformer_iwslt_de_en").layers
         for row in ("pet", "scratch", "can", "deep_shallow", "deep_shallow_kd"):
-            counts = option_counts(model_options(found[f"{row}.seed1"]))
+            counts = counts_of(found[f"{row}.seed1"])
             rate = compression_rate(counts, teacher)
             assert rate == pytest.approx(wanted, rel=0.04), (size, row)
 
@@ -53,7 +65,7 @@ def test_pet_is_not_larger_than_its_rivals(name, size, tmp_path):
     found = stages(name, tmp_path, "--rows", "default", "deep_shallow", "figure7a", "--size", size)
 
     def layer_parameters(row):
-        return option_counts(model_options(found[f"{row}.seed1"])).layers
+        return counts_of(found[f"{row}.seed1"]).layers
 
     pet = layer_parameters("pet")
     for rival in ("scratch", "kd", "pkd", "can", "deep_shallow"):
@@ -66,7 +78,7 @@ def test_pet_is_not_larger_than_its_rivals(name, size, tmp_path):
 def test_the_thesis_at_half_its_widths(tmp_path):
     """The sizes that the comparison of PET with unshared students was planned with."""
     found = stages("multi30k", tmp_path, "--rows", "sharing", "--size", "half")
-    teacher = option_counts(model_options(found["teacher"]))
+    teacher = counts_of(found["teacher"])
     assert teacher.layers == 7_907_328
     for rows, wanted in (
         (("pet_gold", "pet_no_warmup", "pet"), 9.52),
@@ -75,7 +87,7 @@ def test_the_thesis_at_half_its_widths(tmp_path):
         (("speed_gold", "speed_kd"), 19.78),
     ):
         for row in rows:
-            counts = option_counts(model_options(found[f"{row}.seed1"]))
+            counts = counts_of(found[f"{row}.seed1"])
             assert compression_rate(counts, teacher) == pytest.approx(wanted, abs=0.005), row
             assert found[f"{row}.seed1"].option("--max-update") == "7500"
     for width in ("--encoder-embed-dim", "--decoder-embed-dim", "--encoder-ffn-embed-dim"):
@@ -91,7 +103,7 @@ def test_other_pairs_make_students_of_the_same_size(name, size, tmp_path):
     found = stages(name, tmp_path, "--rows", "table5", "layer_pairs", "--size", size)
 
     def layer_parameters(row):
-        return option_counts(model_options(found[f"{row}.seed1"])).layers
+        return counts_of(found[f"{row}.seed1"]).layers
 
     pet = layer_parameters("pet")
     for row in ("pet_qk", "pet_neighbours", "pet_last_three"):
@@ -104,12 +116,12 @@ def test_other_pairs_make_students_of_the_same_size(name, size, tmp_path):
 @pytest.mark.parametrize("size", sorted(set(SIZES) - {"tiny"}))
 def test_the_sweep_has_students_at_every_rate(size, tmp_path):
     found = stages("multi30k", tmp_path, "--rows", "figure7a", "--size", size)
-    teacher = option_counts(model_options(found["teacher"]))
+    teacher = counts_of(found["teacher"])
     rows = {stage.groups[0] for stage in trainings(found)} - {"teacher"}
     for rate in (5, 20, 40):
         for method in ("pet", "pkd", "can"):
             row = f"{method}_at{rate}"
-            counts = option_counts(model_options(found[f"{row}.seed1"]))
+            counts = counts_of(found[f"{row}.seed1"])
             assert compression_rate(counts, teacher) == pytest.approx(rate, rel=0.05), row
             rows.remove(row)
     assert rows == {"pet", "pkd", "can"}
@@ -128,7 +140,7 @@ def test_the_best_student_fills_a_tenth_of_the_teachers_file(size, dictionaries,
     found = stages("multi30k", tmp_path, "--rows", "frontier", "tenth_kd", "--size", size)
 
     def parameters(stage):
-        counts = option_counts(model_options(stage))
+        counts = counts_of(stage)
         width = int(stage.option("--decoder-embed-dim") or 512)
         return counts.total + (dictionaries - 2 * 4) * width
 
@@ -147,9 +159,7 @@ def test_the_frontier_pairs_equal_bytes_and_arithmetic(tmp_path):
         *("teacher", "kd", "speed_kd", "deep_shallow_kd", "pet", "pet_patient", "kd_int8"),
         *("kd_int4", "speed_kd_int4", "pet_patient_int8", "pet_patient_int4"),
     }
-    pet, unshared = (
-        option_counts(model_options(found[f"{row}.seed1"])) for row in ("pet", "speed_kd")
-    )
+    pet, unshared = (counts_of(found[f"{row}.seed1"]) for row in ("pet", "speed_kd"))
     assert unshared.layers == unshared.unshared_layers == pet.unshared_layers
     assert unshared.layers == pytest.approx(2 * pet.layers, rel=0.06)
     assert found["speed_kd.seed1"].option("--criterion") == "pet_distillation"
@@ -160,7 +170,7 @@ def test_students_of_cmudict(tmp_path):
     rows = ("all", "--size", "small")
     found = stages("cmudict", tmp_path, "--rows", *rows)
     counts = {
-        name: option_counts(model_options(stage))
+        name: counts_of(stage)
         for name, stage in found.items()
         if stage in trainings(found) and stage.option("--arch")
     }
@@ -191,7 +201,7 @@ def test_students_of_cmudict(tmp_path):
 def test_controls_have_the_plain_students_parameters(tmp_path):
     found = stages("multi30k", tmp_path, "--rows", "passes")
     counts = {
-        row: option_counts(model_options(found[f"{row}.seed1"]))
+        row: counts_of(found[f"{row}.seed1"])
         for row in ("kd", "kd_twice", "kd_encoder_2", "kd_encoder_4", "one_layer", "one_layer_4")
     }
     for row in ("kd_twice", "kd_encoder_2", "kd_encoder_4"):
