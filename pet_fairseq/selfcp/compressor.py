@@ -33,7 +33,7 @@ class Compressor(FairseqEncoder):
         self.inner = inner
         self.cfg = cfg
         words = inner.embed_tokens.weight
-        rare = words[rarest_word(dictionary.count, dictionary.nspecial)].detach()
+        rare = words[rarest_word(dictionary)].detach()
         self.memory_tag = nn.Parameter(inner.embed_scale * rare.clone())
         self.connector = make_connector(cfg.connector, words.size(1))
         self.loaded_hash = ""

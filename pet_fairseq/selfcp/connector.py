@@ -1,10 +1,13 @@
 """The connector, which SelfCP trains beside the memory tag, and the word that the tag starts as."""
 
-from collections.abc import Sequence
+import re
 
-from torch import nn
+import torch
+from fairseq.data import Dictionary
+from torch import Tensor, nn
 
 CONNECTORS = ("linear", "linear_norm")
+MARK = re.compile(r"<.+>|\[.+\]")  # such as <|endoftext|> and [PAD]
 
 
 def make_connector(kind: str, embed_dim: int) -> nn.Module:
@@ -17,7 +20,41 @@ def make_connector(kind: str, embed_dim: int) -> nn.Module:
     return linear if kind == "linear" else nn.Sequential(linear, nn.LayerNorm(embed_dim))
 
 
-def rarest_word(counts: Sequence[int], special: int) -> int:
-    """The word with the lowest count above 0; `special`: how many symbols come before words."""
-    used = [i for i in range(special, len(counts)) if counts[i] > 0]
-    return min(used, key=lambda i: counts[i], default=special)
+@torch.no_grad()
+def standardise(connector: nn.Module, states: Tensor, words: Tensor) -> None:
+    """Start a new connector so that memory tokens differ as the texts do, at the size of words.
+
+    A model's last states are nearly one vector, whatever it has read: what they have in common
+    takes all of a linear map's first updates. So the map W begins as W diag(1 / deviation), and its
+    bias as what takes the mean of the states to 0. The connector keeps its form.
+
+    Args:
+        connector: of `make_connector`, as initialised. states: N x C, what it is to read.
+        words: V x C, embeddings as the model reads them; memory tokens get their root mean square.
+    """
+    linear, norm = connector, None
+    if isinstance(connector, nn.Sequential):
+        linear, norm = connector
+    assert isinstance(linear, nn.Linear), "all connectors have a linear map"
+    states = states.to(linear.weight)
+    mean, deviation = states.mean(dim=0), states.std(dim=0)
+    linear.weight.div_(deviation.clamp(min=1e-3 * float(deviation.mean())))
+    linear.bias.copy_(-linear.weight @ mean)
+    size = words.square().mean().sqrt()
+    if norm is not None:
+        norm.weight.fill_(size)
+        return
+    scale = size / linear(states).square().mean().sqrt()
+    linear.weight.mul_(scale)
+    linear.bias.mul_(scale)
+
+
+def rarest_word(dictionary: Dictionary) -> int:
+    """The word with the lowest count above 0, of equal ones the last; marks such as <s> are none.
+
+    Where all counts are equal, as in an imported vocabulary, the last words are the rarest: byte
+    pair encoding and SentencePiece put them in the order in which they were worth having.
+    """
+    words = range(dictionary.nspecial, len(dictionary))
+    used = [i for i in words if dictionary.count[i] > 0 and not MARK.fullmatch(dictionary[i])]
+    return min(reversed(used), key=lambda i: dictionary.count[i], default=dictionary.nspecial)

@@ -17,7 +17,7 @@ Parts = Sequence[Tensor]  # of one sequence, in order: tokens (n) or vectors (n 
 
 
 class MixedInput(NamedTuple):
-    """A batch of sequences of tokens and vectors, padded on the right."""
+    """A batch of sequences of tokens and vectors, padded on the right unless a function says so."""
 
     tokens: Tensor  # B x T
     is_vector: Tensor  # B x T, True = the token only holds the place of a vector
@@ -62,6 +62,16 @@ def append_tokens(inputs: MixedInput, more: Tensor, padding_idx: int) -> MixedIn
     tokens.scatter_(1, inputs.lengths[:, None] + steps, more)
     lengths = inputs.lengths + more.ne(padding_idx).sum(dim=1)
     return MixedInput(tokens, is_vector, inputs.vectors, lengths)
+
+
+def pad_left(inputs: MixedInput) -> MixedInput:
+    """Return the same sequences, padded on the left."""
+    time = inputs.tokens.size(1)
+    columns = torch.arange(time, device=inputs.tokens.device) + inputs.lengths[:, None]
+    columns = columns % time  # what stood behind a sequence comes before it
+    return inputs._replace(
+        tokens=inputs.tokens.gather(1, columns), is_vector=inputs.is_vector.gather(1, columns)
+    )
 
 
 @contextmanager

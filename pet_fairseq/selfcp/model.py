@@ -111,11 +111,6 @@ def check_kind(backbone: nn.Module, path: str) -> None:
             f"--backbone-path {path}: not a decoder-only Transformer; give a transformer_lm"
         )
     decoder = backbone.decoder
-    if any(getattr(module, "needs_positions", False) for module in decoder.modules()):
-        raise UserError(
-            f"--backbone-path {path}: its attention has rotary positions, with which memory tokens "
-            "do not work; give a transformer_lm"
-        )
     width = decoder.embed_dim
     if decoder.project_out_dim is not None:
         width = decoder.project_out_dim.out_features

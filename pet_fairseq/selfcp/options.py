@@ -40,6 +40,14 @@ class SelfCpConfig(FairseqDataclass):
             "with a layer norm after it"
         },
     )
+    standardise_on: int = field(
+        default=0,
+        metadata={
+            "help": "how many training prompts to read before a training, so that the connector "
+            "starts with the mean of the states at the memory tags taken off and their deviations "
+            "divided by; 0: it starts as torch starts a linear map"
+        },
+    )
     max_compressor_tokens: int = field(
         default=16384,
         metadata={"help": "the most tokens in a batch of the compressor, padding included"},
@@ -64,5 +72,7 @@ def check_options(cfg: SelfCpConfig) -> None:
         raise UserError(f"--window {cfg.window}: give 1 or more")
     if cfg.max_compressor_tokens < 1:
         raise UserError(f"--max-compressor-tokens {cfg.max_compressor_tokens}: give 1 or more")
+    if cfg.standardise_on < 0:
+        raise UserError(f"--standardise-on {cfg.standardise_on}: give 0 or more")
     if cfg.shots < 0:
         raise UserError(f"--shots {cfg.shots}: give 0 or more")

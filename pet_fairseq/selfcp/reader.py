@@ -9,11 +9,13 @@ from fairseq.data import Dictionary
 from torch import Tensor, nn
 
 from pet_fairseq.errors import UserError
+from pet_fairseq.nn.hooks import forward_hooks
 from pet_fairseq.nn.prefill import prefill
 from pet_fairseq.selfcp.bank.bank import Bank
 from pet_fairseq.selfcp.bank.demonstrations import open_bank, recall_memory
 from pet_fairseq.selfcp.compressor import Compressor
-from pet_fairseq.selfcp.mixed_input import MixedInput, Parts, vectors_embedded
+from pet_fairseq.selfcp.connector import standardise
+from pet_fairseq.selfcp.mixed_input import MixedInput, Parts, pad_left, vectors_embedded
 from pet_fairseq.selfcp.options import SelfCpConfig
 from pet_fairseq.selfcp.perplexity import CHUNK, keep_unexpected
 from pet_fairseq.selfcp.reading_plan import (
@@ -58,7 +60,8 @@ class PromptReader(Compressor):
                 read the <s>. src_lengths: B.
             ratios: for each, prompt tokens for a memory token, if they are not all --memory-ratio;
                 they are raised where the prompt would need more positions than there are.
-            latter: for each, whether to compress the latter part (auto).
+            latter: for each, whether to compress the latter part (auto). Training gives it; short
+                prompts are halved then, too.
             others: B x T, prompts whose segments are compressed in the place of each one's own,
                 padded on the right; other_lengths: B.
             more: tokens of the response, which need positions, too.
@@ -80,7 +83,9 @@ class PromptReader(Compressor):
         if EQUAL_BUDGET.get(self.cfg.prompt_strategy, self.cfg.prompt_strategy) == "perplexity":
             prompts = [self.thin_out(*texts) for texts in zip(queries, prompts, ratios)]
         plan = plan_reading(
-            [len(prompt) for prompt in prompts], self.cfg.window, strategies, ratios
+            [len(prompt) for prompt in prompts],
+            *(self.cfg.window, strategies, ratios),
+            halve_short=latter is not None,
         )
         sources = prompts
         if others is not None:
@@ -196,6 +201,29 @@ class PromptReader(Compressor):
         kept = tokens_kept(len(prompt), window, strategy, ratio)
         return keep_unexpected(prompt, kept, losses, min(CHUNK, room))
 
+    # --- initialisation ---------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def standardise(self, batches: Iterable[dict[str, Any]]) -> None:
+        """Start the connector by `standardise`, with the states at the tags of these prompts.
+
+        Args:
+            batches: arguments of `read`.
+        Raises:
+            UserError: none of the prompts is long enough to be compressed.
+        """
+        states: list[Tensor] = []
+        with forward_hooks((self.connector, lambda _, args, output: states.append(args[0]))):
+            for batch in batches:
+                self.read(**batch)
+        if not states:
+            raise UserError(
+                f"--standardise-on {self.cfg.standardise_on}: nothing of these prompts is "
+                f"compressed with --window {self.cfg.window}; give a smaller window, or 0"
+            )
+        words = self.inner.embed_scale * self.inner.embed_tokens.weight
+        standardise(self.connector, torch.cat(states), words)
+
     # --- generation -------------------------------------------------------------------------------
 
     def forward(self, **prompts: Any) -> dict[str, list[Tensor]]:
@@ -204,15 +232,20 @@ class PromptReader(Compressor):
         Args:
             prompts: as for `read`.
         Returns:
-            tokens: B x P, as in MixedInput. first: B x 1 x V, logits of the response's first token.
+            tokens: B x P, as in MixedInput; padded on the left if the model has rotary positions,
+            which count padding, so that the response follows at the next one. first: B x 1 x V,
+            logits of the response's first token.
             keys, values: of each layer, B x heads x P x head_dim.
         """
         inputs = self.read(**prompts)
         self.check_length(inputs, more=1)
+        ends = inputs.lengths - 1
+        if has_rotary_positions(self.inner):
+            inputs, ends = pad_left(inputs), torch.full_like(ends, inputs.tokens.size(1) - 1)
         state: dict[str, dict[str, Optional[Tensor]]] = {}
         with vectors_embedded(self.inner, inputs):
             features, _ = prefill(self.inner, inputs.tokens, state, features_only=True)
-        last = features[torch.arange(len(inputs.tokens)), inputs.lengths - 1]
+        last = features[torch.arange(len(ends), device=ends.device), ends]
         buffers = [layer.self_attn._get_input_buffer(state) for layer in self.inner.layers]
         return {
             "tokens": [inputs.tokens],
@@ -226,6 +259,10 @@ class PromptReader(Compressor):
             name: [tensor.index_select(0, new_order) for tensor in tensors]
             for name, tensors in encoder_out.items()
         }
+
+
+def has_rotary_positions(decoder: nn.Module) -> bool:
+    return any(getattr(module, "needs_positions", False) for module in decoder.modules())
 
 
 def repeat_slice(text: Tensor, piece: Piece) -> Tensor:

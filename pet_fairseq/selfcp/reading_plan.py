@@ -33,7 +33,11 @@ class ReadingPlan(NamedTuple):
 
 
 def plan_reading(
-    lengths: Sequence[int], window: int, strategies: Sequence[str], ratios: Sequence[float]
+    lengths: Sequence[int],
+    window: int,
+    strategies: Sequence[str],
+    ratios: Sequence[float],
+    halve_short: bool = False,
 ) -> ReadingPlan:
     """Plan the reading of prompts.
 
@@ -41,9 +45,13 @@ def plan_reading(
         lengths: tokens of each prompt; window: L, tokens up to which nothing is compressed.
         strategies: one of segments.STRATEGIES for each prompt.
         ratios: tokens for one memory token, for each prompt.
+        halve_short: as for `split_prompt`.
     """
     prompts = zip(lengths, strategies, ratios)
-    pieces = [split_prompt(n, window, strategy, ratio) for n, strategy, ratio in prompts]
+    pieces = [
+        split_prompt(length, window, strategy, ratio, halve_short)
+        for length, strategy, ratio in prompts
+    ]
     segments = [
         Segment(i, k, memory_length(piece.length, ratios[i]), strategies[i] == "recursive")
         for i, prompt_pieces in enumerate(pieces)

@@ -1,7 +1,8 @@
 """The division of prompts into pieces (SelfCP, section 3.1): pure functions of lengths.
 
-N tokens of prompt, a window of L. Up to L nothing is compressed. Up to 2 L half of the prompt is;
-beyond, all but L tokens, in segments of at most L that are compressed independently.
+N tokens of prompt, a window of L. Up to L nothing is compressed, but in training half of the prompt
+is. Up to 2 L half of the prompt is; beyond, all but L tokens, in segments of at most L that are
+compressed independently.
 """
 
 import math
@@ -56,7 +57,9 @@ def tokens_kept(length: int, window: int, strategy: str, ratio: float) -> int:
     return sum(memory_length(p.length, ratio) if p.compressed else p.length for p in pieces)
 
 
-def split_prompt(length: int, window: int, strategy: str, ratio: float) -> list[Piece]:
+def split_prompt(
+    length: int, window: int, strategy: str, ratio: float, halve_short: bool = False
+) -> list[Piece]:
     """The pieces of a prompt in their order; tokens in none of them are dropped.
 
     former: the first half is compressed (beyond 2 L: all but the last L tokens).
@@ -69,6 +72,7 @@ def split_prompt(length: int, window: int, strategy: str, ratio: float) -> list[
 
     Args:
         length: N; window: L, 1 or more; ratio: tokens for one memory token.
+        halve_short: whether former, latter and auto halve prompts of up to L tokens, too.
     Raises:
         UserError: no such strategy.
     """
@@ -76,6 +80,8 @@ def split_prompt(length: int, window: int, strategy: str, ratio: float) -> list[
     if length == 0:
         return []
     kind = EQUAL_BUDGET.get(strategy, strategy)
+    if halve_short and 1 < length <= window and strategy in HALVES:
+        window = length // 2 + length % 2
     if length <= window or kind in ("full", "perplexity"):
         return [Piece(0, length, False)]
     if kind in ("truncate", "truncate_latter"):

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Optional
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from pet_fairseq.all_sentences import AllSentences
 from pet_fairseq.checkpoints.dictionaries import load_dictionary
-from pet_fairseq.checkpoints.loading import build_from_state
+from pet_fairseq.checkpoints.loading import build_from_state, even_steps
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
 from pet_fairseq.selfcp.dataset import PromptDataset, split_at
@@ -26,6 +26,7 @@ from pet_fairseq.selfcp.model import SelfCpModel
 from pet_fairseq.selfcp.prompts import Record
 
 SEGMENTS_FROM = ("own", "other")
+READ_AT_ONCE = 8  # prompts, before a training
 
 
 class Draws(NamedTuple):
@@ -137,6 +138,29 @@ class SelfCpTask(AllSentences):
             of_others=segments_from == "other",
         )
 
+    def build_model(self, cfg: FairseqDataclass, from_checkpoint: bool = False) -> BaseFairseqModel:
+        """Build a model; one that is to be trained starts as --standardise-on says."""
+        model = super().build_model(cfg, from_checkpoint)
+        number = getattr(cfg, "standardise_on", 0)  # checkpoints of before do not have it
+        if number and not from_checkpoint:
+            self.load_dataset("train")
+            model.encoder.standardise(self._first_batches(number))
+        return model
+
+    def _first_batches(self, number: int) -> Iterator[dict]:
+        """Prompts from all over the training set, drawn for as in an epoch before the first one."""
+        dataset = self.dataset("train")
+        indices = even_steps(len(dataset), number)
+        for i in range(0, len(indices), READ_AT_ONCE):
+            sample = dataset.collater([dataset[j] for j in indices[i : i + READ_AT_ONCE]])
+            batch = {k: v for k, v in sample["net_input"].items() if k != "prev_output_tokens"}
+            yield {**batch, **self._draws(sample, epoch=0)}
+
+    def _draws(self, sample: dict, epoch: int) -> dict:
+        if self.ratios is None:
+            return {}
+        return draw(sample["id"].tolist(), *self.ratios, self.cfg.seed, epoch)._asdict()
+
     def begin_epoch(self, epoch: int, model: BaseFairseqModel) -> None:
         """Remember the epoch, for which training draws."""
         super().begin_epoch(epoch, model)
@@ -144,9 +168,8 @@ class SelfCpTask(AllSentences):
 
     def train_step(self, sample: dict, *others, **options):
         """Draw for each prompt, in this process: copies in workers do not see that epochs begin."""
-        if self.ratios is not None:
-            draws = draw(sample["id"].tolist(), *self.ratios, self.cfg.seed, self.epoch)
-            sample = {**sample, "net_input": {**sample["net_input"], **draws._asdict()}}
+        draws = self._draws(sample, self.epoch)
+        sample = {**sample, "net_input": {**sample["net_input"], **draws}}
         return super().train_step(sample, *others, **options)
 
     def build_dataset_for_inference(

@@ -9,6 +9,7 @@ from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageModelingTask
 
 from pet_fairseq.errors import UserError
+from pet_fairseq.selfcp.connector import rarest_word
 from pet_fairseq.selfcp.model import SelfCpModel
 from pet_fairseq.selfcp.options import SelfCpConfig
 from pet_fairseq.selfcp.segments import memory_length, split_prompt
@@ -22,9 +23,11 @@ TINY = {
     **{"share_decoder_input_output_embed": True},
 }
 KINDS = {
-    "post-norm": {},
-    "pre-norm": {"decoder_normalize_before": True},
-    "learned": {"decoder_learned_pos": True},
+    "post-norm": ("transformer_lm", {}),
+    "pre-norm": ("transformer_lm", {"decoder_normalize_before": True}),
+    "learned": ("transformer_lm", {"decoder_learned_pos": True}),
+    "llama": ("llama", {"decoder_key_value_heads": 1}),
+    "qwen3": ("llama", {"qk_norm": True, "qkv_bias": True}),
 }
 LENGTHS = [(2, 5), (0, 9), (1, 14), (3, 23), (2, 0)]  # query and prompt, for a window of 7
 
@@ -41,7 +44,8 @@ def task(tmp_path):
 
 def make_selfcp(task, tmp_path, kind="post-norm", **options):
     torch.manual_seed(5)
-    path = save_model(tmp_path / "lm.pt", task, "transformer_lm", **TINY, **KINDS[kind])
+    arch, kind_options = KINDS[kind]
+    path = save_model(tmp_path / "lm.pt", task, arch, **TINY, **kind_options)
     cfg = SelfCpConfig(backbone_path=path, **{"window": 7, "memory_ratio": 3, **options})
     return SelfCpModel.build_model(cfg, task).double()
 
@@ -75,8 +79,9 @@ def make_sample(task, lengths, response=4, seed=0, ratio=3.0):
 def read_slowly(decoder, vectors):
     """Last states of one sentence whose vectors (T x C) are given without their positions."""
     time = len(vectors)
-    positions = decoder.embed_positions(torch.full((1, time), 4))[0]
-    x = (torch.stack(vectors) + positions)[:, None]
+    x = torch.stack(vectors)[:, None]
+    if decoder.embed_positions is not None:
+        x = x + decoder.embed_positions(torch.full((1, time), 4)).transpose(0, 1)
     future = torch.full((time, time), -torch.inf, dtype=x.dtype).triu(1)
     for layer in decoder.layers:
         before = layer.normalize_before
@@ -84,7 +89,7 @@ def read_slowly(decoder, vectors):
         x = x + layer.self_attn(h, h, h, attn_mask=future)[0]
         x = x if before else layer.self_attn_layer_norm(x)
         h = layer.final_layer_norm(x) if before else x
-        x = x + layer.fc2(layer.fc1(h).relu())
+        x = x + layer.fc2(layer.activation_fn(layer.fc1(h)))
         x = x if before else layer.final_layer_norm(x)
     return (x if decoder.layer_norm is None else decoder.layer_norm(x))[:, 0]
 
@@ -216,6 +221,24 @@ def test_gradients_reach_the_tag_through_the_frozen_model(task, tmp_path):
             )
 
 
+def test_training_halves_what_fits_into_the_window(task, tmp_path):
+    model = make_selfcp(task, tmp_path).train()
+    net_input = make_sample(task, [(2, 5), (1, 7)])["net_input"]
+    norms = []
+    for draws in ({}, {"latter": [True, False]}):
+        model.zero_grad()
+        model(**net_input, **draws)[0].square().sum().backward()
+        norms.append(float(model.encoder.memory_tag.grad.norm()))
+    assert norms[0] == 0 and norms[1] > 0
+
+
+def test_rarest_word():
+    dictionary = Dictionary()
+    for word, count in (("<a>", 1), ("b", 3), ("c", 2), ("d", 0), ("e", 2), ("[PAD]", 1)):
+        dictionary.add_symbol(word, n=count)
+    assert dictionary[rarest_word(dictionary)] == "e"
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("strategy", ["former", "latter", "concat", "full"])
 @pytest.mark.parametrize("beam", [1, 3])
@@ -239,7 +262,7 @@ def test_generation_equals_running_all_again_each_step(kind, strategy, beam, tas
             torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["post-norm", "learned"])
+@pytest.mark.parametrize("kind", ["post-norm", "learned", "llama"])
 def test_responses_end_where_the_model_has_no_positions_left(kind, task, tmp_path):
     model = make_selfcp(task, tmp_path, kind, prompt_strategy="full").eval()
     lengths = [(0, 60), (0, 62), (2, 20)]
@@ -347,7 +370,6 @@ ADAPTIVE = {"adaptive_input": True, "adaptive_input_cutoff": "8"}
 @pytest.mark.parametrize(
     ("arch", "options", "message"),
     [
-        ("llama", {}, "its attention has rotary positions"),
         ("transformer_lm", UNTIED | ADAPTIVE, "without --adaptive-input"),
         ("transformer_lm", UNTIED | {"character_embeddings": True}, "--character-embeddings"),
         ("transformer_lm", UNTIED | {"decoder_input_dim": 8}, "whose --decoder-input-dim is its"),

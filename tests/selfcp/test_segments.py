@@ -63,6 +63,20 @@ def test_by_hand():
     assert split_prompt(13, 5, "latter", 12) == latter
 
 
+def test_short_prompts_by_hand():
+    def halved(length, strategy):
+        return split_prompt(length, 5, strategy, 12, halve_short=True)
+
+    assert halved(1, "former") == [Piece(0, 1, False)] and halved(0, "former") == []
+    assert halved(2, "auto") == [Piece(0, 1, True), Piece(1, 2, False)]
+    assert halved(5, "former") == [Piece(0, 2, True), Piece(2, 5, False)]
+    assert halved(5, "latter") == [Piece(0, 3, False), Piece(3, 5, True)]
+    assert halved(5, "concat") == [Piece(0, 5, False)]
+    for length in (6, 9, 10, 11, 33):
+        for strategy in STRATEGIES:
+            assert halved(length, strategy) == split_prompt(length, 5, strategy, 12)
+
+
 @pytest.mark.parametrize("ratio", [1, 2, 3.5, 12, 16])
 def test_memory_length(ratio):
     for length in range(1, 50):

@@ -7,6 +7,7 @@ import pytest
 import torch
 from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
+from omegaconf import OmegaConf
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.selfcp.criterion import SelfCpCriterion
@@ -288,3 +289,19 @@ def test_a_batch_of_short_prompts_has_gradients_of_zero(language_modeling, tmp_p
     SelfCpCriterion(language_modeling, sentence_avg=False)(model, sample)[0].backward()
     trained = [p for p in model.parameters() if p.requires_grad]
     assert len(trained) == 3 and all(not p.grad.any() for p in trained)
+
+
+def test_a_training_starts_standardised(data, tmp_path):
+    task = make_task(tmp_path)
+    path = save_model(tmp_path / "lm.pt", task, "transformer_lm", **TINY)
+    options = {"_name": "selfcp", "backbone_path": path, "window": 7, "standardise_on": 12}
+    cfg = OmegaConf.create(options)
+    starts = []
+    for from_checkpoint in (False, True):
+        torch.manual_seed(1)
+        starts.append(task.build_model(cfg, from_checkpoint).encoder.connector.state_dict())
+    torch.manual_seed(1)
+    plain = task.build_model(OmegaConf.create({**options, "standardise_on": 0}))
+    expected = plain.encoder.connector.state_dict()
+    assert all(torch.equal(starts[1][name], expected[name]) for name in expected)
+    assert not any(torch.equal(starts[0][name], expected[name]) for name in expected)
