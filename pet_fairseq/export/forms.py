@@ -11,6 +11,7 @@ from typing import Any, NoReturn, Optional
 
 import torch
 from fairseq.data import Dictionary
+from fairseq.modules import SinusoidalPositionalEmbedding
 from fairseq.tasks.translation import TranslationTask
 from torch import Tensor, nn
 
@@ -194,6 +195,9 @@ def fsmt(model: Translation) -> Form:
         "tie_word_embeddings": False,  # the encoder's with the decoder's
     }
     tensors = {f"model.{name}": model.weights[name] for name in (*EMBEDDINGS.values(), OUTPUT)}
+    rows, pad = FIRST_POSITION + max(model.lengths), model.target.pad()
+    table = SinusoidalPositionalEmbedding.get_embedding(rows, model.options.encoder_embed_dim, pad)
+    tensors |= {f"model.{POSITIONS[stack]}": table for stack in STACKS}
     return Form(
         config_of("fsmt", "FSMTForConditionalGeneration", model, model.target.eos(), **config),
         tensors | model.layers(),
