@@ -75,11 +75,13 @@ class Translation:
     Attributes:
         options: of the model. weights: by name, each under all its names.
         lengths: the longest source and target that it reads, in tokens with `</s>`.
+        languages: of source and target.
     """
 
     options: Namespace
     weights: dict[str, Tensor]
     lengths: tuple[int, int]
+    languages: tuple[str, str]
     source: Dictionary
     target: Dictionary
 
@@ -107,7 +109,8 @@ def make_form(state: dict, path: str, model: nn.Module, task: TranslationTask) -
     options = state["cfg"]["model"]
     check_translation_model(state, path, "CHECKPOINT")
     lengths = (model.encoder.max_source_positions, model.decoder.max_target_positions)
-    rest = (lengths, task.source_dictionary, task.target_dictionary)
+    languages = (task.cfg.source_lang, task.cfg.target_lang)
+    rest = (lengths, languages, task.source_dictionary, task.target_dictionary)
     if issubclass(model_class(options), MarianModel):
         check_sizes(options)
         return marian(Translation(options, weights_in_use(model), *rest))
@@ -189,7 +192,8 @@ def fsmt(model: Translation) -> Form:
             "and this model has two; train one with --share-decoder-input-output-embed, or "
             f"{WAY_OUT}"
         )
-    config = {
+    config: dict[str, Any] = {
+        "langs": list(model.languages),
         "src_vocab_size": len(model.source),
         "tgt_vocab_size": len(model.target),
         "tie_word_embeddings": False,  # the encoder's with the decoder's
