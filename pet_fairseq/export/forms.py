@@ -210,7 +210,7 @@ def fsmt(model: Translation) -> Form:
 
 
 def marian(model: Translation) -> Form:
-    """A Marian model, with its words in the order of OPUS-MT's: `</s>`, `<unk>`, ..., `<pad>`.
+    """A Marian model; a joint vocabulary is in OPUS-MT's order: `</s>`, `<unk>`, ..., `<pad>`.
 
     Raises:
         UserError: its layers are pre-norm.
@@ -220,7 +220,7 @@ def marian(model: Translation) -> Form:
         refuse("--encoder-normalize-before", form="MarianMT never")
     shared = model.source == model.target and model.has_equal(*EMBEDDINGS.values())
     tied = model.has_equal(EMBEDDINGS["decoder"], OUTPUT)
-    sources, targets = map(marian_order, (model.source, model.target))
+    sources, targets = marian_order(model.source, model.target)
     rows = {"encoder": torch.tensor(sources), "decoder": torch.tensor(targets)}
     pad, end = targets.index(model.target.pad()), targets.index(model.target.eos())
     config = config_of("marian", "MarianMTModel", model, pad, pad=pad, end=end) | {
@@ -255,11 +255,17 @@ def marian(model: Translation) -> Form:
     )
 
 
-def marian_order(dictionary: Dictionary) -> list[int]:
-    """The numbers of a dictionary's words in the order of OPUS-MT's vocabularies."""
-    firsts, last = [dictionary.eos(), dictionary.unk()], [dictionary.bos(), dictionary.pad()]
-    others = [i for i in range(len(dictionary)) if i not in (*firsts, *last)]
-    return [*firsts, *others, *last]
+def marian_order(source: Dictionary, target: Dictionary) -> tuple[list[int], list[int]]:
+    """The numbers of the words in the order of OPUS-MT's vocabularies.
+
+    If source and target have words of their own, they keep fairseq's order: transformers wants
+    `<pad>` at the same place in both.
+    """
+    if source != target:
+        return list(range(len(source))), list(range(len(target)))
+    firsts, last = [source.eos(), source.unk()], [source.bos(), source.pad()]
+    order = [*firsts, *range(source.nspecial, len(source)), *last]
+    return order, order
 
 
 def positions(table: Tensor, size: int) -> Tensor:

@@ -76,14 +76,14 @@ def read_bilingual_text(source: Source, rows: int, target_rows: int) -> Bilingua
     if options.get("tokenizer_class") == SENTENCE_TOKENIZER:
         return read_sentence_text(source, rows, target_rows)
     options.refuse(do_lower_case=False)
-    pad = source.config["pad_token_id"]
+    languages, pad = read_languages(source), source.config["pad_token_id"]
     words, target_words = (
         read_pieces(source.folder / name, size, pad, word_of)
         for name, size in ((SOURCE_PIECES, rows), (TARGET_PIECES, target_rows))
     )
     codes = read_codes(source.folder / MERGES)
     return BilingualText(
-        read_languages(source),
+        languages,
         (words, target_words),
         lambda folder: (folder / CODES).write_text(codes, encoding="utf-8"),
         ["--tokenizer", "moses", "--bpe", "subword_nmt", "--bpe-codes", f"{{}}/{CODES}"],

@@ -20,7 +20,7 @@ TEXTS = [
     "The cat sat on the mat.",
     "A dog ate",
     "Rats eat oats, and the hat ran!",
-    "  It's a cat-nap & that's that: the rat, the hat, the mat and a dog ran on and on and on ",
+    "  It's a cat-nap & that's that: the rat, the hat and a dog ran on  ",
     "o\u00e9o \u4e2d x",  # letters that the model does not know
     "cat",
 ]
@@ -82,7 +82,7 @@ def make(folder: Path, arch: str, pieces=bpe_pieces, separate: bool = False, **o
     write_dictionary(folder / "dict.de.txt", words)
     write_dictionary(folder / "dict.en.txt", words[3:][::-1] if separate else words)
     words = [str(folder), "--task", "translation", "--arch", arch, *("--source-lang", "de")]
-    words += ["--target-lang", "en", "--max-source-positions", "64", "--max-target-positions", "48"]
+    words += ["--target-lang", "en", "--max-source-positions", "99", "--max-target-positions", "60"]
     words += [word for name, value in (SHAPE | options).items() for word in option(name, value)]
     torch.manual_seed(1)
     cfg = convert_namespace_to_omegaconf(
