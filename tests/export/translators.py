@@ -110,7 +110,7 @@ def randomise(model: torch.nn.Module) -> None:
     decoder = model.decoder
     end = decoder.output_projection.weight[2]
     last = decoder.layer_norm or decoder.layers[-1].final_layer_norm
-    last.bias.add_(end * 2.5 / end.square().sum())
+    last.bias.add_(end * 1.7 / end.square().sum())
     bias = decoder.output_projection.bias
     if bias is not None:
         bias.normal_()
