@@ -525,12 +525,12 @@ DEFECTS = (
     ),
     Defect(
         "queries and keys exchanged in the export",
-        "pet_fairseq/decoding/export_fairseq.py:weights_in_use",
+        "pet_fairseq/export/fairseq.py:weights_in_use",
         "for path, module in model.named_modules():",
         "other = {'q_proj': 'k_proj', 'k_proj': 'q_proj'}\n    weights = "
         "{'.'.join((other.get(word, word) for word in name.split('.'))): tensor for name, "
         "tensor in weights.items()}\n    for path, module in model.named_modules():",
-        "tests/decoding/test_export_fairseq.py",
+        "tests/export/test_fairseq.py",
     ),
     # pretrained models
     Defect(

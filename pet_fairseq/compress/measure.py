@@ -11,8 +11,8 @@ import torch
 
 from pet_fairseq.compress.engine import measure_engine
 from pet_fairseq.compress.layout import MODELS, PRECISION, Layout
-from pet_fairseq.decoding.export_fairseq import MODEL as FAIRSEQ_FILE
 from pet_fairseq.errors import UserError
+from pet_fairseq.export.fairseq import MODEL as FAIRSEQ_FILE
 from pet_fairseq.files import read_lines
 from pet_fairseq.predict.speed.detokenise import read_set
 from pet_fairseq.predict.speed.translate import BEAM, Speeds, read_speeds, speeds_file

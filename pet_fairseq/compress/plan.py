@@ -25,9 +25,9 @@ from pet_fairseq.compress.training import (
     default_updates,
     updates_per_epoch,
 )
-from pet_fairseq.decoding.export_ctranslate2 import has_ctranslate2
 from pet_fairseq.distillation.outputs import has_output_layer
 from pet_fairseq.errors import UserError, check_positive
+from pet_fairseq.export.ctranslate2 import has_ctranslate2
 from pet_fairseq.files import read_lines
 from pet_fairseq.predict.speed.detokenise import TextStyle, find_style
 from pet_fairseq.runner.device import Device

@@ -30,8 +30,8 @@ from pet_fairseq.compress.raw_text import (
     write_pieces,
 )
 from pet_fairseq.compress.teacher import why_not_exported
-from pet_fairseq.decoding.export_ctranslate2 import MISSING, has_ctranslate2
 from pet_fairseq.errors import UserError, check_positive
+from pet_fairseq.export.ctranslate2 import MISSING, has_ctranslate2
 from pet_fairseq.huggingface.importer import import_model
 from pet_fairseq.huggingface.source import CONFIG
 from pet_fairseq.multilingual.bilingual import check_languages, check_trained, write_bilingual

@@ -9,8 +9,8 @@ from torch import nn
 
 from pet_fairseq.compress.teacher import Teacher
 from pet_fairseq.compress.training import Method
-from pet_fairseq.decoding.export_size import int8_bytes
 from pet_fairseq.errors import UserError
+from pet_fairseq.export.size import int8_bytes
 from pet_fairseq.nn.architectures import build_without_memory
 from pet_fairseq.nn.parameter_counts import count_parameters
 from pet_fairseq.pet.params import parse_model_options

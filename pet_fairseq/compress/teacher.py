@@ -17,15 +17,15 @@ from pet_fairseq.checkpoints.safe_loading import forget_embedding_files, read_ch
 from pet_fairseq.checkpoints.text_files import read_languages
 from pet_fairseq.checkpoints.translation_checks import check_translation_model
 from pet_fairseq.compress.engine import measure_engine
-from pet_fairseq.decoding.export_ctranslate2 import (
+from pet_fairseq.errors import UserError
+from pet_fairseq.export.ctranslate2 import (
     check_for_ctranslate2,
     has_ctranslate2,
     has_ctranslate2_form,
     language_tokens,
 )
-from pet_fairseq.decoding.export_fairseq import check_plain_form
-from pet_fairseq.decoding.export_size import int8_bytes
-from pet_fairseq.errors import UserError
+from pet_fairseq.export.fairseq import check_plain_form
+from pet_fairseq.export.size import int8_bytes
 from pet_fairseq.nn.architectures import architecture_name, model_class
 from pet_fairseq.nn.layers import STACKS
 from pet_fairseq.nn.parameter_counts import count_parameters

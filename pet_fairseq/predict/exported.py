@@ -13,9 +13,9 @@ from fairseq.data.data_utils import infer_language_pair
 
 from pet_fairseq.checkpoints.safe_loading import load_options
 from pet_fairseq.checkpoints.text_files import SUBWORD_FILES, around_data, find_file, read_languages
-from pet_fairseq.decoding.export_ctranslate2 import MISSING, has_ctranslate2
 from pet_fairseq.devices import usable_cores
 from pet_fairseq.errors import UserError
+from pet_fairseq.export.ctranslate2 import MISSING, has_ctranslate2
 from pet_fairseq.files import read_lines, read_text
 from pet_fairseq.multilingual.language_tokens import LanguageTokens
 from pet_fairseq.predict.batches import MAX_LENGTH, MAX_SOURCE, BatchLimit

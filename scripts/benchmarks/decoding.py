@@ -165,7 +165,7 @@ def ctranslate2_engine(engine, subject, options):
     import ctranslate2
     from ctranslate2.converters import FairseqConverter
 
-    from pet_fairseq.decoding.export_fairseq import plain_model
+    from pet_fairseq.export.fairseq import plain_model
 
     plain, args = plain_model(subject.model, subject.args, subject.task)
     source_words = subject.task.source_dictionary

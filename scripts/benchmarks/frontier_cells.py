@@ -16,9 +16,9 @@ from fairseq_cli import generate
 
 from pet_fairseq.checkpoints.loading import load_subset, load_transformer
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
-from pet_fairseq.decoding.export import export
 from pet_fairseq.devices import usable_cores
 from pet_fairseq.errors import UserError
+from pet_fairseq.export.export import export
 from pet_fairseq.files import read_lines, read_text, write_json
 from pet_fairseq.predict.speed.detokenise import find_style
 from pet_fairseq.predict.speed.translate import load, take_turns
@@ -153,7 +153,7 @@ class Bench:
     def _export(self, checkpoint: Path, quantization: str = "int8") -> Path:
         """Export a checkpoint; returns the folder."""
         out = Path(tempfile.mkdtemp(dir=self.work), quantization)
-        export(str(checkpoint), self.data, "ctranslate2", out, quantization)
+        export(str(checkpoint), self.data, "ctranslate2", out, precision=quantization)
         return out
 
     def run_in_engine(self, checkpoint: Path) -> Cell:

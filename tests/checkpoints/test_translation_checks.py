@@ -12,8 +12,8 @@ from pet_fairseq.checkpoints.frozen_models import load_frozen_models
 from pet_fairseq.checkpoints.loading import load_model, load_transformer
 from pet_fairseq.checkpoints.translation_checks import is_multilingual, side_without_words
 from pet_fairseq.compress.teacher import read_teacher
-from pet_fairseq.decoding.export import export
 from pet_fairseq.errors import UserError
+from pet_fairseq.export.export import export
 from pet_fairseq.predict.speed.detokenise import find_style
 from tests.kinds import KINDS, save_kind
 from tests.translation import make_task, save_model, save_state

@@ -14,8 +14,8 @@ from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.compress.plan import Request, make_plan
 from pet_fairseq.compress.stages import build_stages
 from pet_fairseq.compress.student import Size
-from pet_fairseq.decoding.export_size import int8_bytes
 from pet_fairseq.errors import UserError
+from pet_fairseq.export.size import int8_bytes
 from pet_fairseq.nn.architectures import build_without_memory
 from pet_fairseq.pet.params import checkpoint_counts, option_counts, parse_model_options
 from pet_fairseq.runner.device import CPU, Device

@@ -32,9 +32,9 @@ from pet_fairseq.compress.raw_text import (
     trim_teacher,
     write_pieces,
 )
-from pet_fairseq.decoding.export import export
 from pet_fairseq.demo.corpus import train_pieces
 from pet_fairseq.errors import UserError
+from pet_fairseq.export.export import export
 from pet_fairseq.multilingual.language_tokens import LanguageTokens
 from pet_fairseq.nn.parameter_counts import count_parameters
 from pet_fairseq.predict.exported import load_engine, read_vocabularies
@@ -108,7 +108,7 @@ def test_how_large_it_is(shared, precision, tmp_path):
     options |= dict(max_target_positions=20, encoder_embed_dim=32, encoder_ffn_embed_dim=40)
     options |= dict(decoder_embed_dim=32, decoder_learned_pos=True)
     path = save_model(tmp_path / "m.pt", task, **options)
-    export(path, str(tmp_path / "data"), "ctranslate2", tmp_path / "engine", precision)
+    export(path, str(tmp_path / "data"), "ctranslate2", tmp_path / "engine", precision=precision)
     figures, (model, _) = measure_engine(tmp_path / "engine"), make_model(task, **options)
     counts = count_parameters(model)
     assert figures.layers == (len(model.encoder.layers), 3)

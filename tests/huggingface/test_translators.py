@@ -6,9 +6,9 @@ from functools import partial
 import pytest
 import torch
 
-from pet_fairseq.decoding.export import export
 from pet_fairseq.decoding.transformer import is_plain
 from pet_fairseq.errors import UserError
+from pet_fairseq.export.export import export
 from pet_fairseq.huggingface.importer import import_model
 from pet_fairseq.multilingual.language_tokens import wrap_source
 from pet_fairseq.predict.exported import load_engine

@@ -18,6 +18,7 @@ TRANSLATES = "tests/cli/test_translate.py"
 GUIDES = "tests/cli/test_guides.py"
 MULTILINGUAL = "tests/cli/test_multilingual.py::test_the_page"
 FROM_TRANSFORMERS = "tests/cli/test_multilingual.py::test_the_page_from_transformers"
+HUGGING_FACE = "tests/cli/test_export.py::test_transformers_translates_the_same"
 RUNS_PYTHON = "tests/cli/test_documented_python.py"
 
 # Every block of these documents has the same reason or test.
@@ -81,7 +82,11 @@ BLOCKS = {
     "docs/decoding.md": {
         "pet-fairseq translate": f"{TRANSLATES}::test_every_form_of_a_student",
         "fairseq-generate": "tests/cli/test_decoding.py::test_generates_what_fairseq_does",
-        "pet-fairseq export": "tests/cli/test_export.py::test_ctranslate2_translates_the_same",
+        "pet-fairseq export student/checkpoint_best.pt --data BIN --to fairseq": (
+            "tests/cli/test_export.py::test_ctranslate2_translates_the_same"
+        ),
+        "pet-fairseq export student/checkpoint_best.pt --data BIN --to huggingface": HUGGING_FACE,
+        "from transformers import": HUGGING_FACE,
         "import pet_fairseq": "tests/cli/test_hub.py::test_says_what_interactive_says",
     },
     "docs/text.md": {

@@ -36,14 +36,14 @@ def read_variables(path) -> dict[str, np.ndarray]:
 def export(tmp_path):
     """From bits to the packed and unpacked model's parameters, and its int8 variables."""
     pytest.importorskip("ctranslate2")
-    from pet_fairseq.decoding.export import export
+    from pet_fairseq.export.export import export
 
     def make(bits):
         checkpoint, data = save(tmp_path, bits=bits)
         pack_model(checkpoint, data, bits, tmp_path / "packed")
         unpack_model(str(tmp_path / "packed"), tmp_path / "wide")
         model = str(tmp_path / "wide/model.pt")
-        export(model, str(tmp_path / "wide"), "ctranslate2", tmp_path / "engine", "int8")
+        export(model, str(tmp_path / "wide"), "ctranslate2", tmp_path / "engine", precision="int8")
         variables = read_variables(tmp_path / "engine/model.bin")
         return parameters(model, tmp_path / "wide"), variables
 

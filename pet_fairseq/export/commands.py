@@ -17,7 +17,7 @@ def _arguments(parser: OneLineParser) -> None:
     parser.add_argument(
         "--to",
         required=True,
-        choices=("fairseq", "ctranslate2"),
+        choices=("fairseq", "ctranslate2", "huggingface"),
         help="the software that is to run the model",
     )
     parser.add_argument(
@@ -35,13 +35,20 @@ def _arguments(parser: OneLineParser) -> None:
         "with it most in the training set of --data (40 is a good start), and frequent ones; for "
         "--to ctranslate2",
     )
+    parser.add_argument(
+        "--segmentation",
+        metavar="FILE",
+        help="BPE codes or the SentencePiece model that divided the training text, for --to "
+        "huggingface (default: the one that pet-fairseq translate finds)",
+    )
     add_new_folder_option(parser)
 
 
 def _run(args: Namespace) -> None:
-    from pet_fairseq.decoding.export import export
+    from pet_fairseq.export.export import ONLY_FOR, export
 
-    export(args.checkpoint, args.data, args.to, args.out, args.precision, args.shortlist)
+    options = {name: getattr(args, name) for name in ONLY_FOR}
+    export(args.checkpoint, args.data, args.to, args.out, **options)
     print(f"wrote {args.out}")
 
 
@@ -49,7 +56,7 @@ COMMANDS = (
     Command(
         name="export",
         group=Group.MAIN,
-        help="write a translation model for stock fairseq or for CTranslate2",
+        help="write a translation model for stock fairseq, CTranslate2 or transformers",
         description="Write a folder with the model's plain form, in which no parameters are "
         "shared between layers and every attention has only the heads that it uses.",
         add_arguments=_arguments,

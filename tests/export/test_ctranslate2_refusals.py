@@ -2,8 +2,8 @@
 
 import pytest
 
-from pet_fairseq.decoding.export_ctranslate2 import check_for_ctranslate2
 from pet_fairseq.errors import UserError
+from pet_fairseq.export.ctranslate2 import check_for_ctranslate2
 from tests.helpers import task
 from tests.translation import make_model
 

@@ -7,8 +7,8 @@ from argparse import Namespace
 import pytest
 import torch
 
-from pet_fairseq.decoding.export_fairseq import check_plain_form, plain_model
 from pet_fairseq.errors import UserError
+from pet_fairseq.export.fairseq import check_plain_form, plain_model
 from tests.decoding.setups import random_sample
 from tests.helpers import task
 from tests.translation import make_model

@@ -18,9 +18,9 @@ from torch import nn
 
 from pet_fairseq.checkpoints.loading import load_subset, load_task, load_transformer
 from pet_fairseq.checkpoints.safe_loading import load_options
-from pet_fairseq.decoding.export_fairseq import MODEL, write_fairseq
-from pet_fairseq.decoding.shortlist import write_shortlist
 from pet_fairseq.errors import UserError
+from pet_fairseq.export.fairseq import MODEL, write_fairseq
+from pet_fairseq.export.shortlist import write_shortlist
 from pet_fairseq.files import read_text, write_json
 from pet_fairseq.multilingual.language_tokens import END, LanguageTokens
 from pet_fairseq.multilingual.models import Bilingual
@@ -54,15 +54,21 @@ START = "<blank>"  # CTranslate2's name of <pad>
 
 
 def write_ctranslate2(
-    checkpoint: str, data: str, folder: Path, quantization: str, shortlist: Optional[int] = None
+    checkpoint: str,
+    data: str,
+    folder: Path,
+    precision: str = "fp32",
+    shortlist: Optional[int] = None,
 ) -> None:
     """Write a model into a folder that CTranslate2's Translator opens.
 
     Args:
-        shortlist: how many target pieces each source piece allows, None for all.
+        precision: of the weights, one of QUANTIZATIONS or SHORT. shortlist: how many target pieces
+            each source piece allows, None for all.
     Raises:
         UserError: CTranslate2 is not installed, or cannot represent this model.
     """
+    quantization = check_precision(precision)
     options = load_options(checkpoint, "CHECKPOINT")["model"]
     tokens = language_tokens(options)
     if has_ctranslate2_form(options):
@@ -81,6 +87,15 @@ def write_ctranslate2(
     if shortlist:
         task = load_task(load_options(checkpoint, "CHECKPOINT")["task"], data)
         write_shortlist(folder, load_subset(task, "train"), shortlist)
+
+
+def check_precision(precision: str) -> str:
+    """CTranslate2's name of a precision. Raises UserError if there is no such one."""
+    quantization = SHORT.get(precision, precision)
+    if quantization not in QUANTIZATIONS:
+        names = ", ".join([*SHORT, *QUANTIZATIONS[3:]])
+        raise UserError(f"--precision {precision}: give one of {names}")
+    return quantization
 
 
 def convert_plain_form(plain: Path, cfg: dict, out: Path, quantization: str) -> None:

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from pet_fairseq.decoding.export import export
 from pet_fairseq.errors import UserError
+from pet_fairseq.export.export import export
 from tests.translation import make_model, make_task, save_state
 
 SIZES = {"embed_dim": 16, "ffn_embed_dim": 24, "layers": 2, "attention_heads": 2}

@@ -7,9 +7,9 @@ import pytest
 from scipy.sparse import csr_matrix
 from scipy.stats import chi2_contingency
 
-from pet_fairseq.decoding.export import export
-from pet_fairseq.decoding.shortlist import ALWAYS, FILE, likeliest, log_likelihood_ratio
 from pet_fairseq.errors import UserError
+from pet_fairseq.export.export import export
+from pet_fairseq.export.shortlist import ALWAYS, FILE, likeliest, log_likelihood_ratio
 from pet_fairseq.predict.batches import BatchLimit
 from pet_fairseq.predict.exported import load_engine, translate_tokens
 from tests.translation import make_task, save_model, write_subset

@@ -5,9 +5,9 @@ from argparse import Namespace
 import pytest
 import torch
 
-from pet_fairseq.decoding.export_ctranslate2 import convert_plain_form
-from pet_fairseq.decoding.export_fairseq import MODEL, plain_model
-from pet_fairseq.decoding.export_size import int8_bytes
+from pet_fairseq.export.ctranslate2 import convert_plain_form
+from pet_fairseq.export.fairseq import MODEL, plain_model
+from pet_fairseq.export.size import int8_bytes
 from pet_fairseq.nn.architectures import build_without_memory
 from tests import helpers
 from tests.translation import make_model

@@ -1,0 +1,74 @@
+"""`pet-fairseq export`: a translation model for engines that do not know this package."""
+
+from pathlib import Path
+
+from pet_fairseq.checkpoints.loading import load_task
+from pet_fairseq.checkpoints.safe_loading import load_options
+from pet_fairseq.checkpoints.text_files import (
+    around_data,
+    copy_subword_files,
+    folders_around,
+    write_languages,
+)
+from pet_fairseq.errors import UserError, check_positive
+from pet_fairseq.export.ctranslate2 import check_precision, write_ctranslate2
+from pet_fairseq.export.fairseq import write_fairseq
+from pet_fairseq.export.huggingface import write_huggingface
+from pet_fairseq.files import atomic_folder, check_new_folder
+
+# options that are not for all forms
+ONLY_FOR = {
+    "precision": ("ctranslate2",),
+    "shortlist": ("ctranslate2",),
+    "segmentation": ("huggingface",),
+}
+
+
+def export(checkpoint: str, data: str, to: str, out: Path, **options) -> None:
+    """Write a folder with a model, in which no layers share parameters, and what its text needs.
+
+    Args:
+        checkpoint: a translation model; data: fairseq-preprocess's folder; to: "fairseq" for
+        OUT/model.pt, "ctranslate2" for a folder that its Translator opens, "huggingface" for one
+        that transformers opens; options: those of ONLY_FOR, None where they are not given.
+    Raises:
+        UserError: names the option or file and the reason.
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    check_options(to, given)
+    check_new_folder(out, "--out")
+    with atomic_folder(out) as folder:
+        if to == "huggingface":
+            write_huggingface(checkpoint, data, folder, **given)
+            return
+        if to == "ctranslate2":
+            write_ctranslate2(checkpoint, data, folder, **given)
+        else:
+            write_fairseq(checkpoint, data, folder)
+        add_text_files(checkpoint, data, folder, with_languages=to != "fairseq")
+
+
+def check_options(to: str, given: dict) -> None:
+    """Raise UserError for an option that is not for this form, or has a wrong value."""
+    for name in given:
+        forms = ONLY_FOR[name]
+        if to not in forms:
+            raise UserError(f"--{name}: only for --to {' and '.join(forms)}; leave it out")
+    if "precision" in given:
+        check_precision(given["precision"])
+    if "shortlist" in given:
+        check_positive(shortlist=given["shortlist"])
+
+
+def add_text_files(checkpoint: str, data: str, folder: Path, with_languages: bool) -> None:
+    """Write what tells a model's text: the files that divide words, if any are found.
+
+    Args:
+        checkpoint, data: as for `export`.
+        with_languages: whether the languages are written down, too, where the engine knows none.
+    """
+    cfg = load_options(checkpoint, "CHECKPOINT")
+    copy_subword_files([*around_data(Path(data)), *folders_around(checkpoint, cfg)], folder)
+    if with_languages:
+        task = load_task(cfg.task, data)
+        write_languages(folder, task.cfg.source_lang, task.cfg.target_lang)
