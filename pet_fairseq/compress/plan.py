@@ -27,8 +27,8 @@ from pet_fairseq.compress.training import (
 )
 from pet_fairseq.distillation.outputs import has_output_layer
 from pet_fairseq.errors import UserError, check_positive
-from pet_fairseq.export.ctranslate2 import has_ctranslate2
 from pet_fairseq.files import read_lines
+from pet_fairseq.predict.exported import has_ctranslate2
 from pet_fairseq.predict.speed.detokenise import TextStyle, find_style
 from pet_fairseq.runner.device import Device
 

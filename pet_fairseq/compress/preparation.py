@@ -31,13 +31,12 @@ from pet_fairseq.compress.raw_text import (
 )
 from pet_fairseq.compress.teacher import why_not_exported
 from pet_fairseq.errors import UserError, check_positive
-from pet_fairseq.export.ctranslate2 import MISSING, has_ctranslate2
 from pet_fairseq.huggingface.importer import import_model
 from pet_fairseq.huggingface.source import CONFIG
 from pet_fairseq.multilingual.bilingual import check_languages, check_trained, write_bilingual
 from pet_fairseq.predict.corpus.shards import SUMMARY
 from pet_fairseq.predict.corpus.text import TextReader
-from pet_fairseq.predict.exported import MODEL, read_vocabularies
+from pet_fairseq.predict.exported import MISSING, MODEL, has_ctranslate2, read_vocabularies
 from pet_fairseq.predict.text import has_pieces
 from pet_fairseq.runner.call import Call
 from pet_fairseq.runner.stage import PRODUCT, Stage

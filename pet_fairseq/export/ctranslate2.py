@@ -4,7 +4,6 @@ The class of a model with a form of its own says so by `ctranslate2_form(options
 the name of the activation and whether the decoder starts from the padding word.
 """
 
-import importlib.util
 import json
 import shutil
 from argparse import Namespace
@@ -26,8 +25,8 @@ from pet_fairseq.multilingual.language_tokens import END, LanguageTokens
 from pet_fairseq.multilingual.models import Bilingual
 from pet_fairseq.nn.architectures import model_class
 from pet_fairseq.nn.output_bias import ABSENT
+from pet_fairseq.predict.exported import MISSING, has_ctranslate2
 
-MISSING = "ctranslate2 is missing; pip install 'pet-fairseq[ctranslate2]'"
 # CTranslate2's types of weights, which it calls quantizations
 QUANTIZATIONS = (
     "float32",
@@ -196,11 +195,6 @@ def add_language_tokens(folder: Path, tokens: LanguageTokens) -> None:
         config["decoder_start_token"] = tokens.decoder_start[0]
     write_json(file, config)
     tokens.write(folder)
-
-
-def has_ctranslate2() -> bool:
-    """Whether CTranslate2 is installed."""
-    return importlib.util.find_spec("ctranslate2") is not None
 
 
 def check_for_ctranslate2(args: Namespace) -> None:

@@ -1,5 +1,6 @@
 """Translation by CTranslate2, with folders that `pet-fairseq export --to ctranslate2` wrote."""
 
+import importlib.util
 import json
 import re
 from argparse import Namespace
@@ -15,7 +16,6 @@ from pet_fairseq.checkpoints.safe_loading import load_options
 from pet_fairseq.checkpoints.text_files import SUBWORD_FILES, around_data, find_file, read_languages
 from pet_fairseq.devices import usable_cores
 from pet_fairseq.errors import UserError
-from pet_fairseq.export.ctranslate2 import MISSING, has_ctranslate2
 from pet_fairseq.files import read_lines, read_text
 from pet_fairseq.multilingual.language_tokens import LanguageTokens
 from pet_fairseq.predict.batches import MAX_LENGTH, MAX_SOURCE, BatchLimit
@@ -27,6 +27,7 @@ from pet_fairseq.predict.text import (
     bpe_options,
 )
 
+MISSING = "ctranslate2 is missing; pip install 'pet-fairseq[ctranslate2]'"
 MODEL = "model.bin"
 IN_COMPRESSED = "ctranslate2"  # the folder of the engine's form in what pet-fairseq compress writes
 TWIN = "fairseq/model.pt"  # the same model for fairseq, beside it
@@ -45,6 +46,11 @@ def find_exported(path: str) -> Optional[Path]:
     inner = Path(path, IN_COMPRESSED)
     is_usable = has_ctranslate2() or not Path(path, TWIN).exists()
     return inner if is_usable and (inner / MODEL).is_file() else None
+
+
+def has_ctranslate2() -> bool:
+    """Whether CTranslate2 is installed."""
+    return importlib.util.find_spec("ctranslate2") is not None
 
 
 def load_engine(folder: Path, device: str = "cpu", threads: int = 1, compute_type: str = "default"):

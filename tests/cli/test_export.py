@@ -80,7 +80,7 @@ def test_ctranslate2_translates_the_same(quantization, exported, expected):
     [
         (("--precision", "int7"), "--precision int7: give one of auto, fp32, fp16, bf16, int16, "),
         (("--to", "fairseq", "--precision", "int8"), "--precision: only for --to ctranslate2"),
-        (("--out", "."), "--out .: exists; give the name of a new folder"),
+        (("--out", "."), "--out .: is there already; give a new folder"),
         (("--out", "no/where"), "--out no/where: no is not a folder"),
         (("--data", "nowhere"), "--data nowhere: no such folder"),
     ],

@@ -120,6 +120,6 @@ def test_other_options(tmp_path, refused):
     made = make(tmp_path / "data", "transformer", pieces=sentence_pieces, **TIED)
     refused(made, "--precision: only for --to ctranslate2", options=("--precision", "fp16"))
     (tmp_path / "there").mkdir()
-    refused(made, "there: exists; give the name", options=("--out", str(tmp_path / "there")))
+    refused(made, "there: is there already; give a new", options=("--out", str(tmp_path / "there")))
     options = ("--to", "fairseq", "--segmentation", "spm.model")
     refused(made, "--segmentation: only for --to huggingface", options=options)

@@ -9,10 +9,10 @@ from fairseq.data import Dictionary
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.options import get_training_parser, parse_args_and_arch
 from omegaconf import OmegaConf
-from pet_fairseq.checkpoints.contents import new_state, save_state
 from subword_nmt.apply_bpe import BPE
 from subword_nmt.learn_bpe import learn_bpe
 
+from pet_fairseq.checkpoints.saving import new_state, save_state
 from pet_fairseq.huggingface.writer import NO_OPTIMIZER
 from tests.huggingface.translators import sentence_model
 
