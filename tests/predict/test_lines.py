@@ -1,6 +1,7 @@
 """Files of texts, line by line."""
 
 import os
+import threading
 
 import pytest
 
@@ -52,6 +53,9 @@ def test_a_pause_ends_a_window():
     """What has been written is read, without the line that has only begun."""
     reader, writer = os.pipe()
     with open(reader, "rb", 0) as raw, open(writer, "wb", 0) as out:
+        in_the_end = threading.Timer(20, out.close)  # lines that are kept would be waited for
+        in_the_end.daemon = True
+        in_the_end.start()
         lines = whole_lines(raw)
         out.write(b"a\nb\nhalf")
         assert next(lines) == [b"a", b"b"]
@@ -60,3 +64,4 @@ def test_a_pause_ends_a_window():
         out.write(b"end")
         out.close()
         assert list(lines) == [[b"end"]]
+        in_the_end.cancel()
