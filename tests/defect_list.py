@@ -134,12 +134,12 @@ DEFECTS = (
         "what rounding takes away is lost",
         "pet_fairseq/quantisation/optimizer.py:QuantisedAdam.step",
         "master.copy_(parameter)",
-        "master.copy_(storable(parameter, self.cfg.quantised_bits))",
+        "master.copy_(fake_quantise(parameter, self.cfg.quantised_bits))",
         "tests/quantisation/test_optimizer.py",
     ),
     Defect(
         "one scale for all rows",
-        "pet_fairseq/quantisation/rounding.py:encode",
+        "pet_fairseq/quantisation/rounding.py:quantise",
         "matrix.abs().amax(dim=1, keepdim=True)",
         "matrix.abs().amax().expand(len(matrix), 1)",
         "tests/quantisation/test_rounding.py",
@@ -290,7 +290,7 @@ DEFECTS = (
     ),
     Defect(
         "a group of a prompt hidden from its first member",
-        "pet_fairseq/variator/site_modules.py:hidden_keys",
+        "pet_fairseq/variator/site_modules.py:causal_mask",
         "return join(keys) > join(queries)[:, None]",
         "return join(keys) >= join(queries)[:, None]",
         "tests/variator/test_decoder_only.py",
@@ -511,7 +511,7 @@ DEFECTS = (
     # decoding and export
     Defect(
         "scores divided by a length without </s>",
-        "pet_fairseq/decoding/hypotheses.py:Hypotheses.add",
+        "pet_fairseq/decoding/finished_hypotheses.py:Hypotheses.add",
         "score = score / length ** self.len_penalty",
         "score = score / max(1, length - 1) ** self.len_penalty",
         "tests/decoding/test_generator.py",
@@ -536,7 +536,7 @@ DEFECTS = (
     Defect(
         "rows of queries and keys left in GGUF's order",
         "pet_fairseq/huggingface/gguf_file.py:decode",
-        "return numbers if heads is None else halves_together(numbers, heads)",
+        "return numbers if heads is None else undo_permutation(numbers, heads)",
         "return numbers",
         "tests/huggingface/test_gguf.py",
     ),

@@ -105,7 +105,7 @@ def check_hash(state_dict: dict[str, Tensor], current: Tensor, path: str, what: 
         )
 
 
-def leave_out(*parts: str) -> Callable:
+def drop_modules(*parts: str) -> Callable:
     """A state-dict hook that removes some sub-modules, such as a backbone with its own file."""
 
     def hook(model: nn.Module, state_dict: dict, prefix: str, _metadata: dict) -> None:
@@ -116,8 +116,8 @@ def leave_out(*parts: str) -> Callable:
     return hook
 
 
-def fill_in(model: nn.Module, state_dict: dict[str, Tensor]) -> None:
-    """Add to a state whatever `leave_out` removed from it, as the model has it at the moment."""
+def restore_modules(model: nn.Module, state_dict: dict[str, Tensor]) -> None:
+    """Add to a state whatever `drop_modules` removed from it, as the model has it at the moment."""
     for named in (model.named_parameters, model.named_buffers):
         for name, tensor in named(remove_duplicate=False):
             state_dict.setdefault(name, tensor.detach())

@@ -51,11 +51,11 @@ def load_model(
             dictionaries than the checkpoint's, files that do not fit together, or an option that
             the model does not have.
     """
-    paths, data = locate(path, data, option)
-    return build_loaded(load_checkpoint(paths[0], option), paths, option, data, **options)
+    paths, data = find_model_files(path, data, option)
+    return build_from_state(load_checkpoint(paths[0], option), paths, option, data, **options)
 
 
-def locate(path: str, data: Optional[str], option: str) -> tuple[list[str], str]:
+def find_model_files(path: str, data: Optional[str], option: str) -> tuple[list[str], str]:
     """The files that `a.pt[:b.pt...]` names, and the data folder, "" for the model's own.
 
     A folder that has one of CHECKPOINTS may take the place of the first file; where the file is, is
@@ -83,7 +83,7 @@ def find_checkpoint(folder: Path) -> Optional[Path]:
     return next((folder / name for name in CHECKPOINTS if (folder / name).is_file()), None)
 
 
-def build_loaded(
+def build_from_state(
     state: dict, paths: list[str], option: str, data: str, **options: Any
 ) -> tuple[BaseFairseqModel, FairseqTask]:
     """Build model and task from a loaded checkpoint, in eval mode.

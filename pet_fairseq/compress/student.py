@@ -15,7 +15,7 @@ from pet_fairseq.nn.architectures import build_without_memory
 from pet_fairseq.nn.parameter_counts import count_parameters
 from pet_fairseq.pet.params import parse_model_options
 from pet_fairseq.runner.fairseq_options import PRE_NORM, Options, stacks
-from pet_fairseq.runner.stage import last_wins
+from pet_fairseq.runner.stage import drop_overridden
 
 MEGABYTE = 1e6
 TOLERANCE = 0.1  # of the wanted size
@@ -163,7 +163,7 @@ class Shape:
     def options(self) -> Options:
         encoder_layers, decoder_layers = self.layers
         options = stacks(encoder_layers, self.width, self.ffn, HEADS)
-        return last_wins((*options, "--decoder-layers", str(decoder_layers)))
+        return drop_overridden((*options, "--decoder-layers", str(decoder_layers)))
 
 
 @dataclass(frozen=True)

@@ -156,7 +156,7 @@ def extend(beams: Beams, candidates: Candidates, chosen: Tensor) -> tuple[Tensor
     return append(beams.tokens, words), append(beams.totals, totals), parents
 
 
-def go_on(beams: Beams, candidates: Candidates, ends: Tensor) -> tuple[Beams, Tensor]:
+def continue_beams(beams: Beams, candidates: Candidates, ends: Tensor) -> tuple[Beams, Tensor]:
     """The best R candidates that do not end, and the beams that they continue (B x R).
 
     Where fewer are left, ended ones fill up the R and are ignored from then on.

@@ -13,13 +13,13 @@ from pet_fairseq.decoding.beams import (
     average_ensemble,
     ban_repeated_ngrams,
     best_candidates,
+    continue_beams,
     extend,
     find_ends,
     first_beams,
-    go_on,
 )
-from pet_fairseq.decoding.hypotheses import Hypotheses
-from pet_fairseq.decoding.incremental import StockSteps
+from pet_fairseq.decoding.finished_hypotheses import Hypotheses
+from pet_fairseq.decoding.incremental import IncrementalSteps
 from pet_fairseq.decoding.transformer import TransformerSteps, is_plain
 from pet_fairseq.errors import UserError, check_positive
 
@@ -55,7 +55,7 @@ class FastGenerator(SequenceGenerator):
         indices = self.token_indices_to_suppress
         self.suppressed: list[int] = [] if indices is None else indices.tolist()
         self.steps = [
-            (TransformerSteps if is_plain(model) else StockSteps)(
+            (TransformerSteps if is_plain(model) else IncrementalSteps)(
                 model, self.beam_size, self.temperature
             )
             for model in self.model.models
@@ -99,7 +99,7 @@ class FastGenerator(SequenceGenerator):
             if beams.step == limits.max_len:
                 return hypotheses
             kept = self._unfinished(beams, hypotheses)
-            beams, parents = go_on(beams, candidates, ends)
+            beams, parents = continue_beams(beams, candidates, ends)
             if kept is not None:
                 if len(kept) == 0:
                     return hypotheses

@@ -7,7 +7,7 @@ from fairseq.sequence_generator import EnsembleModel
 from torch import Tensor, nn
 
 
-class StockSteps:
+class IncrementalSteps:
     """Decodes with a model as fairseq's generator does; `TransformerSteps` describes the methods.
 
     The features are log-probabilities already. fairseq's modules expect all beams from the first

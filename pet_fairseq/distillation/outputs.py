@@ -7,7 +7,7 @@ from fairseq.models.transformer import TransformerDecoderBase
 from torch import Tensor, nn
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.nn.gradients import zero_from
+from pet_fairseq.nn.gradients import zero_with_gradients
 from pet_fairseq.nn.hooks import forward_hooks, given_arguments
 
 NO_LAYER = -1  # an `alignment_layer` for which fairseq returns no attention weights
@@ -71,7 +71,10 @@ def depend_on_output_layer(decoder: nn.Module, inputs, output: tuple[Tensor, dic
     """Forward hook: let the decoder's output depend on its output layer, which the loss uses later.
 
     Otherwise torch's DistributedDataParallel with --find-unused-parameters would take the output
-    layer for unused if it shares no parameters with the embedding; see `zero_from`.
+    layer for unused if it shares no parameters with the embedding; see `zero_with_gradients`.
     """
     features, extra = output
-    return features, {**extra, "output_layer": zero_from(decoder.output_projection.parameters())}
+    return features, {
+        **extra,
+        "output_layer": zero_with_gradients(decoder.output_projection.parameters()),
+    }

@@ -29,7 +29,7 @@ TEACHER_CACHE_HELP = (
 
 
 @dataclass(frozen=True)
-class Answer:
+class TeacherOutput:
     """What a teacher computed for N target positions, short of its distributions.
 
     Attributes:
@@ -77,7 +77,7 @@ class Teacher(FrozenModels):
                 "with a plain output layer; leave the option out"
             )
 
-    def ask(self, student: FairseqModel, sample: dict, at: Positions) -> Answer:
+    def ask(self, student: FairseqModel, sample: dict, at: Positions) -> TeacherOutput:
         """Run the teacher on a batch.
 
         Args:
@@ -90,14 +90,14 @@ class Teacher(FrozenModels):
             if not self.keeps_features_of(parameter.device):
                 outputs = [self.run(model, net_input) for model in models]
                 features = [output.features[at] for output in outputs]
-                return Answer(features, [output.output_layer for output in outputs])
+                return TeacherOutput(features, [output.output_layer for output in outputs])
             decoders = [model.decoder for model in models]
             joined = self.cache.lookup(
                 *(sample, at),
                 lambda: torch.cat([self.run(m, net_input).features[at] for m in models], dim=-1),
             )
             features = joined.split([decoder.output_embed_dim for decoder in decoders], dim=-1)
-            return Answer(features, [decoder.output_layer for decoder in decoders])
+            return TeacherOutput(features, [decoder.output_layer for decoder in decoders])
 
     def keeps_features_of(self, device: torch.device) -> bool:
         """Whether the cache is used on a device; the first time that it cannot be, it says so."""

@@ -180,7 +180,7 @@ def bert_tensors(
         has_word_head, has_class_head: whether it predicts masked words, and classes.
     """
     yield from encoder_tensors(weights, layers, vocabulary)
-    yield f"{STACK}.embed_positions.weight", later_positions(weights[POSITIONS])
+    yield f"{STACK}.embed_positions.weight", shifted_positions(weights[POSITIONS])
     yield f"{STACK}.embed_types.weight", weights[TYPES]
     if has_word_head:
         yield from renamed(weights, WORD_HEAD)
@@ -208,7 +208,7 @@ def encoder_tensors(
     yield from renamed(weights, names)
 
 
-def later_positions(positions: Tensor) -> Tensor:
+def shifted_positions(positions: Tensor) -> Tensor:
     """The vectors of the positions from 0, P x C, as fairseq's table of the positions from 2."""
     before = positions.new_zeros(FIRST_POSITION, positions.size(1))
     return torch.cat([before, positions])

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from pet_fairseq.checkpoints.tied_tensors import SharedStoredOnce
 from pet_fairseq.nn.architectures import set_defaults
-from pet_fairseq.nn.gradients import zero_from
+from pet_fairseq.nn.gradients import zero_with_gradients
 
 TOKEN_TYPES = 2
 LAYER_NORM_EPS = 1e-12
@@ -82,7 +82,7 @@ class BertModel(SharedStoredOnce, RobertaModel):
         """As RoBERTa's, but parameters that a batch does not use get gradients of 0."""
         output, extra = super().forward(src_tokens, **options)
         if self.training:  # for example, training classes does not use the head for masked words
-            output = output + zero_from(self.parameters())
+            output = output + zero_with_gradients(self.parameters())
         return output, extra
 
     @staticmethod

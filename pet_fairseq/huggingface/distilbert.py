@@ -19,8 +19,8 @@ from pet_fairseq.huggingface.bert import (
     encoder_options,
     encoder_tensors,
     find_heads,
-    later_positions,
     renamed,
+    shifted_positions,
 )
 from pet_fairseq.huggingface.classification_heads import CLASSES, HEAD
 from pet_fairseq.huggingface.source import Source, Weights
@@ -88,7 +88,7 @@ def distilbert_tensors(
         has_word_head, has_class_head: whether it predicts masked words, and classes.
     """
     yield from encoder_tensors(weights, layers, vocabulary, LAYERS, LAYER)
-    yield f"{STACK}.embed_positions.weight", later_positions(weights[POSITIONS])
+    yield f"{STACK}.embed_positions.weight", shifted_positions(weights[POSITIONS])
     if has_word_head:
         yield from renamed(weights, WORD_HEAD)
         yield "encoder.lm_head.bias", vocabulary.take(weights[WORD_HEAD_BIAS])

@@ -164,10 +164,10 @@ def decode(tensor, heads: Optional[int], path: Path) -> Tensor:
             f"{path}: {tensor.name} is quantised as {tensor.tensor_type.name}, which is not "
             "supported; give the model as F16, BF16, Q8_0 or Q4_1"
         ) from error
-    return numbers if heads is None else halves_together(numbers, heads)
+    return numbers if heads is None else undo_permutation(numbers, heads)
 
 
-def halves_together(rows: Tensor, heads: int) -> Tensor:
+def undo_permutation(rows: Tensor, heads: int) -> Tensor:
     """Undo GGUF's permutation of the rows of each head: (heads D) x C, or (heads D) of a bias.
 
     GGUF has the two rows of a rotary pair side by side. Here, as in Hugging Face's files, the first

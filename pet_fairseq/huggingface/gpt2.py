@@ -8,7 +8,7 @@ from fairseq.models.transformer_lm import TransformerLanguageModel, TransformerL
 from torch import Tensor
 
 from pet_fairseq.checkpoints.tied_tensors import SharedStoredOnce
-from pet_fairseq.huggingface.bert import ACTIVATIONS, later_positions
+from pet_fairseq.huggingface.bert import ACTIVATIONS, shifted_positions
 from pet_fairseq.huggingface.language_model import language_model, lm_vocabulary
 from pet_fairseq.huggingface.source import Source, Weights
 from pet_fairseq.huggingface.vocabulary import Vocabulary
@@ -83,7 +83,7 @@ def gpt2_tensors(
     """Yield GPT-2's tensors under fairseq's names; GPT-2 stores its matrices transposed."""
     yield "decoder.embed_tokens.weight", vocabulary.take(weights["wte.weight"])
     yield "decoder.output_projection.bias", vocabulary.bias
-    yield "decoder.embed_positions.weight", later_positions(weights["wpe.weight"])
+    yield "decoder.embed_positions.weight", shifted_positions(weights["wpe.weight"])
     for kind in ("weight", "bias"):
         yield f"decoder.layer_norm.{kind}", weights[f"ln_f.{kind}"]
     for i in range(layers):

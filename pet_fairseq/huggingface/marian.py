@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.huggingface.bert import later_positions
+from pet_fairseq.huggingface.bert import shifted_positions
 from pet_fairseq.huggingface.encoder_decoder import (
     BIAS,
     dictionary_files,
@@ -147,7 +147,7 @@ def marian_tensors(
         yield "decoder.output_projection.weight", target.take(weights["lm_head.weight"])
     yield "decoder.output_projection.bias", target.take(weights[BIAS].flatten()) + target.bias
     positions, width = config.size("max_position_embeddings"), config.size("d_model")
-    table = later_positions(sinusoids(positions, width))
+    table = shifted_positions(sinusoids(positions, width))
     for stack in ("encoder", "decoder"):
         yield f"{stack}.embed_positions.weight", table
     yield from layer_tensors(weights, config)

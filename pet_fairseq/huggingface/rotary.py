@@ -79,7 +79,7 @@ def parse_scaling(text: str, head_dim: int) -> Optional[dict]:
     return scaling
 
 
-def turn(x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
+def rotate_pairs(x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
     """Rotate the pairs of dimensions of x, ... x T x D; cosines and sines: T x D / 2, or D / 2."""
     first, second = x.chunk(2, dim=-1)
     return torch.cat([first * cosines - second * sines, second * cosines + first * sines], dim=-1)
@@ -101,12 +101,14 @@ class RotaryPositions:
     def rotate(self, x: Tensor, *positions: slice) -> Tensor:
         """Rotate x, B x H x T x D; the slices together give its T positions."""
         table = self._angles(max(part.stop for part in positions), x.device)
-        return turn(x, *torch.cat([table[:, part] for part in positions], dim=1).to(x.dtype))
+        return rotate_pairs(
+            x, *torch.cat([table[:, part] for part in positions], dim=1).to(x.dtype)
+        )
 
     def move(self, x: Tensor, steps: int) -> Tensor:
         """Rotate x, B x H x T x D, by `steps` more positions, or back if `steps` is negative."""
         cosines, sines = self._angles(abs(steps) + 1, x.device)[:, abs(steps)].to(x.dtype)
-        return turn(x, cosines, sines if steps > 0 else -sines)
+        return rotate_pairs(x, cosines, sines if steps > 0 else -sines)
 
     def _angles(self, length: int, device: torch.device) -> Tensor:
         """Cosines and sines of all positions below `length`: 2 x length x D / 2, float32."""

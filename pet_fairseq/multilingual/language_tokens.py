@@ -106,7 +106,7 @@ def find_words(words: Sequence[str], dictionary: Dictionary, option: str) -> Ten
     return torch.tensor([dictionary.index(word) for word in words], dtype=torch.long)
 
 
-def put_around(tokens: Tensor, prefix: Tensor, end: Tensor, padding_idx: int) -> Tensor:
+def wrap_source(tokens: Tensor, prefix: Tensor, end: Tensor, padding_idx: int) -> Tensor:
     """Source sentences with other words in front and, in place of their last one, behind.
 
     Args:
@@ -123,7 +123,7 @@ def put_around(tokens: Tensor, prefix: Tensor, end: Tensor, padding_idx: int) ->
     return joined.gather(1, in_order)[:, 1:]  # every row has a hole where its last word stood
 
 
-def start_with(prev_output_tokens: Tensor, start: Tensor) -> Tensor:
+def replace_first_token(prev_output_tokens: Tensor, start: Tensor) -> Tensor:
     """The decoder's input, B x T, with other words in place of the first one of each row."""
     first = start.expand(len(prev_output_tokens), -1)
     return torch.cat([first, prev_output_tokens[:, 1:]], dim=1)

@@ -19,8 +19,8 @@ from pet_fairseq.multilingual.language_tokens import (
     LanguageTokens,
     add_language_options,
     find_words,
-    put_around,
-    start_with,
+    replace_first_token,
+    wrap_source,
 )
 
 
@@ -41,7 +41,7 @@ class EncoderWithLanguageTokens(TransformerEncoderBase):
         return len(self.prefix) + len(self.end) - 1
 
     def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **options):
-        tokens = put_around(src_tokens, self.prefix, self.end, self.padding_idx)
+        tokens = wrap_source(src_tokens, self.prefix, self.end, self.padding_idx)
         lengths = None if src_lengths is None else src_lengths + self.added
         return super().forward(tokens, lengths, **options)
 
@@ -66,7 +66,7 @@ class DecoderWithLanguageTokens(TransformerDecoderBase):
     def forward(
         self, prev_output_tokens: Tensor, encoder_out=None, incremental_state=None, **options
     ):
-        tokens = start_with(prev_output_tokens, self.start)
+        tokens = replace_first_token(prev_output_tokens, self.start)
         if incremental_state is None:
             x, extra = super().forward(tokens, encoder_out, **options)
             return x[:, self.added :], extra

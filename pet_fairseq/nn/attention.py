@@ -209,7 +209,7 @@ def from_fairseq(attention: FairseqMultiheadAttention) -> MultiheadAttention:
     return same.train(attention.training)
 
 
-def replace_fairseqs(model: nn.Module) -> None:
+def replace_fairseq_attention(model: nn.Module) -> None:
     """Put this package's attention in the place of fairseq's, wherever a model has it.
 
     Left as it is where it adds a key and a value of its own.

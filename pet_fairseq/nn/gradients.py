@@ -6,7 +6,7 @@ from typing import Union
 from torch import Tensor
 
 
-def zero_from(tensors: Iterable[Tensor]) -> Union[Tensor, int]:
+def zero_with_gradients(tensors: Iterable[Tensor]) -> Union[Tensor, int]:
     """A scalar 0 whose gradient for each of the tensors that require one is a tensor of zeros.
 
     Where no tensor requires one, it is the number 0.

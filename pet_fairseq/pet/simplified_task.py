@@ -25,7 +25,7 @@ from pet_fairseq.distillation.outputs import has_output_layer, run_student
 from pet_fairseq.distillation.teacher import TEACHER_CACHE_HELP, TEACHER_PATH_HELP, Teacher
 from pet_fairseq.distillation.token_positions import real_positions
 from pet_fairseq.errors import UserError
-from pet_fairseq.nn.gradients import zero_from
+from pet_fairseq.nn.gradients import zero_with_gradients
 from pet_fairseq.nn.to_device import move_batch, move_like
 from pet_fairseq.pet.simplified_loss import (
     CLASSES,
@@ -152,7 +152,7 @@ class PetSimplifiedTaskCriterion(FairseqCriterion):
         sums = chunked_sums(chunk_sums, features, parameters, chunk_tokens, ClassSums)
         if self.head != "replace":
             return sums
-        return sums._replace(loss=sums.loss + zero_from(student.parameters))
+        return sums._replace(loss=sums.loss + zero_with_gradients(student.parameters))
 
     def class_log_probs(self, student, features: Tensor, target: Tensor) -> Tensor:
         """Logs of the student's four class probabilities by `--simplified-head`: N x 4."""

@@ -47,7 +47,7 @@ def batches_in_order(
     return batches
 
 
-class Limit(NamedTuple):
+class BatchLimit(NamedTuple):
     """How large a batch may be: in tokens with padding, or in texts."""
 
     size: int

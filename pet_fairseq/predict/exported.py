@@ -18,7 +18,7 @@ from pet_fairseq.devices import usable_cores
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_lines, read_text
 from pet_fairseq.multilingual.language_tokens import LanguageTokens
-from pet_fairseq.predict.batches import MAX_LENGTH, MAX_SOURCE, Limit
+from pet_fairseq.predict.batches import MAX_LENGTH, MAX_SOURCE, BatchLimit
 from pet_fairseq.predict.load_model import PATH, choose_text
 from pet_fairseq.predict.shared_options import BEAM_SEARCH, Search
 from pet_fairseq.predict.text import (
@@ -105,7 +105,7 @@ class BilingualEngine:
 
 
 def translate_tokens(
-    engine, sentences: Sequence[Sequence[str]], limit: Limit, **options: Any
+    engine, sentences: Sequence[Sequence[str]], limit: BatchLimit, **options: Any
 ) -> list[list[str]]:
     """The translations of each sentence, the best first, as lines of tokens.
 
@@ -164,7 +164,7 @@ class ExportedTranslator:
     def tokenise(self, text: str) -> list[str]:
         return self.text.encode(text).split()
 
-    def translate(self, sources: list[list[str]], limit: Limit) -> list[list[str]]:
+    def translate(self, sources: list[list[str]], limit: BatchLimit) -> list[list[str]]:
         return translate_tokens(self.engine, sources, limit, **self.options)
 
     def detokenise(self, pieces: str) -> str:

@@ -12,7 +12,7 @@ from fairseq.tasks.translation import TranslationTask
 from omegaconf import DictConfig, open_dict
 
 from pet_fairseq.checkpoints.dictionaries import check_dictionaries
-from pet_fairseq.checkpoints.loading import build_loaded, load_task, locate
+from pet_fairseq.checkpoints.loading import build_from_state, find_model_files, load_task
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.checkpoints.text_files import folders_around
 from pet_fairseq.checkpoints.translation_checks import check_one_language_pair
@@ -65,7 +65,7 @@ def from_pretrained(
             generates no text and has no classes, or an option that neither the model nor its task
             nor generation has.
     """
-    paths, data = locate(path, data, "path")
+    paths, data = find_model_files(path, data, "path")
     state = _load(paths[0])
     data = data or state["cfg"].task.data.split(os.pathsep)[0]
     if not Path(data).is_dir():
@@ -89,7 +89,7 @@ def _classifier(
     tokenizer: Optional[str],
     options: dict,
 ) -> Predictor:
-    model, task = build_loaded(state, paths, "path", data, **options)
+    model, task = build_from_state(state, paths, "path", data, **options)
     folders = folders_around(paths[0], state["cfg"])
     text = build_text_of(*_text_options(task, segmentation, tokenizer, folders))
     return make_predictor(model, task, text, "path")

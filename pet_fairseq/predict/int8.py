@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.nn.attention import replace_fairseqs
+from pet_fairseq.nn.attention import replace_fairseq_attention
 
 LARGEST = 127  # the largest code of a weight
 
@@ -48,7 +48,7 @@ def to_int8(module: nn.Module) -> None:
     Modules that say `reads_own_weights = True` stay as they are: they do not call their maps.
     fairseq's attention does not call its maps either, and is replaced by ours.
     """
-    replace_fairseqs(module)
+    replace_fairseq_attention(module)
     _replace_linear(module)
 
 

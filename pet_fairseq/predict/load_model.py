@@ -13,7 +13,7 @@ from fairseq.tasks.translation import TranslationTask
 from omegaconf import OmegaConf
 from torch import nn
 
-from pet_fairseq.checkpoints.loading import build_loaded, locate
+from pet_fairseq.checkpoints.loading import build_from_state, find_model_files
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.checkpoints.text_files import folders_around
 from pet_fairseq.decoding.task import PetTranslationTask
@@ -56,10 +56,10 @@ def load(
             the model lacks, a device that torch cannot use, or a precision that does not fit it.
     """
     device, dtype = choose_precision(args.device, args.precision)
-    paths, data = locate(args.checkpoint, args.data, PATH)
+    paths, data = find_model_files(args.checkpoint, args.data, PATH)
     state = load_checkpoint(paths[0], PATH)
     options = {"backbone_path": args.backbone_path} if args.backbone_path else {}
-    model, task = build_loaded(state, paths, PATH, data, **options)
+    model, task = build_from_state(state, paths, PATH, data, **options)
     predictor_class(model, task, PATH)  # refuses what no tokenizer would help
     folders = folders_around(paths[0], state["cfg"])
     words, languages = task.source_dictionary, languages_of(task)

@@ -14,7 +14,7 @@ import torch
 from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.files import atomic_write
 from pet_fairseq.predict.bad_lines import Bad, BadLines, broken_bytes, report
-from pet_fairseq.predict.batches import Limit
+from pet_fairseq.predict.batches import BatchLimit
 from pet_fairseq.predict.exported import find_exported, open_exported
 from pet_fairseq.predict.lines import STDIN, Line, read_windows
 from pet_fairseq.predict.load_model import PATH, load
@@ -48,7 +48,7 @@ class Engine(Protocol):
     def tokenise(self, text: str) -> list[str]:
         """The pieces of a text: words of the source dictionary, or unknown ones."""
 
-    def translate(self, sources: list[list[str]], limit: Limit) -> list[list[str]]:
+    def translate(self, sources: list[list[str]], limit: BatchLimit) -> list[list[str]]:
         """The translations of each source, the best first, each a line of pieces."""
 
     def detokenise(self, pieces: str) -> str:
@@ -75,7 +75,7 @@ class FairseqTranslator:
     def tokenise(self, text: str) -> list[str]:
         return self.translator.text.encode(text).split()
 
-    def translate(self, sources: list[list[str]], limit: Limit) -> list[list[str]]:
+    def translate(self, sources: list[list[str]], limit: BatchLimit) -> list[list[str]]:
         translations: list[list[str]] = [[]] * len(sources)
         for batch in limit.batches([len(source) + 1 for source in sources]):
             words = (self.translator.numbers(" ".join(sources[i])) for i in batch)
@@ -130,7 +130,7 @@ def _into(path: Path, write: Callable[[IO[bytes]], None]) -> None:
         write(file)
 
 
-def check_options(args: Namespace) -> Limit:
+def check_options(args: Namespace) -> BatchLimit:
     """The size of a batch, if all that can be checked before the model is loaded is well.
 
     Raises:
@@ -145,13 +145,13 @@ def check_options(args: Namespace) -> Limit:
     return limit
 
 
-def check_numbers(args: Namespace) -> Limit:
+def check_numbers(args: Namespace) -> BatchLimit:
     """The size of a batch; raises UserError if that or the number of threads is below 1."""
     numbers = ("batch_size", "max_tokens", "threads")
     check_positive(**{name: n for name in numbers if (n := getattr(args, name)) is not None})
     if args.batch_size is not None:
-        return Limit(args.batch_size, counts_tokens=False)
-    return Limit(args.max_tokens or MAX_TOKENS)
+        return BatchLimit(args.batch_size, counts_tokens=False)
+    return BatchLimit(args.max_tokens or MAX_TOKENS)
 
 
 def open_engine(args: Namespace, text_options: list[str]) -> Engine:
@@ -177,7 +177,7 @@ def open_engine(args: Namespace, text_options: list[str]) -> Engine:
 def translate_lines(
     engine: Engine,
     lines: Iterable[Line],
-    limit: Limit,
+    limit: BatchLimit,
     long_lines: str,
     strict: bool,
     bad_lines: BadLines,
@@ -185,7 +185,7 @@ def translate_lines(
     """The translations of some lines, which run together in batches of similar lengths.
 
     Args:
-        long_lines: as for `divide`. strict: whether a bad line ends the run.
+        long_lines: as for `split_to_fit`. strict: whether a bad line ends the run.
         bad_lines: counts them.
     Raises:
         UserError: with `strict`, a line that is not UTF-8, or too long for the model.
@@ -193,7 +193,7 @@ def translate_lines(
     sources: list[list[list[str]]] = []
     for line in lines:
         broken = broken_bytes(line, strict)
-        pieces, bad = divide(engine, line.text, long_lines)
+        pieces, bad = split_to_fit(engine, line.text, long_lines)
         if bad is not None and strict:
             raise UserError(
                 f"{line.where}: more than the {engine.room} tokens that the model reads"
@@ -202,15 +202,17 @@ def translate_lines(
         sources.append(pieces)
     found = engine.translate([pieces for some in sources for pieces in some], limit)
     translations = (engine.detokenise(best) for best, *_ in found)
-    return (in_one_line(" ".join(islice(translations, len(some)))) for some in sources)
+    return (without_line_breaks(" ".join(islice(translations, len(some)))) for some in sources)
 
 
-def in_one_line(text: str) -> str:
+def without_line_breaks(text: str) -> str:
     """Byte-level sub-words can spell the end of a line."""
     return text.replace("\r", " ").replace("\n", " ")
 
 
-def divide(engine: Engine, text: str, long_lines: str) -> tuple[list[list[str]], Optional[Bad]]:
+def split_to_fit(
+    engine: Engine, text: str, long_lines: str
+) -> tuple[list[list[str]], Optional[Bad]]:
     """The tokens of a line in pieces that the model can read, and what was done to it for that.
 
     Args:

@@ -71,7 +71,7 @@ class Translator(Predictor):
         sample = dataset.collater([dataset[i] for i in range(len(texts))])  # sorts by length
         hypotheses = self.task.inference_step(self.generator, [self.model], self.on_device(sample))
         best = [some[: self.search.nbest] for some in hypotheses]
-        lines = map(self.spell, fetch([one["tokens"] for some in best for one in some]))
+        lines = map(self.spell, to_cpu([one["tokens"] for some in best for one in some]))
         found = {i: list(islice(lines, len(some))) for i, some in zip(sample["id"].tolist(), best)}
         return [found[i] for i in range(len(texts))]
 
@@ -95,7 +95,7 @@ class Translator(Predictor):
         return self.task.target_dictionary.string(tokens, extra_symbols_to_ignore=marks)
 
 
-def fetch(sentences: list[Tensor]) -> list[Tensor]:
+def to_cpu(sentences: list[Tensor]) -> list[Tensor]:
     """Sentences of tokens on the CPU, which waits for their device once."""
     together = collate_tokens(sentences, pad_idx=0).cpu()
     return [row[: len(tokens)] for row, tokens in zip(together, sentences)]

@@ -12,7 +12,7 @@ from omegaconf import II
 from torch import Tensor
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.quantisation.rounding import check_bits, storable
+from pet_fairseq.quantisation.rounding import check_bits, fake_quantise
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class QuantisedAdam(FairseqAdam):
     def put_on_grid(self) -> None:
         """Give the model the storable values nearest to the masters."""
         for parameter, master in zip(self.params, self.masters):
-            parameter.copy_(storable(master, self.cfg.quantised_bits))
+            parameter.copy_(fake_quantise(master, self.cfg.quantised_bits))
 
     @torch.no_grad()
     def step(self, closure=None, scale: float = 1.0, groups=None) -> None:

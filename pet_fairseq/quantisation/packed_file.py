@@ -21,7 +21,7 @@ from torch import Tensor
 
 from pet_fairseq.checkpoints.saving import save_state
 from pet_fairseq.errors import UNREADABLE, UnsafeCheckpointError, UserError, is_refusal
-from pet_fairseq.quantisation.rounding import check_bits, decode, encode, pack, unpack
+from pet_fairseq.quantisation.rounding import check_bits, dequantise, pack, quantise, unpack
 
 FORMAT = "pet_fairseq packed 1"
 DATA = {"codes": torch.uint8, "scales": torch.bfloat16, "floats": torch.float16}
@@ -46,7 +46,7 @@ def write_packed(file: Path, packed: Packed) -> dict[str, int]:
 
     Parameters that are not on the grid are rounded to it.
     """
-    matrices = [encode(p, packed.bits) for p in packed.parameters.values() if p.dim() == 2]
+    matrices = [quantise(p, packed.bits) for p in packed.parameters.values() if p.dim() == 2]
     floats = [p.half().flatten() for p in packed.parameters.values() if p.dim() != 2]
     state = {
         "codes": pack(join([codes for codes, _ in matrices], torch.int8), packed.bits),
@@ -79,7 +79,7 @@ def checksum(state: dict[str, Tensor]) -> int:
 
 
 def read_packed(path: str) -> Packed:
-    """Read a packed file and widen its parameters.
+    """Read a packed file and dequantise its parameters.
 
     Raises:
         UserError: no such file, cut short, damaged, of another kind, or refused as unsafe.
@@ -91,7 +91,7 @@ def read_packed(path: str) -> Packed:
         about = read_about(state)
         bits, shapes = about.pop("bits"), about.pop("shapes")
         check_bits(bits, "bits")
-        return Packed(bits, widen(state, bits, shapes), about)
+        return Packed(bits, dequantise_all(state, bits, shapes), about)
     except (*UNREADABLE, lzma.LZMAError, RecursionError) as error:
         if is_refusal(error, path):
             raise UnsafeCheckpointError(
@@ -113,7 +113,9 @@ def read_about(state: dict[str, Tensor]) -> dict[str, Any]:
     return about
 
 
-def widen(state: dict[str, Tensor], bits: int, shapes: dict[str, list[int]]) -> dict[str, Tensor]:
+def dequantise_all(
+    state: dict[str, Tensor], bits: int, shapes: dict[str, list[int]]
+) -> dict[str, Tensor]:
     """The parameters of these shapes in float32; raises ValueError if there are more or fewer."""
     sizes = {name: math.prod(shape) for name, shape in shapes.items()}
     matrices = [name for name, shape in shapes.items() if len(shape) == 2]
@@ -124,5 +126,5 @@ def widen(state: dict[str, Tensor], bits: int, shapes: dict[str, list[int]]) -> 
     floats = state["floats"].float().split([sizes[name] for name in others])
     values = dict(zip(others, floats))
     for name, its_codes, its_scales in zip(matrices, codes, scales):
-        values[name] = decode(its_codes.view(shapes[name]), its_scales[:, None])
+        values[name] = dequantise(its_codes.view(shapes[name]), its_scales[:, None])
     return {name: values[name].view(shape) for name, shape in shapes.items()}

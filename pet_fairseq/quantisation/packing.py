@@ -18,7 +18,7 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.files import atomic_folder, atomic_write, write_text
 from pet_fairseq.nn.architectures import architecture_name, command_line_options, model_class
 from pet_fairseq.quantisation.packed_file import Packed, read_packed, write_packed
-from pet_fairseq.quantisation.rounding import check_bits, storable
+from pet_fairseq.quantisation.rounding import check_bits, fake_quantise
 
 MODEL = "model.pt"
 TASK = "translation"
@@ -100,7 +100,7 @@ def largest_change(parameters: dict[str, Tensor], bits: int) -> float:
     change = 0.0
     for tensor in parameters.values():
         rows = tensor if tensor.dim() == 2 else tensor.view(1, -1)
-        moved = (storable(tensor, bits).view_as(rows) - rows).abs().amax(dim=1)
+        moved = (fake_quantise(tensor, bits).view_as(rows) - rows).abs().amax(dim=1)
         largest = rows.abs().amax(dim=1)
         change = max(change, (moved / largest.masked_fill(largest == 0, 1)).max().item())
     return change

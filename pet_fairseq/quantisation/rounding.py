@@ -24,7 +24,7 @@ def largest_code(bits: int) -> int:
     return 2 ** (bits - 1) - 1
 
 
-def encode(matrix: Tensor, bits: int) -> tuple[Tensor, Tensor]:
+def quantise(matrix: Tensor, bits: int) -> tuple[Tensor, Tensor]:
     """The integers and scales that stand for a matrix.
 
     Args:
@@ -38,17 +38,17 @@ def encode(matrix: Tensor, bits: int) -> tuple[Tensor, Tensor]:
     return (matrix / steps).round().clamp(-n, n).to(torch.int8), scales
 
 
-def decode(codes: Tensor, scales: Tensor) -> Tensor:
+def dequantise(codes: Tensor, scales: Tensor) -> Tensor:
     """The matrix that codes and scales stand for, exact in float32."""
     return codes.float() * scales.float()
 
 
-def storable(tensor: Tensor, bits: int) -> Tensor:
+def fake_quantise(tensor: Tensor, bits: int) -> Tensor:
     """The nearest values that a file with `bits` a weight holds, in the tensor's dtype.
 
     Matrices are rounded to their grid, all other tensors, such as biases and norms, to float16.
     """
-    values = decode(*encode(tensor, bits)) if tensor.dim() == 2 else tensor.half()
+    values = dequantise(*quantise(tensor, bits)) if tensor.dim() == 2 else tensor.half()
     return values.to(tensor.dtype)
 
 

@@ -128,7 +128,7 @@ def is_within(path: Path, product: Path) -> bool:
     return path == product or product in path.parents
 
 
-def last_wins(options: Sequence[W]) -> tuple[W, ...]:
+def drop_overridden(options: Sequence[W]) -> tuple[W, ...]:
     """Options without those that a later one overrides."""
     values: dict[W, list[W]] = {}
     for word in options:

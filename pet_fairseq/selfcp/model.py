@@ -15,16 +15,16 @@ from torch import Tensor, nn
 
 from pet_fairseq.checkpoints.backbone import (
     check_hash,
+    drop_modules,
     file_hash,
-    fill_in,
     is_decoder_only,
-    leave_out,
     load_backbone,
+    restore_modules,
 )
 from pet_fairseq.checkpoints.dictionaries import dictionary_hash
 from pet_fairseq.errors import UserError
 from pet_fairseq.nn.freezing import freeze
-from pet_fairseq.nn.gradients import zero_from
+from pet_fairseq.nn.gradients import zero_with_gradients
 from pet_fairseq.selfcp.mixed_input import MixedInput, append_tokens, last_states
 from pet_fairseq.selfcp.options import SelfCpConfig, check_options
 from pet_fairseq.selfcp.reader import PromptReader, Prompts
@@ -151,7 +151,7 @@ class SelfCpModel(FairseqEncoderDecoderModel):
         digest = torch.tensor(list(dictionary_hash(dictionary)), dtype=torch.uint8)
         self.register_buffer("dictionary_hash", digest)
         self.register_buffer("backbone_hash", file_hash(cfg.backbone_path))
-        self.register_state_dict_post_hook(leave_out("encoder.inner", "decoder.inner"))
+        self.register_state_dict_post_hook(drop_modules("encoder.inner", "decoder.inner"))
         self.train()
 
     @classmethod
@@ -190,7 +190,7 @@ class SelfCpModel(FairseqEncoderDecoderModel):
         inputs = self.encoder.read(**prompts, more=prev_output_tokens.size(1) - 1)
         logits = self.respond(inputs, prev_output_tokens)
         if self.training:  # nothing may have been compressed in this batch
-            logits = logits + zero_from(self.parameters())
+            logits = logits + zero_with_gradients(self.parameters())
         return logits, {"read": inputs.lengths}
 
     def respond(self, inputs: MixedInput, prev_output_tokens: Tensor) -> Tensor:
@@ -219,4 +219,4 @@ class SelfCpModel(FairseqEncoderDecoderModel):
                 f"{self.data}/dict.txt: not the dictionary that {what} was trained with; give data "
                 "made with the same SentencePiece model"
             )
-        fill_in(self, state_dict)
+        restore_modules(self, state_dict)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from pet_fairseq.all_sentences import AllSentences
 from pet_fairseq.checkpoints.dictionaries import load_dictionary
-from pet_fairseq.checkpoints.loading import build_loaded
+from pet_fairseq.checkpoints.loading import build_from_state
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
 from pet_fairseq.selfcp.dataset import PromptDataset, split_at
@@ -210,4 +210,4 @@ def load_selfcp(path: str, data: str, **overrides) -> tuple[SelfCpModel, SelfCpT
     state = load_checkpoint(path, "CHECKPOINT")
     if getattr(state["cfg"].model, "_name", "") != "selfcp":
         raise UserError(f"CHECKPOINT {path}: give a file of --arch selfcp")
-    return build_loaded(state, [path], "CHECKPOINT", data, **overrides)
+    return build_from_state(state, [path], "CHECKPOINT", data, **overrides)

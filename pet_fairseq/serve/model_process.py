@@ -101,7 +101,7 @@ class ModelProcess:
     Texts and batches are worked on at the same time, but one call of each kind after another.
 
     Args:
-        load: makes a `served.Served`; as for Worker.
+        load: makes a `served_model.ServedModel`; as for Worker.
     """
 
     def __init__(self, load: Callable[[], Any]):
@@ -163,7 +163,7 @@ class ModelProcess:
                 self.loaded.clear()  # `keep_running` starts the next one
             raise
 
-    # --- the methods of `served.Served` -----------------------------------------------------------
+    # --- the methods of `served_model.ServedModel` ------------------------------------------------
 
     async def encode(self, texts: list[Sentences]) -> list[tuple[list[int], bool]]:
         return await self._call("texts", "encode", texts)
@@ -189,10 +189,10 @@ def load_served(args: argparse.Namespace, text_options: list[str]) -> Any:
     """
     quiet()
     pet_fairseq.register()
-    from pet_fairseq.serve.served_model import Served, load_predictor
+    from pet_fairseq.serve.served_model import ServedModel, load_predictor
 
     model = load_predictor(args, text_options)
-    return Served(model, args.max_tokens_per_request, args.max_text_seconds)
+    return ServedModel(model, args.max_tokens_per_request, args.max_text_seconds)
 
 
 def quiet() -> None:

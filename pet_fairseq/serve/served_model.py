@@ -28,7 +28,7 @@ def load_predictor(args: argparse.Namespace, text_options: list[str]) -> Predict
     )
 
 
-class Served:
+class ServedModel:
     """A model with the limits of the server.
 
     Args:

@@ -9,8 +9,8 @@ from torch import nn
 
 from pet_fairseq.checkpoints.backbone import check_gives_logits, is_decoder_only
 from pet_fairseq.errors import UserError
-from pet_fairseq.nn.attention import replace_fairseqs
-from pet_fairseq.nn.gradients import zero_from
+from pet_fairseq.nn.attention import replace_fairseq_attention
+from pet_fairseq.nn.gradients import zero_with_gradients
 from pet_fairseq.variator.costs import Shape
 
 
@@ -66,7 +66,7 @@ class BackboneWrapper(BaseFairseqModel):
     def __init__(self, cfg, backbone: nn.Module):
         super().__init__()
         self.cfg = cfg
-        replace_fairseqs(backbone)
+        replace_fairseq_attention(backbone)
         self.backbone = backbone
 
     @contextmanager
@@ -127,7 +127,7 @@ class BackboneWrapper(BaseFairseqModel):
     def forward(self, *args, **options):
         output, *more = self.backbone(*args, **options)
         if self.training:  # this batch may use no plugin, or not the output layer
-            output = output + zero_from(self.parameters())
+            output = output + zero_with_gradients(self.parameters())
         return output, *more
 
     def get_normalized_probs(self, net_output, log_probs: bool, sample: Optional[dict] = None):

@@ -26,10 +26,10 @@ from torch import Tensor, nn
 
 from pet_fairseq.checkpoints.backbone import check_gives_logits
 from pet_fairseq.errors import UserError
-from pet_fairseq.nn.gradients import zero_from
+from pet_fairseq.nn.gradients import zero_with_gradients
 from pet_fairseq.nn.hooks import forward_hooks
 from pet_fairseq.variator.backbone_wrapper import BackboneWrapper, find_encoder
-from pet_fairseq.variator.stack_wrappers import real_first
+from pet_fairseq.variator.stack_wrappers import left_aligned_order
 
 
 class Outputs(NamedTuple):
@@ -62,7 +62,7 @@ def stack_outputs(model: nn.Module, sample: dict, padding_idx: int) -> Iterator[
 
     def keep_encoder(module, inputs, output) -> None:
         vectors = output["encoder_out"][0].transpose(0, 1)
-        outputs["encoder"] = to_the_left(vectors, output["encoder_padding_mask"][0])
+        outputs["encoder"] = left_align(vectors, output["encoder_padding_mask"][0])
 
     def keep_decoder(module, inputs, output) -> None:
         vectors = output[1]["inner_states"][-1]
@@ -83,12 +83,12 @@ def stack_outputs(model: nn.Module, sample: dict, padding_idx: int) -> Iterator[
         yield outputs
 
 
-def to_the_left(vectors: Tensor, padding: Tensor) -> Outputs:
+def left_align(vectors: Tensor, padding: Tensor) -> Outputs:
     """Move the real positions of each sentence (B x T x C) to the left edge, in their order.
 
     The model with plugins moves sources that are padded on the left; its teacher does not.
     """
-    order = real_first(padding)
+    order = left_aligned_order(padding)
     moved = vectors.gather(1, order[..., None].expand_as(vectors))
     return Outputs(moved, padding.gather(1, order))
 
@@ -169,7 +169,7 @@ class VariatorDistillationCriterion(FairseqCriterion):
             log["task_loss"] = task_loss.detach() * total
             log |= {"n_correct": correct, "total": total}
         else:
-            loss = loss + zero_from(output[:1])
+            loss = loss + zero_with_gradients(output[:1])
         log["loss"] = loss.detach() * sample_size
         return loss * sample_size, sample_size, log
 

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 from pet_fairseq.checkpoints.backbone import (
     check_hash,
+    drop_modules,
     file_hash,
-    fill_in,
-    leave_out,
     load_backbone,
+    restore_modules,
 )
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
@@ -70,7 +70,7 @@ class VariatorModel(BackboneWrapper):
         # the plugins are in the backbone; this is the list under which they are saved
         self.plugins = nn.ModuleList(module.plugins for module in self.site_modules)
         self.register_buffer("backbone_hash", file_hash(cfg.backbone_path))
-        self.register_state_dict_post_hook(leave_out("backbone"))
+        self.register_state_dict_post_hook(drop_modules("backbone"))
         self.given = copy(cfg)  # the options of a checkpoint, which --plugin-path may change
         self.untrained: Optional[int] = None  # the ratio whose plugins are new, if there is one
         self.train()
@@ -256,7 +256,7 @@ class VariatorModel(BackboneWrapper):
                 f"compression_ratio {self.untrained}: the plugin file holds {sorted(stored)}; give "
                 "one of these or 1, or a file with that ratio as plugin_path"
             )
-        fill_in(self, state_dict)
+        restore_modules(self, state_dict)
 
     def check_backbone(self, state_dict: dict[str, Tensor], what: str) -> None:
         """Raise UserError if plugins were trained on another backbone than this one."""

@@ -9,7 +9,7 @@ from omegaconf import OmegaConf, open_dict
 
 from pet_fairseq.checkpoints.backbone import read_backbone
 from pet_fairseq.checkpoints.dictionaries import vocabulary_sizes
-from pet_fairseq.checkpoints.loading import build_loaded
+from pet_fairseq.checkpoints.loading import build_from_state
 from pet_fairseq.checkpoints.saving import save_state
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import atomic_write
@@ -95,4 +95,4 @@ def load_variator(paths: str, option: str, data: str = "") -> tuple[VariatorMode
     """
     path, *more = paths.split(os.pathsep)
     state, _ = read_plugins(path, option)
-    return build_loaded(state, [path, *more], option, data)
+    return build_from_state(state, [path, *more], option, data)

@@ -152,7 +152,7 @@ class CompressedSelfAttention(SiteModule):
         key_positions = self.positions(groups, len(query))
         query_positions = self.query_positions(key_positions, len(query))
         if self.grouping.first_ungrouped is not None:  # a decoder: attn_mask hides the future
-            attn_mask = hidden_keys(query_positions, key_positions, query.device)
+            attn_mask = causal_mask(query_positions, key_positions, query.device)
         elif attn_mask is not None:
             raise ValueError("compressed attention has no use for an attention mask over positions")
         if getattr(self.inner, "needs_positions", False):
@@ -221,7 +221,7 @@ class CompressedKeysValues(CompressedSelfAttention):
         return (slice(0, time),)
 
 
-def hidden_keys(
+def causal_mask(
     queries: tuple[slice, ...], keys: tuple[slice, ...], device: torch.device
 ) -> Tensor:
     """The causal mask between positions, T x S: True where the key comes after the query."""

@@ -23,7 +23,7 @@ class Delegate(nn.Module):
             return getattr(super().__getattr__("inner"), name)
 
 
-def real_first(padding: Tensor) -> Tensor:
+def left_aligned_order(padding: Tensor) -> Tensor:
     """The order that moves each sentence's real positions to the left edge: indices, B x T.
 
     Args:
@@ -53,7 +53,7 @@ class VariatorEncoder(Delegate, FairseqEncoder):
         if not padding.any():
             with self.grouping.batch(None):
                 return self.inner(src_tokens, *args, **options)
-        order = real_first(padding)
+        order = left_aligned_order(padding)
         with self.grouping.batch(padding.gather(1, order)):
             return self.inner(src_tokens.gather(1, order), *args, **options)
 

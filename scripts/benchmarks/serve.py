@@ -49,6 +49,8 @@ TINY = {
     **{"--batch-tokens": 60, "--seconds": 1.0, "--rounds": 1, "--lengths": [10, 20]},
     **{"--ratios": [2], "--low": 1.0},  # a lower load may bring no request at all
 }
+TARGET_BATCHES = 4  # the target, over the time of a batch
+HIGH = 1.3  # the load, over the capacity of ratio 1
 COLUMNS = {
     **{"load": "", "requests/s": format_speed, "ratio": "", "requests": "d"},
     **dict.fromkeys(("p50 ms", "p95 ms", "p99 ms"), ".0f"),
@@ -143,7 +145,7 @@ def compare(args, path, requests, options):
         capacity = measure_capacity(plain.address, requests, under_way, args.seconds)
         starved = starved_seconds(plain.pids) - starved
         batch_ms = 1000 * in_batch / capacity
-        target = args.target_ms or args.target_batches * batch_ms
+        target = args.target_ms or TARGET_BATCHES * batch_ms
         report = Report(
             f"Ratio 1 answers {format_speed(capacity)} requests of {mean_tokens:.0f} tokens a "
             f"second, a batch of {in_batch} in {batch_ms:.0f} ms (starved "
@@ -152,7 +154,7 @@ def compare(args, path, requests, options):
         auto = servers.enter_context(server("--target-ms", target, *common))
         fastest = max(args.ratios)
         fast = servers.enter_context(server("--ratio", fastest, *common))
-        low, high = args.low * capacity, args.high * capacity
+        low, high = args.low * capacity, HIGH * capacity
         rows = [
             Row("low", low, "auto", auto),
             Row("high", high, "1", plain),
@@ -178,20 +180,16 @@ def main():
     parser.add_argument("--path", help="plugin files instead of random ones")
     parser.add_argument("--texts", type=Path, help="with --path: requests, one a line")
     parser.add_argument("--labels", type=Path, help="with --texts: their right classes")
-    parser.add_argument("--pairs", type=Path, help="with --texts: their second sentences")
-    parser.add_argument("--site", default="ffn")
     parser.add_argument("--ratios", type=int, nargs="+", default=[2, 4, 8], help="in --path too")
     parser.add_argument("--lengths", type=int, nargs=2, default=[200, 400], help="of random texts")
     parser.add_argument("--low", type=float, default=0.3, help="load over ratio 1's capacity")
-    parser.add_argument("--high", type=float, default=1.3, help="the same")
-    parser.add_argument("--target-batches", type=float, default=4, help="target over batch time")
-    parser.add_argument("--target-ms", type=float, help="instead of --target-batches")
+    parser.add_argument("--target-ms", type=float, help="default: the time of four batches")
     args, options = parser.parse_known_args()
     if args.path is not None:
-        compare(args, args.path, read_requests(args.texts, args.labels, args.pairs), options)
+        compare(args, args.path, read_requests(args.texts, args.labels), options)
         return
     with tempfile.TemporaryDirectory() as folder:
-        shape = Shape(*(getattr(args, name) for name in Shape._fields))
+        shape = Shape(*(getattr(args, name) for name in Shape._fields if name != "site"))
         path = make_files(Path(folder), shape)
         requests = [Request({"text": text}) for text in random_texts(args.lengths)]
         compare(args, path, requests, options)

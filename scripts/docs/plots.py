@@ -161,12 +161,20 @@ def name_points(axes: Axes, rows: list[Row], offset: tuple[int, int], ha: str = 
         axes.annotate(row["row"], place, **side)
 
 
-def sst2(path: Path) -> None:
-    """Accuracy over the cost of the encoder: plugins, their ablations, competitors."""
-    rows = read("sst2_minilm")
-    title = "SST-2, MiniLM: accuracy over what is left of the encoder's arithmetic"
+def accuracy_over_cost(title: str, groups: dict[str, tuple[list[Row], str]]) -> tuple[Figure, Axes]:
+    """Accuracy over the cost of the encoder; groups: rows and their colour and mark, by label."""
     x = "multiply-adds of the encoder, % of the plain one's (32 tokens)"
     figure, axes = new_axes(8.4, 4.6, title, x, "accuracy, %")
+    for label, (points, style) in groups.items():
+        costs, scores = numbers(points, "encoder_cost_percent"), numbers(points, "accuracy")
+        axes.plot(costs, scores, style, label=label)
+    axes.margins(x=0.08)
+    return figure, axes
+
+
+def sst2(path: Path) -> None:
+    """Plugins, their ablations, competitors."""
+    rows = read("sst2_minilm")
     plugins = [row for row in rows if row["row"] in PLUGINS]
     groups = {
         "plugins, k 1 (the model) to 32": (plugins, "o-"),
@@ -174,11 +182,9 @@ def sst2(path: Path) -> None:
         "token pruning": (rows[-3:-2], "s"),
         "narrow networks, with and without raw text": (rows[-2:], "D"),
     }
-    for label, (points, style) in groups.items():
-        costs, scores = numbers(points, "encoder_cost_percent"), numbers(points, "accuracy")
-        axes.plot(costs, scores, style, label=label)
+    title = "SST-2, MiniLM: accuracy over what is left of the encoder's arithmetic"
+    figure, axes = accuracy_over_cost(title, groups)
     name_points(axes, plugins, (-5, 4), ha="right")
-    axes.margins(x=0.08)
     axes.legend(loc="lower right")
     write_figure(path, figure)
 
@@ -186,23 +192,18 @@ def sst2(path: Path) -> None:
 def sst2_three_epochs(path: Path) -> None:
     """The same for a model that was fine-tuned for longer, with the spread over seeds."""
     rows = read("sst2_three_epochs")
-    title = "SST-2, MiniLM fine-tuned for three epochs"
-    x = "multiply-adds of the encoder, % of the plain one's (32 tokens)"
-    figure, axes = new_axes(8.4, 4.6, title, x, "accuracy, %")
     plugins = [row for row in rows if row["row"] in PLUGINS]
     groups = {
         "plugins, k 1 (the model) to 32": (plugins, "C0o-"),
         **{row["row"]: ([row], f"C{i}s") for i, row in enumerate(rows[len(plugins) :], 1)},
     }
-    for label, (points, style) in groups.items():
-        costs, scores = numbers(points, "encoder_cost_percent"), numbers(points, "accuracy")
-        axes.plot(costs, scores, style, label=label)
-        for row, cost, score in zip(points, costs, scores):
-            spread = number(row["accuracy_sd"])
-            axes.errorbar(cost, score, spread, color=style[:2], capsize=3)
+    figure, axes = accuracy_over_cost("SST-2, MiniLM fine-tuned for three epochs", groups)
+    for points, style in groups.values():
+        for row in points:
+            place = float(row["encoder_cost_percent"]), float(row["accuracy"])
+            axes.errorbar(*place, number(row["accuracy_sd"]), color=style[:2], capsize=3)
     axes.plot([], [], color="grey", label="± sample standard deviation of three seeds")
     name_points(axes, plugins, (5, -12))
-    axes.margins(x=0.08)
     figure.legend(loc="outside lower center", ncols=2)
     write_figure(path, figure)
 

@@ -367,10 +367,9 @@ async def still_answers(target: Server) -> bool:
 
 def run(args: argparse.Namespace, folder: Path) -> int:
     (folder / "codes").write_text(CODES)
-    path = args.path or make_files(folder, SHAPE)
     bpe = ("--tokenizer", "moses", "--bpe", "subword_nmt", "--bpe-codes", folder / "codes")
     log = folder / "log"
-    with log.open("w") as file, server(path, *bpe, log=file) as served:
+    with log.open("w") as file, server(make_files(folder, SHAPE), *bpe, log=file) as served:
         before = memory_megabytes(served.pids, "VmHWM")
         outcomes = asyncio.run(send_all(served, args.seed, args.bodies))
         faults = outcomes.faults
@@ -396,7 +395,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
     parser.add_argument("--bodies", type=int, default=10_000, help="how many requests to send")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--path", help="a model of yours instead of a random one")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         return run(args, Path(folder))

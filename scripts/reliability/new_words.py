@@ -31,6 +31,7 @@ from pet_fairseq.markdown import table
 
 WORDS = (8, 16)  # of a request
 LETTERS = (6, 14)  # of a word
+UNDER_WAY = 64  # requests at a time
 LOOKS = 50  # how often the server's memory is looked at
 
 
@@ -89,7 +90,7 @@ def run(args: argparse.Namespace, folder: Path, options: list[str]) -> int:
     path, looks, faults = args.path or make_files(folder, SHAPE), [], []
     with server(path, *options) as served:
         requests = watched_requests(args.requests, args.seed, served, looks)
-        answers = asyncio.run(full_load(served.address, requests, args.under_way))
+        answers = asyncio.run(full_load(served.address, requests, UNDER_WAY))
     if served.process.returncode != 0:
         faults.append(f"the server ended with status {served.process.returncode}")
     early, late, grown = compare_fifths([look.megabytes for look in looks])
@@ -107,7 +108,6 @@ def run(args: argparse.Namespace, folder: Path, options: list[str]) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
     parser.add_argument("--requests", type=int, default=100_000)
-    parser.add_argument("--under-way", type=int, default=64, help="requests at a time")
     parser.add_argument("--path", help="a checkpoint or plugin files instead of random ones")
     parser.add_argument("--seed", type=int, default=1)
     args, options = parser.parse_known_args()

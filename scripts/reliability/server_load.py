@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """`pet-fairseq serve` under twice the load that it can carry, with all manner of clients.
 
-    python scripts/reliability/server_load.py [--minutes 10]
-    python scripts/reliability/server_load.py --path A.pt:B.pt --texts FILE [SERVE OPTIONS]
+    python scripts/reliability/server_load.py [--minutes 10] [OPTIONS OF pet-fairseq serve]
 
 First the requests a second that the server can answer are measured, with always enough of them
 waiting. Then clients come at random times (Poisson, seeded), so many that those who want an answer
@@ -36,6 +35,7 @@ from pet_fairseq.markdown import table
 
 SHAPE = Shape(layers=2, width=128, ffn=512, heads=4, ratios=[2, 4])
 LENGTHS = (20, 60)
+OVERLOAD = 2  # the load, over what the server can carry
 AT_ONCE = 200  # clients while the capacity is measured: the queue is long, the ratio the largest
 SLOW_SECONDS = 3.0  # of a slow client; the server gives a body 10
 WAIT_SECONDS = 120.0  # for an answer
@@ -204,7 +204,7 @@ async def measure_capacity(address: tuple[str, int], texts: list[str], seconds: 
         while time.perf_counter() < start + seconds:
             status = await be_client(address, "behaves", draw.choice(texts), draw)
             if status != 200:
-                raise ValueError(f"a single text got status {status}; give others with --texts")
+                raise ValueError(f"a single text got status {status}")
             answered.append(time.perf_counter())
 
     await asyncio.gather(*map(client, range(AT_ONCE)))
@@ -316,15 +316,14 @@ async def settle(served: Server, files: int, record: Record) -> None:
 
 
 def run(args: argparse.Namespace, folder: Path, options: list[str]) -> int:
-    path = args.path or make_files(folder, SHAPE)
-    texts = args.texts.read_text().splitlines() if args.texts else random_texts(LENGTHS)
+    path, texts = make_files(folder, SHAPE), random_texts(LENGTHS)
     log, record, seconds = folder / "log", Record(), 60 * args.minutes
     with log.open("w") as file, server(path, *options, log=file) as served:
         files = open_files(served.pid)
         measuring = 30.0 if args.minutes >= 1 else 10.0
         capacity = asyncio.run(measure_capacity(served.place, texts, measuring))
         wanting = sum(manner.share for manner in MANNERS.values() if 200 in manner.statuses)
-        rate = args.overload * capacity / wanting
+        rate = OVERLOAD * capacity / wanting
         print(
             f"The server answers {capacity:.1f} requests a second. For {args.minutes:g} minutes "
             f"{rate:.1f} clients came a second, {wanting * rate:.1f} of whom wanted an answer.\n",
@@ -347,9 +346,6 @@ def run(args: argparse.Namespace, folder: Path, options: list[str]) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
     parser.add_argument("--minutes", type=float, default=10)
-    parser.add_argument("--overload", type=float, default=2, help="load over what it can carry")
-    parser.add_argument("--path", help="plugin files instead of random ones")
-    parser.add_argument("--texts", type=Path, help="with --path: requests, one a line")
     parser.add_argument("--seed", type=int, default=1)
     args, options = parser.parse_known_args()
     with tempfile.TemporaryDirectory() as folder:

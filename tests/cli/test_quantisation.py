@@ -4,7 +4,7 @@ import pytest
 import torch
 from fairseq.checkpoint_utils import load_checkpoint_to_cpu
 
-from pet_fairseq.quantisation.rounding import storable
+from pet_fairseq.quantisation.rounding import fake_quantise
 from tests.cli.processes import REPO, TRAIN, refusal, run, train
 
 FOUR_BITS = ("--optimizer", "quantised_adam", "--quantised-bits", "4")
@@ -31,7 +31,7 @@ def model_state(folder):
 def test_saved_weights_are_on_the_grid_and_resuming_changes_nothing(data, quantised, tmp_path):
     options, folder = quantised
     for value in model_state(folder).values():
-        assert torch.equal(value, storable(value, 4))
+        assert torch.equal(value, fake_quantise(value, 4))
     train(data, tmp_path, *options, "--max-update", "2")
     log = train(data, tmp_path, *options, "--max-update", "4")
     assert "Loaded checkpoint" in log.output

@@ -7,7 +7,7 @@ import torch
 from fairseq.dataclass.configs import GenerationConfig
 
 from pet_fairseq.decoding.generator import FastGenerator
-from pet_fairseq.decoding.incremental import StockSteps
+from pet_fairseq.decoding.incremental import IncrementalSteps
 from pet_fairseq.decoding.task import PetTranslationConfig, PetTranslationTask
 from pet_fairseq.decoding.transformer import TransformerSteps
 from pet_fairseq.errors import UserError
@@ -175,7 +175,7 @@ def test_a_changed_decoder_decodes_itself(change):
     assert isinstance(steps, TransformerSteps)
     change(model)
     (steps,) = FastGenerator([model], dictionary(), **options).steps
-    assert isinstance(steps, StockSteps)
+    assert isinstance(steps, IncrementalSteps)
     compare([model], 16, random_sample(random.Random(3), 16), options)
 
 

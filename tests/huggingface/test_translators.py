@@ -10,7 +10,7 @@ from pet_fairseq.decoding.export import export
 from pet_fairseq.decoding.transformer import is_plain
 from pet_fairseq.errors import UserError
 from pet_fairseq.huggingface.importer import import_model
-from pet_fairseq.multilingual.language_tokens import put_around
+from pet_fairseq.multilingual.language_tokens import wrap_source
 from pet_fairseq.predict.exported import load_engine
 from pet_fairseq.predict.hub import from_pretrained
 from tests.huggingface import transformers_models as theirs
@@ -64,7 +64,7 @@ def test_texts(case):
     number = numbers(translator.src_dict, made)
     encoder = translator.models[0].encoder
     for text in (*TEXTS, "", "  The  cat", "catnip \u00e9 cat"):
-        around = put_around(translator.encode(text)[None], encoder.prefix, encoder.end, 1)
+        around = wrap_source(translator.encode(text)[None], encoder.prefix, encoder.end, 1)
         assert number[around[0]].tolist() == inputs_of(made, [text])["input_ids"][0].tolist()
 
 

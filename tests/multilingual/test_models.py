@@ -10,7 +10,7 @@ from pet_fairseq.decoding.generator import FastGenerator
 from pet_fairseq.decoding.transformer import is_plain
 from pet_fairseq.distillation.outputs import run_model
 from pet_fairseq.errors import UserError
-from pet_fairseq.multilingual.language_tokens import LanguageTokens, put_around
+from pet_fairseq.multilingual.language_tokens import LanguageTokens, wrap_source
 from pet_fairseq.nn.architectures import build_without_memory
 from tests.decoding.setups import assert_same, decisive, fairseq_generator, random_sample
 from tests.helpers import build, dictionary
@@ -173,5 +173,5 @@ def test_shared_embeddings_are_stored_once():
 def test_only_the_last_word_is_replaced():
     """A </s> within a sentence, as between the sentences of a document, stays."""
     tokens = torch.tensor([[PAD, 5, END, 6, END], [7, 8, 9, 10, END]])
-    around = put_around(tokens, torch.tensor([20]), torch.tensor([21, 22]), PAD)
+    around = wrap_source(tokens, torch.tensor([20]), torch.tensor([21, 22]), PAD)
     assert around.tolist() == [[PAD, 20, 5, END, 6, 21, 22], [20, 7, 8, 9, 10, 21, 22]]

@@ -14,7 +14,7 @@ from pet_fairseq.nn.attention import (
     from_fairseq,
     fused_attention,
     head_multiple,
-    replace_fairseqs,
+    replace_fairseq_attention,
     scaled_attention,
     steps_are_faster,
 )
@@ -380,7 +380,7 @@ def test_fairseqs_attention_is_replaced_in_a_model(own_key):
     names = [name for name, _ in model.named_parameters()]
     x = torch.randn(5, 3, 8, dtype=torch.float64)
     expected = [attention(x, x, x)[0] for attention in (deep["attention"], special)]
-    replace_fairseqs(model)
+    replace_fairseq_attention(model)
     assert isinstance(model[0]["attention"], MultiheadAttention)
     assert model[1] is special
     assert sorted(name for name, _ in model.named_parameters()) == sorted(names)

@@ -3,9 +3,14 @@
 import pytest
 
 from pet_fairseq.predict.bad_lines import Bad, BadLines
-from pet_fairseq.predict.batches import Limit
+from pet_fairseq.predict.batches import BatchLimit
 from pet_fairseq.predict.lines import Line
-from pet_fairseq.predict.translate import LONGEST_WORD, divide, in_one_line, translate_lines
+from pet_fairseq.predict.translate import (
+    LONGEST_WORD,
+    split_to_fit,
+    translate_lines,
+    without_line_breaks,
+)
 
 
 class Echo:
@@ -24,7 +29,7 @@ class Echo:
 
 
 def pieces(text, long_lines="split"):
-    found, bad = divide(Echo(), text, long_lines)
+    found, bad = split_to_fit(Echo(), text, long_lines)
     return [" ".join(piece) for piece in found], bad
 
 
@@ -52,7 +57,7 @@ def test_marks_that_no_space_follows():
         def tokenise(self, text):
             return list(text)
 
-    found, _ = divide(Letters(), "\u4e00\u4e8c\u4e09\u3002" * 3, "split")
+    found, _ = split_to_fit(Letters(), "\u4e00\u4e8c\u4e09\u3002" * 3, "split")
     assert ["".join(piece) for piece in found] == [
         "\u4e00\u4e8c\u4e09\u3002" * 2,
         "\u4e00\u4e8c\u4e09\u3002",
@@ -77,13 +82,13 @@ def test_words_without_end_are_divided():
 def test_a_line_for_a_line():
     counts = BadLines()
     lines = [Line("1", "a"), Line("2", ""), Line("3", "b. " * 12, broken=0), Line("4", "c")]
-    found = list(translate_lines(Echo(), lines, Limit(1), "split", False, counts))
+    found = list(translate_lines(Echo(), lines, BatchLimit(1), "split", False, counts))
     assert found == ["[a]", "", "[" + "b. " * 9 + "b.] [b. b.]", "[c]"]
     assert counts.summary() == "1 of 4 lines: 1 split (line 3), 1 with broken bytes (line 3)"
-    assert in_one_line("a\r\nb\nc") == "a  b c"
+    assert without_line_breaks("a\r\nb\nc") == "a  b c"
 
 
 def test_batches():
     lengths = [3, 1, 2, 9]
-    assert Limit(4).batches(lengths) == [[1, 2], [0], [3]]
-    assert Limit(3, counts_tokens=False).batches(lengths) == [[1, 2, 0], [3]]
+    assert BatchLimit(4).batches(lengths) == [[1, 2], [0], [3]]
+    assert BatchLimit(3, counts_tokens=False).batches(lengths) == [[1, 2, 0], [3]]

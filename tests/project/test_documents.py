@@ -28,7 +28,7 @@ def test_development_lists_every_room_from_the_top_down():
 
 
 def test_development_names_files_that_are_there():
-    names = re.findall(r"`([\w/]+\.(?:py|sh|md))`", DEVELOPMENT.read_text())
+    names = re.findall(r"`([\w/]+\.(?:py|sh|md|yaml))`", DEVELOPMENT.read_text())
     names = [name for name in names if "NAME" not in name and "/" in name]
     places = (REPO, REPO / "pet_fairseq", REPO / "examples/_recipes")
     assert names

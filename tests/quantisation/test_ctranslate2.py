@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pet_fairseq.quantisation.packing import pack_model, unpack_model
-from pet_fairseq.quantisation.rounding import encode
+from pet_fairseq.quantisation.rounding import quantise
 from tests.quantisation.test_packing import parameters, save
 
 DTYPES = ("float32", "int8", "int16", "int32", "float16", "bfloat16")
@@ -61,7 +61,7 @@ def test_8_bits_stay_the_same_integers(export):
     trained, variables = export(8)
     expected = {}
     for matrix in (p.detach() for p in trained.values() if p.dim() == 2):
-        for codes, scale in zip(*encode(matrix, 8)):
+        for codes, scale in zip(*quantise(matrix, 8)):
             expected[codes.numpy().tobytes()] = scale.item()
     rows = list(rows_in_int8(variables))
     assert len({codes.tobytes() for codes, _ in rows}) == len(expected)

@@ -11,7 +11,7 @@ from torch import nn
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.quantisation.optimizer import QuantisedAdam, QuantisedAdamConfig
-from pet_fairseq.quantisation.rounding import storable
+from pet_fairseq.quantisation.rounding import fake_quantise
 from tests.helpers import batch, build
 
 LR, BETAS, EPS, DECAY = 0.05, (0.9, 0.98), 1e-8, 0.1
@@ -57,7 +57,7 @@ def test_masters_follow_adam_and_the_model_the_masters():
     begin = torch.randn(3, 4, dtype=torch.float64)
     parameter = nn.Parameter(begin.clone())
     optimizer = QuantisedAdam(config(), [parameter])
-    assert torch.equal(parameter.detach(), storable(begin, 4))  # before the first gradient
+    assert torch.equal(parameter.detach(), fake_quantise(begin, 4))  # before the first gradient
     gradients = torch.randn(3, 3, 4, dtype=torch.float64)
     for gradient in gradients:
         parameter.grad = gradient.clone()
@@ -65,7 +65,7 @@ def test_masters_follow_adam_and_the_model_the_masters():
     expected = adam(begin.flatten().tolist(), gradients.flatten(1).tolist())
     (master,) = optimizer.masters
     torch.testing.assert_close(master.flatten(), torch.tensor(expected, dtype=torch.float64))
-    assert torch.equal(parameter.detach(), storable(master, 4))
+    assert torch.equal(parameter.detach(), fake_quantise(master, 4))
     assert not torch.equal(parameter.detach(), master)
 
 
@@ -79,7 +79,7 @@ def test_a_model_with_shared_slots_is_on_the_grid(bits):
         update(model, optimizer, batch())
     assert model.encoder.layers[0].fc1.weight is model.encoder.layers[2].fc1.weight
     for name, value in values(model).items():
-        assert torch.equal(value, storable(value, bits)), name
+        assert torch.equal(value, fake_quantise(value, bits)), name
         if value.dim() == 2:
             assert all(len(row.unique()) < 2**bits for row in value), name
     assert any(not torch.equal(value, begin[name]) for name, value in values(model).items())

@@ -12,7 +12,7 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.nn.output_bias import ABSENT
 from pet_fairseq.quantisation.packed_file import read_packed
 from pet_fairseq.quantisation.packing import pack_model, unpack_model
-from pet_fairseq.quantisation.rounding import storable
+from pet_fairseq.quantisation.rounding import fake_quantise
 from tests.translation import WORDS, make_model, make_task, save_state
 
 MODELS = {
@@ -37,7 +37,7 @@ def save(folder, name="pet", bits=None):
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
             if bits:
-                parameter.copy_(storable(parameter, bits))
+                parameter.copy_(fake_quantise(parameter, bits))
     path = folder / "trained.pt"
     save_state(path, model, args, {**vars(task.cfg), "_name": "translation"})
     return str(path), str(folder / "data")
@@ -107,7 +107,7 @@ def test_rounds_what_was_not_trained_for_it(bits, tmp_path):
     assert 0.9 < sizes.change * 2 * (2 ** (bits - 1) - 1) < 1.01  # half a step
     found = read_packed(str(tmp_path / "packed")).parameters
     for name, value in parameters(checkpoint, data).items():
-        assert torch.equal(found[name], storable(value.detach(), bits)), name
+        assert torch.equal(found[name], fake_quantise(value.detach(), bits)), name
 
 
 @pytest.mark.parametrize("bits", [8, 4])

@@ -6,7 +6,14 @@ import pytest
 import torch
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.quantisation.rounding import check_bits, decode, encode, pack, storable, unpack
+from pet_fairseq.quantisation.rounding import (
+    check_bits,
+    dequantise,
+    fake_quantise,
+    pack,
+    quantise,
+    unpack,
+)
 
 ROWS = {
     "spread": [0.03, -1.7, 0.9, 0.0, 1.69],
@@ -35,8 +42,8 @@ def quantised_row(row: list[float], bits: int) -> tuple[list[int], float]:
 @pytest.mark.parametrize("bits", [8, 4])
 def test_equals_loops(bits):
     rows = [*ROWS.values(), *torch.randn(50, 5, dtype=torch.float64).tolist()]
-    codes, scales = encode(torch.tensor(rows, dtype=torch.float64), bits)
-    matrix = decode(codes, scales)
+    codes, scales = quantise(torch.tensor(rows, dtype=torch.float64), bits)
+    matrix = dequantise(codes, scales)
     assert codes.dtype == torch.int8 and scales.dtype == torch.bfloat16
     for i, row in enumerate(rows):
         integers, scale = quantised_row(row, bits)
@@ -47,9 +54,9 @@ def test_equals_loops(bits):
 @pytest.mark.parametrize("bits", [8, 4])
 def test_rows_on_the_grid_stay_as_they_are(bits):
     matrix = torch.randn(2000, 7) * torch.logspace(-8, 8, 2000)[:, None]
-    once = storable(matrix, bits)
-    assert torch.equal(storable(once, bits), once)
-    largest = encode(once, bits)[0].abs().amax(dim=1)
+    once = fake_quantise(matrix, bits)
+    assert torch.equal(fake_quantise(once, bits), once)
+    largest = quantise(once, bits)[0].abs().amax(dim=1)
     assert largest.eq(2 ** (bits - 1) - 1).all()
 
 
@@ -57,14 +64,14 @@ def test_rows_on_the_grid_stay_as_they_are(bits):
 def test_no_value_moves_by_more_than_half_a_step(bits):
     matrix = torch.randn(500, 30)
     steps = matrix.abs().amax(dim=1, keepdim=True) / (2 ** (bits - 1) - 1)
-    moved = (storable(matrix, bits) - matrix).abs() / steps
+    moved = (fake_quantise(matrix, bits) - matrix).abs() / steps
     assert 0.45 < moved.max() < 0.503  # a step is up to 2^-8 longer than without rounding it
 
 
 def test_other_tensors_keep_float16():
     bias = torch.tensor([1.0001, -0.3, 0.0])
-    assert torch.equal(storable(bias, 4), bias.half().float())
-    assert storable(bias.double(), 4).dtype == torch.float64
+    assert torch.equal(fake_quantise(bias, 4), bias.half().float())
+    assert fake_quantise(bias.double(), 4).dtype == torch.float64
 
 
 @pytest.mark.parametrize("bits, number", [(8, 5), (4, 5), (4, 6), (4, 0)])

@@ -7,7 +7,7 @@ import pytest
 from pet_fairseq.cli import parse
 from pet_fairseq.errors import UserError
 from pet_fairseq.predict.sentences import TextTooLongError
-from pet_fairseq.serve.served_model import Served, load_predictor
+from pet_fairseq.serve.served_model import ServedModel, load_predictor
 from tests.predict.made import make_classifier
 
 
@@ -38,7 +38,7 @@ def test_long_texts_are_refused(classifier, options, most):
 
 
 def test_a_request_is_limited_too(classifier):
-    served = Served(serve(classifier, "--max-tokens-per-request", "9"), 9, text_seconds=60)
+    served = ServedModel(serve(classifier, "--max-tokens-per-request", "9"), 9, text_seconds=60)
     (tokens, truncated), (others, _) = served.encode([("w1 w2",), ("w3",)])
     assert len(tokens) == 4 and len(others) == 3 and not truncated
     with pytest.raises(TextTooLongError, match="texts: more than 9 tokens together"):
@@ -46,7 +46,7 @@ def test_a_request_is_limited_too(classifier):
 
 
 def test_a_text_that_takes_too_long_is_ended(classifier, monkeypatch):
-    served = Served(serve(classifier), 99, text_seconds=0.2)
+    served = ServedModel(serve(classifier), 99, text_seconds=0.2)
 
     def encode(sentences):
         while True:

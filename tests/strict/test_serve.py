@@ -8,7 +8,7 @@ from pet_fairseq.serve.engine import Engine
 from pet_fairseq.serve.metrics import Metrics
 from pet_fairseq.serve.queue import BatchQueue
 from pet_fairseq.serve.scheduler import Cost, RatioScheduler
-from pet_fairseq.serve.served_model import Served
+from pet_fairseq.serve.served_model import ServedModel
 from tests.predict.made import RATIOS, make_bart, make_classifier, make_translator
 from tests.predict.test_predictor import TEXTS
 from tests.serve.test_load import serve
@@ -47,7 +47,7 @@ def ask(served, ratio):
     async def main():
         scheduler = RatioScheduler({ratio: Cost(0.0, 0.001)}, 1, 1000)
         queue = BatchQueue(10, 1000)
-        engine = Engine(Here(Served(served, 100, 60)), queue, scheduler, Metrics(queue, 1, 1))
+        engine = Engine(Here(ServedModel(served, 100, 60)), queue, scheduler, Metrics(queue, 1, 1))
         answers = asyncio.create_task(engine.submit([(text,) for text in TEXTS]))
         while not len(queue.items):
             await asyncio.sleep(0.001)

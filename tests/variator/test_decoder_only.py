@@ -10,7 +10,7 @@ from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageMode
 from torch.testing import assert_close
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.nn.attention import replace_fairseqs
+from pet_fairseq.nn.attention import replace_fairseq_attention
 from pet_fairseq.nn.freezing import freeze
 from pet_fairseq.variator.criterion import VariatorDistillationCriterion
 from pet_fairseq.variator.options import VariatorConfig
@@ -129,7 +129,7 @@ def test_ratio_1_is_the_backbone(kind, site, task, tmp_path):
     tokens = make_tokens(task, [(5, 4), (9, 0)])
     with torch.no_grad(), model.compression_ratio(1):
         assert_close(model(tokens)[0], backbone(tokens)[0], rtol=1e-12, atol=1e-12)
-        replace_fairseqs(backbone)  # fairseq's attention sums in another order
+        replace_fairseq_attention(backbone)  # fairseq's attention sums in another order
         assert torch.equal(model(tokens)[0], backbone(tokens)[0])
     without = make_tokens(task, [(5, None), (3, None)])
     with torch.no_grad():

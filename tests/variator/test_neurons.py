@@ -7,7 +7,7 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.variator.neuron_report import report_neurons
 from pet_fairseq.variator.neurons import NeuronCounts, count_neurons, watch_neurons
 from tests.predict.made import make_classifier
-from tests.results.score.test_classes import write_data
+from tests.results.score.test_classification import write_data
 from tests.translation import make_batch, make_task, save_model
 from tests.variator.layers import attended_by_hand, groups_by_hand
 from tests.variator.test_decoder_only import make_lm, make_tokens

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pet_fairseq.runner.fairseq_commands import BEST, fairseq_train, use_checkpoint
 from pet_fairseq.runner.fairseq_options import rise_and_fall
 from pet_fairseq.runner.pipeline import merge
-from pet_fairseq.runner.stage import Kind, Stage, last_wins
+from pet_fairseq.runner.stage import Kind, Stage, drop_overridden
 
 from .rows import Row, parse_row
 from .setup import Reading, Setup
@@ -21,7 +21,7 @@ def backbone(setup: Setup) -> Stage:
     start = tuple(word for path in starts for word in ("--finetune-from-model", str(path)))
     settings = setup.settings
     data = setup.data / "lm"
-    options = last_wins(
+    options = drop_overridden(
         (
             *(*settings.around_a_model, "--task", "language_modeling", *settings.arch),
             *(*settings.lm, *rise_and_fall(settings.lm_updates), *settings.more_lm, *start),
@@ -42,7 +42,7 @@ def memory(setup: Setup, row: Row, seed: int, group: str) -> Stage:
     settings = setup.settings
     folder = setup.runs / f"{row.memory}.seed{seed}"
     control = () if row.segments_from == "own" else ("--segments-from", row.segments_from)
-    options = last_wins(
+    options = drop_overridden(
         (
             *(*settings.around_a_model, "--task", "selfcp", "--arch", "selfcp"),
             *("--criterion", "selfcp_lm"),

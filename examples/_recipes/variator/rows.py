@@ -13,7 +13,7 @@ from pet_fairseq.recipes.arguments import unknown_row
 from pet_fairseq.runner.fairseq_commands import fairseq_train, use_checkpoint
 from pet_fairseq.runner.fairseq_options import Options
 from pet_fairseq.runner.pipeline import merge
-from pet_fairseq.runner.stage import PRODUCT, Kind, Stage, last_wins
+from pet_fairseq.runner.stage import PRODUCT, Kind, Stage, drop_overridden
 
 from .setup import Setup
 
@@ -45,7 +45,7 @@ def train(
         inputs: files that it reads beside the data.
     """
     seed = () if setup.seed is None else ("--seed", str(setup.seed))
-    options = last_wins((*setup.settings.common, *options, *seed))
+    options = drop_overridden((*setup.settings.common, *options, *seed))
     return Stage(
         folder,
         (row,),

@@ -9,7 +9,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from pet_fairseq.checkpoints.loading import locate
+from pet_fairseq.checkpoints.loading import find_model_files
 from pet_fairseq.devices import choose_device, usable_cores
 from pet_fairseq.errors import UserError, check_positive, user_message
 from pet_fairseq.files import check_folder
@@ -20,14 +20,14 @@ from pet_fairseq.predict.corpus.jobs import Progress, Update, run_jobs
 from pet_fairseq.predict.corpus.shards import (
     ShardRecord,
     Share,
-    add_up,
     is_complete,
     keep_settings,
+    locked_work_folder,
     new_shard,
     option_words,
     pending,
     read_shard_records,
-    workplace,
+    sum_records,
     write_shard_record,
     write_summary,
 )
@@ -35,7 +35,13 @@ from pet_fairseq.predict.corpus.text import OPTION, TextReader, check_text
 from pet_fairseq.predict.exported import find_exported
 from pet_fairseq.predict.lines import Line
 from pet_fairseq.predict.load_model import PATH
-from pet_fairseq.predict.translate import Engine, check_numbers, divide, open_engine, quiet_loggers
+from pet_fairseq.predict.translate import (
+    Engine,
+    check_numbers,
+    open_engine,
+    quiet_loggers,
+    split_to_fit,
+)
 from pet_fairseq.runner.call import Call
 from pet_fairseq.runner.record import Record, digest
 
@@ -66,7 +72,7 @@ def translate_corpus(args: Namespace, text_options: list[str]) -> None:
     settings = make_settings(args, text_options)
     check_folder(args.out, "--out")
     keep_settings(args.out, settings, write=False)
-    with workplace(args.out, args.shard_of) as (lock, place):
+    with locked_work_folder(args.out, args.shard_of) as (lock, place):
         progress = Progress()
         if args.jobs == 1:
             work(args, args.shard_of, place, settings, progress.update)
@@ -113,7 +119,7 @@ def model_files(args: Namespace) -> list[Path]:
     exported = find_exported(args.checkpoint)
     if exported is not None:
         return [exported.resolve()]
-    return [Path(path) for path in locate(args.checkpoint, args.data, PATH)[0]]
+    return [Path(path) for path in find_model_files(args.checkpoint, args.data, PATH)[0]]
 
 
 def describe_text(file: Path) -> str:
@@ -150,7 +156,7 @@ def work(args: Namespace, share: Share, place: Path, settings: Record, update: U
     """Translate the shards of a share that are missing.
 
     Args:
-        place: of `workplace`. update: is told what has been read.
+        place: of `locked_work_folder`. update: is told what has been read.
     Raises:
         UserError, OSError: as `translate_corpus`.
     """
@@ -236,7 +242,7 @@ class Teacher:
         if len(line.text) > LONGEST_LINE:
             return Reading(line.where, [], (Bad.LONG,))
         broken = broken_bytes(line, self.strict)
-        pieces, cut = divide(self.engine, line.text, "cut")
+        pieces, cut = split_to_fit(self.engine, line.text, "cut")
         if cut is not None:
             return Reading(line.where, [], (*broken, Bad.LONG))
         if not pieces:
@@ -250,7 +256,7 @@ def conclude(args: Namespace, progress: Progress) -> None:
     complete = is_complete(records)
     if not complete:  # of other machines' shards nothing is known
         records = {n: record for n, record in records.items() if args.shard_of.holds(n)}
-    total = add_up(records, args.shard_lines)
+    total = sum_records(records, args.shard_lines)
     if complete:
         write_summary(args.out, records, total)
     pairs = sum(record.pairs for record in records.values())

@@ -125,7 +125,7 @@ def shards(folder: Path) -> Iterator[tuple[Path, Path]]:
 
 
 @contextmanager
-def workplace(folder: Path, share: Share) -> Iterator[tuple[FolderLock, Path]]:
+def locked_work_folder(folder: Path, share: Share) -> Iterator[tuple[FolderLock, Path]]:
     """A place for unfinished shards, which is locked; what others left there is removed.
 
     Raises:
@@ -150,7 +150,7 @@ def new_shard(folder: Path, place: Path, number: int) -> Iterator[list[IO[bytes]
     """The two files of a shard to write, which get their names at the end of the block.
 
     Args:
-        place: of `workplace`.
+        place: of `locked_work_folder`.
     Raises:
         OSError: such as a full disk; nothing is left then.
     """
@@ -169,7 +169,7 @@ def write_shard_record(folder: Path, number: int, record: ShardRecord) -> None:
     write_json(path, fields | record.bad_lines.record())
 
 
-def add_up(records: dict[int, ShardRecord], shard_lines: int) -> BadLines:
+def sum_records(records: dict[int, ShardRecord], shard_lines: int) -> BadLines:
     """The lines of all these shards; the numbers of bad ones are those of the whole text."""
     total = BadLines()
     for number, record in records.items():

@@ -16,13 +16,13 @@ from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.files import atomic_folder, read_text, write_json
 from pet_fairseq.number_format import format_speed
 from pet_fairseq.predict.bad_lines import Bad, BadLines, broken_bytes
-from pet_fairseq.predict.batches import MAX_LENGTH, MAX_SOURCE, Limit
+from pet_fairseq.predict.batches import MAX_LENGTH, MAX_SOURCE, BatchLimit
 from pet_fairseq.predict.lines import read_lines
 
 if TYPE_CHECKING:  # not loaded to print help
     from pet_fairseq.predict.speed.detokenise import TextStyle
 
-BATCH = Limit(2_000)  # tokens
+BATCH = BatchLimit(2_000)  # tokens
 BEAM = 5
 ROUNDS = 5  # how often translations are timed
 AT_ONCE = 100_000  # sentences that are translated before more are read

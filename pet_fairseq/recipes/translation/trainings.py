@@ -10,7 +10,7 @@ from pet_fairseq.recipes.translation.teacher_text import text_stages
 from pet_fairseq.runner.device import Device
 from pet_fairseq.runner.fairseq_commands import BEST, fairseq_train, use_checkpoint
 from pet_fairseq.runner.fairseq_options import Options
-from pet_fairseq.runner.stage import PRODUCT, Kind, Output, Stage, Word, last_wins
+from pet_fairseq.runner.stage import PRODUCT, Kind, Output, Stage, Word, drop_overridden
 
 SMOOTHING = ("--label-smoothing", "0.1")
 
@@ -170,7 +170,7 @@ def train_stage(
         (group,),
         command=fairseq_train(
             *(setup.device, data, folder),
-            (*setup.languages, *last_wins((*settings.common, *settings.more, *options))),
+            (*setup.languages, *drop_overridden((*settings.common, *settings.more, *options))),
         ),
         product=folder / BEST,
         inputs=inputs,

@@ -61,7 +61,7 @@ def write_report(
         comparison.tokenised = tokenised_scores(comparison)
     if significance:
         comparison.p_values = bootstrap(comparison, lines)
-    notes = [f"missing: run `{name}`, named in order.txt" for name in absent(runs, folders)]
+    notes = [f"missing: run `{name}`, named in order.txt" for name in missing_names(runs, folders)]
     if significance and not comparison.p_values:
         notes.append("paired bootstrap: not possible, no other row has a beam of the baseline")
     text = to_markdown(comparison, notes)
@@ -80,7 +80,7 @@ def _check_options(reference: Path, significance: bool, score: str, tokenised: b
         raise UserError(f"--tokenised-bleu: not beside --score {score}; leave one of them out")
 
 
-def absent(runs: Path, folders: dict[str, list[Path]]) -> list[str]:
+def missing_names(runs: Path, folders: dict[str, list[Path]]) -> list[str]:
     """The names in order.txt that are neither those of groups nor of runs, each once."""
     there = {*folders, *(folder.name for seeds in folders.values() for folder in seeds)}
     return [name for name in dict.fromkeys(read_order(runs)) if name not in there]

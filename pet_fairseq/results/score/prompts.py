@@ -10,7 +10,7 @@ from omegaconf import open_dict
 from torch import Tensor, nn
 
 from pet_fairseq.checkpoints.backbone import check_gives_logits
-from pet_fairseq.checkpoints.loading import build_loaded, even_steps, load_subset
+from pet_fairseq.checkpoints.loading import build_from_state, even_steps, load_subset
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.devices import check_device
 from pet_fairseq.errors import UserError, check_positive
@@ -93,7 +93,7 @@ def load_for_lines(checkpoint: str, data: str) -> tuple[nn.Module, object]:
     with open_dict(state["cfg"]):
         state["cfg"].task.sample_break_mode = "eos"
         state["cfg"].task.add_bos_token = False  # it would stand before the </s> that is there
-    return build_loaded(state, [checkpoint], "CHECKPOINT", data)
+    return build_from_state(state, [checkpoint], "CHECKPOINT", data)
 
 
 def read_texts(task, subset: str, prompt_end: str, number: int, max_length: int) -> Iterator[Text]:

@@ -9,12 +9,12 @@ from pet_fairseq.predict.bad_lines import Bad, BadLines
 from pet_fairseq.predict.corpus.shards import (
     ShardRecord,
     Share,
-    add_up,
     is_complete,
     new_shard,
     pending,
     read_shard_records,
     shards,
+    sum_records,
     write_shard_record,
 )
 
@@ -101,7 +101,7 @@ def test_counts_add_up(tmp_path):
             whole.add(kinds)
         write_shard_record(tmp_path, number, ShardRecord(9, 1.0, number == 5, part))
     records = read_shard_records(tmp_path)
-    assert vars(add_up(records, 10)) == vars(whole)
+    assert vars(sum_records(records, 10)) == vars(whole)
     (tmp_path / "00003.json").write_text("{}")
     with pytest.raises(UserError, match=r"00003\.json: cannot be read; remove it"):
         read_shard_records(tmp_path)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.nn.attention import replace_fairseqs
+from pet_fairseq.nn.attention import replace_fairseq_attention
 from pet_fairseq.variator.competitors.fine_tuned import FineTunedConfig
 from pet_fairseq.variator.competitors.narrow_ffn import NarrowModel
 from tests.translation import make_batch, make_model, make_task, save_model, save_state
@@ -43,7 +43,7 @@ def test_the_strongest_units_are_left(ratio, task, tmp_path):
     path = save_model(tmp_path / "b.pt", task)
     backbone, _ = make_model(task)
     backbone.load_state_dict(torch.load(path, weights_only=True)["model"])
-    replace_fairseqs(backbone)  # fairseq's takes a softmax in float32
+    replace_fairseq_attention(backbone)  # fairseq's takes a softmax in float32
     backbone.double().eval()
     model = make_narrow(task, path, ratio).double()
     layers = [*backbone.encoder.layers, *backbone.decoder.layers]
