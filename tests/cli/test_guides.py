@@ -102,7 +102,7 @@ def test_a_teacher_in_ctranslate2(tmp_path):
     )
     (tmp_path / "mono.de").write_text((tmp_path / "train.de").read_text() * 3)
     (tmp_path / "new.de").write_text((tmp_path / "test.de").read_text())
-    commands = block(page, "pet-fairseq compress", vocabulary=45).rstrip()
+    commands = block(page, "pet-fairseq compress", vocabulary=30).rstrip()
     output = run_in(tmp_path, f"{commands} --rate 50 --updates 20 --device cpu")
     assert re.search(r"MB -> .* MB \(.* in CTranslate2 int8 on", output)
     run_in(tmp_path, block(page, "pet-fairseq translate"))
