@@ -230,6 +230,35 @@ DEFECTS = (
         "if False:",
         "tests/runner/test_runner.py",
     ),
+    # teachers in CTranslate2, and fewer pieces
+    Defect(
+        "a smaller vocabulary keeps the merges that the text needs least",
+        "pet_fairseq/multilingual/subword_restriction.py:choose_merges",
+        "(-needed[symbol], ranks[symbol])",
+        "(needed[symbol], ranks[symbol])",
+        "tests/multilingual/test_subword_restriction.py",
+    ),
+    Defect(
+        "a merge stays whose parts the model does not know",
+        "pet_fairseq/multilingual/subword_restriction.py:built_of_known",
+        "if symbol in known and all(",
+        "if symbol in known or all(",
+        "tests/multilingual/test_subword_restriction.py",
+    ),
+    Defect(
+        "NLLB's language token behind the sentence",
+        "pet_fairseq/compress/engine.py:find_tokens",
+        "is_behind = start is None or has_legacy_order(folder)",
+        "is_behind = True",
+        "tests/compress/test_engine.py",
+    ),
+    Defect(
+        "scales of rounded weights count as parameters",
+        "pet_fairseq/compress/engine.py:is_parameter",
+        "(*ROUNDING, POSITIONS, ",
+        "(POSITIONS, ",
+        "tests/compress/test_engine.py",
+    ),
     # baselines
     Defect(
         "CAN's decoder sees what comes",

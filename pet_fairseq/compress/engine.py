@@ -93,10 +93,14 @@ def read_header(file: Path) -> Header:
     try:
         with file.open("rb") as content:
             return _read_header(content, file)
-    except (struct.error, UnicodeDecodeError, MemoryError) as error:
-        raise UserError(
-            f"{file}: not a model of CTranslate2, or damaged; copy it or convert the model again"
-        ) from error
+    except (struct.error, UnicodeDecodeError) as error:
+        raise damage(file) from error
+
+
+def damage(file: Path) -> UserError:
+    return UserError(
+        f"{file}: not a model of CTranslate2, or damaged; copy it or convert the model again"
+    )
 
 
 def _read_header(content: BinaryIO, file: Path) -> Header:
@@ -150,14 +154,17 @@ def measure_engine(folder: Path) -> Figures:
     )
     of_source, of_target = (None if shape is None else shape[0] for shape in tables)
     embeddings = header.stored(EMBEDDINGS)
+    matrix, kind = header.shapes.get(embeddings, ()), header.types.get(embeddings, -1)
+    if len(matrix) != 2 or kind not in range(len(PRECISIONS)):
+        raise damage(file)
     return Figures(
         layers=(encoder, decoder),
-        width=header.shapes[embeddings][1],
+        width=matrix[1],
         layer_parameters=sum(size for name, size in sizes.items() if LAYER.match(name)),
         parameters=sum(sizes.values()),
         positions=(of_source, of_target),
         bytes=file.stat().st_size,
-        precision=PRECISIONS[header.types[embeddings]],
+        precision=PRECISIONS[kind],
     )
 
 
@@ -248,9 +255,11 @@ def dictionary_of(words: Iterable[str]) -> Dictionary:
 def read_config(folder: Path) -> dict:
     """A folder's options; empty in the folders of old versions. Raises UserError."""
     file = folder / CONFIG
+    if not file.is_file():
+        return {"add_source_eos": True}
     try:
-        return json.loads(read_text(file, TEACHER)) if file.is_file() else {"add_source_eos": True}
-    except ValueError as error:
+        return dict(json.loads(read_text(file, TEACHER)))
+    except (ValueError, TypeError, RecursionError) as error:
         raise UserError(f"{file}: cannot be read; convert the model again") from error
 
 
@@ -265,8 +274,8 @@ def find_tokens(
         UserError: it has tokens of languages, and not of these.
     """
     config = read_config(folder)
-    end = () if config.get("add_source_eos") else (config.get("eos_token", END),)
-    start = config.get("decoder_start_token")
+    end = () if config.get("add_source_eos") else (str(config.get("eos_token", END)),)
+    start = config.get("decoder_start_token") and str(config["decoder_start_token"])
     both, of_target = (known_languages(vocabularies[0], kind) for kind in (OF_BOTH, OF_TARGET))
     if len(both) >= FEWEST:
         for option, language in zip(("--source-lang", "--target-lang"), languages):
@@ -291,7 +300,7 @@ def has_legacy_order(folder: Path) -> bool:
     """Whether a tokenizer's options, if they are there, put the language behind the sentence."""
     file = folder / TOKENIZER_OPTIONS
     try:
-        options = json.loads(read_text(file, TEACHER)) if file.is_file() else {}
-    except ValueError as error:
+        options = dict(json.loads(read_text(file, TEACHER))) if file.is_file() else {}
+    except (ValueError, TypeError, RecursionError) as error:
         raise UserError(f"{file}: cannot be read; remove it, or copy it again") from error
     return options.get("legacy_behaviour") is True

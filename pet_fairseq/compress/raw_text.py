@@ -6,7 +6,7 @@ from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice, zip_longest
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import NamedTuple, Optional
 
@@ -429,7 +429,8 @@ def train_vocabulary(
     Args:
         engine: as for `write_pieces`. number: of pieces, three special ones among them.
     Raises:
-        UserError: the text has too few different pieces, or more characters than pieces.
+        UserError: the text is empty, or has too few different pieces, or more characters than
+            pieces.
     """
     opened, reads = open_teacher(engine), EngineText(engine)
     lines = (
@@ -438,8 +439,17 @@ def train_vocabulary(
         for source, target in parallel(pair.source, pair.target)
         for text in (reads.raw(source.text), target.text)
     )
+    first = next(lines, None)
+    if first is None:
+        raise UserError(
+            "--text: nothing is left of it to learn from; corpus/summary.json counts which pairs "
+            "were dropped"
+        )
     model = train_pieces(
-        islice(lines, MOST_LINES), number, option="--vocabulary", coverage=MOST_CHARACTERS
+        islice(chain([first], lines), MOST_LINES),
+        number,
+        option="--vocabulary",
+        coverage=MOST_CHARACTERS,
     )
     pieces = SentencePieceProcessor(model_proto=model)
     words = dictionary_of(pieces.id_to_piece(i) for i in range(pieces.get_piece_size()))

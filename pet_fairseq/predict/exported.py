@@ -250,7 +250,7 @@ def _read_vocabulary(folder: Path, side: str) -> list[str]:
         if (file := folder / f"{name}.json").is_file():
             try:
                 return [str(word) for word in json.loads(read_text(file, PATH))]
-            except ValueError as error:
+            except (ValueError, TypeError, RecursionError) as error:
                 raise UserError(f"{file}: cannot be read; export the model again") from error
     raise UserError(f"{PATH} {folder}: has no {side}_vocabulary.json; export the model again")
 

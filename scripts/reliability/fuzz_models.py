@@ -3,6 +3,7 @@
 import json
 import lzma
 import random
+import struct
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
@@ -201,6 +202,42 @@ def packed(folder: Path):
 
 
 # --- models of other libraries --------------------------------------------------------------------
+
+
+def engine(folder: Path):
+    """model.bin, config.json and shared_vocabulary.json of a teacher in CTranslate2."""
+    from pet_fairseq.compress.engine import check_translates, find_tokens, measure_engine
+    from pet_fairseq.predict.exported import read_vocabularies
+
+    def text(word: str) -> bytes:
+        return struct.pack("=H", len(word) + 1) + word.encode() + b"\0"
+
+    names = ("encoder/embeddings_0/weight", "encoder/layer_0/ffn/linear_0/weight")
+    tensors = [text(n) + struct.pack("=BIIBI", 2, 3, 2, 0, 24) + bytes(24) for n in names]
+    alias = struct.pack("=I", 1) + text("decoder/embeddings/weight") + text(names[0])
+    start = struct.pack("=I", 6) + text("TransformerSpec") + struct.pack("=II", 7, len(tensors))
+    config = {"add_source_eos": False, "eos_token": "</s>", "decoder_start_token": "</s>"}
+    whole = {
+        "model.bin": b"".join((start, *tensors, alias)),
+        "config.json": json.dumps(config).encode(),
+        "shared_vocabulary.json": json.dumps(["a", "deu_Latn", "eng_Latn", "fra_Latn"]).encode(),
+    }
+
+    def make(draw: random.Random) -> Read:
+        changed = draw.choice(list(whole))
+        for name, content in whole.items():
+            is_json = name.endswith(".json")
+            other = damaged_json(draw, json.loads(content)) if is_json else damaged(draw, content)
+            (folder / name).write_bytes(other if name == changed else content)
+
+        def read() -> None:
+            check_translates(folder)
+            measure_engine(folder)
+            find_tokens(folder, read_vocabularies(folder), ("deu_Latn", "eng_Latn"))
+
+        return read
+
+    return make
 
 
 def bert(folder: Path):

@@ -10,7 +10,7 @@ import random
 from pathlib import Path
 
 from fuzz_inputs import Prepare, Read, soup
-from fuzz_models import bank, bert, checkpoint, manifest, packed, repair
+from fuzz_models import bank, bert, checkpoint, engine, manifest, packed, repair
 from fuzz_texts import corpus, dictionary, json_lines, outputs, pronunciations, record, scores
 
 
@@ -89,6 +89,6 @@ READERS: dict[str, Prepare] = {
         *(pairs, heads, patience, ratios),
         *(json_lines, dictionary, outputs, pronunciations, scores, record, corpus),
         *(manifest, bank),
-        *(checkpoint, repair, packed, bert),
+        *(checkpoint, repair, packed, bert, engine),
     )
 }

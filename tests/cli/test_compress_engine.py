@@ -71,9 +71,8 @@ def test_from_a_folder_to_a_report(folder, tmp_path):
     assert in_process(*again, "--output", mono, "--device", "cpu", "--beam", "5").status == 0
     assert mono.read_text().splitlines() == learned
     lines = run("pet-fairseq", *words).output.splitlines()
-    assert [line for line in lines if line.startswith("== ") and "done" not in line] == [
-        "== report"
-    ]
+    started = [line for line in lines if line.startswith("== ") and "done" not in line]
+    assert started == ["== report"]
 
 
 def test_what_is_refused(folder, tmp_path):

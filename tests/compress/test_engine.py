@@ -348,6 +348,9 @@ def test_a_vocabulary_of_its_own(in_pieces, tmp_path):
             UserError, match=f"--vocabulary {number}: the training sentences {line}"
         ):
             train_vocabulary(taken, sets, number, tmp_path / "none")
+    empty = write(tmp_path / "empty", [])
+    with pytest.raises(UserError, match="--text: nothing is left of it to learn from; corpus"):
+        train_vocabulary(taken, {"train": [TextPair(empty, empty)]}, 30, tmp_path / "none")
     assert not (tmp_path / "none").exists()
 
 

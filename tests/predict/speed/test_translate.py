@@ -24,8 +24,9 @@ def test_models_take_turns(monkeypatch):
         return run
 
     models = {"a": model("a", 2), "b": model("b", 3)}
-    texts, seconds = translate.take_turns(models, [["x", "y"], []], rounds=3)
-    assert texts == {"a": ["a x y", "a "], "b": ["b x y", "b "]}
+    sentences = {"a": [["x", "y"], []], "b": [["xy"], []]}
+    texts, seconds = translate.take_turns(models, sentences, rounds=3)
+    assert texts == {"a": ["a x y", "a "], "b": ["b xy", "b "]}
     assert seconds == {"a": [2, 2, 2], "b": [3, 3, 3]}
     assert "".join(calls) == "ab" + "baabba"
 
