@@ -96,10 +96,14 @@ def test_transformers_translates_the_same(tmp_path):
     (tmp_path / "block.py").write_text(code.replace("Ein Hund läuft", "The cat sat on"))
     found = ast.literal_eval(run("python", "block.py", cwd=tmp_path).output.splitlines()[-1])
     (tmp_path / "text").write_text("The cat sat on über eine Wiese.\n")
-    translate = ("translate", "student/checkpoint_best.pt", "--data", "BIN", "--input", "text")
-    run("pet-fairseq", *translate, "--output", "found", cwd=tmp_path)
-    expected = (tmp_path / "found").read_text(encoding="utf-8").split()
-    assert [word for text in found for word in text.split()] == expected
+    for model in (("student/checkpoint_best.pt", "--data", "BIN"), ("hub",)):
+        options = ("--input", "text", "--output", "found")
+        run("pet-fairseq", "translate", *model, *options, cwd=tmp_path)
+        expected = (tmp_path / "found").read_text(encoding="utf-8").split()
+        assert [word for text in found for word in text.split()] == expected
+    (tmp_path / "hub/merges.txt").unlink()
+    line = refusal("translate", tmp_path / "hub", "--input", tmp_path / "text")
+    assert "hub: as pet-fairseq import-hf reads it: " in line and "merges.txt: no such file" in line
 
 
 @pytest.mark.parametrize(
