@@ -14,9 +14,9 @@ from pet_fairseq import general_commands as general
 from pet_fairseq.baselines import commands as baselines
 from pet_fairseq.cli_command import Command, Group, OneLineParser
 from pet_fairseq.compress import commands as compress
-from pet_fairseq.decoding import commands as decoding
 from pet_fairseq.demo import commands as demo
 from pet_fairseq.errors import UserError, did_you_mean
+from pet_fairseq.export import commands as export
 from pet_fairseq.huggingface import commands as pretrained
 from pet_fairseq.multilingual import commands as multilingual
 from pet_fairseq.pet import commands as pet
@@ -35,7 +35,7 @@ ROOMS = (
     compress,
     predict,
     serve,
-    decoding,
+    export,
     quantisation,
     recipes,
     pet,

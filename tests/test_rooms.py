@@ -20,7 +20,7 @@ FLOORS = [
     ["pet", "quantisation", "selfcp", "variator"],
     ["baselines", "decoding"],
     ["predict"],  # the server stands on it
-    ["results"],
+    ["export", "results"],
     ["recipes"],
     ["compress"],  # a use of recipes, export and reports
     ["general_commands", "registry"],

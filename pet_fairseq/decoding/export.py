@@ -60,16 +60,8 @@ def export(checkpoint: str, data: str, to: str, out: Path, precision: Optional[s
     Raises:
         UserError: names the option or file and the reason.
     """
-    if precision is not None and to != "ctranslate2":
-        raise UserError("--precision: only for --to ctranslate2; leave it out")
-    quantization = SHORT.get(precision or "auto", precision)
-    if quantization not in QUANTIZATIONS:
-        names = ", ".join([*SHORT, *QUANTIZATIONS[3:]])
-        raise UserError(f"--precision {precision}: give one of {names}")
-    if out.exists():
-        raise UserError(f"--out {out}: exists; give the name of a new folder")
-    if not out.parent.is_dir():
-        raise UserError(f"--out {out}: {out.parent} is not a folder; create it first")
+    quantization = check_precision(precision, to)
+    check_out(out)
     with atomic_folder(out) as folder:
         if to == "fairseq":
             write_fairseq(checkpoint, data, folder)
@@ -89,6 +81,29 @@ def export(checkpoint: str, data: str, to: str, out: Path, precision: Optional[s
             shutil.rmtree(plain)
         if tokens is not None:
             add_language_tokens(folder, tokens)
+
+
+def check_precision(precision: Optional[str], to: str) -> str:
+    """CTranslate2's name of a precision, None for the usual one.
+
+    Raises:
+        UserError: it is given for other software than CTranslate2, or there is no such precision.
+    """
+    if precision is not None and to != "ctranslate2":
+        raise UserError("--precision: only for --to ctranslate2; leave it out")
+    quantization = SHORT.get(precision or "auto", precision)
+    if quantization not in QUANTIZATIONS:
+        names = ", ".join([*SHORT, *QUANTIZATIONS[3:]])
+        raise UserError(f"--precision {precision}: give one of {names}")
+    return quantization
+
+
+def check_out(out: Path) -> None:
+    """Raise UserError if the folder to write exists, or the one that it would be in does not."""
+    if out.exists():
+        raise UserError(f"--out {out}: exists; give the name of a new folder")
+    if not out.parent.is_dir():
+        raise UserError(f"--out {out}: {out.parent} is not a folder; create it first")
 
 
 def language_tokens(options: Any) -> Optional[LanguageTokens]:

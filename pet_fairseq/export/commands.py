@@ -17,7 +17,7 @@ def _arguments(parser: OneLineParser) -> None:
     parser.add_argument(
         "--to",
         required=True,
-        choices=("fairseq", "ctranslate2"),
+        choices=("fairseq", "ctranslate2", "huggingface"),
         help="the software that is to run the model",
     )
     parser.add_argument(
@@ -27,13 +27,27 @@ def _arguments(parser: OneLineParser) -> None:
         "CTranslate2 calls int8_float32, int8_float16 and int8_bfloat16",
     )
     parser.rename("--quantization", "--precision")
+    parser.add_argument(
+        "--segmentation",
+        metavar="FILE",
+        help="BPE codes or the SentencePiece model that divided the training text, for --to "
+        "huggingface (default: the one that pet-fairseq translate finds)",
+    )
     add_new_folder_option(parser)
 
 
 def _run(args: Namespace) -> None:
-    from pet_fairseq.decoding.export import export
+    from pet_fairseq.decoding.export import check_precision, export
+    from pet_fairseq.errors import UserError
+    from pet_fairseq.export.huggingface import export_huggingface
 
-    export(args.checkpoint, args.data, args.to, args.out, args.precision)
+    if args.to == "huggingface":
+        check_precision(args.precision, args.to)
+        export_huggingface(args.checkpoint, args.data, args.out, args.segmentation)
+    elif args.segmentation is not None:
+        raise UserError("--segmentation: only for --to huggingface; leave it out")
+    else:
+        export(args.checkpoint, args.data, args.to, args.out, args.precision)
     print(f"wrote {args.out}")
 
 
@@ -41,7 +55,7 @@ COMMANDS = (
     Command(
         name="export",
         group=Group.MAIN,
-        help="write a translation model for stock fairseq or for CTranslate2",
+        help="write a translation model for stock fairseq, CTranslate2 or transformers",
         description="Write a folder with the model's plain form, in which no parameters are "
         "shared between layers and every attention has only the heads that it uses.",
         add_arguments=_arguments,

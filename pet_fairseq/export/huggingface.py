@@ -1,0 +1,81 @@
+"""`pet-fairseq export --to huggingface`: a folder that the library transformers opens by itself."""
+
+from pathlib import Path
+from typing import Any, Optional
+
+from torch import Tensor
+
+from pet_fairseq.checkpoints.loading import load_transformer
+from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.decoding.export import check_out
+from pet_fairseq.errors import UserError
+from pet_fairseq.export.card import write_card
+from pet_fairseq.export.forms import Form, make_form
+from pet_fairseq.export.tokenizers import OPTION, write_tokenizer
+from pet_fairseq.files import atomic_folder, write_json
+from pet_fairseq.huggingface.source import CONFIG, WEIGHTS
+from pet_fairseq.huggingface.tokenizer_file import EXTRA
+from pet_fairseq.predict.batches import MAX_LENGTH
+from pet_fairseq.predict.load_model import around_data, folders_around
+from pet_fairseq.predict.options import BEAM_SEARCH
+from pet_fairseq.predict.text import find_subword_file
+
+GENERATION = "generation_config.json"
+
+
+def export_huggingface(
+    checkpoint: str, data: str, out: Path, segmentation: Optional[str] = None
+) -> None:
+    """Write a folder that AutoModelForSeq2SeqLM and AutoTokenizer of transformers open.
+
+    Args:
+        checkpoint: a translation model. data: fairseq-preprocess's folder.
+        segmentation: the file that divides words; None for the one that `translate` would find.
+    Raises:
+        UserError: names the option or file and the reason.
+    """
+    check_out(out)
+    state = load_checkpoint(checkpoint, "CHECKPOINT")
+    folders = [*around_data(Path(data)), *folders_around(checkpoint, state["cfg"])]
+    model, task = load_transformer(checkpoint, "CHECKPOINT", data)
+    form = make_form(state, checkpoint, model, task)
+    languages = (task.cfg.source_lang, task.cfg.target_lang)
+    if segmentation is None:
+        remedy = f"give BPE codes or a SentencePiece model by {OPTION} FILE"
+        segmentation = find_subword_file(task.source_dictionary, folders, OPTION, remedy)
+    with atomic_folder(out) as folder:
+        write_json(folder / CONFIG, form.config)
+        write_json(folder / GENERATION, generation(form))
+        write_tensors(form.tensors, folder / WEIGHTS[0])
+        tokenizer = write_tokenizer(form, segmentation, languages, folder)
+        write_card(folder, state, Path(checkpoint), form, tokenizer, languages)
+
+
+def generation(form: Form) -> dict[str, Any]:
+    """The content of generation_config.json, with which beam search is that of fairseq.
+
+    It ends when as many hypotheses as beams have ended, and never gives the padding word.
+    """
+    names = ("decoder_start_token_id", "eos_token_id", "pad_token_id")
+    words = {name: form.config[name] for name in names}
+    return {
+        **words,
+        "bad_words_ids": [[words["pad_token_id"]]],
+        "forced_eos_token_id": words["eos_token_id"],
+        "max_length": min(MAX_LENGTH, form.lengths[1] - 1) + 2,  # its start and its end
+        "num_beams": BEAM_SEARCH.beam,
+        "length_penalty": float(BEAM_SEARCH.lenpen),
+        "early_stopping": True,
+        "do_sample": False,
+    }
+
+
+def write_tensors(tensors: dict[str, Tensor], path: Path) -> None:
+    """Write tensors in float32; raises UserError if the library safetensors is missing."""
+    try:
+        from safetensors.torch import save_file
+    except ImportError as error:
+        raise UserError(f"--to huggingface: needs a package; run {EXTRA}") from error
+    copies = {name: tensor.detach().float().clone() for name, tensor in tensors.items()}
+    save_file(copies, path, metadata={"format": "pt"})
+    path.chmod(path.with_name(CONFIG).stat().st_mode)  # else it would be its owner's alone

@@ -1,0 +1,141 @@
+"""Tokenizers of the library transformers that divide text as fairseq's --tokenizer and --bpe do.
+
+A form of a model takes either: Moses with codes of subword-nmt is FSMTTokenizer, SentencePiece is
+MarianTokenizer. Both put `</s>` behind a sentence and nothing else around it.
+"""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pet_fairseq.errors import UserError
+from pet_fairseq.export.forms import WAY_OUT, Form
+from pet_fairseq.files import read_lines, write_json
+from pet_fairseq.huggingface.fsmt import (
+    END_OF_WORD,
+    SEPARATOR,
+    SOURCE_PIECES,
+    TARGET_PIECES,
+    VERSION,
+)
+from pet_fairseq.huggingface.marian import MODELS
+from pet_fairseq.huggingface.marian import PIECES as MARIAN_PIECES
+from pet_fairseq.huggingface.marian import TARGET_PIECES as MARIAN_TARGET_PIECES
+from pet_fairseq.huggingface.tokenizer_file import MERGES, OPTIONS
+from pet_fairseq.huggingface.vocabulary import FIRST
+from pet_fairseq.predict.text import bpe_options
+
+OPTION = "--segmentation"
+
+
+def write_tokenizer(form: Form, file: str, languages: tuple[str, str], folder: Path) -> str:
+    """Write the tokenizer's files; returns the name of its class.
+
+    Args:
+        file: that divides words, as `bpe_options` knows it, "" for none.
+        languages: of source and target.
+    Raises:
+        UserError: no such file, or no tokenizer of transformers divides words as it does.
+    """
+    if not file:
+        raise UserError(
+            "--to huggingface: the model's words are not divided by a file, and no tokenizer of "
+            f"transformers takes them whole; {WAY_OUT}"
+        )
+    if not Path(file).is_file():
+        raise UserError(f"{OPTION} {file}: no such file; give BPE codes or a SentencePiece model")
+    kind = bpe_options(file)["_name"]
+    if kind == "tokenizer_json":
+        raise UserError(
+            f"--to huggingface: {file} divides words, and only BPE codes and SentencePiece models "
+            f"can go out; {WAY_OUT}"
+        )
+    if kind == "subword_nmt":
+        return write_bpe(form, Path(file), languages, folder)
+    return write_sentencepiece(form, Path(file), languages, folder)
+
+
+def write_options(form: Form, name: str, folder: Path, **more: Any) -> str:
+    """Write tokenizer_config.json; returns the name of the tokenizer's class."""
+    options = {
+        "tokenizer_class": name,
+        "model_max_length": form.lengths[0],
+        "clean_up_tokenization_spaces": False,
+    }
+    write_json(folder / OPTIONS, options | more)
+    return name
+
+
+# --- Moses and codes of subword-nmt ---------------------------------------------------------------
+
+
+def write_bpe(form: Form, codes: Path, languages: tuple[str, str], folder: Path) -> str:
+    """Write FSMTTokenizer's files.
+
+    Raises:
+        UserError: the file has no codes that it can use, or two words would have one name.
+    """
+    merges = read_merges(codes)
+    for name, words in ((SOURCE_PIECES, form.sources), (TARGET_PIECES, form.targets)):
+        write_json(folder / name, number([piece_of(word) for word in words], codes))
+    (folder / MERGES).write_text("".join(f"{merge}\n" for merge in merges), encoding="utf-8")
+    return write_options(form, "FSMTTokenizer", folder, langs=list(languages), do_lower_case=False)
+
+
+def read_merges(codes: Path) -> list[str]:
+    """The pairs of pieces that are joined, the first ones first; each once.
+
+    Raises:
+        UserError: the file is of another version, or no codes.
+    """
+    version, *lines = read_lines(codes, OPTION)
+    if version.split() != VERSION.split():
+        raise UserError(
+            f"{OPTION} {codes}: its first line is not {VERSION!r}, and transformers reads no other "
+            f"codes of subword-nmt; {WAY_OUT}"
+        )
+    merges = [tuple(line.split()[:2]) for line in lines if line.strip()]
+    if any(len(merge) < 2 for merge in merges):
+        raise UserError(f"{OPTION} {codes}: has a line without two pieces; give BPE codes")
+    return [" ".join(merge) for merge in dict.fromkeys(merges)]
+
+
+def piece_of(word: str) -> str:
+    """FSMT's name of a word: marked if the word ends, and not, as in fairseq, if it goes on."""
+    if word in FIRST:
+        return word
+    begun = word.removesuffix(SEPARATOR)
+    return begun if begun != word else word + END_OF_WORD
+
+
+def number(pieces: Sequence[str], path: Path) -> dict[str, int]:
+    """The numbers of pieces. Raises UserError if two have the same name."""
+    numbers = {piece: i for i, piece in enumerate(pieces)}
+    if len(numbers) < len(pieces):
+        twice = next(piece for i, piece in enumerate(pieces) if numbers[piece] != i)
+        raise UserError(
+            f"--to huggingface: two words of the dictionary are {twice!r} in the tokenizer's file; "
+            f"{WAY_OUT} ({path})"
+        )
+    return numbers
+
+
+# --- SentencePiece --------------------------------------------------------------------------------
+
+
+def write_sentencepiece(form: Form, file: Path, languages: tuple[str, str], folder: Path) -> str:
+    """Write MarianTokenizer's files.
+
+    A target.spm beside source.spm is the target's model; else both languages have the same.
+    """
+    source, target = MODELS
+    beside = file.with_name(target)
+    shutil.copyfile(file, folder / source)
+    shutil.copyfile(beside if file.name == source and beside.is_file() else file, folder / target)
+    separate = form.sources != form.targets
+    write_json(folder / MARIAN_PIECES, number(form.sources, file))
+    if separate:
+        write_json(folder / MARIAN_TARGET_PIECES, number(form.targets, file))
+    names = dict(zip(("source_lang", "target_lang"), languages))
+    return write_options(form, "MarianTokenizer", folder, separate_vocabs=separate, **names)
