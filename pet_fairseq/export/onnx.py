@@ -8,6 +8,7 @@ first step and for all others: an empty cache makes a step the first one.
 import importlib.util
 import logging
 import shutil
+import warnings
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -137,6 +138,7 @@ def config_of(
         "encoder_layers": len(model.encoder.layers),
         "decoder_layers": len(model.decoder.layers),
         "max_position_embeddings": model.encoder.max_source_positions,
+        "bos_token_id": target.bos(),
         "pad_token_id": target.pad(),
         "eos_token_id": target.eos(),
         "decoder_start_token_id": start[0],
@@ -303,6 +305,8 @@ def quiet() -> Iterator[None]:
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
     finally:
         logging.disable(before)

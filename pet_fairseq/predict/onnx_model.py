@@ -69,7 +69,10 @@ class OnnxModel:
             for source in sources
         ]
         found = self._search(*pad(rows, config["source_pad_token_id"]), beam, lenpen)
-        return [[[self.words[i] for i in tokens] for tokens in some] for some in found]
+        begin = config["bos_token_id"]  # a word that fairseq leaves out, too
+        return [
+            [[self.words[i] for i in tokens if i != begin] for tokens in some] for some in found
+        ]
 
     def _search(self, tokens, mask, beam: int, lenpen: float) -> list[list[list[int]]]:
         """The numbers of the words of the best translations; tokens, mask: B x S."""
@@ -88,6 +91,8 @@ class OnnxModel:
             logits, presents = self._step(new, source | own)
             scores = log_softmax(logits)
             scores[:, self.config["pad_token_id"]] = -np.inf
+            if length == 1:  # fairseq's --min-len is 1
+                scores[:, end] = -np.inf
             if length > longest:
                 scores[:, np.arange(scores.shape[1]) != end] = -np.inf
             scores = scores.reshape(*totals.shape, -1) + totals[:, :, None]
