@@ -222,7 +222,7 @@ def write_graphs(folder: Path, encoder: Encoder, decoder: Decoder) -> None:
     mask = torch.ones(batch, source, dtype=torch.long)
     tokens, states = {0: "batch", 1: "source"}, torch.zeros(batch, source, width)
     write_graph(
-        *(encoder, (mask, mask), folder / f"{ENCODER}.onnx"),
+        *(encoder, (mask.clone(), mask), folder / f"{ENCODER}.onnx"),
         {"input_ids": tokens, "attention_mask": tokens},
         ["last_hidden_state"],
     )
