@@ -6,6 +6,7 @@ from torch import Tensor
 
 from pet_fairseq.export.forms import Form
 from pet_fairseq.files import read_text
+from pet_fairseq.huggingface.fsmt import BPE_TOKENIZER, SENTENCE_TOKENIZER
 from pet_fairseq.multilingual.language_tokens import split
 from pet_fairseq.nn.architectures import architecture_name
 from pet_fairseq.nn.layers import STACKS
@@ -13,12 +14,12 @@ from pet_fairseq.nn.layers import STACKS
 CARD = "README.md"
 REPORT = "report.md"  # of pet-fairseq compress, in the folder above the student's
 NOTES = {
-    "FSMTTokenizer": (
+    BPE_TOKENIZER: (
         "Text is tokenised as by Moses and divided by BPE codes (`pip install sacremoses`). The "
         "tokenizer turns some punctuation, such as “ ” and …, into its ASCII form first, which "
         "fairseq does not do unless the data were prepared so."
     ),
-    "MarianTokenizer": "Text is divided by SentencePiece (`pip install sentencepiece`).",
+    SENTENCE_TOKENIZER: "Text is divided by SentencePiece (`pip install sentencepiece`).",
 }
 HEAD = """---
 language:

@@ -11,6 +11,7 @@ from typing import Any, NoReturn, Optional
 
 import torch
 from fairseq.data import Dictionary
+from fairseq.modules import SinusoidalPositionalEmbedding
 from fairseq.tasks.translation import TranslationTask
 from torch import Tensor, nn
 
@@ -74,11 +75,13 @@ class Translation:
     Attributes:
         options: of the model. weights: by name, each under all its names.
         lengths: the longest source and target that it reads, in tokens with `</s>`.
+        languages: of source and target.
     """
 
     options: Namespace
     weights: dict[str, Tensor]
     lengths: tuple[int, int]
+    languages: tuple[str, str]
     source: Dictionary
     target: Dictionary
 
@@ -106,7 +109,8 @@ def make_form(state: dict, path: str, model: nn.Module, task: TranslationTask) -
     options = state["cfg"]["model"]
     check_translation_model(state, path, "CHECKPOINT")
     lengths = (model.encoder.max_source_positions, model.decoder.max_target_positions)
-    rest = (lengths, task.source_dictionary, task.target_dictionary)
+    languages = (task.cfg.source_lang, task.cfg.target_lang)
+    rest = (lengths, languages, task.source_dictionary, task.target_dictionary)
     if issubclass(model_class(options), MarianModel):
         check_sizes(options)
         return marian(Translation(options, weights_in_use(model), *rest))
@@ -188,12 +192,16 @@ def fsmt(model: Translation) -> Form:
             "and this model has two; train one with --share-decoder-input-output-embed, or "
             f"{WAY_OUT}"
         )
-    config = {
+    config: dict[str, Any] = {
+        "langs": list(model.languages),
         "src_vocab_size": len(model.source),
         "tgt_vocab_size": len(model.target),
         "tie_word_embeddings": False,  # the encoder's with the decoder's
     }
     tensors = {f"model.{name}": model.weights[name] for name in (*EMBEDDINGS.values(), OUTPUT)}
+    rows, pad = FIRST_POSITION + max(model.lengths), model.target.pad()
+    table = SinusoidalPositionalEmbedding.get_embedding(rows, model.options.encoder_embed_dim, pad)
+    tensors |= {f"model.{POSITIONS[stack]}": table for stack in STACKS}
     return Form(
         config_of("fsmt", "FSMTForConditionalGeneration", model, model.target.eos(), **config),
         tensors | model.layers(),
@@ -202,7 +210,7 @@ def fsmt(model: Translation) -> Form:
 
 
 def marian(model: Translation) -> Form:
-    """A Marian model, with its words in the order of OPUS-MT's: `</s>`, `<unk>`, ..., `<pad>`.
+    """A Marian model; a joint vocabulary is in OPUS-MT's order: `</s>`, `<unk>`, ..., `<pad>`.
 
     Raises:
         UserError: its layers are pre-norm.
@@ -212,7 +220,7 @@ def marian(model: Translation) -> Form:
         refuse("--encoder-normalize-before", form="MarianMT never")
     shared = model.source == model.target and model.has_equal(*EMBEDDINGS.values())
     tied = model.has_equal(EMBEDDINGS["decoder"], OUTPUT)
-    sources, targets = map(marian_order, (model.source, model.target))
+    sources, targets = marian_order(model.source, model.target)
     rows = {"encoder": torch.tensor(sources), "decoder": torch.tensor(targets)}
     pad, end = targets.index(model.target.pad()), targets.index(model.target.eos())
     config = config_of("marian", "MarianMTModel", model, pad, pad=pad, end=end) | {
@@ -247,11 +255,17 @@ def marian(model: Translation) -> Form:
     )
 
 
-def marian_order(dictionary: Dictionary) -> list[int]:
-    """The numbers of a dictionary's words in the order of OPUS-MT's vocabularies."""
-    firsts, last = [dictionary.eos(), dictionary.unk()], [dictionary.bos(), dictionary.pad()]
-    others = [i for i in range(len(dictionary)) if i not in (*firsts, *last)]
-    return [*firsts, *others, *last]
+def marian_order(source: Dictionary, target: Dictionary) -> tuple[list[int], list[int]]:
+    """The numbers of the words in the order of OPUS-MT's vocabularies.
+
+    If source and target have words of their own, they keep fairseq's order: transformers wants
+    `<pad>` at the same place in both.
+    """
+    if source != target:
+        return list(range(len(source))), list(range(len(target)))
+    firsts, last = [source.eos(), source.unk()], [source.bos(), source.pad()]
+    order = [*firsts, *range(source.nspecial, len(source)), *last]
+    return order, order
 
 
 def positions(table: Tensor, size: int) -> Tensor:

@@ -21,6 +21,7 @@ from pet_fairseq.predict.options import BEAM_SEARCH
 from pet_fairseq.predict.text import find_subword_file
 
 GENERATION = "generation_config.json"
+MIN_LENGTH = 1  # words of a translation, as fairseq-generate's --min-len
 
 
 def export_huggingface(
@@ -54,7 +55,8 @@ def export_huggingface(
 def generation(form: Form) -> dict[str, Any]:
     """The content of generation_config.json, with which beam search is that of fairseq.
 
-    It ends when as many hypotheses as beams have ended, and never gives the padding word.
+    It ends when as many hypotheses as beams have ended, never gives the padding word, and no empty
+    sentence. Lengths count the word from which the decoder starts, and `</s>`.
     """
     names = ("decoder_start_token_id", "eos_token_id", "pad_token_id")
     words = {name: form.config[name] for name in names}
@@ -62,7 +64,8 @@ def generation(form: Form) -> dict[str, Any]:
         **words,
         "bad_words_ids": [[words["pad_token_id"]]],
         "forced_eos_token_id": words["eos_token_id"],
-        "max_length": min(MAX_LENGTH, form.lengths[1] - 1) + 2,  # its start and its end
+        "min_length": MIN_LENGTH + 1,
+        "max_length": min(MAX_LENGTH, form.lengths[1] - 1) + 2,
         "num_beams": BEAM_SEARCH.beam,
         "length_penalty": float(BEAM_SEARCH.lenpen),
         "early_stopping": True,

@@ -13,7 +13,9 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.export.forms import WAY_OUT, Form
 from pet_fairseq.files import read_lines, write_json
 from pet_fairseq.huggingface.fsmt import (
+    BPE_TOKENIZER,
     END_OF_WORD,
+    SENTENCE_TOKENIZER,
     SEPARATOR,
     SOURCE_PIECES,
     TARGET_PIECES,
@@ -80,7 +82,7 @@ def write_bpe(form: Form, codes: Path, languages: tuple[str, str], folder: Path)
     for name, words in ((SOURCE_PIECES, form.sources), (TARGET_PIECES, form.targets)):
         write_json(folder / name, number([piece_of(word) for word in words], codes))
     (folder / MERGES).write_text("".join(f"{merge}\n" for merge in merges), encoding="utf-8")
-    return write_options(form, "FSMTTokenizer", folder, langs=list(languages), do_lower_case=False)
+    return write_options(form, BPE_TOKENIZER, folder, langs=list(languages), do_lower_case=False)
 
 
 def read_merges(codes: Path) -> list[str]:
@@ -138,4 +140,4 @@ def write_sentencepiece(form: Form, file: Path, languages: tuple[str, str], fold
     if separate:
         write_json(folder / MARIAN_TARGET_PIECES, number(form.targets, file))
     names = dict(zip(("source_lang", "target_lang"), languages))
-    return write_options(form, "MarianTokenizer", folder, separate_vocabs=separate, **names)
+    return write_options(form, SENTENCE_TOKENIZER, folder, separate_vocabs=separate, **names)

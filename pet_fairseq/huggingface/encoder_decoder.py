@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -15,6 +16,21 @@ ENCODER = ("self_attn_layer_norm", "fc1", "fc2", "final_layer_norm")
 DECODER = (*ENCODER, "encoder_attn_layer_norm")
 BIAS = "final_logits_bias"
 PAD = "<pad>"
+
+
+class BilingualText(NamedTuple):
+    """What divides the text of one pair of languages, and its dictionaries.
+
+    Attributes:
+        languages: of source and target. vocabularies: the same.
+        write: writes the tokenizer's files into a folder.
+        options: of fairseq, that turn text into words; `{}` is that folder.
+    """
+
+    languages: tuple[str, str]
+    vocabularies: tuple[Vocabulary, Vocabulary]
+    write: Callable[[Path], object]
+    options: list[str]
 
 
 def norm_parts(name: str) -> list[str]:

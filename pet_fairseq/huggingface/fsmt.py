@@ -10,6 +10,7 @@ from torch import Tensor
 from pet_fairseq.errors import UserError
 from pet_fairseq.huggingface.bert import ACTIVATIONS
 from pet_fairseq.huggingface.encoder_decoder import (
+    BilingualText,
     dictionary_files,
     layer_tensors,
     position_limits,
@@ -17,6 +18,7 @@ from pet_fairseq.huggingface.encoder_decoder import (
     size_options,
     translation_task,
 )
+from pet_fairseq.huggingface.marian import read_sentence_text
 from pet_fairseq.huggingface.source import Config, Source, Weights, require_file
 from pet_fairseq.huggingface.tokenizer_file import MERGES, OPTIONS, read_options
 from pet_fairseq.huggingface.vocabulary import FIRST, Vocabulary
@@ -25,6 +27,7 @@ from pet_fairseq.multilingual.language_tokens import check_language, option_of
 
 SOURCE_PIECES, TARGET_PIECES = "vocab-src.json", "vocab-tgt.json"
 CODES = "bpe.codes"
+BPE_TOKENIZER, SENTENCE_TOKENIZER = "FSMTTokenizer", "MarianTokenizer"
 END_OF_WORD, SEPARATOR = "</w>", "@@"
 VERSION = "#version: 0.2"  # of subword-nmt's codes in which the last letter has END_OF_WORD
 POSITIONS_ROUNDED = 1e-2  # in bfloat16
@@ -40,14 +43,8 @@ def read_fsmt(source: Source) -> Import:
     config = source.config
     config.refuse(pad_token_id=FIRST.index("<pad>"))
     config.refuse(eos_token_id=FIRST.index("</s>"), decoder_start_token_id=FIRST.index("</s>"))
-    options = Config(read_options(source.folder / OPTIONS), source.folder / OPTIONS)
-    options.refuse(do_lower_case=False)
-    languages = read_languages(source)
-    words, target_words = (
-        read_pieces(source.folder / name, config.size(rows), config["pad_token_id"], word_of)
-        for name, rows in ((SOURCE_PIECES, "src_vocab_size"), (TARGET_PIECES, "tgt_vocab_size"))
-    )
-    codes = read_codes(source.folder / MERGES)
+    text = read_bilingual_text(source, config.size("src_vocab_size"), config.size("tgt_vocab_size"))
+    languages, (words, target_words) = text.languages, text.vocabularies
     weights = source.weights.renamed(lambda name: name.removeprefix("model."))
     check_positions(weights)
     tied = OUTPUT not in weights or torch.equal(weights[INPUT], weights[OUTPUT])
@@ -61,18 +58,45 @@ def read_fsmt(source: Source) -> Import:
         dictionary_files(languages, words, target_words),
         fsmt_tensors(weights, config, words, target_words, tied),
         f"{len(words):,} and {len(target_words):,} words, {' to '.join(languages)}",
+        text.write,
+        text.options,
+    )
+
+
+def read_bilingual_text(source: Source, rows: int, target_rows: int) -> BilingualText:
+    """Read FSMTTokenizer's files, or those of the MarianTokenizer that tokenizer_config.json names.
+
+    Args:
+        rows, target_rows: of the matrices of source and target words.
+    Raises:
+        UserError: files that are missing, or do not fit the model.
+    """
+    path = source.folder / OPTIONS
+    options = Config(read_options(path), path)
+    if options.get("tokenizer_class") == SENTENCE_TOKENIZER:
+        return read_sentence_text(source, rows, target_rows)
+    options.refuse(do_lower_case=False)
+    languages, pad = read_languages(source), source.config["pad_token_id"]
+    words, target_words = (
+        read_pieces(source.folder / name, size, pad, word_of)
+        for name, size in ((SOURCE_PIECES, rows), (TARGET_PIECES, target_rows))
+    )
+    codes = read_codes(source.folder / MERGES)
+    return BilingualText(
+        languages,
+        (words, target_words),
         lambda folder: (folder / CODES).write_text(codes, encoding="utf-8"),
         ["--tokenizer", "moses", "--bpe", "subword_nmt", "--bpe-codes", f"{{}}/{CODES}"],
     )
 
 
 def read_languages(source: Source) -> tuple[str, str]:
-    """The languages in config.json.
+    """The languages in config.json, or in tokenizer_config.json.
 
     Raises:
         UserError: there are none, or the user chose others.
     """
-    config = source.config
+    config = Config(read_options(source.folder / OPTIONS) | source.config, source.config.path)
     languages = config["langs"]
     if not isinstance(languages, list) or not len(set(map(str, languages))) == len(languages) == 2:
         raise UserError(f"{config.path}: langs is {languages!r}, not two languages")

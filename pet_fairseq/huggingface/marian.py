@@ -4,6 +4,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Optional
 
 import torch
 from torch import Tensor
@@ -12,6 +13,7 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.huggingface.bert import later_positions
 from pet_fairseq.huggingface.encoder_decoder import (
     BIAS,
+    BilingualText,
     dictionary_files,
     layer_tensors,
     position_limits,
@@ -51,14 +53,16 @@ def read_marian(source: Source) -> Import:
     activation = config.choose("activation_function", ACTIVATIONS)
     weights = source.weights.renamed(lambda name: name.removeprefix("model."))
     shared = config.get("share_encoder_decoder_embeddings", True)
-    vocabularies = read_vocabularies(source.folder, config, shared)
+    rows = config.size("vocab_size")
+    target_rows = config.size("decoder_vocab_size") if config.get("decoder_vocab_size") else rows
+    text = read_sentence_text(source, rows, None if shared else target_rows)
+    languages, vocabularies = text.languages, text.vocabularies
     tied = config.get("tie_word_embeddings", True)
     arch = ["--arch", "bilingual_marian" if "target_lang" in source.languages else "marian"]
     arch += [*size_options(config), *activation]
     arch += ["--share-all-embeddings"] if shared and tied else []
     arch += ["--share-decoder-input-output-embed"] if tied and not shared else []
     arch += [] if config.get("scale_embedding") else ["--no-scale-embedding"]
-    languages = read_languages(source)
     arch += language_options(source, vocabularies[0])
     words = " and ".join(f"{len(v):,}" for v in (vocabularies[:1] if shared else vocabularies))
     return Import(
@@ -67,6 +71,22 @@ def read_marian(source: Source) -> Import:
         dictionary_files(languages, *vocabularies),
         marian_tensors(weights, config, *vocabularies, shared, tied),
         f"{words} words, {' to '.join(languages)}",
+        text.write,
+        text.options,
+    )
+
+
+def read_sentence_text(source: Source, rows: int, target_rows: Optional[int]) -> BilingualText:
+    """Read MarianTokenizer's files.
+
+    Args:
+        rows: of the matrix of source words. target_rows: None if the target has the same matrix.
+    Raises:
+        UserError: no vocab.json, or one that does not fit the model.
+    """
+    return BilingualText(
+        read_languages(source),
+        read_vocabularies(source.folder, rows, target_rows, source.config["pad_token_id"]),
         lambda folder: copy_models(source.folder, folder),
         ["--bpe", "marian", "--sentencepiece-model", f"{{}}/{MODELS[0]}"],
     )
@@ -104,19 +124,21 @@ def language_options(source: Source, vocabulary: Vocabulary) -> list[str]:
     return LanguageTokens((known[language],)).command_words()
 
 
-def read_vocabularies(folder: Path, config: Config, shared: bool) -> tuple[Vocabulary, Vocabulary]:
+def read_vocabularies(
+    folder: Path, rows: int, target_rows: Optional[int], pad: int
+) -> tuple[Vocabulary, Vocabulary]:
     """The dictionaries of source and target, from vocab.json and, if there is one, that of targets.
 
+    Args:
+        rows, target_rows: as for `read_sentence_text`. pad: the number of <pad>.
     Raises:
         UserError: no vocab.json, or one that does not fit the model.
     """
-    rows, pad = config.size("vocab_size"), config["pad_token_id"]
     source = read_pieces(folder / PIECES, rows, pad)
-    if shared:
+    if target_rows is None:
         return source, source
     path = folder / TARGET_PIECES
-    rows = config.size("decoder_vocab_size") if config.get("decoder_vocab_size") else rows
-    return source, read_pieces(path if path.is_file() else folder / PIECES, rows, pad)
+    return source, read_pieces(path if path.is_file() else folder / PIECES, target_rows, pad)
 
 
 def copy_models(old: Path, new: Path) -> None:
@@ -147,9 +169,10 @@ def marian_tensors(
         yield "decoder.output_projection.weight", target.take(weights["lm_head.weight"])
     yield "decoder.output_projection.bias", target.take(weights[BIAS].flatten()) + target.bias
     positions, width = config.size("max_position_embeddings"), config.size("d_model")
-    table = later_positions(sinusoids(positions, width))
     for stack in ("encoder", "decoder"):
-        yield f"{stack}.embed_positions.weight", table
+        name = f"{stack}.embed_positions.weight"  # in files of trained ones, and in old files
+        table = weights[name] if name in weights else sinusoids(positions, width)
+        yield name, later_positions(table)
     yield from layer_tensors(weights, config)
 
 

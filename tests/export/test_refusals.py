@@ -1,0 +1,126 @@
+"""What `export --to huggingface` refuses: in one line, and nothing is left behind."""
+
+import pytest
+
+from pet_fairseq.cli import main
+from tests.export.translators import (
+    PRE_NORM,
+    SHAPE,
+    SHARED,
+    TIED,
+    make,
+    marian_pieces,
+    sentence_pieces,
+)
+
+ENCODER_PRE_NORM = {"encoder_normalize_before": True}
+NARROW = {"decoder_embed_dim": 8}
+
+
+@pytest.fixture
+def refused(tmp_path, capsys):
+    """A check that an export fails in one line with some texts and leaves nothing behind."""
+
+    def check(made, *texts, options=()):
+        capsys.readouterr()  # of what made the files
+        before = sorted(tmp_path.rglob("*"))
+        words = ["export", made.checkpoint, "--data", made.data, "--to", "huggingface"]
+        assert main([*words, "--out", str(tmp_path / "out"), *options]) == 1
+        line = capsys.readouterr().err.splitlines()[-1]
+        assert line.startswith("pet-fairseq export: error: ")
+        for text in texts:
+            assert text in line
+        assert sorted(tmp_path.rglob("*")) == before
+
+    return check
+
+
+@pytest.mark.parametrize(
+    "arch, options, texts",
+    [
+        (
+            "transformer",
+            PRE_NORM | TIED,
+            ("M2M100, ", "--share-all-embeddings on data of", "give "),
+        ),
+        ("transformer", {}, ("FSMT, ", "--share-decoder-input-output-embed, or give --to ")),
+        ("transformer", TIED | NARROW, ("room for --decoder-embed-dim 8 beside --encoder-embed",)),
+        ("transformer", SHARED | ENCODER_PRE_NORM, ("--encoder-normalize-before or --decoder",)),
+        (
+            "transformer",
+            SHARED | {"encoder_learned_pos": True},
+            ("never has room for --encoder-l",),
+        ),
+        (
+            "transformer",
+            SHARED | {"activation_fn": "tanh"},
+            ("room for --activation-fn tanh; give",),
+        ),
+        (
+            "transformer",
+            SHARED | {"layernorm_embedding": True},
+            ("room for --layernorm-embedding",),
+        ),
+        (
+            "transformer",
+            SHARED | PRE_NORM | {"no_decoder_final_norm": True},
+            ("M2M100, ", "never has room for --no-decoder-final-norm"),
+        ),
+        ("can_transformer", PRE_NORM | SHARED, ("holds can_transformer: a plain Transformer has",)),
+    ],
+)
+def test_models_that_no_form_holds(arch, options, texts, tmp_path, refused):
+    refused(make(tmp_path / "data", arch, **options), *texts)
+
+
+def test_marian_before_its_layers(tmp_path, refused):
+    made = make(tmp_path / "data", "marian", pieces=marian_pieces, **SHARED, **PRE_NORM)
+    refused(made, "MarianMT never has room for --encoder-normalize-before")
+
+
+def test_language_tokens(tmp_path, refused):
+    options = dict(source_prefix=["a"], **SHARED, **PRE_NORM)
+    made = make(tmp_path / "data", "bilingual_transformer", **options)
+    refused(made, "holds bilingual_transformer: it puts language tokens around sentences")
+
+
+def test_what_divides_words(tmp_path, refused):
+    folder = tmp_path / "data"
+    made = make(folder, "transformer", **TIED)
+    segmentation = lambda name: ("--segmentation", str(folder / name))  # noqa: E731
+    refused(made, "--segmentation", "/no: no such file; give", options=segmentation("no"))
+    codes = folder / "bpe.codes"
+    lines = codes.read_text().splitlines()
+    (folder / "old").write_text("\n".join(["#version: 0.1", *lines[1:]]))
+    refused(made, "old: its first line is not '#version: 0.2'", options=segmentation("old"))
+    (folder / "cut").write_text("#version: 0.2\na\n")
+    refused(made, "cut: has a line without two pieces", options=segmentation("cut"))
+    (folder / "tokenizer.json").write_text("{}")
+    refused(made, "only BPE codes and SentencePiece models", options=segmentation("tokenizer.json"))
+    codes.unlink()
+    (folder / "tokenizer.json").unlink()
+    refused(made, "--segmentation: the model's words are pieces, and there is no bpe.codes or spm")
+
+
+def test_words_that_are_whole(tmp_path, refused):
+    made = make(tmp_path / "data", "transformer", pieces=lambda folder: ["cat", "mat"], **TIED)
+    refused(made, "the model's words are not divided by a file")
+
+
+def test_two_words_of_one_name(tmp_path, refused):
+    made = make(tmp_path / "data", "transformer", **TIED)
+    for side in ("de", "en"):
+        file = tmp_path / f"data/dict.{side}.txt"
+        words = file.read_text().split("\n")
+        words[0], words[1] = "cat 1", "cat</w>@@ 1"
+        file.write_text("\n".join(words))
+    refused(made, "two words of the dictionary are 'cat</w>' in the tokenizer's file")
+
+
+def test_other_options(tmp_path, refused):
+    made = make(tmp_path / "data", "transformer", pieces=sentence_pieces, **TIED)
+    refused(made, "--precision: only for --to ctranslate2", options=("--precision", "fp16"))
+    (tmp_path / "there").mkdir()
+    refused(made, "there: exists; give the name", options=("--out", str(tmp_path / "there")))
+    options = ("--to", "fairseq", "--segmentation", "spm.model")
+    refused(made, "--segmentation: only for --to huggingface", options=options)
