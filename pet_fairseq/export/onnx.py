@@ -76,9 +76,7 @@ def export_onnx(
     model, task = load_transformer(checkpoint, "CHECKPOINT", data)
     if segmentation is None:
         remedy = "give BPE codes or a SentencePiece model by --segmentation FILE"
-        segmentation = find_subword_file(
-            task.source_dictionary, folders, "--segmentation", remedy
-        )
+        segmentation = find_subword_file(task.source_dictionary, folders, "--segmentation", remedy)
     encoder, decoder = Encoder(model.encoder).eval(), Decoder(model.decoder).eval()
     config = config_of(options, model, task, decoder)
     check_equal(model.eval(), encoder, decoder, config, f"CHECKPOINT {checkpoint}: {TO}")

@@ -219,7 +219,7 @@ def open_exported(folder: Path, args: Namespace, text_options: list[str]) -> Exp
     return ExportedTranslator(load, text, languages, search)
 
 
-class OnnxTranslator:
+class OnnxEngine:
     """A model in ONNX with everything that a text needs: an `Engine` of translate.py.
 
     Args:
@@ -253,7 +253,7 @@ class OnnxTranslator:
         pass  # nothing is drawn
 
 
-def open_onnx(folder: Path, args: Namespace, text_options: list[str]) -> OnnxTranslator:
+def open_onnx(folder: Path, args: Namespace, text_options: list[str]) -> OnnxEngine:
     """Load a model in ONNX with everything that a text needs; arguments as for `open_exported`.
 
     Raises:
@@ -278,7 +278,7 @@ def open_onnx(folder: Path, args: Namespace, text_options: list[str]) -> OnnxTra
     languages = dict(zip(LANGUAGES, model.config["languages"]))
     folders = [*(around_data(Path(args.data)) if args.data else ()), folder]
     text = choose_text(text_options, words, languages, folders, f"pet-fairseq {args.command}")
-    return OnnxTranslator(model, text, languages, search)
+    return OnnxEngine(model, text, languages, search)
 
 
 def find_onnx(path: str) -> Optional[Path]:

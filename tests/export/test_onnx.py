@@ -1,18 +1,18 @@
 """Models in ONNX: the same logits and the same translations as here."""
 
-import json
+import shutil
 import subprocess
 import sys
-from argparse import Namespace
-from pathlib import Path
 
 import numpy as np
 import pytest
+import sentencepiece
 import torch
 
 from pet_fairseq.decoding.task import PetTranslationTask
 from pet_fairseq.errors import UserError
-from tests.translation import make_model, make_task, save_state
+from tests.cli.processes import in_process, refusal
+from tests.translation import WORDS, make_model, make_task, save_state
 
 for package in ("onnx", "onnxruntime", "onnxscript"):
     pytest.importorskip(package)
@@ -47,8 +47,10 @@ SOURCES = [["w1", "w5", "w3", "w2", "w6"], ["w2"], ["w4", "nothing", "w1"], ["w9
 class Exported:
     """A random model, its checkpoint, and the folder of its ONNX form."""
 
-    def __init__(self, folder, arch, options, precision=None):
-        self.task = make_task(folder / "data")
+    def __init__(self, folder, arch, options, precision=None, words=WORDS):
+        self.task = make_task(folder / "data", words)
+        if (folder / "spm.model").exists():
+            shutil.copy(folder / "spm.model", folder / "data")
         self.model, args = make_model(self.task, arch, **SHAPE | options)
         args._name = arch
         randomise(self.model.eval())
@@ -90,7 +92,12 @@ def exported(tmp_path_factory):
     return export
 
 
-@pytest.mark.parametrize("name", MODELS)
+LESS_OFTEN = ("learned", "marian", "bilingual")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in LESS_OFTEN)) for n in MODELS]
+)
 @pytest.mark.parametrize("beam", [1, 4])
 def test_the_same_translations(name, beam, exported):
     one = exported(name)
@@ -120,10 +127,8 @@ def assert_equal_logits(exported, model, atol):
         "encoder_attention_mask": mask,
     }
     for parts in ([4], [1, 1, 1, 1], [2, 1, 1]):
-        cache = {i.name: i.shape for i in exported.decoder.get_inputs() if "past" in i.name}
-        cache = {
-            n: np.zeros((2, shape[1], 0, shape[3]), np.float32) for n, shape in cache.items()
-        }
+        shapes = cached(exported).items()
+        cache = {n: np.zeros((2, h, 0, d), np.float32) for n, (_, h, _, d) in shapes}
         found = []
         for part in np.split(targets.numpy(), np.cumsum(parts)[:-1], axis=1):
             logits, *presents = exported.decoder.run(None, {"input_ids": part, **source, **cache})
@@ -133,20 +138,152 @@ def assert_equal_logits(exported, model, atol):
 
 
 def test_int8_is_smaller_and_near(tmp_path):
-    wide = {"encoder_embed_dim": 64, "decoder_embed_dim": 64, "encoder_ffn_embed_dim": 256}
-    options = (*("transformer", wide), None)
-    sizes, models = [], []
-    for precision in (None, "int8"):
-        folder = tmp_path / str(precision)
-        folder.mkdir()
-        one = Exported(folder, "transformer", wide, precision)
+    wide = {"embed_dim": 64, "ffn_embed_dim": 256}
+    options = {f"{stack}_{name}": n for stack in ("encoder", "decoder") for name, n in wide.items()}
+    sizes, logits = [], []
+    for precision in ("fp32", "int8"):
+        (tmp_path / precision).mkdir()
+        one = Exported(tmp_path / precision, "transformer", options, precision)
         files = [find_graph(one.out, name) for name in ("encoder_model", "decoder_model_merged")]
         sizes.append(sum(file.stat().st_size for file in files))
-        models.append(OnnxModel(one.out, threads=1))
-    assert [file.name for file in files] == [
-        "encoder_model_quantized.onnx",
-        "decoder_model_merged_quantized.onnx",
-    ]
-    assert sizes[1] < 0.6 * sizes[0]
-    found, near = (model.translate(SOURCES, 1) for model in models)
-    assert near and found
+        logits.append(first_logits(OnnxModel(one.out, threads=1)))
+        assert len(list((one.out / "onnx").iterdir())) == 2
+    assert all(file.stem.endswith("_quantized") for file in files)
+    assert sizes[1] < 0.5 * sizes[0]
+    assert 0 < np.abs(logits[1] - logits[0]).max() < 0.3 * np.abs(logits[0]).max()
+    found = OnnxModel(one.out, threads=1).translate(SOURCES, 2)
+    assert len(found) == len(SOURCES)
+
+
+def first_logits(model):
+    words = np.array([[5, 9, 4, 7, 2]])
+    mask = np.ones_like(words)
+    states = model.encoder.run(None, {"input_ids": words, "attention_mask": mask})[0]
+    source = {"encoder_hidden_states": states, "encoder_attention_mask": mask}
+    cache = {n: np.zeros((1, h, 0, d), np.float32) for n, (_, h, _, d) in cached(model).items()}
+    return model.decoder.run(["logits"], {"input_ids": words[:, -1:], **source, **cache})[0]
+
+
+def cached(model):
+    """The shapes of the decoder's cache by the names of its inputs."""
+    return {i.name: i.shape for i in model.decoder.get_inputs() if i.name.startswith("past")}
+
+
+def test_names_of_inputs_and_outputs(exported):
+    """As optimum has them."""
+    model = OnnxModel(exported("widths").out, threads=1)
+    assert [i.name for i in model.encoder.get_inputs()] == ["input_ids", "attention_mask"]
+    assert [o.name for o in model.encoder.get_outputs()] == ["last_hidden_state"]
+    names = [f"0.{side}.{kind}" for side in ("decoder", "encoder") for kind in ("key", "value")]
+    assert list(cached(model)) == [f"past_key_values.{name}" for name in names]
+    outputs = [o.name for o in model.decoder.get_outputs()]
+    assert outputs == ["logits", *(f"present.{name}" for name in names)]
+
+
+TEXTS = ["b a d e", "", "ab dc", "e e d a b c d a e"]
+
+
+def test_raw_text(tmp_path):
+    """By the command, and in Python without torch and fairseq."""
+    rng = np.random.default_rng(0)
+    lines = [" ".join("".join(rng.choice(list("abcde"), 3)) for _ in range(5)) for _ in range(99)]
+    (tmp_path / "text").write_text("\n".join(lines), encoding="utf-8")
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(tmp_path / "text"), model_prefix=str(tmp_path / "spm"), vocab_size=20
+    )
+    pieces = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "spm.model"))
+    words = [pieces.id_to_piece(i) for i in range(3, pieces.get_piece_size())]
+    one = Exported(tmp_path, *MODELS["plain"], words=words)
+    (tmp_path / "input").write_text("\n".join(TEXTS), encoding="utf-8")
+    given = ("--input", tmp_path / "input", "--beam", "3")
+    found = in_process("translate", one.out, *given)
+    data = ("--data", tmp_path / "data")
+    expected = in_process("translate", one.path, *data, *given)
+    assert found.status == expected.status == 0
+    texts = [line for line in expected.output.splitlines() if "INFO" not in line]
+    assert found.output.splitlines() == texts
+    assert len(texts) == len(TEXTS) and texts[1] == "" and len(set(texts)) > 2
+    code = (
+        "import sys; from pet_fairseq.predict.onnx_model import OnnxTranslator\n"
+        f"print(*OnnxTranslator({str(one.out)!r}, 1).translate({TEXTS!r}, beam=3), sep='\\n')\n"
+        "assert not {'torch', 'fairseq'} & sys.modules.keys()"
+    )
+    alone = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert alone.returncode == 0, alone.stderr
+    assert alone.stdout.splitlines() == texts
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arch, options, message",
+    [
+        ("can_transformer", {}, "holds can_transformer: a plain Transformer has no compressed"),
+        ("transformer", {"cross_self_attention": True}, "with --cross-self-attention, for which"),
+        (
+            "transformer",
+            {"scale_fc": True},
+            "an option that its graphs have no room for; give --to",
+        ),
+    ],
+)
+def test_models_without_room(arch, options, message, tmp_path):
+    with pytest.raises(UserError, match=message):
+        Exported(tmp_path, arch, options)
+    assert {path.name for path in tmp_path.iterdir()} == {"data", "model.pt"}
+
+
+def test_wrong_options(exported, tmp_path, monkeypatch):
+    one = exported("plain")
+    words = ("export", one.path, "--data", one.out.parent / "data", "--to", "onnx", "--out")
+    out = tmp_path / "out"
+    for more, message in (
+        ((out, "--precision", "fp16"), "--precision fp16: for --to onnx give fp32 or int8"),
+        ((out, "--segmentation", "no"), "--segmentation no: no such file"),
+        ((tmp_path,), f"--out {tmp_path}: exists; give the name of a new folder"),
+    ):
+        assert refusal(*words, *more) == f"pet-fairseq export: error: {message}"
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    missing = "onnxruntime is missing; pip install 'pet-fairseq[onnx]'"
+    assert refusal(*words, out) == f"pet-fairseq export: error: {missing}"
+    assert refusal("translate", one.out) == f"pet-fairseq translate: error: {missing}"
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_export_that_is_cut_leaves_nothing(exported, tmp_path, monkeypatch):
+    def cut(*_):
+        raise KeyboardInterrupt
+
+    one = exported("plain")
+    monkeypatch.setattr("pet_fairseq.export.onnx.quantise", cut)
+    monkeypatch.setattr("pet_fairseq.export.onnx.write_graph", lambda *_: None)
+    with pytest.raises(KeyboardInterrupt):
+        export_onnx(str(one.path), str(one.out.parent / "data"), tmp_path / "out", "int8")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (("--ratio", "2"), "--ratio: a model in ONNX has no plugins; leave it out"),
+        (("--precision", "int8"), "--precision int8: a model in ONNX has the precision that"),
+        (("--device", "cuda"), "--device cuda: models in ONNX run on the CPU here; leave it out"),
+    ],
+)
+def test_options_that_a_folder_lacks(options, message, exported):
+    assert message in refusal("translate", exported("plain").out, *options)
+
+
+def test_broken_folders(exported, tmp_path):
+    folder = tmp_path / "broken"
+    shutil.copytree(exported("plain").out, folder)
+    (folder / "config.json").write_text("{")
+    with pytest.raises(UserError, match="config.json: cannot be read; export the model again"):
+        OnnxModel(folder)
+    find_graph(folder, "decoder_model_merged").write_bytes(b"x")
+    with pytest.raises(UserError, match="merged.onnx: ONNX Runtime cannot use it: "):
+        OnnxModel(folder)
+    find_graph(folder, "decoder_model_merged").unlink()
+    with pytest.raises(UserError, match="has no onnx/decoder_model_merged.onnx; export"):
+        OnnxModel(folder)

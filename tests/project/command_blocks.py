@@ -83,7 +83,13 @@ BLOCKS = {
     "docs/decoding.md": {
         "pet-fairseq translate": f"{TRANSLATES}::test_every_form_of_a_student",
         "fairseq-generate": "tests/cli/test_decoding.py::test_generates_what_fairseq_does",
-        "pet-fairseq export": "tests/cli/test_export.py::test_ctranslate2_translates_the_same",
+        "pet-fairseq export student/checkpoint_best.pt --data BIN --to fairseq": (
+            "tests/cli/test_export.py::test_ctranslate2_translates_the_same"
+        ),
+        "pet-fairseq export student/checkpoint_best.pt --data BIN --to onnx": (
+            "tests/export/test_onnx.py::test_raw_text"
+        ),
+        "from pet_fairseq.predict.onnx_model": "tests/export/test_onnx.py::test_raw_text",
         "import pet_fairseq": "tests/cli/test_hub.py::test_says_what_interactive_says",
     },
     "docs/text.md": {
