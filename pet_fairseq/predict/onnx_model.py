@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import numpy as np
 
@@ -37,7 +37,7 @@ class OnnxModel:
         UserError: ONNX Runtime is missing, or the folder's files cannot be used.
     """
 
-    def __init__(self, folder: str | Path, threads: int = 0):
+    def __init__(self, folder: Union[str, Path], threads: int = 0):
         folder = Path(folder)
         self.encoder = open_graph(folder, ENCODER, threads)
         self.decoder = open_graph(folder, DECODER, threads)
@@ -68,7 +68,8 @@ class OnnxModel:
             ]
             for source in sources
         ]
-        found = self._search(*pad(rows, config["source_pad_token_id"]), beam, lenpen)
+        tokens, mask = pad(rows, config["source_pad_token_id"])
+        found = self._search(tokens, mask, beam, lenpen)
         begin = config["bos_token_id"]  # a word that fairseq leaves out, too
         return [
             [[self.words[i] for i in tokens if i != begin] for tokens in some] for some in found
@@ -134,7 +135,7 @@ class OnnxTranslator:
         UserError: sentencepiece is missing, or the folder has no model of SentencePiece.
     """
 
-    def __init__(self, folder: str | Path, threads: int = 0):
+    def __init__(self, folder: Union[str, Path], threads: int = 0):
         self.model = OnnxModel(folder, threads)
         self.source, self.target = (
             load_pieces(Path(folder, name)) for name in (SOURCE_PIECES, TARGET_PIECES)

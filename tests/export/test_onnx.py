@@ -18,7 +18,7 @@ for package in ("onnx", "onnxruntime", "onnxscript"):
     pytest.importorskip(package)
 
 from pet_fairseq.export.onnx import export_onnx  # noqa: E402
-from pet_fairseq.predict.onnx_model import OnnxModel, OnnxTranslator, find_graph  # noqa: E402
+from pet_fairseq.predict.onnx_model import OnnxModel, find_graph  # noqa: E402
 from pet_fairseq.predict.options import Search  # noqa: E402
 from pet_fairseq.predict.text import Text  # noqa: E402
 from pet_fairseq.predict.translator import Translator  # noqa: E402
@@ -279,11 +279,11 @@ def test_broken_folders(exported, tmp_path):
     folder = tmp_path / "broken"
     shutil.copytree(exported("plain").out, folder)
     (folder / "config.json").write_text("{")
-    with pytest.raises(UserError, match="config.json: cannot be read; export the model again"):
+    with pytest.raises(UserError, match=r"config\.json: cannot be read; export the model again"):
         OnnxModel(folder)
     find_graph(folder, "decoder_model_merged").write_bytes(b"x")
-    with pytest.raises(UserError, match="merged.onnx: ONNX Runtime cannot use it: "):
+    with pytest.raises(UserError, match=r"merged\.onnx: ONNX Runtime cannot use it: "):
         OnnxModel(folder)
     find_graph(folder, "decoder_model_merged").unlink()
-    with pytest.raises(UserError, match="has no onnx/decoder_model_merged.onnx; export"):
+    with pytest.raises(UserError, match=r"has no onnx/decoder_model_merged\.onnx; export"):
         OnnxModel(folder)
