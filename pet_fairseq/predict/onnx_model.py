@@ -18,7 +18,7 @@ GRAPHS = "onnx"  # the folder of the graphs, where transformers.js looks for the
 ENCODER, DECODER = "encoder_model", "decoder_model_merged"
 QUANTIZED = "_quantized"  # at the end of the names of graphs with weights in 8 bits
 MISSING = "pip install 'pet-fairseq[onnx]'"
-SOURCE_PIECES, TARGET_PIECES = "source.spm", "target.spm"
+PIECES, SPACE = "source.spm", "\u2581"  # SentencePiece's model, and its sign of a space
 LANGUAGE_TOKEN = re.compile(r">>\S+?<<")
 
 
@@ -137,9 +137,7 @@ class OnnxTranslator:
 
     def __init__(self, folder: Union[str, Path], threads: int = 0):
         self.model = OnnxModel(folder, threads)
-        self.source, self.target = (
-            load_pieces(Path(folder, name)) for name in (SOURCE_PIECES, TARGET_PIECES)
-        )
+        self.pieces = load_pieces(Path(folder, PIECES))
 
     def translate(
         self, texts: Sequence[str], beam: int = 5, lenpen: float = 1.0, batch_size: int = 32
@@ -152,14 +150,14 @@ class OnnxTranslator:
             batch = [i for i in order[start : start + batch_size] if sources[i]]
             found = self.model.translate([sources[i] for i in batch], beam, lenpen) if batch else []
             for i, some in zip(batch, found):
-                translations[i] = self.target.decode_pieces(some[0])
+                translations[i] = "".join(some[0]).replace(SPACE, " ").strip()
         return translations
 
     def _divide(self, text: str) -> list[str]:
         """The pieces of a text, as many as the model reads; a language token is one piece."""
         match = LANGUAGE_TOKEN.match(text)
         token = [match[0]] if match else []
-        pieces = self.source.encode(text[len("".join(token)) :], out_type=str)
+        pieces = self.pieces.encode(text[len("".join(token)) :], out_type=str)
         return [*token, *pieces][: self.model.config["max_source_tokens"]]
 
 
