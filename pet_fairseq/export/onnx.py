@@ -245,6 +245,7 @@ def write_graphs(folder: Path, encoder: Encoder, decoder: Decoder) -> None:
     arguments = (mask, torch.ones(batch, target, dtype=torch.long), states, cache)
     outputs = ["logits", *(f"present.{name}" for name in names)]
     write_graph(decoder, arguments, folder / f"{DECODER}.onnx", inputs, outputs)
+    take_caches_of_none(folder / f"{DECODER}.onnx", list(dimensions))
 
 
 @torch.no_grad()
@@ -277,6 +278,33 @@ def write_graph(
             external_data=False,
             verbose=False,
         )
+
+
+def take_caches_of_none(path: Path, caches: list[str]) -> None:
+    """Let a decoder's graph take empty caches of no sentences, 0 x H x 0 x D, for any batch.
+
+    transformers.js begins with such. They, and no others, change by being given the batch's size.
+
+    Args:
+        caches: the names of inputs.
+    """
+    import onnx
+    from onnx.helper import make_node
+
+    model = onnx.load(path)
+    old = list(model.graph.node)
+    new = [make_node("Shape", ["input_ids"], ["cache.batch"], start=0, end=1)]
+    for name in caches:
+        new += [
+            make_node("Shape", [name], [f"{name}.sizes"], start=1),
+            make_node("Concat", ["cache.batch", f"{name}.sizes"], [f"{name}.shape"], axis=0),
+            make_node("Reshape", [name, f"{name}.shape"], [f"{name}.sized"], allowzero=1),
+        ]
+    for node in old:
+        node.input[:] = [f"{name}.sized" if name in caches else name for name in node.input]
+    del model.graph.node[:]
+    model.graph.node.extend([*new, *old])
+    onnx.save(model, path)
 
 
 def quantise(folder: Path) -> None:

@@ -1,8 +1,11 @@
 """Models in ONNX: the same logits and the same translations as here."""
 
+import json
+import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -178,6 +181,28 @@ def test_names_of_inputs_and_outputs(exported):
     assert list(cached(model)) == [f"past_key_values.{name}" for name in names]
     outputs = [o.name for o in model.decoder.get_outputs()]
     assert outputs == ["logits", *(f"present.{name}" for name in names)]
+
+
+def test_transformers_js_finds_the_same(exported):
+    """By `@huggingface/transformers` 4 of npm, whose folder TRANSFORMERS_JS names."""
+    package = os.environ.get("TRANSFORMERS_JS")
+    if package is None or shutil.which("node") is None:
+        pytest.skip("TRANSFORMERS_JS is not set, or there is no node")
+    one = exported("bilingual_marian")
+    model = OnnxModel(one.out, threads=1)
+    model.config["bos_token_id"] = None  # leave no word out
+    script = Path(__file__).with_name("transformers_js.mjs")
+    prefix, end = model.config["source_prefix"], model.config["source_end"]
+    rows = [[*prefix, *(model.numbers.get(word, 3) for word in source), *end] for source in SOURCES]
+    words = ("node", script, package, one.out, json.dumps(rows))
+    done = subprocess.run(list(map(str, words)), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    expected = [
+        [model.config["decoder_start_token_id"], *map(model.words.index, some[0]), 2]
+        for some in model.translate(SOURCES, beam=1)
+    ]
+    assert found == expected
 
 
 TEXTS = ["b a d e", "", "ab dc", "e e d a b c d a e"]
