@@ -24,6 +24,8 @@ HF = ["safetensors>=0.5,<1", "tokenizers>=0.21,<1"]
 GGUF = ["gguf>=0.10,<1"]
 TRANSFORMERS = ["transformers>=4.48,<6"]  # for tests only, which compare with it
 CTRANSLATE2 = ["ctranslate2>=4.5,<5"]
+# onnxscript: torch's exporter needs it
+ONNX = ["onnx>=1.17,<2", "onnxruntime>=1.20,<2", "onnxscript>=0.5,<1"]
 ZST = ["zstandard>=0.22,<1"]
 
 setup(
@@ -86,6 +88,7 @@ setup(
         "gguf": [*HF, *GGUF],
         "transformers": TRANSFORMERS,
         "ctranslate2": CTRANSLATE2,
+        "onnx": ONNX,
         "zst": ZST,
         "dev": [
             *SERVE,
@@ -95,6 +98,7 @@ setup(
             *GGUF,
             *TRANSFORMERS,
             *CTRANSLATE2,
+            *ONNX,
             *ZST,
             "filelock>=3.12,<5",
             "mypy>=2.4,<2.5",

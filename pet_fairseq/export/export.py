@@ -1,5 +1,6 @@
 """`pet-fairseq export`: a translation model for engines that do not know this package."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from pet_fairseq.checkpoints.loading import load_task
@@ -14,13 +15,19 @@ from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.export.ctranslate2 import check_precision, write_ctranslate2
 from pet_fairseq.export.fairseq import write_fairseq
 from pet_fairseq.export.huggingface import write_huggingface
+from pet_fairseq.export.onnx import check_onnx_precision, write_onnx
 from pet_fairseq.files import atomic_folder, check_new_folder
 
 # options that are not for all forms
 ONLY_FOR = {
-    "precision": ("ctranslate2",),
+    "precision": ("ctranslate2", "onnx"),
     "shortlist": ("ctranslate2",),
-    "segmentation": ("huggingface",),
+    "segmentation": ("huggingface", "onnx"),
+}
+# forms that hold the tokenizer as other software wants it
+WITH_TOKENIZER: dict[str, Callable[..., None]] = {
+    "huggingface": write_huggingface,
+    "onnx": write_onnx,
 }
 
 
@@ -30,7 +37,8 @@ def export(checkpoint: str, data: str, to: str, out: Path, **options) -> None:
     Args:
         checkpoint: a translation model; data: fairseq-preprocess's folder; to: "fairseq" for
         OUT/model.pt, "ctranslate2" for a folder that its Translator opens, "huggingface" for one
-        that transformers opens; options: those of ONLY_FOR, None where they are not given.
+        that transformers opens, "onnx" for graphs of ONNX Runtime; options: those of ONLY_FOR, None
+        where they are not given.
     Raises:
         UserError: names the option or file and the reason.
     """
@@ -38,8 +46,8 @@ def export(checkpoint: str, data: str, to: str, out: Path, **options) -> None:
     check_options(to, given)
     check_new_folder(out, "--out")
     with atomic_folder(out) as folder:
-        if to == "huggingface":
-            write_huggingface(checkpoint, data, folder, **given)
+        if to in WITH_TOKENIZER:
+            WITH_TOKENIZER[to](checkpoint, data, folder, **given)
             return
         if to == "ctranslate2":
             write_ctranslate2(checkpoint, data, folder, **given)
@@ -55,7 +63,8 @@ def check_options(to: str, given: dict) -> None:
         if to not in forms:
             raise UserError(f"--{name}: only for --to {' and '.join(forms)}; leave it out")
     if "precision" in given:
-        check_precision(given["precision"])
+        check = check_onnx_precision if to == "onnx" else check_precision
+        check(given["precision"])
     if "shortlist" in given:
         check_positive(shortlist=given["shortlist"])
 

@@ -1,4 +1,7 @@
-"""Translation by CTranslate2, with folders that `pet-fairseq export --to ctranslate2` wrote."""
+"""Translation by other engines, with folders that `pet-fairseq export` wrote for them.
+
+These are CTranslate2 (`--to ctranslate2`) and ONNX Runtime (`--to onnx`).
+"""
 
 import importlib.util
 import json
@@ -20,6 +23,7 @@ from pet_fairseq.files import read_lines, read_text
 from pet_fairseq.multilingual.language_tokens import LanguageTokens
 from pet_fairseq.predict.batches import MAX_LENGTH, MAX_SOURCE, BatchLimit
 from pet_fairseq.predict.load_model import PATH, choose_text
+from pet_fairseq.predict.onnx_model import ENCODER, OnnxModel, find_graph
 from pet_fairseq.predict.shared_options import BEAM_SEARCH, Search
 from pet_fairseq.predict.text import (
     LANGUAGES,
@@ -205,10 +209,7 @@ def open_exported(folder: Path, args: Namespace, text_options: list[str]) -> Exp
         UserError: CTranslate2 is missing or cannot use the model, or its text is not known.
         SystemExit: a wrong option, after a message.
     """
-    for option in ("ratio", "backbone_path"):
-        if getattr(args, option) is not None:
-            name = option.replace("_", "-")
-            raise UserError(f"--{name}: a model in CTranslate2 has no plugins; leave it out")
+    refuse_options(args, ("ratio", "backbone_path"), "a model in CTranslate2 has no plugins")
     folders = around_data(folder)
     if args.data:
         folders = [*around_data(Path(args.data)), *folders]
@@ -223,6 +224,80 @@ def open_exported(folder: Path, args: Namespace, text_options: list[str]) -> Exp
     threads = 1 if search.sampling else args.threads or usable_cores()
     load = partial(load_engine, folder, args.device, threads, compute_type)
     return ExportedTranslator(load, text, languages, search)
+
+
+class OnnxEngine:
+    """A model in ONNX with everything that a text needs: an `Engine` of translate.py.
+
+    Args:
+        languages: as `text.languages_of`.
+    """
+
+    def __init__(self, model: OnnxModel, text: Text, languages: dict[str, str], search: Search):
+        self.model = model
+        self.text = text
+        self.languages = languages
+        self.search = search
+        self.room = model.config["max_source_tokens"]
+        self.longest = model.config["max_target_tokens"]
+
+    def tokenise(self, text: str) -> list[str]:
+        return self.text.encode(text).split()
+
+    def translate(self, sources: list[list[str]], limit: BatchLimit) -> list[list[str]]:
+        translations: list[list[str]] = [[]] * len(sources)
+        for batch in limit.batches([len(source) + 1 for source in sources]):
+            words = [sources[i] for i in batch]
+            found = self.model.translate(words, self.search.beam, self.search.lenpen)
+            for i, some in zip(batch, found):
+                translations[i] = [" ".join(best) for best in some[: self.search.nbest]]
+        return translations
+
+    def detokenise(self, pieces: str) -> str:
+        return self.text.decode(pieces)
+
+    def seed(self, number: int) -> None:
+        pass  # nothing is drawn
+
+
+def open_onnx(folder: Path, args: Namespace, text_options: list[str]) -> OnnxEngine:
+    """Load a model in ONNX with everything that a text needs; arguments as for `open_exported`.
+
+    Raises:
+        UserError: ONNX Runtime is missing or cannot use the model, or an option that it lacks.
+        SystemExit: a wrong option, after a message.
+    """
+    refuse_options(args, ("ratio", "backbone_path"), "a model in ONNX has no plugins")
+    search = Search.of(args)
+    if search.sampling:
+        raise UserError("--sampling: models in ONNX translate by beam search only; leave it out")
+    if args.device == "cuda":
+        raise UserError("--device cuda: models in ONNX run on the CPU here; leave it out")
+    if args.precision != "auto":
+        raise UserError(
+            f"--precision {args.precision}: a model in ONNX has the precision that pet-fairseq "
+            "export gave it; leave it out"
+        )
+    model = OnnxModel(folder, args.threads or usable_cores())
+    words = Dictionary()
+    for word in model.numbers:
+        words.add_symbol(word)
+    languages = dict(zip(LANGUAGES, model.config["languages"]))
+    folders = [*(around_data(Path(args.data)) if args.data else ()), folder]
+    text = choose_text(text_options, words, languages, folders, f"pet-fairseq {args.command}")
+    return OnnxEngine(model, text, languages, search)
+
+
+def find_onnx(path: str) -> Optional[Path]:
+    """The folder of a model in ONNX that is named, None if the path is of another kind."""
+    return Path(path) if find_graph(Path(path), ENCODER) else None
+
+
+def refuse_options(args: Namespace, names: Sequence[str], reason: str) -> None:
+    """Raise UserError if one of the options is given."""
+    for name in names:
+        if getattr(args, name) is not None:
+            raise UserError(f"--{name.replace('_', '-')}: {reason}; leave it out")
 
 
 def _words(folder: Path) -> Dictionary:

@@ -87,6 +87,10 @@ BLOCKS = {
         ),
         "pet-fairseq export student/checkpoint_best.pt --data BIN --to huggingface": HUGGING_FACE,
         "from transformers import": HUGGING_FACE,
+        "pet-fairseq export student/checkpoint_best.pt --data BIN --to onnx": (
+            "tests/export/test_onnx.py::test_raw_text"
+        ),
+        "from pet_fairseq.predict.onnx_model": "tests/export/test_onnx.py::test_raw_text",
         "import pet_fairseq": "tests/cli/test_hub.py::test_says_what_interactive_says",
     },
     "docs/text.md": {

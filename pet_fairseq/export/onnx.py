@@ -1,0 +1,335 @@
+"""`pet-fairseq export --to onnx`: a folder with graphs that ONNX Runtime computes.
+
+The files, and the names of inputs and outputs, are those that optimum gives to translation models,
+so that optimum and transformers.js open the folder, too. The decoder's file is one graph for its
+first step and for all others: an empty cache makes a step the first one.
+"""
+
+import importlib.util
+import logging
+import shutil
+import warnings
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Optional
+
+import torch
+from fairseq.models import ARCH_MODEL_NAME_REGISTRY
+from fairseq.tasks.translation import TranslationTask
+from torch import Tensor, nn
+
+from pet_fairseq.checkpoints.loading import load_transformer
+from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.checkpoints.text_files import around_data, folders_around
+from pet_fairseq.errors import UserError
+from pet_fairseq.export.ctranslate2 import SHORT, language_tokens
+from pet_fairseq.export.fairseq import check_plain_form
+from pet_fairseq.export.forms import Form
+from pet_fairseq.export.huggingface import GENERATION, generation
+from pet_fairseq.export.onnx_graphs import Attention, Decoder, Encoder
+from pet_fairseq.export.tokenizers import write_sentencepiece
+from pet_fairseq.files import write_json
+from pet_fairseq.huggingface.marian import PIECES, TARGET_PIECES
+from pet_fairseq.huggingface.marian_model import MarianModel, StartEmbedding
+from pet_fairseq.huggingface.source import CONFIG
+from pet_fairseq.multilingual.language_tokens import LanguageTokens
+from pet_fairseq.nn.architectures import architecture_name, model_class
+from pet_fairseq.predict.batches import MAX_LENGTH
+from pet_fairseq.predict.onnx_model import DECODER, ENCODER, GRAPHS, MISSING, QUANTIZED
+from pet_fairseq.predict.text import bpe_options, find_subword_file
+
+PACKAGES = ("onnx", "onnxruntime", "onnxscript")
+TO = "--to onnx"
+# options of models whose decoders lack what the graph needs
+NO_ROOM = ("no_cross_attention", "cross_self_attention", "adaptive_softmax_cutoff")
+# where a file that divides words is found when the folder is opened
+SUBWORDS = {"subword_nmt": "bpe.codes", "tokenizer_json": "tokenizer.json"}
+TOLERANCE = 1e-3  # of logits
+
+
+def write_onnx(
+    checkpoint: str,
+    data: str,
+    folder: Path,
+    precision: str = "fp32",
+    segmentation: Optional[str] = None,
+) -> None:
+    """Write the encoder's and the decoder's graph, and what turns text into words.
+
+    Args:
+        checkpoint: a translation model. data: fairseq-preprocess's folder. precision: fp32 or int8.
+        segmentation: the file that divides words; None for the one that `translate` would find.
+    Raises:
+        UserError: names the option or file and the reason.
+    """
+    if missing := [name for name in PACKAGES if importlib.util.find_spec(name) is None]:
+        raise UserError(f"{missing[0]} is missing; {MISSING}")
+    rounds = check_onnx_precision(precision) == "int8"
+    state = load_checkpoint(checkpoint, "CHECKPOINT")
+    options = state["cfg"]["model"]
+    check_graphs(options, checkpoint)
+    folders = [*around_data(Path(data)), *folders_around(checkpoint, state["cfg"])]
+    model, task = load_transformer(checkpoint, "CHECKPOINT", data)
+    if segmentation is None:
+        remedy = "give BPE codes or a SentencePiece model by --segmentation FILE"
+        segmentation = find_subword_file(task.source_dictionary, folders, "--segmentation", remedy)
+    encoder, decoder = Encoder(model.encoder).eval(), Decoder(model.decoder).eval()
+    config = config_of(options, model, task, decoder)
+    check_equal(model.eval(), encoder, decoder, config, f"CHECKPOINT {checkpoint}: {TO}")
+    write_words(folder, config, task, segmentation)
+    write_graphs(folder / GRAPHS, encoder, decoder)
+    if rounds:
+        quantise(folder / GRAPHS)
+
+
+def check_onnx_precision(precision: str) -> str:
+    """float32 or int8. Raises UserError for other precisions."""
+    name = SHORT.get(precision, precision)
+    if name not in ("float32", "int8"):
+        raise UserError(f"--precision {precision}: for {TO} give fp32 or int8")
+    return name
+
+
+def check_graphs(options: Any, path: str) -> None:
+    """Raise UserError for a checkpoint whose model the graphs cannot compute."""
+    if language_tokens(options) is None and not issubclass(model_class(options), MarianModel):
+        check_plain_form(options, path)
+    for name in NO_ROOM:
+        if getattr(options, name, None):
+            arch = architecture_name(options)
+            raise UserError(
+                f"CHECKPOINT {path}: holds {ARCH_MODEL_NAME_REGISTRY.get(arch, arch)} with "
+                f"--{name.replace('_', '-')}, for which {TO} has no room; give --to fairseq"
+            )
+
+
+def config_of(
+    options: Namespace, model: nn.Module, task: TranslationTask, decoder: Decoder
+) -> dict[str, Any]:
+    """The content of config.json.
+
+    Other software takes from it the names of inputs, which are the same for all encoder-decoders,
+    and the sizes of caches, which are those of the decoder: all models are called `marian`. What
+    else stands around sentences, and the limits of lengths, is for this package.
+    """
+    source, target = task.source_dictionary, task.target_dictionary
+    tokens = language_tokens(options) or LanguageTokens()
+    start = [target.index(word) for word in tokens.decoder_start]
+    embedding = model.decoder.embed_tokens
+    if isinstance(embedding, StartEmbedding) and start[0] == embedding.end:
+        start[0] = embedding.start
+    heads, width = cache_sizes(decoder)[0]
+    return {
+        "model_type": "marian",
+        "architectures": ["MarianMTModel"],
+        "is_encoder_decoder": True,
+        "vocab_size": len(target),
+        "decoder_vocab_size": len(target),
+        "d_model": heads * width,
+        "encoder_attention_heads": heads,
+        "decoder_attention_heads": heads,
+        "encoder_layers": len(model.encoder.layers),
+        "decoder_layers": len(model.decoder.layers),
+        "max_position_embeddings": model.encoder.max_source_positions,
+        "bos_token_id": target.bos(),
+        "pad_token_id": target.pad(),
+        "eos_token_id": target.eos(),
+        "decoder_start_token_id": start[0],
+        "source_prefix": [source.index(word) for word in tokens.source_prefix],
+        "source_end": [source.index(word) for word in tokens.source_end],
+        "decoder_start": start,
+        "unk_token_id": source.unk(),
+        "source_pad_token_id": source.pad(),
+        "max_source_tokens": model.encoder.max_positions() - 1,
+        "max_target_tokens": min(MAX_LENGTH, model.max_decoder_positions() - 1),
+        "languages": [task.cfg.source_lang, task.cfg.target_lang],
+    }
+
+
+def cache_sizes(decoder: Decoder) -> list[tuple[int, int]]:
+    """The heads and their width of each tensor of the cache."""
+
+    def size(attention: Attention) -> tuple[int, int]:
+        return attention.heads, attention.width
+
+    sizes = ((size(layer.attention), size(layer.cross_attention)) for layer in decoder.layers)
+    return [size for own, cross in sizes for size in (own, own, cross, cross)]
+
+
+@torch.no_grad()
+def check_equal(
+    model: nn.Module, encoder: Encoder, decoder: Decoder, config: dict[str, Any], where: str
+) -> None:
+    """Raise UserError if the graphs do not compute what the model does; where: begins the line."""
+    words = torch.arange(4, 7).clamp(max=config["vocab_size"] - 1)[None]
+    end = torch.tensor([[config["eos_token_id"]]])
+    tokens = torch.cat([words, end], dim=1)
+    expected = model(tokens, torch.tensor([tokens.size(1)]), torch.cat([end, words], dim=1))[0]
+    around = [torch.tensor([config[name]]) for name in ("source_prefix", "source_end")]
+    tokens = torch.cat([around[0].long(), words, around[1]], dim=1)
+    mask = torch.ones_like(tokens)
+    targets = torch.cat([torch.tensor([config["decoder_start"]]), words], dim=1)
+    states = encoder(tokens, mask)
+    found = decoder(mask, targets, states, empty_cache(decoder, 1))[0]
+    if not torch.allclose(found[:, -expected.size(1) :], expected, atol=TOLERANCE):
+        raise UserError(
+            f"{where}: the model has an option that its graphs have no room for; give --to fairseq"
+        )
+
+
+def empty_cache(decoder: Decoder, batch: int) -> list[Tensor]:
+    return [torch.zeros(batch, heads, 0, width) for heads, width in cache_sizes(decoder)]
+
+
+def write_words(
+    folder: Path, config: dict[str, Any], task: TranslationTask, segmentation: str
+) -> None:
+    """Write the configuration, the numbers of all words, and the file that divides words.
+
+    Raises:
+        UserError: there is no such file.
+    """
+    words = (task.source_dictionary.symbols, task.target_dictionary.symbols)
+    lengths = (config["max_source_tokens"] + 1, config["max_target_tokens"] + 1)
+    form = Form(config, {}, *words, lengths)
+    write_json(folder / CONFIG, config)
+    write_json(folder / GENERATION, generation(form))
+    for name, symbols in zip((PIECES, TARGET_PIECES), words):
+        write_json(folder / name, {word: number for number, word in enumerate(symbols)})
+    if not segmentation:
+        return
+    if not Path(segmentation).is_file():
+        raise UserError(f"--segmentation {segmentation}: no such file")
+    kind = bpe_options(segmentation)["_name"]
+    if kind in SUBWORDS:
+        shutil.copyfile(segmentation, folder / SUBWORDS[kind])
+    else:
+        write_sentencepiece(form, Path(segmentation), tuple(config["languages"]), folder)
+
+
+def write_graphs(folder: Path, encoder: Encoder, decoder: Decoder) -> None:
+    """Write both graphs, in float32; the numbers of sentences and of words are left open."""
+    folder.mkdir()
+    batch, source, target, past, seen = 2, 5, 3, 4, 2  # any sizes above 1, no two related
+    width = encoder(torch.ones(1, 1).long(), torch.ones(1, 1).long()).size(2)
+    mask = torch.ones(batch, source, dtype=torch.long)
+    tokens, states = {0: "batch", 1: "source"}, torch.zeros(batch, source, width)
+    write_graph(
+        *(encoder, (mask.clone(), mask), folder / f"{ENCODER}.onnx"),
+        {"input_ids": tokens, "attention_mask": tokens},
+        ["last_hidden_state"],
+    )
+    lengths = {True: (past, "past"), False: (seen, "past_source")}
+    cache, dimensions = [], {}
+    names = [
+        f"{i}.{side}.{kind}"
+        for i in range(len(decoder.layers))
+        for side in ("decoder", "encoder")
+        for kind in ("key", "value")
+    ]
+    for name, (heads, head_width) in zip(names, cache_sizes(decoder)):
+        length, dimension = lengths[".decoder." in name]
+        cache.append(torch.zeros(batch, heads, length, head_width))
+        dimensions[f"past_key_values.{name}"] = {0: "batch", 2: dimension}
+    inputs = {
+        "encoder_attention_mask": tokens,
+        "input_ids": {0: "batch", 1: "target"},
+        "encoder_hidden_states": tokens,
+        **dimensions,
+    }
+    arguments = (mask, torch.ones(batch, target, dtype=torch.long), states, cache)
+    outputs = ["logits", *(f"present.{name}" for name in names)]
+    write_graph(decoder, arguments, folder / f"{DECODER}.onnx", inputs, outputs)
+    take_caches_of_none(folder / f"{DECODER}.onnx", list(dimensions))
+
+
+@torch.no_grad()
+def write_graph(
+    module: nn.Module,
+    arguments: Sequence[Any],
+    path: Path,
+    inputs: dict[str, dict[int, str]],
+    outputs: list[str],
+) -> None:
+    """Write a module's graph.
+
+    Args:
+        arguments: tensors, or a list of them at the end. inputs: the open dimensions of each tensor
+            by its name.
+    """
+    shapes: list[Any] = list(inputs.values())
+    if isinstance(arguments[-1], list):
+        single = len(arguments) - 1
+        shapes = [*shapes[:single], shapes[single:]]
+    with quiet():
+        torch.onnx.export(
+            module,
+            tuple(arguments),
+            str(path),
+            input_names=list(inputs),
+            output_names=outputs,
+            dynamic_shapes=tuple(shapes),
+            dynamo=True,
+            external_data=False,
+            verbose=False,
+        )
+
+
+def take_caches_of_none(path: Path, caches: list[str]) -> None:
+    """Let a decoder's graph take empty caches of no sentences, 0 x H x 0 x D, for any batch.
+
+    transformers.js begins with such. They, and no others, change by being given the batch's size.
+
+    Args:
+        caches: the names of inputs.
+    """
+    import onnx
+    from onnx.helper import make_node
+
+    model = onnx.load(path)
+    old = list(model.graph.node)
+    new = [make_node("Shape", ["input_ids"], ["cache.batch"], start=0, end=1)]
+    for name in caches:
+        new += [
+            make_node("Shape", [name], [f"{name}.sizes"], start=1),
+            make_node("Concat", ["cache.batch", f"{name}.sizes"], [f"{name}.shape"], axis=0),
+            make_node("Reshape", [name, f"{name}.shape"], [f"{name}.sized"], allowzero=1),
+        ]
+    for node in old:
+        node.input[:] = [f"{name}.sized" if name in caches else name for name in node.input]
+    del model.graph.node[:]
+    model.graph.node.extend([*new, *old])
+    onnx.save(model, path)
+
+
+def quantise(folder: Path) -> None:
+    """Put graphs with weights in 8 bits in the place of those of a folder.
+
+    Weights have 7 of the 8 bits, with which no CPU's sums of products overflow.
+    """
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    for name in (ENCODER, DECODER):
+        with quiet():
+            quantize_dynamic(
+                *(folder / f"{name}.onnx", folder / f"{name}{QUANTIZED}.onnx"),
+                per_channel=True,
+                reduce_range=True,
+                weight_type=QuantType.QInt8,
+            )
+        (folder / f"{name}.onnx").unlink()
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Hold back what the exporter and its libraries say of every step."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
