@@ -15,7 +15,6 @@ from fairseq.modules import SinusoidalPositionalEmbedding
 from fairseq.tasks.translation import TranslationTask
 from torch import Tensor, nn
 
-from pet_fairseq.checkpoints.translation_checks import check_translation_model
 from pet_fairseq.errors import UserError
 from pet_fairseq.export.fairseq import check_plain_form, plain_model, weights_in_use
 from pet_fairseq.huggingface.bert import FIRST_POSITION
@@ -102,12 +101,12 @@ def make_form(state: dict, path: str, model: nn.Module, task: TranslationTask) -
     Shared parameters are copied to each layer that uses them.
 
     Args:
-        state: of the checkpoint. path: of its file, for errors. model: built from it.
+        state: of the checkpoint. path: of its file, for errors. model, task: as
+            `load_transformer` gives them for it.
     Raises:
         UserError: no form holds it; the message names the option, and what to do instead.
     """
     options = state["cfg"]["model"]
-    check_translation_model(state, path, "CHECKPOINT")
     lengths = (model.encoder.max_source_positions, model.decoder.max_target_positions)
     languages = (task.cfg.source_lang, task.cfg.target_lang)
     rest = (lengths, languages, task.source_dictionary, task.target_dictionary)

@@ -197,6 +197,23 @@ def test_translations(case, beam):
         assert text.split() == translator.detokenize(translator.remove_bpe(words)).split()
 
 
+def test_no_empty_translations(case):
+    """fairseq's search gives a word before `</s>`, however likely that is, and never padding."""
+    _, translator, folder = case
+    tokenizer, model = opened(folder)
+    end, pad = model.config.eos_token_id, model.config.pad_token_id
+
+    def prefer(tokens, scores):
+        scores[:, end] += 200
+        scores[:, pad] += 100
+        return scores
+
+    inputs = tokenizer(prefix(translator) + "cat", return_tensors="pt")
+    options = dict(num_beams=1, early_stopping=False, logits_processor=[prefer])
+    _, word, *rest = model.generate(**inputs, **options)[0].tolist()
+    assert word not in (end, pad) and rest == [end]
+
+
 @torch.no_grad()
 def test_it_can_be_imported_again(case, tmp_path):
     """With the same logits and, from text, the same numbers of words."""
