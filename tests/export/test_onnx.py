@@ -218,7 +218,7 @@ def test_raw_text(tmp_path):
     )
     pieces = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "spm.model"))
     words = [pieces.id_to_piece(i) for i in range(3, pieces.get_piece_size())]
-    one = Exported(tmp_path, *MODELS["plain"], words=words)
+    one = Exported(tmp_path, *MODELS["widths"], words=words)
     (tmp_path / "input").write_text("\n".join(TEXTS), encoding="utf-8")
     sources = [pieces.encode(text, out_type=str) for text in TEXTS if text]
     best = iter(some[0] for some in one.expected(Search(beam=3), sources))
