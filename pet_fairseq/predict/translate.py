@@ -5,14 +5,19 @@ import re
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import IO, Optional, Protocol
 
 import torch
 
+from pet_fairseq.checkpoints.loading import find_checkpoint
 from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.files import atomic_write
+from pet_fairseq.huggingface.importer import import_model
+from pet_fairseq.huggingface.source import CONFIG
 from pet_fairseq.predict.bad_lines import Bad, BadLines, broken_bytes, report
 from pet_fairseq.predict.batches import Limit
 from pet_fairseq.predict.exported import find_exported, find_onnx, open_exported, open_onnx
@@ -168,13 +173,35 @@ def open_engine(args: Namespace, text_options: list[str]) -> Engine:
         return open_exported(exported, args, text_options)
     if args.threads is not None:
         torch.set_num_threads(args.threads)
-    model = load(args, text_options, fast=True)
+    with imported(args.checkpoint) as checkpoint:
+        given = Namespace(**vars(args) | {"checkpoint": checkpoint})
+        model = load(given, text_options, fast=True)
     if not isinstance(model, Translator):
         raise UserError(
             f"{PATH} {args.checkpoint}: classifies texts; use pet-fairseq predict, or give a model "
             "that translates"
         )
     return FairseqTranslator(model, args.ratio)
+
+
+@contextmanager
+def imported(path: str) -> Iterator[str]:
+    """The folder of import-hf for one of transformers, while it is loaded; all else is itself.
+
+    Raises:
+        UserError: files that import-hf refuses.
+    """
+    folder = Path(path)
+    if find_checkpoint(folder) is not None or not (folder / CONFIG).is_file():
+        yield path
+        return
+    with TemporaryDirectory(prefix="pet-fairseq-") as made:
+        model = Path(made, "model")
+        try:
+            import_model(folder, model)
+        except UserError as error:
+            raise UserError(f"{PATH} {path}: as pet-fairseq import-hf reads it: {error}") from error
+        yield str(model)
 
 
 def translate_lines(

@@ -1,7 +1,11 @@
 """`pet-fairseq export`, and the exported models in stock fairseq and in CTranslate2."""
 
+import ast
+import re
+
 import pytest
 
+from tests.cli.pages import block, run_in
 from tests.cli.processes import REPO, refusal, run
 from tests.translation import load_task, save_another
 
@@ -73,6 +77,33 @@ def test_ctranslate2_translates_the_same(quantization, exported, expected):
         (found,) = translator.translate_batch([source], **options)
         same += " ".join(found.hypotheses[0]) == translation
     assert same >= (20 if quantization else 30)
+
+
+def test_transformers_translates_the_same(tmp_path):
+    """The page's commands, from raw text to text, as `translate` does it."""
+    pytest.importorskip("transformers")
+    from tests.export.translators import PRE_NORM, SHARED, make
+
+    make(tmp_path / "BIN", "transformer", **PRE_NORM, **SHARED)
+    (tmp_path / "student").mkdir()
+    (tmp_path / "BIN/checkpoint.pt").rename(tmp_path / "student/checkpoint_best.pt")
+    command = block(
+        "decoding.md", "pet-fairseq export student/checkpoint_best.pt --data BIN --to hu"
+    )
+    assert run_in(tmp_path, command) == "wrote hub\n"
+    page = (REPO / "docs/decoding.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```python\n(from transformers.*?)^```", page, re.M | re.S)
+    (tmp_path / "block.py").write_text(code.replace("Ein Hund läuft", "The cat sat on"))
+    found = ast.literal_eval(run("python", "block.py", cwd=tmp_path).output.splitlines()[-1])
+    (tmp_path / "text").write_text("The cat sat on über eine Wiese.\n")
+    for model in (("student/checkpoint_best.pt", "--data", "BIN"), ("hub",)):
+        options = ("--input", "text", "--output", "found")
+        run("pet-fairseq", "translate", *model, *options, cwd=tmp_path)
+        expected = (tmp_path / "found").read_text(encoding="utf-8").split()
+        assert [word for text in found for word in text.split()] == expected
+    (tmp_path / "hub/merges.txt").unlink()
+    line = refusal("translate", tmp_path / "hub", "--input", tmp_path / "text")
+    assert "hub: as pet-fairseq import-hf reads it: " in line and "merges.txt: no such file" in line
 
 
 @pytest.mark.parametrize(

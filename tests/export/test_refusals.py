@@ -5,7 +5,6 @@ import pytest
 from pet_fairseq.cli import main
 from tests.export.translators import (
     PRE_NORM,
-    SHAPE,
     SHARED,
     TIED,
     make,

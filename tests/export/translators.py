@@ -104,13 +104,13 @@ def option(name: str, value: object) -> list[str]:
 
 @torch.no_grad()
 def randomise(model: torch.nn.Module) -> None:
-    """No bias is 0, no norm the identity, and `</s>` is so likely that translations end."""
+    """No bias is 0, no norm the identity, and `</s>` is likelier than most words."""
     for parameter in model.parameters():
         parameter.add_(0.25 * torch.randn_like(parameter))
     decoder = model.decoder
     end = decoder.output_projection.weight[2]
     last = decoder.layer_norm or decoder.layers[-1].final_layer_norm
-    last.bias.add_(end * 1.7 / end.square().sum())
+    last.bias.add_(end * 0.5 / end.square().sum())
     bias = decoder.output_projection.bias
     if bias is not None:
         bias.normal_()

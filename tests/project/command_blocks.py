@@ -18,6 +18,7 @@ TRANSLATES = "tests/cli/test_translate.py"
 GUIDES = "tests/cli/test_guides.py"
 MULTILINGUAL = "tests/cli/test_multilingual.py::test_the_page"
 FROM_TRANSFORMERS = "tests/cli/test_multilingual.py::test_the_page_from_transformers"
+HUGGING_FACE = "tests/cli/test_export.py::test_transformers_translates_the_same"
 RUNS_PYTHON = "tests/cli/test_documented_python.py"
 
 # Every block of these documents has the same reason or test.
@@ -90,6 +91,8 @@ BLOCKS = {
             "tests/export/test_onnx.py::test_raw_text"
         ),
         "from pet_fairseq.predict.onnx_model": "tests/export/test_onnx.py::test_raw_text",
+        "pet-fairseq export student/checkpoint_best.pt --data BIN --to huggingface": HUGGING_FACE,
+        "from transformers import": HUGGING_FACE,
         "import pet_fairseq": "tests/cli/test_hub.py::test_says_what_interactive_says",
     },
     "docs/text.md": {
