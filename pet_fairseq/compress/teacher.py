@@ -1,5 +1,6 @@
 """The model to compress: its checkpoint, checked against the data."""
 
+import os
 from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -114,9 +115,11 @@ def number_of_layers(stack: nn.Module) -> int:
     return 0
 
 
-def read_teacher(path: Path, data: Path) -> Teacher:
+def read_teacher(path: Path, data: Path, more_data: tuple[Path, ...] = ()) -> Teacher:
     """Read the checkpoint of a translation model, under safe loading.
 
+    Args:
+        more_data: further folders with training sets, whose dictionaries have to be those of data.
     Raises:
         UserError: it is unreadable or not an encoder-decoder that translates text from left to
             right, or the data are missing or made with other dictionaries.
@@ -130,11 +133,26 @@ def read_teacher(path: Path, data: Path) -> Teacher:
             f"TEACHER {path}: its architecture {architecture_name(options)} is not an "
             "encoder-decoder; give a translation model such as fairseq's transformer"
         )
-    task = load_task(state["cfg"]["task"], str(data))
+    task = load_task(state["cfg"]["task"], os.pathsep.join(map(str, (data, *more_data))))
     check_dictionaries(state, str(path), "TEACHER", task, DATA_REMEDY)
+    for folder in more_data:
+        check_same_dictionaries(load_task(task.cfg, str(folder)), task, f"--data {folder}", data)
     model = stored_model(state, str(path), "TEACHER")
     reasons = why_not_exported(options, str(path))
     return Teacher(path, state["cfg"], model, task, embedding_files, *reasons)
+
+
+def check_same_dictionaries(
+    task: TranslationTask, ours: TranslationTask, folder: str, data: Path
+) -> None:
+    """Raise UserError if a task has other dictionaries than ours.
+
+    Args:
+        folder: its folder, and the option that named it. data: the folder of ours.
+    """
+    for name in ("source_dictionary", "target_dictionary"):
+        if getattr(task, name) != getattr(ours, name):
+            raise UserError(f"{folder}: made with other dictionaries than {data}")
 
 
 def why_not_exported(options: Namespace, path: str) -> tuple[Optional[str], Optional[str]]:
