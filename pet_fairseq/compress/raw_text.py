@@ -17,6 +17,7 @@ from pet_fairseq.checkpoints.contents import new_state, save_state
 from pet_fairseq.checkpoints.dictionaries import first_folder
 from pet_fairseq.checkpoints.loading import CHECKPOINT, load_task
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint, load_options
+from pet_fairseq.checkpoints.text_files import both_sides, folders_around
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import atomic_folder, write_json
 from pet_fairseq.multilingual.trimming import (
@@ -30,7 +31,6 @@ from pet_fairseq.multilingual.trimming import (
 )
 from pet_fairseq.predict.corpus.shards import shards as complete_shards
 from pet_fairseq.predict.lines import Line, read_lines
-from pet_fairseq.predict.load_model import folders_around
 from pet_fairseq.predict.sentences import TextError
 from pet_fairseq.predict.text import (
     build_text_of,
@@ -43,7 +43,6 @@ from pet_fairseq.predict.translate import LONGEST_WORD
 TEACHER = "TEACHER"
 KEEP, TRIM = "keep", "trim"  # values of --vocabulary
 SOURCE, TARGET, REFERENCE = "source.txt", "target.txt", "test.reference"
-TARGET_MODEL = "target.spm"  # beside source.spm, in folders of import-hf
 SPLITS = ("train", "valid", "test")
 MOST_HELD_OUT = 1000  # sentences, and
 SHARE_HELD_OUT = 0.1  # at most this share, for each set that is missing
@@ -165,8 +164,7 @@ class Divided:
     def __init__(self, task: TranslationTask, folders: list[Path]):
         remedy = "put the file that divided the teacher's training text beside TEACHER"
         file = find_subword_file(task.source_dictionary, folders, TEACHER, remedy)
-        beside = Path(file).with_name(TARGET_MODEL) if file else None
-        of_target = str(beside) if beside is not None and beside.is_file() else file
+        file, of_target = both_sides(file)
         languages = languages_of(task)
         swapped = dict(zip(languages, reversed(languages.values())))
         sides = (options_of_text(languages, file), options_of_text(swapped, of_target))

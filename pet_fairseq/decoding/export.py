@@ -9,11 +9,17 @@ from typing import Any, NoReturn, Optional
 
 from fairseq.models import FairseqModel
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from pet_fairseq.checkpoints.contents import new_state, save_state
-from pet_fairseq.checkpoints.loading import load_transformer
+from pet_fairseq.checkpoints.loading import load_task, load_transformer
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint, load_options
+from pet_fairseq.checkpoints.text_files import (
+    around_data,
+    copy_subword_files,
+    folders_around,
+    write_languages,
+)
 from pet_fairseq.checkpoints.translation import check_translation_model
 from pet_fairseq.decoding.ctranslate2_form import has_ctranslate2_form, write_ctranslate2_form
 from pet_fairseq.decoding.plain import check_plain_form, plain_model
@@ -71,24 +77,37 @@ def export(checkpoint: str, data: str, to: str, out: Path, precision: Optional[s
     if not out.parent.is_dir():
         raise UserError(f"--out {out}: {out.parent} is not a folder; create it first")
     with atomic_folder(out) as folder:
+        cfg = load_options(checkpoint, "CHECKPOINT")
         if to == "fairseq":
             write_fairseq(checkpoint, data, folder)
+            add_subword_files(checkpoint, cfg, data, folder)
             return
-        options = load_options(checkpoint, "CHECKPOINT")["model"]
+        options = cfg["model"]
         tokens = language_tokens(options)
         if has_ctranslate2_form(options):
             convert_ctranslate2_form(checkpoint, data, folder, quantization)
         else:
             plain, converted = folder / "plain", folder / "converted"
             plain.mkdir()
-            cfg = write_fairseq(checkpoint, data, plain, without_tokens=tokens is not None)
-            write_ctranslate2(plain, cfg, converted, quantization)
+            written = write_fairseq(checkpoint, data, plain, without_tokens=tokens is not None)
+            write_ctranslate2(plain, written, converted, quantization)
             for file in converted.iterdir():
                 file.rename(folder / file.name)
             converted.rmdir()
             shutil.rmtree(plain)
         if tokens is not None:
             add_language_tokens(folder, tokens)
+        add_subword_files(checkpoint, cfg, data, folder)
+        write_languages(folder, load_task(cfg["task"], data).cfg)
+
+
+def add_subword_files(checkpoint: str, cfg: DictConfig, data: str, folder: Path) -> None:
+    """Copy the files that divide text into a model's words, as far as they are found.
+
+    Args:
+        cfg: the checkpoint's configuration. data: as for `export`.
+    """
+    copy_subword_files([*around_data(Path(data)), *folders_around(checkpoint, cfg)], folder)
 
 
 def language_tokens(options: Any) -> Optional[LanguageTokens]:

@@ -12,19 +12,18 @@ from fairseq.data import Dictionary
 from fairseq.data.data_utils import infer_language_pair
 
 from pet_fairseq.checkpoints.safe_loading import load_options
+from pet_fairseq.checkpoints.text_files import SUBWORD_FILES, around_data, find_file, read_languages
 from pet_fairseq.decoding.export import MISSING, has_ctranslate2
 from pet_fairseq.devices import usable_cores
 from pet_fairseq.errors import UserError
 from pet_fairseq.multilingual.language_tokens import LanguageTokens
 from pet_fairseq.predict.batches import MAX_LENGTH, MAX_SOURCE, Limit
-from pet_fairseq.predict.load_model import PATH, around_data, choose_text
+from pet_fairseq.predict.load_model import PATH, choose_text
 from pet_fairseq.predict.options import BEAM_SEARCH, Search
 from pet_fairseq.predict.text import (
     LANGUAGES,
-    SUBWORD_FILES,
     Text,
     bpe_options,
-    find_file,
 )
 
 MODEL = "model.bin"
@@ -234,11 +233,13 @@ def _words(folder: Path) -> Dictionary:
 
 
 def _languages(folder: Path, data: Optional[str]) -> dict[str, str]:
-    """The languages of a model: those of its form for fairseq, else of the data folder.
+    """The languages of a model: its own, those of its form for fairseq, else of the data folder.
 
     Returns:
         Nothing if neither tells.
     """
+    if own := read_languages(folder):
+        return own
     if (twin := folder.resolve().parent / TWIN).is_file():
         trained = load_options(str(twin), PATH).task
         return {side: getattr(trained, side) for side in LANGUAGES}

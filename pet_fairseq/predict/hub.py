@@ -14,14 +14,11 @@ from omegaconf import DictConfig, open_dict
 from pet_fairseq.checkpoints.dictionaries import check_dictionaries
 from pet_fairseq.checkpoints.loading import build_loaded, load_task, locate
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.checkpoints.text_files import folders_around
 from pet_fairseq.checkpoints.translation import check_one_language_pair
 from pet_fairseq.decoding.task import PetTranslationTask
 from pet_fairseq.errors import UserError
-from pet_fairseq.predict.load_model import (
-    folders_around,
-    is_classification,
-    make_predictor,
-)
+from pet_fairseq.predict.load_model import is_classification, make_predictor
 from pet_fairseq.predict.predictor import Predictor
 from pet_fairseq.predict.text import (
     LANGUAGES,

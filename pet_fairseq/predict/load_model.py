@@ -2,7 +2,6 @@
 
 import argparse
 import math
-import os
 from pathlib import Path
 from typing import Optional
 
@@ -11,11 +10,12 @@ from fairseq.data import Dictionary
 from fairseq.tasks import TASK_REGISTRY, FairseqTask
 from fairseq.tasks.sentence_prediction import SentencePredictionTask
 from fairseq.tasks.translation import TranslationTask
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 from torch import nn
 
 from pet_fairseq.checkpoints.loading import build_loaded, locate
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.checkpoints.text_files import folders_around
 from pet_fairseq.decoding.task import PetTranslationTask
 from pet_fairseq.devices import check_device
 from pet_fairseq.errors import UserError
@@ -98,27 +98,6 @@ def choose_precision(device: str, precision: str) -> tuple[str, Optional[torch.d
             "place"
         )
     return device, DTYPES.get(precision)
-
-
-def folders_around(path: str, cfg: DictConfig) -> list[Path]:
-    """The folders in which a tokenizer's files may be.
-
-    These are the data folder with those around it, and those of the checkpoint, of its backbone and
-    of the model that it was fine-tuned from.
-    """
-    origins = (
-        path,
-        getattr(cfg.model, "backbone_path", None),
-        getattr(cfg.get("checkpoint"), "finetune_from_model", None),
-    )
-    data = Path(cfg.task.data.split(os.pathsep)[0])
-    return [*around_data(data), *(Path(file).parent for file in origins if file)]
-
-
-def around_data(folder: Path) -> list[Path]:
-    """A folder, the one above it, and its neighbour `text`, where recipes put a tokenizer."""
-    above = folder.resolve().parent
-    return [folder, above, above / "text"]
 
 
 def choose_text(

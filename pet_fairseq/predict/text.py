@@ -4,7 +4,6 @@ import argparse
 import math
 import re
 from collections import OrderedDict
-from collections.abc import Iterable
 from contextlib import redirect_stderr
 from io import StringIO
 from pathlib import Path
@@ -16,6 +15,7 @@ from fairseq.registry import REGISTRIES
 from fairseq.tasks import FairseqTask
 from omegaconf import OmegaConf
 
+from pet_fairseq.checkpoints.text_files import SUBWORD_FILES, find_file
 from pet_fairseq.cli_command import OneLineParser
 from pet_fairseq.errors import UserError, user_message
 from pet_fairseq.predict.sentences import TextTooLongError
@@ -26,12 +26,6 @@ SEGMENTATIONS = {
     "subword_nmt": lambda word: word.endswith("@@"),
     "sentencepiece": lambda word: word.startswith("\u2581"),
 }
-IMPORTED = ("tokenizer.json", "source.spm")  # as pet-fairseq import-hf writes them
-# names of the files that divide words, in the order in which they are looked for
-SUBWORD_FILES = (
-    *("bpe.codes", "codes", "code", "bpecodes"),
-    *("spm.model", "sentencepiece.bpe.model", *IMPORTED),
-)
 LANGUAGES = ("source_lang", "target_lang")
 WORDS = 20_000  # that a BPE remembers
 
@@ -249,10 +243,3 @@ def options_of_text(
     if tokenizer not in known:
         raise UserError(f"tokenizer {tokenizer!r}: not known; give one of {', '.join(known)}")
     return {"_name": tokenizer, **(languages if tokenizer == "moses" else {})}, bpe
-
-
-def find_file(names: Iterable[str], folders: Iterable[Path]) -> str:
-    """The first of these names in the first folder that has one, "" if none has."""
-    names = list(names)
-    files = [folder / name for folder in folders for name in names]
-    return next((str(file) for file in files if file.is_file()), "")

@@ -9,8 +9,8 @@ import sentencepiece
 from omegaconf import OmegaConf
 
 import pet_fairseq
+from pet_fairseq.checkpoints.text_files import folders_around
 from pet_fairseq.errors import UserError
-from pet_fairseq.predict.load_model import folders_around
 from tests.predict.imported import write_classifier
 from tests.predict.made import make_classifier, make_translator, save_with_task
 from tests.predict.test_predictor import answering

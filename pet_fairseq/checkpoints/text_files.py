@@ -1,0 +1,86 @@
+"""What lies beside a model and tells its text: the files that divide words, and its languages."""
+
+import json
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+
+from pet_fairseq.errors import UserError
+from pet_fairseq.files import read_text, write_json
+
+SIDES = ("source_lang", "target_lang")
+LANGUAGES = "languages.json"  # in folders for engines that know no languages
+TOKENIZER = "tokenizer.json"
+SOURCE_MODEL, TARGET_MODEL = "source.spm", "target.spm"  # of a model that has one for each side
+# the names, in the order in which they are looked for
+SUBWORD_FILES = (
+    *("bpe.codes", "codes", "code", "bpecodes"),
+    *("spm.model", "sentencepiece.bpe.model", TOKENIZER, SOURCE_MODEL),
+)
+
+
+def folders_around(path: str, cfg: DictConfig) -> list[Path]:
+    """The folders in which a tokenizer's files may be.
+
+    These are the data folder with those around it, and those of the checkpoint, of its backbone and
+    of the model that it was fine-tuned from.
+    """
+    origins = (
+        path,
+        getattr(cfg.model, "backbone_path", None),
+        getattr(cfg.get("checkpoint"), "finetune_from_model", None),
+    )
+    data = Path(cfg.task.data.split(os.pathsep)[0])
+    return [*around_data(data), *(Path(file).parent for file in origins if file)]
+
+
+def around_data(folder: Path) -> list[Path]:
+    """A folder, the one above it, and its neighbour `text`, where recipes put a tokenizer."""
+    above = folder.resolve().parent
+    return [folder, above, above / "text"]
+
+
+def find_file(names: Iterable[str], folders: Iterable[Path]) -> str:
+    """The first of these names in the first folder that has one, "" if none has."""
+    names = list(names)
+    files = [folder / name for folder in folders for name in names]
+    return next((str(file) for file in files if file.is_file()), "")
+
+
+def both_sides(file: str) -> tuple[str, str]:
+    """The files that divide the source and the target, of which the first is known; "" for none."""
+    target = Path(file).parent / TARGET_MODEL
+    is_pair = Path(file).name == SOURCE_MODEL and target.is_file()
+    return file, str(target) if is_pair else file
+
+
+def copy_subword_files(folders: Iterable[Path], out: Path) -> None:
+    """Copy the files that are found first in some folders, if any, into another one."""
+    file = find_file(SUBWORD_FILES, folders)
+    for name in {*both_sides(file)} - {""}:
+        shutil.copyfile(name, out / Path(name).name)
+
+
+def write_languages(folder: Path, cfg: Any) -> None:
+    """Write down the languages of a task's options, `source_lang` and `target_lang`."""
+    write_json(folder / LANGUAGES, {side: getattr(cfg, side) for side in SIDES})
+
+
+def read_languages(folder: Path) -> dict[str, str]:
+    """What `write_languages` wrote; empty if there is no such file.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    file = folder / LANGUAGES
+    if not file.is_file():
+        return {}
+    try:
+        content = json.loads(read_text(file, "languages"))
+        return {side: str(content[side]) for side in SIDES}
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{file}: names no languages; export the model again") from error
