@@ -1,7 +1,8 @@
 """The command `pet-fairseq compress`, and the commands of its stages: parse, call, print."""
 
 import logging
-from argparse import ArgumentParser, Namespace
+import os
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +27,7 @@ from pet_fairseq.runner.run import dry_run, run_stages
 from pet_fairseq.runner.stage import Stage
 
 if TYPE_CHECKING:  # not loaded to print help
+    from pet_fairseq.compress.plan import Request
     from pet_fairseq.compress.preparation import Given
 
 
@@ -70,9 +72,10 @@ def _compress_options(parser: ArgumentParser) -> None:
 def _add_data_options(group) -> None:
     group.add_argument(
         "--data",
-        type=Path,
-        metavar="BIN",
-        help="the folder from fairseq-preprocess that it was trained on",
+        type=_data_folders,
+        metavar="BIN[:BIN2...]",
+        help="the folder from fairseq-preprocess that it was trained on; or several, as for "
+        "fairseq-train: each epoch trains on the next one, and the other sets are in the first",
     )
     for split, default in PAIRS.items():
         group.add_argument(
@@ -89,14 +92,14 @@ def _add_data_options(group) -> None:
         default=(),
         metavar="FILE",
         help="source sentences, one a line, plain, .gz or .zst, that the teacher translates; alone "
-        "or beside --train-pair",
+        "or beside --train-pair or --data",
     )
     group.add_argument(
         "--repeat-pairs",
         type=int,
         default=1,
         metavar="N",
-        help="how often the pairs of --train-pair are trained on for each time that the "
+        help="how often the pairs of --train-pair or --data are trained on for each time that the "
         "translations of --text are (default: %(default)s)",
     )
     group.add_argument(
@@ -113,6 +116,17 @@ def _add_data_options(group) -> None:
             help="of a teacher of several languages: the one to translate "
             + ("from" if side == "source" else "to"),
         )
+
+
+def _data_folders(word: str) -> list[Path]:
+    """The folders of `a:b`."""
+    folders = word.split(os.pathsep)
+    if not all(folders):
+        raise ArgumentTypeError(
+            f"{word}: a folder beside '{os.pathsep}' is missing; give it, or leave the "
+            f"'{os.pathsep}' out"
+        )
+    return [Path(folder) for folder in folders]
 
 
 def _add_size_options(group) -> None:
@@ -217,10 +231,8 @@ def _report_options(parser: ArgumentParser) -> None:
 
 def _compress(args: Namespace) -> None:
     logging.getLogger("fairseq").setLevel(logging.WARNING)  # it logs every file that it reads
-    from pet_fairseq.compress.plan import Request, make_plan
-    from pet_fairseq.compress.raw_text import REFERENCE
+    from pet_fairseq.compress.plan import make_plan
     from pet_fairseq.compress.stages import build_pipeline
-    from pet_fairseq.compress.student import Size
 
     args.device = choose_device(args.device)
     out = args.out if args.out.parts else Path.cwd()  # in records, `.` could not be told from OUT
@@ -229,18 +241,7 @@ def _compress(args: Namespace) -> None:
     if made is None:
         print("# the other stages depend on what these make")
         return
-    teacher, data = made
-    names = ("updates", "hours", "seed", "test", "remove_bpe", "tokenizer")
-    reference = out / "text" / REFERENCE if given.is_raw else args.reference
-    request = Request(
-        *(teacher, data, out, args.method),
-        reference=reference,
-        agreement=given.measures_agreement,
-        size=Size(args.rate, args.megabytes),
-        device=choose_precision(args.device, args.precision),
-        **{name: getattr(args, name) for name in names},
-    )
-    plan = make_plan(request)
+    plan = make_plan(_request(args, given, *made))
     pipeline = build_pipeline(plan)
     if args.dry_run:
         print("\n".join([*(f"# {line}" for line in pipeline.about), dry_run(pipeline.stages)]))
@@ -250,6 +251,24 @@ def _compress(args: Namespace) -> None:
     run_stages(pipeline.stages, pipeline.folder, run_options(args, pipeline))
     report = plan.layout.report
     print(f"\n{report.read_text(encoding='utf-8').splitlines()[0]}\nread on in {report}")
+
+
+def _request(args: Namespace, given: "Given", teacher: Path, data: Sequence[Path]) -> "Request":
+    """What is asked for, with a checkpoint and data that are there."""
+    from pet_fairseq.compress.plan import Request
+    from pet_fairseq.compress.raw_text import REFERENCE
+    from pet_fairseq.compress.student import Size
+
+    names = ("updates", "hours", "seed", "test", "remove_bpe", "tokenizer")
+    return Request(
+        *(teacher, data[0], given.out, args.method),
+        reference=given.out / "text" / REFERENCE if given.is_raw else args.reference,
+        agreement=given.measures_agreement,
+        size=Size(args.rate, args.megabytes),
+        device=choose_precision(args.device, args.precision),
+        more_data=tuple(data[1:]),
+        **{name: getattr(args, name) for name in names},
+    )
 
 
 def _given(args: Namespace, out: Path) -> "Given":
@@ -266,36 +285,45 @@ def _given(args: Namespace, out: Path) -> "Given":
     pairs = {split: getattr(args, f"{split}_pair") for split in PAIRS}
     if args.data is None and args.reference:
         raise UserError("--reference: is for --data; the target side of --test-pair stands for it")
+    data, *more_data = args.data or [None]
     given = Given(
-        *(args.teacher, out, args.data),
+        *(args.teacher, out, data),
         languages=languages if all(languages) else None,
         pairs={split: tuple(files) for split, files in pairs.items() if files},
         vocabulary=args.vocabulary,
         text=tuple(args.text),
         repeat=args.repeat_pairs,
         device=args.device,
+        more_data=tuple(more_data),
     )
     check_given(given)
     return given
 
 
-def _prepare_all(args: Namespace, given: "Given") -> Optional[tuple[Path, Path]]:
-    """The teacher's checkpoint and the data folder, once they are made; None as `_prepare`."""
+def _prepare_all(args: Namespace, given: "Given") -> Optional[tuple[Path, tuple[Path, ...]]]:
+    """The teacher's checkpoint and the data folders, once they are made; None as `_prepare`."""
+    from pet_fairseq.compress.plan import make_plan
     from pet_fairseq.compress.preparation import (
         corpus_stages,
+        data_folders,
         data_stages,
         teacher_stages,
         vocabulary_stages,
     )
 
     teacher = _prepare(args, given, teacher_stages(given))
-    if teacher is None or _prepare(args, given, corpus_stages(given, teacher)) is None:
+    if teacher is None:
+        return None
+    if given.is_mixed:  # what is wrong shows itself before the text is translated
+        make_plan(_request(args, given, teacher, data_folders(given, teacher)))
+    if _prepare(args, given, corpus_stages(given, teacher)) is None:
         return None
     teacher = _prepare(args, given, vocabulary_stages(given, teacher))
     if teacher is None:
         return None
-    data = _prepare(args, given, data_stages(given, teacher))
-    return None if data is None else (teacher, data)
+    stages, data = data_stages(given, teacher)
+    made = _prepare(args, given, (stages, data[0]))
+    return None if made is None else (teacher, data)
 
 
 def _prepare(args: Namespace, given: "Given", todo: tuple[Sequence[Stage], Path]) -> Optional[Path]:
@@ -303,8 +331,10 @@ def _prepare(args: Namespace, given: "Given", todo: tuple[Sequence[Stage], Path]
 
     With --dry-run they are printed, and None is returned if their product is not there.
     """
+    from pet_fairseq.compress.stages import name_places
+
     stages, product = todo
-    places = {"DATA": given.data or given.out, "OUT": given.out, "TEACHER": given.teacher}
+    places = name_places(given.teacher, given.out, (given.data or given.out, *given.more_data))
     pipeline = Pipeline(list(stages), given.out, places)
     if not args.dry_run:
         if stages:

@@ -9,6 +9,7 @@ from pet_fairseq.checkpoints.dictionaries import first_folder, trained_languages
 from pet_fairseq.checkpoints.loading import CHECKPOINT, find_checkpoint
 from pet_fairseq.checkpoints.safe_loading import load_options
 from pet_fairseq.checkpoints.translation import is_multilingual
+from pet_fairseq.compress.mixture import mixture_folders, write_mixture
 from pet_fairseq.compress.raw_text import (
     KEEP,
     SOURCE,
@@ -18,7 +19,6 @@ from pet_fairseq.compress.raw_text import (
     TRIM,
     TextPair,
     open_teacher,
-    teacher_dictionaries,
     trim_teacher,
     write_corpus_text,
     write_pieces,
@@ -29,10 +29,11 @@ from pet_fairseq.huggingface.importer import import_model
 from pet_fairseq.huggingface.source import CONFIG
 from pet_fairseq.multilingual.bilingual import check_languages, check_trained, write_bilingual
 from pet_fairseq.predict.corpus.shards import SUMMARY
+from pet_fairseq.predict.corpus.text import check_text
 from pet_fairseq.runner.call import Call
 from pet_fairseq.runner.stage import PRODUCT, Stage
 
-BILINGUAL = "bilingual"
+BILINGUAL, SHARDS, BIN = "bilingual", "corpus", "bin"
 Pair = tuple[Path, Path]
 
 
@@ -42,12 +43,13 @@ class Given:
 
     Attributes:
         teacher: a checkpoint, or a folder with one or with Hugging Face's files.
-        data: binary data; None with pairs.
+        data: binary data; None with pairs. more_data: folders with more of its training set.
         languages: the pair of a multilingual teacher.
         pairs: raw text of the sets, source and target, a sentence a line.
         vocabulary: "keep", "trim", or how many words of a side to keep.
         text: files of source sentences that the teacher translates.
-        repeat: how often training has the given pairs, for each time that it has the translations.
+        repeat: how often training has the given pairs, those of the data too, for each time that
+            it has the translations.
         device: that translates them.
     """
 
@@ -60,11 +62,17 @@ class Given:
     text: tuple[Path, ...] = ()
     repeat: int = 1
     device: str = "cpu"
+    more_data: tuple[Path, ...] = ()
 
     @property
     def is_raw(self) -> bool:
-        """Whether text is given, not binary data."""
-        return bool(self.pairs or self.text)
+        """Whether text alone is given, no binary data."""
+        return self.data is None
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether text is given beside binary data."""
+        return self.data is not None and bool(self.text)
 
     @property
     def measures_agreement(self) -> bool:
@@ -90,20 +98,21 @@ class Given:
 
 def check_given(given: Given) -> None:
     """Raise UserError unless there is one thing to train on."""
-    if given.data is not None and given.is_raw:
+    if given.data is not None and given.pairs:
+        split = next(iter(given.pairs))
         raise UserError(
-            "--data and --train-pair or --text: both say what to train on; give one of them"
+            f"--data and --{split}-pair: both say what to train on; give one of them, or --text "
+            "beside one"
         )
     if given.data is None and not ("train" in given.pairs or given.text):
         raise UserError("--data, --train-pair or --text: says what to train on; give one of them")
     check_positive(repeat_pairs=given.repeat)
-    for file in given.text:
-        if not file.is_file():
-            raise UserError(f"--text {file}: no such file")
+    if given.text:
+        check_text([str(file) for file in given.text])
     if given.vocabulary != KEEP and not given.is_raw:
         raise UserError(
             f"--vocabulary {given.vocabulary}: is for raw text; give --train-pair or --text "
-            "in place of --data"
+            "without --data"
         )
     if given.vocabulary not in (KEEP, TRIM) and not given.vocabulary.isdecimal():
         raise UserError(
@@ -179,8 +188,9 @@ def corpus_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], Path]
     """
     if not given.text:
         return (), given.out
-    cfg = load_options(str(teacher), TEACHER)
-    words, shards = str(teacher_dictionaries(cfg.task, teacher)), given.out / "corpus"
+    opened = open_teacher(teacher, data_folders(given, teacher)[0] if given.is_mixed else None)
+    opened.divided()  # a file that is missing is missed now, not after the text is translated
+    cfg, words, shards = opened.cfg, opened.task.cfg.data, given.out / SHARDS
     _, not_held = why_not_exported(cfg.model, str(teacher))
     engine = teacher if not_held is not None else given.out / "corpus_teacher"
     export = (
@@ -193,13 +203,17 @@ def corpus_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], Path]
         *("--text", *map(str, given.text), "--out", str(shards), "--device", given.device),
     )
     summary = shards / SUMMARY
-    decode = Call(write_corpus_text, {"teacher": teacher, "shards": shards, "folder": PRODUCT})
     stages = (
         *(made if not_held is None else ()),
         Stage("translate-text", ("corpus",), command, summary, (engine, *given.text)),
-        Stage("corpus-text", ("corpus",), decode, given.corpus, (summary,)),
     )
-    return stages, given.corpus
+    if given.is_mixed:
+        return stages, summary
+    decode = Call(write_corpus_text, {"teacher": teacher, "shards": shards, "folder": PRODUCT})
+    return (
+        *stages,
+        Stage("corpus-text", ("corpus",), decode, given.corpus, (summary,)),
+    ), given.corpus
 
 
 def vocabulary_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], Path]:
@@ -221,18 +235,19 @@ def vocabulary_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], P
 # --- text -----------------------------------------------------------------------------------------
 
 
-def data_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], Path]:
-    """What makes binary data of raw text, if it is given, and the folder of the data.
+def data_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], tuple[Path, ...]]:
+    """What makes binary data with all of the text, if any is given, and the folders of the data.
 
     Args:
         teacher: its checkpoint, which is there.
     """
+    if given.is_mixed:
+        return mixture_stages(given, teacher)
     if not given.is_raw:
-        made_here = given.languages is not None and teacher.parent == given.out / BILINGUAL
-        return (), teacher.parent if made_here or given.data is None else given.data
+        return (), data_folders(given, teacher)
     cfg = open_teacher(teacher).task.cfg
     source, target = cfg.source_lang, cfg.target_lang
-    text, data = given.out / "text", given.out / "bin"
+    text, data = given.out / "text", given.out / BIN
     prefixes = [word for split in SPLITS for word in (f"--{split}pref", str(text / split))]
     words = [str(text / f"dict.{language}.txt") for language in (source, target)]
     dictionaries = ("--srcdict", words[0], "--tgtdict", words[1])
@@ -241,7 +256,23 @@ def data_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], Path]:
         text_stage(given, teacher, text),
         Stage("data", ("data",), (*binarise, "--destdir", PRODUCT), data, (text,)),
     )
-    return stages, data
+    return stages, (data,)
+
+
+def data_folders(given: Given, teacher: Path) -> tuple[Path, ...]:
+    """The folders with binary data that are given; the first one has the teacher's dictionaries."""
+    assert given.data is not None, "check_given"
+    made_here = given.languages is not None and teacher.parent == given.out / BILINGUAL
+    return (teacher.parent if made_here else given.data, *given.more_data)
+
+
+def mixture_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], tuple[Path, ...]]:
+    """What puts the translated text into the binary data that are given, and their folders."""
+    data, folder, shards = data_folders(given, teacher), given.out / BIN, given.out / SHARDS
+    arguments = {"teacher": teacher, "data": data, "shards": shards, "repeat": given.repeat}
+    call = Call(write_mixture, {**arguments, "folder": PRODUCT})
+    stage = Stage("data", ("data",), call, folder, (teacher, *data, shards / SUMMARY))
+    return (stage,), mixture_folders(folder, len(data))
 
 
 def text_stage(given: Given, teacher: Path, folder: Path) -> Stage:

@@ -17,7 +17,7 @@ from pet_fairseq.checkpoints.contents import new_state, save_state
 from pet_fairseq.checkpoints.dictionaries import first_folder
 from pet_fairseq.checkpoints.loading import CHECKPOINT, load_task
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint, load_options
-from pet_fairseq.checkpoints.text_files import both_sides, folders_around
+from pet_fairseq.checkpoints.text_files import around_data, both_sides, folders_around
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import atomic_folder, write_json
 from pet_fairseq.multilingual.trimming import (
@@ -66,13 +66,18 @@ class Opened(NamedTuple):
 
     def divided(self) -> "Divided":
         """What divides text into the words of the model."""
-        return Divided(self.task, folders_around(str(self.path), self.cfg))
+        around = around_data(Path(self.task.cfg.data))
+        return Divided(self.task, [*around, *folders_around(str(self.path), self.cfg)])
 
 
-def open_teacher(path: Path) -> Opened:
-    """Read a checkpoint's options, and the dictionaries that it was trained with."""
+def open_teacher(path: Path, data: Optional[Path] = None) -> Opened:
+    """Read a checkpoint's options, and the dictionaries that it was trained with.
+
+    Args:
+        data: a folder with these, None for the one that the checkpoint names, or else its own.
+    """
     cfg = load_options(str(path), TEACHER)
-    return Opened(path, cfg, load_task(cfg.task, str(teacher_dictionaries(cfg.task, path))))
+    return Opened(path, cfg, load_task(cfg.task, str(data or teacher_dictionaries(cfg.task, path))))
 
 
 def teacher_dictionaries(task: Namespace, teacher: Path) -> Path:

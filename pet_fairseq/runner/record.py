@@ -127,7 +127,7 @@ def digest(path: Path) -> str:
     """
     if path.is_file():
         status = path.stat()
-        return _file_digest(os.fspath(path), status.st_size, status.st_mtime_ns)
+        return _file_digest(os.path.realpath(path), status.st_size, status.st_mtime_ns)
     if not path.is_dir():
         raise UserError(f"{path}: no such file or folder")
     whole = hashlib.blake2b(digest_size=16)
