@@ -210,6 +210,7 @@ def load_task(
     cfg = TranslationConfig(
         data=data,
         train_subset="train",  # the only one of which each epoch has another folder
+        upsample_primary=1,  # with fairseq's default, -1, the first of several sets is lost
         dataset_impl=None,
         required_seq_len_multiple=1,
         **languages,

@@ -20,6 +20,7 @@ from pet_fairseq.compress.training import (
 from pet_fairseq.devices import check_device, choose_device, gpu_count, half_precision
 from pet_fairseq.errors import UserError
 from pet_fairseq.predict.in_turn.commands import add_text_options
+from pet_fairseq.predict.options import Search, add_beam_options, add_sampling_options
 from pet_fairseq.runner.arguments import add_precision_option, add_run_options, run_options
 from pet_fairseq.runner.device import Device, make_device
 from pet_fairseq.runner.pipeline import Pipeline
@@ -61,6 +62,9 @@ def _compress_options(parser: ArgumentParser) -> None:
         metavar="FOLDER",
         help="the folder for everything made",
     )
+    text = parser.add_argument_group("how the teacher translates --text")
+    add_beam_options(text)
+    add_sampling_options(text)
     _add_size_options(parser.add_argument_group("how small"))
     _add_training_options(parser.add_argument_group("how to train"))
     _add_test_options(parser.add_argument_group("what to compare on"))
@@ -295,6 +299,8 @@ def _given(args: Namespace, out: Path) -> "Given":
         repeat=args.repeat_pairs,
         device=args.device,
         more_data=tuple(more_data),
+        search=Search.of(args),
+        jobs=max(args.jobs, gpu_count() if args.device == "cuda" else 1),
     )
     check_given(given)
     return given

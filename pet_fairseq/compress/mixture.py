@@ -70,6 +70,17 @@ def train_set(number: int) -> str:
     return f"train{number or ''}"
 
 
+def train_sets(data: Path, languages: Sequence[str]) -> list[str]:
+    """The parts that a folder has of the training set of a language pair."""
+    pairs = ["-".join(languages), "-".join(reversed(languages))]
+    there = {file.name.rpartition(".")[0].rpartition(".")[0] for file in data.glob("*.idx")}
+    return list(
+        takewhile(
+            lambda name: any(f"{name}.{pair}" in there for pair in pairs), map(train_set, count())
+        )
+    )
+
+
 def link_data(given: Path, languages: Sequence[str], repeat: int, part: Path) -> int:
     """Link the sets and dictionaries of a data folder in another one.
 
@@ -78,13 +89,7 @@ def link_data(given: Path, languages: Sequence[str], repeat: int, part: Path) ->
     Returns:
         how many parts the training set has then.
     """
-    pairs = ["-".join(languages), "-".join(reversed(languages))]
-    there = {file.name.rpartition(".")[0].rpartition(".")[0] for file in given.glob("*.idx")}
-    sets = list(
-        takewhile(
-            lambda name: any(f"{name}.{pair}" in there for pair in pairs), map(train_set, count())
-        )
-    )
+    sets = train_sets(given, languages)
     for file in (*given.glob("*.bin"), *given.glob("*.idx"), *given.glob("dict.*.txt")):
         name, _, rest = file.name.partition(".")
         links = [name]

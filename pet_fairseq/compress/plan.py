@@ -12,6 +12,7 @@ from fairseq.tasks.translation import TranslationTask
 
 from pet_fairseq.checkpoints.loading import load_subset, load_task
 from pet_fairseq.compress.layout import Layout
+from pet_fairseq.compress.mixture import train_sets
 from pet_fairseq.compress.student import Size, Student, choose_student
 from pet_fairseq.compress.teacher import Teacher, check_same_dictionaries, read_teacher
 from pet_fairseq.compress.training import (
@@ -84,6 +85,7 @@ class Plan:
 
     Attributes:
         max_tokens: of a batch.
+        parts: how many parts of the training set a folder has, at most.
         cache: MiB for the teacher's features; None for a teacher whose features cannot be kept.
         engines: what each model is exported to.
     """
@@ -97,6 +99,7 @@ class Plan:
     style: TextStyle
     budget: Budget
     max_tokens: int
+    parts: int
     cache: Optional[int]
     engines: dict[str, list[str]]
 
@@ -122,6 +125,7 @@ def make_plan(request: Request) -> Plan:
         *(request, layout, teacher, method, student, test, style),
         budget=choose_budget(request, method, corpus, max_tokens, layout.timing),
         max_tokens=max_tokens,
+        parts=max(len(train_sets(folder, style.languages)) for folder in request.folders),
         cache=choose_cache(teacher, corpus),
         engines={"teacher": teacher.engines, "student": engines},
     )

@@ -1,6 +1,7 @@
 """What users give, and the stages that make a checkpoint of one pair and binary data of it."""
 
 from argparse import Namespace
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional
@@ -28,8 +29,9 @@ from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.huggingface.importer import import_model
 from pet_fairseq.huggingface.source import CONFIG
 from pet_fairseq.multilingual.bilingual import check_languages, check_trained, write_bilingual
-from pet_fairseq.predict.corpus.shards import SUMMARY
+from pet_fairseq.predict.corpus.shards import SUMMARY, option_words
 from pet_fairseq.predict.corpus.text import check_text
+from pet_fairseq.predict.options import BEAM_SEARCH, Search
 from pet_fairseq.runner.call import Call
 from pet_fairseq.runner.stage import PRODUCT, Stage
 
@@ -50,7 +52,7 @@ class Given:
         text: files of source sentences that the teacher translates.
         repeat: how often training has the given pairs, those of the data too, for each time that
             it has the translations.
-        device: that translates them.
+        device: that translates them. search: how it does. jobs: in how many processes.
     """
 
     teacher: Path
@@ -63,6 +65,8 @@ class Given:
     repeat: int = 1
     device: str = "cpu"
     more_data: tuple[Path, ...] = ()
+    search: Search = BEAM_SEARCH
+    jobs: int = 1
 
     @property
     def is_raw(self) -> bool:
@@ -107,8 +111,11 @@ def check_given(given: Given) -> None:
     if given.data is None and not ("train" in given.pairs or given.text):
         raise UserError("--data, --train-pair or --text: says what to train on; give one of them")
     check_positive(repeat_pairs=given.repeat)
+    given.search.check()
     if given.text:
         check_text([str(file) for file in given.text])
+    elif search := search_words(given.search):
+        raise UserError(f"{search[0]}: is for --text; give that too, or leave it out")
     if given.vocabulary != KEEP and not given.is_raw:
         raise UserError(
             f"--vocabulary {given.vocabulary}: is for raw text; give --train-pair or --text "
@@ -192,28 +199,32 @@ def corpus_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], Path]
     opened.divided()  # a file that is missing is missed now, not after the text is translated
     cfg, words, shards = opened.cfg, opened.task.cfg.data, given.out / SHARDS
     _, not_held = why_not_exported(cfg.model, str(teacher))
-    engine = teacher if not_held is not None else given.out / "corpus_teacher"
-    export = (
-        *("pet-fairseq", "export", str(teacher), "--data", words),
-        *("--to", "ctranslate2", "--precision", "int8", "--out", PRODUCT),
-    )
-    made = [Stage("export-for-text", ("corpus",), export, engine, (teacher,))]
+    engine, made = teacher, []
+    if not_held is None:
+        engine = given.out / "corpus_teacher"
+        export = (
+            *("pet-fairseq", "export", str(teacher), "--data", words),
+            *("--to", "ctranslate2", "--precision", "int8", "--out", PRODUCT),
+        )
+        made.append(Stage("export-for-text", ("corpus",), export, engine, (teacher,)))
     command = (
         *("pet-fairseq", "translate-corpus", str(engine), "--data", words),
         *("--text", *map(str, given.text), "--out", str(shards), "--device", given.device),
+        *(*search_words(given.search), "--jobs", str(given.jobs)),
     )
-    summary = shards / SUMMARY
-    stages = (
-        *(made if not_held is None else ()),
-        Stage("translate-text", ("corpus",), command, summary, (engine, *given.text)),
-    )
+    summary, inputs = shards / SUMMARY, (engine, *given.text)
+    made.append(Stage("translate-text", ("corpus",), command, summary, inputs, free=("--jobs",)))
     if given.is_mixed:
-        return stages, summary
+        return tuple(made), summary
     decode = Call(write_corpus_text, {"teacher": teacher, "shards": shards, "folder": PRODUCT})
-    return (
-        *stages,
-        Stage("corpus-text", ("corpus",), decode, given.corpus, (summary,)),
-    ), given.corpus
+    made.append(Stage("corpus-text", ("corpus",), decode, given.corpus, (summary,)))
+    return tuple(made), given.corpus
+
+
+def search_words(search: Search) -> Sequence[str]:
+    """What a search has other than beam search, as options of translate-corpus."""
+    values, defaults = search._asdict(), BEAM_SEARCH._asdict()
+    return option_words({name: x for name, x in values.items() if x != defaults[name]})
 
 
 def vocabulary_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], Path]:

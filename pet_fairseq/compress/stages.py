@@ -143,6 +143,8 @@ def training_options(plan: Plan, criterion: str) -> tuple[Word, ...]:
         *(*plan.teacher.languages, *plan.student.options, *COMMON),
         *("--lr", f"{learning_rate(plan.student.width, plan.method.arch):g}"),
         *("--max-tokens", str(plan.max_tokens), "--seed", str(plan.request.seed)),
+        # with fairseq's default, -1, the first of several parts is lost
+        *(("--upsample-primary", "1") if plan.parts > 1 else ()),
         *(("--num-workers", "0") if plan.request.device.name == "cpu" else ()),
         *criterion_options(criterion, plan.teacher.path, plan.cache),
     )

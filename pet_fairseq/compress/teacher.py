@@ -133,10 +133,11 @@ def read_teacher(path: Path, data: Path, more_data: tuple[Path, ...] = ()) -> Te
             f"TEACHER {path}: its architecture {architecture_name(options)} is not an "
             "encoder-decoder; give a translation model such as fairseq's transformer"
         )
-    task = load_task(state["cfg"]["task"], os.pathsep.join(map(str, (data, *more_data))))
+    trained = state["cfg"]["task"]
+    task = load_task(trained, os.pathsep.join(map(str, (data, *more_data))))
     check_dictionaries(state, str(path), "TEACHER", task, DATA_REMEDY)
     for folder in more_data:
-        check_same_dictionaries(load_task(task.cfg, str(folder)), task, f"--data {folder}", data)
+        check_same_dictionaries(load_task(trained, str(folder)), task, f"--data {folder}", data)
     model = stored_model(state, str(path), "TEACHER")
     reasons = why_not_exported(options, str(path))
     return Teacher(path, state["cfg"], model, task, embedding_files, *reasons)

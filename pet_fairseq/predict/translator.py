@@ -26,6 +26,8 @@ class Translator(Predictor):
             lenpen=search.lenpen,
             sampling=search.sampling,
             sampling_topk=search.sampling_topk or -1,
+            sampling_topp=search.sampling_topp or -1.0,
+            temperature=search.temperature,
         )
         self.model.prepare_for_inference_(Namespace(generation=generation))
         self.generator = self.task.build_generator([self.model], generation)

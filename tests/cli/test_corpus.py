@@ -143,6 +143,21 @@ def test_what_is_drawn_depends_on_the_seed(form, models, text, tmp_path):
     assert files_of(tmp_path / "a") == before
 
 
+@pytest.mark.parametrize("form", ["fairseq", "ctranslate2"])
+def test_drawn_from_likely_words_alone(form, models, text, tmp_path):
+    """From almost no probability, or at almost no temperature, only the likeliest word is drawn."""
+    ratio = ("--max-ratio", "1000")
+    translate(tmp_path / "greedy", models[form], text, *ratio)
+    for name, words in (
+        ("topp", ("--sampling-topp", "0.001")),
+        ("cold", ("--temperature", "0.0001")),
+    ):
+        translate(tmp_path / name, models[form], text, "--sampling", *words, *ratio)
+        assert files_of(tmp_path / name) == files_of(tmp_path / "greedy"), name
+    translate(tmp_path / "warm", models[form], text, "--sampling", "--temperature", "3", *ratio)
+    assert files_of(tmp_path / "warm") != files_of(tmp_path / "greedy")
+
+
 # --- lines of all kinds ---------------------------------------------------------------------------
 
 
@@ -317,6 +332,14 @@ def test_wrong_words(models, text, tmp_path):
         (text, ("--shard-of", "5/4"), "5/4: give I/N, such as 1/4 for the first of four"),
         (text, ("--sampling-topk", "5"), "--sampling-topk: is for --sampling; give that too"),
         (text, ("--sampling", "--sampling-topk", "-1"), "--sampling-topk -1: give 0 for all"),
+        (text, ("--sampling-topp", "0.5"), "--sampling-topp: is for --sampling; give that too"),
+        (text, ("--temperature", "2"), "--temperature: is for --sampling; give that too"),
+        (text, ("--sampling", "--sampling-topp", "1.5"), "--sampling-topp 1.5: give a probabil"),
+        (text, ("--sampling", "--temperature", "0"), "--temperature 0: give a number above 0"),
+        (
+            *(text, ("--sampling", "--sampling-topp", "0.5", "--sampling-topk", "5")),
+            "--sampling-topk and --sampling-topp: both say which words are drawn from",
+        ),
         (text, ("--what",), "unrecognized arguments: --what"),
         (text, ("--out", text), "is a file; give a folder that can be written"),
     ):
