@@ -139,3 +139,15 @@ def test_bank():
     output = run("python", SCRIPTS / "bank.py", "--tiny").output
     assert output.startswith("300 demonstrations, 4 shots")
     assert [row[:2] for row in tables(output)] == [[w, n] for w in ("8", "16") for n in "12"]
+
+
+def test_corpus(tmp_path):
+    """A row for each number of processes, which write the same pairs."""
+    pytest.importorskip("ctranslate2")
+    sheet = tmp_path / "corpus.csv"
+    output = run("python", SCRIPTS / "corpus.py", "--tiny", "--csv", sheet).output
+    assert output.startswith("300 lines in 0.0 MB of text, greedy, int8")
+    rows = tables(output)
+    assert [row[0] for row in rows] == ["1", "2"] and rows[0][1] == rows[1][1]
+    assert all(float(cell) > 1 for row in rows for cell in row[3:7])
+    assert len(sheet.read_text().splitlines()) == 3

@@ -36,6 +36,7 @@ SCRIPTS = {
             "tests/cli/test_attention_benchmark.py::test_a_time_for_every_length_and_precision"
         ),
         "bank.py": "tests/cli/test_benchmarks.py::test_bank",
+        "corpus.py": "tests/cli/test_benchmarks.py::test_corpus",
         "decoding.py": "tests/cli/test_benchmarks.py::test_decoding_of_a_checkpoint",
         "distillation.py": "tests/cli/test_benchmarks.py::test_distillation",
         "fine_tuning.py": "tests/cli/test_benchmarks.py::test_fine_tuning",
