@@ -15,7 +15,7 @@ from pet_fairseq.checkpoints.contents import new_state, save_state
 from pet_fairseq.checkpoints.dictionaries import first_folder, load_dictionary, vocabulary_sizes
 from pet_fairseq.checkpoints.loading import CHECKPOINT
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
-from pet_fairseq.checkpoints.text_files import copy_subword_files
+from pet_fairseq.checkpoints.text_files import around_data, copy_subword_files
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import atomic_folder, check_new_folder
 from pet_fairseq.multilingual.language_tokens import LanguageTokens, check_language, trained_tokens
@@ -61,7 +61,7 @@ def write_bilingual(
             dictionary.save(str(folder / f"dict.{language}.txt"))
         given = files[source_lang].parent
         linked = link_data(given, source_lang, target_lang, folder)
-        copy_subword_files([given, Path(path).parent], folder)
+        copy_subword_files([*around_data(given), Path(path).parent], folder)
         save_state(bilingual, folder / CHECKPOINT)
     words = " and ".join(sorted({f"{len(d):,}" for d in dictionaries.values()}))
     held = f", data: {', '.join(linked)}" if linked else ""
