@@ -6,8 +6,10 @@ import os
 import re
 import resource
 import signal
+import subprocess
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -221,6 +223,48 @@ def test_jobs_and_shares_make_the_same_shards(models, text, tmp_path):
     translate(tmp_path / "shares", models["ctranslate2"], text, "--shard-of", "3/3")
     assert files_of(tmp_path / "shares") == files_of(tmp_path / "one")
     assert (tmp_path / "shares/summary.json").exists()
+
+
+def jobs_of(folder: Path) -> list[int]:
+    """The processes that translate into a folder for a run with --jobs."""
+    lines = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True).stdout
+    return [
+        int(line.split()[0])
+        for line in lines.splitlines()
+        if "work_in_process" in line and str(folder) in line
+    ]
+
+
+@pytest.mark.parametrize("killed", ["the run", "a job"])
+def test_jobs_killed_and_started_again(killed, models, text, tmp_path):
+    """kill -9: of the run, whose jobs end by themselves, or of a job, with which the run ends."""
+    long = tmp_path / "long"
+    long.write_bytes(text.read_bytes() * 5)
+    model = ("translate-corpus", *models["fairseq"], "--text", long, "--shard-lines", "100")
+    words = (*model, "--out", tmp_path / "out", "--jobs", "2")
+    process = start("pet-fairseq", *words)
+    while not list(tmp_path.glob("out/0*.json")):
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.01)
+    if killed == "the run":
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    else:
+        os.kill(jobs_of(tmp_path)[0], signal.SIGKILL)
+        output = process.communicate()[0]
+        assert process.returncode == 1
+        assert (
+            "of 2: ended by signal 9, Killed; the finished shards stay" in output.splitlines()[-1]
+        )
+    assert not (tmp_path / "out/summary.json").exists()
+    done = run("pet-fairseq", *words, check=False)
+    while "is at work there" in done.output:  # jobs that have not noticed it yet
+        time.sleep(0.1)
+        done = run("pet-fairseq", *words, check=False)
+    assert done.status == 0, done.output
+    assert in_process(*model, "--out", tmp_path / "whole").status == 0
+    assert files_of(tmp_path / "out") == files_of(tmp_path / "whole")
+    assert not list(tmp_path.glob("out/.share-1-of-1/unfinished*"))
 
 
 def test_the_error_of_a_job_is_told(models, text, tmp_path):

@@ -143,6 +143,8 @@ def work_in_process(options: dict, share: list[int], place: Path, settings: Reco
 
     try:
         work(Namespace(**options), Share(*share), place, settings, update)
+    except BrokenPipeError:  # the one that started it was killed
+        return
     except (UserError, OSError) as error:
         update(error=user_message(error) if isinstance(error, OSError) else str(error))
 
