@@ -1,5 +1,6 @@
 """Binary data with the translations of a text in its training set."""
 
+import resource
 from collections import Counter
 from itertools import count
 
@@ -138,6 +139,19 @@ def test_training_sets_of_several_parts_and_directions(made, teacher, tmp_path):
     assert Counter(read(tmp_path / "out", "train")) == Counter(both * 2 + [("a1", "b1")])
     sets = {file.name.split(".")[0] for file in (tmp_path / "out").glob("train*")}
     assert sets == {"train", *(f"train{i}" for i in range(1, 5))}
+
+
+def test_a_full_disk_leaves_nothing(made, teacher, tmp_path):
+    """Files may not grow beyond some bytes, as on a disk that is full."""
+    shards = write_shards(tmp_path / "c", [[("a1 a2 a3", "b1 b2 b3")] * 3_000])
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
+    try:
+        with pytest.raises(OSError, match=f"File too large: '{tmp_path}/out'"):
+            write_mixture(teacher, [made / "bin"], shards, 1, tmp_path / "out")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not [path for path in tmp_path.iterdir() if "out" in path.name]
 
 
 def test_too_few_pairs(made, teacher, tmp_path):
