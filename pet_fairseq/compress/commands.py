@@ -62,7 +62,9 @@ def _compress_options(parser: ArgumentParser) -> None:
         metavar="FOLDER",
         help="the folder for everything made",
     )
-    text = parser.add_argument_group("how the teacher translates --text")
+    text = parser.add_argument_group(
+        "how the teacher translates --text", "in --jobs processes, on GPUs one for each at least"
+    )
     add_beam_options(text)
     add_sampling_options(text)
     _add_size_options(parser.add_argument_group("how small"))
