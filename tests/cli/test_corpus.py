@@ -6,9 +6,8 @@ import os
 import re
 import resource
 import signal
-import subprocess
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -227,12 +226,13 @@ def test_jobs_and_shares_make_the_same_shards(models, text, tmp_path):
 
 def jobs_of(folder: Path) -> list[int]:
     """The processes that translate into a folder for a run with --jobs."""
-    lines = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True).stdout
-    return [
-        int(line.split()[0])
-        for line in lines.splitlines()
-        if "work_in_process" in line and str(folder) in line
-    ]
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it has just ended
+            words = file.read_bytes().decode(errors="replace")
+            if "work_in_process" in words and str(folder) in words:
+                found.append(int(file.parent.name))
+    return found
 
 
 @pytest.mark.parametrize("killed", ["the run", "a job"])
