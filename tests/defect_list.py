@@ -353,6 +353,27 @@ DEFECTS = (
         "tests/cli/test_translate.py -k long_lines",
     ),
     Defect(
+        "given pairs lost beside translated ones, as with fairseq's default",
+        "pet_fairseq/compress/stages.py:training_options",
+        "plan.parts > 1",
+        "plan.parts > 99",
+        "tests/compress/test_plan.py -k parts",
+    ),
+    Defect(
+        "pairs of a data folder trained on once, however often they are asked for",
+        "pet_fairseq/compress/mixture.py:link_data",
+        "for i in range(repeat)",
+        "for i in range(1)",
+        "tests/compress/test_mixture.py",
+    ),
+    Defect(
+        "all translations in the first of several folders",
+        "pet_fairseq/compress/mixture.py:write_binary",
+        "cycle(builders)",
+        "cycle(builders[:1])",
+        "tests/compress/test_mixture.py",
+    ),
+    Defect(
         "an n-gram that stands once too often kept",
         "pet_fairseq/predict/corpus/filters.py:is_repetitive",
         "equal == size * MOST_REPEATS",

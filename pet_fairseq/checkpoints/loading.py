@@ -184,26 +184,36 @@ def load_task(
 
     Args:
         trained: its options, of older kinds of tasks a Namespace.
-        option: names the folder in errors.
+        data: a folder, or several as fairseq takes them, `a:b`: each epoch reads the training set
+            of the next one, and everything else is in the first.
+        option: names the folders in errors.
     Raises:
-        UserError: no such folder, or no dictionaries of these languages in it.
+        UserError: no such folder, or no dictionaries of these languages in the first.
     """
-    if not Path(data).is_dir():
-        raise UserError(f"{option} {data}: no such folder; give one made by fairseq-preprocess")
+    for folder in data.split(os.pathsep):
+        if not Path(folder).is_dir():
+            raise UserError(
+                f"{option} {folder}: no such folder; give one made by fairseq-preprocess"
+            )
+    first = first_folder(data)
     languages = trained_languages(trained, first_folder(getattr(trained, "data", None)))
     if None in languages.values():
-        languages = dict(zip(languages, infer_language_pair(data)))
+        languages = dict(zip(languages, infer_language_pair(first)))
     names = [lang for lang in languages.values() if lang is not None]
     if len(names) < 2:
-        raise UserError(f"{option} {data}: holds no data; give a folder made by fairseq-preprocess")
+        raise UserError(
+            f"{option} {first}: holds no data; give a folder made by fairseq-preprocess"
+        )
     for lang in names:
-        if not Path(data, f"dict.{lang}.txt").is_file():
+        if not Path(first, f"dict.{lang}.txt").is_file():
             raise UserError(
-                f"{option} {data}: has no dict.{lang}.txt; give the folder that fairseq-preprocess "
-                f"made for the checkpoint's languages, {' to '.join(names)}"
+                f"{option} {first}: has no dict.{lang}.txt; give the folder that "
+                f"fairseq-preprocess made for the checkpoint's languages, {' to '.join(names)}"
             )
     cfg = TranslationConfig(
         data=data,
+        train_subset="train",  # the only one of which each epoch has another folder
+        upsample_primary=1,  # with fairseq's default, -1, the first of several sets is lost
         dataset_impl=None,
         required_seq_len_multiple=1,
         **languages,
@@ -212,20 +222,22 @@ def load_task(
     return TranslationTask.setup_task(cfg)
 
 
-def load_subset(task: FairseqTask, subset: str) -> FairseqDataset:
+def load_subset(task: FairseqTask, subset: str, **options: Any) -> FairseqDataset:
     """Load a subset of the task's data.
 
+    Args:
+        options: of the task's load_dataset, such as its epoch.
     Raises:
         UserError: there is no such subset, or it is empty.
     """
     try:
-        task.load_dataset(subset)
+        task.load_dataset(subset, **options)
     except ValueError as error:
         if NO_SENTENCES not in str(error):
             raise
         raise UserError(f"--subset {subset}: is empty; give another one") from error
     except (FileNotFoundError, AssertionError) as error:  # sentence_prediction asserts
-        data = Path((task.cfg or task.args).data)  # language_modeling has args
+        data = Path(first_folder((task.cfg or task.args).data))  # language_modeling has args
         present = ", ".join(sorted({path.name.split(".")[0] for path in data.rglob("*.idx")}))
         line = f"--subset {subset}: not in {data}, which has {present}"
         if not present:

@@ -1,7 +1,8 @@
 """The command `pet-fairseq compress`, and the commands of its stages: parse, call, print."""
 
 import logging
-from argparse import ArgumentParser, Namespace
+import os
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from pet_fairseq.compress.training import (
 )
 from pet_fairseq.devices import check_device, choose_device, gpu_count, half_precision
 from pet_fairseq.errors import UserError
+from pet_fairseq.predict.shared_options import Search, add_beam_options, add_sampling_options
 from pet_fairseq.predict.speed.commands import add_text_options
 from pet_fairseq.runner.arguments import add_precision_option, add_run_options, run_options
 from pet_fairseq.runner.device import Device, make_device
@@ -26,6 +28,7 @@ from pet_fairseq.runner.run import dry_run, run_stages
 from pet_fairseq.runner.stage import Stage
 
 if TYPE_CHECKING:  # not loaded to print help
+    from pet_fairseq.compress.plan import Request
     from pet_fairseq.compress.preparation import Given
 
 
@@ -60,6 +63,11 @@ def _compress_options(parser: ArgumentParser) -> None:
         help="the folder for everything made",
     )
     _add_engine_options(parser.add_argument_group("of a teacher in CTranslate2"))
+    text = parser.add_argument_group(
+        "how the teacher translates --text", "in --jobs processes, on GPUs one for each at least"
+    )
+    add_beam_options(text)
+    add_sampling_options(text)
     _add_size_options(parser.add_argument_group("how small"))
     _add_training_options(parser.add_argument_group("how to train"))
     _add_test_options(parser.add_argument_group("what to compare on"))
@@ -71,9 +79,10 @@ def _compress_options(parser: ArgumentParser) -> None:
 def _add_data_options(group) -> None:
     group.add_argument(
         "--data",
-        type=Path,
-        metavar="BIN",
-        help="the folder from fairseq-preprocess that it was trained on",
+        type=_data_folders,
+        metavar="BIN[:BIN2...]",
+        help="the folder from fairseq-preprocess that it was trained on; or several, as for "
+        "fairseq-train: each epoch trains on the next one, and the other sets are in the first",
     )
     for split, default in PAIRS.items():
         group.add_argument(
@@ -90,14 +99,14 @@ def _add_data_options(group) -> None:
         default=(),
         metavar="FILE",
         help="source sentences, one a line, plain, .gz or .zst, that the teacher translates; alone "
-        "or beside --train-pair",
+        "or beside --train-pair or --data",
     )
     group.add_argument(
         "--repeat-pairs",
         type=int,
         default=1,
         metavar="N",
-        help="how often the pairs of --train-pair are trained on for each time that the "
+        help="how often the pairs of --train-pair or --data are trained on for each time that the "
         "translations of --text are (default: %(default)s)",
     )
     group.add_argument(
@@ -133,6 +142,17 @@ def _add_engine_options(group) -> None:
         metavar="CODES",
         help="in place of that, codes of subword-nmt, before which Moses' tokenizer stands",
     )
+
+
+def _data_folders(word: str) -> list[Path]:
+    """The folders of `a:b`."""
+    folders = word.split(os.pathsep)
+    if not all(folders):
+        raise ArgumentTypeError(
+            f"{word}: a folder beside '{os.pathsep}' is missing; give it, or leave the "
+            f"'{os.pathsep}' out"
+        )
+    return [Path(folder) for folder in folders]
 
 
 def _add_size_options(group) -> None:
@@ -237,10 +257,8 @@ def _report_options(parser: ArgumentParser) -> None:
 
 def _compress(args: Namespace) -> None:
     logging.getLogger("fairseq").setLevel(logging.WARNING)  # it logs every file that it reads
-    from pet_fairseq.compress.plan import Request, make_plan
-    from pet_fairseq.compress.raw_text import REFERENCE
+    from pet_fairseq.compress.plan import make_plan
     from pet_fairseq.compress.stages import build_pipeline
-    from pet_fairseq.compress.student import Size
 
     args.device = choose_device(args.device)
     out = args.out if args.out.parts else Path.cwd()  # in records, `.` could not be told from OUT
@@ -249,18 +267,7 @@ def _compress(args: Namespace) -> None:
     if made is None:
         print("# the other stages depend on what these make")
         return
-    teacher, data = made
-    names = ("updates", "hours", "seed", "test", "remove_bpe", "tokenizer")
-    reference = out / "text" / REFERENCE if given.is_raw else args.reference
-    request = Request(
-        *(teacher, data, out, args.method),
-        reference=reference,
-        agreement=given.measures_agreement,
-        size=Size(args.rate, args.megabytes),
-        device=choose_precision(args.device, args.precision),
-        **{name: getattr(args, name) for name in names},
-    )
-    plan = make_plan(request)
+    plan = make_plan(_request(args, given, *made))
     pipeline = build_pipeline(plan)
     if args.dry_run:
         print("\n".join([*(f"# {line}" for line in pipeline.about), dry_run(pipeline.stages)]))
@@ -270,6 +277,24 @@ def _compress(args: Namespace) -> None:
     run_stages(pipeline.stages, pipeline.folder, run_options(args, pipeline))
     report = plan.layout.report
     print(f"\n{report.read_text(encoding='utf-8').splitlines()[0]}\nread on in {report}")
+
+
+def _request(args: Namespace, given: "Given", teacher: Path, data: Sequence[Path]) -> "Request":
+    """What is asked for, with a checkpoint and data that are there."""
+    from pet_fairseq.compress.plan import Request
+    from pet_fairseq.compress.raw_text import REFERENCE
+    from pet_fairseq.compress.student import Size
+
+    names = ("updates", "hours", "seed", "test", "remove_bpe", "tokenizer")
+    return Request(
+        *(teacher, data[0], given.out, args.method),
+        reference=given.out / "text" / REFERENCE if given.is_raw else args.reference,
+        agreement=given.measures_agreement,
+        size=Size(args.rate, args.megabytes),
+        device=choose_precision(args.device, args.precision),
+        more_data=tuple(data[1:]),
+        **{name: getattr(args, name) for name in names},
+    )
 
 
 def _given(args: Namespace, out: Path) -> "Given":
@@ -287,8 +312,9 @@ def _given(args: Namespace, out: Path) -> "Given":
     pairs = {split: getattr(args, f"{split}_pair") for split in PAIRS}
     if args.data is None and args.reference:
         raise UserError("--reference: is for --data; the target side of --test-pair stands for it")
+    data, *more_data = args.data or [None]
     given = Given(
-        *(args.teacher, out, args.data),
+        *(args.teacher, out, data),
         languages=languages if all(languages) else None,
         pairs={split: tuple(files) for split, files in pairs.items() if files},
         vocabulary=args.vocabulary,
@@ -296,6 +322,9 @@ def _given(args: Namespace, out: Path) -> "Given":
         repeat=args.repeat_pairs,
         device=args.device,
         subwords=named_files(args.bpe, args.sentencepiece),
+        more_data=tuple(more_data),
+        search=Search.of(args),
+        jobs=max(args.jobs, gpu_count() if args.device == "cuda" else 1),
     )
     if given.engine is not None and args.test != "test":
         raise UserError(f"--test {args.test}: is for --data; give the test set with --test-pair")
@@ -303,23 +332,30 @@ def _given(args: Namespace, out: Path) -> "Given":
     return given
 
 
-def _prepare_all(args: Namespace, given: "Given") -> Optional[tuple[Path, Path]]:
-    """The teacher's checkpoint and the data folder, once they are made; None as `_prepare`."""
+def _prepare_all(args: Namespace, given: "Given") -> Optional[tuple[Path, tuple[Path, ...]]]:
+    """The teacher's checkpoint and the data folders, once they are made; None as `_prepare`."""
+    from pet_fairseq.compress.plan import make_plan
     from pet_fairseq.compress.preparation import (
         corpus_stages,
+        data_folders,
         data_stages,
         teacher_stages,
         vocabulary_stages,
     )
 
     teacher = _prepare(args, given, teacher_stages(given))
-    if teacher is None or _prepare(args, given, corpus_stages(given, teacher)) is None:
+    if teacher is None:
+        return None
+    if given.is_mixed:  # what is wrong shows itself before the text is translated
+        make_plan(_request(args, given, teacher, data_folders(given, teacher)))
+    if _prepare(args, given, corpus_stages(given, teacher)) is None:
         return None
     words = _prepare(args, given, vocabulary_stages(given, teacher))
     if words is None:
         return None
-    data = _prepare(args, given, data_stages(given, words))
-    return None if data is None else (given.engine or words, data)
+    stages, data = data_stages(given, words)
+    made = _prepare(args, given, (stages, data[0]))
+    return None if made is None else (given.engine or words, data)
 
 
 def _prepare(args: Namespace, given: "Given", todo: tuple[Sequence[Stage], Path]) -> Optional[Path]:
@@ -327,8 +363,10 @@ def _prepare(args: Namespace, given: "Given", todo: tuple[Sequence[Stage], Path]
 
     With --dry-run they are printed, and None is returned if their product is not there.
     """
+    from pet_fairseq.compress.stages import name_places
+
     stages, product = todo
-    places = {"DATA": given.data or given.out, "OUT": given.out, "TEACHER": given.teacher}
+    places = name_places(given.teacher, given.out, (given.data or given.out, *given.more_data))
     pipeline = Pipeline(list(stages), given.out, places)
     if not args.dry_run:
         if stages:

@@ -1,17 +1,25 @@
 """From what the user asks for to what is done: everything is checked, and every choice is made."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Optional
 
 import numpy as np
 from fairseq.data import LanguagePairDataset
 from fairseq.models.transformer import TransformerModelBase
+from fairseq.tasks.translation import TranslationTask
 
 from pet_fairseq.checkpoints.loading import load_subset, load_task
 from pet_fairseq.compress.layout import Layout
+from pet_fairseq.compress.mixture import train_sets
 from pet_fairseq.compress.student import Size, Student, choose_student
-from pet_fairseq.compress.teacher import Teacher, read_engine_teacher, read_teacher
+from pet_fairseq.compress.teacher import (
+    Teacher,
+    check_same_dictionaries,
+    read_engine_teacher,
+    read_teacher,
+)
 from pet_fairseq.compress.training import (
     CROSS_ENTROPY,
     METHODS,
@@ -38,6 +46,8 @@ class Request:
     """What the user asks for.
 
     Attributes:
+        data: the folder with all sets. more_data: folders with more of the training set; each epoch
+            of fairseq reads the next one of all.
         updates, hours: how long to train, at most one of them.
         test: a subset of the data, or a folder like it with a subset `test`.
         reference: raw target text of the test set.
@@ -59,6 +69,12 @@ class Request:
     agreement: bool = False
     remove_bpe: Optional[str] = None
     tokenizer: Optional[str] = None
+    more_data: tuple[Path, ...] = ()
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """All folders with training sets."""
+        return (self.data, *self.more_data)
 
 
 @dataclass(frozen=True)
@@ -75,6 +91,7 @@ class Plan:
 
     Attributes:
         max_tokens: of a batch.
+        parts: how many parts of the training set a folder has, at most.
         cache: MiB for the teacher's features; None for a teacher whose features cannot be kept.
         engines: what each model is exported to.
     """
@@ -88,6 +105,7 @@ class Plan:
     style: TextStyle
     budget: Budget
     max_tokens: int
+    parts: int
     cache: Optional[int]
     engines: dict[str, list[str]]
 
@@ -99,14 +117,16 @@ def make_plan(request: Request) -> Plan:
         UserError: names the option or the file that is wrong.
     """
     check_times(request)
-    read = read_engine_teacher if request.teacher.is_dir() else read_teacher
-    teacher = read(request.teacher, request.data)
+    if request.teacher.is_dir():
+        teacher = read_engine_teacher(request.teacher, request.data)
+    else:
+        teacher = read_teacher(request.teacher, request.data, request.more_data)
     method = check_method(request.method, teacher)
     student = choose_student(teacher, method, request.size)
     test = find_test_set(request, teacher)
     style = find_style(teacher.trained, teacher.task, request.remove_bpe, request.tokenizer)
     style.decoder()  # refuses an unknown tokenizer now, not after the training
-    corpus = check_corpus(request.data, teacher)
+    corpus = check_corpus(request.folders, teacher)
     max_tokens = batch_tokens(request.device, teacher.max_positions)
     layout = Layout(request.out)
     engines = ["fairseq", "ctranslate2"] if has_ctranslate2() else ["fairseq"]
@@ -114,6 +134,7 @@ def make_plan(request: Request) -> Plan:
         *(request, layout, teacher, method, student, test, style),
         budget=choose_budget(request, method, corpus, max_tokens, layout.timing),
         max_tokens=max_tokens,
+        parts=max(len(train_sets(folder, style.languages)) for folder in request.folders),
         cache=choose_cache(teacher, corpus),
         engines={"teacher": teacher.engines, "student": engines},
     )
@@ -124,11 +145,12 @@ def choose_budget(
 ) -> Budget:
     """How long to train; `log`: where the speed of a short training will stand, if need be."""
     sizes = (corpus.tokens, max_tokens, request.device.count)
-    per_epoch = updates_per_epoch(*sizes)
+    per_epoch, folders = updates_per_epoch(*sizes), len(request.folders)
     if request.hours is None:
-        return Budget(per_epoch, request.updates or default_updates(*sizes))
+        updates = request.updates or default_updates(*sizes)
+        return Budget(per_epoch, updates, folders=folders)
     trainings = 1 + TASK_WARMUP * method.warms_up
-    return Budget(per_epoch, None, log, request.hours, trainings)
+    return Budget(per_epoch, None, log, request.hours, trainings, folders)
 
 
 def choose_cache(teacher: Teacher, corpus: Corpus) -> Optional[int]:
@@ -193,9 +215,7 @@ def find_test_set(request: Request, teacher: Teacher) -> Subset:
     task = teacher.task
     if is_folder:
         task = load_task(teacher.trained["task"], request.test, "--test")
-        for name in ("source_dictionary", "target_dictionary"):
-            if getattr(task, name) != getattr(teacher.task, name):
-                raise UserError(f"--test {given}: made with other dictionaries than {request.data}")
+        check_same_dictionaries(task, teacher.task, f"--test {given}", request.data)
     option = f"--test {request.test}"
     dataset = _load(task, test.name, option, test.data)
     check_lengths(dataset, f"{option}: the {test.name} set", teacher.max_positions)
@@ -213,16 +233,20 @@ def find_test_set(request: Request, teacher: Teacher) -> Subset:
     return test
 
 
-def check_corpus(data: Path, teacher: Teacher) -> Corpus:
-    """The size of the training set.
+def check_corpus(folders: Sequence[Path], teacher: Teacher) -> Corpus:
+    """The size of the training set: train, train1, train2 ... of all these folders.
 
     Raises:
         UserError: it or the validation set is missing, or the latter has too long a sentence.
     """
-    option = f"--data {data}"
-    train, valid = (_load(teacher.task, name, option, data) for name in ("train", "valid"))
+    parts = [
+        Corpus.of(_load(teacher.task, "train", f"--data {folder}", folder, epoch))
+        for epoch, folder in enumerate(folders, 1)
+    ]
+    option = f"--data {folders[0]}"
+    valid = _load(teacher.task, "valid", option, folders[0])
     check_lengths(valid, f"{option}: the valid set", teacher.max_positions)
-    return Corpus.of(train)
+    return Corpus(*map(sum, zip(*map(astuple, parts))))
 
 
 def _subsets(data: Path) -> list[str]:
@@ -230,9 +254,12 @@ def _subsets(data: Path) -> list[str]:
     return sorted({path.name.split(".")[0] for path in data.glob("*.idx")})
 
 
-def _load(task, subset: str, option: str, data: Path) -> LanguagePairDataset:
+def _load(
+    task: TranslationTask, subset: str, option: str, data: Path, epoch: int = 1
+) -> LanguagePairDataset:
+    """A set as fairseq loads it: of a training set, that of an epoch, whose folder is `data`."""
     try:
-        return load_subset(task, subset)
+        return load_subset(task, subset, epoch=epoch, combine=subset == "train")
     except UserError as error:
         present = _subsets(data)
         problem = f"has no {subset} set, only {', '.join(present) or 'no data'}"

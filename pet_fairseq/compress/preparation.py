@@ -1,6 +1,7 @@
 """What users give, and the stages that make a checkpoint of one pair and binary data of it."""
 
 from argparse import Namespace
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -13,6 +14,7 @@ from pet_fairseq.checkpoints.text_files import read_languages
 from pet_fairseq.checkpoints.translation_checks import is_multilingual
 from pet_fairseq.compress.engine import check_translates, dictionary_of, subword_files, take
 from pet_fairseq.compress.layout import PRECISION, Layout
+from pet_fairseq.compress.mixture import mixture_folders, write_mixture
 from pet_fairseq.compress.raw_text import (
     KEEP,
     SOURCE,
@@ -23,7 +25,6 @@ from pet_fairseq.compress.raw_text import (
     EngineText,
     TextPair,
     open_teacher,
-    teacher_dictionaries,
     train_vocabulary,
     trim_teacher,
     write_corpus_text,
@@ -34,14 +35,15 @@ from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.huggingface.importer import import_model
 from pet_fairseq.huggingface.source import CONFIG
 from pet_fairseq.multilingual.bilingual import check_languages, check_trained, write_bilingual
-from pet_fairseq.predict.corpus.shards import SUMMARY
-from pet_fairseq.predict.corpus.text import TextReader
+from pet_fairseq.predict.corpus.shards import SUMMARY, option_words
+from pet_fairseq.predict.corpus.text import TextReader, check_text
 from pet_fairseq.predict.exported import MISSING, MODEL, has_ctranslate2, read_vocabularies
+from pet_fairseq.predict.shared_options import BEAM_SEARCH, Search
 from pet_fairseq.predict.text import has_pieces
 from pet_fairseq.runner.call import Call
 from pet_fairseq.runner.stage import PRODUCT, Stage
 
-BILINGUAL = "bilingual"
+BILINGUAL, SHARDS, BIN = "bilingual", "corpus", "bin"
 FIRST_LINES = 1000  # of a text, by which it is seen whether a model knows its pieces
 Pair = tuple[Path, Path]
 
@@ -52,13 +54,14 @@ class Given:
 
     Attributes:
         teacher: a checkpoint, or a folder with one, with Hugging Face's files or of CTranslate2.
-        data: binary data; None with pairs.
+        data: binary data; None with pairs. more_data: folders with more of its training set.
         languages: the pair of a multilingual teacher.
         pairs: raw text of the sets, source and target, a sentence a line.
         vocabulary: "keep", "trim", or how many words of a side to keep.
         text: files of source sentences that the teacher translates.
-        repeat: how often training has the given pairs, for each time that it has the translations.
-        device: that translates them.
+        repeat: how often training has the given pairs, those of the data too, for each time that
+            it has the translations.
+        device: that translates them. search: how it does. jobs: in how many processes.
         subwords: files that divide text for a model in CTranslate2, by the names that they get;
             empty for those beside it.
     """
@@ -73,11 +76,19 @@ class Given:
     repeat: int = 1
     device: str = "cpu"
     subwords: dict[str, Path] = field(default_factory=dict)
+    more_data: tuple[Path, ...] = ()
+    search: Search = BEAM_SEARCH
+    jobs: int = 1
 
     @property
     def is_raw(self) -> bool:
-        """Whether text is given, not binary data."""
-        return bool(self.pairs or self.text)
+        """Whether text alone is given, no binary data."""
+        return self.data is None
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether text is given beside binary data."""
+        return self.data is not None and bool(self.text)
 
     @property
     def engine(self) -> Optional[Path]:
@@ -110,20 +121,24 @@ class Given:
 
 def check_given(given: Given) -> None:
     """Raise UserError unless there is one thing to train on."""
-    if given.data is not None and given.is_raw:
+    if given.data is not None and given.pairs:
+        split = next(iter(given.pairs))
         raise UserError(
-            "--data and --train-pair or --text: both say what to train on; give one of them"
+            f"--data and --{split}-pair: both say what to train on; give one of them, or --text "
+            "beside one"
         )
     if given.data is None and not ("train" in given.pairs or given.text):
         raise UserError("--data, --train-pair or --text: says what to train on; give one of them")
     check_positive(repeat_pairs=given.repeat)
-    for file in given.text:
-        if not file.is_file():
-            raise UserError(f"--text {file}: no such file")
+    given.search.check()
+    if given.text:
+        check_text([str(file) for file in given.text])
+    elif search := search_words(given.search):
+        raise UserError(f"{search[0]}: is for --text; give that too, or leave it out")
     if given.vocabulary != KEEP and not given.is_raw:
         raise UserError(
             f"--vocabulary {given.vocabulary}: is for raw text; give --train-pair or --text "
-            "in place of --data"
+            "without --data"
         )
     if given.vocabulary not in (KEEP, TRIM) and not given.vocabulary.isdecimal():
         raise UserError(
@@ -270,9 +285,11 @@ def corpus_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], Path]
         check_engine_text(given.engine, given.text)
         divided = () if EngineText(given.engine).is_divided else ("--tokenizer", "space")
         return translation_stages(given, teacher, given.engine, divided), given.corpus
-    cfg = load_options(str(teacher), TEACHER)
-    words = str(teacher_dictionaries(cfg.task, teacher))
-    _, not_held = why_not_exported(cfg.model, str(teacher))
+    opened = open_teacher(teacher, data_folders(given, teacher)[0] if given.is_mixed else None)
+    opened.divided()  # a file that is missing is missed now, not after the text is translated
+    assert opened.cfg is not None, "a model in CTranslate2 was dealt with"
+    words = opened.task.cfg.data
+    _, not_held = why_not_exported(opened.cfg.model, str(teacher))
     engine = teacher if not_held is not None else given.out / "corpus_teacher"
     export = (
         *("pet-fairseq", "export", str(teacher), "--data", words),
@@ -283,28 +300,35 @@ def corpus_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], Path]
         *(made if not_held is None else ()),
         *translation_stages(given, teacher, engine, ("--data", words)),
     )
-    return stages, given.corpus
+    return stages, stages[-1].product
 
 
 def translation_stages(
     given: Given, teacher: Path, engine: Path, options: tuple[str, ...]
 ) -> tuple[Stage, ...]:
-    """What translates text into shards, and writes them as raw text.
+    """What translates text into shards and, if there is no other data, writes them as raw text.
 
     Args:
         engine: the teacher's form that translates. options: of translate-corpus.
     """
-    shards = given.out / "corpus"
+    shards = given.out / SHARDS
     command = (
         *("pet-fairseq", "translate-corpus", str(engine), *options),
         *("--text", *map(str, given.text), "--out", str(shards), "--device", given.device),
+        *(*search_words(given.search), "--jobs", str(given.jobs)),
     )
-    summary = shards / SUMMARY
+    summary, inputs = shards / SUMMARY, (engine, *given.text)
+    made = Stage("translate-text", ("corpus",), command, summary, inputs, free=("--jobs",))
+    if given.is_mixed:
+        return (made,)
     decode = Call(write_corpus_text, {"teacher": teacher, "shards": shards, "folder": PRODUCT})
-    return (
-        Stage("translate-text", ("corpus",), command, summary, (engine, *given.text)),
-        Stage("corpus-text", ("corpus",), decode, given.corpus, (summary,)),
-    )
+    return made, Stage("corpus-text", ("corpus",), decode, given.corpus, (summary,))
+
+
+def search_words(search: Search) -> Sequence[str]:
+    """What a search has other than beam search, as options of translate-corpus."""
+    values, defaults = search._asdict(), BEAM_SEARCH._asdict()
+    return option_words({name: x for name, x in values.items() if x != defaults[name]})
 
 
 def vocabulary_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], Path]:
@@ -342,18 +366,19 @@ def own_vocabulary_stage(given: Given, engine: Path) -> tuple[tuple[Stage, ...],
 # --- text -----------------------------------------------------------------------------------------
 
 
-def data_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], Path]:
-    """What makes binary data of raw text, if it is given, and the folder of the data.
+def data_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], tuple[Path, ...]]:
+    """What makes binary data with all of the text, if any is given, and the folders of the data.
 
     Args:
         teacher: its checkpoint, which is there.
     """
+    if given.is_mixed:
+        return mixture_stages(given, teacher)
     if not given.is_raw:
-        made_here = given.languages is not None and teacher.parent == given.out / BILINGUAL
-        return (), teacher.parent if made_here or given.data is None else given.data
+        return (), data_folders(given, teacher)
     cfg = open_teacher(teacher).task.cfg
     source, target = cfg.source_lang, cfg.target_lang
-    text, data = given.out / "text", given.out / "bin"
+    text, data = given.out / "text", given.out / BIN
     prefixes = [word for split in SPLITS for word in (f"--{split}pref", str(text / split))]
     words = [str(text / f"dict.{language}.txt") for language in (source, target)]
     dictionaries = ("--srcdict", words[0], "--tgtdict", words[1])
@@ -362,7 +387,23 @@ def data_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], Path]:
         text_stage(given, teacher, text),
         Stage("data", ("data",), (*binarise, "--destdir", PRODUCT), data, (text,)),
     )
-    return stages, data
+    return stages, (data,)
+
+
+def data_folders(given: Given, teacher: Path) -> tuple[Path, ...]:
+    """The folders with binary data that are given; the first one has the teacher's dictionaries."""
+    assert given.data is not None, "check_given"
+    made_here = given.languages is not None and teacher.parent == given.out / BILINGUAL
+    return (teacher.parent if made_here else given.data, *given.more_data)
+
+
+def mixture_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], tuple[Path, ...]]:
+    """What puts the translated text into the binary data that are given, and their folders."""
+    data, folder, shards = data_folders(given, teacher), given.out / BIN, given.out / SHARDS
+    arguments = {"teacher": teacher, "data": data, "shards": shards, "repeat": given.repeat}
+    call = Call(write_mixture, {**arguments, "folder": PRODUCT})
+    stage = Stage("data", ("data",), call, folder, (teacher, *data, shards / SUMMARY))
+    return (stage,), mixture_folders(folder, len(data))
 
 
 def text_stage(given: Given, teacher: Path, folder: Path) -> Stage:

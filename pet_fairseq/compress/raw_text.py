@@ -22,6 +22,7 @@ from pet_fairseq.checkpoints.safe_loading import load_checkpoint, load_options
 from pet_fairseq.checkpoints.saving import new_state, save_state
 from pet_fairseq.checkpoints.text_files import (
     SUBWORD_FILES,
+    around_data,
     both_sides,
     find_file,
     folders_around,
@@ -92,16 +93,21 @@ class Opened(NamedTuple):
         """What divides text into the words of the model."""
         if self.cfg is None:
             return Divided(self.task, [self.path], divides=is_divided(self.path, self.task))
-        return Divided(self.task, folders_around(str(self.path), self.cfg))
+        around = around_data(Path(self.task.cfg.data))
+        return Divided(self.task, [*around, *folders_around(str(self.path), self.cfg)])
 
 
-def open_teacher(path: Path) -> Opened:
-    """Read a checkpoint's options, and the dictionaries that it was trained with; or a folder's."""
+def open_teacher(path: Path, data: Optional[Path] = None) -> Opened:
+    """Read a checkpoint's options, and the dictionaries that it was trained with; or a folder's.
+
+    Args:
+        data: a folder with these, None for the one that the checkpoint names, or else its own.
+    """
     if path.is_dir():
         languages = OmegaConf.create(read_languages(path))
         return Opened(path, None, load_task(languages, str(path)))
     cfg = load_options(str(path), TEACHER)
-    return Opened(path, cfg, load_task(cfg.task, str(teacher_dictionaries(cfg.task, path))))
+    return Opened(path, cfg, load_task(cfg.task, str(data or teacher_dictionaries(cfg.task, path))))
 
 
 def teacher_dictionaries(task: Namespace, teacher: Path) -> Path:

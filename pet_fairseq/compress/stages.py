@@ -1,5 +1,7 @@
 """The stages of `pet-fairseq compress`, from the teacher to the report."""
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Optional
 
@@ -30,13 +32,19 @@ from pet_fairseq.runner.stage import PRODUCT, Kind, Stage, Word
 def build_pipeline(plan: Plan) -> Pipeline:
     """The stages of a plan, and what is to be said before they run."""
     request = plan.request
-    places = {"DATA": request.data, "OUT": request.out, "TEACHER": request.teacher}
+    places = name_places(request.teacher, request.out, request.folders)
     disk = (1 + plan.method.warms_up) * _disk(plan)
     about = (
         plan.budget.describe(plan.max_tokens, request.device.count),
         f"disk: about {in_megabytes(disk)} for checkpoints",
     )
     return Pipeline(build_stages(plan), request.out, places, about)
+
+
+def name_places(teacher: Path, out: Path, data: Sequence[Path]) -> dict[str, Path]:
+    """The folders that may be moved between runs: DATA, DATA2 ... are those with binary data."""
+    names = ("DATA", *(f"DATA{number}" for number in range(2, len(data) + 1)))
+    return {**dict(zip(names, data)), "OUT": out, "TEACHER": teacher}
 
 
 def build_stages(plan: Plan) -> list[Stage]:
@@ -95,11 +103,11 @@ def train(
     return Stage(
         *(folder.name, ("train",)),
         command=fairseq_train(
-            *(plan.request.device, plan.request.data, folder),
+            *(plan.request.device, training_data(plan), folder),
             (*settings, *budget.schedule(share), *budget.validation(share), *starts),
         ),
         product=product,
-        inputs=(plan.request.data, plan.teacher.path, *made_before),
+        inputs=(*plan.request.folders, plan.teacher.path, *made_before),
         kind=Kind.TRAINING,
         disk=_disk(plan),
         growth=(plan.cache or 0) * plan.request.device.count * 2**20 if keeps_features else 0,
@@ -112,7 +120,7 @@ def timing(plan: Plan) -> Stage:
     return Stage(
         *("timing", ("train",)),
         command=fairseq_train(
-            *(plan.request.device, plan.request.data, folder),
+            *(plan.request.device, training_data(plan), folder),
             (
                 *training_options(plan, plan.method.criterion),
                 *Budget(plan.budget.per_epoch, TIMED_UPDATES).schedule(),
@@ -120,10 +128,15 @@ def timing(plan: Plan) -> Stage:
             ),
         ),
         product=plan.layout.timing,
-        inputs=(plan.request.data, plan.teacher.path),
+        inputs=(*plan.request.folders, plan.teacher.path),
         kind=Kind.STDOUT,
         alone=True,
     )
+
+
+def training_data(plan: Plan) -> str:
+    """The folders that fairseq-train reads in turn, as it takes them."""
+    return os.pathsep.join(map(str, plan.request.folders))
 
 
 def training_options(plan: Plan, criterion: str) -> tuple[Word, ...]:
@@ -132,6 +145,8 @@ def training_options(plan: Plan, criterion: str) -> tuple[Word, ...]:
         *(*plan.teacher.languages, *plan.student.options, *COMMON),
         *("--lr", f"{learning_rate(plan.student.width, plan.method.arch):g}"),
         *("--max-tokens", str(plan.max_tokens), "--seed", str(plan.request.seed)),
+        # with fairseq's default, -1, the first of several parts is lost
+        *(("--upsample-primary", "1") if plan.parts > 1 else ()),
         *(("--num-workers", "0") if plan.request.device.name == "cpu" else ()),
         *criterion_options(criterion, plan.teacher.path, plan.cache),
     )

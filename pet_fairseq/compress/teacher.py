@@ -1,5 +1,6 @@
 """The model to compress: its checkpoint or its folder in CTranslate2, checked against the data."""
 
+import os
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -129,9 +130,11 @@ def number_of_layers(stack: nn.Module) -> int:
     return 0
 
 
-def read_teacher(path: Path, data: Path) -> Teacher:
+def read_teacher(path: Path, data: Path, more_data: tuple[Path, ...] = ()) -> Teacher:
     """Read the checkpoint of a translation model, under safe loading.
 
+    Args:
+        more_data: further folders with training sets, whose dictionaries have to be those of data.
     Raises:
         UserError: it is unreadable or not an encoder-decoder that translates text from left to
             right, or the data are missing or made with other dictionaries.
@@ -145,8 +148,11 @@ def read_teacher(path: Path, data: Path) -> Teacher:
             f"TEACHER {path}: its architecture {architecture_name(options)} is not an "
             "encoder-decoder; give a translation model such as fairseq's transformer"
         )
-    task = load_task(state["cfg"]["task"], str(data))
+    trained = state["cfg"]["task"]
+    task = load_task(trained, os.pathsep.join(map(str, (data, *more_data))))
     check_dictionaries(state, str(path), "TEACHER", task, DATA_REMEDY)
+    for folder in more_data:
+        check_same_dictionaries(load_task(trained, str(folder)), task, f"--data {folder}", data)
     model = stored_model(state, str(path), "TEACHER")
     no_plain_form, no_ctranslate2 = why_not_exported(options, str(path))
     encoder, decoder = (number_of_layers(getattr(model, stack)) for stack in STACKS)
@@ -190,6 +196,19 @@ def read_engine_teacher(folder: Path, data: Path) -> Teacher:
         no_plain_form=f"TEACHER {folder} is a model in CTranslate2",
         no_ctranslate2=None,
     )
+
+
+def check_same_dictionaries(
+    task: TranslationTask, ours: TranslationTask, folder: str, data: Path
+) -> None:
+    """Raise UserError if a task has other dictionaries than ours.
+
+    Args:
+        folder: its folder, and the option that named it. data: the folder of ours.
+    """
+    for name in ("source_dictionary", "target_dictionary"):
+        if getattr(task, name) != getattr(ours, name):
+            raise UserError(f"{folder}: made with other dictionaries than {data}")
 
 
 def why_not_exported(options: Namespace, path: str) -> tuple[Optional[str], Optional[str]]:

@@ -95,8 +95,8 @@ class Corpus:
 
     @classmethod
     def of(cls, dataset: "LanguagePairDataset") -> "Corpus":
-        longer = [max(sizes) for sizes in zip(dataset.src_sizes, dataset.tgt_sizes)]
-        return cls(int(sum(longer)), int(sum(dataset.tgt_sizes)))
+        longer = dataset.sizes.max(axis=1)  # of source and target
+        return cls(int(longer.sum()), int(dataset.tgt_sizes.sum()))
 
 
 def default_epochs(tokens: int) -> float:
@@ -136,6 +136,7 @@ class Budget:
         log: of the short training that shows how many updates fit into `hours`.
         hours: for all trainings together.
         trainings: the updates of all trainings together, over those of the distillation.
+        folders: of the training set; what fairseq calls an epoch reads one of them.
     """
 
     per_epoch: int
@@ -143,6 +144,12 @@ class Budget:
     log: Optional[Path] = None
     hours: float = 0
     trainings: float = 1
+    folders: int = 1
+
+    @property
+    def per_folder(self) -> float:
+        """Updates that read one of the folders once, if they are of one size."""
+        return self.per_epoch / self.folders
 
     def share(self, share: float = 1, at_least: int = 1) -> Word:
         """A number of updates as a word of a command; `share` is over those of the distillation."""
@@ -166,24 +173,25 @@ class Budget:
             epochs = f"{self.updates / self.per_epoch:.3g}"
             length = f"{epochs} epochs of {self.per_epoch:,} updates, {self.updates:,} in all"
         batches = f"{max_tokens:,} tokens a batch" + (f" on {devices} GPUs" if devices > 1 else "")
-        return (
-            f"training: {length}; {batches}; {PATIENCE} validations without a better one end it "
-            "sooner"
-        )
+        parts = [f"training: {length}", batches]
+        if self.folders > 1:
+            parts.append(f"fairseq reads one of {self.folders} folders in what it calls an epoch")
+        parts.append(f"{PATIENCE} validations without a better one end it sooner")
+        return "; ".join(parts)
 
     def has_validations_within(self, share: float = 1) -> bool:
         """Whether epochs are too long for a validation after each of them."""
         if self.updates is None:
-            return self.per_epoch > LONGEST_EPOCH
+            return self.per_folder > LONGEST_EPOCH
         limit = max(UPDATES_BETWEEN_VALIDATIONS, share * self.updates / VALIDATIONS)
-        return self.per_epoch > limit
+        return self.per_folder > limit
 
     def validation(self, share: float = 1) -> tuple[Word, ...]:
         """Options that validate and save often enough, but not after every few updates.
 
         That is after one or several epochs, or else VALIDATIONS times in the training.
         """
-        every = str(max(1, UPDATES_BETWEEN_VALIDATIONS // self.per_epoch))
+        every = str(max(1, int(UPDATES_BETWEEN_VALIDATIONS / self.per_folder)))
         options: tuple[Word, ...] = ("--validate-interval", every, "--save-interval", every)
         if self.has_validations_within(share):
             updates = self.share(share / VALIDATIONS, UPDATES_BETWEEN_VALIDATIONS)

@@ -15,6 +15,7 @@ from pet_fairseq.checkpoints.dictionaries import first_folder, load_dictionary, 
 from pet_fairseq.checkpoints.loading import CHECKPOINT
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.checkpoints.saving import new_state, save_state
+from pet_fairseq.checkpoints.text_files import around_data, copy_subword_files
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import atomic_folder, check_new_folder
 from pet_fairseq.multilingual.language_tokens import LanguageTokens, check_language, trained_tokens
@@ -30,8 +31,9 @@ def write_bilingual(
 ) -> str:
     """Write the folder `out` for one pair of languages; returns a line for the terminal.
 
-    It holds checkpoint.pt, the dictionaries with the language tokens, and links to the binary data
-    of the pair: the tokens stand at the dictionaries' end, so that its numbers stay right.
+    It holds checkpoint.pt, the dictionaries with the language tokens, the file that divides words,
+    if it is found beside the checkpoint or the dictionaries, and links to the binary data of the
+    pair: the tokens stand at the dictionaries' end, so that its numbers stay right.
 
     Args:
         path: a checkpoint of one of TASKS.
@@ -57,7 +59,9 @@ def write_bilingual(
     with atomic_folder(out) as folder:
         for language, dictionary in dictionaries.items():
             dictionary.save(str(folder / f"dict.{language}.txt"))
-        linked = link_data(files[source_lang].parent, source_lang, target_lang, folder)
+        given = files[source_lang].parent
+        linked = link_data(given, source_lang, target_lang, folder)
+        copy_subword_files([*around_data(given), Path(path).parent], folder)
         save_state(bilingual, folder / CHECKPOINT)
     words = " and ".join(sorted({f"{len(d):,}" for d in dictionaries.values()}))
     held = f", data: {', '.join(linked)}" if linked else ""

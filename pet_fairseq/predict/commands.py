@@ -10,6 +10,7 @@ from pet_fairseq.predict.shared_options import (
     MODEL,
     add_long_texts_option,
     add_model_options,
+    add_sampling_options,
     finite,
     positive,
     rename_precisions,
@@ -204,25 +205,7 @@ def _corpus_arguments(parser: OneLineParser) -> None:
         help="translate in this many processes, on CUDA each with one of the GPUs (default: "
         "%(default)s)",
     )
-    parser.add_argument(
-        "--nbest",
-        type=int,
-        default=1,
-        metavar="N",
-        help="pairs for each line: its N best translations (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--sampling",
-        action="store_true",
-        help="draw translations word by word in place of beam search; --beam has no effect then",
-    )
-    parser.add_argument(
-        "--sampling-topk",
-        type=int,
-        default=0,
-        metavar="K",
-        help="draw from the K likeliest words (default: from all)",
-    )
+    add_sampling_options(parser)
     parser.add_argument(
         "--seed", type=int, default=1, help="of what is drawn (default: %(default)s)"
     )

@@ -161,6 +161,8 @@ class ExportedTranslator:
             "length_penalty": search.lenpen,
             "num_hypotheses": search.nbest,
             "sampling_topk": search.sampling_topk if search.sampling else 1,
+            "sampling_topp": search.sampling_topp or 1.0,
+            "sampling_temperature": search.temperature,
             "max_decoding_length": self.longest,
         }
 

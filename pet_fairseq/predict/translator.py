@@ -7,12 +7,24 @@ from typing import Optional
 import torch
 from fairseq.data.data_utils import collate_tokens
 from fairseq.dataclass.configs import GenerationConfig
+from fairseq.search import Sampling
 from torch import Tensor, nn
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.predict.predictor import Predictor
 from pet_fairseq.predict.sentences import TextError
 from pet_fairseq.predict.shared_options import BEAM_SEARCH, Search
+
+
+class AllowedSampling(Sampling):
+    """fairseq's drawing of words, from probabilities that add up to 1.
+
+    Where few words are allowed, as at the longest length the end alone, all of these may have
+    probabilities that are 0 in float32, from which nothing can be drawn.
+    """
+
+    def step(self, step: int, lprobs: Tensor, *args, **options):
+        return super().step(step, lprobs.log_softmax(dim=-1), *args, **options)
 
 
 class Translator(Predictor):
@@ -26,9 +38,16 @@ class Translator(Predictor):
             lenpen=search.lenpen,
             sampling=search.sampling,
             sampling_topk=search.sampling_topk or -1,
+            sampling_topp=search.sampling_topp or -1.0,
+            temperature=search.temperature,
         )
         self.model.prepare_for_inference_(Namespace(generation=generation))
         self.generator = self.task.build_generator([self.model], generation)
+        if search.sampling:
+            drawn = self.generator.search
+            self.generator.search = AllowedSampling(
+                self.task.target_dictionary, drawn.sampling_topk, drawn.sampling_topp
+            )
 
     @property
     def no_answer(self) -> dict:

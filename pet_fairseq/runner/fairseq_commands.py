@@ -14,9 +14,13 @@ ALL_SENTENCES = ("--required-batch-size-multiple", "1")
 
 
 def fairseq_train(
-    device: Device, data: Path, folder: Path, options: Sequence[Word]
+    device: Device, data: Union[Path, str], folder: Path, options: Sequence[Word]
 ) -> tuple[Word, ...]:
-    """The command of fairseq-train into a folder, with a log that the runner can read."""
+    """The command of fairseq-train into a folder, with a log that the runner can read.
+
+    Args:
+        data: a folder, or several `a:b`, of which each epoch reads the next one.
+    """
     return (
         *device.train,
         *(str(data), "--user-dir", USER_DIR, "--save-dir", str(folder)),

@@ -13,7 +13,7 @@ from typing import Optional
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import hash_file, write_json
-from pet_fairseq.runner.stage import Stage, shell_words
+from pet_fairseq.runner.stage import Stage, shell_words, without_options
 
 MODULE = re.compile(r"\bpet_fairseq(?:\.\w+)*:(?=\w)")  # in the name of a function or a class
 
@@ -64,8 +64,9 @@ def make_record(stage: Stage, places: Mapping[str, Path], finished: bool) -> Rec
     Raises:
         UserError: an input is missing.
     """
+    words = stage.words(shown=lambda word: _shorten(word, places))
     return Record(
-        shell_words(stage.words(shown=lambda word: _shorten(word, places))),
+        shell_words(without_options(words, stage.free)),
         {_shorten(str(path), places): digest(path) for path in stage.inputs},
         finished,
     )
@@ -127,7 +128,7 @@ def digest(path: Path) -> str:
     """
     if path.is_file():
         status = path.stat()
-        return _file_digest(os.fspath(path), status.st_size, status.st_mtime_ns)
+        return _file_digest(os.path.realpath(path), status.st_size, status.st_mtime_ns)
     if not path.is_dir():
         raise UserError(f"{path}: no such file or folder")
     whole = hashlib.blake2b(digest_size=16)

@@ -62,6 +62,7 @@ class Stage:
         growth: bytes of memory, at most, that a training takes later than in its first updates.
         renamed: options of the command by which older records may name others: pairs of the old
             name and the present one, "" for the words before the first option.
+        free: options whose values do not change the product; records leave them out.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Stage:
     disk: int = 0
     growth: int = 0
     renamed: tuple[tuple[str, str], ...] = ()
+    free: tuple[str, ...] = ()
 
     @property
     def log(self) -> Path:
@@ -121,6 +123,17 @@ def value_of(words: Sequence[Word], name: str) -> Optional[str]:
     """The value of an option among words; the last one if it is given several times."""
     places = [i for i, word in enumerate(words[:-1]) if word == name]
     return str(words[places[-1] + 1]) if places else None
+
+
+def without_options(words: Sequence[W], names: Sequence[str]) -> list[W]:
+    """Words without these options and their values."""
+    kept, drops = [], False
+    for word in words:
+        if isinstance(word, Output) or word.startswith("--"):
+            drops = word in names
+        if not drops:
+            kept.append(word)
+    return kept
 
 
 def is_within(path: Path, product: Path) -> bool:

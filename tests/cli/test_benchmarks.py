@@ -179,3 +179,15 @@ def test_ways_to_read():
     assert [row[:2] for row in table(out, "tokens to compress")[2:]] == [
         [length, number] for length in ("512", "2048") for number in ("2", "4", "8", "16")
     ]
+
+
+def test_corpus(tmp_path):
+    """A row for each number of processes, which write the same pairs."""
+    pytest.importorskip("ctranslate2")
+    sheet = tmp_path / "corpus.csv"
+    output = run("python", SCRIPTS / "corpus.py", "--tiny", "--csv", sheet).output
+    assert output.startswith("300 lines in 0.0 MB of text, greedy, int8")
+    rows = tables(output)
+    assert [row[0] for row in rows] == ["1", "2"] and rows[0][1] == rows[1][1]
+    assert all(float(cell) > 1 for row in rows for cell in row[3:7])
+    assert len(sheet.read_text().splitlines()) == 3

@@ -20,7 +20,7 @@ from pet_fairseq.nn.architectures import build_without_memory
 from pet_fairseq.pet.params import checkpoint_counts, option_counts, parse_model_options
 from pet_fairseq.runner.device import CPU, Device
 from pet_fairseq.runner.run import dry_run
-from tests.cli.processes import run
+from tests.cli.processes import in_process, preprocess, refusal, run
 from tests.translation import load_task, save_another
 
 RATE = Size(rate=50)
@@ -319,6 +319,53 @@ def test_from_a_teacher_to_a_report(teacher, data, tmp_path):
     other = run("pet-fairseq", *command, "--updates", "31", check=False)
     assert other.status == 1
     assert "checkpoint_best.pt: was made otherwise (--max-update 31, before 30" in other.output
+
+
+def test_text_beside_data_in_several_folders(teacher, data, raw, tmp_path):
+    """One training has the pairs of each folder twice, and its half of the teacher's pairs."""
+    pytest.importorskip("ctranslate2")
+    out, more, text = tmp_path / "out", tmp_path / "more", tmp_path / "text.de"
+    words = [
+        f"--{side}dict={data}/dict.{lang}.txt" for side, lang in (("src", "de"), ("tgt", "en"))
+    ]
+    preprocess(raw, more, *words)
+    text.write_text("".join(f"a{i % 9} a{i % 7} a{i % 5}\n" for i in range(50)))
+    command = ("compress", teacher, "--data", f"{data}:{more}", "--text", text, "--out", out)
+    options = ("--repeat-pairs", "2", "--device", "cpu", "--rate", "40", "--updates", "40")
+    planned = in_process(*command, *options, "--dry-run").output
+    assert "translate-corpus" in planned and "the other stages depend" in planned
+    done = run("pet-fairseq", *command, *options)
+    assert f"read on in {out}/report.md" in done.output
+    pairs = json.loads((out / "corpus/summary.json").read_text())["pairs"]
+    log = (out / "training/train.log").read_text()
+    read = {}
+    for folder, part, number in re.findall(r"(\S+/bin/\d) (train\d?) de-en (\d+) examples", log):
+        read.setdefault(folder, {})[part] = int(number)
+    halves = [pairs - pairs // 2, pairs // 2]
+    assert read == {
+        f"{out}/bin/{i}": {"train": 300, "train1": 300, "train2": half}
+        for i, half in enumerate(halves)
+    }
+    again = run("pet-fairseq", *command, *options).output.splitlines()
+    started = [line for line in again if line.startswith("== ") and "done" not in line]
+    assert started == ["== report"]
+    other = in_process(*command, *options, "--repeat-pairs", "3")
+    assert other.status == 1 and "bin: was made otherwise (--repeat 3, before 2)" in other.output
+
+
+def test_what_is_wrong_shows_itself_before_a_text_is_translated(teacher, data, raw, tmp_path):
+    out = tmp_path / "out"
+    given = ("--text", raw / "train.de", "--out", out, "--device", "cpu")
+    for words, message in (
+        (("--data", raw), f"--data {raw}: has no dict.de.txt"),
+        (("--data", f"{data}:{raw}"), f"--data {raw}: has no dict.de.txt"),
+        (("--data", f"{data}:"), f"argument --data: {data}:: a folder beside ':' is missing"),
+        (("--data", data, "--rate", "100"), "--rate 100: give a percentage"),
+        (("--data", data, "--test", "other"), "--test other: "),
+        (("--data", data, "--valid-pair", "a", "b"), "--data and --valid-pair: both say what"),
+    ):
+        assert message in refusal("compress", teacher, *words, *given)
+    assert not (out / "corpus").exists()
 
 
 @pytest.mark.slow

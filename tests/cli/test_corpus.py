@@ -7,7 +7,8 @@ import re
 import resource
 import signal
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 
@@ -62,6 +63,12 @@ def joined(out) -> tuple[str, str]:
 def absurd(source: str, target: str) -> bool:
     short, long = sorted((len(source.split()), len(target.split())))
     return short == 0 or long > max(10, 3 * short)
+
+
+def share_of_equal(first, second) -> float:
+    """The share of pairs that two folders have in common."""
+    ours, theirs = ({*zip(*(side.splitlines() for side in joined(out)))} for out in (first, second))
+    return len(ours & theirs) / len(ours | theirs)
 
 
 def files_of(out) -> dict[str, bytes]:
@@ -143,6 +150,21 @@ def test_what_is_drawn_depends_on_the_seed(form, models, text, tmp_path):
     assert files_of(tmp_path / "a") == before
 
 
+@pytest.mark.parametrize("form", ["fairseq", "ctranslate2"])
+def test_drawn_from_likely_words_alone(form, models, text, tmp_path):
+    """From almost no probability, or at almost no temperature, only the likeliest word is drawn."""
+    ratio = ("--max-ratio", "1000")
+    translate(tmp_path / "greedy", models[form], text, *ratio)
+    for name, words in (
+        ("topp", ("--sampling-topp", "0.001")),
+        ("cold", ("--temperature", "0.0001")),
+    ):
+        translate(tmp_path / name, models[form], text, "--sampling", *words, *ratio)
+        assert share_of_equal(tmp_path / name, tmp_path / "greedy") > 0.95, name  # but for ties
+    translate(tmp_path / "warm", models[form], text, "--sampling", "--temperature", "3", *ratio)
+    assert share_of_equal(tmp_path / "warm", tmp_path / "greedy") < 0.5
+
+
 # --- lines of all kinds ---------------------------------------------------------------------------
 
 
@@ -206,6 +228,49 @@ def test_jobs_and_shares_make_the_same_shards(models, text, tmp_path):
     translate(tmp_path / "shares", models["ctranslate2"], text, "--shard-of", "3/3")
     assert files_of(tmp_path / "shares") == files_of(tmp_path / "one")
     assert (tmp_path / "shares/summary.json").exists()
+
+
+def jobs_of(folder: Path) -> list[int]:
+    """The processes that translate into a folder for a run with --jobs."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it has just ended
+            words = file.read_bytes().decode(errors="replace")
+            if "work_in_process" in words and str(folder) in words:
+                found.append(int(file.parent.name))
+    return found
+
+
+@pytest.mark.parametrize("killed", ["the run", "a job"])
+def test_jobs_killed_and_started_again(killed, models, text, tmp_path):
+    """kill -9: of the run, whose jobs end by themselves, or of a job, with which the run ends."""
+    long = tmp_path / "long"
+    long.write_bytes(text.read_bytes() * 5)
+    model = ("translate-corpus", *models["fairseq"], "--text", long, "--shard-lines", "100")
+    words = (*model, "--out", tmp_path / "out", "--jobs", "2")
+    process = start("pet-fairseq", *words)
+    while not list(tmp_path.glob("out/0*.json")):
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.01)
+    if killed == "the run":
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    else:
+        os.kill(jobs_of(tmp_path)[0], signal.SIGKILL)
+        output = process.communicate()[0]
+        assert process.returncode == 1
+        assert (
+            "of 2: ended by signal 9, Killed; the finished shards stay" in output.splitlines()[-1]
+        )
+    assert not (tmp_path / "out/summary.json").exists()
+    done = run("pet-fairseq", *words, check=False)
+    while "is at work there" in done.output:  # jobs that have not noticed it yet
+        time.sleep(0.1)
+        done = run("pet-fairseq", *words, check=False)
+    assert done.status == 0, done.output
+    assert in_process(*model, "--out", tmp_path / "whole").status == 0
+    assert files_of(tmp_path / "out") == files_of(tmp_path / "whole")
+    assert not list(tmp_path.glob("out/.share-1-of-1/unfinished*"))
 
 
 def test_the_error_of_a_job_is_told(models, text, tmp_path):
@@ -317,6 +382,14 @@ def test_wrong_words(models, text, tmp_path):
         (text, ("--shard-of", "5/4"), "5/4: give I/N, such as 1/4 for the first of four"),
         (text, ("--sampling-topk", "5"), "--sampling-topk: is for --sampling; give that too"),
         (text, ("--sampling", "--sampling-topk", "-1"), "--sampling-topk -1: give 0 for all"),
+        (text, ("--sampling-topp", "0.5"), "--sampling-topp: is for --sampling; give that too"),
+        (text, ("--temperature", "2"), "--temperature: is for --sampling; give that too"),
+        (text, ("--sampling", "--sampling-topp", "1.5"), "--sampling-topp 1.5: give a probabil"),
+        (text, ("--sampling", "--temperature", "0"), "--temperature 0: give a number above 0"),
+        (
+            *(text, ("--sampling", "--sampling-topp", "0.5", "--sampling-topk", "5")),
+            "--sampling-topk and --sampling-topp: both say which words are drawn from",
+        ),
         (text, ("--what",), "unrecognized arguments: --what"),
         (text, ("--out", text), "is a file; give a folder that can be written"),
     ):

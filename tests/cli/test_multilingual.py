@@ -130,6 +130,41 @@ def test_compressed_for_one_pair(given, multilingual, joined, raw, tmp_path):
     assert "fairseq-train" in run(*words, "--dry-run").output
 
 
+def test_the_guide(multilingual, joined, raw, tmp_path):
+    """With the data that it was trained on, and a text in whole words."""
+    pytest.importorskip("ctranslate2")
+    (tmp_path / "multilingual.pt").symlink_to(multilingual)
+    (tmp_path / "BIN").symlink_to(joined)
+    (tmp_path / "news.de").write_text("".join((raw / "train.de").read_text()[:2000]))
+    (tmp_path / "new.de").write_text("a1 a2\na3\n")
+    page = "howto/fairseq_multilingual.md"
+    commands = block(page, "pet-fairseq compress").rstrip()
+    output = run_in(tmp_path, f"{commands} {' '.join(COMPRESSED)}")
+    assert "read on in small/report.md" in output
+    sets = {file.name for file in (tmp_path / "small/bin").glob("train*.idx")}
+    assert len(sets) == 6  # the pairs twice, and the translations
+    run_in(tmp_path, block(page, "pet-fairseq translate"))
+    assert len((tmp_path / "new.en").read_text().splitlines()) == 2
+
+
+def test_a_language_that_the_teacher_does_not_know(multilingual, joined, raw, tmp_path):
+    pair = ("--source-lang", "de", "--target-lang", "fi", "--out", tmp_path / "out")
+    text = ("--data", joined, "--text", raw / "train.de", "--device", "cpu")
+    done = in_process("compress", multilingual, *pair, *text)
+    assert done.status == 1 and done.output.splitlines()[-1].endswith(
+        f"--target-lang fi: {multilingual} does not know it; its languages are de, en"
+    )
+
+
+def test_the_file_that_divides_text_comes_along(multilingual, tmp_path):
+    """Text for the bilingual model needs no options then."""
+    (tmp_path / "multilingual.pt").symlink_to(multilingual)
+    (tmp_path / "spm.model").write_bytes(b"a model")
+    words = ("--source-lang", "en", "--target-lang", "de", "--out", tmp_path / "en_de")
+    assert in_process("bilingual", tmp_path / "multilingual.pt", *words).status == 0
+    assert (tmp_path / "en_de/spm.model").read_bytes() == b"a model"
+
+
 @pytest.mark.parametrize("beam", ["1", "4"])
 def test_the_same_translations_in_ctranslate2(beam, bilingual, raw, tmp_path):
     """Without a division by lengths, as CTranslate2 counts the language token."""

@@ -1,5 +1,7 @@
 """What is decided before anything runs, for untrained teachers and data made by hand."""
 
+import math
+import shutil
 from pathlib import Path
 
 import pytest
@@ -7,11 +9,12 @@ from omegaconf import DictConfig
 
 from pet_fairseq.checkpoints.loading import load_subset, load_task
 from pet_fairseq.compress.plan import Request, make_plan
-from pet_fairseq.compress.stages import build_stages
+from pet_fairseq.compress.stages import build_pipeline, build_stages
 from pet_fairseq.compress.student import Size
 from pet_fairseq.errors import UserError
 from pet_fairseq.predict.speed.translate import ROUNDS
 from pet_fairseq.runner.device import CPU
+from pet_fairseq.runner.record import make_record
 from tests.translation import make_task, save_model, write_subset
 
 SIZES = {"embed_dim": 32, "ffn_embed_dim": 64, "layers": 2, "attention_heads": 4}
@@ -107,6 +110,76 @@ def test_translations_in_ctranslate2_are_no_longer_than_the_models_positions(bui
         for n in (24, 1024)
     ]
     assert lengths == [23, 200]
+
+
+def several(task, tmp_path, *lengths):
+    """The task's folder and others, whose training sets have sentences of these lengths."""
+    folders = [Path(task.cfg.data)]
+    for number, some in enumerate(lengths):
+        folders.append(tmp_path / f"more{number}")
+        shutil.copytree(folders[0], folders[-1])
+        for name in ("train", "valid", "test"):
+            [path.unlink() for path in folders[-1].glob(f"{name}.*")]
+        write_lengths(folders[-1], "train", some)
+    return folders
+
+
+def plan_for(folders, task, tmp_path, **options):
+    teacher = Path(save_model(tmp_path / "t.pt", task, "transformer", **SHAPE))
+    first, *more = folders
+    request = Request(
+        *(teacher, first, tmp_path / "out", "distil", HALF, CPU), more_data=tuple(more), **options
+    )
+    return make_plan(request)
+
+
+def test_a_training_set_in_several_folders(task, tmp_path):
+    """All of it counts; the other sets are in the first folder."""
+    folders = several(task, tmp_path, [5] * 400, [2, 6])
+    plan = plan_for(folders, task, tmp_path)
+    assert plan.budget.per_epoch == math.ceil((15 + 2000 + 8) / plan.max_tokens)
+    assert plan.budget.folders == 3
+    pipeline = build_pipeline(plan)
+    stages = {stage.name: stage for stage in pipeline.stages}
+    training = stages["training"]
+    words = training.words()
+    assert ":".join(map(str, folders)) == words[words.index("--user-dir") - 1]
+    assert set(folders) < set(training.inputs)
+    assert "fairseq reads one of 3 folders in what it calls an epoch" in pipeline.about[0]
+    for name in ("generate/student.1", "export/student/fairseq"):
+        assert str(folders[0]) in stages[name].words() and folders[1] not in stages[name].inputs
+    (tmp_path / "out").mkdir()
+    record = make_record(training, pipeline.places, finished=True)
+    assert record.command[1] == "DATA:DATA2:DATA3"
+    assert {"DATA", "DATA2", "DATA3"} < record.inputs.keys()
+
+
+def test_wrong_folders_of_several(task, tmp_path):
+    folders = several(task, tmp_path, [5, 5])
+    gone = tmp_path / "gone"
+    with pytest.raises(UserError, match=f"^--data {gone}: no such folder"):
+        plan_for([*folders, gone], task, tmp_path)
+    words = folders[1] / "dict.en.txt"
+    words.write_text("other 1\n" + words.read_text())
+    with pytest.raises(UserError, match=f"^--data {folders[1]}: made with other dictionaries than"):
+        plan_for(folders, task, tmp_path)
+    shutil.copy(folders[0] / "dict.en.txt", words)
+    [path.unlink() for path in folders[1].glob("train.*")]
+    with pytest.raises(UserError, match=f"^--data {folders[1]}: .* has no train set, only no data"):
+        plan_for(folders, task, tmp_path)
+
+
+def test_a_training_set_of_several_parts(task, tmp_path):
+    """fairseq loses the first one unless it is told not to."""
+    data = Path(task.cfg.data)
+    write_lengths(data, "train1", [5] * 400)
+    plan = plan_for([data], task, tmp_path)
+    assert plan.budget.per_epoch == math.ceil((15 + 2000) / plan.max_tokens)
+    stages = {stage.name: stage for stage in build_stages(plan)}
+    assert stages["training"].option("--upsample-primary") == "1"
+    [path.unlink() for path in data.glob("train1.*")]
+    stages = {stage.name: stage for stage in build_stages(plan_for([data], task, tmp_path))}
+    assert stages["training"].option("--upsample-primary") is None
 
 
 def exports(stages):

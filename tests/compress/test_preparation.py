@@ -3,6 +3,7 @@
 import io
 import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,7 +13,13 @@ from subword_nmt.learn_bpe import learn_bpe
 
 from pet_fairseq.checkpoints.frozen_models import load_frozen_models
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
-from pet_fairseq.compress.preparation import Given, check_given, data_stages, teacher_stages
+from pet_fairseq.compress.preparation import (
+    Given,
+    check_given,
+    corpus_stages,
+    data_stages,
+    teacher_stages,
+)
 from pet_fairseq.compress.raw_text import (
     TextPair,
     choose_sets,
@@ -22,6 +29,8 @@ from pet_fairseq.compress.raw_text import (
 )
 from pet_fairseq.demo.corpus import train_pieces
 from pet_fairseq.errors import UserError
+from pet_fairseq.predict.shared_options import Search
+from pet_fairseq.runner.stage import without_options
 from tests.cli.processes import preprocess, write_text
 from tests.translation import load_task, save_model
 
@@ -306,7 +315,7 @@ def test_vocabularies_that_are_none(vocabulary, made, teacher, tmp_path):
 
 def test_one_thing_to_train_on(made, teacher, tmp_path):
     pair = (made / "raw/train.de", made / "raw/train.en")
-    with pytest.raises(UserError, match="--data and --train-pair or --text: both say"):
+    with pytest.raises(UserError, match=r"^--data and --train-pair: both say what to"):
         check_given(Given(teacher, tmp_path, made / "bin", pairs={"train": pair}))
     for pairs in ({}, {"test": pair}):
         with pytest.raises(UserError, match="--data, --train-pair or --text: says what"):
@@ -319,7 +328,63 @@ def test_one_thing_to_train_on(made, teacher, tmp_path):
 def test_a_checkpoint_with_its_data_needs_nothing(made, teacher, tmp_path):
     given = Given(teacher, tmp_path / "out", made / "bin")
     assert teacher_stages(given) == ((), teacher)
-    assert data_stages(given, teacher) == ((), made / "bin")
+    assert data_stages(given, teacher) == ((), (made / "bin",))
+    given = Given(teacher, tmp_path / "out", made / "bin", more_data=(made / "more",))
+    assert data_stages(given, teacher) == ((), (made / "bin", made / "more"))
+
+
+def test_text_beside_data(made, teacher, tmp_path):
+    """It is translated with the data's words; the mixture depends on both and on the number."""
+    text, out = made / "raw/train.de", tmp_path / "out"
+    given = Given(teacher, out, made / "bin", text=(text,), repeat=3, more_data=(made / "more",))
+    check_given(given)
+    stages, summary = corpus_stages(given, teacher)
+    assert stages[-1].option("--data") == str(made / "bin")
+    assert stages[-1].product == summary == out / "corpus/summary.json"
+    (mixing,), folders = data_stages(given, teacher)
+    assert folders == (out / "bin/0", out / "bin/1")
+    assert mixing.command.arguments["repeat"] == 3
+    assert {made / "bin", made / "more", summary} < set(mixing.inputs)
+    assert not given.measures_agreement
+
+
+def test_how_text_is_translated(made, teacher, tmp_path):
+    """As translate-corpus is told; in how many processes is no part of the record."""
+    drawn = Search(nbest=3, sampling=True, sampling_topp=0.9, temperature=0.7)
+    text = (made / "raw/train.de",)
+    given = Given(teacher, tmp_path / "out", made / "bin", text=text)
+    for search, jobs, words in (
+        (Search(), 1, []),
+        (Search(), 4, []),
+        (Search(beam=2, lenpen=0.5), 1, ["--beam", "2", "--lenpen", "0.5"]),
+        (drawn, 2, "--nbest 3 --sampling --sampling-topp 0.9 --temperature 0.7".split()),
+    ):
+        asked = replace(given, search=search, jobs=jobs)
+        check_given(asked)
+        stage = corpus_stages(asked, teacher)[0][-1]
+        words_of_stage = stage.words()
+        start = words_of_stage.index("--device") + 2
+        assert words_of_stage[start:] == [*words, "--jobs", str(jobs)]
+        assert "--jobs" not in without_options(words_of_stage, stage.free)
+        assert without_options(words_of_stage, stage.free) == words_of_stage[:-2]
+    with pytest.raises(UserError, match=r"^--sampling-topk: is for --sampling"):
+        check_given(replace(given, search=Search(sampling_topk=3)))
+    with pytest.raises(UserError, match=r"^--beam: is for --text; give that too"):
+        check_given(replace(given, text=(), search=Search(beam=2)))
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (b"\n \n", "no line has words; give a text"),
+        ("Hund und Katze\n".encode("utf-16"), "UTF-16, or no text; give UTF-8"),
+        ("K\xe4se f\xfcr alle\n".encode("latin-1") * 30, "not UTF-8: of the first 30 lines"),
+    ],
+)
+def test_texts_that_cannot_be_translated(content, message, made, teacher, tmp_path):
+    (tmp_path / "text").write_bytes(content)
+    with pytest.raises(UserError, match=f"^--text {tmp_path}/text: {message}"):
+        check_given(Given(teacher, tmp_path / "out", made / "bin", text=(tmp_path / "text",)))
 
 
 def test_languages_of_a_bilingual_teacher(made, teacher, tmp_path):

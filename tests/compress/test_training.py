@@ -66,6 +66,15 @@ def test_the_length_in_words():
     assert "as many updates as fit into 2 hours, an epoch has 497;" in hours
 
 
+def test_validations_of_a_training_set_in_several_folders():
+    """Intervals are in fairseq's epochs, each of which reads one folder."""
+    one, four = Budget(80, 10_000), Budget(80, 10_000, folders=4)
+    assert option(one.validation(), "--validate-interval") == "1"
+    assert option(four.validation(), "--validate-interval") == "5"  # of 20 updates
+    assert Budget(1_000, 20_000).has_validations_within()
+    assert not Budget(1_000, 20_000, folders=4).has_validations_within()
+
+
 def test_the_checkpoints_that_a_training_keeps():
     assert checkpoint_bytes(1_000, validates_within_epochs=False) == 3 * 12_000
     assert checkpoint_bytes(1_000, validates_within_epochs=True) == 4 * 12_000

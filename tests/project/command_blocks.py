@@ -35,6 +35,7 @@ SCRIPTS = {
         "answers.py": "tests/cli/test_serve_benchmarks.py::test_processor_time_of_answers",
         "attention.py": "tests/cli/test_benchmarks.py::test_attention",
         "bank.py": "tests/cli/test_benchmarks.py::test_bank",
+        "corpus.py": "tests/cli/test_benchmarks.py::test_corpus",
         "decoding.py": "tests/cli/test_benchmarks.py::test_decoding_of_a_checkpoint",
         "distillation.py": "tests/cli/test_benchmarks.py::test_distillation",
         "fine_tuning.py": "tests/cli/test_benchmarks.py::test_fine_tuning",
@@ -94,8 +95,11 @@ BLOCKS = {
         "import pet_fairseq": "tests/cli/test_hub.py::test_says_what_interactive_says",
     },
     "docs/text.md": {
-        "pet-fairseq translate-corpus": (
+        "pet-fairseq translate-corpus teacher": (
             "tests/cli/test_corpus.py::test_pairs_are_the_lines_of_translate"
+        ),
+        "pet-fairseq translate-corpus engine": (
+            "tests/cli/test_corpus.py::test_jobs_and_shares_make_the_same_shards"
         ),
     },
     "docs/multilingual.md": {
@@ -141,6 +145,10 @@ BLOCKS = {
     "docs/howto/nllb.md": {
         "pet-fairseq compress": f"{GUIDES}::test_a_teacher_of_many_languages",
         "pet-fairseq translate": f"{GUIDES}::test_a_teacher_of_many_languages",
+    },
+    "docs/howto/fairseq_multilingual.md": {
+        "pet-fairseq compress": "tests/cli/test_multilingual.py::test_the_guide",
+        "pet-fairseq translate": "tests/cli/test_multilingual.py::test_the_guide",
     },
     "docs/howto/own_teacher.md": {". .venv/bin/activate": COMPRESSES},
     "docs/howto/own_text.md": {

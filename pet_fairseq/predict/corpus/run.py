@@ -35,6 +35,7 @@ from pet_fairseq.predict.corpus.text import OPTION, TextReader, check_text
 from pet_fairseq.predict.exported import find_exported
 from pet_fairseq.predict.lines import Line
 from pet_fairseq.predict.load_model import PATH
+from pet_fairseq.predict.shared_options import Search
 from pet_fairseq.predict.translate import (
     Engine,
     check_numbers,
@@ -55,6 +56,8 @@ SETTINGS = (
     *("beam", "lenpen", "nbest", "sampling", "sampling_topk", "seed"),
     *("shard_lines", "max_ratio"),
 )
+# the same, of folders that need not name them: only values other than these are settings
+LATER_SETTINGS = {"sampling_topp": 0.0, "temperature": 1.0}
 
 
 def translate_corpus(args: Namespace, text_options: list[str]) -> None:
@@ -87,13 +90,8 @@ def translate_corpus(args: Namespace, text_options: list[str]) -> None:
 def check_options(args: Namespace) -> None:
     """Check what can be checked before anything is read; raises UserError."""
     check_numbers(args)
-    check_positive(**{name: getattr(args, name) for name in ("shard_lines", "jobs", "nbest")})
-    if not args.sampling and args.nbest > args.beam:
-        raise UserError(f"--nbest {args.nbest}: above --beam {args.beam}; give a larger --beam")
-    if not args.sampling and args.sampling_topk:
-        raise UserError("--sampling-topk: is for --sampling; give that too, or leave it out")
-    if args.sampling_topk < 0:
-        raise UserError(f"--sampling-topk {args.sampling_topk}: give 0 for all words, or more")
+    check_positive(shard_lines=args.shard_lines, jobs=args.jobs)
+    Search.of(args).check()
     if args.max_ratio < 1:
         raise UserError(f"--max-ratio {args.max_ratio:g}: give 1 or more")
 
@@ -104,7 +102,10 @@ def make_settings(args: Namespace, text_options: list[str]) -> Record:
     Folders of texts do not count, so that these may be moved; nor does what only makes it faster.
     """
     texts = [Path(file) for file in args.text]
-    options = option_words({name: getattr(args, name) for name in SETTINGS})
+    values = {name: getattr(args, name) for name in SETTINGS}
+    for name, default in LATER_SETTINGS.items():
+        values[name] = None if getattr(args, name) == default else getattr(args, name)
+    options = option_words(values)
     words = [args.command, *options, *text_options, OPTION, *(path.name for path in texts)]
     files = enumerate(model_files(args), 1)
     return Record(
@@ -148,6 +149,8 @@ def work_in_process(options: dict, share: list[int], place: Path, settings: Reco
 
     try:
         work(Namespace(**options), Share(*share), place, settings, update)
+    except BrokenPipeError:  # the one that started it was killed
+        return
     except (UserError, OSError) as error:
         update(error=user_message(error) if isinstance(error, OSError) else str(error))
 

@@ -34,6 +34,10 @@ class TextStyle:
     tokenizer: Optional[str] = None
 
     @property
+    def languages(self) -> tuple[str, str]:
+        return self.source_lang, self.target_lang
+
+    @property
     def options(self) -> tuple[str, ...]:
         """The same as options of fairseq-generate and of pet-fairseq's commands."""
         bpe = ("--remove-bpe", self.remove_bpe) if self.remove_bpe else ()
