@@ -12,8 +12,8 @@ USER_DIR = "--user-dir $(pet-fairseq user-dir)"  # outside the project's folder
 def block(page: str, start: str, **smaller) -> str:
     """A block of a page that begins so, with other values for the options that are given."""
     text = (REPO / "docs" / page).read_text(encoding="utf-8")
-    blocks = re.findall(r"^```\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    (commands,) = [block for block in blocks if block.startswith(start)]
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    (commands,) = [b for language, b in blocks if not language and b.startswith(start)]
     for name, value in smaller.items():
         option = f"--{name.replace('_', '-')}"
         commands, number = re.subn(rf"{option} \S+", f"{option} {value}", commands)

@@ -265,7 +265,7 @@ def test_wrong_options(exported, tmp_path, monkeypatch):
     for more, message in (
         ((out, "--precision", "fp16"), "--precision fp16: for --to onnx give fp32 or int8"),
         ((out, "--segmentation", "no"), "--segmentation no: no such file"),
-        ((tmp_path,), f"--out {tmp_path}: exists; give the name of a new folder"),
+        ((tmp_path,), f"--out {tmp_path}: is there already; give a new folder"),
     ):
         assert refusal(*words, *more) == f"pet-fairseq export: error: {message}"
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
