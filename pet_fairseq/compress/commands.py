@@ -169,6 +169,13 @@ def _add_size_options(group) -> None:
         metavar="MB",
         help="the size of the model exported to CTranslate2 in int8, embeddings included",
     )
+    group.add_argument(
+        "--shortlist",
+        type=int,
+        metavar="N",
+        help="for CTranslate2: for each source piece the N target pieces that go with it most are "
+        "translated to, and frequent ones (20 is a good start; worth it from 8,000 pieces on)",
+    )
 
 
 def _add_training_options(group) -> None:
@@ -285,7 +292,7 @@ def _request(args: Namespace, given: "Given", teacher: Path, data: Sequence[Path
     from pet_fairseq.compress.raw_text import REFERENCE
     from pet_fairseq.compress.student import Size
 
-    names = ("updates", "hours", "seed", "test", "remove_bpe", "tokenizer")
+    names = ("updates", "hours", "seed", "test", "shortlist", "remove_bpe", "tokenizer")
     return Request(
         *(teacher, data[0], given.out, args.method),
         reference=given.out / "text" / REFERENCE if given.is_raw else args.reference,

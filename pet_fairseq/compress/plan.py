@@ -52,6 +52,7 @@ class Request:
         test: a subset of the data, or a folder like it with a subset `test`.
         reference: raw target text of the test set.
         agreement: whether the references are the teacher's own translations.
+        shortlist: as for the export to CTranslate2.
         remove_bpe, tokenizer: how tokens become text; None: as the teacher and its data show.
     """
 
@@ -67,6 +68,7 @@ class Request:
     test: str = "test"
     reference: Optional[Path] = None
     agreement: bool = False
+    shortlist: Optional[int] = None
     remove_bpe: Optional[str] = None
     tokenizer: Optional[str] = None
     more_data: tuple[Path, ...] = ()
@@ -116,7 +118,7 @@ def make_plan(request: Request) -> Plan:
     Raises:
         UserError: names the option or the file that is wrong.
     """
-    check_times(request)
+    check_numbers(request)
     if request.teacher.is_dir():
         teacher = read_engine_teacher(request.teacher, request.data)
     else:
@@ -186,12 +188,14 @@ def check_method(name: str, teacher: Teacher) -> Method:
     return method
 
 
-def check_times(request: Request) -> None:
-    """Check the length of the training that the user asks for.
+def check_numbers(request: Request) -> None:
+    """Check the numbers that the user gives.
 
     Raises:
-        UserError: it is given in two ways, or not positive.
+        UserError: one is not positive, or the training's length is given in two ways.
     """
+    if request.shortlist is not None:
+        check_positive(shortlist=request.shortlist)
     if request.updates is not None and request.hours is not None:
         raise UserError("--updates and --hours: both say how long; give one of them")
     if request.updates is not None:

@@ -169,7 +169,9 @@ def exports(plan: Plan, model: str) -> list[Stage]:
 
 
 def export(plan: Plan, model: str, engine: str) -> Stage:
-    options = ("--precision", PRECISION) if engine == "ctranslate2" else ()
+    options = ["--precision", PRECISION] if engine == "ctranslate2" else []
+    if options and model == "student" and plan.request.shortlist is not None:
+        options += ["--shortlist", str(plan.request.shortlist)]
     data, path = plan.request.data, checkpoint(plan, model)
     return Stage(
         *(f"export/{model}/{engine}", ("export",)),

@@ -33,7 +33,7 @@ def _arguments(parser: OneLineParser) -> None:
         type=int,
         metavar="N",
         help="compute the logits of few target pieces only: for each source piece the N that go "
-        "with it most in the training set of --data (40 is a good start), and frequent ones; for "
+        "with it most in the training set of --data (20 is a good start), and frequent ones; for "
         "--to ctranslate2",
     )
     parser.add_argument(

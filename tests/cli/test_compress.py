@@ -37,6 +37,18 @@ def build(teacher, data, tmp_path):
     return build
 
 
+def test_a_shortlist_is_for_the_student_in_ctranslate2(build):
+    pytest.importorskip("ctranslate2")
+    stages = build(shortlist=7)
+    exports = {name: stages[name].words() for name in stages if name.startswith("export/")}
+    with_it = [name for name, words in exports.items() if "--shortlist" in words]
+    assert with_it == ["export/student/ctranslate2"]
+    words = exports[with_it[0]]
+    assert words[words.index("--shortlist") + 1] == "7"
+    with pytest.raises(UserError, match="--shortlist 0: give 1 or more"):
+        build(shortlist=0)
+
+
 def model_options(stage):
     """The options of the model among those of a training."""
     words = [str(word) for word in stage.words()]
