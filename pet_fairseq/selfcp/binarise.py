@@ -9,10 +9,10 @@ from typing import Optional
 import numpy as np
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import atomic_folder, check_folder
+from pet_fairseq.files import atomic_folder, check_folder, write_text
 from pet_fairseq.selfcp.binary_writer import BinaryWriter, LanguageModelWriter
 from pet_fairseq.selfcp.prompts import Record, read_paragraphs, read_records
-from pet_fairseq.selfcp.vocabulary import VOCAB_SIZE, Vocabulary, train_model
+from pet_fairseq.selfcp.vocabulary import CUE, VOCAB_SIZE, Vocabulary, train_model
 
 VALID_EVERY = 100  # every 100th line of a text is for validation
 
@@ -26,6 +26,7 @@ def make_prompts(
     lm_tokens: int = 512,
     max_bytes: int = 64_000_000,
     lm_records: bool = True,
+    cue: str = "",
 ) -> str:
     """Write the folder `out` and return a summary; docs/selfcp_data.md has the format.
 
@@ -35,8 +36,10 @@ def make_prompts(
         spm: a SentencePiece model; None: one of vocab_size pieces is trained on train and text.
         lm_tokens: the longest text for the language model. max_bytes: the longest line.
         lm_records: whether the records are text for the language model, too.
+        cue: what is read between each prompt and its response.
     Raises:
-        UserError: a wrong file or record; nothing is left of `out` then.
+        UserError: a wrong file or record, or a cue without any token; nothing is left of `out`
+            then.
     """
     check_out(out, spm)
     with atomic_folder(out) as folder:
@@ -47,7 +50,12 @@ def make_prompts(
         vocabulary = Vocabulary(model, f"--spm {spm}")
         (folder / "spm.model").write_bytes(model)
         (folder / "lm").mkdir()
-        lines = write_all(folder, splits, text, vocabulary, lm_tokens, max_bytes, lm_records)
+        tokens = encode_cue(cue, vocabulary)
+        if cue:
+            write_text(folder / CUE, " ".join(vocabulary.dictionary[i] for i in tokens) + "\n")
+        lines = write_all(
+            folder, splits, text, vocabulary, lm_tokens, max_bytes, lm_records, tokens
+        )
         vocabulary.save(folder / "dict.txt")
         shutil.copy(folder / "dict.txt", folder / "lm" / "dict.txt")
     words = vocabulary.counts[vocabulary.dictionary.nspecial :]
@@ -55,6 +63,19 @@ def make_prompts(
         f"dict.txt: {len(words):,} pieces, {(words == 0).sum():,} of them not met in train"
     )
     return "\n".join([f"wrote {out}", *lines])
+
+
+def encode_cue(cue: str, vocabulary: Vocabulary) -> np.ndarray:
+    """The tokens of a cue; none of an empty one.
+
+    Raises:
+        UserError: it has text, and the SentencePiece model finds nothing in it.
+    """
+    tokens = vocabulary.encode(cue) if cue else np.zeros(0, dtype=np.int64)
+    if cue and not len(tokens):
+        raise UserError(f"--cue {cue!r}: the SentencePiece model finds nothing in it; give text")
+    vocabulary.count(tokens)
+    return tokens
 
 
 def check_out(out: Path, spm: Optional[Path]) -> None:
@@ -85,6 +106,7 @@ def write_all(
     lm_tokens: int,
     max_bytes: int,
     lm_records: bool,
+    cue: np.ndarray,
 ) -> list[str]:
     """Write all items and return a line about each data set."""
     lines = []
@@ -98,8 +120,8 @@ def write_all(
         for split, path in splits.items():
             records = encoded(path, vocabulary, max_bytes, counted=split == "train")
             lm_items = lm.get(split) if lm_records else None
-            lines.append(write_split(folder / split, records, vocabulary, lm_items))
-        write_text(text, vocabulary, lm, max_bytes)
+            lines.append(write_split(folder / split, records, vocabulary, lm_items, cue))
+        write_paragraphs(text, vocabulary, lm, max_bytes)
     return lines + [describe_lm(split, items) for split, items in lm.items()]
 
 
@@ -129,8 +151,12 @@ def write_split(
     records: Iterable[list[np.ndarray]],
     vocabulary: Vocabulary,
     lm: Optional[LanguageModelWriter],
+    cue: np.ndarray,
 ) -> str:
-    """Write PREFIX.query, .prompt and .response, and the same records for a language model."""
+    """Write PREFIX.query, .prompt and .response, and the same records for a language model.
+
+    The language model also reads the cue before each response.
+    """
     with ExitStack() as stack:
         parts = [BinaryWriter(Path(f"{prefix}.{name}"), vocabulary) for name in Record._fields]
         for items in parts:
@@ -139,7 +165,8 @@ def write_split(
             for items, part in zip(parts, tokens):
                 items.add(part)
             if lm is not None:
-                lm.add_record(*tokens)
+                query, prompt, response = tokens
+                lm.add_record(query, prompt, np.concatenate([cue, response]))
     lengths = ", ".join(
         f"{name} {items.tokens / items.items:,.1f} ({items.longest:,})"
         for name, items in zip(Record._fields, parts)
@@ -150,7 +177,7 @@ def write_split(
     )
 
 
-def write_text(
+def write_paragraphs(
     text: Sequence[Path], vocabulary: Vocabulary, lm: dict[str, LanguageModelWriter], max_bytes: int
 ) -> None:
     """Write paragraphs for a language model, every VALID_EVERY-th of all files for validation."""

@@ -66,6 +66,13 @@ def _prompts_arguments(parser: ArgumentParser) -> None:
         "their prompt there, other text is divided (default: %(default)s)",
     )
     parser.add_argument(
+        "--cue",
+        default="",
+        metavar="TEXT",
+        help="what the model reads between each prompt and its response, such as 'Answer:'; it is "
+        "never compressed",
+    )
+    parser.add_argument(
         "--no-lm-records",
         action="store_true",
         help="give the language model only --text, not the records",
@@ -89,6 +96,7 @@ def _prompts(args: Namespace) -> None:
         *(splits, args.text, args.out, args.spm, args.vocab_size or VOCAB_SIZE, args.lm_tokens),
         max_bytes=int(args.max_record_mb * 1e6),
         lm_records=not args.no_lm_records,
+        cue=args.cue,
     )
     print(summary)
 

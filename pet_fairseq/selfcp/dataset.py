@@ -20,7 +20,8 @@ class PromptDataset(FairseqDataset):
 
     Args:
         response: None in inference. of_others: give each prompt another one beside it, whose
-            segments are compressed in its place.
+            segments are compressed in its place. cue: the tokens between each prompt and its
+            response.
     Raises:
         UserError: of_others, and all prompts are the same.
     """
@@ -33,12 +34,15 @@ class PromptDataset(FairseqDataset):
         dictionary: Dictionary,
         seed: int = 1,
         of_others: bool = False,
+        cue: Optional[Tensor] = None,
     ):
         self.parts = {"query": query, "prompt": prompt, "response": response}
         self.dictionary = dictionary
         self.seed = seed
         self.others = pair_with_others(prompt) if of_others else None
-        self.source_sizes = 2 + np.asarray(query.sizes) + np.asarray(prompt.sizes)
+        self.cue = cue
+        length = 0 if cue is None else len(cue)
+        self.source_sizes = 2 + length + np.asarray(query.sizes) + np.asarray(prompt.sizes)
         self.target_sizes = 0 if response is None else 1 + np.asarray(response.sizes)
         self.sizes = np.asarray(self.source_sizes + self.target_sizes, dtype=np.int64)
 
@@ -112,6 +116,8 @@ class PromptDataset(FairseqDataset):
             "src_tokens": pad_right(sources),
             "src_lengths": torch.tensor([len(source) for source in sources]),
         }
+        if self.cue is not None:
+            net_input["cue"] = self.cue
         batch = {
             "id": torch.tensor([s["id"] for s in samples]),
             "nsentences": len(samples),

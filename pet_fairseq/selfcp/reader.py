@@ -49,6 +49,7 @@ class PromptReader(Compressor):
         latter: Optional[Sequence[bool]] = None,
         others: Optional[Tensor] = None,
         other_lengths: Optional[Tensor] = None,
+        cue: Optional[Tensor] = None,
         more: int = 0,
     ) -> MixedInput:
         """Put together what the model reads: the query, and memory and kept tokens of the prompt.
@@ -64,6 +65,7 @@ class PromptReader(Compressor):
                 prompts are halved then, too.
             others: B x T, prompts whose segments are compressed in the place of each one's own,
                 padded on the right; other_lengths: B.
+            cue: tokens that are read after each prompt, never compressed.
             more: tokens of the response, which need positions, too.
         Raises:
             UserError: the model has too few positions, or the bank is not of this model.
@@ -78,6 +80,7 @@ class PromptReader(Compressor):
         if ratios is None:
             ratios = [self.cfg.memory_ratio] * len(prompts)
         else:
+            more += 0 if cue is None else len(cue)
             taken = [len(q) + sum(map(len, d)) + more for q, d in zip(queries, demonstrations)]
             ratios = self.fit(map(float, ratios), strategies, queries, prompts, taken)
         if EQUAL_BUDGET.get(self.cfg.prompt_strategy, self.cfg.prompt_strategy) == "perplexity":
@@ -94,7 +97,7 @@ class PromptReader(Compressor):
         pieces = self.carry_out(plan, queries, prompts, sources)
         inputs = self.join(
             [
-                [query, *memories, *some]
+                [query, *memories, *some, *([] if cue is None else [cue])]
                 for query, memories, some in zip(queries, demonstrations, pieces)
             ]
         )

@@ -21,9 +21,11 @@ from pet_fairseq.checkpoints.dictionaries import load_dictionary
 from pet_fairseq.checkpoints.loading import build_from_state, even_steps
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
+from pet_fairseq.files import read_text
 from pet_fairseq.selfcp.dataset import PromptDataset, split_at
 from pet_fairseq.selfcp.model import SelfCpModel
 from pet_fairseq.selfcp.prompts import Record
+from pet_fairseq.selfcp.vocabulary import CUE
 
 SEGMENTS_FROM = ("own", "other")
 READ_AT_ONCE = 8  # prompts, before a training
@@ -95,6 +97,22 @@ def read_range(text: str) -> Optional[tuple[float, float]]:
     return low, high
 
 
+def read_cue(path: Path, dictionary: Dictionary) -> Optional[Tensor]:
+    """The tokens in a folder's file of the cue, None if it has no such file.
+
+    Raises:
+        UserError: it is empty, or has pieces that the dictionary lacks.
+    """
+    if not path.is_file():
+        return None
+    words = read_text(path, "the cue").split()
+    unknown = [word for word in words if word not in dictionary]
+    if unknown or not words:
+        reason = f"the dictionary lacks {unknown[0]}" if unknown else "is empty"
+        raise UserError(f"{path}: {reason}; make the folder again, or remove the file")
+    return torch.tensor([dictionary.index(word) for word in words])
+
+
 @register_task("selfcp", dataclass=SelfCpTaskConfig)
 class SelfCpTask(AllSentences):
     """Responses to a query about a prompt, all in one dictionary."""
@@ -105,6 +123,7 @@ class SelfCpTask(AllSentences):
         super().__init__(cfg)
         self.dictionary = dictionary
         self.ratios = read_range(cfg.memory_ratio_range)
+        self.cue = read_cue(Path(cfg.data, CUE), dictionary)
         self.epoch = 1
 
     @classmethod
@@ -136,6 +155,7 @@ class SelfCpTask(AllSentences):
             dictionary=self.dictionary,
             seed=self.cfg.seed,
             of_others=segments_from == "other",
+            cue=self.cue,
         )
 
     def build_model(self, cfg: FairseqDataclass, from_checkpoint: bool = False) -> BaseFairseqModel:
@@ -194,7 +214,7 @@ class SelfCpTask(AllSentences):
                 query = query[:-1]
             pairs.append((query, prompt))
         queries, prompts = (Texts(list(side)) for side in zip(*pairs))
-        return PromptDataset(queries, prompts, None, self.dictionary)
+        return PromptDataset(queries, prompts, None, self.dictionary, cue=self.cue)
 
     def max_positions(self) -> tuple[int, int]:
         return sys.maxsize, sys.maxsize

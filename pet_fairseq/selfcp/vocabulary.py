@@ -13,6 +13,7 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.selfcp.prompts import cut
 
 PROMPT_SYMBOL = "<prompt>"  # between query and prompt, for fairseq-interactive
+CUE = "cue.txt"  # the pieces that are read between prompt and response
 VOCAB_SIZE = 8000
 SAMPLE = 200_000  # lines that SentencePiece learns from, drawn at random
 SAMPLE_LINE = 300  # characters; SentencePiece leaves out lines of more than 4,192 bytes

@@ -322,6 +322,30 @@ def test_only_what_was_given(files, model, tmp_path):
     assert not list((tmp_path / "b").glob("*.bin"))
 
 
+def test_a_cue_before_each_response(files, model, tmp_path):
+    (tmp_path / "given.model").write_bytes(model)
+    options = {"spm": tmp_path / "given.model", "lm_tokens": 500}
+    splits, _, _ = files
+    splits = {"train": splits["train"]}
+    for name, cue in (("without", ""), ("with", WORDS[3])):
+        make_prompts(splits, [], tmp_path / name, cue=cue, **options)
+    assert not (tmp_path / "without/cue.txt").exists()
+    pieces = (tmp_path / "with/cue.txt").read_text().split()
+    assert "".join(pieces).replace("\u2581", "") == WORDS[3]
+    dictionary = Dictionary.load(str(tmp_path / "with/dict.txt"))
+    cue = [dictionary.index(piece) for piece in pieces]
+    parts, plain = (
+        [read(tmp_path / name / f"train.{field}", dictionary) for field in FIELDS]
+        for name in ("with", "without")
+    )
+    assert parts == plain
+    texts = read(tmp_path / "with/lm/train", dictionary)
+    assert texts == [q + p + cue + r + [dictionary.eos()] for q, p, r in zip(*parts)]
+    with pytest.raises(UserError, match="--cue ' ': the SentencePiece model finds nothing in it"):
+        make_prompts(splits, [], tmp_path / "wrong", cue=" ", **options)
+    assert not (tmp_path / "wrong").exists()
+
+
 def test_records_can_be_kept_from_the_language_model(files, model, tmp_path):
     splits, _, texts = files
     (tmp_path / "given.model").write_bytes(model)

@@ -123,6 +123,7 @@ def logits_slowly(model, sample, i):
     head = row.index(0)  # of <s>
     ratio = float(net_input["ratios"][i])
     vectors, embedded = prefix_slowly(model, row[:head], row[head + 1 :], ratio)
+    vectors += embedded(net_input.get("cue", []))
     response = net_input["prev_output_tokens"][i, 1:]
     response = response[response != 1].tolist()
     states = read_slowly(model.decoder.inner, vectors + embedded(response))
@@ -149,6 +150,32 @@ def test_logits_equal_the_reference(kind, strategy, task, tmp_path):
         for i in range(len(LENGTHS)):
             expected = logits_slowly(model, sample, i)
             torch.testing.assert_close(found[i, : len(expected)], expected)
+
+
+@pytest.mark.parametrize("kind", ["post-norm", "llama"])
+def test_a_cue_is_read_after_each_prompt(kind, task, tmp_path):
+    model = make_selfcp(task, tmp_path, kind, prompt_strategy="latter").eval()
+    sample = make_sample(task, LENGTHS)
+    net_input = sample["net_input"]
+    with torch.no_grad():
+        without = model(**net_input)[0]
+        net_input["cue"] = torch.tensor([7, 5])
+        found, _ = model(**net_input)
+        for i in range(len(LENGTHS)):
+            expected = logits_slowly(model, sample, i)
+            torch.testing.assert_close(found[i, : len(expected)], expected)
+    assert not torch.allclose(found, without)
+    generator = SequenceGenerator([model], task.dictionary, beam_size=2, max_len_a=0, max_len_b=5)
+    for i, hypotheses in enumerate(generator.generate([model], sample)):
+        tokens = hypotheses[0]["tokens"]
+        again = {k: v if k == "cue" else v[i : i + 1] for k, v in net_input.items()}
+        again["prev_output_tokens"] = torch.cat([torch.tensor([2]), tokens[:-1]])[None]
+        with torch.no_grad():
+            scores = logits_slowly(model, {"net_input": again}, 0).log_softmax(dim=-1)
+        expected = scores.gather(1, tokens[:, None])[:, 0]
+        torch.testing.assert_close(
+            hypotheses[0]["positional_scores"].double(), expected, rtol=0, atol=1e-5
+        )
 
 
 @pytest.mark.parametrize("most", [1, 20, 40, 10_000])

@@ -291,6 +291,23 @@ def test_a_batch_of_short_prompts_has_gradients_of_zero(language_modeling, tmp_p
     assert len(trained) == 3 and all(not p.grad.any() for p in trained)
 
 
+def test_a_cue_of_the_folder(data, tmp_path):
+    (tmp_path / "cue.txt").write_text("w3 w1\n")
+    task = make_task(tmp_path)
+    task.load_dataset("test")
+    dataset = task.dataset("test")
+    batch = dataset.collater([dataset[0], dataset[1]])
+    assert batch["net_input"]["cue"].tolist() == [task.dictionary.index(w) for w in ("w3", "w1")]
+    lengths = [len(data["test"][part][0]) for part in ("query", "prompt", "response")]
+    assert dataset.size(0) == sum(lengths) + 5  # </s> before and behind, <s>, and the cue
+    lines = task.build_dataset_for_inference([torch.tensor([5, 6])], [2])
+    assert lines.collater([lines[0]])["net_input"]["cue"].tolist() == task.cue.tolist()
+    for text, message in (("w3 w99\n", "the dictionary lacks w99"), ("\n", "is empty")):
+        (tmp_path / "cue.txt").write_text(text)
+        with pytest.raises(UserError, match=f"cue.txt: {message}; make the folder again"):
+            make_task(tmp_path)
+
+
 def test_a_training_starts_standardised(data, tmp_path):
     task = make_task(tmp_path)
     path = save_model(tmp_path / "lm.pt", task, "transformer_lm", **TINY)
