@@ -69,7 +69,7 @@ def raw(once):
 @pytest.fixture(scope="session")
 def data(raw, once):
     """With one dictionary for both languages, which some kinds want."""
-    return once("joined", lambda to: preprocess(raw, to, "--joined-dictionary"))
+    return once("joined_teachers", lambda to: preprocess(raw, to, "--joined-dictionary"))
 
 
 @pytest.fixture(scope="session")

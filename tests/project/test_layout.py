@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -80,3 +81,11 @@ def test_what_scripts_import_is_there(tmp_path, monkeypatch):
     (tmp_path / "one.py").write_text("def f():\n    pass\n\n\nX = 1\n")
     (tmp_path / "two.py").write_text("import os\nfrom one import X, f, gone\n")
     assert missing_names(tmp_path / "two.py") == ["two.py: one.gone"]
+
+
+def test_folders_that_tests_share_have_names_of_their_own():
+    """Two fixtures with one name would take whatever the first of them made."""
+    texts = [path.read_text(encoding="utf-8") for path in (REPO / "tests").rglob("*.py")]
+    names = [name for text in texts for name in re.findall(r'\bonce\(\s*(f?"[^"]+")', text)]
+    assert len(names) > 10
+    assert [name for name, number in Counter(names).items() if number > 1] == []
