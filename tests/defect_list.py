@@ -547,8 +547,8 @@ DEFECTS = (
     Defect(
         "demonstrations before the query",
         "pet_fairseq/selfcp/reader.py:PromptReader.read",
-        "[query, *memories, *some]",
-        "[query[:1], *memories, query[1:], *some]",
+        "[query, *memories, *some, *last]",
+        "[query[:1], *memories, query[1:], *some, *last]",
         "tests/selfcp/bank/test_demonstrations.py",
     ),
     Defect(

@@ -95,9 +95,10 @@ class PromptReader(Compressor):
             assert other_lengths is not None, "given with `others`"
             sources = [other[:n] for other, n in zip(others, other_lengths.tolist())]
         pieces = self.carry_out(plan, queries, prompts, sources)
+        last = [] if cue is None else [cue]
         inputs = self.join(
             [
-                [query, *memories, *some, *([] if cue is None else [cue])]
+                [query, *memories, *some, *last]
                 for query, memories, some in zip(queries, demonstrations, pieces)
             ]
         )
