@@ -45,6 +45,8 @@ class OnnxModel:
         self.numbers: dict[str, int] = read(folder, "vocab.json")
         self.words = list(read(folder, "target_vocab.json"))
         inputs = {i.name: i.shape for i in self.decoder.get_inputs()}
+        outputs = [o.name.replace("present", "past_key_values") for o in self.decoder.get_outputs()]
+        self.caches = outputs[1:]  # behind the logits, under the names of the decoder's inputs
         past = {name: shape for name, shape in inputs.items() if name.startswith("past")}
         self.own = {name: shape for name, shape in past.items() if ".decoder." in name}
         self.cross = {name: shape for name, shape in past.items() if ".encoder." in name}
@@ -124,8 +126,7 @@ class OnnxModel:
     def _step(self, new, inputs: dict):
         """The logits of the next word, and the cache under the names of the decoder's inputs."""
         logits, *presents = self.decoder.run(None, {"input_ids": new, **inputs})
-        names = (o.name.replace("present", "past_key_values") for o in self.decoder.get_outputs())
-        return logits[:, -1], dict(zip(list(names)[1:], presents))
+        return logits[:, -1], dict(zip(self.caches, presents))
 
 
 class OnnxTranslator:

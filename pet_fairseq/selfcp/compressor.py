@@ -74,18 +74,16 @@ class Compressor(FairseqEncoder):
         if inputs.tokens.size(1) + more <= positions:
             return  # known without waiting for the device
         longest = int(inputs.lengths.max()) + more
-        if longest > positions:
-            option, remedy = (
-                f"--window {self.cfg.window}",
-                "a smaller window, a larger --memory-ratio",
-            )
-            if self.cfg.prompt_strategy == "full":
-                option, remedy = "--prompt-strategy full", "a strategy that reads less"
-            shots = ", or fewer --shots" if self.cfg.bank else ""
-            raise UserError(
-                f"{option}: query, prompt and memory come to {longest} tokens, but the backbone "
-                f"has {positions} positions; give {remedy} or shorter queries{shots}"
-            )
+        if longest <= positions:
+            return
+        option, remedy = f"--window {self.cfg.window}", "a smaller window, a larger --memory-ratio"
+        if self.cfg.prompt_strategy == "full":
+            option, remedy = "--prompt-strategy full", "a strategy that reads less"
+        shots = ", or fewer --shots" if self.cfg.bank else ""
+        raise UserError(
+            f"{option}: query, prompt and memory come to {longest} tokens, but the backbone "
+            f"has {positions} positions; give {remedy} or shorter queries{shots}"
+        )
 
     def max_positions(self) -> int:
         return sys.maxsize  # what is too long is compressed

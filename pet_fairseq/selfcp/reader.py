@@ -35,6 +35,7 @@ class PromptReader(Compressor):
     def __init__(self, inner: nn.Module, cfg: SelfCpConfig, dictionary: Dictionary):
         super().__init__(inner, cfg, dictionary)
         self.bank: Optional[Bank] = None  # opened when it is first used
+        self.has_rotary_positions = has_rotary_positions(inner)
 
     def after_loading(self) -> None:
         """Remember the weights' hash and close the bank, which may be one of other weights."""
@@ -70,6 +71,7 @@ class PromptReader(Compressor):
         Raises:
             UserError: the model has too few positions, or the bank is not of this model.
         """
+        last = [] if cue is None else [cue]
         queries, prompts = self.split(src_tokens, src_lengths)
         demonstrations = self.recall(queries, prompts)
         strategies = choose_strategies(
@@ -80,8 +82,10 @@ class PromptReader(Compressor):
         if ratios is None:
             ratios = [self.cfg.memory_ratio] * len(prompts)
         else:
-            more += 0 if cue is None else len(cue)
-            taken = [len(q) + sum(map(len, d)) + more for q, d in zip(queries, demonstrations)]
+            taken = [
+                len(query) + sum(map(len, [*memories, *last])) + more
+                for query, memories in zip(queries, demonstrations)
+            ]
             ratios = self.fit(map(float, ratios), strategies, queries, prompts, taken)
         if EQUAL_BUDGET.get(self.cfg.prompt_strategy, self.cfg.prompt_strategy) == "perplexity":
             prompts = [self.thin_out(*texts) for texts in zip(queries, prompts, ratios)]
@@ -95,7 +99,6 @@ class PromptReader(Compressor):
             assert other_lengths is not None, "given with `others`"
             sources = [other[:n] for other, n in zip(others, other_lengths.tolist())]
         pieces = self.carry_out(plan, queries, prompts, sources)
-        last = [] if cue is None else [cue]
         inputs = self.join(
             [
                 [query, *memories, *some, *last]
@@ -244,7 +247,7 @@ class PromptReader(Compressor):
         inputs = self.read(**prompts)
         self.check_length(inputs, more=1)
         ends = inputs.lengths - 1
-        if has_rotary_positions(self.inner):
+        if self.has_rotary_positions:
             inputs, ends = pad_left(inputs), torch.full_like(ends, inputs.tokens.size(1) - 1)
         state: dict[str, dict[str, Optional[Tensor]]] = {}
         with vectors_embedded(self.inner, inputs):
