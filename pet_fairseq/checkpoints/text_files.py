@@ -5,6 +5,7 @@ import os
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Optional
 
 from omegaconf import DictConfig
 
@@ -22,19 +23,23 @@ SUBWORD_FILES = (
 )
 
 
-def folders_around(path: str, cfg: DictConfig) -> list[Path]:
+def folders_around(path: str, cfg: DictConfig, data: Optional[Path] = None) -> list[Path]:
     """The folders in which a tokenizer's files may be.
 
     These are the data folder with those around it, and those of the checkpoint, of its backbone and
     of the model that it was fine-tuned from.
+
+    Args:
+        data: a folder that is looked into first, as are those around it.
     """
     origins = (
         path,
         getattr(cfg.model, "backbone_path", None),
         getattr(cfg.get("checkpoint"), "finetune_from_model", None),
     )
-    data = Path(cfg.task.data.split(os.pathsep)[0])
-    return [*around_data(data), *(Path(file).parent for file in origins if file)]
+    trained = Path(cfg.task.data.split(os.pathsep)[0])
+    first = [] if data is None else around_data(data)
+    return [*first, *around_data(trained), *(Path(file).parent for file in origins if file)]
 
 
 def around_data(folder: Path) -> list[Path]:

@@ -25,12 +25,11 @@ from pet_fairseq.compress.raw_text import (
     EngineText,
     TextPair,
     open_teacher,
-    train_vocabulary,
-    trim_teacher,
     write_corpus_text,
     write_pieces,
 )
 from pet_fairseq.compress.teacher import why_not_exported
+from pet_fairseq.compress.vocabulary import train_vocabulary, trim_teacher
 from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.huggingface.importer import import_model
 from pet_fairseq.huggingface.source import CONFIG

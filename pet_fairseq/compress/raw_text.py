@@ -6,43 +6,29 @@ from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain, islice, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple, Optional
 
 from fairseq.data import Dictionary
 from fairseq.data.data_utils import post_process
 from fairseq.tasks.translation import TranslationTask
-from omegaconf import DictConfig, OmegaConf, open_dict
-from sentencepiece import SentencePieceProcessor
+from omegaconf import DictConfig, OmegaConf
 
 from pet_fairseq.checkpoints.dictionaries import first_folder
-from pet_fairseq.checkpoints.loading import CHECKPOINT, load_task
-from pet_fairseq.checkpoints.safe_loading import load_checkpoint, load_options
-from pet_fairseq.checkpoints.saving import new_state, save_state
+from pet_fairseq.checkpoints.loading import load_task
+from pet_fairseq.checkpoints.safe_loading import load_options
 from pet_fairseq.checkpoints.text_files import (
     SUBWORD_FILES,
-    around_data,
     both_sides,
     find_file,
     folders_around,
     read_languages,
-    write_languages,
 )
-from pet_fairseq.compress.engine import dictionary_of, measure_engine
-from pet_fairseq.demo.corpus import train_pieces
+from pet_fairseq.compress.engine import measure_engine
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import atomic_folder, write_json
 from pet_fairseq.multilingual.language_tokens import LanguageTokens
-from pet_fairseq.multilingual.subword_restriction import restrict
-from pet_fairseq.multilingual.vocabulary_trimming import (
-    check_trimmable,
-    choose_words,
-    kept_rows,
-    needed_words,
-    restricted,
-    trimmed_model,
-)
 from pet_fairseq.predict.batches import MAX_LENGTH, MAX_SOURCE
 from pet_fairseq.predict.corpus.shards import shards as complete_shards
 from pet_fairseq.predict.lines import Line, read_lines
@@ -64,8 +50,6 @@ SOURCE, TARGET, REFERENCE = "source.txt", "target.txt", "test.reference"
 IN_ENGINE = "test.engine"  # the sources of the test set, in the pieces of a model in CTranslate2
 SPLITS = ("train", "valid", "test")
 MOST_UNKNOWN = 0.1  # of a text's pieces, if the file that divided it is the model's
-MOST_LINES = 2_000_000  # that train a vocabulary
-MOST_CHARACTERS = 0.9999  # of a text have pieces of their own, the rarest of a large text have not
 MOST_HELD_OUT = 1000  # sentences, and
 SHARE_HELD_OUT = 0.1  # at most this share, for each set that is missing
 
@@ -93,8 +77,8 @@ class Opened(NamedTuple):
         """What divides text into the words of the model."""
         if self.cfg is None:
             return Divided(self.task, [self.path], divides=is_divided(self.path, self.task))
-        around = around_data(Path(self.task.cfg.data))
-        return Divided(self.task, [*around, *folders_around(str(self.path), self.cfg)])
+        folders = folders_around(str(self.path), self.cfg, Path(self.task.cfg.data))
+        return Divided(self.task, folders)
 
 
 def open_teacher(path: Path, data: Optional[Path] = None) -> Opened:
@@ -376,118 +360,3 @@ class EngineText:
 def is_divided(folder: Path, task: TranslationTask) -> bool:
     """Whether a folder has what divides text into its words; whole words need nothing."""
     return not has_pieces(task.source_dictionary) or bool(find_file(SUBWORD_FILES, [folder]))
-
-
-# --- a teacher with fewer words -------------------------------------------------------------------
-
-
-def trim_teacher(teacher: Path, text: Path, most: Optional[int], folder: Path) -> None:
-    """Write a teacher whose dictionaries have the words of its training text only.
-
-    Of a folder without a checkpoint, as in CTranslate2, only the dictionaries and the files that
-    divide text are written.
-
-    Args:
-        text: what `write_pieces` wrote. most: of each side; None: all words of the text.
-    Raises:
-        UserError: not a Transformer, or text that cannot be divided into fewer pieces.
-    """
-    opened = open_teacher(teacher)
-    task, cfg, divided = opened.task, opened.cfg, opened.divided()
-    options = cfg and cfg.model
-    if options is not None:
-        check_trimmable(options, str(teacher))
-    dictionaries = {
-        task.cfg.source_lang: task.source_dictionary,
-        task.cfg.target_lang: task.target_dictionary,
-    }
-    counts = [count_words(text / f"train.{language}") for language in dictionaries]
-    if getattr(options, "share_all_embeddings", False) or len(divided.files) < 2:
-        counts = [counts[0] + counts[1]] * 2  # what one side may be divided into, both have
-    words, files = restrict_all(divided.files, counts, list(dictionaries.values()), most)
-    needed = needed_words(options)
-    rows = [kept_rows(d, chosen | needed) for d, chosen in zip(dictionaries.values(), words)]
-    with atomic_folder(folder) as new:
-        for (language, dictionary), kept in zip(dictionaries.items(), rows):
-            restricted(dictionary, kept).save(str(new / f"dict.{language}.txt"))
-        for name, write in files.items():
-            write(new / name)
-        if cfg is None:
-            write_languages(new, *dictionaries)
-        else:
-            with open_dict(cfg):
-                cfg.task.data = str(folder)
-                cfg.task.source_lang, cfg.task.target_lang = dictionaries
-            state = load_checkpoint(str(teacher), TEACHER)
-            model = trimmed_model(state["model"], *rows)
-            plain = OmegaConf.to_container(cfg, enum_to_str=True)
-            history = state["optimizer_history"][-1:]
-            save_state(new_state(plain, model, history, {}), new / CHECKPOINT)
-
-
-def train_vocabulary(
-    engine: Path, sets: dict[str, list[TextPair]], number: int, folder: Path
-) -> None:
-    """Write a folder with a SentencePiece model of the training text and the dictionaries of it.
-
-    It is one for both languages, made of the first MOST_LINES lines.
-
-    Args:
-        engine: as for `write_pieces`. number: of pieces, three special ones among them.
-    Raises:
-        UserError: the text is empty, or has too few different pieces, or more characters than
-            pieces.
-    """
-    opened, reads = open_teacher(engine), EngineText(engine)
-    lines = (
-        text
-        for pair in sets["train"]
-        for source, target in parallel(pair.source, pair.target)
-        for text in (reads.raw(source.text), target.text)
-    )
-    first = next(lines, None)
-    if first is None:
-        raise UserError(
-            "--text: nothing is left of it to learn from; corpus/summary.json counts which pairs "
-            "were dropped"
-        )
-    model = train_pieces(
-        islice(chain([first], lines), MOST_LINES),
-        number,
-        option="--vocabulary",
-        coverage=MOST_CHARACTERS,
-    )
-    pieces = SentencePieceProcessor(model_proto=model)
-    words = dictionary_of(pieces.id_to_piece(i) for i in range(pieces.get_piece_size()))
-    languages = languages_of(opened.task)
-    with atomic_folder(folder) as new:
-        (new / "spm.model").write_bytes(model)
-        for language in languages.values():
-            words.save(str(new / f"dict.{language}.txt"))
-        write_languages(new, **languages)
-
-
-def restrict_all(
-    files: list[Path], counts: list[Counter], dictionaries: list[Dictionary], most: Optional[int]
-) -> tuple[list[set[str]], dict[str, Callable[[Path], object]]]:
-    """The words to keep of both sides, and what writes the files that divide text into these.
-
-    Args:
-        files: one for both sides, one for each, or none where words are whole.
-        counts: of the words of each side. most: as for `trim_teacher`.
-    """
-    if not files:
-        return [choose_words(c, words, most) for c, words in zip(counts, dictionaries)], {}
-    known = [words.symbols[words.nspecial :] for words in dictionaries]
-    if len(files) == 1:
-        both = restrict(files[0], counts[0], known, most)
-        return both.pieces, {files[0].name: both.write}
-    sides = [restrict(*side, most) for side in zip(files, counts, ([words] for words in known))]
-    return [side.pieces[0] for side in sides], {
-        file.name: side.write for file, side in zip(files, sides)
-    }
-
-
-def count_words(path: Path) -> Counter:
-    with path.open(encoding="utf-8") as lines:
-        return Counter(word for line in lines for word in line.split())

@@ -68,10 +68,10 @@ def write_ctranslate2(
         UserError: CTranslate2 is not installed, or cannot represent this model.
     """
     quantization = check_precision(precision)
-    options = load_options(checkpoint, "CHECKPOINT")["model"]
-    tokens = language_tokens(options)
-    if has_ctranslate2_form(options):
-        convert_ctranslate2_form(checkpoint, data, folder, quantization)
+    trained = load_options(checkpoint, "CHECKPOINT")
+    tokens = language_tokens(trained.model)
+    if has_ctranslate2_form(trained.model):
+        convert_ctranslate2_form(checkpoint, trained.model, data, folder, quantization)
     else:
         plain, converted = folder / "plain", folder / "converted"
         plain.mkdir()
@@ -84,8 +84,7 @@ def write_ctranslate2(
     if tokens is not None:
         add_language_tokens(folder, tokens)
     if shortlist:
-        task = load_task(load_options(checkpoint, "CHECKPOINT")["task"], data)
-        write_shortlist(folder, load_subset(task, "train"), shortlist)
+        write_shortlist(folder, load_subset(load_task(trained.task, data), "train"), shortlist)
 
 
 def check_precision(precision: str) -> str:
@@ -119,15 +118,18 @@ def convert_plain_form(plain: Path, cfg: dict, out: Path, quantization: str) -> 
         raise UserError(f"--to ctranslate2: {error}".replace("\n", " ")) from error
 
 
-def convert_ctranslate2_form(checkpoint: str, data: str, out: Path, quantization: str) -> None:
+def convert_ctranslate2_form(
+    checkpoint: str, options: Any, data: str, out: Path, quantization: str
+) -> None:
     """Write a model that has a form of its own in CTranslate2.
 
+    Args:
+        options: of the model in the checkpoint.
     Raises:
         UserError: CTranslate2 is not installed, or the model has options that it cannot represent.
     """
     if not has_ctranslate2():
         raise UserError(MISSING)
-    options = load_options(checkpoint, "CHECKPOINT")["model"]
     check_for_ctranslate2(options)
     model, task = load_transformer(checkpoint, "CHECKPOINT", data)
     write_ctranslate2_form(model, options, task, out, quantization)

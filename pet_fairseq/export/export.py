@@ -6,16 +6,15 @@ from pathlib import Path
 from pet_fairseq.checkpoints.loading import load_task
 from pet_fairseq.checkpoints.safe_loading import load_options
 from pet_fairseq.checkpoints.text_files import (
-    around_data,
     copy_subword_files,
     folders_around,
     write_languages,
 )
 from pet_fairseq.errors import UserError, check_positive
-from pet_fairseq.export.ctranslate2 import check_precision, write_ctranslate2
+from pet_fairseq.export.ctranslate2 import write_ctranslate2
 from pet_fairseq.export.fairseq import write_fairseq
 from pet_fairseq.export.huggingface import write_huggingface
-from pet_fairseq.export.onnx import check_onnx_precision, write_onnx
+from pet_fairseq.export.onnx import write_onnx
 from pet_fairseq.files import atomic_folder, check_new_folder
 
 # options that are not for all forms
@@ -62,9 +61,6 @@ def check_options(to: str, given: dict) -> None:
         forms = ONLY_FOR[name]
         if to not in forms:
             raise UserError(f"--{name}: only for --to {' and '.join(forms)}; leave it out")
-    if "precision" in given:
-        check = check_onnx_precision if to == "onnx" else check_precision
-        check(given["precision"])
     if "shortlist" in given:
         check_positive(shortlist=given["shortlist"])
 
@@ -77,7 +73,7 @@ def add_text_files(checkpoint: str, data: str, folder: Path, with_languages: boo
         with_languages: whether the languages are written down, too, where the engine knows none.
     """
     cfg = load_options(checkpoint, "CHECKPOINT")
-    copy_subword_files([*around_data(Path(data)), *folders_around(checkpoint, cfg)], folder)
+    copy_subword_files(folders_around(checkpoint, cfg, Path(data)), folder)
     if with_languages:
         task = load_task(cfg.task, data)
         write_languages(folder, task.cfg.source_lang, task.cfg.target_lang)

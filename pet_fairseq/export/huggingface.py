@@ -7,17 +7,15 @@ from torch import Tensor
 
 from pet_fairseq.checkpoints.loading import load_transformer
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
-from pet_fairseq.checkpoints.text_files import around_data, folders_around
 from pet_fairseq.errors import UserError
 from pet_fairseq.export.card import write_card
 from pet_fairseq.export.forms import Form, make_form
-from pet_fairseq.export.tokenizers import OPTION, write_tokenizer
+from pet_fairseq.export.tokenizers import find_segmentation_file, write_tokenizer
 from pet_fairseq.files import write_json
 from pet_fairseq.huggingface.source import CONFIG, WEIGHTS
 from pet_fairseq.huggingface.tokenizer_file import EXTRA
 from pet_fairseq.predict.batches import MAX_LENGTH
 from pet_fairseq.predict.shared_options import BEAM_SEARCH
-from pet_fairseq.predict.text import find_subword_file
 
 GENERATION = "generation_config.json"
 MIN_LENGTH = 1  # words of a translation, as fairseq-generate's --min-len
@@ -35,13 +33,12 @@ def write_huggingface(
         UserError: names the option or file and the reason.
     """
     state = load_checkpoint(checkpoint, "CHECKPOINT")
-    folders = [*around_data(Path(data)), *folders_around(checkpoint, state["cfg"])]
     model, task = load_transformer(checkpoint, "CHECKPOINT", data)
     form = make_form(state, checkpoint, model, task)
     languages = (task.cfg.source_lang, task.cfg.target_lang)
     if segmentation is None:
-        remedy = f"give BPE codes or a SentencePiece model by {OPTION} FILE"
-        segmentation = find_subword_file(task.source_dictionary, folders, OPTION, remedy)
+        words = task.source_dictionary
+        segmentation = find_segmentation_file(checkpoint, state["cfg"], data, words)
     write_json(folder / CONFIG, form.config)
     write_json(folder / GENERATION, generation(form))
     write_tensors(form.tensors, folder / WEIGHTS[0])

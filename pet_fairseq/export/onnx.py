@@ -21,15 +21,14 @@ from fairseq.tasks.translation import TranslationTask
 from torch import Tensor, nn
 
 from pet_fairseq.checkpoints.loading import load_transformer
-from pet_fairseq.checkpoints.safe_loading import load_checkpoint
-from pet_fairseq.checkpoints.text_files import around_data, folders_around
+from pet_fairseq.checkpoints.safe_loading import load_options
 from pet_fairseq.errors import UserError
 from pet_fairseq.export.ctranslate2 import SHORT, language_tokens
 from pet_fairseq.export.fairseq import check_plain_form
 from pet_fairseq.export.forms import Form
 from pet_fairseq.export.huggingface import GENERATION, generation
 from pet_fairseq.export.onnx_graphs import Attention, Decoder, Encoder
-from pet_fairseq.export.tokenizers import write_sentencepiece
+from pet_fairseq.export.tokenizers import find_segmentation_file, write_sentencepiece
 from pet_fairseq.files import write_json
 from pet_fairseq.huggingface.marian import PIECES, TARGET_PIECES
 from pet_fairseq.huggingface.marian_model import MarianModel, StartEmbedding
@@ -38,7 +37,7 @@ from pet_fairseq.multilingual.language_tokens import LanguageTokens
 from pet_fairseq.nn.architectures import architecture_name, model_class
 from pet_fairseq.predict.batches import MAX_LENGTH
 from pet_fairseq.predict.onnx_model import DECODER, ENCODER, GRAPHS, MISSING, QUANTIZED
-from pet_fairseq.predict.text import bpe_options, find_subword_file
+from pet_fairseq.predict.text import bpe_options
 
 PACKAGES = ("onnx", "onnxruntime", "onnxscript")
 TO = "--to onnx"
@@ -64,19 +63,16 @@ def write_onnx(
     Raises:
         UserError: names the option or file and the reason.
     """
+    rounds = check_onnx_precision(precision) == "int8"
     if missing := [name for name in PACKAGES if importlib.util.find_spec(name) is None]:
         raise UserError(f"{missing[0]} is missing; {MISSING}")
-    rounds = check_onnx_precision(precision) == "int8"
-    state = load_checkpoint(checkpoint, "CHECKPOINT")
-    options = state["cfg"]["model"]
-    check_graphs(options, checkpoint)
-    folders = [*around_data(Path(data)), *folders_around(checkpoint, state["cfg"])]
+    cfg = load_options(checkpoint, "CHECKPOINT")
+    check_graphs(cfg.model, checkpoint)
     model, task = load_transformer(checkpoint, "CHECKPOINT", data)
     if segmentation is None:
-        remedy = "give BPE codes or a SentencePiece model by --segmentation FILE"
-        segmentation = find_subword_file(task.source_dictionary, folders, "--segmentation", remedy)
+        segmentation = find_segmentation_file(checkpoint, cfg, data, task.source_dictionary)
     encoder, decoder = Encoder(model.encoder).eval(), Decoder(model.decoder).eval()
-    config = config_of(options, model, task, decoder)
+    config = config_of(cfg.model, model, task, decoder)
     check_equal(model.eval(), encoder, decoder, config, f"CHECKPOINT {checkpoint}: {TO}")
     write_words(folder, config, task, segmentation)
     write_graphs(folder / GRAPHS, encoder, decoder)

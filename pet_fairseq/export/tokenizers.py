@@ -9,6 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from fairseq.data import Dictionary
+from omegaconf import DictConfig
+
+from pet_fairseq.checkpoints.text_files import folders_around
 from pet_fairseq.errors import UserError
 from pet_fairseq.export.forms import WAY_OUT, Form
 from pet_fairseq.files import read_lines, write_json
@@ -26,9 +30,21 @@ from pet_fairseq.huggingface.marian import PIECES as MARIAN_PIECES
 from pet_fairseq.huggingface.marian import TARGET_PIECES as MARIAN_TARGET_PIECES
 from pet_fairseq.huggingface.tokenizer_file import MERGES, OPTIONS
 from pet_fairseq.huggingface.vocabulary import FIRST
-from pet_fairseq.predict.text import bpe_options
+from pet_fairseq.predict.text import bpe_options, find_subword_file
 
 OPTION = "--segmentation"
+
+
+def find_segmentation_file(checkpoint: str, cfg: DictConfig, data: str, words: Dictionary) -> str:
+    """The file that divides a model's source into its words, as `translate` finds it.
+
+    Args:
+        cfg: the checkpoint's options. data: fairseq-preprocess's folder.
+    Raises:
+        UserError: there is none, and the words are pieces.
+    """
+    remedy = f"give BPE codes or a SentencePiece model by {OPTION} FILE"
+    return find_subword_file(words, folders_around(checkpoint, cfg, Path(data)), OPTION, remedy)
 
 
 def write_tokenizer(form: Form, file: str, languages: tuple[str, str], folder: Path) -> str:

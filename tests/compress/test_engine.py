@@ -28,10 +28,9 @@ from pet_fairseq.compress.raw_text import (
     EngineText,
     TextPair,
     open_teacher,
-    train_vocabulary,
-    trim_teacher,
     write_pieces,
 )
+from pet_fairseq.compress.vocabulary import train_vocabulary, trim_teacher
 from pet_fairseq.demo.corpus import train_pieces
 from pet_fairseq.errors import UserError
 from pet_fairseq.export.export import export

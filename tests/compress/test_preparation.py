@@ -24,9 +24,9 @@ from pet_fairseq.compress.raw_text import (
     TextPair,
     choose_sets,
     parallel,
-    trim_teacher,
     write_pieces,
 )
+from pet_fairseq.compress.vocabulary import trim_teacher
 from pet_fairseq.demo.corpus import train_pieces
 from pet_fairseq.errors import UserError
 from pet_fairseq.predict.shared_options import Search
