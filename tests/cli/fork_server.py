@@ -5,6 +5,9 @@ executes the console script with its own arguments, environment, folder and stre
 pet_fairseq as the command does, and ends with the status, the output and the exit handlers with
 which Python would end. `fork_client.py` asks for it.
 
+A command that starts others finds them beside its Python, so sys.executable lies in a folder of
+scripts that ask for a fork as well: `pet-fairseq compress` starts a dozen.
+
 Usage: fork_server.py SOCKET; it prints a line when it listens and ends when its input does.
 """
 
@@ -24,6 +27,9 @@ import threading
 import warnings
 from importlib.util import spec_from_loader
 from pathlib import Path
+
+BIN = Path(sys.executable).parent
+CLIENT = Path(__file__).resolve().parent / "fork_client.py"
 
 # what fairseq's commands load, also later than at their start
 LOADED = (
@@ -68,6 +74,25 @@ def preload() -> None:
     assert "pet_fairseq" not in sys.modules
     assert threading.active_count() == 1  # a fork has only the thread that forks
     gc.freeze()  # forks share these objects as long as nobody touches them
+
+
+def write_scripts(address: str) -> Path:
+    """Write one for each command that a fork can be; returns Python's among them.
+
+    Where what was read while torch was loaded is not as here, the command itself is started.
+    """
+    folder = Path(address).parent / "bin"
+    folder.mkdir()
+    as_here = '[ "$OMP_NUM_THREADS" = 1 ] && [ -z "$CUDA_VISIBLE_DEVICES" ]'
+    for command in (*BIN.glob("fairseq-*"), BIN / "pet-fairseq"):
+        fork = f'exec {sys.executable} -IS {CLIENT} {address} {command} "$@"'
+        script = f'#!/bin/sh\nif {as_here}; then {fork}; fi\nexec {command} "$@"\n'
+        (folder / command.name).write_text(script)
+    python = folder / "python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    for path in folder.iterdir():
+        path.chmod(0o755)
+    return python
 
 
 def accept(address: str) -> socket.socket:
@@ -118,8 +143,9 @@ def attend(connection: socket.socket) -> dict:
     os._exit(0)
 
 
-def become(argv: list[str], env: dict[str, str], cwd: str) -> None:
-    """Take over what a new process would find."""
+def become(python: Path, argv: list[str], env: dict[str, str], cwd: str) -> None:
+    """Take over what a new process would find, with `python` as its Python."""
+    sys.executable = str(python)
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(env)
@@ -163,7 +189,8 @@ def end(status: int) -> None:
 def main() -> None:
     address = sys.argv[1]
     preload()
-    become(**attend(accept(address)))
+    python = write_scripts(address)
+    become(python, **attend(accept(address)))
     end(run_script(sys.argv[0]))
 
 
