@@ -181,6 +181,7 @@ def test_ways_to_read():
     ]
 
 
+@pytest.mark.cold  # it measures the memory of the processes that it starts
 def test_corpus(tmp_path):
     """A row for each number of processes, which write the same pairs."""
     pytest.importorskip("ctranslate2")
