@@ -70,6 +70,7 @@ def main() -> None:
     print(f"{len(pairs)} pairs, sha256 {version}")
     if version != MEASURED:
         print("note: not the version that the project's results were measured on; yours may differ")
+    args.out.mkdir(parents=True, exist_ok=True)
     for split, chosen in divide(pairs).items():
         for side, lang in enumerate(("en", "fi")):
             path = args.out / f"{split}.{lang}"

@@ -33,7 +33,7 @@ def main() -> None:
     wrong = []
     for readme in sorted((ROOT / "examples").glob("*/README.md")):
         text = readme.read_text(encoding="utf-8")
-        if not BLOCK.search(text):
+        if "pet-fairseq recipe" in text and not BLOCK.search(text):
             wrong.append(f"{readme.relative_to(ROOT)}: shows no commands")
         new = BLOCK.sub(lambda block: block[1] + printed(block[2]) + block[4], text)
         if new == text:

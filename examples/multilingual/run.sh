@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# What a student needs of its teacher and its text: a teacher of German, English and Finnish, one of English to German alone,
+# and English-German students of both.
+#
+# Usage: run.sh STAGE...       after prepare.sh; stages in their order:
+#   teacher      translation_multi_simple_epoch, four directions, the target language's token before the source
+#   bilingual    the same layers, English to German only; a checkpoint every 500 updates
+#   equal        the one of these whose BLEU is nearest to the teacher of several languages
+#   students     what its students learn from, for each seed
+# Environment: DATA (runs/multilingual/data), RUNS (runs/multilingual), SEEDS ("1 2 3"), ROWS (all of them: pairs, text,
+#   more, bilingual, distributions, translations, keep, n2000, n1000), UPDATES (4000), TEACHER_UPDATES (8000), BILINGUAL_UPDATES (4000),
+#   EVERY (500 updates, a checkpoint of `bilingual`), DRY_RUN=1
+. "$(dirname "${BASH_SOURCE[0]}")/../../scripts/common.sh"
+data=${DATA:-$ROOT/runs/multilingual/data} runs=${RUNS:-$ROOT/runs/multilingual}
+model=(--arch transformer --encoder-layers 3 --decoder-layers 3 --encoder-embed-dim 160 --decoder-embed-dim 160
+  --encoder-ffn-embed-dim 400 --decoder-ffn-embed-dim 400 --encoder-attention-heads 4 --decoder-attention-heads 4
+  --encoder-normalize-before --decoder-normalize-before --share-all-embeddings --dropout 0.2)
+training=(--criterion label_smoothed_cross_entropy --label-smoothing 0.1 --optimizer adam --adam-betas "(0.9, 0.98)"
+  --lr 2e-3 --lr-scheduler inverse_sqrt --warmup-updates 1000 --clip-norm 1.0 --no-epoch-checkpoints --seed 1
+  --required-batch-size-multiple 1 --log-format json --log-interval 100 --cpu)
+
+teacher() {
+  run pet-fairseq train-bf16 "$data/bin" --task translation_multi_simple_epoch --langs de,en,fi --lang-pairs de-en,en-de,en-fi,fi-en \
+    --encoder-langtok tgt "${model[@]}" "${training[@]}" --max-tokens 2000 --max-update "${TEACHER_UPDATES:-8000}" \
+    --save-dir "$runs/teacher"
+}
+
+bilingual() {
+  run pet-fairseq train-bf16 "$data/bin" --task translation --source-lang en --target-lang de "${model[@]}" "${training[@]}" \
+    --max-tokens 2000 --max-update "${BILINGUAL_UPDATES:-4000}" --save-interval-updates "${EVERY:-500}" --save-dir "$runs/bilingual"
+}
+
+# bleu CHECKPOINT: of its translations of the test set
+bleu() {
+  pet-fairseq translate "$1" --input "$data/raw/test.de-en.en" |
+    sacrebleu "$data/raw/test.de-en.de" -m bleu -b -w 2
+}
+
+equal() {
+  run pet-fairseq bilingual "$runs/teacher/checkpoint_best.pt" --source-lang en --target-lang de --out "$runs/teacher/en-de"
+  [ "${DRY_RUN:-0}" != 1 ] || return 0
+  local checkpoint best wanted
+  wanted=$(bleu "$runs/teacher/en-de/checkpoint.pt")
+  for checkpoint in "$runs"/bilingual/checkpoint_*_*.pt; do
+    echo "$(bleu "$checkpoint") $checkpoint"
+  done >"$runs/bilingual/bleu.txt"
+  best=$(awk -v wanted="$wanted" '{ d = $1 - wanted; print (d < 0 ? -d : d), $2 }' "$runs/bilingual/bleu.txt" |
+    sort -g | head -1 | cut -d" " -f2)
+  echo "several languages: $wanted BLEU; nearest: $(grep -F "$best" "$runs/bilingual/bleu.txt")"
+  run ln -sf "$(basename "$best")" "$runs/bilingual/checkpoint_equal.pt"
+}
+
+# student ROW TEACHER OPTION...: one of each seed, tested on Multi30k
+student() {
+  local row=$1 seed
+  [[ " ${ROWS:-pairs text more bilingual distributions translations keep n2000 n1000} " == *" $row "* ]] || return 0
+  for seed in ${SEEDS:-1 2 3}; do
+    run pet-fairseq compress "${@:2}" --updates "${UPDATES:-4000}" --precision bf16 --device cpu --seed "$seed" \
+      --out "$runs/students/$row.seed$seed"
+  done
+}
+
+students() {
+  local several=("$runs/teacher/checkpoint_best.pt" --source-lang en --target-lang de)
+  local one=("$runs/bilingual/checkpoint_equal.pt") raw="$data/raw"
+  local test=(--test-pair "$raw/test.de-en.en" "$raw/test.de-en.de")
+  local pairs=(--train-pair "$raw/train.de-en.en" "$raw/train.de-en.de"
+    --valid-pair "$raw/valid.de-en.en" "$raw/valid.de-en.de" "${test[@]}")
+  local text=(--text "$raw/train.de-en.en" "${test[@]}")
+  local engine="$runs/bilingual/ctranslate2"
+  [ -e "$engine" ] || run pet-fairseq export "${one[@]}" --data "$data/bin" --to ctranslate2 --out "$engine"
+  student pairs "${several[@]}" "${pairs[@]}" --vocabulary trim
+  student text "${several[@]}" "${text[@]}" --vocabulary trim
+  student more "${several[@]}" "${pairs[@]}" --text "$raw/train.en-fi.en" --vocabulary trim
+  student bilingual "${one[@]}" "${pairs[@]}" --vocabulary trim
+  student distributions "${one[@]}" "${text[@]}" --vocabulary trim
+  student translations "$engine" "${text[@]}" --vocabulary trim
+  student keep "${several[@]}" "${pairs[@]}" --vocabulary keep
+  student n2000 "${several[@]}" "${pairs[@]}" --vocabulary 2000
+  student n1000 "${several[@]}" "${pairs[@]}" --vocabulary 1000
+}
+
+for name in "$@"; do
+  "$name"
+done

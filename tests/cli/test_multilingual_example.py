@@ -1,0 +1,86 @@
+"""examples/multilingual, from raw text of three languages to students."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.cli.shell import refuses, sh
+
+EXAMPLE = "examples/multilingual"
+PAIRS = {"multi30k": ("de", "en"), "tatoeba": ("en", "fi")}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory) -> list[Path]:
+    """Data folders of the two examples, with words that differ in their first letter."""
+    draw, made = random.Random(1), []
+    for name, languages in PAIRS.items():
+        folder = tmp_path_factory.mktemp("data") / name
+        (folder / "raw").mkdir(parents=True)
+        for split, size in (("train", 300), ("valid", 20), ("test", 10)):
+            texts = [[draw.choice("aeiou") for _ in range(draw.randint(2, 6))] for _ in range(size)]
+            for language in languages:
+                lines = "".join(" ".join(language + x for x in text) + "\n" for text in texts)
+                (folder / f"raw/{split}.{language}").write_text(lines)
+        made.append(folder)
+    return made
+
+
+@pytest.fixture(scope="module")
+def data(folders, tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("multilingual") / "data"
+    sh(f"{EXAMPLE}/prepare.sh", *folders, OUT=str(out), PIECES="24")
+    return out
+
+
+def test_prepared(data, folders):
+    """One dictionary of the model's pieces for all languages, and text that can be put together."""
+    from sentencepiece import SentencePieceProcessor
+
+    model = SentencePieceProcessor(model_file=str(data / "bin/spm.model"))
+    words = [line.split()[0] for line in (data / "bin/dict.fi.txt").read_text().splitlines()]
+    kept = [word for word in words if not word.startswith("madeupword")]
+    assert kept == [model.id_to_piece(number) for number in range(3, len(model))]
+    for language in ("de", "en"):
+        assert (data / f"bin/dict.{language}.txt").read_text() == (
+            data / "bin/dict.fi.txt"
+        ).read_text()
+    pieces = (data / "pieces/test.en-fi.fi").read_text().splitlines()
+    raw = (folders[1] / "raw/test.fi").read_text().splitlines()
+    assert [model.decode(line.split()) for line in pieces] == raw
+
+
+def test_other_settings_and_missing_text_are_refused(data, folders, tmp_path):
+    script = f"{EXAMPLE}/prepare.sh"
+    refuses(sh(script, *folders, check=False, OUT=str(data), PIECES="25"), "with other settings")
+    missing = sh(script, folders[0], tmp_path, check=False, OUT=str(tmp_path / "out"))
+    refuses(missing, f"{tmp_path}/raw/train.en: no such file; run that example's prepare.sh first")
+
+
+def test_every_row_on_paper(data, tmp_path):
+    shown = sh(
+        *(f"{EXAMPLE}/run.sh", "teacher", "bilingual", "equal", "students"),
+        **{"DATA": str(data), "RUNS": str(tmp_path), "DRY_RUN": "1"},
+    ).stdout
+    students = [line for line in shown.splitlines() if "compress" in line]
+    assert len(students) == 27
+    assert sum("ctranslate2 --text" in line for line in students) == 3
+    assert sum("--source-lang en" in line for line in students) == 18
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_to_students(data, tmp_path):
+    env = {"DATA": str(data), "RUNS": str(tmp_path), "SEEDS": "1", "UPDATES": "5"}
+    env |= {"TEACHER_UPDATES": "4", "BILINGUAL_UPDATES": "4", "EVERY": "2"}
+    shown = sh(
+        *(f"{EXAMPLE}/run.sh", "teacher", "bilingual", "equal", "students"),
+        **{**env, "ROWS": "pairs bilingual"},
+    ).stdout
+    assert "nearest: " in shown
+    for row in ("pairs", "bilingual"):
+        assert "BLEU" in (tmp_path / f"students/{row}.seed1/report.md").read_text()
+    refused = sh(f"{EXAMPLE}/run.sh", "students", check=False, **env, ROWS="n1000")
+    assert "--vocabulary 1000" in refused.stderr  # of 24 pieces
+    assert refused.returncode == 1
