@@ -68,6 +68,7 @@ setup(
         *FAIRSEQ,
         "torch>=2.6,<2.16",
         "PyYAML>=6,<7",
+        "jinja2>=3",  # for chat templates; torch brings it along
         "protobuf>=3.20",  # to restrict SentencePiece models; tensorboardX brings it along
         "numpy>=1.26,<2.6",  # numpy_compatibility.py has what fairseq misses in the newest
         "scipy>=1.10,<2",  # confidence intervals; scikit-learn brings it along

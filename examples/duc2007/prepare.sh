@@ -12,7 +12,7 @@ FROM=${1:-}
 . "$ROOT/scripts/text/prompts.sh"
 out=${OUT:-$ROOT/runs/duc2007/data}
 [ -n "$FROM" ] || die "FOLDER: missing; give the unpacked files of DUC 2007, see README.md"
-[ -n "${SPM:-}${TEXT:-}" ] || die "SPM: missing; give the SentencePiece model of the language model, its BIN/spm.model"
+[ -n "${SPM:-}${TOKENIZER:-}${TEXT:-}" ] || die "SPM: missing; give the SentencePiece model of the language model, its BIN/spm.model"
 
 raw() {
   local new=$out/raw.tmp

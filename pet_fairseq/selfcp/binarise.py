@@ -9,10 +9,25 @@ from typing import Optional
 import numpy as np
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import atomic_folder, check_folder, write_text
+from pet_fairseq.files import atomic_folder, check_folder, write_json, write_text
 from pet_fairseq.selfcp.binary_writer import BinaryWriter, LanguageModelWriter
-from pet_fairseq.selfcp.prompts import Record, read_paragraphs, read_records
-from pet_fairseq.selfcp.vocabulary import CUE, VOCAB_SIZE, Vocabulary, train_model
+from pet_fairseq.selfcp.prompts import (
+    BARE,
+    TEMPLATE,
+    Record,
+    Template,
+    read_paragraphs,
+    read_records,
+)
+from pet_fairseq.selfcp.vocabulary import (
+    CUE,
+    DICTIONARY,
+    VOCAB_SIZE,
+    SentencePieces,
+    TokenizerPieces,
+    Vocabulary,
+    train_model,
+)
 
 VALID_EVERY = 100  # every 100th line of a text is for validation
 
@@ -26,7 +41,8 @@ def make_prompts(
     lm_tokens: int = 512,
     max_bytes: int = 64_000_000,
     lm_records: bool = True,
-    cue: str = "",
+    template: Template = BARE,
+    tokenizer: Optional[Path] = None,
 ) -> str:
     """Write the folder `out` and return a summary; docs/selfcp_data.md has the format.
 
@@ -36,28 +52,33 @@ def make_prompts(
         spm: a SentencePiece model; None: one of vocab_size pieces is trained on train and text.
         lm_tokens: the longest text for the language model. max_bytes: the longest line.
         lm_records: whether the records are text for the language model, too.
-        cue: what is read between each prompt and its response.
+        template: what stands around the parts of each record.
+        tokenizer: a tokenizer.json of import-hf, in place of a SentencePiece model.
     Raises:
         UserError: a wrong file or record, or a cue without any token; nothing is left of `out`
             then.
     """
     check_out(out, spm)
     with atomic_folder(out) as folder:
-        if spm is not None:
-            model = spm.read_bytes()
+        vocabulary: Vocabulary
+        if tokenizer is not None:
+            vocabulary = TokenizerPieces(tokenizer)
+        elif spm is not None:
+            vocabulary = SentencePieces(spm.read_bytes(), f"--spm {spm}")
         else:
-            model = train_model(training_lines(splits.get("train"), text, max_bytes), vocab_size)
-        vocabulary = Vocabulary(model, f"--spm {spm}")
-        (folder / "spm.model").write_bytes(model)
+            lines_to_learn = training_lines(splits.get("train"), text, max_bytes)
+            vocabulary = SentencePieces(train_model(lines_to_learn, vocab_size), "the new model")
         (folder / "lm").mkdir()
-        tokens = encode_cue(cue, vocabulary)
-        if cue:
-            write_text(folder / CUE, " ".join(vocabulary.dictionary[i] for i in tokens) + "\n")
+        cue = encode_cue(template.cue, vocabulary)
+        if len(cue):
+            write_text(folder / CUE, " ".join(vocabulary.dictionary[i] for i in cue) + "\n")
+        if any(template):
+            write_json(folder / TEMPLATE, template._asdict())
         lines = write_all(
-            folder, splits, text, vocabulary, lm_tokens, max_bytes, lm_records, tokens
+            folder, splits, text, vocabulary, lm_tokens, max_bytes, lm_records, cue, template
         )
-        vocabulary.save(folder / "dict.txt")
-        shutil.copy(folder / "dict.txt", folder / "lm" / "dict.txt")
+        vocabulary.write(folder)
+        shutil.copy(folder / DICTIONARY, folder / "lm" / DICTIONARY)
     words = vocabulary.counts[vocabulary.dictionary.nspecial :]
     lines.append(
         f"dict.txt: {len(words):,} pieces, {(words == 0).sum():,} of them not met in train"
@@ -69,11 +90,11 @@ def encode_cue(cue: str, vocabulary: Vocabulary) -> np.ndarray:
     """The tokens of a cue; none of an empty one.
 
     Raises:
-        UserError: it has text, and the SentencePiece model finds nothing in it.
+        UserError: it has text, and nothing is found in it.
     """
     tokens = vocabulary.encode(cue) if cue else np.zeros(0, dtype=np.int64)
     if cue and not len(tokens):
-        raise UserError(f"--cue {cue!r}: the SentencePiece model finds nothing in it; give text")
+        raise UserError(f"--cue {cue!r}: {vocabulary.kind} finds nothing in it; give text")
     vocabulary.count(tokens)
     return tokens
 
@@ -107,6 +128,7 @@ def write_all(
     max_bytes: int,
     lm_records: bool,
     cue: np.ndarray,
+    template: Template,
 ) -> list[str]:
     """Write all items and return a line about each data set."""
     lines = []
@@ -118,7 +140,7 @@ def write_all(
         for items in lm.values():
             stack.enter_context(items)
         for split, path in splits.items():
-            records = encoded(path, vocabulary, max_bytes, counted=split == "train")
+            records = encoded(path, vocabulary, max_bytes, template, counted=split == "train")
             lm_items = lm.get(split) if lm_records else None
             lines.append(write_split(folder / split, records, vocabulary, lm_items, cue))
         write_paragraphs(text, vocabulary, lm, max_bytes)
@@ -126,7 +148,7 @@ def write_all(
 
 
 def encoded(
-    path: Path, vocabulary: Vocabulary, max_bytes: int, counted: bool
+    path: Path, vocabulary: Vocabulary, max_bytes: int, template: Template, counted: bool
 ) -> Iterator[list[np.ndarray]]:
     """Encode the records of a file; yields the tokens of each one's query, prompt and response.
 
@@ -136,11 +158,9 @@ def encoded(
         UserError: a wrong record, or a response without any token.
     """
     for where, record in read_records(path, max_bytes, "encoding"):
-        parts = [vocabulary.encode(text) for text in record]
+        parts = [vocabulary.encode(text) for text in template.around(record)]
         if not len(parts[-1]):
-            raise UserError(
-                f"{where}: the SentencePiece model finds nothing in 'response'; give text"
-            )
+            raise UserError(f"{where}: {vocabulary.kind} finds nothing in 'response'; give text")
         if counted:
             vocabulary.count(np.concatenate(parts))
         yield parts

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from typing import NamedTuple, Optional
 
-import sentencepiece
 import torch
 from torch import Tensor
 
@@ -15,9 +14,17 @@ from pet_fairseq.checkpoints.loading import read_batches
 from pet_fairseq.devices import check_device
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import write_json
+from pet_fairseq.huggingface.tokenizer_file import TOKENIZER
 from pet_fairseq.selfcp.mixed_input import MixedInput
 from pet_fairseq.selfcp.model import SelfCpModel
+from pet_fairseq.selfcp.prompts import read_template
 from pet_fairseq.selfcp.task import load_selfcp
+from pet_fairseq.selfcp.vocabulary import (
+    SENTENCEPIECE,
+    SentencePieces,
+    TokenizerPieces,
+    Vocabulary,
+)
 
 
 class Choices(NamedTuple):
@@ -106,21 +113,24 @@ def check_candidates(candidates: list[str], tokens: list[str]) -> None:
     same = [text for text, own in zip(candidates, tokens) if tokens.count(own) > 1]
     if same:
         raise UserError(
-            f"--candidates {','.join(same)}: they are the same tokens for the data's SentencePiece "
-            "model; give ones that it tells apart"
+            f"--candidates {','.join(same)}: they are the same tokens for what divides the "
+            "data's text; give ones that it tells apart"
         )
 
 
 def encode(texts: list[str], task) -> list[Tensor]:
-    """Tokenise texts with the SentencePiece model in the data folder.
+    """Tokenise texts as the responses of a data folder are, with what stands behind each.
 
     Raises:
-        UserError: the folder has no such model.
+        UserError: the folder has neither a SentencePiece model nor a tokenizer.
     """
-    file = Path(task.cfg.data, "spm.model")
-    if not file.is_file():
-        raise UserError(f"{file}: no such file; give a folder made by pet-fairseq prompts")
-    pieces = sentencepiece.SentencePieceProcessor(model_file=str(file))
-    lines = (" ".join(pieces.encode(text, out_type=str)) for text in texts)
-    encode_line = task.dictionary.encode_line
-    return [encode_line(line, add_if_not_exist=False, append_eos=False).long() for line in lines]
+    folder = Path(task.cfg.data)
+    model, tokenizer = folder / SENTENCEPIECE, folder / TOKENIZER
+    if model.is_file():
+        vocabulary: Vocabulary = SentencePieces(model.read_bytes(), str(model))
+    elif tokenizer.is_file():
+        vocabulary = TokenizerPieces(tokenizer)
+    else:
+        raise UserError(f"{model}: no such file; give a folder made by pet-fairseq prompts")
+    after = read_template(folder).after
+    return [torch.from_numpy(vocabulary.encode(text + after)) for text in texts]

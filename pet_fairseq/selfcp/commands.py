@@ -4,6 +4,7 @@ import json
 import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pet_fairseq.cli_command import (
     Command,
@@ -19,6 +20,9 @@ from pet_fairseq.cli_command import (
 )
 from pet_fairseq.errors import UserError
 from pet_fairseq.selfcp.segments import STRATEGIES
+
+if TYPE_CHECKING:
+    from pet_fairseq.selfcp.prompts import Template
 
 SPLITS = ("train", "valid", "test")
 
@@ -51,6 +55,13 @@ def _prompts_arguments(parser: ArgumentParser) -> None:
         "--train and --text",
     )
     parser.add_argument(
+        "--tokenizer",
+        type=Path,
+        metavar="FILE",
+        help="in place of a SentencePiece model, the tokenizer.json of a language model in the "
+        "folder that pet-fairseq import-hf wrote, with its dict.txt beside it",
+    )
+    parser.add_argument(
         "--vocab-size",
         type=int,
         metavar="N",
@@ -71,6 +82,22 @@ def _prompts_arguments(parser: ArgumentParser) -> None:
         metavar="TEXT",
         help="what the model reads between each prompt and its response, such as 'Answer:'; it is "
         "never compressed",
+    )
+    parser.add_argument(
+        "--before", default="", metavar="TEXT", help="what stands in front of each query"
+    )
+    parser.add_argument(
+        "--after",
+        default="",
+        metavar="TEXT",
+        help="what stands behind each response and is learned with it",
+    )
+    parser.add_argument(
+        "--chat-template",
+        type=Path,
+        metavar="FILE",
+        help="take --before, --cue and --after from a model's chat template: its "
+        "tokenizer_config.json or chat_template.jinja",
     )
     parser.add_argument(
         "--no-lm-records",
@@ -96,9 +123,18 @@ def _prompts(args: Namespace) -> None:
         *(splits, args.text, args.out, args.spm, args.vocab_size or VOCAB_SIZE, args.lm_tokens),
         max_bytes=int(args.max_record_mb * 1e6),
         lm_records=not args.no_lm_records,
-        cue=args.cue,
+        template=_template(args),
+        tokenizer=args.tokenizer,
     )
     print(summary)
+
+
+def _template(args: Namespace) -> "Template":
+    from pet_fairseq.selfcp.prompts import Template, read_chat_template
+
+    if args.chat_template is not None:
+        return read_chat_template(args.chat_template)
+    return Template(args.before, args.cue, args.after)
 
 
 def _check_prompts(args: Namespace, splits: dict[str, Path]) -> None:
@@ -108,16 +144,27 @@ def _check_prompts(args: Namespace, splits: dict[str, Path]) -> None:
         UserError: one that is missing, out of range or of no use.
     """
     files = [(f"--{split}", path) for split, path in splits.items()]
-    files += [("--text", path) for path in args.text] + ([("--spm", args.spm)] if args.spm else [])
+    files += [("--text", path) for path in args.text]
+    models = {"--spm": args.spm, "--tokenizer": args.tokenizer}
+    files += [(option, path) for option, path in models.items() if path is not None]
     for option, path in files:
         if not path.is_file():
             raise UserError(f"{option} {path}: no such file")
     if not splits and not args.text:
         raise UserError("--train: missing; give --train, --valid, --test or --text")
-    if args.spm is None and not args.train and not args.text:
+    given = [option for option, path in models.items() if path is not None]
+    if not given and not args.train and not args.text:
         raise UserError("--spm: missing; give a model, or --train or --text to train one on")
-    if args.spm is not None and args.vocab_size is not None:
-        raise UserError(f"--vocab-size {args.vocab_size}: of no use with --spm; give one of them")
+    if len(given) > 1:
+        raise UserError(f"--tokenizer {args.tokenizer}: of no use with --spm; give one of them")
+    if given and args.vocab_size is not None:
+        of_no_use = f"of no use with {given[0]}; give one of them"
+        raise UserError(f"--vocab-size {args.vocab_size}: {of_no_use}")
+    if args.chat_template is not None and (args.before or args.cue or args.after):
+        raise UserError(
+            f"--chat-template {args.chat_template}: has what --before, --cue and --after would "
+            "say; give it or them"
+        )
     for option, value in (("--vocab-size", args.vocab_size), ("--lm-tokens", args.lm_tokens)):
         if value is not None and value < 2:
             raise UserError(f"{option} {value}: give 2 or more")

@@ -6,12 +6,16 @@ import sys
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, cast
+from typing import BinaryIO, NamedTuple, NoReturn, cast
 
+import jinja2
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tqdm import tqdm
 
 from pet_fairseq.errors import UserError
+from pet_fairseq.huggingface.tokenizer_file import content
 
+TEMPLATE = "template.json"  # what stands around the parts of the records of a folder of data
 BLOCK = 1 << 20  # bytes of an overlong line that are in memory at a time
 
 
@@ -19,6 +23,90 @@ class Record(NamedTuple):
     query: str
     prompt: str
     response: str
+
+
+class Template(NamedTuple):
+    """What stands around the parts of a record.
+
+    The parts are divided one by one, so no piece reaches from one into the next.
+
+    Attributes:
+        before: in front of the query. cue: between prompt and response, where it is never
+            compressed. after: behind the response, of which it is a part.
+    """
+
+    before: str = ""
+    cue: str = ""
+    after: str = ""
+
+    def around(self, record: Record) -> Record:
+        """The record with what stands before and after it; the cue is a part of its own."""
+        return Record(self.before + record.query, record.prompt, record.response + self.after)
+
+
+BARE = Template()
+
+
+def read_template(folder: Path) -> Template:
+    """The template that a folder of data was made with.
+
+    Raises:
+        UserError: its file is damaged.
+    """
+    path = folder / TEMPLATE
+    if not path.is_file():
+        return BARE
+    try:
+        return Template(**json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise UserError(f"{path}: not readable ({error}); make the data again") from error
+
+
+def read_chat_template(path: Path) -> Template:
+    """What a model's chat template has around a question and its answer.
+
+    Args:
+        path: tokenizer_config.json, or the template itself (chat_template.jinja).
+    Raises:
+        UserError: no such file or template, or one that does not show a question and an answer.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        options = json.loads(text) if path.suffix == ".json" else {"chat_template": text}
+    except (OSError, ValueError) as error:
+        raise UserError(f"--chat-template {path}: not readable ({error})") from error
+    source = options.get("chat_template") if isinstance(options, dict) else None
+    if not isinstance(source, str):
+        raise UserError(f"--chat-template {path}: has no chat_template; give --cue in its place")
+    question, answer = "\u2460question\u2460", "\u2460answer\u2460"  # no template has these
+    asked = [{"role": "user", "content": question}]
+    answered = [*asked, {"role": "assistant", "content": answer}]
+    try:
+        start = _render(source, asked, options, add_generation_prompt=True)
+        whole = _render(source, answered, options, add_generation_prompt=False)
+    except jinja2.TemplateError as error:
+        raise UserError(f"--chat-template {path}: {error}; give --cue in its place") from error
+    before, found, cue = start.partition(question)
+    _, ended, after = whole.partition(answer)
+    if not found or not ended:
+        lacking = "an answer" if found else "a question"
+        raise UserError(
+            f"--chat-template {path}: has no place for {lacking}; give --cue in its place"
+        )
+    return Template(before, cue, after)
+
+
+def _render(source: str, messages: list[dict], options: dict, **settings) -> str:
+    """A conversation as a chat template shows it; `options` name the special pieces."""
+    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+    environment.globals["raise_exception"] = _raise
+    special = {name: content(v) for name, v in options.items() if name.endswith("_token")}
+    special = {name: piece or "" for name, piece in special.items()}
+    return environment.from_string(source).render(messages=messages, **special, **settings)
+
+
+def _raise(message: str) -> NoReturn:
+    raise jinja2.TemplateError(message)
 
 
 def read_records(path: Path, max_bytes: int, action: str) -> Iterator[tuple[str, Record]]:

@@ -1,6 +1,7 @@
-"""SentencePiece models, and fairseq's numbers for their pieces."""
+"""SentencePiece models and tokenizers, and fairseq's numbers for their pieces."""
 
 import io
+import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -9,9 +10,17 @@ import numpy as np
 import sentencepiece
 from fairseq.data import Dictionary
 
+from pet_fairseq.checkpoints.dictionaries import load_dictionary
 from pet_fairseq.errors import UserError
+from pet_fairseq.huggingface.tokenizer_file import (
+    TOKENIZER,
+    load_segmenter,
+    pieces_in_order,
+    word_of,
+)
 from pet_fairseq.selfcp.prompts import cut
 
+SENTENCEPIECE, DICTIONARY, UNKNOWN = "spm.model", "dict.txt", "<unk>"
 PROMPT_SYMBOL = "<prompt>"  # between query and prompt, for fairseq-interactive
 CUE = "cue.txt"  # the pieces that are read between prompt and response
 VOCAB_SIZE = 8000
@@ -23,7 +32,41 @@ ENCODED_AT_ONCE = 1_000_000  # characters of a text
 
 
 class Vocabulary:
-    """A SentencePiece model with fairseq's numbers for its pieces, and how often each was met."""
+    """What divides text, with fairseq's numbers for its pieces, and how often each was met."""
+
+    kind = "the SentencePiece model"  # what errors call it
+    file = SENTENCEPIECE  # what it is in a folder of data
+
+    def __init__(self, dictionary: Dictionary, ids: np.ndarray):
+        """Initialise; `ids` are fairseq's numbers of all pieces, in their order."""
+        self.dictionary = dictionary
+        self.ids = ids
+        self.counts = np.zeros(len(dictionary), dtype=np.int64)
+
+    def divide(self, text: str) -> list[int]:
+        """The numbers of a text's pieces."""
+        raise NotImplementedError
+
+    def write(self, folder: Path) -> None:
+        """Write it and dict.txt into a folder."""
+        raise NotImplementedError
+
+    def encode(self, text: str, part: int = ENCODED_AT_ONCE) -> np.ndarray:
+        """Encode a text to fairseq's numbers of its pieces: int64, without </s>.
+
+        Args:
+            part: the number of characters that are encoded at a time.
+        """
+        return np.concatenate(
+            [self.ids[np.array(self.divide(piece), dtype=np.int64)] for piece in cut(text, part)]
+        )
+
+    def count(self, tokens: np.ndarray) -> None:
+        np.add.at(self.counts, tokens, 1)
+
+
+class SentencePieces(Vocabulary):
+    """A SentencePiece model; the dictionary has its pieces in its order."""
 
     def __init__(self, model: bytes, name: str):
         """Load a serialised model; `name` is what errors call it.
@@ -37,12 +80,21 @@ class Vocabulary:
             raise UserError(
                 f"{name}: not a SentencePiece model with an <unk> piece; give the .model file"
             ) from error
-        self.dictionary = Dictionary()
+        self.model = model
+        dictionary = Dictionary()
         for piece in self._words(name):
-            self.dictionary.add_symbol(piece, n=0)
+            dictionary.add_symbol(piece, n=0)
         numbers = range(self.processor.get_piece_size())
-        self.ids = np.array([self.dictionary.index(self._piece(i)) for i in numbers])
-        self.counts = np.zeros(len(self.dictionary), dtype=np.int64)
+        super().__init__(dictionary, np.array([dictionary.index(self._piece(i)) for i in numbers]))
+
+    def divide(self, text: str) -> list[int]:
+        return self.processor.encode(text)
+
+    def write(self, folder: Path) -> None:
+        """Write spm.model, and dict.txt without fairseq's special symbols."""
+        (folder / self.file).write_bytes(self.model)
+        self.dictionary.count = self.counts.tolist()
+        self.dictionary.save(str(folder / DICTIONARY))
 
     def _piece(self, number: int) -> str:
         return self.processor.id_to_piece(number)
@@ -65,24 +117,42 @@ class Vocabulary:
         model = self.processor
         return [model.unk_id(), model.bos_id(), model.eos_id(), model.pad_id()]
 
-    def encode(self, text: str, part: int = ENCODED_AT_ONCE) -> np.ndarray:
-        """Encode a text to fairseq's numbers of its pieces: int64, without </s>.
 
-        Args:
-            part: the number of characters that are encoded at a time.
+class TokenizerPieces(Vocabulary):
+    """A tokenizer.json with the dictionary of the model that it belongs to, as it is.
+
+    Its special pieces, such as <|im_end|>, are found in text, too.
+    """
+
+    kind = "the tokenizer"
+    file = TOKENIZER
+
+    def __init__(self, path: Path):
+        """Load a tokenizer.json and the dict.txt beside it, both from pet-fairseq import-hf.
+
+        Raises:
+            UserError: a file is missing or not readable, or the dictionary lacks a piece.
         """
-        encode = self.processor.encode
-        return np.concatenate(
-            [self.ids[np.array(encode(piece), dtype=np.int64)] for piece in cut(text, part)]
-        )
+        self.path = path
+        self.tokenizer = load_segmenter(path)
+        dictionary = load_dictionary(path.with_name(DICTIONARY), "--tokenizer")
+        pieces = pieces_in_order(self.tokenizer.get_vocab(), path)
+        words = [UNKNOWN if piece is None else word_of(piece) for piece in pieces]
+        absent = [word for word in words if word not in dictionary]
+        if absent:
+            raise UserError(
+                f"--tokenizer {path}: the {DICTIONARY} beside it lacks {absent[0]!r}; give a "
+                "folder of pet-fairseq import-hf"
+            )
+        super().__init__(dictionary, np.array([dictionary.index(word) for word in words]))
 
-    def count(self, tokens: np.ndarray) -> None:
-        np.add.at(self.counts, tokens, 1)
+    def divide(self, text: str) -> list[int]:
+        return self.tokenizer.encode(text, add_special_tokens=False).ids
 
-    def save(self, path: Path) -> None:
-        """Write dict.txt, without fairseq's special symbols."""
-        self.dictionary.count = self.counts.tolist()
-        self.dictionary.save(str(path))
+    def write(self, folder: Path) -> None:
+        """Copy tokenizer.json and dict.txt: the model knows words by their places there."""
+        for name in (TOKENIZER, DICTIONARY):
+            shutil.copyfile(self.path.with_name(name), folder / name)
 
 
 def train_model(lines: Iterable[str], vocab_size: int) -> bytes:

@@ -1,6 +1,6 @@
 # Sourced by the prepare.sh recipes of SelfCP, after common.sh: from OUT/raw, JSON lines, to OUT/bin, fairseq's binary data.
 #
-# Environment: SPM, VOCAB_SIZE, TEXT=FILE[:FILE...], see the recipes
+# Environment: SPM, VOCAB_SIZE, TEXT=FILE[:FILE...], see the recipes; TOKENIZER, CHAT_TEMPLATE, CUE: as of pet-fairseq prompts
 
 # prompts_stages OUT SPLIT...: run the stages: the caller's function `raw` makes OUT/raw/SPLIT.jsonl, then
 # pet-fairseq prompts makes OUT/bin
@@ -11,9 +11,10 @@ prompts_stages() {
   for split in "$@"; do
     files+=("--$split" "$out/raw/$split.jsonl")
   done
+  local words=(${SPM:+--spm "$SPM"} ${TOKENIZER:+--tokenizer "$TOKENIZER"} ${VOCAB_SIZE:+--vocab-size "$VOCAB_SIZE"}
+    ${CHAT_TEMPLATE:+--chat-template "$CHAT_TEMPLATE"} ${CUE:+--cue "$CUE"} ${TEXT:+--text "${texts[@]}"})
   [ -z "${SPM:-}" ] || [ ! -e "$out/bin" ] || cmp -s "$SPM" "$out/bin/spm.model" ||
     die "SPM=$SPM: $out/bin was made with another SentencePiece model; give another OUT or remove it"
   stage raw "$out/raw" raw
-  stage binarise "$out/bin" run pet-fairseq prompts "${files[@]}" --out "$out/bin" ${SPM:+--spm "$SPM"} \
-    ${VOCAB_SIZE:+--vocab-size "$VOCAB_SIZE"} ${TEXT:+--text "${texts[@]}"}
+  stage binarise "$out/bin" run pet-fairseq prompts "${files[@]}" --out "$out/bin" "${words[@]}"
 }

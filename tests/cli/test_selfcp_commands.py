@@ -5,8 +5,10 @@ import json
 import pytest
 import torch
 
-from tests.cli.processes import refusal, run
+from tests.cli.processes import REPO, WITHOUT_DROPOUT, refusal, run
 from tests.selfcp.test_choose import folder  # noqa: F401  fixture
+
+USER = ("--user-dir", REPO / "pet_fairseq")
 
 
 def test_choose(folder, tmp_path):  # noqa: F811
@@ -48,3 +50,64 @@ def test_memory_map_without_a_gpu(tmp_path):
     command = ("memory-map", "none.pt", "--data", tmp_path)
     message = refusal(*command, "--out", tmp_path / "none", "--device", "cuda")
     assert "--device cuda: torch finds no GPU here" in message
+
+
+def test_a_language_model_of_hugging_face(tmp_path):
+    """From its files to answers as text and to the likeliest of several, in its chat template."""
+    for name in ("safetensors", "tokenizers"):
+        pytest.importorskip(name)
+    from tests.huggingface.llama import byte_level_tokenizer, write_llama
+
+    write_llama(tmp_path / "hf", max_position_embeddings=200)
+    chat = "{% for m in messages %}<|start|>{{ m.content }}<|end|>{% endfor %}"
+    chat += "{% if add_generation_prompt %}<|start|>{% endif %}"
+    config = tmp_path / "hf/tokenizer_config.json"
+    config.write_text(json.dumps({"chat_template": chat}))
+    run("pet-fairseq", "import-hf", tmp_path / "hf", "--out", tmp_path / "lm")
+    rows = [
+        {"query": "e d ", "prompt": "ab" * (i % 9 + 1), "response": "ab"[i % 2]} for i in range(40)
+    ]
+    (tmp_path / "rows").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    splits = [(f"--{split}", tmp_path / "rows") for split in ("train", "valid", "test")]
+    given = ("--tokenizer", tmp_path / "lm/tokenizer.json", "--chat-template", config)
+    data = tmp_path / "bin"
+    run("pet-fairseq", "prompts", *(w for pair in splits for w in pair), *given, "--out", data)
+    backbone = ("--backbone-path", tmp_path / "lm/checkpoint.pt")
+    run(
+        *(
+            "fairseq-train",
+            data,
+            *USER,
+            "--save-dir",
+            tmp_path,
+            "--task",
+            "selfcp",
+            *WITHOUT_DROPOUT,
+        ),
+        *("--arch", "selfcp", *backbone, "--window", "3", "--memory-ratio", "2"),
+        *("--criterion", "selfcp_lm", "--max-update", "3"),
+    )
+    path = tmp_path / "checkpoint_best.pt"
+    output = run(
+        *("fairseq-generate", data, *USER, "--task", "selfcp", "--path", path, "--cpu"),
+        *("--max-len-b", "4", "--beam", "2", "--bpe", "tokenizer_json"),
+        *("--tokenizer-file", data / "tokenizer.json"),
+    )
+    words = {int(fields[0][2:]): fields[2] for fields in output.printed("H")}
+    texts = {int(fields[0][2:]): fields[2] for fields in output.printed("D")}
+    tokenizer = byte_level_tokenizer()
+    assert len(texts) == 40
+    for number, line in words.items():
+        numbers = [tokenizer.token_to_id(word) for word in line.split()]
+        known = [number for number in numbers if number is not None]
+        assert texts[number] == tokenizer.decode(known, skip_special_tokens=False)
+    chosen = run("pet-fairseq", "choose", path, "--data", data, "--candidates", "a", "b").output
+    result = json.loads(chosen.splitlines()[-1])
+    assert result["not among the candidates"] == 0 and result["total"] == 40
+    for words, message in (
+        ((*given, "--cue", "b"), "has what --before, --cue and --after would say"),
+        ((*given, "--spm", tmp_path / "rows"), "tokenizer.json: of no use with --spm; give one"),
+        ((*given[:2], "--vocab-size", "9"), "--vocab-size 9: of no use with --tokenizer"),
+        (("--tokenizer", tmp_path / "none.json"), "none.json: no such file"),
+    ):
+        assert message in refusal("prompts", *splits[0], *words, "--out", tmp_path / "no")

@@ -185,9 +185,12 @@ BLOCKS = {
     },
     "docs/selfcp.md": {"fairseq-train": "tests/cli/test_selfcp.py::test_training"},
     "docs/selfcp_data.md": {
+        "pet-fairseq import-hf SmolLM2-135M-Instruct": (
+            "tests/cli/test_selfcp_commands.py::test_a_language_model_of_hugging_face"
+        ),
         "pet-fairseq prompts": (
             "tests/cli/test_prompts.py::test_another_data_set_for_the_same_model"
-        )
+        ),
     },
     "docs/serve.md": {"pet-fairseq serve": SERVES, "$ curl": SERVES},
     "docs/start.md": {

@@ -16,7 +16,8 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.selfcp import vocabulary as vocabularies
 from pet_fairseq.selfcp.binarise import atomic_folder, make_prompts
 from pet_fairseq.selfcp.binary_writer import BinaryWriter, LanguageModelWriter
-from pet_fairseq.selfcp.vocabulary import Vocabulary, train_model
+from pet_fairseq.selfcp.prompts import Template
+from pet_fairseq.selfcp.vocabulary import SentencePieces, train_model
 
 SYLLABLES = "ba ko ri sen tul mo fi gar".split()
 FIELDS = ("query", "prompt", "response")
@@ -41,7 +42,7 @@ def model():
 
 @pytest.fixture
 def vocabulary(model):
-    return Vocabulary(model, "--spm x")
+    return SentencePieces(model, "--spm x")
 
 
 def write_records(path, records):
@@ -64,7 +65,7 @@ def strings(items, dictionary):
 
 def test_numbers_are_those_of_the_dictionary(vocabulary, model, tmp_path):
     processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-    vocabulary.save(tmp_path / "dict.txt")
+    vocabulary.write(tmp_path)
     dictionary = Dictionary.load(str(tmp_path / "dict.txt"))
     for text in ("the cat", "", "a <prompt> b", "Zebra 5%_~", some_text(50, 1)):
         tokens = vocabulary.encode(text)
@@ -78,7 +79,7 @@ def test_dictionary_is_the_model_in_its_order(vocabulary, model, tmp_path):
     pieces = [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
     assert pieces[:4] == ["<unk>", "<s>", "</s>", "<prompt>"]
     assert set(map(chr, range(33, 127))) <= set(pieces)
-    vocabulary.save(tmp_path / "dict.txt")
+    vocabulary.write(tmp_path)
     lines = (tmp_path / "dict.txt").read_text().splitlines()
     assert lines == [f"{piece} 0" for piece in pieces[3:]]
 
@@ -102,7 +103,7 @@ def test_special_symbols_of_other_names():
         **{"unk_piece": "[UNK]", "bos_piece": "[CLS]", "eos_piece": "[SEP]", "pad_id": 5},
         user_defined_symbols=["<s>"],
     )
-    vocabulary = Vocabulary(model.getvalue(), "--spm x")
+    vocabulary = SentencePieces(model.getvalue(), "--spm x")
     words = vocabulary.dictionary.symbols[4:]
     assert not {"[UNK]", "[CLS]", "[SEP]", "<pad>", "<s>", "</s>", "<unk>"} & set(words)
     assert len(words) == len(vocabulary.ids) - 5
@@ -129,14 +130,14 @@ def with_piece(model, old, new):
 def test_models_that_are_none(model):
     for other in (b"", b"hello", model[: len(model) // 2], without_unk(model)):
         with pytest.raises(UserError, match=r"--spm x: not a SentencePiece model with an <unk>"):
-            Vocabulary(other, "--spm x")
+            SentencePieces(other, "--spm x")
 
 
 @pytest.mark.parametrize("space", ["\n\r\t", "a b", "\u3000", "a\u00a0"])
 def test_pieces_with_white_space(model, space):
     other = with_piece(model, "▁".encode(), space.encode())
     with pytest.raises(UserError, match=r"--spm x: piece \d+ is or has white space \(") as error:
-        Vocabulary(other, "--spm x")
+        SentencePieces(other, "--spm x")
     assert repr(space) in str(error.value)
 
 
@@ -144,7 +145,7 @@ def test_white_space_becomes_no_piece():
     """Of a model that is trained here, also where SentencePiece takes a character for a letter."""
     spaces = "".join(filter(str.isspace, map(chr, range(0x3001))))
     lines = [f"good day {space} to you a{space}b" for space in spaces] * 20
-    words = Vocabulary(train_model(lines, 115), "it").dictionary.symbols
+    words = SentencePieces(train_model(lines, 115), "it").dictionary.symbols
     assert not [word for word in words if word.split() != [word]]
 
 
@@ -328,7 +329,7 @@ def test_a_cue_before_each_response(files, model, tmp_path):
     splits, _, _ = files
     splits = {"train": splits["train"]}
     for name, cue in (("without", ""), ("with", WORDS[3])):
-        make_prompts(splits, [], tmp_path / name, cue=cue, **options)
+        make_prompts(splits, [], tmp_path / name, template=Template(cue=cue), **options)
     assert not (tmp_path / "without/cue.txt").exists()
     pieces = (tmp_path / "with/cue.txt").read_text().split()
     assert "".join(pieces).replace("\u2581", "") == WORDS[3]
@@ -342,7 +343,7 @@ def test_a_cue_before_each_response(files, model, tmp_path):
     texts = read(tmp_path / "with/lm/train", dictionary)
     assert texts == [q + p + cue + r + [dictionary.eos()] for q, p, r in zip(*parts)]
     with pytest.raises(UserError, match="--cue ' ': the SentencePiece model finds nothing in it"):
-        make_prompts(splits, [], tmp_path / "wrong", cue=" ", **options)
+        make_prompts(splits, [], tmp_path / "wrong", template=Template(cue=" "), **options)
     assert not (tmp_path / "wrong").exists()
 
 

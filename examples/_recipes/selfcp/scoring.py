@@ -1,5 +1,7 @@
 """How the rows of SelfCP's recipes are scored."""
 
+from pathlib import Path
+
 from pet_fairseq.runner.fairseq_commands import fairseq_generate, fairseq_validate
 from pet_fairseq.runner.fairseq_options import Options
 from pet_fairseq.runner.stage import PRODUCT, CommandLine, Kind, Stage
@@ -25,6 +27,14 @@ def by_choice(candidates: Options) -> Evaluate:
     return stages
 
 
+def text_options(data: Path) -> Options:
+    """Options that make text of the pieces of a data folder."""
+    tokenizer = data / "tokenizer.json"
+    if tokenizer.is_file():
+        return ("--bpe", "tokenizer_json", "--tokenizer-file", str(tokenizer))
+    return ("--bpe", "sentencepiece", "--sentencepiece-model", str(data / "spm.model"))
+
+
 def by_rouge(options: Options) -> Evaluate:
     """Score generated responses by ROUGE, and the right ones by their perplexity."""
 
@@ -34,7 +44,7 @@ def by_rouge(options: Options) -> Evaluate:
         output, log, out = (folder / n for n in ("generate.txt", "validate.txt", "result.json"))
         inputs = (setup.data, setup.backbone, reading.checkpoint)
         model = ("--task", "selfcp", "--model-overrides", overrides)
-        pieces = ("--bpe", "sentencepiece", "--sentencepiece-model", str(setup.data / "spm.model"))
+        pieces = text_options(setup.data)
         generate = Stage(
             f"{name}/generate",
             (reading.row,),

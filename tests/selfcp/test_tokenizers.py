@@ -1,0 +1,132 @@
+"""Prompts in the pieces of a Hugging Face tokenizer, with text around their parts."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("safetensors")
+pytest.importorskip("tokenizers")
+
+from fairseq.data import Dictionary, data_utils
+
+from pet_fairseq.errors import UserError
+from pet_fairseq.huggingface.importer import import_model
+from pet_fairseq.selfcp.binarise import make_prompts
+from pet_fairseq.selfcp.choose import encode
+from pet_fairseq.selfcp.prompts import Template, read_chat_template
+from tests.huggingface.llama import byte_level_tokenizer, write_llama
+
+RECORDS = [("ab c", "fab ab", "a"), ("", "a" * 20, "b a\nd"), ("e", "", "<|start|>f")]
+PARTS = ("query", "prompt", "response")
+CHAT = (
+    "{% for m in messages %}<|start|>{{ m['role'][0] | replace('u', 'a') | replace('a', 'b') }}\n"
+    "{{ m['content'] }}<|end|>\n{% endfor %}{% if add_generation_prompt %}<|start|>b\n{% endif %}"
+)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("llama")
+    write_llama(folder / "hf")
+    import_model(folder / "hf", folder / "lm")
+    return folder / "lm"
+
+
+@pytest.fixture
+def records(tmp_path):
+    path = tmp_path / "train.jsonl"
+    path.write_text("".join(json.dumps(dict(zip(PARTS, record))) + "\n" for record in RECORDS))
+    return {"train": path}
+
+
+def read(folder, part):
+    dictionary = Dictionary.load(str(folder / "dict.txt"))
+    data = data_utils.load_indexed_dataset(str(folder / f"train.{part}"), dictionary, "mmap")
+    return [dictionary.string(data[i]).split() for i in range(len(data))]
+
+
+def pieces(text):
+    """What the tokenizer itself makes of a text; no piece of it has a space in its name."""
+    return byte_level_tokenizer().encode(text, add_special_tokens=False).tokens
+
+
+def test_pieces_and_dictionary_are_the_models(model, records, tmp_path):
+    out = tmp_path / "bin"
+    said = make_prompts(records, [], out, tokenizer=model / "tokenizer.json")
+    for name in ("dict.txt", "tokenizer.json"):
+        assert (out / name).read_bytes() == (model / name).read_bytes()
+    assert (out / "lm/dict.txt").read_bytes() == (model / "dict.txt").read_bytes()
+    for number, part in enumerate(PARTS):
+        assert read(out, part) == [pieces(record[number]) for record in RECORDS]
+    assert read(out, "response")[2] == ["<|start|>", "f"]
+    assert "<unk>" not in said and not (out / "spm.model").exists()
+
+
+def test_text_around_the_parts(model, records, tmp_path):
+    """No piece reaches over a border: `ab` is one piece, `a` and a cue `b` are two."""
+    out = tmp_path / "bin"
+    template = Template("<|start|>f ", "b", "<|end|>")
+    make_prompts(records, [], out, template=template, tokenizer=model / "tokenizer.json")
+    assert pieces("ab") == ["ab"] and (out / "cue.txt").read_text() == "b\n"
+    expected = [
+        [pieces(f"<|start|>f {query}"), pieces(prompt), pieces(f"{response}<|end|>")]
+        for query, prompt, response in RECORDS
+    ]
+    found = [read(out, part) for part in PARTS]
+    assert list(map(list, zip(*found))) == expected
+    texts = data_utils.load_indexed_dataset(
+        str(out / "lm/train"), Dictionary.load(str(out / "dict.txt")), "mmap"
+    )
+    assert len(texts) == 3 and len(texts[1]) == sum(map(len, expected[1])) + 2  # cue and </s>
+
+    task = SimpleNamespace(cfg=SimpleNamespace(data=str(out)))
+    dictionary = Dictionary.load(str(out / "dict.txt"))
+    (candidate,) = encode(["a"], task)
+    assert [dictionary[i] for i in candidate] == ["a", "<|end|>"]
+
+
+def test_chat_template(tmp_path):
+    config = tmp_path / "tokenizer_config.json"
+    config.write_text(json.dumps({"chat_template": CHAT, "eos_token": "<|end|>"}))
+    template = read_chat_template(config)
+    assert template == Template("<|start|>b\n", "<|end|>\n<|start|>b\n", "<|end|>\n")
+    alone = tmp_path / "chat_template.jinja"
+    alone.write_text("[{{ messages[0].content }}]{{ bos_token }}{% for m in messages[1:] %}"
+                     "{{ m.content }}!{% endfor %}")  # fmt: skip
+    assert read_chat_template(alone) == Template("[", "]", "!")
+
+
+@pytest.mark.parametrize(
+    "text, reason",
+    [
+        ("{{ messages | length }}", "has no place for a question"),
+        ("{{ messages[0].content }}", "has no place for an answer"),
+        ("{{ messages[0].content", "give --cue in its place"),
+        ("{{ raise_exception('Only text') }}", "Only text; give --cue in its place"),
+        ("{{ ''.__class__.__mro__ }}", "give --cue in its place"),
+    ],
+)
+def test_templates_that_are_none(text, reason, tmp_path):
+    file = tmp_path / "it.jinja"
+    file.write_text(text)
+    with pytest.raises(UserError, match=f"--chat-template {file}: .*{reason}"):
+        read_chat_template(file)
+
+
+def test_files_that_are_none(tmp_path):
+    for name, text in (("a.json", "{"), ("b.json", "[]"), ("c.json", "{}")):
+        (tmp_path / name).write_text(text)
+        with pytest.raises(UserError, match=f"{name}: (not readable|has no chat_template)"):
+            read_chat_template(tmp_path / name)
+
+
+def test_a_dictionary_of_another_model(model, records, tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "tokenizer.json").write_bytes((model / "tokenizer.json").read_bytes())
+    words = (model / "dict.txt").read_text().splitlines(keepends=True)
+    (other / "dict.txt").write_text("".join(w for w in words if not w.startswith("c ")))
+    with pytest.raises(UserError, match=r"the dict\.txt beside it lacks 'c'; give a folder of pet"):
+        make_prompts(records, [], tmp_path / "bin", tokenizer=other / "tokenizer.json")
+    assert not (tmp_path / "bin").exists()
