@@ -439,8 +439,8 @@ DEFECTS = (
     Defect(
         "sentences drawn apart for the two models of a bootstrap",
         "pet_fairseq/statistics.py:paired_bootstrap",
-        "(differences, len(differences",
-        "(ours, len(ours)).mean() - draw.choice(theirs, len(theirs",
+        "differences[drawn].mean()",
+        "np.asarray(ours)[drawn].mean() - np.asarray(theirs)[-1 - drawn].mean()",
         "tests/test_statistics.py",
     ),
     Defect(

@@ -46,7 +46,8 @@ from pet_fairseq.predict.translate import LONGEST_WORD
 
 TEACHER = "TEACHER"
 KEEP, TRIM = "keep", "trim"  # values of --vocabulary
-SOURCE, TARGET, REFERENCE = "source.txt", "target.txt", "test.reference"
+SOURCE, TARGET = "source.txt", "target.txt"
+REFERENCE, TEST_SOURCE = "test.reference", "test.source"  # the test set as it was given
 IN_ENGINE = "test.engine"  # the sources of the test set, in the pieces of a model in CTranslate2
 SPLITS = ("train", "valid", "test")
 MOST_UNKNOWN = 0.1  # of a text's pieces, if the file that divided it is the model's
@@ -116,23 +117,28 @@ def write_corpus_text(teacher: Path, shards: Path, folder: Path) -> None:
 
 
 def write_pieces(
-    teacher: Path, sets: dict[str, list[TextPair]], folder: Path, engine: Optional[Path] = None
+    teacher: Path,
+    sets: dict[str, list[TextPair]],
+    folder: Path,
+    engine: Optional[Path] = None,
+    data: Optional[Path] = None,
 ) -> None:
     """Write raw text in the teacher's pieces: train, valid and test, and its dictionaries.
 
-    Where valid or test is not given, it is held out of the first of the training text. Pairs of
-    train and valid with an empty side, or one longer than the teacher reads, are left out;
-    about.json counts them. The raw target text of the test set is in test.reference.
+    Where valid or test is not given, it is held out of the first of the training text, if there is
+    any. Pairs of train and valid with an empty side, or one longer than the teacher reads, are left
+    out; about.json counts them. The raw text of the test set is in test.source and test.reference.
 
     Args:
         engine: a model in CTranslate2 that reads the test set, too, in pieces of its own; its
             sources are in test.engine, cut to its length. Where it has no file that divides text,
             the sources of `sets` are in its pieces, and are joined for the student.
+        data: a folder with the teacher's dictionaries, None for the one that it names.
     Raises:
         UserError: files whose numbers of lines differ, no pair that can be used, or no file that
             divides text into the teacher's words.
     """
-    opened = open_teacher(teacher)
+    opened = open_teacher(teacher, data)
     task, divided = opened.task, opened.divided()
     reads = None if engine is None else EngineText(engine)
     counts: dict[str, Counter] = {split: Counter() for split in SPLITS}
@@ -169,7 +175,7 @@ def write_pair(
 
 def check_counts(counts: dict[str, Counter], sets: dict[str, list[TextPair]]) -> None:
     """Raise UserError for a set without a pair that can be used."""
-    for split in SPLITS:
+    for split in SPLITS if "train" in sets else sets:
         if not counts[split]["kept"]:
             named = split if split in sets else "train"
             reasons = ", ".join(f"{n:,} {reason}" for reason, n in counts[split].items())
@@ -258,7 +264,7 @@ def parallel(source: Path, target: Path) -> Iterator[tuple[Line, Line]]:
 
 
 class Writers:
-    """The files of a folder for fairseq-preprocess: the sets, dictionaries, and test.reference.
+    """The files of a folder for fairseq-preprocess: the sets, dictionaries, and the raw test set.
 
     Args:
         reads: what divides the test set for test.engine, if there is to be one.
@@ -271,7 +277,7 @@ class Writers:
         names = [f"{split}.{language}" for split in SPLITS for language in languages]
         self.files = {
             name: (folder / name).open("w", encoding="utf-8")
-            for name in (*names, REFERENCE, *([IN_ENGINE] if reads else []))
+            for name in (*names, REFERENCE, TEST_SOURCE, *([IN_ENGINE] if reads else []))
         }
         self.languages = languages
         self.reads = reads
@@ -289,6 +295,8 @@ class Writers:
             self.files[f"{split}.{language}"].write(f"{side}\n")
         if split == "test":
             self.files[REFERENCE].write(f"{target}\n")
+            raw = source if self.reads is None else self.reads.raw(source)
+            self.files[TEST_SOURCE].write(f"{raw}\n")
             if self.reads is not None:
                 self.files[IN_ENGINE].write(f"{self.reads.pieces(source)}\n")
 
