@@ -343,11 +343,11 @@ def _given(args: Namespace, out: Path) -> "Given":
         search=Search.of(args),
         jobs=max(args.jobs, gpu_count() if args.device == "cuda" else 1),
     )
+    if given.engine is not None and args.test != "test" and not named_set(args.test, "--test"):
+        raise UserError(f"--test {args.test}: is for --data; give the test set with --test-pair")
     if "test" in given.pairs and (args.test != "test" or args.reference):
         option = "--reference" if args.reference else f"--test {args.test}"
         raise UserError(f"--test-pair and {option}: both name the test set; give one of them")
-    if given.engine is not None and args.test != "test" and not named_set(args.test, "--test"):
-        raise UserError(f"--test {args.test}: is for --data; give the test set with --test-pair")
     check_given(given)
     return given
 
@@ -362,8 +362,8 @@ def _prepare_all(args: Namespace, given: "Given") -> Optional["Request"]:
         corpus_stages,
         data_folders,
         data_stages,
+        raw_test_stages,
         teacher_stages,
-        test_stages,
         vocabulary_stages,
         with_named_test,
     )
@@ -374,7 +374,7 @@ def _prepare_all(args: Namespace, given: "Given") -> Optional["Request"]:
         return None
     if test_set := named_set(args.test, "--test"):
         given = with_named_test(given, test_set, teacher)
-    if given.tests_on_text and _prepare(args, given, test_stages(given, teacher)) is None:
+    if given.tests_on_text and _prepare(args, given, raw_test_stages(given, teacher)) is None:
         return None
     if given.is_mixed:
         make_plan(_request(args, given, teacher, data_folders(given, teacher)))

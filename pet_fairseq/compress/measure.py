@@ -75,7 +75,7 @@ class Measurements:
     Attributes:
         engine: the one in which both are compared.
         timings: by engine; the student alone was timed in CTranslate2 if both were in fairseq.
-        signature: sacreBLEU's, of BLEU and chrF.
+        signature, chrf_signature: sacreBLEU's.
         unknown_words: words of the reference that its dictionary lacks, so that they are lost.
         training_minutes: of the student, its warm-up included; None if no checkpoint has the time.
         teacher_is_exported: whether the folder has the teacher, too; not all can be exported.
@@ -95,6 +95,7 @@ class Measurements:
     unknown_words: int
     training_minutes: Optional[float]
     teacher_is_exported: bool = True
+    chrf_signature: str = ""
     differences: dict[str, Difference] = field(default_factory=dict)
     comet: dict[str, float] = field(default_factory=dict)
     comet_model: Optional[str] = None
@@ -174,10 +175,11 @@ def measure(
         BEAM,
         sources=test.sources,
         references=test.references,
-        signature=f"{bleu.get_signature()}; chrF {chrf.get_signature()}",
+        signature=str(bleu.get_signature()),
         unknown_words=test.unknown_words,
         training_minutes=training_minutes(layout),
         teacher_is_exported=any(exported(layout, "teacher", kind).is_file() for kind in FILES),
+        chrf_signature=str(chrf.get_signature()),
         differences=differences,
         comet={model: statistics.fmean(each) for model, each in scored.items()},
         comet_model=comet,

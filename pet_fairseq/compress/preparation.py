@@ -35,7 +35,7 @@ from pet_fairseq.huggingface.importer import import_model
 from pet_fairseq.huggingface.source import CONFIG
 from pet_fairseq.multilingual.bilingual import check_languages, check_trained, write_bilingual
 from pet_fairseq.predict.corpus.shards import SUMMARY, option_words
-from pet_fairseq.predict.corpus.text import TextReader, check_text
+from pet_fairseq.predict.corpus.text import UNPACKERS, TextReader, check_encoding, check_text
 from pet_fairseq.predict.exported import MISSING, MODEL, has_ctranslate2, read_vocabularies
 from pet_fairseq.predict.shared_options import BEAM_SEARCH, Search
 from pet_fairseq.predict.text import has_pieces
@@ -190,8 +190,16 @@ def check_given(given: Given) -> None:
         )
     for split, pair in given.pairs.items():
         for file in pair:
-            if not file.is_file():
-                raise UserError(f"--{split}-pair {file}: no such file")
+            check_plain_text(file, f"--{split}-pair")
+
+
+def check_plain_text(file: Path, option: str) -> None:
+    """Raise UserError for a file that is missing, compressed or not UTF-8; option: names it."""
+    if not file.is_file():
+        raise UserError(f"{option} {file}: no such file")
+    if file.suffix in UNPACKERS:
+        raise UserError(f"{option} {file}: is compressed; unpack it, and give the plain text")
+    check_encoding(str(file), option)
 
 
 # The checkpoints below name their folders, so these are written by their names, not as PRODUCT.
@@ -425,7 +433,7 @@ def data_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], tuple[P
     return stages, (data,)
 
 
-def test_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], Path]:
+def raw_test_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], Path]:
     """What makes binary data of a test set that is raw text beside binary data, and their folder.
 
     Args:
@@ -444,9 +452,7 @@ def test_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], Path]:
     return (pieces, Stage("test-data", ("data",), binarise, data, (text,))), data
 
 
-def preprocess_words(
-    text: Path, languages: tuple[str, str], splits: Sequence[str]
-) -> CommandLine:
+def preprocess_words(text: Path, languages: tuple[str, str], splits: Sequence[str]) -> CommandLine:
     """The command that makes binary data of a folder of `write_pieces`."""
     source, target = languages
     prefixes = [word for split in splits for word in (f"--{split}pref", str(text / split))]

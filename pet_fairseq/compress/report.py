@@ -156,7 +156,7 @@ def notes(measured: Measurements, teacher: Path, reference: str) -> list[str]:
     """Notes on how the figures were measured."""
     lines = [
         f"{len(measured.references):,} test sentences, beam {measured.beam}; sacreBLEU "
-        f"{measured.signature}",
+        f"{measured.signature}; chrF {measured.chrf_signature}",
         f"reference: {reference}",
     ]
     if measured.comet_model is not None:
@@ -231,6 +231,7 @@ def to_json(measured: Measurements) -> dict:
         "rounds": measured.timing.rounds,
         "sentences": len(measured.references),
         "signature": measured.signature,
+        "chrf_signature": measured.chrf_signature,
         "unknown_reference_words": measured.unknown_words,
         "training_minutes": measured.training_minutes,
         **({"comet_model": measured.comet_model} if measured.comet else {}),

@@ -11,6 +11,7 @@ from fairseq.data import Dictionary
 
 from pet_fairseq import cli
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.compress.layout import MODELS
 from pet_fairseq.compress.plan import Request, make_plan
 from pet_fairseq.compress.stages import build_stages
 from pet_fairseq.compress.student import Size
@@ -334,7 +335,10 @@ def test_from_a_teacher_to_a_report(teacher, data, tmp_path):
 
 
 def test_text_beside_data_in_several_folders(teacher, data, raw, tmp_path):
-    """One training has the pairs of each folder twice, and its half of the teacher's pairs."""
+    """One training has the pairs of each folder twice, and its half of the teacher's pairs.
+
+    The test set is raw text, too.
+    """
     pytest.importorskip("ctranslate2")
     out, more, text = tmp_path / "out", tmp_path / "more", tmp_path / "text.de"
     words = [
@@ -346,6 +350,9 @@ def test_text_beside_data_in_several_folders(teacher, data, raw, tmp_path):
     options = ("--repeat-pairs", "2", "--device", "cpu", "--rate", "40", "--updates", "40")
     planned = in_process(*command, *options, "--dry-run").output
     assert "translate-corpus" in planned and "the other stages depend" in planned
+    options += ("--test-pair", raw / "valid.de", raw / "valid.en")
+    planned = in_process(*command, *options, "--dry-run").output
+    assert "--testpref" in planned and "the other stages depend" in planned
     done = run("pet-fairseq", *command, *options)
     assert f"read on in {out}/report.md" in done.output
     pairs = json.loads((out / "corpus/summary.json").read_text())["pairs"]
@@ -358,6 +365,22 @@ def test_text_beside_data_in_several_folders(teacher, data, raw, tmp_path):
         f"{out}/bin/{i}": {"train": 300, "train1": 300, "train2": half}
         for i, half in enumerate(halves)
     }
+    for name, expected in (("source", raw / "valid.de"), ("reference", raw / "valid.en")):
+        assert (out / f"translations/{name}.txt").read_text() == expected.read_text()
+    content = json.loads((out / "report.json").read_text())
+    for model in MODELS:
+        text = out / f"translations/{model}.txt"
+        assert text.read_text() == (out / f"speed/{model}.txt").read_text()
+        scored = in_process("score", "bleu", text, raw / "valid.en")
+        found = json.loads(scored.output)
+        engine = content[model]["engines"]["CTranslate2 int8"]
+        assert (found["bleu"], found["chrf"]) == (engine["bleu"], engine["chrf"])
+        assert found["chrf_signature"] == content["chrf_signature"]
+    before, after = (content[model]["engines"]["CTranslate2 int8"] for model in MODELS)
+    for name, score in (("BLEU", "bleu"), ("chrF", "chrf")):
+        difference = content["differences"][name]
+        assert difference["mean"] == pytest.approx(after[score] - before[score])
+        assert difference["low"] <= difference["mean"] <= difference["high"]
     again = run("pet-fairseq", *command, *options).output.splitlines()
     started = [line for line in again if line.startswith("== ") and "done" not in line]
     assert started == ["== report"]
@@ -368,6 +391,8 @@ def test_text_beside_data_in_several_folders(teacher, data, raw, tmp_path):
 def test_what_is_wrong_shows_itself_before_a_text_is_translated(teacher, data, raw, tmp_path):
     out = tmp_path / "out"
     given = ("--text", raw / "train.de", "--out", out, "--device", "cpu")
+    pair = ("--test-pair", raw / "test.de", raw / "test.en")
+    named = ("--test", "sacrebleu:wmt19")
     for words, message in (
         (("--data", raw), f"--data {raw}: has no dict.de.txt"),
         (("--data", f"{data}:{raw}"), f"--data {raw}: has no dict.de.txt"),
@@ -375,6 +400,13 @@ def test_what_is_wrong_shows_itself_before_a_text_is_translated(teacher, data, r
         (("--data", data, "--rate", "100"), "--rate 100: give a percentage"),
         (("--data", data, "--test", "other"), "--test other: "),
         (("--data", data, "--valid-pair", "a", "b"), "--data and --valid-pair: both say what"),
+        (("--data", data, "--test-pair", "a", "b"), "--test-pair a: no such file"),
+        (("--data", data, *pair, "--test", "valid"), "--test-pair and --test valid: both name"),
+        (("--data", data, *pair, "--reference", "a"), "--test-pair and --reference: both name"),
+        (("--data", data, *pair, *named), "--test sacrebleu:wmt19 and --test-pair: both name"),
+        (("--data", data, "--test", "sacrebleu:wmt20/tworefs:cs-de"), "has no cs-de, only "),
+        (("--data", data, "--test", "sacrebleu:wmt"), "--test sacrebleu:wmt: sacreBLEU has no"),
+        (("--data", data, "--comet", "x"), "--comet x: COMET is missing; pip install"),
     ):
         assert message in refusal("compress", teacher, *words, *given)
     assert not (out / "corpus").exists()

@@ -18,7 +18,9 @@ from pet_fairseq.compress.preparation import (
     check_given,
     corpus_stages,
     data_stages,
+    raw_test_stages,
     teacher_stages,
+    with_named_test,
 )
 from pet_fairseq.compress.raw_text import (
     TextPair,
@@ -30,6 +32,7 @@ from pet_fairseq.compress.vocabulary import trim_teacher
 from pet_fairseq.demo.corpus import train_pieces
 from pet_fairseq.errors import UserError
 from pet_fairseq.predict.shared_options import Search
+from pet_fairseq.results.sacrebleu_sets import named_set, pair_of
 from pet_fairseq.runner.stage import without_options
 from tests.cli.processes import preprocess, write_text
 from tests.translation import load_task, save_model
@@ -317,6 +320,7 @@ def test_one_thing_to_train_on(made, teacher, tmp_path):
     pair = (made / "raw/train.de", made / "raw/train.en")
     with pytest.raises(UserError, match=r"^--data and --train-pair: both say what to"):
         check_given(Given(teacher, tmp_path, made / "bin", pairs={"train": pair}))
+    check_given(Given(teacher, tmp_path, made / "bin", pairs={"test": pair}))
     for pairs in ({}, {"test": pair}):
         with pytest.raises(UserError, match="--data, --train-pair or --text: says what"):
             check_given(Given(teacher, tmp_path, pairs=pairs))
@@ -325,12 +329,76 @@ def test_one_thing_to_train_on(made, teacher, tmp_path):
         check_given(Given(teacher, tmp_path, pairs={"train": gone}))
 
 
+@pytest.mark.parametrize(
+    "name, content, message",
+    [
+        (
+            "x.de",
+            "ein M\xe4dchen\n".encode("latin-1") * 20,
+            "not UTF-8: of the first 20 lines that",
+        ),
+        ("x.de", "ein Hund\n".encode("utf-16"), "UTF-16, or no text; give UTF-8"),
+        ("x.de.gz", b"", "is compressed; unpack it"),
+    ],
+)
+def test_pairs_of_another_encoding(name, content, message, made, teacher, tmp_path):
+    (tmp_path / name).write_bytes(content)
+    pair = (tmp_path / name, made / "raw/train.en")
+    for split in SETS:
+        pairs = {"train": (made / "raw/train.de", pair[1]), split: pair}
+        with pytest.raises(UserError, match=f"--{split}-pair {tmp_path}/{name}: {message}"):
+            check_given(Given(teacher, tmp_path, pairs=pairs))
+
+
 def test_a_checkpoint_with_its_data_needs_nothing(made, teacher, tmp_path):
     given = Given(teacher, tmp_path / "out", made / "bin")
     assert teacher_stages(given) == ((), teacher)
     assert data_stages(given, teacher) == ((), (made / "bin",))
     given = Given(teacher, tmp_path / "out", made / "bin", more_data=(made / "more",))
     assert data_stages(given, teacher) == ((), (made / "bin", made / "more"))
+
+
+def test_a_test_set_of_raw_text_beside_data(made, teacher, tmp_path):
+    """It is in the words of the data, line by line, and as it was given."""
+    out, raw = tmp_path / "out", tmp_path / "raw"
+    raw.mkdir()
+    pair = write(raw / "x.de", ["a1 a2", "", " ".join(["a1"] * 30)]), write(raw / "x.en", ["b1", "b2", "b3"])
+    given = Given(teacher, out, made / "bin", pairs={"test": pair})
+    (pieces, data), folder = raw_test_stages(given, teacher)
+    arguments = {**pieces.command.arguments, "folder": pieces.product}
+    out.mkdir()
+    pieces.command.function(**arguments)
+    assert read(pieces.product / "test.de") == ["a1 a2", "", " ".join(["a1"] * 30)]
+    assert read(pieces.product / "test.source") == read(pair[0])
+    assert read(pieces.product / "test.reference") == read(pair[1])
+    for side in ("de", "en"):
+        words = (made / f"bin/dict.{side}.txt").read_text()
+        assert (pieces.product / f"dict.{side}.txt").read_text() == words
+    assert folder == out / "test_bin" and str(pieces.product / "test") in data.command
+    assert given.raw_test == pieces.product and not given.measures_agreement
+
+
+def test_a_test_set_that_sacrebleu_knows(made, teacher, tmp_path, monkeypatch):
+    """It is that of the teacher's languages, unless it names its own."""
+    from sacrebleu.dataset import DATASETS
+
+    known = DATASETS["wmt19"]
+    monkeypatch.setattr(known, "_outdir", str(tmp_path))
+    for field in known.fieldnames("de-en"):
+        write(tmp_path / f"wmt19.de-en.{field}", ["a1"])
+        write(tmp_path / f"wmt19.en-de.{field}", ["b1"])
+    given = Given(teacher, tmp_path / "out", made / "bin")
+    for word, pair in (("sacrebleu:wmt19", "de-en"), ("sacrebleu:wmt19:en-de", "en-de")):
+        found = with_named_test(given, named_set(word, "--test"), teacher).pairs["test"]
+        assert found == tuple(tmp_path / f"wmt19.{pair}.{side}" for side in ("src", "ref"))
+    with pytest.raises(UserError, match="--test sacrebleu:multi30k/2016: has no de-en, only en-"):
+        with_named_test(given, named_set("sacrebleu:multi30k/2016", "--test"), teacher)
+
+
+def test_languages_as_test_sets_name_them():
+    assert (
+        pair_of(("de", "en")) == pair_of(("de_DE", "en_XX")) == pair_of(("de-AT", "en")) == "de-en"
+    )
 
 
 def test_text_beside_data(made, teacher, tmp_path):
