@@ -16,6 +16,7 @@ from pet_fairseq.compress.engine import check_translates, dictionary_of, subword
 from pet_fairseq.compress.layout import PRECISION, Layout
 from pet_fairseq.compress.mixture import mixture_folders, write_mixture
 from pet_fairseq.compress.raw_text import (
+    FIRST_LINES,
     KEEP,
     SOURCE,
     SPLITS,
@@ -45,7 +46,6 @@ from pet_fairseq.runner.stage import PRODUCT, CommandLine, Stage
 
 BILINGUAL, SHARDS, BIN = "bilingual", "corpus", "bin"
 TEXT, TEST_TEXT, TEST_BIN = "text", "test_text", "test_bin"
-FIRST_LINES = 1000  # of a text, by which it is seen whether a model knows its pieces
 Pair = tuple[Path, Path]
 
 
@@ -310,11 +310,12 @@ def engine_languages(given: Given) -> tuple[str, str]:
     return source, target
 
 
-def check_engine_text(folder: Path, text: tuple[Path, ...]) -> None:
-    """Raise UserError if the beginning of a text is not divided into the words of an engine."""
+def first_lines(text: tuple[Path, ...]) -> list[str]:
+    """The beginning of a text."""
     lines = TextReader([str(file) for file in text])
-    EngineText(folder).check(line.text for line in islice(lines, FIRST_LINES))
+    first = [line.text for line in islice(lines, FIRST_LINES)]
     lines.close()
+    return first
 
 
 def corpus_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], Path]:
@@ -329,11 +330,13 @@ def corpus_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], Path]
     if not given.text:
         return (), given.out
     if given.engine is not None:
-        check_engine_text(given.engine, given.text)
-        divided = () if EngineText(given.engine).is_divided else ("--tokenizer", "space")
+        reads = EngineText(given.engine)
+        reads.check(first_lines(given.text))
+        divided = () if reads.is_divided else ("--tokenizer", "space")
         return translation_stages(given, teacher, given.engine, divided), given.corpus
     opened = open_teacher(teacher, data_folders(given, teacher)[0] if given.is_mixed else None)
-    opened.divided()  # a file that is missing is missed now, not after the text is translated
+    # a file that is missing or not the teacher's is told now, not after the text is translated
+    opened.divided().check((line, "") for line in first_lines(given.text))
     assert opened.cfg is not None, "a model in CTranslate2 was dealt with"
     words = opened.task.cfg.data
     _, not_held = why_not_exported(opened.cfg.model, str(teacher))

@@ -20,6 +20,7 @@ from pet_fairseq.export.size import int8_bytes
 from pet_fairseq.nn.architectures import build_without_memory
 from pet_fairseq.pet.params import checkpoint_counts, option_counts, parse_model_options
 from pet_fairseq.runner.device import CPU, Device
+from pet_fairseq.runner.lock import locked
 from pet_fairseq.runner.run import dry_run
 from tests.cli.processes import in_process, preprocess, refusal, run
 from tests.translation import load_task, save_another
@@ -269,6 +270,18 @@ def test_what_a_stage_refuses_is_said_once(teacher, raw, tmp_path):
         r" [^:]* \(see \S+\)",
         done.output.splitlines()[-1],
     )
+
+
+def test_two_runs_at_once(teacher, data, tmp_path):
+    """The second one says who is at work, and leaves the first one alone."""
+    out = tmp_path / "out"
+    out.mkdir()
+    command = ("compress", teacher, "--data", data, "--out", out, "--device", "cpu", "--rate", "50")
+    with locked(out):
+        done = run("pet-fairseq", *command, "--updates", "3", check=False)
+    assert done.status == 1 and not (out / "test").exists()
+    line = done.output.splitlines()[-1]
+    assert f"error: {out}: another run, or a command that it started, is at work there" in line
 
 
 def test_a_teacher_of_another_kind(build, teacher, tmp_path):

@@ -129,6 +129,14 @@ def test_pairs_that_training_cannot_use(made, teacher, tmp_path):
     assert read(tmp_path / "out/train.de") == ["a1 a2", "a2"]
     assert read(tmp_path / "out/valid.en") == ["b2 b1", "b2"]
     assert len(read(tmp_path / "out/test.de")) == len(read(tmp_path / "out/test.reference")) == 7
+    # a test set that is held out has no lines of 100,000 letters that the user could not take out
+    more = [write(tmp_path / side, [f"a{i} a{i}" for i in range(40)]) for side in ("s2", "t2")]
+    long = [f"a1 {word}" for i in range(40) for word in ("a" * 100_000, "a2 " * 33_000, f"x{i}")]
+    for file in more:
+        write(file, read(file) + long)
+    write_pieces(teacher, {"train": [TextPair(*more)]}, tmp_path / "held_out")
+    lines = [line for split in SETS for line in read(tmp_path / f"held_out/{split}.de")]
+    assert len(lines) == 80 and max(map(len, lines)) < 20
 
 
 def test_sides_of_different_lengths(made, teacher, tmp_path):
@@ -304,6 +312,21 @@ def test_numbers_of_words_that_cannot_be(in_pieces, tmp_path):
     assert not (tmp_path / "trimmed").exists()
 
 
+def test_a_file_that_divided_another_text(in_pieces, tmp_path):
+    """It is told before anything is written or translated; a few unknown letters are none."""
+    teacher, files, texts = in_pieces
+    strange = write(tmp_path / "strange", [f"{line} ÄÖ" for line in read(files[0])])
+    write_pieces(teacher, {"train": [TextPair(strange, files[1])]}, tmp_path / "pieces")
+    others = [text.translate(str.maketrans("abcdefgh", "stuvwxyz")) for text in texts]
+    teacher.with_name("spm.model").write_bytes(train_pieces(others, 200))
+    message = r"spm.model: \d+% of its pieces are no words of TEACHER; put the file that divided"
+    with pytest.raises(UserError, match=message):
+        write_pieces(teacher, {"train": [TextPair(*files)]}, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(UserError, match=message):
+        corpus_stages(Given(teacher, tmp_path / "out", text=(files[0],)), teacher)
+
+
 @pytest.mark.parametrize("vocabulary", ["all", "-5", "1.5", ""])
 def test_vocabularies_that_are_none(vocabulary, made, teacher, tmp_path):
     pair = (made / "raw/train.de", made / "raw/train.en")
@@ -362,7 +385,10 @@ def test_a_test_set_of_raw_text_beside_data(made, teacher, tmp_path):
     """It is in the words of the data, line by line, and as it was given."""
     out, raw = tmp_path / "out", tmp_path / "raw"
     raw.mkdir()
-    pair = write(raw / "x.de", ["a1 a2", "", " ".join(["a1"] * 30)]), write(raw / "x.en", ["b1", "b2", "b3"])
+    pair = (
+        write(raw / "x.de", ["a1 a2", "", " ".join(["a1"] * 30)]),
+        write(raw / "x.en", ["b1", "b2", "b3"]),
+    )
     given = Given(teacher, out, made / "bin", pairs={"test": pair})
     (pieces, data), folder = raw_test_stages(given, teacher)
     arguments = {**pieces.command.arguments, "folder": pieces.product}
