@@ -444,6 +444,20 @@ DEFECTS = (
         "tests/test_statistics.py",
     ),
     Defect(
+        "the difference of two systems the wrong way round",
+        "pet_fairseq/results/bleu.py:score_difference",
+        "return first - second",
+        "return second - first",
+        "tests/results/test_bleu.py",
+    ),
+    Defect(
+        "a file of another model divides the teacher's text",
+        "pet_fairseq/compress/raw_text.py:describe_unknown",
+        "if unknown <= MOST_UNKNOWN * len(pieces)",
+        "if unknown <= len(pieces)",
+        "tests/compress/test_preparation.py -k another_text",
+    ),
+    Defect(
         "neurons with another one's row",
         "pet_fairseq/variator/feed_forward.py:neuron_rows",
         "return torch.cat([neurons + start for start in starts])",

@@ -191,6 +191,8 @@ def test_without_ctranslate2_both_are_timed_in_fairseq(build, monkeypatch):
     assert generate[:3] == ["generate/teacher.1", "generate/student.1", "generate/teacher.2"]
     assert all(stages[name].alone for name in generate)
     assert "CTranslate2 is missing" in stages["report"].command.arguments["no_ctranslate2"]
+    with pytest.raises(UserError, match="--comet x: COMET is missing; pip install"):
+        build(comet="x")
 
 
 def test_the_current_folder_as_out(teacher, data, tmp_path, monkeypatch, capsys):
@@ -347,10 +349,10 @@ def test_from_a_teacher_to_a_report(teacher, data, tmp_path):
     assert "checkpoint_best.pt: was made otherwise (--max-update 31, before 30" in other.output
 
 
-def test_text_beside_data_in_several_folders(teacher, data, raw, tmp_path):
+def test_text_beside_data_in_several_folders(teacher, data, raw, comet, tmp_path):
     """One training has the pairs of each folder twice, and its half of the teacher's pairs.
 
-    The test set is raw text, too.
+    The test set is raw text, too. COMET scores when it is asked to, without a training.
     """
     pytest.importorskip("ctranslate2")
     out, more, text = tmp_path / "out", tmp_path / "more", tmp_path / "text.de"
@@ -394,9 +396,17 @@ def test_text_beside_data_in_several_folders(teacher, data, raw, tmp_path):
         difference = content["differences"][name]
         assert difference["mean"] == pytest.approx(after[score] - before[score])
         assert difference["low"] <= difference["mean"] <= difference["high"]
-    again = run("pet-fairseq", *command, *options).output.splitlines()
+    again = in_process(*command, *options, "--comet", comet).output.splitlines()
     started = [line for line in again if line.startswith("== ") and "done" not in line]
     assert started == ["== report"]
+    content = json.loads((out / "report.json").read_text())
+    by_comet = [content[model]["comet"] for model in MODELS]
+    assert content["differences"]["COMET"]["mean"] == pytest.approx(by_comet[1] - by_comet[0])
+    scored = in_process(
+        *("score", "bleu", out / "translations/student.txt", raw / "valid.en"),
+        *("--comet", comet, "--source", raw / "valid.de", "--device", "cpu"),
+    )
+    assert json.loads(scored.output)["comet"] == pytest.approx(by_comet[1])
     other = in_process(*command, *options, "--repeat-pairs", "3")
     assert other.status == 1 and "bin: was made otherwise (--repeat 3, before 2)" in other.output
 
@@ -419,7 +429,6 @@ def test_what_is_wrong_shows_itself_before_a_text_is_translated(teacher, data, r
         (("--data", data, *pair, *named), "--test sacrebleu:wmt19 and --test-pair: both name"),
         (("--data", data, "--test", "sacrebleu:wmt20/tworefs:cs-de"), "has no cs-de, only "),
         (("--data", data, "--test", "sacrebleu:wmt"), "--test sacrebleu:wmt: sacreBLEU has no"),
-        (("--data", data, "--comet", "x"), "--comet x: COMET is missing; pip install"),
     ):
         assert message in refusal("compress", teacher, *words, *given)
     assert not (out / "corpus").exists()

@@ -196,42 +196,6 @@ def test_a_test_set_that_is_not_there(tmp_path):
     assert line.endswith(f"copy {tmp_path}/cache/multi30k/2016 from a machine that has it")
 
 
-COMET = """
-from types import SimpleNamespace
-import json, os
-
-def download_model(name):
-    if name != "Unbabel/tiny":
-        raise KeyError(f"Model '{name}' not supported by COMET.")
-    return os.environ["COMET_MODEL"]
-
-def load_from_checkpoint(path):
-    assert open(path).read() == "weights"
-    return Model()
-
-class Model:
-    def predict(self, samples, batch_size, gpus, progress_bar):
-        assert gpus == 0 and not progress_bar
-        scores = [len(s["src"]) + len(s["mt"]) / 10 + len(s["ref"]) / 100 for s in samples]
-        return SimpleNamespace(scores=scores, system_score=sum(scores) / len(scores))
-"""
-
-
-@pytest.fixture
-def comet(tmp_path, monkeypatch):
-    """A package that has COMET's functions; its folder with a model."""
-    (tmp_path / "library").mkdir()
-    (tmp_path / "library/comet.py").write_text(COMET)
-    monkeypatch.syspath_prepend(tmp_path / "library")
-    monkeypatch.delitem(sys.modules, "comet", raising=False)
-    model = tmp_path / "model/checkpoints/model.ckpt"
-    model.parent.mkdir(parents=True)
-    model.write_text("weights")
-    monkeypatch.setenv("COMET_MODEL", str(model))
-    yield tmp_path / "model"
-    sys.modules.pop("comet", None)
-
-
 SOURCES = ["die Katze", "ein Hund", "Vögel singen"]
 
 
