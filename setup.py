@@ -26,6 +26,7 @@ TRANSFORMERS = ["transformers>=4.48,<6"]  # for tests only, which compare with i
 CTRANSLATE2 = ["ctranslate2>=4.5,<5"]
 # onnxscript: torch's exporter needs it
 ONNX = ["onnx>=1.17,<2", "onnxruntime>=1.20,<2", "onnxscript>=0.5,<1"]
+COMET = ["unbabel-comet>=2.2,<3"]  # not in dev: it wants numpy below 2, and no newest Python
 ZST = ["zstandard>=0.22,<1"]
 
 setup(
@@ -90,6 +91,7 @@ setup(
         "transformers": TRANSFORMERS,
         "ctranslate2": CTRANSLATE2,
         "onnx": ONNX,
+        "comet": COMET,
         "zst": ZST,
         "dev": [
             *SERVE,

@@ -178,6 +178,15 @@ def add_scores_file_option(parser: ArgumentParser) -> None:
     )
 
 
+def add_comet_option(parser: _ActionsContainer) -> None:
+    parser.add_argument(
+        "--comet",
+        metavar="MODEL",
+        help="also score by COMET, times 100: the name of one of its models, such as "
+        "Unbabel/wmt22-comet-da, which it downloads, or a folder with one",
+    )
+
+
 def add_batch_option(parser: ArgumentParser, max_tokens: int) -> None:
     parser.add_argument(
         "--max-tokens",

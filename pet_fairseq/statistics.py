@@ -48,7 +48,7 @@ class Sample:
 
 
 class Difference(NamedTuple):
-    """The mean difference, its 95% interval, and the two-sided p-value of no difference."""
+    """The difference, its 95% interval, and the two-sided p-value of no difference."""
 
     mean: float
     low: float
@@ -64,8 +64,8 @@ def paired_bootstrap(
 ) -> Difference:
     """The mean of `ours` minus that of `theirs`, over sentences drawn anew with replacement.
 
-    For scores of single sentences, such as accuracy. BLEU is no mean over sentences, and sacreBLEU
-    has a test of its own for it, which gives no interval of the difference.
+    For scores of single sentences, such as accuracy. BLEU and chrF are no means over sentences:
+    `bootstrap` computes them of the sentences that are drawn.
 
     Args:
         ours, theirs: scores of the same sentences in the same order: 1 for right and 0 for wrong,
@@ -77,9 +77,24 @@ def paired_bootstrap(
     if len(ours) != len(theirs) or not len(ours):
         raise ValueError(f"{len(ours)} scores of ours, {len(theirs)} of theirs: give pairs")
     differences = np.asarray(ours, dtype=float) - np.asarray(theirs, dtype=float)
+    return bootstrap(lambda drawn: differences[drawn].mean(), len(differences), samples, seed)
+
+
+def bootstrap(
+    difference: Callable[[np.ndarray], float], sentences: int, samples: int, seed: int = 1
+) -> Difference:
+    """The difference of two systems on all sentences, and how it varies over samples of them.
+
+    Args:
+        difference: of the sentences with these numbers, in which one may stand several times; the
+            same ones for both systems.
+        sentences: how many there are. samples: how often as many are drawn. seed: of the draws.
+    """
     draw = np.random.default_rng(seed)
-    means = np.array([draw.choice(differences, len(differences)).mean() for _ in range(samples)])
-    low, high = np.quantile(means, (0.025, 0.975))
+    drawn = (draw.integers(sentences, size=sentences) for _ in range(samples))
+    found = np.array([difference(numbers) for numbers in drawn])
+    low, high = np.quantile(found, (0.025, 0.975))
     # the share of samples on the other side of 0, where 0 itself belongs to both sides
-    one_side = min((means <= 0).mean(), (means >= 0).mean())
-    return Difference(float(differences.mean()), float(low), float(high), min(1.0, 2 * one_side))
+    one_side = min((found <= 0).mean(), (found >= 0).mean())
+    mean = float(difference(np.arange(sentences)))
+    return Difference(mean, float(low), float(high), min(1.0, float(2 * one_side)))

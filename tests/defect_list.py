@@ -439,9 +439,23 @@ DEFECTS = (
     Defect(
         "sentences drawn apart for the two models of a bootstrap",
         "pet_fairseq/statistics.py:paired_bootstrap",
-        "(differences, len(differences",
-        "(ours, len(ours)).mean() - draw.choice(theirs, len(theirs",
+        "differences[drawn].mean()",
+        "np.asarray(ours)[drawn].mean() - np.asarray(theirs)[-1 - drawn].mean()",
         "tests/test_statistics.py",
+    ),
+    Defect(
+        "the difference of two systems the wrong way round",
+        "pet_fairseq/results/bleu.py:score_difference",
+        "return first - second",
+        "return second - first",
+        "tests/results/test_bleu.py",
+    ),
+    Defect(
+        "a file of another model divides the teacher's text",
+        "pet_fairseq/compress/raw_text.py:describe_unknown",
+        "if unknown <= MOST_UNKNOWN * len(pieces)",
+        "if unknown <= len(pieces)",
+        "tests/compress/test_preparation.py -k another_text",
     ),
     Defect(
         "neurons with another one's row",

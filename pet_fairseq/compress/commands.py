@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Optional
 
-from pet_fairseq.cli_command import Command, Group, add_device_option
+from pet_fairseq.cli_command import Command, Group, add_comet_option, add_device_option
 from pet_fairseq.compress.training import (
     DEFAULT_METHOD,
     FEWEST_UPDATES,
@@ -33,9 +33,10 @@ if TYPE_CHECKING:  # not loaded to print help
 
 
 PAIRS = {
-    "train": "",
-    "valid": " (default: held out of the training text)",
-    "test": " (default: the same)",
+    "train": "in place of --data: raw text of the train set, a sentence a line",
+    "valid": "raw text of the valid set (default: held out of the training text)",
+    "test": "raw text of the test set, beside --data, too (default: as --test says, or held out of "
+    "the training text)",
 }
 
 
@@ -84,13 +85,13 @@ def _add_data_options(group) -> None:
         help="the folder from fairseq-preprocess that it was trained on; or several, as for "
         "fairseq-train: each epoch trains on the next one, and the other sets are in the first",
     )
-    for split, default in PAIRS.items():
+    for split, meaning in PAIRS.items():
         group.add_argument(
             f"--{split}-pair",
             type=Path,
             nargs=2,
             metavar=("SOURCE", "TARGET"),
-            help=f"in place of --data: raw text of the {split} set, a sentence a line{default}",
+            help=meaning,
         )
     group.add_argument(
         "--text",
@@ -210,7 +211,8 @@ def _add_test_options(group) -> None:
         default="test",
         metavar="NAME",
         help="a subset of the data, or else another folder from fairseq-preprocess with a subset "
-        "`test` (default: %(default)s)",
+        "`test`; or a test set that sacreBLEU knows, such as sacrebleu:wmt19, in the teacher's "
+        "languages or in those of sacrebleu:wmt19:de-en (default: %(default)s)",
     )
     group.add_argument(
         "--reference",
@@ -218,6 +220,7 @@ def _add_test_options(group) -> None:
         metavar="FILE",
         help="raw target text (default: the target side of the data, detokenised)",
     )
+    add_comet_option(group)
     add_text_options(group)
 
 
@@ -269,12 +272,11 @@ def _compress(args: Namespace) -> None:
 
     args.device = choose_device(args.device)
     out = args.out if args.out.parts else Path.cwd()  # in records, `.` could not be told from OUT
-    given = _given(args, out)
-    made = _prepare_all(args, given)
-    if made is None:
+    request = _prepare_all(args, _given(args, out))
+    if request is None:
         print("# the other stages depend on what these make")
         return
-    plan = make_plan(_request(args, given, *made))
+    plan = make_plan(request)
     pipeline = build_pipeline(plan)
     if args.dry_run:
         print("\n".join([*(f"# {line}" for line in pipeline.about), dry_run(pipeline.stages)]))
@@ -289,13 +291,17 @@ def _compress(args: Namespace) -> None:
 def _request(args: Namespace, given: "Given", teacher: Path, data: Sequence[Path]) -> "Request":
     """What is asked for, with a checkpoint and data that are there."""
     from pet_fairseq.compress.plan import Request
-    from pet_fairseq.compress.raw_text import REFERENCE
+    from pet_fairseq.compress.raw_text import REFERENCE, TEST_SOURCE
     from pet_fairseq.compress.student import Size
 
-    names = ("updates", "hours", "seed", "test", "shortlist", "remove_bpe", "tokenizer")
+    names = ("updates", "hours", "seed", "shortlist", "remove_bpe", "tokenizer", "comet")
+    raw = given.raw_test
+    source = None if raw is None else raw / TEST_SOURCE
     return Request(
         *(teacher, data[0], given.out, args.method),
-        reference=given.out / "text" / REFERENCE if given.is_raw else args.reference,
+        test=given.test_name(args.test),
+        reference=args.reference if raw is None else raw / REFERENCE,
+        source=source if source and source.is_file() else None,  # old folders have none
         agreement=given.measures_agreement,
         size=Size(args.rate, args.megabytes),
         device=choose_precision(args.device, args.precision),
@@ -312,6 +318,7 @@ def _given(args: Namespace, out: Path) -> "Given":
     """
     from pet_fairseq.compress.engine import named_files
     from pet_fairseq.compress.preparation import Given, check_given
+    from pet_fairseq.results.sacrebleu_sets import named_set
 
     languages = (args.source_lang, args.target_lang)
     if (languages[0] is None) != (languages[1] is None):
@@ -319,6 +326,9 @@ def _given(args: Namespace, out: Path) -> "Given":
     pairs = {split: getattr(args, f"{split}_pair") for split in PAIRS}
     if args.data is None and args.reference:
         raise UserError("--reference: is for --data; the target side of --test-pair stands for it")
+    if named_set(args.test, "--test") and (args.reference or args.test_pair):
+        option = "--reference" if args.reference else "--test-pair"
+        raise UserError(f"--test {args.test} and {option}: both name references; give one of them")
     data, *more_data = args.data or [None]
     given = Given(
         *(args.teacher, out, data),
@@ -333,27 +343,40 @@ def _given(args: Namespace, out: Path) -> "Given":
         search=Search.of(args),
         jobs=max(args.jobs, gpu_count() if args.device == "cuda" else 1),
     )
-    if given.engine is not None and args.test != "test":
+    if given.engine is not None and args.test != "test" and not named_set(args.test, "--test"):
         raise UserError(f"--test {args.test}: is for --data; give the test set with --test-pair")
+    if "test" in given.pairs and (args.test != "test" or args.reference):
+        option = "--reference" if args.reference else f"--test {args.test}"
+        raise UserError(f"--test-pair and {option}: both name the test set; give one of them")
     check_given(given)
     return given
 
 
-def _prepare_all(args: Namespace, given: "Given") -> Optional[tuple[Path, tuple[Path, ...]]]:
-    """The teacher's checkpoint and the data folders, once they are made; None as `_prepare`."""
+def _prepare_all(args: Namespace, given: "Given") -> Optional["Request"]:
+    """What is asked for, once the teacher's checkpoint and all data are made; None as `_prepare`.
+
+    What is wrong shows itself before text is translated, as far as it can.
+    """
     from pet_fairseq.compress.plan import make_plan
     from pet_fairseq.compress.preparation import (
         corpus_stages,
         data_folders,
         data_stages,
+        raw_test_stages,
         teacher_stages,
         vocabulary_stages,
+        with_named_test,
     )
+    from pet_fairseq.results.sacrebleu_sets import named_set
 
     teacher = _prepare(args, given, teacher_stages(given))
     if teacher is None:
         return None
-    if given.is_mixed:  # what is wrong shows itself before the text is translated
+    if test_set := named_set(args.test, "--test"):
+        given = with_named_test(given, test_set, teacher)
+    if given.tests_on_text and _prepare(args, given, raw_test_stages(given, teacher)) is None:
+        return None
+    if given.is_mixed:
         make_plan(_request(args, given, teacher, data_folders(given, teacher)))
     if _prepare(args, given, corpus_stages(given, teacher)) is None:
         return None
@@ -362,7 +385,7 @@ def _prepare_all(args: Namespace, given: "Given") -> Optional[tuple[Path, tuple[
         return None
     stages, data = data_stages(given, words)
     made = _prepare(args, given, (stages, data[0]))
-    return None if made is None else (given.engine or words, data)
+    return None if made is None else _request(args, given, given.engine or words, data)
 
 
 def _prepare(args: Namespace, given: "Given", todo: tuple[Sequence[Stage], Path]) -> Optional[Path]:

@@ -15,6 +15,7 @@ class Layout:
 
     Attributes:
         text: raw text in pieces. test: the test set as text.
+        translations: source, reference and both translations of the test set, a sentence a line.
         speed: CTranslate2's translations, and their speeds.
     """
 
@@ -43,6 +44,10 @@ class Layout:
     @property
     def speed(self) -> Path:
         return self.out / "speed"
+
+    @property
+    def translations(self) -> Path:
+        return self.out / "translations"
 
     @property
     def report(self) -> Path:

@@ -1,11 +1,11 @@
-"""Size, BLEU and speed of teacher and student, from what the stages of `compress` made."""
+"""Size, scores and speed of teacher and student, from what the stages of `compress` made."""
 
 import itertools
 import statistics
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Optional
+from typing import NamedTuple, Optional
 
 import torch
 
@@ -16,12 +16,21 @@ from pet_fairseq.export.fairseq import MODEL as FAIRSEQ_FILE
 from pet_fairseq.files import read_lines
 from pet_fairseq.predict.speed.detokenise import read_set
 from pet_fairseq.predict.speed.translate import BEAM, Speeds, read_speeds, speeds_file
-from pet_fairseq.results.bleu import cached_bleu
+from pet_fairseq.results.bleu import cached_bleu, cached_chrf, score_difference
+from pet_fairseq.results.comet import load_comet
 from pet_fairseq.results.fairseq_output import read_output
 from pet_fairseq.results.report.checkpoint import Sizes, measure_sizes, training_seconds
+from pet_fairseq.statistics import Difference, paired_bootstrap
 
 CTRANSLATE2, FAIRSEQ = f"CTranslate2 {PRECISION}", "fairseq"
 FILES = {CTRANSLATE2: ("ctranslate2", "model.bin"), FAIRSEQ: ("fairseq", FAIRSEQ_FILE)}
+
+
+class Scores(NamedTuple):
+    """Of a model's translations, by sacreBLEU."""
+
+    bleu: float
+    chrf: float
 
 
 @dataclass(frozen=True)
@@ -34,9 +43,13 @@ class InEngine:
     """
 
     bytes: int
-    bleu: float
+    scores: Scores
     translations: list[str]
     sentences_per_second: Optional[float] = None
+
+    @property
+    def bleu(self) -> float:
+        return self.scores.bleu
 
 
 @dataclass(frozen=True)
@@ -62,10 +75,13 @@ class Measurements:
     Attributes:
         engine: the one in which both are compared.
         timings: by engine; the student alone was timed in CTranslate2 if both were in fairseq.
-        signature: sacreBLEU's.
+        signature, chrf_signature: sacreBLEU's.
         unknown_words: words of the reference that its dictionary lacks, so that they are lost.
         training_minutes: of the student, its warm-up included; None if no checkpoint has the time.
         teacher_is_exported: whether the folder has the teacher, too; not all can be exported.
+        differences: student minus teacher in that engine, by the name of the score.
+        comet: COMET's scores there, times 100, by model; empty if it is not asked for.
+        comet_model: the one that gave them.
     """
 
     teacher: Measured
@@ -79,6 +95,10 @@ class Measurements:
     unknown_words: int
     training_minutes: Optional[float]
     teacher_is_exported: bool = True
+    chrf_signature: str = ""
+    differences: dict[str, Difference] = field(default_factory=dict)
+    comet: dict[str, float] = field(default_factory=dict)
+    comet_model: Optional[str] = None
 
     @property
     def both(self) -> dict[str, Measured]:
@@ -90,29 +110,36 @@ class Measurements:
         return self.timings[self.engine]
 
 
-Score = Callable[[list[str], Path], float]
+Score = Callable[[list[str], Path], Scores]
 
 
 def measure(
-    layout: Layout, teacher: Path, reference: Optional[Path], engine: str, device: str
+    layout: Layout,
+    teacher: Path,
+    reference: Optional[Path],
+    engine: str,
+    device: str,
+    source: Optional[Path] = None,
+    comet: Optional[str] = None,
 ) -> Measurements:
     """Measure both models, from the files of a folder.
 
     Args:
-        reference: raw target text, None for the target side of the data.
+        reference, source: raw text, None for that of the data.
         engine: in which both are compared, CTRANSLATE2 or FAIRSEQ.
-        device: the one that fairseq-generate ran on, cpu or cuda.
+        device: the one that fairseq-generate ran on, and COMET runs on, cpu or cuda.
+        comet: a model of COMET's that scores, too.
     Raises:
         UserError: a file that cannot be read, or translations that do not fit the reference.
     """
-    test = read_set(layout.test, reference)
-    bleu = cached_bleu(test.references)
+    test = read_set(layout.test, reference, source)
+    bleu, chrf = cached_bleu(test.references), cached_chrf(test.references)
     has_speeds = engine == CTRANSLATE2 or speeds_file(layout.speed).is_file()
     speeds = read_speeds(layout.speed) if has_speeds else None
 
-    def score(translations: list[str], path: Path) -> float:
+    def score(translations: list[str], path: Path) -> Scores:
         check_number(translations, test.references, path)
-        return bleu.corpus_score(translations, None).score
+        return Scores(*(m.corpus_score(translations, None).score for m in (bleu, chrf)))
 
     def measure_model(model: str, checkpoint: Path) -> Measured:
         sizes = sizes_of(checkpoint)
@@ -129,9 +156,20 @@ def measure(
     if speeds is not None:
         rounds = len(speeds.seconds["student"])
         timings[CTRANSLATE2] = Timing(cores(speeds.threads), rounds)
+    both = measure_model("teacher", teacher), measure_model("student", layout.student)
+    before, after = (model.engines[engine].translations for model in both)
+    differences = {
+        name: score_difference(metric, after, before)
+        for name, metric in (("BLEU", bleu), ("chrF", chrf))
+    }
+    scored: dict[str, list[float]] = {}
+    if comet is not None:
+        by_comet = load_comet(comet, gpus=int(device == "cuda"))
+        texts = zip(MODELS, (before, after))
+        scored = {name: by_comet(test.sources, text, test.references) for name, text in texts}
+        differences["COMET"] = paired_bootstrap(scored["student"], scored["teacher"])
     return Measurements(
-        measure_model("teacher", teacher),
-        measure_model("student", layout.student),
+        *both,
         engine,
         timings,
         BEAM,
@@ -141,6 +179,10 @@ def measure(
         unknown_words=test.unknown_words,
         training_minutes=training_minutes(layout),
         teacher_is_exported=any(exported(layout, "teacher", kind).is_file() for kind in FILES),
+        chrf_signature=str(chrf.get_signature()),
+        differences=differences,
+        comet={model: statistics.fmean(each) for model, each in scored.items()},
+        comet_model=comet,
     )
 
 

@@ -38,6 +38,7 @@ from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.files import read_lines
 from pet_fairseq.predict.exported import has_ctranslate2
 from pet_fairseq.predict.speed.detokenise import TextStyle, find_style
+from pet_fairseq.results.comet import check_comet
 from pet_fairseq.runner.device import Device
 
 
@@ -50,9 +51,10 @@ class Request:
             of fairseq reads the next one of all.
         updates, hours: how long to train, at most one of them.
         test: a subset of the data, or a folder like it with a subset `test`.
-        reference: raw target text of the test set.
+        reference, source: raw text of the test set.
         agreement: whether the references are the teacher's own translations.
         shortlist: as for the export to CTranslate2.
+        comet: a model of COMET's that scores, too.
         remove_bpe, tokenizer: how tokens become text; None: as the teacher and its data show.
     """
 
@@ -72,6 +74,8 @@ class Request:
     remove_bpe: Optional[str] = None
     tokenizer: Optional[str] = None
     more_data: tuple[Path, ...] = ()
+    source: Optional[Path] = None
+    comet: Optional[str] = None
 
     @property
     def folders(self) -> tuple[Path, ...]:
@@ -119,6 +123,8 @@ def make_plan(request: Request) -> Plan:
         UserError: names the option or the file that is wrong.
     """
     check_numbers(request)
+    if request.comet is not None:
+        check_comet(request.comet)
     if request.teacher.is_dir():
         teacher = read_engine_teacher(request.teacher, request.data)
     else:

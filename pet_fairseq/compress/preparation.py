@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Optional
@@ -16,6 +16,7 @@ from pet_fairseq.compress.engine import check_translates, dictionary_of, subword
 from pet_fairseq.compress.layout import PRECISION, Layout
 from pet_fairseq.compress.mixture import mixture_folders, write_mixture
 from pet_fairseq.compress.raw_text import (
+    FIRST_LINES,
     KEEP,
     SOURCE,
     SPLITS,
@@ -35,15 +36,16 @@ from pet_fairseq.huggingface.importer import import_model
 from pet_fairseq.huggingface.source import CONFIG
 from pet_fairseq.multilingual.bilingual import check_languages, check_trained, write_bilingual
 from pet_fairseq.predict.corpus.shards import SUMMARY, option_words
-from pet_fairseq.predict.corpus.text import TextReader, check_text
+from pet_fairseq.predict.corpus.text import UNPACKERS, TextReader, check_encoding, check_text
 from pet_fairseq.predict.exported import MISSING, MODEL, has_ctranslate2, read_vocabularies
 from pet_fairseq.predict.shared_options import BEAM_SEARCH, Search
 from pet_fairseq.predict.text import has_pieces
+from pet_fairseq.results.sacrebleu_sets import NamedSet, set_files
 from pet_fairseq.runner.call import Call
-from pet_fairseq.runner.stage import PRODUCT, Stage
+from pet_fairseq.runner.stage import PRODUCT, CommandLine, Stage
 
 BILINGUAL, SHARDS, BIN = "bilingual", "corpus", "bin"
-FIRST_LINES = 1000  # of a text, by which it is seen whether a model knows its pieces
+TEXT, TEST_TEXT, TEST_BIN = "text", "test_text", "test_bin"
 Pair = tuple[Path, Path]
 
 
@@ -97,6 +99,24 @@ class Given:
         return Layout(self.out).exported("teacher", "ctranslate2")
 
     @property
+    def tests_on_text(self) -> bool:
+        """Whether the test set is raw text beside binary data."""
+        return self.data is not None and "test" in self.pairs
+
+    @property
+    def raw_test(self) -> Optional[Path]:
+        """The folder for the test set in pieces and as raw text; None where that is binary data."""
+        if self.is_raw:
+            return self.out / TEXT
+        return self.out / TEST_TEXT if self.tests_on_text else None
+
+    def test_name(self, test: str) -> str:
+        """The test set of a plan, a subset or a folder, where the user asks for `test`."""
+        if self.tests_on_text:
+            return str(self.out / TEST_BIN)
+        return "test" if "test" in self.pairs else test
+
+    @property
     def measures_agreement(self) -> bool:
         """Whether the test set's references are the teacher's own translations."""
         return self.data is None and not {"train", "test"} & self.pairs.keys()
@@ -118,10 +138,30 @@ class Given:
         return sets
 
 
+def with_named_test(given: Given, test_set: NamedSet, teacher: Path) -> Given:
+    """The same with a test set that sacreBLEU knows, of the teacher's languages.
+
+    Args:
+        teacher: its checkpoint or folder, which is there.
+    Raises:
+        UserError: the set has no such pair or cannot be had, or the teacher reads pieces only.
+    """
+    if given.engine is not None and not EngineText(given.engine).is_divided:
+        raise UserError(
+            f"--test {test_set}: is raw text, and no file beside {TEACHER} {given.teacher} divides "
+            "text; give that file with --sentencepiece or --bpe"
+        )
+    data = None if given.data is None else data_folders(given, teacher)[0]
+    task = open_teacher(teacher, data).task.cfg
+    files = set_files(test_set, "--test", (task.source_lang, task.target_lang))
+    return replace(given, pairs={**given.pairs, "test": files})
+
+
 def check_given(given: Given) -> None:
     """Raise UserError unless there is one thing to train on."""
-    if given.data is not None and given.pairs:
-        split = next(iter(given.pairs))
+    beside_data = [split for split in given.pairs if split != "test"]
+    if given.data is not None and beside_data:
+        split = beside_data[0]
         raise UserError(
             f"--data and --{split}-pair: both say what to train on; give one of them, or --text "
             "beside one"
@@ -150,8 +190,16 @@ def check_given(given: Given) -> None:
         )
     for split, pair in given.pairs.items():
         for file in pair:
-            if not file.is_file():
-                raise UserError(f"--{split}-pair {file}: no such file")
+            check_plain_text(file, f"--{split}-pair")
+
+
+def check_plain_text(file: Path, option: str) -> None:
+    """Raise UserError for a file that is missing, compressed or not UTF-8; option: names it."""
+    if not file.is_file():
+        raise UserError(f"{option} {file}: no such file")
+    if file.suffix in UNPACKERS:
+        raise UserError(f"{option} {file}: is compressed; unpack it, and give the plain text")
+    check_encoding(str(file), option)
 
 
 # The checkpoints below name their folders, so these are written by their names, not as PRODUCT.
@@ -262,11 +310,12 @@ def engine_languages(given: Given) -> tuple[str, str]:
     return source, target
 
 
-def check_engine_text(folder: Path, text: tuple[Path, ...]) -> None:
-    """Raise UserError if the beginning of a text is not divided into the words of an engine."""
+def first_lines(text: tuple[Path, ...]) -> list[str]:
+    """The beginning of a text."""
     lines = TextReader([str(file) for file in text])
-    EngineText(folder).check(line.text for line in islice(lines, FIRST_LINES))
+    first = [line.text for line in islice(lines, FIRST_LINES)]
     lines.close()
+    return first
 
 
 def corpus_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], Path]:
@@ -281,11 +330,13 @@ def corpus_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], Path]
     if not given.text:
         return (), given.out
     if given.engine is not None:
-        check_engine_text(given.engine, given.text)
-        divided = () if EngineText(given.engine).is_divided else ("--tokenizer", "space")
+        reads = EngineText(given.engine)
+        reads.check(first_lines(given.text))
+        divided = () if reads.is_divided else ("--tokenizer", "space")
         return translation_stages(given, teacher, given.engine, divided), given.corpus
     opened = open_teacher(teacher, data_folders(given, teacher)[0] if given.is_mixed else None)
-    opened.divided()  # a file that is missing is missed now, not after the text is translated
+    # a file that is missing or not the teacher's is told now, not after the text is translated
+    opened.divided().check((line, "") for line in first_lines(given.text))
     assert opened.cfg is not None, "a model in CTranslate2 was dealt with"
     words = opened.task.cfg.data
     _, not_held = why_not_exported(opened.cfg.model, str(teacher))
@@ -376,17 +427,42 @@ def data_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], tuple[P
     if not given.is_raw:
         return (), data_folders(given, teacher)
     cfg = open_teacher(teacher).task.cfg
-    source, target = cfg.source_lang, cfg.target_lang
-    text, data = given.out / "text", given.out / BIN
-    prefixes = [word for split in SPLITS for word in (f"--{split}pref", str(text / split))]
-    words = [str(text / f"dict.{language}.txt") for language in (source, target)]
-    dictionaries = ("--srcdict", words[0], "--tgtdict", words[1])
-    binarise = ("fairseq-preprocess", "-s", source, "-t", target, *prefixes, *dictionaries)
+    text, data = given.out / TEXT, given.out / BIN
+    binarise = preprocess_words(text, (cfg.source_lang, cfg.target_lang), SPLITS)
     stages = (
         text_stage(given, teacher, text),
-        Stage("data", ("data",), (*binarise, "--destdir", PRODUCT), data, (text,)),
+        Stage("data", ("data",), binarise, data, (text,)),
     )
     return stages, (data,)
+
+
+def raw_test_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], Path]:
+    """What makes binary data of a test set that is raw text beside binary data, and their folder.
+
+    Args:
+        teacher: its checkpoint, which is there.
+    """
+    words = data_folders(given, teacher)[0]
+    task = open_teacher(teacher, words).task.cfg
+    text, data = given.out / TEST_TEXT, given.out / TEST_BIN
+    sets = {"test": given.sets()["test"]}
+    arguments = {"teacher": teacher, "sets": sets, "folder": PRODUCT, "data": words}
+    pieces = Stage(
+        *(TEST_TEXT, ("data",), Call(write_pieces, arguments), text),
+        inputs=(teacher, *given.pairs["test"]),
+    )
+    binarise = preprocess_words(text, (task.source_lang, task.target_lang), ("test",))
+    return (pieces, Stage("test-data", ("data",), binarise, data, (text,))), data
+
+
+def preprocess_words(text: Path, languages: tuple[str, str], splits: Sequence[str]) -> CommandLine:
+    """The command that makes binary data of a folder of `write_pieces`."""
+    source, target = languages
+    prefixes = [word for split in splits for word in (f"--{split}pref", str(text / split))]
+    words = [str(text / f"dict.{language}.txt") for language in languages]
+    dictionaries = ("--srcdict", words[0], "--tgtdict", words[1])
+    command = ("fairseq-preprocess", "-s", source, "-t", target, *prefixes, *dictionaries)
+    return (*command, "--destdir", PRODUCT)
 
 
 def data_folders(given: Given, teacher: Path) -> tuple[Path, ...]:

@@ -6,7 +6,7 @@ from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import NamedTuple, Optional
 
@@ -46,10 +46,13 @@ from pet_fairseq.predict.translate import LONGEST_WORD
 
 TEACHER = "TEACHER"
 KEEP, TRIM = "keep", "trim"  # values of --vocabulary
-SOURCE, TARGET, REFERENCE = "source.txt", "target.txt", "test.reference"
+SOURCE, TARGET = "source.txt", "target.txt"
+REFERENCE, TEST_SOURCE = "test.reference", "test.source"  # the test set as it was given
 IN_ENGINE = "test.engine"  # the sources of the test set, in the pieces of a model in CTranslate2
 SPLITS = ("train", "valid", "test")
+FIRST_LINES = 1000  # of a text, by which it is seen whether a model knows its pieces
 MOST_UNKNOWN = 0.1  # of a text's pieces, if the file that divided it is the model's
+PUT_IT = "put the file that divided the teacher's training text beside TEACHER"
 MOST_HELD_OUT = 1000  # sentences, and
 SHARE_HELD_OUT = 0.1  # at most this share, for each set that is missing
 
@@ -116,23 +119,29 @@ def write_corpus_text(teacher: Path, shards: Path, folder: Path) -> None:
 
 
 def write_pieces(
-    teacher: Path, sets: dict[str, list[TextPair]], folder: Path, engine: Optional[Path] = None
+    teacher: Path,
+    sets: dict[str, list[TextPair]],
+    folder: Path,
+    engine: Optional[Path] = None,
+    data: Optional[Path] = None,
 ) -> None:
     """Write raw text in the teacher's pieces: train, valid and test, and its dictionaries.
 
-    Where valid or test is not given, it is held out of the first of the training text. Pairs of
-    train and valid with an empty side, or one longer than the teacher reads, are left out;
-    about.json counts them. The raw target text of the test set is in test.reference.
+    Where valid or test is not given, it is held out of the first of the training text, if there is
+    any. Pairs with an empty side, or one longer than the teacher reads, are left out, but for those
+    of a test set that is given; about.json counts them. The raw text of the test set is in
+    test.source and test.reference.
 
     Args:
         engine: a model in CTranslate2 that reads the test set, too, in pieces of its own; its
             sources are in test.engine, cut to its length. Where it has no file that divides text,
             the sources of `sets` are in its pieces, and are joined for the student.
+        data: a folder with the teacher's dictionaries, None for the one that it names.
     Raises:
         UserError: files whose numbers of lines differ, no pair that can be used, or no file that
-            divides text into the teacher's words.
+            divides text into the teacher's words, or one that is not the teacher's.
     """
-    opened = open_teacher(teacher)
+    opened = open_teacher(teacher, data)
     task, divided = opened.task, opened.divided()
     reads = None if engine is None else EngineText(engine)
     counts: dict[str, Counter] = {split: Counter() for split in SPLITS}
@@ -140,9 +149,11 @@ def write_pieces(
     with atomic_folder(folder) as new, Writers(new, task, reads) as writers:
         for split, pairs in sets.items():
             for pair in pairs:
+                lines = islice(parallel(pair.source, pair.target), FIRST_LINES)
+                divided.check((source.text, target.text) for source, target in lines)
                 held_out = missing if split == "train" and pair is pairs[0] else []
                 choose = choose_sets(pair.source, split, held_out)
-                write_pair(pair, choose, divided, writers, counts)
+                write_pair(pair, choose, divided, writers, counts, keeps_all=split == "test")
         for file in divided.files:
             shutil.copyfile(file, new / file.name)
         write_json(new / "about.json", counts)
@@ -155,21 +166,27 @@ def write_pair(
     divided: "Divided",
     writers: "Writers",
     counts: dict[str, Counter],
+    keeps_all: bool,
 ) -> None:
-    """Write the lines of a pair of files into the sets that `choose` names, and count them."""
+    """Write the lines of a pair of files into the sets that `choose` names, and count them.
+
+    Args:
+        keeps_all: whether lines that training cannot use are written, too: those of a test set that
+            is given, whose translations are as many as its lines.
+    """
     for source, target in parallel(pair.source, pair.target):
         text = source.text if writers.reads is None else writers.reads.raw(source.text)
         place = choose(text)
         pieces, reason = divided.pair(text, target.text)
         counts[place][reason or "kept"] += 1
-        if reason is None or place == "test":
+        if reason is None or keeps_all:
             for _ in range(pair.repeat if place == "train" else 1):
                 writers.write(place, pieces, source.text, target.text)
 
 
 def check_counts(counts: dict[str, Counter], sets: dict[str, list[TextPair]]) -> None:
     """Raise UserError for a set without a pair that can be used."""
-    for split in SPLITS:
+    for split in SPLITS if "train" in sets else sets:
         if not counts[split]["kept"]:
             named = split if split in sets else "train"
             reasons = ", ".join(f"{n:,} {reason}" for reason, n in counts[split].items())
@@ -190,9 +207,8 @@ class Divided:
     """
 
     def __init__(self, task: TranslationTask, folders: list[Path], divides: bool = True):
-        remedy = "put the file that divided the teacher's training text beside TEACHER"
         words = task.source_dictionary
-        file = find_subword_file(words, folders, TEACHER, remedy) if divides else ""
+        file = find_subword_file(words, folders, TEACHER, PUT_IT) if divides else ""
         file, of_target = both_sides(file)
         languages = languages_of(task)
         swapped = dict(zip(languages, reversed(languages.values())))
@@ -200,11 +216,25 @@ class Divided:
         self.source, self.target = (
             build_text_of(*options, max_word_chars=LONGEST_WORD) for options in sides
         )
+        self.words = (words, task.target_dictionary)
         if not divides:
-            joined = (Joined(d) for d in (words, task.target_dictionary))
+            joined = map(Joined, self.words)
             self.source, self.target = (Text(bpe=each) for each in joined)
         self.files = [Path(name) for name in dict.fromkeys((file, of_target)) if name]
         self.longest = tuple(limit - 1 for limit in task.max_positions())
+
+    def check(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """Raise UserError if a file divides text into too many pieces that are not the model's.
+
+        Args:
+            pairs: source and target, either of which may be empty.
+        """
+        if not self.files:
+            return
+        sides = zip(*(self.pair(*pair)[0] for pair in pairs))
+        for file, words, lines in zip((self.files[0], self.files[-1]), self.words, sides):
+            if unknown := describe_unknown(lines, words):
+                raise UserError(f"{file}: {unknown}; {PUT_IT}")
 
     def pair(self, source: str, target: str) -> tuple[tuple[str, str], Optional[str]]:
         """Both sides in pieces, and why training cannot use them, None if it can."""
@@ -218,6 +248,15 @@ class Divided:
         if any(length > limit for length, limit in zip(lengths, self.longest)):
             return pieces, "too long"
         return pieces, None
+
+
+def describe_unknown(lines: Iterable[str], words: Dictionary) -> Optional[str]:
+    """Which share of the pieces of some lines a model lacks; None if it is no more than usual."""
+    pieces = [piece for line in lines for piece in line.split()]
+    unknown = sum(piece not in words for piece in pieces)
+    if unknown <= MOST_UNKNOWN * len(pieces):
+        return None
+    return f"{100 * unknown / len(pieces):.0f}% of its pieces are no words of {TEACHER}"
 
 
 def choose_sets(source: Path, split: str, held_out: list[str]) -> Callable[[str], str]:
@@ -258,7 +297,7 @@ def parallel(source: Path, target: Path) -> Iterator[tuple[Line, Line]]:
 
 
 class Writers:
-    """The files of a folder for fairseq-preprocess: the sets, dictionaries, and test.reference.
+    """The files of a folder for fairseq-preprocess: the sets, dictionaries, and the raw test set.
 
     Args:
         reads: what divides the test set for test.engine, if there is to be one.
@@ -271,7 +310,7 @@ class Writers:
         names = [f"{split}.{language}" for split in SPLITS for language in languages]
         self.files = {
             name: (folder / name).open("w", encoding="utf-8")
-            for name in (*names, REFERENCE, *([IN_ENGINE] if reads else []))
+            for name in (*names, REFERENCE, TEST_SOURCE, *([IN_ENGINE] if reads else []))
         }
         self.languages = languages
         self.reads = reads
@@ -289,6 +328,8 @@ class Writers:
             self.files[f"{split}.{language}"].write(f"{side}\n")
         if split == "test":
             self.files[REFERENCE].write(f"{target}\n")
+            raw = source if self.reads is None else self.reads.raw(source)
+            self.files[TEST_SOURCE].write(f"{raw}\n")
             if self.reads is not None:
                 self.files[IN_ENGINE].write(f"{self.reads.pieces(source)}\n")
 
@@ -341,11 +382,9 @@ class EngineText:
 
     def check(self, lines: Iterable[str]) -> None:
         """Raise UserError if too many pieces of some lines are not the model's."""
-        pieces = [piece for line in lines for piece in self.pieces(line).split()]
-        unknown = sum(piece not in self.task.source_dictionary for piece in pieces)
-        if unknown <= MOST_UNKNOWN * len(pieces):
+        share = describe_unknown(map(self.pieces, lines), self.task.source_dictionary)
+        if share is None:
             return
-        share = f"{100 * unknown / len(pieces):.0f}% of its pieces are no words of {TEACHER}"
         if self.files:
             raise UserError(
                 f"{self.files[0]}: {share}; give the file that divided the teacher's training "

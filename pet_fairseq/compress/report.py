@@ -1,6 +1,5 @@
 """The report of `pet-fairseq compress`: its first line, tables, samples and the plot."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Optional
 
@@ -13,6 +12,7 @@ from pet_fairseq.compress.measure import CTRANSLATE2, FAIRSEQ, InEngine, Measure
 from pet_fairseq.files import write_figure, write_json, write_text
 from pet_fairseq.markdown import table
 from pet_fairseq.number_format import format_ratio, format_speed
+from pet_fairseq.predict.speed.detokenise import write_lines
 from pet_fairseq.results.report.plots import use_log_sizes
 from pet_fairseq.results.report.tables import spread
 
@@ -34,25 +34,29 @@ def write_report(
     no_ctranslate2: Optional[str] = None,
     device: str = "cpu",
     agreement: bool = False,
+    source: Optional[Path] = None,
+    comet: Optional[str] = None,
 ) -> str:
-    """Write report.md, report.json and report.png; returns the first line.
+    """Write report.md, report.json, report.png and the translations; returns the first line.
 
     Args:
         out: the folder that `pet-fairseq compress` made.
-        reference: raw target text, None for the target side of the data.
+        reference, source: raw text of the test set, None for that of the data.
         no_ctranslate2: why both were measured in fairseq; None if they were in CTranslate2.
         device: the one that fairseq-generate ran on, cpu or cuda.
         agreement: whether the references are the teacher's own translations.
+        comet: a model of COMET's that scores, too.
     Raises:
         UserError: a file that cannot be read, or that does not fit the others.
     """
     engine = CTRANSLATE2 if no_ctranslate2 is None else FAIRSEQ
     layout = Layout(out)
-    measured = measure(layout, teacher, reference, engine, device)
+    measured = measure(layout, teacher, reference, engine, device, source, comet)
     reference_name = str(reference) if reference else "the target side of the data, detokenised"
     if agreement:
         reference_name = AGREEMENT
     text = to_markdown(measured, teacher, reference_name, no_ctranslate2)
+    write_translations(measured, layout.translations)
     write_plot(measured, out / "report.png")
     write_json(out / "report.json", to_json(measured))
     write_text(layout.report, text)
@@ -84,7 +88,7 @@ def to_markdown(
     measured: Measurements, teacher: Path, reference: str, no_ctranslate2: Optional[str]
 ) -> str:
     """The report as Markdown."""
-    parts = [first_line(measured), checkpoint_line(measured)]
+    parts = [first_line(measured), difference_line(measured), checkpoint_line(measured)]
     if no_ctranslate2 is not None:
         parts.append(f"Measured in fairseq: {no_ctranslate2}.")
     parts += [
@@ -97,6 +101,18 @@ def to_markdown(
         list_files(measured),
     ]
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
+
+
+def difference_line(measured: Measurements) -> str:
+    """What the student's translations gain or lose, and whether that may be chance."""
+    cells = [
+        f"{name} {each.mean:+.2f} [{each.low:+.2f}, {each.high:+.2f}]"
+        for name, each in measured.differences.items()
+    ]
+    return (
+        f"Student minus teacher: {', '.join(cells)}. In brackets: 95% intervals of a paired "
+        "bootstrap over the test sentences; a difference whose interval holds 0 may be chance."
+    )
 
 
 def checkpoint_line(measured: Measurements) -> str:
@@ -124,11 +140,15 @@ def main_rows(measured: Measurements) -> list[list[str]]:
     for engine in measured.student.engines:
         inside = [m.engines.get(engine) for m in models]
         rows.append(row(f"MB in {engine}", ".2f", (m and m.bytes / MEGABYTE for m in inside)))
-        rows.append(row(f"BLEU in {engine}", ".2f", (m and m.bleu for m in inside)))
+        rows.append(row(f"BLEU in {engine}", ".2f", (m and m.scores.bleu for m in inside)))
+        rows.append(row(f"chrF in {engine}", ".2f", (m and m.scores.chrf for m in inside)))
         speeds = [None if m is None else m.sentences_per_second for m in inside]
         if any(speeds):
             cells = ["-" if speed is None else format_speed(speed) for speed in speeds]
             rows.append([f"sentences/s in {engine}", *cells])
+    if measured.comet:
+        title = f"COMET x 100 in {measured.engine}"
+        rows.append(row(title, ".2f", map(measured.comet.get, measured.both)))
     return rows
 
 
@@ -136,9 +156,11 @@ def notes(measured: Measurements, teacher: Path, reference: str) -> list[str]:
     """Notes on how the figures were measured."""
     lines = [
         f"{len(measured.references):,} test sentences, beam {measured.beam}; sacreBLEU "
-        f"{measured.signature}",
+        f"{measured.signature}; chrF {measured.chrf_signature}",
         f"reference: {reference}",
     ]
+    if measured.comet_model is not None:
+        lines.append(f"COMET by {measured.comet_model}, times 100")
     if measured.unknown_words:
         lines.append(
             f"{measured.unknown_words:,} words of that reference are lost, because the dictionary "
@@ -180,6 +202,7 @@ def list_files(measured: Measurements) -> str:
         lines.append(f"`ctranslate2/`: the same in {PRECISION}, for `ctranslate2.Translator`")
     if measured.teacher_is_exported:
         lines.append("`teacher/`: the teacher, exported as far as it can be, to compare with")
+    lines.append("`translations/`: what was scored as text: source, reference, teacher, student")
     return "\n".join(f"* {line}" for line in lines)
 
 
@@ -189,9 +212,14 @@ def to_json(measured: Measurements) -> dict:
         name: {
             **model.sizes._asdict(),
             "engines": {
-                engine: {k: v for k, v in asdict(inside).items() if k != "translations"}
+                engine: {
+                    "bytes": inside.bytes,
+                    **inside.scores._asdict(),
+                    "sentences_per_second": inside.sentences_per_second,
+                }
                 for engine, inside in model.engines.items()
             },
+            **({"comet": measured.comet[name]} if measured.comet else {}),
         }
         for name, model in measured.both.items()
     }
@@ -203,10 +231,24 @@ def to_json(measured: Measurements) -> dict:
         "rounds": measured.timing.rounds,
         "sentences": len(measured.references),
         "signature": measured.signature,
+        "chrf_signature": measured.chrf_signature,
         "unknown_reference_words": measured.unknown_words,
         "training_minutes": measured.training_minutes,
+        **({"comet_model": measured.comet_model} if measured.comet else {}),
+        "differences": {name: each._asdict() for name, each in measured.differences.items()},
         **models,
     }
+
+
+def write_translations(measured: Measurements, folder: Path) -> None:
+    """Write the texts that were scored, a sentence a line, for other tools."""
+    translations = {
+        model: each.engines[measured.engine].translations for model, each in measured.both.items()
+    }
+    texts = {"source": measured.sources, "reference": measured.references, **translations}
+    folder.mkdir(exist_ok=True)
+    for name, lines in texts.items():
+        write_lines(folder / f"{name}.txt", lines)
 
 
 def write_plot(measured: Measurements, path: Path) -> None:

@@ -250,11 +250,13 @@ def report(plan: Plan) -> Stage:
         **{"out": request.out, "teacher": plan.teacher.path, "reference": request.reference},
         **{"no_ctranslate2": plan.teacher.no_ctranslate2, "device": request.device.name},
         **({"agreement": True} if request.agreement else {}),
+        **{"source": request.source, "comet": request.comet},
     }
+    given = (request.reference, request.source)
     return Stage(
         *("report", ("report",)),
         command=Call(write_report, arguments),
         product=plan.layout.report,
-        inputs=() if request.reference is None else (request.reference,),
+        inputs=tuple(file for file in given if file is not None),
         always=True,
     )

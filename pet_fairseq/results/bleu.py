@@ -1,15 +1,17 @@
-"""BLEU and chrF of translations, by sacreBLEU."""
+"""BLEU and chrF of translations, by sacreBLEU, and whether they differ between systems."""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Union
 
+import numpy as np
 from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.significance import PairedTest
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_lines, read_text
-from pet_fairseq.results.fairseq_output import check_hypotheses, lines_in_order
+from pet_fairseq.results.fairseq_output import lines_in_order, read_translations
+from pet_fairseq.statistics import Difference, bootstrap
 
 BLEU_TEST_SAMPLES = 1000
 
@@ -36,6 +38,28 @@ def tokenised_bleu(hypotheses: Sequence[str], targets: Sequence[str]) -> float:
     return BLEU(tokenize="none", force=True).corpus_score(hypotheses, [targets]).score
 
 
+def score_difference(
+    metric: Union[BLEU, CHRF], ours: Sequence[str], theirs: Sequence[str]
+) -> Difference:
+    """The score of `ours` minus that of `theirs` on a test set, with its 95% interval.
+
+    A paired bootstrap: the score is computed anew of as many sentences as the set has, which are
+    drawn with replacement, the same ones for both (Koehn 2004).
+
+    Args:
+        metric: with the references. ours, theirs: translations of the same sentences.
+    """
+    # counts of each sentence, whose sums are those of a corpus: sacreBLEU's own tests use them so
+    counts = [np.array(metric._extract_corpus_statistics(each, None)) for each in (ours, theirs)]
+
+    def difference(drawn: np.ndarray) -> float:
+        sums = (each[drawn].sum(axis=0).tolist() for each in counts)
+        first, second = (metric._compute_score_from_stats(each).score for each in sums)
+        return first - second
+
+    return bootstrap(difference, len(ours), BLEU_TEST_SAMPLES)
+
+
 def bleu_p_values(
     baseline: list[str], others: dict[str, list[str]], reference: list[str]
 ) -> dict[str, float]:
@@ -56,10 +80,10 @@ def bleu_p_values(
 
 
 def bleu_scores(output: Path, reference: Path) -> dict:
-    """The scores of what fairseq-generate printed.
+    """The scores of translations.
 
     Args:
-        output: made with --tokenizer and --remove-bpe, so that it has detokenised text.
+        output: as in `read_translations`.
         reference: the raw target text of the test set.
     Returns:
         bleu and chrf with sacreBLEU's defaults, and their signatures; total, sentences;
@@ -68,9 +92,8 @@ def bleu_scores(output: Path, reference: Path) -> dict:
         UserError: unusable files, or files of different test sets.
     """
     text = read_text(output, "OUTPUT")
-    hypotheses, tokenised, targets = (lines_in_order(text, kind, output) for kind in "DHT")
-    lines = read_lines(reference, "REFERENCE")
-    check_hypotheses(hypotheses, "OUTPUT", output)
+    tokenised, targets = (lines_in_order(text, kind, output) for kind in "HT")
+    hypotheses, lines = read_translations(output), read_lines(reference, "REFERENCE")
     if len(hypotheses) != len(lines):
         raise UserError(
             f"OUTPUT {output}: {len(hypotheses)} sentences, but {reference} has {len(lines)}; give "

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple, Optional
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import read_text
+from pet_fairseq.files import read_lines, read_text
 
 NUMBER = r"(\d+(?:\.\d+)?(?:e[+-]\d+)?|inf|nan)"  # a figure in a log, which has 1e+06 for 1,000,000
 LINES = {  # group 1 is the sentence's number, group 2 its text
@@ -55,6 +55,21 @@ def check_hypotheses(hypotheses: Collection, option: str, path: Path) -> None:
     """Raises UserError if a file had no D lines; option: names it in the error."""
     if not hypotheses:
         raise UserError(f"{option} {path}: has no D- lines; give what fairseq-generate printed")
+
+
+def read_translations(output: Path) -> list[str]:
+    """The translations in what fairseq-generate printed, or in a text, a sentence a line.
+
+    Args:
+        output: made with --tokenizer and --remove-bpe, so that it has detokenised text, in D lines.
+    Raises:
+        UserError: its translations are tokenised only, or a sentence is missing.
+    """
+    text = read_text(output, "OUTPUT")
+    hypotheses = lines_in_order(text, "D", output)
+    if numbered_lines(text, "H"):
+        check_hypotheses(hypotheses, "OUTPUT", output)
+    return hypotheses or read_lines(output, "OUTPUT")
 
 
 class Output(NamedTuple):

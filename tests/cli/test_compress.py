@@ -11,6 +11,7 @@ from fairseq.data import Dictionary
 
 from pet_fairseq import cli
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.compress.layout import MODELS
 from pet_fairseq.compress.plan import Request, make_plan
 from pet_fairseq.compress.stages import build_stages
 from pet_fairseq.compress.student import Size
@@ -19,6 +20,7 @@ from pet_fairseq.export.size import int8_bytes
 from pet_fairseq.nn.architectures import build_without_memory
 from pet_fairseq.pet.params import checkpoint_counts, option_counts, parse_model_options
 from pet_fairseq.runner.device import CPU, Device
+from pet_fairseq.runner.lock import locked
 from pet_fairseq.runner.run import dry_run
 from tests.cli.processes import in_process, preprocess, refusal, run
 from tests.translation import load_task, save_another
@@ -189,6 +191,8 @@ def test_without_ctranslate2_both_are_timed_in_fairseq(build, monkeypatch):
     assert generate[:3] == ["generate/teacher.1", "generate/student.1", "generate/teacher.2"]
     assert all(stages[name].alone for name in generate)
     assert "CTranslate2 is missing" in stages["report"].command.arguments["no_ctranslate2"]
+    with pytest.raises(UserError, match="--comet x: COMET is missing; pip install"):
+        build(comet="x")
 
 
 def test_the_current_folder_as_out(teacher, data, tmp_path, monkeypatch, capsys):
@@ -270,6 +274,18 @@ def test_what_a_stage_refuses_is_said_once(teacher, raw, tmp_path):
     )
 
 
+def test_two_runs_at_once(teacher, data, tmp_path):
+    """The second one says who is at work, and leaves the first one alone."""
+    out = tmp_path / "out"
+    out.mkdir()
+    command = ("compress", teacher, "--data", data, "--out", out, "--device", "cpu", "--rate", "50")
+    with locked(out):
+        done = run("pet-fairseq", *command, "--updates", "3", check=False)
+    assert done.status == 1 and not (out / "test").exists()
+    line = done.output.splitlines()[-1]
+    assert f"error: {out}: another run, or a command that it started, is at work there" in line
+
+
 def test_a_teacher_of_another_kind(build, teacher, tmp_path):
     state = torch.load(teacher)
     state["cfg"]["model"].arch = state["cfg"]["model"]._name = "transformer_lm"
@@ -333,8 +349,11 @@ def test_from_a_teacher_to_a_report(teacher, data, tmp_path):
     assert "checkpoint_best.pt: was made otherwise (--max-update 31, before 30" in other.output
 
 
-def test_text_beside_data_in_several_folders(teacher, data, raw, tmp_path):
-    """One training has the pairs of each folder twice, and its half of the teacher's pairs."""
+def test_text_beside_data_in_several_folders(teacher, data, raw, comet, tmp_path):
+    """One training has the pairs of each folder twice, and its half of the teacher's pairs.
+
+    The test set is raw text, too. COMET scores when it is asked to, without a training.
+    """
     pytest.importorskip("ctranslate2")
     out, more, text = tmp_path / "out", tmp_path / "more", tmp_path / "text.de"
     words = [
@@ -346,6 +365,9 @@ def test_text_beside_data_in_several_folders(teacher, data, raw, tmp_path):
     options = ("--repeat-pairs", "2", "--device", "cpu", "--rate", "40", "--updates", "40")
     planned = in_process(*command, *options, "--dry-run").output
     assert "translate-corpus" in planned and "the other stages depend" in planned
+    options += ("--test-pair", raw / "valid.de", raw / "valid.en")
+    planned = in_process(*command, *options, "--dry-run").output
+    assert "--testpref" in planned and "the other stages depend" in planned
     done = run("pet-fairseq", *command, *options)
     assert f"read on in {out}/report.md" in done.output
     pairs = json.loads((out / "corpus/summary.json").read_text())["pairs"]
@@ -358,9 +380,33 @@ def test_text_beside_data_in_several_folders(teacher, data, raw, tmp_path):
         f"{out}/bin/{i}": {"train": 300, "train1": 300, "train2": half}
         for i, half in enumerate(halves)
     }
-    again = run("pet-fairseq", *command, *options).output.splitlines()
+    for name, expected in (("source", raw / "valid.de"), ("reference", raw / "valid.en")):
+        assert (out / f"translations/{name}.txt").read_text() == expected.read_text()
+    content = json.loads((out / "report.json").read_text())
+    for model in MODELS:
+        text = out / f"translations/{model}.txt"
+        assert text.read_text() == (out / f"speed/{model}.txt").read_text()
+        scored = in_process("score", "bleu", text, raw / "valid.en")
+        found = json.loads(scored.output)
+        engine = content[model]["engines"]["CTranslate2 int8"]
+        assert (found["bleu"], found["chrf"]) == (engine["bleu"], engine["chrf"])
+        assert found["chrf_signature"] == content["chrf_signature"]
+    before, after = (content[model]["engines"]["CTranslate2 int8"] for model in MODELS)
+    for name, score in (("BLEU", "bleu"), ("chrF", "chrf")):
+        difference = content["differences"][name]
+        assert difference["mean"] == pytest.approx(after[score] - before[score])
+        assert difference["low"] <= difference["mean"] <= difference["high"]
+    again = in_process(*command, *options, "--comet", comet).output.splitlines()
     started = [line for line in again if line.startswith("== ") and "done" not in line]
     assert started == ["== report"]
+    content = json.loads((out / "report.json").read_text())
+    by_comet = [content[model]["comet"] for model in MODELS]
+    assert content["differences"]["COMET"]["mean"] == pytest.approx(by_comet[1] - by_comet[0])
+    scored = in_process(
+        *("score", "bleu", out / "translations/student.txt", raw / "valid.en"),
+        *("--comet", comet, "--source", raw / "valid.de", "--device", "cpu"),
+    )
+    assert json.loads(scored.output)["comet"] == pytest.approx(by_comet[1])
     other = in_process(*command, *options, "--repeat-pairs", "3")
     assert other.status == 1 and "bin: was made otherwise (--repeat 3, before 2)" in other.output
 
@@ -368,6 +414,8 @@ def test_text_beside_data_in_several_folders(teacher, data, raw, tmp_path):
 def test_what_is_wrong_shows_itself_before_a_text_is_translated(teacher, data, raw, tmp_path):
     out = tmp_path / "out"
     given = ("--text", raw / "train.de", "--out", out, "--device", "cpu")
+    pair = ("--test-pair", raw / "test.de", raw / "test.en")
+    named = ("--test", "sacrebleu:wmt19")
     for words, message in (
         (("--data", raw), f"--data {raw}: has no dict.de.txt"),
         (("--data", f"{data}:{raw}"), f"--data {raw}: has no dict.de.txt"),
@@ -375,6 +423,12 @@ def test_what_is_wrong_shows_itself_before_a_text_is_translated(teacher, data, r
         (("--data", data, "--rate", "100"), "--rate 100: give a percentage"),
         (("--data", data, "--test", "other"), "--test other: "),
         (("--data", data, "--valid-pair", "a", "b"), "--data and --valid-pair: both say what"),
+        (("--data", data, "--test-pair", "a", "b"), "--test-pair a: no such file"),
+        (("--data", data, *pair, "--test", "valid"), "--test-pair and --test valid: both name"),
+        (("--data", data, *pair, "--reference", "a"), "--test-pair and --reference: both name"),
+        (("--data", data, *pair, *named), "--test sacrebleu:wmt19 and --test-pair: both name"),
+        (("--data", data, "--test", "sacrebleu:wmt20/tworefs:cs-de"), "has no cs-de, only "),
+        (("--data", data, "--test", "sacrebleu:wmt"), "--test sacrebleu:wmt: sacreBLEU has no"),
     ):
         assert message in refusal("compress", teacher, *words, *given)
     assert not (out / "corpus").exists()

@@ -6,7 +6,8 @@ import random
 import pytest
 
 from pet_fairseq.demo.corpus import train_pieces
-from tests.cli.processes import in_process, run
+from tests.cli.processes import in_process, refusal, run
+from tests.compress.test_engine import header_of
 from tests.predict.made import save_with_task
 from tests.translation import make_model, make_task
 
@@ -85,3 +86,13 @@ def test_what_is_refused(folder, tmp_path):
     ):
         refused = run("pet-fairseq", *words, check=False)
         assert refused.status and line in refused.output.splitlines()[-1]
+    from ctranslate2.specs import TransformerDecoderModelSpec
+
+    language_model = tmp_path / "lm"
+    language_model.mkdir()
+    spec = TransformerDecoderModelSpec.from_config(1, 2)
+    (language_model / "model.bin").write_bytes(header_of(spec))
+    words = ("compress", language_model, "--text", folder / "mono", *out, "--device", "cpu")
+    assert f"TEACHER {language_model}: a TransformerDecoder in CTranslate2, which" in refusal(
+        *words
+    )

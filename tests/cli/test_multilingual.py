@@ -165,6 +165,26 @@ def test_the_file_that_divides_text_comes_along(multilingual, tmp_path):
     assert (tmp_path / "en_de/spm.model").read_bytes() == b"a model"
 
 
+def test_text_with_language_tokens(bilingual, tmp_path):
+    """They are words as others are: a line for a line, the same in every form."""
+    pytest.importorskip("ctranslate2")
+    out, file = tmp_path / "exported", tmp_path / "text"
+    words = ("--data", bilingual, "--to", "ctranslate2", "--out", out)
+    assert in_process("export", bilingual / "checkpoint.pt", *words).status == 0
+    text = ["b1 b2", "", "__de__ b1 b2", "b1 __en__ b2", ">>fra<< b1", "b1 </s> b2", "b3"]
+    search = ("--beam", "1", "--device", "cpu", "--input", file, "--output", tmp_path / "out")
+    found = []
+    for model in ((bilingual,), (out, "--data", bilingual)):
+        for lines in (text, ["b1 b2", "b3", "unheard b1"]):
+            file.write_text("".join(f"{line}\n" for line in lines))
+            assert in_process("translate", *model, *search).status == 0
+            found.append((tmp_path / "out").read_text().splitlines())
+    ours, plain, theirs, _ = found
+    assert ours == theirs and len(ours) == len(text)
+    assert [ours[0], ours[-1], ours[4]] == plain
+    assert [bool(translation) for translation in ours] == [bool(line) for line in text]
+
+
 @pytest.mark.parametrize("beam", ["1", "4"])
 def test_the_same_translations_in_ctranslate2(beam, bilingual, raw, tmp_path):
     """Without a division by lengths, as CTranslate2 counts the language token."""

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from pet_fairseq import cli
-from tests.cli.processes import REPO
+from tests.cli.processes import REPO, run
 
 HYPOTHESES = ["the cat sat on the mat", "a dog", "birds are singing loudly today"]
 RESPONSES = ["the cat sat on a mat", "a dog", "the birds sing today"]
@@ -146,14 +146,105 @@ def test_bleu_of_tokenised_text(scores, tmp_path):
     assert "tokenised_bleu" not in scores("bleu", output, tmp_path / "reference")
 
 
+def test_translations_as_plain_text(scores, tmp_path):
+    """They score as in what fairseq-generate printed, but for the tokens that only that has."""
+    (tmp_path / "reference").write_text("".join(f"{r}\n" for r in RESPONSES))
+    (tmp_path / "plain").write_text("".join(f"{h}\n" for h in HYPOTHESES))
+    expected = scores("bleu", write_output(tmp_path / "out"), tmp_path / "reference")
+    del expected["tokenised_bleu"]
+    assert scores("bleu", tmp_path / "plain", tmp_path / "reference") == expected
+
+
+@pytest.fixture
+def sacrebleu_set(tmp_path, monkeypatch):
+    """A test set in the place where sacreBLEU keeps those that it has downloaded."""
+    from sacrebleu.dataset import DATASETS
+
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    for field, lines in (("src", SOURCES), ("ref", RESPONSES)):
+        text = "".join(f"{line}\n" for line in lines)
+        (folder / f"multi30k_2016.en-de.{field}").write_text(text)
+    monkeypatch.setattr(DATASETS["multi30k/2016"], "_outdir", str(folder))
+    return "sacrebleu:multi30k/2016:en-de"
+
+
+def test_a_test_set_that_sacrebleu_knows(scores, sacrebleu_set, tmp_path):
+    output = write_output(tmp_path / "out")
+    (tmp_path / "reference").write_text("".join(f"{r}\n" for r in RESPONSES))
+    assert scores("bleu", output, sacrebleu_set) == scores("bleu", output, tmp_path / "reference")
+    for word, message in (
+        ("sacrebleu:multi30k/2016", "name its languages, such as sacrebleu:multi30k/2016:de-en"),
+        ("sacrebleu:multi30k/2016:de-en", "has no de-en, only en-fr, en-de, en-cs; name one of"),
+        ("sacrebleu:multi30k/206", "sacreBLEU has no such test set, did you mean multi30k/2016?"),
+    ):
+        line = scores("bleu", output, word, fails=True)
+        assert f"REFERENCE {word}: {message}" in line and line.count("\n") == 1
+
+
+@pytest.mark.cold  # sacreBLEU reads where its files lie when it is loaded
+def test_a_test_set_that_is_not_there(tmp_path):
+    """Without a network it says where the files could be put."""
+    write_output(tmp_path / "out")
+    words = ("score", "bleu", tmp_path / "out", "sacrebleu:multi30k/2016:en-de")
+    offline = dict.fromkeys(("http_proxy", "https_proxy"), "http://localhost:9")
+    env = {"SACREBLEU": str(tmp_path / "cache"), **offline}
+    done = run("pet-fairseq", *words, env=env, check=False)
+    assert done.status == 1
+    line = done.output.splitlines()[-1]
+    assert "REFERENCE sacrebleu:multi30k/2016:en-de: sacreBLEU cannot get it (" in line
+    assert line.endswith(f"copy {tmp_path}/cache/multi30k/2016 from a machine that has it")
+
+
+SOURCES = ["die Katze", "ein Hund", "Vögel singen"]
+
+
+def test_comet(scores, comet, sacrebleu_set, tmp_path):
+    """By a model's name, its folder or its file; the source is given or sacreBLEU's."""
+    for name, lines in (("source", SOURCES), ("reference", RESPONSES)):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
+    texts = (write_output(tmp_path / "out"), tmp_path / "reference")
+    source = ("--source", tmp_path / "source", "--device", "cpu")
+    expected = sum(
+        len(s) + len(h) / 10 + len(r) / 100 for s, h, r in zip(SOURCES, HYPOTHESES, RESPONSES)
+    )
+    for model in ("Unbabel/tiny", comet, comet / "checkpoints/model.ckpt"):
+        found = scores("bleu", *texts, "--comet", model, *source)
+        assert found["comet"] == pytest.approx(100 * expected / 3)
+        assert found["comet_model"] == str(model) and found["total"] == 3
+    named = scores("bleu", texts[0], sacrebleu_set, "--comet", comet, "--device", "cpu")
+    assert named["comet"] == pytest.approx(100 * expected / 3)
+
+
+def test_wrong_words_for_comet(scores, comet, monkeypatch, tmp_path):
+    (tmp_path / "short").write_text("one line\n")
+    (tmp_path / "reference").write_text("".join(f"{r}\n" for r in RESPONSES))
+    texts = (write_output(tmp_path / "out"), tmp_path / "reference", "--device", "cpu")
+    short = ("--source", tmp_path / "short")
+    whole = ("--source", tmp_path / "reference")
+    (tmp_path / "empty").mkdir()
+    for words, message in (
+        (("Unbabel/tiny",), "--comet Unbabel/tiny: reads the source, too; give it with --source"),
+        (("Unbabel/tiny", *short), f"--source {tmp_path}/short: 1 sentences, but "),
+        ((tmp_path / "empty", *whole), f"--comet {tmp_path}/empty: has no checkpoint"),
+        (("wmt99", *whole), "--comet wmt99: cannot be loaded ("),
+    ):
+        assert message in scores("bleu", *texts, "--comet", *words, fails=True)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    line = scores("bleu", *texts, "--comet", "Unbabel/tiny", *whole, fails=True)
+    assert "--comet Unbabel/tiny: COMET is missing; pip install 'pet-fairseq[comet]'" in line
+
+
 @pytest.mark.parametrize("kind", ["bleu", "rouge"])
 def test_bad_input(scores, kind, tmp_path):
     out, other = write_output(tmp_path / "out"), tmp_path / "other"
     other.write_text("one line\n")
+    tokenised = tmp_path / "tokenised"
+    tokenised.write_text("T-0\tx\nH-0\t-0.5\tx\n")
     more = (other,) if kind == "bleu" else ("--responses", other)
     for args, message in (
         ((out, *more), f"{out}: 3 "),
-        ((other, *more), f"OUTPUT {other}: has no D- lines"),
+        ((tokenised, *more), f"OUTPUT {tokenised}: has no D- lines"),
         ((tmp_path / "none", *more), f"{tmp_path}/none: No such file or directory"),
     ):
         assert message in scores(kind, *args, fails=True)

@@ -18,7 +18,9 @@ from pet_fairseq.compress.preparation import (
     check_given,
     corpus_stages,
     data_stages,
+    raw_test_stages,
     teacher_stages,
+    with_named_test,
 )
 from pet_fairseq.compress.raw_text import (
     TextPair,
@@ -30,6 +32,7 @@ from pet_fairseq.compress.vocabulary import trim_teacher
 from pet_fairseq.demo.corpus import train_pieces
 from pet_fairseq.errors import UserError
 from pet_fairseq.predict.shared_options import Search
+from pet_fairseq.results.sacrebleu_sets import named_set, pair_of
 from pet_fairseq.runner.stage import without_options
 from tests.cli.processes import preprocess, write_text
 from tests.translation import load_task, save_model
@@ -126,6 +129,14 @@ def test_pairs_that_training_cannot_use(made, teacher, tmp_path):
     assert read(tmp_path / "out/train.de") == ["a1 a2", "a2"]
     assert read(tmp_path / "out/valid.en") == ["b2 b1", "b2"]
     assert len(read(tmp_path / "out/test.de")) == len(read(tmp_path / "out/test.reference")) == 7
+    # a test set that is held out has no lines of 100,000 letters that the user could not take out
+    more = [write(tmp_path / side, [f"a{i} a{i}" for i in range(40)]) for side in ("s2", "t2")]
+    long = [f"a1 {word}" for i in range(40) for word in ("a" * 100_000, "a2 " * 33_000, f"x{i}")]
+    for file in more:
+        write(file, read(file) + long)
+    write_pieces(teacher, {"train": [TextPair(*more)]}, tmp_path / "held_out")
+    lines = [line for split in SETS for line in read(tmp_path / f"held_out/{split}.de")]
+    assert len(lines) == 80 and max(map(len, lines)) < 20
 
 
 def test_sides_of_different_lengths(made, teacher, tmp_path):
@@ -301,6 +312,21 @@ def test_numbers_of_words_that_cannot_be(in_pieces, tmp_path):
     assert not (tmp_path / "trimmed").exists()
 
 
+def test_a_file_that_divided_another_text(in_pieces, tmp_path):
+    """It is told before anything is written or translated; a few unknown letters are none."""
+    teacher, files, texts = in_pieces
+    strange = write(tmp_path / "strange", [f"{line} ÄÖ" for line in read(files[0])])
+    write_pieces(teacher, {"train": [TextPair(strange, files[1])]}, tmp_path / "pieces")
+    others = [text.translate(str.maketrans("abcdefgh", "stuvwxyz")) for text in texts]
+    teacher.with_name("spm.model").write_bytes(train_pieces(others, 200))
+    message = r"spm.model: \d+% of its pieces are no words of TEACHER; put the file that divided"
+    with pytest.raises(UserError, match=message):
+        write_pieces(teacher, {"train": [TextPair(*files)]}, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(UserError, match=message):
+        corpus_stages(Given(teacher, tmp_path / "out", text=(files[0],)), teacher)
+
+
 @pytest.mark.parametrize("vocabulary", ["all", "-5", "1.5", ""])
 def test_vocabularies_that_are_none(vocabulary, made, teacher, tmp_path):
     pair = (made / "raw/train.de", made / "raw/train.en")
@@ -317,6 +343,7 @@ def test_one_thing_to_train_on(made, teacher, tmp_path):
     pair = (made / "raw/train.de", made / "raw/train.en")
     with pytest.raises(UserError, match=r"^--data and --train-pair: both say what to"):
         check_given(Given(teacher, tmp_path, made / "bin", pairs={"train": pair}))
+    check_given(Given(teacher, tmp_path, made / "bin", pairs={"test": pair}))
     for pairs in ({}, {"test": pair}):
         with pytest.raises(UserError, match="--data, --train-pair or --text: says what"):
             check_given(Given(teacher, tmp_path, pairs=pairs))
@@ -325,12 +352,79 @@ def test_one_thing_to_train_on(made, teacher, tmp_path):
         check_given(Given(teacher, tmp_path, pairs={"train": gone}))
 
 
+@pytest.mark.parametrize(
+    "name, content, message",
+    [
+        (
+            "x.de",
+            "ein M\xe4dchen\n".encode("latin-1") * 20,
+            "not UTF-8: of the first 20 lines that",
+        ),
+        ("x.de", "ein Hund\n".encode("utf-16"), "UTF-16, or no text; give UTF-8"),
+        ("x.de.gz", b"", "is compressed; unpack it"),
+    ],
+)
+def test_pairs_of_another_encoding(name, content, message, made, teacher, tmp_path):
+    (tmp_path / name).write_bytes(content)
+    pair = (tmp_path / name, made / "raw/train.en")
+    for split in SETS:
+        pairs = {"train": (made / "raw/train.de", pair[1]), split: pair}
+        with pytest.raises(UserError, match=f"--{split}-pair {tmp_path}/{name}: {message}"):
+            check_given(Given(teacher, tmp_path, pairs=pairs))
+
+
 def test_a_checkpoint_with_its_data_needs_nothing(made, teacher, tmp_path):
     given = Given(teacher, tmp_path / "out", made / "bin")
     assert teacher_stages(given) == ((), teacher)
     assert data_stages(given, teacher) == ((), (made / "bin",))
     given = Given(teacher, tmp_path / "out", made / "bin", more_data=(made / "more",))
     assert data_stages(given, teacher) == ((), (made / "bin", made / "more"))
+
+
+def test_a_test_set_of_raw_text_beside_data(made, teacher, tmp_path):
+    """It is in the words of the data, line by line, and as it was given."""
+    out, raw = tmp_path / "out", tmp_path / "raw"
+    raw.mkdir()
+    pair = (
+        write(raw / "x.de", ["a1 a2", "", " ".join(["a1"] * 30)]),
+        write(raw / "x.en", ["b1", "b2", "b3"]),
+    )
+    given = Given(teacher, out, made / "bin", pairs={"test": pair})
+    (pieces, data), folder = raw_test_stages(given, teacher)
+    arguments = {**pieces.command.arguments, "folder": pieces.product}
+    out.mkdir()
+    pieces.command.function(**arguments)
+    assert read(pieces.product / "test.de") == ["a1 a2", "", " ".join(["a1"] * 30)]
+    assert read(pieces.product / "test.source") == read(pair[0])
+    assert read(pieces.product / "test.reference") == read(pair[1])
+    for side in ("de", "en"):
+        words = (made / f"bin/dict.{side}.txt").read_text()
+        assert (pieces.product / f"dict.{side}.txt").read_text() == words
+    assert folder == out / "test_bin" and str(pieces.product / "test") in data.command
+    assert given.raw_test == pieces.product and not given.measures_agreement
+
+
+def test_a_test_set_that_sacrebleu_knows(made, teacher, tmp_path, monkeypatch):
+    """It is that of the teacher's languages, unless it names its own."""
+    from sacrebleu.dataset import DATASETS
+
+    known = DATASETS["wmt19"]
+    monkeypatch.setattr(known, "_outdir", str(tmp_path))
+    for field in known.fieldnames("de-en"):
+        write(tmp_path / f"wmt19.de-en.{field}", ["a1"])
+        write(tmp_path / f"wmt19.en-de.{field}", ["b1"])
+    given = Given(teacher, tmp_path / "out", made / "bin")
+    for word, pair in (("sacrebleu:wmt19", "de-en"), ("sacrebleu:wmt19:en-de", "en-de")):
+        found = with_named_test(given, named_set(word, "--test"), teacher).pairs["test"]
+        assert found == tuple(tmp_path / f"wmt19.{pair}.{side}" for side in ("src", "ref"))
+    with pytest.raises(UserError, match="--test sacrebleu:multi30k/2016: has no de-en, only en-"):
+        with_named_test(given, named_set("sacrebleu:multi30k/2016", "--test"), teacher)
+
+
+def test_languages_as_test_sets_name_them():
+    assert (
+        pair_of(("de", "en")) == pair_of(("de_DE", "en_XX")) == pair_of(("de-AT", "en")) == "de-en"
+    )
 
 
 def test_text_beside_data(made, teacher, tmp_path):

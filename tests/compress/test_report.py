@@ -11,17 +11,25 @@ from pet_fairseq.compress.measure import (
     InEngine,
     Measured,
     Measurements,
+    Scores,
     Timing,
 )
-from pet_fairseq.compress.report import first_line, to_json, to_markdown, write_plot
+from pet_fairseq.compress.report import (
+    first_line,
+    to_json,
+    to_markdown,
+    write_plot,
+    write_translations,
+)
 from pet_fairseq.results.report.checkpoint import Sizes
+from pet_fairseq.statistics import Difference
 
 
 def model(layers, parameters, int8, float32, bleu, speed, word):
     texts = [f"{word} {i} | x" for i in range(20)]
     engines = {
-        FAIRSEQ: InEngine(float32, bleu + 0.14, texts),
-        CTRANSLATE2: InEngine(int8, bleu, texts, speed),
+        FAIRSEQ: InEngine(float32, Scores(bleu + 0.14, bleu + 20), texts),
+        CTRANSLATE2: InEngine(int8, Scores(bleu, bleu + 20.1), texts, speed),
     }
     return Measured(Sizes(layers, layers, parameters, float32 + 1000), engines)
 
@@ -39,6 +47,10 @@ def measured():
         signature="sacre",
         unknown_words=7,
         training_minutes=12.34,
+        differences={
+            "BLEU": Difference(-0.73, -1.2, -0.114, 0.004),
+            "chrF": Difference(-0.73, -1.5, 0.3, 0.2),
+        },
     )
 
 
@@ -52,8 +64,12 @@ def test_first_line(measured):
 def test_markdown(measured):
     text = to_markdown(measured, Path("t.pt"), "the data", None)
     assert text.splitlines()[0] == first_line(measured)
+    assert text.splitlines()[2].startswith(
+        "Student minus teacher: BLEU -0.73 [-1.20, -0.11], chrF -0.73 [-1.50, +0.30]. In brackets: "
+    )
     assert "has 10.0% of the teacher's layer parameters" in text
     assert "| BLEU in fairseq | 39.50 | 38.77 |" in text
+    assert "| chrF in CTranslate2 int8 | 59.46 | 58.73 |" in text and "COMET" not in text
     assert "| MB in CTranslate2 int8 | 5.21 | 1.30 |" in text
     assert "7 words of that reference are lost" in text
     assert "training took 12.3 minutes" in text and "reference: the data" in text
@@ -116,10 +132,31 @@ def test_json_has_figures_but_no_texts(measured):
     assert content["student"]["engines"][CTRANSLATE2] == {
         "bytes": 1_302_000,
         "bleu": 38.63,
+        "chrf": pytest.approx(58.73),
         "sentences_per_second": 1049.6,
     }
     assert content["teacher"]["layer_parameters"] == 3_000_000
+    bleu = {"mean": -0.73, "low": -1.2, "high": -0.114, "p": 0.004}
+    assert content["differences"]["BLEU"] == bleu and "comet" not in content["teacher"]
     assert "ein" not in str(content)
+
+
+def test_comet(measured):
+    """Beside BLEU and chrF, where a model of COMET's is given."""
+    measured = replace(measured, comet={"teacher": 83.456, "student": 81.2}, comet_model="wmt22")
+    text = to_markdown(measured, Path("t.pt"), "the data", None)
+    assert "| COMET x 100 in CTranslate2 int8 | 83.46 | 81.20 |" in text
+    assert "* COMET by wmt22, times 100" in text
+    content = to_json(measured)
+    assert (content["student"]["comet"], content["comet_model"]) == (81.2, "wmt22")
+
+
+def test_texts_for_other_tools(measured, tmp_path):
+    write_translations(measured, tmp_path / "translations")
+    names = ("source", "reference", "teacher", "student")
+    texts = [(tmp_path / f"translations/{name}.txt").read_text().splitlines() for name in names]
+    assert [text[3] for text in texts] == ["source 3", "reference 3", "ein 3 | x", "zwei 3 | x"]
+    assert {len(text) for text in texts} == {20}
 
 
 def test_plot(measured, tmp_path):

@@ -237,6 +237,28 @@ def test_raw_text(tmp_path):
     assert alone.stdout.splitlines() == texts
 
 
+def test_lines_of_all_kinds(exported, tmp_path):
+    """A line for a line; one of 100,000 letters or too many words is divided, or cut."""
+    one = exported("plain")
+    room = OnnxModel(one.out, threads=1).config["max_source_tokens"]
+
+    def translate(lines, *words):
+        (tmp_path / "input").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        given = ("--input", tmp_path / "input", "--output", tmp_path / "output", "--beam", "1")
+        assert in_process("translate", one.out, *given, *words).status == 0
+        return (tmp_path / "output").read_text(encoding="utf-8").splitlines()
+
+    first, last = translate(["w1 w5", "w2"])
+    fits = " ".join(["w1 w5 w3"] * room).split()[:room]
+    long = " ".join([*fits, "w7", "w2"])
+    begin, rest = translate([" ".join(fits), "w7 w2"])
+    assert translate(["w1 w5", "", long, "w2"]) == [first, "", f"{begin} {rest}".strip(), last]
+    assert translate([long, "w2"], "--long-lines", "cut") == [begin, last]
+    strange = ["__de__ w1", ">>fra<< w2", "w1 </s> w5", "<pad>", "x" * 100_000]
+    found = translate(["w1 w5", *strange, "w2"])
+    assert len(found) == 7 and (found[0], found[-1]) == (first, last)
+
+
 # --- what is refused ------------------------------------------------------------------------------
 
 

@@ -179,21 +179,25 @@ def check_text(files: Sequence[str]) -> None:
         raise UserError(f"{OPTION} {', '.join(files)}: no line has words; give a text")
 
 
-def check_encoding(file: str) -> None:
-    """Raise UserError if a file is of another encoding than UTF-8, or no text at all."""
+def check_encoding(file: str, option: str = OPTION) -> None:
+    """Raise UserError if a file is of another encoding than UTF-8, or no text at all.
+
+    Args:
+        option: names the file in the error.
+    """
     reader = TextReader([file])
     text = reader._more()
     beginning = b"" if text is None else text.peek()[:BEGINNING]
     reader.close()
     if beginning.startswith(UTF_16) or beginning.count(b"\0") > len(beginning) * MANY_ZEROS:
         raise UserError(
-            f"{OPTION} {file}: UTF-16, or no text; give UTF-8 (iconv -f UTF-16 -t UTF-8), or text "
+            f"{option} {file}: UTF-16, or no text; give UTF-8 (iconv -f UTF-16 -t UTF-8), or text "
             f"that is compressed under a name ending in {' or '.join(UNPACKERS)}"
         )
     others = [line for line in beginning.split(b"\n")[:-1] if not line.isascii()]
     broken = sum(decode(line)[1] is not None for line in others)
     if broken > max(FEW, len(others) / 2):
         raise UserError(
-            f"{OPTION} {file}: not UTF-8: of the first {len(others)} lines that are not ASCII "
+            f"{option} {file}: not UTF-8: of the first {len(others)} lines that are not ASCII "
             f"{broken} have broken bytes; convert it (iconv -t UTF-8)"
         )

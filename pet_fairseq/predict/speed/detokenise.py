@@ -142,13 +142,15 @@ class TextSet:
     unknown_words: int
 
 
-def read_set(folder: Path, reference: Optional[Path] = None) -> TextSet:
-    """Read a folder of `write_set`; `reference`: raw target text in place of the set's own.
+def read_set(
+    folder: Path, reference: Optional[Path] = None, source: Optional[Path] = None
+) -> TextSet:
+    """Read a folder of `write_set`; `reference`, `source`: raw text in place of the set's own.
 
     Raises:
         UserError: a file that cannot be read.
     """
-    sources = read_lines(folder / "source.txt", "test set")
+    sources = read_lines(source or folder / "source.txt", "test set")
     if reference is not None:
         return TextSet(sources, read_lines(reference, "--reference"), 0)
     references = read_lines(folder / "reference.txt", "test set")

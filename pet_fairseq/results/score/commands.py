@@ -10,10 +10,12 @@ from pet_fairseq.cli_command import (
     Group,
     add_backbone_run_option,
     add_batch_option,
+    add_comet_option,
     add_device_option,
     add_scores_file_option,
     add_subset_option,
 )
+from pet_fairseq.devices import choose_device
 from pet_fairseq.files import write_json
 
 
@@ -33,17 +35,43 @@ def _add_output(parser: ArgumentParser) -> None:
 
 
 def _bleu_arguments(parser: ArgumentParser) -> None:
-    _add_output(parser)
     parser.add_argument(
-        "reference", type=Path, metavar="REFERENCE", help="the raw target text of the test set"
+        "output",
+        type=Path,
+        metavar="OUTPUT",
+        help="a file with what fairseq-generate printed, or with a translation on each line",
     )
+    parser.add_argument(
+        "reference",
+        metavar="REFERENCE",
+        help="the raw target text of the test set, or sacrebleu:NAME:SOURCE-TARGET for one that "
+        "sacreBLEU knows, such as sacrebleu:wmt19:de-en",
+    )
+    add_comet_option(parser)
+    parser.add_argument(
+        "--source",
+        type=Path,
+        metavar="FILE",
+        help="for --comet: the raw source text (default: sacreBLEU's, if it has the test set)",
+    )
+    add_device_option(parser, "COMET runs")
     add_scores_file_option(parser)
 
 
 def _bleu(args: Namespace) -> None:
     from pet_fairseq.results.bleu import bleu_scores
+    from pet_fairseq.results.sacrebleu_sets import named_set, set_files
 
-    _print_scores(bleu_scores(args.output, args.reference), args.out)
+    source, reference = args.source, Path(args.reference)
+    if named := named_set(args.reference, "REFERENCE"):
+        source, reference = set_files(named, "REFERENCE")
+    scores = bleu_scores(args.output, reference)
+    if args.comet is not None:
+        from pet_fairseq.results.comet import comet_scores
+
+        gpus = int(choose_device(args.device) == "cuda")
+        scores |= comet_scores(args.comet, source, args.output, reference, gpus)
+    _print_scores(scores, args.out)
 
 
 def _wer_arguments(parser: ArgumentParser) -> None:
@@ -248,9 +276,10 @@ COMMANDS = (
     Command(
         name="score bleu",
         group=Group.REPORTS,
-        help="score translations by sacreBLEU's BLEU and chrF",
-        description="Score translations by sacreBLEU's BLEU and chrF. Make OUTPUT with "
-        "--tokenizer and --remove-bpe, so that it has detokenised text.",
+        help="score translations by sacreBLEU's BLEU and chrF, and by COMET",
+        description="Score translations by sacreBLEU's BLEU and chrF, and by COMET if a model of "
+        "it is given. fairseq-generate needs --tokenizer and --remove-bpe, so that OUTPUT has "
+        "detokenised text.",
         add_arguments=_bleu_arguments,
         run=_bleu,
         needs_models=False,
