@@ -23,9 +23,9 @@ def _arguments(parser: OneLineParser) -> None:
     parser.add_argument(
         "--precision",
         metavar="TYPE",
-        help="the type of the weights for CTranslate2, ONNX or Bergamot: fp32 (default) or int8; for "
-        "CTranslate2 also fp16, bf16, int16, or what it calls int8_float32, int8_float16 and "
-        "int8_bfloat16",
+        help="the type of the weights for CTranslate2, ONNX or Bergamot: fp32 (default) or "
+        "int8; for CTranslate2 also fp16, bf16, int16, or what it calls int8_float32, "
+        "int8_float16 and int8_bfloat16",
     )
     parser.rename("--quantization", "--precision")
     parser.add_argument(

@@ -17,7 +17,7 @@ import yaml
 from fairseq.data import Dictionary
 from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 from fairseq.tasks.translation import TranslationTask
-from torch import Tensor, nn
+from torch import Tensor
 
 from pet_fairseq.checkpoints.loading import load_transformer
 from pet_fairseq.checkpoints.safe_loading import load_options
@@ -353,6 +353,15 @@ def write_npz(path: Path, tensors: Mapping[str, np.ndarray], options: str) -> No
     np.savez(path, **tensors, **{OPTIONS: text})
 
 
+class Item(NamedTuple):
+    """A tensor of a binary file."""
+
+    name: str
+    kind: int
+    shape: tuple[int, ...]
+    data: bytes
+
+
 def write_binary(path: Path, tensors: Mapping[str, np.ndarray], options: str, rounds: bool) -> None:
     """Write the binary file of a model, as Marian's src/common/binary.cpp lays it out.
 
@@ -362,24 +371,27 @@ def write_binary(path: Path, tensors: Mapping[str, np.ndarray], options: str, ro
     Args:
         rounds: whether matrices have 8 bits.
     """
-    text = options.encode() + b"\0"
-    items = [(OPTIONS, INT8, [len(text)], text)]
+    items = [Item(OPTIONS, INT8, (len(options) + 1,), options.encode() + b"\0")]
     for name, tensor in tensors.items():
-        if rounds and is_rounded(name):
-            items.append((name, INTGEMM8, list(tensor.shape), eight_bits(name, tensor)))
-        else:
-            data = np.ascontiguousarray(tensor, dtype="<f4").tobytes()
-            items.append((name, FLOAT32, list(tensor.shape), data))
-    items = [(*item, data + bytes(-len(data) % ALIGNMENT)) for *item, data in items]
+        kind = INTGEMM8 if rounds and is_rounded(name) else FLOAT32
+        data = eight_bits(name, tensor) if kind == INTGEMM8 else tensor.astype("<f4").tobytes()
+        items.append(Item(name, kind, tensor.shape, data))
+    items = [item._replace(data=item.data + padding(len(item.data))) for item in items]
+    names = [item.name.encode() + b"\0" for item in items]
     head = struct.pack("<QQ", 1, len(items))
-    for name, kind, shape, data in items:
-        head += struct.pack("<QQQQ", len(name.encode()) + 1, kind, len(shape), len(data))
-    head += b"".join(name.encode() + b"\0" for name, *_ in items)
-    head += b"".join(struct.pack(f"<{len(shape)}i", *shape) for _, _, shape, _ in items)
-    gap = -(len(head) + 8) % ALIGNMENT
+    for encoded, item in zip(names, items):
+        head += struct.pack("<QQQQ", len(encoded), item.kind, len(item.shape), len(item.data))
+    head += b"".join(names)
+    head += b"".join(struct.pack(f"<{len(item.shape)}i", *item.shape) for item in items)
+    gap = padding(len(head) + 8)
     with path.open("wb") as file:
-        file.write(head + struct.pack("<Q", gap) + bytes(gap))
-        file.writelines(data for *_, data in items)
+        file.write(head + struct.pack("<Q", len(gap)) + gap)
+        file.writelines(item.data for item in items)
+
+
+def padding(length: int) -> bytes:
+    """Zeros from a length up to the next multiple of ALIGNMENT."""
+    return bytes(-length % ALIGNMENT)
 
 
 def is_rounded(name: str) -> bool:

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from fairseq.models import register_model, register_model_architecture
 from fairseq.models.transformer import TransformerModel, base_architecture
+from fairseq.modules import LearnedPositionalEmbedding
 from fairseq.modules.transformer_layer import (
     TransformerDecoderLayerBase,
     TransformerEncoderLayerBase,
@@ -122,9 +123,9 @@ def engine_positions(positions: int, width: int) -> Tensor:
 
 
 @torch.no_grad()
-def fix_positions(table: nn.Embedding) -> None:
+def fix_positions(table: LearnedPositionalEmbedding) -> None:
     """Put the engine's vectors into a table of positions, and keep it from being trained."""
-    first = table.padding_idx + 1
+    first = table.padding_idx + 1  # as fairseq numbers positions
     rows, width = table.weight.shape
     table.weight[first:] = engine_positions(rows - first, width)
     table.weight.requires_grad_(False)
@@ -134,7 +135,9 @@ def keep_row(matrix: nn.Parameter, row: int) -> None:
     """Let training leave a row of a matrix as it is, such as the zeros of a word."""
 
     def without_row(gradient: Tensor) -> Tensor:
-        return gradient.index_fill(0, torch.tensor([row], device=gradient.device), 0.0)
+        gradient = gradient.clone()
+        gradient[row].zero_()
+        return gradient
 
     matrix.register_hook(without_row)
 
