@@ -52,8 +52,9 @@ class Bergamot:
         config = read_config(folder)
         [model] = config["models"]
         options = {name: value for name, value in config.items() if name not in PER_FILE}
-        # a text is one sentence, as for all other engines
-        options |= {"beam-size": beam, "normalize": lenpen, "ssplit-mode": "sentence"}
+        # a text is one sentence, as for all other engines; several beams need their costs
+        options |= {"ssplit-mode": "sentence", "skip-cost": beam == 1}
+        options |= {"beam-size": beam, "normalize": lenpen}
         given = (worker, folder / model, folder / VOCABULARY, json.dumps(options))
         for file in given[1:3]:
             if not Path(file).is_file():

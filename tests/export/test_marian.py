@@ -41,28 +41,27 @@ ARCHS = {
     "swish": ("marian_student", {"swish": True}),
     "pet": ("pet_marian_student", {"encoder_layers": 2, "encoder_pairs": "Q1=K2 L1=L2"}),
 }
-MISSING = "dog"  # a piece that is not in the dictionary
 CHARACTER = "\u00e9"  # a word that is no piece
 
 
 @torch.no_grad()
 def randomise(model) -> None:
     """Weights with which what is translated depends on the source; what is fixed stays."""
-    fixed = {"encoder.embed_positions.weight", "decoder.embed_positions.weight"}
     for name, weight in model.named_parameters():
-        if name in fixed:
+        if not weight.requires_grad:
             continue
-        if weight.dim() > 1:
-            weight.normal_(std=0.3)
-            if "embed_tokens" in name:
-                weight[[1, 3]] = 0  # <pad>, and <unk>, which no translation is to have
+        if "embed_tokens" in name:
+            weight.normal_(std=0.35)
+            weight[[1, 3]] = 0  # <pad>, and <unk>, which no translation is to have
+        elif weight.dim() > 1:
+            weight.normal_(std=1.0 if "encoder_attn.v" in name or "encoder_attn.o" in name else 0.5)
         else:
-            weight.normal_(std=0.2).add_(float("norm.weight" in name))
+            weight.normal_(std=0.05).add_(float("norm.weight" in name))
 
 
 def pieces_but_some(folder: Path) -> list[str]:
+    """The pieces of a SentencePiece model but one, and words that are none of them."""
     pieces = sentence_pieces(folder)
-    assert any(MISSING in piece for piece in pieces) or len(pieces) > 20
     dropped = next(piece for piece in pieces if len(piece) > 2)
     return [*(piece for piece in pieces if piece != dropped), CHARACTER, "madeupword0000"]
 
@@ -324,43 +323,38 @@ def worker() -> Path:
     return find_worker()
 
 
-@torch.no_grad()
-def margins(one: Exported, text: str, translation: list[int]) -> list[float]:
-    """By how much our model prefers the words of a translation to all others, step by step."""
-    words, model = one.words, one.ours.models[0]
-    tokens = one.ours.encode(text)[None]
-    previous = torch.tensor([[words.eos(), *translation]])
-    logits = model(tokens, torch.tensor([tokens.size(1)]), previous)[0][0, :-1]
-    logits[:, [words.bos(), words.pad(), words.unk()]] = -math.inf
-    chosen = logits.gather(1, torch.tensor(translation)[:, None])[:, 0]
-    others = logits.scatter(1, torch.tensor(translation)[:, None], -math.inf)
-    return (chosen - others.amax(1)).tolist()
+def our_translations(one: Exported, texts: list[str]) -> list[str]:
+    """Found greedily, without unknown words, which Marian never gives."""
+    rows = [one.ours.encode(text) for text in texts]
+    found = one.ours.generate(rows, beam=1, max_len_a=0, max_len_b=58, unkpen=1000)
+    words = [one.words.string(best[0]["tokens"]).split() for best in found]
+    return ["".join(some).replace("\u2581", " ").strip() for some in words]
 
 
 @pytest.mark.parametrize("name", ARCHS)
 def test_bergamot_translates_as_we_do(name, exported, worker):
-    """Greedily, from raw text: at each step it takes a word that none of ours beats."""
+    """Greedily, from raw text; where a random model repeats itself, until ours is cut."""
     one = exported(name)
-    texts = [text.strip() for text in TEXTS] + ["\u00e9 cat"]
+    texts = [text.strip() for text in TEXTS] + ["\u00e9 cat", "hat", "o", "the dog"]
     found = Bergamot(one.folder, worker).translate(texts)
-    pieces = one.pieces()
-    for text, translation in zip(texts, found):
-        numbers = [one.words.index(p) for p in pieces.encode(translation, out_type=str)]
-        steps = margins(one, text, numbers[:40])
-        assert len(steps) > 2 and min(steps) > -1e-3, (text, translation)
-    assert len(set(found)) > 3
+    expected = our_translations(one, texts)
+    for theirs, ours in zip(found, expected):
+        if len(ours) >= 50:
+            theirs, ours = theirs[:50], ours[:50]
+        assert theirs == ours
+    assert len(set(expected)) > 3
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 def test_translate_opens_the_folder(precision, exported, worker, tmp_path):
     """Line for line; empty ones stay empty. 8 bits change a random model's words, not its form."""
     one = exported("swish", precision)
-    (tmp_path / "in").write_text("\n".join([*TEXTS[:2], "", TEXTS[2]]) + "\n", encoding="utf-8")
+    (tmp_path / "in").write_text("\n".join([*TEXTS[:2], "", TEXTS[4]]) + "\n", encoding="utf-8")
     given = ("--input", tmp_path / "in", "--output", tmp_path / "out", "--beam", "1")
     done = in_process("translate", one.folder, *given)
     assert done.status == 0, done.output
     lines = (tmp_path / "out").read_text(encoding="utf-8").splitlines()
-    expected = Bergamot(one.folder, worker).translate([*TEXTS[:2], TEXTS[2]])
+    expected = Bergamot(one.folder, worker).translate([*TEXTS[:2], TEXTS[4]])
     assert [line for line in lines if line] == expected
     assert len(lines) == 4 and lines[2] == "" and len(set(expected)) > 1
 
