@@ -21,6 +21,10 @@ from pet_fairseq.results.fairseq_output import read_output
 from pet_fairseq.results.report.checkpoint import Sizes, measure_sizes, training_seconds
 
 CTRANSLATE2, FAIRSEQ = f"CTranslate2 {PRECISION}", "fairseq"
+FORMS = {
+    "fairseq": "the same for stock fairseq",
+    "marian": f"the same in {PRECISION} for Marian and Bergamot",
+}
 FILES = {CTRANSLATE2: ("ctranslate2", "model.bin"), FAIRSEQ: ("fairseq", FAIRSEQ_FILE)}
 
 
@@ -65,6 +69,7 @@ class Measurements:
         signature: sacreBLEU's.
         unknown_words: words of the reference that its dictionary lacks, so that they are lost.
         training_minutes: of the student, its warm-up included; None if no checkpoint has the time.
+        student_forms: those of FORMS that the folder has.
         teacher_is_exported: whether the folder has the teacher, too; not all can be exported.
     """
 
@@ -79,6 +84,7 @@ class Measurements:
     unknown_words: int
     training_minutes: Optional[float]
     teacher_is_exported: bool = True
+    student_forms: tuple[str, ...] = ("fairseq",)
 
     @property
     def both(self) -> dict[str, Measured]:
@@ -141,6 +147,7 @@ def measure(
         unknown_words=test.unknown_words,
         training_minutes=training_minutes(layout),
         teacher_is_exported=any(exported(layout, "teacher", kind).is_file() for kind in FILES),
+        student_forms=tuple(form for form in FORMS if layout.exported("student", form).is_dir()),
     )
 
 
