@@ -229,13 +229,13 @@ def test_megabytes_for_a_teacher_without_positions(build):
 def plan_for_marian(tmp_path):
     """A planner of a student for Marian, of a teacher with SentencePiece."""
 
-    def plan(method="distil", pieces=sentence_pieces, separate=False, size=Size(rate=50)):
+    def plan(method="distil", pieces=sentence_pieces, separate=False):
         options = dict(SHAPE, encoder_embed_dim=192, decoder_embed_dim=192)
         made = make(tmp_path / "data", "transformer", pieces, separate, **options, **PRE_NORM)
         for name in ("train", "valid", "test"):
             write_lengths(made.data, name, [3, 8, 4])
         paths = (Path(made.checkpoint), Path(made.data), tmp_path / "out")
-        request = Request(*paths, method, size, CPU, updates=9, student_form="marian")
+        request = Request(*paths, method, HALF, CPU, updates=9, student_form="marian")
         return {stage.name: stage for stage in build_stages(make_plan(request))}
 
     return plan
