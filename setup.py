@@ -62,6 +62,7 @@ setup(
     packages=find_packages(include=["pet_fairseq", "pet_fairseq.*"]),
     package_data={
         "pet_fairseq.demo": ["*.xz", "*.md"],
+        "pet_fairseq.predict": ["*.cjs"],
         "pet_fairseq.recipes.translation": ["*.yaml"],
     },
     python_requires=">=3.10,<3.15",

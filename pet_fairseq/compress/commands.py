@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Optional
 
 from pet_fairseq.cli_command import Command, Group, add_comet_option, add_device_option
 from pet_fairseq.compress.training import (
+    DEFAULT_FORM,
     DEFAULT_METHOD,
     FEWEST_UPDATES,
     METHODS,
     MOST_EPOCHS,
     SMALL_TEXT,
+    STUDENT_FORMS,
     updates_for,
 )
 from pet_fairseq.devices import check_device, choose_device, gpu_count, half_precision
@@ -190,6 +192,14 @@ def _add_training_options(group) -> None:
         "the teacher's layers (default: %(default)s)",
     )
     group.add_argument(
+        "--student-form",
+        choices=STUDENT_FORMS,
+        default=DEFAULT_FORM,
+        help="pre-norm: fairseq's Transformer with norms before its layers; marian: that of Marian "
+        "and Bergamot, the engine of Firefox, for which it is exported; needs SentencePiece and "
+        "one dictionary for both languages (default: %(default)s)",
+    )
+    group.add_argument(
         "--updates",
         type=int,
         metavar="N",
@@ -306,6 +316,7 @@ def _request(args: Namespace, given: "Given", teacher: Path, data: Sequence[Path
         size=Size(args.rate, args.megabytes),
         device=choose_precision(args.device, args.precision),
         more_data=tuple(data[1:]),
+        student_form=args.student_form,
         **{name: getattr(args, name) for name in names},
     )
 

@@ -23,6 +23,10 @@ from pet_fairseq.results.report.checkpoint import Sizes, measure_sizes, training
 from pet_fairseq.statistics import Difference, paired_bootstrap
 
 CTRANSLATE2, FAIRSEQ = f"CTranslate2 {PRECISION}", "fairseq"
+FORMS = {
+    "fairseq": "the same for stock fairseq",
+    "marian": f"the same in {PRECISION} for Marian and Bergamot",
+}
 FILES = {CTRANSLATE2: ("ctranslate2", "model.bin"), FAIRSEQ: ("fairseq", FAIRSEQ_FILE)}
 
 
@@ -78,6 +82,7 @@ class Measurements:
         signature, chrf_signature: sacreBLEU's.
         unknown_words: words of the reference that its dictionary lacks, so that they are lost.
         training_minutes: of the student, its warm-up included; None if no checkpoint has the time.
+        student_forms: those of FORMS that the folder has.
         teacher_is_exported: whether the folder has the teacher, too; not all can be exported.
         differences: student minus teacher in that engine, by the name of the score.
         comet: COMET's scores there, times 100, by model; empty if it is not asked for.
@@ -99,6 +104,7 @@ class Measurements:
     differences: dict[str, Difference] = field(default_factory=dict)
     comet: dict[str, float] = field(default_factory=dict)
     comet_model: Optional[str] = None
+    student_forms: tuple[str, ...] = ("fairseq",)
 
     @property
     def both(self) -> dict[str, Measured]:
@@ -183,6 +189,7 @@ def measure(
         differences=differences,
         comet={model: statistics.fmean(each) for model, each in scored.items()},
         comet_model=comet,
+        student_forms=tuple(form for form in FORMS if layout.exported("student", form).is_dir()),
     )
 
 

@@ -11,6 +11,7 @@ from fairseq.models.transformer import TransformerModelBase
 from fairseq.tasks.translation import TranslationTask
 
 from pet_fairseq.checkpoints.loading import load_subset, load_task
+from pet_fairseq.checkpoints.text_files import around_data
 from pet_fairseq.compress.layout import Layout
 from pet_fairseq.compress.mixture import train_sets
 from pet_fairseq.compress.student import Size, Student, choose_student
@@ -19,10 +20,13 @@ from pet_fairseq.compress.teacher import (
     check_same_dictionaries,
     read_engine_teacher,
     read_teacher,
+    sharing_options,
 )
 from pet_fairseq.compress.training import (
     CROSS_ENTROPY,
+    DEFAULT_FORM,
     METHODS,
+    STUDENT_FORMS,
     TASK_WARMUP,
     Budget,
     Corpus,
@@ -35,9 +39,11 @@ from pet_fairseq.compress.training import (
 )
 from pet_fairseq.distillation.outputs import has_output_layer
 from pet_fairseq.errors import UserError, check_positive
+from pet_fairseq.export.marian import check_segmentation
 from pet_fairseq.files import read_lines
 from pet_fairseq.predict.exported import has_ctranslate2
 from pet_fairseq.predict.speed.detokenise import TextStyle, find_style
+from pet_fairseq.predict.text import find_subword_file
 from pet_fairseq.results.comet import check_comet
 from pet_fairseq.runner.device import Device
 
@@ -55,6 +61,7 @@ class Request:
         agreement: whether the references are the teacher's own translations.
         shortlist: as for the export to CTranslate2.
         comet: a model of COMET's that scores, too.
+        student_form: what kind of Transformer the student is.
         remove_bpe, tokenizer: how tokens become text; None: as the teacher and its data show.
     """
 
@@ -76,6 +83,7 @@ class Request:
     more_data: tuple[Path, ...] = ()
     source: Optional[Path] = None
     comet: Optional[str] = None
+    student_form: str = DEFAULT_FORM
 
     @property
     def folders(self) -> tuple[Path, ...]:
@@ -130,14 +138,18 @@ def make_plan(request: Request) -> Plan:
     else:
         teacher = read_teacher(request.teacher, request.data, request.more_data)
     method = check_method(request.method, teacher)
-    student = choose_student(teacher, method, request.size)
+    form = STUDENT_FORMS[request.student_form]
+    method = replace(method, arch=form.archs.get(method.arch, method.arch))
+    if "marian" in form.engines:
+        teacher = check_for_marian(teacher, request.data)
+    student = choose_student(teacher, method, request.size, form)
     test = find_test_set(request, teacher)
     style = find_style(teacher.trained, teacher.task, request.remove_bpe, request.tokenizer)
     style.decoder()  # refuses an unknown tokenizer now, not after the training
     corpus = check_corpus(request.folders, teacher)
     max_tokens = batch_tokens(request.device, teacher.max_positions)
     layout = Layout(request.out)
-    engines = ["fairseq", "ctranslate2"] if has_ctranslate2() else ["fairseq"]
+    engines = [e for e in form.engines if e != "ctranslate2" or has_ctranslate2()]
     return Plan(
         *(request, layout, teacher, method, student, test, style),
         budget=choose_budget(request, method, corpus, max_tokens, layout.timing),
@@ -192,6 +204,24 @@ def check_method(name: str, teacher: Teacher) -> Method:
             f"TEACHER {teacher.path} is none; give --method pet"
         )
     return method
+
+
+def check_for_marian(teacher: Teacher, data: Path) -> Teacher:
+    """The teacher of a student that goes to Marian, which has one matrix for all embeddings.
+
+    Raises:
+        UserError: the data have two dictionaries, or no SentencePiece model lies beside them.
+    """
+    option = "--student-form marian"
+    words = teacher.task.source_dictionary
+    if words != teacher.task.target_dictionary:
+        raise UserError(
+            f"{option}: {data} has a dictionary for each language, and Marian one for both; give a "
+            "teacher with data of fairseq-preprocess --joined-dictionary"
+        )
+    remedy = "put the SentencePiece model that divided the text there"
+    check_segmentation(find_subword_file(words, around_data(data), option, remedy))
+    return replace(teacher, embedding_options=sharing_options(True, True))
 
 
 def check_numbers(request: Request) -> None:

@@ -8,7 +8,14 @@ from matplotlib.figure import Figure
 
 from pet_fairseq.compress.engine import measure_engine
 from pet_fairseq.compress.layout import PRECISION, Layout
-from pet_fairseq.compress.measure import CTRANSLATE2, FAIRSEQ, InEngine, Measurements, measure
+from pet_fairseq.compress.measure import (
+    CTRANSLATE2,
+    FAIRSEQ,
+    FORMS,
+    InEngine,
+    Measurements,
+    measure,
+)
 from pet_fairseq.files import write_figure, write_json, write_text
 from pet_fairseq.markdown import table
 from pet_fairseq.number_format import format_ratio, format_speed
@@ -197,7 +204,7 @@ def sample_rows(measured: Measurements) -> list[list[str]]:
 def list_files(measured: Measurements) -> str:
     """The models in the folder, a line each."""
     lines = ["`training/checkpoint_best.pt`: the student, for fairseq with `--user-dir`"]
-    lines.append("`fairseq/`: the same for stock fairseq")
+    lines += [f"`{form}/`: {FORMS[form]}" for form in measured.student_forms]
     if CTRANSLATE2 in measured.student.engines:
         lines.append(f"`ctranslate2/`: the same in {PRECISION}, for `ctranslate2.Translator`")
     if measured.teacher_is_exported:

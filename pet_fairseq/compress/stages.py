@@ -169,8 +169,8 @@ def exports(plan: Plan, model: str) -> list[Stage]:
 
 
 def export(plan: Plan, model: str, engine: str) -> Stage:
-    options = ["--precision", PRECISION] if engine == "ctranslate2" else []
-    if options and model == "student" and plan.request.shortlist is not None:
+    options = ["--precision", PRECISION] if engine in ("ctranslate2", "marian") else []
+    if engine == "ctranslate2" and model == "student" and plan.request.shortlist is not None:
         options += ["--shortlist", str(plan.request.shortlist)]
     data, path = plan.request.data, checkpoint(plan, model)
     return Stage(

@@ -8,19 +8,19 @@ from typing import Optional
 from torch import nn
 
 from pet_fairseq.compress.teacher import Teacher
-from pet_fairseq.compress.training import Method
+from pet_fairseq.compress.training import STUDENT_FORMS, Method, StudentForm
 from pet_fairseq.errors import UserError
 from pet_fairseq.export.size import int8_bytes
 from pet_fairseq.nn.architectures import build_without_memory
 from pet_fairseq.nn.parameter_counts import count_parameters
 from pet_fairseq.pet.params import parse_model_options
-from pet_fairseq.runner.fairseq_options import PRE_NORM, Options, stacks
+from pet_fairseq.runner.fairseq_options import Options, stacks
 from pet_fairseq.runner.stage import drop_overridden
 
 MEGABYTE = 1e6
 TOLERANCE = 0.1  # of the wanted size
 HEADS = 4
-STEP = 8  # widths are multiples of it, and so of HEADS
+STEP = 8  # widths are multiples of it, or of that of a form, and so of HEADS
 FFN_OVER_WIDTH = 2
 SMALLEST = 16  # width
 
@@ -46,7 +46,12 @@ class Student:
     parameters: int
 
 
-def choose_student(teacher: Teacher, method: Method, size: Size) -> Student:
+PRE_NORM = STUDENT_FORMS["pre-norm"]
+
+
+def choose_student(
+    teacher: Teacher, method: Method, size: Size, form: StudentForm = PRE_NORM
+) -> Student:
     """The student of a size; of the method's default size if `size` says nothing.
 
     It has more layers than the method needs if it would be wider than the teacher otherwise.
@@ -56,9 +61,9 @@ def choose_student(teacher: Teacher, method: Method, size: Size) -> Student:
     """
     check_wanted(teacher, size)
     wanted = size if size != Size() else Size(rate=method.rate)
-    options = model_options(teacher, method)
+    options = model_options(teacher, method, form)
     for layers in depths(method, *teacher.layers):
-        nearest = _nearest(teacher, layers, wanted, options)
+        nearest = _nearest(teacher, layers, wanted, options, form.step)
         if nearest.shape.width <= teacher.width:
             break
     shape, parameters = nearest.shape, count_parameters(nearest.model).total
@@ -109,7 +114,9 @@ def check_megabytes(teacher: Teacher, megabytes: float) -> None:
         )
 
 
-def _nearest(teacher: Teacher, layers: tuple[int, int], size: Size, options: Options) -> "Sized":
+def _nearest(
+    teacher: Teacher, layers: tuple[int, int], size: Size, options: Options, step: int
+) -> "Sized":
     """The model with these layers that comes closest to a size.
 
     Raises:
@@ -123,15 +130,15 @@ def _nearest(teacher: Teacher, layers: tuple[int, int], size: Size, options: Opt
         option, wanted, unit = "--rate", size.rate, "%"
         whole = teacher.layer_parameters
         measure = lambda model: 100 * count_parameters(model).layers / whole  # noqa: E731
-    nearest = find_shape(options, teacher.vocabularies, layers, measure, wanted)
+    nearest = find_shape(options, teacher.vocabularies, layers, measure, wanted, step)
     check_size(option, wanted, nearest.size, TOLERANCE, unit)
     return nearest
 
 
-def model_options(teacher: Teacher, method: Method) -> Options:
+def model_options(teacher: Teacher, method: Method, form: StudentForm) -> Options:
     """Options of the student's model but its shape; embeddings and positions as the teacher's."""
     return (
-        *("--arch", method.arch, *PRE_NORM),
+        *("--arch", method.arch, *form.options),
         *position_options(teacher),
         *teacher.embedding_options,
     )
@@ -184,6 +191,7 @@ def find_shape(
     layers: tuple[int, int],
     measure: Measure,
     target: float,
+    step: int = STEP,
 ) -> Sized:
     """The shape whose model comes closest to a size: first the width is chosen, then the FFN's.
 
@@ -192,7 +200,7 @@ def find_shape(
         vocabularies: sizes of the source and target dictionaries.
         layers: of encoder and decoder.
         measure: gives the size of a model on torch's meta device; it grows with the width.
-        target: the wanted size.
+        target: the wanted size. step: widths are multiples of it.
     """
     args = parse_model_options([*options, *Shape(layers, STEP, STEP).options])
 
@@ -206,8 +214,9 @@ def find_shape(
     def of_width(width: int) -> Shape:
         return Shape(layers, width, FFN_OVER_WIDTH * width)
 
-    width = _largest(lambda n: size(of_width(n * STEP)) <= target) * STEP
-    candidates = [max(width, SMALLEST), max(width, SMALLEST) + STEP]
+    width = _largest(lambda n: size(of_width(n * step)) <= target) * step
+    width = max(width, step, SMALLEST)
+    candidates = [width, width + step]
     shapes = [shape for w in candidates for shape in _with_fitting_ffn(layers, w, size, target)]
     return min(map(sized, shapes), key=lambda candidate: abs(candidate.size - target))
 

@@ -8,14 +8,14 @@ The rules reproduce the tested settings of the recipes
 import math
 import re
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Optional
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.results.fairseq_output import NUMBER
 from pet_fairseq.runner.device import Device
-from pet_fairseq.runner.fairseq_options import AUTO, BETAS, Options, words
+from pet_fairseq.runner.fairseq_options import AUTO, BETAS, PRE_NORM, Options, words
 from pet_fairseq.runner.stage import Output, Word
 
 if TYPE_CHECKING:
@@ -75,6 +75,34 @@ METHODS = {
     "pet": Method("pet_transformer", (4, 4), "pet_distillation", warms_up=True),
     "pet-patient": Method("pet_transformer", (4, 4), "patient_kd", warms_up=True),
 }
+
+
+@dataclass(frozen=True)
+class StudentForm:
+    """A kind of Transformer that a student may be.
+
+    Attributes:
+        options: of its model. engines: what it is exported to.
+        archs: its named architectures, by those of the methods; others stay as they are.
+        step: widths are multiples of it.
+    """
+
+    options: Options
+    engines: tuple[str, ...]
+    archs: dict[str, str] = field(default_factory=dict)
+    step: int = 8
+
+
+STUDENT_FORMS = {
+    "pre-norm": StudentForm(PRE_NORM, ("fairseq", "ctranslate2")),
+    "marian": StudentForm(
+        (),
+        ("marian", "ctranslate2"),
+        {"transformer": "marian_student", "pet_transformer": "pet_marian_student"},
+        step=64,  # for products in 8 bits
+    ),
+}
+DEFAULT_FORM = "pre-norm"
 DEFAULT_METHOD = "distil"  # the fastest one, and as good as the others in docs/results/pet.md
 
 

@@ -17,15 +17,15 @@ def _arguments(parser: OneLineParser) -> None:
     parser.add_argument(
         "--to",
         required=True,
-        choices=("fairseq", "ctranslate2", "huggingface", "onnx"),
+        choices=("fairseq", "ctranslate2", "huggingface", "onnx", "marian"),
         help="the software that is to run the model",
     )
     parser.add_argument(
         "--precision",
         metavar="TYPE",
-        help="the type of the weights for CTranslate2 or ONNX: fp32 (default) or int8; for "
-        "CTranslate2 also fp16, bf16, int16, or what it calls int8_float32, int8_float16 and "
-        "int8_bfloat16",
+        help="the type of the weights for CTranslate2, ONNX or Bergamot: fp32 (default) or "
+        "int8; for CTranslate2 also fp16, bf16, int16, or what it calls int8_float32, "
+        "int8_float16 and int8_bfloat16",
     )
     parser.rename("--quantization", "--precision")
     parser.add_argument(
@@ -40,7 +40,7 @@ def _arguments(parser: OneLineParser) -> None:
         "--segmentation",
         metavar="FILE",
         help="BPE codes or the SentencePiece model that divided the training text, for --to "
-        "huggingface and onnx (default: the one that pet-fairseq translate finds)",
+        "huggingface, onnx and marian (default: the one that pet-fairseq translate finds)",
     )
     add_new_folder_option(parser)
 
@@ -57,7 +57,7 @@ COMMANDS = (
     Command(
         name="export",
         group=Group.MAIN,
-        help="write a translation model for fairseq, CTranslate2, transformers or ONNX",
+        help="write a translation model for fairseq, CTranslate2, transformers, ONNX or Marian",
         description="Write a folder with the model's plain form, in which no parameters are "
         "shared between layers and every attention has only the heads that it uses.",
         add_arguments=_arguments,

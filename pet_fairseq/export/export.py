@@ -14,19 +14,21 @@ from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.export.ctranslate2 import write_ctranslate2
 from pet_fairseq.export.fairseq import write_fairseq
 from pet_fairseq.export.huggingface import write_huggingface
+from pet_fairseq.export.marian import write_marian
 from pet_fairseq.export.onnx import write_onnx
 from pet_fairseq.files import atomic_folder, check_new_folder
 
 # options that are not for all forms
 ONLY_FOR = {
-    "precision": ("ctranslate2", "onnx"),
+    "precision": ("ctranslate2", "onnx", "marian"),
     "shortlist": ("ctranslate2",),
-    "segmentation": ("huggingface", "onnx"),
+    "segmentation": ("huggingface", "onnx", "marian"),
 }
 # forms that hold the tokenizer as other software wants it
 WITH_TOKENIZER: dict[str, Callable[..., None]] = {
     "huggingface": write_huggingface,
     "onnx": write_onnx,
+    "marian": write_marian,
 }
 
 
@@ -36,8 +38,8 @@ def export(checkpoint: str, data: str, to: str, out: Path, **options) -> None:
     Args:
         checkpoint: a translation model; data: fairseq-preprocess's folder; to: "fairseq" for
         OUT/model.pt, "ctranslate2" for a folder that its Translator opens, "huggingface" for one
-        that transformers opens, "onnx" for graphs of ONNX Runtime; options: those of ONLY_FOR, None
-        where they are not given.
+        that transformers opens, "onnx" for graphs of ONNX Runtime, "marian" for Marian and
+        Bergamot; options: those of ONLY_FOR, None where they are not given.
     Raises:
         UserError: names the option or file and the reason.
     """

@@ -3,11 +3,15 @@
 They differ from fairseq's Transformer in three things: the activation is swish, the logits have a
 bias, and the decoder starts from the padding word, where fairseq gives it </s>. Sinusoidal
 positions are stored as a table, because the two libraries order sines and cosines differently.
+
+`--arch marian_student` is such a model that Marian's own engine can hold after it was trained here.
 """
 
+import torch
 import torch.nn.functional as F
 from fairseq.models import register_model, register_model_architecture
 from fairseq.models.transformer import TransformerModel, base_architecture
+from fairseq.modules import LearnedPositionalEmbedding
 from fairseq.modules.transformer_layer import (
     TransformerDecoderLayerBase,
     TransformerEncoderLayerBase,
@@ -77,9 +81,65 @@ class MarianModel(SharedStoredOnce, TransformerModel):
         return model
 
 
+@register_model("marian_student")
+class MarianStudent(MarianModel):
+    """A Marian model whose training leaves alone what Marian's engine does not read from a file.
+
+    That are the vectors of positions, which it computes, and the zeros from which it starts: the
+    vector of the padding word, which as an output word would be trained.
+    """
+
+    no_plain_form = (
+        "its positions and its first word are Marian's, which fairseq's transformer lacks; give "
+        "--to marian, ctranslate2, huggingface or onnx"
+    )
+
+    @classmethod
+    def build_model(cls, args, task):
+        model = super().build_model(args, task)
+        for stack in (model.encoder, model.decoder):
+            if stack.embed_positions is not None:
+                fix_positions(stack.embed_positions)
+        keep_row(model.decoder.output_projection.weight, task.target_dictionary.pad())
+        return model
+
+
 @register_model("bilingual_marian")
 class BilingualMarian(Bilingual, MarianModel):
     """A Marian model of several languages, which puts the target's token in front of sentences."""
+
+
+def engine_positions(positions: int, width: int) -> Tensor:
+    """The vectors of positions that Marian's engine computes, positions x width.
+
+    All sines, then all cosines; pair i has the wavelength 2 pi 10000^(i / (width / 2 - 1)). What
+    transformers has for Marian (`marian.sinusoids`) comes near, but is not the same.
+    Source: sinusoidalPositionEmbeddings in Marian's node_initializers.cpp.
+    """
+    pairs = width // 2
+    exponents = torch.arange(pairs, dtype=torch.float64) / max(1, pairs - 1)
+    angles = torch.arange(positions, dtype=torch.float64)[:, None] / 10000.0**exponents
+    return torch.cat([angles.sin(), angles.cos()], dim=1).float()
+
+
+@torch.no_grad()
+def fix_positions(table: LearnedPositionalEmbedding) -> None:
+    """Put the engine's vectors into a table of positions, and keep it from being trained."""
+    first = table.padding_idx + 1  # as fairseq numbers positions
+    rows, width = table.weight.shape
+    table.weight[first:] = engine_positions(rows - first, width)
+    table.weight.requires_grad_(False)
+
+
+def keep_row(matrix: nn.Parameter, row: int) -> None:
+    """Let training leave a row of a matrix as it is, such as the zeros of a word."""
+
+    def without_row(gradient: Tensor) -> Tensor:
+        gradient = gradient.clone()
+        gradient[row].zero_()
+        return gradient
+
+    matrix.register_hook(without_row)
 
 
 def use_swish(model: nn.Module) -> None:
@@ -96,4 +156,5 @@ def set_marian_defaults(args) -> None:
     base_architecture(args)
 
 
-register_model_architecture("bilingual_marian", "bilingual_marian")(set_marian_defaults)
+for name in ("marian_student", "bilingual_marian"):
+    register_model_architecture(name, name)(set_marian_defaults)

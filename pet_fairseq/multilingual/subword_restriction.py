@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_text, write_text
@@ -234,6 +234,20 @@ def restrict_sentencepiece(model: Path, words: Collection[str], out: Path) -> No
     Raises:
         UserError: not a SentencePiece model.
     """
+    proto = read_sentencepiece(model)
+    kinds = type(proto).SentencePiece
+    for piece in proto.pieces:
+        if piece.type == kinds.NORMAL and piece.piece not in words and len(piece.piece) > 1:
+            piece.type = kinds.UNUSED
+    out.write_bytes(proto.SerializeToString())
+
+
+def read_sentencepiece(model: Path) -> Any:
+    """The content of a SentencePiece model, as protobuf knows it.
+
+    Raises:
+        UserError: not a SentencePiece model.
+    """
     from google.protobuf.message import DecodeError
     from sentencepiece import sentencepiece_model_pb2
 
@@ -242,8 +256,4 @@ def restrict_sentencepiece(model: Path, words: Collection[str], out: Path) -> No
         proto.ParseFromString(model.read_bytes())
     except DecodeError as error:
         raise UserError(f"{model}: not a SentencePiece model; download it again") from error
-    kinds = sentencepiece_model_pb2.ModelProto.SentencePiece
-    for piece in proto.pieces:
-        if piece.type == kinds.NORMAL and piece.piece not in words and len(piece.piece) > 1:
-            piece.type = kinds.UNUSED
-    out.write_bytes(proto.SerializeToString())
+    return proto

@@ -22,6 +22,7 @@ from fairseq.modules.transformer_layer import (
 from torch import nn
 
 from pet_fairseq.checkpoints.tied_tensors import SharedStoredOnce
+from pet_fairseq.huggingface.marian_model import MarianStudent, set_marian_defaults
 from pet_fairseq.nn.architectures import set_defaults
 from pet_fairseq.nn.layers import attentions_of, wrap_layer
 from pet_fairseq.nn.parameter_counts import architecture_counts, compression_rate, count_parameters
@@ -179,6 +180,13 @@ class PetTransformerModel(SharedStoredOnce, TransformerModel):
         return PetDecoder(args, tgt_dict, embed_tokens, no_encoder_attn=args.no_cross_attention)
 
 
+@register_model("pet_marian_student")
+class PetMarianStudent(MarianStudent, PetTransformerModel):
+    """A `marian_student` in which slots of the stacks share parameters."""
+
+    sharing_options = f"{MarianStudent.sharing_options}, {PetTransformerModel.sharing_options}"
+
+
 def log_compression(model: nn.Module, reference: str) -> None:
     """Log the compression rate of a new model; `reference` is an architecture's name."""
     if next(model.parameters()).is_meta:  # built only to be counted
@@ -244,4 +252,11 @@ def pet_transformer_tiny(args: Namespace) -> None:
         decoder_attention_heads=4,
         share_decoder_input_output_embed=True,
     )
+    pet_transformer(args)
+
+
+@register_model_architecture("pet_marian_student", "pet_marian_student")
+def pet_marian_student(args: Namespace) -> None:
+    """`marian_student` with the `pet` pairs."""
+    set_marian_defaults(args)
     pet_transformer(args)

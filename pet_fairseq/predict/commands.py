@@ -96,7 +96,7 @@ def _add_translating_model(parser: ArgumentParser) -> None:
     parser.add_argument(
         "checkpoint",
         metavar="CHECKPOINT",
-        help=f"{MODEL}; or a folder of pet-fairseq compress or export --to ctranslate2",
+        help=f"{MODEL}; or a folder of pet-fairseq compress or export",
     )
 
 

@@ -20,6 +20,7 @@ from pet_fairseq.huggingface.importer import import_model
 from pet_fairseq.huggingface.source import CONFIG
 from pet_fairseq.predict.bad_lines import Bad, BadLines, broken_bytes, report
 from pet_fairseq.predict.batches import BatchLimit
+from pet_fairseq.predict.bergamot import find_marian, open_marian
 from pet_fairseq.predict.exported import find_exported, find_onnx, open_exported, open_onnx
 from pet_fairseq.predict.lines import STDIN, Line, read_windows
 from pet_fairseq.predict.load_model import PATH, load
@@ -38,7 +39,7 @@ SENTENCE_END = re.compile(
 
 
 class Engine(Protocol):
-    """What translates: fairseq's models, CTranslate2's or those of ONNX Runtime.
+    """What translates: fairseq's models, or those of CTranslate2, ONNX Runtime or Bergamot.
 
     Attributes:
         room: the most pieces of a source, without its end.
@@ -168,6 +169,9 @@ def open_engine(args: Namespace, text_options: list[str]) -> Engine:
     onnx = find_onnx(args.checkpoint)
     if onnx is not None:
         return open_onnx(onnx, args, text_options)
+    marian = find_marian(args.checkpoint)
+    if marian is not None:
+        return open_marian(marian, args, text_options)
     exported = find_exported(args.checkpoint)
     if exported is not None:
         return open_exported(exported, args, text_options)

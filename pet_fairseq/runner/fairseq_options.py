@@ -29,7 +29,7 @@ def learning_rate(width: int, arch: str) -> float:
     (docs/results/bytes.md); the recipes' students of width 320 on GPUs have 2e-3. PET's, which
     compute each layer twice, have a lower limit.
     """
-    limit = 1e-2 if arch.startswith("pet_transformer") else 1.4e-2
+    limit = 1e-2 if arch.startswith("pet_") else 1.4e-2
     return float(f"{min(limit, 0.7 / width):.1e}")
 
 

@@ -23,7 +23,8 @@ from pet_fairseq.runner.device import CPU, Device
 from pet_fairseq.runner.lock import locked
 from pet_fairseq.runner.run import dry_run
 from tests.cli.processes import in_process, preprocess, refusal, run
-from tests.translation import load_task, save_another
+from tests.export.translators import PRE_NORM, make, sentence_pieces
+from tests.translation import load_task, save_another, write_subset
 
 RATE = Size(rate=50)
 
@@ -347,6 +348,21 @@ def test_from_a_teacher_to_a_report(teacher, data, tmp_path):
     other = run("pet-fairseq", *command, "--updates", "31", check=False)
     assert other.status == 1
     assert "checkpoint_best.pt: was made otherwise (--max-update 31, before 30" in other.output
+
+
+def test_a_student_for_marian(tmp_path):
+    """From a teacher with SentencePiece to folders for Marian and CTranslate2, and the report."""
+    pytest.importorskip("ctranslate2")
+    widths = {"encoder_embed_dim": 128, "decoder_embed_dim": 128, "encoder_layers": 3}
+    made = make(tmp_path / "data", "transformer", sentence_pieces, **PRE_NORM, **widths)
+    for name in ("train", "valid", "test"):
+        write_subset(Path(made.data), name, [[5, 6, 7, 2], [9, 8, 2], [7, 2]])
+    out = tmp_path / "out"
+    command = ("compress", made.checkpoint, "--data", made.data, "--out", out, "--device", "cpu")
+    run("pet-fairseq", *command, "--student-form", "marian", "--rate", "40", "--updates", "3")
+    assert {path.name for path in (out / "marian").iterdir()} >= {"model.npz", "model.intgemm8.bin"}
+    assert "* `marian/`: the same in int8 for Marian" in (out / "report.md").read_text()
+    assert (out / "ctranslate2/model.bin").is_file() and not (out / "fairseq").exists()
 
 
 def test_text_beside_data_in_several_folders(teacher, data, raw, comet, tmp_path):

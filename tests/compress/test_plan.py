@@ -15,6 +15,7 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.predict.speed.translate import ROUNDS
 from pet_fairseq.runner.device import CPU
 from pet_fairseq.runner.record import make_record
+from tests.export.translators import PRE_NORM, bpe_pieces, make, sentence_pieces
 from tests.translation import make_task, save_model, write_subset
 
 SIZES = {"embed_dim": 32, "ffn_embed_dim": 64, "layers": 2, "attention_heads": 4}
@@ -219,3 +220,63 @@ def test_megabytes_for_a_teacher_without_positions(build):
         for without in (True, False)
     ]
     assert trainings[0].command == trainings[1].command
+
+
+# --- a student for Marian -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def plan_for_marian(tmp_path):
+    """A planner of a student for Marian, of a teacher with SentencePiece."""
+
+    def plan(method="distil", pieces=sentence_pieces, separate=False):
+        options = dict(SHAPE, encoder_embed_dim=192, decoder_embed_dim=192)
+        made = make(tmp_path / "data", "transformer", pieces, separate, **options, **PRE_NORM)
+        for name in ("train", "valid", "test"):
+            write_lengths(made.data, name, [3, 8, 4])
+        paths = (Path(made.checkpoint), Path(made.data), tmp_path / "out")
+        request = Request(*paths, method, HALF, CPU, updates=9, student_form="marian")
+        return {stage.name: stage for stage in build_stages(make_plan(request))}
+
+    return plan
+
+
+@pytest.mark.parametrize(
+    "method, arch", [("distil", "marian_student"), ("pet", "pet_marian_student")]
+)
+def test_a_student_for_marian(method, arch, plan_for_marian):
+    stages = plan_for_marian(method)
+    training = stages["training"]
+    assert training.option("--arch") == arch
+    assert "--share-all-embeddings" in training.command
+    assert "--encoder-normalize-before" not in training.command
+    assert int(training.option("--encoder-embed-dim")) % 64 == 0
+    exports = [name for name in stages if name.startswith("export/student/")]
+    assert "export/student/marian" in exports and "export/student/fairseq" not in exports
+    words = stages["export/student/marian"].words()
+    assert words[words.index("--to") + 1] == "marian"
+    assert words[words.index("--precision") + 1] == "int8"
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (dict(separate=True), "has a dictionary for each language, and Marian one for both"),
+        (dict(pieces=bpe_pieces), "bpe.codes divides words, and Marian's engine takes Sent"),
+        (dict(pieces=lambda folder: ["cat"]), "the model's words are not divided by a file"),
+    ],
+)
+def test_what_a_student_for_marian_needs(options, message, plan_for_marian):
+    with pytest.raises(UserError, match=message):
+        plan_for_marian(**options)
+
+
+def test_no_sentencepiece_model_beside_the_data(plan_for_marian, tmp_path):
+    def without_file(folder):
+        pieces = sentence_pieces(folder)
+        (folder / "spm.model").unlink()
+        return pieces
+
+    message = "^--student-form marian: the model's words are pieces, and there is no .*; put the"
+    with pytest.raises(UserError, match=message):
+        plan_for_marian(pieces=without_file)

@@ -137,6 +137,16 @@ CASES |= {
     "marian": Case(
         "translation", f"--arch marian {SMALL} --swish --dropout 0 --criterion cross_entropy"
     ),
+    "marian_student": Case(
+        "translation",
+        f"--arch marian_student {SMALL} --share-all-embeddings --dropout 0 "
+        "--criterion label_smoothed_cross_entropy --label-smoothing 0.1",
+    ),
+    "pet_marian_student": Case(
+        "translation",
+        f"--arch pet_marian_student {SMALL} --share-all-embeddings --dropout 0 "
+        "--criterion label_smoothed_cross_entropy --label-smoothing 0.1",
+    ),
     "bilingual_transformer": Case(
         "translation",
         f"--arch bilingual_transformer {SMALL} --dropout 0 --criterion cross_entropy "

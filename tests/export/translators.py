@@ -70,11 +70,14 @@ def write_dictionary(file: Path, words: list[str]) -> None:
     dictionary.save(str(file))
 
 
-def make(folder: Path, arch: str, pieces=bpe_pieces, separate: bool = False, **options) -> Made:
+def make(
+    folder: Path, arch: str, pieces=bpe_pieces, separate: bool = False, change=None, **options
+) -> Made:
     """A random model, whose translations end, in files.
 
     Args:
         pieces: writes what divides words, and returns the words.
+        change: makes the model a random one, by default `randomise`.
         separate: whether the target has words of its own.
     """
     folder.mkdir(exist_ok=True)
@@ -89,7 +92,7 @@ def make(folder: Path, arch: str, pieces=bpe_pieces, separate: bool = False, **o
         parse_args_and_arch(get_training_parser(), [*words, "--dropout", "0.0"])
     )
     model = tasks.setup_task(cfg.task).build_model(cfg.model)
-    randomise(model)
+    (change or randomise)(model)
     path = folder / "checkpoint.pt"
     container = OmegaConf.to_container(cfg, enum_to_str=True)
     save_state(new_state(container, model.state_dict(), [NO_OPTIMIZER], {}), path)

@@ -127,6 +127,11 @@ BLOCKS = {
         "import codecs": f"{RUNS_PYTHON}::test_moses_and_bpe_around_ctranslate2",
         "pet-fairseq translate-exported": COMPRESSES,
     },
+    "docs/howto/marian.md": {
+        "pet-fairseq compress": f"{COMPRESSES.partition('::')[0]}::test_a_student_for_marian",
+        "pet-fairseq export": "tests/export/test_marian.py::test_binary_file",
+        "npm install": INSTALLS,
+    },
     "docs/howto/long_prompts.md": {
         "pet-fairseq prompts": f"{GUIDES}::test_long_prompts",
         "fairseq-train BIN/lm": f"{GUIDES}::test_long_prompts",
