@@ -15,7 +15,7 @@ class Layout:
 
     Attributes:
         text: raw text in pieces. test: the test set as text.
-        speed: CTranslate2's translations, and their speeds.
+        speed: CTranslate2's translations, and their speeds. forms: those of the forms of --to.
     """
 
     out: Path
@@ -43,6 +43,10 @@ class Layout:
     @property
     def speed(self) -> Path:
         return self.out / "speed"
+
+    @property
+    def forms(self) -> Path:
+        return self.out / "forms"
 
     @property
     def report(self) -> Path:

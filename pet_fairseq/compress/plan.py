@@ -11,6 +11,7 @@ from fairseq.models.transformer import TransformerModelBase
 from fairseq.tasks.translation import TranslationTask
 
 from pet_fairseq.checkpoints.loading import load_subset, load_task
+from pet_fairseq.compress.forms import check_forms
 from pet_fairseq.compress.layout import Layout
 from pet_fairseq.compress.mixture import train_sets
 from pet_fairseq.compress.student import Size, Student, choose_student
@@ -52,7 +53,7 @@ class Request:
         test: a subset of the data, or a folder like it with a subset `test`.
         reference: raw target text of the test set.
         agreement: whether the references are the teacher's own translations.
-        shortlist: as for the export to CTranslate2.
+        shortlist: as for the export to CTranslate2. forms: in which the student is wanted besides.
         remove_bpe, tokenizer: how tokens become text; None: as the teacher and its data show.
     """
 
@@ -72,6 +73,7 @@ class Request:
     remove_bpe: Optional[str] = None
     tokenizer: Optional[str] = None
     more_data: tuple[Path, ...] = ()
+    forms: tuple[str, ...] = ()
 
     @property
     def folders(self) -> tuple[Path, ...]:
@@ -132,6 +134,8 @@ def make_plan(request: Request) -> Plan:
     max_tokens = batch_tokens(request.device, teacher.max_positions)
     layout = Layout(request.out)
     engines = ["fairseq", "ctranslate2"] if has_ctranslate2() else ["fairseq"]
+    check_forms(request.forms, request.data, (*teacher.languages, *student.options))
+    engines += [form for form in request.forms if form not in engines]
     return Plan(
         *(request, layout, teacher, method, student, test, style),
         budget=choose_budget(request, method, corpus, max_tokens, layout.timing),

@@ -1,5 +1,6 @@
 """The report of `pet-fairseq compress`: its first line, tables, samples and the plot."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Optional
@@ -8,6 +9,7 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from pet_fairseq.compress.engine import measure_engine
+from pet_fairseq.compress.forms import Row, forms_section, read_rows
 from pet_fairseq.compress.layout import PRECISION, Layout
 from pet_fairseq.compress.measure import CTRANSLATE2, FAIRSEQ, InEngine, Measurements, measure
 from pet_fairseq.files import write_figure, write_json, write_text
@@ -34,6 +36,7 @@ def write_report(
     no_ctranslate2: Optional[str] = None,
     device: str = "cpu",
     agreement: bool = False,
+    with_forms: bool = False,
 ) -> str:
     """Write report.md, report.json and report.png; returns the first line.
 
@@ -43,6 +46,7 @@ def write_report(
         no_ctranslate2: why both were measured in fairseq; None if they were in CTranslate2.
         device: the one that fairseq-generate ran on, cpu or cuda.
         agreement: whether the references are the teacher's own translations.
+        with_forms: whether the student is there in forms that were asked for.
     Raises:
         UserError: a file that cannot be read, or that does not fit the others.
     """
@@ -52,9 +56,10 @@ def write_report(
     reference_name = str(reference) if reference else "the target side of the data, detokenised"
     if agreement:
         reference_name = AGREEMENT
-    text = to_markdown(measured, teacher, reference_name, no_ctranslate2)
+    rows = read_rows(layout.forms) if with_forms else []
+    text = to_markdown(measured, teacher, reference_name, no_ctranslate2, rows)
     write_plot(measured, out / "report.png")
-    write_json(out / "report.json", to_json(measured))
+    write_json(out / "report.json", to_json(measured) | forms_json(rows))
     write_text(layout.report, text)
     return text.splitlines()[0]
 
@@ -81,7 +86,11 @@ def megabytes(model: InEngine) -> str:
 
 
 def to_markdown(
-    measured: Measurements, teacher: Path, reference: str, no_ctranslate2: Optional[str]
+    measured: Measurements,
+    teacher: Path,
+    reference: str,
+    no_ctranslate2: Optional[str],
+    forms: Sequence[Row] = (),
 ) -> str:
     """The report as Markdown."""
     parts = [first_line(measured), checkpoint_line(measured)]
@@ -91,10 +100,11 @@ def to_markdown(
         "![size and BLEU](report.png)",
         table(["", "teacher", "student"], main_rows(measured)),
         "\n".join(f"* {note}" for note in notes(measured, teacher, reference)),
+        *(forms_section(forms) if forms else []),
         "## Samples",
         table(["source", "reference", "teacher", "student"], sample_rows(measured), text=range(4)),
         "## Files",
-        list_files(measured),
+        list_files(measured, forms),
     ]
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
 
@@ -172,12 +182,14 @@ def sample_rows(measured: Measurements) -> list[list[str]]:
     return [[text[i] for text in texts] for i in spread(len(measured.sources), SAMPLES)]
 
 
-def list_files(measured: Measurements) -> str:
+def list_files(measured: Measurements, forms: Sequence[Row] = ()) -> str:
     """The models in the folder, a line each."""
     lines = ["`training/checkpoint_best.pt`: the student, for fairseq with `--user-dir`"]
     lines.append("`fairseq/`: the same for stock fairseq")
     if CTRANSLATE2 in measured.student.engines:
         lines.append(f"`ctranslate2/`: the same in {PRECISION}, for `ctranslate2.Translator`")
+    others = [row.form for row in forms if row.form not in ("fairseq", "ctranslate2")]
+    lines += [f"`{form}/`: the same as pet-fairseq export --to {form} writes it" for form in others]
     if measured.teacher_is_exported:
         lines.append("`teacher/`: the teacher, exported as far as it can be, to compare with")
     return "\n".join(f"* {line}" for line in lines)
@@ -207,6 +219,11 @@ def to_json(measured: Measurements) -> dict:
         "training_minutes": measured.training_minutes,
         **models,
     }
+
+
+def forms_json(rows: Sequence[Row]) -> dict:
+    """What report.json has of the forms that were asked for."""
+    return {"forms": {row.form: row._asdict() for row in rows}} if rows else {}
 
 
 def write_plot(measured: Measurements, path: Path) -> None:
