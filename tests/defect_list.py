@@ -803,4 +803,40 @@ DEFECTS = (
         "^H",
         "tests/results/report/test_report.py",
     ),
+    # forms for engines
+    Defect(
+        "all words of a tokenizer.json have the numbers of the target's",
+        "pet_fairseq/export/tokenizer_json.py:Words",
+        "return 0 if self.sources == self.targets else len(self.targets)",
+        "return 0",
+        "tests/export/test_tokenizer_json.py",
+    ),
+    Defect(
+        "a run of unknown characters read as its known ones",
+        "pet_fairseq/export/tokenizer_json.py:normalizer",
+        "words.runs and (not proto.trainer_spec.byte_fallback)",
+        "False",
+        "tests/export/test_tokenizer_json.py",
+    ),
+    Defect(
+        "a piece that the source lacks read as its last word",
+        "pet_fairseq/export/onnx_graphs.py:NumberedEncoder",
+        "torch.where(is_known, rows, self.unknown)",
+        "rows.clamp(0, self.words - 1)",
+        "tests/export/test_onnx.py",
+    ),
+    Defect(
+        "no end behind the sentences of translate.py where a model has its own",
+        "pet_fairseq/export/ctranslate2.py:write_script",
+        "{list(before)}, *{sentence}, *{list(behind)}]",
+        "{list(before)}, *{sentence}]",
+        "tests/export/test_ctranslate2.py",
+    ),
+    Defect(
+        "copies of shared layers counted as bytes, whatever the precision",
+        "pet_fairseq/compress/forms.py:compare_forms",
+        "copied * WEIGHT[precision]",
+        "copied",
+        "tests/compress/test_forms.py",
+    ),
 )

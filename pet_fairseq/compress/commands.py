@@ -21,6 +21,7 @@ from pet_fairseq.compress.training import (
 )
 from pet_fairseq.devices import check_device, choose_device, gpu_count, half_precision
 from pet_fairseq.errors import UserError
+from pet_fairseq.export.commands import FORMS
 from pet_fairseq.predict.shared_options import Search, add_beam_options, add_sampling_options
 from pet_fairseq.predict.speed.commands import add_text_options
 from pet_fairseq.runner.arguments import add_precision_option, add_run_options, run_options
@@ -74,6 +75,7 @@ def _compress_options(parser: ArgumentParser) -> None:
     _add_size_options(parser.add_argument_group("how small"))
     _add_training_options(parser.add_argument_group("how to train"))
     _add_test_options(parser.add_argument_group("what to compare on"))
+    _add_form_options(parser.add_argument_group("where it goes"))
     run = parser.add_argument_group("how to run it")
     add_run_options(run)
     add_precision_option(run, "on a GPU bf16, or fp16 where it lacks that")
@@ -178,6 +180,19 @@ def _add_size_options(group) -> None:
         metavar="N",
         help="for CTranslate2: for each source piece the N target pieces that go with it most are "
         "translated to, and frequent ones (20 is a good start; worth it from 8,000 pieces on)",
+    )
+
+
+def _add_form_options(group) -> None:
+    group.add_argument(
+        "--to",
+        nargs="+",
+        default=(),
+        choices=FORMS,
+        metavar="FORM",
+        help="the student also in these forms, each a folder as pet-fairseq export --to writes it, "
+        "in int8 where it has a choice, and measured by pet-fairseq translate; one that cannot "
+        f"hold it is refused before the training: {', '.join(FORMS)}",
     )
 
 
@@ -317,6 +332,7 @@ def _request(args: Namespace, given: "Given", teacher: Path, data: Sequence[Path
         device=choose_precision(args.device, args.precision),
         more_data=tuple(data[1:]),
         student_form=args.student_form,
+        forms=tuple(dict.fromkeys(args.to)),
         **{name: getattr(args, name) for name in names},
     )
 

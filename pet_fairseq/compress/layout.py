@@ -16,7 +16,7 @@ class Layout:
     Attributes:
         text: raw text in pieces. test: the test set as text.
         translations: source, reference and both translations of the test set, a sentence a line.
-        speed: CTranslate2's translations, and their speeds.
+        speed: CTranslate2's translations, and their speeds. forms: those of the forms of --to.
     """
 
     out: Path
@@ -48,6 +48,10 @@ class Layout:
     @property
     def translations(self) -> Path:
         return self.out / "translations"
+
+    @property
+    def forms(self) -> Path:
+        return self.out / "forms"
 
     @property
     def report(self) -> Path:

@@ -12,6 +12,7 @@ from fairseq.tasks.translation import TranslationTask
 
 from pet_fairseq.checkpoints.loading import load_subset, load_task
 from pet_fairseq.checkpoints.text_files import around_data
+from pet_fairseq.compress.forms import check_forms
 from pet_fairseq.compress.layout import Layout
 from pet_fairseq.compress.mixture import train_sets
 from pet_fairseq.compress.student import Size, Student, choose_student
@@ -59,7 +60,7 @@ class Request:
         test: a subset of the data, or a folder like it with a subset `test`.
         reference, source: raw text of the test set.
         agreement: whether the references are the teacher's own translations.
-        shortlist: as for the export to CTranslate2.
+        shortlist: as for the export to CTranslate2. forms: in which the student is wanted besides.
         comet: a model of COMET's that scores, too.
         student_form: what kind of Transformer the student is.
         remove_bpe, tokenizer: how tokens become text; None: as the teacher and its data show.
@@ -84,6 +85,7 @@ class Request:
     source: Optional[Path] = None
     comet: Optional[str] = None
     student_form: str = DEFAULT_FORM
+    forms: tuple[str, ...] = ()
 
     @property
     def folders(self) -> tuple[Path, ...]:
@@ -150,6 +152,8 @@ def make_plan(request: Request) -> Plan:
     max_tokens = batch_tokens(request.device, teacher.max_positions)
     layout = Layout(request.out)
     engines = [e for e in form.engines if e != "ctranslate2" or has_ctranslate2()]
+    check_forms(request.forms, request.data, (*teacher.languages, *student.options))
+    engines += [form for form in request.forms if form not in engines]
     return Plan(
         *(request, layout, teacher, method, student, test, style),
         budget=choose_budget(request, method, corpus, max_tokens, layout.timing),

@@ -1,5 +1,6 @@
 """The report of `pet-fairseq compress`: its first line, tables, samples and the plot."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Optional
 
@@ -7,6 +8,7 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from pet_fairseq.compress.engine import measure_engine
+from pet_fairseq.compress.forms import Row, forms_section, read_rows
 from pet_fairseq.compress.layout import PRECISION, Layout
 from pet_fairseq.compress.measure import (
     CTRANSLATE2,
@@ -43,6 +45,7 @@ def write_report(
     agreement: bool = False,
     source: Optional[Path] = None,
     comet: Optional[str] = None,
+    with_forms: bool = False,
 ) -> str:
     """Write report.md, report.json, report.png and the translations; returns the first line.
 
@@ -53,6 +56,7 @@ def write_report(
         device: the one that fairseq-generate ran on, cpu or cuda.
         agreement: whether the references are the teacher's own translations.
         comet: a model of COMET's that scores, too.
+        with_forms: whether the student is there in forms that were asked for.
     Raises:
         UserError: a file that cannot be read, or that does not fit the others.
     """
@@ -62,10 +66,11 @@ def write_report(
     reference_name = str(reference) if reference else "the target side of the data, detokenised"
     if agreement:
         reference_name = AGREEMENT
-    text = to_markdown(measured, teacher, reference_name, no_ctranslate2)
+    rows = read_rows(layout.forms) if with_forms else []
+    text = to_markdown(measured, teacher, reference_name, no_ctranslate2, rows)
     write_translations(measured, layout.translations)
     write_plot(measured, out / "report.png")
-    write_json(out / "report.json", to_json(measured))
+    write_json(out / "report.json", to_json(measured) | forms_json(rows))
     write_text(layout.report, text)
     return text.splitlines()[0]
 
@@ -92,7 +97,11 @@ def megabytes(model: InEngine) -> str:
 
 
 def to_markdown(
-    measured: Measurements, teacher: Path, reference: str, no_ctranslate2: Optional[str]
+    measured: Measurements,
+    teacher: Path,
+    reference: str,
+    no_ctranslate2: Optional[str],
+    forms: Sequence[Row] = (),
 ) -> str:
     """The report as Markdown."""
     parts = [first_line(measured), difference_line(measured), checkpoint_line(measured)]
@@ -102,10 +111,11 @@ def to_markdown(
         "![size and BLEU](report.png)",
         table(["", "teacher", "student"], main_rows(measured)),
         "\n".join(f"* {note}" for note in notes(measured, teacher, reference)),
+        *(forms_section(forms) if forms else []),
         "## Samples",
         table(["source", "reference", "teacher", "student"], sample_rows(measured), text=range(4)),
         "## Files",
-        list_files(measured),
+        list_files(measured, forms),
     ]
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
 
@@ -201,12 +211,15 @@ def sample_rows(measured: Measurements) -> list[list[str]]:
     return [[text[i] for text in texts] for i in spread(len(measured.sources), SAMPLES)]
 
 
-def list_files(measured: Measurements) -> str:
+def list_files(measured: Measurements, forms: Sequence[Row] = ()) -> str:
     """The models in the folder, a line each."""
     lines = ["`training/checkpoint_best.pt`: the student, for fairseq with `--user-dir`"]
     lines += [f"`{form}/`: {FORMS[form]}" for form in measured.student_forms]
     if CTRANSLATE2 in measured.student.engines:
         lines.append(f"`ctranslate2/`: the same in {PRECISION}, for `ctranslate2.Translator`")
+    listed = ("ctranslate2", *measured.student_forms)
+    others = [row.form for row in forms if row.form not in listed]
+    lines += [f"`{form}/`: the same as pet-fairseq export --to {form} writes it" for form in others]
     if measured.teacher_is_exported:
         lines.append("`teacher/`: the teacher, exported as far as it can be, to compare with")
     lines.append("`translations/`: what was scored as text: source, reference, teacher, student")
@@ -256,6 +269,11 @@ def write_translations(measured: Measurements, folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     for name, lines in texts.items():
         write_lines(folder / f"{name}.txt", lines)
+
+
+def forms_json(rows: Sequence[Row]) -> dict:
+    """What report.json has of the forms that were asked for."""
+    return {"forms": {row.form: row._asdict() for row in rows}} if rows else {}
 
 
 def write_plot(measured: Measurements, path: Path) -> None:

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Optional
 
-from pet_fairseq.compress.layout import MODELS, PRECISION
+from pet_fairseq.compress.forms import compare_forms, precision_of
+from pet_fairseq.compress.layout import MODELS
 from pet_fairseq.compress.plan import Plan
 from pet_fairseq.compress.raw_text import IN_ENGINE, EngineText
 from pet_fairseq.compress.report import write_report
@@ -58,6 +59,7 @@ def build_stages(plan: Plan) -> list[Stage]:
         *exports(plan, "student"),
         *(generate(plan, model, k) for k in range(1, rounds + 1) for model in in_fairseq),
         *translations(plan),
+        *forms(plan),
         report(plan),
     ]
 
@@ -169,9 +171,11 @@ def exports(plan: Plan, model: str) -> list[Stage]:
 
 
 def export(plan: Plan, model: str, engine: str) -> Stage:
-    options = ["--precision", PRECISION] if engine in ("ctranslate2", "marian") else []
-    if engine == "ctranslate2" and model == "student" and plan.request.shortlist is not None:
-        options += ["--shortlist", str(plan.request.shortlist)]
+    precision = precision_of(engine)
+    options = [] if precision is None else ["--precision", precision]
+    shortlist = plan.request.shortlist
+    if engine == "ctranslate2" and model == "student" and shortlist is not None:
+        options += ["--shortlist", str(shortlist)]
     data, path = plan.request.data, checkpoint(plan, model)
     return Stage(
         *(f"export/{model}/{engine}", ("export",)),
@@ -244,6 +248,29 @@ def teacher_pieces(plan: Plan) -> InPieces:
     return InPieces(tokens, style, min(MAX_LENGTH, reads.longest))
 
 
+def forms(plan: Plan) -> list[Stage]:
+    """Translating with the student in all forms that were asked for, in turn, to time them."""
+    request, layout = plan.request, plan.layout
+    folders = {form: layout.exported("student", form) for form in request.forms}
+    if not folders:
+        return []
+    arguments: dict[str, Any] = {
+        **{"forms": folders, "student": layout.student, "data": request.data},
+        **{"test": layout.test, "reference": request.reference},
+        **{"beam": BEAM, "rounds": ROUNDS, "out": PRODUCT},
+    }
+    references = [] if request.reference is None else [request.reference]
+    return [
+        Stage(
+            *("forms", ("translate",)),
+            command=Call(compare_forms, arguments),
+            product=layout.forms,
+            inputs=(*folders.values(), layout.student, layout.test, *references),
+            alone=True,
+        )
+    ]
+
+
 def report(plan: Plan) -> Stage:
     request = plan.request
     arguments = {
@@ -251,6 +278,7 @@ def report(plan: Plan) -> Stage:
         **{"no_ctranslate2": plan.teacher.no_ctranslate2, "device": request.device.name},
         **({"agreement": True} if request.agreement else {}),
         **{"source": request.source, "comet": request.comet},
+        **({"with_forms": True} if request.forms else {}),
     }
     given = (request.reference, request.source)
     return Stage(

@@ -10,6 +10,8 @@ from pet_fairseq.cli_command import (
     add_new_folder_option,
 )
 
+FORMS = ("fairseq", "ctranslate2", "huggingface", "onnx", "marian")
+
 
 def _arguments(parser: OneLineParser) -> None:
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help="a Transformer or a PET student")
@@ -17,7 +19,7 @@ def _arguments(parser: OneLineParser) -> None:
     parser.add_argument(
         "--to",
         required=True,
-        choices=("fairseq", "ctranslate2", "huggingface", "onnx", "marian"),
+        choices=FORMS,
         help="the software that is to run the model",
     )
     parser.add_argument(

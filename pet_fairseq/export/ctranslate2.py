@@ -6,6 +6,7 @@ the name of the activation and whether the decoder starts from the padding word.
 
 import json
 import shutil
+import sys
 from argparse import Namespace
 from pathlib import Path
 from typing import Any, NoReturn, Optional
@@ -20,12 +21,15 @@ from pet_fairseq.checkpoints.safe_loading import load_options
 from pet_fairseq.errors import UserError
 from pet_fairseq.export.fairseq import MODEL, write_fairseq
 from pet_fairseq.export.shortlist import write_shortlist
-from pet_fairseq.files import read_text, write_json
+from pet_fairseq.files import read_text, write_json, write_text
 from pet_fairseq.multilingual.language_tokens import END, LanguageTokens
 from pet_fairseq.multilingual.models import Bilingual
 from pet_fairseq.nn.architectures import model_class
 from pet_fairseq.nn.output_bias import ABSENT
+from pet_fairseq.predict.batches import MAX_LENGTH
 from pet_fairseq.predict.exported import MISSING, has_ctranslate2
+from pet_fairseq.predict.shared_options import BEAM_SEARCH
+from pet_fairseq.predict.text import bpe_options
 
 # CTranslate2's types of weights, which it calls quantizations
 QUANTIZATIONS = (
@@ -50,6 +54,22 @@ NO_ROOM = (
     "base_layers",
 )
 START = "<blank>"  # CTranslate2's name of <pad>
+SCRIPT = "translate.py"
+SCRIPT_TEXT = """# python translate.py < TEXT; needs ctranslate2 and sentencepiece
+import sys
+from pathlib import Path
+
+import ctranslate2
+import sentencepiece
+
+folder = Path(__file__).parent
+pieces = sentencepiece.SentencePieceProcessor(model_file=str(folder / "{model}"))
+translator = ctranslate2.Translator(str(folder))
+lines = [{sentence} for line in sys.stdin]
+found = translator.translate_batch(lines, {options})
+for best in found:
+    print("".join(best.hypotheses[0]{forced}).replace("\\u2581", " ").strip())
+"""
 
 
 def write_ctranslate2(
@@ -197,6 +217,38 @@ def add_language_tokens(folder: Path, tokens: LanguageTokens) -> None:
         config["decoder_start_token"] = tokens.decoder_start[0]
     write_json(file, config)
     tokens.write(folder)
+
+
+def write_script(folder: Path, file: str, options: Any) -> None:
+    """Write a script that translates with a folder and needs CTranslate2 and SentencePiece only.
+
+    Args:
+        folder: of the model. file: the one that divides words, "" for none; a copy is there.
+        options: of the model in the checkpoint.
+    """
+    if not file or bpe_options(file)["_name"] not in ("sentencepiece", "marian"):
+        print(f"no {SCRIPT}: the model's words are not divided by SentencePiece", file=sys.stderr)
+        return
+    tokens = language_tokens(options) or LanguageTokens(source_end=())
+    before, behind, forced = tokens.source_prefix, tokens.source_end, tokens.decoder_start[1:]
+    sentence = "pieces.encode(line, out_type=str)"
+    if before or behind:
+        sentence = f"[*{list(before)}, *{sentence}, *{list(behind)}] if line.strip() else []"
+    longest = min(MAX_LENGTH, options.max_target_positions - 1) + len(forced)
+    given = {"beam_size": BEAM_SEARCH.beam, "max_decoding_length": longest}
+    given |= {"max_batch_size": 2000, "batch_type": "tokens"}
+    if (folder / "vmap.txt").is_file():
+        given["use_vmap"] = True
+    words = [f"{name}={value!r}" for name, value in given.items()]
+    if forced:
+        words.insert(0, f"[{list(forced)}] * len(lines)")
+    text = SCRIPT_TEXT.format(
+        model=Path(file).name,
+        sentence=sentence,
+        options=", ".join(words),
+        forced=f"[{len(forced)}:]" if forced else "",
+    )
+    write_text(folder / SCRIPT, text)
 
 
 def check_for_ctranslate2(args: Namespace) -> None:

@@ -6,12 +6,14 @@ from pathlib import Path
 from pet_fairseq.checkpoints.loading import load_task
 from pet_fairseq.checkpoints.safe_loading import load_options
 from pet_fairseq.checkpoints.text_files import (
+    SUBWORD_FILES,
     copy_subword_files,
+    find_file,
     folders_around,
     write_languages,
 )
 from pet_fairseq.errors import UserError, check_positive
-from pet_fairseq.export.ctranslate2 import write_ctranslate2
+from pet_fairseq.export.ctranslate2 import write_ctranslate2, write_script
 from pet_fairseq.export.fairseq import write_fairseq
 from pet_fairseq.export.huggingface import write_huggingface
 from pet_fairseq.export.marian import write_marian
@@ -55,6 +57,9 @@ def export(checkpoint: str, data: str, to: str, out: Path, **options) -> None:
         else:
             write_fairseq(checkpoint, data, folder)
         add_text_files(checkpoint, data, folder, with_languages=to != "fairseq")
+        if to == "ctranslate2":
+            options = load_options(checkpoint, "CHECKPOINT").model
+            write_script(folder, find_file(SUBWORD_FILES, [folder]), options)
 
 
 def check_options(to: str, given: dict) -> None:

@@ -8,6 +8,7 @@ first step and for all others: an empty cache makes a step the first one.
 import importlib.util
 import logging
 import shutil
+import sys
 import warnings
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
@@ -27,7 +28,12 @@ from pet_fairseq.export.ctranslate2 import SHORT, language_tokens
 from pet_fairseq.export.fairseq import check_plain_form
 from pet_fairseq.export.forms import Form
 from pet_fairseq.export.huggingface import GENERATION, generation
-from pet_fairseq.export.onnx_graphs import Attention, Decoder, Encoder
+from pet_fairseq.export.onnx_graphs import Attention, Decoder, Encoder, NumberedEncoder
+from pet_fairseq.export.tokenizer_json import (
+    NoTokenizerError,
+    TokenizerJson,
+    make_tokenizer,
+)
 from pet_fairseq.export.tokenizers import find_segmentation_file, write_sentencepiece
 from pet_fairseq.files import write_json
 from pet_fairseq.huggingface.marian import PIECES, TARGET_PIECES
@@ -45,6 +51,9 @@ TO = "--to onnx"
 NO_ROOM = ("no_cross_attention", "cross_self_attention", "adaptive_softmax_cutoff")
 # where a file that divides words is found when the folder is opened
 SUBWORDS = {"subword_nmt": "bpe.codes", "tokenizer_json": "tokenizer.json"}
+# the numbers of the source's words in config.json
+SOURCE_NUMBERS = ("source_prefix", "source_end", "unk_token_id", "source_pad_token_id")
+JS_OPTIONS = "transformers.js_config"  # what transformers.js reads of config.json besides
 TOLERANCE = 1e-3  # of logits
 
 
@@ -74,8 +83,11 @@ def write_onnx(
     encoder, decoder = Encoder(model.encoder).eval(), Decoder(model.decoder).eval()
     config = config_of(cfg.model, model, task, decoder)
     check_equal(model.eval(), encoder, decoder, config, f"CHECKPOINT {checkpoint}: {TO}")
-    write_words(folder, config, task, segmentation)
-    write_graphs(folder / GRAPHS, encoder, decoder)
+    config[JS_OPTIONS] = {"dtype": "q8" if rounds else "fp32"}
+    first = write_words(folder, config, task, segmentation)
+    words = task.source_dictionary
+    numbered = NumberedEncoder(encoder, first, len(words), words.unk())
+    write_graphs(folder / GRAPHS, numbered, decoder)
     if rounds:
         quantise(folder / GRAPHS)
 
@@ -181,31 +193,64 @@ def empty_cache(decoder: Decoder, batch: int) -> list[Tensor]:
 
 def write_words(
     folder: Path, config: dict[str, Any], task: TranslationTask, segmentation: str
-) -> None:
+) -> int:
     """Write the configuration, the numbers of all words, and the file that divides words.
 
+    Returns:
+        the number of the first word of the source: 0, or behind the target's words where other
+        software numbers all words together (`tokenizer_json`).
     Raises:
         UserError: there is no such file.
     """
-    words = (task.source_dictionary.symbols, task.target_dictionary.symbols)
-    lengths = (config["max_source_tokens"] + 1, config["max_target_tokens"] + 1)
-    form = Form(config, {}, *words, lengths)
-    write_json(folder / CONFIG, config)
-    write_json(folder / GENERATION, generation(form))
-    for name, symbols in zip((PIECES, TARGET_PIECES), words):
-        write_json(folder / name, {word: number for number, word in enumerate(symbols)})
-    if not segmentation:
-        return
-    if not Path(segmentation).is_file():
+    sources, targets = task.source_dictionary.symbols, task.target_dictionary.symbols
+    if segmentation and not Path(segmentation).is_file():
         raise UserError(f"--segmentation {segmentation}: no such file")
-    kind = bpe_options(segmentation)["_name"]
+    tokenizer = tokenizer_of(config, (sources, targets), segmentation)
+    first = 0 if tokenizer is None else tokenizer.first
+    if tokenizer is not None:
+        tokenizer.write(folder)
+    config = config | {
+        name: [number + first for number in value] if isinstance(value, list) else value + first
+        for name, value in config.items()
+        if name in SOURCE_NUMBERS
+    }
+    lengths = (config["max_source_tokens"] + 1, config["max_target_tokens"] + 1)
+    form = Form(config, {}, sources, targets, lengths)
+    write_json(folder / CONFIG, config)
+    forced = config["decoder_start"][1:2]
+    write_json(
+        folder / GENERATION,
+        generation(form) | ({"forced_bos_token_id": forced[0]} if forced else {}),
+    )
+    kind = bpe_options(segmentation)["_name"] if segmentation else ""
     if kind in SUBWORDS:
         shutil.copyfile(segmentation, folder / SUBWORDS[kind])
-    else:
+    elif kind:
         write_sentencepiece(form, Path(segmentation), tuple(config["languages"]), folder)
+    for name, words, begin in ((PIECES, sources, first), (TARGET_PIECES, targets, 0)):
+        write_json(folder / name, {word: number for number, word in enumerate(words, begin)})
+    return first
 
 
-def write_graphs(folder: Path, encoder: Encoder, decoder: Decoder) -> None:
+def tokenizer_of(
+    config: dict[str, Any], dictionaries: tuple[list[str], list[str]], segmentation: str
+) -> Optional[TokenizerJson]:
+    """The tokenizer.json, None where there can be none, which one line says.
+
+    Args:
+        segmentation: the file that divides words, "" for none.
+    """
+    try:
+        if not segmentation or bpe_options(segmentation)["_name"] in SUBWORDS:
+            raise NoTokenizerError("no SentencePiece model divides its words")
+        around = (config["source_prefix"], config["source_end"])
+        return make_tokenizer(Path(segmentation), dictionaries, around, config["decoder_start"])
+    except NoTokenizerError as reason:
+        print(f"not for raw text in transformers.js: {reason}", file=sys.stderr)
+        return None
+
+
+def write_graphs(folder: Path, encoder: NumberedEncoder, decoder: Decoder) -> None:
     """Write both graphs, in float32; the numbers of sentences and of words are left open."""
     folder.mkdir()
     batch, source, target, past, seen = 2, 5, 3, 4, 2  # any sizes above 1, no two related

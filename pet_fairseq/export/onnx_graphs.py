@@ -113,6 +113,25 @@ class Encoder(nn.Module):
         return x if self.norm is None else self.norm(x)
 
 
+class NumberedEncoder(nn.Module):
+    """An encoder whose words have other numbers; arguments and result are those of `Encoder`.
+
+    Args:
+        first: the number of its dictionary's first word. words: how many there are.
+        unknown: the row in its embedding of words with all other numbers.
+    """
+
+    def __init__(self, encoder: Encoder, first: int, words: int, unknown: int):
+        super().__init__()
+        self.encoder = encoder
+        self.first, self.words, self.unknown = first, words, unknown
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        rows = input_ids - self.first
+        is_known = (rows >= 0) & (rows < self.words)
+        return self.encoder(torch.where(is_known, rows, self.unknown), attention_mask)
+
+
 class EncoderLayer(nn.Module):
     def __init__(self, layer: nn.Module):
         super().__init__()

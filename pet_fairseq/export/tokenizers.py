@@ -156,4 +156,5 @@ def write_sentencepiece(form: Form, file: Path, languages: tuple[str, str], fold
     if separate:
         write_json(folder / MARIAN_TARGET_PIECES, number(form.targets, file))
     names = dict(zip(("source_lang", "target_lang"), languages))
+    names |= dict(zip(("pad_token", "eos_token", "unk_token"), FIRST[1:]))
     return write_options(form, SENTENCE_TOKENIZER, folder, separate_vocabs=separate, **names)

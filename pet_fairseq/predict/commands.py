@@ -230,18 +230,20 @@ def _translate_corpus(args: Namespace) -> None:
     translate_corpus(args, args.rest)
 
 
+TRANSLATE = Command(
+    name="translate",
+    group=Group.MAIN,
+    help="translate text, a line for each line, with any translation model",
+    description="Translate text, a line for each line. An empty line stays empty.",
+    usage="pet-fairseq translate CHECKPOINT [--input FILE] [--output FILE] [OPTIONS]",
+    epilog=TOKENISATION,
+    add_arguments=_translate_arguments,
+    run=_translate,
+    keeps_rest=True,
+)
+
 COMMANDS = (
-    Command(
-        name="translate",
-        group=Group.MAIN,
-        help="translate text, a line for each line, with any translation model",
-        description="Translate text, a line for each line. An empty line stays empty.",
-        usage="pet-fairseq translate CHECKPOINT [--input FILE] [--output FILE] [OPTIONS]",
-        epilog=TOKENISATION,
-        add_arguments=_translate_arguments,
-        run=_translate,
-        keeps_rest=True,
-    ),
+    TRANSLATE,
     Command(
         name="translate-corpus",
         group=Group.SETUP,

@@ -52,6 +52,24 @@ def test_a_shortlist_is_for_the_student_in_ctranslate2(build):
         build(shortlist=0)
 
 
+def test_forms_are_stages_behind_the_training(build, tmp_path):
+    """Each is exported by a stage of its own, and all are timed in one; none by default."""
+    pytest.importorskip("onnxscript")
+    pytest.importorskip("ctranslate2")
+    stages = build(forms=("onnx", "ctranslate2"))
+    names = list(stages)
+    assert "forms" not in build() and "export/student/onnx" not in build()
+    assert names.index("training") < names.index("export/student/onnx") < names.index("forms")
+    words = stages["export/student/onnx"].words()
+    assert words[words.index("--to") + 1 :][:3] == ["onnx", "--precision", "int8"]
+    assert [path.name for path in stages["forms"].command.arguments["forms"].values()] == [
+        *("onnx", "ctranslate2")
+    ]
+    assert stages["forms"].alone
+    with pytest.raises(UserError, match=r"^--to huggingface: M2M100, .* has one matrix"):
+        build(forms=("huggingface",))
+
+
 def model_options(stage):
     """The options of the model among those of a training."""
     words = [str(word) for word in stage.words()]
@@ -322,6 +340,7 @@ def test_from_a_teacher_to_a_report(teacher, data, tmp_path):
     ctranslate2 = pytest.importorskip("ctranslate2")
     out = tmp_path / "out"
     command = ("compress", teacher, "--data", data, "--out", out, "--device", "cpu", "--rate", "40")
+    command = (*command, "--to", "ctranslate2", "fairseq")
     done = run("pet-fairseq", *command, "--updates", "30")
     report = (out / "report.md").read_text()
     summary, pointer = done.output.splitlines()[-2:]
@@ -334,6 +353,10 @@ def test_from_a_teacher_to_a_report(teacher, data, tmp_path):
     size = (out / "ctranslate2" / "model.bin").stat().st_size
     assert after["engines"]["CTranslate2 int8"]["bytes"] == size
     assert (out / "report.png").is_file() and (out / "fairseq" / "model.pt").is_file()
+    assert list(content["forms"]) == ["ctranslate2", "fairseq"]
+    in_form = content["forms"]["ctranslate2"]
+    assert in_form["bleu"] == pytest.approx(after["engines"]["CTranslate2 int8"]["bleu"], abs=0.5)
+    assert "| ctranslate2 | int8 |" in report and "* fairseq: imported" in report
     sources = [line.split() for line in (out / "test" / "source.tokens").read_text().splitlines()]
     translator = ctranslate2.Translator(str(out / "ctranslate2"), device="cpu", intra_threads=1)
     found = translator.translate_batch(sources, beam_size=5, max_decoding_length=200)

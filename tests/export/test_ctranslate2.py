@@ -1,10 +1,16 @@
 """Marian in CTranslate2: the same probabilities as here."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.export.export import export
+from tests.cli.processes import in_process
+from tests.export.translators import PRE_NORM, TEXTS, bpe_pieces, make, sentence_pieces
 from tests.translation import make_model, make_task, save_state
 
 SIZES = {"embed_dim": 16, "ffn_embed_dim": 24, "layers": 2, "attention_heads": 2}
@@ -71,3 +77,51 @@ def test_what_cannot_be_exported_is_named(tmp_path):
     with pytest.raises(UserError, match=r"output bias .* give --to ctranslate2"):
         export(str(path), task.cfg.data, "fairseq", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+LINES = [TEXTS[0], "", *TEXTS[1:], " ".join(TEXTS[:3])]
+
+
+@pytest.mark.parametrize(
+    "arch, options",
+    [
+        ("pet_transformer", {"decoder_layers": 2, **PRE_NORM}),
+        (
+            "bilingual_transformer",
+            {"source_prefix": ["t"], "source_end": ["h", "</s>"], "decoder_start": ["</s>", "a"]},
+        ),
+    ],
+)
+def test_the_script_of_a_folder_translates_the_same(arch, options, tmp_path):
+    """As a process that has neither torch nor fairseq nor this package."""
+    pytest.importorskip("ctranslate2")
+    made = make(tmp_path / "model", arch, sentence_pieces, **options)
+    export(made.checkpoint, made.data, "ctranslate2", tmp_path / "out")
+    (tmp_path / "in").write_text("\n".join(LINES) + "\n", encoding="utf-8")
+    given = ("--input", tmp_path / "in", "--output", tmp_path / "ours")
+    assert in_process("translate", tmp_path / "out", *given).status == 0
+    for name in ("torch", "fairseq", "pet_fairseq"):
+        (tmp_path / "none").mkdir(exist_ok=True)
+        (tmp_path / "none" / f"{name}.py").write_text("raise SystemExit('not needed')")
+    with (tmp_path / "in").open() as text:
+        done = subprocess.run(
+            [sys.executable, tmp_path / "out" / "translate.py"],
+            stdin=text,
+            capture_output=True,
+            encoding="utf-8",
+            env=os.environ | {"PYTHONPATH": str(tmp_path / "none"), "PYTHONUTF8": "1"},
+        )
+    assert done.returncode == 0, done.stderr
+    expected = (tmp_path / "ours").read_text(encoding="utf-8")
+    assert done.stdout == expected
+    assert expected.splitlines()[1] == "" and len(set(expected.splitlines())) > 4
+    text = (tmp_path / "out" / "translate.py").read_text()
+    assert len(text.splitlines()) <= 16 and compile(text, "translate.py", "exec")
+
+
+def test_no_script_without_sentencepiece(tmp_path, capsys):
+    pytest.importorskip("ctranslate2")
+    made = make(tmp_path / "model", "transformer", bpe_pieces)
+    export(made.checkpoint, made.data, "ctranslate2", tmp_path / "out")
+    assert "no translate.py: the model's words are not divided by" in capsys.readouterr().err
+    assert not (tmp_path / "out" / "translate.py").exists()

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,7 @@ for package in ("onnx", "onnxruntime", "onnxscript"):
     pytest.importorskip(package)
 
 from pet_fairseq.export.export import export  # noqa: E402
+from pet_fairseq.export.onnx_graphs import NumberedEncoder  # noqa: E402
 from pet_fairseq.predict.onnx_model import OnnxModel, find_graph  # noqa: E402
 from pet_fairseq.predict.shared_options import Search  # noqa: E402
 from pet_fairseq.predict.text import Text  # noqa: E402
@@ -172,6 +174,18 @@ def cached(model):
     return {i.name: i.shape for i in model.decoder.get_inputs() if i.name.startswith("past")}
 
 
+def test_words_have_numbers_behind_others():
+    """The first of 4 words has number 5; all numbers before it and behind the last are unknown."""
+
+    class Same(torch.nn.Module):
+        def forward(self, input_ids, attention_mask):
+            return input_ids
+
+    encoder = NumberedEncoder(Same(), first=5, words=4, unknown=3)
+    found = encoder(torch.tensor([[0, 4, 5, 6, 8, 9, 99]]), None)
+    assert found.tolist() == [[3, 3, 0, 1, 3, 3, 3]]
+
+
 def test_names_of_inputs_and_outputs(exported):
     """As optimum has them."""
     model = OnnxModel(exported("widths").out, threads=1)
@@ -309,6 +323,46 @@ def test_an_export_that_is_cut_leaves_nothing(exported, tmp_path, monkeypatch):
             str(one.path), str(one.out.parent / "data"), "onnx", tmp_path / "out", precision="int8"
         )
     assert not list(tmp_path.iterdir())
+
+
+def test_an_export_that_is_killed_does_not_look_complete(exported, tmp_path):
+    """Between two files, by a signal that no process hears of; the next export is complete."""
+    one, out = exported("plain"), tmp_path / "out"
+    words = ("export", str(one.path), "--data", str(one.out.parent / "data"), "--to", "onnx")
+    words += ("--out", str(out))
+    code = (
+        "import os, signal, sys; from pet_fairseq import cli; from pet_fairseq.export import onnx\n"
+        "onnx.write_graphs = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        f"sys.argv[1:] = {words!r}; cli.main()"
+    )
+    killed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    [left] = tmp_path.iterdir()
+    assert left.name == ".out.unfinished" and (left / "config.json").is_file()
+    assert f"{out}: no such file" in refusal("translate", out, "--input", one.path)
+    assert in_process(*words).status == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["out"] and find_graph(
+        out, "encoder_model"
+    )
+
+
+def test_a_missing_tokenizer(tmp_path):
+    """Words that are pieces, and nothing that divides text into them."""
+    with pytest.raises(
+        UserError, match=r"no bpe\.codes or spm\.model in .* by --segmentation FILE"
+    ):
+        Exported(tmp_path, *MODELS["plain"], words=["\u2581a", "b", "\u2581c"])
+    assert {path.name for path in tmp_path.iterdir()} == {"data", "model.pt"}
+    (tmp_path / "spm.model").write_bytes(b"no model")
+    words = ("--to", "onnx", "--out", tmp_path / "out", "--segmentation", tmp_path / "spm.model")
+    line = refusal("export", tmp_path / "model.pt", "--data", tmp_path / "data", *words)
+    assert line.endswith("spm.model: not a SentencePiece model; give one")
+
+
+def test_no_tokenizer_json_without_sentencepiece(tmp_path, capsys):
+    one = Exported(tmp_path, *MODELS["plain"])
+    assert not (one.out / "tokenizer.json").exists()
+    assert "not for raw text in transformers.js: no SentencePiece model" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,10 @@ BLOCKS = {
         ),
     },
     "docs/checkpoints.md": {"python -m pytest": "it is what runs the tests"},
-    "docs/compress.md": {"pet-fairseq compress": COMPRESSES},
+    "docs/compress.md": {
+        "pet-fairseq compress TEACHER --data BIN --out FOLDER\n": COMPRESSES,
+        "pet-fairseq compress TEACHER --data BIN --out FOLDER --to": COMPRESSES,
+    },
     "docs/decoding.md": {
         "pet-fairseq translate": f"{TRANSLATES}::test_every_form_of_a_student",
         "fairseq-generate": "tests/cli/test_decoding.py::test_generates_what_fairseq_does",
@@ -131,6 +134,18 @@ BLOCKS = {
         "pet-fairseq compress": f"{COMPRESSES.partition('::')[0]}::test_a_student_for_marian",
         "pet-fairseq export": "tests/export/test_marian.py::test_binary_file",
         "npm install": INSTALLS,
+    },
+    "docs/howto/deploy.md": {
+        "pet-fairseq export runs/pet.seed1/checkpoint_best.pt --data runs/data/bin --to ctra": (
+            "tests/export/test_ctranslate2.py::test_the_script_of_a_folder_translates_the_same"
+        ),
+        "pet-fairseq export runs/pet.seed1/checkpoint_best.pt --data runs/data/bin --to hugg": (
+            HUGGING_FACE
+        ),
+        "pet-fairseq export runs/pet.seed1/checkpoint_best.pt --data runs/data/bin --to onnx": (
+            "tests/export/test_onnx.py::test_raw_text"
+        ),
+        "from pet_fairseq.predict.onnx_model": "tests/export/test_onnx.py::test_raw_text",
     },
     "docs/howto/long_prompts.md": {
         "pet-fairseq prompts": f"{GUIDES}::test_long_prompts",
