@@ -46,9 +46,10 @@ class Row(NamedTuple):
     """The student in one form.
 
     Attributes:
-        bytes: of all files that the engine reads. copies: of the weights that layers of the trained student share, and
-            that the form has once for each layer. in_fairseq: whether fairseq computes it, because
-            `translate` imports the form.
+        bytes: of all files that the engine reads.
+        copies: of the weights that layers of the trained student share, and that the form has once
+            for each layer.
+        in_fairseq: whether fairseq computes it, because `translate` imports the form.
         sentences_per_second: the median over the rounds.
     """
 

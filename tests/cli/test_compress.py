@@ -1,6 +1,7 @@
 """`pet-fairseq compress`: its stages for a tiny teacher, wrong inputs, and one real run."""
 
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -386,6 +387,26 @@ def test_a_student_for_marian(tmp_path):
     assert {path.name for path in (out / "marian").iterdir()} >= {"model.npz", "model.intgemm8.bin"}
     assert "* `marian/`: the same in int8 for Marian" in (out / "report.md").read_text()
     assert (out / "ctranslate2/model.bin").is_file() and not (out / "fairseq").exists()
+
+
+@pytest.mark.skipif("BERGAMOT_NODE_MODULES" not in os.environ, reason="needs Bergamot in Node")
+def test_the_engine_of_firefox_in_the_report(tmp_path):
+    """The student's translations in each engine are scored alike, and its size is Bergamot's."""
+    pytest.importorskip("onnxruntime")
+    widths = {"encoder_embed_dim": 128, "decoder_embed_dim": 128, "encoder_layers": 3}
+    made = make(tmp_path / "data", "transformer", sentence_pieces, **PRE_NORM, **widths)
+    for name in ("train", "valid", "test"):
+        write_subset(Path(made.data), name, [[5, 6, 7, 2], [9, 8, 2], [7, 2]])
+    out = tmp_path / "out"
+    command = ("compress", made.checkpoint, "--data", made.data, "--out", out, "--device", "cpu")
+    form = ("--student-form", "marian", "--rate", "40", "--updates", "3")
+    run("pet-fairseq", *command, *form, "--to", "marian", "onnx")
+    rows = json.loads((out / "report.json").read_text())["forms"]
+    assert set(rows) == {"marian", "onnx"}
+    files = ("model.intgemm8.bin", "vocab.spm")
+    least = sum((out / "marian" / file).stat().st_size for file in files)
+    assert least < rows["marian"]["bytes"] < least + 10_000
+    assert "in Bergamot, on one core" in (out / "report.md").read_text()
 
 
 def test_text_beside_data_in_several_folders(teacher, data, raw, comet, tmp_path):
