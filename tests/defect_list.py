@@ -320,8 +320,8 @@ DEFECTS = (
     Defect(
         "a group of a prompt hidden from its first member",
         "pet_fairseq/variator/site_modules.py:causal_mask",
-        "return join(keys) > join(queries)[:, None]",
-        "return join(keys) >= join(queries)[:, None]",
+        "return position_numbers(keys, device) > position_numbers(queries, device)[:, None]",
+        "return position_numbers(keys, device) >= position_numbers(queries, device)[:, None]",
         "tests/variator/test_decoder_only.py",
     ),
     Defect(
