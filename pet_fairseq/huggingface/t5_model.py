@@ -9,9 +9,10 @@ distance, the decoder starts from the padding word, and all embeddings are one m
 """
 
 from argparse import Namespace
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Callable, Optional
+from typing import Optional
 
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import register_model, register_model_architecture

@@ -188,7 +188,7 @@ def t5(folder, kind="T5", untied=False, save_options=None, **config):
     word_tokenizer(folder, T5_PIECES, unk_token="<unk>")
     sizes = dict(d_model=16, d_kv=6, d_ff=24, num_heads=4, num_layers=3, num_decoder_layers=2)
     buckets = dict(relative_attention_num_buckets=8, relative_attention_max_distance=6)
-    options = dict(vocab_size=len(T5_PIECES) + 3, decoder_start_token_id=0) | sizes | buckets
+    options = dict(vocab_size=len(T5_PIECES) + 1, decoder_start_token_id=0) | sizes | buckets
     config = getattr(transformers, f"{kind}Config")(**options | config)
     model = getattr(transformers, f"{kind}ForConditionalGeneration")(config)
     if untied:
