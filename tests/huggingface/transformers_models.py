@@ -197,6 +197,8 @@ def t5(folder, kind="T5", untied=False, save_options=None, **config):
     for name, parameter in model.named_parameters():
         if "relative" in name:  # matters as much as the scores
             parameter.data.normal_()
+        if name.endswith(".v.weight"):  # so that texts matter more than the decoder's start
+            parameter.data.mul_(10)
     return save(model, folder, **save_options or {})
 
 
