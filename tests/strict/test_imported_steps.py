@@ -7,7 +7,8 @@ from tests.strict.steps import Setup, check_steps
 from tests.strict_device import waits_of
 
 MODELS = ["bert", "bert, no token types", "bilingual_marian", "bilingual_transformer", "gpt2"]
-MODELS += ["llama", "llama, norms of heads", "marian"]
+MODELS += ["llama", "llama, norms of heads", "marian", "t5"]
+MODELS += ["t5, gated, a bias for each layer"]
 
 
 @pytest.mark.parametrize("name", MODELS)
