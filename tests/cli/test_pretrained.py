@@ -94,17 +94,9 @@ def test_a_t5(tmp_path):
     data = preprocess(tmp_path / "raw", tmp_path / "data", *dictionaries)
 
     options = (out / "model_options").read_text().split()
-    model = ("--finetune-from-model", out / "checkpoint.pt", *options)
-    words = (
-        data,
-        tmp_path / "tuned",
-        *model,
-        "--criterion",
-        "cross_entropy",
-        "--max-tokens",
-        "200",
-    )
-    words += ("--dropout", "0", "--attention-dropout", "0", "--activation-dropout", "0")
+    words = (data, tmp_path / "tuned", "--finetune-from-model", out / "checkpoint.pt", *options)
+    words += ("--criterion", "cross_entropy", "--max-tokens", "40", "--dropout", "0")
+    words += ("--attention-dropout", "0", "--activation-dropout", "0")
     first = train(*words, "--max-update", "2")
     second = train(*words, "--max-update", "4")  # of the first epoch, whose batches stay
     assert "loading pretrained model from" in first.output.lower()
