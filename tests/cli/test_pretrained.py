@@ -13,7 +13,7 @@ from tests.huggingface.llama import CONFIG, PIECES, logits, write_llama
 
 END = CONFIG["eos_token_id"]
 PET = ("--user-dir", REPO / "pet_fairseq")
-DRY = ("--rate", "10", "--dry-run")
+DRY = ("--rate", "60", "--dry-run")
 SIDES = (("src", "source"), ("tgt", "target"))  # fairseq-preprocess's name, and the import's
 
 
