@@ -35,7 +35,7 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.huggingface.marian_model import StartEmbedding
 from pet_fairseq.nn.architectures import set_defaults
 from pet_fairseq.nn.attention import PROJECTIONS, MultiheadAttention
-from pet_fairseq.nn.layers import wrap_layer
+from pet_fairseq.nn.layers import check_backend, wrap_layer
 from pet_fairseq.nn.output_bias import add_output_bias
 from pet_fairseq.nn.relative_bias import RelativeBias
 
@@ -242,7 +242,7 @@ class T5Model(SharedStoredOnce, TransformerModel):
         """Build the model.
 
         Raises:
-            UserError: as `check_options` and `RelativeBias`.
+            UserError: as `check_options`, `RelativeBias` and `check_backend`.
         """
         set_t5_defaults(args)
         check_options(args, task)
@@ -251,6 +251,7 @@ class T5Model(SharedStoredOnce, TransformerModel):
         if args.share_decoder_input_output_embed:  # its input is the encoder's matrix
             args.share_all_embeddings = True
         model = super().build_model(args, task)
+        check_backend(args, model)
         words = task.target_dictionary
         model.decoder.embed_tokens = StartEmbedding(
             model.encoder.embed_tokens, words.pad(), words.eos()

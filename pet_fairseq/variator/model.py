@@ -268,7 +268,10 @@ def layer_widths(layers: nn.ModuleList) -> dict[str, Any]:
     if not len(layers):
         return {"embed_dim": 0, "ffn_embed_dim": 0}
     layer = layers[0]
-    widths: dict[str, Any] = {"embed_dim": layer.final_layer_norm.weight.numel(), "ffn_embed_dim": 0}
+    widths: dict[str, Any] = {
+        "embed_dim": layer.final_layer_norm.weight.numel(),
+        "ffn_embed_dim": 0,
+    }
     if hasattr(layer, "fc2"):
         widths |= {"ffn_embed_dim": inner_width(layer), "ffn_maps": 1 + maps_into(layer)}
         widths["ffn_biases"] = getattr(layer.fc1, "bias", None) is not None

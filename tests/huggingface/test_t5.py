@@ -4,14 +4,17 @@ import json
 
 import pytest
 import torch
+from fairseq.data import Dictionary
 
 from pet_fairseq.decoding.transformer import is_plain
+from pet_fairseq.errors import UserError
 from pet_fairseq.huggingface.importer import import_model
 from pet_fairseq.predict.hub import from_pretrained
 from tests.huggingface import transformers_models as theirs
 from tests.huggingface import translators
 from tests.huggingface.llama import change_json
 from tests.huggingface.test_translators import ending_at
+from tests.translation import make_batch, make_model, make_task
 
 transformers = theirs.transformers
 TOLERANCE = dict(rtol=1e-5, atol=1e-5)
@@ -251,3 +254,43 @@ def test_tokenizers(tmp_path, refused):
     refused(tmp_path / "hf", "pieces, but the embedding matrix has")
     model.unlink()
     refused(tmp_path / "hf", "spiece.model: no such file, nor tokenizer.json")
+
+
+# --- options of fairseq-train ---------------------------------------------------------------------
+
+SHARED_LAYERS = {"checkpoint_activations": True, "distributed_world_size": 2}
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"decoder_embed_dim": 8}, "--decoder-embed-dim 8: .* give 16, the --encoder-embed-dim"),
+        ({"adaptive_softmax_cutoff": "6"}, "--adaptive-softmax-cutoff: --arch t5 has no such"),
+        ({"relative_buckets": 2}, "--relative-buckets 2 and --relative-max-distance 128: "),
+        ({**SHARED_LAYERS, "ddp_backend": "pytorch_ddp"}, "--checkpoint-activations: with"),
+    ],
+)
+def test_options_without_a_model(options, text, tmp_path):
+    with pytest.raises(UserError, match=text):
+        make_model(make_task(tmp_path / "data"), "t5", **{"encoder_embed_dim": 16, **options})
+
+
+def test_two_vocabularies(tmp_path):
+    task = make_task(tmp_path / "data")
+    task.tgt_dict = Dictionary()
+    with pytest.raises(UserError, match="--arch t5: has one vocabulary .* --joined-dictionary"):
+        make_model(task, "t5")
+
+
+def test_layers_with_a_bias_each_may_be_checkpointed(tmp_path):
+    options = {**SHARED_LAYERS, "ddp_backend": "pytorch_ddp", "relative_bias_per_layer": True}
+    make_model(make_task(tmp_path / "data"), "t5", encoder_embed_dim=16, **options)
+
+
+def test_gradients_reach_everything(tmp_path):
+    """But not the vectors of padding, as in fairseq's embeddings."""
+    task = make_task(tmp_path / "data")
+    model, _ = make_model(task, "t5", encoder_embed_dim=16, share_all_embeddings=True)
+    output, _ = model(**make_batch(task, [3, 7, 2])["net_input"])
+    output.square().sum().backward()
+    assert all(p.grad is not None and p.grad.any() for p in model.parameters())
