@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -23,6 +24,9 @@ from pet_fairseq.huggingface.tokenizer_file import (
 )
 from pet_fairseq.huggingface.vocabulary import FIRST, Vocabulary, make_vocabulary
 from pet_fairseq.huggingface.writer import Import, option_words
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 SENTENCE_PIECES = "spiece.model"
 SENTINEL, SENTINELS = "<extra_id_{}>", 100  # the name of one, and how many T5's tokenizer adds
@@ -192,8 +196,26 @@ def sentence_tokenizer(path: Path) -> TokenizerFile:
     Raises:
         UserError: not a unigram model of SentencePiece, or tokenizer_config.json does not fit.
     """
-    model = read_sentence_model(path)
-    options, tokenizers = read_options(path.with_name(OPTIONS)), library()
+    model, options = read_sentence_model(path), read_options(path.with_name(OPTIONS))
+    try:
+        tokenizer = unigram_tokenizer(model)
+    except Exception as error:  # tokenizers raises plain Exception
+        raise UserError(f"{path}: not usable ({error}); download it again") from error
+    kinds = type(model).SentencePiece
+    whole = (kinds.CONTROL, kinds.UNKNOWN, kinds.USER_DEFINED)
+    special = {piece.piece: i for i, piece in enumerate(model.pieces) if piece.type in whole}
+    if "added_tokens_decoder" not in options:
+        has_own = any("extra_id_" in piece.piece for piece in model.pieces)  # as mT5's
+        count = options.get("extra_ids", 0 if has_own else SENTINELS)
+        first = len(model.pieces)
+        special |= {SENTINEL.format(count - 1 - i): first + i for i in range(count)}
+    add_tokens(tokenizer, path, options, special)
+    return TokenizerFile(tokenizer, path, options)
+
+
+def unigram_tokenizer(model) -> "Tokenizer":
+    """A tokenizer with the pieces of a SentencePiece model, as transformers makes it for T5."""
+    tokenizers = library()
     pieces = [(piece.piece, piece.score) for piece in model.pieces]
     has_bytes = model.trainer_spec.byte_fallback
     unigram = tokenizers.models.Unigram(pieces, model.trainer_spec.unk_id, has_bytes)
@@ -205,15 +227,7 @@ def sentence_tokenizer(path: Path) -> TokenizerFile:
     tokenizer.pre_tokenizer = pre.Sequence([pre.WhitespaceSplit(), pre.Metaspace()])
     bytes_first = [decoders.ByteFallback()] if has_bytes else []
     tokenizer.decoder = decoders.Sequence([*bytes_first, decoders.Metaspace()])
-    kinds = type(model).SentencePiece
-    whole = (kinds.CONTROL, kinds.UNKNOWN, kinds.USER_DEFINED)
-    special = {piece.piece: i for i, piece in enumerate(model.pieces) if piece.type in whole}
-    if "added_tokens_decoder" not in options:
-        has_own = any("extra_id_" in piece for piece, _ in pieces)  # as mT5's
-        count = options.get("extra_ids", 0 if has_own else SENTINELS)
-        special |= {SENTINEL.format(count - 1 - i): len(pieces) + i for i in range(count)}
-    add_tokens(tokenizer, path, options, special)
-    return TokenizerFile(tokenizer, path, options)
+    return tokenizer
 
 
 def read_sentence_model(path: Path):

@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 from fairseq.data import Dictionary
+from sentencepiece import sentencepiece_model_pb2
 
 from pet_fairseq.decoding.transformer import is_plain
 from pet_fairseq.errors import UserError
@@ -249,6 +250,10 @@ def test_tokenizers(tmp_path, refused):
     refused(tmp_path / "hf", "spiece.model: not a SentencePiece model; download it again")
     translators.sentence_model(model, model_type="bpe")
     refused(tmp_path / "hf", "of another type than unigram")
+    broken = sentencepiece_model_pb2.ModelProto.FromString(pieces)
+    broken.trainer_spec.unk_id = 10**6
+    model.write_bytes(broken.SerializeToString())
+    refused(tmp_path / "hf", "spiece.model: not usable (", "; download it again")
     model.write_bytes(pieces)
     (tmp_path / "hf/tokenizer_config.json").write_text('{"extra_ids": 2000}')
     refused(tmp_path / "hf", "pieces, but the embedding matrix has")
@@ -278,7 +283,7 @@ def test_options_without_a_model(options, text, tmp_path):
 def test_two_vocabularies(tmp_path):
     task = make_task(tmp_path / "data")
     task.tgt_dict = Dictionary()
-    with pytest.raises(UserError, match="--arch t5: has one vocabulary .* --joined-dictionary"):
+    with pytest.raises(UserError, match=r"--arch t5: has one vocabulary .* --joined-dictionary"):
         make_model(task, "t5")
 
 
