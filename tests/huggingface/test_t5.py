@@ -53,7 +53,7 @@ def t5_pieces(file):
 @pytest.mark.parametrize("made", [True, False])
 def test_texts(made, tmp_path):
     """From raw text to the numbers of transformers, by its tokenizer.json or a model's pieces."""
-    _, tokenizer = t5_with_tokenizer(tmp_path / "hf")
+    model, tokenizer = t5_with_tokenizer(tmp_path / "hf")
     if not made:
         tokenizer.save_pretrained(tmp_path / "hf")
         (tmp_path / "hf/spiece.model").unlink(missing_ok=True)
@@ -63,6 +63,9 @@ def test_texts(made, tmp_path):
     for text in TEXTS:
         found = [names[ours.src_dict[i]] for i in ours.encode(text)]
         assert found == tokenizer.convert_ids_to_tokens(tokenizer(text)["input_ids"]), text
+    vectors = ours.models[0].encoder.embed_tokens.weight
+    for word, number in tokenizer.get_vocab().items():
+        assert torch.equal(vectors[ours.src_dict.index(word)], model.shared.weight[number]), word
     filled = ["<extra_id_0>", *tokenizer.tokenize("the cat"), "<extra_id_1>"]
     tokens = torch.tensor([ours.tgt_dict.index(word) for word in filled])
     assert ours.decode(tokens) == tokenizer.convert_tokens_to_string(filled)
