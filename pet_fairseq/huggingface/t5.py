@@ -24,6 +24,7 @@ from pet_fairseq.huggingface.tokenizer_file import (
 )
 from pet_fairseq.huggingface.vocabulary import FIRST, Vocabulary, make_vocabulary
 from pet_fairseq.huggingface.writer import Import, option_words
+from pet_fairseq.nn.relative_bias import RelativeBias
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -47,6 +48,7 @@ ATTENTION = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "out_proj"}
 # the parts of a layer in their order: their names, and those of their norms in fairseq
 SELF, CROSS = ("SelfAttention", "self_attn"), ("EncDecAttention", "encoder_attn")
 STACKS = {"encoder": (SELF,), "decoder": (SELF, CROSS)}
+BUCKETS, MAX_DISTANCE = "relative_attention_num_buckets", "relative_attention_max_distance"
 OUTPUT, INPUT = "lm_head.weight", "shared.weight"
 BIAS = "relative_attention_bias.weight"
 
@@ -61,13 +63,11 @@ def read_t5(source: Source) -> Import:
     config.check_head("ConditionalGeneration")
     config.refuse(decoder_start_token_id=config["pad_token_id"])
     check_stacks(weights)
+    check_buckets(config)
     text = read_text(source)
     rows = config.size("vocab_size")
-    special = {"<pad>": config["pad_token_id"], "</s>": config["eos_token_id"]}
-    pieces = text.pieces()
-    vocabulary = make_vocabulary(
-        pieces, rows, {word: special.get(word, text.number(word)) for word in FIRST}, text.path
-    )
+    special = {word: text.number(word) for word in FIRST} | special_rows(config, rows)
+    vocabulary = make_vocabulary(text.pieces(), rows, special, text.path)
     tied = OUTPUT not in weights or torch.equal(weights[OUTPUT], weights[INPUT])
     per_layer = config["model_type"] == BIAS_PER_LAYER
     arch = ["--arch", "t5", *size_options(config)]
@@ -93,6 +93,29 @@ def check_stacks(weights: Weights) -> None:
             f"{weights.path}: has an encoder without a decoder, which makes no text; give the "
             "files of a model for text, such as T5ForConditionalGeneration"
         )
+
+
+def special_rows(config: Config, rows: int) -> dict[str, int]:
+    """The rows of the words that pad and end a text. Raises UserError if there are none such."""
+    found = {}
+    for word, name in (("<pad>", "pad_token_id"), ("</s>", "eos_token_id")):
+        found[word] = config.size(name, least=0)
+        if found[word] >= rows:
+            raise UserError(
+                f"{config.path}: {name} is {found[word]}, but the model has {rows:,} words; give "
+                "the number of one of them there"
+            )
+    return found
+
+
+def check_buckets(config: Config) -> None:
+    """Raises UserError for a number of buckets, or a largest distance, that cannot be."""
+    buckets, max_distance = config.size(BUCKETS), config.size(MAX_DISTANCE)
+    try:
+        for both_ways in (True, False):
+            RelativeBias(1, buckets, max_distance, both_ways)
+    except UserError as error:
+        raise UserError(f"{config.path}: {error}") from error
 
 
 def is_output_scaled(config: Config) -> bool:
@@ -128,8 +151,8 @@ def size_options(config: Config) -> list[str]:
         }
     sizes |= {
         "--attention-head-dim": config.size("d_kv"),
-        "--relative-buckets": config.size("relative_attention_num_buckets"),
-        "--relative-max-distance": config.size("relative_attention_max_distance"),
+        "--relative-buckets": config.size(BUCKETS),
+        "--relative-max-distance": config.size(MAX_DISTANCE),
         "--rms-norm-eps": config["layer_norm_epsilon"],
     }
     return option_words(sizes)

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import sentencepiece
 import torch
 from fairseq.data import Dictionary
 from sentencepiece import sentencepiece_model_pb2
@@ -44,10 +45,9 @@ def t5_with_tokenizer(folder, **config):
     return model, tokenizer
 
 
-def t5_pieces(file):
-    return translators.sentence_model(
-        file, pad_id=0, eos_id=1, unk_id=2, bos_id=-1, pad_piece="<pad>"
-    )
+def t5_pieces(file, **options):
+    numbers = dict(pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
+    return translators.sentence_model(file, **numbers, **options)
 
 
 @pytest.mark.parametrize("made", [True, False])
@@ -69,6 +69,25 @@ def test_texts(made, tmp_path):
     filled = ["<extra_id_0>", *tokenizer.tokenize("the cat"), "<extra_id_1>"]
     tokens = torch.tensor([ours.tgt_dict.index(word) for word in filled])
     assert ours.decode(tokens) == tokenizer.convert_tokens_to_string(filled)
+
+
+def test_texts_in_bytes(tmp_path):
+    """As mT5 has unknown characters, and its sentinels among its pieces, against SentencePiece."""
+    (tmp_path / "hf").mkdir()
+    file = tmp_path / "hf/spiece.model"
+    options = dict(byte_fallback=True, vocab_size=320, user_defined_symbols=["<extra_id_0>"])
+    pieces = t5_pieces(file, **options)
+    assert len(pieces) > 256
+    theirs.t5(tmp_path / "hf", "MT5", vocab_size=len(pieces) + 5)
+    (tmp_path / "hf/tokenizer.json").unlink()
+    import_model(tmp_path / "hf", tmp_path / "out")
+    ours = from_pretrained(str(tmp_path / "out"))
+    reader = sentencepiece.SentencePieceProcessor(model_file=str(file))
+    assert "<extra_id_1>" not in ours.src_dict.symbols
+    for text in ("The cat sat on \u03b1\u03b2", "\U0001f600 x", "A dog\u3000ate", "  The  cat"):
+        words = [ours.src_dict[i] for i in ours.encode(text)]
+        assert words == [*reader.encode(text, out_type=str), "</s>"], text
+        assert ours.decode(ours.encode(text)[:-1]) == reader.decode(reader.encode(text))
 
 
 def answers(model, words, rows, beam):
@@ -233,9 +252,11 @@ def test_options(tmp_path, refused):
     config = (tmp_path / "hf/config.json").read_text()
     for options, text in (
         ({"feed_forward_proj": "gated-silu"}, "feed_forward_proj is 'gated-silu'; known are relu"),
-        ({"relative_attention_max_distance": 2}, "--relative-max-distance 2: give at least"),
+        ({"relative_attention_max_distance": 2}, "config.json: --relative-buckets 8 and"),
         ({"relative_attention_num_buckets": 6}, "relative.weight is (8, 4), not (6, 4)"),
         ({"decoder_start_token_id": 1}, "decoder_start_token_id is 1, which is not supported"),
+        ({"eos_token_id": [1, 2]}, "eos_token_id is [1, 2], no whole number from 0"),
+        ({"eos_token_id": 400}, "eos_token_id is 400, but the model has 26 words"),
         ({"num_heads": 3}, "other sizes than in config.json"),
     ):
         change_json(tmp_path / "hf/config.json", **options)
