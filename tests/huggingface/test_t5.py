@@ -26,7 +26,7 @@ TEXTS = [
     *("Rats<extra_id_99>", "", "  The  cat\u00e9\ufb01", "catnip </s> cat <pad>"),
 ]
 KINDS = {
-    "1.0": {},
+    "1.0": dict(values=10),
     "1.1": dict(untied=True, tie_word_embeddings=False, feed_forward_proj="gated-gelu"),
     "umt5": dict(kind="UMT5"),
 }

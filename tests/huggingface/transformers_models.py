@@ -180,10 +180,11 @@ def marian(folder, target=None, pieces=MARIAN_PIECES, **config):
     return save(model, folder)
 
 
-def t5(folder, kind="T5", untied=False, save_options=None, **config):
+def t5(folder, kind="T5", untied=False, values=2, **config):
     """A T5 whose heads have a width of their own, with few and narrow buckets of distances.
 
-    untied: whether the output layer has a matrix of its own, as in T5 1.1.
+    untied: whether the output layer has a matrix of its own, as in T5 1.1. values: a factor of
+    attention's values, by which texts matter more than what the decoder starts from.
     """
     word_tokenizer(folder, T5_PIECES, unk_token="<unk>")
     sizes = dict(d_model=16, d_kv=6, d_ff=24, num_heads=4, num_layers=3, num_decoder_layers=2)
@@ -192,14 +193,14 @@ def t5(folder, kind="T5", untied=False, save_options=None, **config):
     config = getattr(transformers, f"{kind}Config")(**options | config)
     model = getattr(transformers, f"{kind}ForConditionalGeneration")(config)
     if untied:
-        model.lm_head.weight = torch.nn.Parameter(torch.randn_like(model.lm_head.weight))
+        model.lm_head.weight = torch.nn.Parameter(0.3 * torch.randn_like(model.lm_head.weight))
     randomise(model)
     for name, parameter in model.named_parameters():
         if "relative" in name:  # matters as much as the scores
             parameter.data.normal_()
-        if name.endswith(".v.weight"):  # so that texts matter more than the decoder's start
-            parameter.data.mul_(10)
-    return save(model, folder, **save_options or {})
+        if name.endswith(".v.weight"):
+            parameter.data.mul_(values)
+    return save(model, folder)
 
 
 def write_numbers(file, pieces):
