@@ -13,7 +13,7 @@ REGISTERED = (
     "decoding.task",
     "distillation.criterion",
     *("huggingface.bert_model", "huggingface.gpt2", "huggingface.llama_model"),
-    *("huggingface.marian_model", "huggingface.bpe"),
+    *("huggingface.marian_model", "huggingface.t5_model", "huggingface.bpe"),
     "multilingual.models",
     *("pet.simplified_task", "pet.transformer"),
     "predict.task",

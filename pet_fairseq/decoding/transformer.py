@@ -18,12 +18,19 @@ from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
 from torch import Tensor, nn
 
 from pet_fairseq.decoding.cache import KeyValueCache, Visibility
-from pet_fairseq.nn.attention import MultiheadAttention, attention_bias, head_multiple
+from pet_fairseq.nn.attention import (
+    PROJECTIONS,
+    MultiheadAttention,
+    attention_bias,
+    head_multiple,
+)
 from pet_fairseq.nn.freezing import make_contiguous
+from pet_fairseq.nn.relative_bias import RelativeBias
 
 MORE_STEPS = 10  # a translation is seldom longer than its source by more
 
 Affine = tuple[Tensor, Tensor]  # weight (out x in), bias (out)
+FeedForwardMap = tuple[Tensor, Optional[Tensor]]  # the same; None: it has no bias
 
 # methods that a subclass must have left alone for the step below to be its forward pass
 DECODER_METHODS = ("forward", "extract_features", "extract_features_scriptable", "output_layer")
@@ -85,15 +92,15 @@ def _is_plain_layer(layer: nn.Module) -> bool:
 
 def _is_plain_attention(attention: Any) -> bool:
     if type(attention) is FairseqMultiheadAttention:
-        if attention.bias_k is not None or attention.add_zero_attn or attention.use_xformers:
+        adds = attention.bias_k is not None or attention.add_zero_attn or attention.use_xformers
+        if adds or getattr(attention.q_proj, "bias", None) is None:
             return False
     elif not (
         isinstance(attention, MultiheadAttention)
         and _inherits(attention, MultiheadAttention, ("forward",))
     ):
         return False
-    projections = (attention.q_proj, attention.k_proj, attention.v_proj, attention.out_proj)
-    return all(type(p) is nn.Linear and p.bias is not None for p in projections)
+    return all(type(getattr(attention, name)) is nn.Linear for name in PROJECTIONS)
 
 
 def _inherits(module: nn.Module, base: type, methods: tuple[str, ...]) -> bool:
@@ -120,13 +127,14 @@ class LayerWeights:
     cross_q: Affine
     cross_kv: Affine
     cross_out: Affine
-    fc1: Affine
-    fc2: Affine
+    fc1: FeedForwardMap
+    fc2: FeedForwardMap
     norms: tuple[nn.Module, nn.Module, nn.Module]  # of self-attention, cross-attention, FFN
     normalize_before: bool
     activation: Callable[[Tensor], Tensor]
     self_heads: int
     cross_heads: int
+    relative: Optional[RelativeBias]  # of self-attention
 
 
 def gather_weights(layer: TransformerDecoderLayerBase) -> LayerWeights:
@@ -145,6 +153,7 @@ def gather_weights(layer: TransformerDecoderLayerBase) -> LayerWeights:
         activation=layer.activation_fn,
         self_heads=own.num_heads,
         cross_heads=cross.num_heads,
+        relative=getattr(own, "relative", None),
     )
 
 
@@ -166,7 +175,7 @@ def _weights(attention: nn.Module, name: str) -> Affine:
 
 
 def _queries(attention: nn.Module) -> Affine:
-    scale = attention.head_dim**-0.5
+    scale = attention.head_dim**-0.5 if getattr(attention, "scaled", True) else 1.0
     weight, bias = _weights(attention, "q_proj")
     return weight * scale, bias * scale
 
@@ -220,8 +229,9 @@ class TransformerSteps:
         """
         x = self._embed(tokens, position)
         self.visible.extend(tokens.size(0), tokens.size(1), x)
+        biases = self._self_attention_biases(tokens.size(1), position)
         for layer, cache, source in zip(self.layers, self.caches, self.source):
-            x = self._run_layer(x, layer, cache, source, tokens.size(1))
+            x = self._run_layer(x, layer, cache, source, biases[layer.relative], tokens.size(1))
         if self.decoder.layer_norm is not None:
             x = self.decoder.layer_norm(x)
         if self.decoder.project_out_dim is not None:
@@ -265,12 +275,33 @@ class TransformerSteps:
             x = decoder.layernorm_embedding(x)
         return x
 
+    def _self_attention_biases(
+        self, num_beams: int, position: int
+    ) -> dict[Optional[RelativeBias], Optional[Tensor]]:
+        """What this step's self-attentions add to their scores, by their bias of distances.
+
+        Layers that share one have the same: B x H x R x K or broadcasting to it.
+        """
+        seen = self.visible.bias
+        biases: dict[Optional[RelativeBias], Optional[Tensor]] = {None: seen}
+        modules = {layer.relative for layer in self.layers if layer.relative is not None}
+        if not modules:
+            return biases
+        steps = torch.arange(-position, 1, device=self.source[0].device)
+        # the first step wrote one slot, and each later one a slot for each beam
+        of_slots = torch.cat([steps[:1], steps[1:].repeat_interleave(num_beams)])
+        for module in modules:
+            by_distance = module(of_slots)[None, :, None]
+            biases[module] = by_distance if seen is None else by_distance + seen
+        return biases
+
     def _run_layer(
         self,
         x: Tensor,
         layer: LayerWeights,
         cache: KeyValueCache,
         source: Tensor,
+        self_bias: Optional[Tensor],
         num_beams: int,
     ) -> Tensor:
         before = layer.normalize_before
@@ -278,7 +309,7 @@ class TransformerSteps:
 
         y = self_norm(x) if before else x
         qkv = _split_heads(F.linear(y, *layer.self_qkv), 3, layer.self_heads, num_beams)
-        context = attend(qkv[0], cache.append(qkv[1:]), self.visible.bias)
+        context = attend(qkv[0], cache.append(qkv[1:]), self_bias)
         x = F.linear(context, *layer.self_out).add_(x)
         x = x if before else self_norm(x)
 

@@ -17,6 +17,7 @@ from pet_fairseq.huggingface.m2m_100 import read_m2m
 from pet_fairseq.huggingface.marian import read_marian
 from pet_fairseq.huggingface.roberta import read_roberta
 from pet_fairseq.huggingface.source import CONFIG, Config, Source, open_weights, read_config
+from pet_fairseq.huggingface.t5 import read_t5
 from pet_fairseq.huggingface.tokenizer_file import read_tokenizer
 from pet_fairseq.huggingface.writer import Import, write_import
 from pet_fairseq.multilingual.language_tokens import option_of
@@ -33,6 +34,9 @@ FAMILIES: dict[str, Callable[[Source], Import]] = {
     "m2m_100": read_m2m,
     "marian": read_marian,
     "fsmt": read_fsmt,
+    "t5": read_t5,
+    "mt5": read_t5,
+    "umt5": read_t5,
     "gpt2": read_gpt2,
     "llama": read_llama,
     "mistral": read_llama,
@@ -48,12 +52,24 @@ QWEN_DEFAULTS: dict[str, object] = {
     "max_window_layers": 28,
     "num_key_value_heads": 32,
 }
+T5_DEFAULTS: dict[str, object] = {
+    "d_kv": 64,
+    "relative_attention_num_buckets": 32,
+    "relative_attention_max_distance": 128,
+    "layer_norm_epsilon": 1e-6,
+    "feed_forward_proj": "gated-gelu",
+    "pad_token_id": 0,
+    "eos_token_id": 1,
+}
 DEFAULTS: dict[str, dict[str, object]] = {
     "roberta": SENTENCE_DEFAULTS,
     "xlm-roberta": SENTENCE_DEFAULTS,
     "camembert": SENTENCE_DEFAULTS,
     "m2m_100": {"activation_function": "relu", "scale_embedding": True},
     "fsmt": {"activation_function": "relu", "scale_embedding": True, "pad_token_id": 1},
+    "t5": T5_DEFAULTS | {"feed_forward_proj": "relu"},
+    "mt5": T5_DEFAULTS,
+    "umt5": T5_DEFAULTS,
     "gpt2": {"activation_function": "gelu_new"},
     "mistral": {"sliding_window": 4096, "num_key_value_heads": 8},
     "qwen2": QWEN_DEFAULTS,

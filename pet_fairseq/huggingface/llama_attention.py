@@ -15,9 +15,7 @@ from pet_fairseq.nn.attention import (
     attention_bias,
     scaled_attention,
 )
-
-# the positions of vectors in their text: the numbers in all slices, in their order
-Positions = tuple[slice, ...]
+from pet_fairseq.nn.relative_bias import Positions
 
 
 class GroupedQueryAttention(CachingAttention):

@@ -11,6 +11,8 @@ from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
 from fairseq.modules.quant_noise import quant_noise
 from torch import Tensor, nn
 
+from pet_fairseq.nn.relative_bias import Positions, RelativeBias
+
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "out_proj")
 CACHE = "attn_state"  # the key under which fairseq's own attention stores its cache
 
@@ -48,7 +50,9 @@ class CachingAttention(FairseqIncrementalState, nn.Module):
 
 
 class MultiheadAttention(CachingAttention):
-    """softmax(Q K^T / sqrt(head_dim)) V per head; num_heads x head_dim need not be embed_dim.
+    """softmax(Q K^T / sqrt(head_dim) + R) V per head; num_heads x head_dim need not be embed_dim.
+
+    R is a bias by the distance of query and key, or 0.
 
     Takes the place of fairseq's module in its Transformer layers: same sub-modules (PROJECTIONS),
     same calls, same cache for incremental decoding.
@@ -58,6 +62,9 @@ class MultiheadAttention(CachingAttention):
         num_heads: number of heads.
         head_dim: width of one head; embed_dim / num_heads if None.
         kdim, vdim: widths of keys and values; embed_dim if None.
+        bias: whether the projections have one.
+        scaled: whether scores are divided by sqrt(head_dim).
+        relative: gives R; layers may share it. None: 0.
     Raises:
         ValueError: no `head_dim`, and num_heads does not divide embed_dim.
     """
@@ -74,6 +81,9 @@ class MultiheadAttention(CachingAttention):
         encoder_decoder_attention: bool = False,
         q_noise: float = 0.0,
         qn_block_size: int = 8,
+        bias: bool = True,
+        scaled: bool = True,
+        relative: Optional[RelativeBias] = None,
     ):
         super().__init__()
         if head_dim is None and embed_dim % num_heads != 0:
@@ -83,10 +93,12 @@ class MultiheadAttention(CachingAttention):
         self.head_dim = head_dim or embed_dim // num_heads
         self.self_attention = self_attention
         self.encoder_decoder_attention = encoder_decoder_attention
+        self.scaled = scaled
+        self.relative = relative
         self.dropout_module = FairseqDropout(dropout, module_name="MultiheadAttention")
 
         def linear(inputs: int, outputs: int) -> nn.Module:
-            return quant_noise(nn.Linear(inputs, outputs), q_noise, qn_block_size)
+            return quant_noise(nn.Linear(inputs, outputs, bias), q_noise, qn_block_size)
 
         inner_dim = num_heads * self.head_dim
         self.k_proj = linear(kdim or embed_dim, inner_dim)
@@ -102,7 +114,13 @@ class MultiheadAttention(CachingAttention):
         for projection in (self.q_proj, self.k_proj, self.v_proj):
             nn.init.xavier_uniform_(projection.weight, gain=gain)
         nn.init.xavier_uniform_(self.out_proj.weight)
-        nn.init.zeros_(self.out_proj.bias)
+        if self.out_proj.bias is not None:
+            nn.init.zeros_(self.out_proj.bias)
+
+    @property
+    def needs_positions(self) -> bool:
+        """Whether callers give `positions` if keys and queries are different vectors."""
+        return self.relative is not None
 
     def forward(
         self,
@@ -115,6 +133,7 @@ class MultiheadAttention(CachingAttention):
         static_kv: bool = False,
         attn_mask: Optional[Tensor] = None,
         need_head_weights: bool = False,
+        positions: Optional[tuple[Positions, Positions]] = None,
     ) -> tuple[Tensor, Optional[Tensor]]:
         """Attend from T queries to S keys.
 
@@ -124,6 +143,8 @@ class MultiheadAttention(CachingAttention):
             key_padding_mask: B x S, True = padding.
             attn_mask: T x S, added to the scores if floating point, else True = not visible.
             static_kv: keys and values are computed once and cached (encoder-decoder attention).
+            positions: of the queries and of the keys, for a bias by distance; by default the keys
+                are all positions from the first on, and the queries the last ones of these.
 
         Returns:
             output T x B x C, and the weights before dropout: B x T x S averaged over the heads
@@ -131,6 +152,8 @@ class MultiheadAttention(CachingAttention):
         """
         cache = self._get_input_buffer(incremental_state)
         q = self._split_heads(self._project("q_proj", query))
+        if not self.scaled:
+            q = q * math.sqrt(self.head_dim)  # by which all kernels divide
         if static_kv and cache:
             k, v = cache["prev_key"], cache["prev_value"]
             key_padding_mask = cache.get("prev_key_padding_mask")
@@ -144,6 +167,9 @@ class MultiheadAttention(CachingAttention):
             self._set_input_buffer(incremental_state, state)
 
         bias = attention_bias(attn_mask, key_padding_mask, q.dtype)
+        if self.relative is not None:
+            by_distance = self.relative.between(q.size(2), k.size(2), positions)[None].to(q.dtype)
+            bias = by_distance if bias is None else bias + by_distance
         drops = self.training or self.dropout_module.apply_during_inference
         dropout = self.dropout_module.p if drops else 0.0
         if not (need_weights or need_head_weights):
@@ -175,9 +201,13 @@ class MultiheadAttention(CachingAttention):
         return getattr(self, name)(x)
 
     def weights_in_use(self, name: str) -> tuple[Tensor, Tensor]:
-        """Weight and bias of a projection, as far as this attention computes with them."""
+        """Weight and bias of a projection, as far as this attention computes with them.
+
+        Zeros stand for a bias that it does not have.
+        """
         linear = getattr(self, name)
-        return linear.weight, linear.bias
+        bias = linear.bias
+        return linear.weight, linear.weight.new_zeros(linear.out_features) if bias is None else bias
 
     def _split_heads(self, x: Tensor) -> Tensor:
         """T x B x (H D) -> B x H x T x D"""

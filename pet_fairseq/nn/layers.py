@@ -1,9 +1,13 @@
 """What all layers of fairseq's Transformers have in common, whatever is inside them."""
 
+from argparse import Namespace
+
 from fairseq.distributed import fsdp_wrap
 from fairseq.models.transformer import TransformerConfig
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from torch import nn
+
+from pet_fairseq.errors import UserError
 
 STACKS = ("encoder", "decoder")
 
@@ -25,3 +29,29 @@ def attentions_of(layers: nn.ModuleList) -> dict[str, list[nn.Module]]:
             if attention is not None:
                 attentions.setdefault(name, []).append(attention)
     return attentions
+
+
+def check_backend(args: Namespace, model: nn.Module) -> None:
+    """Refuse training in several processes that would stop in its first update.
+
+    Raises:
+        UserError: torch's DistributedDataParallel refuses a parameter that several layers with
+            checkpointed activations share: it is "marked as ready twice".
+    """
+    wrapped_by_torch = getattr(args, "ddp_backend", None) in ("pytorch_ddp", "c10d")
+    processes = getattr(args, "distributed_world_size", 1)
+    if not (args.checkpoint_activations and wrapped_by_torch and processes > 1):
+        return
+    if layers_share_parameters(model):
+        raise UserError(
+            f"--checkpoint-activations: with --ddp-backend {args.ddp_backend} layers that share "
+            "parameters cannot be trained in several processes; give --ddp-backend legacy_ddp"
+        )
+
+
+def layers_share_parameters(model: nn.Module) -> bool:
+    """Whether several layers of a stack have a parameter in common."""
+    stacks = [getattr(model, stack).layers for stack in STACKS]
+    # by index: LayerDrop leaves some out of an iteration
+    layers = [set(stack[i].parameters()) for stack in stacks for i in range(len(stack))]
+    return sum(map(len, layers)) > len(set().union(*layers))

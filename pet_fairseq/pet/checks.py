@@ -4,8 +4,6 @@ from argparse import Namespace
 from functools import partial
 from typing import Any
 
-from torch import nn
-
 from pet_fairseq.errors import UserError
 from pet_fairseq.nn.architectures import is_encoder_decoder
 from pet_fairseq.nn.layers import STACKS
@@ -86,29 +84,3 @@ def check_noise(args: Namespace) -> None:
                 "differently; use --optimizer quantised_adam, or share nothing: --encoder-pairs "
                 "none --decoder-pairs none"
             )
-
-
-def check_backend(args: Namespace, model: nn.Module) -> None:
-    """Refuse training in several processes that would stop in its first update.
-
-    Raises:
-        UserError: torch's DistributedDataParallel refuses a parameter that several layers with
-            checkpointed activations share: it is "marked as ready twice".
-    """
-    wrapped_by_torch = getattr(args, "ddp_backend", None) in ("pytorch_ddp", "c10d")
-    processes = getattr(args, "distributed_world_size", 1)
-    if not (args.checkpoint_activations and wrapped_by_torch and processes > 1):
-        return
-    if layers_share_parameters(model):
-        raise UserError(
-            f"--checkpoint-activations: with --ddp-backend {args.ddp_backend} layers that share "
-            "parameters cannot be trained in several processes; give --ddp-backend legacy_ddp"
-        )
-
-
-def layers_share_parameters(model: nn.Module) -> bool:
-    """Whether several layers of a stack have a parameter in common."""
-    stacks = [getattr(model, stack).layers for stack in STACKS]
-    # by index: LayerDrop leaves some out of an iteration
-    layers = [set(stack[i].parameters()) for stack in stacks for i in range(len(stack))]
-    return sum(map(len, layers)) > len(set().union(*layers))

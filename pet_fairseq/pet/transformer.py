@@ -24,10 +24,10 @@ from torch import nn
 from pet_fairseq.checkpoints.tied_tensors import SharedStoredOnce
 from pet_fairseq.huggingface.marian_model import MarianStudent, set_marian_defaults
 from pet_fairseq.nn.architectures import set_defaults
-from pet_fairseq.nn.layers import attentions_of, wrap_layer
+from pet_fairseq.nn.layers import attentions_of, check_backend, wrap_layer
 from pet_fairseq.nn.parameter_counts import architecture_counts, compression_rate, count_parameters
 from pet_fairseq.pet.attention import PetAttention
-from pet_fairseq.pet.checks import check_backend, check_options
+from pet_fairseq.pet.checks import check_options
 from pet_fairseq.pet.heads import cut_heads, read_kept_heads
 from pet_fairseq.pet.pairs import share
 

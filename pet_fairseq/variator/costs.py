@@ -8,6 +8,7 @@ class Shape(NamedTuple):
 
     Attributes:
         ffn_maps: matrices of d x FFN width in a feed-forward network: 3 with a gate, else 2.
+        ffn_biases: whether these maps have biases.
         query_dim, key_dim: width of all heads of queries, and of keys; 0 stands for d.
     """
 
@@ -20,6 +21,7 @@ class Shape(NamedTuple):
     compression: str = "weighted"
     decompression: str = "adapter"
     ffn_maps: int = 2
+    ffn_biases: bool = True
     query_dim: int = 0
     key_dim: int = 0
 
@@ -52,9 +54,9 @@ def plain_layer_cost(shape: Shape, length: int) -> int:
 
 
 def ffn_parameters(shape: Shape) -> int:
-    """Parameters of one feed-forward network; gated ones have no biases."""
-    biases = shape.embed_dim + shape.ffn_embed_dim if shape.ffn_maps == 2 else 0
-    return ffn_matrices(shape) + biases
+    """Parameters of one feed-forward network."""
+    biases = shape.embed_dim + (shape.ffn_maps - 1) * shape.ffn_embed_dim
+    return ffn_matrices(shape) + (biases if shape.ffn_biases else 0)
 
 
 # --- the plugin -----------------------------------------------------------------------------------

@@ -263,14 +263,18 @@ class VariatorModel(BackboneWrapper):
         check_hash(state_dict, self.backbone_hash, self.cfg.backbone_path, what)
 
 
-def layer_widths(layers: nn.ModuleList) -> dict[str, int]:
-    """The widths of a stack's layers under their names in `Shape`, before plugins are in them."""
+def layer_widths(layers: nn.ModuleList) -> dict[str, Any]:
+    """What `Shape` says of a stack's layers, under its names, before plugins are in them."""
     if not len(layers):
         return {"embed_dim": 0, "ffn_embed_dim": 0}
     layer = layers[0]
-    widths = {"embed_dim": layer.final_layer_norm.weight.numel(), "ffn_embed_dim": 0}
+    widths: dict[str, Any] = {
+        "embed_dim": layer.final_layer_norm.weight.numel(),
+        "ffn_embed_dim": 0,
+    }
     if hasattr(layer, "fc2"):
         widths |= {"ffn_embed_dim": inner_width(layer), "ffn_maps": 1 + maps_into(layer)}
+        widths["ffn_biases"] = getattr(layer.fc1, "bias", None) is not None
     for width, projection in (("query_dim", "q_proj"), ("key_dim", "k_proj")):
         projected = getattr(getattr(layer, "self_attn", None), projection, None)
         widths[width] = getattr(projected, "out_features", 0)

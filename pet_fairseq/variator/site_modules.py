@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pet_fairseq.nn.prefill import keys_and_values
+from pet_fairseq.nn.relative_bias import Positions, position_numbers
 from pet_fairseq.variator.feed_forward import FeedForward, replace_ffn
 from pet_fairseq.variator.grouping import Grouping
 from pet_fairseq.variator.plugin import Plugin, group_padding
@@ -167,13 +168,13 @@ class CompressedSelfAttention(SiteModule):
         output, weights = self.inner(vectors, vectors, vectors, **options)
         return self.lengthen(output, groups, len(x)), weights
 
-    def positions(self, groups: Groups, time: int) -> tuple[slice, ...]:
+    def positions(self, groups: Groups, time: int) -> Positions:
         """The positions of `shorten`'s vectors for a text of T positions."""
         ratio, first = self.needed_plugin().ratio, self.grouping.first_ungrouped
         of_groups = slice(0, (len(groups.vectors) - 1) * ratio + 1, ratio)
         return (of_groups,) if first is None else (of_groups, slice(first, time))
 
-    def query_positions(self, key_positions: tuple[slice, ...], time: int) -> tuple[slice, ...]:
+    def query_positions(self, key_positions: Positions, time: int) -> Positions:
         """The positions of the queries: here those of the keys, as groups attend."""
         return key_positions
 
@@ -217,18 +218,10 @@ class CompressedKeysValues(CompressedSelfAttention):
     ) -> tuple[Tensor, Optional[Tensor]]:
         return self.inner(x, vectors, vectors, **options)
 
-    def query_positions(self, key_positions: tuple[slice, ...], time: int) -> tuple[slice, ...]:
+    def query_positions(self, key_positions: Positions, time: int) -> Positions:
         return (slice(0, time),)
 
 
-def causal_mask(
-    queries: tuple[slice, ...], keys: tuple[slice, ...], device: torch.device
-) -> Tensor:
+def causal_mask(queries: Positions, keys: Positions, device: torch.device) -> Tensor:
     """The causal mask between positions, T x S: True where the key comes after the query."""
-
-    def join(positions: tuple[slice, ...]) -> Tensor:
-        return torch.cat(
-            [torch.arange(p.start, p.stop, p.step or 1, device=device) for p in positions]
-        )
-
-    return join(keys) > join(queries)[:, None]
+    return position_numbers(keys, device) > position_numbers(queries, device)[:, None]

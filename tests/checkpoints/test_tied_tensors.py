@@ -22,6 +22,7 @@ MODELS = {
     "gpt2": TIED,
     "llama": TIED,
     "marian": "--share-all-embeddings --share-decoder-input-output-embed",
+    "t5": "",
     "pet_distillation, tied": "",
 }
 

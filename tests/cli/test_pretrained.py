@@ -8,11 +8,13 @@ import pytest
 import torch
 
 from tests.checkpoints.written import Malicious
-from tests.cli.processes import REPO, run
+from tests.cli.processes import REPO, preprocess, run, train, write_text
 from tests.huggingface.llama import CONFIG, PIECES, logits, write_llama
 
 END = CONFIG["eos_token_id"]
 PET = ("--user-dir", REPO / "pet_fairseq")
+DRY = ("--rate", "60", "--dry-run")
+SIDES = (("src", "source"), ("tgt", "target"))  # fairseq-preprocess's name, and the import's
 
 
 def greedy(weights, ids, length):
@@ -78,10 +80,57 @@ def test_a_llama(kind, tmp_path):
     assert len(scores) == 4 and scores == sorted(scores, reverse=True)
 
 
+def test_a_t5(tmp_path):
+    """Imported, fine-tuned, trained further where it stopped, and asked by both beam searches."""
+    transformers = pytest.importorskip("tests.huggingface.transformers_models")
+    transformers.t5(tmp_path / "hf", feed_forward_proj="gated-gelu")
+    out = tmp_path / "t5"
+    log = run("pet-fairseq", "import-hf", tmp_path / "hf", "--out", out)
+    assert f"wrote {out}: --arch t5" in log.output
+    (tmp_path / "questions").write_text("w3 <extra_id_0> w5\nw1\n")
+    files = ("--input", tmp_path / "questions", "--output", tmp_path / "answers")
+    run("pet-fairseq", "translate", out, *files, "--beam", "1")
+    assert len((tmp_path / "answers").read_text().splitlines()) == 2
+    write_text(tmp_path / "raw", {"train": 40, "valid": 8, "test": 8}, words=19)
+    for file in (tmp_path / "raw").iterdir():  # their words are those of the model
+        file.write_text(re.sub("[ab](?=[0-9])", "w", file.read_text()))
+    dictionaries = [f"--{side}dict={out}/dict.{name}.txt" for side, name in SIDES]
+    data = preprocess(tmp_path / "raw", tmp_path / "data", *dictionaries)
+
+    options = (out / "model_options").read_text().split()
+    words = (data, tmp_path / "tuned", "--finetune-from-model", out / "checkpoint.pt", *options)
+    words += ("--criterion", "cross_entropy", "--max-tokens", "40", "--dropout", "0")
+    words += ("--attention-dropout", "0", "--activation-dropout", "0")
+    first = train(*words, "--max-update", "2")
+    second = train(*words, "--max-update", "4")  # of the first epoch, whose batches stay
+    assert "loading pretrained model from" in first.output.lower()
+    assert "@ 2 updates)" in second.output
+    whole = train(data, tmp_path / "whole", *words[2:], "--max-update", "4")
+    assert second.values("loss", "valid")[-1] == whole.values("loss", "valid")[-1]
+
+    said = [
+        run(
+            *("fairseq-generate", data, *PET, "--task", "pet_translation", "--cpu"),
+            *("--path", tmp_path / "tuned/checkpoint_last.pt", "--beam", "3", "--max-len-b", "9"),
+            *("--decoding", decoding),
+        ).printed("H")
+        for decoding in ("fast", "fairseq")
+    ]
+    assert len(said[0]) == 8
+    assert [line[::2] for line in said[0]] == [line[::2] for line in said[1]]
+
+    teacher = tmp_path / "tuned/checkpoint_best.pt"
+    student = ("--arch", "pet_transformer_tiny", "--criterion", "pet_distillation")
+    log = train(data, tmp_path / "s", *student, "--teacher-path", teacher, "--max-epoch", "1")
+    assert log.values("kl", "valid")[0] > 0
+    plan = run("pet-fairseq", "compress", teacher, "--data", data, "--out", tmp_path / "c", *DRY)
+    assert "pet_distillation" in plan.output
+
+
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"model_type": "t5"}, "of type t5, which is not supported; supported are bert"),
+        ({"model_type": "opt"}, "of type opt, which is not supported; supported are bert"),
         ({"hidden_size": 10}, "other sizes than in config.json: decoder.embed_tokens.weight is"),
     ],
 )

@@ -147,6 +147,16 @@ CASES |= {
         f"--arch pet_marian_student {SMALL} --share-all-embeddings --dropout 0 "
         "--criterion label_smoothed_cross_entropy --label-smoothing 0.1",
     ),
+    "t5": Case(
+        "translation",
+        f"--arch t5 {SMALL} --share-all-embeddings --scale-output --dropout 0 "
+        "--attention-dropout 0 --activation-dropout 0 --criterion cross_entropy",
+    ),
+    "t5, gated, a bias for each layer": Case(
+        "translation",
+        f"--arch t5 {SMALL} --gated-ffn --attention-head-dim 6 --relative-bias-per-layer "
+        "--dropout 0 --attention-dropout 0 --activation-dropout 0 --criterion cross_entropy",
+    ),
     "bilingual_transformer": Case(
         "translation",
         f"--arch bilingual_transformer {SMALL} --dropout 0 --criterion cross_entropy "

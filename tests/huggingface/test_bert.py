@@ -70,7 +70,7 @@ def change_weights(folder, change):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"model_type": "t5"}, "type t5, which is not supported; supported are bert, distilbert"),
+        ({"model_type": "opt"}, "type opt, which is not supported; supported are bert, distilbert"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),
         ({"hidden_act": "silu"}, "hidden_act is 'silu'"),
         ({"num_hidden_layers": 3}, "has no encoder.layer.2.attention.self.query.weight"),

@@ -13,7 +13,7 @@ from tests.huggingface.bert import CONFIG, PIECES, write_bert
 from tests.huggingface.llama import change_json, write_llama
 
 
-@pytest.mark.parametrize("kind", ["t5", "gpt_neox", None, ["bert"]])
+@pytest.mark.parametrize("kind", ["opt", "gpt_neox", None, ["bert"]])
 def test_another_type_of_model(kind, tmp_path, refused):
     write_llama(tmp_path / "hf", model_type=kind)
     refused(tmp_path / "hf", "config.json", f"of type {kind}", "bert, distilbert", "gpt2, llama")

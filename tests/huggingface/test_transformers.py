@@ -306,6 +306,7 @@ def test_language_model_goes_on_with_a_text(name, tmp_path):
 
 # how each is made, and the pieces of its source and its target
 BART_PIECES = (theirs.ROBERTA_PIECES, theirs.ROBERTA_PIECES)
+T5_PIECES = (theirs.T5_PIECES, theirs.T5_PIECES)
 MARIAN_PIECES = (theirs.MARIAN_PIECES, theirs.MARIAN_PIECES)
 ENCODER_DECODERS = {
     "bart": (theirs.bart, *BART_PIECES),
@@ -319,6 +320,24 @@ ENCODER_DECODERS = {
     "marian, two vocabularies": (
         partial(theirs.marian, target=theirs.TARGET_PIECES),
         *(theirs.MARIAN_PIECES, theirs.TARGET_PIECES),
+    ),
+    "t5": (theirs.t5, *T5_PIECES),
+    "t5, untied, gated": (
+        partial(theirs.t5, untied=True, tie_word_embeddings=False, feed_forward_proj="gated-gelu"),
+        *T5_PIECES,
+    ),
+    "t5, tied, not scaled": (partial(theirs.t5, tie_word_embeddings=False), *T5_PIECES),
+    "t5, gelu": (partial(theirs.t5, feed_forward_proj="gelu"), *T5_PIECES),
+    "t5, gated relu": (partial(theirs.t5, feed_forward_proj="gated-relu"), *T5_PIECES),
+    "t5, usual buckets": (
+        partial(theirs.t5, relative_attention_num_buckets=32, relative_attention_max_distance=128),
+        *T5_PIECES,
+    ),
+    "mt5": (partial(theirs.t5, kind="MT5", untied=True), *T5_PIECES),
+    "umt5": (partial(theirs.t5, kind="UMT5"), *T5_PIECES),
+    "umt5, untied": (
+        partial(theirs.t5, kind="UMT5", untied=True, tie_word_embeddings=False),
+        *T5_PIECES,
     ),
     "fsmt": (translators.fsmt, translators.FSMT_WORDS, translators.FSMT_TARGET),
     "fsmt, output tied": (

@@ -33,6 +33,7 @@ SENTENCE_PIECES = {
 }
 MARIAN_PIECES = ["</s>", "<unk>", *WORDS, "<pad>"]
 TARGET_PIECES = ["</s>", "<unk>", *(f"v{i}" for i in range(20)), "<pad>", "v20", "v21"]
+T5_PIECES = ["<pad>", "</s>", "<unk>", *WORDS, "<extra_id_1>", "<extra_id_0>"]
 
 
 def word_tokenizer(folder, pieces, **options):
@@ -176,6 +177,29 @@ def marian(folder, target=None, pieces=MARIAN_PIECES, **config):
     write_numbers(folder / "vocab.json", pieces)
     names = dict(source_lang="de", target_lang="en")
     (folder / "tokenizer_config.json").write_text(json.dumps(names))
+    return save(model, folder)
+
+
+def t5(folder, kind="T5", untied=False, values=2, **config):
+    """A T5 whose heads have a width of their own, with few and narrow buckets of distances.
+
+    untied: whether the output layer has a matrix of its own, as in T5 1.1. values: a factor of
+    attention's values, by which texts matter more than what the decoder starts from.
+    """
+    word_tokenizer(folder, T5_PIECES, unk_token="<unk>")
+    sizes = dict(d_model=16, d_kv=6, d_ff=24, num_heads=4, num_layers=3, num_decoder_layers=2)
+    buckets = dict(relative_attention_num_buckets=8, relative_attention_max_distance=6)
+    options = dict(vocab_size=len(T5_PIECES) + 1, decoder_start_token_id=0) | sizes | buckets
+    config = getattr(transformers, f"{kind}Config")(**options | config)
+    model = getattr(transformers, f"{kind}ForConditionalGeneration")(config)
+    if untied:
+        model.lm_head.weight = torch.nn.Parameter(0.3 * torch.randn_like(model.lm_head.weight))
+    randomise(model)
+    for name, parameter in model.named_parameters():
+        if "relative" in name:  # matters as much as the scores
+            parameter.data.normal_()
+        if name.endswith(".v.weight"):
+            parameter.data.mul_(values)
     return save(model, folder)
 
 

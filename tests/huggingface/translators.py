@@ -26,15 +26,13 @@ class Translator(NamedTuple):
     start: list
 
 
-def sentence_model(file):
+def sentence_model(file, **options):
     """A SentencePiece model of TEXTS; returns its pieces."""
+    usual = dict(vocab_size=45, hard_vocab_limit=False, model_type="unigram", minloglevel=2)
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(TEXTS * 5),
         model_prefix=str(file.with_suffix("")),
-        vocab_size=45,
-        hard_vocab_limit=False,
-        model_type="unigram",
-        minloglevel=2,
+        **usual | options,
     )
     file.with_suffix(".model").rename(file)
     file.with_suffix(".vocab").unlink()

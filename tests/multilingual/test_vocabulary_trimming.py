@@ -26,6 +26,7 @@ ARCHS = {
     "shared": {"arch": "transformer", "share_all_embeddings": True},
     "tied": {"arch": "transformer", "share_decoder_input_output_embed": True},
     "marian": {"arch": "marian", "encoder_layers": 2},
+    "t5": {"arch": "t5", "gated_ffn": True},
     "bilingual": {
         **{"arch": "bilingual_transformer", "source_prefix": "w3"},
         "decoder_start": "</s> w5",

@@ -14,8 +14,8 @@ from torch.testing import assert_close
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.nn.attention import MultiheadAttention
+from pet_fairseq.nn.layers import layers_share_parameters
 from pet_fairseq.pet import transformer
-from pet_fairseq.pet.checks import layers_share_parameters
 from tests.generation import check_generation, generate
 from tests.helpers import batch, build, dictionary, values
 

@@ -198,6 +198,7 @@ BLOCKS = {
         "$ cat reviews": PREDICTS,
         "import pet_fairseq": PREDICTS,
         "pip download": DOWNLOADS,
+        "pet-fairseq translate": "tests/cli/test_pretrained.py::test_a_t5",
     },
     "docs/quantisation.md": {
         "fairseq-train": f"{GUIDES}::test_few_bits_a_weight",

@@ -61,6 +61,11 @@ def can(_) -> Case:
     return translation(build("can_transformer", words=WORDS, **options))
 
 
+def t5(_) -> Case:
+    options = {"share_all_embeddings": True, "relative_max_distance": 20, "gated_ffn": True}
+    return translation(build("t5", words=WORDS, **options))
+
+
 def ensemble(_) -> Case:
     return translation(*(build("transformer", seed=seed, words=WORDS) for seed in (1, 2)))
 
@@ -83,8 +88,8 @@ def selfcp(tmp_path) -> Case:
     return Case([model], task.dictionary, {"net_input": sample["net_input"]})
 
 
-MODELS = {f.__name__: f for f in (plain, pet, can, ensemble, variator, selfcp)}
-TRANSLATION = ("plain", "pet", "can", "ensemble", "variator")
+MODELS = {f.__name__: f for f in (plain, pet, can, t5, ensemble, variator, selfcp)}
+TRANSLATION = ("plain", "pet", "can", "t5", "ensemble", "variator")
 
 
 def generate(kind, case, options, device, **arguments) -> tuple[list, list[Wait]]:

@@ -8,7 +8,7 @@ from tests.strict_device import waits_of
 
 MODELS = ["bert", "bert, no token types", "bilingual_marian", "bilingual_transformer", "gpt2"]
 MODELS += ["llama", "llama, norms of heads", "marian", "marian_student"]
-MODELS += ["pet_marian_student"]
+MODELS += ["pet_marian_student", "t5", "t5, gated, a bias for each layer"]
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -9,6 +9,7 @@ from pet_fairseq.variator.site_modules import (
     CompressedKeysValues,
     CompressedSelfAttention,
 )
+from tests.nn.test_relative_bias import bucket
 from tests.variator.test_plugin import expand_by_hand, group_by_hand
 
 
@@ -34,6 +35,7 @@ ACTIVATIONS = {
     "gelu": lambda v: v / 2 * (1 + torch.tanh((2 / math.pi) ** 0.5 * (v + 0.044715 * v**3))),
     "erf": lambda v: v / 2 * (1 + torch.erf(v / 2**0.5)),
     "swish": lambda v: v * v.sigmoid(),
+    "gated gelu": lambda v: ACTIVATIONS["gelu"](v[: len(v) // 2]) * v[len(v) // 2 :],
     "swiglu": lambda v: v[: len(v) // 2] * v[: len(v) // 2].sigmoid() * v[len(v) // 2 :],
 }
 
@@ -83,6 +85,8 @@ def heads_by_hand(attention, position, query, keys):
     shared = heads // getattr(attention, "key_value_heads", heads)
     rotary = hasattr(attention, "rotary")
     width = len(attention.q_proj(query)) // heads
+    relative = getattr(attention, "relative", None)
+    divisor = 1 if relative is not None else width**0.5  # T5 does not scale
     contexts = []
     for head in range(heads):
         of_q = slice(head * width, (head + 1) * width)
@@ -91,8 +95,10 @@ def heads_by_hand(attention, position, query, keys):
         q, scores = turned(q, position * rotary), []
         for p, v in keys:
             k = head_norm(attention, "k_norm", attention.k_proj(v)[of_k])
-            scores.append(q @ turned(k, p * rotary))
-        weights = (torch.stack(scores) / width**0.5).softmax(dim=0)
+            scores.append(q @ turned(k, p * rotary) / divisor)
+            if relative is not None:
+                scores[-1] = scores[-1] + relative.weight[bucket(p - position, 8, 6, True), head]
+        weights = torch.stack(scores).softmax(dim=0)
         contexts.append(sum(w * attention.v_proj(v)[of_k] for w, (_, v) in zip(weights, keys)))
     return attention.out_proj(torch.cat(contexts))
 

@@ -9,6 +9,7 @@ import random
 import pytest
 import torch
 
+from pet_fairseq.variator.costs import ffn_parameters
 from pet_fairseq.variator.flops_table import measured_cost, shape_of
 from tests.translation import make_batch, make_model, make_task, save_model, select
 from tests.variator import test_decoder_only as language_models
@@ -41,8 +42,15 @@ TRANSLATORS = {
     "bart": BACKBONES["bart"],
     "marian": ("marian", {**ENCODER, **DECODER, "swish": True, "share_all_embeddings": True}),
 }
+T5 = {
+    **{**ENCODER, **DECODER, "attention_head_dim": 6, "attention_dropout": 0.0},
+    **{"relative_buckets": 8, "relative_max_distance": 6, "activation_dropout": 0.0},
+}
+GATED = {"gated_ffn": True, "activation_fn": "gelu_accurate", "relative_bias_per_layer": True}
+TRANSLATORS |= {"t5": ("t5", {**T5, "share_all_embeddings": True}), "umt5": ("t5", T5 | GATED)}
 LANGUAGE_MODELS = ("gpt2", "llama", "qwen3")
 ACTIVATION = {**dict.fromkeys((*CLASSIFIERS, "bart"), "erf"), "marian": "swish"}
+ACTIVATION |= {"t5": "relu", "umt5": "gated gelu"}
 
 
 @pytest.fixture
@@ -166,3 +174,18 @@ def test_costs_of_prompts(kind, site, lm_task, tmp_path):  # noqa: F811
             for length in (12, 19):
                 cost = model.encoder_cost(shape_of(model), length)
                 assert cost == pytest.approx(measured_cost(model, length), rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["t5", "umt5"])
+@pytest.mark.parametrize("site", SITES)
+def test_costs_of_a_t5(kind, site, task, tmp_path):
+    """By formula and as torch counts; its heads are together less wide than the model."""
+    arch, options = TRANSLATORS[kind]
+    path = save_model(tmp_path / "b.pt", task, arch, **options)
+    model = make_variator(task, path, compression_ratio=3, compression_site=site)
+    shape, layer = shape_of(model), frozen_backbone(path, task, arch, options).encoder.layers[0]
+    assert ffn_parameters(shape) == layer.fc1.weight.numel() + layer.fc2.weight.numel()
+    for ratio in (1, 3):
+        with model.compression_ratio(ratio):
+            cost = model.encoder_cost(shape_of(model), 19)
+            assert cost == pytest.approx(measured_cost(model, 19), rel=1e-9)
