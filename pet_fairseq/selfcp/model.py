@@ -118,7 +118,8 @@ class Responder(FairseqIncrementalDecoder):
 
 def check_kind(backbone: nn.Module, path: str) -> None:
     """Raises UserError if a model in the file `path` cannot read memory tokens."""
-    if not is_decoder_only(backbone):
+    layers = backbone.decoder.layers if is_decoder_only(backbone) else [None]
+    if not all(hasattr(layer, "self_attn") for layer in layers):
         raise UserError(
             f"--backbone-path {path}: not a decoder-only Transformer; give a transformer_lm"
         )

@@ -7,11 +7,14 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 from fairseq.sequence_generator import SequenceGenerator
+from torch import nn
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.selfcp.bank import demonstrations
+from pet_fairseq.selfcp.compressor import make_low_rank
 from pet_fairseq.selfcp.model import SelfCpModel
 from pet_fairseq.selfcp.options import SelfCpConfig
+from pet_fairseq.selfcp.task import SelfCpTask, SelfCpTaskConfig
 from tests.selfcp.test_model import (
     KINDS,
     LENGTHS,
@@ -187,12 +190,8 @@ def test_saved_once_and_loaded_again(kind, task, tmp_path):
     with torch.no_grad():
         assert torch.equal(again(**sample["net_input"])[0], model(**sample["net_input"])[0])
     for rank in (0, 2):
-        other = SelfCpModel.build_model(
-            SelfCpConfig(**{**vars(model.cfg), "lora_rank": rank}), task
-        )
-        with pytest.raises(
-            UserError, match=f"--lora-rank {rank}: the checkpoint has updates of .* 3"
-        ):
+        other = make_selfcp(task, tmp_path, kind, lora_rank=rank)
+        with pytest.raises(UserError, match=f"^--lora-rank {rank}: .* has updates of rank 3"):
             other.load_state_dict(dict(state))
 
 
@@ -224,10 +223,11 @@ def test_training_goes_on_as_if_it_had_not_stopped(task, tmp_path):
 def test_checkpoints_from_before_these_options(task, tmp_path):
     model = make_selfcp(task, tmp_path).float()
     options = {k: v for k, v in vars(model.cfg).items() if not k.startswith("lora_")}
-    name = {"_name": "language_modeling"}
+    model_options = Namespace(**{**options, "_name": "selfcp"})
+    prompts = SelfCpTask.setup_task(SelfCpTaskConfig(data=str(tmp_path), seed=1))
     path = tmp_path / "old.pt"
-    save_state(path, model, Namespace(_name="selfcp", **options), {**vars(task.args), **name})
-    (again,), _ = checkpoint_utils.load_model_ensemble([str(path)], task=task)
+    save_state(path, model, model_options, {**vars(prompts.cfg), "_name": "selfcp"})
+    (again,), _ = checkpoint_utils.load_model_ensemble([str(path)], task=prompts)
     assert again.encoder.low_rank is None
     assert again.encoder.weights_hash == model.encoder.weights_hash
     updated = make_selfcp(task, tmp_path, lora_rank=2)  # a start from such a checkpoint
@@ -265,8 +265,17 @@ def test_bad_options(options, message, task, tmp_path):
         make_selfcp(task, tmp_path, **options)
 
 
-def test_a_backbone_without_these_maps(task, tmp_path):
-    small = {"decoder_layers": 1, "decoder_kernel_size_list": [3], "decoder_conv_dim": 16}
-    path = save_model(tmp_path / "conv.pt", task, "lightconv_lm", **{**TINY, **small})
+def test_backbones_without_these_maps(task, tmp_path):
+    decoder = nn.Module()
+    decoder.layers = nn.ModuleList([nn.Linear(2, 2)])
     with pytest.raises(UserError, match=r"^--lora-rank 2: the backbone's layers have no attention"):
+        make_low_rank(decoder, SelfCpConfig(lora_rank=2))
+    convolutions = {
+        **{"decoder_layers": 1, "decoder_kernel_size_list": [3], "decoder_embed_path": None},
+        **{"decoder_conv_type": "lightweight", "weight_softmax": True, "decoder_glu": True},
+        **{"attention_dropout": 0.0, "relu_dropout": 0.0, "input_dropout": 0.0},
+        **{"no_token_positional_embeddings": False, "adaptive_input": False},
+    }
+    path = save_model(tmp_path / "conv.pt", task, "lightconv_lm", **{**TINY, **convolutions})
+    with pytest.raises(UserError, match=r"conv.pt: not a decoder-only Transformer; give a transf"):
         SelfCpModel.build_model(SelfCpConfig(backbone_path=path, window=7, lora_rank=2), task)
