@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from pet_fairseq.errors import UserError
+
 from .setup import Setup
 
 Shape = tuple[int, int]  # out and in
@@ -32,7 +34,6 @@ def shapes_of(setup: Setup) -> tuple[int, list[Shape]]:
         outside = int(given.get("--decoder-output-dim", OUTSIDE))
         return outside, 2 * layers * [(width, width)]
     from pet_fairseq.checkpoints.safe_loading import load_checkpoint
-    from pet_fairseq.errors import UserError
 
     path = str(setup.own_backbone)
     weights = load_checkpoint(path, "--backbone", mapped=True)["model"]
