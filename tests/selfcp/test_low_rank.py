@@ -10,6 +10,7 @@ from fairseq.sequence_generator import SequenceGenerator
 from torch import nn
 
 from pet_fairseq.errors import UserError
+from pet_fairseq.nn.parameter_counts import count_parameters
 from pet_fairseq.selfcp.bank import demonstrations
 from pet_fairseq.selfcp.compressor import make_low_rank
 from pet_fairseq.selfcp.model import SelfCpModel
@@ -193,6 +194,12 @@ def test_saved_once_and_loaded_again(kind, task, tmp_path):
         other = make_selfcp(task, tmp_path, kind, lora_rank=rank)
         with pytest.raises(UserError, match=f"^--lora-rank {rank}: .* has updates of rank 3"):
             other.load_state_dict(dict(state))
+
+
+def test_counted_once(task, tmp_path):
+    model, without = make(task, tmp_path), make_selfcp(task, tmp_path)
+    more = [a - b for a, b in zip(count_parameters(model), count_parameters(without))]
+    assert more == 3 * [4 * 3 * (16 + 16)]  # 4 maps of 16 x 16 with rank 3
 
 
 def test_training_goes_on_as_if_it_had_not_stopped(task, tmp_path):
