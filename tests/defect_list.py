@@ -628,6 +628,20 @@ DEFECTS = (
         "_ = [other[:n] for other, n in zip(others, other_lengths.tolist())]",
         "tests/selfcp/test_model.py",
     ),
+    Defect(
+        "low-rank updates not divided by their rank",
+        "pet_fairseq/nn/low_rank.py:LowRankUpdates.__init__",
+        "self.scale = alpha / rank",
+        "self.scale = alpha",
+        "tests/nn/test_low_rank.py",
+    ),
+    Defect(
+        "the first word of a response without the reader's updates",
+        "pet_fairseq/selfcp/reader.py:PromptReader.forward",
+        "with self.updates_for('reader'), vectors_embedded(self.inner, inputs):",
+        "with vectors_embedded(self.inner, inputs):",
+        "tests/selfcp/test_low_rank.py",
+    ),
     # decoding and export
     Defect(
         "scores divided by a length without </s>",

@@ -4,8 +4,8 @@ To fairseq it is an encoder-decoder: the encoder reads query and prompt, the dec
 Both are the same frozen model.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Optional
 
 import torch
@@ -29,13 +29,25 @@ from pet_fairseq.selfcp.mixed_input import MixedInput, append_tokens, last_state
 from pet_fairseq.selfcp.options import SelfCpConfig, check_options
 from pet_fairseq.selfcp.reader import PromptReader, Prompts
 
+LOW_RANK = "encoder.low_rank.down."  # keys in the state
+
 
 class Responder(FairseqIncrementalDecoder):
-    """Continues what a PromptReader read."""
+    """Continues what a PromptReader read.
 
-    def __init__(self, inner: nn.Module, dictionary: Dictionary):
+    Args:
+        inner: the decoder of the language model. updates_for: of the PromptReader.
+    """
+
+    def __init__(
+        self,
+        inner: nn.Module,
+        dictionary: Dictionary,
+        updates_for: Callable[[str], AbstractContextManager],
+    ):
         super().__init__(dictionary)
         self.inner = inner
+        self.updates_for = updates_for
 
     def forward(
         self,
@@ -55,7 +67,7 @@ class Responder(FairseqIncrementalDecoder):
             self.fill(incremental_state, encoder_out)
             output = encoder_out["first"][0]
         else:
-            with self.positions_of_all():
+            with self.updates_for("reader"), self.positions_of_all():
                 output, _ = self.inner(tokens, incremental_state=incremental_state)
         return self.end_at_last_position(output, tokens), {"attn": [None]}
 
@@ -106,7 +118,8 @@ class Responder(FairseqIncrementalDecoder):
 
 def check_kind(backbone: nn.Module, path: str) -> None:
     """Raises UserError if a model in the file `path` cannot read memory tokens."""
-    if not is_decoder_only(backbone):
+    layers = backbone.decoder.layers if is_decoder_only(backbone) else [None]
+    if not all(hasattr(layer, "self_attn") for layer in layers):
         raise UserError(
             f"--backbone-path {path}: not a decoder-only Transformer; give a transformer_lm"
         )
@@ -127,7 +140,7 @@ def check_kind(backbone: nn.Module, path: str) -> None:
 class SelfCpModel(FairseqEncoderDecoderModel):
     """A frozen language model that compresses long prompts to memory tokens, and reads these.
 
-    Only the memory tag and the connector are trained and saved.
+    Only the memory tag, the connector and, if asked for, low-rank updates are trained and saved.
     """
 
     wraps_backbone = True  # its checkpoints are no backbones
@@ -141,7 +154,8 @@ class SelfCpModel(FairseqEncoderDecoderModel):
         """Build the model around a backbone; `data` is the dictionary's folder, for errors."""
         inner = backbone.decoder
         freeze(backbone)
-        super().__init__(PromptReader(inner, cfg, dictionary), Responder(inner, dictionary))
+        reader = PromptReader(inner, cfg, dictionary)
+        super().__init__(reader, Responder(inner, dictionary, reader.updates_for))
         self.cfg = cfg
         self.data = data
         digest = torch.tensor(list(dictionary_hash(dictionary)), dtype=torch.uint8)
@@ -194,7 +208,8 @@ class SelfCpModel(FairseqEncoderDecoderModel):
         inner = self.decoder.inner
         whole = append_tokens(inputs, prev_output_tokens[:, 1:], inner.padding_idx)
         self.encoder.check_length(whole)
-        states = last_states(inner, whole)
+        with self.encoder.updates_for("reader"):
+            states = last_states(inner, whole)
         steps = torch.arange(prev_output_tokens.size(1), device=states.device)
         at_response = inputs.lengths[:, None] - 1 + steps
         at_response = at_response[..., None].expand(-1, -1, states.size(-1))
@@ -204,8 +219,9 @@ class SelfCpModel(FairseqEncoderDecoderModel):
         """Check backbone and dictionary, and fill in what the file leaves out.
 
         Raises:
-            UserError: another backbone, or a dictionary of other words or in another order. Files
-                that are too old to hold the dictionary's hash are not checked for it.
+            UserError: another backbone, a dictionary of other words or in another order, or
+                low-rank updates of another rank. Files that are too old to hold the dictionary's
+                hash are not checked for it.
         """
         what = "the memory tag and connector"
         check_hash(state_dict, self.backbone_hash, self.cfg.backbone_path, what)
@@ -215,4 +231,18 @@ class SelfCpModel(FairseqEncoderDecoderModel):
                 f"{self.data}/dict.txt: not the dictionary that {what} was trained with; give data "
                 "made with the same SentencePiece model"
             )
+        check_rank(state_dict, self.cfg.lora_rank)
         restore_modules(self, state_dict)
+
+
+def check_rank(state_dict: dict[str, Tensor], rank: int) -> None:
+    """Check that low-rank updates in a model's state, if it has any, have the rank of --lora-rank.
+
+    Raises:
+        UserError: they have another one.
+    """
+    ranks = [t.size(0) for name, t in state_dict.items() if name.startswith(LOW_RANK)]
+    if ranks and ranks[0] != rank:
+        raise UserError(
+            f"--lora-rank {rank}: the checkpoint has updates of rank {ranks[0]}; give that rank"
+        )

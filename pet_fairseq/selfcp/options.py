@@ -9,6 +9,8 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.selfcp.connector import CONNECTORS
 from pet_fairseq.selfcp.segments import STRATEGIES, check_strategy
 
+LORA_ON = ("compressor", "reader")
+
 
 @dataclass
 class SelfCpConfig(FairseqDataclass):
@@ -59,6 +61,23 @@ class SelfCpConfig(FairseqDataclass):
     shots: int = field(
         default=4, metadata={"help": "demonstrations for each prompt, if there is a bank"}
     )
+    lora_rank: int = field(
+        default=0,
+        metadata={
+            "help": "rank of trained updates to the backbone's maps of queries and values (LoRA, a "
+            "baseline); 0: none, the backbone stays frozen"
+        },
+    )
+    lora_alpha: float = field(
+        default=16, metadata={"help": "the updates are multiplied by this divided by their rank"}
+    )
+    lora_on: ChoiceEnum(LORA_ON) = field(
+        default="compressor",
+        metadata={
+            "help": "when the backbone has these updates: while it makes memory tokens "
+            "(compressor), or while it reads what these stand in and responds (reader)"
+        },
+    )
 
 
 def check_options(cfg: SelfCpConfig) -> None:
@@ -76,3 +95,9 @@ def check_options(cfg: SelfCpConfig) -> None:
         raise UserError(f"--standardise-on {cfg.standardise_on}: give 0 or more")
     if cfg.shots < 0:
         raise UserError(f"--shots {cfg.shots}: give 0 or more")
+    if cfg.lora_rank < 0:
+        raise UserError(f"--lora-rank {cfg.lora_rank}: give 0 or more")
+    if not 0 < cfg.lora_alpha < math.inf:
+        raise UserError(f"--lora-alpha {cfg.lora_alpha:g}: give more than 0, but not inf")
+    if cfg.lora_on not in LORA_ON:
+        raise UserError(f"--lora-on {cfg.lora_on}: give one of {', '.join(LORA_ON)}")

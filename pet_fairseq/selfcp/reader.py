@@ -250,7 +250,7 @@ class PromptReader(Compressor):
         if self.has_rotary_positions:
             inputs, ends = pad_left(inputs), torch.full_like(ends, inputs.tokens.size(1) - 1)
         state: dict[str, dict[str, Optional[Tensor]]] = {}
-        with vectors_embedded(self.inner, inputs):
+        with self.updates_for("reader"), vectors_embedded(self.inner, inputs):
             features, _ = prefill(self.inner, inputs.tokens, state, features_only=True)
         last = features[torch.arange(len(ends), device=ends.device), ends]
         buffers = [layer.self_attn._get_input_buffer(state) for layer in self.inner.layers]

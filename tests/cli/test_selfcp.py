@@ -101,6 +101,27 @@ def answers(data, path, *more):
     return [text for _, _, text in hypotheses(data, path, *more)]
 
 
+def test_low_rank_updates(data, backbone, tmp_path):
+    """A model tuned on prompts that are cut, and trained further where it stopped."""
+    tuned = ("--prompt-strategy", "truncate", "--lora-rank", "2", "--lora-on", "reader")
+    for updates in (20, 30):
+        log = train_selfcp(data, tmp_path, backbone, *tuned, "--max-update", updates)
+    assert "@ 20 updates" in log.output
+    path = tmp_path / "checkpoint_last.pt"
+    state = load_checkpoint_to_cpu(str(path))["model"]
+    assert state["encoder.low_rank.up.3"].any()  # queries and values of two layers
+    assert set(state) == {
+        *(f"encoder.low_rank.{side}.{i}" for side in ("down", "up") for i in range(4)),
+        *("encoder.memory_tag", "encoder.connector.weight", "encoder.connector.bias"),
+        *("backbone_hash", "dictionary_hash"),
+    }
+    assert len(answers(data, path)) == SIZES["test"]
+    other = ("--model-overrides", "{'lora_rank': 0}")
+    result = run(*("fairseq-generate", data, *USER, *GENERATE, "--path", path, *other), check=False)
+    assert result.status != 0 and "Traceback" not in result.output
+    assert "--lora-rank 0: the checkpoint has updates of rank 2" in result.output.splitlines()[-1]
+
+
 def test_training(trained):
     _, log = trained
     losses = log.values("loss", "valid")

@@ -126,6 +126,11 @@ CASES = {
         "prompts",
         "--arch selfcp --backbone-path {folder}/prompts.pt --window 7 --criterion selfcp_lm",
     ),
+    "selfcp, low-rank updates": Case(
+        "prompts",
+        "--arch selfcp --backbone-path {folder}/prompts.pt --window 7 --criterion selfcp_lm "
+        "--lora-rank 2",
+    ),
 }
 CASES |= {
     "bert": Case("classes", f"--arch bert {ROBERTA} --criterion sentence_prediction"),

@@ -204,7 +204,10 @@ BLOCKS = {
         "fairseq-train": f"{GUIDES}::test_few_bits_a_weight",
         "pet-fairseq export": f"{GUIDES}::test_few_bits_a_weight",
     },
-    "docs/selfcp.md": {"fairseq-train": "tests/cli/test_selfcp.py::test_training"},
+    "docs/selfcp.md": {
+        "fairseq-train BIN --user-dir": "tests/cli/test_selfcp.py::test_training",
+        "fairseq-train BIN ...": "tests/cli/test_selfcp.py::test_low_rank_updates",
+    },
     "docs/selfcp_data.md": {
         "pet-fairseq import-hf SmolLM2-135M-Instruct": (
             "tests/cli/test_selfcp_commands.py::test_a_language_model_of_hugging_face"

@@ -4,6 +4,7 @@ import pytest
 from fairseq.tasks.language_modeling import LanguageModelingTask
 from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
 
+from pet_fairseq.selfcp.options import LORA_ON
 from tests.selfcp.test_model import make_sample, make_selfcp
 from tests.selfcp.test_model import task as selfcp_task  # noqa: F401  fixture
 from tests.strict.steps import Setup, build_criterion, check_steps
@@ -80,12 +81,18 @@ def test_language_models(kind, site, lm_task: LanguageModelingTask, tmp_path):  
     assert len(waits_of(waits)) <= 1, waits_of(waits)
 
 
-@pytest.mark.parametrize("strategy", ["former", "concat", "recursive"])
-def test_selfcp(strategy, selfcp_task, tmp_path):  # noqa: F811
+@pytest.mark.parametrize(
+    "strategy, more",
+    [
+        *((strategy, {}) for strategy in ("former", "concat", "recursive")),
+        *(("former", {"lora_rank": 2, "lora_on": place}) for place in LORA_ON),
+    ],
+)
+def test_selfcp(strategy, more, selfcp_task, tmp_path):  # noqa: F811
     def make():
         sample = make_sample(selfcp_task, [(2, 5), (0, 9), (1, 14), (3, 23), (2, 0)])
         sample["ntokens"] = int(sample["target"].ne(selfcp_task.dictionary.pad()).sum())
-        model = make_selfcp(selfcp_task, tmp_path, prompt_strategy=strategy)
+        model = make_selfcp(selfcp_task, tmp_path, prompt_strategy=strategy, **more)
         return Setup(selfcp_task, build_criterion("selfcp_lm", selfcp_task), model, sample)
 
     lines = waits_of(check_steps(make))

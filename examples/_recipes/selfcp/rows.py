@@ -1,7 +1,9 @@
 """The rows of SelfCP's recipes.
 
 A row of the table is a prompt strategy; a number at its end is another ratio, as in former4. In a
-row that begins with `control_`, the memory is trained and used with segments of other prompts.
+row that begins with `control_`, the memory is trained and used with segments of other prompts. In
+`icae` and `lora` the language model has trained low-rank updates: while it makes memory tokens, and
+while it reads a prompt that is cut off.
 """
 
 import re
@@ -22,6 +24,7 @@ class Row(NamedTuple):
     memory: str = "memory"
     trained_with: str = "auto"  # --prompt-strategy
     segments_from: str = "own"  # --segments-from
+    lora_on: str = ""  # --lora-on; empty: no --lora-rank
 
 
 CONTROL = {"memory": "control_memory", "segments_from": "other"}
@@ -29,6 +32,8 @@ ROWS = {
     **{strategy: Row(strategy) for strategy in STRATEGIES if strategy != "auto"},
     "recursive": Row("recursive", "recursive_memory", "recursive"),
     **{f"control_{side}": Row(side, **CONTROL) for side in ("former", "latter")},
+    "icae": Row("former", "icae_memory", "former", lora_on="compressor"),
+    "lora": Row("truncate", "lora_model", "truncate", lora_on="reader"),
 }
 FULL = ("full",)  # for data sets without prompts longer than the model's positions
 DEFAULT = (

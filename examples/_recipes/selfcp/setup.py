@@ -24,6 +24,7 @@ class Settings:
         lm_updates, memory_updates: how many updates train the language model, and the memory.
         window: tokens of a prompt that are read as they are.
         ratio: prompt tokens for a memory token.
+        icae_rank: of the compressor's updates in the row `icae`.
         candidates: the possible responses, to be scored `by_choice`; without them, `by_rouge`.
         beam, max_len: of generated responses.
         full: whether no prompt is longer than the model's positions, so that `full` is a default
@@ -39,6 +40,7 @@ class Settings:
     memory_updates: int
     window: int
     ratio: int
+    icae_rank: int
     beam: int
     max_len: int
     candidates: Options = ()

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 
 from pet_fairseq.runner.fairseq_commands import BEST, fairseq_train, use_checkpoint
-from pet_fairseq.runner.fairseq_options import rise_and_fall
+from pet_fairseq.runner.fairseq_options import Options, rise_and_fall
 from pet_fairseq.runner.pipeline import merge
 from pet_fairseq.runner.stage import Kind, Stage, drop_overridden
 
+from .equal_rank import equal_rank, shapes_of
 from .rows import Row, parse_row
 from .setup import Reading, Setup
 
@@ -38,7 +39,7 @@ def backbone(setup: Setup) -> Stage:
 
 
 def memory(setup: Setup, row: Row, seed: int, group: str) -> Stage:
-    """The stage that trains a row's memory tag and connector, for one seed."""
+    """The stage that trains a row's memory tag, connector and low-rank updates, for one seed."""
     settings = setup.settings
     folder = setup.runs / f"{row.memory}.seed{seed}"
     control = () if row.segments_from == "own" else ("--segments-from", row.segments_from)
@@ -47,6 +48,7 @@ def memory(setup: Setup, row: Row, seed: int, group: str) -> Stage:
             *(*settings.around_a_model, "--task", "selfcp", "--arch", "selfcp"),
             *("--criterion", "selfcp_lm"),
             *("--seed", str(seed), "--prompt-strategy", row.trained_with, *control),
+            *low_rank(setup, row),
             *("--backbone-path", str(setup.backbone), "--window", str(settings.window)),
             *(*settings.memory, *rise_and_fall(settings.memory_updates)),
         )
@@ -59,6 +61,16 @@ def memory(setup: Setup, row: Row, seed: int, group: str) -> Stage:
         inputs=(setup.data, setup.backbone),
         kind=Kind.TRAINING,
     )
+
+
+def low_rank(setup: Setup, row: Row) -> Options:
+    """The options of a row's low-rank updates, if it has any."""
+    if not row.lora_on:
+        return ()
+    # the reader's updates stand in the place of SelfCP's tag and connector; ICAE's come on top
+    icae = row.lora_on == "compressor"
+    rank = setup.settings.icae_rank if icae else equal_rank(*shapes_of(setup))
+    return ("--lora-rank", str(rank), "--lora-on", row.lora_on)
 
 
 def build_stages(setup: Setup, rows: Sequence[str], seeds: Sequence[int]) -> list[Stage]:

@@ -1,14 +1,23 @@
 """SelfCP's recipes as data."""
 
 import pytest
+import torch
 from fairseq import options
+from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageModelingTask
+from pet_fairseq_recipes.selfcp.equal_rank import equal_rank
 from pet_fairseq_recipes.selfcp.rows import ROWS
 from pet_fairseq_recipes.selfcp.setup import DATA_SETS
 
 import pet_fairseq
 from pet_fairseq.errors import UserError
+from pet_fairseq.nn.architectures import build_without_memory
+from pet_fairseq.nn.low_rank import LowRankUpdates, attention_maps
+from pet_fairseq.selfcp.connector import make_connector
 from pet_fairseq.selfcp.segments import STRATEGIES
+from tests import helpers
 from tests.recipes.paper import check_order, parser, stages, trainings
+from tests.selfcp.test_model import TINY
+from tests.translation import save_model
 
 pytestmark = pytest.mark.paper
 
@@ -20,10 +29,10 @@ EVERY_ROW = (*ROWS, "former4")
 def test_every_row(name, tmp_path):
     found = stages(name, tmp_path, "--rows", *EVERY_ROW, "--seeds", "1", "2")
     check_order(found)
-    # the language model once; memory, and that of the recursive way, for each seed
+    # the language model once; all that is trained around it for each seed
+    around = ("memory", "recursive_memory", "control_memory", "icae_memory", "lora_model")
     assert [s.name for s in trainings(found)] == [
-        *("backbone", "memory.seed1", "recursive_memory.seed1", "control_memory.seed1"),
-        *("memory.seed2", "recursive_memory.seed2", "control_memory.seed2"),
+        *("backbone", *(f"{name}.seed{seed}" for seed in (1, 2) for name in around))
     ]
     results = [s for s in found.values() if s.product.name == "result.json"]
     assert len(results) == 2 * len(EVERY_ROW)
@@ -34,7 +43,7 @@ def test_every_row(name, tmp_path):
 
 @pytest.mark.parametrize("name", list(DATA_SETS))
 def test_fairseq_takes_every_training_command(name, tmp_path):
-    for stage in trainings(stages(name, tmp_path)):
+    for stage in trainings(stages(name, tmp_path, "--rows", "former", "icae", "lora")):
         words = [word for word in stage.command[1:] if isinstance(word, str)]
         words.remove("--user-dir")
         parser = options.get_training_parser(stage.option("--task"))
@@ -44,7 +53,8 @@ def test_fairseq_takes_every_training_command(name, tmp_path):
 
 def test_every_strategy_has_a_row():
     assert set(STRATEGIES) - set(ROWS) == {"auto"}
-    assert set(ROWS) - set(STRATEGIES) == {"control_former", "control_latter"}
+    more = {"control_former", "control_latter", "icae", "lora"}
+    assert set(ROWS) - set(STRATEGIES) == more
 
 
 @pytest.mark.parametrize("name", list(DATA_SETS))
@@ -106,3 +116,69 @@ def test_given_language_models_windows_and_lengths(tmp_path):
     for option in ("--lm-updates", "--memory-updates"):  # 0 would train without end
         with pytest.raises(UserError, match=f"{option} 0: give 1 or more"):
             stages("recall", tmp_path, option, "0")
+
+
+def test_low_rank_rows(tmp_path):
+    found = stages("cicero", tmp_path, "--rows", "former", "icae", "icae4", "lora")
+    runs = tmp_path / "cicero/selfcp"
+    for row, training, strategy, place in (
+        ("icae", "icae_memory", "former", "compressor"),
+        ("icae4", "icae_memory", "former", "compressor"),
+        ("lora", "lora_model", "truncate", "reader"),
+    ):
+        stage = found[f"{training}.seed1"]
+        assert stage.option("--prompt-strategy") == strategy
+        assert stage.option("--lora-on") == place
+        read = found[f"{row}.seed1/generate"]
+        assert read.option("--path") == f"{runs}/{training}.seed1/checkpoint_best.pt"
+        assert f"'prompt_strategy': '{strategy}'" in read.option("--model-overrides")
+    assert found["memory.seed1"].option("--lora-rank") is None
+    assert found["icae_memory.seed1"].option("--lora-rank") == "32"
+    assert not {"icae", "lora"} & set(parser("cicero").get_default("rows"))
+
+
+def trained_parameters(model, rank):
+    """Of SelfCP's tag and connector, and of updates of this rank."""
+    torch.manual_seed(0)
+    words = model.decoder.embed_tokens
+    connector = make_connector("linear", words.embedding_dim)
+    updates = LowRankUpdates(attention_maps(model.decoder), rank, 1)
+    selfcp = words.embedding_dim + sum(p.numel() for p in connector.parameters())
+    return selfcp, sum(p.numel() for p in updates.parameters())
+
+
+@pytest.mark.parametrize("name", ["cicero", "xsum"])
+def test_lora_has_as_many_parameters_as_selfcp(name, tmp_path):
+    found = stages(name, tmp_path, "--rows", "lora")
+    words = [word for word in found["backbone"].command[1:] if isinstance(word, str)]
+    words.remove("--user-dir")
+    options_of = options.get_training_parser("language_modeling")
+    args = options.parse_args_and_arch(options_of, input_args=words)
+    rank = int(found["lora_model.seed1"].option("--lora-rank"))
+    differences = []
+    for given in (rank - 1, rank, rank + 1):
+        selfcp, updates = trained_parameters(build_without_memory(args, 30, 30), given)
+        differences.append(abs(selfcp - updates))
+    assert min(differences) == differences[1] < 0.05 * selfcp
+
+
+def test_lora_of_a_given_language_model(tmp_path):
+    words = helpers.dictionary()
+    words.save(str(tmp_path / "dict.txt"))
+    cfg = LanguageModelingConfig(data=str(tmp_path), tokens_per_sample=64)
+    task = LanguageModelingTask.setup_task(cfg)
+    shape = {**TINY, "decoder_key_value_heads": 1, "decoder_layers": 1}
+    path = save_model(tmp_path / "lm.pt", task, "llama", **shape)
+    found = stages("recall", tmp_path, "--rows", "lora", "--backbone", path)
+    # 16 x 16 + 2 x 16 in the tag and the connector; 16 + 16 and 16 + 8 for each rank
+    assert found["lora_model.seed1"].option("--lora-rank") == "5"
+    torch.save({**torch.load(path, weights_only=False), "model": {}}, tmp_path / "other.pt")
+    for file, message in (("no.pt", "no such file"), ("other.pt", "holds no language model whose")):
+        with pytest.raises(UserError, match=f"^--backbone .*{file}: .*{message}"):
+            stages("recall", tmp_path, "--rows", "lora", "--backbone", str(tmp_path / file))
+
+
+def test_equal_rank():
+    """The paper's: 32 for 17 million, in 32 layers of width 4,096."""
+    assert equal_rank(4096, 64 * [(4096, 4096)]) == 32
+    assert equal_rank(8, 64 * [(4096, 4096)]) == 1

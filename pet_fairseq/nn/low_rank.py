@@ -1,0 +1,76 @@
+"""Low-rank updates of frozen linear maps: E. J. Hu et al., "LoRA", 2021."""
+
+import math
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+UPDATED = ("q_proj", "v_proj")  # as in section 5 of the paper
+
+
+class LowRankUpdates(nn.Module):
+    """Makes W + (alpha / r) B A of the weight W of some linear maps, inside a block only.
+
+    Outside of `applied` the maps are what they were, bit by bit. B starts at zero, so that at first
+    they are so inside, too. A and B are parameters of this module, not of the maps. Whoever reads a
+    map's `weight` gets the updated one: fairseq's attention reads it without calling the map.
+
+    What runs again in the backward pass has to do so in a block of its own.
+
+    Args:
+        maps: each with W of out x in. rank: r, 1 or more; A is r x in, B is out x r.
+    """
+
+    def __init__(self, maps: Iterable[nn.Linear], rank: int, alpha: float):
+        super().__init__()
+        self.scale = alpha / rank
+        self.is_applied = False
+        self.down = nn.ParameterList()  # A
+        self.up = nn.ParameterList()  # B
+        for number, linear in enumerate(maps):
+            down = linear.weight.new_empty(rank, linear.in_features)
+            nn.init.kaiming_uniform_(down, a=math.sqrt(5))  # as torch starts a linear map
+            self.down.append(nn.Parameter(down))
+            self.up.append(nn.Parameter(linear.weight.new_zeros(linear.out_features, rank)))
+            parametrize.register_parametrization(linear, "weight", _Weight(self, number))
+
+    def update(self, weight: Tensor, number: int) -> Tensor:
+        """The weight of a map, out x in: updated inside the block, else the same tensor."""
+        if not self.is_applied:
+            return weight
+        return torch.addmm(weight, self.up[number], self.down[number], alpha=self.scale)
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Inside the block the maps are the updated ones."""
+        before, self.is_applied = self.is_applied, True
+        try:
+            yield
+        finally:
+            self.is_applied = before
+
+
+class _Weight(nn.Module):
+    """The parametrization of one map."""
+
+    def __init__(self, updates: LowRankUpdates, number: int):
+        super().__init__()
+        # in a tuple, so that the frozen model does not get the matrices as parameters of its own
+        self.update_of = (updates, number)
+
+    def forward(self, weight: Tensor) -> Tensor:
+        updates, number = self.update_of
+        return updates.update(weight, number)
+
+
+def attention_maps(decoder: nn.Module) -> list[nn.Linear]:
+    """The maps of UPDATED in each layer's attention; none of a layer that has no such attention."""
+    maps = [
+        getattr(getattr(layer, "self_attn", None), name, None)
+        for layer in decoder.layers
+        for name in UPDATED
+    ]
+    return [linear for linear in maps if isinstance(linear, nn.Linear)]
