@@ -760,9 +760,9 @@ DEFECTS = (
     ),
     Defect(
         "a word from which Marian's engine starts that is trained",
-        "pet_fairseq/huggingface/marian_model.py:keep_row",
-        "gradient[row].zero_()",
-        "gradient[row]",
+        "pet_fairseq/huggingface/marian_model.py:ZeroLogit",
+        "logits.select(-1, self.word).zero_()",
+        "logits.select(-1, self.word)",
         "tests/export/test_marian.py",
     ),
     Defect(

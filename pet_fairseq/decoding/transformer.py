@@ -111,7 +111,9 @@ def _is_changed(module: nn.Module) -> bool:
     """Whether a module computes more than its class says: dropout, hooks, another `forward`."""
     dropout = isinstance(module, FairseqDropout) and module.apply_during_inference
     before = set(module._forward_pre_hooks.values()) - {make_contiguous}
-    return bool(dropout or before or module._forward_hooks or "forward" in module.__dict__)
+    hooks = module._forward_hooks.values()
+    after = [hook for hook in hooks if not getattr(hook, "only_gradients", False)]
+    return bool(dropout or before or after or "forward" in module.__dict__)
 
 
 def _layers(decoder: TransformerDecoderBase) -> list[nn.Module]:

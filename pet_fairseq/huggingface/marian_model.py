@@ -100,7 +100,8 @@ class MarianStudent(MarianModel):
         for stack in (model.encoder, model.decoder):
             if stack.embed_positions is not None:
                 fix_positions(stack.embed_positions)
-        keep_row(model.decoder.output_projection.weight, task.target_dictionary.pad())
+        start = ZeroLogit(task.target_dictionary.pad())
+        model.decoder.output_projection.register_forward_hook(start)
         return model
 
 
@@ -131,15 +132,20 @@ def fix_positions(table: LearnedPositionalEmbedding) -> None:
     table.weight.requires_grad_(False)
 
 
-def keep_row(matrix: nn.Parameter, row: int) -> None:
-    """Let training leave a row of a matrix as it is, such as the zeros of a word."""
+class ZeroLogit:
+    """Forward hook of an output projection: the logit of a word whose row is 0, without a gradient.
 
-    def without_row(gradient: Tensor) -> Tensor:
-        gradient = gradient.clone()
-        gradient[row].zero_()
-        return gradient
+    Else training would move the row.
+    """
 
-    matrix.register_hook(without_row)
+    only_gradients = True  # decoding may leave it out
+
+    def __init__(self, word: int):
+        self.word = word
+
+    def __call__(self, _projection: nn.Linear, _inputs, logits: Tensor) -> None:
+        if torch.is_grad_enabled():
+            logits.select(-1, self.word).zero_()
 
 
 def use_swish(model: nn.Module) -> None:
