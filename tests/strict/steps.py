@@ -43,9 +43,6 @@ def run_steps(setup: Setup, device: str, optimise: Callable = adam) -> tuple[dic
     task = setup.task
     # in double precision, or Adam makes steps of rounding errors
     criterion, model = setup.criterion.double().to(device), setup.model.double().to(device)
-    for parameter in model.parameters():  # the strict device's way to move loses them; CUDA's not
-        hooks, parameter._backward_hooks = parameter._backward_hooks, None
-        parameter._backward_hooks = hooks
     batch = setup.batch if device == "cpu" else move(setup.batch)
     trained = [p for p in (*model.parameters(), *criterion.parameters()) if p.requires_grad]
     optimizer = optimise(trained)
