@@ -59,7 +59,7 @@ COMMANDS = (
     Command(
         name="export",
         group=Group.MAIN,
-        help="write a translation model for fairseq, CTranslate2, transformers, ONNX or Marian",
+        help="write a translation model for fairseq, CTranslate2, transformers, ONNX, Marian",
         description="Write a folder with the model's plain form, in which no parameters are "
         "shared between layers and every attention has only the heads that it uses.",
         add_arguments=_arguments,
