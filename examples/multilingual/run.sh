@@ -17,7 +17,7 @@ model=(--arch transformer --encoder-layers 3 --decoder-layers 3 --encoder-embed-
   --encoder-normalize-before --decoder-normalize-before --share-all-embeddings --dropout 0.2)
 training=(--criterion label_smoothed_cross_entropy --label-smoothing 0.1 --optimizer adam --adam-betas "(0.9, 0.98)"
   --lr 2e-3 --lr-scheduler inverse_sqrt --warmup-updates 1000 --clip-norm 1.0 --no-epoch-checkpoints --seed 1
-  --required-batch-size-multiple 1 --log-format json --log-interval 100 --cpu)
+  --required-batch-size-multiple 1 --num-workers 0 --log-format json --log-interval 100 --cpu)
 
 teacher() {
   run pet-fairseq train-bf16 "$data/bin" --task translation_multi_simple_epoch --langs de,en,fi --lang-pairs de-en,en-de,en-fi,fi-en \
