@@ -8,8 +8,8 @@
 #   equal        the one of these whose BLEU is nearest to the teacher of several languages
 #   students     what its students learn from, for each seed
 # Environment: DATA (runs/multilingual/data), RUNS (runs/multilingual), SEEDS ("1 2 3"), ROWS (all of them: pairs, text,
-#   more, bilingual, distributions, translations, keep, n2000, n1000), UPDATES (4000), TEACHER_UPDATES (8000), BILINGUAL_UPDATES (4000),
-#   EVERY (500 updates, a checkpoint of `bilingual`), DRY_RUN=1
+#   more, bilingual, distributions, translations, keep, n2000, n1000, pre_norm, marian), UPDATES (4000), TEACHER_UPDATES (8000),
+#   BILINGUAL_UPDATES (4000), EVERY (500 updates, a checkpoint of `bilingual`), DRY_RUN=1
 . "$(dirname "${BASH_SOURCE[0]}")/../../scripts/common.sh"
 data=${DATA:-$ROOT/runs/multilingual/data} runs=${RUNS:-$ROOT/runs/multilingual}
 model=(--arch transformer --encoder-layers 3 --decoder-layers 3 --encoder-embed-dim 160 --decoder-embed-dim 160
@@ -53,7 +53,7 @@ equal() {
 # student ROW TEACHER OPTION...: one of each seed, tested on Multi30k
 student() {
   local row=$1 seed
-  [[ " ${ROWS:-pairs text more bilingual distributions translations keep n2000 n1000} " == *" $row "* ]] || return 0
+  [[ " ${ROWS:-pairs text more bilingual distributions translations keep n2000 n1000 pre_norm marian} " == *" $row "* ]] || return 0
   for seed in ${SEEDS:-1 2 3}; do
     run pet-fairseq compress "${@:2}" --updates "${UPDATES:-4000}" --precision bf16 --device cpu --seed "$seed" \
       --out "$runs/students/$row.seed$seed"
@@ -78,6 +78,8 @@ students() {
   student keep "${several[@]}" "${pairs[@]}" --vocabulary keep
   student n2000 "${several[@]}" "${pairs[@]}" --vocabulary 2000
   student n1000 "${several[@]}" "${pairs[@]}" --vocabulary 1000
+  student pre_norm "${one[@]}" --data "$data/bin"
+  student marian "${one[@]}" --data "$data/bin" --student-form marian
 }
 
 for name in "$@"; do

@@ -64,7 +64,8 @@ def test_every_row_on_paper(data, tmp_path):
         **{"DATA": str(data), "RUNS": str(tmp_path), "DRY_RUN": "1"},
     ).stdout
     students = [line for line in shown.splitlines() if "compress" in line]
-    assert len(students) == 27
+    assert len(students) == 33
+    assert sum("--student-form marian" in line for line in students) == 3
     assert sum("ctranslate2 --text" in line for line in students) == 3
     assert sum("--source-lang en" in line for line in students) == 18
     assert not list(tmp_path.iterdir())
