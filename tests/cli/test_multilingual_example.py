@@ -1,10 +1,12 @@
 """examples/multilingual, from raw text of three languages to students."""
 
+import json
 import random
 from pathlib import Path
 
 import pytest
 
+from tests.cli.processes import REPO, run
 from tests.cli.shell import refuses, sh
 
 EXAMPLE = "examples/multilingual"
@@ -69,6 +71,31 @@ def test_every_row_on_paper(data, tmp_path):
     assert sum("ctranslate2 --text" in line for line in students) == 3
     assert sum("--source-lang en" in line for line in students) == 18
     assert not list(tmp_path.iterdir())
+
+
+def test_table(tmp_path):
+    """Differences are of the same seeds: 1 and 2, of which one BLEU is 1 and one 2 higher."""
+    bleu = {"pairs": [30.0, 31.0, 35.0], "text": [31.0, 33.0]}
+    for row, values in bleu.items():
+        for seed, value in enumerate(values, 1):
+            folder = tmp_path / f"{row}.seed{seed}"
+            folder.mkdir()
+            figures = {"bytes": 2_000_000, "bleu": value, "chrf": 50.0}
+            report = {"engine": "e", "student": {"engines": {"e": figures}}}
+            (folder / "report.json").write_text(json.dumps(report))
+    output = run("python", REPO / EXAMPLE / "table.py", tmp_path).output
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in output.splitlines()[2:]]
+    half = 12.706 * 0.5  # of Student's t for two values: t(1) s / sqrt(2), s is sqrt(0.5)
+    assert rows == [
+        ["pairs", "3", "2.00", "32.00 ± 2.65", "50.00 ± 0.00", "", ""],
+        [
+            *("text", "2", "2.00", "32.00 ± 1.41", "50.00 ± 0.00"),
+            f"+1.50 [{1.5 - half:+.2f}, {1.5 + half:+.2f}]",
+            "+0.00 [+0.00, +0.00]",
+        ],
+    ]
+    missing = run("python", REPO / EXAMPLE / "table.py", tmp_path, "--against", "more", check=False)
+    assert missing.status == 1 and "no report of the row more" in missing.output
 
 
 @pytest.mark.slow
