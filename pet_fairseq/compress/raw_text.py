@@ -149,8 +149,9 @@ def write_pieces(
     with atomic_folder(folder) as new, Writers(new, task, reads) as writers:
         for split, pairs in sets.items():
             for pair in pairs:
-                lines = islice(parallel(pair.source, pair.target), FIRST_LINES)
-                divided.check((source.text, target.text) for source, target in lines)
+                if engine is None:  # else the pieces are those of its own text, made just now
+                    lines = islice(parallel(pair.source, pair.target), FIRST_LINES)
+                    divided.check((source.text, target.text) for source, target in lines)
                 held_out = missing if split == "train" and pair is pairs[0] else []
                 choose = choose_sets(pair.source, split, held_out)
                 write_pair(pair, choose, divided, writers, counts, keeps_all=split == "test")

@@ -495,6 +495,7 @@ def test_what_is_wrong_shows_itself_before_a_text_is_translated(teacher, data, r
 
 
 @pytest.mark.slow
+@pytest.mark.cold  # it shows the memory of the process that trains
 def test_bf16_on_a_cpu(teacher, data, tmp_path):
     """What a run takes is said before the training and in it."""
     out = tmp_path / "out"
