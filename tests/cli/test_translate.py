@@ -319,9 +319,9 @@ def test_a_file_over_its_own_source(command, tmp_path):
 
 @pytest.mark.slow
 def test_memory_is_flat(command, tmp_path):
-    """Of a file of 60,000 lines as of one of 3,000."""
+    """Of a file of 60,000 lines as of one of 20,000, in which every buffer is full."""
     peaks = []
-    for number in (3_000, 60_000):
+    for number in (20_000, 60_000):
         (tmp_path / "source").write_text("".join(f"a{i % 40} a3\n\n" for i in range(number // 2)))
         files = ("--input", tmp_path / "source", "--output", tmp_path / "target")
         words = command_line("pet-fairseq", "translate", *command["ctranslate2"], *files, cold=True)
