@@ -72,6 +72,14 @@ for best in found:
 """
 
 
+def float32_or_int8(precision: str, to: str) -> str:
+    """The precision of a form that has these two. Raises UserError for others; `to` names it."""
+    name = SHORT.get(precision, precision)
+    if name not in ("float32", "int8"):
+        raise UserError(f"--precision {precision}: for {to} give fp32 or int8")
+    return name
+
+
 def write_ctranslate2(
     checkpoint: str,
     data: str,

@@ -36,13 +36,12 @@ def write_huggingface(
     model, task = load_transformer(checkpoint, "CHECKPOINT", data)
     form = make_form(state, checkpoint, model, task)
     languages = (task.cfg.source_lang, task.cfg.target_lang)
-    if segmentation is None:
-        words = task.source_dictionary
-        segmentation = find_segmentation_file(checkpoint, state["cfg"], data, words)
+    words = task.source_dictionary
+    file = find_segmentation_file(segmentation, checkpoint, state["cfg"], data, words)
     write_json(folder / CONFIG, form.config)
     write_json(folder / GENERATION, generation(form))
     write_tensors(form.tensors, folder / WEIGHTS[0])
-    tokenizer = write_tokenizer(form, segmentation, languages, folder)
+    tokenizer = write_tokenizer(form, file, languages, folder)
     write_card(folder, state, Path(checkpoint), form, tokenizer, languages)
 
 

@@ -23,7 +23,7 @@ from pet_fairseq.checkpoints.loading import load_transformer
 from pet_fairseq.checkpoints.safe_loading import load_options
 from pet_fairseq.checkpoints.text_files import write_languages
 from pet_fairseq.errors import UserError
-from pet_fairseq.export.ctranslate2 import SHORT, language_tokens
+from pet_fairseq.export.ctranslate2 import float32_or_int8, language_tokens
 from pet_fairseq.export.fairseq import plain_options, weights_in_use
 from pet_fairseq.export.forms import EMBEDDINGS, NO_ROOM, OUTPUT, OUTPUT_BIAS, POSITIONS, dashed
 from pet_fairseq.export.forms import positions as positions_of
@@ -73,14 +73,12 @@ def write_marian(
     Raises:
         UserError: names the option or file and the reason.
     """
-    name = SHORT.get(precision, precision)
-    if name not in BINARIES:
-        raise UserError(f"--precision {precision}: for {TO} give fp32 or int8")
+    name = float32_or_int8(precision, TO)
     cfg = load_options(checkpoint, "CHECKPOINT")
     check_kind(cfg.model, checkpoint)
     model, task = load_transformer(checkpoint, "CHECKPOINT", data)
-    if segmentation is None:
-        segmentation = find_segmentation_file(checkpoint, cfg, data, task.source_dictionary)
+    words = task.source_dictionary
+    file = find_segmentation_file(segmentation, checkpoint, cfg, data, words)
     options = plain_options(model, cfg.model)
     check_options(options, cfg.model.swish)
     weights = weights_in_use(model)
@@ -90,17 +88,17 @@ def write_marian(
             f"--precision int8: the model's width {options.encoder_embed_dim} is not a multiple of "
             f"{COLUMNS}, which 8-bit products need; give fp32, or train another width"
         )
-    vocabulary = make_vocabulary(check_segmentation(segmentation), task.source_dictionary)
+    vocabulary = make_vocabulary(check_segmentation(file), words)
     tensors = {
         name: tensor.detach().float().numpy()
         for name, tensor in marian_tensors(weights, vocabulary)
     }
     text = model_options(options, cfg.model.swish, tensors)
-    file, gemm = BINARIES[name]
+    binary, gemm = BINARIES[name]
     write_npz(folder / NPZ, tensors, text)
-    write_binary(folder / file, tensors, text, rounds=name == "int8")
+    write_binary(folder / binary, tensors, text, rounds=name == "int8")
     (folder / VOCABULARY).write_bytes(vocabulary.model)
-    write_configurations(folder, file, gemm)
+    write_configurations(folder, binary, gemm)
     write_languages(folder, task.cfg.source_lang, task.cfg.target_lang)
 
 

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from pet_fairseq.checkpoints.loading import load_transformer
 from pet_fairseq.checkpoints.safe_loading import load_options
 from pet_fairseq.errors import UserError
-from pet_fairseq.export.ctranslate2 import SHORT, language_tokens
+from pet_fairseq.export.ctranslate2 import float32_or_int8, language_tokens
 from pet_fairseq.export.fairseq import check_plain_form
 from pet_fairseq.export.forms import Form
 from pet_fairseq.export.huggingface import GENERATION, generation
@@ -72,32 +72,23 @@ def write_onnx(
     Raises:
         UserError: names the option or file and the reason.
     """
-    rounds = check_onnx_precision(precision) == "int8"
+    rounds = float32_or_int8(precision, TO) == "int8"
     if missing := [name for name in PACKAGES if importlib.util.find_spec(name) is None]:
         raise UserError(f"{missing[0]} is missing; {MISSING}")
     cfg = load_options(checkpoint, "CHECKPOINT")
     check_graphs(cfg.model, checkpoint)
     model, task = load_transformer(checkpoint, "CHECKPOINT", data)
-    if segmentation is None:
-        segmentation = find_segmentation_file(checkpoint, cfg, data, task.source_dictionary)
+    words = task.source_dictionary
+    file = find_segmentation_file(segmentation, checkpoint, cfg, data, words)
     encoder, decoder = Encoder(model.encoder).eval(), Decoder(model.decoder).eval()
     config = config_of(cfg.model, model, task, decoder)
     check_equal(model.eval(), encoder, decoder, config, f"CHECKPOINT {checkpoint}: {TO}")
     config[JS_OPTIONS] = {"dtype": "q8" if rounds else "fp32"}
-    first = write_words(folder, config, task, segmentation)
-    words = task.source_dictionary
+    first = write_words(folder, config, task, file)
     numbered = NumberedEncoder(encoder, first, len(words), words.unk())
     write_graphs(folder / GRAPHS, numbered, decoder)
     if rounds:
         quantise(folder / GRAPHS)
-
-
-def check_onnx_precision(precision: str) -> str:
-    """float32 or int8. Raises UserError for other precisions."""
-    name = SHORT.get(precision, precision)
-    if name not in ("float32", "int8"):
-        raise UserError(f"--precision {precision}: for {TO} give fp32 or int8")
-    return name
 
 
 def check_graphs(options: Any, path: str) -> None:

@@ -16,11 +16,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
-from pet_fairseq.errors import UserError
 from pet_fairseq.files import write_text
 from pet_fairseq.huggingface.gguf_tokenizer import BLANK, merges_by_score, numbered
 from pet_fairseq.huggingface.tokenizer_file import TOKENIZER
 from pet_fairseq.huggingface.vocabulary import FIRST
+from pet_fairseq.multilingual.subword_restriction import read_sentencepiece
 from pet_fairseq.predict.onnx_model import LANGUAGE_TOKEN
 
 BEGIN, PAD, END, UNKNOWN = FIRST
@@ -112,7 +112,7 @@ def make_tokenizer(
     Raises:
         NoTokenizerError: it would divide text in another way.
     """
-    proto = read_model(model)
+    proto = read_sentencepiece(model, "--segmentation", "give one")
     check_model(proto)
     words = Words(*dictionaries, pieces_of(proto))
     before, behind = ([words.source(number) for number in numbers] for numbers in around)
@@ -135,23 +135,6 @@ def make_tokenizer(
         "model": MODELS[proto.trainer_spec.model_type](proto, words),
     }
     return TokenizerJson(content, words.first)
-
-
-def read_model(file: Path) -> Any:
-    """SentencePiece's own description of a model.
-
-    Raises:
-        UserError: the file holds none.
-    """
-    from google.protobuf.message import DecodeError
-    from sentencepiece import sentencepiece_model_pb2
-
-    proto = sentencepiece_model_pb2.ModelProto()
-    try:
-        proto.ParseFromString(file.read_bytes())
-    except DecodeError as error:
-        raise UserError(f"--segmentation {file}: not a SentencePiece model; give one") from error
-    return proto
 
 
 def pieces_of(proto: Any) -> frozenset[str]:

@@ -7,7 +7,7 @@ MarianTokenizer. Both put `</s>` behind a sentence and nothing else around it.
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 from fairseq.data import Dictionary
 from omegaconf import DictConfig
@@ -35,14 +35,19 @@ from pet_fairseq.predict.text import bpe_options, find_subword_file
 OPTION = "--segmentation"
 
 
-def find_segmentation_file(checkpoint: str, cfg: DictConfig, data: str, words: Dictionary) -> str:
+def find_segmentation_file(
+    given: Optional[str], checkpoint: str, cfg: DictConfig, data: str, words: Dictionary
+) -> str:
     """The file that divides a model's source into its words, as `translate` finds it.
 
     Args:
+        given: the file that the user named, which is taken as it is.
         cfg: the checkpoint's options. data: fairseq-preprocess's folder.
     Raises:
         UserError: there is none, and the words are pieces.
     """
+    if given is not None:
+        return given
     remedy = f"give BPE codes or a SentencePiece model by {OPTION} FILE"
     return find_subword_file(words, folders_around(checkpoint, cfg, Path(data)), OPTION, remedy)
 

@@ -242,9 +242,13 @@ def restrict_sentencepiece(model: Path, words: Collection[str], out: Path) -> No
     out.write_bytes(proto.SerializeToString())
 
 
-def read_sentencepiece(model: Path) -> Any:
+def read_sentencepiece(
+    model: Path, option: Optional[str] = None, remedy: str = "download it again"
+) -> Any:
     """The content of a SentencePiece model, as protobuf knows it.
 
+    Args:
+        option: by which the user named it, for the error. remedy: what the user is to do.
     Raises:
         UserError: not a SentencePiece model.
     """
@@ -255,5 +259,6 @@ def read_sentencepiece(model: Path) -> Any:
     try:
         proto.ParseFromString(model.read_bytes())
     except DecodeError as error:
-        raise UserError(f"{model}: not a SentencePiece model; download it again") from error
+        name = f"{option} {model}" if option else model
+        raise UserError(f"{name}: not a SentencePiece model; {remedy}") from error
     return proto
