@@ -353,7 +353,8 @@ def _given(args: Namespace, out: Path) -> "Given":
     pairs = {split: getattr(args, f"{split}_pair") for split in PAIRS}
     if args.data is None and args.reference:
         raise UserError("--reference: is for --data; the target side of --test-pair stands for it")
-    if named_set(args.test, "--test") and (args.reference or args.test_pair):
+    test_set = named_set(args.test, "--test")
+    if test_set and (args.reference or args.test_pair):
         option = "--reference" if args.reference else "--test-pair"
         raise UserError(f"--test {args.test} and {option}: both name references; give one of them")
     data, *more_data = args.data or [None]
@@ -370,7 +371,7 @@ def _given(args: Namespace, out: Path) -> "Given":
         search=Search.of(args),
         jobs=max(args.jobs, gpu_count() if args.device == "cuda" else 1),
     )
-    if given.engine is not None and args.test != "test" and not named_set(args.test, "--test"):
+    if given.engine is not None and args.test != "test" and not test_set:
         raise UserError(f"--test {args.test}: is for --data; give the test set with --test-pair")
     if "test" in given.pairs and (args.test != "test" or args.reference):
         option = "--reference" if args.reference else f"--test {args.test}"

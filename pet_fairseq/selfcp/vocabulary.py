@@ -3,6 +3,7 @@
 import io
 import shutil
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -31,11 +32,10 @@ NEXT_LINE = "\x85"  # white space to Python and so to fairseq, but a character t
 ENCODED_AT_ONCE = 1_000_000  # characters of a text
 
 
-class Vocabulary:
+class Vocabulary(ABC):
     """What divides text, with fairseq's numbers for its pieces, and how often each was met."""
 
-    kind = "the SentencePiece model"  # what errors call it
-    file = SENTENCEPIECE  # what it is in a folder of data
+    kind: str  # what errors call it
 
     def __init__(self, dictionary: Dictionary, ids: np.ndarray):
         """Initialise; `ids` are fairseq's numbers of all pieces, in their order."""
@@ -43,13 +43,13 @@ class Vocabulary:
         self.ids = ids
         self.counts = np.zeros(len(dictionary), dtype=np.int64)
 
+    @abstractmethod
     def divide(self, text: str) -> list[int]:
         """The numbers of a text's pieces."""
-        raise NotImplementedError
 
+    @abstractmethod
     def write(self, folder: Path) -> None:
         """Write it and dict.txt into a folder."""
-        raise NotImplementedError
 
     def encode(self, text: str, part: int = ENCODED_AT_ONCE) -> np.ndarray:
         """Encode a text to fairseq's numbers of its pieces: int64, without </s>.
@@ -67,6 +67,8 @@ class Vocabulary:
 
 class SentencePieces(Vocabulary):
     """A SentencePiece model; the dictionary has its pieces in its order."""
+
+    kind = "the SentencePiece model"
 
     def __init__(self, model: bytes, name: str):
         """Load a serialised model; `name` is what errors call it.
@@ -92,7 +94,7 @@ class SentencePieces(Vocabulary):
 
     def write(self, folder: Path) -> None:
         """Write spm.model, and dict.txt without fairseq's special symbols."""
-        (folder / self.file).write_bytes(self.model)
+        (folder / SENTENCEPIECE).write_bytes(self.model)
         self.dictionary.count = self.counts.tolist()
         self.dictionary.save(str(folder / DICTIONARY))
 
@@ -125,7 +127,6 @@ class TokenizerPieces(Vocabulary):
     """
 
     kind = "the tokenizer"
-    file = TOKENIZER
 
     def __init__(self, path: Path):
         """Load a tokenizer.json and the dict.txt beside it, both from pet-fairseq import-hf.

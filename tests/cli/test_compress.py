@@ -374,16 +374,23 @@ def test_from_a_teacher_to_a_report(teacher, data, tmp_path):
     assert "checkpoint_best.pt: was made otherwise (--max-update 31, before 30" in other.output
 
 
+def compress_for_marian(folder, *more) -> Path:
+    """The folder of a student of Marian's form, of a teacher with SentencePiece."""
+    widths = {"encoder_embed_dim": 128, "decoder_embed_dim": 128, "encoder_layers": 3}
+    made = make(folder / "data", "transformer", sentence_pieces, **PRE_NORM, **widths)
+    for name in ("train", "valid", "test"):
+        write_subset(Path(made.data), name, [[5, 6, 7, 2], [9, 8, 2], [7, 2]])
+    out = folder / "out"
+    command = ("compress", made.checkpoint, "--data", made.data, "--out", out, "--device", "cpu")
+    form = ("--student-form", "marian", "--rate", "40", "--updates", "3")
+    run("pet-fairseq", *command, *form, *more)
+    return out
+
+
 def test_a_student_for_marian(tmp_path):
     """From a teacher with SentencePiece to folders for Marian and CTranslate2, and the report."""
     pytest.importorskip("ctranslate2")
-    widths = {"encoder_embed_dim": 128, "decoder_embed_dim": 128, "encoder_layers": 3}
-    made = make(tmp_path / "data", "transformer", sentence_pieces, **PRE_NORM, **widths)
-    for name in ("train", "valid", "test"):
-        write_subset(Path(made.data), name, [[5, 6, 7, 2], [9, 8, 2], [7, 2]])
-    out = tmp_path / "out"
-    command = ("compress", made.checkpoint, "--data", made.data, "--out", out, "--device", "cpu")
-    run("pet-fairseq", *command, "--student-form", "marian", "--rate", "40", "--updates", "3")
+    out = compress_for_marian(tmp_path)
     assert {path.name for path in (out / "marian").iterdir()} >= {"model.npz", "model.intgemm8.bin"}
     assert "* `marian/`: the same in int8 for Marian" in (out / "report.md").read_text()
     assert (out / "ctranslate2/model.bin").is_file() and not (out / "fairseq").exists()
@@ -393,14 +400,7 @@ def test_a_student_for_marian(tmp_path):
 def test_the_engine_of_firefox_in_the_report(tmp_path):
     """The student's translations in each engine are scored alike, and its size is Bergamot's."""
     pytest.importorskip("onnxruntime")
-    widths = {"encoder_embed_dim": 128, "decoder_embed_dim": 128, "encoder_layers": 3}
-    made = make(tmp_path / "data", "transformer", sentence_pieces, **PRE_NORM, **widths)
-    for name in ("train", "valid", "test"):
-        write_subset(Path(made.data), name, [[5, 6, 7, 2], [9, 8, 2], [7, 2]])
-    out = tmp_path / "out"
-    command = ("compress", made.checkpoint, "--data", made.data, "--out", out, "--device", "cpu")
-    form = ("--student-form", "marian", "--rate", "40", "--updates", "3")
-    run("pet-fairseq", *command, *form, "--to", "marian", "onnx")
+    out = compress_for_marian(tmp_path, "--to", "marian", "onnx")
     rows = json.loads((out / "report.json").read_text())["forms"]
     assert set(rows) == {"marian", "onnx"}
     files = ("model.intgemm8.bin", "vocab.spm")
