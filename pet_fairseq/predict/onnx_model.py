@@ -19,6 +19,7 @@ ENCODER, DECODER = "encoder_model", "decoder_model_merged"
 QUANTIZED = "_quantized"  # at the end of the names of graphs with weights in 8 bits
 MISSING = "pip install 'pet-fairseq[onnx]'"
 PIECES, SPACE = "source.spm", "\u2581"  # SentencePiece's model, and its sign of a space
+GROUP = 64  # values of which numpy takes the maximum first
 LANGUAGE_TOKEN = re.compile(r">>\S+?<<")
 
 
@@ -92,7 +93,8 @@ class OnnxModel:
         while True:
             length = history.shape[2] + 1  # with the word to come
             logits, presents = self._step(new, source | own)
-            scores = log_softmax(logits)
+            # one beam has nothing to be compared with but words of the same step
+            scores = logits if beam == 1 else log_softmax(logits)
             scores[:, self.config["pad_token_id"]] = -np.inf
             if length == 1:  # fairseq's --min-len is 1
                 scores[:, end] = -np.inf
@@ -110,15 +112,15 @@ class OnnxModel:
             if length > longest or not kept.any():
                 break
             chosen = np.argsort(ends, axis=1, kind="stable")[kept, :beam]  # those that go on
-            values, beams, words = (
-                np.take_along_axis(part[kept], chosen, axis=1) for part in (values, beams, words)
-            )
-            rows = np.flatnonzero(kept)[:, None] * totals.shape[1] + beams
-            own = {name: presents[name][rows.ravel()] for name in own}
-            if length == 1 or not kept.all():  # beams of a sentence have one source
-                source |= {name: presents[name] for name in self.cross if length == 1}
-                source = {name: part[rows.ravel()] for name, part in source.items()}
-            history = np.take_along_axis(history[kept], beams[:, :, None], axis=1)
+            values, beams, words = (take(part[kept], chosen) for part in (values, beams, words))
+            own = {name: presents[name] for name in own}
+            source |= {name: presents[name] for name in self.cross if length == 1}
+            rows = (np.flatnonzero(kept)[:, None] * totals.shape[1] + beams).ravel()
+            if not np.array_equal(rows, np.arange(len(new))):
+                own = {name: part[rows] for name, part in own.items()}
+                if length == 1 or not kept.all():  # beams of a sentence have one source
+                    source = {name: part[rows] for name, part in source.items()}
+            history = take(history[kept], beams)
             history = np.concatenate([history, words[:, :, None]], axis=2)
             totals, alive, new = values, alive[kept], words.reshape(-1, 1)
         return [[tokens for _, tokens in sorted(some, key=lambda one: -one[0])] for some in found]
@@ -234,9 +236,38 @@ def best(scores, count: int):
     """
     flat = scores.reshape(len(scores), -1)
     count = min(count, flat.shape[1] - 1)  # padding is never chosen
-    chosen = np.argpartition(flat, -count, axis=1)[:, -count:]
-    values = np.take_along_axis(flat, chosen, axis=1)
+    chosen = in_best_groups(flat, count)
+    chosen = take(chosen, greatest(take(flat, chosen), count))
+    values = take(flat, chosen)
     order = np.argsort(-values, axis=1, kind="stable")
-    chosen = np.take_along_axis(chosen, order, axis=1)
-    values = np.take_along_axis(values, order, axis=1)
+    values, chosen = take(values, order), take(chosen, order)
     return values, chosen // scores.shape[2], chosen % scores.shape[2]
+
+
+def take(values, columns):
+    """Some columns of each row: B x N (x ...) and B x count -> B x count (x ...)."""
+    return values[np.arange(len(values))[:, None], columns]
+
+
+def greatest(values, count: int):
+    """The indices of so many greatest values of each row, in any order: B x N -> B x count."""
+    return np.argpartition(values, -count, axis=1)[:, -count:]
+
+
+def in_best_groups(flat, count: int):
+    """The indices among which each row's greatest values are, a few in place of all N.
+
+    numpy's partition is slow, its maximum is fast: the greatest `count` values are in the `count`
+    groups that have the greatest maxima.
+
+    Args:
+        flat: B x N.
+    """
+    groups = flat.shape[1] // GROUP
+    if groups <= count:
+        return np.broadcast_to(np.arange(flat.shape[1]), flat.shape)
+    grouped = flat[:, : GROUP * groups].reshape(len(flat), GROUP, groups)
+    chosen = greatest(grouped.max(axis=1), count)
+    inside = (chosen[:, None] + groups * np.arange(GROUP)[:, None]).reshape(len(flat), -1)
+    rest = np.arange(GROUP * groups, flat.shape[1])
+    return np.concatenate([inside, np.broadcast_to(rest, (len(flat), len(rest)))], axis=1)

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.cli.processes import CROSS_ENTROPY, REPO, TRAIN, run, write_text
+from tests.export.translators import make, sentence_pieces
 from tests.predict.made import make_classifier
 
 SCRIPTS = REPO / "scripts/benchmarks"
@@ -67,6 +68,25 @@ def test_decoding_of_a_checkpoint_without_data(tmp_path):
     assert result.status == 2 and line.endswith(
         "--models NAME=FILE: give with --data the folder of its test set"
     )
+
+
+def test_engines(tmp_path):
+    """One model in three engines: a row for each, batch size and beam, and the same translations."""
+    for package in ("ctranslate2", "transformers"):
+        pytest.importorskip(package)
+    made = make(tmp_path / "data", "marian_student", sentence_pieces, share_all_embeddings=True)
+    models = {"fairseq": made.checkpoint}
+    for engine in ("ctranslate2", "huggingface"):
+        models[engine] = tmp_path / engine
+        options = ("--data", made.data, "--to", engine, "--out", models[engine])
+        run("pet-fairseq", "export", made.checkpoint, *options)
+    text = tmp_path / "text"
+    text.write_text("a house\n" * 3 + "a b c\n")
+    words = [f"{name}={path}" for name, path in models.items()]
+    options = ("--data", made.data, "--reference", text, "--models", *words)
+    rows = tables(run("python", SCRIPTS / "engines.py", text, "--tiny", *options).output)
+    assert [row[:3] for row in rows] == [["1", size, name] for size in "13" for name in models]
+    assert rows[0][4] == "1.0" and len({row[5] for row in rows}) == 1
 
 
 def test_attention(tmp_path):

@@ -38,6 +38,7 @@ SCRIPTS = {
         "corpus.py": "tests/cli/test_benchmarks.py::test_corpus",
         "decoding.py": "tests/cli/test_benchmarks.py::test_decoding_of_a_checkpoint",
         "distillation.py": "tests/cli/test_benchmarks.py::test_distillation",
+        "engines.py": "tests/cli/test_benchmarks.py::test_engines",
         "fine_tuning.py": "tests/cli/test_benchmarks.py::test_fine_tuning",
         "frontier.py": "tests/cli/test_frontier.py::test_measures_what_is_missing",
         "gpu.py": "tests/cli/test_gpu_benchmarks.py::test_everything_at_tiny_size",
