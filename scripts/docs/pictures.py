@@ -76,6 +76,49 @@ def shared_layers(path: Path) -> None:
     write_figure(path, figure)
 
 
+def compress(path: Path) -> None:
+    """What goes into `pet-fairseq compress`, its steps, and what comes out."""
+    figure = Figure((9, 2.9), layout="constrained")
+    axes = figure.subplots()
+    blank(axes, 15.2, 4.9)
+    columns: list[tuple[float, float, str, list[tuple[str, str]]]] = [
+        (
+            *(0.1, 4.4, "what you have"),
+            [
+                (GREY, "a teacher: fairseq, OPUS-MT,"),
+                (GREY, "NLLB, mBART, CTranslate2, ..."),
+                (SHARED[0], "pairs of sentences, or"),
+                (SHARED[0], "text in one language"),
+            ],
+        ),
+        (
+            *(5.6, 3.8, "pet-fairseq compress"),
+            [
+                (SHARED[1], "cuts the vocabulary"),
+                (SHARED[1], "translates the text"),
+                (SHARED[1], "trains a student"),
+                (SHARED[1], "exports and compares"),
+            ],
+        ),
+        (
+            *(10.5, 4.6, "what you get"),
+            [
+                (SHARED[2], "CTranslate2, ONNX Runtime"),
+                (SHARED[2], "transformers, stock fairseq"),
+                (SHARED[2], "browsers, Firefox's engine"),
+                (GREY, "report: size, quality, speed"),
+            ],
+        ),
+    ]
+    for x, width, title, rows in columns:
+        axes.text(x + width / 2, 4.3, title, ha="center", fontsize=12, weight="bold", color=INK)
+        for i, (color, text) in enumerate(rows):
+            box(axes, x, 3.1 - 0.9 * i, width, color, text)
+    arrow(axes, (4.6, 2.05), (5.5, 2.05))
+    arrow(axes, (9.5, 2.05), (10.4, 2.05))
+    write_figure(path, figure)
+
+
 def projections(axes: Axes, y: float, title: str, rows: list[tuple[str, list[str]]]) -> None:
     """One layer: rows of boxes of width 1.4 with their colours; rows from the bottom up."""
     middle = y + 0.3 + 0.55 * (len(rows) - 1)
@@ -192,6 +235,7 @@ def memory(path: Path) -> None:
 
 
 PICTURES = {
+    "compress": compress,
     "shared_layers": shared_layers,
     "shared_attention": shared_attention,
     "plugin": plugin,

@@ -6,7 +6,6 @@
 They go into docs/results/plots if no folder is given.
 """
 
-import itertools
 from pathlib import Path
 from typing import Optional
 
@@ -26,13 +25,18 @@ FORMS = {  # name and mark of each way to store a model, by its columns in front
     "int8": ("CTranslate2 int8", "D"),
 }
 THREADS = {"1": ("1 thread", "o"), "2": ("2 threads", "s")}  # by column, as in FORMS
-ENGINES = {  # the legend's words for the engines of decoding.csv; others are called as there
-    "fairseq": "fairseq's generator",
-    "fast": "--task pet_translation",
-    "CTranslate2 float32, shared": "CTranslate2 float32, batch shared by the cores",
-    "CTranslate2 int8, shared": "CTranslate2 int8, batch shared by the cores",
+ENGINES = {  # of decoding.csv that are drawn, with the words at their lines
+    "fairseq": "fairseq",
+    "fast": "pet_translation",
+    "CTranslate2 float32": "CTranslate2",
+    "CTranslate2 int8": "CTranslate2 int8",
 }
 MODELS = {"teacher": "teacher, 6 + 6 layers", "PET": "PET, 4 + 4", "d256": "4 + 4, width 256"}
+SERVED_WITH = {  # what is said behind a model's name
+    "-": "",
+    "--int8": ",\n8 bits",
+    "--int8 --batch-order length": ",\n8 bits, sorted batches",
+}
 PLUGINS = ("model", "k 2", "k 4", "k 8", "k 16", "k 32")
 
 Row = dict[str, str]
@@ -62,57 +66,63 @@ def new_axes(width: float, height: float, title: str, x: str, y: str) -> tuple[F
 
 
 def explain_marks(axes: Axes, marks: dict[str, tuple[str, str]]) -> None:
-    """Add marks to the legend, each with its name, in no model's colour."""
+    """A legend of marks, each with its name, in no model's colour."""
     for name, marker in marks.values():
         axes.plot([], [], color="grey", linestyle="", marker=marker, label=name)
+    axes.legend(loc="lower right")
+
+
+def name_lines(axes: Axes, ends: dict[str, tuple[float, float]], x: float, gap: float) -> None:
+    """Write names in a column right of the plot, each joined to the end of its line.
+
+    Args:
+        ends: by name, in the order of their colours. x: of the column. gap: between names, at
+            least, in units of the plot.
+    """
+    colors = {name: f"C{i}" for i, name in enumerate(ends)}
+    place = float("inf")
+    for name, end in sorted(ends.items(), key=lambda one: -one[1][1]):
+        place = min(end[1], place - gap)
+        axes.annotate(
+            *(name, end, (x, place)),
+            color=colors[name],
+            va="center",
+            fontsize="small",
+            annotation_clip=False,
+            arrowprops=dict(arrowstyle="-", color=colors[name], linewidth=0.6),
+        )
 
 
 def frontier(path: Path) -> None:
     """BLEU over megabytes for each model and number of bits a weight."""
     title = "What a byte buys: Multi30k, German to English, beam 5"
-    figure, axes = new_axes(9, 5, title, "MB, everything counted (logarithmic)", "BLEU")
-    points = []
+    figure, axes = new_axes(10, 4.6, title, "MB, everything counted (logarithmic)", "BLEU")
+    ends = {}
     for i, row in enumerate(read("frontier")):
         own = sorted((float(row[f"mb_{key}"]), float(row[f"bleu_{key}"]), key) for key in FORMS)
-        axes.plot(*zip(*(place[:2] for place in own)), color=f"C{i}", label=row["title"])
+        axes.plot(*zip(*(place[:2] for place in own)), color=f"C{i}", linewidth=1)
         for x, y, key in own:
             spread = number(row[f"bleu_{key}_spread"])
             axes.errorbar(x, y, spread, color=f"C{i}", marker=FORMS[key][1], capsize=3)
-        points += own
-    best = []
-    for point in sorted(points, key=lambda point: (point[0], -point[1])):
-        if not best or point[1] > best[-1][1]:
-            best.append(point)
-    axes.step(
-        *zip(*(point[:2] for point in best)),
-        where="post",
-        color="black",
-        linestyle="--",
-        linewidth=1,
-        label="no smaller model is better",
-    )
+        ends[row["title"]] = own[-1][:2]
     explain_marks(axes, FORMS)
     sizes = (0.5, 1, 2, 5, 10, 20)
     axes.set_xscale("log")
     axes.set_xticks(sizes, [str(size) for size in sizes])
     axes.minorticks_off()
-    figure.legend(loc="outside lower center", ncols=2)
+    name_lines(axes, ends, 23, 0.3)
     write_figure(path, figure)
 
 
 def frontier_speed(path: Path) -> None:
-    """BLEU over the speed of each model in CTranslate2, with one thread and with two."""
+    """BLEU, with the spread over seeds, and speed of each model in CTranslate2 on two threads."""
     title = "Speed and quality: Multi30k, German to English, CTranslate2 int8, beam 5"
-    label = "sentences/s, times the teacher's with as many threads"
-    figure, axes = new_axes(9, 5, title, label, "BLEU")
+    figure, axes = new_axes(10, 4, title, "sentences/s on two threads, times the teacher's", "BLEU")
+    ends = {}
     for i, row in enumerate(read("frontier")):
-        bleu = float(row["bleu_int8"])
-        speeds = {key: float(row[f"times_teacher_{key}"]) for key in THREADS}
-        axes.plot([*speeds.values()], [bleu, bleu], f"C{i}-", linewidth=1, label=row["title"])
-        for key, speed in speeds.items():
-            axes.plot(speed, bleu, color=f"C{i}", marker=THREADS[key][1])
-    explain_marks(axes, THREADS)
-    figure.legend(loc="outside lower center", ncols=2)
+        ends[row["title"]] = end = float(row["times_teacher_2"]), float(row["bleu_int8"])
+        axes.errorbar(*end, number(row["bleu_int8_spread"]), color=f"C{i}", marker="o", capsize=3)
+    name_lines(axes, ends, 3, 0.22)
     write_figure(path, figure)
 
 
@@ -120,36 +130,33 @@ def beams(path: Path) -> None:
     """BLEU over the beam size, a line for each model."""
     title = "Multi30k: BLEU over the beam size, first seeds"
     figure, axes = new_axes(8.4, 4.2, title, "beam size (hypotheses kept at each step)", "BLEU")
-    for row, marker in zip(read("beams"), "os^Dv<>"):
+    ends = {}
+    for row in read("beams"):
         scores = [float(row[f"bleu_beam{beam}"]) for beam in BEAMS]
-        axes.plot(BEAMS, scores, marker=marker, label=row["model"])
+        axes.plot(BEAMS, scores)
+        ends[row["model"]] = (BEAMS[-1], scores[-1])
     axes.set_xticks(BEAMS)
-    figure.legend(loc="outside right upper")
+    name_lines(axes, ends, 10.7, 0.2)
     write_figure(path, figure)
 
 
 def decoding(path: Path) -> None:
-    """Sentences a second over the batch, by model, beam and engine."""
-    rows = read("decoding")
+    """Sentences a second over the batch with beam 5, by model and engine."""
+    rows = [row for row in read("decoding") if row["beam"] == "5" and row["engine"] in ENGINES]
     models = list(dict.fromkeys(row["model"] for row in rows))
-    sizes = sorted({row["beam"] for row in rows})
-    figure = Figure((11, 6), layout="constrained")
-    figure.suptitle("Speed of translation: random weights, 10,000 words, two CPU cores")
-    grid = figure.subplots(len(sizes), len(models), squeeze=False)
-    for axes, (beam, model) in zip(grid.flat, itertools.product(sizes, models)):
-        mine = [row for row in rows if (row["model"], row["beam"]) == (model, beam)]
-        for engine in dict.fromkeys(row["engine"] for row in mine):
-            points = [row for row in mine if row["engine"] == engine]
-            batches = [row["batch"] for row in points]
+    figure = Figure((12, 3.6), layout="constrained")
+    figure.suptitle("Speed with beam 5: random weights, 10,000 words, two CPU cores")
+    for axes, model in zip(figure.subplots(1, len(models)), models):
+        ends = {}
+        for engine, name in ENGINES.items():
+            points = [row for row in rows if (row["model"], row["engine"]) == (model, engine)]
             speeds = numbers(points, "sentences_per_second")
-            axes.plot(batches, speeds, marker="o", label=ENGINES.get(engine, engine))
-        axes.set(title=f"{MODELS[model]}, beam {beam}", ylim=(0, None))
+            axes.plot([row["batch"] for row in points], speeds, marker="o", markersize=4)
+            ends[name] = (len(points) - 1, speeds[-1])
+        axes.set(title=MODELS[model], ylim=(0, None), xlabel="sentences in a batch")
         axes.grid(alpha=0.3)
-    for axes in grid[-1]:
-        axes.set_xlabel("sentences in a batch")
-    for axes in grid[:, 0]:
-        axes.set_ylabel("sentences/s")
-    figure.legend(*grid[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+        name_lines(axes, ends, len(points) - 0.75, 0.06 * axes.get_ylim()[1])
+    figure.axes[0].set_ylabel("sentences/s")
     write_figure(path, figure)
 
 
@@ -193,18 +200,16 @@ def sst2_three_epochs(path: Path) -> None:
     """The same for a model that was fine-tuned for longer, with the spread over seeds."""
     rows = read("sst2_three_epochs")
     plugins = [row for row in rows if row["row"] in PLUGINS]
-    groups = {
-        "plugins, k 1 (the model) to 32": (plugins, "C0o-"),
-        **{row["row"]: ([row], f"C{i}s") for i, row in enumerate(rows[len(plugins) :], 1)},
-    }
-    figure, axes = accuracy_over_cost("SST-2, MiniLM fine-tuned for three epochs", groups)
+    others = rows[len(plugins) :]
+    groups = {"plugins, k 1 (the model) to 32": (plugins, "C0o-"), "others": (others, "C1s")}
+    title = "SST-2, MiniLM fine-tuned for three epochs; bars: deviation over three seeds"
+    figure, axes = accuracy_over_cost(title, groups)
     for points, style in groups.values():
         for row in points:
             place = float(row["encoder_cost_percent"]), float(row["accuracy"])
             axes.errorbar(*place, number(row["accuracy_sd"]), color=style[:2], capsize=3)
-    axes.plot([], [], color="grey", label="± sample standard deviation of three seeds")
     name_points(axes, plugins, (5, -12))
-    figure.legend(loc="outside lower center", ncols=2)
+    name_points(axes, others, (8, -3))
     write_figure(path, figure)
 
 
@@ -228,7 +233,8 @@ def variator_speed(path: Path) -> None:
 def serving(path: Path) -> None:
     """Accuracy over speed of a classifier behind the server, with its 95% interval."""
     title = "SST-2, MiniLM behind pet-fairseq serve, two CPU cores"
-    figure, axes = new_axes(8.4, 4.6, title, "requests a second", "accuracy, %")
+    note = "bars: 95% interval of the difference to the plain model"
+    figure, axes = new_axes(8.4, 4.6, title, f"requests a second ({note})", "accuracy, %")
     for row in read("serving"):
         accuracy, change = float(row["accuracy"]), number(row["accuracy_to_model"])
         low, high = number(row["interval_low"]), number(row["interval_high"])
@@ -236,13 +242,13 @@ def serving(path: Path) -> None:
         if change is not None and low is not None and high is not None:
             bars = [[change - low], [high - change]]
         speed = float(row["requests_per_second"])
-        way = "" if row["served_with"] == "-" else f", {row['served_with']}"
+        axes.errorbar(speed, accuracy, bars, marker="o", linestyle="", capsize=3, color="C0")
         model = f"plugins, {row['model']}" if row["model"] in PLUGINS[1:] else row["model"]
-        style = dict(marker="o", linestyle="", capsize=3, label=model + way)
-        axes.errorbar(speed, accuracy, bars, **style)
-    axes.plot([], [], color="grey", label="95% interval of the difference to the plain model")
-    axes.set_xlim(0, None)
-    figure.legend(loc="outside lower center", ncols=2)
+        way = SERVED_WITH[row["served_with"]]
+        above = row["model"] == "token pruning"  # its neighbour's name is below
+        side = dict(xytext=(6, 6 if above else -6), va="bottom" if above else "top")
+        axes.annotate(model + way, (speed, accuracy), textcoords="offset points", **side)
+    axes.set_xlim(0, 760)
     write_figure(path, figure)
 
 

@@ -63,10 +63,11 @@ SCRIPTS = {
 BLOCKS = {
     "README.md": {
         "pet-fairseq compress": COMPRESSES,
-        "make env": INSTALLS,
+        "git clone ADDRESS": INSTALLS,
         "fairseq-train BIN": DISTILS,
         "fairseq-generate BIN": "tests/cli/test_decoding.py::test_generates_what_fairseq_does",
     },
+    "CONTRIBUTING.md": {"make env": INSTALLS},
     "docs/bank.md": {"pet-fairseq bank build": "tests/cli/test_bank.py::test_generation"},
     "docs/baselines.md": {
         "fairseq-train BIN --user-dir pet_fairseq --arch can": (
