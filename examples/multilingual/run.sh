@@ -68,6 +68,8 @@ students() {
     --valid-pair "$raw/valid.de-en.en" "$raw/valid.de-en.de" "${test[@]}")
   local text=(--text "$raw/train.de-en.en" "${test[@]}")
   local engine="$runs/bilingual/ctranslate2"
+  # of equal bytes: at 0.87 MB both forms have 2 + 2 layers of width 64
+  local forms=("$runs/bilingual/checkpoint_best.pt" --data "$data/bin" --megabytes 0.87)
   [ -e "$engine" ] || run pet-fairseq export "${one[@]}" --data "$data/bin" --to ctranslate2 --out "$engine"
   student pairs "${several[@]}" "${pairs[@]}" --vocabulary trim
   student text "${several[@]}" "${text[@]}" --vocabulary trim
@@ -78,8 +80,8 @@ students() {
   student keep "${several[@]}" "${pairs[@]}" --vocabulary keep
   student n2000 "${several[@]}" "${pairs[@]}" --vocabulary 2000
   student n1000 "${several[@]}" "${pairs[@]}" --vocabulary 1000
-  student pre_norm "${one[@]}" --data "$data/bin"
-  student marian "${one[@]}" --data "$data/bin" --student-form marian
+  student pre_norm "${forms[@]}"
+  student marian "${forms[@]}" --student-form marian
 }
 
 for name in "$@"; do

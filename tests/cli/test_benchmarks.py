@@ -71,7 +71,7 @@ def test_decoding_of_a_checkpoint_without_data(tmp_path):
 
 
 def test_engines(tmp_path):
-    """One model in three engines: a row for each, batch size and beam, and the same translations."""
+    """One model in three engines: a row for each, batch size and beam; the same translations."""
     for package in ("ctranslate2", "transformers"):
         pytest.importorskip(package)
     made = make(tmp_path / "data", "marian_student", sentence_pieces, share_all_embeddings=True)
