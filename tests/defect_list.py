@@ -580,11 +580,31 @@ DEFECTS = (
     # SelfCP
     Defect(
         "memory tokens in the wrong order",
-        "pet_fairseq/selfcp/compressor.py:Compressor.compress",
-        "at_tags = [states[b, lengths[i] - numbers[i]:lengths[i]] for b, i in enumerate(batch)]",
-        "at_tags = [states[b, lengths[i] - numbers[i]:lengths[i]].flip(0) for b, i in "
-        "enumerate(batch)]",
+        "pet_fairseq/selfcp/compressor.py:Compressor.read_together",
+        "return [row[end - m:end] for row, end, m in zip(states, ends, numbers)]",
+        "return [row[end - m:end].flip(0) for row, end, m in zip(states, ends, numbers)]",
         "tests/selfcp/test_model.py",
+    ),
+    Defect(
+        "a graph of the text in front of the memory tags",
+        "pet_fairseq/selfcp/compressor.py:Compressor.read_in_turn",
+        "with torch.no_grad(), vectors_embedded(self.inner, context):",
+        "with vectors_embedded(self.inner, context):",
+        "tests/selfcp/test_model.py",
+    ),
+    Defect(
+        "tokens after a cache see those that follow",
+        "pet_fairseq/nn/prefill.py:read_on",
+        ".triu(past + 1)",
+        ".triu(past + 2)",
+        "tests/selfcp/test_model.py",
+    ),
+    Defect(
+        "texts before trained updates read without a graph",
+        "pet_fairseq/selfcp/compressor.py:Compressor.only_tags_are_trained",
+        "self.low_rank is not None and self.cfg.lora_on == 'compressor'",
+        "False",
+        "tests/selfcp/test_low_rank.py",
     ),
     Defect(
         "number of memory tokens rounded down",

@@ -1,6 +1,11 @@
-"""Filling a decoder's incremental state from many positions at once; fairseq has no hook for it."""
+"""Many positions at once with a decoder's incremental state; fairseq's decoder takes one."""
 
+from contextlib import ExitStack
+
+import torch
 from torch import Tensor, nn
+
+from pet_fairseq.nn.hooks import forward_hooks, given_arguments
 
 
 def prefill(decoder, tokens: Tensor, incremental_state: dict, **options) -> tuple[Tensor, dict]:
@@ -23,6 +28,36 @@ def prefill(decoder, tokens: Tensor, incremental_state: dict, **options) -> tupl
             state.setdefault("prev_key_padding_mask", padding)
         layer.self_attn._set_input_buffer(incremental_state, state)
     return output, extra
+
+
+def read_on(
+    decoder, read: Tensor, tokens: Tensor, incremental_state: dict, **options
+) -> tuple[Tensor, dict]:
+    """Run a decoder-only model over `tokens`, which follow those in its incremental state.
+
+    Gradients reach `tokens` alone if the state holds tensors without gradient.
+
+    Args:
+        decoder: as for `prefill`. read: B x P, the tokens whose keys and values the state holds.
+        tokens: B x T, padded on the right. Positions skip the padding between both, but rotary ones
+            count it: pad `read` on the left for them.
+        incremental_state: gets the keys and values of `tokens`, too.
+        options: further arguments of the decoder.
+    Returns:
+        what the decoder returns for the T positions.
+    """
+    (_, past), (_, time) = read.shape, tokens.shape
+    future = torch.full((time, past + time), -torch.inf, device=tokens.device).triu(past + 1)
+    future = future.to(decoder.embed_tokens.weight.dtype)
+    with ExitStack() as hooks:
+        # the decoder is not given the state: it would read the last token alone
+        for layer in decoder.layers:
+            given = {"incremental_state": incremental_state, "attn_mask": future}
+            hooks.enter_context(given_arguments(layer.self_attn, **given))
+        if decoder.embed_positions is not None:
+            positions = decoder.embed_positions(torch.cat([read, tokens], dim=1))[:, past:]
+            hooks.enter_context(forward_hooks((decoder.embed_positions, lambda *_: positions)))
+        return decoder(tokens, **options)
 
 
 def keys_and_values(attention: nn.Module, x: Tensor, *positions: slice) -> dict[str, Tensor]:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.nn.low_rank import LowRankUpdates, attention_maps
+from pet_fairseq.nn.prefill import prefill, read_on
 from pet_fairseq.selfcp.connector import make_connector, rarest_word
 from pet_fairseq.selfcp.mixed_input import (
     MixedInput,
@@ -21,6 +22,8 @@ from pet_fairseq.selfcp.mixed_input import (
     batch_by_tokens,
     join_parts,
     last_states,
+    pad_left,
+    vectors_embedded,
 )
 from pet_fairseq.selfcp.options import SelfCpConfig
 
@@ -46,6 +49,7 @@ class Compressor(FairseqEncoder):
         self.memory_tag = nn.Parameter(inner.embed_scale * rare.clone())
         self.connector = make_connector(cfg.connector, words.size(1))
         self.low_rank = make_low_rank(inner, cfg)
+        self.has_rotary_positions = has_rotary_positions(inner)
         self.loaded_hash = ""
         self.register_load_state_dict_post_hook(call_after_loading)
 
@@ -62,18 +66,49 @@ class Compressor(FairseqEncoder):
         Raises:
             UserError: a text and its tags are longer than the model has positions.
         """
-        tagged = [[*parts, self.memory_tag.expand(m, -1)] for parts, m in zip(texts, numbers)]
-        lengths = [sum(map(len, parts)) for parts in tagged]
+        lengths = [sum(map(len, parts)) + m for parts, m in zip(texts, numbers)]
         memories: dict[int, Tensor] = {}
         for batch in batch_by_tokens(lengths, self.cfg.max_compressor_tokens):
-            inputs = self.join([tagged[i] for i in batch])
-            self.check_length(inputs)
+            self.check_positions(lengths[batch[0]])  # the longest
+            some, tags = [texts[i] for i in batch], [numbers[i] for i in batch]
+            read = self.read_in_turn if self.only_tags_are_trained(some) else self.read_together
             with self.updates_for("compressor"):
-                states = last_states(self.inner, inputs)
-            at_tags = [states[b, lengths[i] - numbers[i] : lengths[i]] for b, i in enumerate(batch)]
+                at_tags = read(some, tags)
             memory = self.connector(torch.cat(at_tags))
-            memories |= zip(batch, memory.split([numbers[i] for i in batch]))
+            memories |= zip(batch, memory.split(tags))
         return [memories[i] for i in range(len(texts))]
+
+    def read_together(self, texts: Sequence[Parts], numbers: Sequence[int]) -> list[Tensor]:
+        """Last states at the tags behind each text, m x C, from one pass over text and tags."""
+        tagged = [[*parts, self.memory_tag.expand(m, -1)] for parts, m in zip(texts, numbers)]
+        states = last_states(self.inner, self.join(tagged))
+        ends = [sum(map(len, parts)) for parts in tagged]
+        return [row[end - m : end] for row, end, m in zip(states, ends, numbers)]
+
+    def read_in_turn(self, texts: Sequence[Parts], numbers: Sequence[int]) -> list[Tensor]:
+        """The same from two passes: over the texts, of which no graph is kept, and over the tags.
+
+        The model is causal: nothing that it computes of a text depends on the tags behind it. So
+        the backward pass ends at the tags, and neither time nor memory go into that of the text.
+        """
+        context = self.join(texts)
+        if self.has_rotary_positions:
+            context = pad_left(context)
+        tags = self.join([[self.memory_tag.expand(m, -1)] for m in numbers])
+        state: dict[str, dict[str, Optional[Tensor]]] = {}
+        with torch.no_grad(), vectors_embedded(self.inner, context):
+            prefill(self.inner, context.tokens, state, features_only=True)
+        with vectors_embedded(self.inner, tags):
+            states, _ = read_on(self.inner, context.tokens, tags.tokens, state, features_only=True)
+        return [row[:m] for row, m in zip(states, numbers)]
+
+    def only_tags_are_trained(self, texts: Sequence[Parts]) -> bool:
+        """Whether a graph is kept, and nothing in front of the tags has a part in it."""
+        if not torch.is_grad_enabled() or runs_layers_again(self.inner):
+            return False
+        if self.low_rank is not None and self.cfg.lora_on == "compressor":
+            return False
+        return not any(part.requires_grad for parts in texts for part in parts)
 
     def updates_for(self, role: str) -> AbstractContextManager:
         """Inside the block the language model has the low-rank updates that its role has.
@@ -91,10 +126,13 @@ class Compressor(FairseqEncoder):
 
     def check_length(self, inputs: MixedInput, more: int = 0) -> None:
         """Raise UserError if the model has no positions for the longest sequence and `more`."""
-        positions = self.inner.max_positions()
-        if inputs.tokens.size(1) + more <= positions:
+        if inputs.tokens.size(1) + more <= self.inner.max_positions():
             return  # known without waiting for the device
-        longest = int(inputs.lengths.max()) + more
+        self.check_positions(int(inputs.lengths.max()) + more)
+
+    def check_positions(self, longest: int) -> None:
+        """Raise UserError if the model has no positions for a sequence of this many tokens."""
+        positions = self.inner.max_positions()
         if longest <= positions:
             return
         option, remedy = f"--window {self.cfg.window}", "a smaller window, a larger --memory-ratio"
@@ -149,6 +187,15 @@ def make_low_rank(decoder: nn.Module, cfg: SelfCpConfig) -> Optional[LowRankUpda
         )
     unwrap_checkpoint(decoder)  # run again in the backward pass, a layer would miss its updates
     return LowRankUpdates(maps, cfg.lora_rank, cfg.lora_alpha)
+
+
+def has_rotary_positions(decoder: nn.Module) -> bool:
+    return any(getattr(module, "needs_positions", False) for module in decoder.modules())
+
+
+def runs_layers_again(decoder: nn.Module) -> bool:
+    """Whether layers run again in the backward pass (--checkpoint-activations)."""
+    return any(hasattr(module, "precheckpoint_forward") for module in decoder.modules())
 
 
 def call_after_loading(compressor: Compressor, _incompatible_keys) -> None:

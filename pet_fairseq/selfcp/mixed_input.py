@@ -32,7 +32,7 @@ def join_parts(sequences: Sequence[Parts], padding_idx: int, placeholder: int) -
         sequences: one or more parts for each of the B sequences.
         placeholder: the token that stands where a vector is; not padding.
     """
-    first = sequences[0][0]
+    first = sequences[0][0].new_empty(0, dtype=torch.long)
     vectors = [part for parts in sequences for part in parts if part.dim() == 2]
     filled = [
         [p if p.dim() == 1 else first.new_full((len(p),), placeholder) for p in parts]

@@ -35,7 +35,6 @@ class PromptReader(Compressor):
     def __init__(self, inner: nn.Module, cfg: SelfCpConfig, dictionary: Dictionary):
         super().__init__(inner, cfg, dictionary)
         self.bank: Optional[Bank] = None  # opened when it is first used
-        self.has_rotary_positions = has_rotary_positions(inner)
 
     def after_loading(self) -> None:
         """Remember the weights' hash and close the bank, which may be one of other weights."""
@@ -267,10 +266,6 @@ class PromptReader(Compressor):
             name: [tensor.index_select(0, new_order) for tensor in tensors]
             for name, tensors in encoder_out.items()
         }
-
-
-def has_rotary_positions(decoder: nn.Module) -> bool:
-    return any(getattr(module, "needs_positions", False) for module in decoder.modules())
 
 
 def repeat_slice(text: Tensor, piece: Piece) -> Tensor:

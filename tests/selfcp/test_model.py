@@ -9,6 +9,7 @@ from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageModelingTask
 
 from pet_fairseq.errors import UserError
+from pet_fairseq.nn.hooks import forward_hooks
 from pet_fairseq.selfcp.connector import rarest_word
 from pet_fairseq.selfcp.model import SelfCpModel
 from pet_fairseq.selfcp.options import SelfCpConfig
@@ -40,6 +41,12 @@ def task(tmp_path):
     dictionary.save(str(tmp_path / "dict.txt"))
     cfg = LanguageModelingConfig(data=str(tmp_path), tokens_per_sample=64)
     return LanguageModelingTask.setup_task(cfg)
+
+
+@pytest.fixture
+def softmax_in_float64(monkeypatch):
+    """fairseq's attention computes it in float32 when it has a cache, which here is too coarse."""
+    monkeypatch.setattr("fairseq.utils.softmax", lambda x, dim, onnx_trace: x.softmax(dim))
 
 
 def make_selfcp(task, tmp_path, kind="post-norm", **options):
@@ -217,7 +224,72 @@ def test_within_the_window_it_is_the_backbone(kind, task, tmp_path):
         torch.testing.assert_close(found[i, :real], whole[i, end : end + real])
 
 
-def test_gradients_reach_the_tag_through_the_frozen_model(task, tmp_path):
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("strategy", ["former", "latter", "recursive"])
+@pytest.mark.parametrize("recompute", [False, True])
+def test_gradients_equal_the_reference(
+    kind, strategy, recompute, task, tmp_path, monkeypatch, softmax_in_float64
+):
+    if recompute:  # the backbone was trained with --checkpoint-activations
+        monkeypatch.setitem(KINDS[kind][1], "checkpoint_activations", True)
+    model = make_selfcp(task, tmp_path, kind, prompt_strategy=strategy).train()
+    trained = [p for p in model.parameters() if p.requires_grad]
+    sample = make_sample(task, LENGTHS, seed=3)
+    sample["net_input"]["ratios"] = [3.0, 2.0, 4.0, 2.5, 3.0]
+    logits, _ = model(**sample["net_input"])
+    expected = [logits_slowly(model, sample, i) for i in range(len(LENGTHS))]
+    found = [row[: len(other)] for row, other in zip(logits, expected)]
+    torch.testing.assert_close(found, expected)
+    weights = [torch.randn_like(rows) for rows in expected]
+
+    def gradients(rows):
+        loss = sum((w * r).sum() for w, r in zip(weights, rows))
+        return torch.autograd.grad(loss, trained)
+
+    torch.testing.assert_close(gradients(found), gradients(expected))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_graph_is_kept_of_a_text_in_front_of_tags(kind, task, tmp_path, softmax_in_float64):
+    model = make_selfcp(task, tmp_path, kind, max_compressor_tokens=60).train()
+    compressor, decoder = model.encoder, model.decoder.inner
+    lengths, numbers = torch.randint(1, 25, (7,)).tolist(), torch.randint(1, 6, (7,)).tolist()
+    texts = [torch.randint(4, len(task.dictionary), (n,)) for n in lengths]
+    kept = []  # length of what a layer made, and whether a graph of it is kept
+
+    def watch(module, args, output):
+        kept.append((len(output[0]), output[0].requires_grad))
+
+    with forward_hooks(*((layer, watch) for layer in decoder.layers)):
+        found = compressor.compress([[text] for text in texts], numbers)
+    assert max(time for time, _ in kept) == max(lengths)
+    assert {graph for time, graph in kept if time > max(numbers)} == {False}
+    assert [graph for _, graph in kept] == [False, False, True, True] * (len(kept) // 4)
+    for text, m, memory in zip(texts, numbers, found):
+        words = [decoder.embed_scale * decoder.embed_tokens.weight[t] for t in text]
+        states = read_slowly(decoder, words + [compressor.memory_tag] * m)[-m:]
+        torch.testing.assert_close(memory, compressor.connector(states))
+
+
+@pytest.mark.parametrize(
+    ("options", "graph", "in_turn"),
+    [
+        ({}, True, True),
+        ({}, False, False),  # two passes would only take longer
+        ({"lora_rank": 2, "lora_on": "reader"}, True, True),
+        ({"lora_rank": 2, "lora_on": "compressor"}, True, False),
+    ],
+)
+def test_when_texts_are_read_without_a_graph(options, graph, in_turn, task, tmp_path):
+    compressor = make_selfcp(task, tmp_path, **options).encoder
+    text = torch.tensor([5, 6])
+    with torch.set_grad_enabled(graph):
+        assert compressor.only_tags_are_trained([[text], [text]]) == in_turn
+        memory = compressor.compress([[text]], [2])[0]
+        assert not (graph and compressor.only_tags_are_trained([[text], [text, memory]]))
+
+
+def test_gradients_reach_the_tag_through_the_frozen_model(task, tmp_path, softmax_in_float64):
     model = make_selfcp(task, tmp_path, prompt_strategy="recursive").train()
     sample = make_sample(task, [(2, 5), (1, 23)])
     real = sample["target"] != 1
