@@ -47,7 +47,7 @@ from pet_fairseq.predict.translate import LONGEST_WORD
 TEACHER = "TEACHER"
 KEEP, TRIM = "keep", "trim"  # values of --vocabulary
 SOURCE, TARGET = "source.txt", "target.txt"
-REFERENCE, TEST_SOURCE = "test.reference", "test.source"  # the test set as it was given
+REFERENCE, TEST_SOURCE = "raw.reference", "raw.source"  # the test set as it was given
 IN_ENGINE = "test.engine"  # the sources of the test set, in the pieces of a model in CTranslate2
 SPLITS = ("train", "valid", "test")
 FIRST_LINES = 1000  # of a text, by which it is seen whether a model knows its pieces
@@ -130,7 +130,7 @@ def write_pieces(
     Where valid or test is not given, it is held out of the first of the training text, if there is
     any. Pairs with an empty side, or one longer than the teacher reads, are left out, but for those
     of a test set that is given; about.json counts them. The raw text of the test set is in
-    test.source and test.reference.
+    raw.source and raw.reference.
 
     Args:
         engine: a model in CTranslate2 that reads the test set, too, in pieces of its own; its

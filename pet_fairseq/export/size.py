@@ -58,8 +58,8 @@ def _linear(linears: list[nn.Linear]) -> Iterator[Tensor]:
 
 
 def _positions(positions: nn.Module) -> Tensor:
-    """The table of positions: sinusoidal tables of one size are equal, learned ones are not."""
-    learned = isinstance(positions, nn.Embedding)
-    table = positions.weight if learned else positions.weights
+    """The table of positions: fixed tables of one size are equal, trained ones are not."""
+    is_trained = isinstance(positions, nn.Embedding) and positions.weight.requires_grad
+    table = positions.weight if isinstance(positions, nn.Embedding) else positions.weights
     rows, width = table.size(0) - positions.padding_idx - 1, table.size(1)
-    return (id(table),) if learned else ("positions", rows, width), 4 * rows * width
+    return (id(table),) if is_trained else ("positions", rows, width), 4 * rows * width

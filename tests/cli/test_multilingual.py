@@ -247,7 +247,7 @@ def test_a_student_of_the_teachers_translations(multilingual, raw, tmp_path):
     assert f"read on in {out / 'report.md'}" in output
     assert "agrees with it, and nothing about the quality" in (out / "report.md").read_text()
     translated = (out / "corpus_text/target.txt").read_text().splitlines()
-    held_out = (out / "text/test.reference").read_text().splitlines()
+    held_out = (out / "text/raw.reference").read_text().splitlines()
     assert held_out and set(held_out) <= set(translated)
     sources = (out / "corpus_text/source.txt").read_text().splitlines()
     assert set(sources) <= set((raw / "train.en").read_text().splitlines())

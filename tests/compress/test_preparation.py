@@ -96,7 +96,7 @@ def test_what_is_given_is_what_is_written(made, teacher, tmp_path):
         ]
         found = [read(tmp_path / f"out/{split}.{language}") for language in ("de", "en")]
         assert [tuple(both) for both in zip(*found)] == short
-    assert read(tmp_path / "out/test.reference") == read(raw / "test.en")
+    assert read(tmp_path / "out/raw.reference") == read(raw / "test.en")
     for language in ("de", "en"):
         name = f"dict.{language}.txt"
         assert read(tmp_path / "out" / name) == read(made / "bin" / name)
@@ -128,7 +128,7 @@ def test_pairs_that_training_cannot_use(made, teacher, tmp_path):
     write_pieces(teacher, {split: [TextPair(*files)] for split in SETS}, tmp_path / "out")
     assert read(tmp_path / "out/train.de") == ["a1 a2", "a2"]
     assert read(tmp_path / "out/valid.en") == ["b2 b1", "b2"]
-    assert len(read(tmp_path / "out/test.de")) == len(read(tmp_path / "out/test.reference")) == 7
+    assert len(read(tmp_path / "out/test.de")) == len(read(tmp_path / "out/raw.reference")) == 7
     # a test set that is held out has no lines of 100,000 letters that the user could not take out
     more = [write(tmp_path / side, [f"a{i} a{i}" for i in range(40)]) for side in ("s2", "t2")]
     long = [f"a1 {word}" for i in range(40) for word in ("a" * 100_000, "a2 " * 33_000, f"x{i}")]
@@ -395,8 +395,8 @@ def test_a_test_set_of_raw_text_beside_data(made, teacher, tmp_path):
     out.mkdir()
     pieces.command.function(**arguments)
     assert read(pieces.product / "test.de") == ["a1 a2", "", " ".join(["a1"] * 30)]
-    assert read(pieces.product / "test.source") == read(pair[0])
-    assert read(pieces.product / "test.reference") == read(pair[1])
+    assert read(pieces.product / "raw.source") == read(pair[0])
+    assert read(pieces.product / "raw.reference") == read(pair[1])
     for side in ("de", "en"):
         words = (made / f"bin/dict.{side}.txt").read_text()
         assert (pieces.product / f"dict.{side}.txt").read_text() == words

@@ -5,11 +5,14 @@ from argparse import Namespace
 import pytest
 import torch
 
+from pet_fairseq.checkpoints.loading import load_transformer
 from pet_fairseq.export.ctranslate2 import convert_plain_form
+from pet_fairseq.export.export import export
 from pet_fairseq.export.fairseq import MODEL, plain_model
 from pet_fairseq.export.size import int8_bytes
 from pet_fairseq.nn.architectures import build_without_memory
 from tests import helpers
+from tests.export.translators import make, sentence_pieces
 from tests.translation import make_model
 
 MODELS = {
@@ -56,3 +59,22 @@ def test_bytes_are_those_of_the_exported_file(name, tmp_path):
     sizes = [len(task.source_dictionary)] * 2
     estimate = int8_bytes(build_without_memory(Namespace(**options), *sizes))
     assert estimate == pytest.approx((out / "model.bin").stat().st_size, rel=0.02)
+
+
+def test_bytes_of_a_student_for_marian(tmp_path):
+    """Both of its stacks have the same table of positions, which is not trained."""
+    pytest.importorskip("ctranslate2")
+
+    def train(model):
+        for parameter in filter(lambda p: p.requires_grad, model.parameters()):
+            parameter.data.add_(torch.randn_like(parameter))
+
+    made = make(
+        *(tmp_path / "data", "marian_student", sentence_pieces),
+        **{"share_all_embeddings": True, "max_source_positions": 60, "max_target_positions": 60},
+        change=train,
+    )
+    export(str(made.checkpoint), str(made.data), "ctranslate2", tmp_path / "out", precision="int8")
+    model, _ = load_transformer(str(made.checkpoint), "CHECKPOINT", str(made.data))
+    size = (tmp_path / "out/model.bin").stat().st_size
+    assert int8_bytes(model) == pytest.approx(size, rel=0.02)
