@@ -50,10 +50,15 @@ equal() {
   run ln -sf "$(basename "$best")" "$runs/bilingual/checkpoint_equal.pt"
 }
 
+# wanted ROW: whether it is among ROWS
+wanted() {
+  [[ " ${ROWS:-pairs text more bilingual distributions translations keep n2000 n1000 pre_norm marian} " == *" $1 "* ]]
+}
+
 # student ROW TEACHER OPTION...: one of each seed, tested on Multi30k
 student() {
   local row=$1 seed
-  [[ " ${ROWS:-pairs text more bilingual distributions translations keep n2000 n1000 pre_norm marian} " == *" $row "* ]] || return 0
+  wanted "$row" || return 0
   for seed in ${SEEDS:-1 2 3}; do
     run pet-fairseq compress "${@:2}" --updates "${UPDATES:-4000}" --precision bf16 --device cpu --seed "$seed" \
       --out "$runs/students/$row.seed$seed"
@@ -70,7 +75,8 @@ students() {
   local engine="$runs/bilingual/ctranslate2"
   # of equal bytes: at 0.87 MB both forms have 2 + 2 layers of width 64
   local forms=("$runs/bilingual/checkpoint_best.pt" --data "$data/bin" --megabytes 0.87)
-  [ -e "$engine" ] || run pet-fairseq export "${one[@]}" --data "$data/bin" --to ctranslate2 --out "$engine"
+  [ -e "$engine" ] || ! wanted translations ||
+    run pet-fairseq export "${one[@]}" --data "$data/bin" --to ctranslate2 --out "$engine"
   student pairs "${several[@]}" "${pairs[@]}" --vocabulary trim
   student text "${several[@]}" "${text[@]}" --vocabulary trim
   student more "${several[@]}" "${pairs[@]}" --text "$raw/train.en-fi.en" --vocabulary trim

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from pet_fairseq.checkpoints.loading import load_transformer
 from pet_fairseq.checkpoints.safe_loading import load_options
+from pet_fairseq.environment import version_numbers
 from pet_fairseq.errors import UserError
 from pet_fairseq.export.ctranslate2 import float32_or_int8, language_tokens
 from pet_fairseq.export.fairseq import check_plain_form
@@ -55,6 +56,7 @@ SUBWORDS = {"subword_nmt": "bpe.codes", "tokenizer_json": "tokenizer.json"}
 SOURCE_NUMBERS = ("source_prefix", "source_end", "unk_token_id", "source_pad_token_id")
 JS_OPTIONS = "transformers.js_config"  # what transformers.js reads of config.json besides
 TOLERANCE = 1e-3  # of logits
+TORCH = (2, 7)  # its exporter takes names of dimensions
 
 
 def write_onnx(
@@ -73,6 +75,11 @@ def write_onnx(
         UserError: names the option or file and the reason.
     """
     rounds = float32_or_int8(precision, TO) == "int8"
+    if version_numbers(torch.__version__) < TORCH:
+        needed = ".".join(map(str, TORCH))
+        raise UserError(
+            f"torch {torch.__version__}: {TO} needs {needed} or later; install a newer one"
+        )
     if missing := [name for name in PACKAGES if importlib.util.find_spec(name) is None]:
         raise UserError(f"{missing[0]} is missing; {MISSING}")
     cfg = load_options(checkpoint, "CHECKPOINT")

@@ -176,7 +176,7 @@ def _check_prompts(args: Namespace, splits: dict[str, Path]) -> None:
         )
 
 
-# --- choose and memory-map ------------------------------------------------------------------------
+# --- models on records ----------------------------------------------------------------------------
 
 
 def _add_model_options(parser: OneLineParser) -> None:
@@ -246,6 +246,41 @@ def _choose(args: Namespace) -> None:
     print(json.dumps(choose(args.checkpoint, **options, **_model_options(args))))
 
 
+def _response_loss_arguments(parser: OneLineParser) -> None:
+    _add_model_options(parser)
+    add_batch_option(parser, max_tokens=8000)
+    add_device_option(parser)
+    add_scores_file_option(parser)
+
+
+def _response_loss(args: Namespace) -> None:
+    from pet_fairseq.selfcp.response_loss import response_losses
+
+    names = ("data", "subset", "max_tokens", "device", "out")
+    options = {name: getattr(args, name) for name in names}
+    result = response_losses(args.checkpoint, **options, **_model_options(args))
+    shown = ("nll", "perplexity", "total", "read")
+    print(json.dumps({name: result[name] for name in shown}))
+
+
+def _compare_losses_arguments(parser: OneLineParser) -> None:
+    parser.add_argument(
+        "rows",
+        nargs="+",
+        metavar="NAME=FILE",
+        help="a row and a file of response-loss; several files of one name are its seeds",
+    )
+    parser.add_argument(
+        "--against", required=True, metavar="NAME", help="the row that the others are compared with"
+    )
+
+
+def _compare_losses(args: Namespace) -> None:
+    from pet_fairseq.selfcp.response_loss import compare_losses
+
+    print(compare_losses(args.rows, args.against), end="")
+
+
 def _memory_map_arguments(parser: OneLineParser) -> None:
     _add_model_options(parser)
     parser.add_argument(
@@ -291,6 +326,20 @@ COMMANDS = (
         help="answer closed-ended questions with the response that a model expects most",
         add_arguments=_choose_arguments,
         run=_choose,
+    ),
+    Command(
+        name="response-loss",
+        group=Group.SELFCP,
+        help="score how well a model predicts the responses, record by record",
+        add_arguments=_response_loss_arguments,
+        run=_response_loss,
+    ),
+    Command(
+        name="compare-losses",
+        group=Group.SELFCP,
+        help="compare rows of response-loss: a table with 95% intervals of a paired bootstrap",
+        add_arguments=_compare_losses_arguments,
+        run=_compare_losses,
     ),
     Command(
         name="memory-map",

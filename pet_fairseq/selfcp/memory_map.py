@@ -44,7 +44,10 @@ def similarities(model: SelfCpModel, query: Tensor, prompt: Tensor) -> list[Segm
     query = torch.cat([query.new_tensor([dictionary.eos()]), query])
     words = [dictionary[i] for i in prompt.tolist()]
     query, prompt = move_batch([query, prompt], embed.weight.device)
-    plan = plan_reading([len(prompt)], cfg.window, [cfg.prompt_strategy], [cfg.memory_ratio])
+    plan = plan_reading(
+        *([len(prompt)], cfg.window, [cfg.prompt_strategy], [cfg.memory_ratio]),
+        longest=cfg.segment_tokens,
+    )
     (pieces,) = reader.carry_out(plan, [query], [prompt], [prompt])
     maps = []
     for piece, memory in zip(plan.pieces[0], pieces):

@@ -20,6 +20,13 @@ class SelfCpConfig(FairseqDataclass):
     window: int = field(
         default=512, metadata={"help": "L: prompt tokens up to which nothing is compressed"}
     )
+    segment_tokens: int = field(
+        default=0,
+        metadata={
+            "help": "the most tokens of a segment, which becomes memory by itself; 0: as many as "
+            "the window"
+        },
+    )
     memory_ratio: float = field(
         default=12, metadata={"help": "prompt tokens for one memory token, 1 or more"}
     )
@@ -89,6 +96,8 @@ def check_options(cfg: SelfCpConfig) -> None:
         raise UserError(f"--memory-ratio {cfg.memory_ratio:g}: give 1 or more, but not inf")
     if cfg.window < 1:
         raise UserError(f"--window {cfg.window}: give 1 or more")
+    if cfg.segment_tokens < 0:
+        raise UserError(f"--segment-tokens {cfg.segment_tokens}: give 0 or more")
     if cfg.max_compressor_tokens < 1:
         raise UserError(f"--max-compressor-tokens {cfg.max_compressor_tokens}: give 1 or more")
     if cfg.standardise_on < 0:

@@ -92,6 +92,7 @@ class PromptReader(Compressor):
             [len(prompt) for prompt in prompts],
             *(self.cfg.window, strategies, ratios),
             halve_short=latter is not None,
+            longest=self.cfg.segment_tokens,
         )
         sources = prompts
         if others is not None:
@@ -131,7 +132,7 @@ class PromptReader(Compressor):
         return [
             fitting_ratio(
                 *(len(prompt), self.cfg.window, strategy, ratio),
-                *(positions - others, positions - len(query)),
+                *(positions - others, positions - len(query), self.cfg.segment_tokens),
             )
             for ratio, strategy, query, prompt, others in zip(
                 ratios, strategies, queries, prompts, taken
@@ -204,7 +205,7 @@ class PromptReader(Compressor):
             return -scores[-len(text) - 1 : -1].gather(1, text[:, None])[:, 0]
 
         strategy, window = self.cfg.prompt_strategy, self.cfg.window
-        kept = tokens_kept(len(prompt), window, strategy, ratio)
+        kept = tokens_kept(len(prompt), window, strategy, ratio, self.cfg.segment_tokens)
         return keep_unexpected(prompt, kept, losses, min(CHUNK, room))
 
     # --- initialisation ---------------------------------------------------------------------------

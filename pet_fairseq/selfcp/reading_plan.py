@@ -38,6 +38,7 @@ def plan_reading(
     strategies: Sequence[str],
     ratios: Sequence[float],
     halve_short: bool = False,
+    longest: int = 0,
 ) -> ReadingPlan:
     """Plan the reading of prompts.
 
@@ -45,11 +46,11 @@ def plan_reading(
         lengths: tokens of each prompt; window: L, tokens up to which nothing is compressed.
         strategies: one of segments.STRATEGIES for each prompt.
         ratios: tokens for one memory token, for each prompt.
-        halve_short: as for `split_prompt`.
+        halve_short, longest: as for `split_prompt`.
     """
     prompts = zip(lengths, strategies, ratios)
     pieces = [
-        split_prompt(length, window, strategy, ratio, halve_short)
+        split_prompt(length, window, strategy, ratio, halve_short, longest)
         for length, strategy, ratio in prompts
     ]
     segments = [
@@ -80,24 +81,31 @@ def choose_strategies(strategy: str, latter: Optional[Sequence[bool]], number: i
 
 
 def fitting_ratio(
-    length: int, window: int, strategy: str, ratio: float, room: int, longest_segment: int
+    length: int,
+    window: int,
+    strategy: str,
+    ratio: float,
+    room: int,
+    longest_segment: int,
+    longest: int = 0,
 ) -> float:
     """The ratio, or the smallest larger one with which a prompt fits; if none does, the largest.
 
     Args:
-        length, window, strategy: of the prompt, as for `split_prompt`.
+        length, window, strategy, longest: of the prompt, as for `split_prompt`.
         room: tokens and memory tokens that may be read of the prompt. longest_segment: tokens of a
             segment and its memory tags that the compressor may read.
     """
 
     def fits(ratio: float) -> bool:
-        pieces = split_prompt(length, window, strategy, ratio)
+        pieces = split_prompt(length, window, strategy, ratio, longest=longest)
         memory = [memory_length(p.length, ratio) for p in pieces if p.compressed]
         kept = sum(p.length for p in pieces if not p.compressed)
         tagged = [p.length + memory_length(p.length, ratio) for p in pieces if p.compressed]
         return kept + sum(memory) <= room and max(tagged, default=0) <= longest_segment
 
-    segments = {p.length for p in split_prompt(length, window, strategy, ratio) if p.compressed}
+    pieces = split_prompt(length, window, strategy, ratio, longest=longest)
+    segments = {piece.length for piece in pieces if piece.compressed}
     # the number of memory tokens changes where a segment gets one less
     larger = {n / m for n in segments for m in range(1, memory_length(n, ratio))}
     largest = max([ratio, *larger])

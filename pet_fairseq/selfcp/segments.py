@@ -49,16 +49,21 @@ def memory_length(length: int, ratio: float) -> int:
     return math.ceil(length / ratio * (1 - ROUNDING))
 
 
-def tokens_kept(length: int, window: int, strategy: str, ratio: float) -> int:
+def tokens_kept(length: int, window: int, strategy: str, ratio: float, longest: int = 0) -> int:
     """Tokens that a baseline may keep of a prompt: L, or for `..._equal` what `former` reads."""
     if strategy not in EQUAL_BUDGET:
         return window
-    pieces = split_prompt(length, window, "former", ratio)
+    pieces = split_prompt(length, window, "former", ratio, longest=longest)
     return sum(memory_length(p.length, ratio) if p.compressed else p.length for p in pieces)
 
 
 def split_prompt(
-    length: int, window: int, strategy: str, ratio: float, halve_short: bool = False
+    length: int,
+    window: int,
+    strategy: str,
+    ratio: float,
+    halve_short: bool = False,
+    longest: int = 0,
 ) -> list[Piece]:
     """The pieces of a prompt in their order; tokens in none of them are dropped.
 
@@ -73,6 +78,7 @@ def split_prompt(
     Args:
         length: N; window: L, 1 or more; ratio: tokens for one memory token.
         halve_short: whether former, latter and auto halve prompts of up to L tokens, too.
+        longest: tokens of a segment; 0: L, as in the paper.
     Raises:
         UserError: no such strategy.
     """
@@ -85,22 +91,23 @@ def split_prompt(
     if length <= window or kind in ("full", "perplexity"):
         return [Piece(0, length, False)]
     if kind in ("truncate", "truncate_latter"):
-        kept = tokens_kept(length, window, strategy, ratio)
+        kept = tokens_kept(length, window, strategy, ratio, longest)
         return [
             Piece(length - kept, length, False) if kind == "truncate" else Piece(0, kept, False)
         ]
     half = length // 2
     kept = length - half if length <= 2 * window and strategy in HALVES else window
     if strategy == "latter":
-        return [Piece(0, kept, False), *cut_evenly(kept, length, window)]
-    return [*cut_evenly(0, length - kept, window), Piece(length - kept, length, False)]
+        return [Piece(0, kept, False), *cut_evenly(kept, length, longest or window)]
+    return [*cut_evenly(0, length - kept, longest or window), Piece(length - kept, length, False)]
 
 
-def cut_evenly(start: int, stop: int, window: int) -> list[Piece]:
-    """The fewest segments of at most `window` tokens, of lengths that differ by one at most.
+def cut_evenly(start: int, stop: int, longest: int) -> list[Piece]:
+    """The fewest segments of at most `longest` tokens, of lengths that differ by one at most.
 
-    With all but L of N tokens to compress these are ceil((N - L) / L) = ceil(N / L - 1) segments.
+    With all but L of N tokens to compress, and segments of L, these are ceil((N - L) / L) =
+    ceil(N / L - 1).
     """
-    number = math.ceil((stop - start) / window)
+    number = math.ceil((stop - start) / longest)
     ends = [start + (stop - start) * i // number for i in range(number + 1)]
     return [Piece(a, b, True) for a, b in pairwise(ends)]

@@ -6,6 +6,7 @@
 They go into docs/results/plots if no folder is given.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Optional
 
@@ -72,7 +73,7 @@ def explain_marks(axes: Axes, marks: dict[str, tuple[str, str]]) -> None:
     axes.legend(loc="lower right")
 
 
-def name_lines(axes: Axes, ends: dict[str, tuple[float, float]], x: float, gap: float) -> None:
+def name_lines(axes: Axes, ends: Mapping[str, tuple[float, float]], x: float, gap: float) -> None:
     """Write names in a column right of the plot, each joined to the end of its line.
 
     Args:

@@ -44,7 +44,7 @@ TEACHERS: dict[str, tuple[Options, int]] = {
 
 
 def build(options: Options, pieces: int):
-    return build_without_memory(parse_model_options(options), pieces, pieces)
+    return build_without_memory(parse_model_options(list(options)), pieces, pieces)
 
 
 def make_teacher(options: Options, pieces: int) -> Teacher:
@@ -53,7 +53,7 @@ def make_teacher(options: Options, pieces: int) -> Teacher:
     return Teacher(
         path=Path(),
         trained=DictConfig({}),
-        task=Vocabularies(pieces, pieces),  # type: ignore[arg-type]  # its part that is read
+        task=Vocabularies(pieces, pieces),  # what is read of a task
         layers=(len(model.encoder.layers), len(model.decoder.layers)),
         width=model.encoder.embed_tokens.embedding_dim,
         max_positions=(POSITIONS, POSITIONS),

@@ -3,7 +3,10 @@
 import json
 import re
 
+import pytest
+
 from tests.cli.processes import REPO, run
+from tests.cli.shell import refuses, sh
 
 
 def make(out, *args, check=True):
@@ -142,3 +145,43 @@ def test_table_over_seeds(tmp_path):
     ]
     missing = run(*command, "latter", check=False)
     assert missing.status == 1 and "no scores of latter" in missing.output.splitlines()[-1]
+
+
+def test_next_text(tmp_path):
+    """Every record is a piece of the text, in its order; the last ones are for validation."""
+    tokenizers = pytest.importorskip("tokenizers")
+    words = [f"w{i}" for i in range(60)]
+    text = [words[i * 7 % 60] for i in range(200)]
+    model = tokenizers.models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="w0")
+    tokenizer = tokenizers.Tokenizer(model)
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "a.txt").write_text(" = Heading =\n" + " ".join(text[:120]) + "\n\n")
+    (tmp_path / "b.txt").write_text(" ".join(text[120:]) + "\n")
+    script = "examples/next_text/prepare.sh"
+    settings = {"PROMPT_TOKENS": "6", "RESPONSE_TOKENS": "4", "STAGES": "raw"}
+    settings |= {"OUT": str(tmp_path / "out"), "TEST_RECORDS": "3", "VALID_RECORDS": "5"}
+    files = (f"{tmp_path}/a.txt:{tmp_path}/b.txt", tmp_path / "a.txt")
+    sh(script, tmp_path, *files, **settings)
+    found = {
+        split: [json.loads(line) for line in (tmp_path / f"out/raw/{split}.jsonl").open()]
+        for split in ("train", "valid", "test")
+    }
+    assert {split: len(records) for split, records in found.items()} == {
+        "train": 15,
+        "valid": 5,
+        "test": 3,
+    }
+    for number, record in enumerate(found["train"] + found["valid"]):
+        piece = text[10 * number : 10 * number + 10]
+        assert record == {
+            "query": "",
+            "prompt": " ".join(piece[:6]),
+            "response": " ".join(piece[6:]),
+        }
+    starts = [text.index(record["prompt"].split()[0]) for record in found["test"]]
+    assert len(set(starts)) == 3
+    refuses(sh(script, tmp_path, "no", "no", check=False), "'no': no such file; give prepare.sh")
+    settings["OUT"] = str(tmp_path / "out2")
+    long = sh(script, tmp_path, *files, check=False, **settings | {"PROMPT_TOKENS": "900"})
+    refuses(long, "the text has fewer than 904 tokens; give more")

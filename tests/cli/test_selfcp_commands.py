@@ -29,6 +29,22 @@ def test_choose(folder, tmp_path):  # noqa: F811
         assert message in refusal(*command, *wrong)
 
 
+def test_response_loss(folder, tmp_path):  # noqa: F811
+    """Of two ways to read, beside each other."""
+    command = ("response-loss", folder / "selfcp.pt", "--data", folder)
+    rows = []
+    for strategy in ("full", "truncate"):
+        out = tmp_path / f"{strategy}.json"
+        read = ("--prompt-strategy", strategy, "--window", "2", "--out", out)
+        shown = json.loads(run("pet-fairseq", *command, *read).output.splitlines()[-1])
+        assert shown.items() <= json.loads(out.read_text()).items() and shown["total"] == 20
+        rows.append(f"{strategy}={out}")
+    table = run("pet-fairseq", "compare-losses", *rows, "--against", "full").output
+    assert [line.split("|")[1].strip() for line in table.splitlines()[2:]] == ["full", "truncate"]
+    assert "--subset dev: not in" in refusal(*command, "--subset", "dev")
+    assert "--against x: not among full" in refusal("compare-losses", rows[0], "--against", "x")
+
+
 def test_memory_map(folder, tmp_path):  # noqa: F811
     command = ("memory-map", folder / "selfcp.pt", "--data", folder)
     out = tmp_path / "map"

@@ -14,12 +14,16 @@ import sentencepiece
 import torch
 
 from pet_fairseq.decoding.task import PetTranslationTask
+from pet_fairseq.environment import version_numbers
 from pet_fairseq.errors import UserError
+from pet_fairseq.export.onnx import TORCH
 from tests.cli.processes import in_process, refusal
 from tests.translation import WORDS, make_model, make_task, save_state
 
 for package in ("onnx", "onnxruntime", "onnxscript"):
     pytest.importorskip(package)
+if version_numbers(torch.__version__) < TORCH:
+    pytest.skip("torch is too old to export to ONNX", allow_module_level=True)
 
 from pet_fairseq.export.export import export  # noqa: E402
 from pet_fairseq.export.onnx_graphs import NumberedEncoder  # noqa: E402
@@ -304,6 +308,10 @@ def test_wrong_options(exported, tmp_path, monkeypatch):
         ((tmp_path,), f"--out {tmp_path}: is there already; give a new folder"),
     ):
         assert refusal(*words, *more) == f"pet-fairseq export: error: {message}"
+    with monkeypatch.context() as older:
+        older.setattr(torch, "__version__", "2.6.0+cpu")
+        message = "torch 2.6.0+cpu: --to onnx needs 2.7 or later; install a newer one"
+        assert refusal(*words, out) == f"pet-fairseq export: error: {message}"
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     missing = "onnxruntime is missing; pip install 'pet-fairseq[onnx]'"
     assert refusal(*words, out) == f"pet-fairseq export: error: {missing}"

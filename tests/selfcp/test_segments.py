@@ -53,6 +53,25 @@ def check_pieces(length, window, strategy):
         assert len(compressed) == (1 if halves else math.ceil(length / window - 1))
 
 
+@pytest.mark.parametrize("strategy", sorted(STRATEGIES))
+@pytest.mark.parametrize("longest", [1, 7, 200])
+def test_segments_of_another_length(strategy, longest):
+    """The same tokens are kept; the others are in as few segments as that length allows."""
+    for length, window in CASES:
+        as_usual = split_prompt(length, window, strategy, 3)
+        pieces = split_prompt(length, window, strategy, 3, longest=longest)
+        if not strategy.endswith("_equal"):  # which keep as many tokens as there is memory
+            assert [p for p in pieces if not p.compressed] == [
+                p for p in as_usual if not p.compressed
+            ]
+        assert all(a.stop == b.start for a, b in pairwise(pieces))
+        tokens = sum(p.length for p in pieces if p.compressed)
+        assert tokens == sum(p.length for p in as_usual if p.compressed)
+        lengths = [p.length for p in pieces if p.compressed]
+        assert len(lengths) == math.ceil(tokens / longest)
+        assert not lengths or max(lengths) <= min(longest, min(lengths) + 1)
+
+
 def test_by_hand():
     assert split_prompt(9, 5, "former", 12) == [Piece(0, 4, True), Piece(4, 9, False)]
     assert split_prompt(9, 5, "latter", 12) == [Piece(0, 5, False), Piece(5, 9, True)]

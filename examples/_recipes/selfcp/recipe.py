@@ -13,8 +13,8 @@ from pet_fairseq.runner.fairseq_options import words
 from pet_fairseq.runner.pipeline import Pipeline, Place
 
 from .rows import DEFAULT, FULL, ROWS
-from .scoring import by_choice, by_rouge
-from .setup import Settings, Setup
+from .scoring import by_choice, by_loss, by_rouge
+from .setup import Evaluate, Settings, Setup
 from .stages import build_stages
 
 
@@ -74,12 +74,20 @@ def build(args: argparse.Namespace, place: Place, data_set: Settings) -> Pipelin
     settings = replace(data_set, **given)
     data = place.data or place.base / place.name / "data" / "bin"
     runs = place.runs or place.base / place.name / "selfcp"
-    generation = words(f"--beam {settings.beam} --max-len-b {settings.max_len}")
-    evaluate = by_choice(settings.candidates) if settings.candidates else by_rouge(generation)
     setup = Setup(
-        *(data, runs, settings, evaluate, make_device(args.device, args.precision)),
+        *(data, runs, settings, choose_score(settings)),
+        make_device(args.device, args.precision),
         own_backbone=args.backbone,
         lm_from=args.lm_from,
     )
     stages = build_stages(setup, args.rows, args.seeds)
     return Pipeline(stages, runs, {"DATA": data, "RUNS": runs})
+
+
+def choose_score(settings: Settings) -> Evaluate:
+    """How the rows of a data set are scored."""
+    if settings.by_loss:
+        return by_loss
+    if settings.candidates:
+        return by_choice(settings.candidates)
+    return by_rouge(words(f"--beam {settings.beam} --max-len-b {settings.max_len}"))

@@ -27,6 +27,18 @@ def by_choice(candidates: Options) -> Evaluate:
     return stages
 
 
+def by_loss(setup: Setup, reading: Reading) -> list[Stage]:
+    """Score by the loss of the right responses, record by record."""
+    command: CommandLine = (
+        *("pet-fairseq", "response-loss", str(reading.checkpoint), "--data", str(setup.data)),
+        *("--prompt-strategy", reading.strategy, "--memory-ratio", str(reading.ratio)),
+        *("--device", setup.device.name, "--out", PRODUCT),
+    )
+    out = reading.folder / "result.json"
+    inputs = (setup.data, setup.backbone, reading.checkpoint)
+    return [Stage(reading.folder.name, (reading.row,), command, out, inputs)]
+
+
 def text_options(data: Path) -> Options:
     """Options that make text of the pieces of a data folder."""
     tokenizer = data / "tokenizer.json"

@@ -26,6 +26,7 @@ class Settings:
         ratio: prompt tokens for a memory token.
         icae_rank: of the compressor's updates in the row `icae`.
         candidates: the possible responses, to be scored `by_choice`; without them, `by_rouge`.
+        by_loss: whether the right responses' loss is the score, and nothing is generated.
         beam, max_len: of generated responses.
         full: whether no prompt is longer than the model's positions, so that `full` is a default
             row.
@@ -46,6 +47,7 @@ class Settings:
     candidates: Options = ()
     more_lm: Options = ()
     full: bool = False
+    by_loss: bool = False
 
 
 DATA_SETS = read_settings(Path(__file__).with_name("settings.yaml"), Settings)

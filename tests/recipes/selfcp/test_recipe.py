@@ -36,7 +36,9 @@ def test_every_row(name, tmp_path):
     ]
     results = [s for s in found.values() if s.product.name == "result.json"]
     assert len(results) == 2 * len(EVERY_ROW)
-    command = "choose" if DATA_SETS[name].candidates else "score"
+    settings = DATA_SETS[name]
+    by_candidates = "choose" if settings.candidates else "score"
+    command = "response-loss" if settings.by_loss else by_candidates
     assert {s.command[1] for s in results} == {command}
     assert found["table"].command[-len(EVERY_ROW) :] == EVERY_ROW
 
@@ -59,7 +61,7 @@ def test_every_strategy_has_a_row():
 
 @pytest.mark.parametrize("name", list(DATA_SETS))
 def test_full_is_no_default_where_prompts_are_longer_than_the_model(name):
-    longest = {"cicero": 378, "cola": 500, "recall": 121}  # tokens of a prompt
+    longest = {"cicero": 378, "cola": 500, "next_text": 145, "recall": 121}  # tokens of a prompt
     rows = parser(name).get_default("rows")
     assert ("full" in rows) == (name in longest) and "full" not in rows[:-1]
 
@@ -70,7 +72,7 @@ def test_no_command_is_tied_to_the_cpu(name, tmp_path):
         for stage in stages(name, tmp_path, device=device).values():
             if stage.command[0].startswith("fairseq-"):
                 assert ("--cpu" in stage.command) == (device == "cpu"), stage.name
-            if stage.command[1] == "choose":
+            if stage.command[1] in ("choose", "response-loss"):
                 assert stage.option("--device") == device
 
 
