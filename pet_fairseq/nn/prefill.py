@@ -1,6 +1,7 @@
 """Many positions at once with a decoder's incremental state; fairseq's decoder takes one."""
 
 from contextlib import ExitStack
+from typing import Optional
 
 import torch
 from torch import Tensor, nn
@@ -8,23 +9,33 @@ from torch import Tensor, nn
 from pet_fairseq.nn.hooks import forward_hooks, given_arguments
 
 
-def prefill(decoder, tokens: Tensor, incremental_state: dict, **options) -> tuple[Tensor, dict]:
+def prefill(
+    decoder,
+    tokens: Tensor,
+    incremental_state: dict,
+    padded: Optional[bool] = None,
+    **options,
+) -> tuple[Tensor, dict]:
     """Run a decoder-only model over `tokens` and leave the state as if they had come one by one.
 
     Args:
         decoder: fairseq's Transformer decoder, or a module with its interface. tokens: B x T.
         incremental_state: gets the keys and values of all layers in place of what it held.
+        padded: whether some of the tokens are padding, for callers who know it; None waits for the
+            device to find out.
         options: further arguments of the decoder.
     Returns:
         what the decoder returns for all T positions: its output, and a dict with `inner_states`.
     """
     output, extra = decoder(tokens, **options)
     padding = tokens.eq(decoder.padding_idx)
+    if padded is None:
+        padded = bool(padding.any())
     for layer, x in zip(decoder.layers, extra["inner_states"]):
         if layer.normalize_before:
             x = layer.self_attn_layer_norm(x)
         state = keys_and_values(layer.self_attn, x)
-        if padding.any():
+        if padded:
             state.setdefault("prev_key_padding_mask", padding)
         layer.self_attn._set_input_buffer(incremental_state, state)
     return output, extra

@@ -95,9 +95,10 @@ class Compressor(FairseqEncoder):
         if self.has_rotary_positions:
             context = pad_left(context)
         tags = self.join([[self.memory_tag.expand(m, -1)] for m in numbers])
+        lengths = {sum(map(len, parts)) for parts in texts}
         state: dict[str, dict[str, Optional[Tensor]]] = {}
         with torch.no_grad(), vectors_embedded(self.inner, context):
-            prefill(self.inner, context.tokens, state, features_only=True)
+            prefill(self.inner, context.tokens, state, len(lengths) > 1, features_only=True)
         with vectors_embedded(self.inner, tags):
             states, _ = read_on(self.inner, context.tokens, tags.tokens, state, features_only=True)
         return [row[:m] for row, m in zip(states, numbers)]

@@ -56,6 +56,33 @@ def test_rouge(scores, tmp_path):
     assert own["rougeL"] == own["accuracy"] == 100
 
 
+# right response, response, ROUGE-1, ROUGE-2 and ROUGE-L by hand
+BY_HAND = [
+    # Sentences a b, c d and c d, a b: each of a to d is found in a sentence, so that L is 4/4; in
+    # one piece it were c d or a b alone, 2/4. Of ab, bc, cd and cd, da, ab two pairs are common.
+    ("a b . c d .", "c d . a b .", 1, 2 / 3, 1),
+    # " ." is no end without a blank before it: one sentence each, and L is 2/4
+    ("a b. c d.", "c d. a b.", 1, 2 / 3, 1 / 2),
+    # a is hit by both sentences of the response, but counts once: 2 of 3 and 2 of 4 tokens
+    ("a b e .", "a x . a b .", 2 * 2 / 7, 2 * 1 / 5, 2 * 2 / 7),
+    # lower case, stems (runs, running), and no letters but a to z: "é" parts f from s
+    ("The dogs RUNNING fés", "the dog runs f s", 1, 1, 1),
+    ("a b", "", 0, 0, 0),
+]
+
+
+def test_rouge_in_the_form_of_files2rouge(scores, tmp_path):
+    for case in BY_HAND:
+        target, hypothesis, *expected = case
+        out = write_output(tmp_path / "out", [hypothesis], [target])
+        found = scores("rouge", out)
+        values = [found[f"files2rouge_{kind}"] for kind in "12l"]
+        assert values == pytest.approx([100 * value for value in expected]), case
+    targets, hypotheses = zip(*(case[:2] for case in BY_HAND[:3]))
+    found = scores("rouge", write_output(tmp_path / "out", hypotheses, targets))
+    assert found["files2rouge_l"] == pytest.approx(100 * (1 + 1 / 2 + 4 / 7) / 3)
+
+
 def test_rouge_of_text_without_blanks(scores, tmp_path):
     """Chinese characters are tokens of their own; with rouge-score's tokens all was 0."""
     hypotheses, targets = ["今天天气好", "Привет, мир!"], ["今天下雨", "привет всем"]

@@ -225,15 +225,16 @@ def test_within_the_window_it_is_the_backbone(kind, task, tmp_path):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("strategy", ["former", "latter", "recursive"])
-@pytest.mark.parametrize("recompute", [False, True])
+@pytest.mark.parametrize(
+    ("strategy", "recompute"),
+    [("former", False), ("latter", False), ("recursive", False), ("former", True)],
+)
 def test_gradients_equal_the_reference(
     kind, strategy, recompute, task, tmp_path, monkeypatch, softmax_in_float64
 ):
     if recompute:  # the backbone was trained with --checkpoint-activations
         monkeypatch.setitem(KINDS[kind][1], "checkpoint_activations", True)
     model = make_selfcp(task, tmp_path, kind, prompt_strategy=strategy).train()
-    trained = [p for p in model.parameters() if p.requires_grad]
     sample = make_sample(task, LENGTHS, seed=3)
     sample["net_input"]["ratios"] = [3.0, 2.0, 4.0, 2.5, 3.0]
     logits, _ = model(**sample["net_input"])
@@ -243,10 +244,13 @@ def test_gradients_equal_the_reference(
     weights = [torch.randn_like(rows) for rows in expected]
 
     def gradients(rows):
-        loss = sum((w * r).sum() for w, r in zip(weights, rows))
-        return torch.autograd.grad(loss, trained)
+        model.zero_grad()
+        sum((w * r).sum() for w, r in zip(weights, rows)).backward()
+        return [p.grad for p in model.parameters() if p.requires_grad]
 
-    torch.testing.assert_close(gradients(found), gradients(expected))
+    # a text's rotary positions begin later, behind its padding, and their angles are in float32
+    close = {"rtol": 1e-5, "atol": 1e-6} if model.encoder.has_rotary_positions else {}
+    torch.testing.assert_close(gradients(found), gradients(expected), **close)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -302,7 +302,7 @@ COMMANDS = (
         description="Score responses by ROUGE and exact matches. Make OUTPUT with --bpe "
         "sentencepiece or --remove-bpe, so that it has detokenised text. Tokens are words, stemmed "
         "if they are ASCII, and single characters of scripts without spaces between words, such as "
-        "Chinese.",
+        "Chinese. The scores files2rouge_... have the words and sentences of the tool files2rouge.",
         add_arguments=_rouge_arguments,
         run=_rouge,
         needs_models=False,

@@ -1,5 +1,6 @@
 """ROUGE and exact matches of what fairseq-generate printed."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Optional
 
@@ -10,6 +11,8 @@ from pet_fairseq.files import read_lines, read_text
 from pet_fairseq.results.fairseq_output import check_hypotheses, numbered_lines
 
 KINDS = ("rouge1", "rouge2", "rougeL")
+# the names under which rouge-score has what files2rouge prints
+FILES2ROUGE = {"files2rouge_1": "rouge1", "files2rouge_2": "rouge2", "files2rouge_l": "rougeLsum"}
 # a character of a script that is written without spaces, or a word; combining marks belong to both
 TOKEN = regex.compile(
     r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}--\p{M}]\p{M}*"
@@ -43,8 +46,9 @@ def rouge_scores(output: Path, responses: Optional[Path] = None) -> dict:
         responses: a text with the right response to one prompt on each line; by default those in
             the output (its T lines).
     Returns:
-        rouge1, rouge2 and rougeL, mean F-measures in percent; accuracy, the percentage of exact
-        matches; total, responses.
+        rouge1, rouge2 and rougeL, mean F-measures in percent; files2rouge_1, files2rouge_2 and
+        files2rouge_l, the same of `files2rouge_scores`; accuracy, the percentage of exact matches;
+        total, responses.
     Raises:
         UserError: unusable files, files of different test sets, or rouge-score is missing.
     """
@@ -64,7 +68,45 @@ def rouge_scores(output: Path, responses: Optional[Path] = None) -> dict:
             "again"
         )
     scorer = RougeScorer(KINDS, tokenizer=Tokenizer(PorterStemmer()))
-    scores = [scorer.score(targets[i], hypothesis) for i, hypothesis in hypotheses.items()]
-    means = {kind: 100 * sum(s[kind].fmeasure for s in scores) / len(scores) for kind in KINDS}
-    exact = sum(text.strip() == targets[i].strip() for i, text in hypotheses.items())
-    return {**means, "accuracy": 100 * exact / len(hypotheses), "total": len(hypotheses)}
+    pairs = [(targets[i], hypothesis) for i, hypothesis in hypotheses.items()]
+    exact = sum(hypothesis.strip() == target.strip() for target, hypothesis in pairs)
+    return {
+        **mean_f_measures(scorer, pairs),
+        **files2rouge_scores(pairs),
+        **{"accuracy": 100 * exact / len(pairs), "total": len(pairs)},
+    }
+
+
+def mean_f_measures(scorer, pairs: Sequence[tuple[str, str]]) -> dict[str, float]:
+    """Mean F-measure in percent of each kind that a RougeScorer has.
+
+    Args:
+        pairs: the right response and the one to be scored.
+    """
+    scores = [scorer.score(*pair) for pair in pairs]
+    return {
+        kind: 100 * sum(score[kind].fmeasure for score in scores) / len(scores)
+        for kind in scorer.rouge_types
+    }
+
+
+def files2rouge_scores(pairs: Sequence[tuple[str, str]]) -> dict[str, float]:
+    """ROUGE as files2rouge has it by default, as far as rouge-score computes it.
+
+    Words are those of rouge-score, letters a to z and digits, stemmed. A sentence ends at each
+    blank before a full stop, and ROUGE-L is that of summaries: the union of what each sentence of
+    the right response has in common with all sentences of the other.
+
+    Args:
+        pairs: as for `mean_f_measures`.
+    """
+    from rouge_score.rouge_scorer import RougeScorer
+
+    scorer = RougeScorer(tuple(FILES2ROUGE.values()), use_stemmer=True)
+    means = mean_f_measures(scorer, [(a_line_each(a), a_line_each(b)) for a, b in pairs])
+    return {name: means[kind] for name, kind in FILES2ROUGE.items()}
+
+
+def a_line_each(text: str) -> str:
+    """The text with its sentences on lines of their own, divided where files2rouge divides it."""
+    return " .\n".join(text.split(" ."))
