@@ -246,6 +246,9 @@ def _add_test_options(group) -> None:
         help="raw target text (default: the target side of the data, detokenised)",
     )
     add_comet_option(group)
+    group.add_argument(
+        "--rouge", action="store_true", help="also score by ROUGE, for models that summarise"
+    )
     add_text_options(group)
 
 
@@ -319,7 +322,7 @@ def _request(args: Namespace, given: "Given", teacher: Path, data: Sequence[Path
     from pet_fairseq.compress.raw_text import REFERENCE, TEST_SOURCE
     from pet_fairseq.compress.student import Size
 
-    names = ("updates", "hours", "seed", "shortlist", "remove_bpe", "tokenizer", "comet")
+    names = ("updates", "hours", "seed", "shortlist", "remove_bpe", "tokenizer", "comet", "rouge")
     raw = given.raw_test
     source = None if raw is None else raw / TEST_SOURCE
     return Request(

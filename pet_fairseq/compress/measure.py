@@ -2,7 +2,7 @@
 
 import itertools
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Optional
@@ -20,6 +20,7 @@ from pet_fairseq.results.bleu import cached_bleu, cached_chrf, score_difference
 from pet_fairseq.results.comet import load_comet
 from pet_fairseq.results.fairseq_output import read_output
 from pet_fairseq.results.report.checkpoint import Sizes, measure_sizes, training_seconds
+from pet_fairseq.results.score.rouge import f_measures, load_scorer
 from pet_fairseq.statistics import Difference, paired_bootstrap
 
 CTRANSLATE2, FAIRSEQ = f"CTranslate2 {PRECISION}", "fairseq"
@@ -27,6 +28,7 @@ FORMS = {
     "fairseq": "the same for stock fairseq",
     "marian": f"the same in {PRECISION} for Marian and Bergamot",
 }
+ROUGE = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L"}  # in reports
 FILES = {CTRANSLATE2: ("ctranslate2", "model.bin"), FAIRSEQ: ("fairseq", FAIRSEQ_FILE)}
 
 
@@ -87,6 +89,7 @@ class Measurements:
         differences: student minus teacher in that engine, by the name of the score.
         comet: COMET's scores there, times 100, by model; empty if it is not asked for.
         comet_model: the one that gave them.
+        rouge: ROUGE there in percent, by its kind and by model; empty if it is not asked for.
     """
 
     teacher: Measured
@@ -104,6 +107,7 @@ class Measurements:
     differences: dict[str, Difference] = field(default_factory=dict)
     comet: dict[str, float] = field(default_factory=dict)
     comet_model: Optional[str] = None
+    rouge: dict[str, dict[str, float]] = field(default_factory=dict)
     student_forms: tuple[str, ...] = ("fairseq",)
 
     @property
@@ -127,6 +131,7 @@ def measure(
     device: str,
     source: Optional[Path] = None,
     comet: Optional[str] = None,
+    rouge: bool = False,
 ) -> Measurements:
     """Measure both models, from the files of a folder.
 
@@ -134,7 +139,7 @@ def measure(
         reference, source: raw text, None for that of the data.
         engine: in which both are compared, CTRANSLATE2 or FAIRSEQ.
         device: the one that fairseq-generate ran on, and COMET runs on, cpu or cuda.
-        comet: a model of COMET's that scores, too.
+        comet: a model of COMET's that scores, too. rouge: whether ROUGE does.
     Raises:
         UserError: a file that cannot be read, or translations that do not fit the reference.
     """
@@ -174,6 +179,9 @@ def measure(
         texts = zip(MODELS, (before, after))
         scored = {name: by_comet(test.sources, text, test.references) for name, text in texts}
         differences["COMET"] = paired_bootstrap(scored["student"], scored["teacher"])
+    by_rouge = {} if not rouge else rouge_of(test.references, dict(zip(MODELS, (before, after))))
+    for kind, values in by_rouge.items():
+        differences[ROUGE[kind]] = paired_bootstrap(values["student"], values["teacher"])
     return Measurements(
         *both,
         engine,
@@ -189,8 +197,23 @@ def measure(
         differences=differences,
         comet={model: statistics.fmean(each) for model, each in scored.items()},
         comet_model=comet,
+        rouge={
+            kind: {model: statistics.fmean(each) for model, each in values.items()}
+            for kind, values in by_rouge.items()
+        },
         student_forms=tuple(form for form in FORMS if layout.exported("student", form).is_dir()),
     )
+
+
+def rouge_of(
+    references: Sequence[str], translations: Mapping[str, Sequence[str]]
+) -> dict[str, dict[str, list[float]]]:
+    """Each sentence's ROUGE in percent, by its kind and by model."""
+    scorer = load_scorer()
+    found = {
+        model: f_measures(scorer, zip(references, texts)) for model, texts in translations.items()
+    }
+    return {kind: {model: each[kind] for model, each in found.items()} for kind in ROUGE}
 
 
 def sizes_of(path: Path) -> Sizes:

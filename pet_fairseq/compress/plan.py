@@ -46,6 +46,7 @@ from pet_fairseq.predict.exported import has_ctranslate2
 from pet_fairseq.predict.speed.detokenise import TextStyle, find_style
 from pet_fairseq.predict.text import find_subword_file
 from pet_fairseq.results.comet import check_comet
+from pet_fairseq.results.score.rouge import load_scorer
 from pet_fairseq.runner.device import Device
 
 
@@ -61,7 +62,7 @@ class Request:
         reference, source: raw text of the test set.
         agreement: whether the references are the teacher's own translations.
         shortlist: as for the export to CTranslate2. forms: in which the student is wanted besides.
-        comet: a model of COMET's that scores, too.
+        comet: a model of COMET's that scores, too. rouge: whether ROUGE does.
         student_form: what kind of Transformer the student is.
         remove_bpe, tokenizer: how tokens become text; None: as the teacher and its data show.
     """
@@ -84,6 +85,7 @@ class Request:
     more_data: tuple[Path, ...] = ()
     source: Optional[Path] = None
     comet: Optional[str] = None
+    rouge: bool = False
     student_form: str = DEFAULT_FORM
     forms: tuple[str, ...] = ()
 
@@ -135,6 +137,8 @@ def make_plan(request: Request) -> Plan:
     check_numbers(request)
     if request.comet is not None:
         check_comet(request.comet)
+    if request.rouge:
+        load_scorer()  # refuses a missing package now
     if request.teacher.is_dir():
         teacher = read_engine_teacher(request.teacher, request.data)
     else:

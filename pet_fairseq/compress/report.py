@@ -14,6 +14,7 @@ from pet_fairseq.compress.measure import (
     CTRANSLATE2,
     FAIRSEQ,
     FORMS,
+    ROUGE,
     InEngine,
     Measurements,
     measure,
@@ -46,6 +47,7 @@ def write_report(
     source: Optional[Path] = None,
     comet: Optional[str] = None,
     with_forms: bool = False,
+    rouge: bool = False,
 ) -> str:
     """Write report.md, report.json, report.png and the translations; returns the first line.
 
@@ -57,12 +59,13 @@ def write_report(
         agreement: whether the references are the teacher's own translations.
         comet: a model of COMET's that scores, too.
         with_forms: whether the student is there in forms that were asked for.
+        rouge: whether ROUGE scores, too.
     Raises:
         UserError: a file that cannot be read, or that does not fit the others.
     """
     engine = CTRANSLATE2 if no_ctranslate2 is None else FAIRSEQ
     layout = Layout(out)
-    measured = measure(layout, teacher, reference, engine, device, source, comet)
+    measured = measure(layout, teacher, reference, engine, device, source, comet, rouge)
     reference_name = str(reference) if reference else "the target side of the data, detokenised"
     if agreement:
         reference_name = AGREEMENT
@@ -166,6 +169,9 @@ def main_rows(measured: Measurements) -> list[list[str]]:
     if measured.comet:
         title = f"COMET x 100 in {measured.engine}"
         rows.append(row(title, ".2f", map(measured.comet.get, measured.both)))
+    for kind, scores in measured.rouge.items():
+        title = f"{ROUGE[kind]} in {measured.engine}"
+        rows.append(row(title, ".2f", map(scores.get, measured.both)))
     return rows
 
 
@@ -178,6 +184,8 @@ def notes(measured: Measurements, teacher: Path, reference: str) -> list[str]:
     ]
     if measured.comet_model is not None:
         lines.append(f"COMET by {measured.comet_model}, times 100")
+    if measured.rouge:
+        lines.append("ROUGE: F-measures of rouge-score in percent, as pet-fairseq score rouge")
     if measured.unknown_words:
         lines.append(
             f"{measured.unknown_words:,} words of that reference are lost, because the dictionary "
@@ -240,6 +248,7 @@ def to_json(measured: Measurements) -> dict:
                 for engine, inside in model.engines.items()
             },
             **({"comet": measured.comet[name]} if measured.comet else {}),
+            **{kind: scores[name] for kind, scores in measured.rouge.items()},
         }
         for name, model in measured.both.items()
     }

@@ -277,7 +277,7 @@ def report(plan: Plan) -> Stage:
         **{"out": request.out, "teacher": plan.teacher.path, "reference": request.reference},
         **{"no_ctranslate2": plan.teacher.no_ctranslate2, "device": request.device.name},
         **({"agreement": True} if request.agreement else {}),
-        **{"source": request.source, "comet": request.comet},
+        **{"source": request.source, "comet": request.comet, "rouge": request.rouge},
         **({"with_forms": True} if request.forms else {}),
     }
     given = (request.reference, request.source)

@@ -1,6 +1,9 @@
 """Every encoder-decoder of fairseq as a teacher: real trainings, and `pet-fairseq compress`."""
 
 import json
+import random
+import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -331,3 +334,41 @@ def test_other_commands_refuse_a_multilingual_model(multilingual, trained, raw, 
 def assert_one_line(done, start, kind):
     assert done.status == 1 and "Traceback" not in done.output
     assert f"error: {start}: {MESSAGES[kind]}" in done.output.splitlines()[-1]
+
+
+def unigram_f(reference: str, text: str) -> float:
+    """ROUGE-1 in percent of words of a letter, which no stemmer changes."""
+    words, own = Counter(reference.split()), Counter(text.split())
+    common = sum((words & own).values())
+    return 200 * common / (sum(words.values()) + sum(own.values())) if common else 0.0
+
+
+@pytest.mark.slow
+def test_a_t5_teaches(tmp_path):
+    """From its files and pairs of text and summary to a student, compared by ROUGE."""
+    pytest.importorskip("transformers")
+    pytest.importorskip("rouge_score")
+    from tests.huggingface.test_t5 import t5_with_tokenizer
+
+    t5_with_tokenizer(tmp_path / "t5")
+    draw, pairs = random.Random(1), []
+    for part, size in (("train", 40), ("valid", 6), ("test", 5)):
+        files = [tmp_path / f"{part}.{side}" for side in ("long", "short")]
+        for file in files:
+            file.write_text("".join(" ".join(draw.choices("ac", k=4)) + "\n" for _ in range(size)))
+        pairs += [f"--{part}-pair", *files]
+    out = tmp_path / "small"
+    options = ("--rate", "62", "--updates", "3", "--device", "cpu", "--rouge")
+    run("pet-fairseq", "compress", tmp_path / "t5", *pairs, *options, "--out", out)
+    content = json.loads((out / "report.json").read_text())
+    texts = {
+        name: (out / f"translations/{name}.txt").read_text().splitlines()
+        for name in ("source", "reference", "teacher", "student")
+    }
+    assert texts["source"] == (tmp_path / "test.long").read_text().splitlines()
+    assert texts["reference"] == (tmp_path / "test.short").read_text().splitlines()
+    for model in ("teacher", "student"):
+        rows = zip(texts["reference"], (re.sub(r"[^a-z0-9]", " ", t) for t in texts[model]))
+        expected = [unigram_f(*row) for row in rows]
+        assert content[model]["rouge1"] == pytest.approx(sum(expected) / len(expected))
+    assert "| ROUGE-2 in fairseq |" in (out / "report.md").read_text()

@@ -151,6 +151,17 @@ def test_comet(measured):
     assert (content["student"]["comet"], content["comet_model"]) == (81.2, "wmt22")
 
 
+def test_rouge(measured):
+    """Beside BLEU and chrF, where it is asked for."""
+    kinds = {"rouge1": {"teacher": 41.234, "student": 40.1}, "rougeL": dict(teacher=30, student=31)}
+    measured = replace(measured, rouge=kinds)
+    text = to_markdown(measured, Path("t.pt"), "the data", None)
+    assert "| ROUGE-1 in CTranslate2 int8 | 41.23 | 40.10 |" in text
+    assert "| ROUGE-L in CTranslate2 int8 | 30.00 | 31.00 |" in text
+    assert "* ROUGE: F-measures of rouge-score in percent" in text
+    assert to_json(measured)["student"]["rougeL"] == 31
+
+
 def test_texts_for_other_tools(measured, tmp_path):
     write_translations(measured, tmp_path / "translations")
     names = ("source", "reference", "teacher", "student")

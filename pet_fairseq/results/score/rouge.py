@@ -1,7 +1,8 @@
 """ROUGE and exact matches of what fairseq-generate printed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Optional
 
 import regex
@@ -52,11 +53,7 @@ def rouge_scores(output: Path, responses: Optional[Path] = None) -> dict:
     Raises:
         UserError: unusable files, files of different test sets, or rouge-score is missing.
     """
-    try:
-        from nltk.stem.porter import PorterStemmer
-        from rouge_score.rouge_scorer import RougeScorer
-    except ModuleNotFoundError as error:
-        raise UserError("rouge-score is missing; pip install 'pet-fairseq[rouge]'") from error
+    scorer = load_scorer()
     text = read_text(output, "OUTPUT")
     hypotheses, targets = (numbered_lines(text, kind) for kind in "DT")
     if responses is not None:
@@ -67,7 +64,6 @@ def rouge_scores(output: Path, responses: Optional[Path] = None) -> dict:
             f"OUTPUT {output}: {len(hypotheses)} answers, but {len(targets)} responses; generate "
             "again"
         )
-    scorer = RougeScorer(KINDS, tokenizer=Tokenizer(PorterStemmer()))
     pairs = [(targets[i], hypothesis) for i, hypothesis in hypotheses.items()]
     exact = sum(hypothesis.strip() == target.strip() for target, hypothesis in pairs)
     return {
@@ -77,17 +73,33 @@ def rouge_scores(output: Path, responses: Optional[Path] = None) -> dict:
     }
 
 
-def mean_f_measures(scorer, pairs: Sequence[tuple[str, str]]) -> dict[str, float]:
-    """Mean F-measure in percent of each kind that a RougeScorer has.
+def load_scorer():
+    """The RougeScorer of KINDS over the tokens of `Tokenizer`.
+
+    Raises:
+        UserError: rouge-score is missing.
+    """
+    try:
+        from nltk.stem.porter import PorterStemmer
+        from rouge_score.rouge_scorer import RougeScorer
+    except ModuleNotFoundError as error:
+        raise UserError("rouge-score is missing; pip install 'pet-fairseq[rouge]'") from error
+    return RougeScorer(KINDS, tokenizer=Tokenizer(PorterStemmer()))
+
+
+def f_measures(scorer, pairs: Iterable[tuple[str, str]]) -> dict[str, list[float]]:
+    """The F-measure in percent of each pair, by the kinds that a RougeScorer has.
 
     Args:
         pairs: the right response and the one to be scored.
     """
     scores = [scorer.score(*pair) for pair in pairs]
-    return {
-        kind: 100 * sum(score[kind].fmeasure for score in scores) / len(scores)
-        for kind in scorer.rouge_types
-    }
+    return {kind: [100 * score[kind].fmeasure for score in scores] for kind in scorer.rouge_types}
+
+
+def mean_f_measures(scorer, pairs: Iterable[tuple[str, str]]) -> dict[str, float]:
+    """The means of `f_measures`."""
+    return {kind: fmean(values) for kind, values in f_measures(scorer, pairs).items()}
 
 
 def files2rouge_scores(pairs: Sequence[tuple[str, str]]) -> dict[str, float]:
