@@ -20,5 +20,5 @@ run pet-fairseq compress "$out/teacher" --train-pair "$raw/train.fi" "$raw/train
 [ "${DRY_RUN:-0}" != 1 ] || exit 0
 cat "$out/small/report.md"
 echo "
-The student in the browser: .venv/bin/python -m http.server 8000, and then open
+The student in a web page: python3 -m http.server 8000, and then open
 http://localhost:8000/examples/browser/?model=../../$out/small/onnx"
