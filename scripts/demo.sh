@@ -13,9 +13,9 @@ raw=$out/text/raw
 
 stage teacher "$out/teacher" run pet-fairseq demo-teacher "$out/teacher"
 stage text "$out/text" run pet-fairseq demo-data "$out/text"
-run pet-fairseq compress "$out/teacher" --train-pair "$raw/train.fi" "$raw/train.en" \
-  --valid-pair "$raw/valid.fi" "$raw/valid.en" --test-pair "$raw/test.fi" "$raw/test.en" \
-  --updates 1800 --to ctranslate2 huggingface onnx --out "$out/small" "$@"
+run pet-fairseq compress "$out/teacher" --out "$out/small" --updates 1800 \
+  --train-pair "$raw/train.fi" "$raw/train.en" --valid-pair "$raw/valid.fi" "$raw/valid.en" \
+  --test-pair "$raw/test.fi" "$raw/test.en" --to ctranslate2 huggingface onnx "$@"
 
 [ "${DRY_RUN:-0}" != 1 ] || exit 0
 cat "$out/small/report.md"
