@@ -1,4 +1,4 @@
-# make env    .venv with everything installed     make demo       teacher, students and a table
+# make env    .venv with everything installed     make demo       a student, its report, the browser page
 # make test   all but the slow tests              make test-all   the slow ones too: other data sets, precisions, ...
 # make docs   the documentation as a site, in build/site; make reference writes docs/reference from the code
 # make lint   ruff, its formatter and mypy        make format     ruff mends what it can
@@ -14,7 +14,7 @@ env:
 	@PYTHON="$(PYTHON)" TORCH="$(TORCH)" scripts/environment/make_env.sh
 
 demo: env
-	@PATH="$(CURDIR)/.venv/bin:$$PATH" pet-fairseq recipe demo
+	@scripts/demo.sh
 
 test: env
 	@.venv/bin/python -m pytest -m "not slow"

@@ -61,7 +61,7 @@ setup(
     ],
     packages=find_packages(include=["pet_fairseq", "pet_fairseq.*"]),
     package_data={
-        "pet_fairseq.demo": ["*.xz", "*.md"],
+        "pet_fairseq.demo": ["*.xz", "*.md", "*.packed", "*.model"],
         "pet_fairseq.predict": ["*.cjs"],
         "pet_fairseq.recipes.translation": ["*.yaml"],
     },

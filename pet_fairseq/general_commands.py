@@ -1,9 +1,11 @@
 """The commands of `pet-fairseq` that belong to no method."""
 
+import logging
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from pet_fairseq.cli_command import Command, Group
+from pet_fairseq.files import check_new_folder
 
 
 def _model_options_arguments(parser: ArgumentParser) -> None:
@@ -32,6 +34,25 @@ def _repair(args: Namespace) -> None:
         print(f"{repair.damaged}: was damaged or missing, now a copy of {repair.source.name}")
 
 
+def _demo_teacher_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "out",
+        type=Path,
+        metavar="OUT",
+        help="the new folder for model.pt, the dictionaries and spm.model",
+    )
+
+
+def _demo_teacher(args: Namespace) -> None:
+    from pet_fairseq.demo.corpus import TEACHER, TEACHER_PIECES
+    from pet_fairseq.quantisation.packing import unpack_model
+
+    check_new_folder(args.out, "OUT")
+    logging.getLogger("fairseq").setLevel(logging.WARNING)  # it logs every file that it reads
+    unpack_model(str(TEACHER), args.out, {"spm.model": TEACHER_PIECES})
+    print(f"wrote {args.out}: a teacher, Finnish to English, for short sentences")
+
+
 def _no_arguments(parser: ArgumentParser) -> None:
     pass
 
@@ -54,6 +75,13 @@ COMMANDS = (
         help="replace a damaged checkpoint_last.pt with the newest readable checkpoint",
         add_arguments=_repair_arguments,
         run=_repair,
+    ),
+    Command(
+        name="demo-teacher",
+        group=Group.SETUP,
+        help="write a trained teacher for the sentences of demo-data, Finnish to English",
+        add_arguments=_demo_teacher_arguments,
+        run=_demo_teacher,
     ),
     Command(
         name="user-dir",

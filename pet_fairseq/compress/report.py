@@ -29,7 +29,7 @@ from pet_fairseq.results.report.tables import spread
 matplotlib.use("Agg")
 
 MEGABYTE = 1e6
-SAMPLES = 6
+SAMPLES = 10
 MARKERS = {CTRANSLATE2: "o", FAIRSEQ: "s"}
 AGREEMENT = (
     "the teacher's own translations of held-out text: BLEU says how well the student agrees with "

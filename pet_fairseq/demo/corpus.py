@@ -1,6 +1,7 @@
 """The demo's corpus: short sentences of Tatoeba, Finnish to English, split and divided into pieces.
 
-ATTRIBUTION.md in this folder says where the sentences come from, and under which licence.
+ATTRIBUTION.md in this folder says where the sentences come from, and under which licence. Beside it
+is a teacher that scripts/demo_teacher.sh trained on them.
 """
 
 import io
@@ -18,6 +19,8 @@ from pet_fairseq.files import atomic_folder
 Pair = tuple[str, str]  # Finnish, English
 
 PAIRS = Path(__file__).with_name("tatoeba.fi-en.tsv.xz")
+TEACHER = Path(__file__).with_name("teacher.packed")  # as `pet-fairseq pack` writes it
+TEACHER_PIECES = Path(__file__).with_name("teacher.spm.model")
 SIDES = ("fi", "en")
 HELD_OUT = ("test", "valid")
 

@@ -1,8 +1,9 @@
 """`pet-fairseq pack` and `unpack`: a translation model into a packed file, and out of it again."""
 
 from argparse import Namespace
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 from fairseq.data import Dictionary
 from fairseq.dataclass.configs import FairseqConfig
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from pet_fairseq.checkpoints.loading import KEPT_OPTIONS, load_task, load_transformer
 from pet_fairseq.checkpoints.safe_loading import EMBEDDING_FILES, load_options
 from pet_fairseq.checkpoints.saving import new_state, save_state
+from pet_fairseq.checkpoints.text_files import copy_files
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import atomic_folder, atomic_write, write_text
 from pet_fairseq.nn.architectures import architecture_name, command_line_options, model_class
@@ -106,9 +108,11 @@ def largest_change(parameters: dict[str, Tensor], bits: int) -> float:
     return change
 
 
-def unpack_model(file: str, out: Path) -> None:
+def unpack_model(file: str, out: Path, beside: Optional[Mapping[str, Path]] = None) -> None:
     """Write a folder with a packed file's model, in float32 for fairseq, and its dictionaries.
 
+    Args:
+        beside: files to copy into the folder, by the names that they get, such as `spm.model`.
     Raises:
         UserError: names the file or option and the reason.
     """
@@ -127,6 +131,7 @@ def unpack_model(file: str, out: Path) -> None:
         model = task.build_model(options)
         fill(model, packed.parameters, file)
         save_state(fairseq_state(model, options, task), folder / MODEL)
+        copy_files(beside or {}, folder)
 
 
 def fill(model: nn.Module, values: dict[str, Tensor], file: str) -> None:

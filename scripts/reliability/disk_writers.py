@@ -70,6 +70,7 @@ FILES_OF_A_BANK = ("memory.f32", "first.f32", "index.bin", "bank.json")
 
 WRITERS = {
     "demo-data": Writer(pet("demo-data {out}/demo --train-size 300 --pieces 300")),
+    "demo-teacher": Writer(pet("demo-teacher {out}/teacher")),
     "score --out": Writer(pet("score bleu {w.generated} {w.raw}/test.en --out {out}/s.json")),
     "score table": Writer(pet("score table {out} pet"), write_scores),
     "test-text": Writer(pet("test-text {w.data}", LANGUAGES, "--out {out}/text")),

@@ -74,7 +74,7 @@ def test_markdown(measured):
     assert "7 words of that reference are lost" in text
     assert "training took 12.3 minutes" in text and "reference: the data" in text
     samples = [line for line in text.splitlines() if line.startswith("| source ")]
-    assert len(samples) == 7  # with the header
+    assert len(samples) == 11  # with the header
     assert samples[1] == "| source 1 | reference 1 | ein 1 \\| x | zwei 1 \\| x |"
     assert "Measured in fairseq" not in text
 

@@ -10,6 +10,7 @@ DOWNLOADS = "downloads files of hundreds of megabytes"
 MEASURES = "measures for hours; the figures beside it came from it"
 MINUTES = "trains for minutes to hours; test_a_recipe_from_the_teacher_to_the_report does it tiny"
 SERVES = "tests/serve/test_process.py::test_classification"
+SHIPPED = "tests/cli/test_demo.py::test_the_demo"
 COMPRESSES = "tests/cli/test_compress.py::test_from_a_teacher_to_a_report"
 IMPORTS = "tests/serve/test_process.py::test_raw_text_for_an_imported_model"
 DISTILS = "tests/cli/test_train.py::test_logs_loss_perplexity_kl_and_agreement"
@@ -221,10 +222,15 @@ BLOCKS = {
     "docs/serve.md": {"pet-fairseq serve": SERVES, "$ curl": SERVES},
     "docs/start.md": {
         "make env": INSTALLS,
-        "pet-fairseq recipe demo": MINUTES,
-        "pet-fairseq compress": COMPRESSES,
-        "echo": "tests/cli/test_decoding.py::test_interactive",
+        "make demo": SHIPPED,
+        "pet-fairseq demo-teacher": SHIPPED,
+        "python -m http.server": "serves a page until it is stopped",
+        'echo "Tom piti sanansa." | pet-fairseq translate': SHIPPED,
+        'echo "Tom piti sanansa." | fairseq-interactive': (
+            "tests/cli/test_decoding.py::test_interactive"
+        ),
         "import pet_fairseq": "tests/cli/test_hub.py::test_says_what_interactive_says",
+        "pet-fairseq recipe demo": MINUTES,
     },
     "docs/variator.md": {
         "fairseq-train BIN --user-dir pet_fairseq --arch": (
