@@ -24,14 +24,11 @@ from pet_fairseq.huggingface.writer import NO_OPTIMIZER
 from pet_fairseq.markdown import table
 from pet_fairseq.number_format import format_speed
 from pet_fairseq.predict.commands import TRANSLATE
+from pet_fairseq.predict.engine import Engine, FairseqTranslator
+from pet_fairseq.predict.long_lines import split_to_fit
 from pet_fairseq.predict.speed.detokenise import read_set, write_lines
 from pet_fairseq.predict.speed.translate import BATCH, Translate, take_turns
-from pet_fairseq.predict.translate import (
-    Engine,
-    FairseqTranslator,
-    open_engine,
-    split_to_fit,
-)
+from pet_fairseq.predict.translate import open_engine
 from pet_fairseq.results.bleu import cached_bleu, cached_chrf
 from pet_fairseq.results.report.checkpoint import measure_sizes
 from pet_fairseq.runner.fairseq_options import Options

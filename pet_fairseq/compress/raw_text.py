@@ -32,6 +32,7 @@ from pet_fairseq.multilingual.language_tokens import LanguageTokens
 from pet_fairseq.predict.batches import MAX_LENGTH, MAX_SOURCE
 from pet_fairseq.predict.corpus.shards import shards as complete_shards
 from pet_fairseq.predict.lines import Line, read_lines
+from pet_fairseq.predict.long_lines import LONGEST_WORD
 from pet_fairseq.predict.sentences import TextError
 from pet_fairseq.predict.text import (
     Text,
@@ -42,7 +43,6 @@ from pet_fairseq.predict.text import (
     languages_of,
     options_of_text,
 )
-from pet_fairseq.predict.translate import LONGEST_WORD
 
 TEACHER = "TEACHER"
 KEEP, TRIM = "keep", "trim"  # values of --vocabulary

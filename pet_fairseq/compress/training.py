@@ -1,8 +1,8 @@
 """How a student is trained: the methods, how long, and with which settings.
 
 The rules reproduce the tested settings of the recipes
-(pet_fairseq/recipes/translation/small_sizes.yaml) approximately. Nothing here loads torch, so that
-`--help` can show the defaults at once.
+(pet_fairseq/recipes/translation/demo_and_small_sizes.yaml) approximately. Nothing here loads torch,
+so that `--help` can show the defaults at once.
 """
 
 import math

@@ -80,7 +80,7 @@ class Bergamot:
 
 
 class BergamotEngine:
-    """A model in Bergamot with what divides its text: an `Engine` of translate.py.
+    """A model in Bergamot with what divides its text: an `Engine`.
 
     Args:
         text: its vocabulary. languages: as `text.languages_of`.

@@ -138,7 +138,7 @@ class ExportedTranslator:
     Args:
         load: as `load_engine` with its arguments. languages: as `text.languages_of`.
     Attributes:
-        room, longest: as those of an `Engine` of translate.py.
+        room, longest: as those of an `Engine`.
     """
 
     def __init__(
@@ -229,7 +229,7 @@ def open_exported(folder: Path, args: Namespace, text_options: list[str]) -> Exp
 
 
 class OnnxEngine:
-    """A model in ONNX with everything that a text needs: an `Engine` of translate.py.
+    """A model in ONNX with everything that a text needs: an `Engine`.
 
     Args:
         languages: as `text.languages_of`.

@@ -1,7 +1,6 @@
 """`pet-fairseq translate`: a line of text in, its translation out."""
 
 import logging
-import re
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
@@ -9,7 +8,7 @@ from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, Optional, Protocol
+from typing import IO
 
 import torch
 
@@ -18,83 +17,18 @@ from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.files import atomic_write
 from pet_fairseq.huggingface.importer import import_model
 from pet_fairseq.huggingface.source import CONFIG
-from pet_fairseq.predict.bad_lines import Bad, BadLines, broken_bytes, report
+from pet_fairseq.predict.bad_lines import BadLines, broken_bytes, report
 from pet_fairseq.predict.batches import BatchLimit
 from pet_fairseq.predict.bergamot import find_marian, open_marian
+from pet_fairseq.predict.engine import Engine, FairseqTranslator
 from pet_fairseq.predict.exported import find_exported, find_onnx, open_exported, open_onnx
 from pet_fairseq.predict.lines import STDIN, Line, read_windows
 from pet_fairseq.predict.load_model import PATH, load
+from pet_fairseq.predict.long_lines import split_to_fit
 from pet_fairseq.predict.predictor import MAX_TOKENS
-from pet_fairseq.predict.text import languages_of
 from pet_fairseq.predict.translator import Translator
 
 STDOUT = "-"
-LONGEST_WORD = 1000  # characters; the time that some BPEs take grows with the square of them
-# where a long line may be split: behind a mark that ends a sentence, and a quote or bracket
-SENTENCE_END = re.compile(
-    r"(?<=[.!?\u2026])\s+"
-    r"|(?<=[.!?\u2026][\"'\u201d\u2019\u00bb)\]])\s+"
-    r"|(?<=[\u3002\uff01\uff1f])"  # Chinese and Japanese marks, which no space follows
-)
-
-
-class Engine(Protocol):
-    """What translates: fairseq's models, or those of CTranslate2, ONNX Runtime or Bergamot.
-
-    Attributes:
-        room: the most pieces of a source, without its end.
-        longest: the most pieces of a translation, without its end.
-        languages: as `text.languages_of`; may be empty.
-    """
-
-    room: int
-    longest: int
-    languages: dict[str, str]
-
-    def tokenise(self, text: str) -> list[str]:
-        """The pieces of a text: words of the source dictionary, or unknown ones."""
-
-    def translate(self, sources: list[list[str]], limit: BatchLimit) -> list[list[str]]:
-        """The translations of each source, the best first, each a line of pieces."""
-
-    def detokenise(self, pieces: str) -> str:
-        """The text of a translation."""
-
-    def seed(self, number: int) -> None:
-        """Let translations that are drawn depend on this number and what is drawn after it."""
-
-
-class FairseqTranslator:
-    """A translator of fairseq as an `Engine`.
-
-    Args:
-        ratio: of a model with plugins; None: its own.
-    """
-
-    def __init__(self, translator: Translator, ratio: Optional[int]):
-        self.translator = translator
-        self.ratio = ratio
-        self.room = int(min(translator.max_tokens, sys.maxsize)) - 1
-        self.longest = translator.longest
-        self.languages = languages_of(translator.task)
-
-    def tokenise(self, text: str) -> list[str]:
-        return self.translator.text.encode(text).split()
-
-    def translate(self, sources: list[list[str]], limit: BatchLimit) -> list[list[str]]:
-        translations: list[list[str]] = [[]] * len(sources)
-        for batch in limit.batches([len(source) + 1 for source in sources]):
-            words = (self.translator.numbers(" ".join(sources[i])) for i in batch)
-            texts = [self.translator.join([some]) for some in words]
-            for i, found in zip(batch, self.translator.find_pieces(texts, self.ratio)):
-                translations[i] = found
-        return translations
-
-    def detokenise(self, pieces: str) -> str:
-        return self.translator.text.decode(pieces)
-
-    def seed(self, number: int) -> None:
-        torch.manual_seed(number)
 
 
 def translate(args: Namespace, text_options: list[str]) -> None:
@@ -242,33 +176,3 @@ def translate_lines(
 def without_line_breaks(text: str) -> str:
     """Byte-level sub-words can spell the end of a line."""
     return text.replace("\r", " ").replace("\n", " ")
-
-
-def split_to_fit(
-    engine: Engine, text: str, long_lines: str
-) -> tuple[list[list[str]], Optional[Bad]]:
-    """The tokens of a line in pieces that the model can read, and what was done to it for that.
-
-    Args:
-        long_lines: "cut": the first piece has as much as fits, and there is no other; "split":
-            pieces end where sentences end, and inside sentences that do not fit themselves.
-    """
-    text = re.sub(rf"\S{{{LONGEST_WORD}}}", r"\g<0> ", text)
-    tokens = engine.tokenise(text)
-    if len(tokens) <= engine.room:
-        return [tokens] if tokens else [], None
-    if long_lines == "cut":
-        return [tokens[: engine.room]], Bad.CUT
-    sentences = [engine.tokenise(sentence) for sentence in SENTENCE_END.split(text)]
-    return fill(sentences, engine.room), Bad.SPLIT
-
-
-def fill(sentences: Iterable[list[str]], room: int) -> list[list[str]]:
-    """Pieces of at most `room` tokens, as many whole sentences in each as fit."""
-    pieces: list[list[str]] = []
-    for sentence in sentences:
-        if pieces and len(pieces[-1]) + len(sentence) <= room:
-            pieces[-1] += sentence
-        else:
-            pieces += [sentence[i : i + room] for i in range(0, len(sentence), room)]
-    return pieces

@@ -173,7 +173,7 @@ def _teacher_text_arguments(parser: ArgumentParser) -> None:
 
 def _teacher_text(args: Namespace) -> None:
     from pet_fairseq.predict.bad_lines import report
-    from pet_fairseq.recipes.translation.teacher_text import make_teacher_text
+    from pet_fairseq.recipes.translation.sequence_level import make_teacher_text
 
     bad = make_teacher_text(args.output, args.data, args.source_lang, args.target_lang, args.out)
     report(bad, "teacher-text")

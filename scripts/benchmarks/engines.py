@@ -30,8 +30,9 @@ from pet_fairseq.huggingface.source import CONFIG
 from pet_fairseq.number_format import format_ratio, format_speed
 from pet_fairseq.predict.batches import BatchLimit
 from pet_fairseq.predict.commands import TRANSLATE
+from pet_fairseq.predict.engine import Engine
 from pet_fairseq.predict.exported import find_exported, find_onnx
-from pet_fairseq.predict.translate import Engine, open_engine
+from pet_fairseq.predict.translate import open_engine
 from pet_fairseq.results.bleu import cached_bleu
 
 SIZES = {"--beams": [1, 5], "--batch-sizes": [1, 32], "--sentences": 200, "--rounds": 3}

@@ -46,7 +46,7 @@ def dictionary(folder: Path):
 
 def outputs(folder: Path):
     """What fairseq-generate and fairseq-validate printed."""
-    from pet_fairseq.recipes.translation.teacher_text import read_pairs
+    from pet_fairseq.recipes.translation.sequence_level import read_pairs
     from pet_fairseq.results.fairseq_output import read_output, read_perplexity
     from pet_fairseq.results.score.answers import read_hypotheses
 

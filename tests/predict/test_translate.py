@@ -5,12 +5,8 @@ import pytest
 from pet_fairseq.predict.bad_lines import Bad, BadLines
 from pet_fairseq.predict.batches import BatchLimit
 from pet_fairseq.predict.lines import Line
-from pet_fairseq.predict.translate import (
-    LONGEST_WORD,
-    split_to_fit,
-    translate_lines,
-    without_line_breaks,
-)
+from pet_fairseq.predict.long_lines import LONGEST_WORD, split_to_fit
+from pet_fairseq.predict.translate import translate_lines, without_line_breaks
 
 
 class Echo:

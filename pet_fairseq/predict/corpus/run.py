@@ -32,17 +32,13 @@ from pet_fairseq.predict.corpus.shards import (
     write_summary,
 )
 from pet_fairseq.predict.corpus.text import OPTION, TextReader, check_text
+from pet_fairseq.predict.engine import Engine
 from pet_fairseq.predict.exported import find_exported
 from pet_fairseq.predict.lines import Line
 from pet_fairseq.predict.load_model import PATH
+from pet_fairseq.predict.long_lines import split_to_fit
 from pet_fairseq.predict.shared_options import Search
-from pet_fairseq.predict.translate import (
-    Engine,
-    check_numbers,
-    open_engine,
-    quiet_loggers,
-    split_to_fit,
-)
+from pet_fairseq.predict.translate import check_numbers, open_engine, quiet_loggers
 from pet_fairseq.runner.call import Call
 from pet_fairseq.runner.record import Record, digest
 

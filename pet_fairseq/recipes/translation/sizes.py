@@ -1,6 +1,6 @@
 """The settings of translation recipes by size: options of the models and of their trainings.
 
-`small_sizes.yaml` has those of the demo; other recipes may have more.
+`demo_and_small_sizes.yaml` has those of the demo; other recipes may have more.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from pet_fairseq.recipes.settings import read_settings
 from pet_fairseq.runner.fairseq_options import Options, learning_rate
 from pet_fairseq.runner.stage import value_of
 
-OWN = Path(__file__).with_name("small_sizes.yaml")
+OWN = Path(__file__).with_name("demo_and_small_sizes.yaml")
 BY_WIDTH = "by width"
 RATES = (5, 20, 40)  # percent of the teacher's layer parameters, beside the size of all students
 

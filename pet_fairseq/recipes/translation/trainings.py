@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pet_fairseq.errors import UserError
+from pet_fairseq.recipes.translation.sequence_level import text_stages
 from pet_fairseq.recipes.translation.setup import Setup, join_paths
-from pet_fairseq.recipes.translation.teacher_text import text_stages
 from pet_fairseq.runner.device import Device
 from pet_fairseq.runner.fairseq_commands import BEST, fairseq_train, use_checkpoint
 from pet_fairseq.runner.fairseq_options import Options

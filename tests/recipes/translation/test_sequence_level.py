@@ -10,8 +10,8 @@ from fairseq.data.indexed_dataset import make_dataset
 from fairseq_cli import preprocess
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.recipes.translation import teacher_text
-from pet_fairseq.recipes.translation.teacher_text import make_teacher_text, read_pairs
+from pet_fairseq.recipes.translation import sequence_level
+from pet_fairseq.recipes.translation.sequence_level import make_teacher_text, read_pairs
 from tests.translation import WORDS
 
 GOLD = {"de": ["w1 w2", "w3", "w4 w5"], "en": ["w5 w4", "w3", "w2"]}
@@ -69,7 +69,7 @@ def data(tmp_path, monkeypatch):
         preprocess.cli_main()
         return subprocess.CompletedProcess(command, 0, "", "")
 
-    monkeypatch.setattr(teacher_text.subprocess, "run", run)
+    monkeypatch.setattr(sequence_level.subprocess, "run", run)
     words = Dictionary()
     for word in WORDS:
         words.add_symbol(word)
