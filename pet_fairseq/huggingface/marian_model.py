@@ -123,13 +123,21 @@ def engine_positions(positions: int, width: int) -> Tensor:
     return torch.cat([angles.sin(), angles.cos()], dim=1).float()
 
 
-@torch.no_grad()
 def fix_positions(table: LearnedPositionalEmbedding) -> None:
-    """Put the engine's vectors into a table of positions, and keep it from being trained."""
+    """Put the engine's vectors into a table of positions, for good.
+
+    They are not trained, and not loaded either: a training in half precision saves them rounded.
+    """
+    put_positions(table)
+    table.weight.requires_grad_(False)
+    table.register_load_state_dict_post_hook(put_positions)
+
+
+@torch.no_grad()
+def put_positions(table: LearnedPositionalEmbedding, _incompatible_keys: object = None) -> None:
     first = table.padding_idx + 1  # as fairseq numbers positions
     rows, width = table.weight.shape
     table.weight[first:] = engine_positions(rows - first, width)
-    table.weight.requires_grad_(False)
 
 
 class ZeroLogit:

@@ -20,7 +20,7 @@ import yaml
 from sentencepiece import SentencePieceProcessor
 
 from pet_fairseq.export.export import export
-from pet_fairseq.huggingface.marian_model import MarianStudent
+from pet_fairseq.huggingface.marian_model import MarianStudent, engine_positions
 from pet_fairseq.predict.bergamot import VARIABLE, Bergamot, find_worker
 from pet_fairseq.predict.hub import from_pretrained
 from tests.cli.processes import in_process, refusal
@@ -497,3 +497,20 @@ def test_training_leaves_what_the_engine_does_not_read(name, prepared):
     assert (words[others] != before[others]).any(1).all()
     for stack, table in zip((model.encoder, model.decoder), tables):
         assert stack.embed_positions.weight.equal(table)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_weights_that_a_training_in_half_precision_rounded(dtype, tmp_path):
+    """The table of positions is rounded with them in the checkpoint, but not in what comes of it."""
+    made = STUDENT(tmp_path / "data", "marian_student", change=randomise)
+    state = torch.load(made.checkpoint, weights_only=False)
+    state["model"] = {name: w.to(dtype).float() for name, w in state["model"].items()}
+    tables = [name for name in state["model"] if "embed_positions" in name]
+    torch.save(state, made.checkpoint)
+    export(made.checkpoint, made.data, "marian", tmp_path / "out")
+    model = from_pretrained(made.checkpoint, made.data).models[0].state_dict()
+    assert len(tables) == 2
+    for name in tables:
+        expected = engine_positions(len(model[name]) - 2, model[name].size(1))
+        assert torch.equal(model[name][2:], expected)
+        assert not torch.equal(state["model"][name][2:], expected)
