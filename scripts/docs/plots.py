@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pet_fairseq.files import read_csv, write_figure
+from pet_fairseq.number_format import format_speed
 
 RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
 DATA = RESULTS / "data"
@@ -161,6 +162,24 @@ def decoding(path: Path) -> None:
     write_figure(path, figure)
 
 
+def engines(path: Path) -> None:
+    """Sentences a second of one student in each engine, by beam and batch."""
+    rows = read("engines")
+    names = list(dict.fromkeys(row["model"] for row in rows))[::-1]
+    figure = Figure((9, 4), layout="constrained")
+    figure.suptitle("One student in each engine: one core, from text to text")
+    panels = [(beam, batch) for beam in ("1", "5") for batch in ("1", "32")]
+    for axes, (beam, batch) in zip(figure.subplots(1, 4, sharey=True), panels):
+        mine = {row["model"]: row for row in rows if (row["beam"], row["batch"]) == (beam, batch)}
+        speeds = [float(mine[name]["sentences/s"]) for name in names]
+        colors = ["C7" if name == "teacher" else "C0" for name in names]
+        bars = axes.barh([name.replace("_", " ") for name in names], speeds, color=colors)
+        axes.bar_label(bars, [format_speed(speed) for speed in speeds], padding=2, fontsize=8)
+        axes.set(title=f"beam {beam}, batch {batch}", xlim=(0, 1.35 * max(speeds)))
+        axes.set_xlabel("sentences/s")
+    write_figure(path, figure)
+
+
 def name_points(axes: Axes, rows: list[Row], offset: tuple[int, int], ha: str = "left") -> None:
     """Write each row's name beside its accuracy over its cost, shifted by an offset in points."""
     side = dict(xytext=offset, textcoords="offset points", ha=ha, fontsize="small")
@@ -274,6 +293,7 @@ PLOTS = {
     "frontier_speed": frontier_speed,
     "beams": beams,
     "decoding": decoding,
+    "engines": engines,
     "sst2": sst2,
     "sst2_three_epochs": sst2_three_epochs,
     "variator_speed": variator_speed,

@@ -501,7 +501,7 @@ def test_training_leaves_what_the_engine_does_not_read(name, prepared):
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_weights_that_a_training_in_half_precision_rounded(dtype, tmp_path):
-    """The table of positions is rounded with them in the checkpoint, but not in what comes of it."""
+    """The table of positions is rounded in the checkpoint, but not in what comes of it."""
     made = STUDENT(tmp_path / "data", "marian_student", change=randomise)
     state = torch.load(made.checkpoint, weights_only=False)
     state["model"] = {name: w.to(dtype).float() for name, w in state["model"].items()}
