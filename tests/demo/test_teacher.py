@@ -27,7 +27,6 @@ def test_its_pieces_are_those_of_its_file(folder):
     assert sum(piece not in known for piece in pieces) < 0.01 * len(pieces)
 
 
-@pytest.mark.xfail(strict=True, reason="the file in the package was trained for a moment only")
 def test_it_translates(folder):
     """BLEU of 100 sentences of the test set, which it has not seen; a trained one has over 30."""
     sources, references = zip(*split_pairs(read_pairs(), SIZES)["test"][:100])
