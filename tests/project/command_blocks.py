@@ -139,16 +139,18 @@ BLOCKS = {
         "npm install": INSTALLS,
     },
     "docs/howto/deploy.md": {
-        "pet-fairseq export runs/pet.seed1/checkpoint_best.pt --data runs/data/bin --to ctra": (
+        "pet-fairseq demo-teacher": "tests/cli/test_demo.py::test_the_demo",
+        'echo "Tom ei halua mennä kouluun." | python3': (
             "tests/export/test_ctranslate2.py::test_the_script_of_a_folder_translates_the_same"
         ),
-        "pet-fairseq export runs/pet.seed1/checkpoint_best.pt --data runs/data/bin --to hugg": (
-            HUGGING_FACE
-        ),
-        "pet-fairseq export runs/pet.seed1/checkpoint_best.pt --data runs/data/bin --to onnx": (
+        "from transformers import": HUGGING_FACE,
+        'echo "Tom ei halua mennä kouluun." | pet-fairseq translate small/onnx': (
             "tests/export/test_onnx.py::test_raw_text"
         ),
         "from pet_fairseq.predict.onnx_model": "tests/export/test_onnx.py::test_raw_text",
+        'echo "Tom ei halua mennä kouluun." | pet-fairseq translate small/marian': (
+            "tests/export/test_marian.py::test_translate_opens_the_folder"
+        ),
     },
     "docs/howto/long_prompts.md": {
         "pet-fairseq prompts": f"{GUIDES}::test_long_prompts",
