@@ -13,7 +13,7 @@ raw=$out/text/raw
 
 stage teacher "$out/teacher" run pet-fairseq demo-teacher "$out/teacher"
 stage text "$out/text" run pet-fairseq demo-data "$out/text"
-run pet-fairseq compress "$out/teacher" --out "$out/small" --updates 1800 \
+run pet-fairseq compress "$out/teacher" --out "$out/small" --updates 6000 \
   --train-pair "$raw/train.fi" "$raw/train.en" --valid-pair "$raw/valid.fi" "$raw/valid.en" \
   --test-pair "$raw/test.fi" "$raw/test.en" --to ctranslate2 huggingface onnx "$@"
 
