@@ -89,6 +89,20 @@ def test_engines(tmp_path):
     assert rows[0][4] == "1.0" and len({row[5] for row in rows}) == 1
 
 
+def test_translate_file(tmp_path):
+    """Beside CTranslate2's own command for files: a row for each beam."""
+    pytest.importorskip("ctranslate2")
+    made = make(tmp_path / "data", "marian_student", sentence_pieces, share_all_embeddings=True)
+    engine, text = tmp_path / "engine", tmp_path / "text"
+    options = ("--data", made.data, "--to", "ctranslate2", "--out", engine)
+    run("pet-fairseq", "export", made.checkpoint, *options)
+    text.write_text("a house\n" * 3 + "a b c\n")
+    ((beam, *figures),) = tables(
+        run("python", SCRIPTS / "translate_file.py", engine, text, "--tiny").output
+    )
+    assert beam == "1" and all(float(figure) > 0 for figure in figures)
+
+
 def test_attention(tmp_path):
     run("python", SCRIPTS / "attention.py", "--tiny", "--out", tmp_path / "out.md")
     text = (tmp_path / "out.md").read_text()
