@@ -9,8 +9,10 @@ up, and the ratio is the median of those within each round.
 """
 
 import logging
+import statistics
 import sys
 import tempfile
+from argparse import Namespace
 from functools import partial
 from pathlib import Path
 
@@ -22,8 +24,8 @@ from pet_fairseq.number_format import format_ratio, format_speed
 from pet_fairseq.predict.commands import TRANSLATE
 from pet_fairseq.predict.translate import translate
 
-SIZES = {"--beams": [1, 5], "--threads": 2, "--batch-size": 32, "--rounds": 3}
-TINY = {"--beams": [1], "--threads": 1, "--batch-size": 2, "--rounds": 1}
+SIZES = {"--beams": [1, 5], "--threads": 2, "--batch-size": 32, "--rounds": 3, "--length": 200}
+TINY = {"--beams": [1], "--threads": 1, "--batch-size": 2, "--rounds": 1, "--length": 20}
 COLUMNS = {
     "beam": "d",
     "translate, lines/s": format_speed,
@@ -32,21 +34,23 @@ COLUMNS = {
 }
 
 
-def by_translate(engine: Path, text: Path, out: Path, beam: int, threads: int, size: int) -> None:
-    words = ["--device", "cpu", "--beam", beam, "--threads", threads, "--batch-size", size]
-    files = [engine, "--input", text, "--output", out]
-    translate(TRANSLATE.parse([str(word) for word in (*files, *words)]), [])
+def by_translate(args: Namespace, beam: int, out: Path) -> None:
+    options = ["--device", "cpu", "--beam", beam, "--threads", args.threads]
+    options += ["--batch-size", args.batch_size, "--input", args.text, "--output", out]
+    translate(TRANSLATE.parse([str(word) for word in (args.engine, *options)]), [])
 
 
-def by_engine(engine: Path, text: Path, out: Path, beam: int, threads: int, size: int) -> None:
-    pieces = sentencepiece.SentencePieceProcessor(model_file=str(engine / "spm.model"))
-    translator = ctranslate2.Translator(str(engine), inter_threads=threads, intra_threads=1)
+def by_engine(args: Namespace, beam: int, out: Path) -> None:
+    pieces = sentencepiece.SentencePieceProcessor(model_file=str(args.engine / "spm.model"))
+    translator = ctranslate2.Translator(
+        str(args.engine), inter_threads=args.threads, intra_threads=1
+    )
     translator.translate_file(
-        str(text),
+        str(args.text),
         str(out),
-        max_batch_size=size,
+        max_batch_size=args.batch_size,
         beam_size=beam,
-        max_decoding_length=200,
+        max_decoding_length=args.length,
         source_tokenize_fn=lambda line: pieces.encode(line, out_type=str),
         target_detokenize_fn=pieces.decode,
     )
@@ -67,18 +71,13 @@ def main() -> None:
     ):
         for beam in args.beams:
             ways = {
-                name: partial(
-                    *(seconds, "cpu", way, args.engine, args.text, Path(folder, name)),
-                    *(beam, args.threads, args.batch_size),
-                )
-                for name, way in (("ours", by_translate), ("theirs", by_engine))
+                way: partial(seconds, "cpu", way, args, beam, Path(folder, way.__name__))
+                for way in (by_translate, by_engine)
             }
             taken = take_turns(ways, args.rounds)
-            ours, theirs = ([lines / each for each in taken[name]] for name in ways)
-            table.add_row(
-                *(beam, sorted(ours)[len(ours) // 2], sorted(theirs)[len(theirs) // 2]),
-                median_ratio(ours, theirs),
-            )
+            ours, theirs = ([lines / each for each in taken[way]] for way in ways)
+            speeds = statistics.median(ours), statistics.median(theirs)
+            table.add_row(beam, *speeds, median_ratio(ours, theirs))
 
 
 if __name__ == "__main__":
