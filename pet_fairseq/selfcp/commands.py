@@ -337,7 +337,7 @@ COMMANDS = (
     Command(
         name="compare-losses",
         group=Group.SELFCP,
-        help="compare rows of response-loss: a table with 95% intervals of a paired bootstrap",
+        help="compare rows of response-loss, with 95% intervals of a paired bootstrap",
         add_arguments=_compare_losses_arguments,
         run=_compare_losses,
     ),
