@@ -55,6 +55,11 @@ class Difference(NamedTuple):
     high: float
     p: float
 
+    def text(self, digits: int = 2) -> str:
+        """The difference with its sign, and its interval in brackets."""
+        mean, low, high = (f"{value:+.{digits}f}" for value in (self.mean, self.low, self.high))
+        return f"{mean} [{low}, {high}]"
+
 
 def paired_bootstrap(
     ours: Sequence[float],

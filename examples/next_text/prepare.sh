@@ -19,16 +19,12 @@ done
 out=${OUT:-$ROOT/runs/next_text/data}
 valid=${VALID_RECORDS:-200}
 
-# records OUT FILE... [-- OPTION...]
+# records OUT MOST FILE...: MOST records at most, all if it is empty
 records() {
-  local to=$1 files=()
-  shift
-  while [ $# -gt 0 ] && [ "$1" != -- ]; do
-    files+=("$1")
-    shift
-  done
-  cat "${files[@]}" | run python3 "$ROOT/examples/next_text/records.py" "$TOKENIZER" "$to" \
-    --prompt-tokens "${PROMPT_TOKENS:-144}" --response-tokens "${RESPONSE_TOKENS:-48}" "${@:2}"
+  local to=$1 most=$2
+  shift 2
+  cat "$@" | run python3 "$ROOT/examples/next_text/records.py" "$TOKENIZER" "$to" ${most:+--most "$most"} \
+    --prompt-tokens "${PROMPT_TOKENS:-144}" --response-tokens "${RESPONSE_TOKENS:-48}"
 }
 
 # the validation records are the last ones of the training text
@@ -36,8 +32,8 @@ raw() {
   local new=$out/raw.tmp
   run rm -rf "$new"
   run mkdir -p "$new"
-  records "$new/all.jsonl" "${train_files[@]}"
-  records "$new/test.jsonl" "${test_files[@]}" -- --most "${TEST_RECORDS:-500}"
+  records "$new/all.jsonl" "" "${train_files[@]}"
+  records "$new/test.jsonl" "${TEST_RECORDS:-500}" "${test_files[@]}"
   [ "${DRY_RUN:-0}" = 1 ] || head -n "-$valid" "$new/all.jsonl" >"$new/train.jsonl"
   [ "${DRY_RUN:-0}" = 1 ] || tail -n "$valid" "$new/all.jsonl" >"$new/valid.jsonl"
   run mv "$new" "$out/raw"

@@ -125,10 +125,7 @@ def to_markdown(
 
 def difference_line(measured: Measurements) -> str:
     """What the student's translations gain or lose, and whether that may be chance."""
-    cells = [
-        f"{name} {each.mean:+.2f} [{each.low:+.2f}, {each.high:+.2f}]"
-        for name, each in measured.differences.items()
-    ]
+    cells = [f"{name} {each.text()}" for name, each in measured.differences.items()]
     return (
         f"Student minus teacher: {', '.join(cells)}. In brackets: 95% intervals of a paired "
         "bootstrap over the test sentences; a difference whose interval holds 0 may be chance."

@@ -109,7 +109,7 @@ def compare_losses(words: Sequence[str], against: str) -> str:
     cells = [
         [
             *(name, f"{row.read:.1f}", f"{row.nll:.3f}", f"{math.exp(row.nll):.2f}"),
-            "" if row is base else _show(paired_difference(row, base)),
+            "" if row is base else paired_difference(row, base).text(digits=3),
         ]
         for name, row in rows.items()
     ]
@@ -155,7 +155,3 @@ def paired_difference(ours: Losses, theirs: Losses) -> Difference:
     return bootstrap(
         lambda drawn: nats[drawn].sum() / tokens[drawn].sum(), len(nats), BOOTSTRAP_SAMPLES
     )
-
-
-def _show(difference: Difference) -> str:
-    return f"{difference.mean:+.3f} [{difference.low:+.3f}, {difference.high:+.3f}]"

@@ -88,6 +88,7 @@ def split_prompt(
     kind = EQUAL_BUDGET.get(strategy, strategy)
     if halve_short and 1 < length <= window and strategy in HALVES:
         window = length // 2 + length % 2
+    longest = longest or window
     if length <= window or kind in ("full", "perplexity"):
         return [Piece(0, length, False)]
     if kind in ("truncate", "truncate_latter"):
@@ -98,8 +99,8 @@ def split_prompt(
     half = length // 2
     kept = length - half if length <= 2 * window and strategy in HALVES else window
     if strategy == "latter":
-        return [Piece(0, kept, False), *cut_evenly(kept, length, longest or window)]
-    return [*cut_evenly(0, length - kept, longest or window), Piece(length - kept, length, False)]
+        return [Piece(0, kept, False), *cut_evenly(kept, length, longest)]
+    return [*cut_evenly(0, length - kept, longest), Piece(length - kept, length, False)]
 
 
 def cut_evenly(start: int, stop: int, longest: int) -> list[Piece]:

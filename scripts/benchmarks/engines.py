@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Optional
 
 import torch
-from harness import Parser, report, take_turns, timed
+from harness import Parser, Report, report, take_turns, timed
 
 import pet_fairseq
 from pet_fairseq.errors import UserError
@@ -94,9 +94,8 @@ def some_lines(file: Path, number: int) -> list[str]:
     return [lines[i * len(lines) // number] for i in range(number)]
 
 
-def measure(args: Namespace, models: dict[str, str], result) -> None:
+def measure(args: Namespace, texts: list[str], models: dict[str, str], result: Report) -> None:
     """Add a row for each beam, batch size and model."""
-    texts = some_lines(args.text, args.sentences)
     references = args.reference and some_lines(args.reference, args.sentences)
     for beam in args.beams:
         opened = {name: open_model(path, args.data, beam) for name, path in models.items()}
@@ -127,9 +126,10 @@ def main() -> None:
     logging.disable(logging.WARNING)
     torch.set_num_threads(1)
     try:
-        about = f"{min(args.sentences, len(some_lines(args.text, args.sentences)))} sentences"
-        with report(args, f"{about}, text to text, one core", COLUMNS) as result:
-            measure(args, models, result)
+        texts = some_lines(args.text, args.sentences)
+        about = f"{len(texts)} sentences, text to text, one core"
+        with report(args, about, COLUMNS) as result:
+            measure(args, texts, models, result)
     except UserError as error:
         sys.exit(str(error))
 

@@ -26,7 +26,6 @@ FORMS = {  # name and mark of each way to store a model, by its columns in front
     "4": ("4 bits", "^"),
     "int8": ("CTranslate2 int8", "D"),
 }
-THREADS = {"1": ("1 thread", "o"), "2": ("2 threads", "s")}  # by column, as in FORMS
 ENGINES = {  # of decoding.csv that are drawn, with the words at their lines
     "fairseq": "fairseq",
     "fast": "pet_translation",

@@ -19,6 +19,7 @@ import torch
 import yaml
 from sentencepiece import SentencePieceProcessor
 
+from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.export.export import export
 from pet_fairseq.huggingface.marian_model import MarianStudent, engine_positions
 from pet_fairseq.predict.bergamot import VARIABLE, Bergamot, find_worker
@@ -503,7 +504,7 @@ def test_training_leaves_what_the_engine_does_not_read(name, prepared):
 def test_weights_that_a_training_in_half_precision_rounded(dtype, tmp_path):
     """The table of positions is rounded in the checkpoint, but not in what comes of it."""
     made = STUDENT(tmp_path / "data", "marian_student", change=randomise)
-    state = torch.load(made.checkpoint, weights_only=False)
+    state = load_checkpoint(str(made.checkpoint), "CHECKPOINT")
     state["model"] = {name: w.to(dtype).float() for name, w in state["model"].items()}
     tables = [name for name in state["model"] if "embed_positions" in name]
     torch.save(state, made.checkpoint)

@@ -1,5 +1,6 @@
 """How the rows of SelfCP's recipes are scored."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from pet_fairseq.runner.fairseq_commands import fairseq_generate, fairseq_validate
@@ -13,30 +14,27 @@ def by_choice(candidates: Options) -> Evaluate:
     """Score by the share of prompts whose right candidate the model finds most probable."""
 
     def stages(setup: Setup, reading: Reading) -> list[Stage]:
-        out = reading.folder / "result.json"
-        command: CommandLine = (
-            *("pet-fairseq", "choose", str(reading.checkpoint)),
-            *("--data", str(setup.data), "--candidates", *candidates),
-            *("--prompt-strategy", reading.strategy, "--memory-ratio", str(reading.ratio)),
-            *("--device", setup.device.name, "--out", PRODUCT),
-        )
-        inputs = (setup.data, setup.backbone, reading.checkpoint)
-        renamed = (("--path", ""),)
-        return [Stage(reading.folder.name, (reading.row,), command, out, inputs, renamed=renamed)]
+        stage = scored_at_once("choose", setup, reading, ("--candidates", *candidates))
+        return [replace(stage, renamed=(("--path", ""),))]
 
     return stages
 
 
 def by_loss(setup: Setup, reading: Reading) -> list[Stage]:
     """Score by the loss of the right responses, record by record."""
-    command: CommandLine = (
-        *("pet-fairseq", "response-loss", str(reading.checkpoint), "--data", str(setup.data)),
+    return [scored_at_once("response-loss", setup, reading)]
+
+
+def scored_at_once(command: str, setup: Setup, reading: Reading, options: Options = ()) -> Stage:
+    """The stage of a command that reads the prompts of a row and scores them itself."""
+    words: CommandLine = (
+        *("pet-fairseq", command, str(reading.checkpoint), "--data", str(setup.data), *options),
         *("--prompt-strategy", reading.strategy, "--memory-ratio", str(reading.ratio)),
         *("--device", setup.device.name, "--out", PRODUCT),
     )
     out = reading.folder / "result.json"
     inputs = (setup.data, setup.backbone, reading.checkpoint)
-    return [Stage(reading.folder.name, (reading.row,), command, out, inputs)]
+    return Stage(reading.folder.name, (reading.row,), words, out, inputs)
 
 
 def text_options(data: Path) -> Options:
