@@ -445,9 +445,9 @@ DEFECTS = (
     ),
     Defect(
         "the difference of two systems the wrong way round",
-        "pet_fairseq/results/bleu.py:score_difference",
-        "return first - second",
-        "return second - first",
+        "pet_fairseq/results/bleu.py:mean_score_difference",
+        "score(ours, drawn) - score(theirs, drawn)",
+        "score(theirs, drawn) - score(ours, drawn)",
         "tests/results/test_bleu.py",
     ),
     Defect(

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Union
 
 import numpy as np
@@ -49,15 +50,31 @@ def score_difference(
     Args:
         metric: with the references. ours, theirs: translations of the same sentences.
     """
+    return mean_score_difference(metric, [(ours, theirs)])
+
+
+def mean_score_difference(
+    metric: Union[BLEU, CHRF], seeds: Sequence[tuple[Sequence[str], Sequence[str]]]
+) -> Difference:
+    """The mean over seeds of `score_difference`; sentences are drawn once for all seeds.
+
+    The interval is that of other sentences for these trainings, not of other trainings.
+
+    Args:
+        seeds: for each, translations of ours and of theirs, all of the same sentences.
+    """
     # counts of each sentence, whose sums are those of a corpus: sacreBLEU's own tests use them so
-    counts = [np.array(metric._extract_corpus_statistics(each, None)) for each in (ours, theirs)]
+    counts = [
+        [np.array(metric._extract_corpus_statistics(each, None)) for each in pair] for pair in seeds
+    ]
+
+    def score(counted: np.ndarray, drawn: np.ndarray) -> float:
+        return metric._compute_score_from_stats(counted[drawn].sum(axis=0).tolist()).score
 
     def difference(drawn: np.ndarray) -> float:
-        sums = (each[drawn].sum(axis=0).tolist() for each in counts)
-        first, second = (metric._compute_score_from_stats(each).score for each in sums)
-        return first - second
+        return fmean(score(ours, drawn) - score(theirs, drawn) for ours, theirs in counts)
 
-    return bootstrap(difference, len(ours), BLEU_TEST_SAMPLES)
+    return bootstrap(difference, len(seeds[0][0]), BLEU_TEST_SAMPLES)
 
 
 def bleu_p_values(

@@ -5,6 +5,7 @@ import random
 from pathlib import Path
 
 import pytest
+import sacrebleu
 
 from tests.cli.processes import REPO, run
 from tests.cli.shell import refuses, sh
@@ -94,6 +95,18 @@ def test_table(tmp_path):
             "+0.00 [+0.00, +0.00]",
         ],
     ]
+    for row, seeds in bleu.items():
+        for seed in range(1, len(seeds) + 1):
+            folder = tmp_path / f"{row}.seed{seed}/translations"
+            folder.mkdir()
+            said = "a b c d e f" if row == "text" else "a b c d x f"
+            for name, line in (("reference", "a b c d e f"), ("student", said)):
+                (folder / f"{name}.txt").write_text(f"{line}\n" * 3)
+    words = (tmp_path, "--sentences")
+    last = run("python", REPO / EXAMPLE / "table.py", *words).output.splitlines()[-1]
+    worse = sacrebleu.corpus_bleu(["a b c d x f"] * 3, [["a b c d e f"] * 3]).score
+    gain = f"{100 - worse:+.2f}"  # of every sample, as all sentences are alike
+    assert last.split("|")[6].strip() == f"{gain} [{gain}, {gain}]"
     missing = run("python", REPO / EXAMPLE / "table.py", tmp_path, "--against", "more", check=False)
     assert missing.status == 1 and "no report of the row more" in missing.output
 

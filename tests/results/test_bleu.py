@@ -7,7 +7,12 @@ import pytest
 from sacrebleu.metrics import BLEU, CHRF
 
 from pet_fairseq.results import bleu
-from pet_fairseq.results.bleu import cached_bleu, cached_chrf, score_difference
+from pet_fairseq.results.bleu import (
+    cached_bleu,
+    cached_chrf,
+    mean_score_difference,
+    score_difference,
+)
 
 
 def spoiled(lines, draw, share):
@@ -40,3 +45,27 @@ def test_the_same_sentences_are_drawn_for_both(cached, plain, monkeypatch):
 def test_the_same_translations_do_not_differ():
     lines = ["a b c d e", "f g h i", "k l m n o"]
     assert score_difference(cached_bleu(lines), lines[::-1], lines[::-1]) == (0, 0, 0, 1)
+
+
+@pytest.mark.parametrize("cached, plain", [(cached_bleu, BLEU), (cached_chrf, CHRF)])
+def test_a_mean_over_seeds(cached, plain, monkeypatch):
+    """In each sample all seeds have the same sentences."""
+    monkeypatch.setattr(bleu, "BLEU_TEST_SAMPLES", 60)
+    draw = random.Random(2)
+    references = [" ".join(draw.choices("abcdefg", k=draw.randint(4, 12))) for _ in range(20)]
+    seeds = [tuple(spoiled(references, draw, share) for share in (0.2, 0.3)) for _ in range(3)]
+
+    def mean(numbers):
+        wanted = [[references[i] for i in numbers]]
+        scores = [
+            [plain().corpus_score([texts[i] for i in numbers], wanted).score for texts in pair]
+            for pair in seeds
+        ]
+        return sum(ours - theirs for ours, theirs in scores) / 3
+
+    numbers = np.random.default_rng(1)
+    samples = [mean(numbers.integers(20, size=20)) for _ in range(60)]
+    found = mean_score_difference(cached(references), seeds)
+    assert found.mean == pytest.approx(mean(range(20)))
+    assert found.low == pytest.approx(np.quantile(samples, 0.025))
+    assert found.high == pytest.approx(np.quantile(samples, 0.975))
