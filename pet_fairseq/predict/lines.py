@@ -5,8 +5,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
+from queue import Queue
 from select import select
-from typing import IO, Any, NamedTuple, Optional
+from threading import Thread
+from typing import IO, Any, NamedTuple, Optional, TypeVar
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.predict.sentences import EmptyTextError, TextError
@@ -14,9 +16,11 @@ from pet_fairseq.predict.sentences import EmptyTextError, TextError
 STDIN = "-"
 FORMATS = ("text", "jsonl")
 BLOCK = 1 << 13  # bytes that are read at once
-WINDOW = 1 << 16  # bytes, and
-MOST_LINES = 1000  # the number, of the lines that are read together
+WINDOW = 1 << 18  # bytes, and
+MOST_LINES = 4000  # the number, of the lines that are read together
 PATIENCE = 0.1  # seconds in which the next line must come to be read together with the ones before
+
+T = TypeVar("T")
 
 
 class Line(NamedTuple):
@@ -53,6 +57,33 @@ def read_windows(file: str) -> Iterator[list[Line]]:
         for lines in whole_lines(raw):
             yield [make_line(file, number, line) for number, line in enumerate(lines, number + 1)]
             number += len(lines)
+
+
+def read_ahead(windows: Iterator[T]) -> Iterator[T]:
+    """The same, of which a thread makes the next one while one is worked on.
+
+    Raises:
+        Exception: whatever `windows` raises, after those before it.
+    """
+    made: Queue[tuple[Optional[T], Optional[BaseException]]] = Queue(maxsize=1)
+
+    def make() -> None:
+        try:
+            for window in windows:
+                made.put((window, None))
+        except BaseException as error:
+            made.put((None, error))
+        else:
+            made.put((None, None))
+
+    Thread(target=make, daemon=True).start()  # it may wait for a pipe for ever
+    while True:
+        window, error = made.get()
+        if error is not None:
+            raise error
+        if window is None:
+            return
+        yield window
 
 
 def whole_lines(raw: IO[bytes]) -> Iterator[list[bytes]]:

@@ -22,7 +22,7 @@ from pet_fairseq.predict.batches import BatchLimit
 from pet_fairseq.predict.bergamot import find_marian, open_marian
 from pet_fairseq.predict.engine import Engine, FairseqTranslator
 from pet_fairseq.predict.exported import find_exported, find_onnx, open_exported, open_onnx
-from pet_fairseq.predict.lines import STDIN, Line, read_windows
+from pet_fairseq.predict.lines import STDIN, Line, read_ahead, read_windows
 from pet_fairseq.predict.load_model import PATH, load
 from pet_fairseq.predict.long_lines import split_to_fit
 from pet_fairseq.predict.predictor import MAX_TOKENS
@@ -47,9 +47,12 @@ def translate(args: Namespace, text_options: list[str]) -> None:
     bad_lines = BadLines()
 
     def write(out: IO[bytes]) -> None:
-        for window in read_windows(args.input):
-            lines = translate_lines(engine, window, limit, args.long_lines, args.strict, bad_lines)
-            out.writelines(f"{line}\n".encode() for line in lines)
+        windows = (
+            divide_lines(engine, window, args.long_lines, args.strict, bad_lines)
+            for window in read_windows(args.input)
+        )
+        for sources in read_ahead(windows):
+            out.writelines(f"{line}\n".encode() for line in translate_lines(engine, sources, limit))
             out.flush()
 
     if args.output == STDOUT:
@@ -142,15 +145,10 @@ def imported(path: str) -> Iterator[str]:
         yield str(model)
 
 
-def translate_lines(
-    engine: Engine,
-    lines: Iterable[Line],
-    limit: BatchLimit,
-    long_lines: str,
-    strict: bool,
-    bad_lines: BadLines,
-) -> Iterator[str]:
-    """The translations of some lines, which run together in batches of similar lengths.
+def divide_lines(
+    engine: Engine, lines: Iterable[Line], long_lines: str, strict: bool, bad_lines: BadLines
+) -> list[list[list[str]]]:
+    """The pieces of each sentence of each line.
 
     Args:
         long_lines: as for `split_to_fit`. strict: whether a bad line ends the run.
@@ -168,6 +166,13 @@ def translate_lines(
             )
         bad_lines.add((*broken, *(() if bad is None else (bad,))))
         sources.append(pieces)
+    return sources
+
+
+def translate_lines(
+    engine: Engine, sources: list[list[list[str]]], limit: BatchLimit
+) -> Iterator[str]:
+    """The translations of the lines of `divide_lines`, in batches of similar lengths."""
     found = engine.translate([pieces for some in sources for pieces in some], limit)
     translations = (engine.detokenise(best) for best, *_ in found)
     return (without_line_breaks(" ".join(islice(translations, len(some)))) for some in sources)

@@ -9,6 +9,7 @@ from pet_fairseq.predict.lines import (
     BLOCK,
     MOST_LINES,
     WINDOW,
+    read_ahead,
     read_lines,
     read_text,
     read_windows,
@@ -65,3 +66,30 @@ def test_a_pause_ends_a_window():
         out.close()
         assert list(lines) == [[b"end"]]
         in_the_end.cancel()
+
+
+def test_the_next_window_is_read_while_one_is_worked_on():
+    read = threading.Semaphore(0)
+
+    def windows():
+        for number in range(5):
+            read.release()
+            yield number
+
+    ahead = read_ahead(windows())
+    assert next(ahead) == 0
+    for _ in range(2):  # the one that is worked on, and the next
+        assert read.acquire(timeout=20)
+    assert list(ahead) == [1, 2, 3, 4]
+
+
+def test_an_error_comes_after_the_windows_before_it():
+    def windows():
+        yield "a"
+        yield "b"
+        raise ValueError("bad line")
+
+    ahead = read_ahead(windows())
+    assert [next(ahead), next(ahead)] == ["a", "b"]
+    with pytest.raises(ValueError, match="bad line"):
+        next(ahead)
