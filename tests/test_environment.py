@@ -73,6 +73,7 @@ def test_a_package_lacks_what_it_needs(tmp_path, monkeypatch):
         environment.check_version(environment.Need("hollow", "1", "", "pip install it"))
 
 
+@pytest.mark.slow
 def test_transformers_and_the_converters_are_importable():
     """In a process of their own; a torchaudio that does not fit torch would break them."""
     imports = "from transformers import MarianMTModel; import ctranslate2.converters"
@@ -92,6 +93,7 @@ def other_fairseq(tmp_path):
     return write
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "reason"),
     [

@@ -24,6 +24,7 @@ def generate(data, checkpoint, *options) -> str:
     ).output
 
 
+@pytest.mark.slow
 def test_can_trains_and_translates(data, tmp_path):
     log = train(
         *(data, tmp_path, "--arch", "can_transformer", *SMALL, *CROSS_ENTROPY),
@@ -64,6 +65,7 @@ def plain(data, tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_patient_kd_resumes_and_saves_its_maps_beside_the_model(data, patient, plain, tmp_path):
     whole, halves = tmp_path / "whole", tmp_path / "halves"
     log = train(data, whole, *patient, "--max-update", "4")
@@ -103,6 +105,7 @@ def test_patient_kd_in_half_precision_after_another_criterion(data, patient, pla
     assert all(torch.isfinite(tensor).all() for tensor in tensors)
 
 
+@pytest.mark.slow
 def test_patient_kd_starts_from_what_other_commands_write(data, patient, plain, tmp_path):
     checkpoint, packed = plain / "checkpoint_last.pt", tmp_path / "packed"
     given = (checkpoint, "--data", data)

@@ -27,6 +27,7 @@ def test_wrong_lists(text):
         read_layers(text, "encoder", 3)
 
 
+@pytest.mark.slow
 def test_a_student_starts_from_the_first_layers(data, teacher, tmp_path):
     """Also after patient distillation was interrupted, and where the teacher has other widths."""
     out = tmp_path / "start.pt"

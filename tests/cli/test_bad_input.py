@@ -28,6 +28,7 @@ def refuses(result, *texts) -> None:
         assert str(text) in line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "texts"),
     [
@@ -103,6 +104,7 @@ def test_truncated_checkpoint_is_named(data, student, tmp_path):
     refuses(train(data, tmp_path, *PET, check=False), cut, "pet-fairseq repair")
 
 
+@pytest.mark.slow
 def test_empty_lines_in_the_source(raw, student_options, tmp_path):
     """They are sentences of one end-of-sentence token: trained on and translated, no nan."""
     folder = tmp_path / "raw"
@@ -132,6 +134,7 @@ def data_dict(student_options, side: str):
     return f"{folder}/dict.{'de' if side == 'src' else 'en'}.txt"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -146,6 +149,7 @@ def test_what_fairseq_train_refuses_in_a_traceback(options, message, data, tmp_p
     refuses(run(*command, *options, check=False), message)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -162,6 +166,7 @@ def test_what_fairseq_generate_refuses_in_a_traceback(options, message, data, te
     refuses(run(*command, check=False), message)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -177,6 +182,7 @@ def test_files_that_divide_text(options, message, data, teacher):
     refuses(in_process("encode", "--input", "-", "--bpe", *options), "pet-fairseq encode: error: ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["model", "cfg", "optimizer_history", "extra_state"])
 def test_a_checkpoint_that_lacks_a_part(part, data, teacher, tmp_path):
     """Whoever reads it: fairseq to generate or to go on, this package as a teacher."""

@@ -60,6 +60,7 @@ def mixed() -> tuple[list, list[int]]:
     return lines, places
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["translator", "classifier"])
 def test_every_line_has_its_answer(kind, request, tmp_path):
     command = request.getfixturevalue(kind)
@@ -101,6 +102,7 @@ def test_long_lines_are_cut_to_what_the_model_reads(kind, request, tmp_path):
     assert errors == ["pet-fairseq predict: 1 of 2 lines: 1 cut (line 1)"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["translator", "classifier"])
 def test_long_lines_are_skipped_or_refused_on_request(kind, request, tmp_path):
     command = request.getfixturevalue(kind)
@@ -114,6 +116,7 @@ def test_long_lines_are_skipped_or_refused_on_request(kind, request, tmp_path):
     assert re.search(r"texts, line 2: text: 110\d tokens, at most \d+ are taken$", errors[0])
 
 
+@pytest.mark.slow
 def test_strict_ends_at_the_first(translator, classifier, tmp_path):
     for line, message in (
         ("", "line 2: text: empty"),

@@ -101,6 +101,7 @@ def refused(result, *texts):
 # --- building -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_kill_while_building(folder, built, tmp_path):
     """kill -9 in the middle, several times; each time building goes on, to the same bank."""
     made = []
@@ -179,6 +180,7 @@ def hypotheses(result):
     ]
 
 
+@pytest.mark.slow
 def test_generation(folder, built, records):
     """Scores are those of the memory laid out by hand."""
     found = hypotheses(generate(folder, "selfcp.pt", str({"bank": str(built), "shots": 3})))

@@ -70,6 +70,7 @@ def test_decoding_of_a_checkpoint_without_data(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_engines(tmp_path):
     """One model in three engines: a row for each, batch size and beam; the same translations."""
     for package in ("ctranslate2", "transformers"):
@@ -215,6 +216,7 @@ def test_ways_to_read():
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.cold  # it measures the memory of the processes that it starts
 def test_corpus(tmp_path):
     """A row for each number of processes, which write the same pairs."""

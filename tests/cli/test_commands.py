@@ -67,6 +67,7 @@ def test_params_of_checkpoints(student, teacher):
     assert "159,104" in out and "134,400" in out and "118.38%" in out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [0.04, 23.3])
 def test_target_rate_lists_widths_that_reach_it(rate):
     arch = ("--arch", "pet_transformer_iwslt_de_en")
@@ -122,6 +123,7 @@ def test_every_help_is_light():
     assert out.splitlines()[-1].split() == ["loaded:"]
 
 
+@pytest.mark.slow
 def test_a_late_fairseq_is_registered_on_demand():
     python(REGISTER_LATE)
 

@@ -53,6 +53,7 @@ def test_a_shortlist_is_for_the_student_in_ctranslate2(build):
         build(shortlist=0)
 
 
+@pytest.mark.slow
 def test_forms_are_stages_behind_the_training(build, tmp_path):
     """Each is exported by a stage of its own, and all are timed in one; none by default."""
     pytest.importorskip("onnxscript")
@@ -387,6 +388,7 @@ def compress_for_marian(folder, *more) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_a_student_for_marian(tmp_path):
     """From a teacher with SentencePiece to folders for Marian and CTranslate2, and the report."""
     pytest.importorskip("ctranslate2")
@@ -409,6 +411,7 @@ def test_the_engine_of_firefox_in_the_report(tmp_path):
     assert "in Bergamot, on one core" in (out / "report.md").read_text()
 
 
+@pytest.mark.slow
 def test_text_beside_data_in_several_folders(teacher, data, raw, comet, tmp_path):
     """One training has the pairs of each folder twice, and its half of the teacher's pairs.
 

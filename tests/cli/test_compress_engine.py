@@ -45,6 +45,7 @@ def command(folder, *words):
     return ("compress", folder / "teacher", *given, "--device", "cpu", *words)
 
 
+@pytest.mark.slow
 def test_from_a_folder_to_a_report(folder, tmp_path):
     """The student has a vocabulary of its own, and both translate the same raw text."""
     out = tmp_path / "out"
@@ -76,6 +77,7 @@ def test_from_a_folder_to_a_report(folder, tmp_path):
     assert started == ["== report"]
 
 
+@pytest.mark.slow
 def test_what_is_refused(folder, tmp_path):
     out = ("--out", tmp_path / "out")
     for words, line in (

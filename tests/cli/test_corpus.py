@@ -150,6 +150,7 @@ def test_what_is_drawn_depends_on_the_seed(form, models, text, tmp_path):
     assert files_of(tmp_path / "a") == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["fairseq", "ctranslate2"])
 def test_drawn_from_likely_words_alone(form, models, text, tmp_path):
     """From almost no probability, or at almost no temperature, only the likeliest word is drawn."""
@@ -192,6 +193,7 @@ def test_bad_lines_are_counted(models, tmp_path):
 # --- interruptions --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_killed_and_started_again(models, text, tmp_path):
     """kill -9 twice in the middle; then the pairs are those of a run without interruption."""
     long = tmp_path / "long"
@@ -241,6 +243,7 @@ def jobs_of(folder: Path) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("killed", ["the run", "a job"])
 def test_jobs_killed_and_started_again(killed, models, text, tmp_path):
     """kill -9: of the run, whose jobs end by themselves, or of a job, with which the run ends."""

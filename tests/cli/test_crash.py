@@ -3,12 +3,15 @@
 import signal
 import time
 
+import pytest
+
 from pet_fairseq.checkpoints.repair import is_intact
 from tests.cli.processes import BIN, REPO, TRAIN, run, start, train
 
 SAVE_OFTEN = ("--save-interval-updates", "1", "--keep-interval-updates", "2", "--max-update", "400")
 
 
+@pytest.mark.slow
 def test_kill_while_saving(data, student_options, tmp_path):
     """kill -9 in the middle of saving, several times; each time the training goes on."""
     updates = []
@@ -44,6 +47,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
+@pytest.mark.slow
 def test_full_disk(data, student_options, tmp_path):
     """A file size limit stands for the full disk: the save fails, the last checkpoint stays."""
     train(data, tmp_path, *student_options, "--max-update", "2")
@@ -63,6 +67,7 @@ def test_full_disk(data, student_options, tmp_path):
     assert number_of_updates(last) == 4
 
 
+@pytest.mark.slow
 def test_repair_replaces_a_half_copied_checkpoint(data, student_options, tmp_path):
     train(data, tmp_path, *student_options, "--max-update", "4")
     last = tmp_path / "checkpoint_last.pt"

@@ -31,6 +31,7 @@ def plain(found: list[tuple]) -> list[tuple]:
     ]
 
 
+@pytest.mark.slow
 def test_every_sentence_is_translated(teacher, data):
     """30 sentences are no batches of 8; fairseq's own task leaves some out."""
     command = ("fairseq-generate", data, "--path", teacher, *USER_DIR, "--beam", "1", *SHORT)
@@ -66,6 +67,7 @@ def test_interactive(teacher, data):
     assert len(found[0]) == 6 and plain(found[0]) == found[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -80,6 +82,7 @@ def test_falls_back_and_says_so_once(options, teacher, data):
     assert plain(results(found)) == results(run(*command)) != []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
@@ -110,6 +113,7 @@ def test_min_len_above_max_len(teacher, data):
     assert failed.output.splitlines()[-1].startswith("pet_fairseq: error: --min-len 9: above 4")
 
 
+@pytest.mark.slow
 def test_eval_bleu_in_training(data, tmp_path):
     """The same BLEU with either generator, while the weights change."""
     scores = []

@@ -51,6 +51,7 @@ def expected(student, data):
     return found
 
 
+@pytest.mark.slow
 def test_stock_fairseq_translates_the_same(exported, expected, data):
     folder = exported("fairseq")
     assert {path.name for path in folder.iterdir()} == {"model.pt", "dict.de.txt", "dict.en.txt"}
@@ -79,6 +80,7 @@ def test_ctranslate2_translates_the_same(quantization, exported, expected):
     assert same >= (20 if quantization else 30)
 
 
+@pytest.mark.slow
 def test_transformers_translates_the_same(tmp_path):
     """The page's commands, from raw text to text, as `translate` does it."""
     pytest.importorskip("transformers")
@@ -124,6 +126,7 @@ def test_wrong_options(options, message, student, data, tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_models_of_another_kind(data, teacher, tmp_path):
     task = load_task(data)
     for arch, heads, message in (

@@ -54,6 +54,7 @@ print(fairseq.tasks.__name__, logging.root.level, logging.root.handlers)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["", "import fairseq_cli.train"])
 def test_logs_alike(first, tmp_path, monkeypatch):
     """fairseq_cli.train sets up the log before it loads fairseq; otherwise fairseq does."""

@@ -65,6 +65,7 @@ def read_csv(runs):
     return {row["row"]: row for row in rows}
 
 
+@pytest.mark.slow
 def test_measures_what_is_missing(runs, data, raw, tmp_path):
     first = run("python", SCRIPT, runs, "--rows", "teacher", *QUICK).output
     assert measured(first) == [

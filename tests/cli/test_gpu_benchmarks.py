@@ -76,6 +76,7 @@ def test_a_failure_is_named_and_stops_nothing(gpu, args, monkeypatch, tmp_path):
     assert ran(tmp_path) == ["a", "b", "a"]
 
 
+@pytest.mark.slow
 def test_a_call_ends_in_time_and_goes_on(gpu, args, monkeypatch, tmp_path):
     slow = f"test -e {tmp_path}/half && echo whole >$0 || {{ touch {tmp_path}/half; sleep 60; }}"
     parts = [part(gpu, tmp_path, "a"), part(gpu, tmp_path, "b", slow, can_be_cut=True)]

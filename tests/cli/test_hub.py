@@ -26,6 +26,7 @@ def interactive(data, path, *options):
     return [text for _, _, text in result.printed("D")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beam", [1, 4])
 def test_says_what_interactive_says(beam, student, teacher, data):
     for path in (student[0] / "checkpoint_best.pt", teacher):
@@ -43,6 +44,7 @@ def test_decodes_fast(student, data):
     assert isinstance(generator, FastGenerator)
 
 
+@pytest.mark.slow
 def test_on_another_device(student, data):
     translator = pet_fairseq.from_pretrained(str(student[0] / "checkpoint_best.pt"), str(data))
     expected = translator.translate(TEXT, beam=3)
@@ -106,6 +108,7 @@ def narrow(width):
     return sizes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "start"), [("llama", "</s>"), ("llama", "<s>"), ("qwen3", "</s>")]
 )

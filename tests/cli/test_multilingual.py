@@ -44,6 +44,7 @@ def hypotheses(output):
     return {int(number.removeprefix("H-")): text for number, _, text in lines}
 
 
+@pytest.mark.slow
 def test_translates_as_the_multilingual_model(multilingual, bilingual, joined, raw):
     """Greedily and one word shorter, as lengths count the language token there."""
     pair = ("--source-lang", "en", "--target-lang", "de")
@@ -72,6 +73,7 @@ def test_translates_as_the_multilingual_model(multilingual, bilingual, joined, r
     assert found == [expected[i] for i in range(30)]
 
 
+@pytest.mark.slow
 def test_teaches_a_student_that_reads_plain_sentences(bilingual, tmp_path):
     log = train(
         *(bilingual, tmp_path, "--source-lang", "en", "--target-lang", "de"),
@@ -100,6 +102,7 @@ def test_what_it_cannot_read(multilingual, bilingual, tmp_path):
     assert "was trained with --task translation; of the multilingual tasks only" in done.output
 
 
+@pytest.mark.slow
 def test_the_page(multilingual, joined, tmp_path):
     (tmp_path / "multilingual.pt").symlink_to(multilingual)
     (tmp_path / "BIN").symlink_to(joined)
@@ -130,6 +133,7 @@ def test_compressed_for_one_pair(given, multilingual, joined, raw, tmp_path):
     assert "fairseq-train" in run(*words, "--dry-run").output
 
 
+@pytest.mark.slow
 def test_the_guide(multilingual, joined, raw, tmp_path):
     """With the data that it was trained on, and a text in whole words."""
     pytest.importorskip("ctranslate2")
@@ -185,6 +189,7 @@ def test_text_with_language_tokens(bilingual, tmp_path):
     assert [bool(translation) for translation in ours] == [bool(line) for line in text]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beam", ["1", "4"])
 def test_the_same_translations_in_ctranslate2(beam, bilingual, raw, tmp_path):
     """Without a division by lengths, as CTranslate2 counts the language token."""
@@ -203,6 +208,7 @@ def test_the_same_translations_in_ctranslate2(beam, bilingual, raw, tmp_path):
     assert ours == theirs
 
 
+@pytest.mark.slow
 def test_the_page_from_transformers(tmp_path):
     """An NLLB's translations of a file are those of transformers; then it teaches a student."""
     from tests.huggingface import translators  # skips without transformers
@@ -237,6 +243,7 @@ def test_the_page_from_transformers(tmp_path):
     assert (tmp_path / "student/checkpoint_best.pt").is_file()
 
 
+@pytest.mark.slow
 def test_a_student_of_the_teachers_translations(multilingual, raw, tmp_path):
     """From source sentences alone: no reference is seen, and the report says so."""
     pytest.importorskip("ctranslate2")

@@ -128,6 +128,7 @@ def test_changed_texts_are_not_taken_for_the_old_ones(texts, tmp_path):
     refuses(prepare(texts, tmp_path, check=False), changed)
 
 
+@pytest.mark.slow
 def test_from_texts_to_binary_data(texts, tmp_path):
     prepare(texts, tmp_path, STAGES="", BPE_MERGES="30")
     for split in ("train", "valid", "test"):
@@ -155,6 +156,7 @@ def trainings(output: str) -> list[str]:
     return [line for line in lines if line.startswith(("fairseq-train ", "pet-fairseq train"))]
 
 
+@pytest.mark.slow
 def test_the_command_of_the_guide_and_run_sh_train_teacher_and_student():
     command = shown_command()
     lines = trainings(run(*command, "--dry-run", cwd=REPO).output)

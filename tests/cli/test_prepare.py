@@ -114,6 +114,7 @@ def iwslt(tmp_path) -> tuple[Path, dict]:
     return archive, {"EXPECTED": str(tmp_path / "expected"), "OUT": str(tmp_path / "out")}
 
 
+@pytest.mark.slow
 def test_iwslt14_from_archive_to_binary_data(iwslt, tmp_path):
     archive, env = iwslt
     sh("examples/iwslt14_de_en/prepare.sh", archive.parent, **env, BPE_MERGES="20")

@@ -203,6 +203,7 @@ def tokenise(text: str, *args) -> str:
     return result.stdout.decode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dashes", [True, False])
 def test_tokens_are_those_of_fairseq_interactive(dashes):
     """Special characters escaped, whatever the version of click; lines end at line feeds only."""
@@ -251,6 +252,7 @@ def test_a_broken_byte_in_the_input_of_the_tokeniser(processes, tmp_path):
 # Preprocessing
 
 
+@pytest.mark.slow
 def test_preprocess_makes_bpe_and_binary_data(tmp_path):
     write_text(tmp_path / "raw", {"train": 60, "valid": 5, "test": 5})
 
@@ -269,6 +271,7 @@ def test_preprocess_makes_bpe_and_binary_data(tmp_path):
     refuses(result, "differ in their number of lines")
 
 
+@pytest.mark.slow
 def test_one_dictionary_for_both_languages(tmp_path):
     write_text(tmp_path / "raw", {"train": 60, "valid": 5, "test": 5})
     given = (tmp_path / "raw", "de", "en", 30)

@@ -37,6 +37,7 @@ def loss(weights, lines):
     return sum(bits) / len(bits)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["llama", "qwen3"])
 def test_a_llama(kind, tmp_path):
     torch.manual_seed(3)
@@ -80,6 +81,7 @@ def test_a_llama(kind, tmp_path):
     assert len(scores) == 4 and scores == sorted(scores, reverse=True)
 
 
+@pytest.mark.slow
 def test_a_t5(tmp_path):
     """Imported, fine-tuned, trained further where it stopped, and asked by both beam searches."""
     transformers = pytest.importorskip("tests.huggingface.transformers_models")

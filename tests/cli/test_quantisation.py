@@ -39,6 +39,7 @@ def test_saved_weights_are_on_the_grid_and_resuming_changes_nothing(data, quanti
         torch.testing.assert_close(model_state(tmp_path)[name], value, msg=name)
 
 
+@pytest.mark.slow
 def test_pack_and_unpack(data, quantised, tmp_path):
     checkpoint = quantised[1] / "checkpoint_best.pt"
     file, folder = tmp_path / "student.int4", tmp_path / "wide"

@@ -42,6 +42,7 @@ def malicious(tmp_path, teacher):
     assert marker.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "how",
     [

@@ -51,6 +51,7 @@ def test_reports_scores_and_sizes(sampled):
     assert "before:" in result.output and "active" in result.output
 
 
+@pytest.mark.slow
 def test_fine_tuning_and_generation_through_fairseq(data, sampled, student_options, tmp_path):
     target, _ = sampled
     options = options_of(target)
@@ -71,6 +72,7 @@ def test_fine_tuning_and_generation_through_fairseq(data, sampled, student_optio
     assert log.values("loss", "valid")[-1] < log.values("loss", "valid")[0]
 
 
+@pytest.mark.slow
 def test_keeping_every_head_changes_nothing(data, wide, tmp_path):
     sample(wide, data, tmp_path / "same.pt", heads=6)
     lines = [

@@ -101,6 +101,7 @@ def answers(data, path, *more):
     return [text for _, _, text in hypotheses(data, path, *more)]
 
 
+@pytest.mark.slow
 def test_low_rank_updates(data, backbone, tmp_path):
     """A model tuned on prompts that are cut, and trained further where it stopped."""
     tuned = ("--prompt-strategy", "truncate", "--lora-rank", "2", "--lora-on", "reader")
@@ -172,6 +173,7 @@ def test_a_training_resumed_within_an_epoch_is_the_same(data, backbone, tmp_path
     assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
 
 
+@pytest.mark.slow
 def test_the_control_reads_the_segments_of_other_prompts(data, records, backbone, tmp_path):
     """The checkpoint says so; answers do not have to be asked for it again."""
     train_selfcp(data, tmp_path, backbone, "--segments-from", "other", "--max-update", "3")
@@ -192,6 +194,7 @@ def test_prompts_over_max_tokens(data, backbone, trained, tmp_path):
     assert len(answers(data, trained[0], "--max-tokens", "20")) == SIZES["test"]
 
 
+@pytest.mark.slow
 def test_bad_input(data, backbone, trained, tmp_path):
     half = tmp_path / "half.pt"
     half.write_bytes(trained[0].read_bytes()[:2000])

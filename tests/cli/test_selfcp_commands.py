@@ -68,6 +68,7 @@ def test_memory_map_without_a_gpu(tmp_path):
     assert "--device cuda: torch finds no GPU here" in message
 
 
+@pytest.mark.slow
 def test_a_language_model_of_hugging_face(tmp_path):
     """From its files to answers as text and to the likeliest of several, in its chat template."""
     for name in ("safetensors", "tokenizers"):

@@ -123,6 +123,7 @@ def learn(data, folder, teacher, criterion, *options, **more):
     return train(data, folder, *words, *positions, "--max-update", "3", *options, **more)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", kinds(ALWAYS))
 def test_a_training(kind, trained, data, tmp_path):
     teacher = trained(kind)
@@ -186,6 +187,7 @@ def check_report(out, kind):
     return text, content
 
 
+@pytest.mark.slow
 def test_compress_from_an_lstm(pipeline, trained, tmp_path):
     run_stages(pipeline(trained("lstm")))
     out = tmp_path / "out"
@@ -208,6 +210,7 @@ def test_compress_from(kind, trained, data, tmp_path):
     assert WITHOUT_CTRANSLATE2.get(kind, "") in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", kinds(["lstm, deep", "fconv, tied"]))
 def test_what_compress_plans(kind, pipeline, trained):
     stages = {stage.name: stage for stage in pipeline(trained(kind))}
@@ -250,6 +253,7 @@ def embedded(data, once):
     return once("embedded", fill) / "checkpoint_best.pt"
 
 
+@pytest.mark.slow
 def test_embeddings_from_a_file_that_is_gone(embedded, data, pipeline, tmp_path):
     log = learn(data, tmp_path / "student", embedded, "pet_distillation")
     assert log.values("kl", "valid")
@@ -298,6 +302,7 @@ MESSAGES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", MESSAGES)
 def test_one_line_says_what_it_is(kind, request, data, tmp_path):
     path = request.getfixturevalue(kind)

@@ -155,6 +155,7 @@ def test_sub_words_of_an_engine(tmp_path):
     assert "languages.json: names no languages; export the model again" in named
 
 
+@pytest.mark.slow
 def test_sentencepieces_of_an_engine(tmp_path):
     """The files of both sides are in the export, and divide and join its text."""
     from tests.huggingface import translators  # skips without transformers
@@ -211,6 +212,7 @@ def command(compressed, student, data):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["fairseq", "ctranslate2"])
 def test_as_many_lines_as_there_were(form, command, tmp_path):
     one, two = translate(tmp_path, ["a1 a2", "a3"], *command[form])
@@ -242,6 +244,7 @@ def test_broken_bytes_are_replaced_and_counted(form, command, tmp_path):
     assert out.read_text() == "before" and sorted(os.listdir(tmp_path)) == ["source", "target"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["fairseq", "ctranslate2"])
 def test_long_lines(form, command, tmp_path):
     """1,023 tokens fit; a sentence that does not is divided, and one word of 100,000 letters is."""
@@ -279,6 +282,7 @@ def test_an_engine_with_few_positions(tmp_path):
 # --- files and pipes ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["fairseq", "ctranslate2"])
 def test_a_text_without_end(form, command):
     """Translations come before it ends; nobody reads them after the first.

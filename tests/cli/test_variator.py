@@ -94,12 +94,14 @@ def test_plugins_of_other_ratios_stay_as_they_are(data, teacher, plugins, tmp_pa
     assert sum(s["exp_avg"].numel() for s in moments) == trained
 
 
+@pytest.mark.slow
 def test_task_loss(data, teacher, tmp_path):
     log = train_plugins(data, tmp_path, teacher, "--task-loss-weight", "0.5")
     assert log.values("task_loss", "valid")[-1] > 0
     assert 0 <= log.values("accuracy", "valid")[-1] <= 100
 
 
+@pytest.mark.slow
 def test_bad_input(data, teacher, plugins, raw, tmp_path):
     changed = tmp_path / "changed"
     train(data, changed, "--arch", "transformer_tiny", *CROSS_ENTROPY, "--max-update", "1")
@@ -155,6 +157,7 @@ def test_neurons(data, teacher, plugins, tmp_path):
         assert message in refusal("neurons", checkpoint, *common, *options)
 
 
+@pytest.mark.slow
 def test_plugins_are_moved_to_another_backbone(data, teacher, plugins, tmp_path):
     """As after pre-training: they work at once there, and training goes on from them."""
     tuned = tmp_path / "tuned"
@@ -172,6 +175,7 @@ def test_plugins_are_moved_to_another_backbone(data, teacher, plugins, tmp_path)
     assert "holds no plugins" in refusal("move-plugins", teacher, *to)
 
 
+@pytest.mark.slow
 def test_hub_translates_as_generate(data, teacher, plugins):
     """With plugins, and without them through an option of the model."""
     path = plugins["4"][0]

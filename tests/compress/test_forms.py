@@ -105,6 +105,7 @@ def test_figures_that_cannot_be_read(tmp_path):
         read_rows(tmp_path)
 
 
+@pytest.mark.slow
 def test_what_a_form_cannot_hold_is_said_before_the_training(tmp_path):
     made = make(tmp_path, "transformer", sentence_pieces)
     options = ["--source-lang", "de", "--target-lang", "en", "--arch", "transformer"]

@@ -59,6 +59,7 @@ def test_a_folder_called_test_is_not_taken_for_the_test_set(build, task, tmp_pat
         build(test="./test")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, option", [("valid", "--data"), ("test", "--test")])
 @pytest.mark.parametrize("limits", [(7, 8), (8, 7)])
 def test_a_sentence_that_the_teacher_cannot_read(name, option, limits, build, task):
@@ -241,6 +242,7 @@ def plan_for_marian(tmp_path):
     return plan
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "method, arch", [("distil", "marian_student"), ("pet", "pet_marian_student")]
 )

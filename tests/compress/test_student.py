@@ -16,6 +16,7 @@ def slow_size(shape, measure):
     return measure(build_without_memory(args, 30, 30))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "layers, target", [((1, 1), 9_000), ((1, 1), 31_000), ((1, 1), 60_123), ((3, 1), 60_123)]
 )

@@ -113,6 +113,7 @@ def test_no_attention_weights_are_formed(arch, task, tmp_path):
     assert weights == [None, None]
 
 
+@pytest.mark.slow
 def test_the_cache_is_for_the_cpu(task, paths, caplog):
     """On another device nothing is fetched; one warning says so."""
     student, _ = make_model(task, "pet_transformer_tiny")

@@ -82,6 +82,7 @@ def test_what_cannot_be_exported_is_named(tmp_path):
 LINES = [TEXTS[0], "", *TEXTS[1:], " ".join(TEXTS[:3])]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arch, options",
     [

@@ -214,6 +214,7 @@ def test_no_empty_translations(case):
     assert word not in (end, pad) and rest == [end]
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_it_can_be_imported_again(case, tmp_path):
     """With the same logits and, from text, the same numbers of words."""

@@ -185,6 +185,7 @@ class SlowMarian:
         return np.array(outputs) @ embeddings.T + self.tensors["decoder_ff_logit_out_b"][0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ARCHS)
 @torch.no_grad()
 def test_logits(name, exported):
@@ -418,6 +419,7 @@ def trained_start(model) -> None:
         model.decoder.output_projection.weight[1] = 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arch, options, message",
     [

@@ -146,6 +146,7 @@ def assert_equal_logits(exported, model, atol):
         assert np.allclose(np.concatenate(found, axis=1), expected, atol=atol)
 
 
+@pytest.mark.slow
 def test_int8_is_smaller_and_near(tmp_path):
     wide = {"embed_dim": 64, "ffn_embed_dim": 256}
     options = {f"{stack}_{name}": n for stack in ("encoder", "decoder") for name, n in wide.items()}
@@ -226,6 +227,7 @@ def test_transformers_js_finds_the_same(exported):
 TEXTS = ["b a d e", "", "ab dc", "e e d a b c d a e"]
 
 
+@pytest.mark.slow
 def test_raw_text(tmp_path):
     """By the command, and in Python without torch and fairseq."""
     rng = np.random.default_rng(0)
@@ -333,6 +335,7 @@ def test_an_export_that_is_cut_leaves_nothing(exported, tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_an_export_that_is_killed_does_not_look_complete(exported, tmp_path):
     """Between two files, by a signal that no process hears of; the next export is complete."""
     one, out = exported("plain"), tmp_path / "out"
@@ -367,6 +370,7 @@ def test_a_missing_tokenizer(tmp_path):
     assert line.endswith("spm.model: not a SentencePiece model; give one")
 
 
+@pytest.mark.slow
 def test_no_tokenizer_json_without_sentencepiece(tmp_path, capsys):
     one = Exported(tmp_path, *MODELS["plain"])
     assert not (one.out / "tokenizer.json").exists()

@@ -34,6 +34,7 @@ def refused(tmp_path, capsys):
     return check
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arch, options, texts",
     [

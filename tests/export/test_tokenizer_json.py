@@ -157,6 +157,7 @@ def test_pieces_taken_out(tmp_path):
             assert tokenizer.encode(text).ids == numbers_of(fewer, text, sources, 0)
 
 
+@pytest.mark.slow
 def test_two_dictionaries_in_python(tmp_path):
     """The folder, whose numbers of the source begin behind the target's, translates as before."""
     for package in ("onnx", "onnxruntime", "onnxscript"):

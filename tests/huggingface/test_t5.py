@@ -109,6 +109,7 @@ def answers(model, words, rows, beam):
         yield [pieces[i] for i in found if i != 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beam", [1, 4])
 @pytest.mark.parametrize("kind", KINDS)
 def test_answers(kind, beam, tmp_path):

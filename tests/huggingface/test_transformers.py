@@ -251,6 +251,7 @@ def lm_case(name, tmp_path):
     return ours, words, number, batch, mask, expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LANGUAGE_MODELS)
 def test_language_model(name, tmp_path):
     ours, words, number, batch, mask, expected = lm_case(name, tmp_path)
@@ -380,6 +381,7 @@ def translation_case(name, tmp_path):
     return ours, target_number, source, target, expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ENCODER_DECODERS)
 def test_encoder_decoder(name, tmp_path):
     ours, number, source, target, expected = translation_case(name, tmp_path)

@@ -56,6 +56,7 @@ def test_windows_that_a_config_lacks(kind, longest, tmp_path):
 SOME = ["full_attention", "full_attention", "sliding_attention"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", QWEN)
 @pytest.mark.parametrize(
     ("config", "lacks", "longest"),
@@ -161,6 +162,7 @@ def frequencies(folder):
     return model.decoder.rotary.frequencies
 
 
+@pytest.mark.slow
 def test_scaling_that_was_added_to_a_new_config(tmp_path, refused):
     """Beside rope_parameters, which transformers 5 writes, rope_scaling is the one that counts."""
     theirs.llama(tmp_path / "hf")

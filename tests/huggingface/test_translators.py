@@ -193,6 +193,7 @@ def test_options_for_other_commands(tmp_path):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("named", ["its own", "PreTrainedTokenizerFast", None])
 def test_where_an_mbart_has_its_tokens(named, tmp_path):
     """Where no class of mBART's is named, the word from which the decoder starts tells."""

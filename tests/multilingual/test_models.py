@@ -100,6 +100,7 @@ def test_logits_of_plain_sentences(case, side, arch):
             torch.testing.assert_close(found, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("arch", KINDS)
 def test_search_starts_from_the_words(case, arch):

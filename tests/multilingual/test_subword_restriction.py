@@ -85,6 +85,7 @@ def learn(words, number):
     return merges
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [12, 25, 40, None])
 def test_every_word_has_kept_symbols_only(most):
     """Against the plain definition, for words of the text and for others."""

@@ -8,6 +8,7 @@ import pytest
 from tests.cli.processes import REPO
 
 
+@pytest.mark.slow
 @pytest.mark.paper
 def test_the_commands_in_the_readmes():
     script = REPO / "scripts/environment/readme_commands.py"

@@ -11,6 +11,7 @@ from tests.cli.processes import REPO, run
 SCRIPTS = REPO / "scripts/reliability"
 
 
+@pytest.mark.slow
 def test_wrong_inputs():
     result = run("python", SCRIPTS / "fuzz.py", "--inputs", "100", check=False)
     assert result.status == 0, result.output[-3000:]
@@ -52,6 +53,7 @@ def several_lines():
     raise error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("read", "failures", "text"),
     [
@@ -69,6 +71,7 @@ def test_what_counts_as_a_failure(read, failures, text, fuzz, monkeypatch, capfd
     assert text in capfd.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_disk_without_room():
     """The writers that need no trained model."""
     writers = ("demo-data", "score table", "import-bert", "prompts")

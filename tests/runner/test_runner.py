@@ -172,6 +172,7 @@ def test_an_interrupted_training_with_other_options_does_not_go_on(folder, monke
     run(folder, training(folder, TRAIN, "--lr", "2"))
 
 
+@pytest.mark.slow
 def test_a_training_whose_only_checkpoint_is_damaged(folder):
     with pytest.raises(UserError, match="model: sh failed"):
         run(folder, training(folder))  # it leaves a checkpoint that is none
@@ -190,6 +191,7 @@ def events(folder):
     return (folder / "log").read_text().splitlines()
 
 
+@pytest.mark.slow
 def test_jobs_run_side_by_side(folder):
     stages = [shell(name, log_times(folder, name), folder / f"runs/{name}") for name in "abc"]
     run(folder, *stages, jobs=3)
@@ -199,6 +201,7 @@ def test_jobs_run_side_by_side(folder):
     assert events(folder) == ["a begins", "a ends", "b begins", "b ends"]
 
 
+@pytest.mark.slow
 def test_what_is_timed_runs_alone(folder):
     stages = [shell(n, log_times(folder, n), folder / f"runs/{n}", alone=n in "bc") for n in "abcd"]
     run(folder, *stages, jobs=4)
@@ -257,6 +260,7 @@ def start_runner(folder):
     return process
 
 
+@pytest.mark.slow
 def test_a_killed_run_leaves_no_half_product_and_its_command_keeps_the_lock(folder):
     process = start_runner(folder)
     stage = shell("x", "echo whole >$0", folder / "runs/x")

@@ -142,6 +142,7 @@ def trained_names(model):
     return {name for name, p in model.named_parameters() if p.requires_grad}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["post-norm", "llama"])
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("recompute", [False, True])

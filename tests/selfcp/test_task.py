@@ -153,6 +153,7 @@ def test_without_a_range_and_in_validation_nothing_is_drawn(data, tmp_path):
             step()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [40, 20, 4])
 def test_what_is_longer_than_max_tokens_is_a_batch_of_its_own(most, data, tmp_path, caplog):
     task = make_task(tmp_path)

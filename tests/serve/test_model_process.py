@@ -121,6 +121,7 @@ def test_a_batch_that_hangs_is_ended_and_the_model_loaded_again(how, tmp_path):
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_texts_and_batches_do_not_wait_for_each_other(tmp_path):
     async def main():
         async with started(tmp_path, seconds=5 * HANG) as model:
@@ -156,6 +157,7 @@ def test_all_calls_are_told_how_a_process_ended(tmp_path):
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_processes_that_are_gone_leave_no_open_files(tmp_path):
     def open_files():
         gc.collect()
@@ -262,6 +264,7 @@ def test_a_busy_process_ends_at_once(tmp_path):
     asyncio.run(main())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", BUSY.values(), ids=BUSY)
 def test_the_process_ends_with_the_server(how, tmp_path):
     """Though the server was killed, and the process was busy."""

@@ -88,6 +88,7 @@ def test_classification(tmp_path):
     assert after == before
 
 
+@pytest.mark.slow
 def test_raw_text_for_an_imported_model(tmp_path):
     """Single texts, pairs, and what has more words than the model has positions."""
     folder, weights = import_classifier(tmp_path)
@@ -115,6 +116,7 @@ async def until_refused(session, number):
         pass
 
 
+@pytest.mark.slow
 def test_translation_full_queue_and_sigterm(tmp_path):
     """An untrained model translates to the longest sentences there are, which takes its time."""
     made = make_translator(tmp_path)
@@ -146,6 +148,7 @@ def test_translation_full_queue_and_sigterm(tmp_path):
         assert answer == (full if status == 503 else {**expected, "ratio": 2})
 
 
+@pytest.mark.slow
 def test_a_batch_that_takes_too_long(tmp_path):
     """The model is loaded again, /health says so, and the server ends as ever."""
     made = make_translator(tmp_path)
@@ -183,6 +186,7 @@ def test_a_batch_that_takes_too_long(tmp_path):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words, message",
     [

@@ -7,6 +7,7 @@ from tests.cli.processes import REPO, run
 SCRIPTS = REPO / "scripts/reliability"
 
 
+@pytest.mark.slow
 def test_wrong_requests_do_no_harm():
     """No internal error, no traceback in the log, no hang; the script says which request it was."""
     result = run("python", SCRIPTS / "http_bodies.py", "--bodies", "200", "--seed", "2")

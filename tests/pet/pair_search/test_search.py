@@ -138,6 +138,7 @@ def test_every_candidate_is_measured_once(searched):
     assert [m.rise for m in found.measured] == sorted(m.rise for m in found.measured)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stack", ["encoder", "decoder"])
 def test_schemes_against_students_that_share_the_pairs(searched, stack):
     """A pet_transformer with the pairs and averaged weights has the loss and the size we say."""

@@ -161,6 +161,7 @@ def test_significance(runs, report):
     assert rows["teacher"]["p_value"] is None
 
 
+@pytest.mark.slow
 def test_baseline(runs, report, capsys):
     """BLEU is compared to the baseline, sizes and speeds still to the teacher."""
     text, rows = report(baseline="student", significance=True)
@@ -210,6 +211,7 @@ def test_errors(runs, report):
         report()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "missing",
     ["checkpoint_last.pt", "generate.beam5.2.txt", "generate.beam1.1.txt"],

@@ -118,6 +118,7 @@ def test_a_checkpoint_has_its_old_names_and_loads(arch, task, tmp_path):
         assert torch.equal(again(**net_input)[0], model(**net_input)[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", ["transformer", "pet_transformer_tiny"])
 def test_dropout(arch, task, tmp_path):
     path = save_model(tmp_path / "b.pt", task, arch)
