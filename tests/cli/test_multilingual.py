@@ -117,7 +117,8 @@ def test_the_page(multilingual, joined, tmp_path):
 COMPRESSED = ("--device", "cpu", "--rate", "60", "--updates", "10")
 
 
-@pytest.mark.parametrize("given", ["text", pytest.param("data", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("given", ["text", "data"])
 def test_compressed_for_one_pair(given, multilingual, joined, raw, tmp_path):
     """With the data that it was trained on, or with raw text alone."""
     pair = ("--source-lang", "en", "--target-lang", "de")

@@ -101,12 +101,8 @@ def exported(tmp_path_factory):
     return export
 
 
-LESS_OFTEN = ("learned", "marian", "bilingual")
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in LESS_OFTEN)) for n in MODELS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("beam", [1, 4])
 def test_the_same_translations(name, beam, exported):
     one = exported(name)

@@ -99,6 +99,7 @@ def test_the_first_screen_says_what_was_lost():
     assert "as fast" not in screen
 
 
+@pytest.mark.slow
 def test_sizes_of_larger_teachers_are_computed():
     """The script prints the page's table, and README has its sizes."""
     script = REPO / "scripts/docs/sizes.py"

@@ -33,6 +33,7 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("checked")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head", ["", "def main():\n    ", "def main() -> None:\n    "])
 @pytest.mark.parametrize("name", FAIRSEQ_ERRORS)
 def test_mistakes_are_found_with_and_without_annotations(folder, name, head):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import pytest
 import torch
 from torch.testing import assert_close
 
@@ -49,6 +50,7 @@ def test_sample_heads():
     check(lambda device: weight_scores(build(**WIDE).to(device)))
 
 
+@pytest.mark.slow
 def test_suggest_pairs():
     batches = samples()
 
