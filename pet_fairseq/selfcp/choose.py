@@ -14,17 +14,11 @@ from pet_fairseq.checkpoints.loading import read_batches
 from pet_fairseq.devices import check_device
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import write_json
-from pet_fairseq.huggingface.tokenizer_file import TOKENIZER
 from pet_fairseq.selfcp.mixed_input import MixedInput
 from pet_fairseq.selfcp.model import SelfCpModel
 from pet_fairseq.selfcp.prompts import read_template
 from pet_fairseq.selfcp.task import load_selfcp
-from pet_fairseq.selfcp.vocabulary import (
-    SENTENCEPIECE,
-    SentencePieces,
-    TokenizerPieces,
-    Vocabulary,
-)
+from pet_fairseq.selfcp.vocabulary import open_vocabulary
 
 
 class Choices(NamedTuple):
@@ -125,12 +119,6 @@ def encode(texts: list[str], task) -> list[Tensor]:
         UserError: the folder has neither a SentencePiece model nor a tokenizer.
     """
     folder = Path(task.cfg.data)
-    model, tokenizer = folder / SENTENCEPIECE, folder / TOKENIZER
-    if model.is_file():
-        vocabulary: Vocabulary = SentencePieces(model.read_bytes(), str(model))
-    elif tokenizer.is_file():
-        vocabulary = TokenizerPieces(tokenizer)
-    else:
-        raise UserError(f"{model}: no such file; give a folder made by pet-fairseq prompts")
+    vocabulary = open_vocabulary(folder)
     after = read_template(folder).after
     return [torch.from_numpy(vocabulary.encode(text + after)) for text in texts]

@@ -31,6 +31,8 @@ from pet_fairseq.selfcp.options import SelfCpConfig
 class Compressor(FairseqEncoder):
     """The frozen language model, with the memory tag [M] and the connector, which are trained.
 
+    `memory_tag` is C, or with several --memory-tags N x C.
+
     With --lora-rank it has trained low-rank updates of the language model, too, which count in the
     role of --lora-on only.
 
@@ -46,7 +48,9 @@ class Compressor(FairseqEncoder):
         self.cfg = cfg
         words = inner.embed_tokens.weight
         rare = words[rarest_word(dictionary)].detach()
-        self.memory_tag = nn.Parameter(inner.embed_scale * rare.clone())
+        tag = inner.embed_scale * rare.clone()
+        several = cfg.memory_tags > 1
+        self.memory_tag = nn.Parameter(tag.repeat(cfg.memory_tags, 1) if several else tag)
         self.connector = make_connector(cfg.connector, words.size(1))
         self.low_rank = make_low_rank(inner, cfg)
         self.has_rotary_positions = has_rotary_positions(inner)
@@ -80,7 +84,7 @@ class Compressor(FairseqEncoder):
 
     def read_together(self, texts: Sequence[Parts], numbers: Sequence[int]) -> list[Tensor]:
         """Last states at the tags behind each text, m x C, from one pass over text and tags."""
-        tagged = [[*parts, self.memory_tag.expand(m, -1)] for parts, m in zip(texts, numbers)]
+        tagged = [[*parts, self.tags(m)] for parts, m in zip(texts, numbers)]
         states = last_states(self.inner, self.join(tagged))
         ends = [sum(map(len, parts)) for parts in tagged]
         return [row[end - m : end] for row, end, m in zip(states, ends, numbers)]
@@ -94,7 +98,7 @@ class Compressor(FairseqEncoder):
         context = self.join(texts)
         if self.has_rotary_positions:
             context = pad_left(context)
-        tags = self.join([[self.memory_tag.expand(m, -1)] for m in numbers])
+        tags = self.join([[self.tags(m)] for m in numbers])
         lengths = {sum(map(len, parts)) for parts in texts}
         state: dict[str, dict[str, Optional[Tensor]]] = {}
         with torch.no_grad(), vectors_embedded(self.inner, context):
@@ -102,6 +106,21 @@ class Compressor(FairseqEncoder):
         with vectors_embedded(self.inner, tags):
             states, _ = read_on(self.inner, context.tokens, tags.tokens, state, features_only=True)
         return [row[:m] for row, m in zip(states, numbers)]
+
+    def tags(self, number: int) -> Tensor:
+        """The tags of some memory tokens: number x C.
+
+        Raises:
+            UserError: there are several tags, but not so many.
+        """
+        if self.memory_tag.dim() == 1:
+            return self.memory_tag.expand(number, -1)
+        if number > len(self.memory_tag):
+            raise UserError(
+                f"--memory-tags {len(self.memory_tag)}: a segment becomes {number} memory tokens; "
+                "give as many tags, a larger --memory-ratio or a smaller window"
+            )
+        return self.memory_tag[:number]
 
     def only_tags_are_trained(self, texts: Sequence[Parts]) -> bool:
         """Whether a graph is kept, and nothing in front of the tags has a part in it."""

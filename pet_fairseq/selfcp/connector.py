@@ -6,7 +6,7 @@ import torch
 from fairseq.data import Dictionary
 from torch import Tensor, nn
 
-CONNECTORS = ("linear", "linear_norm")
+CONNECTORS = ("linear", "linear_norm", "none")
 MARK = re.compile(r"<.+>|\[.+\]")  # such as <|endoftext|> and [PAD]
 
 
@@ -14,8 +14,11 @@ def make_connector(kind: str, embed_dim: int) -> nn.Module:
     """The map from the model's last states to vectors that it reads (SelfCP, eq. 2).
 
     linear: the paper's map, d x d, with a bias as in the released code. linear_norm: a layer norm
-    after it, also as in that code.
+    after it, also as in that code. none: the states are read as they are, as in AutoCompressors
+    and ICAE.
     """
+    if kind == "none":
+        return nn.Identity()
     linear = nn.Linear(embed_dim, embed_dim)
     return linear if kind == "linear" else nn.Sequential(linear, nn.LayerNorm(embed_dim))
 
@@ -29,13 +32,13 @@ def standardise(connector: nn.Module, states: Tensor, words: Tensor) -> None:
     bias as what takes the mean of the states to 0. The connector keeps its form.
 
     Args:
-        connector: of `make_connector`, as initialised. states: N x C, what it is to read.
+        connector: linear or linear_norm, as initialised. states: N x C, what it is to read.
         words: V x C, embeddings as the model reads them; memory tokens get their root mean square.
     """
     linear, norm = connector, None
     if isinstance(connector, nn.Sequential):
         linear, norm = connector
-    assert isinstance(linear, nn.Linear), "all connectors have a linear map"
+    assert isinstance(linear, nn.Linear), "check_options refuses a connector without one"
     states = states.to(linear.weight)
     mean, deviation = states.mean(dim=0), states.std(dim=0)
     linear.weight.div_(deviation.clamp(min=1e-3 * float(deviation.mean())))

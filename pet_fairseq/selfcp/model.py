@@ -30,6 +30,7 @@ from pet_fairseq.selfcp.options import SelfCpConfig, check_options
 from pet_fairseq.selfcp.reader import PromptReader, Prompts
 
 LOW_RANK = "encoder.low_rank.down."  # keys in the state
+TAG = "encoder.memory_tag"
 
 
 class Responder(FairseqIncrementalDecoder):
@@ -220,8 +221,8 @@ class SelfCpModel(FairseqEncoderDecoderModel):
 
         Raises:
             UserError: another backbone, a dictionary of other words or in another order, or
-                low-rank updates of another rank. Files that are too old to hold the dictionary's
-                hash are not checked for it.
+                low-rank updates of another rank, or another number of tags. Files that are too old
+                to hold the dictionary's hash are not checked for it.
         """
         what = "the memory tag and connector"
         check_hash(state_dict, self.backbone_hash, self.cfg.backbone_path, what)
@@ -232,6 +233,7 @@ class SelfCpModel(FairseqEncoderDecoderModel):
                 "made with the same SentencePiece model"
             )
         check_rank(state_dict, self.cfg.lora_rank)
+        check_tags(state_dict, self.cfg.memory_tags)
         restore_modules(self, state_dict)
 
 
@@ -245,4 +247,14 @@ def check_rank(state_dict: dict[str, Tensor], rank: int) -> None:
     if ranks and ranks[0] != rank:
         raise UserError(
             f"--lora-rank {rank}: the checkpoint has updates of rank {ranks[0]}; give that rank"
+        )
+
+
+def check_tags(state_dict: dict[str, Tensor], number: int) -> None:
+    """Raise UserError if a model's state has another number of memory tags than --memory-tags."""
+    stored = state_dict.get(TAG)
+    tags = number if stored is None else len(stored) if stored.dim() > 1 else 1
+    if tags != number:
+        raise UserError(
+            f"--memory-tags {number}: the checkpoint has {tags}; give that number, or leave it out"
         )

@@ -45,8 +45,16 @@ class SelfCpConfig(FairseqDataclass):
     connector: ChoiceEnum(CONNECTORS) = field(
         default="linear",
         metadata={
-            "help": "the map from the backbone's states to memory tokens: linear, or linear_norm, "
-            "with a layer norm after it"
+            "help": "the map from the backbone's states to memory tokens: linear; linear_norm, "
+            "with a layer norm after it; none, the states are the memory tokens (a baseline)"
+        },
+    )
+    memory_tags: int = field(
+        default=1,
+        metadata={
+            "help": "how many memory tags there are: 1, the same for all memory tokens; N, the "
+            "first tokens of a memory have the first tags, and a segment becomes N tokens at most "
+            "(a baseline)"
         },
     )
     standardise_on: int = field(
@@ -92,6 +100,8 @@ def check_options(cfg: SelfCpConfig) -> None:
     check_strategy(cfg.prompt_strategy)
     if cfg.connector not in CONNECTORS:
         raise UserError(f"--connector {cfg.connector}: give one of {', '.join(CONNECTORS)}")
+    if cfg.memory_tags < 1:
+        raise UserError(f"--memory-tags {cfg.memory_tags}: give 1 or more")
     if not 1 <= cfg.memory_ratio < math.inf:
         raise UserError(f"--memory-ratio {cfg.memory_ratio:g}: give 1 or more, but not inf")
     if cfg.window < 1:
@@ -102,6 +112,11 @@ def check_options(cfg: SelfCpConfig) -> None:
         raise UserError(f"--max-compressor-tokens {cfg.max_compressor_tokens}: give 1 or more")
     if cfg.standardise_on < 0:
         raise UserError(f"--standardise-on {cfg.standardise_on}: give 0 or more")
+    if cfg.standardise_on and cfg.connector == "none":
+        raise UserError(
+            f"--standardise-on {cfg.standardise_on}: there is no connector that could start so; "
+            "leave it out, or --connector none"
+        )
     if cfg.shots < 0:
         raise UserError(f"--shots {cfg.shots}: give 0 or more")
     if cfg.lora_rank < 0:

@@ -156,6 +156,20 @@ class TokenizerPieces(Vocabulary):
             shutil.copyfile(self.path.with_name(name), folder / name)
 
 
+def open_vocabulary(folder: Path) -> Vocabulary:
+    """What divided the text of a folder of data.
+
+    Raises:
+        UserError: it has neither a SentencePiece model nor a tokenizer.
+    """
+    model, tokenizer = folder / SENTENCEPIECE, folder / TOKENIZER
+    if model.is_file():
+        return SentencePieces(model.read_bytes(), str(model))
+    if tokenizer.is_file():
+        return TokenizerPieces(tokenizer)
+    raise UserError(f"{model}: no such file; give a folder made by pet-fairseq prompts")
+
+
 def train_model(lines: Iterable[str], vocab_size: int) -> bytes:
     """Train a SentencePiece model on a sample of the lines.
 

@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 
+from pet_fairseq.selfcp.task import load_selfcp
 from tests.cli.processes import REPO, WITHOUT_DROPOUT, refusal, run
 from tests.selfcp.test_choose import folder  # noqa: F401  fixture
 
@@ -59,6 +60,42 @@ def test_memory_map(folder, tmp_path):  # noqa: F811
     ):
         assert message in refusal(*command, *wrong, "--out", tmp_path / "none")
         assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.cold
+def test_a_document(folder, tmp_path):  # noqa: F811
+    """Its answers are those of fairseq-generate; what is longer than the window is memory."""
+    prompt = (folder / "text").read_text().splitlines()[7]
+    (tmp_path / "text").write_text(prompt)
+    script = ("python", REPO / "examples/long_prompts/ask.py", folder / "selfcp.pt")
+    options = ("--data", folder, "--words", "5", "--memory-ratio", "2")
+    command = (*script, tmp_path / "text", "good or bad", *options)
+    output = run(*command, "--window", "4").output
+    given = ("--path", folder / "selfcp.pt", "--bpe", "sentencepiece", "--sentencepiece-model")
+    given += (folder / "spm.model", "--beam", "1", "--max-len-b", "5", "--cpu", "--task", "selfcp")
+    task = load_selfcp(str(folder / "selfcp.pt"), str(folder))[1]
+    task.load_dataset("test")
+    query, length = (len(task.dataset("test")[7][part]) for part in ("query", "prompt"))
+    read = {"full": length, "concat": 4 + sum(segment_memory(length - 4, 4, 2))}
+    for way in ("full", "concat"):
+        changes = ("--model-overrides", repr({"prompt_strategy": way}))
+        printed = run("fairseq-generate", folder, *USER, *given, *changes).printed("D")
+        expected = next(text for name, _, text in printed if name == "D-7")
+        assert f"{way}: {expected}\n" in output
+        row = next(line for line in output.splitlines() if line.startswith(f"| {way} |"))
+        assert int(row.split("|")[2]) == 1 + query + read[way]
+    short = run(*command, "--window", "60", "--ways", "concat", "full").output
+    assert short.splitlines()[0].split(": ")[1:] == short.splitlines()[1].split(": ")[1:]
+    none = run(*script, tmp_path / "none", "good or bad", *options, "--window", "60", check=False)
+    assert none.status and "none: " in none.output and "Traceback" not in none.output
+
+
+def segment_memory(tokens, longest, ratio):
+    """The memory tokens of each segment of a text that is cut evenly."""
+    number = -(-tokens // longest)
+    lengths = [tokens // number + (i < tokens % number) for i in range(number)]
+    return [-(-length // ratio) for length in lengths]
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

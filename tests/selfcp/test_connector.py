@@ -18,7 +18,7 @@ def make_states(seed=1, number=400):
     return common + deviations * torch.randn(number, WIDTH)
 
 
-@pytest.mark.parametrize("kind", CONNECTORS)
+@pytest.mark.parametrize("kind", [kind for kind in CONNECTORS if kind != "none"])
 def test_memory_differs_and_is_as_large_as_words(kind):
     states, words = make_states(), 0.3 * torch.randn(50, WIDTH)
     connector = make_connector(kind, WIDTH)

@@ -116,7 +116,9 @@ def prefix_slowly(model, head, prompt, ratio):
         if compressed:
             m = memory_length(stop - start, ratio)
             before = memories if cfg.prompt_strategy == "recursive" else []
-            read = [*embedded(head), *before, *text, *[model.encoder.memory_tag] * m]
+            tag = model.encoder.memory_tag
+            tags = [tag] * m if cfg.memory_tags == 1 else [tag[i] for i in range(m)]
+            read = [*embedded(head), *before, *text, *tags]
             text = list(model.encoder.connector(read_slowly(decoder, read)[-m:]))
             memories = [*memories, *text]
         vectors += text
@@ -157,6 +159,48 @@ def test_logits_equal_the_reference(kind, strategy, task, tmp_path):
         for i in range(len(LENGTHS)):
             expected = logits_slowly(model, sample, i)
             torch.testing.assert_close(found[i, : len(expected)], expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("strategy", ["former", "recursive"])
+def test_a_tag_for_each_memory_token_and_no_connector(
+    kind, strategy, task, tmp_path, softmax_in_float64
+):
+    """As in AutoCompressors: logits and the tags' gradients are those of the slow reference."""
+    alone = {"memory_tags": 5, "connector": "none", "prompt_strategy": strategy}
+    model = make_selfcp(task, tmp_path, kind, **alone).train()
+    with torch.no_grad():
+        model.encoder.memory_tag += torch.randn_like(model.encoder.memory_tag)
+    assert [name for name, p in model.named_parameters() if p.requires_grad] == [
+        "encoder.memory_tag"
+    ]
+    sample = make_sample(task, LENGTHS)
+    logits = model(**sample["net_input"])[0]
+    gradients = []
+    expected = [logits_slowly(model, sample, i) for i in range(len(LENGTHS))]
+    found = [row[: len(other)] for row, other in zip(logits, expected)]
+    torch.testing.assert_close(found, expected)
+    for rows in (found, expected):
+        model.zero_grad()
+        sum(row.square().sum() for row in rows).backward()
+        gradients.append(model.encoder.memory_tag.grad.clone())
+    close = {"rtol": 1e-5, "atol": 1e-6} if model.encoder.has_rotary_positions else {}
+    torch.testing.assert_close(*gradients, **close)
+    used = gradients[0].abs().sum(dim=1).gt(0)
+    assert used[0] and not torch.equal(gradients[0][0], gradients[0][1])
+
+
+def test_as_many_tags_as_memory_tokens(task, tmp_path):
+    model = make_selfcp(task, tmp_path, memory_tags=2, prompt_strategy="concat")
+    with pytest.raises(UserError, match=r"^--memory-tags 2: a segment becomes 3 memory"):
+        model(**make_sample(task, [(2, 21)])["net_input"])
+    state = dict(model.state_dict())
+    assert state["encoder.memory_tag"].shape == (2, 16)
+    model.load_state_dict(dict(state))
+    for tags, stored in ((1, state), (3, state), (2, make_selfcp(task, tmp_path).state_dict())):
+        has = 1 if stored is not state else 2
+        with pytest.raises(UserError, match=f"^--memory-tags {tags}: the checkpoint has {has}; "):
+            make_selfcp(task, tmp_path, memory_tags=tags).load_state_dict(dict(stored))
 
 
 @pytest.mark.parametrize("kind", ["post-norm", "llama"])
@@ -440,6 +484,8 @@ def test_words_in_another_order(task, tmp_path):
         ({"memory_ratio": float("inf")}, "--memory-ratio inf: give 1 or more, but not inf"),
         ({"prompt_strategy": "half"}, "--prompt-strategy half: give one of auto, former"),
         ({"connector": "norm"}, "--connector norm: give one of linear, linear_norm"),
+        ({"memory_tags": 0}, "--memory-tags 0: give 1 or more"),
+        ({"connector": "none", "standardise_on": 4}, "--standardise-on 4: there is no connector"),
         ({"window": 0}, "--window 0: give 1 or more"),
         ({"window": 64}, "--window 64: the backbone has 64 positions"),
         ({"max_compressor_tokens": 0}, "--max-compressor-tokens 0: give 1 or more"),

@@ -2,8 +2,8 @@
 
 A row of the table is a prompt strategy; a number at its end is another ratio, as in former4. In a
 row that begins with `control_`, the memory is trained and used with segments of other prompts. In
-`icae` and `lora` the language model has trained low-rank updates: while it makes memory tokens, and
-while it reads a prompt that is cut off.
+`icae`, `autocompressor` and `lora` the language model has trained low-rank updates: in the first
+two while it makes memory tokens, in the last while it reads a prompt that is cut off.
 """
 
 import re
@@ -25,14 +25,18 @@ class Row(NamedTuple):
     trained_with: str = "auto"  # --prompt-strategy
     segments_from: str = "own"  # --segments-from
     lora_on: str = ""  # --lora-on; empty: no --lora-rank
+    tags_alone: bool = False  # each memory token has its own tag, and no connector stands behind
 
 
-CONTROL = {"memory": "control_memory", "segments_from": "other"}
 ROWS = {
     **{strategy: Row(strategy) for strategy in STRATEGIES if strategy != "auto"},
     "recursive": Row("recursive", "recursive_memory", "recursive"),
-    **{f"control_{side}": Row(side, **CONTROL) for side in ("former", "latter")},
+    "control_former": Row("former", "control_memory", segments_from="other"),
+    "control_latter": Row("latter", "control_memory", segments_from="other"),
     "icae": Row("former", "icae_memory", "former", lora_on="compressor"),
+    "autocompressor": Row(
+        "recursive", "autocompressor_memory", "recursive", lora_on="compressor", tags_alone=True
+    ),
     "lora": Row("truncate", "lora_model", "truncate", lora_on="reader"),
 }
 FULL = ("full",)  # for data sets without prompts longer than the model's positions

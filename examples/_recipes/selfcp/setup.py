@@ -24,7 +24,7 @@ class Settings:
         lm_updates, memory_updates: how many updates train the language model, and the memory.
         window: tokens of a prompt that are read as they are.
         ratio: prompt tokens for a memory token.
-        icae_rank: of the compressor's updates in the row `icae`.
+        icae_rank, autocompressor_rank: of the compressor's updates in these rows.
         candidates: the possible responses, to be scored `by_choice`; without them, `by_rouge`.
         by_loss: whether the right responses' loss is the score, and nothing is generated.
         beam, max_len: of generated responses.
@@ -42,6 +42,7 @@ class Settings:
     window: int
     ratio: int
     icae_rank: int
+    autocompressor_rank: int
     beam: int
     max_len: int
     candidates: Options = ()

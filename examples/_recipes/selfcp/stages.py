@@ -9,7 +9,9 @@ from pet_fairseq.runner.stage import Kind, Stage, drop_overridden
 
 from .equal_rank import equal_rank, shapes_of
 from .rows import Row, parse_row
-from .setup import Reading, Setup
+from .setup import Reading, Settings, Setup
+
+SMALLEST_RATIO = 2  # of those that training draws (--memory-ratio-range)
 
 
 def backbone(setup: Setup) -> Stage:
@@ -51,6 +53,7 @@ def memory(setup: Setup, row: Row, seed: int, group: str) -> Stage:
             *low_rank(setup, row),
             *("--backbone-path", str(setup.backbone), "--window", str(settings.window)),
             *(*settings.memory, *rise_and_fall(settings.memory_updates)),
+            *tags_alone(settings, row),
         )
     )
     return Stage(
@@ -67,10 +70,22 @@ def low_rank(setup: Setup, row: Row) -> Options:
     """The options of a row's low-rank updates, if it has any."""
     if not row.lora_on:
         return ()
-    # the reader's updates stand in the place of SelfCP's tag and connector; ICAE's come on top
-    icae = row.lora_on == "compressor"
-    rank = setup.settings.icae_rank if icae else equal_rank(*shapes_of(setup))
+    if row.lora_on == "reader":  # in the place of SelfCP's tag and connector
+        rank = equal_rank(*shapes_of(setup))
+    else:
+        settings = setup.settings
+        rank = settings.autocompressor_rank if row.tags_alone else settings.icae_rank
     return ("--lora-rank", str(rank), "--lora-on", row.lora_on)
+
+
+def tags_alone(settings: Settings, row: Row) -> Options:
+    """The options of a memory without a connector, with a tag for each of a segment's tokens."""
+    if not row.tags_alone:
+        return ()
+    given = dict(zip(settings.memory, settings.memory[1:]))
+    longest = int(given.get("--segment-tokens", settings.window))
+    tags = -(-longest // SMALLEST_RATIO)
+    return ("--connector", "none", "--standardise-on", "0", "--memory-tags", str(tags))
 
 
 def build_stages(setup: Setup, rows: Sequence[str], seeds: Sequence[int]) -> list[Stage]:

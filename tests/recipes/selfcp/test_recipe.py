@@ -22,6 +22,7 @@ from tests.translation import save_model
 pytestmark = pytest.mark.paper
 
 pet_fairseq.register()
+LOW_RANK = ("icae", "autocompressor", "lora")
 EVERY_ROW = (*ROWS, "former4")
 
 
@@ -30,7 +31,8 @@ def test_every_row(name, tmp_path):
     found = stages(name, tmp_path, "--rows", *EVERY_ROW, "--seeds", "1", "2")
     check_order(found)
     # the language model once; all that is trained around it for each seed
-    around = ("memory", "recursive_memory", "control_memory", "icae_memory", "lora_model")
+    around = ("memory", "recursive_memory", "control_memory", "icae_memory")
+    around += ("autocompressor_memory", "lora_model")
     assert [s.name for s in trainings(found)] == [
         *("backbone", *(f"{name}.seed{seed}" for seed in (1, 2) for name in around))
     ]
@@ -45,7 +47,7 @@ def test_every_row(name, tmp_path):
 
 @pytest.mark.parametrize("name", list(DATA_SETS))
 def test_fairseq_takes_every_training_command(name, tmp_path):
-    for stage in trainings(stages(name, tmp_path, "--rows", "former", "icae", "lora")):
+    for stage in trainings(stages(name, tmp_path, "--rows", "former", *LOW_RANK)):
         words = [word for word in stage.command[1:] if isinstance(word, str)]
         words.remove("--user-dir")
         parser = options.get_training_parser(stage.option("--task"))
@@ -55,7 +57,7 @@ def test_fairseq_takes_every_training_command(name, tmp_path):
 
 def test_every_strategy_has_a_row():
     assert set(STRATEGIES) - set(ROWS) == {"auto"}
-    more = {"control_former", "control_latter", "icae", "lora"}
+    more = {"control_former", "control_latter", *LOW_RANK}
     assert set(ROWS) - set(STRATEGIES) == more
 
 
@@ -121,11 +123,12 @@ def test_given_language_models_windows_and_lengths(tmp_path):
 
 
 def test_low_rank_rows(tmp_path):
-    found = stages("cicero", tmp_path, "--rows", "former", "icae", "icae4", "lora")
+    found = stages("cicero", tmp_path, "--rows", "former", "icae4", *LOW_RANK)
     runs = tmp_path / "cicero/selfcp"
     for row, training, strategy, place in (
         ("icae", "icae_memory", "former", "compressor"),
         ("icae4", "icae_memory", "former", "compressor"),
+        ("autocompressor", "autocompressor_memory", "recursive", "compressor"),
         ("lora", "lora_model", "truncate", "reader"),
     ):
         stage = found[f"{training}.seed1"]
@@ -136,7 +139,11 @@ def test_low_rank_rows(tmp_path):
         assert f"'prompt_strategy': '{strategy}'" in read.option("--model-overrides")
     assert found["memory.seed1"].option("--lora-rank") is None
     assert found["icae_memory.seed1"].option("--lora-rank") == "32"
-    assert not {"icae", "lora"} & set(parser("cicero").get_default("rows"))
+    published = found["autocompressor_memory.seed1"]
+    assert published.option("--lora-rank") == "16" and published.option("--connector") == "none"
+    assert published.option("--memory-tags") == "32"  # half of the window: the smallest ratio is 2
+    assert found["icae_memory.seed1"].option("--memory-tags") is None
+    assert not set(LOW_RANK) & set(parser("cicero").get_default("rows"))
 
 
 def trained_parameters(model, rank):
