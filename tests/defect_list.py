@@ -587,9 +587,9 @@ DEFECTS = (
     ),
     Defect(
         "a graph of the text in front of the memory tags",
-        "pet_fairseq/selfcp/compressor.py:Compressor.read_in_turn",
-        "with torch.no_grad(), vectors_embedded(self.inner, context):",
-        "with vectors_embedded(self.inner, context):",
+        "pet_fairseq/selfcp/compressor.py:Compressor.compress",
+        "self.read_in_turn if self.only_tags_are_trained(some) else self.read_together",
+        "self.read_together",
         "tests/selfcp/test_model.py",
     ),
     Defect(

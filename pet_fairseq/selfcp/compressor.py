@@ -101,7 +101,7 @@ class Compressor(FairseqEncoder):
         tags = self.join([[self.tags(m)] for m in numbers])
         lengths = {sum(map(len, parts)) for parts in texts}
         state: dict[str, dict[str, Optional[Tensor]]] = {}
-        with torch.no_grad(), vectors_embedded(self.inner, context):
+        with vectors_embedded(self.inner, context):  # frozen all through: no graph
             prefill(self.inner, context.tokens, state, len(lengths) > 1, features_only=True)
         with vectors_embedded(self.inner, tags):
             states, _ = read_on(self.inner, context.tokens, tags.tokens, state, features_only=True)
