@@ -26,6 +26,7 @@ from pet_fairseq.export.ctranslate2 import (
 )
 from pet_fairseq.export.fairseq import check_plain_form
 from pet_fairseq.export.size import int8_bytes
+from pet_fairseq.multilingual.models import Bilingual
 from pet_fairseq.nn.architectures import architecture_name, model_class
 from pet_fairseq.nn.layers import STACKS
 from pet_fairseq.nn.parameter_counts import count_parameters
@@ -156,12 +157,15 @@ def read_teacher(path: Path, data: Path, more_data: tuple[Path, ...] = ()) -> Te
     model = stored_model(state, str(path), "TEACHER")
     no_plain_form, no_ctranslate2 = why_not_exported(options, str(path))
     encoder, decoder = (number_of_layers(getattr(model, stack)) for stack in STACKS)
-    source, target = model.max_positions()
+    source, target = map(int, model.max_positions())
+    if issubclass(model_class(options), Bilingual):
+        # language tokens make them differ; with one length an engine holds one table of positions
+        source = target = min(source, target)
     return Teacher(
         *(path, state["cfg"], task),
         layers=(encoder, decoder),
         width=width_of(model),
-        max_positions=(int(source), int(target)),
+        max_positions=(source, target),
         layer_parameters=count_parameters(model).layers,
         int8_bytes=int8_bytes(model) if no_plain_form is None else None,
         embedding_options=sharing_of(options),

@@ -1,5 +1,7 @@
 """From a real training of several language pairs to a bilingual student, as users type it."""
 
+import re
+
 import pytest
 
 from pet_fairseq import from_pretrained
@@ -131,7 +133,9 @@ def test_compressed_for_one_pair(given, multilingual, joined, raw, tmp_path):
     assert "BLEU" in (out / "report.md").read_text()
     translated = run("pet-fairseq", "translate", out, text_in="a1 a2\na3\n").output
     assert len(translated.splitlines()) == 2
-    assert "fairseq-train" in run(*words, "--dry-run").output
+    training = run(*words, "--dry-run").output.split("# training\n")[1].split("\n#")[0]
+    longest = re.findall(r"--max-(?:source|target)-positions (\d+)", training)
+    assert len(set(longest)) == 1 and len(longest) == 2  # one table of positions in an engine
 
 
 @pytest.mark.slow
