@@ -44,6 +44,7 @@ def compared(tmp_path_factory):
     return made, forms, out
 
 
+@pytest.mark.slow
 def test_translations_and_figures(compared, tmp_path):
     made, forms, out = compared
     rows = {row.form: row for row in read_rows(out)}
@@ -64,6 +65,7 @@ def test_translations_and_figures(compared, tmp_path):
         assert rows[form].in_fairseq == (form == "fairseq")
 
 
+@pytest.mark.slow
 def test_copies_of_shared_layers(compared):
     """As many weights as the plain form stores more in its layers."""
     import torch

@@ -11,6 +11,7 @@ MODELS += ["llama", "llama, norms of heads", "marian", "marian_student"]
 MODELS += ["pet_marian_student", "t5", "t5, gated, a bias for each layer"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_imported_models(name, prepared):
     case = CASES[name]
