@@ -56,9 +56,8 @@ def ask(args: argparse.Namespace, way: str) -> Answer:
     model, task = load_selfcp(args.memory, args.data, prompt_strategy=way, **changes)
     sample = make_sample(task, args)
     start = time.perf_counter()
-    model.encoder(**sample["net_input"])
+    read = model.encoder(**sample["net_input"])["tokens"][0].size(1)
     first_word = time.perf_counter() - start
-    read = model.encoder.read(**sample["net_input"]).lengths
     generator = task.build_generator(
         [model], GenerationConfig(beam=1, max_len_a=0, max_len_b=args.words)
     )
@@ -67,7 +66,7 @@ def ask(args: argparse.Namespace, way: str) -> Answer:
     after_reading = time.perf_counter() - start - first_word
     words = best["tokens"]
     peak = KILOBYTE * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return Answer(spell(task, words), int(read), first_word, after_reading / len(words), peak)
+    return Answer(spell(task, words), read, first_word, after_reading / len(words), peak)
 
 
 def make_sample(task: SelfCpTask, args: argparse.Namespace) -> dict:
