@@ -6,6 +6,7 @@ from pathlib import Path
 from pet_fairseq.runner.fairseq_commands import BEST
 
 MODELS = ("teacher", "student")
+TRIMMED = "trimmed"  # the folder for a teacher with fewer pieces
 PRECISION = "int8"  # of exports to CTranslate2, whose size `int8_bytes` predicts
 
 

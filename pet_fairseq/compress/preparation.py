@@ -13,7 +13,7 @@ from pet_fairseq.checkpoints.safe_loading import load_options
 from pet_fairseq.checkpoints.text_files import read_languages
 from pet_fairseq.checkpoints.translation_checks import is_multilingual
 from pet_fairseq.compress.engine import check_translates, dictionary_of, subword_files, take
-from pet_fairseq.compress.layout import PRECISION, Layout
+from pet_fairseq.compress.layout import PRECISION, TRIMMED, Layout
 from pet_fairseq.compress.mixture import mixture_folders, write_mixture
 from pet_fairseq.compress.raw_text import (
     FIRST_LINES,
@@ -395,7 +395,7 @@ def vocabulary_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], P
         return (), teacher
     if given.engine is not None and given.vocabulary != TRIM:
         return own_vocabulary_stage(given, given.engine)
-    pieces, folder = given.out / "pieces", given.out / "trimmed"
+    pieces, folder = given.out / "pieces", given.out / TRIMMED
     most = None if given.vocabulary == TRIM else int(given.vocabulary)
     arguments = {"teacher": teacher, "text": pieces, "most": most, "folder": folder}
     call = Call(trim_teacher, arguments)

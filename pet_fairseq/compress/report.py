@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from pet_fairseq.compress.engine import measure_engine
 from pet_fairseq.compress.forms import Row, forms_section, read_rows
-from pet_fairseq.compress.layout import PRECISION, Layout
+from pet_fairseq.compress.layout import PRECISION, TRIMMED, Layout
 from pet_fairseq.compress.measure import (
     CTRANSLATE2,
     FAIRSEQ,
@@ -205,6 +205,12 @@ def notes(measured: Measurements, teacher: Path, reference: str) -> list[str]:
         lines.append(
             f"the teacher is in CTranslate2 with weights in {precision}, as it was given, and "
             "taught by its translations alone"
+        )
+    if TRIMMED in (teacher.name, teacher.parent.name):
+        lines.append(
+            "the teacher is compared as it taught, with the pieces that --vocabulary left it; with "
+            "a number of pieces it may be far below the whole one, whose translations pet-fairseq "
+            "translate shows"
         )
     return [*lines, f"teacher: {teacher}"]
 

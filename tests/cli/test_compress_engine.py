@@ -54,6 +54,7 @@ def test_from_a_folder_to_a_report(folder, tmp_path):
     report = (out / "report.md").read_text()
     assert done.output.splitlines()[-2] == report.splitlines()[0]
     assert "weights in float32, as it was given, and taught by its translations alone" in report
+    assert "--vocabulary" not in report  # the teacher keeps its pieces
     content = json.loads((out / "report.json").read_text())
     assert list(content["teacher"]["engines"]) == ["CTranslate2 int8"]
     assert content["sentences"] == 20 and content["engine"] == "CTranslate2 int8"

@@ -118,6 +118,7 @@ def test_an_opus_mt_teacher(tmp_path):
     assert re.search(r"MB -> .* MB \(.* in CTranslate2 int8 on", output)
     for folder in ("small", "small/teacher"):
         assert (tmp_path / folder / "ctranslate2/model.bin").is_file()
+    assert "the pieces that --vocabulary left it" in (tmp_path / "small/report.md").read_text()
     check_student_in_ctranslate2(tmp_path)
     again = block(page, "pet-fairseq compress small/trimmed", megabytes=0.04).rstrip()
     run_in(tmp_path, f"{again} --updates 2 --device cpu --dry-run")
