@@ -168,7 +168,7 @@ def start(folder: Path, compressor: Compressor, source: Source, ratio: float) ->
     check_folder(folder, "--out")
     with locked(folder):
         if not (folder / MANIFEST).is_file():
-            create(folder, len(compressor.memory_tag), ratio, made_with(compressor))
+            create(folder, compressor.memory_tag.size(-1), ratio, made_with(compressor))
         sources = read_manifest(folder).sources
     if sources and sources[0].sha256 != source.sha256:
         raise UserError(

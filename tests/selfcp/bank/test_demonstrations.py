@@ -105,7 +105,9 @@ def memory_slowly(model, text, response=()):
     m = max(1, memory_length(len(kept), RATIO))
     vectors = [decoder.embed_scale * decoder.embed_tokens.weight[t] for t in [2, *kept]]
     with torch.no_grad():
-        states = read_slowly(decoder, [*vectors, *[model.encoder.memory_tag] * m])
+        tag = model.encoder.memory_tag
+        tags = [tag] * m if tag.dim() == 1 else [tag[i] for i in range(m)]
+        states = read_slowly(decoder, [*vectors, *tags])
         return model.encoder.connector(states[-m:])
 
 
@@ -141,6 +143,16 @@ def test_memory_is_that_of_each_alone(kind, most, data, make, tmp_path):
     model = make(kind, max_compressor_tokens=most)
     bank = Bank(build(model, tmp_path))
     assert len(bank) == len(data["train"])
+    for i, record in enumerate(data["train"]):
+        expected = memory_slowly(model, *halves(record)).float()
+        torch.testing.assert_close(torch.tensor(bank.memory(i)), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_memory_of_several_tags(data, make, tmp_path):
+    model = make(memory_tags=40, connector="none")
+    with torch.no_grad():
+        model.encoder.memory_tag += torch.randn_like(model.encoder.memory_tag)
+    bank = Bank(build(model, tmp_path))
     for i, record in enumerate(data["train"]):
         expected = memory_slowly(model, *halves(record)).float()
         torch.testing.assert_close(torch.tensor(bank.memory(i)), expected, rtol=1e-5, atol=1e-6)
