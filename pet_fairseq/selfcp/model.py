@@ -253,7 +253,9 @@ def check_rank(state_dict: dict[str, Tensor], rank: int) -> None:
 def check_tags(state_dict: dict[str, Tensor], number: int) -> None:
     """Raise UserError if a model's state has another number of memory tags than --memory-tags."""
     stored = state_dict.get(TAG)
-    tags = number if stored is None else len(stored) if stored.dim() > 1 else 1
+    if stored is None:
+        return
+    tags = 1 if stored.dim() == 1 else len(stored)
     if tags != number:
         raise UserError(
             f"--memory-tags {number}: the checkpoint has {tags}; give that number, or leave it out"

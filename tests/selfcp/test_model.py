@@ -101,6 +101,12 @@ def read_slowly(decoder, vectors):
     return (x if decoder.layer_norm is None else decoder.layer_norm(x))[:, 0]
 
 
+def tags_slowly(model, m):
+    """The tags of m memory tokens."""
+    tag = model.encoder.memory_tag
+    return [tag] * m if model.cfg.memory_tags == 1 else [tag[i] for i in range(m)]
+
+
 def prefix_slowly(model, head, prompt, ratio):
     """The vectors that the generator reads before the response, for one sentence."""
     decoder, cfg = model.decoder.inner, model.cfg
@@ -116,9 +122,7 @@ def prefix_slowly(model, head, prompt, ratio):
         if compressed:
             m = memory_length(stop - start, ratio)
             before = memories if cfg.prompt_strategy == "recursive" else []
-            tag = model.encoder.memory_tag
-            tags = [tag] * m if cfg.memory_tags == 1 else [tag[i] for i in range(m)]
-            read = [*embedded(head), *before, *text, *tags]
+            read = [*embedded(head), *before, *text, *tags_slowly(model, m)]
             text = list(model.encoder.connector(read_slowly(decoder, read)[-m:]))
             memories = [*memories, *text]
         vectors += text

@@ -15,7 +15,7 @@ from pet_fairseq.selfcp.bank.bank import Bank
 from pet_fairseq.selfcp.prompts import Record
 from pet_fairseq.selfcp.segments import memory_length, split_prompt
 from pet_fairseq.selfcp.task import SelfCpTask, SelfCpTaskConfig
-from tests.selfcp.test_model import KINDS, make_selfcp, prefix_slowly, read_slowly
+from tests.selfcp.test_model import KINDS, make_selfcp, prefix_slowly, read_slowly, tags_slowly
 from tests.selfcp.test_model import task as language_modeling  # noqa: F401  fixture
 
 RATIO = 3.0
@@ -105,9 +105,7 @@ def memory_slowly(model, text, response=()):
     m = max(1, memory_length(len(kept), RATIO))
     vectors = [decoder.embed_scale * decoder.embed_tokens.weight[t] for t in [2, *kept]]
     with torch.no_grad():
-        tag = model.encoder.memory_tag
-        tags = [tag] * m if tag.dim() == 1 else [tag[i] for i in range(m)]
-        states = read_slowly(decoder, [*vectors, *tags])
+        states = read_slowly(decoder, [*vectors, *tags_slowly(model, m)])
         return model.encoder.connector(states[-m:])
 
 
