@@ -22,6 +22,7 @@ import torch
 from fairseq.dataclass.configs import GenerationConfig
 
 import pet_fairseq  # noqa: F401  (registers --arch selfcp)
+from pet_fairseq.cli import message
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_text
 from pet_fairseq.markdown import table
@@ -119,5 +120,5 @@ def main() -> None:
 if __name__ == "__main__":
     try:
         main()
-    except UserError as error:
-        sys.exit(f"ask.py: {error}")
+    except (UserError, OSError) as error:
+        sys.exit(f"ask.py: error: {message(error)}")
