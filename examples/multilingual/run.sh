@@ -3,13 +3,14 @@
 # and English-German students of both.
 #
 # Usage: run.sh STAGE...       after prepare.sh; stages in their order:
-#   teacher      translation_multi_simple_epoch, four directions, the target language's token before the source
+#   teacher      translation_multi_simple_epoch, the directions of PAIRS, the target language's token before the source
 #   bilingual    the same layers, English to German only; a checkpoint every 500 updates
 #   equal        the one of these whose BLEU is nearest to the teacher of several languages
 #   students     what its students learn from, for each seed
 # Environment: DATA (runs/multilingual/data), RUNS (runs/multilingual), SEEDS ("1 2 3"), ROWS (all of them: pairs, text,
 #   more, bilingual, distributions, translations, keep, n2000, n1000, pre_norm, marian), UPDATES (4000), TEACHER_UPDATES (8000),
-#   BILINGUAL_UPDATES (4000), EVERY (500 updates, a checkpoint of `bilingual`), DRY_RUN=1
+#   PAIRS (of `teacher`: de-en,en-de,en-fi,fi-en), BILINGUAL_UPDATES (4000), EVERY (500 updates, a checkpoint of `bilingual`),
+#   DRY_RUN=1
 . "$(dirname "${BASH_SOURCE[0]}")/../../scripts/common.sh"
 data=${DATA:-$ROOT/runs/multilingual/data} runs=${RUNS:-$ROOT/runs/multilingual}
 model=(--arch transformer --encoder-layers 3 --decoder-layers 3 --encoder-embed-dim 160 --decoder-embed-dim 160
@@ -20,9 +21,9 @@ training=(--criterion label_smoothed_cross_entropy --label-smoothing 0.1 --optim
   --required-batch-size-multiple 1 --num-workers 0 --log-format json --log-interval 100 --cpu)
 
 teacher() {
-  run pet-fairseq train-bf16 "$data/bin" --task translation_multi_simple_epoch --langs de,en,fi --lang-pairs de-en,en-de,en-fi,fi-en \
-    --encoder-langtok tgt "${model[@]}" "${training[@]}" --max-tokens 2000 --max-update "${TEACHER_UPDATES:-8000}" \
-    --save-dir "$runs/teacher"
+  run pet-fairseq train-bf16 "$data/bin" --task translation_multi_simple_epoch --langs de,en,fi \
+    --lang-pairs "${PAIRS:-de-en,en-de,en-fi,fi-en}" --encoder-langtok tgt "${model[@]}" "${training[@]}" \
+    --max-tokens 2000 --max-update "${TEACHER_UPDATES:-8000}" --save-dir "$runs/teacher"
 }
 
 bilingual() {
