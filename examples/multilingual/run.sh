@@ -7,10 +7,10 @@
 #   bilingual    the same layers, English to German only; a checkpoint every 500 updates
 #   equal        the one of these whose BLEU is nearest to the teacher of several languages
 #   students     what its students learn from, for each seed
-# Environment: DATA (runs/multilingual/data), RUNS (runs/multilingual), SEEDS ("1 2 3"), ROWS (all of them: pairs, text,
-#   more, bilingual, distributions, translations, keep, n2000, n1000, pre_norm, marian), UPDATES (4000), TEACHER_UPDATES (8000),
-#   PAIRS (of `teacher`: de-en,en-de,en-fi,fi-en), BILINGUAL_UPDATES (4000), EVERY (500 updates, a checkpoint of `bilingual`),
-#   DRY_RUN=1
+# Environment: DATA (runs/multilingual/data), RUNS (runs/multilingual), SEEDS ("1 2 3"), ROWS (all of them: pairs, text, more,
+#   bilingual, distributions, translations, keep, n2000, n1000, new2000, new1000, pre_norm, marian), UPDATES (4000),
+#   TEACHER_UPDATES (8000), PAIRS (of `teacher`: de-en,en-de,en-fi,fi-en), BILINGUAL_UPDATES (4000),
+#   EVERY (500 updates, a checkpoint of `bilingual`), DRY_RUN=1
 . "$(dirname "${BASH_SOURCE[0]}")/../../scripts/common.sh"
 data=${DATA:-$ROOT/runs/multilingual/data} runs=${RUNS:-$ROOT/runs/multilingual}
 model=(--arch transformer --encoder-layers 3 --decoder-layers 3 --encoder-embed-dim 160 --decoder-embed-dim 160
@@ -53,7 +53,7 @@ equal() {
 
 # wanted ROW: whether it is among ROWS
 wanted() {
-  [[ " ${ROWS:-pairs text more bilingual distributions translations keep n2000 n1000 pre_norm marian} " == *" $1 "* ]]
+  [[ " ${ROWS:-pairs text more bilingual distributions translations keep n2000 n1000 new2000 new1000 pre_norm marian} " == *" $1 "* ]]
 }
 
 # student ROW TEACHER OPTION...: one of each seed, tested on Multi30k
@@ -73,11 +73,15 @@ students() {
   local pairs=(--train-pair "$raw/train.de-en.en" "$raw/train.de-en.de"
     --valid-pair "$raw/valid.de-en.en" "$raw/valid.de-en.de" "${test[@]}")
   local text=(--text "$raw/train.de-en.en" "${test[@]}")
-  local engine="$runs/bilingual/ctranslate2"
+  local engine="$runs/bilingual/ctranslate2" engine_of_several="$runs/teacher/ctranslate2"
   # of equal bytes: at 0.87 MB both forms have 2 + 2 layers of width 64
   local forms=("$runs/bilingual/checkpoint_best.pt" --data "$data/bin" --megabytes 0.87)
   [ -e "$engine" ] || ! wanted translations ||
     run pet-fairseq export "${one[@]}" --data "$data/bin" --to ctranslate2 --out "$engine"
+  if [ ! -e "$engine_of_several" ] && { wanted new2000 || wanted new1000; }; then
+    run pet-fairseq bilingual "${several[@]}" --out "$runs/teacher/en-de"
+    run pet-fairseq export "$runs/teacher/en-de" --to ctranslate2 --out "$engine_of_several"
+  fi
   student pairs "${several[@]}" "${pairs[@]}" --vocabulary trim
   student text "${several[@]}" "${text[@]}" --vocabulary trim
   student more "${several[@]}" "${pairs[@]}" --text "$raw/train.en-fi.en" --vocabulary trim
@@ -87,6 +91,9 @@ students() {
   student keep "${several[@]}" "${pairs[@]}" --vocabulary keep
   student n2000 "${several[@]}" "${pairs[@]}" --vocabulary 2000
   student n1000 "${several[@]}" "${pairs[@]}" --vocabulary 1000
+  local new=("$engine_of_several" "${pairs[@]}" --text "$raw/train.de-en.en")
+  student new2000 "${new[@]}" --vocabulary 2000
+  student new1000 "${new[@]}" --vocabulary 1000
   student pre_norm "${forms[@]}"
   student marian "${forms[@]}" --student-form marian
 }

@@ -67,9 +67,10 @@ def test_every_row_on_paper(data, tmp_path):
         **{"DATA": str(data), "RUNS": str(tmp_path), "DRY_RUN": "1"},
     ).stdout
     students = [line for line in shown.splitlines() if "compress" in line]
-    assert len(students) == 33
+    assert len(students) == 39
     assert sum("--student-form marian" in line for line in students) == 3
     assert sum("ctranslate2 --text" in line for line in students) == 3
+    assert sum("--vocabulary" in line and "teacher/ctranslate2" in line for line in students) == 6
     assert sum("--source-lang en" in line for line in students) == 18
     assert not list(tmp_path.iterdir())
 
@@ -122,6 +123,7 @@ def test_to_students(data, tmp_path):
     assert "nearest: " in shown
     for row in ("pairs", "bilingual"):
         assert "BLEU" in (tmp_path / f"students/{row}.seed1/report.md").read_text()
-    refused = sh(f"{EXAMPLE}/run.sh", "students", check=False, **env, ROWS="n1000")
-    assert "--vocabulary 1000" in refused.stderr  # of 24 pieces
-    assert refused.returncode == 1
+    for row, pieces in (("n1000", 1000), ("new2000", 2000)):  # of 24 pieces; of a few sentences
+        refused = sh(f"{EXAMPLE}/run.sh", "students", check=False, **env, ROWS=row)
+        assert f"--vocabulary {pieces}" in refused.stderr
+        assert refused.returncode == 1
