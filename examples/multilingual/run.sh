@@ -37,8 +37,14 @@ bleu() {
     sacrebleu "$data/raw/test.de-en.de" -m bleu -b -w 2
 }
 
+# the teacher of several languages as a model of one direction
+one_direction() {
+  [ -e "$runs/teacher/en-de" ] ||
+    run pet-fairseq bilingual "$runs/teacher/checkpoint_best.pt" --source-lang en --target-lang de --out "$runs/teacher/en-de"
+}
+
 equal() {
-  run pet-fairseq bilingual "$runs/teacher/checkpoint_best.pt" --source-lang en --target-lang de --out "$runs/teacher/en-de"
+  one_direction
   [ "${DRY_RUN:-0}" != 1 ] || return 0
   local checkpoint best wanted
   wanted=$(bleu "$runs/teacher/en-de/checkpoint.pt")
@@ -79,7 +85,7 @@ students() {
   [ -e "$engine" ] || ! wanted translations ||
     run pet-fairseq export "${one[@]}" --data "$data/bin" --to ctranslate2 --out "$engine"
   if [ ! -e "$engine_of_several" ] && { wanted new2000 || wanted new1000; }; then
-    run pet-fairseq bilingual "${several[@]}" --out "$runs/teacher/en-de"
+    one_direction
     run pet-fairseq export "$runs/teacher/en-de/checkpoint.pt" --data "$runs/teacher/en-de" --to ctranslate2 --out "$engine_of_several"
   fi
   student pairs "${several[@]}" "${pairs[@]}" --vocabulary trim
