@@ -86,7 +86,8 @@ students() {
     run pet-fairseq export "${one[@]}" --data "$data/bin" --to ctranslate2 --out "$engine"
   if [ ! -e "$engine_of_several" ] && { wanted new2000 || wanted new1000; }; then
     one_direction
-    run pet-fairseq export "$runs/teacher/en-de/checkpoint.pt" --data "$runs/teacher/en-de" --to ctranslate2 --out "$engine_of_several"
+    run pet-fairseq export "$runs/teacher/en-de/checkpoint.pt" --data "$runs/teacher/en-de" --to ctranslate2 \
+      --out "$engine_of_several"
   fi
   student pairs "${several[@]}" "${pairs[@]}" --vocabulary trim
   student text "${several[@]}" "${text[@]}" --vocabulary trim
