@@ -1,11 +1,13 @@
 """The recipe for plugins that shorten the prompts of an imported language model (Variator, 4.8)."""
 
 import argparse
+import shlex
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from pet_fairseq.errors import check_positive
+from pet_fairseq.errors import UserError, check_positive
+from pet_fairseq.files import read_text
 from pet_fairseq.runner.device import make_device
 from pet_fairseq.runner.fairseq_commands import use_checkpoint
 from pet_fairseq.runner.pipeline import Pipeline, Place
@@ -57,6 +59,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "%(default)s, a line break)",
     )
     parser.add_argument(
+        "--model-updates",
+        type=int,
+        default=usual.schedules["model_task"].updates,
+        metavar="N",
+        help="how many updates fine-tune the model on the data, before it gets plugins; 0 leaves "
+        "it as it is (default: %(default)s)",
+    )
+    parser.add_argument(
         "--updates",
         type=int,
         default=usual.schedules["plugins_task"].updates,
@@ -78,6 +88,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="how many texts of the test set are read at most (default: %(default)s)",
     )
     parser.add_argument(
+        "--closed-answers",
+        action="store_true",
+        help="the responses are a closed set of answers: the table has the accuracy of choosing "
+        "among them",
+    )
+    parser.add_argument(
         "--length",
         type=int,
         default=usual.length,
@@ -88,25 +104,54 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def settings(args: argparse.Namespace) -> Settings:
-    """How plugins and their competitors are trained; the model itself is not trained.
+    """How the model, plugins and their competitors are trained.
 
     Raises:
-        UserError: `--updates` or `--max-tokens` below 1.
+        UserError: `--updates` or `--max-tokens` below 1, `--model-updates` below 0, or a folder of
+            the model without its options.
     """
     check_positive(updates=args.updates, max_tokens=args.max_tokens)
+    if args.model_updates < 0:
+        raise UserError(f"--model-updates {args.model_updates}: give 0 or more")
     budget = {"max_tokens": args.max_tokens, "updates": args.updates}
-    changed = SETTINGS["language_model"].changed(plugins_task=budget, whole_task=budget)
-    prompts = ("--prompt-end", args.prompt_end)
-    return replace(changed, length=args.length, plugin_options=prompts)
+    changed = SETTINGS["language_model"].changed(
+        model_task={"max_tokens": args.max_tokens, "updates": args.model_updates},
+        plugins_task=budget,
+        whole_task=budget,
+    )
+    return replace(
+        changed,
+        arch=model_options(args.model) if args.model_updates else (),
+        length=args.length,
+        plugin_options=("--prompt-end", args.prompt_end),
+    )
 
 
-def evaluate(setup: Setup, row: str, prompt_end: str, texts: int) -> list[Stage]:
+def model_options(model: Path) -> tuple[str, ...]:
+    """The options of fairseq-train for a model that pet-fairseq import-hf wrote.
+
+    Raises:
+        UserError: there are none in the folder.
+    """
+    path = model / "model_options"
+    if not path.is_file():
+        raise UserError(
+            f"--model {model}: has no model_options, which --model-updates needs; give a folder "
+            "that pet-fairseq import-hf wrote"
+        )
+    return tuple(shlex.split(read_text(path, "--model")))
+
+
+def evaluate(
+    setup: Setup, row: str, prompt_end: str, texts: int, closed_answers: bool
+) -> list[Stage]:
     """The stage that measures the responses' perplexity and how long the prompts take."""
     best, out = setup.best(row), setup.runs / row / "result.json"
     command = (
         *("pet-fairseq", "score", "prompts", str(best), str(setup.data)),
         *("--prompt-end", prompt_end, "--texts", str(texts), "--device", setup.device.name),
         *(("--cut", str(CUTS[row])) if row in CUTS else ()),
+        *(("--closed-answers",) if closed_answers else ()),
         *("--out", PRODUCT),
     )
     inputs = (best, setup.data, setup.best("backbone"))
@@ -121,14 +166,21 @@ def build(args: argparse.Namespace, place: Place) -> Pipeline:
     """
     base = place.base / place.name / args.model.resolve().name
     folder, runs = place.data or base / "data", place.runs or base / "prompts"
+    model = args.model / "checkpoint.pt"
     setup = Setup(
         folder / "bin",
         None,
         runs,
         settings(args),
-        partial(evaluate, prompt_end=args.prompt_end, texts=args.texts),
+        partial(
+            evaluate,
+            prompt_end=args.prompt_end,
+            texts=args.texts,
+            closed_answers=args.closed_answers,
+        ),
         make_device(args.device, args.precision),
-        own_backbone=args.model / "checkpoint.pt",
+        own_backbone=None if args.model_updates else model,
+        own_pretrained=model if args.model_updates else None,
     )
     stages = build_stages(setup, tuple(args.rows), ROWS)
     return Pipeline(stages, runs, {"DATA": folder, "RUNS": runs})

@@ -217,6 +217,12 @@ def _prompts_arguments(parser: ArgumentParser) -> None:
         help="let the model read only the last 1/K of each prompt, for comparison with plugins "
         "(default: %(default)s)",
     )
+    parser.add_argument(
+        "--closed-answers",
+        action="store_true",
+        help="the responses are a closed set of answers, such as positive and negative: also count "
+        "how often the model expects the right one most",
+    )
     add_device_option(parser)
     add_scores_file_option(parser)
 
@@ -224,7 +230,7 @@ def _prompts_arguments(parser: ArgumentParser) -> None:
 def _prompts(args: Namespace) -> None:
     from pet_fairseq.results.score.prompts import prompt_scores
 
-    options = (args.prompt_end, args.subset, args.texts, args.cut, args.device)
+    options = (args.prompt_end, args.subset, args.texts, args.cut, args.closed_answers, args.device)
     _print_scores(prompt_scores(args.checkpoint, args.data, *options), args.out)
 
 

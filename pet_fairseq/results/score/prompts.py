@@ -16,6 +16,7 @@ from pet_fairseq.devices import check_device
 from pet_fairseq.errors import UserError, check_positive
 
 REPEATS = 3  # of each timed reading; the fastest counts
+MOST_ANSWERS = 100  # to choose from; each is read after each prompt
 
 
 class Text(NamedTuple):
@@ -33,6 +34,7 @@ def prompt_scores(
     subset: str = "test",
     texts: int = 100,
     cut: int = 1,
+    closed_answers: bool = False,
     device: str = "auto",
 ) -> dict:
     """Measure how well a model predicts responses, and how long it takes to read their prompts.
@@ -42,15 +44,17 @@ def prompt_scores(
         prompt_end: the word after which the response begins.
         texts: how many at most, spread over the subset.
         cut: the model reads only the last 1/cut of each prompt.
+        closed_answers: the responses of the subset are the answers to choose from.
         device: cpu, cuda, or auto, which uses CUDA if torch finds a GPU.
     Returns:
         perplexity, of a word of the responses; exact_match, the percentage of responses whose words
         are all the most probable ones; prompt_ms, the mean time in milliseconds in which all layers
         read a single prompt; prompt_length, the mean number of tokens in a prompt before it is cut;
-        texts; cut.
+        texts; cut; with closed_answers also accuracy, the percentage of prompts after which the
+        right answer has the lowest loss per word.
     Raises:
         UserError: no language model, or one with an adaptive softmax; no such subset, word or
-            device; or no prompts.
+            device; no prompts; or too few or too many answers to choose from.
     """
     check_positive(texts=texts, cut=cut)
     device = check_device(device)
@@ -58,8 +62,14 @@ def prompt_scores(
     check_gives_logits(model, f"CHECKPOINT {checkpoint}")
     model.to(device)
     loss = seconds = 0.0
-    words = right = length = count = 0
-    for text in read_texts(task, subset, prompt_end, texts, model.max_positions()):
+    words = right = length = count = chosen = 0
+    found = list(read_texts(task, subset, prompt_end, texts, model.max_positions()))
+    if not found:
+        raise UserError(
+            f"--prompt-end {prompt_end!r}: in no text of {subset} that the model has room for"
+        )
+    answers = [answer.to(device) for answer in all_answers(found)] if closed_answers else []
+    for text in found:
         response, prompt = text.response.to(device), cut_prompt(text.prompt, cut).to(device)
         if not count:
             model(prompt[None], features_only=True)  # the first run is slower
@@ -67,11 +77,11 @@ def prompt_scores(
         nats, is_right = read_response(model, prompt, response)
         loss, right, words = loss + nats, right + is_right, words + len(response)
         length, count = length + len(text.prompt), count + 1
-    if not count:
-        raise UserError(
-            f"--prompt-end {prompt_end!r}: in no text of {subset} that the model has room for"
-        )
+        if closed_answers:
+            chosen += torch.equal(choose_answer(model, prompt, answers), response)
+    accuracy = {"accuracy": 100 * chosen / count} if closed_answers else {}
     return {
+        **accuracy,
         "perplexity": math.exp(loss / words),
         "exact_match": 100 * right / count,
         "prompt_ms": 1000 * seconds / count,
@@ -118,6 +128,26 @@ def read_texts(task, subset: str, prompt_end: str, number: int, max_length: int)
         ends = tokens.eq(end).nonzero()
         if len(ends) and len(tokens) - 1 <= max_length:
             yield Text(*tokens.tensor_split([int(ends[0]) + 1]))
+
+
+def all_answers(texts: list[Text]) -> list[Tensor]:
+    """The different responses, in the order of their first text.
+
+    Raises:
+        UserError: only one, or more than MOST_ANSWERS.
+    """
+    answers = {tuple(text.response.tolist()): text.response for text in texts}
+    if not 1 < len(answers) <= MOST_ANSWERS:
+        raise UserError(
+            f"--closed-answers: the texts have {len(answers)} different responses; choosing needs "
+            f"2 to {MOST_ANSWERS}, so give other data or leave the option out"
+        )
+    return list(answers.values())
+
+
+def choose_answer(model: nn.Module, prompt: Tensor, answers: list[Tensor]) -> Tensor:
+    """The answer with the lowest loss per word, as in SelfCP's closed-ended evaluation."""
+    return min(answers, key=lambda answer: read_response(model, prompt, answer)[0] / len(answer))
 
 
 def cut_prompt(prompt: Tensor, cut: int) -> Tensor:

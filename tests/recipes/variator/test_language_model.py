@@ -37,6 +37,25 @@ def test_all_rows(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_model_that_is_fine_tuned_first(tmp_path):
+    model = tmp_path / "lm"
+    model.mkdir()
+    (model / "model_options").write_text("--arch llama --decoder-layers 2")
+    options = ("--model", model, "--model-updates", "30", "--rows", "k2", "cut2")
+    found = stages("language_model", tmp_path, *options, "--closed-answers")
+    check_order(found)
+    backbone = found["backbone"]
+    assert found["pretrained"].command[:2] == ("ln", "-sf")
+    assert backbone.option("--finetune-from-model") == str(found["pretrained"].product)
+    assert backbone.option("--arch") == "llama" and backbone.option("--max-update") == "30"
+    assert found["k2"].option("--backbone-path") == str(backbone.product)
+    assert found["k2"].option("--max-update") == "300"
+    assert all("--closed-answers" in found[f"{row}/result"].command for row in ("k2", "cut2"))
+    (model / "model_options").unlink()
+    with pytest.raises(UserError, match=r"--model .*lm: has no model_options"):
+        stages("language_model", tmp_path, *options)
+
+
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_fairseq_takes_every_training_command(device, tmp_path):
     found = stages("language_model", tmp_path, *MODEL, "--rows", *ALL, device=device)
@@ -53,6 +72,7 @@ def test_refused(tmp_path):
         (("--rows", "token_pruning"), "--rows token_pruning: there is no such row; .* cut32"),
         (("--updates", "0"), "--updates 0: give 1 or more"),
         (("--max-tokens", "0"), "--max-tokens 0: give 1 or more"),
+        (("--model-updates", "-1"), "--model-updates -1: give 0 or more"),
     ):
         with pytest.raises(UserError, match=message):
             stages("language_model", tmp_path, *MODEL, *words)

@@ -125,17 +125,60 @@ def test_what_is_right_word_for_word(folder):
     state["model"]["decoder.output_projection.bias"][2] = 100.0
     torch.save(state, path)
     assert prompt_scores(path, str(folder), "<sep>", device="cpu")["exact_match"] == 0
-    (folder / "text").write_text("w1 <sep>\nw2 w3 <sep>\nw1 <sep> w4\n")
-    dictionary = load_task(folder).source_dictionary
+    write_texts(folder, ["w1 <sep>", "w2 w3 <sep>", "w1 <sep> w4"])
+    scores = prompt_scores(path, str(folder), "<sep>", device="cpu")
+    assert scores["exact_match"] == pytest.approx(200 / 3)
+
+
+def write_texts(folder, lines):
+    (folder / "text").write_text("".join(f"{line}\n" for line in lines))
     FileBinarizer.multiprocess_dataset(
         str(folder / "text"),
         "mmap",
-        VocabularyDatasetBinarizer(dictionary, append_eos=True),
+        VocabularyDatasetBinarizer(load_task(folder).source_dictionary, append_eos=True),
         str(folder / "test"),
         num_workers=1,
     )
-    scores = prompt_scores(path, str(folder), "<sep>", device="cpu")
-    assert scores["exact_match"] == pytest.approx(200 / 3)
+
+
+@torch.no_grad()
+def test_closed_answers(folder):
+    """The chosen answer is the one with the lowest mean loss of its words and </s>."""
+    answers = ("w1", "w2 w3", "w4 w5 w6")
+    draw = random.Random(2)
+    pairs = [(draw.choices(WORDS[1:], k=4), draw.choice(answers)) for _ in range(40)]
+    write_texts(folder, [f"{' '.join(prompt)} <sep> {answer}" for prompt, answer in pairs])
+    path = save_lm(folder)
+    model = make_variator(load_task(folder), path, compression_ratio=1, prompt_end="<sep>")
+    dictionary = load_task(folder).source_dictionary
+
+    def loss(prompt, answer):
+        words = [dictionary.index(word) for word in answer.split()] + [dictionary.eos()]
+        read = [dictionary.eos(), *(dictionary.index(word) for word in [*prompt, "<sep>"])]
+        nats = 0.0
+        for word in words:
+            nats -= float(model(torch.tensor([read]))[0][0, -1].log_softmax(dim=-1)[word])
+            read.append(word)
+        return nats / len(words)
+
+    chosen = [min(answers, key=lambda answer: loss(prompt, answer)) for prompt, _ in pairs]
+    right = sum(answer == choice for (_, answer), choice in zip(pairs, chosen))
+    assert 0 < right < 40
+    scores = prompt_scores(path, str(folder), "<sep>", closed_answers=True, device="cpu")
+    assert scores["accuracy"] == pytest.approx(100 * right / 40)
+    assert "accuracy" not in prompt_scores(path, str(folder), "<sep>", device="cpu")
+
+
+@pytest.mark.parametrize("number", [1, 101])
+def test_answers_that_are_no_closed_set(number, folder):
+    numbers = [f"{WORDS[1 + i // 12 % 12]} {WORDS[1 + i % 12]}" for i in range(number)]
+    write_texts(folder, [f"w1 <sep> {text}" for text in numbers])
+    with pytest.raises(
+        UserError, match=f"the texts have {number} different responses; .* 2 to 100"
+    ):
+        prompt_scores(
+            save_lm(folder), str(folder), "<sep>", texts=999, closed_answers=True, device="cpu"
+        )
 
 
 def test_refused(folder, tmp_path):
