@@ -6,13 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from pet_fairseq.errors import UserError, check_positive
-from pet_fairseq.runner.fairseq_options import Options, words
+from pet_fairseq.runner.fairseq_options import Options
 from pet_fairseq.runner.pipeline import Pipeline, Place
 from pet_fairseq.runner.stage import Stage
 
 from .recipe import add_options, add_pretrained_option, make_pipeline
 from .scoring import by_classes, by_generation
-from .setup import SETTINGS, Settings, Setup
+from .setup import SETTINGS, Settings, Setup, read_model_options
 
 CLASSES = {"mnli": 3, "qnli": 2, "qqp": 2, "rte": 2, "sst2": 2, "mrpc": 2}
 OWN_TASK = "own"  # sentences and classes of the user's
@@ -60,6 +60,13 @@ def add_glue_options(parser: argparse.ArgumentParser) -> None:
         )
     add_options(parser)
     add_pretrained_option(parser)
+    parser.add_argument(
+        "--first-steps",
+        type=Path,
+        metavar="RUNS",
+        help="the runs of another task with the same model before fine-tuning: what was trained on "
+        "raw text there is used here",
+    )
 
 
 def build_glue(args: argparse.Namespace, place: Place) -> Pipeline:
@@ -67,7 +74,8 @@ def build_glue(args: argparse.Namespace, place: Place) -> Pipeline:
 
     Raises:
         UserError: a row that does not exist, a number of updates or tokens below 1, a --bert that
-            cannot be used, or a task of one's own whose data are not there.
+            cannot be used, --first-steps without a model, or a task of one's own whose data are not
+            there.
     """
     names = ("updates", "raw_updates", "model_updates", "max_tokens")
     check_positive(**{name: getattr(args, name) for name in names})
@@ -84,9 +92,16 @@ def build_glue(args: argparse.Namespace, place: Place) -> Pipeline:
     if args.bert is not None:
         settings = settings_from_bert(args)
         pretrained_path = pretrained_path or args.bert / "checkpoint.pt"
+    if args.first_steps is not None and pretrained_path is None:
+        raise UserError(
+            "--first-steps: is for the model that the first steps began with; name it by --bert or "
+            "--pretrained"
+        )
     if args.form == "classes":
         settings = replace(settings, task=(*settings.task, "--num-classes", str(num_classes)))
-    return make_pipeline(args, settings, evaluate, folder, args.form, runs, pretrained_path)
+    return make_pipeline(
+        args, settings, evaluate, folder, args.form, runs, pretrained_path, args.first_steps
+    )
 
 
 def count_classes(task: str, folder: Path) -> int:
@@ -134,10 +149,7 @@ def read_bert_options(args: argparse.Namespace) -> Options:
     """
     if args.form != "classes":
         raise UserError("--bert: is an encoder; give --form classes")
-    path = args.bert / "model_options"
-    if not path.is_file():
-        raise UserError(f"--bert {path}: no such file; make it by pet-fairseq import-hf")
-    return words(path.read_text(encoding="utf-8"))
+    return read_model_options(args.bert, "--bert")
 
 
 def one_separator(options: Options) -> Options:

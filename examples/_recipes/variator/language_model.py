@@ -1,20 +1,18 @@
 """The recipe for plugins that shorten the prompts of an imported language model (Variator, 4.8)."""
 
 import argparse
-import shlex
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from pet_fairseq.errors import UserError, check_positive
-from pet_fairseq.files import read_text
 from pet_fairseq.runner.device import make_device
 from pet_fairseq.runner.fairseq_commands import use_checkpoint
 from pet_fairseq.runner.pipeline import Pipeline, Place
 from pet_fairseq.runner.stage import PRODUCT, Stage
 
 from .rows import BY_NAME, Row, build_stages
-from .setup import SETTINGS, Settings, Setup
+from .setup import SETTINGS, Settings, Setup, read_model_options
 
 RATIOS = (2, 4, 8, 16, 32)
 CUTS = {f"cut{ratio}": ratio for ratio in RATIOS}  # the backbone reads 1/k of each prompt
@@ -121,25 +119,10 @@ def settings(args: argparse.Namespace) -> Settings:
     )
     return replace(
         changed,
-        arch=model_options(args.model) if args.model_updates else (),
+        arch=read_model_options(args.model, "--model") if args.model_updates else (),
         length=args.length,
         plugin_options=("--prompt-end", args.prompt_end),
     )
-
-
-def model_options(model: Path) -> tuple[str, ...]:
-    """The options of fairseq-train for a model that pet-fairseq import-hf wrote.
-
-    Raises:
-        UserError: there are none in the folder.
-    """
-    path = model / "model_options"
-    if not path.is_file():
-        raise UserError(
-            f"--model {model}: has no model_options, which --model-updates needs; give a folder "
-            "that pet-fairseq import-hf wrote"
-        )
-    return tuple(shlex.split(read_text(path, "--model")))
 
 
 def evaluate(

@@ -97,6 +97,7 @@ def make_pipeline(
     form: str,
     runs: Path,
     pretrained_path: Optional[Path],
+    first_steps: Optional[Path] = None,
 ) -> Pipeline:
     """The stages for data in a folder; raw text is used if it is there, or no data are yet."""
     raw = folder / "raw_text"
@@ -116,6 +117,7 @@ def make_pipeline(
         make_device(args.device, args.precision, settings.precision),
         args.backbone,
         pretrained_path,
+        first_steps,
         args.seed,
     )
     return Pipeline(build_stages(setup, tuple(args.rows)), runs, {"DATA": folder, "RUNS": runs})

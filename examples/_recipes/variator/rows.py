@@ -10,7 +10,7 @@ from typing import Optional
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.recipes.arguments import unknown_row
-from pet_fairseq.runner.fairseq_commands import fairseq_train, use_checkpoint
+from pet_fairseq.runner.fairseq_commands import BEST, fairseq_train, use_checkpoint
 from pet_fairseq.runner.fairseq_options import Options
 from pet_fairseq.runner.pipeline import merge
 from pet_fairseq.runner.stage import PRODUCT, Kind, Stage, drop_overridden
@@ -100,7 +100,7 @@ def plugins(kind: str, options: Options, adaptation: Options = ()) -> Builder:
     """
 
     def build(setup: Setup, row: str) -> list[Stage]:
-        if setup.raw is None:
+        if not setup.has_first_steps:
             return [adapt(setup, row, (*options, *adaptation))]
         moved = setup.runs / f"step1.{kind}" / "moved.pt"
         return [
@@ -120,10 +120,17 @@ def pretrain(setup: Setup, kind: str, row: str, options: Options) -> Stage:
 
 
 def distil_raw(setup: Setup, kind: str, row: str, arch: str, options: Options) -> Stage:
-    """Distil the model before fine-tuning into a cheaper form of it, on raw text."""
+    """Distil the model before fine-tuning into a cheaper form of it, on raw text.
+
+    With `first_steps` it is a link to what another task's runs have.
+    """
+    folder = f"step1.{kind}"
+    if setup.first_steps is not None:
+        theirs = setup.first_steps / folder / BEST
+        return use_checkpoint(folder, row, theirs, setup.best(folder), setup.runs)
     assert setup.raw is not None, "rows that need raw text are refused without it"
     return train(
-        *(setup, f"step1.{kind}", row, setup.raw),
+        *(setup, folder, row, setup.raw),
         (
             *(*setup.settings.raw_task, "--arch", arch),
             *("--backbone-path", str(setup.best("pretrained"))),
@@ -207,7 +214,7 @@ def pretrained_competitor(arch: str, options: Options) -> Builder:
     """A competitor that is first distilled on raw text, as long as plugins are (section A.2)."""
 
     def build(setup: Setup, row: str) -> list[Stage]:
-        if setup.raw is None:
+        if not setup.has_first_steps:
             return [distil_task(setup, row, arch, options)]
         on_raw = (*options, *setup.settings.schedule("whole_raw"))
         first = distil_raw(setup, row, row, arch, on_raw)
@@ -279,7 +286,7 @@ def build_stages(
     for name in names:
         if name not in by_name:
             raise unknown_row(name, by_name)
-        if by_name[name].needs_raw and setup.raw is None:
+        if by_name[name].needs_raw and not setup.has_first_steps:
             raise UserError(
                 f"--rows {name}: needs pre-training on raw text; prepare the data with RAW_TEXT"
             )

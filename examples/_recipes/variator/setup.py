@@ -5,10 +5,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Optional
 
+from pet_fairseq.errors import UserError
+from pet_fairseq.files import read_text
 from pet_fairseq.recipes.settings import read_settings
 from pet_fairseq.runner.device import CPU, Device
 from pet_fairseq.runner.fairseq_commands import BEST
-from pet_fairseq.runner.fairseq_options import Options, rise_and_fall
+from pet_fairseq.runner.fairseq_options import Options, rise_and_fall, words
 from pet_fairseq.runner.stage import Stage
 
 
@@ -84,6 +86,8 @@ class Setup:
         evaluate: makes the stages that score a row of the table; they write result.json.
         own_backbone, own_pretrained: checkpoints of the model after and before fine-tuning, to use
             in place of training it.
+        first_steps: the runs of another task, whose first steps are used in place of training on
+            raw text; what they trained has to be for the same model before fine-tuning.
         seed: of every training; None for fairseq's default.
     """
 
@@ -95,6 +99,7 @@ class Setup:
     device: Device = CPU
     own_backbone: Optional[Path] = None
     own_pretrained: Optional[Path] = None
+    first_steps: Optional[Path] = None
     seed: Optional[int] = None
 
     def best(self, row: str) -> Path:
@@ -103,3 +108,20 @@ class Setup:
     @property
     def starts_from_pretrained(self) -> bool:
         return self.raw is not None or self.own_pretrained is not None
+
+    @property
+    def has_first_steps(self) -> bool:
+        """Whether plugins and competitors are trained on raw text before the task."""
+        return self.raw is not None or self.first_steps is not None
+
+
+def read_model_options(folder: Path, option: str) -> Options:
+    """The options of fairseq-train for a model that pet-fairseq import-hf wrote.
+
+    Raises:
+        UserError: there are none in the folder.
+    """
+    path = folder / "model_options"
+    if not path.is_file():
+        raise UserError(f"{option} {path}: no such file; make it by pet-fairseq import-hf")
+    return words(read_text(path, option))

@@ -52,7 +52,7 @@ def test_a_model_that_is_fine_tuned_first(tmp_path):
     assert found["k2"].option("--max-update") == "300"
     assert all("--closed-answers" in found[f"{row}/result"].command for row in ("k2", "cut2"))
     (model / "model_options").unlink()
-    with pytest.raises(UserError, match=r"--model .*lm: has no model_options"):
+    with pytest.raises(UserError, match=r"--model .*model_options: no such file"):
         stages("language_model", tmp_path, *options)
 
 

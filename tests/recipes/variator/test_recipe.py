@@ -162,6 +162,24 @@ def test_without_raw_text_plugins_are_only_adapted(tmp_path):
     assert "pretrained" in stages("glue", tmp_path, "--task", "rte")
 
 
+def test_first_steps_of_another_task(tmp_path):
+    (tmp_path / "glue/rte/data/classes").mkdir(parents=True)  # prepared without RAW_TEXT
+    rows = ("--rows", "k4", "narrow_ffn", "first_3", "no_adaptation", "token_pruning")
+    glue = ("glue", tmp_path, "--task", "rte", *rows, "--first-steps", "theirs")
+    with pytest.raises(UserError, match=r"--first-steps: .* by --bert or --pretrained"):
+        stages(*glue)
+    found = stages(*glue, "--pretrained", "model.pt")
+    check_order(found)
+    tuned = ["backbone", "k4", "token_pruning", "narrow_ffn", "first_3"]
+    assert [s.name for s in trainings(found)] == tuned
+    for kind in ("k4", "narrow_ffn", "first_3"):
+        first = found[f"step1.{kind}"]
+        theirs = Path("theirs").resolve() / f"step1.{kind}/checkpoint_best.pt"
+        assert first.command[:3] == ("ln", "-sf", str(theirs))
+    assert found["step1.k4/moved"].inputs[0] == found["step1.k4"].product
+    assert found["first_3"].option("--finetune-from-model") == str(found["step1.first_3"].product)
+
+
 def test_glue_from_a_bert(tmp_path):
     write_bert(tmp_path / "bert")
     import_model(tmp_path / "bert", tmp_path / "imported")
