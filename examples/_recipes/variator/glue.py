@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from pet_fairseq.errors import UserError, check_positive
@@ -14,7 +15,9 @@ from .recipe import add_options, add_pretrained_option, make_pipeline
 from .scoring import by_classes, by_generation
 from .setup import SETTINGS, Settings, Setup
 
-CLASSES = {"mnli": 3, "qnli": 2, "qqp": 2, "rte": 2, "sst2": 2, "mrpc": 2}
+CLASSES = {"mnli": 3, "qnli": 2, "qqp": 2, "rte": 2, "sst2": 2, "mrpc": 2, "cola": 2}
+# of the tasks that GLUE does not score by accuracy alone
+POSITIVE_CLASSES = {"qqp": "duplicate", "mrpc": "equivalent", "cola": "acceptable"}
 OWN_TASK = "own"  # sentences and classes of the user's
 ONE_SEPARATOR = ("--arch", "bert")  # between the sentences of a pair; RoBERTa has two
 
@@ -77,7 +80,9 @@ def build_glue(args: argparse.Namespace, place: Place) -> Pipeline:
     pretrained_path = args.pretrained
     num_classes = count_classes(args.task, folder)
     settings = SETTINGS["glue_text" if args.form == "text" else "glue_classes"]
-    evaluate: Callable[[Setup, str], list[Stage]] = by_classes
+    evaluate: Callable[[Setup, str], list[Stage]] = partial(
+        by_classes, positive_class=POSITIVE_CLASSES.get(args.task)
+    )
     if args.form == "text":
         truth = folder / "raw" / "test.answer"
         evaluate = by_generation(("accuracy",), truth, settings.generate)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Optional
 
 from pet_fairseq.runner.fairseq_commands import fairseq_generate
 from pet_fairseq.runner.fairseq_options import Options
@@ -17,10 +18,12 @@ def result_stage(setup: Setup, row: str, command: tuple[str, ...], *inputs: Path
     return Stage(f"{row}/result", ("evaluate",), words, out, inputs)
 
 
-def by_classes(setup: Setup, row: str) -> list[Stage]:
-    """Score a classifier by its accuracy."""
+def by_classes(setup: Setup, row: str, positive_class: Optional[str] = None) -> list[Stage]:
+    """Score a classifier by its accuracy, and by F1 and Matthews' correlation of a class."""
     best = setup.best(row)
     command = ("classes", str(best), str(setup.data), "--device", setup.device.name)
+    if positive_class is not None:
+        command += ("--positive-class", positive_class)
     return [result_stage(setup, row, command, best, setup.data, setup.best("backbone"))]
 
 

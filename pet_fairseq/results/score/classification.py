@@ -1,7 +1,9 @@
-"""The accuracy of a model that classifies sentences: any of fairseq's task sentence_prediction."""
+"""The scores of a model that classifies sentences: any of fairseq's task sentence_prediction."""
 
+import math
 import sys
 from collections import Counter
+from typing import Optional
 
 import torch
 
@@ -12,7 +14,12 @@ from pet_fairseq.errors import UserError
 
 @torch.inference_mode()
 def class_scores(
-    checkpoint: str, data: str, subset: str = "test", device: str = "auto", max_tokens: int = 8000
+    checkpoint: str,
+    data: str,
+    subset: str = "test",
+    device: str = "auto",
+    max_tokens: int = 8000,
+    positive_class: Optional[str] = None,
 ) -> dict:
     """Classify a subset and count the sentences that get the right class.
 
@@ -20,15 +27,16 @@ def class_scores(
         checkpoint: may have plugins. data: the folder with the sentences and classes.
         device: cpu, cuda, or auto, which uses CUDA if torch finds a GPU.
         max_tokens: of a batch, padding included.
+        positive_class: the class that F1 and Matthews' correlation are of.
     Returns:
         accuracy, percent; majority_class, that of always choosing the most frequent class of the
-        subset; right and total, sentences; length, the mean number of tokens in a sentence;
-        by_sentence, a text with 1 for each sentence that is right and 0 for the others, in their
-        order.
+        subset; with positive_class f1 and matthews, percent; right and total, sentences; length,
+        the mean number of tokens in a sentence; by_sentence, a text with 1 for each sentence that
+        is right and 0 for the others, in their order.
     Raises:
         UserError: not such a model, data with other dictionaries, no such subset, one without
             classes or with a text that is longer than a batch or than the model takes, or no such
-            device.
+            class or device.
     """
     device = check_device(device)
     model, task = load_model(checkpoint, "CHECKPOINT", data)
@@ -43,7 +51,9 @@ def class_scores(
             f"CHECKPOINT {checkpoint}: has no classification head; fine-tune it with one"
         )
     model.to(device)
+    positive = None if positive_class is None else class_number(task, positive_class)
     right, tokens, classes = {}, 0, Counter()
+    pairs: Counter[tuple[bool, bool]] = Counter()  # whether the class and the answer are positive
     limits = {"max_tokens": max_tokens, "max_positions": model.max_positions()}
     for sample in read_batches(task, subset, sys.maxsize, device=device, **limits):
         if "target" not in sample:
@@ -54,15 +64,56 @@ def class_scores(
         options = {"features_only": True, "classification_head_name": head}
         logits, _ = model(**sample["net_input"], **options)
         target = sample["target"].view(-1)
-        right |= zip(sample["id"].tolist(), (logits.argmax(dim=-1) == target).int().tolist())
+        answer = logits.argmax(dim=-1)
+        right |= zip(sample["id"].tolist(), (answer == target).int().tolist())
         classes.update(target.tolist())
+        if positive is not None:
+            pairs.update(zip((target == positive).tolist(), (answer == positive).tolist()))
         tokens += sample["ntokens"]
     hits = [right[i] for i in sorted(right)]
     return {
         "accuracy": 100 * sum(hits) / len(hits),
         "majority_class": 100 * max(classes.values()) / len(hits),
+        **({} if positive is None else {"f1": 100 * f1(pairs), "matthews": 100 * matthews(pairs)}),
         "right": sum(hits),
         "total": len(hits),
         "length": round(tokens / len(hits), 1),
         "by_sentence": "".join(map(str, hits)),
     }
+
+
+def class_number(task, name: str) -> int:
+    """The number of a class, as the targets have it.
+
+    Raises:
+        UserError: no such class.
+    """
+    words = task.label_dictionary
+    names = words.symbols[words.nspecial :]
+    if name not in names:
+        raise UserError(
+            f"--positive-class {name}: the data have no such class, but {', '.join(names)}"
+        )
+    return names.index(name)
+
+
+def f1(pairs: Counter[tuple[bool, bool]]) -> float:
+    """F1 of the positive class, as GLUE has it for MRPC and QQP; 0 if nothing is found.
+
+    Args:
+        pairs: how often (the class is positive, the answer is positive).
+    """
+    found, wrong, missed = pairs[True, True], pairs[False, True], pairs[True, False]
+    return 2 * found / (2 * found + wrong + missed) if found else 0.0
+
+
+def matthews(pairs: Counter[tuple[bool, bool]]) -> float:
+    """Matthews' correlation of classes and answers, from -1 to 1, as GLUE has it for CoLA.
+
+    Args:
+        pairs: as of `f1`. If all answers, or all classes, are the same, it is 0.
+    """
+    found, wrong, missed = pairs[True, True], pairs[False, True], pairs[True, False]
+    others = pairs[False, False]
+    sums = (found + wrong, found + missed, others + wrong, others + missed)
+    return (found * others - wrong * missed) / math.sqrt(math.prod(sums)) if all(sums) else 0.0

@@ -169,6 +169,11 @@ def _classes_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("data", metavar="BIN", help="the folder with the sentences and classes")
     add_subset_option(parser, "test")
     add_batch_option(parser, max_tokens=8000)
+    parser.add_argument(
+        "--positive-class",
+        metavar="NAME",
+        help="also give F1 and Matthews' correlation of this class",
+    )
     add_device_option(parser)
     add_scores_file_option(parser)
 
@@ -176,7 +181,8 @@ def _classes_arguments(parser: ArgumentParser) -> None:
 def _classes(args: Namespace) -> None:
     from pet_fairseq.results.score.classification import class_scores
 
-    scores = class_scores(args.checkpoint, args.data, args.subset, args.device, args.max_tokens)
+    options = (args.subset, args.device, args.max_tokens, args.positive_class)
+    scores = class_scores(args.checkpoint, args.data, *options)
     if args.out is not None:
         write_json(args.out, scores)
     del scores["by_sentence"]

@@ -17,6 +17,8 @@ from pet_fairseq.markdown import table
 from pet_fairseq.runs import SCORES, read_result, row_name, seed_of
 from pet_fairseq.statistics import Sample, paired_bootstrap
 
+FURTHER = ("f1", "matthews")  # shown beside the first score of a task
+
 # --- over seeds -----------------------------------------------------------------------------------
 
 
@@ -74,9 +76,9 @@ class TaskRun(NamedTuple):
     rows: dict[str, dict]
     hits: dict[str, Sequence[int]]
 
-    def score(self, name: str) -> Optional[float]:
-        """The first score of a run, in percent; None without the run."""
-        return next(iter(self.rows[name]["scores"].values())) if name in self.rows else None
+    def score(self, name: str, measure: str) -> Optional[float]:
+        """A score of a run; None without it."""
+        return self.rows[name]["scores"].get(measure) if name in self.rows else None
 
 
 Tasks = dict[str, list[TaskRun]]  # seeds by the task's name
@@ -154,14 +156,40 @@ def read_hits(run: Path) -> Sequence[int]:
 # --- over tasks: what is shown --------------------------------------------------------------------
 
 
+class Column(NamedTuple):
+    """A score of a task, over its seeds."""
+
+    title: str
+    runs: list[TaskRun]
+    measure: str
+    averaged: bool  # the first of its task, which counts in the average
+
+    def scores(self, name: str) -> list[float]:
+        """Those of a model, of the seeds that have it."""
+        return [score for run in self.runs if (score := run.score(name, self.measure)) is not None]
+
+
+def score_columns(tasks: Tasks, backbone: str) -> list[Column]:
+    """The first score of each task, and those of FURTHER that it has."""
+    columns = []
+    for task, runs in tasks.items():
+        first, *others = runs[0].rows[backbone]["scores"]
+        columns.append(Column(task, runs, first, averaged=True))
+        further = [measure for measure in others if measure in FURTHER]
+        columns += [Column(f"{task} {measure}", runs, measure, False) for measure in further]
+    return columns
+
+
 def scores_table(tasks: Tasks, names: list[str], backbone: str) -> str:
-    """A row for each model: its score on each task, their mean, what it trains and computes."""
-    header = ["model", *tasks, "average", "trained parameters %", "FLOPs %"]
+    """A row for each model: its scores on each task, their mean, what it trains and computes."""
+    columns = score_columns(tasks, backbone)
+    titles = (column.title for column in columns)
+    header = ["model", *titles, "average", "trained parameters %", "FLOPs %"]
     rows = [
         [
             name,
-            *(mean_cell(scores(runs, name)) for runs in tasks.values()),
-            average_cell(tasks, name),
+            *(mean_cell(column.scores(name)) for column in columns),
+            average_cell([column.scores(name) for column in columns if column.averaged]),
             *share_cells(tasks, name, backbone),
         ]
         for name in names
@@ -173,11 +201,6 @@ def scores_table(tasks: Tasks, names: list[str], backbone: str) -> str:
     )
 
 
-def scores(runs: list[TaskRun], name: str) -> list[float]:
-    """A model's scores over the seeds that have it."""
-    return [score for run in runs if (score := run.score(name)) is not None]
-
-
 def mean_cell(values: list[float]) -> str:
     """The mean over seeds; of several also their standard deviation, and how many they are."""
     if not values:
@@ -185,9 +208,8 @@ def mean_cell(values: list[float]) -> str:
     return Sample(values).text() + (f" ({len(values)})" if len(values) > 1 else "")
 
 
-def average_cell(tasks: Tasks, name: str) -> str:
+def average_cell(by_task: list[list[float]]) -> str:
     """The mean over all tasks, if the model has each."""
-    by_task = [scores(runs, name) for runs in tasks.values()]
     return f"{statistics.fmean(map(statistics.fmean, by_task)):.2f}" if all(by_task) else "-"
 
 

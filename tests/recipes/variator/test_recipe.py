@@ -40,6 +40,9 @@ def test_glue_with_pre_training(task, form, tmp_path):
     score = "classes" if form == "classes" else "accuracy"
     results = [s for name, s in found.items() if name.endswith("/result")]
     assert len(results) == len(ALL) and {s.command[2] for s in results} == {score}
+    measured = {"mrpc": "equivalent", "qqp": "duplicate", "cola": "acceptable"}
+    if form == "classes":  # GLUE's F1 and Matthews' correlation
+        assert {s.option("--positive-class") for s in results} == {measured.get(task)}
     assert found["lambda05"].option("--task-loss-weight") == "0.5"
     assert found["step1.k4"].groups == ("k4", "no_adaptation", "lambda01", "lambda05")
     assert list(tmp_path.iterdir()) == []

@@ -1,14 +1,19 @@
 """Which sentences a classifier gets right, in the order of the data and not of the batches."""
 
+import random
+from collections import Counter
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from fairseq.binarizer import FileBinarizer, VocabularyDatasetBinarizer
 
+from pet_fairseq.checkpoints.loading import load_model
 from pet_fairseq.errors import UserError
 from pet_fairseq.results.score import classification
-from tests.predict.made import LABELS, make_classifier, make_regression, write_dictionary
+from pet_fairseq.results.score.classification import f1, matthews
+from tests.predict.made import HEAD, LABELS, make_classifier, make_regression, write_dictionary
 from tests.translation import WORDS
 
 
@@ -44,6 +49,62 @@ def test_sentences_are_in_their_order(monkeypatch):
         **{"accuracy": 60.0, "majority_class": 60.0, "right": 3, "total": 5, "length": 3.0},
         "by_sentence": "10110",
     }
+
+
+def pairs_of(targets, answers):
+    return Counter(zip(map(bool, targets), map(bool, answers)))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_f1_and_matthews(seed):
+    """Against precision and recall, and the correlation of two columns of 0 and 1."""
+    draw = random.Random(seed)
+    targets = [1, 0, *(draw.random() < 0.7 for _ in range(30))]
+    answers = [1, 0, *(t if draw.random() < 0.6 else 1 - t for t in targets[2:])]
+    pairs = pairs_of(targets, answers)
+    both = sum(t and a for t, a in zip(targets, answers))
+    precision, recall = both / sum(answers), both / sum(targets)
+    assert f1(pairs) == pytest.approx(2 * precision * recall / (precision + recall))
+    assert matthews(pairs) == pytest.approx(np.corrcoef(targets, answers)[0, 1])
+
+
+def test_f1_and_matthews_where_nothing_varies():
+    for targets, answers, score in (
+        ([1, 0, 1], [0, 0, 0], 0.0),  # nothing is found
+        ([0, 0, 0], [0, 0, 0], 0.0),
+        ([0, 0], [1, 0], 0.0),
+        ([1, 1], [1, 1], 1.0),  # one class, which is always right
+    ):
+        assert f1(pairs_of(targets, answers)) == score
+        assert matthews(pairs_of(targets, answers)) == 0.0
+
+
+@torch.no_grad()
+def test_scores_of_a_class(tmp_path):
+    """By a real classifier, against its answers to one text at a time."""
+    draw = random.Random(3)
+    texts = [" ".join(draw.choices(WORDS, k=draw.randrange(1, 8))) for _ in range(40)]
+    labels = draw.choices(LABELS, k=40)
+    made, data = make_classifier(tmp_path), write_data(tmp_path / "test", texts, labels)
+    model, task = load_model(made.backbone, "CHECKPOINT", data)
+    task.load_dataset("test")
+    dataset = task.dataset("test")
+    answers = []
+    for i in range(40):
+        inputs = dataset.collater([dataset[i]])["net_input"]
+        logits, _ = model.eval()(**inputs, features_only=True, classification_head_name=HEAD)
+        answers.append(LABELS[int(logits.argmax())])
+    assert len(set(answers)) > 1
+    for name in LABELS:
+        pairs = pairs_of([x == name for x in labels], [x == name for x in answers])
+        options = {"device": "cpu", "max_tokens": 50, "positive_class": name}
+        scores = classification.class_scores(made.backbone, data, **options)
+        assert scores["f1"] == pytest.approx(100 * f1(pairs))
+        assert scores["matthews"] == pytest.approx(100 * matthews(pairs))
+    plain = classification.class_scores(made.backbone, data, device="cpu")
+    assert "f1" not in plain and "matthews" not in plain
+    with pytest.raises(UserError, match=f"--positive-class rare: .* but {', '.join(LABELS)}"):
+        classification.class_scores(made.backbone, data, device="cpu", positive_class="rare")
 
 
 def write_data(folder, texts, labels, words=WORDS, classes=LABELS):

@@ -13,7 +13,7 @@ def write_run(folder, results, length=32, hits=None):
     """A folder as `pet-fairseq plugins` leaves it; results: trained, cost and score by name."""
     rows = []
     for name, (trained, cost, score) in results.items():
-        rows.append({"name": name, "trained": trained, "scores": {"accuracy": score, "f1": 1}})
+        rows.append({"name": name, "trained": trained, "scores": {"accuracy": score, "ppl": 1}})
         rows[-1] |= {} if cost is None else {"whole_cost": cost}
         (folder / name).mkdir(parents=True)
         result = {"accuracy": score, **({"by_sentence": hits[name]} if hits else {})}
@@ -54,6 +54,20 @@ def test_means_over_seeds_and_tasks(words, tmp_path):
     assert rows[3] == ["k4", "86.50 ± 2.12 (2)", "50.00", "68.25", "5.0", "56.7"]
     assert rows[4] == ["narrow", "80.00", "-", "-", "75.0", "25.0"]
     assert "sst2 32, rte 64" in text
+
+
+def test_further_measures_of_a_task(words, tmp_path):
+    """GLUE's for MRPC and CoLA; the average has the first measure of each task."""
+    scores = {"accuracy": 80.0, "f1": 70.0, "matthews": 30.0}
+    rows = [{"name": "backbone", "trained": 9, "scores": scores}]
+    rows.append({"name": "k4", "trained": 9, "scores": {"accuracy": 60.0, "f1": 50.0}})
+    (tmp_path / "cola").mkdir()
+    content = json.dumps({"length": 32, "rows": rows})
+    (tmp_path / "cola/plugins.json").write_text(content)
+    found = rows_of(write_tasks_table([words[2], f"cola={tmp_path / 'cola'}"], "backbone"))
+    assert found[0][1:6] == ["rte", "cola", "cola f1", "cola matthews", "average"]
+    assert found[2][1:6] == ["60.00", "80.00", "70.00", "30.00", "70.00"]
+    assert found[3][1:6] == ["50.00", "60.00", "50.00", "-", "55.00"]
 
 
 def test_differences_by_sentence(words):
