@@ -2,9 +2,11 @@
 
     python records.py OUT FILE... --shots N
 
-FILE... is GLUE's CoLA.zip, or its train.tsv and dev.tsv: no header; source, label (1 acceptable,
-0 not), the author's mark, sentence. GLUE keeps the labels of its test set, so dev is test; every
-20th different sentence of train is valid. Writes {train,valid,test}.jsonl to the new folder OUT.
+FILE... is GLUE's CoLA.zip, or its train.tsv and dev.tsv, or the authors' cola_public_1.1.zip, whose
+two dev sets, in domain and out of domain, are GLUE's one. Their tables have no header: source,
+label (1 acceptable, 0 not), the author's mark, sentence. The labels of the test sets are not
+public, so dev is test; every 20th different sentence of train is valid. Writes
+{train,valid,test}.jsonl to the new folder OUT.
 
 The prompt of each record is N sentences of train with their labels, drawn for it at random (seed
 1) and never the sentence that is asked about.
@@ -21,7 +23,12 @@ QUERY = "is this sentence acceptable or unacceptable? {}"
 SHOT = "Sentence: {} Answer: {}"
 LABELS = {"1": "acceptable", "0": "unacceptable"}
 HELD_OUT = 20
-FILES = ("train.tsv", "dev.tsv")
+GLUE = {"train": ("train.tsv",), "dev": ("dev.tsv",)}
+AUTHORS = {
+    "train": ("in_domain_train.tsv",),
+    "dev": ("in_domain_dev.tsv", "out_of_domain_dev.tsv"),
+}
+Contents = dict[str, bytes]  # of tables, by their names
 Examples = dict[str, str]  # from a sentence to its label
 
 
@@ -29,33 +36,43 @@ class BadInputError(Exception):
     """A file that cannot be used; the message says which."""
 
 
-def read(paths: list[Path]) -> dict[str, bytes]:
-    """The content of train.tsv and dev.tsv, wherever they are."""
-    contents: dict[str, bytes] = {}
+def read(paths: list[Path]) -> Contents:
+    """The content of each file; of an archive, those in any folder of it but `tokenized`."""
+    contents: Contents = {}
     for path in paths:
         if path.suffix == ".zip":
             with zipfile.ZipFile(path) as archive:
-                contents |= {Path(n).name: archive.read(n) for n in archive.namelist()}
+                for name in archive.namelist():
+                    # the sentences in tokens have the same file names as the sentences themselves
+                    if Path(name).parent.name != "tokenized":
+                        contents[Path(name).name] = archive.read(name)
         else:
             contents[path.name] = path.read_bytes()
-    missing = [name for name in FILES if name not in contents]
-    if missing:
-        raise BadInputError(f"there is no {missing[0]}")
     return contents
 
 
-def examples(name: str, data: bytes) -> Examples:
-    """The sentences of a table with their labels; one that is there twice has its first label."""
+def sets(contents: Contents) -> dict[str, Examples]:
+    """The examples of train and of dev; from GLUE's tables where the authors' are there, too."""
+    names = AUTHORS if "train.tsv" not in contents and AUTHORS["dev"][0] in contents else GLUE
+    missing = [name for some in names.values() for name in some if name not in contents]
+    if missing:
+        raise BadInputError(f"there is no {missing[0]}")
+    return {split: examples({n: contents[n] for n in some}) for split, some in names.items()}
+
+
+def examples(tables: Contents) -> Examples:
+    """The sentences of tables with their labels; one that is there twice has its first label."""
     labels: Examples = {}
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise BadInputError(f"{name}: not UTF-8 at byte {error.start}") from error
-    for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
-        fields = line.rstrip("\r").split("\t")
-        if len(fields) != 4 or fields[1] not in LABELS:
-            raise BadInputError(f"{name}: line {number}: not source, 0 or 1, mark, sentence")
-        labels.setdefault(" ".join(fields[3].split()), LABELS[fields[1]])
+    for name, data in tables.items():
+        try:
+            text = data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise BadInputError(f"{name}: not UTF-8 at byte {error.start}") from error
+        for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
+            fields = line.rstrip("\r").split("\t")
+            if len(fields) != 4 or fields[1] not in LABELS:
+                raise BadInputError(f"{name}: line {number}: not source, 0 or 1, mark, sentence")
+            labels.setdefault(" ".join(fields[3].split()), LABELS[fields[1]])
     return labels
 
 
@@ -86,12 +103,10 @@ def main() -> None:
     args = parser.parse_args()
 
     try:
-        tables = {
-            name: examples(name, data) for name, data in read(args.files).items() if name in FILES
-        }
-        train, valid = hold_out(tables["train.tsv"])
+        found = sets(read(args.files))
+        train, valid = hold_out(found["train"])
         if not valid:
-            raise BadInputError(f"train.tsv: fewer than {HELD_OUT} sentences")
+            raise BadInputError(f"fewer than {HELD_OUT} sentences to train on")
         if not 0 <= args.shots < len(train):
             raise BadInputError(
                 f"--shots {args.shots}: there are {len(train)} sentences to train on"
@@ -100,7 +115,7 @@ def main() -> None:
         sys.exit(f"records.py: {', '.join(map(str, args.files))}: {error}; give others")
     args.out.mkdir(parents=True)
     pool, draw = list(train.items()), random.Random(1)
-    for split, chosen in (("train", train), ("valid", valid), ("test", tables["dev.tsv"])):
+    for split, chosen in (("train", train), ("valid", valid), ("test", found["dev"])):
         with (args.out / f"{split}.jsonl").open("w") as file:
             for sentence, label in chosen.items():
                 print(json.dumps(record(sentence, label, pool, draw, args.shots)), file=file)

@@ -5,8 +5,9 @@
 TASK is one of GLUE, or own for tables of your own, with the columns sentence, or sentence1 and
 sentence2, and label. FILE... is the task's zip archive, or its tables (.tsv or .tsv.gz), or for rte
 an archive with the XML of RTE-1 to 3 (*_dev.xml, *_test.xml), or for mrpc msr_paraphrase_train.txt
-with mrpc_dev_ids.tsv or msr_paraphrase_test.txt. Writes SPLIT.sentence1, SPLIT.sentence2 (pairs
-only), SPLIT.label, SPLIT.text (the question) and SPLIT.answer to the new folder OUT.
+with mrpc_dev_ids.tsv or msr_paraphrase_test.txt, or for cola its authors' archive, which has GLUE's
+dev set in two parts. Writes SPLIT.sentence1, SPLIT.sentence2 (pairs only), SPLIT.label, SPLIT.text
+(the question) and SPLIT.answer to the new folder OUT.
 
 GLUE keeps the labels of its test sets, so its dev set is the test set here and a part of train is
 valid (hold_out). Where all three tables have labels they are taken as they are.
@@ -46,12 +47,19 @@ class BadInputError(Exception):
 
 
 def readers(paths: list[Path]) -> Readers:
-    """How to read each file, by its name; files of a zip archive by theirs, in any folder of it."""
+    """How to read each file, by its name; files of a zip archive by theirs, in any folder of it.
+
+    CoLA's archives have a folder `tokenized`, whose tables have the names of those that are read.
+    """
     by_name: Readers = {}
     for path in paths:
         if path.suffix == ".zip":
             archive = zipfile.ZipFile(path)
-            by_name |= {Path(name).name: partial(archive.read, name) for name in archive.namelist()}
+            by_name |= {
+                Path(name).name: partial(archive.read, name)
+                for name in archive.namelist()
+                if Path(name).parent.name != "tokenized"
+            }
         elif path.suffix == ".gz":
             by_name[path.stem] = partial(gunzip, path)
         else:
@@ -75,23 +83,23 @@ def rows(files: Readers, name: str) -> list[list[str]]:
 
 
 def examples(name: str, table: list[list[str]], task: Task) -> list[Example]:
-    """The examples of a table with a header, without its cut or joined lines."""
-    header = table[0]
+    """The examples of a table, without its cut or joined lines."""
+    first = 1 if task.header else 2  # line of the first example
+    header, *body = [task.header, *table] if task.header else table
     for column in (*task.columns, task.label):
         if column not in header:
             raise BadInputError(f"{name}: no column {column}, there are {', '.join(header)}")
-    broken = [number for number, row in enumerate(table, 1) if len(row) != len(header)]
+    broken = [number for number, row in enumerate(body, first) if len(row) != len(header)]
     if len(broken) * MOST_BROKEN > len(table):
         raise BadInputError(
-            f"{name}: line {broken[0]} has {len(table[broken[0] - 1])} columns, the header "
-            f"{len(header)}"
+            f"{name}: line {broken[0]} has {len(table[broken[0] - 1])} columns, not {len(header)}"
         )
     if broken:
         print(f"{name}: {len(broken)} broken lines left out, the first is {broken[0]}")
     columns = [header.index(column) for column in task.columns]
     label = header.index(task.label)
     kept = []
-    for number, row in enumerate(table[1:], 2):
+    for number, row in enumerate(body, first):
         if len(row) != len(header):
             continue
         if row[label] not in task.classes:
@@ -202,6 +210,13 @@ def paraphrases(files: Readers, task: Task) -> dict[str, list[Example]]:
     return divided(*(examples(name, part, task) for part in parts))
 
 
+def acceptability(files: Readers, task: Task) -> dict[str, list[Example]]:
+    """The sets of CoLA's authors: their dev sets, in domain and out of domain, are GLUE's one."""
+    names = ("in_domain_train.tsv", "in_domain_dev.tsv", "out_of_domain_dev.tsv")
+    train, inside, outside = (examples(name, rows(files, name), task) for name in names)
+    return divided(train, inside + outside)
+
+
 def task_of(name: str, files: Readers) -> Task:
     """The task of that name; that of OWN is what its training table says."""
     return own_task("train.tsv", rows(files, "train.tsv")) if name == OWN else TASKS[name]
@@ -213,6 +228,8 @@ def read(name: str, files: Readers, task: Task) -> dict[str, list[Example]]:
         return xml_files(files)
     if name == "mrpc" and "msr_paraphrase_train.txt" in files:
         return paraphrases(files, task)
+    if name == "cola" and "train.tsv" not in files and "in_domain_train.tsv" in files:
+        return acceptability(files, task)
     return tables(files, task)
 
 

@@ -3,12 +3,12 @@
 # encoder; with RAW_TEXT also plain text with the same dictionary to pre-train either of them on.
 #
 # Usage: prepare.sh TASK [FOLDER]
-#   TASK    mnli, qnli, qqp, rte, sst2 or mrpc; or own, whose tables have the columns sentence, or sentence1 and sentence2,
+#   TASK    mnli, qnli, qqp, rte, sst2, mrpc or cola; or own, whose tables have the columns sentence, or sentence1 and sentence2,
 #           and label
 #   FOLDER  with GLUE's archive of the task, or the tables train.tsv, dev.tsv (mnli: dev_matched.tsv) and maybe a test.tsv
 #           with labels, all of them or none gzipped; for rte also rte.zip with the XML of RTE-1 to 3; for mrpc also
-#           msr_paraphrase_train.txt with mrpc_dev_ids.tsv or msr_paraphrase_test.txt. Without it the task is downloaded
-#           from https://dl.fbaipublicfiles.com
+#           msr_paraphrase_train.txt with mrpc_dev_ids.tsv or msr_paraphrase_test.txt; for cola also the authors'
+#           cola_public_1.1.zip or cola_public.zip. Without it the task is downloaded from https://dl.fbaipublicfiles.com
 # Environment: OUT (runs/glue/TASK/data), BPE_MERGES (8000), RAW_TEXT and WORKERS (scripts/text/preprocess_task.sh), MIRROR
 #   (another URL), EXPECTED (scripts/text/fetch.sh),
 #   STAGES="raw tokenise segment dictionary text classes raw_text", DRY_RUN=1
@@ -40,12 +40,13 @@ case $task in
     public="msr_paraphrase_train.txt mrpc_dev_ids.tsv"
     others=("msr_paraphrase_train.txt msr_paraphrase_test.txt")
     ;;
+  cola) public=CoLA.zip inputs=(sentence1) others=(cola_public_1.1.zip cola_public.zip) ;;
   own)
     [ -n "$FROM" ] || die "TASK own: give the FOLDER with its train.tsv and dev.tsv"
     public="train.tsv dev.tsv test.tsv"
     own_header | grep -qw sentence2 || inputs=(sentence1)
     ;;
-  *) die "TASK '$task': give mnli, qnli, qqp, rte, sst2 or mrpc, or own" ;;
+  *) die "TASK '$task': give mnli, qnli, qqp, rte, sst2, mrpc or cola, or own" ;;
 esac
 
 # source_of NAME: URL, bytes and sha256 of a public file
@@ -56,6 +57,7 @@ source_of() {
     QQP-clean.zip) echo "$glue" 41696084 40e7c862c04eb26ee04b67fd900e76c45c6ba8e6d8fab4f8f1f8072a1a3fbae0 ;;
     RTE.zip) echo "$glue" 697150 6bf86de103ecd335f3441bd43574d23fef87ecc695977a63b82d5efb206556ee ;;
     SST-2.zip) echo "$glue" 7439277 d67e16fb55739c1b32cdce9877596db1c127dc322d93c082281f64057c16deaa ;;
+    CoLA.zip) echo "$glue" 376971 f212fcd832b8f7b435fb991f101abf89f96b933ab400603bf198960dfc32cbff ;;
     mrpc_dev_ids.tsv) echo "$glue" 6222 971d7767d81b997fd9060ade0ec23c4fc31cbb226a55d1bd4a1bac474eb81dc7 ;;
     msr_paraphrase_train.txt)
       echo "$senteval" 1047044 60a9b09084528f0673eedee2b69cb941920f0b8cd0eeccefc464a98768457f89

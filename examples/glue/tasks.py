@@ -1,10 +1,10 @@
-"""Six tasks of GLUE: where their tables keep what, their classes, and their questions and answers.
+"""Seven tasks of GLUE: where their tables keep what, their classes, and questions and answers.
 
 The questions are those of Variator (Xiao et al., EMNLP Findings 2023, Table 6) without the slot for
-the answer, which a decoder writes.
+the answer, which a decoder writes. That of cola, which the paper does not have, is ours.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 PARAPHRASE = "paraphrase of each other?"
 ENTAILS = "Sentence 1: {} Sentence 2: {} Does sentence 1 entails sentence 2?"
@@ -18,6 +18,7 @@ class Task(NamedTuple):
     question: str  # with a place for each sentence
     answers: dict[str, str]  # name of the class -> word to answer with
     dev: str = "dev"  # GLUE's name of the set that results are reported on
+    header: Optional[tuple[str, ...]] = None  # of tables that do not begin with one
 
     def text(self, sentences: tuple[str, ...]) -> str:
         """The question about one example."""
@@ -67,5 +68,13 @@ TASKS = {
         classes={"0": "not_equivalent", "1": "equivalent"},
         question=f"Sentence 1: {{}} Sentence 2: {{}} Are the two sentences {PARAPHRASE}",
         answers={"not_equivalent": "No", "equivalent": "Yes"},
+    ),
+    "cola": Task(
+        columns=("sentence",),
+        label="label",
+        classes={"0": "unacceptable", "1": "acceptable"},
+        question="Sentence: {} Is this sentence grammatically acceptable?",
+        answers={"unacceptable": "No", "acceptable": "Yes"},
+        header=("source", "label", "mark", "sentence"),
     ),
 }

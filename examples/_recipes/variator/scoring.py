@@ -21,7 +21,8 @@ def result_stage(setup: Setup, row: str, command: tuple[str, ...], *inputs: Path
 def by_classes(setup: Setup, row: str, positive_class: Optional[str] = None) -> list[Stage]:
     """Score a classifier by its accuracy, and by F1 and Matthews' correlation of a class."""
     best = setup.best(row)
-    command = ("classes", str(best), str(setup.data), "--device", setup.device.name)
+    command: tuple[str, ...] = ("classes", str(best), str(setup.data))
+    command += ("--device", setup.device.name)
     if positive_class is not None:
         command += ("--positive-class", positive_class)
     return [result_stage(setup, row, command, best, setup.data, setup.best("backbone"))]

@@ -89,7 +89,8 @@ def class_number(task, name: str) -> int:
         UserError: no such class.
     """
     words = task.label_dictionary
-    names = words.symbols[words.nspecial :]
+    # fairseq adds <mask> to the dictionary of classes, too
+    names = words.symbols[words.nspecial :][: task.cfg.num_classes]
     if name not in names:
         raise UserError(
             f"--positive-class {name}: the data have no such class, but {', '.join(names)}"

@@ -134,7 +134,8 @@ def read_run(folder: Path) -> TaskRun:
         content = json.loads(path.read_text())
         rows = {row["name"]: row for row in content["rows"]}
         numbers = [[row["trained"], *row["scores"].values()] for row in rows.values()]
-        usable = all(len(some) > 1 and sum(some) >= 0 for some in numbers)
+        # a sum that fails is no number; Matthews' correlation may be below 0
+        usable = all(len(some) > 1 and sum(map(abs, some)) >= 0 for some in numbers)
         length = int(content["length"])
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         usable = False

@@ -13,6 +13,7 @@ QUESTIONS = {
     "qqp": f"Question 1: {{}} Question 2: {{}} Are the two questions {ALIKE}",
     "rte": ENTAILS,
     "sst2": "Sentence: {} Does this sentence express positive or negative emotions?",
+    "cola": "Sentence: {} Is this sentence grammatically acceptable?",
     "mrpc": f"Sentence 1: {{}} Sentence 2: {{}} Are the two sentences {ALIKE}",
 }
 YES_NO = {"entailment": ("entailment", "Yes"), "not_entailment": ("not_entailment", "No")}
@@ -26,6 +27,7 @@ ANSWERS = {  # value in the table: class, answer
     "qqp": {"0": ("not_duplicate", "No"), "1": ("duplicate", "Yes")},
     "rte": YES_NO,
     "sst2": {"0": ("negative", "negative"), "1": ("positive", "positive")},
+    "cola": {"0": ("unacceptable", "No"), "1": ("acceptable", "Yes")},
     "mrpc": {"0": ("not_equivalent", "No"), "1": ("equivalent", "Yes")},
 }
 HEADERS = {
@@ -35,12 +37,14 @@ HEADERS = {
     "qqp": "id qid1 qid2 question1 question2 is_duplicate",
     "rte": "index sentence1 sentence2 label",
     "sst2": "sentence label",
+    "cola": "source label mark sentence",
     "mrpc": "Quality,#1 ID,#2 ID,#1 String,#2 String",
 }
 COLUMNS = {
     "qnli": ("question", "sentence"),
     "qqp": ("question1", "question2"),
     "sst2": ("sentence",),
+    "cola": ("sentence",),
     "mrpc": ("#1 String", "#2 String"),
 }
 LABELS = {"mnli": "gold_label", "qqp": "is_duplicate", "mrpc": "Quality"}
@@ -50,6 +54,7 @@ ARCHIVES = {
     "qqp": "QQP-clean.zip",
     "rte": "RTE.zip",
     "sst2": "SST-2.zip",
+    "cola": "CoLA.zip",
 }
 Row = tuple[tuple[str, ...], str]  # sentences, value of the label
 
@@ -71,7 +76,7 @@ def draw_rows(task: str, count: int, seed: int) -> list[Row]:
 def table(task: str, rows: list[Row], first_number: int = 0) -> str:
     """The rows in GLUE's table of the task."""
     header = HEADERS[task].split("," if "," in HEADERS[task] else " ")
-    lines = ["\t".join(header)]
+    lines = [] if task == "cola" else ["\t".join(header)]
     for number, (sentences, label) in enumerate(rows, first_number):
         fields = dict.fromkeys(header, "-")
         fields |= zip(COLUMNS.get(task, ("sentence1", "sentence2")), sentences)

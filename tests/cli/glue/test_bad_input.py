@@ -26,11 +26,28 @@ def test_bad_tables(env, tmp_path):
 
     bad("train", good["train"].replace("label", "sense", 1), "no column label", "sentence, sense")
     bad("train", good["train"] + "a sentence\t2\n", "line 52: label '2'", "not one of 0, 1")
-    bad("dev", good["dev"] + "cut\n", "line 7 has 1 columns, the header 2")
+    bad("dev", good["dev"] + "cut\n", "line 7 has 1 columns, not 2")
     bad("dev", "", "no column sentence")
     bad("dev", "sentence\tlabel\n", "no examples for test")
     bad("train", "sentence\tlabel\nx\t1\n", "no examples for valid")
     bad("train", good["train"].encode("utf-16"), "not UTF-8 at byte 0")
+
+
+def test_bad_tables_without_a_header(env, tmp_path):
+    """Lines are counted from the first one, which is an example."""
+
+    def bad(train, *texts):
+        (tmp_path / "train.tsv").write_text(train)
+        (tmp_path / "dev.tsv").write_text(table("cola", draw_rows("cola", 5, 2)))
+        result = sh(RECIPE, "cola", tmp_path, check=False, **env, STAGES="raw")
+        refuses(result, "train.tsv", *texts)
+        assert not list((tmp_path / "out").glob("raw*"))
+
+    good = table("cola", draw_rows("cola", 50, 1))
+    bad(good + "gj04\t2\t\tA.\n", "line 51: label '2', not one of 0, 1")
+    bad("gj04\t2\t\tA.\n" + good, "line 1: label '2', not one of 0, 1")
+    bad("cut\n" + good, "line 1 has 1 columns, not 4")
+    bad("", "line 1 has 1 columns, not 4")
 
 
 def test_a_few_broken_lines_are_left_out(env, tmp_path):
@@ -79,8 +96,8 @@ def test_bad_archives(env, tmp_path):
 
 
 def test_bad_arguments(env, tmp_path):
-    refuses(sh(RECIPE, check=False, **env), "TASK ''", "sst2 or mrpc")
-    refuses(sh(RECIPE, "cola", check=False, **env), "TASK 'cola'")
+    refuses(sh(RECIPE, check=False, **env), "TASK ''", "mrpc or cola")
+    refuses(sh(RECIPE, "wnli", check=False, **env), "TASK 'wnli'")
     refuses(sh(RECIPE, "sst2", tmp_path / "none", check=False, **env), "none: no such folder")
     result = sh(RECIPE, "mnli", tmp_path, check=False, **env)
     refuses(result, f"{tmp_path}: ", "MNLI.zip nor train.tsv and dev_matched.tsv")

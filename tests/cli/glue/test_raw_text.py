@@ -36,7 +36,7 @@ def test_dry_run_prints_commands_and_writes_nothing(task, tmp_path):
     assert all(shutil.which(command, path=path) for command in commands)
     name = ARCHIVES.get(task, "mrpc_dev_ids.tsv")
     assert f"https://dl.fbaipublicfiles.com/glue/data/{name}" in out
-    assert ("input1" in out) == (task != "sst2") and "raw_text.tmp" in out
+    assert ("input1" in out) == (task not in ("sst2", "cola")) and "raw_text.tmp" in out
     assert not list(tmp_path.iterdir())
     only = sh(RECIPE, task, **env, STAGES="text").stdout
     assert "--target-lang answer" in only and "curl" not in only and "input0" not in only
@@ -49,6 +49,9 @@ def test_archives(task, env, tmp_path):
     name = "dev_matched" if task == "mnli" else "dev"
     members = {"train.tsv": table(task, train), f"{name}.tsv": table(task, dev)}
     members["test.tsv"] = "index\tsentence\n0\twithout a label\n"
+    if task == "cola":  # the authors' files are in GLUE's archive, too
+        members["original/raw/in_domain_train.tsv"] = "no table"
+        members["original/tokenized/train.tsv"] = "no table"
     pack(tmp_path / "public" / ARCHIVES[task], {f"X/{name}": t for name, t in members.items()})
     sh(RECIPE, task, **env, MIRROR=f"file://{tmp_path}/public", STAGES="raw")
     kept, valid = hold_out(train)
@@ -126,3 +129,17 @@ def test_mrpc(numbered, env, tmp_path):
     test = [rows[number] for number in dev] if numbered else own_test
     train, valid = hold_out([row for i, row in enumerate(rows) if i not in dev or not numbered])
     assert is_raw(tmp_path / "out/raw", "mrpc", {"train": train, "valid": valid, "test": test})
+
+
+@pytest.mark.parametrize("name", ["cola_public_1.1.zip", "cola_public.zip"])
+def test_cola_of_its_authors(name, env, tmp_path):
+    """Both dev sets are for testing, and the tokenised tables are not read."""
+    rows, dev, other = (draw_rows("cola", count, count) for count in (60, 7, 5))
+    parts = {"in_domain_train": rows, "in_domain_dev": dev, "out_of_domain_dev": other}
+    members = {f"raw/{part}.tsv": table("cola", some) for part, some in parts.items()}
+    members |= {f"tokenized/{part}.tsv": "no table" for part in parts}
+    pack(tmp_path / name, {f"cola_public/{name}": text for name, text in members.items()})
+    sh(RECIPE, "cola", tmp_path, **env, STAGES="raw")
+    train, valid = hold_out(rows)
+    sets = {"train": train, "valid": valid, "test": dev + other}
+    assert is_raw(tmp_path / "out/raw", "cola", sets)

@@ -14,20 +14,39 @@ def table(sentences: list[str]) -> str:
 
 
 LABELS = ("unacceptable", "acceptable")
+DEV = ("in_domain_dev", "out_of_domain_dev")
 
 
-@pytest.mark.parametrize("zipped", [True, False])
-def test_cola(env, public, tmp_path, zipped):
+def pack_as_the_authors(path, sets: dict[str, list[str]]) -> None:
+    """With the dev set divided in two, which have a sentence in common, and all of it in tokens."""
+    first, *others = sets["dev"]
+    parts = dict(zip(("in_domain_train", *DEV), (sets["train"], [first], [*others, first])))
+    members = {"README": ""}
+    for name, sentences in parts.items():
+        members[f"raw/{name}.tsv"] = table(sentences)
+        members[f"tokenized/{name}.tsv"] = table([s.replace(".", " .") for s in sentences])
+    pack(path, {f"cola_public/{name}": text for name, text in members.items()})
+
+
+AUTHORS = "cola_public_1.1.zip"
+
+
+@pytest.mark.parametrize("source", ["CoLA.zip", AUTHORS, "cola_public.zip", "tables"])
+def test_cola(env, public, tmp_path, source):
     train = [f"Sentence {'so ' * (i % 7)}{i}." for i in range(45)]
     sets = {"train": [*train, train[3]], "dev": ["A new  one.", train[0]]}
     members = {f"{name}.tsv": table(sentences) for name, sentences in sets.items()}
-    if zipped:
-        others = {"original/raw/in_domain_train.tsv": "no table", "test.tsv": "index\tsentence\n"}
+    if source == "CoLA.zip":
+        others = {f"original/raw/{name}.tsv": "no table" for name in ("in_domain_train", *DEV)}
+        others["test.tsv"] = "index\tsentence\n"
         members = {f"CoLA/{name}": text for name, text in (members | others).items()}
-        pack(public / "CoLA.zip", members)
-    else:
+        pack(public / source, members)
+        pack(public / AUTHORS, {"README": "not this one"})
+    elif source == "tables":
         for name, text in members.items():
             (public / name).write_text(text)
+    else:
+        pack_as_the_authors(public / source, sets)
     sh(recipe("cola"), public, **env, STAGES="raw", SHOTS="6")
 
     held_out = [train[19], train[39]]
@@ -56,7 +75,7 @@ def test_bad_tables(env, public, tmp_path):
     for train, shots, message in (
         (good + "gj04\t2\t\tA.\n", "3", "train.tsv: line 26: not source, 0 or 1, mark, sentence"),
         (good + "gj04\t1\tA.\n", "3", "train.tsv: line 26: not source"),
-        (table(["A."]), "3", "train.tsv: fewer than 20 sentences"),
+        (table(["A."]), "3", "fewer than 20 sentences to train on"),
         (good, "24", "--shots 24: there are 24 sentences to train on"),
         (good, "-1", "--shots -1:"),
     ):
@@ -64,4 +83,16 @@ def test_bad_tables(env, public, tmp_path):
         (public / "dev.tsv").write_text(good)
         result = sh(recipe("cola"), public, **env, STAGES="raw", SHOTS=shots, check=False)
         refuses(result, message)
+    assert not (tmp_path / "out/raw").exists()
+
+
+def test_other_folders(env, public, tmp_path):
+    result = sh(recipe("cola"), public, **env, STAGES="raw", check=False)
+    refuses(result, f"{public}: has neither CoLA.zip, {AUTHORS}, cola_public.zip nor train.tsv")
+    pack(public / AUTHORS, {"cola_public/raw/in_domain_dev.tsv": table(["A."])})
+    result = sh(recipe("cola"), public, **env, STAGES="raw", check=False)
+    refuses(result, AUTHORS, "there is no in_domain_train.tsv")
+    pack(public / AUTHORS, {"README": ""})
+    result = sh(recipe("cola"), public, **env, STAGES="raw", check=False)
+    refuses(result, AUTHORS, "there is no train.tsv")
     assert not (tmp_path / "out/raw").exists()

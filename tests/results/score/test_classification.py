@@ -103,7 +103,7 @@ def test_scores_of_a_class(tmp_path):
         assert scores["matthews"] == pytest.approx(100 * matthews(pairs))
     plain = classification.class_scores(made.backbone, data, device="cpu")
     assert "f1" not in plain and "matthews" not in plain
-    with pytest.raises(UserError, match=f"--positive-class rare: .* but {', '.join(LABELS)}"):
+    with pytest.raises(UserError, match=f"--positive-class rare: .* but {', '.join(LABELS)}$"):
         classification.class_scores(made.backbone, data, device="cpu", positive_class="rare")
 
 

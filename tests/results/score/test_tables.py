@@ -70,6 +70,16 @@ def test_further_measures_of_a_task(words, tmp_path):
     assert found[3][1:6] == ["50.00", "60.00", "50.00", "-", "55.00"]
 
 
+def test_plugins_without_training_may_be_worse_than_chance(tmp_path):
+    """Nothing is trained, and Matthews' correlation is below 0."""
+    scores = {"accuracy": 10.0, "f1": 0.0, "matthews": -80.0}
+    rows = [{"name": "backbone", "trained": 9, "scores": scores}]
+    rows.append({"name": "mean_copy", "trained": 0, "scores": scores})
+    (tmp_path / "plugins.json").write_text(json.dumps({"length": 32, "rows": rows}))
+    found = rows_of(write_tasks_table([f"cola={tmp_path}"], "backbone"))
+    assert found[3][1:4] == ["10.00", "0.00", "-80.00"]
+
+
 def test_differences_by_sentence(words):
     rows = rows_of(write_tasks_table(words, "backbone"))
     header = rows.index(["model", "sst2", "rte"])
