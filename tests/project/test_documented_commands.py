@@ -133,8 +133,9 @@ def test_recipes_have_the_documented_rows(tmp_path):
             "language_model": ["--model", "FOLDER"],
         }.get(name, [])
         args = recipe_parser(name).parse_args([*needed, "--device", "cpu", *words])
-        if getattr(args, "bert", None):
-            args.bert = tmp_path
+        for imported in ("bert", "model"):
+            if getattr(args, imported, None):
+                setattr(args, imported, tmp_path)
         if getattr(args, "task", None) == "own":
             args.data = tmp_path
         pipeline_of(RECIPES[name], Place(name, tmp_path), args)
