@@ -16,16 +16,8 @@ SEED = re.compile(r"(.+)\.seed(\d+)")
 # that result.json may have, with their units, in the order of tables
 SCORES = {
     **{"accuracy": "%", "rouge1": "%", "rouge2": "%", "rougeL": "%", "perplexity": ""},
-    **{
-        "exact_match": "%",
-        "f1": "%",
-        "matthews": "%",
-        "bleu": "%",
-        "chrf": "%",
-        "comet": "",
-        "ppl": "",
-        "read": "",
-    },
+    **{"exact_match": "%", "f1": "%", "matthews": "%"},
+    **{"bleu": "%", "chrf": "%", "comet": "", "ppl": "", "read": ""},
     "prompt_ms": "",
 }
 

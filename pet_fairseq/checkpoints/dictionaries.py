@@ -208,3 +208,12 @@ def first_difference(theirs: Dictionary, ours: Dictionary) -> str:
 def dictionary_hash(dictionary: Dictionary) -> bytes:
     """SHA-256 of a dictionary's words in their order."""
     return hashlib.sha256("\n".join(dictionary.symbols).encode()).digest()
+
+
+def class_names(task) -> list[str]:
+    """The classes of a task of fairseq's sentence_prediction, in the order of their numbers.
+
+    fairseq adds <mask> to the dictionary of classes, too, which is none of them.
+    """
+    labels = task.label_dictionary
+    return [labels[labels.nspecial + i] for i in range(task.cfg.num_classes)]

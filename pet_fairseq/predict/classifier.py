@@ -7,6 +7,7 @@ import torch
 from fairseq.data.data_utils import collate_tokens
 from torch import Tensor, nn
 
+from pet_fairseq.checkpoints.dictionaries import class_names
 from pet_fairseq.errors import UserError
 from pet_fairseq.huggingface.tokenizer_file import piece_of
 from pet_fairseq.predict.int8 import check_int8, to_int8
@@ -21,8 +22,7 @@ class Classifier(Predictor):
         if cfg.regression_target:
             raise UserError("--regression-target: the model has no classes; give one that has")
         super().__init__(model, task, *args, **options)
-        labels = task.label_dictionary
-        self.labels = [piece_of(labels[labels.nspecial + i]) for i in range(cfg.num_classes)]
+        self.labels = [piece_of(name) for name in class_names(task)]
 
     @property
     def no_answer(self) -> dict:

@@ -7,6 +7,7 @@ from typing import Optional
 
 import torch
 
+from pet_fairseq.checkpoints.dictionaries import class_names
 from pet_fairseq.checkpoints.loading import load_model, read_batches
 from pet_fairseq.devices import check_device
 from pet_fairseq.errors import UserError
@@ -88,9 +89,7 @@ def class_number(task, name: str) -> int:
     Raises:
         UserError: no such class.
     """
-    words = task.label_dictionary
-    # fairseq adds <mask> to the dictionary of classes, too
-    names = words.symbols[words.nspecial :][: task.cfg.num_classes]
+    names = class_names(task)
     if name not in names:
         raise UserError(
             f"--positive-class {name}: the data have no such class, but {', '.join(names)}"

@@ -62,23 +62,24 @@ def prompt_scores(
     check_gives_logits(model, f"CHECKPOINT {checkpoint}")
     model.to(device)
     loss = seconds = 0.0
-    words = right = length = count = chosen = 0
+    words = right = length = chosen = 0
     found = list(read_texts(task, subset, prompt_end, texts, model.max_positions()))
     if not found:
         raise UserError(
             f"--prompt-end {prompt_end!r}: in no text of {subset} that the model has room for"
         )
     answers = [answer.to(device) for answer in all_answers(found)] if closed_answers else []
-    for text in found:
+    for number, text in enumerate(found):
         response, prompt = text.response.to(device), cut_prompt(text.prompt, cut).to(device)
-        if not count:
+        if number == 0:
             model(prompt[None], features_only=True)  # the first run is slower
         seconds += reading_time(model, prompt)
         nats, is_right = read_response(model, prompt, response)
         loss, right, words = loss + nats, right + is_right, words + len(response)
-        length, count = length + len(text.prompt), count + 1
+        length += len(text.prompt)
         if closed_answers:
             chosen += torch.equal(choose_answer(model, prompt, answers), response)
+    count = len(found)
     accuracy = {"accuracy": 100 * chosen / count} if closed_answers else {}
     return {
         **accuracy,
