@@ -54,6 +54,7 @@ def memory(setup: Setup, row: Row, seed: int, group: str) -> Stage:
             *("--backbone-path", str(setup.backbone), "--window", str(settings.window)),
             *(*settings.memory, *rise_and_fall(settings.memory_updates)),
             *tags_alone(settings, row),
+            *default_start(row),
         )
     )
     return Stage(
@@ -85,7 +86,12 @@ def tags_alone(settings: Settings, row: Row) -> Options:
     given = dict(zip(settings.memory, settings.memory[1:]))
     longest = int(given.get("--segment-tokens", settings.window))
     tags = -(-longest // SMALLEST_RATIO)
-    return ("--connector", "none", "--standardise-on", "0", "--memory-tags", str(tags))
+    return ("--connector", "none", "--memory-tags", str(tags))
+
+
+def default_start(row: Row) -> Options:
+    """The options of rows whose connector has no states to be standardised."""
+    return ("--standardise-on", "0") if row.tags_alone or row.lora_on == "reader" else ()
 
 
 def build_stages(setup: Setup, rows: Sequence[str], seeds: Sequence[int]) -> list[Stage]:

@@ -146,6 +146,17 @@ def test_low_rank_rows(tmp_path):
     assert not set(LOW_RANK) & set(parser("cicero").get_default("rows"))
 
 
+def test_what_has_no_states_at_tags_is_not_standardised(tmp_path):
+    found = stages("next_text", tmp_path, "--rows", "former", *LOW_RANK)
+    for training, number in (
+        ("memory", "64"),
+        ("icae_memory", "64"),
+        ("autocompressor_memory", "0"),
+        ("lora_model", "0"),
+    ):
+        assert found[f"{training}.seed1"].option("--standardise-on") == number
+
+
 def trained_parameters(model, rank):
     """Of SelfCP's tag and connector, and of updates of this rank."""
     torch.manual_seed(0)
