@@ -57,7 +57,8 @@ def find_state(stage: Stage, options: RunOptions) -> State:
         return _find_state_without_record(stage, options)
     now = make_record(stage, options.places, before.finished)
     changes = differences(before, now, dict(stage.renamed))
-    if changes and not options.again:
+    something_to_lose = stage.product.exists() or stage.checkpoints()
+    if changes and something_to_lose and not options.again:
         raise UserError(
             f"{stage.product}: was made otherwise ({'; '.join(changes)}); give --again to replace "
             "it, or another folder"

@@ -172,6 +172,17 @@ def test_an_interrupted_training_with_other_options_does_not_go_on(folder, monke
     run(folder, training(folder, TRAIN, "--lr", "2"))
 
 
+def test_a_training_that_left_nothing_begins_again_with_other_options(folder, monkeypatch):
+    fake_repair(monkeypatch)
+    with pytest.raises(UserError, match="model: sh failed"):
+        run(folder, training(folder, "exit 1", "--lr", "1"))
+    assert read_record(training(folder).product) is not None
+    with pytest.raises(UserError, match="model: sh failed"):  # not: was made otherwise
+        run(folder, training(folder, "exit 1", "--lr", "2"))
+    run(folder, training(folder, f"touch {folder}/runs/model/checkpoint_best.pt", "--lr", "3"))
+    assert read_record(training(folder).product).finished
+
+
 @pytest.mark.slow
 def test_a_training_whose_only_checkpoint_is_damaged(folder):
     with pytest.raises(UserError, match="model: sh failed"):
