@@ -46,12 +46,12 @@ FAIRSEQ_ERRORS = {
     r"'(model|extra_state)'$": rf"the checkpoint has no `\1`; {WHOLE}",
     r"file (.*) not found$": r"\1: no such file",
     r"INTERNAL: could not parse ModelProto from (.*)": r"\1: no SentencePiece model; give the "
-    "file that divided the training text",
+    "subword model of the training text",
     r'FAILED_PRECONDITION: "(.*)": Is a directory': r"\1: is a folder; give the SentencePiece "
     "model in it",
     r"Missing mandatory value: sentencepiece_model": "--sentencepiece-model: missing; give the "
-    "file that divided the training text",
-    r"Missing mandatory value: bpe_codes": "--bpe-codes: missing; give the file that divided the "
+    "subword model of the training text",
+    r"Missing mandatory value: bpe_codes": "--bpe-codes: missing; give the subword model of the "
     "training text",
     r"(?:Criterion|Optimizer) does not match.*\. (\w+) vs (\w+)": "--save-dir: its checkpoint was "
     r"trained with \1, not \2; give another --save-dir, or --reset-optimizer",

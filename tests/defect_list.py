@@ -451,7 +451,7 @@ DEFECTS = (
         "tests/results/test_bleu.py",
     ),
     Defect(
-        "a file of another model divides the teacher's text",
+        "a subword model of another model segments the teacher's text",
         "pet_fairseq/compress/raw_text.py:describe_unknown",
         "if unknown <= MOST_UNKNOWN * len(pieces)",
         "if unknown <= len(pieces)",
@@ -663,7 +663,7 @@ DEFECTS = (
         "tests/selfcp/test_low_rank.py",
     ),
     Defect(
-        "sentences not divided as files2rouge does",
+        "sentences not split as files2rouge does",
         "pet_fairseq/results/score/rouge.py:a_line_each",
         "return ' .\\n'.join(text.split(' .'))",
         "return text",

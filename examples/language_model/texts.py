@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.huggingface.tokenizer_file import divide, load_segmenter
+from pet_fairseq.huggingface.tokenizer_file import load_segmenter, segment
 
 VALID = 20  # every 20th text of TRAIN is for validation,
 MOST_VALID = 200  # but not more than these, which every epoch reads
@@ -67,7 +67,7 @@ def main() -> None:
         whole = [f"{prompt}\n{response}" for prompt, response in texts]
         if not whole:
             sys.exit(f"texts.py: error: {path}: is shorter than one prompt and its response")
-        return divide(tokenizer, whole)
+        return segment(tokenizer, whole)
 
     train, test = encode(args.train), encode(args.test)
     step = max(VALID, math.ceil(len(train) / MOST_VALID))

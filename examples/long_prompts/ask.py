@@ -71,7 +71,7 @@ def ask(args: argparse.Namespace, way: str) -> Answer:
 
 
 def make_sample(task: SelfCpTask, args: argparse.Namespace) -> dict:
-    """A batch of one prompt, divided as the data of the memory's training are."""
+    """A batch of one prompt, tokenized as the data of the memory's training are."""
     folder = Path(task.cfg.data)
     vocabulary = open_vocabulary(folder)
     document = Record(args.question, read_text(args.document, "DOCUMENT"), "")

@@ -1,4 +1,4 @@
-"""What lies beside a model and tells its text: the files that divide words, and its languages."""
+"""What lies beside a model and tells its text: the subword models, and its languages."""
 
 import json
 import os
@@ -56,7 +56,7 @@ def find_file(names: Iterable[str], folders: Iterable[Path]) -> str:
 
 
 def both_sides(file: str) -> tuple[str, str]:
-    """The files that divide the source and the target, of which the first is known; "" for none."""
+    """The subword models of the source and the target, of which the first is known; "" for none."""
     target = Path(file).parent / TARGET_MODEL
     is_pair = Path(file).name == SOURCE_MODEL and target.is_file()
     return file, str(target) if is_pair else file

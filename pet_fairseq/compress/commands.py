@@ -138,7 +138,7 @@ def _add_engine_options(group) -> None:
         nargs="+",
         default=(),
         metavar="MODEL",
-        help="the SentencePiece model that divides its text, or those of source and target "
+        help="the SentencePiece model of its text, or those of source and target "
         "(default: what lies beside it)",
     )
     group.add_argument(

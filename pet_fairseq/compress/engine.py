@@ -1,7 +1,7 @@
 """A model in CTranslate2 as a teacher: what its folder tells, and a folder of its own for it.
 
-Such folders come from CTranslate2's converters, too, which leave out what text needs: the file that
-divides words, the languages, and the language tokens of a multilingual model.
+Such folders come from CTranslate2's converters, too, which leave out what text needs: the
+subword model, the languages, and the language tokens of a multilingual model.
 """
 
 import json
@@ -187,13 +187,13 @@ def check_translates(folder: Path) -> None:
 
 
 def subword_files(folder: Path) -> dict[str, Path]:
-    """The files beside a model that divide text into its words, by name; empty if there is none."""
+    """The subword models beside a model, by name; empty if there is none."""
     file = find_file(SUBWORD_FILES, around_data(folder))
     return {Path(name).name: Path(name) for name in both_sides(file) if name}
 
 
 def named_files(bpe: Optional[Path], sentencepiece: Collection[Path]) -> dict[str, Path]:
-    """The files that the user names to divide text, by the names under which they are looked for.
+    """The subword models that the user names, by the names under which they are looked for.
 
     Args:
         sentencepiece: one model, or one for each side.
@@ -201,7 +201,7 @@ def named_files(bpe: Optional[Path], sentencepiece: Collection[Path]) -> dict[st
         UserError: BPE codes and models, more than two models, or no such file.
     """
     if bpe is not None and sentencepiece:
-        raise UserError("--bpe and --sentencepiece: both say how to divide text; give one of them")
+        raise UserError("--bpe and --sentencepiece: both name a subword model; give one of them")
     if len(sentencepiece) > 2:
         raise UserError("--sentencepiece: give one model, or those of the source and the target")
     names = ("spm.model",) if len(sentencepiece) == 1 else (SOURCE_MODEL, TARGET_MODEL)
@@ -220,7 +220,7 @@ def take(folder: Path, languages: tuple[str, str], files: Mapping[str, Path], ou
 
     Args:
         languages: of the source and the target, as the model names them if it has several.
-        files: that divide words, by the names that they get; empty if there are none.
+        files: subword models, by the names that they get; empty if there are none.
     Raises:
         UserError: a multilingual model that does not know the languages, or unreadable files.
     """

@@ -125,11 +125,11 @@ def compare_forms(
     """
     texts = read_set(test, reference)
     engines = {form: open_form(folder, data, beam) for form, folder in forms.items()}
-    divided = {
-        form: [divide(engine, text) for text in texts.sources] for form, engine in engines.items()
+    pieces_of = {
+        form: [segment(engine, text) for text in texts.sources] for form, engine in engines.items()
     }
-    asked = [i for i, each in enumerate(zip(*divided.values())) if all(each)]
-    sources = {form: [pieces[i] for i in asked] for form, pieces in divided.items()}
+    asked = [i for i, each in enumerate(zip(*pieces_of.values())) if all(each)]
+    sources = {form: [pieces[i] for i in asked] for form, pieces in pieces_of.items()}
     translators = {form: translator(engine) for form, engine in engines.items()}
     found, seconds = take_turns(translators, sources, rounds)
     bleu, chrf = cached_bleu(texts.references), cached_chrf(texts.references)
@@ -163,7 +163,7 @@ def open_form(folder: Path, data: Path, beam: int) -> Engine:
     return open_engine(TRANSLATE.parse([*words, "--data", str(data)]), [])
 
 
-def divide(engine: Engine, text: str) -> list[str]:
+def segment(engine: Engine, text: str) -> list[str]:
     """The pieces of a text, as many as the engine reads; none if there is nothing in it."""
     pieces = split_to_fit(engine, text, "cut")[0]
     return pieces[0] if pieces else []

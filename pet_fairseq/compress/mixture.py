@@ -36,7 +36,7 @@ def write_mixture(
         teacher: the checkpoint that translated. data: folders of fairseq-preprocess; the first has
             its dictionaries. shards: what translate-corpus wrote.
     Raises:
-        UserError: a shard is missing, there are too few pairs, or no file that divides text into
+        UserError: a shard is missing, there are too few pairs, or no subword model of
             the teacher's words.
     """
     check_pairs(shards, len(data))
@@ -48,7 +48,7 @@ def write_mixture(
         for part, given in zip(parts, data):
             part.mkdir(exist_ok=True)
             names.append(f"{train_set(link_data(given, languages, repeat, part))}.{pair}")
-        for file in opened.divided().files:
+        for file in opened.segmenter().files:
             shutil.copyfile(file, parts[0] / file.name)
         for side, words in enumerate((task.source_dictionary, task.target_dictionary)):
             paths = [part / f"{name}.{languages[side]}" for part, name in zip(parts, names)]

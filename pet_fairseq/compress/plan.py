@@ -227,7 +227,7 @@ def check_for_marian(teacher: Teacher, data: Path) -> Teacher:
             f"{option}: {data} has a dictionary for each language, and Marian one for both; give a "
             "teacher with data of fairseq-preprocess --joined-dictionary"
         )
-    remedy = "put the SentencePiece model that divided the text there"
+    remedy = "put the SentencePiece model of the text there"
     check_segmentation(find_subword_file(words, around_data(data), option, remedy))
     return replace(teacher, embedding_options=sharing_options(True, True))
 

@@ -63,7 +63,7 @@ class Given:
         repeat: how often training has the given pairs, those of the data too, for each time that
             it has the translations.
         device: that translates them. search: how it does. jobs: in how many processes.
-        subwords: files that divide text for a model in CTranslate2, by the names that they get;
+        subwords: subword models for a model in CTranslate2, by the names that they get;
             empty for those beside it.
     """
 
@@ -146,10 +146,10 @@ def with_named_test(given: Given, test_set: NamedSet, teacher: Path) -> Given:
     Raises:
         UserError: the set has no such pair or cannot be had, or the teacher reads pieces only.
     """
-    if given.engine is not None and not EngineText(given.engine).is_divided:
+    if given.engine is not None and not EngineText(given.engine).reads_raw_text:
         raise UserError(
-            f"--test {test_set}: is raw text, and no file beside {TEACHER} {given.teacher} divides "
-            "text; give that file with --sentencepiece or --bpe"
+            f"--test {test_set}: is raw text, and {TEACHER} {given.teacher} has no subword model "
+            "beside it; give that file with --sentencepiece or --bpe"
         )
     data = None if given.data is None else data_folders(given, teacher)[0]
     task = open_teacher(teacher, data).task.cfg
@@ -185,8 +185,8 @@ def check_given(given: Given) -> None:
         )
     if given.subwords and given.engine is None:
         raise UserError(
-            f"--sentencepiece and --bpe: are for a {TEACHER} in CTranslate2; put the file that "
-            f"divided the training text beside {given.teacher}"
+            f"--sentencepiece and --bpe: are for a {TEACHER} in CTranslate2; put the subword "
+            f"model of the training text beside {given.teacher}"
         )
     for split, pair in given.pairs.items():
         for file in pair:
@@ -268,11 +268,11 @@ def engine_stage(given: Given, folder: Path) -> tuple[tuple[Stage, ...], Path]:
 
 
 def check_engine(given: Given) -> dict[str, Path]:
-    """The files that divide text for a model in CTranslate2, by name.
+    """The subword models for a model in CTranslate2, by name.
 
     Raises:
         UserError: CTranslate2 is missing, the model does not translate, nothing or binary data is
-            given for it to translate, or its pieces are to stay and nothing divides text into them.
+            given for it to translate, or its pieces are to stay without a subword model.
     """
     if not has_ctranslate2():
         raise UserError(f"{TEACHER} {given.teacher}: {MISSING}")
@@ -287,9 +287,9 @@ def check_engine(given: Given) -> dict[str, Path]:
         words = dictionary_of(read_vocabularies(given.teacher)[0])
         if has_pieces(words):
             raise UserError(
-                f"{TEACHER} {given.teacher}: its words are pieces, and no file beside it divides "
-                "text into them; give that file with --sentencepiece or --bpe, or text in its "
-                "pieces and a --vocabulary of N pieces for the student"
+                f"{TEACHER} {given.teacher}: its words are pieces, and it has no subword model "
+                "beside it; give that file with --sentencepiece or --bpe, or text in its pieces "
+                "and a --vocabulary of N pieces for the student"
             )
     return files
 
@@ -332,11 +332,11 @@ def corpus_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], Path]
     if given.engine is not None:
         reads = EngineText(given.engine)
         reads.check(first_lines(given.text))
-        divided = () if reads.is_divided else ("--tokenizer", "space")
-        return translation_stages(given, teacher, given.engine, divided), given.corpus
+        in_pieces = () if reads.reads_raw_text else ("--tokenizer", "space")
+        return translation_stages(given, teacher, given.engine, in_pieces), given.corpus
     opened = open_teacher(teacher, data_folders(given, teacher)[0] if given.is_mixed else None)
     # a file that is missing or not the teacher's is told now, not after the text is translated
-    opened.divided().check((line, "") for line in first_lines(given.text))
+    opened.segmenter().check((line, "") for line in first_lines(given.text))
     assert opened.cfg is not None, "a model in CTranslate2 was dealt with"
     words = opened.task.cfg.data
     _, not_held = why_not_exported(opened.cfg.model, str(teacher))

@@ -51,8 +51,8 @@ REFERENCE, TEST_SOURCE = "raw.reference", "raw.source"  # the test set as it was
 IN_ENGINE = "test.engine"  # the sources of the test set, in the pieces of a model in CTranslate2
 SPLITS = ("train", "valid", "test")
 FIRST_LINES = 1000  # of a text, by which it is seen whether a model knows its pieces
-MOST_UNKNOWN = 0.1  # of a text's pieces, if the file that divided it is the model's
-PUT_IT = "put the file that divided the teacher's training text beside TEACHER"
+MOST_UNKNOWN = 0.1  # of a text's pieces, if its subword model is the model's
+PUT_IT = "put the subword model of the teacher's training text beside TEACHER"
 MOST_HELD_OUT = 1000  # sentences, and
 SHARE_HELD_OUT = 0.1  # at most this share, for each set that is missing
 
@@ -76,12 +76,12 @@ class Opened(NamedTuple):
     cfg: Optional[DictConfig]
     task: TranslationTask
 
-    def divided(self) -> "Divided":
-        """What divides text into the words of the model."""
+    def segmenter(self) -> "Segmenter":
+        """What segments text into the words of the model."""
         if self.cfg is None:
-            return Divided(self.task, [self.path], divides=is_divided(self.path, self.task))
+            return Segmenter(self.task, [self.path], segments=reads_raw_text(self.path, self.task))
         folders = folders_around(str(self.path), self.cfg, Path(self.task.cfg.data))
-        return Divided(self.task, folders)
+        return Segmenter(self.task, folders)
 
 
 def open_teacher(path: Path, data: Optional[Path] = None) -> Opened:
@@ -109,9 +109,9 @@ def write_corpus_text(teacher: Path, shards: Path, folder: Path) -> None:
     Raises:
         UserError: a shard is missing, or the teacher's words cannot be put together.
     """
-    divided = open_teacher(teacher).divided()
+    segmenter = open_teacher(teacher).segmenter()
     with atomic_folder(folder) as new:
-        for name, side, text in ((SOURCE, 0, divided.source), (TARGET, 1, divided.target)):
+        for name, side, text in ((SOURCE, 0, segmenter.source), (TARGET, 1, segmenter.target)):
             with (new / name).open("w", encoding="utf-8") as out:
                 for files in complete_shards(shards):
                     with files[side].open(encoding="utf-8") as lines:
@@ -134,15 +134,15 @@ def write_pieces(
 
     Args:
         engine: a model in CTranslate2 that reads the test set, too, in pieces of its own; its
-            sources are in test.engine, cut to its length. Where it has no file that divides text,
+            sources are in test.engine, cut to its length. Where it has no subword model,
             the sources of `sets` are in its pieces, and are joined for the student.
         data: a folder with the teacher's dictionaries, None for the one that it names.
     Raises:
-        UserError: files whose numbers of lines differ, no pair that can be used, or no file that
-            divides text into the teacher's words, or one that is not the teacher's.
+        UserError: files whose numbers of lines differ, no pair that can be used, or no subword
+            model, or one that is not the teacher's.
     """
     opened = open_teacher(teacher, data)
-    task, divided = opened.task, opened.divided()
+    task, segmenter = opened.task, opened.segmenter()
     reads = None if engine is None else EngineText(engine)
     counts: dict[str, Counter] = {split: Counter() for split in SPLITS}
     missing = [split for split in SPLITS if split not in sets]
@@ -151,11 +151,11 @@ def write_pieces(
             for pair in pairs:
                 if engine is None:  # else the pieces are those of its own text, made just now
                     lines = islice(parallel(pair.source, pair.target), FIRST_LINES)
-                    divided.check((source.text, target.text) for source, target in lines)
+                    segmenter.check((source.text, target.text) for source, target in lines)
                 held_out = missing if split == "train" and pair is pairs[0] else []
                 choose = choose_sets(pair.source, split, held_out)
-                write_pair(pair, choose, divided, writers, counts, keeps_all=split == "test")
-        for file in divided.files:
+                write_pair(pair, choose, segmenter, writers, counts, keeps_all=split == "test")
+        for file in segmenter.files:
             shutil.copyfile(file, new / file.name)
         write_json(new / "about.json", counts)
         check_counts(counts, sets)
@@ -164,7 +164,7 @@ def write_pieces(
 def write_pair(
     pair: TextPair,
     choose: Callable[[str], str],
-    divided: "Divided",
+    segmenter: "Segmenter",
     writers: "Writers",
     counts: dict[str, Counter],
     keeps_all: bool,
@@ -178,7 +178,7 @@ def write_pair(
     for source, target in parallel(pair.source, pair.target):
         text = source.text if writers.reads is None else writers.reads.raw(source.text)
         place = choose(text)
-        pieces, reason = divided.pair(text, target.text)
+        pieces, reason = segmenter.pair(text, target.text)
         counts[place][reason or "kept"] += 1
         if reason is None or keeps_all:
             for _ in range(pair.repeat if place == "train" else 1):
@@ -197,19 +197,19 @@ def check_counts(counts: dict[str, Counter], sets: dict[str, list[TextPair]]) ->
             )
 
 
-class Divided:
+class Segmenter:
     """Text as the words of a translation model, and why a pair cannot be used.
 
     Args:
-        folders: where the files are looked for that divide words.
-        divides: whether they are needed; else sources are in pieces, which are only joined.
+        folders: where subword models are looked for.
+        segments: whether one is needed; else sources are in pieces, which are only joined.
     Attributes:
         files: those files.
     """
 
-    def __init__(self, task: TranslationTask, folders: list[Path], divides: bool = True):
+    def __init__(self, task: TranslationTask, folders: list[Path], segments: bool = True):
         words = task.source_dictionary
-        file = find_subword_file(words, folders, TEACHER, PUT_IT) if divides else ""
+        file = find_subword_file(words, folders, TEACHER, PUT_IT) if segments else ""
         file, of_target = both_sides(file)
         languages = languages_of(task)
         swapped = dict(zip(languages, reversed(languages.values())))
@@ -218,14 +218,14 @@ class Divided:
             build_text_of(*options, max_word_chars=LONGEST_WORD) for options in sides
         )
         self.words = (words, task.target_dictionary)
-        if not divides:
+        if not segments:
             joined = map(Joined, self.words)
             self.source, self.target = (Text(bpe=each) for each in joined)
         self.files = [Path(name) for name in dict.fromkeys((file, of_target)) if name]
         self.longest = tuple(limit - 1 for limit in task.max_positions())
 
     def check(self, pairs: Iterable[tuple[str, str]]) -> None:
-        """Raise UserError if a file divides text into too many pieces that are not the model's.
+        """Raise UserError if a file segments text into too many pieces that are not the model's.
 
         Args:
             pairs: source and target, either of which may be empty.
@@ -301,7 +301,7 @@ class Writers:
     """The files of a folder for fairseq-preprocess: the sets, dictionaries, and the raw test set.
 
     Args:
-        reads: what divides the test set for test.engine, if there is to be one.
+        reads: what segments the test set for test.engine, if there is to be one.
     """
 
     def __init__(self, folder: Path, task: TranslationTask, reads: Optional["EngineText"] = None):
@@ -354,16 +354,16 @@ class EngineText:
     Args:
         folder: of the model, with all that text needs.
     Attributes:
-        task: with its dictionaries. is_divided: whether it reads raw text, else pieces.
+        task: with its dictionaries. reads_raw_text: whether it reads raw text, else pieces.
         room, longest: the most pieces of a source and of a translation, without its end.
     """
 
     def __init__(self, folder: Path):
         opened = open_teacher(folder)
         self.task = opened.task
-        self.is_divided = is_divided(folder, opened.task)
-        divided = opened.divided()
-        self.source, self.files = divided.source, divided.files
+        self.reads_raw_text = reads_raw_text(folder, opened.task)
+        segmenter = opened.segmenter()
+        self.source, self.files = segmenter.source, segmenter.files
         tokens = LanguageTokens.of_folder(folder) or LanguageTokens()
         of_source, of_target = measure_engine(folder).positions
         around = len(tokens.source_prefix) + len(tokens.source_end)
@@ -372,10 +372,10 @@ class EngineText:
 
     def raw(self, text: str) -> str:
         """Text as people write it."""
-        return text if self.is_divided else self.source.decode(text)
+        return text if self.reads_raw_text else self.source.decode(text)
 
     def pieces(self, text: str) -> str:
-        """As many pieces as the model reads; none where a word is too long to be divided."""
+        """As many pieces as the model reads; none where a word is too long to be segmented."""
         try:
             return " ".join(self.source.encode(text).split()[: self.room])
         except TextError:
@@ -388,15 +388,15 @@ class EngineText:
             return
         if self.files:
             raise UserError(
-                f"{self.files[0]}: {share}; give the file that divided the teacher's training "
+                f"{self.files[0]}: {share}; give the subword model of the teacher's training "
                 "text, with --sentencepiece or --bpe"
             )
         raise UserError(
-            f"--text: {share}, beside which no file divides text; give that file with "
+            f"--text: {share}, beside which there is no subword model; give one with "
             "--sentencepiece or --bpe, or text in the teacher's pieces"
         )
 
 
-def is_divided(folder: Path, task: TranslationTask) -> bool:
-    """Whether a folder has what divides text into its words; whole words need nothing."""
+def reads_raw_text(folder: Path, task: TranslationTask) -> bool:
+    """Whether a folder has a subword model for raw text; whole words need none."""
     return not has_pieces(task.source_dictionary) or bool(find_file(SUBWORD_FILES, [folder]))

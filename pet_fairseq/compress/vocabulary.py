@@ -37,16 +37,16 @@ MOST_CHARACTERS = 0.9999  # of a text have pieces of their own, the rarest of a 
 def trim_teacher(teacher: Path, text: Path, most: Optional[int], folder: Path) -> None:
     """Write a teacher whose dictionaries have the words of its training text only.
 
-    Of a folder without a checkpoint, as in CTranslate2, only the dictionaries and the files that
-    divide text are written.
+    Of a folder without a checkpoint, as in CTranslate2, only the dictionaries and the subword
+    models are written.
 
     Args:
         text: what `write_pieces` wrote. most: of each side; None: all words of the text.
     Raises:
-        UserError: not a Transformer, or text that cannot be divided into fewer pieces.
+        UserError: not a Transformer, or text that cannot be segmented into fewer pieces.
     """
     opened = open_teacher(teacher)
-    task, cfg, divided = opened.task, opened.cfg, opened.divided()
+    task, cfg, segmenter = opened.task, opened.cfg, opened.segmenter()
     options = cfg and cfg.model
     if options is not None:
         check_trimmable(options, str(teacher))
@@ -55,9 +55,9 @@ def trim_teacher(teacher: Path, text: Path, most: Optional[int], folder: Path) -
         task.cfg.target_lang: task.target_dictionary,
     }
     counts = [count_words(text / f"train.{language}") for language in dictionaries]
-    if getattr(options, "share_all_embeddings", False) or len(divided.files) < 2:
-        counts = [counts[0] + counts[1]] * 2  # what one side may be divided into, both have
-    words, files = restrict_all(divided.files, counts, list(dictionaries.values()), most)
+    if getattr(options, "share_all_embeddings", False) or len(segmenter.files) < 2:
+        counts = [counts[0] + counts[1]] * 2  # what one side may be segmented into, both have
+    words, files = restrict_all(segmenter.files, counts, list(dictionaries.values()), most)
     needed = needed_words(options)
     rows = [kept_rows(d, chosen | needed) for d, chosen in zip(dictionaries.values(), words)]
     with atomic_folder(folder) as new:
@@ -123,7 +123,7 @@ def train_vocabulary(
 def restrict_all(
     files: list[Path], counts: list[Counter], dictionaries: list[Dictionary], most: Optional[int]
 ) -> tuple[list[set[str]], dict[str, Callable[[Path], object]]]:
-    """The words to keep of both sides, and what writes the files that divide text into these.
+    """The words to keep of both sides, and what writes subword models of these.
 
     Args:
         files: one for both sides, one for each, or none where words are whole.

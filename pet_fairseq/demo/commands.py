@@ -30,7 +30,7 @@ def _arguments(parser: ArgumentParser) -> None:
         type=int,
         default=PIECES,
         metavar="N",
-        help="how many different pieces words are divided into (default: %(default)s)",
+        help="the size of the subword vocabulary (default: %(default)s)",
     )
 
 

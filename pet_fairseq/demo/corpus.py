@@ -1,4 +1,4 @@
-"""The demo's corpus: short sentences of Tatoeba, Finnish to English, split and divided into pieces.
+"""The demo's corpus: short sentences of Tatoeba, Finnish to English, split and in pieces.
 
 ATTRIBUTION.md in this folder says where the sentences come from, and under which licence. Beside it
 is a teacher that scripts/demo_teacher.sh trained on them.
@@ -117,8 +117,8 @@ def write_corpus(out: Path, sizes: Mapping[str, int], pieces: int) -> dict[str, 
         for name, pairs in parts.items():
             for side, sentences in zip(SIDES, zip(*pairs)):
                 write_lines(folder / "raw" / f"{name}.{side}", sentences)
-                divided = map(" ".join, segment(list(sentences), out_type=str))
-                write_lines(folder / "pieces" / f"{name}.{side}", divided)
+                segmented = map(" ".join, segment(list(sentences), out_type=str))
+                write_lines(folder / "pieces" / f"{name}.{side}", segmented)
     return {name: len(pairs) for name, pairs in parts.items()}
 
 

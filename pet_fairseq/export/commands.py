@@ -41,7 +41,7 @@ def _arguments(parser: OneLineParser) -> None:
     parser.add_argument(
         "--segmentation",
         metavar="FILE",
-        help="BPE codes or the SentencePiece model that divided the training text, for --to "
+        help="BPE codes or the SentencePiece model of the training text, for --to "
         "huggingface, onnx and marian (default: the one that pet-fairseq translate finds)",
     )
     add_new_folder_option(parser)

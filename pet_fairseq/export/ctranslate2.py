@@ -231,7 +231,7 @@ def write_script(folder: Path, file: str, options: Any) -> None:
     """Write a script that translates with a folder and needs CTranslate2 and SentencePiece only.
 
     Args:
-        folder: of the model. file: the one that divides words, "" for none; a copy is there.
+        folder: of the model. file: the subword model, "" for none; a copy is there.
         options: of the model in the checkpoint.
     """
     if not file or bpe_options(file)["_name"] not in ("sentencepiece", "marian"):

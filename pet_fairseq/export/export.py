@@ -73,7 +73,7 @@ def check_options(to: str, given: dict) -> None:
 
 
 def add_text_files(checkpoint: str, data: str, folder: Path, with_languages: bool) -> None:
-    """Write what tells a model's text: the files that divide words, if any are found.
+    """Write what tells a model's text: the subword models, if any are found.
 
     Args:
         checkpoint, data: as for `export`.

@@ -28,7 +28,7 @@ def write_huggingface(
 
     Args:
         checkpoint: a translation model. data: fairseq-preprocess's folder.
-        segmentation: the file that divides words; None for the one that `translate` would find.
+        segmentation: the subword model; None for the one that `translate` would find.
     Raises:
         UserError: names the option or file and the reason.
     """

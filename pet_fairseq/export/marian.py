@@ -1,7 +1,7 @@
 """`pet-fairseq export --to marian`: a folder for Marian and for Bergamot, the engine of Firefox.
 
 Marian reads model.npz, and Bergamot a file of Marian's binary format, in float32 or with 8-bit
-matrices. Both divide text by vocab.spm, whose pieces are numbered as the rows of the embeddings.
+matrices. Both segment text by vocab.spm, whose pieces are numbered as the rows of the embeddings.
 """
 
 import struct
@@ -68,7 +68,7 @@ def write_marian(
     Args:
         checkpoint: a translation model. data: fairseq-preprocess's folder.
         precision: of Bergamot's file, fp32 or int8.
-        segmentation: the SentencePiece model that divides words; None for the one that `translate`
+        segmentation: the SentencePiece model; None for the one that `translate`
             would find.
     Raises:
         UserError: names the option or file and the reason.
@@ -172,14 +172,14 @@ def check_segmentation(file: str) -> Path:
     """The SentencePiece model; raises UserError if the file is none, or is not there."""
     if not file:
         raise UserError(
-            f"{TO}: the model's words are not divided by a file, and Marian's engine divides them "
+            f"{TO}: the model has no subword model, and Marian's engine segments text "
             "by SentencePiece; give --to ctranslate2"
         )
     if not Path(file).is_file():
         raise UserError(f"{OPTION} {file}: no such file; give a SentencePiece model")
     if "sentencepiece_model" not in bpe_options(file):
         raise UserError(
-            f"{TO}: {file} divides words, and Marian's engine takes SentencePiece models only; "
+            f"{TO}: {file} segments its text, and Marian's engine takes SentencePiece models only; "
             "train a student on SentencePiece's pieces, or give --to ctranslate2"
         )
     return Path(file)
@@ -202,10 +202,10 @@ class Vocabulary(NamedTuple):
 
 
 def make_vocabulary(file: Path, words: Dictionary) -> Vocabulary:
-    """A SentencePiece model that divides text as another one does, for Marian.
+    """A SentencePiece model that segments text as another one does, for Marian.
 
     Marian takes the numbers of SentencePiece: 0 is `</s>` and 1 the unknown piece. Pieces that the
-    dictionary lacks stay, as text is divided into them, and words of one character that
+    dictionary lacks stay, as text is segmented into them, and words of one character that
     SentencePiece takes for unknown become pieces. A few without use make the number even enough.
 
     Raises:
@@ -220,7 +220,7 @@ def make_vocabulary(file: Path, words: Dictionary) -> Vocabulary:
     if 2 * len(names.intersection(own)) < len(own):
         raise UserError(
             f"{OPTION} {file}: few of the dictionary's words are pieces of it; give the "
-            "SentencePiece model that divided the training text"
+            "SentencePiece model of the training text"
         )
     lowest = min(score for _, score, _ in pieces)
     pieces += [(word, lowest, kinds.NORMAL) for word in own if len(word) == 1 and word not in names]

@@ -50,7 +50,7 @@ PACKAGES = ("onnx", "onnxruntime", "onnxscript")
 TO = "--to onnx"
 # options of models whose decoders lack what the graph needs
 NO_ROOM = ("no_cross_attention", "cross_self_attention", "adaptive_softmax_cutoff")
-# where a file that divides words is found when the folder is opened
+# where a subword model is found when the folder is opened
 SUBWORDS = {"subword_nmt": "bpe.codes", "tokenizer_json": "tokenizer.json"}
 # the numbers of the source's words in config.json
 SOURCE_NUMBERS = ("source_prefix", "source_end", "unk_token_id", "source_pad_token_id")
@@ -70,7 +70,7 @@ def write_onnx(
 
     Args:
         checkpoint: a translation model. data: fairseq-preprocess's folder. precision: fp32 or int8.
-        segmentation: the file that divides words; None for the one that `translate` would find.
+        segmentation: the subword model; None for the one that `translate` would find.
     Raises:
         UserError: names the option or file and the reason.
     """
@@ -192,7 +192,7 @@ def empty_cache(decoder: Decoder, batch: int) -> list[Tensor]:
 def write_words(
     folder: Path, config: dict[str, Any], task: TranslationTask, segmentation: str
 ) -> int:
-    """Write the configuration, the numbers of all words, and the file that divides words.
+    """Write the configuration, the numbers of all words, and the subword model.
 
     Returns:
         the number of the first word of the source: 0, or behind the target's words where other
@@ -236,11 +236,11 @@ def tokenizer_of(
     """The tokenizer.json, None where there can be none, which one line says.
 
     Args:
-        segmentation: the file that divides words, "" for none.
+        segmentation: the subword model, "" for none.
     """
     try:
         if not segmentation or bpe_options(segmentation)["_name"] in SUBWORDS:
-            raise NoTokenizerError("no SentencePiece model divides its words")
+            raise NoTokenizerError("no SentencePiece model segments its words")
         around = (config["source_prefix"], config["source_end"])
         return make_tokenizer(Path(segmentation), dictionaries, around, config["decoder_start"])
     except NoTokenizerError as reason:

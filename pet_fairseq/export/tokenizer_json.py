@@ -1,6 +1,6 @@
 """tokenizer.json of a translation model whose words are pieces of SentencePiece.
 
-transformers.js reads no other file that divides text. A tokenizer.json has one vocabulary, from
+transformers.js reads no other subword model. A tokenizer.json has one vocabulary, from
 which text gets its numbers and to which translations are turned back; a translation model has two
 dictionaries, and its SentencePiece model may have pieces that neither of them has. So the words of
 the target come first, then those of the source unless both have the same, then the other pieces,
@@ -32,7 +32,7 @@ SPACES = 1_000  # that are left out at an end of a translation, at most
 
 
 class NoTokenizerError(Exception):
-    """tokenizer.json cannot divide text as SentencePiece does; the message says why."""
+    """tokenizer.json cannot segment text as SentencePiece does; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def make_tokenizer(
         around: the numbers of the words before and behind a sentence, in the source's dictionary.
         start: those from which the decoder starts, in the target's.
     Raises:
-        NoTokenizerError: it would divide text in another way.
+        NoTokenizerError: it would segment text in another way.
     """
     proto = read_sentencepiece(model, "--segmentation", "give one")
     check_model(proto)
@@ -157,13 +157,13 @@ def check_model(proto: Any) -> None:
 
 
 def added(number: int, word: str, is_special: bool) -> dict[str, Any]:
-    """A word that is never divided; special ones are left out of translations."""
+    """A word that is never split; special ones are left out of translations."""
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
     return {"id": number, "content": word, **flags, "special": is_special}
 
 
 def normalizer(proto: Any, words: Words) -> Optional[dict[str, Any]]:
-    """What SentencePiece does with a text before it divides it.
+    """What SentencePiece does with a text before it segments it.
 
     transformers.js does not read the table of characters, but normalises by NFKC where there is
     one, and has to be told of lower case.
@@ -254,7 +254,7 @@ def decoder(has_bytes: bool) -> dict[str, Any]:
 
 
 def unigram(proto: Any, words: Words) -> dict[str, Any]:
-    """The likeliest division; words that are no pieces are never shorter than what they divide."""
+    """The likeliest segmentation; words that are no pieces are never shorter than its parts."""
     scores = {p.piece: p.score for p in proto.pieces if p.type == NORMAL}
     return {
         "type": "Unigram",

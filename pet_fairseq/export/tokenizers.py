@@ -1,4 +1,4 @@
-"""Tokenizers of the library transformers that divide text as fairseq's --tokenizer and --bpe do.
+"""Tokenizers of the library transformers that segment text as fairseq's --tokenizer and --bpe do.
 
 A form of a model takes either: Moses with codes of subword-nmt is FSMTTokenizer, SentencePiece is
 MarianTokenizer. Both put `</s>` behind a sentence and nothing else around it.
@@ -38,7 +38,7 @@ OPTION = "--segmentation"
 def find_segmentation_file(
     given: Optional[str], checkpoint: str, cfg: DictConfig, data: str, words: Dictionary
 ) -> str:
-    """The file that divides a model's source into its words, as `translate` finds it.
+    """The subword model of a model's source, as `translate` finds it.
 
     Args:
         given: the file that the user named, which is taken as it is.
@@ -56,14 +56,14 @@ def write_tokenizer(form: Form, file: str, languages: tuple[str, str], folder: P
     """Write the tokenizer's files; returns the name of its class.
 
     Args:
-        file: that divides words, as `bpe_options` knows it, "" for none.
+        file: the subword model, as `bpe_options` knows it, "" for none.
         languages: of source and target.
     Raises:
-        UserError: no such file, or no tokenizer of transformers divides words as it does.
+        UserError: no such file, or no tokenizer of transformers segments words as it does.
     """
     if not file:
         raise UserError(
-            "--to huggingface: the model's words are not divided by a file, and no tokenizer of "
+            "--to huggingface: the model has no subword model, and no tokenizer of "
             f"transformers takes them whole; {WAY_OUT}"
         )
     if not Path(file).is_file():
@@ -71,8 +71,8 @@ def write_tokenizer(form: Form, file: str, languages: tuple[str, str], folder: P
     kind = bpe_options(file)["_name"]
     if kind == "tokenizer_json":
         raise UserError(
-            f"--to huggingface: {file} divides words, and only BPE codes and SentencePiece models "
-            f"can go out; {WAY_OUT}"
+            f"--to huggingface: {file} segments its text, and only BPE codes and SentencePiece "
+            f"models can go out; {WAY_OUT}"
         )
     if kind == "subword_nmt":
         return write_bpe(form, Path(file), languages, folder)

@@ -19,7 +19,7 @@ PAD = "<pad>"
 
 
 class BilingualText(NamedTuple):
-    """What divides the text of one pair of languages, and its dictionaries.
+    """The tokenizer of one pair of languages, and its dictionaries.
 
     Attributes:
         languages: of source and target. vocabularies: the same.

@@ -16,7 +16,7 @@ from pet_fairseq.huggingface.tokenizer_file import (
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-SPECIAL, WHOLE = 3, 4  # token types of pieces that are never divided: <|im_start|>; <think>
+SPECIAL, WHOLE = 3, 4  # token types of pieces that are never split: <|im_start|>; <think>
 BYTES, SENTENCES = "gpt2", "llama"  # tokenizer.ggml.model: byte-level BPE, or SentencePiece's
 BLANK = "\u2581"  # how SentencePiece writes a space
 DIGITS = {"llama-bpe": "{1,3}", "qwen2": ""}  # how many digits stay together
@@ -75,7 +75,7 @@ def byte_pieces(given: Config, pieces: Sequence[str], split: str) -> "Tokenizer"
 
 
 def sentence_pieces(given: Config, pieces: Sequence[str]) -> "Tokenizer":
-    """Make a BPE tokenizer such as SentencePiece's, which divides unknown characters into bytes."""
+    """Make a BPE tokenizer such as SentencePiece's, which splits unknown characters into bytes."""
     tokenizers = library()
     scores = given["tokenizer.ggml.scores"]
     model = tokenizers.models.BPE(
@@ -111,7 +111,7 @@ def numbered(pieces: Sequence[str]) -> dict[str, int]:
 
 
 def add_whole_pieces(tokenizer: "Tokenizer", pieces: Sequence[str], types: Sequence[int]) -> None:
-    """Make the tokenizer keep the pieces of types SPECIAL and WHOLE undivided in any text."""
+    """Make the tokenizer keep the pieces of types SPECIAL and WHOLE in one in any text."""
     new = library().AddedToken
     of_type = list(zip(pieces, types))
     special = [new(piece, normalized=False, special=True) for piece, t in of_type if t == SPECIAL]

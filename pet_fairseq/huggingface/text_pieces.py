@@ -1,4 +1,4 @@
-"""A translator's pieces, what divides text into them, and the languages that are among them."""
+"""A translator's pieces, the tokenizer, and the languages that are among them."""
 
 import shutil
 from collections.abc import Callable, Mapping

@@ -107,7 +107,7 @@ def load_tokenizer(path: Path) -> "Tokenizer":
     """Open a tokenizer.json; or make a tokenizer from vocab.txt, or vocab.json and merges.txt.
 
     Raises:
-        UserError: there is no such file, it is not readable, it is of a class that divides text in
+        UserError: there is no such file, it is not readable, it is of a class that segments text in
             another way, or the package tokenizers is missing.
     """
     library()
@@ -131,7 +131,7 @@ def load_segmenter(path: Path) -> "Tokenizer":
     return tokenizer
 
 
-def divide(tokenizer: "Tokenizer", texts: list[str]) -> list[str]:
+def segment(tokenizer: "Tokenizer", texts: list[str]) -> list[str]:
     """Tokenize texts: words separated by spaces, without those that begin and end a text."""
     encoded = tokenizer.encode_batch(texts, add_special_tokens=False)
     return [" ".join(map(word_of, pieces.tokens)) for pieces in encoded]
@@ -169,7 +169,7 @@ def _read_byte_pieces(path: Path) -> "Tokenizer":
 
 
 def check_class(path: Path) -> None:
-    """Raises UserError if the files beside name a tokenizer that divides text in another way.
+    """Raises UserError if the files beside name a tokenizer that segments text in another way.
 
     If they name none, it is the one that models of their type have.
     """
@@ -194,7 +194,7 @@ def foreign_tokenizer(path: Path, kind: str, name: str, known: Sequence[str]) ->
 
 
 def add_tokens(tokenizer: "Tokenizer", path: Path, options: dict, special: dict[str, int]) -> None:
-    """Make a tokenizer keep pieces undivided: special ones, and those that were added later.
+    """Make a tokenizer keep pieces whole: special ones, and those that were added later.
 
     Args:
         path: of its file. options: in tokenizer_config.json; without added_tokens_decoder among

@@ -31,7 +31,7 @@ def write_bilingual(
 ) -> str:
     """Write the folder `out` for one pair of languages; returns a line for the terminal.
 
-    It holds checkpoint.pt, the dictionaries with the language tokens, the file that divides words,
+    It holds checkpoint.pt, the dictionaries with the language tokens, the subword model,
     if it is found beside the checkpoint or the dictionaries, and links to the binary data of the
     pair: the tokens stand at the dictionaries' end, so that its numbers stay right.
 

@@ -1,8 +1,8 @@
-"""Files that divide text into fewer of their pieces, which join to the same text.
+"""Files that segment text into fewer of their pieces, which join to the same text.
 
 Byte-pair encoding has fewer merges then. A merge joins two neighbouring symbols of a word, the
 earliest merge of a table first; a word begins as its single characters. A table with some of the
-merges divides every word, more finely, and into nothing else than their results and characters.
+merges segments every word, more finely, and into nothing else than their results and characters.
 """
 
 import json
@@ -22,7 +22,7 @@ VERSION = "#version: 0.2"
 
 
 class Fewer(NamedTuple):
-    """Some merges of a table, and all symbols into which they divide the words of a text."""
+    """Some merges of a table, and all symbols into which they segment the words of a text."""
 
     merges: list[Merge]
     symbols: set[str]
@@ -96,7 +96,7 @@ def parts_of(symbol: str, first: dict[str, Merge], built: dict[str, Merge]) -> I
 
 
 class Restricted(NamedTuple):
-    """Pieces that are kept of each dictionary, and what writes the file that divides into them."""
+    """Pieces that are kept of each dictionary, and what writes the file that segments into them."""
 
     pieces: list[set[str]]
     write: Callable[[Path], object]
@@ -105,11 +105,11 @@ class Restricted(NamedTuple):
 def restrict(
     file: Path, counts: Counter, dictionaries: Sequence[Collection[str]], most: Optional[int]
 ) -> Restricted:
-    """A file that divides text, with fewer of its pieces.
+    """A subword model, with fewer of its pieces.
 
     Args:
         counts: how often each piece is in the text.
-        dictionaries: the words of the sides whose text it divides.
+        dictionaries: the words of the sides whose text it segments.
         most: how many pieces are kept of each at most; None: those of the text.
     Raises:
         UserError: a file of which no part can be used, or numbers that do not fit the text.
@@ -154,7 +154,7 @@ def unrestricted(
     """
     if most is not None:
         raise UserError(
-            f"--vocabulary {most}: {file} is {what}, which cannot be made to divide text into "
+            f"--vocabulary {most}: {file} is {what}, which cannot be made to segment text into "
             "fewer pieces; give trim"
         )
     return choose_words(counts, known)
@@ -227,7 +227,7 @@ def restrict_tokenizer(
 
 
 def restrict_sentencepiece(model: Path, words: Collection[str], out: Path) -> None:
-    """Write a SentencePiece model that divides text into some of its pieces only.
+    """Write a SentencePiece model that segments text into some of its pieces only.
 
     Single characters stay, so that a word never becomes unknown as a whole.
 

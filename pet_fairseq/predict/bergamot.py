@@ -28,7 +28,7 @@ VOCABULARY = "vocab.spm"
 VARIABLE = "BERGAMOT_NODE_MODULES"
 WORKER = "@browsermt/bergamot-translator/worker"
 DRIVER = Path(__file__).with_suffix(".cjs")
-ROOM = 127  # pieces of a source; the package divides longer ones (its max-length-break)
+ROOM = 127  # pieces of a source; the package splits longer ones (its max-length-break)
 LENGTHENED = 2  # a translation has at most so many times the pieces of its source
 PER_FILE = ("models", "vocabs", "relative-paths")  # what the package takes as bytes, not by name
 
@@ -80,7 +80,7 @@ class Bergamot:
 
 
 class BergamotEngine:
-    """A model in Bergamot with what divides its text: an `Engine`.
+    """A model in Bergamot with its SentencePiece model: an `Engine`.
 
     Args:
         text: its vocabulary. languages: as `text.languages_of`.
@@ -135,7 +135,7 @@ def open_marian(folder: Path, args: Namespace, text_options: list[str]) -> Berga
         )
     if text_options:
         raise UserError(
-            f"{text_options[0]}: a model in Bergamot divides text by its {VOCABULARY}; leave it out"
+            f"{text_options[0]}: a model in Bergamot reads text by its {VOCABULARY}; leave it out"
         )
     bergamot = Bergamot(folder, find_worker(), search.beam, search.lenpen)
     pieces = {"_name": "sentencepiece", "sentencepiece_model": str(folder / VOCABULARY)}

@@ -86,7 +86,7 @@ def _encode(args: Namespace) -> None:
 
     if not args.rest:
         raise UserError(
-            "--bpe: missing; give a way to divide the text, such as --bpe tokenizer_json "
+            "--bpe: missing; give a way to segment the text, such as --bpe tokenizer_json "
             "--tokenizer-file FILE"
         )
     encode(args, args.rest)
@@ -272,7 +272,7 @@ COMMANDS = (
     Command(
         name="encode",
         group=Group.SETUP,
-        help="divide text into the words of a dictionary, for fairseq-preprocess",
+        help="segment text into the words of a dictionary, for fairseq-preprocess",
         epilog="Also give --tokenizer or --bpe with their options, as for fairseq-interactive.",
         add_arguments=_encode_arguments,
         run=_encode,

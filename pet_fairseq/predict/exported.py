@@ -348,7 +348,7 @@ def _languages(folder: Path, data: Optional[str]) -> dict[str, str]:
 
 
 def _check_needs_no_languages(file: str) -> None:
-    """Raise UserError if a file that divides words, "" for none, is one that comes with Moses."""
+    """Raise UserError if a subword model, "" for none, is one that comes with Moses."""
     if file and bpe_options(file)["_name"] == "subword_nmt":
         raise UserError(
             f"--data: missing; Moses, which comes with {file}, has to know the languages; give the "

@@ -61,7 +61,7 @@ def from_pretrained(
             or `lenpen=0.6`.
     Raises:
         UserError: a file that is missing or unreadable, dictionaries that are not the model's, a
-            model of sub-words without a file that divides words, a multilingual model, one that
+            model of subwords without a subword model, a multilingual model, one that
             generates no text and has no classes, or an option that neither the model nor its task
             nor generation has.
     """
@@ -186,10 +186,10 @@ def _text_options(
 
     Raises:
         UserError: no such file or tokenizer, or no file was given or found for a model of
-            sub-words.
+            subwords.
     """
     if segmentation is None:
-        remedy = 'give the file that divides words, or "" for text that is in pieces already'
+        remedy = 'give the subword model, or "" for text that is in pieces already'
         words = task.source_dictionary
         segmentation = find_subword_file(words, folders, "segmentation", remedy)
     if segmentation and not Path(segmentation).is_file():

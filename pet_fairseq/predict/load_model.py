@@ -112,7 +112,7 @@ def choose_text(
 
     Args:
         words: of the command line. dictionary: of the sources. languages: as `languages_of`.
-        folders: where to look for a file that divides words.
+        folders: where to look for a subword model.
         prog: the command, for errors. limits: as for Text.
     Raises:
         SystemExit: a wrong option, after a message. UserError, OSError: unreadable files, or none

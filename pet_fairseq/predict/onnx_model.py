@@ -146,7 +146,7 @@ class OnnxTranslator:
         self, texts: Sequence[str], beam: int = 5, lenpen: float = 1.0, batch_size: int = 32
     ) -> list[str]:
         """The translation of each text; texts of similar lengths run together."""
-        sources = [self._divide(text) for text in texts]
+        sources = [self._segment(text) for text in texts]
         order = sorted(range(len(texts)), key=lambda i: len(sources[i]))
         translations = [""] * len(texts)
         for start in range(0, len(order), batch_size):
@@ -156,7 +156,7 @@ class OnnxTranslator:
                 translations[i] = "".join(some[0]).replace(SPACE, " ").strip()
         return translations
 
-    def _divide(self, text: str) -> list[str]:
+    def _segment(self, text: str) -> list[str]:
         """The pieces of a text, as many as the model reads; a language token is one piece."""
         match = LANGUAGE_TOKEN.match(text)
         token = [match[0]] if match else []

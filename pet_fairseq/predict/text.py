@@ -163,7 +163,7 @@ def _build_bpe(options):
             return encoders.build_bpe(options)
     except (UnicodeDecodeError, SystemExit) as error:
         file = getattr(options, "bpe_codes", None) or "the file of --bpe"
-        line = f"{file}: holds no BPE codes; give the file that divided the training text"
+        line = f"{file}: holds no BPE codes; give the subword model of the training text"
         raise UserError(line) from error
     except (RuntimeError, OSError) as error:
         known = user_message(error)
@@ -173,7 +173,7 @@ def _build_bpe(options):
 
 
 def bpe_options(file: str) -> dict[str, str]:
-    """fairseq's options for a file that divides words.
+    """fairseq's options for a subword model.
 
     It is a tokenizer.json, a SentencePiece model (`*.model`; Marian's `*.spm`) or codes of
     subword-nmt.
@@ -229,7 +229,7 @@ def options_of_text(
     """fairseq's options for the tokenizer and the BPE that turn text into tokens and back.
 
     Args:
-        languages: as `languages_of`. file: that divides words, "" for none.
+        languages: as `languages_of`. file: the subword model, "" for none.
         tokenizer: its name; by default that of Moses with BPE codes, else none.
     Raises:
         UserError: no such tokenizer.

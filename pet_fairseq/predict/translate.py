@@ -48,7 +48,7 @@ def translate(args: Namespace, text_options: list[str]) -> None:
 
     def write(out: IO[bytes]) -> None:
         windows = (
-            divide_lines(engine, window, args.long_lines, args.strict, bad_lines)
+            segment_lines(engine, window, args.long_lines, args.strict, bad_lines)
             for window in read_windows(args.input)
         )
         for sources in read_ahead(windows):
@@ -145,7 +145,7 @@ def imported(path: str) -> Iterator[str]:
         yield str(model)
 
 
-def divide_lines(
+def segment_lines(
     engine: Engine, lines: Iterable[Line], long_lines: str, strict: bool, bad_lines: BadLines
 ) -> list[list[list[str]]]:
     """The pieces of each sentence of each line.
@@ -172,12 +172,12 @@ def divide_lines(
 def translate_lines(
     engine: Engine, sources: list[list[list[str]]], limit: BatchLimit
 ) -> Iterator[str]:
-    """The translations of the lines of `divide_lines`, in batches of similar lengths."""
+    """The translations of the lines of `segment_lines`, in batches of similar lengths."""
     found = engine.translate([pieces for some in sources for pieces in some], limit)
     translations = (engine.detokenise(best) for best, *_ in found)
     return (without_line_breaks(" ".join(islice(translations, len(some)))) for some in sources)
 
 
 def without_line_breaks(text: str) -> str:
-    """Byte-level sub-words can spell the end of a line."""
+    """Byte-level subwords can spell the end of a line."""
     return text.replace("\r", " ").replace("\n", " ")

@@ -48,7 +48,7 @@ class LanguageModelWriter(BinaryWriter):
         self.cut = self.left_out = 0
 
     def add_text(self, tokens: np.ndarray) -> None:
-        """Add a text; a longer one is divided into several, of which only the last ends in </s>."""
+        """Add a text; a longer one is split into several, of which only the last ends in </s>."""
         tokens = np.append(tokens, self.end)
         for start in range(0, len(tokens), self.max_tokens):
             self.add(tokens[start : start + self.max_tokens])

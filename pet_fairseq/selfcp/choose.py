@@ -107,7 +107,7 @@ def check_candidates(candidates: list[str], tokens: list[str]) -> None:
     same = [text for text, own in zip(candidates, tokens) if tokens.count(own) > 1]
     if same:
         raise UserError(
-            f"--candidates {','.join(same)}: they are the same tokens for what divides the "
+            f"--candidates {','.join(same)}: they are the same tokens for the tokenizer of the "
             "data's text; give ones that it tells apart"
         )
 

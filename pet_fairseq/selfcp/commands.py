@@ -74,7 +74,7 @@ def _prompts_arguments(parser: ArgumentParser) -> None:
         default=512,
         metavar="N",
         help="the longest text for the language model, in tokens: longer records lose the front of "
-        "their prompt there, other text is divided (default: %(default)s)",
+        "their prompt there, other text is split (default: %(default)s)",
     )
     parser.add_argument(
         "--cue",

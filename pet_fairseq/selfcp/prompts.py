@@ -28,7 +28,7 @@ class Record(NamedTuple):
 class Template(NamedTuple):
     """What stands around the parts of a record.
 
-    The parts are divided one by one, so no piece reaches from one into the next.
+    The parts are tokenized one by one, so no piece reaches from one into the next.
 
     Attributes:
         before: in front of the query. cue: between prompt and response, where it is never

@@ -33,7 +33,7 @@ ENCODED_AT_ONCE = 1_000_000  # characters of a text
 
 
 class Vocabulary(ABC):
-    """What divides text, with fairseq's numbers for its pieces, and how often each was met."""
+    """A tokenizer, with fairseq's numbers for its pieces, and how often each was met."""
 
     kind: str  # what errors call it
 
@@ -44,8 +44,8 @@ class Vocabulary(ABC):
         self.counts = np.zeros(len(dictionary), dtype=np.int64)
 
     @abstractmethod
-    def divide(self, text: str) -> list[int]:
-        """The numbers of a text's pieces."""
+    def tokenize(self, text: str) -> list[int]:
+        """The tokenizer's own numbers of a text's pieces."""
 
     @abstractmethod
     def write(self, folder: Path) -> None:
@@ -58,7 +58,7 @@ class Vocabulary(ABC):
             part: the number of characters that are encoded at a time.
         """
         return np.concatenate(
-            [self.ids[np.array(self.divide(piece), dtype=np.int64)] for piece in cut(text, part)]
+            [self.ids[np.array(self.tokenize(piece), dtype=np.int64)] for piece in cut(text, part)]
         )
 
     def count(self, tokens: np.ndarray) -> None:
@@ -89,7 +89,7 @@ class SentencePieces(Vocabulary):
         numbers = range(self.processor.get_piece_size())
         super().__init__(dictionary, np.array([dictionary.index(self._piece(i)) for i in numbers]))
 
-    def divide(self, text: str) -> list[int]:
+    def tokenize(self, text: str) -> list[int]:
         return self.processor.encode(text)
 
     def write(self, folder: Path) -> None:
@@ -147,7 +147,7 @@ class TokenizerPieces(Vocabulary):
             )
         super().__init__(dictionary, np.array([dictionary.index(word) for word in words]))
 
-    def divide(self, text: str) -> list[int]:
+    def tokenize(self, text: str) -> list[int]:
         return self.tokenizer.encode(text, add_special_tokens=False).ids
 
     def write(self, folder: Path) -> None:
@@ -157,7 +157,7 @@ class TokenizerPieces(Vocabulary):
 
 
 def open_vocabulary(folder: Path) -> Vocabulary:
-    """What divided the text of a folder of data.
+    """The tokenizer of a folder of data.
 
     Raises:
         UserError: it has neither a SentencePiece model nor a tokenizer.

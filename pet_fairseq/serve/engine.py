@@ -75,7 +75,7 @@ class Engine:
             status = 413 if isinstance(error, TextTooLongError) else 400
             raise RequestError(status, str(error)) from None
         except CallTooLongError as error:
-            raise RequestError(504, f"texts: not divided into tokens {error}") from None
+            raise RequestError(504, f"texts: not tokenized {error}") from None
 
     async def run(self) -> None:
         """Work until the queue is closed and empty."""

@@ -50,7 +50,7 @@ class ServedModel:
             return call_within(self.text_seconds, self._encode, texts)
         except TimeoutError:
             raise TextTooLongError(
-                f"texts: not divided into tokens after {self.text_seconds:g} seconds; send less, "
+                f"texts: not tokenized after {self.text_seconds:g} seconds; send less, "
                 "or shorter words"
             ) from None
 

@@ -13,7 +13,7 @@ from typing import cast
 from reading import BadInputError, decoded, run
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.huggingface.tokenizer_file import divide, load_segmenter
+from pet_fairseq.huggingface.tokenizer_file import load_segmenter, segment
 
 LINES = 1000  # at a time, so that the tokenizer can use several cores
 
@@ -29,7 +29,7 @@ def main() -> None:
     cast(TextIOWrapper, sys.stdout).reconfigure(encoding="utf-8", newline="\n")
     texts = decoded(sys.stdin.buffer, "stdin")
     while some := list(islice(texts, LINES)):
-        print(*divide(tokenizer, some), sep="\n")
+        print(*segment(tokenizer, some), sep="\n")
 
 
 if __name__ == "__main__":

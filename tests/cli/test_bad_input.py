@@ -176,7 +176,7 @@ def test_what_fairseq_generate_refuses_in_a_traceback(options, message, data, te
         (("subword_nmt",), "--bpe-codes: missing"),
     ],
 )
-def test_files_that_divide_text(options, message, data, teacher):
+def test_subword_models(options, message, data, teacher):
     command = ("fairseq-interactive", data, "--user-dir", REPO / "pet_fairseq", "--path", teacher)
     refuses(run(*command, "--cpu", "--bpe", *options, check=False), message)
     refuses(in_process("encode", "--input", "-", "--bpe", *options), "pet-fairseq encode: error: ")

@@ -47,5 +47,5 @@ def test_an_imported_bert_is_fine_tuned(write, tmp_path):
     tokenizer = ("--bpe", "tokenizer_json", "--tokenizer-file", bert / "tokenizer.json")
     assert run(*predict, *tokenizer, text_in="Good film\nbad films\n").output == answers
     assert answers.count('"label": ') == 2
-    divided = run(*predict, "--tokenizer", "space", text_in="good film\nbad film ##s\n").output
-    assert divided == answers
+    segmented = run(*predict, "--tokenizer", "space", text_in="good film\nbad film ##s\n").output
+    assert segmented == answers

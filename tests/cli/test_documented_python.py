@@ -12,7 +12,7 @@ GUIDE = REPO / "docs/howto/ctranslate2.md"
 
 @pytest.fixture(scope="module")
 def folder(student, data, raw, tmp_path_factory):
-    """A folder with an exported model and files that divide text, under the guide's names."""
+    """A folder with an exported model and subword models, under the guide's names."""
     pytest.importorskip("ctranslate2")
     from sentencepiece import SentencePieceTrainer
     from subword_nmt.learn_bpe import learn_bpe

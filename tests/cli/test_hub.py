@@ -77,7 +77,7 @@ def test_finds_bpe_codes_and_tokenises(data, teacher, tmp_path):
 
 
 @pytest.mark.parametrize("piece", ["\u2581a1", "a1@@"])
-def test_pieces_without_a_file_that_divides_words(piece, data, teacher, tmp_path):
+def test_pieces_without_a_subword_model(piece, data, teacher, tmp_path):
     for file in data.glob("dict.*"):
         text = file.read_text().replace("a1 ", f"{piece} ", 1)
         (tmp_path / file.name).write_text(text)

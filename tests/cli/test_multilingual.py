@@ -165,7 +165,7 @@ def test_a_language_that_the_teacher_does_not_know(multilingual, joined, raw, tm
     )
 
 
-def test_the_file_that_divides_text_comes_along(multilingual, tmp_path):
+def test_the_subword_model_comes_along(multilingual, tmp_path):
     """Text for the bilingual model needs no options then."""
     (tmp_path / "multilingual.pt").symlink_to(multilingual)
     (tmp_path / "spm.model").write_bytes(b"a model")

@@ -86,7 +86,7 @@ def exported(tmp_path):
 
 @pytest.fixture
 def in_pieces(exported, tmp_path):
-    """A model whose words are pieces, with the file that divides text beside it; and its text."""
+    """A model whose words are pieces, with the subword model beside it; and its text."""
     folder = exported(sentence_model(tmp_path / "spm.model"))
     return folder, write(tmp_path / "mono", TEXT * 20)
 
@@ -258,7 +258,7 @@ def read_words(folder):
     return read_vocabularies(folder)[0]
 
 
-# --- the files that divide text -------------------------------------------------------------------
+# --- the subword models -------------------------------------------------------------------
 
 
 def test_files_that_are_named(tmp_path):
@@ -296,7 +296,7 @@ def test_raw_text_without_a_file(exported, tmp_path):
     (tmp_path / "away.model").rename(tmp_path / "away.pieces")
     text = write(tmp_path / "mono", TEXT)
     for vocabulary in ("keep", "trim"):
-        with pytest.raises(UserError, match="its words are pieces, and no file beside it divides"):
+        with pytest.raises(UserError, match="its words are pieces, and it has no subword model"):
             teacher_stages(given(folder, text, tmp_path / "out", vocabulary=vocabulary))
     asked = given(folder, text, tmp_path / "out", vocabulary="40")
     (stage,), taken = teacher_stages(asked)
@@ -323,7 +323,7 @@ def taken_folder(in_pieces, tmp_path):
 
 
 def test_a_vocabulary_of_its_own(in_pieces, tmp_path):
-    """New pieces divide the student's text; the teacher still reads the test set in its own."""
+    """New pieces segment the student's text; the teacher still reads the test set in its own."""
     taken = taken_folder(in_pieces, tmp_path)
     source, target = (write(tmp_path / side, TEXT * 9) for side in ("s", "t"))
     sets = {split: [TextPair(source, target)] for split in ("train", "valid", "test")}

@@ -264,8 +264,8 @@ def test_a_student_for_marian(method, arch, plan_for_marian):
     "options, message",
     [
         (dict(separate=True), "has a dictionary for each language, and Marian one for both"),
-        (dict(pieces=bpe_pieces), "bpe.codes divides words, and Marian's engine takes Sent"),
-        (dict(pieces=lambda folder: ["cat"]), "the model's words are not divided by a file"),
+        (dict(pieces=bpe_pieces), "bpe.codes segments its text, and Marian's engine takes"),
+        (dict(pieces=lambda folder: ["cat"]), "the model has no subword model"),
     ],
 )
 def test_what_a_student_for_marian_needs(options, message, plan_for_marian):

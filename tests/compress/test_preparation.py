@@ -262,12 +262,12 @@ def test_a_teacher_of_codes_with_fewer_words(most, tmp_path):
     trim_teacher(teacher, tmp_path / "pieces", most, tmp_path / "trimmed")
     write_pieces(tmp_path / "trimmed/checkpoint.pt", sets, tmp_path / "text")
     kept = {line.split()[0] for line in read(tmp_path / "trimmed/dict.en.txt")}
-    divided = read(tmp_path / "text/train.en")
-    assert {piece for line in divided for piece in line.split()} <= kept
-    assert [f"{line} ".replace("@@ ", "").strip() for line in divided] == texts[:200]
+    segmented = read(tmp_path / "text/train.en")
+    assert {piece for line in segmented for piece in line.split()} <= kept
+    assert [f"{line} ".replace("@@ ", "").strip() for line in segmented] == texts[:200]
     assert most is None or 30 < len(kept) <= most < len(known)
     if most is None:
-        assert divided == read(tmp_path / "pieces/train.en")
+        assert segmented == read(tmp_path / "pieces/train.en")
 
 
 def test_languages_that_only_the_data_name(made, teacher, tmp_path):
@@ -312,14 +312,14 @@ def test_numbers_of_words_that_cannot_be(in_pieces, tmp_path):
     assert not (tmp_path / "trimmed").exists()
 
 
-def test_a_file_that_divided_another_text(in_pieces, tmp_path):
+def test_a_subword_model_of_another_text(in_pieces, tmp_path):
     """It is told before anything is written or translated; a few unknown letters are none."""
     teacher, files, texts = in_pieces
     strange = write(tmp_path / "strange", [f"{line} ÄÖ" for line in read(files[0])])
     write_pieces(teacher, {"train": [TextPair(strange, files[1])]}, tmp_path / "pieces")
     others = [text.translate(str.maketrans("abcdefgh", "stuvwxyz")) for text in texts]
     teacher.with_name("spm.model").write_bytes(train_pieces(others, 200))
-    message = r"spm.model: \d+% of its pieces are no words of TEACHER; put the file that divided"
+    message = r"spm.model: \d+% of its pieces are no words of TEACHER; put the subword model of"
     with pytest.raises(UserError, match=message):
         write_pieces(teacher, {"train": [TextPair(*files)]}, tmp_path / "out")
     assert not (tmp_path / "out").exists()

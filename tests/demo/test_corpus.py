@@ -67,8 +67,8 @@ def test_lines_belong_together_and_pieces_make_the_text(folder):
         assert len(sides[0]) == SIZES[part]
         assert set(zip(*sides, strict=True)) <= known
         for side, raw in zip(("fi", "en"), sides):
-            divided = [line.split(" ") for line in read(folder, "pieces", part, side)]
-            joined = ["".join(line).replace("▁", " ").strip() for line in divided]
+            segmented = [line.split(" ") for line in read(folder, "pieces", part, side)]
+            joined = ["".join(line).replace("▁", " ").strip() for line in segmented]
             assert joined == [" ".join(line.split()) for line in raw]
 
 

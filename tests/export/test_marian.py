@@ -214,7 +214,7 @@ def test_logits(name, exported):
 
 
 def test_vocabulary(exported):
-    """It divides text as the student's does, and its numbers are those of Marian."""
+    """It segments text as the student's does, and its numbers are those of Marian."""
     one = exported("relu")
     pieces = one.pieces()
     before = SentencePieceProcessor(model_file=str(Path(one.data, "spm.model")))
@@ -384,7 +384,7 @@ def test_what_translate_refuses(exported, tmp_path, monkeypatch):
 
     assert "--device cuda: Bergamot runs on the CPU" in refused("--device", "cuda")
     assert "--precision int8: a model in Bergamot" in refused("--precision", "int8")
-    assert "--bpe: a model in Bergamot divides text by" in refused("--bpe", "characters")
+    assert "--bpe: a model in Bergamot reads text by" in refused("--bpe", "characters")
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "node: missing; install Node.js" in refused()
     (tmp_path / "node").write_text("#!/bin/sh\nexit 1\n")
@@ -445,9 +445,9 @@ def test_a_first_word_that_was_trained(tmp_path, refused):
     assert "no room for the word from which this model starts" in refused(made)
 
 
-def test_what_divides_words(tmp_path, refused):
+def test_subword_models(tmp_path, refused):
     made = make(tmp_path / "data", "marian_student", change=randomise, **SHARED)  # BPE codes
-    assert "bpe.codes divides words, and Marian's engine takes SentencePiece" in refused(made)
+    assert "bpe.codes segments its text, and Marian's engine takes Sent" in refused(made)
     assert "/no: no such file; give a SentencePiece" in refused(made, "--segmentation", "/no")
     (tmp_path / "data/bpe.codes").unlink()
     assert "--segmentation: the model's words are pieces, and there is no" in refused(made)
@@ -460,7 +460,7 @@ def test_what_divides_words(tmp_path, refused):
 def test_words_that_are_whole(tmp_path, refused):
     words = lambda folder: ["cat", "mat"]  # noqa: E731
     made = make(tmp_path / "data", "marian_student", words, change=randomise, **SHARED)
-    assert "the model's words are not divided by a file" in refused(made)
+    assert "the model has no subword model" in refused(made)
 
 
 def test_other_options(tmp_path, refused):

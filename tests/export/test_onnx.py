@@ -354,7 +354,7 @@ def test_an_export_that_is_killed_does_not_look_complete(exported, tmp_path):
 
 
 def test_a_missing_tokenizer(tmp_path):
-    """Words that are pieces, and nothing that divides text into them."""
+    """Words that are pieces, and no subword model."""
     with pytest.raises(
         UserError, match=r"no bpe\.codes or spm\.model in .* by --segmentation FILE"
     ):

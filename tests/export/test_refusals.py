@@ -84,7 +84,7 @@ def test_language_tokens(tmp_path, refused):
     refused(made, "holds bilingual_transformer: it puts language tokens around sentences")
 
 
-def test_what_divides_words(tmp_path, refused):
+def test_subword_models(tmp_path, refused):
     folder = tmp_path / "data"
     made = make(folder, "transformer", **TIED)
     segmentation = lambda name: ("--segmentation", str(folder / name))  # noqa: E731
@@ -104,7 +104,7 @@ def test_what_divides_words(tmp_path, refused):
 
 def test_words_that_are_whole(tmp_path, refused):
     made = make(tmp_path / "data", "transformer", pieces=lambda folder: ["cat", "mat"], **TIED)
-    refused(made, "the model's words are not divided by a file")
+    refused(made, "the model has no subword model")
 
 
 def test_two_words_of_one_name(tmp_path, refused):

@@ -1,4 +1,4 @@
-"""tokenizer.json of a SentencePiece model: text is divided and put together as by SentencePiece."""
+"""tokenizer.json of a SentencePiece model: text is segmented and joined as by SentencePiece."""
 
 import json
 import os
@@ -61,8 +61,8 @@ def dictionaries(pieces, shared):
     These are also half of what SentencePiece leaves as it is.
     """
     words = [pieces.id_to_piece(i) for i in range(3, pieces.get_piece_size())]
-    divided = {piece for text in TEXTS for piece in pieces.encode(text, out_type=str)}
-    runs = sorted(divided - set(words))[::2]
+    segmented = {piece for text in TEXTS for piece in pieces.encode(text, out_type=str)}
+    runs = sorted(segmented - set(words))[::2]
     random.Random(1).shuffle(words)
     sources = [*FIRST, *words[: -len(words) // 8], *runs, "madeupword0000"]
     targets = sources if shared else [*FIRST, *words[len(words) // 4 :], "x", "madeupword0001"]
@@ -71,8 +71,8 @@ def dictionaries(pieces, shared):
 
 def numbers_of(pieces, text, sources, first):
     """What a model reads: fairseq's numbers of the pieces and `</s>`, from `first` on."""
-    divided = pieces.encode(text, out_type=str)
-    known = [sources.index(p) if p in sources else UNKNOWN for p in divided]
+    segmented = pieces.encode(text, out_type=str)
+    known = [sources.index(p) if p in sources else UNKNOWN for p in segmented]
     return [number + first for number in [*known, END]]
 
 
@@ -83,7 +83,7 @@ def as_read(number, sources, first):
 
 @pytest.mark.parametrize("shared", [True, False], ids=["shared", "separate"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_text_is_divided_as_by_sentencepiece(kind, shared, tmp_path):
+def test_text_is_segmented_as_by_sentencepiece(kind, shared, tmp_path):
     pieces = train(tmp_path / "spm.model", **KINDS[kind])
     sources, targets = dictionaries(pieces, shared)
     made = make_tokenizer(tmp_path / "spm.model", (sources, targets), ([], [END]), [END])
@@ -94,8 +94,8 @@ def test_text_is_divided_as_by_sentencepiece(kind, shared, tmp_path):
         found = [as_read(i, sources, made.first) for i in tokenizer.encode(text).ids]
         assert found == numbers_of(pieces, text, sources, made.first), text
     for text in TEXTS[:200]:
-        divided = pieces.encode(text, out_type=str)
-        words = [targets.index(p) for p in divided if p in targets]
+        segmented = pieces.encode(text, out_type=str)
+        words = [targets.index(p) for p in segmented if p in targets]
         expected = "".join(targets[i] for i in words).replace("\u2581", " ").strip(" ")
         if "<0x" not in expected:
             assert tokenizer.decode([*words, END]) == expected

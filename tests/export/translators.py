@@ -1,4 +1,4 @@
-"""Random translation models of fairseq, with the files that divide their words."""
+"""Random translation models of fairseq, with the subword models."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +33,7 @@ SHAPE = {f"{stack}_{name}": n for stack in ("encoder", "decoder") for name, n in
 
 @dataclass
 class Made:
-    """A checkpoint and its data folder, with the file that divides words beside it."""
+    """A checkpoint and its data folder, with the subword model beside it."""
 
     checkpoint: str
     data: str
@@ -46,9 +46,9 @@ def bpe_pieces(folder: Path) -> list[str]:
     with codes.open("w", encoding="utf-8") as file:
         learn_bpe([" ".join(words)], file, 12)
     with codes.open(encoding="utf-8") as file:
-        divided = BPE(file).process_line(" ".join(words)).split()
+        segmented = BPE(file).process_line(" ".join(words)).split()
     letters = sorted(set("".join(TEXTS[:4])) - {" "})
-    return [*dict.fromkeys([*divided, *letters, *(f"{letter}@@" for letter in letters)])]
+    return [*dict.fromkeys([*segmented, *letters, *(f"{letter}@@" for letter in letters)])]
 
 
 def sentence_pieces(folder: Path) -> list[str]:

@@ -332,7 +332,7 @@ def test_tokenizers_of_another_class(file, tmp_path):
 
 @pytest.mark.parametrize(("kind", "known"), [("gpt2", True), ("qwen2", False), (None, True)])
 def test_byte_pieces_of_a_config_that_names_no_class(kind, known, tmp_path):
-    """The model's type then says how its tokenizer divides text."""
+    """The model's type then says how its tokenizer segments text."""
     write_byte_pieces(tmp_path)
     (tmp_path / "tokenizer_config.json").unlink(missing_ok=True)
     (tmp_path / "config.json").write_text(json.dumps({"model_type": kind} if kind else {}))

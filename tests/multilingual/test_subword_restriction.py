@@ -77,11 +77,11 @@ def test_what_a_model_does_not_know_is_not_made():
 
 def learn(words, number):
     """The merges of the most frequent pairs, one after the other."""
-    merges, divided = [], [list(word) for word in words]
+    merges, segmented = [], [list(word) for word in words]
     for _ in range(number):
-        pairs = Counter(pair for symbols in divided for pair in itertools.pairwise(symbols))
+        pairs = Counter(pair for symbols in segmented for pair in itertools.pairwise(symbols))
         merges.append(min(pairs, key=lambda pair: (-pairs[pair], pair)))
-        divided = [apply(merges, word) for word in words]
+        segmented = [apply(merges, word) for word in words]
     return merges
 
 
@@ -98,9 +98,9 @@ def test_every_word_has_kept_symbols_only(most):
     fewer = choose_merges(merges, counts, known, most)
     assert most is None or len(fewer.symbols) == most
     for word in (*words, *" ".join(OTHER).split()):
-        divided = apply(fewer.merges, word)
-        assert "".join(divided) == word and {*divided} <= fewer.symbols
-        assert most is not None or word not in words or divided == apply(merges, word)
+        segmented = apply(fewer.merges, word)
+        assert "".join(segmented) == word and {*segmented} <= fewer.symbols
+        assert most is not None or word not in words or segmented == apply(merges, word)
     assert (fewer.symbols.isdisjoint(unknown)) == (most is not None)
 
 
@@ -113,7 +113,7 @@ def codes_of(text, merges=120):
     return out.getvalue()
 
 
-def divide_by_codes(file):
+def segment_by_codes(file):
     with codecs.open(str(file), encoding="utf-8") as content:
         bpe = BPE(content)
     return lambda line: bpe.process_line(line).split()
@@ -133,18 +133,18 @@ def write_json(file, model, text):
     tokenizer.save(str(file))
 
 
-def divide_by_tokenizer(file):
+def segment_by_tokenizer(file):
     tokenizer = tokenizers.Tokenizer.from_file(str(file))
     return lambda line: tokenizer.encode(line, add_special_tokens=False).tokens
 
 
 @pytest.fixture(params=["codes", "bpe", "words of bpe", "unigram"])
 def file(request, tmp_path):
-    """A file that divides text, a function that does so with such a file, and one that joins."""
+    """A subword model, a function that does so with such a file, and one that joins."""
     if request.param == "codes":
         (tmp_path / "bpe.codes").write_text(codes_of(TEXT))
         join = lambda pieces: f"{' '.join(pieces)} ".replace("@@ ", "").strip()  # noqa: E731
-        return tmp_path / "bpe.codes", divide_by_codes, join
+        return tmp_path / "bpe.codes", segment_by_codes, join
     model = tokenizers.models.Unigram() if request.param == "unigram" else None
     model = model or tokenizers.models.BPE(unk_token="<unk>")
     write_json(tmp_path / "tokenizer.json", model, TEXT)
@@ -153,14 +153,14 @@ def file(request, tmp_path):
         content["model"]["ignore_merges"] = True
         (tmp_path / "tokenizer.json").write_text(json.dumps(content))
     join = lambda pieces: "".join(pieces).replace("\u2581", " ").strip()  # noqa: E731
-    return tmp_path / "tokenizer.json", divide_by_tokenizer, join
+    return tmp_path / "tokenizer.json", segment_by_tokenizer, join
 
 
 @pytest.mark.parametrize("most", [40, 60, None])
 def test_text_is_the_same_and_its_pieces_are_kept(most, file, tmp_path):
     path, open_file, join = file
-    divide = open_file(path)
-    counts = Counter(piece for line in TEXT for piece in divide(line))
+    segment = open_file(path)
+    counts = Counter(piece for line in TEXT for piece in segment(line))
     known = sorted(counts)
     restricted = restrict(path, counts, [known, known[::-1]], most)
     restricted.write(tmp_path / "fewer" if path.suffix != ".json" else tmp_path / "fewer.json")
@@ -173,7 +173,7 @@ def test_text_is_the_same_and_its_pieces_are_kept(most, file, tmp_path):
         found.update(fewer(line))
     assert most is None or {*found} <= pieces & {*known}
     if most is None:
-        assert [fewer(line) for line in TEXT] == [divide(line) for line in TEXT]
+        assert [fewer(line) for line in TEXT] == [segment(line) for line in TEXT]
     else:  # the most frequent ones are still in use
         assert len({*found}) > 0.7 * most
 
@@ -186,7 +186,7 @@ def test_files_that_cannot_be_restricted(tmp_path):
     )
     for name, line in (
         ("bpe.codes", "is no BPE codes of subword-nmt's version 0.2, which cannot be made to"),
-        ("tokenizer.json", "is a tokenizer of the type WordPiece, which cannot be made to divide"),
+        ("tokenizer.json", "is a tokenizer of the type WordPiece, which cannot be made to segment"),
     ):
         with pytest.raises(UserError, match=f"--vocabulary 2: {tmp_path / name} {line}"):
             restrict(tmp_path / name, counts, words, 2)

@@ -205,26 +205,26 @@ def test_as_a_user_types_it(imported):
     answers = run("pet-fairseq", "predict", folder, "--input", "-", text_in="good\tbad\n")
     assert json.loads(answers.output) == expected(imported, ("good", "bad"))
     wrong = run("pet-fairseq", "encode", "--input", "-", check=False)
-    assert wrong.status == 1 and "--bpe: missing; give a way to divide" in wrong.output
+    assert wrong.status == 1 and "--bpe: missing; give a way to segment" in wrong.output
     assert len(wrong.output.splitlines()) == 1
 
 
 def test_older_files_of_tokenizers(tmp_path):
     """vocab.txt, and vocab.json with merges.txt, in the place of tokenizer.json."""
 
-    def divided(file, text):
+    def segmented(file, text):
         bpe = TokenizerJson(Namespace(tokenizer_file=str(file), tokenizer_newline=""))
         assert bpe.decode(bpe.encode(text))
         return bpe.encode(text)
 
     (tmp_path / "vocab.txt").write_text("".join(f"{piece}\n" for piece in PIECES))
-    assert divided(tmp_path / "vocab.txt", "Films, a films") == "film ##s , a film ##s"
+    assert segmented(tmp_path / "vocab.txt", "Films, a films") == "film ##s , a film ##s"
     (tmp_path / "text").write_text("low lower lowest\n" * 9)
     tokenizer = ByteLevelBPETokenizer()
     tokenizer.train([str(tmp_path / "text")], vocab_size=262, show_progress=False)
     tokenizer.save_model(str(tmp_path))
     text = "lowest low,"
-    assert divided(tmp_path / "vocab.json", text) == " ".join(tokenizer.encode(text).tokens)
+    assert segmented(tmp_path / "vocab.json", text) == " ".join(tokenizer.encode(text).tokens)
     (tmp_path / "merges.txt").unlink()
     with pytest.raises(UserError, match=r"vocab\.json: not readable"):
-        divided(tmp_path / "vocab.json", text)
+        segmented(tmp_path / "vocab.json", text)

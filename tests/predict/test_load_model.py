@@ -43,8 +43,8 @@ def test_tokenizer_json_beside_the_data(tmp_path):
     assert model.text.encode("Films, films") == "film ##s , film ##s"
     python = pet_fairseq.from_pretrained(made.path)
     assert python.text.encode("Films, films") == "film ##s , film ##s"
-    divided = answering(made, "--tokenizer", "space")
-    assert divided.text.encode("Films,  films") == "Films, films"
+    segmented = answering(made, "--tokenizer", "space")
+    assert segmented.text.encode("Films,  films") == "Films, films"
 
 
 def test_sentencepiece_beside_a_translator(tmp_path):
@@ -69,7 +69,7 @@ def test_codes_beside_a_translator(tmp_path):
 
 
 @pytest.mark.parametrize("piece", ["w1@@", "\u2581w1", "##w1"])
-def test_pieces_without_a_file_that_divides_words(piece, tmp_path):
+def test_pieces_without_a_subword_model(piece, tmp_path):
     """Nearly every word would be read as an unknown one."""
     task = make_task(tmp_path / "data", words=[piece, "w2"])
     model, options = make_model(task)
@@ -78,5 +78,5 @@ def test_pieces_without_a_file_that_divides_words(piece, tmp_path):
     message = r"--bpe: the model's words are pieces, and there is no .*; give --bpe with its"
     with pytest.raises(UserError, match=message):
         answering(None, path=path)
-    divided = answering(None, "--tokenizer", "space", path=path)
-    assert divided.text.encode(f"{piece} w2") == f"{piece} w2"
+    segmented = answering(None, "--tokenizer", "space", path=path)
+    assert segmented.text.encode(f"{piece} w2") == f"{piece} w2"

@@ -87,7 +87,7 @@ def test_long_texts_and_words_are_refused_before_anything_is_done(text, message)
 def test_codes_that_are_none(content, tmp_path, capfd):
     """subword-nmt would end the program at a line that is none of codes."""
     (tmp_path / "codes").write_bytes(content)
-    with pytest.raises(UserError, match="codes: holds no BPE codes; give the file that divided"):
+    with pytest.raises(UserError, match="codes: holds no BPE codes; give the subword model of"):
         text_of("--bpe", "subword_nmt", "--bpe-codes", str(tmp_path / "codes"))
     assert capfd.readouterr().err == ""
 

@@ -6,7 +6,7 @@ from pet_fairseq.predict.bad_lines import Bad, BadLines
 from pet_fairseq.predict.batches import BatchLimit
 from pet_fairseq.predict.lines import Line
 from pet_fairseq.predict.long_lines import LONGEST_WORD, split_to_fit
-from pet_fairseq.predict.translate import divide_lines, translate_lines, without_line_breaks
+from pet_fairseq.predict.translate import segment_lines, translate_lines, without_line_breaks
 
 
 class Echo:
@@ -70,7 +70,7 @@ def test_cut():
     assert pieces("a b c. " * 5, "cut") == (["a b c. a b c. a b c. a"], Bad.CUT)
 
 
-def test_words_without_end_are_divided():
+def test_words_without_end_are_split():
     found, _ = pieces("x" * (2 * LONGEST_WORD + 5))
     assert [len(word) for word in found[0].split()] == [LONGEST_WORD, LONGEST_WORD, 5]
 
@@ -78,7 +78,7 @@ def test_words_without_end_are_divided():
 def test_a_line_for_a_line():
     counts = BadLines()
     lines = [Line("1", "a"), Line("2", ""), Line("3", "b. " * 12, broken=0), Line("4", "c")]
-    sources = divide_lines(Echo(), lines, "split", False, counts)
+    sources = segment_lines(Echo(), lines, "split", False, counts)
     found = list(translate_lines(Echo(), sources, BatchLimit(1)))
     assert found == ["[a]", "", "[" + "b. " * 9 + "b.] [b. b.]", "[c]"]
     assert counts.summary() == "1 of 4 lines: 1 split (line 3), 1 with broken bytes (line 3)"

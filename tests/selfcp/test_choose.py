@@ -117,7 +117,7 @@ def test_candidates_that_are_none(folder, candidates):
 
 
 def test_candidates_of_equal_tokens(folder):
-    message = "--candidates film,film : they are the same tokens for what divides the data's text"
+    message = "--candidates film,film : they are the same tokens for the tokenizer of the data"
     with pytest.raises(UserError, match=message):
         choose(str(folder / "selfcp.pt"), str(folder), ["film", "good", "film "])
 

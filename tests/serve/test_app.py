@@ -347,7 +347,7 @@ def test_texts_are_tokenised_again_when_a_batch_ended_the_process():
             assert (await server.ask("a b"))["label"] == "2"
             server.model.failures.append(CallTooLongError("after 7 seconds"))
             refused = await server.ask("a b", status=504)
-            assert refused == {"error": "texts: not divided into tokens after 7 seconds"}
+            assert refused == {"error": "texts: not tokenized after 7 seconds"}
             assert server.queue.reserved == 0
 
     asyncio.run(main())

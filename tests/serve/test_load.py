@@ -55,7 +55,7 @@ def test_a_text_that_takes_too_long_is_ended(classifier, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(served.model, "encode", encode)
-        message = r"texts: not divided into tokens after 0\.2 seconds; send less, or shorter words"
+        message = r"texts: not tokenized after 0\.2 seconds; send less, or shorter words"
         with pytest.raises(TextTooLongError, match=message):
             served.encode([("w1",)])
     assert len(served.encode([("w1",)])[0][0]) == 3

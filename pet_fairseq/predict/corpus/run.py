@@ -43,7 +43,7 @@ from pet_fairseq.runner.call import Call
 from pet_fairseq.runner.record import Record, digest
 
 AT_ONCE = 2_000  # lines that are sorted by their length and translated before more are read
-LONGEST_LINE = 1 << 15  # characters that are divided into pieces; no model reads as many
+LONGEST_LINE = 1 << 15  # characters that are segmented; no model reads as many
 BEGINNING = 1 << 20  # bytes of a text by which it is known again
 SEEDS = 1_000_003  # from the seeds of one text to those of another
 # options that change the pairs
@@ -237,7 +237,7 @@ class Teacher:
             yield from ((source, line) for line, kind in zip(targets, dropped) if kind is None)
 
     def read(self, line: Line) -> Reading:
-        """Divide a line into pieces; raises UserError with --strict if it is not UTF-8."""
+        """Segment a line into pieces; raises UserError with --strict if it is not UTF-8."""
         if len(line.text) > LONGEST_LINE:
             return Reading(line.where, [], (Bad.LONG,))
         broken = broken_bytes(line, self.strict)

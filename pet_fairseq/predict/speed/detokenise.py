@@ -24,7 +24,7 @@ class TextStyle:
     """How tokens become text.
 
     Attributes:
-        remove_bpe: the value of --remove-bpe; None where words are not divided.
+        remove_bpe: the value of --remove-bpe; None where words are whole.
         tokenizer: the name of one of fairseq's tokenizers; None where words are text already.
     """
 
@@ -47,7 +47,7 @@ class TextStyle:
         """A function from a line of tokens to text, as fairseq-generate has it.
 
         Raises:
-            UserError: fairseq has no such tokenizer or kind of sub-words, or cannot load it.
+            UserError: fairseq has no such tokenizer or kind of subwords, or cannot load it.
         """
         try:
             post_process("", self.remove_bpe)

@@ -133,7 +133,7 @@ def _add_data_options(parser: argparse.ArgumentParser, data_set: DataSet) -> Non
             "--pieces",
             type=int,
             metavar="N",
-            help=f"how many different pieces words are divided into ({PIECES} if not given); with "
+            help=f"the size of the subword vocabulary ({PIECES} if not given); with "
             "this option data and runs are in a folder piecesN",
         )
 

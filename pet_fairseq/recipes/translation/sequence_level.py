@@ -36,7 +36,7 @@ class Pair(NamedTuple):
 def text_stages(setup: Setup, row: str) -> list[Stage]:
     """The stages in which the teachers translate the training set, and binary data is made of it.
 
-    Students train on the sub-words that the teachers wrote, so these are not turned into text.
+    Students train on the subwords that the teachers wrote, so these are not turned into text.
     """
     folder = setup.teacher_text_bin.parent
     translations = folder / "train.txt"
@@ -72,7 +72,7 @@ def make_teacher_text(
     Returns how many pairs of the training set are empty, or left out.
 
     Args:
-        output: what fairseq-generate printed for the training set, in sub-words (without
+        output: what fairseq-generate printed for the training set, in subwords (without
             --remove-bpe).
         data: the folder it was generated from; dictionaries and other sets are taken from there.
         out: a new folder.

@@ -111,7 +111,7 @@ def read_hypotheses(output: Path, questions: int, answers: Path) -> list[str]:
 
 
 def detokenised(text: str) -> str:
-    """English text from Moses tokens, which may be divided into BPE sub-words."""
+    """English text from Moses tokens, which may be segmented into BPE subwords."""
     return MosesDetokenizer("en").detokenize(re.sub("@@( |$)", "", text).split())
 
 

@@ -23,7 +23,7 @@ TOKEN = regex.compile(
 
 
 class Tokenizer:
-    """Divides text of any script into tokens; rouge-score's own knows only a to z and digits.
+    """Tokenizes text of any script; rouge-score's own knows only a to z and digits.
 
     Characters of scripts without spaces between words, such as Chinese, are tokens of their own.
     Other tokens are words in lower case; as in rouge-score, those of more than 3 characters are
@@ -120,5 +120,5 @@ def files2rouge_scores(pairs: Sequence[tuple[str, str]]) -> dict[str, float]:
 
 
 def a_line_each(text: str) -> str:
-    """The text with its sentences on lines of their own, divided where files2rouge divides it."""
+    """The text with its sentences on lines of their own, split where files2rouge splits it."""
     return " .\n".join(text.split(" ."))
