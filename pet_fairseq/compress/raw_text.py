@@ -107,7 +107,7 @@ def write_corpus_text(teacher: Path, shards: Path, folder: Path) -> None:
     """Write the shards of translate-corpus as raw text: source.txt and target.txt.
 
     Raises:
-        UserError: a shard is missing, or the teacher's words cannot be put together.
+        UserError: a shard is missing, or the teacher's words cannot be joined to text.
     """
     segmenter = open_teacher(teacher).segmenter()
     with atomic_folder(folder) as new:

@@ -72,7 +72,7 @@ def write_tokenizer(form: Form, file: str, languages: tuple[str, str], folder: P
     if kind == "tokenizer_json":
         raise UserError(
             f"--to huggingface: {file} segments its text, and only BPE codes and SentencePiece "
-            f"models can go out; {WAY_OUT}"
+            f"models can be exported; {WAY_OUT}"
         )
     if kind == "subword_nmt":
         return write_bpe(form, Path(file), languages, folder)
