@@ -31,7 +31,7 @@ ZST = ["zstandard>=0.22,<1"]
 
 setup(
     name="pet-fairseq",
-    version="0.2.0",
+    version="0.3.0",
     description="Small and fast sequence-to-sequence models: a fairseq plugin",
     long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
