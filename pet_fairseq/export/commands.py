@@ -6,7 +6,6 @@ from pet_fairseq.cli_command import (
     Command,
     Group,
     OneLineParser,
-    add_data_option,
     add_new_folder_option,
 )
 
@@ -14,8 +13,18 @@ FORMS = ("fairseq", "ctranslate2", "huggingface", "onnx", "marian")
 
 
 def _arguments(parser: OneLineParser) -> None:
-    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="a Transformer or a PET student")
-    add_data_option(parser)
+    parser.add_argument(
+        "checkpoint",
+        metavar="CHECKPOINT",
+        help="a Transformer or a PET student, or the folder of import-hf, bilingual or export that "
+        "holds one",
+    )
+    parser.add_argument(
+        "--data",
+        metavar="BIN",
+        help="the folder that fairseq-preprocess wrote (default: CHECKPOINT if that is a folder, "
+        "else the one that it names)",
+    )
     parser.add_argument(
         "--to",
         required=True,

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Optional
 
-from pet_fairseq.checkpoints.loading import load_task
+from pet_fairseq.checkpoints.loading import find_model_files, load_task
 from pet_fairseq.checkpoints.safe_loading import load_options
 from pet_fairseq.checkpoints.text_files import (
     SUBWORD_FILES,
@@ -20,6 +21,7 @@ from pet_fairseq.export.marian import write_marian
 from pet_fairseq.export.onnx import write_onnx
 from pet_fairseq.files import atomic_folder, check_new_folder
 
+OPTION = "CHECKPOINT"
 # options that are not for all forms
 ONLY_FOR = {
     "precision": ("ctranslate2", "onnx", "marian"),
@@ -34,11 +36,12 @@ WITH_TOKENIZER: dict[str, Callable[..., None]] = {
 }
 
 
-def export(checkpoint: str, data: str, to: str, out: Path, **options) -> None:
+def export(checkpoint: str, data: Optional[str], to: str, out: Path, **options) -> None:
     """Write a folder with a model, in which no layers share parameters, and what its text needs.
 
     Args:
-        checkpoint: a translation model; data: fairseq-preprocess's folder; to: "fairseq" for
+        checkpoint: a translation model, or a folder that holds one; data: fairseq-preprocess's
+        folder, None for that of the checkpoint, or else the one that it names; to: "fairseq" for
         OUT/model.pt, "ctranslate2" for a folder that its Translator opens, "huggingface" for one
         that transformers opens, "onnx" for graphs of ONNX Runtime, "marian" for Marian and
         Bergamot; options: those of ONLY_FOR, None where they are not given.
@@ -48,6 +51,9 @@ def export(checkpoint: str, data: str, to: str, out: Path, **options) -> None:
     given = {name: value for name, value in options.items() if value is not None}
     check_options(to, given)
     check_new_folder(out, "--out")
+    if Path(checkpoint).is_dir():
+        (checkpoint,), data = find_model_files(checkpoint, data, OPTION)
+    data = data or load_options(checkpoint, OPTION).task.data
     with atomic_folder(out) as folder:
         if to in WITH_TOKENIZER:
             WITH_TOKENIZER[to](checkpoint, data, folder, **given)
@@ -58,7 +64,7 @@ def export(checkpoint: str, data: str, to: str, out: Path, **options) -> None:
             write_fairseq(checkpoint, data, folder)
         add_text_files(checkpoint, data, folder, with_languages=to != "fairseq")
         if to == "ctranslate2":
-            options = load_options(checkpoint, "CHECKPOINT").model
+            options = load_options(checkpoint, OPTION).model
             write_script(folder, find_file(SUBWORD_FILES, [folder]), options)
 
 
@@ -79,7 +85,7 @@ def add_text_files(checkpoint: str, data: str, folder: Path, with_languages: boo
         checkpoint, data: as for `export`.
         with_languages: whether the languages are written down, too, where the engine knows none.
     """
-    cfg = load_options(checkpoint, "CHECKPOINT")
+    cfg = load_options(checkpoint, OPTION)
     copy_subword_files(folders_around(checkpoint, cfg, Path(data)), folder)
     if with_languages:
         task = load_task(cfg.task, data)

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from tests.cli.pages import block, run_in
-from tests.cli.processes import REPO, refusal, run
+from tests.cli.processes import REPO, in_process, refusal, run
 from tests.translation import load_task, save_another
 
 USER_DIR = ("--user-dir", REPO / "pet_fairseq")
@@ -124,6 +124,32 @@ def test_wrong_options(options, message, student, data, tmp_path, monkeypatch):
     line = refusal("export", checkpoint, *given, *options)
     assert line.startswith(f"pet-fairseq export: error: {message}")
     assert not list(tmp_path.iterdir())
+
+
+def test_the_data_that_a_checkpoint_names(student, data, tmp_path):
+    """They are the default; a folder that holds a model holds its dictionaries, too."""
+    written = []
+    for checkpoint, given in (
+        (student[0] / "checkpoint_best.pt", ("--data", data)),
+        (student[0] / "checkpoint_best.pt", ()),
+        (tmp_path / "0", ()),
+    ):
+        out = tmp_path / str(len(written))
+        words = (*given, "--to", "fairseq", "--out", out)
+        done = in_process("export", checkpoint, *words)
+        assert done.status == 0, done.output
+        written.append({path.name: path.read_bytes() for path in out.glob("dict.*")})
+    assert written[0] and written[0] == written[1] == written[2]
+
+
+def test_files_that_are_no_model(student, data, tmp_path):
+    words = ("--to", "fairseq", "--out", tmp_path / "out")
+    checkpoint = student[0] / "checkpoint_best.pt"
+    for path, message in (
+        (data, f"CHECKPOINT {data}: has no checkpoint.pt or model.pt"),
+        (f"{checkpoint}:{checkpoint}", f"CHECKPOINT {checkpoint}:{checkpoint}: no such file"),
+    ):
+        assert message in refusal("export", path, *words)
 
 
 @pytest.mark.slow

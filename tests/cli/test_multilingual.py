@@ -178,8 +178,7 @@ def test_text_with_language_tokens(bilingual, tmp_path):
     """They are words as others are: a line for a line, the same in every form."""
     pytest.importorskip("ctranslate2")
     out, file = tmp_path / "exported", tmp_path / "text"
-    words = ("--data", bilingual, "--to", "ctranslate2", "--out", out)
-    assert in_process("export", bilingual / "checkpoint.pt", *words).status == 0
+    assert in_process("export", bilingual, "--to", "ctranslate2", "--out", out).status == 0
     text = ["b1 b2", "", "__de__ b1 b2", "b1 __en__ b2", ">>fra<< b1", "b1 </s> b2", "b3"]
     search = ("--beam", "1", "--device", "cpu", "--input", file, "--output", tmp_path / "out")
     found = []
