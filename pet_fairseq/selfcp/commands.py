@@ -19,7 +19,7 @@ from pet_fairseq.cli_command import (
     add_subset_option,
 )
 from pet_fairseq.errors import UserError
-from pet_fairseq.selfcp.segments import STRATEGIES
+from pet_fairseq.selfcp.segments import SEGMENTS_FROM, STRATEGIES
 
 if TYPE_CHECKING:
     from pet_fairseq.selfcp.prompts import Template
@@ -201,6 +201,12 @@ def _add_model_options(parser: OneLineParser) -> None:
         help="the number of prompt tokens up to which a prompt is read as it is, in place of the "
         "checkpoint's window",
     )
+    parser.add_argument(
+        "--segments-from",
+        choices=SEGMENTS_FROM,
+        help="whether memory is made of the prompt's own segments or of another one's, in place of "
+        "the checkpoint's choice",
+    )
 
 
 def _model_options(args: Namespace) -> dict:
@@ -213,7 +219,7 @@ def _model_options(args: Namespace) -> dict:
         raise UserError(
             f"--prompt-strategy {args.prompt_strategy}: give one of {', '.join(STRATEGIES)}"
         )
-    names = ("prompt_strategy", "memory_ratio", "window")
+    names = ("prompt_strategy", "memory_ratio", "window", "segments_from")
     return {name: getattr(args, name) for name in names if getattr(args, name) is not None}
 
 

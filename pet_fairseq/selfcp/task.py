@@ -13,7 +13,7 @@ from fairseq.data import Dictionary, data_utils
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models import BaseFairseqModel
 from fairseq.tasks import register_task
-from omegaconf import II
+from omegaconf import II, open_dict
 from torch import Tensor
 
 from pet_fairseq.all_sentences import AllSentences
@@ -25,9 +25,9 @@ from pet_fairseq.files import read_text
 from pet_fairseq.selfcp.dataset import PromptDataset, split_at
 from pet_fairseq.selfcp.model import SelfCpModel
 from pet_fairseq.selfcp.prompts import Record
+from pet_fairseq.selfcp.segments import SEGMENTS_FROM
 from pet_fairseq.selfcp.vocabulary import CUE
 
-SEGMENTS_FROM = ("own", "other")
 READ_AT_ONCE = 8  # prompts, before a training
 
 
@@ -242,10 +242,13 @@ class Texts:
         return self.texts[index]
 
 
-def load_selfcp(path: str, data: str, **overrides) -> tuple[SelfCpModel, SelfCpTask]:
+def load_selfcp(
+    path: str, data: str, segments_from: Optional[str] = None, **overrides
+) -> tuple[SelfCpModel, SelfCpTask]:
     """Load a model in eval mode and its task, with `data` in place of the checkpoint's folder.
 
     Args:
+        segments_from: one of SEGMENTS_FROM, in place of the checkpoint's.
         overrides: options of the model in place of the stored ones, such as prompt_strategy.
     Raises:
         UserError: another kind of checkpoint, wrong options, or no such data.
@@ -253,4 +256,7 @@ def load_selfcp(path: str, data: str, **overrides) -> tuple[SelfCpModel, SelfCpT
     state = load_checkpoint(path, "CHECKPOINT")
     if getattr(state["cfg"].model, "_name", "") != "selfcp":
         raise UserError(f"CHECKPOINT {path}: give a file of --arch selfcp")
+    if segments_from is not None:
+        with open_dict(state["cfg"].task) as cfg:
+            cfg.segments_from = segments_from
     return build_from_state(state, [path], "CHECKPOINT", data, **overrides)

@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 
+from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
 from pet_fairseq.selfcp.response_loss import compare_losses, response_losses
 from pet_fairseq.selfcp.task import load_selfcp
@@ -40,6 +41,22 @@ def test_record_by_record(folder, strategy, max_tokens):  # noqa: F811
     assert found["nll"] == pytest.approx(sum(nats) / sum(tokens), rel=1e-5)
     assert found["perplexity"] == pytest.approx(math.exp(found["nll"]))
     assert found["read"] == pytest.approx(sum(read) / len(read))
+
+
+@pytest.mark.parametrize("trained", ["own", "other"])
+def test_memory_of_another_prompt(trained, folder, tmp_path):  # noqa: F811
+    """A model is tested with either memory, whichever it was trained with."""
+    words = {"prompt_strategy": "former", "window": 3, "memory_ratio": 2}
+    path = folder / "selfcp.pt"
+    state = load_checkpoint(str(path), "CHECKPOINT")
+    state["cfg"].task.segments_from = trained
+    torch.save(state, tmp_path / "selfcp.pt")
+
+    def losses(**options):
+        return response_losses(str(tmp_path / "selfcp.pt"), str(folder), **words, **options)["nats"]
+
+    own, other = losses(segments_from="own"), losses(segments_from="other")
+    assert own != other and losses() == (own if trained == "own" else other)
 
 
 def write(path, nats, tokens=(2, 3), read=7):
