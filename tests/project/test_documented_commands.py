@@ -136,6 +136,8 @@ def test_recipes_have_the_documented_rows(tmp_path):
         for imported in ("bert", "model"):
             if getattr(args, imported, None):
                 setattr(args, imported, tmp_path)
+        if name == "next_text":  # this row opens the language model, of which there is none here
+            args.rows = [row for row in args.rows if row != "lora"]
         if getattr(args, "task", None) == "own":
             args.data = tmp_path
         pipeline_of(RECIPES[name], Place(name, tmp_path), args)
