@@ -147,11 +147,15 @@ def pair_with_others(prompts) -> np.ndarray:
     """For each prompt the number of another one with other tokens, of about the same length: [N].
 
     It is the next one in the order of lengths that differs or, if none follows, the nearest before.
+    Those of one length are in a random order, always the same: neighbours in a file may be parts of
+    one document.
 
     Raises:
         UserError: all prompts are the same.
     """
-    order = np.argsort(np.asarray(prompts.sizes), kind="stable")
+    sizes = np.asarray(prompts.sizes)
+    order = np.random.RandomState(1).permutation(len(sizes))
+    order = order[np.argsort(sizes[order], kind="stable")]
     others = np.zeros(len(order), dtype=np.int64)
     for place, number in enumerate(order):
         candidates = chain(order[place + 1 :], order[:place][::-1])
