@@ -268,7 +268,7 @@ def test_files_that_are_named(tmp_path):
     assert named_files(None, [one, other]) == {"source.spm": one, "target.spm": other}
     assert named_files(None, ()) == {}
     for arguments, line in (
-        ((one, [other]), "--bpe and --sentencepiece: both say"),
+        ((one, [other]), "--bpe and --sentencepiece: both name"),
         ((None, [one] * 3), "--sentencepiece: give one model, or those"),
         ((tmp_path / "gone", ()), "--bpe .*gone: no such file"),
         ((None, [one, tmp_path / "gone"]), "--sentencepiece .*gone: no such file"),
