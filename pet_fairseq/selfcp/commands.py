@@ -201,6 +201,9 @@ def _add_model_options(parser: OneLineParser) -> None:
         help="the number of prompt tokens up to which a prompt is read as it is, in place of the "
         "checkpoint's window",
     )
+
+
+def _add_control_option(parser: OneLineParser) -> None:
     parser.add_argument(
         "--segments-from",
         choices=SEGMENTS_FROM,
@@ -220,11 +223,13 @@ def _model_options(args: Namespace) -> dict:
             f"--prompt-strategy {args.prompt_strategy}: give one of {', '.join(STRATEGIES)}"
         )
     names = ("prompt_strategy", "memory_ratio", "window", "segments_from")
-    return {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+    given = {name: getattr(args, name, None) for name in names}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _choose_arguments(parser: OneLineParser) -> None:
     _add_model_options(parser)
+    _add_control_option(parser)
     parser.add_argument(
         "--candidates",
         nargs="+",
@@ -254,6 +259,7 @@ def _choose(args: Namespace) -> None:
 
 def _response_loss_arguments(parser: OneLineParser) -> None:
     _add_model_options(parser)
+    _add_control_option(parser)
     add_batch_option(parser, max_tokens=8000)
     add_device_option(parser)
     add_scores_file_option(parser)
