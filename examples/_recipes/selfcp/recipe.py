@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from pet_fairseq.errors import check_positive
-from pet_fairseq.recipes.arguments import add_seeds_option
+from pet_fairseq.recipes.arguments import add_seeds_option, read_options
 from pet_fairseq.recipes.catalogue import Recipe
 from pet_fairseq.runner.device import make_device
 from pet_fairseq.runner.fairseq_options import words
@@ -60,6 +60,13 @@ def add_options(parser: argparse.ArgumentParser, data_set: Settings) -> None:
         metavar="CHECKPOINT",
         help="a language model to start training from",
     )
+    parser.add_argument(
+        "--memory-options",
+        default="",
+        metavar="OPTIONS",
+        help="more of fairseq-train's options for the memory, quoted as one word, such as "
+        "'--prompt-strategy former --lr 1e-3'; they override those of data set and row",
+    )
 
 
 def build(args: argparse.Namespace, place: Place, data_set: Settings) -> Pipeline:
@@ -79,6 +86,7 @@ def build(args: argparse.Namespace, place: Place, data_set: Settings) -> Pipelin
         make_device(args.device, args.precision),
         own_backbone=args.backbone,
         lm_from=args.lm_from,
+        memory_options=read_options("--memory-options", args.memory_options),
     )
     stages = build_stages(setup, args.rows, args.seeds)
     return Pipeline(stages, runs, {"DATA": data, "RUNS": runs})

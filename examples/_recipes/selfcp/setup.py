@@ -64,6 +64,7 @@ class Setup:
         evaluate: the stages that score a row; they write result.json.
         own_backbone: a language model to use in place of training one.
         lm_from: a checkpoint from which to start the language model's training.
+        memory_options: more options of the memory's trainings, which override all others.
     """
 
     data: Path
@@ -73,6 +74,7 @@ class Setup:
     device: Device = CPU
     own_backbone: Optional[Path] = None
     lm_from: Optional[Path] = None
+    memory_options: Options = ()
 
     @property
     def backbone(self) -> Path:

@@ -55,6 +55,7 @@ def memory(setup: Setup, row: Row, seed: int, group: str) -> Stage:
             *(*settings.memory, *rise_and_fall(settings.memory_updates)),
             *tags_alone(settings, row),
             *default_start(row),
+            *setup.memory_options,
         )
     )
     return Stage(

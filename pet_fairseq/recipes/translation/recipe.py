@@ -2,7 +2,6 @@
 
 import argparse
 import math
-import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -11,7 +10,7 @@ from typing import Optional
 
 from pet_fairseq.demo.commands import PIECES
 from pet_fairseq.errors import UserError, check_positive
-from pet_fairseq.recipes.arguments import add_seeds_option
+from pet_fairseq.recipes.arguments import add_seeds_option, read_options
 from pet_fairseq.recipes.catalogue import Recipe
 from pet_fairseq.recipes.translation import rows
 from pet_fairseq.recipes.translation.data_sets import DataSet, read_data_sets
@@ -295,21 +294,6 @@ def with_student_training(
         student = (*settings.student, "--lr", f"{learning_rate:g}")
         settings = replace(settings, student=student)
     return settings
-
-
-def read_options(name: str, text: str) -> Options:
-    """Options for fairseq-train that the user gave as one word, split as a shell does.
-
-    Raises:
-        UserError: a quote that is not closed, or a value before the first option.
-    """
-    try:
-        options = tuple(shlex.split(text))
-    except ValueError as error:
-        raise UserError(f"{name} {text}: a quote is not closed") from error
-    if options and not options[0].startswith("--"):
-        raise UserError(f"{name} {text}: give options as for fairseq-train, --NAME VALUE")
-    return options
 
 
 def check_joined(data: Path, languages: tuple[str, str]) -> None:

@@ -157,6 +157,21 @@ def test_what_has_no_states_at_tags_is_not_standardised(tmp_path):
         assert found[f"{training}.seed1"].option("--standardise-on") == number
 
 
+def test_other_options_of_the_memory(tmp_path):
+    given = ("--rows", "former", "control_former", "lora")
+    before = stages("next_text", tmp_path, *given)
+    more = "--prompt-strategy former --memory-ratio-range 12,12 --batch-size 32 --update-freq 1"
+    found = stages("next_text", tmp_path, *given, "--memory-options", more)
+    for name in ("memory.seed1", "control_memory.seed1", "lora_model.seed1"):
+        assert found[name].option("--prompt-strategy") == "former"
+        assert found[name].option("--memory-ratio-range") == "12,12"
+        assert found[name].option("--batch-size") == "32"
+        assert found[name].command.count("--update-freq") == 1
+    assert found["control_memory.seed1"].option("--segments-from") == "other"
+    for name in ("backbone", "former.seed1"):
+        assert found[name].command == before[name].command
+
+
 def trained_parameters(model, rank):
     """Of SelfCP's tag and connector, and of updates of this rank."""
     torch.manual_seed(0)
