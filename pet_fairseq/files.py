@@ -93,6 +93,16 @@ def check_folder(folder: Path, option: str) -> None:
         ) from error
 
 
+def check_folder_of(file: Optional[Path], option: str) -> None:
+    """Create the folder of a file that is to be written at the end of long work, if there is one.
+
+    Raises:
+        UserError: as `check_folder`.
+    """
+    if file is not None:
+        check_folder(file.parent, option)
+
+
 def check_new_folder(folder: Path, option: str) -> None:
     """Raise UserError if a folder exists already, or cannot be created."""
     if folder.exists():

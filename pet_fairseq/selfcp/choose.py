@@ -13,7 +13,7 @@ from torch import Tensor
 from pet_fairseq.checkpoints.loading import read_batches
 from pet_fairseq.devices import check_device
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import write_json
+from pet_fairseq.files import check_folder_of, write_json
 from pet_fairseq.selfcp.mixed_input import MixedInput
 from pet_fairseq.selfcp.model import SelfCpModel
 from pet_fairseq.selfcp.prompts import read_template
@@ -73,6 +73,7 @@ def choose(
     Raises:
         UserError: no such files, not a model of this kind, or fewer than two different candidates.
     """
+    check_folder_of(out, "--out")
     device = check_device(device)
     model, task = load_selfcp(path, data, **overrides)
     tokens = encode(candidates, task)

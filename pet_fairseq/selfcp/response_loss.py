@@ -14,7 +14,7 @@ import torch
 from pet_fairseq.checkpoints.loading import read_batches
 from pet_fairseq.devices import check_device
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import read_text, write_json
+from pet_fairseq.files import check_folder_of, read_text, write_json
 from pet_fairseq.markdown import table
 from pet_fairseq.selfcp.task import load_selfcp
 from pet_fairseq.statistics import BOOTSTRAP_SAMPLES, Difference, bootstrap
@@ -41,6 +41,7 @@ def response_losses(
     Raises:
         UserError: no such files, or not a model of this kind.
     """
+    check_folder_of(out, "--out")
     device = check_device(device)
     model, task = load_selfcp(path, data, **overrides)
     model.to(device)

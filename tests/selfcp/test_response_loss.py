@@ -43,6 +43,19 @@ def test_record_by_record(folder, strategy, max_tokens):  # noqa: F811
     assert found["read"] == pytest.approx(sum(read) / len(read))
 
 
+def test_the_folder_of_the_file_is_made(folder, tmp_path):  # noqa: F811
+    given, out = (str(folder / "selfcp.pt"), str(folder)), tmp_path / "new" / "losses.json"
+    found = response_losses(*given, prompt_strategy="truncate", out=out)
+    assert json.loads(out.read_text())["nats"] == pytest.approx(list(found["nats"]))
+
+
+def test_a_folder_that_cannot_be_made_is_found_before_the_work(folder, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.setattr("pet_fairseq.selfcp.response_loss.load_selfcp", None)  # the work begins so
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=f"--out {tmp_path}/file: is a file"):
+        response_losses("selfcp.pt", str(folder), out=tmp_path / "file" / "losses.json")
+
+
 @pytest.mark.parametrize("trained", ["own", "other"])
 def test_memory_of_another_prompt(trained, folder, tmp_path):  # noqa: F811
     """A model is tested with either memory, whichever it was trained with."""

@@ -16,7 +16,7 @@ from pet_fairseq.cli_command import (
     add_subset_option,
 )
 from pet_fairseq.devices import choose_device
-from pet_fairseq.files import write_json
+from pet_fairseq.files import check_folder_of, write_json
 
 
 def _print_scores(scores: dict, out: Optional[Path]) -> None:
@@ -62,6 +62,7 @@ def _bleu(args: Namespace) -> None:
     from pet_fairseq.results.bleu import bleu_scores
     from pet_fairseq.results.sacrebleu_sets import named_set, set_files
 
+    check_folder_of(args.out, "--out")
     source, reference = args.source, Path(args.reference)
     if named := named_set(args.reference, "REFERENCE"):
         source, reference = set_files(named, "REFERENCE")
@@ -181,6 +182,7 @@ def _classes_arguments(parser: ArgumentParser) -> None:
 def _classes(args: Namespace) -> None:
     from pet_fairseq.results.score.classification import class_scores
 
+    check_folder_of(args.out, "--out")
     options = (args.subset, args.device, args.max_tokens, args.positive_class)
     scores = class_scores(args.checkpoint, args.data, *options)
     if args.out is not None:
@@ -236,6 +238,7 @@ def _prompts_arguments(parser: ArgumentParser) -> None:
 def _prompts(args: Namespace) -> None:
     from pet_fairseq.results.score.prompts import prompt_scores
 
+    check_folder_of(args.out, "--out")
     options = (args.prompt_end, args.subset, args.texts, args.cut, args.closed_answers, args.device)
     _print_scores(prompt_scores(args.checkpoint, args.data, *options), args.out)
 
