@@ -69,25 +69,30 @@ source_of() {
   esac
 }
 
-# has NAME...: whether FROM holds all of them
-has() {
+# held NAME: which file FROM holds of it: NAME or NAME.gz; without FROM, the one that is downloaded
+held() {
   local name
-  for name in "$@"; do
-    [ -f "$FROM/$name" ] || return 1
+  for name in "$1" "$1.gz"; do
+    if [ -z "$FROM" ] || [ -f "$FROM/$name" ]; then
+      echo "$name"
+      return 0
+    fi
   done
+  return 1
 }
 
 # which files to take: all that are downloaded, or the first of these sets that FROM holds
 choose() {
-  local sets=("$public" "${others[@]}" "train.tsv $dev.tsv test.tsv" "train.tsv $dev.tsv"
-    "train.tsv.gz $dev.tsv.gz test.tsv.gz" "train.tsv.gz $dev.tsv.gz") set
+  local sets=("$public" "${others[@]}" "train.tsv $dev.tsv test.tsv" "train.tsv $dev.tsv") set name found
   for set in "${sets[@]}"; do
-    if [ -z "$FROM" ] || has $set; then
-      files=($set)
-      return 0
-    fi
+    files=()
+    for name in $set; do
+      found=$(held "$name") || continue 2
+      files+=("$found")
+    done
+    return 0
   done
-  die "$FROM: has neither $public nor${others[*]/#/ }${others[*]:+,} train.tsv and $dev.tsv (or both .gz)"
+  die "$FROM: has neither $public nor${others[*]/#/ }${others[*]:+,} train.tsv and $dev.tsv (gzipped or not)"
 }
 
 raw() {

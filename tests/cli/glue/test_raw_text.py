@@ -131,6 +131,16 @@ def test_mrpc(numbered, env, tmp_path):
     assert is_raw(tmp_path / "out/raw", "mrpc", {"train": train, "valid": valid, "test": test})
 
 
+def test_gzipped_and_plain_files_together(env, tmp_path):
+    rows, test = draw_rows("mrpc", 60, 1), draw_rows("mrpc", 7, 2)
+    zipped = gzip.compress(table("mrpc", rows).encode())
+    (tmp_path / "msr_paraphrase_train.txt.gz").write_bytes(zipped)
+    (tmp_path / "msr_paraphrase_test.txt").write_text(table("mrpc", test))
+    sh(RECIPE, "mrpc", tmp_path, **env, STAGES="raw")
+    train, valid = hold_out(rows)
+    assert is_raw(tmp_path / "out/raw", "mrpc", {"train": train, "valid": valid, "test": test})
+
+
 @pytest.mark.parametrize("name", ["cola_public_1.1.zip", "cola_public.zip"])
 def test_cola_of_its_authors(name, env, tmp_path):
     """Both dev sets are for testing, and the tokenised tables are not read."""
