@@ -16,6 +16,7 @@ from fairseq.tasks import FairseqTask
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from omegaconf import DictConfig, open_dict
 from torch import nn
+from tqdm import tqdm
 
 from pet_fairseq.checkpoints.dictionaries import (
     check_dictionaries,
@@ -256,6 +257,8 @@ def read_batches(
 ) -> Iterator[dict]:
     """Yield batches of a subset, until at least `sentences` sentences are read.
 
+    On a terminal standard error shows how far it is, after some seconds.
+
     Args:
         max_tokens: of a batch, padding included. max_positions: as the model gives them, None if it
             takes sentences of any length.
@@ -267,13 +270,16 @@ def read_batches(
     dataset = load_subset(task, subset)
     check_batch(max(map(dataset.num_tokens, range(len(dataset))), default=0), max_tokens)
     batches = task.get_batch_iterator(dataset, max_tokens=max_tokens)
-    count = 0
-    for sample in batches.next_epoch_itr(shuffle=False):
-        if count >= sentences:
-            return
-        count += len(sample["net_input"]["src_tokens"])
-        check_sample_lengths(sample, subset, max_positions)
-        yield move_batch(sample, device)
+    total, count = min(sentences, len(dataset)), 0
+    with tqdm(desc=subset, total=total, unit=" sentences", disable=None, delay=5) as bar:
+        for sample in batches.next_epoch_itr(shuffle=False):
+            if count >= sentences:
+                return
+            check_sample_lengths(sample, subset, max_positions)
+            yield move_batch(sample, device)
+            read = len(sample["net_input"]["src_tokens"])
+            count += read
+            bar.update(read)
 
 
 def check_sample_lengths(
