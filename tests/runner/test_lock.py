@@ -116,6 +116,9 @@ def test_a_process_that_left_the_group_is_of_the_run(start, tmp_path):
         time.sleep(0.05)
     run.kill()
     run.wait()
+    shell = read_workers(folder / LOCK)[1]
+    while shell.may_work() or shell.may_have_left():  # it has yet to end after its last command
+        time.sleep(0.05)
     named = rf"\(process {run.pid} {SINCE}: run\.py .*, which has ended\)$"
     assert re.search(named, refusal(folder))
     os.kill(int(pid.read_text()), signal.SIGKILL)
