@@ -4,8 +4,9 @@ This is the closed-ended evaluation by perplexity of CoLA (SelfCP, section 4.5.3
 """
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 import torch
 from torch import Tensor
@@ -14,7 +15,6 @@ from pet_fairseq.checkpoints.loading import read_batches
 from pet_fairseq.devices import check_device
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import check_folder_of, write_json
-from pet_fairseq.selfcp.mixed_input import MixedInput
 from pet_fairseq.selfcp.model import SelfCpModel
 from pet_fairseq.selfcp.prompts import read_template
 from pet_fairseq.selfcp.task import load_selfcp
@@ -36,20 +36,35 @@ class Choices(NamedTuple):
 
 
 @torch.inference_mode()
-def losses(model: SelfCpModel, inputs: MixedInput, candidates: list[Tensor]) -> Tensor:
-    """Mean loss of each candidate's tokens and </s>, in nats per token: B x candidates.
+def losses(
+    model: SelfCpModel, prompts: Mapping[str, Any], candidates: list[Tensor]
+) -> tuple[Tensor, Tensor]:
+    """Mean loss of each candidate's tokens and </s>; the prompts are read once for all of them.
 
     Args:
-        inputs: what the model reads before a response. candidates: tokens without </s>.
+        prompts: as for PromptReader.read. candidates: tokens without </s>.
+    Returns:
+        losses: B x candidates, in nats per token. read: B, tokens and memory tokens before them.
+    Raises:
+        UserError: the model has too few positions for the longest candidate and its </s>.
     """
-    end = inputs.tokens.new_tensor([model.encoder.dictionary.eos()])
+    longest = max(len(candidate) for candidate in candidates)
+    read = model.encoder(**prompts, more=longest + 1)
+    end = read["tokens"][0].new_tensor([model.encoder.dictionary.eos()])
     by_candidate = []
     for candidate in candidates:
-        target = torch.cat([candidate.to(end), end]).expand(len(inputs.tokens), -1)
-        previous = torch.cat([end, candidate.to(end)]).expand(len(inputs.tokens), -1)
-        lprobs = model.respond(inputs, previous).float().log_softmax(dim=-1)
-        by_candidate.append(-lprobs.gather(2, target[..., None])[..., 0].mean(dim=1))
-    return torch.stack(by_candidate, dim=1)
+        target = torch.cat([candidate.to(end), end])
+        previous = torch.cat([end, candidate.to(end)]).expand(len(read["tokens"][0]), -1)
+        context = {name: list(tensors) for name, tensors in read.items()}  # the decoder moves them
+        state: dict[str, dict[str, Optional[Tensor]]] = {}
+        of_tokens = []
+        for t in range(len(target)):
+            logits, _ = model.decoder(previous[:, : t + 1], context, state)
+            lprobs = logits[:, 0].float().log_softmax(dim=-1)
+            of_tokens.append(-lprobs.index_select(1, target[t : t + 1]))
+        by_candidate.append(torch.cat(of_tokens, dim=1).mean(dim=1))
+    lengths = read["tokens"][0].ne(model.encoder.dictionary.pad()).sum(dim=1)
+    return torch.stack(by_candidate, dim=1), lengths
 
 
 def choose(
@@ -82,10 +97,9 @@ def choose(
     choices = Choices([], [], [])
     for sample in read_batches(task, subset, sentences, max_tokens, device):
         prompts = {k: v for k, v in sample["net_input"].items() if k != "prev_output_tokens"}
-        with torch.inference_mode():
-            inputs = model.to(device).encoder.read(**prompts)
-        choices.chosen.extend(losses(model, inputs, tokens).argmin(dim=1).tolist())
-        choices.read.extend(inputs.lengths.tolist())
+        found, read = losses(model.to(device), prompts, tokens)
+        choices.chosen.extend(found.argmin(dim=1).tolist())
+        choices.read.extend(read.tolist())
         pad = task.dictionary.pad()
         given = [task.dictionary.string(target[target.ne(pad)]) for target in sample["target"]]
         choices.right.extend(texts.index(text) if text in texts else -1 for text in given)

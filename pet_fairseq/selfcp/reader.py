@@ -233,19 +233,19 @@ class PromptReader(Compressor):
 
     # --- generation -------------------------------------------------------------------------------
 
-    def forward(self, **prompts: Any) -> dict[str, list[Tensor]]:
+    def forward(self, more: int = 1, **prompts: Any) -> dict[str, list[Tensor]]:
         """The states that the decoder's attention starts from, and its first output.
 
         Args:
-            prompts: as for `read`.
+            more, prompts: as for `read`.
         Returns:
             tokens: B x P, as in MixedInput; padded on the left if the model has rotary positions,
             which count padding, so that the response follows at the next one. first: B x 1 x V,
             logits of the response's first token.
             keys, values: of each layer, B x heads x P x head_dim.
         """
-        inputs = self.read(**prompts)
-        self.check_length(inputs, more=1)
+        inputs = self.read(**prompts, more=more)
+        self.check_length(inputs, more=more)
         ends = inputs.lengths - 1
         if self.has_rotary_positions:
             inputs, ends = pad_left(inputs), torch.full_like(ends, inputs.tokens.size(1) - 1)

@@ -22,14 +22,16 @@ from tests.selfcp.test_model import task as language_modeling  # noqa: F401  fix
 from tests.translation import save_model, save_state
 
 
+@pytest.mark.parametrize("kind", ["post-norm", "learned", "llama"])
 @pytest.mark.parametrize("strategy", ["former", "truncate"])
-def test_losses(strategy, language_modeling, tmp_path):  # noqa: F811
-    model = make_selfcp(language_modeling, tmp_path, prompt_strategy=strategy)
+def test_losses(kind, strategy, language_modeling, tmp_path):  # noqa: F811
+    model = make_selfcp(language_modeling, tmp_path, kind, prompt_strategy=strategy)
     net_input = make_sample(language_modeling, LENGTHS)["net_input"]
     prompts = {k: v for k, v in net_input.items() if k != "prev_output_tokens"}
     candidates = [torch.tensor(c) for c in ([5], [6, 7, 8], [9, 5])]
     with torch.no_grad():
-        found = losses(model, model.encoder.read(**prompts), candidates)
+        found, read = losses(model, prompts, candidates)
+        assert read.equal(model.encoder.read(**prompts).lengths)
     for i in range(len(LENGTHS)):
         for j, candidate in enumerate(candidates):
             previous = torch.cat([torch.tensor([2]), candidate])
@@ -39,6 +41,19 @@ def test_losses(strategy, language_modeling, tmp_path):  # noqa: F811
             target = [*candidate.tolist(), 2]
             expected = -sum(scores[t, word] for t, word in enumerate(target)) / len(target)
             assert found[i, j].item() == pytest.approx(expected.item(), abs=1e-5)
+
+
+def test_losses_where_a_candidate_needs_more_positions_than_there_are(
+    language_modeling,  # noqa: F811
+    tmp_path,
+):
+    model = make_selfcp(language_modeling, tmp_path, prompt_strategy="full")
+    prompts = make_sample(language_modeling, [(0, 60)])["net_input"]
+    del prompts["prev_output_tokens"]
+    fits, too_long = torch.tensor([5, 6]), torch.tensor([5, 6, 7])
+    assert losses(model, prompts, [fits])[0].isfinite().all()
+    with pytest.raises(UserError, match=r"come to 65 tokens, but the backbone has 64 positions"):
+        losses(model, prompts, [fits, too_long])
 
 
 @pytest.fixture(scope="module")

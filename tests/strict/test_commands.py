@@ -85,8 +85,7 @@ def test_choose(tmp_path):
 
     def of_each(device):
         model = make_selfcp(task, tmp_path).to(device)
-        inputs = model.encoder.read(**move_batch(prompts, device))
-        return losses(model, inputs, candidates)
+        return losses(model, move_batch(prompts, device), candidates)
 
     check(of_each)
 
