@@ -79,7 +79,9 @@ def make_sample(task: SelfCpTask, args: argparse.Namespace) -> dict:
         Texts([torch.from_numpy(vocabulary.encode(text))])
         for text in read_template(folder).around(document)[:2]
     )
-    cue = task.cue if args.cue is None else torch.from_numpy(vocabulary.encode(args.cue))
+    cue = task.cue
+    if args.cue is not None:
+        cue = torch.from_numpy(vocabulary.encode(args.cue.rstrip(" ")))
     dataset = PromptDataset(query, prompt, None, task.dictionary, cue=cue)
     return dataset.collater([dataset[0]])
 

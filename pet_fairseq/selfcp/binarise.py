@@ -69,10 +69,10 @@ def make_prompts(
             lines_to_learn = training_lines(splits.get("train"), text, max_bytes)
             vocabulary = SentencePieces(train_model(lines_to_learn, vocab_size), "the new model")
         (folder / "lm").mkdir()
-        cue = encode_cue(template.cue, vocabulary)
+        cue = encode_cue(template.cue_alone(), vocabulary)
         if len(cue):
             write_text(folder / CUE, " ".join(vocabulary.dictionary[i] for i in cue) + "\n")
-        if any(template):
+        if template != BARE:
             write_json(folder / TEMPLATE, template._asdict())
         lines = write_all(
             folder, splits, text, vocabulary, lm_tokens, max_bytes, lm_records, cue, template

@@ -128,12 +128,12 @@ def check_candidates(candidates: list[str], tokens: list[str]) -> None:
 
 
 def encode(texts: list[str], task) -> list[Tensor]:
-    """Tokenise texts as the responses of a data folder are, with what stands behind each.
+    """Tokenise texts as the responses of a data folder are, with what stands around each.
 
     Raises:
         UserError: the folder has neither a SentencePiece model nor a tokenizer.
     """
     folder = Path(task.cfg.data)
     vocabulary = open_vocabulary(folder)
-    after = read_template(folder).after
-    return [torch.from_numpy(vocabulary.encode(text + after)) for text in texts]
+    template = read_template(folder)
+    return [torch.from_numpy(vocabulary.encode(template.answer(text))) for text in texts]

@@ -80,8 +80,8 @@ def _prompts_arguments(parser: ArgumentParser) -> None:
         "--cue",
         default="",
         metavar="TEXT",
-        help="what the model reads between each prompt and its response, such as 'Answer:'; it is "
-        "never compressed",
+        help="what the model reads between each prompt and its response, such as 'Answer: '; it is "
+        "never compressed, and spaces at its end are tokenized with the response",
     )
     parser.add_argument(
         "--before", default="", metavar="TEXT", help="what stands in front of each query"
@@ -91,6 +91,12 @@ def _prompts_arguments(parser: ArgumentParser) -> None:
         default="",
         metavar="TEXT",
         help="what stands behind each response and is learned with it",
+    )
+    parser.add_argument(
+        "--between",
+        default=" ",
+        metavar="TEXT",
+        help="what stands between a query and its prompt (default: a space)",
     )
     parser.add_argument(
         "--chat-template",
@@ -133,8 +139,8 @@ def _template(args: Namespace) -> "Template":
     from pet_fairseq.selfcp.prompts import Template, read_chat_template
 
     if args.chat_template is not None:
-        return read_chat_template(args.chat_template)
-    return Template(args.before, args.cue, args.after)
+        return read_chat_template(args.chat_template)._replace(between=args.between)
+    return Template(args.before, args.cue, args.after, args.between)
 
 
 def _check_prompts(args: Namespace, splits: dict[str, Path]) -> None:

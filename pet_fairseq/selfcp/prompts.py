@@ -28,20 +28,34 @@ class Record(NamedTuple):
 class Template(NamedTuple):
     """What stands around the parts of a record.
 
-    The parts are tokenized one by one, so no piece reaches from one into the next.
+    The parts are tokenized one by one, so no piece reaches from one into the next. Most tokenizers
+    have pieces of a space and a word, so the space between two parts belongs to the later one.
 
     Attributes:
         before: in front of the query. cue: between prompt and response, where it is never
-            compressed. after: behind the response, of which it is a part.
+            compressed; spaces at its end are tokenized with the response. after: behind the
+            response, of which it is a part. between: between a query and a prompt that are not
+            empty, as a part of the prompt.
     """
 
     before: str = ""
     cue: str = ""
     after: str = ""
+    between: str = " "
 
     def around(self, record: Record) -> Record:
-        """The record with what stands before and after it; the cue is a part of its own."""
-        return Record(self.before + record.query, record.prompt, record.response + self.after)
+        """The record with what stands around its parts; the cue is a part of its own."""
+        query = self.before + record.query
+        between = self.between if query and record.prompt else ""
+        return Record(query, between + record.prompt, self.answer(record.response))
+
+    def cue_alone(self) -> str:
+        """The cue without the spaces at its end."""
+        return self.cue.rstrip(" ")
+
+    def answer(self, response: str) -> str:
+        """A response with what is tokenized with it."""
+        return self.cue[len(self.cue_alone()) :] + response + self.after
 
 
 BARE = Template()

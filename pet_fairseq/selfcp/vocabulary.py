@@ -28,6 +28,7 @@ VOCAB_SIZE = 8000
 SAMPLE = 200_000  # lines that SentencePiece learns from, drawn at random
 SAMPLE_LINE = 300  # characters; SentencePiece leaves out lines of more than 4,192 bytes
 ALWAYS = "".join(map(chr, range(33, 127)))  # ASCII's characters are pieces, met or not
+SPACE = "\u2581"  # in the pieces of SentencePiece and of tokenizers like it
 NEXT_LINE = "\x85"  # white space to Python and so to fairseq, but a character to SentencePiece
 ENCODED_AT_ONCE = 1_000_000  # characters of a text
 
@@ -42,6 +43,8 @@ class Vocabulary(ABC):
         self.dictionary = dictionary
         self.ids = ids
         self.counts = np.zeros(len(dictionary), dtype=np.int64)
+        first = self.ids[self.tokenize("a")[:1]]
+        self.starts_with_space = any(dictionary[i].startswith(SPACE) for i in first)
 
     @abstractmethod
     def tokenize(self, text: str) -> list[int]:
@@ -54,9 +57,13 @@ class Vocabulary(ABC):
     def encode(self, text: str, part: int = ENCODED_AT_ONCE) -> np.ndarray:
         """Encode a text to fairseq's numbers of its pieces: int64, without </s>.
 
+        A tokenizer that puts a space before every text gets none with it: there would be two.
+
         Args:
             part: the number of characters that are encoded at a time.
         """
+        if self.starts_with_space:
+            text = text.removeprefix(" ")
         return np.concatenate(
             [self.ids[np.array(self.tokenize(piece), dtype=np.int64)] for piece in cut(text, part)]
         )

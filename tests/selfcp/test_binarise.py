@@ -342,8 +342,10 @@ def test_a_cue_before_each_response(files, model, tmp_path):
     assert parts == plain
     texts = read(tmp_path / "with/lm/train", dictionary)
     assert texts == [q + p + cue + r + [dictionary.eos()] for q, p, r in zip(*parts)]
-    with pytest.raises(UserError, match="--cue ' ': the SentencePiece model finds nothing in it"):
-        make_prompts(splits, [], tmp_path / "wrong", template=Template(cue=" "), **options)
+    with pytest.raises(
+        UserError, match=r"--cue '\\n': the SentencePiece model finds nothing in it"
+    ):
+        make_prompts(splits, [], tmp_path / "wrong", template=Template(cue="\n"), **options)
     assert not (tmp_path / "wrong").exists()
 
 

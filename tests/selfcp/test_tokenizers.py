@@ -9,6 +9,7 @@ pytest.importorskip("safetensors")
 pytest.importorskip("tokenizers")
 
 from fairseq.data import Dictionary, data_utils
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.huggingface.importer import import_model
@@ -57,8 +58,10 @@ def test_pieces_and_dictionary_are_the_models(model, records, tmp_path):
     for name in ("dict.txt", "tokenizer.json"):
         assert (out / name).read_bytes() == (model / name).read_bytes()
     assert (out / "lm/dict.txt").read_bytes() == (model / "dict.txt").read_bytes()
-    for number, part in enumerate(PARTS):
-        assert read(out, part) == [pieces(record[number]) for record in RECORDS]
+    assert read(out, "query") == [pieces(query) for query, _, _ in RECORDS]
+    prompts = [" fab ab", "a" * 20, ""]  # a space between a query and its prompt, if there are both
+    assert read(out, "prompt") == [pieces(prompt) for prompt in prompts]
+    assert read(out, "response") == [pieces(response) for _, _, response in RECORDS]
     assert read(out, "response")[2] == ["<|start|>", "f"]
     assert "<unk>" not in said and not (out / "spm.model").exists()
 
@@ -66,11 +69,15 @@ def test_pieces_and_dictionary_are_the_models(model, records, tmp_path):
 def test_text_around_the_parts(model, records, tmp_path):
     """No piece reaches over a border: `ab` is one piece, `a` and a cue `b` are two."""
     out = tmp_path / "bin"
-    template = Template("<|start|>f ", "b", "<|end|>")
+    template = Template("<|start|>f ", "b  ", "<|end|>", between="c\n")
     make_prompts(records, [], out, template=template, tokenizer=model / "tokenizer.json")
     assert pieces("ab") == ["ab"] and (out / "cue.txt").read_text() == "b\n"
     expected = [
-        [pieces(f"<|start|>f {query}"), pieces(prompt), pieces(f"{response}<|end|>")]
+        [
+            pieces(f"<|start|>f {query}"),
+            pieces(f"c\n{prompt}" if prompt else ""),
+            pieces(f"  {response}<|end|>"),
+        ]
         for query, prompt, response in RECORDS
     ]
     found = [read(out, part) for part in PARTS]
@@ -83,7 +90,31 @@ def test_text_around_the_parts(model, records, tmp_path):
     task = SimpleNamespace(cfg=SimpleNamespace(data=str(out)))
     dictionary = Dictionary.load(str(out / "dict.txt"))
     (candidate,) = encode(["a"], task)
-    assert [dictionary[i] for i in candidate] == ["a", "<|end|>"]
+    assert [dictionary[i] for i in candidate] == ["Ġ", "Ġa", "<|end|>"]
+
+
+def test_a_tokenizer_that_puts_a_space_before_every_text(tmp_path):
+    """Of the space between two parts and of its own, one is left."""
+    for name in ("prepended", "metaspace"):
+        folder = tmp_path / name
+        folder.mkdir()
+        tokenizer = Tokenizer(models.BPE({"\u2581": 0, "a": 1, "b": 2}, []))
+        if name == "prepended":  # as in Llama 2
+            steps = [normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")]
+            tokenizer.normalizer = normalizers.Sequence(steps)
+        else:  # as in T5
+            tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+        tokenizer.save(str(folder / "tokenizer.json"))
+        (folder / "dict.txt").write_text("\u2581 1\na 1\nb 1\n")
+        record = {"query": "a", "prompt": "b a", "response": "b"}
+        (folder / "train.jsonl").write_text(json.dumps(record) + "\n")
+        make_prompts(
+            *({"train": folder / "train.jsonl"}, [], folder / "bin"),
+            template=Template(cue="a "),
+            tokenizer=folder / "tokenizer.json",
+        )
+        found = [read(folder / "bin", part) for part in PARTS]
+        assert found == [[list("\u2581a")], [list("\u2581b\u2581a")], [list("\u2581b")]]
 
 
 def test_chat_template(tmp_path):
