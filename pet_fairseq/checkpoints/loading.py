@@ -255,7 +255,7 @@ def read_batches(
     device: str = "cpu",
     max_positions: Union[int, tuple[int, ...], None] = None,
 ) -> Iterator[dict]:
-    """Yield batches of a subset, until at least `sentences` sentences are read.
+    """Yield batches of at most `sentences` sentences from all over a subset, in even steps.
 
     On a terminal standard error shows how far it is, after some seconds.
 
@@ -268,18 +268,14 @@ def read_batches(
     """
     check_positive(sentences=sentences, max_tokens=max_tokens)
     dataset = load_subset(task, subset)
-    check_batch(max(map(dataset.num_tokens, range(len(dataset))), default=0), max_tokens)
-    batches = task.get_batch_iterator(dataset, max_tokens=max_tokens)
-    total, count = min(sentences, len(dataset)), 0
-    with tqdm(desc=subset, total=total, unit=" sentences", disable=None, delay=5) as bar:
-        for sample in batches.next_epoch_itr(shuffle=False):
-            if count >= sentences:
-                return
+    indices = even_steps(len(dataset), sentences)
+    batches = batches_of_similar_length(dataset, indices, max_tokens)
+    with tqdm(desc=subset, total=len(indices), unit=" sentences", disable=None, delay=5) as bar:
+        for batch in batches:
+            sample = dataset.collater([dataset[i] for i in batch])
             check_sample_lengths(sample, subset, max_positions)
             yield move_batch(sample, device)
-            read = len(sample["net_input"]["src_tokens"])
-            count += read
-            bar.update(read)
+            bar.update(len(batch))
 
 
 def check_sample_lengths(
@@ -366,10 +362,10 @@ def batches_of_similar_length(
         UserError: a single sentence is longer.
     """
     indices = sorted(indices, key=dataset.num_tokens)
-    check_batch(dataset.num_tokens(indices[-1]), max_tokens)
-    batches: list[list[int]] = [[]]
+    check_batch(max(map(dataset.num_tokens, indices), default=0), max_tokens)
+    batches: list[list[int]] = []
     for index in indices:  # each is the longest of its batch so far
-        if (len(batches[-1]) + 1) * dataset.num_tokens(index) > max_tokens:
+        if not batches or (len(batches[-1]) + 1) * dataset.num_tokens(index) > max_tokens:
             batches.append([])
         batches[-1].append(index)
     return batches

@@ -218,6 +218,19 @@ def _add_control_option(parser: OneLineParser) -> None:
     )
 
 
+def _add_scoring_options(parser: OneLineParser) -> None:
+    parser.add_argument(
+        "--sentences",
+        type=int,
+        default=sys.maxsize,
+        metavar="N",
+        help="how many records to read at most, from all over the subset (default: all)",
+    )
+    add_batch_option(parser, max_tokens=8000)
+    add_device_option(parser)
+    add_scores_file_option(parser)
+
+
 def _model_options(args: Namespace) -> dict:
     """The options that the user gave in place of the checkpoint's.
 
@@ -243,16 +256,7 @@ def _choose_arguments(parser: OneLineParser) -> None:
         metavar="TEXT",
         help="the responses to choose from",
     )
-    parser.add_argument(
-        "--sentences",
-        type=int,
-        default=sys.maxsize,
-        metavar="N",
-        help="about how many records of the subset to answer (default: all)",
-    )
-    add_batch_option(parser, max_tokens=8000)
-    add_device_option(parser)
-    add_scores_file_option(parser)
+    _add_scoring_options(parser)
 
 
 def _choose(args: Namespace) -> None:
@@ -266,15 +270,13 @@ def _choose(args: Namespace) -> None:
 def _response_loss_arguments(parser: OneLineParser) -> None:
     _add_model_options(parser)
     _add_control_option(parser)
-    add_batch_option(parser, max_tokens=8000)
-    add_device_option(parser)
-    add_scores_file_option(parser)
+    _add_scoring_options(parser)
 
 
 def _response_loss(args: Namespace) -> None:
     from pet_fairseq.selfcp.response_loss import response_losses
 
-    names = ("data", "subset", "max_tokens", "device", "out")
+    names = ("data", "subset", "sentences", "max_tokens", "device", "out")
     options = {name: getattr(args, name) for name in names}
     result = response_losses(args.checkpoint, **options, **_model_options(args))
     shown = ("nll", "perplexity", "total", "read")

@@ -25,6 +25,7 @@ def response_losses(
     path: str,
     data: str,
     subset: str = "test",
+    sentences: int = sys.maxsize,
     max_tokens: int = 8000,
     device: str = "cpu",
     out: Optional[Path] = None,
@@ -33,6 +34,7 @@ def response_losses(
     """The loss of each record's response, and of all.
 
     Args:
+        sentences: how many records at most, from all over the subset.
         overrides: options of the model, such as prompt_strategy.
     Returns:
         nll (nats per token of the responses and their </s>), perplexity, the mean number of tokens
@@ -47,7 +49,7 @@ def response_losses(
     model.to(device)
     by_record: dict[int, tuple[float, int]] = {}
     read = 0
-    for sample in read_batches(task, subset, sys.maxsize, max_tokens, device):
+    for sample in read_batches(task, subset, sentences, max_tokens, device):
         logits, extra = model(**sample["net_input"])[:2]
         target = sample["target"]
         real = target.ne(task.dictionary.pad())

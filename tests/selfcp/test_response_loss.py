@@ -43,6 +43,21 @@ def test_record_by_record(folder, strategy, max_tokens):  # noqa: F811
     assert found["read"] == pytest.approx(sum(read) / len(read))
 
 
+@pytest.mark.parametrize("sentences", [1, 7, 20, 50])
+def test_some_of_the_records(folder, sentences):  # noqa: F811
+    """They are from all over the subset, not the short ones that batches begin with."""
+    given = (str(folder / "selfcp.pt"), str(folder))
+    options = {"prompt_strategy": "truncate", "max_tokens": 60}
+    all_of_them = response_losses(*given, **options)
+    some = response_losses(*given, sentences=sentences, **options)
+    number = min(sentences, 20)
+    records = [20 * i // number for i in range(number)]
+    assert some["total"] == number
+    assert list(some["tokens"]) == [all_of_them["tokens"][i] for i in records]
+    expected = [all_of_them["nats"][i] for i in records]
+    assert list(some["nats"]) == pytest.approx(expected, rel=1e-5)
+
+
 def test_the_folder_of_the_file_is_made(folder, tmp_path):  # noqa: F811
     given, out = (str(folder / "selfcp.pt"), str(folder)), tmp_path / "new" / "losses.json"
     found = response_losses(*given, prompt_strategy="truncate", out=out)
