@@ -63,10 +63,12 @@ MEANT = {
 }
 HELP = ("-h", "--help")
 READER_GONE = 141  # as a shell says of a process that a closed pipe ended
+INTERRUPTED = 130  # as it says of one that Ctrl-C ended
 
 
 def main(argv: Optional[list[str]] = None) -> int:
-    """Run one command line; the exit status is 1 after a mistake that the user can mend.
+    """Run one command line; the exit status is 1 after a mistake that the user can mend, and 130
+    after Ctrl-C.
 
     If nobody reads its output any more, as behind `| head`, it ends without a word.
 
@@ -98,6 +100,9 @@ def run(words: list[str]) -> int:
     except (UserError, OSError) as error:
         print(f"pet-fairseq {command.name}: error: {message(error)}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print(f"pet-fairseq {command.name}: error: interrupted", file=sys.stderr)
+        return INTERRUPTED
 
 
 def drop_output() -> None:

@@ -74,7 +74,7 @@ def find_model_files(path: str, data: Optional[str], option: str) -> tuple[list[
     if file is None:
         raise UserError(
             f"{option} {first}: has no checkpoint.pt or model.pt; give a checkpoint, or a folder "
-            "that pet-fairseq import-hf, export or compress wrote"
+            "that pet-fairseq import-hf, export --to fairseq or compress wrote"
         )
     return [str(file), *more], data or str(file.parent)
 
@@ -107,18 +107,58 @@ def build_from_state(
         model_class(cfg.model).check_files(files, option)
     check_one_language_pair(state, path, option)
     state["args"] = None  # fairseq has made cfg of it
-    trained = cfg.task.data
+    trained = own_data(cfg.task.data, path)
     with open_dict(cfg):
         cfg.task.data = data or trained
     if not Path(cfg.task.data.split(os.pathsep)[0]).is_dir():
         raise UserError(
             f"--data {cfg.task.data}: no such folder; give one made by fairseq-preprocess"
         )
+    if data and "source_lang" in cfg.task:
+        with open_dict(cfg):
+            cfg.task.update(find_languages(cfg.task, trained, data, "--data"))
     task = tasks.setup_task(cfg.task, from_checkpoint=True)
     check_dictionaries(state, path, option, task, DATA_REMEDY, trained)
     check_labels(path, option, task, DATA_REMEDY, trained)
     (model,), _ = checkpoint_utils.load_model_ensemble([path], task=task, state=state)
     return model.eval(), task
+
+
+def own_data(data: str, path: str) -> str:
+    """The data folder that a checkpoint names: "." is where it lies itself, with its dictionaries.
+
+    `pet-fairseq export` and `unpack` write that, as the folder may be moved.
+    """
+    beside = Path(path).parent
+    return str(beside) if data == "." and any(beside.glob("dict.*txt")) else data
+
+
+def find_languages(
+    trained: Union[DictConfig, Namespace], trained_on: str, data: str, option: str
+) -> dict[str, Optional[str]]:
+    """The languages of a trained task, or else of a data folder, which has their dictionaries.
+
+    Args:
+        trained: the task's options. trained_on: its data folder. option: names `data` in errors.
+    Raises:
+        UserError: the folder has not.
+    """
+    first = first_folder(data)
+    languages = trained_languages(trained, first_folder(trained_on))
+    if None in languages.values():
+        languages = dict(zip(languages, infer_language_pair(first)))
+    names = [lang for lang in languages.values() if lang is not None]
+    if len(names) < 2:
+        raise UserError(
+            f"{option} {first}: holds no data; give a folder made by fairseq-preprocess"
+        )
+    for lang in names:
+        if not Path(first, f"dict.{lang}.txt").is_file():
+            raise UserError(
+                f"{option} {first}: has no dict.{lang}.txt; give the folder that "
+                f"fairseq-preprocess made for the checkpoint's languages, {' to '.join(names)}"
+            )
+    return languages
 
 
 def override_model_options(cfg: DictConfig, options: dict[str, Any], option: str) -> None:
@@ -196,21 +236,7 @@ def load_task(
             raise UserError(
                 f"{option} {folder}: no such folder; give one made by fairseq-preprocess"
             )
-    first = first_folder(data)
-    languages = trained_languages(trained, first_folder(getattr(trained, "data", None)))
-    if None in languages.values():
-        languages = dict(zip(languages, infer_language_pair(first)))
-    names = [lang for lang in languages.values() if lang is not None]
-    if len(names) < 2:
-        raise UserError(
-            f"{option} {first}: holds no data; give a folder made by fairseq-preprocess"
-        )
-    for lang in names:
-        if not Path(first, f"dict.{lang}.txt").is_file():
-            raise UserError(
-                f"{option} {first}: has no dict.{lang}.txt; give the folder that "
-                f"fairseq-preprocess made for the checkpoint's languages, {' to '.join(names)}"
-            )
+    languages = find_languages(trained, getattr(trained, "data", None) or "", data, option)
     cfg = TranslationConfig(
         data=data,
         train_subset="train",  # the only one of which each epoch has another folder

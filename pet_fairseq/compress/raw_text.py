@@ -31,7 +31,7 @@ from pet_fairseq.files import atomic_folder, write_json
 from pet_fairseq.multilingual.language_tokens import LanguageTokens
 from pet_fairseq.predict.batches import MAX_LENGTH, MAX_SOURCE
 from pet_fairseq.predict.corpus.shards import shards as complete_shards
-from pet_fairseq.predict.lines import Line, read_lines
+from pet_fairseq.predict.lines import Line, read_lines, without_line_breaks
 from pet_fairseq.predict.long_lines import LONGEST_WORD
 from pet_fairseq.predict.sentences import TextError
 from pet_fairseq.predict.text import (
@@ -115,7 +115,8 @@ def write_corpus_text(teacher: Path, shards: Path, folder: Path) -> None:
             with (new / name).open("w", encoding="utf-8") as out:
                 for files in complete_shards(shards):
                     with files[side].open(encoding="utf-8") as lines:
-                        out.writelines(f"{text.decode(line.rstrip())}\n" for line in lines)
+                        for line in lines:
+                            out.write(without_line_breaks(text.decode(line.rstrip())) + "\n")
 
 
 def write_pieces(
@@ -280,7 +281,9 @@ def choose_sets(source: Path, split: str, held_out: list[str]) -> Callable[[str]
 
 
 def parallel(source: Path, target: Path) -> Iterator[tuple[Line, Line]]:
-    """The lines of two files side by side.
+    """The lines of two files side by side; a carriage return within one is a space.
+
+    It would be the end of a line to whatever reads the text that is made of it.
 
     Raises:
         UserError: their numbers of lines differ.
@@ -294,7 +297,11 @@ def parallel(source: Path, target: Path) -> Iterator[tuple[Line, Line]]:
                 f"{shorter}: ends after {number} lines, but {longer} goes on; give files whose "
                 "lines belong together"
             )
-        yield first, second
+        yield in_one_line(first), in_one_line(second)
+
+
+def in_one_line(line: Line) -> Line:
+    return line._replace(text=without_line_breaks(line.text))
 
 
 class Writers:

@@ -65,6 +65,7 @@ import sentencepiece
 folder = Path(__file__).parent
 pieces = sentencepiece.SentencePieceProcessor(model_file=str(folder / "{model}"))
 translator = ctranslate2.Translator(str(folder))
+sys.stdin.reconfigure(encoding="utf-8", errors="replace")
 lines = [{sentence} for line in sys.stdin]
 found = translator.translate_batch(lines, {options})
 for best in found:
@@ -235,7 +236,10 @@ def write_script(folder: Path, file: str, options: Any) -> None:
         options: of the model in the checkpoint.
     """
     if not file or bpe_options(file)["_name"] not in ("sentencepiece", "marian"):
-        print(f"no {SCRIPT}: the model's words are not divided by SentencePiece", file=sys.stderr)
+        reason = "the model's words are not divided by SentencePiece"
+        if not file:
+            reason = "no subword model, such as spm.model, lies beside the data or the checkpoint"
+        print(f"no {SCRIPT}: {reason}", file=sys.stderr)
         return
     tokens = language_tokens(options) or LanguageTokens(source_end=())
     before, behind, forced = tokens.source_prefix, tokens.source_end, tokens.decoder_start[1:]

@@ -73,7 +73,7 @@ def check_options(to: str, given: dict) -> None:
     for name in given:
         forms = ONLY_FOR[name]
         if to not in forms:
-            raise UserError(f"--{name}: only for --to {' and '.join(forms)}; leave it out")
+            raise UserError(f"--{name}: only for --to {' or '.join(forms)}; leave it out")
     if "shortlist" in given:
         check_positive(shortlist=given["shortlist"])
 

@@ -62,7 +62,9 @@ def plain_state(state: dict, plain: FairseqModel, args: Namespace, task: Transla
     cfg["model"] = args
     cfg["criterion"] = {"_name": "label_smoothed_cross_entropy", "label_smoothing": 0.1}
     cfg.setdefault("common", {})["user_dir"] = None
-    return new_state(cfg, plain.state_dict(), state["optimizer_history"], state["extra_state"])
+    # the averaged weights of --store-ema are as large as the model, and of its old form
+    extra_state = {name: value for name, value in state["extra_state"].items() if name != "ema"}
+    return new_state(cfg, plain.state_dict(), state["optimizer_history"], extra_state)
 
 
 def dictionaries(task: TranslationTask) -> dict:

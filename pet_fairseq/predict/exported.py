@@ -80,6 +80,10 @@ def load_engine(folder: Path, device: str = "cpu", threads: int = 1, compute_typ
             intra_threads=1,
         )
     except (RuntimeError, ValueError) as error:
+        if "compute type" in str(error):
+            raise UserError(
+                f"--precision: CTranslate2 has no {compute_type} on this device; give fp32 or int8"
+            ) from error
         raise UserError(f"{folder}: CTranslate2 cannot use it: {error}") from error
     tokens = LanguageTokens.of_folder(folder)
     return engine if tokens is None else BilingualEngine(engine, tokens)

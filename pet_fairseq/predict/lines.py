@@ -121,6 +121,11 @@ def make_line(file: str, number: int, line: bytes, option: str = "--input") -> L
     return Line(f"{option} {name}, line {number}", text.rstrip("\r\n"), broken)
 
 
+def without_line_breaks(text: str) -> str:
+    """A text in one line; byte-level subwords can spell the end of one."""
+    return text.replace("\r", " ").replace("\n", " ")
+
+
 def decode(line: bytes, encoding: str = "utf-8") -> tuple[str, Optional[int]]:
     """The text of a line, and the place of its first broken byte, None if there is none."""
     try:

@@ -178,7 +178,7 @@ def finite(word: str) -> float:
 
 
 def positive(word: str) -> int:
-    number = int(word)
+    number = int(word) if word.isdecimal() else 0
     if number < 1:
-        raise argparse.ArgumentTypeError(f"{word}: give 1 or more")
+        raise argparse.ArgumentTypeError(f"{word}: give a whole number of 1 or more")
     return number

@@ -14,7 +14,7 @@ import torch
 
 from pet_fairseq.checkpoints.loading import find_checkpoint
 from pet_fairseq.errors import UserError, check_positive
-from pet_fairseq.files import atomic_write
+from pet_fairseq.files import atomic_write, check_folder
 from pet_fairseq.huggingface.importer import import_model
 from pet_fairseq.huggingface.source import CONFIG
 from pet_fairseq.predict.bad_lines import BadLines, broken_bytes, report
@@ -22,7 +22,13 @@ from pet_fairseq.predict.batches import BatchLimit
 from pet_fairseq.predict.bergamot import find_marian, open_marian
 from pet_fairseq.predict.engine import Engine, FairseqTranslator
 from pet_fairseq.predict.exported import find_exported, find_onnx, open_exported, open_onnx
-from pet_fairseq.predict.lines import STDIN, Line, read_ahead, read_windows
+from pet_fairseq.predict.lines import (
+    STDIN,
+    Line,
+    read_ahead,
+    read_windows,
+    without_line_breaks,
+)
 from pet_fairseq.predict.load_model import PATH, load
 from pet_fairseq.predict.long_lines import split_to_fit
 from pet_fairseq.predict.predictor import MAX_TOKENS
@@ -81,11 +87,20 @@ def check_options(args: Namespace) -> BatchLimit:
     """
     limit = check_numbers(args)
     if args.input != STDIN and (Path(args.input).is_dir() or not Path(args.input).exists()):
-        raise UserError(f"--input {args.input}: no such file")
-    folder = Path(args.output).parent
-    if args.output != STDOUT and not folder.is_dir():
-        raise UserError(f"--output {args.output}: {folder} is not a folder; create it first")
+        reason = "is a folder; give a file" if Path(args.input).is_dir() else "no such file"
+        raise UserError(f"--input {args.input}: {reason}")
+    if args.output != STDOUT:
+        check_output(Path(args.output))
     return limit
+
+
+def check_output(path: Path) -> None:
+    """Raise UserError if a file cannot be written, before the work that it is to hold."""
+    if path.is_dir():
+        raise UserError(f"--output {path}: is a folder; give a file in it")
+    if not path.parent.is_dir():
+        raise UserError(f"--output {path}: {path.parent} is not a folder; create it first")
+    check_folder(path.parent, "--output")
 
 
 def check_numbers(args: Namespace) -> BatchLimit:
@@ -176,8 +191,3 @@ def translate_lines(
     found = engine.translate([pieces for some in sources for pieces in some], limit)
     translations = (engine.detokenise(best) for best, *_ in found)
     return (without_line_breaks(" ".join(islice(translations, len(some)))) for some in sources)
-
-
-def without_line_breaks(text: str) -> str:
-    """Byte-level subwords can spell the end of a line."""
-    return text.replace("\r", " ").replace("\n", " ")

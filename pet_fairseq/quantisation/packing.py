@@ -17,7 +17,7 @@ from pet_fairseq.checkpoints.safe_loading import EMBEDDING_FILES, load_options
 from pet_fairseq.checkpoints.saving import new_state, save_state
 from pet_fairseq.checkpoints.text_files import copy_files
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import atomic_folder, atomic_write, write_text
+from pet_fairseq.files import atomic_folder, atomic_write, check_folder_of, write_text
 from pet_fairseq.nn.architectures import architecture_name, command_line_options, model_class
 from pet_fairseq.quantisation.packed_file import Packed, read_packed, write_packed
 from pet_fairseq.quantisation.rounding import check_bits, fake_quantise
@@ -57,6 +57,9 @@ def pack_model(checkpoint: str, data: str, bits: int, out: Path) -> Sizes:
         UserError: names the option or file and the reason.
     """
     check_bits(bits, "--bits")
+    if out.exists():
+        raise UserError(f"--out {out}: is there already; give another name, or remove it")
+    check_folder_of(out, "--out")
     model, task = load_transformer(checkpoint, "CHECKPOINT", data)
     parameters = {name: tensor.float() for name, tensor in packed_tensors(model).items()}
     about = {

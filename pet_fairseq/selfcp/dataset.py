@@ -106,7 +106,7 @@ class PromptDataset(FairseqDataset):
         if not samples:
             return {}
         pad, end = self.dictionary.pad(), torch.tensor([self.dictionary.eos()])
-        between = torch.tensor([self.dictionary.bos()])  # fairseq's language models do not use it
+        between = torch.tensor([self.dictionary.bos()])
 
         def pad_right(tensors: list[Tensor]) -> Tensor:
             return data_utils.collate_tokens([t.long() for t in tensors], pad)
@@ -115,6 +115,7 @@ class PromptDataset(FairseqDataset):
         net_input = {
             "src_tokens": pad_right(sources),
             "src_lengths": torch.tensor([len(source) for source in sources]),
+            "query_lengths": torch.tensor([len(end) + len(s["query"]) for s in samples]),
         }
         if self.cue is not None:
             net_input["cue"] = self.cue

@@ -79,14 +79,21 @@ def read_template(folder: Path) -> Template:
 def read_chat_template(path: Path) -> Template:
     """What a model's chat template has around a question and its answer.
 
+    What stands behind the answer ends before the model's own end of text: data have fairseq's </s>
+    there, which has its place in an imported vocabulary.
+
     Args:
-        path: tokenizer_config.json, or the template itself (chat_template.jinja).
+        path: tokenizer_config.json, or the template itself (chat_template.jinja), whose special
+            pieces are named by the tokenizer_config.json beside it, if there is one.
     Raises:
         UserError: no such file or template, or one that does not show a question and an answer.
     """
     try:
         text = path.read_text(encoding="utf-8")
-        options = json.loads(text) if path.suffix == ".json" else {"chat_template": text}
+        beside = path if path.suffix == ".json" else path.with_name("tokenizer_config.json")
+        options = json.loads(beside.read_text(encoding="utf-8")) if beside.is_file() else {}
+        if beside != path and isinstance(options, dict):
+            options["chat_template"] = text
     except (OSError, ValueError) as error:
         raise UserError(f"--chat-template {path}: not readable ({error})") from error
     source = options.get("chat_template") if isinstance(options, dict) else None
@@ -107,7 +114,8 @@ def read_chat_template(path: Path) -> Template:
         raise UserError(
             f"--chat-template {path}: has no place for {lacking}; give --cue in its place"
         )
-    return Template(before, cue, after)
+    end = content(options.get("eos_token"))
+    return Template(before, cue, after.partition(end)[0] if end else after)
 
 
 def _render(source: str, messages: list[dict], options: dict, **settings) -> str:

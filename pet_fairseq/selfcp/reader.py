@@ -51,6 +51,7 @@ class PromptReader(Compressor):
         other_lengths: Optional[Tensor] = None,
         cue: Optional[Tensor] = None,
         more: int = 0,
+        query_lengths: Optional[Tensor] = None,
     ) -> MixedInput:
         """Put together what the model reads: the query, and memory and kept tokens of the prompt.
 
@@ -67,11 +68,12 @@ class PromptReader(Compressor):
                 padded on the right; other_lengths: B.
             cue: tokens that are read after each prompt, never compressed.
             more: tokens of the response, which need positions, too.
+            query_lengths: B, the </s> included; without them a query ends at its first <s>.
         Raises:
             UserError: the model has too few positions, or the bank is not of this model.
         """
         last = [] if cue is None else [cue]
-        queries, prompts = self.split(src_tokens, src_lengths)
+        queries, prompts = self.split(src_tokens, src_lengths, query_lengths)
         demonstrations = self.recall(queries, prompts)
         strategies = choose_strategies(
             self.cfg.prompt_strategy,
@@ -108,9 +110,13 @@ class PromptReader(Compressor):
         self.check_length(inputs)
         return inputs
 
-    def split(self, src_tokens: Tensor, src_lengths: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+    def split(
+        self, src_tokens: Tensor, src_lengths: Tensor, query_lengths: Optional[Tensor] = None
+    ) -> tuple[list[Tensor], list[Tensor]]:
         """Queries and prompts: what stands before and after the <s>; waits for the device once."""
-        ends = src_tokens.eq(self.dictionary.bos()).int().argmax(dim=1)
+        ends = query_lengths
+        if ends is None:
+            ends = src_tokens.eq(self.dictionary.bos()).int().argmax(dim=1)
         lengths = torch.stack([ends, src_lengths], dim=1).tolist()
         queries = [tokens[:end] for tokens, (end, _) in zip(src_tokens, lengths)]
         return queries, [tokens[end + 1 : n] for tokens, (end, n) in zip(src_tokens, lengths)]
@@ -217,16 +223,17 @@ class PromptReader(Compressor):
         Args:
             batches: arguments of `read`.
         Raises:
-            UserError: none of the prompts is long enough to be compressed.
+            UserError: of the prompts too little is compressed to standardise anything.
         """
         states: list[Tensor] = []
         with forward_hooks((self.connector, lambda _, args, output: states.append(args[0]))):
             for batch in batches:
                 self.read(**batch)
-        if not states:
+        if sum(map(len, states)) < 2:
             raise UserError(
-                f"--standardise-on {self.cfg.standardise_on}: nothing of these prompts is "
-                f"compressed with --window {self.cfg.window}; give a smaller window, or 0"
+                f"--standardise-on {self.cfg.standardise_on}: fewer than two memory tokens stand "
+                f"for these prompts with --window {self.cfg.window}; give a smaller window, more "
+                "prompts, or 0"
             )
         words = self.inner.embed_scale * self.inner.embed_tokens.weight
         standardise(self.connector, torch.cat(states), words)

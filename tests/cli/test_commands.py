@@ -52,6 +52,16 @@ def test_ends_without_a_word_where_nobody_reads(word):
     assert (done.returncode, done.stderr) == (cli.READER_GONE, "")
 
 
+def test_ctrl_c_ends_in_one_line(monkeypatch, capsys):
+    def interrupted(args):
+        raise KeyboardInterrupt
+
+    command = Command("wait", None, "", None, interrupted, needs_models=False)
+    monkeypatch.setattr(cli, "parse", lambda words: (command, None))
+    assert cli.main(["wait"]) == 130
+    assert capsys.readouterr().err == "pet-fairseq wait: error: interrupted\n"
+
+
 def test_params_of_the_named_architecture():
     """2,997,120 of 31,543,296 layer parameters: the thesis's 9.5% (Table 4)."""
     out = run("pet-fairseq", "params", "--arch", "pet_transformer_iwslt_de_en").output

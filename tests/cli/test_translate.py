@@ -354,7 +354,9 @@ def test_wrong_words(command, compressed, tmp_path):
     model = command["fairseq"]
     for words, message in (
         ((*model, "--input", "none"), "--input none: no such file"),
-        ((*model, "--input", tmp_path), f"--input {tmp_path}: no such file"),
+        ((*model, "--input", tmp_path), f"--input {tmp_path}: is a folder; give a file"),
+        ((*model, "--output", tmp_path), f"--output {tmp_path}: is a folder; give a file in it"),
+        ((*model, "--beam", "x"), "x: give a whole number of 1 or more"),
         ((*model, "--output", "no/where"), "--output no/where: no is not a folder; create it"),
         ((*model, "--batch-size", "0"), "--batch-size 0: give 1 or more"),
         ((*model, "--batch-size", "1", "--max-tokens", "9"), "not allowed with argument"),

@@ -9,6 +9,7 @@ import sentencepiece
 from omegaconf import OmegaConf
 
 import pet_fairseq
+from pet_fairseq.checkpoints.loading import load_model
 from pet_fairseq.checkpoints.text_files import folders_around
 from pet_fairseq.errors import UserError
 from tests.predict.imported import write_classifier
@@ -80,3 +81,38 @@ def test_pieces_without_a_subword_model(piece, tmp_path):
         answering(None, path=path)
     segmented = answering(None, "--tokenizer", "space", path=path)
     assert segmented.text.encode(f"{piece} w2") == f"{piece} w2"
+
+
+def save_trained(path, task, **options):
+    """A model of the task, as if these had been its options."""
+    model, args = make_model(task)
+    args._name = "transformer_tiny"
+    trained = Namespace(cfg=Namespace(**{**vars(task.cfg), **options}))
+    return save_with_task(path, "translation", model, args, trained)
+
+
+def test_a_model_that_was_trained_without_language_options(tmp_path):
+    """fairseq takes the languages from the data; another folder may not say which they are."""
+    task = make_task(tmp_path / "data")
+    (tmp_path / "data/train.de-en.de.idx").touch()
+    path = save_trained(tmp_path / "plain.pt", task, source_lang=None, target_lang=None)
+    for name in ("dictionaries", "text"):
+        (tmp_path / name).mkdir()
+    for file in (tmp_path / "data").glob("dict.*.txt"):
+        shutil.copy(file, tmp_path / "dictionaries")
+    _, its_task = load_model(path, "CHECKPOINT", str(tmp_path / "dictionaries"))
+    assert (its_task.cfg.source_lang, its_task.cfg.target_lang) == ("de", "en")
+    with pytest.raises(
+        UserError, match=r"--data .*text: has no dict\.de\.txt; give the folder that"
+    ):
+        load_model(path, "CHECKPOINT", str(tmp_path / "text"))
+
+
+def test_a_model_that_lies_beside_its_dictionaries(tmp_path, monkeypatch):
+    """As export and unpack write it: its data folder is "."."""
+    task = make_task(tmp_path / "data")
+    path = save_trained(tmp_path / "data/model.pt", task, data=".")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    _, its_task = load_model(path, "CHECKPOINT")
+    assert its_task.source_dictionary == task.source_dictionary

@@ -192,5 +192,8 @@ def test_wrong_options(tmp_path):
     with pytest.raises(UserError, match="--bits 3: give 8 or 4"):
         pack_model(checkpoint, data, 3, tmp_path / "packed")
     pack_model(checkpoint, data, 8, tmp_path / "packed")
+    for there in (tmp_path / "packed", tmp_path / "trained.pt", tmp_path / "data"):
+        with pytest.raises(UserError, match=f"--out {there}: is there already; give another name"):
+            pack_model(checkpoint, data, 8, there)
     with pytest.raises(UserError, match=r"--out .*data: exists; give the name of a new folder"):
         unpack_model(str(tmp_path / "packed"), tmp_path / "data")

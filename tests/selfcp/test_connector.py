@@ -53,5 +53,9 @@ def test_a_reader_is_standardised_by_what_it_compresses(task, tmp_path):
     torch.testing.assert_close(memory.square().mean(), words.square().mean())
     short = make_sample(task, [(2, 5), (1, 7)])["net_input"]
     short.pop("prev_output_tokens")
-    with pytest.raises(UserError, match="--standardise-on 5: nothing of these prompts is compress"):
-        model.encoder.standardise([short])
+    one_token = make_sample(task, [(2, 8)], ratio=9.0)["net_input"]
+    one_token.pop("prev_output_tokens")
+    assert len(model.encoder.read(**one_token).vectors) == 1
+    for prompts in (short, one_token):
+        with pytest.raises(UserError, match="--standardise-on 5: fewer than two memory tokens"):
+            model.encoder.standardise([prompts])

@@ -11,9 +11,11 @@ from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageMode
 from pet_fairseq.errors import UserError
 from pet_fairseq.nn.hooks import forward_hooks
 from pet_fairseq.selfcp.connector import rarest_word
+from pet_fairseq.selfcp.dataset import PromptDataset
 from pet_fairseq.selfcp.model import SelfCpModel
 from pet_fairseq.selfcp.options import SelfCpConfig
 from pet_fairseq.selfcp.segments import memory_length, split_prompt
+from pet_fairseq.selfcp.task import Texts
 from tests.translation import make_task as make_translation
 from tests.translation import save_model
 
@@ -426,6 +428,19 @@ def test_responses_end_where_the_model_has_no_positions_left(kind, task, tmp_pat
     sample = make_sample(task, [(0, 63)])
     with pytest.raises(UserError, match=r"come to 65 tokens, but the backbone has 64 positions"):
         generator.generate([model], sample)
+
+
+def test_a_query_may_hold_the_symbol_that_ends_it(task, tmp_path):
+    """Llama 2's queries begin with its <s>."""
+    reader = make_selfcp(task, tmp_path).encoder
+    queries = [torch.tensor(words) for words in ([0, 5, 6], [5, 0], [])]
+    prompts = [torch.tensor(words) for words in ([7, 8], [9], [7, 0, 8])]
+    dataset = PromptDataset(Texts(queries), Texts(prompts), None, task.dictionary)
+    net_input = dataset.collater([dataset[i] for i in range(3)])["net_input"]
+    names = ("src_tokens", "src_lengths", "query_lengths")
+    found = reader.split(*(net_input[name] for name in names))
+    assert [query.tolist() for query in found[0]] == [[2, 0, 5, 6], [2, 5, 0], [2]]
+    assert [prompt.tolist() for prompt in found[1]] == [[7, 8], [9], [7, 0, 8]]
 
 
 def test_greedy_takes_the_best_token_each_time(task, tmp_path):

@@ -64,12 +64,14 @@ def test_batches_hold_what_was_written(split, data, tmp_path):
     for batch in batches:
         net_input = batch["net_input"]
         assert batch["ntokens"] == int(batch["target"].ne(1).sum())
-        assert set(net_input) == {"src_tokens", "src_lengths", "prev_output_tokens"}
+        names = {"src_tokens", "src_lengths", "query_lengths", "prev_output_tokens"}
+        assert set(net_input) == names
         for i, number in enumerate(batch["id"].tolist()):
             query, prompt, response = (data[split][part][number] for part in data[split])
             source = net_input["src_tokens"][i]
             assert source[: net_input["src_lengths"][i]].tolist() == [2, *query, 0, *prompt]
             assert source[net_input["src_lengths"][i] :].eq(1).all()
+            assert net_input["query_lengths"][i] == 1 + len(query)
             assert batch["target"][i][batch["target"][i] != 1].tolist() == [*response, 2]
             previous = net_input["prev_output_tokens"][i]
             assert previous[previous != 1].tolist() == [2, *response]

@@ -121,7 +121,13 @@ def test_chat_template(tmp_path):
     config = tmp_path / "tokenizer_config.json"
     config.write_text(json.dumps({"chat_template": CHAT, "eos_token": "<|end|>"}))
     template = read_chat_template(config)
-    assert template == Template("<|start|>b\n", "<|end|>\n<|start|>b\n", "<|end|>\n")
+    # the model's end of text is left to the </s> that ends every response
+    assert template == Template("<|start|>b\n", "<|end|>\n<|start|>b\n", "")
+    (tmp_path / "beside").mkdir()
+    (tmp_path / "beside/chat_template.jinja").write_text(CHAT)
+    assert read_chat_template(tmp_path / "beside/chat_template.jinja").after == "<|end|>\n"
+    (tmp_path / "beside/tokenizer_config.json").write_text('{"eos_token": "<|end|>"}')
+    assert read_chat_template(tmp_path / "beside/chat_template.jinja") == template
     alone = tmp_path / "chat_template.jinja"
     alone.write_text("[{{ messages[0].content }}]{{ bos_token }}{% for m in messages[1:] %}"
                      "{{ m.content }}!{% endfor %}")  # fmt: skip
