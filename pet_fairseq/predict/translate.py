@@ -98,6 +98,8 @@ def check_output(path: Path) -> None:
     """Raise UserError if a file cannot be written, before the work that it is to hold."""
     if path.is_dir():
         raise UserError(f"--output {path}: is a folder; give a file in it")
+    if path.exists() and not path.is_file():  # a finished file would take its place
+        raise UserError(f"--output {path}: is no regular file; leave it out and use > {path}")
     if not path.parent.is_dir():
         raise UserError(f"--output {path}: {path.parent} is not a folder; create it first")
     check_folder(path.parent, "--output")

@@ -351,11 +351,16 @@ def test_memory_is_flat(command, tmp_path):
 def test_wrong_words(command, compressed, tmp_path):
     (tmp_path / "source").write_text("a1\n")
     (tmp_path / "empty").mkdir()
+    os.mkfifo(tmp_path / "pipe")
     model = command["fairseq"]
     for words, message in (
         ((*model, "--input", "none"), "--input none: no such file"),
         ((*model, "--input", tmp_path), f"--input {tmp_path}: is a folder; give a file"),
         ((*model, "--output", tmp_path), f"--output {tmp_path}: is a folder; give a file in it"),
+        (
+            (*model, "--output", tmp_path / "pipe"),
+            "pipe: is no regular file; leave it out and use >",
+        ),
         ((*model, "--beam", "x"), "x: give a whole number of 1 or more"),
         ((*model, "--output", "no/where"), "--output no/where: no is not a folder; create it"),
         ((*model, "--batch-size", "0"), "--batch-size 0: give 1 or more"),
