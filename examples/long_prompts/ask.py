@@ -28,7 +28,7 @@ from pet_fairseq.files import read_text
 from pet_fairseq.markdown import table
 from pet_fairseq.predict.text import build_text_of, find_subword_file, options_of_text
 from pet_fairseq.selfcp.dataset import PromptDataset
-from pet_fairseq.selfcp.prompts import Record, read_template
+from pet_fairseq.selfcp.prompts import Record, Template, read_template
 from pet_fairseq.selfcp.task import SelfCpTask, Texts, load_selfcp
 from pet_fairseq.selfcp.vocabulary import open_vocabulary
 
@@ -81,7 +81,7 @@ def make_sample(task: SelfCpTask, args: argparse.Namespace) -> dict:
     )
     cue = task.cue
     if args.cue is not None:
-        cue = torch.from_numpy(vocabulary.encode(args.cue.rstrip(" ")))
+        cue = torch.from_numpy(vocabulary.encode(Template(cue=args.cue).cue_alone()))
     dataset = PromptDataset(query, prompt, None, task.dictionary, cue=cue)
     return dataset.collater([dataset[0]])
 

@@ -134,7 +134,7 @@ def own_data(data: str, path: str) -> str:
 
 
 def find_languages(
-    trained: Union[DictConfig, Namespace], trained_on: str, data: str, option: str
+    trained: Union[DictConfig, Namespace], trained_on: Optional[str], data: str, option: str
 ) -> dict[str, Optional[str]]:
     """The languages of a trained task, or else of a data folder, which has their dictionaries.
 
@@ -236,7 +236,7 @@ def load_task(
             raise UserError(
                 f"{option} {folder}: no such folder; give one made by fairseq-preprocess"
             )
-    languages = find_languages(trained, getattr(trained, "data", None) or "", data, option)
+    languages = find_languages(trained, getattr(trained, "data", None), data, option)
     cfg = TranslationConfig(
         data=data,
         train_subset="train",  # the only one of which each epoch has another folder
@@ -388,7 +388,8 @@ def batches_of_similar_length(
         UserError: a single sentence is longer.
     """
     indices = sorted(indices, key=dataset.num_tokens)
-    check_batch(max(map(dataset.num_tokens, indices), default=0), max_tokens)
+    if indices:
+        check_batch(dataset.num_tokens(indices[-1]), max_tokens)
     batches: list[list[int]] = []
     for index in indices:  # each is the longest of its batch so far
         if not batches or (len(batches[-1]) + 1) * dataset.num_tokens(index) > max_tokens:

@@ -115,8 +115,8 @@ def write_corpus_text(teacher: Path, shards: Path, folder: Path) -> None:
             with (new / name).open("w", encoding="utf-8") as out:
                 for files in complete_shards(shards):
                     with files[side].open(encoding="utf-8") as lines:
-                        for line in lines:
-                            out.write(without_line_breaks(text.decode(line.rstrip())) + "\n")
+                        decoded = (text.decode(line.rstrip()) for line in lines)
+                        out.writelines(without_line_breaks(one) + "\n" for one in decoded)
 
 
 def write_pieces(

@@ -91,13 +91,14 @@ def choose(
     check_folder_of(out, "--out")
     device = check_device(device)
     model, task = load_selfcp(path, data, **overrides)
+    model.to(device)
     tokens = encode(candidates, task)
     texts = [task.dictionary.string(text) for text in tokens]
     check_candidates(candidates, texts)
     choices = Choices([], [], [])
     for sample in read_batches(task, subset, sentences, max_tokens, device):
         prompts = {k: v for k, v in sample["net_input"].items() if k != "prev_output_tokens"}
-        found, read = losses(model.to(device), prompts, tokens)
+        found, read = losses(model, prompts, tokens)
         choices.chosen.extend(found.argmin(dim=1).tolist())
         choices.read.extend(read.tolist())
         pad = task.dictionary.pad()
