@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Optional
 
-from pet_fairseq.checkpoints.loading import find_model_files, load_task
+from pet_fairseq.checkpoints.loading import find_model_files, load_task, own_data
 from pet_fairseq.checkpoints.safe_loading import load_options
 from pet_fairseq.checkpoints.text_files import (
     SUBWORD_FILES,
@@ -53,7 +53,7 @@ def export(checkpoint: str, data: Optional[str], to: str, out: Path, **options) 
     check_new_folder(out, "--out")
     if Path(checkpoint).is_dir():
         (checkpoint,), data = find_model_files(checkpoint, data, OPTION)
-    data = data or load_options(checkpoint, OPTION).task.data
+    data = data or own_data(load_options(checkpoint, OPTION).task.data, checkpoint)
     with atomic_folder(out) as folder:
         if to in WITH_TOKENIZER:
             WITH_TOKENIZER[to](checkpoint, data, folder, **given)

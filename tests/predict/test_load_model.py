@@ -12,6 +12,7 @@ import pet_fairseq
 from pet_fairseq.checkpoints.loading import load_model
 from pet_fairseq.checkpoints.text_files import folders_around
 from pet_fairseq.errors import UserError
+from pet_fairseq.export.export import export
 from tests.predict.imported import write_classifier
 from tests.predict.made import make_classifier, make_translator, save_with_task
 from tests.predict.test_predictor import answering
@@ -115,4 +116,7 @@ def test_a_model_that_lies_beside_its_dictionaries(tmp_path, monkeypatch):
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     _, its_task = load_model(path, "CHECKPOINT")
+    assert its_task.source_dictionary == task.source_dictionary
+    export(path, None, "fairseq", tmp_path / "exported")
+    _, its_task = load_model(str(tmp_path / "exported/model.pt"), "CHECKPOINT")
     assert its_task.source_dictionary == task.source_dictionary
