@@ -194,8 +194,8 @@ def test_a_batch_that_takes_too_long(tmp_path):
         (("/none.pt",), "error: CHECKPOINT /none.pt: no such file"),
         (("x", "--target-ms", "0"), "argument --target-ms: 0: give a number above 0"),
         (("x", "--port", "70000"), "argument --port: 70000: give 0 to 65535"),
-        (("x", "--ratio", "half"), "argument --ratio: invalid ratio value: 'half'"),
-        (("x", "--max-queue", "0"), "argument --max-queue: 0: give 1 or more"),
+        (("x", "--ratio", "half"), "argument --ratio: half: give a whole number of 1 or more"),
+        (("x", "--max-queue", "0"), "argument --max-queue: 0: give a whole number of 1 or more"),
     ],
 )
 def test_bad_options(words, message, capsys):
