@@ -1,7 +1,7 @@
 """The plan of what is read of a batch of prompts: pure data, made from lengths alone."""
 
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import NamedTuple, Optional
 
 from pet_fairseq.selfcp.segments import Piece, memory_length, split_prompt
@@ -94,15 +94,19 @@ def fitting_ratio(
     Args:
         length, window, strategy, longest: of the prompt, as for `split_prompt`.
         room: tokens and memory tokens that may be read of the prompt. longest_segment: tokens of a
-            segment and its memory tags that the compressor may read.
+            segment, its memory tags and, if recursive, the memory before it that the compressor
+            may read.
     """
 
     def fits(ratio: float) -> bool:
         pieces = split_prompt(length, window, strategy, ratio, longest=longest)
-        memory = [memory_length(p.length, ratio) for p in pieces if p.compressed]
         kept = sum(p.length for p in pieces if not p.compressed)
-        tagged = [p.length + memory_length(p.length, ratio) for p in pieces if p.compressed]
-        return kept + sum(memory) <= room and max(tagged, default=0) <= longest_segment
+        segments = [p.length for p in pieces if p.compressed]
+        memory = [memory_length(n, ratio) for n in segments]
+        # a recursive segment is read after the memory of those before it
+        beside = list(accumulate(memory)) if strategy == "recursive" else memory
+        read = (n + m for n, m in zip(segments, beside))
+        return kept + sum(memory) <= room and max(read, default=0) <= longest_segment
 
     pieces = split_prompt(length, window, strategy, ratio, longest=longest)
     segments = {piece.length for piece in pieces if piece.compressed}

@@ -77,11 +77,18 @@ def test_as_many_memory_tokens_as_the_ratio_says():
         assert memory_length(length, 1e15) == 1
 
 
-def fit(pieces, memory_of, room, longest):
+def fit(pieces, memory_of, room, longest, recursive):
     """Whether pieces fit into the room, and each segment into what the compressor reads at once."""
-    segments = [p.length for p in pieces if p.compressed]
-    read = sum(map(memory_of, segments)) + sum(p.length for p in pieces if not p.compressed)
-    return read <= room and all(n + memory_of(n) <= longest for n in segments)
+    taken = before = 0
+    for piece in pieces:
+        if not piece.compressed:
+            taken += piece.length
+            continue
+        memory = memory_of(piece.length)
+        if (before if recursive else 0) + piece.length + memory > longest:
+            return False
+        before += memory
+    return taken + before <= room
 
 
 @pytest.mark.parametrize("strategy", ["former", "latter", "concat", "recursive"])
@@ -90,15 +97,15 @@ def test_no_ratio_between_fits(strategy, seed):
     """Against all ratios at which any segment's memory can change, in exact numbers."""
     draw = random.Random(seed)
     length, window, ratio = draw.randint(0, 60), draw.randint(4, 20), draw.randint(1, 6)
-    room, longest = draw.randint(5, 40), draw.randint(8, 40)
+    room, longest, segment = draw.randint(5, 40), draw.randint(8, 40), draw.choice([0, 30])
 
     def fits(ratio):
-        pieces = split_prompt(length, window, strategy, ratio)
-        return fit(pieces, lambda n: math.ceil(n / ratio), room, longest)
+        pieces = split_prompt(length, window, strategy, ratio, longest=segment)
+        return fit(pieces, lambda n: math.ceil(n / ratio), room, longest, strategy == "recursive")
 
-    steps = {Fraction(n, m) for n in range(1, window + 1) for m in range(1, n + 1)}
+    steps = {Fraction(n, m) for n in range(1, (segment or window) + 1) for m in range(1, n + 1)}
     fitting = [step for step in sorted({*steps, Fraction(ratio)}) if step >= ratio and fits(step)]
-    found = fitting_ratio(length, window, strategy, ratio, room, longest)
+    found = fitting_ratio(length, window, strategy, ratio, room, longest, segment)
     if fitting:
         assert found == pytest.approx(float(fitting[0]), rel=1e-12)
     else:
@@ -114,7 +121,9 @@ def test_the_smallest_ratio_that_fits(strategy, seed):
 
     def fits(ratio):
         pieces = split_prompt(length, window, strategy, ratio)
-        return fit(pieces, lambda n: memory_length(n, ratio), room, longest)
+        return fit(
+            pieces, lambda n: memory_length(n, ratio), room, longest, strategy == "recursive"
+        )
 
     found = fitting_ratio(length, window, strategy, ratio, room, longest)
     ratios = [ratio + step / 50 for step in range(50 * 200)]
