@@ -23,6 +23,7 @@ from pet_fairseq.runs import SCORES, read_order, read_result
 from pet_fairseq.variator.backbone_wrapper import BackboneWrapper
 from pet_fairseq.variator.costs import plain_layer_cost
 from pet_fairseq.variator.flops_table import shape_of
+from pet_fairseq.variator.model import select_ratio
 from pet_fairseq.variator.options import VariatorConfig
 from pet_fairseq.variator.plugin_files import build_around
 
@@ -89,17 +90,28 @@ def read_row(folder: Path, length: int) -> RunRow:
     kind = getattr(cfg, "_name", "")
     tensors = unique_tensors(state["model"])
     cost, whole_cost = relative_costs(state, kind, path, length)
+    ratio = MODEL_REGISTRY[kind].ratio_for(cfg) if compresses(kind) else 1
     return RunRow(
         name=folder.name,
         kind=kind,
-        ratio=MODEL_REGISTRY[kind].ratio_for(cfg) if compresses(kind) else 1,
-        trained=sum(t.numel() for name, t in tensors.items() if name != "backbone_hash"),
+        ratio=ratio,
+        trained=trained_parameters(tensors, ratio),
         size=stored_bytes(state | {"model": tensors}),
         cost=cost,
         scores=result.scores,
         whole_cost=whole_cost,
         majority_class=result.majority_class,
     )
+
+
+def trained_parameters(tensors: dict[str, Tensor], ratio: int) -> int:
+    """The number of parameters that a run has trained: of plugins, those of its ratio only."""
+    plain = (
+        tensor
+        for name, tensor in tensors.items()
+        if name != "backbone_hash" and not name.startswith("plugins.")
+    )
+    return sum(t.numel() for t in chain(plain, select_ratio(tensors, ratio).values()))
 
 
 def compresses(kind: str) -> bool:

@@ -69,6 +69,21 @@ def test_rows(runs):
     )
 
 
+def test_frozen_plugins_are_not_counted_as_trained(runs):
+    """A checkpoint also holds the plugins of other ratios that --plugin-path brought."""
+    path = runs / "k8" / "checkpoint_best.pt"
+    alone, other = (torch.load(runs / k / path.name, weights_only=False) for k in ("k8", "k2"))
+    torch.save({**alone, "model": {**other["model"], **alone["model"]}}, path)
+    write_table(runs, "backbone", 24)
+    rows = {row["name"]: row for row in json.loads((runs / "plugins.json").read_text())["rows"]}
+    numbers = {
+        k: sum(t.numel() for t in s["model"].values()) - 32
+        for k, s in (("k2", other), ("k8", alone))
+    }
+    assert {k: rows[k]["trained"] for k in numbers} == numbers
+    assert rows["k8"]["size"] > rows["k2"]["size"]
+
+
 def test_models_that_learned_nothing_are_named(runs):
     text = write_table(runs, "backbone", 24)
     for name, accuracy in (("backbone", 87.5), ("k2", 87.6), ("k8", 60.0)):
