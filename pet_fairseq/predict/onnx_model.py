@@ -72,7 +72,8 @@ class OnnxModel:
             for source in sources
         ]
         tokens, mask = pad(rows, config["source_pad_token_id"])
-        found = self._search(tokens, mask, beam, lenpen)
+        # at most so many, as in fairseq: all words but padding
+        found = self._search(tokens, mask, min(beam, len(self.words) - 1), lenpen)
         begin = config["bos_token_id"]  # a word that fairseq leaves out, too
         return [
             [[self.words[i] for i in tokens if i != begin] for tokens in some] for some in found

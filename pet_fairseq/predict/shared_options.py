@@ -171,9 +171,12 @@ def add_long_texts_option(
 
 
 def finite(word: str) -> float:
-    number = float(word)
+    try:
+        number = float(word)
+    except ValueError:
+        number = math.nan
     if not math.isfinite(number):
-        raise argparse.ArgumentTypeError(f"{word}: give a number that is finite")
+        raise argparse.ArgumentTypeError(f"{word}: give a finite number")
     return number
 
 

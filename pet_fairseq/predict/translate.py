@@ -35,6 +35,7 @@ from pet_fairseq.predict.predictor import MAX_TOKENS
 from pet_fairseq.predict.translator import Translator
 
 STDOUT = "-"
+MOST_THREADS = 1024  # torch ends the process where it cannot start so many
 
 
 def translate(args: Namespace, text_options: list[str]) -> None:
@@ -106,9 +107,11 @@ def check_output(path: Path) -> None:
 
 
 def check_numbers(args: Namespace) -> BatchLimit:
-    """The size of a batch; raises UserError if that or the number of threads is below 1."""
+    """The size of a batch; raises UserError if that or the number of threads cannot be."""
     numbers = ("batch_size", "max_tokens", "threads")
     check_positive(**{name: n for name in numbers if (n := getattr(args, name)) is not None})
+    if (args.threads or 0) > MOST_THREADS:
+        raise UserError(f"--threads {args.threads}: give {MOST_THREADS} or less")
     if args.batch_size is not None:
         return BatchLimit(args.batch_size, counts_tokens=False)
     return BatchLimit(args.max_tokens or MAX_TOKENS)

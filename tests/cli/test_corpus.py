@@ -381,7 +381,7 @@ def test_wrong_words(models, text, tmp_path):
         (text, ("--jobs", "0"), "--jobs 0: give 1 or more"),
         (text, ("--shard-lines", "0"), "--shard-lines 0: give 1 or more"),
         (text, ("--max-ratio", "0.5"), "--max-ratio 0.5: give 1 or more"),
-        (text, ("--max-ratio", "nan"), "nan: give a number that is finite"),
+        (text, ("--max-ratio", "nan"), "nan: give a finite number"),
         (text, ("--shard-of", "5/4"), "5/4: give I/N, such as 1/4 for the first of four"),
         (text, ("--sampling-topk", "5"), "--sampling-topk: is for --sampling; give that too"),
         (text, ("--sampling", "--sampling-topk", "-1"), "--sampling-topk -1: give 0 for all"),

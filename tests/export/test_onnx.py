@@ -113,6 +113,16 @@ def test_the_same_translations(name, beam, exported):
     assert beam == 1 or len({tuple(some[0]) for some in expected}) > 1
 
 
+@pytest.mark.slow
+def test_more_beams_than_words(exported):
+    """As in fairseq, as many beams as there are words other than padding."""
+    one = exported("widths")
+    words = len(one.model.decoder.dictionary) - 1
+    model = OnnxModel(one.out, threads=1)
+    assert model.translate(SOURCES, 10 * words) == model.translate(SOURCES, words)
+    assert len(model.translate(SOURCES, 10 * words)[0]) == words
+
+
 def test_the_same_logits(exported):
     """Of steps with a cache, of several words at once, and beside padding."""
     one = exported("widths")

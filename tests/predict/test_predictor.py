@@ -424,8 +424,8 @@ def test_plugins_for_a_plain_model(classifier):
     [
         (("--max-tokens", "0"), "--max-tokens 0: give 1 or more"),
         (("--max-tokens", "-5"), "--max-tokens -5: give 1 or more"),
-        (("--lenpen", "nan"), "argument --lenpen: nan: give a number that is finite"),
-        (("--lenpen", "inf"), "argument --lenpen: inf: give a number that is finite"),
+        (("--lenpen", "nan"), "argument --lenpen: nan: give a finite number"),
+        (("--lenpen", "inf"), "argument --lenpen: inf: give a finite number"),
     ],
 )
 def test_bad_numbers(words, message, classifier, capsys):
