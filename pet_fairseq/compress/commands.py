@@ -306,12 +306,14 @@ def _compress(args: Namespace) -> None:
         return
     plan = make_plan(request)
     pipeline = build_pipeline(plan)
+    options = run_options(args, pipeline)
     if args.dry_run:
-        print("\n".join([*(f"# {line}" for line in pipeline.about), dry_run(pipeline.stages)]))
+        commands = dry_run(pipeline.stages, pipeline.folder)
+        print("\n".join([*(f"# {line}" for line in pipeline.about), commands]))
         return
     check_device(args.device)
     print("\n".join(pipeline.about), flush=True)
-    run_stages(pipeline.stages, pipeline.folder, run_options(args, pipeline))
+    run_stages(pipeline.stages, pipeline.folder, options)
     report = plan.layout.report
     print(f"\n{report.read_text(encoding='utf-8').splitlines()[0]}\nread on in {report}")
 
@@ -429,12 +431,13 @@ def _prepare(args: Namespace, given: "Given", todo: tuple[Sequence[Stage], Path]
     stages, product = todo
     places = name_places(given.teacher, given.out, (given.data or given.out, *given.more_data))
     pipeline = Pipeline(list(stages), given.out, places)
+    options = run_options(args, pipeline)
     if not args.dry_run:
         if stages:
-            run_stages(pipeline.stages, pipeline.folder, run_options(args, pipeline))
+            run_stages(pipeline.stages, pipeline.folder, options)
         return product
     if stages:
-        print(dry_run(stages))
+        print(dry_run(stages, pipeline.folder))
     return product if product.exists() or not stages else None
 
 

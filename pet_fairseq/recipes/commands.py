@@ -36,11 +36,12 @@ def _recipe(args: Namespace) -> int:
     args.device = choose_device(args.device)
     pipeline = pipeline_of(recipe, place, args)
     stages = select(pipeline.stages, args.stages)
+    options = run_options(args, pipeline)
     if args.dry_run:
-        print(dry_run(stages))
+        print(dry_run(stages, pipeline.folder))
         return 0
     check_device(args.device)
-    run_stages(stages, pipeline.folder, run_options(args, pipeline))
+    run_stages(stages, pipeline.folder, options)
     return 0
 
 

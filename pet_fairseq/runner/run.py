@@ -33,8 +33,17 @@ REFUSAL = re.compile(r"(?:pet-fairseq )?\S+: error: (.*)")
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-def dry_run(stages: Sequence[Stage]) -> str:
-    """The commands of the stages, as lines for a shell."""
+def dry_run(stages: Sequence[Stage], folder: Path) -> str:
+    """The commands of the stages, as lines for a shell; nothing is run or written.
+
+    Raises:
+        UserError: `folder` could not be used, as `run_stages` would say.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"folder {folder}: is a file; give a folder that can be written")
+    for stage in stages:
+        for path in stage.inputs:
+            _check_apart(stage, path, folder)
     return "\n".join(shell_lines(stages))
 
 

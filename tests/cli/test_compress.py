@@ -145,7 +145,7 @@ def test_hours_are_measured_first(build, tmp_path):
     assert timing.alone and timing.product in training.inputs
     log = tmp_path / "out" / "timing.log"
     assert f"--max-update $(pet-fairseq updates-for {log} --hours 2.5 --share 0.9091)" in dry_run(
-        [training]
+        [training], tmp_path / "out"
     )
     assert "--no-save" in timing.command and timing.option("--criterion") == "pet_distillation"
 
@@ -278,6 +278,21 @@ def test_a_reference_may_end_without_a_line_break(build, raw, tmp_path):
     reference = tmp_path / "reference.txt"
     reference.write_text((raw / "test.en").read_text().rstrip("\n"))
     assert build(reference=reference)["report"].inputs == (reference,)
+
+
+def test_a_dry_run_refuses_what_the_run_would(teacher, data, tmp_path):
+    (tmp_path / "file").write_text("mine")
+    for options, message in (
+        (("--out", tmp_path / "file"), f"folder {tmp_path}/file: is a file"),
+        (("--out", data / "out"), f"{data}/out: lies in {data}, which test-text reads"),
+        (("--out", tmp_path / "out", "--jobs", "0"), "--jobs 0: give 1 or more"),
+    ):
+        words = ("compress", teacher, "--data", data, "--device", "cpu", *options)
+        for more in ((), ("--dry-run",)):
+            done = in_process(*words, *more)
+            assert done.status == 1 and message in done.output.splitlines()[-1]
+    assert (tmp_path / "file").read_text() == "mine"
+    assert not (tmp_path / "out").exists() and not (data / "out").exists()
 
 
 def test_what_a_stage_refuses_is_said_once(teacher, raw, tmp_path):

@@ -99,6 +99,6 @@ def test_a_real_process(folder):
     call = Call(write_text, {"path": folder / "runs/file/y", "text": ""})
     stage = Stage("y", ("y",), call, folder / "runs/y")
     assert resolve(stage.words())[1:3] == ["call", "pet_fairseq.files:write_text"]
-    assert "pet-fairseq call pet_fairseq.files:write_text" in dry_run([stage])
+    assert "pet-fairseq call pet_fairseq.files:write_text" in dry_run([stage], folder / "runs")
     with pytest.raises(UserError, match=rf"^y: {folder}/runs/file/\S+: Not a directory \(see "):
         run(folder, stage)

@@ -347,7 +347,7 @@ def test_the_commands_of_a_dry_run_can_be_pasted(folder):
         shell("y", "echo printed", folder / "runs/y", kind=Kind.STDOUT),
     ]
     (folder / "in put").write_text("text\n")
-    subprocess.run(["sh", "-e", "-c", dry_run(stages)], check=True, cwd=folder)
+    subprocess.run(["sh", "-e", "-c", dry_run(stages, folder / "runs")], check=True, cwd=folder)
     assert product.read_text() == "text\n" and (folder / "runs/y").read_text() == "printed\n"
     assert (folder / "runs/a b/title").read_text() == "one\ntwo\n"
 
