@@ -119,12 +119,12 @@ class VariatorDecoder(Delegate, FairseqIncrementalDecoder):
     def step(self, tokens: Tensor, incremental_state: dict, **options) -> tuple[Tensor, dict]:
         """The output for the last position, B x 1 x V; tokens: all so far, B x T."""
         given = tokens.eq(self.prompt_end_idx)
+        if given[:, :-1].any(dim=1).all():
+            return self.run_uncompressed(tokens, incremental_state=incremental_state, **options)
         in_prompt = ~given.any(dim=1)
         if in_prompt.all():
             zeros = tokens.new_zeros(len(tokens), 1, len(self.dictionary), dtype=torch.float)
             return zeros, {"attn": [None], "in_prompt": in_prompt}
-        if given[:, :-1].any(dim=1).all():
-            return self.run_uncompressed(tokens, incremental_state=incremental_state, **options)
         with self.grouped(prompt_mask(tokens, self.prompt_end_idx)):
             output, _ = prefill(self.inner, tokens, incremental_state, **options)
         return output[:, -1:], {"attn": [None], "in_prompt": in_prompt}
@@ -136,6 +136,9 @@ class VariatorDecoder(Delegate, FairseqIncrementalDecoder):
 
     def get_normalized_probs(self, net_output, log_probs: bool, sample=None) -> Tensor:
         """The inner decoder's probabilities; in generation, 1 for every symbol in the prompt.
+
+        There </s> has a little more: a prompt that ends without `--prompt-end` gets no answer, in
+        place of a random one.
 
         Raises:
             UserError: the output is that of a compressed prompt, whose groups show its symbols.
@@ -149,8 +152,9 @@ class VariatorDecoder(Delegate, FairseqIncrementalDecoder):
         probabilities = self.inner.get_normalized_probs(net_output, log_probs, sample)
         if "in_prompt" not in extra:
             return probabilities
-        given = extra["in_prompt"][:, None, None]
-        return probabilities.masked_fill(given, 0.0 if log_probs else 1.0)
+        constant = torch.full_like(probabilities, 0.0 if log_probs else 1.0)
+        constant[..., self.dictionary.eos()] += 1e-6
+        return torch.where(extra["in_prompt"][:, None, None], constant, probabilities)
 
     def max_positions(self):
         return self.inner.max_positions()

@@ -168,9 +168,7 @@ def test_generation_equals_running_all_again_each_step(kind, site, ratio, task, 
     model.set_compression_ratio(ratio)
     prompts = make_tokens(task, [(5, 0), (9, 0), (0, 0), (2, 0)])
     lengths = prompts.ne(task.dictionary.pad()).sum(dim=1)
-    sample = {"id": torch.arange(4), "net_input": {"src_tokens": prompts, "src_lengths": lengths}}
-    options = argparse.Namespace(beam=3, max_len_a=0, max_len_b=16, nbest=3)
-    found = task.inference_step(task.build_generator([model], options), [model], sample)
+    found = generate(task, model, prompts)
     for prompt, n, hypotheses in zip(prompts, lengths, found):
         assert len({tuple(h["tokens"].tolist()) for h in hypotheses}) == 3
         for hypothesis in hypotheses:
@@ -183,6 +181,30 @@ def test_generation_equals_running_all_again_each_step(kind, site, ratio, task, 
             torch.testing.assert_close(found_scores[n - 1 :], scores[n - 1 :], rtol=0, atol=1e-5)
             if ratio > 1:
                 assert not found_scores[: n - 1].any()
+
+
+def generate(task, model, prompts, beam=3):
+    lengths = prompts.ne(task.dictionary.pad()).sum(dim=1)
+    ids = torch.arange(len(prompts))
+    sample = {"id": ids, "net_input": {"src_tokens": prompts, "src_lengths": lengths}}
+    options = argparse.Namespace(beam=beam, max_len_a=0, max_len_b=16, nbest=beam)
+    return task.inference_step(task.build_generator([model], options), [model], sample)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_prompt_without_its_end_gets_no_answer(beam, task, tmp_path):
+    """The others of its batch get theirs."""
+    model = make_lm(task, tmp_path, compression_ratio=3)
+    eos, pad = task.dictionary.eos(), task.dictionary.pad()
+    for shapes in ([(5, None)], [(5, 0), (9, 0), (3, None)], [(4, None), (8, None)]):
+        prompts = make_tokens(task, shapes)
+        for prompt, (_, rest), found in zip(prompts, shapes, generate(task, model, prompts, beam)):
+            prompt = prompt[prompt.ne(pad)]
+            tokens, score = found[0]["tokens"].tolist(), found[0]["score"]
+            if rest is None:
+                assert tokens == [*prompt[1:].tolist(), eos] and abs(score) < 1e-5
+            else:
+                assert len(tokens) > len(prompt) and score < -0.1
 
 
 def test_task_loss_leaves_out_what_the_groups_show(task, tmp_path):
