@@ -116,6 +116,8 @@ def bleu_scores(output: Path, reference: Path) -> dict:
             f"OUTPUT {output}: {len(hypotheses)} sentences, but {reference} has {len(lines)}; give "
             "the output for this test set"
         )
+    if not any(lines):
+        raise UserError(f"REFERENCE {reference}: is empty; give the test set's target text")
     bleu, chrf = cached_bleu(lines), cached_chrf(lines)
     scores: dict = {
         "bleu": bleu.corpus_score(hypotheses, None).score,

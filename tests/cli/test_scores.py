@@ -56,6 +56,12 @@ def test_rouge(scores, tmp_path):
     assert own["rougeL"] == own["accuracy"] == 100
 
 
+def test_an_empty_reference(scores, tmp_path):
+    (tmp_path / "empty").write_text("")
+    error = scores("bleu", tmp_path / "empty", tmp_path / "empty", fails=True)
+    assert f"error: REFERENCE {tmp_path}/empty: is empty; give the test set's" in error
+
+
 # right response, response, ROUGE-1, ROUGE-2 and ROUGE-L by hand
 BY_HAND = [
     # Sentences a b, c d and c d, a b: each of a to d is found in a sentence, so that L is 4/4; in
