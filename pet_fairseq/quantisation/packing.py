@@ -17,7 +17,13 @@ from pet_fairseq.checkpoints.safe_loading import EMBEDDING_FILES, load_options
 from pet_fairseq.checkpoints.saving import new_state, save_state
 from pet_fairseq.checkpoints.text_files import copy_files
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import atomic_folder, atomic_write, check_folder_of, write_text
+from pet_fairseq.files import (
+    atomic_folder,
+    atomic_write,
+    check_folder_of,
+    check_new_folder,
+    write_text,
+)
 from pet_fairseq.nn.architectures import architecture_name, command_line_options, model_class
 from pet_fairseq.quantisation.packed_file import Packed, read_packed, write_packed
 from pet_fairseq.quantisation.rounding import check_bits, fake_quantise
@@ -120,8 +126,7 @@ def unpack_model(file: str, out: Path, beside: Optional[Mapping[str, Path]] = No
         UserError: names the file or option and the reason.
     """
     packed = read_packed(file)
-    if out.exists():
-        raise UserError(f"--out {out}: exists; give the name of a new folder")
+    check_new_folder(out, "--out")
     with atomic_folder(out) as folder:
         for language, words in packed.about["dictionaries"].items():
             lines = "".join(f"{word} 1\n" for word in words)  # fairseq wants a count

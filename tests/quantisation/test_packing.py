@@ -195,5 +195,5 @@ def test_wrong_options(tmp_path):
     for there in (tmp_path / "packed", tmp_path / "trained.pt", tmp_path / "data"):
         with pytest.raises(UserError, match=f"--out {there}: is there already; give another name"):
             pack_model(checkpoint, data, 8, there)
-    with pytest.raises(UserError, match=r"--out .*data: exists; give the name of a new folder"):
+    with pytest.raises(UserError, match=r"--out .*data: is there already; give a new folder"):
         unpack_model(str(tmp_path / "packed"), tmp_path / "data")

@@ -13,7 +13,14 @@ from omegaconf import DictConfig
 
 from pet_fairseq.checkpoints.loading import load_subset, load_task
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import atomic_folder, read_lines, read_text, write_json, write_text
+from pet_fairseq.files import (
+    atomic_folder,
+    check_new_folder,
+    read_lines,
+    read_text,
+    write_json,
+    write_text,
+)
 from pet_fairseq.predict.text import find_segmentation
 
 LOST = "⁇"  # one word for BLEU's tokeniser, and none of a translation, which may have <unk>
@@ -109,8 +116,7 @@ def write_set(data: Path, subset: str, style: TextStyle, folder: Path) -> None:
     Raises:
         UserError: no such data or subset, a style that fairseq does not know, or `folder` exists.
     """
-    if folder.exists():
-        raise UserError(f"--out {folder}: exists; give the name of a new folder")
+    check_new_folder(folder, "--out")
     languages = {"source_lang": style.source_lang, "target_lang": style.target_lang}
     task = load_task(DictConfig(languages), str(data))
     dataset = load_subset(task, subset)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pet_fairseq.devices import usable_cores
 from pet_fairseq.errors import UserError, check_positive
-from pet_fairseq.files import atomic_folder, read_text, write_json
+from pet_fairseq.files import atomic_folder, check_new_folder, read_text, write_json
 from pet_fairseq.number_format import format_speed
 from pet_fairseq.predict.bad_lines import Bad, BadLines, broken_bytes
 from pet_fairseq.predict.batches import MAX_LENGTH, MAX_SOURCE, BatchLimit
@@ -205,8 +205,7 @@ def check_inputs(
         raise UserError(f"--input {tokens}: no such file")
     if not any(line.text.strip() for line in read_lines(str(tokens))):
         raise UserError(f"--input {tokens}: has no words; give a text")
-    if out.exists():
-        raise UserError(f"--out {out}: exists; give the name of a new folder")
+    check_new_folder(out, "--out")
 
 
 def load(folder: Path, beam: int, threads: int, max_length: int = MAX_LENGTH) -> Translate:

@@ -47,7 +47,7 @@ def test_wrong_inputs(tmp_path):
         ({"models": {"a": tmp_path}}, f"--model a {tmp_path}: no model for CTranslate2"),
         ({"tokens": tmp_path / "none"}, "none: no such file"),
         ({"tokens": empty}, "empty: has no words; give a text"),
-        ({"out": tmp_path}, "exists; give the name of a new folder"),
+        ({"out": tmp_path}, "is there already; give a new folder"),
     ):
         with pytest.raises(UserError, match=message):
             run(**options)
