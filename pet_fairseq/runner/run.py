@@ -41,9 +41,7 @@ def dry_run(stages: Sequence[Stage], folder: Path) -> str:
     """
     if folder.exists() and not folder.is_dir():
         raise UserError(f"folder {folder}: is a file; give a folder that can be written")
-    for stage in stages:
-        for path in stage.inputs:
-            _check_apart(stage, path, folder)
+    _check_apart(stages, folder)
     return "\n".join(shell_lines(stages))
 
 
@@ -54,29 +52,33 @@ def run_stages(stages: Sequence[Stage], folder: Path, options: RunOptions) -> No
         UserError: an input is missing, unfinished or holds `folder`, a product was made by another
             command or from other inputs, a command failed, or the run was interrupted.
     """
-    _check_inputs(stages, folder, options)
+    _check_apart(stages, folder)
+    _check_inputs(stages, options)
     with locked(folder) as lock:
         _check_before(stages, options)
         _Run(stages, options, lock).run()
 
 
-def _check_inputs(stages: Sequence[Stage], folder: Path, options: RunOptions) -> None:
+def _check_inputs(stages: Sequence[Stage], options: RunOptions) -> None:
     products = [stage.product for stage in stages]
     for stage in stages:
         for path in stage.inputs:
-            _check_apart(stage, path, folder)
             if not any(is_within(path, product) for product in products):
                 _check_input(stage, path, options.places.get("DATA"))
 
 
-def _check_apart(stage: Stage, path: Path, folder: Path) -> None:
-    """Check that an input does not hold the folder of the products, with each of which it changes.
+def _check_apart(stages: Sequence[Stage], folder: Path) -> None:
+    """Check that no input holds the folder of the products, with each of which it would change.
 
     Raises:
-        UserError: it does.
+        UserError: one does.
     """
-    if is_within(folder.resolve(), path.resolve()):
-        raise UserError(f"{folder}: lies in {path}, which {stage.name} reads; give another folder")
+    for stage in stages:
+        for path in stage.inputs:
+            if is_within(folder.resolve(), path.resolve()):
+                raise UserError(
+                    f"{folder}: lies in {path}, which {stage.name} reads; give another folder"
+                )
 
 
 def _check_input(stage: Stage, path: Path, data: Optional[Path]) -> None:

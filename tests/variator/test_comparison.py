@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 
+from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
 from pet_fairseq.variator.comparison import write_table
 from pet_fairseq.variator.competitors.fine_tuned import FineTunedConfig
@@ -72,7 +73,7 @@ def test_rows(runs):
 def test_frozen_plugins_are_not_counted_as_trained(runs):
     """A checkpoint also holds the plugins of other ratios that --plugin-path brought."""
     path = runs / "k8" / "checkpoint_best.pt"
-    alone, other = (torch.load(runs / k / path.name, weights_only=False) for k in ("k8", "k2"))
+    alone, other = (load_checkpoint(str(runs / k / path.name), k) for k in ("k8", "k2"))
     torch.save({**alone, "model": {**other["model"], **alone["model"]}}, path)
     write_table(runs, "backbone", 24)
     rows = {row["name"]: row for row in json.loads((runs / "plugins.json").read_text())["rows"]}
