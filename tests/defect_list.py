@@ -455,7 +455,7 @@ DEFECTS = (
         "pet_fairseq/compress/raw_text.py:describe_unknown",
         "if unknown <= MOST_UNKNOWN * len(pieces)",
         "if unknown <= len(pieces)",
-        "tests/compress/test_preparation.py -k another_text",
+        "tests/compress/test_vocabulary.py -k another_text",
     ),
     Defect(
         "neurons with another one's row",

@@ -7,6 +7,7 @@ import pytest
 import torch
 from sentencepiece import SentencePieceProcessor
 
+from pet_fairseq.compress.data import data_stages
 from pet_fairseq.compress.engine import (
     check_translates,
     find_tokens,
@@ -16,14 +17,8 @@ from pet_fairseq.compress.engine import (
     subword_files,
     take,
 )
-from pet_fairseq.compress.preparation import (
-    Given,
-    check_given,
-    corpus_stages,
-    data_stages,
-    teacher_stages,
-    vocabulary_stages,
-)
+from pet_fairseq.compress.given import Given, check_given
+from pet_fairseq.compress.preparation import corpus_stages, teacher_stages, vocabulary_stages
 from pet_fairseq.compress.raw_text import (
     EngineText,
     TextPair,

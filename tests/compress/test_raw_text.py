@@ -1,12 +1,123 @@
-"""Raw text for a student: pairs of lines stay pairs."""
+"""Raw text for a student: which pairs it has, and that pairs of lines stay pairs."""
 
+import random
+from collections import Counter
 from types import SimpleNamespace
 
 import pytest
 
 from pet_fairseq.compress import raw_text
-from pet_fairseq.compress.raw_text import SOURCE, TARGET, parallel, write_corpus_text
+from pet_fairseq.compress.raw_text import (
+    SOURCE,
+    TARGET,
+    TextPair,
+    choose_sets,
+    parallel,
+    write_corpus_text,
+    write_pieces,
+)
 from pet_fairseq.errors import UserError
+from tests.compress.lines import read_lines, write_lines
+
+SETS = ("train", "valid", "test")
+
+
+def test_sets_are_held_out_by_their_words(tmp_path):
+    draw = random.Random(1)
+    texts = [f"{draw.choice('ab')} {draw.randrange(10_000)}" for _ in range(5000)]
+    choose = choose_sets(write_lines(tmp_path / "a", texts), "train", ["valid", "test"])
+    sizes = Counter(map(choose, texts))
+    assert 350 < sizes["valid"] < 650 and 350 < sizes["test"] < 650
+    assert all(choose(text) == choose(f"{text.upper()}!") for text in texts)
+    large = choose_sets(write_lines(tmp_path / "b", range(40_000)), "train", ["valid"])
+    assert 850 < Counter(map(large, map(str, range(40_000))))["valid"] < 1150
+    alone = choose_sets(tmp_path / "a", "train", [])
+    assert {alone(text) for text in texts} == {"train"}
+    assert {choose_sets(tmp_path / "a", "test", [])(text) for text in texts} == {"test"}
+
+
+def test_what_is_given_is_what_is_written(made, teacher, tmp_path):
+    raw = made / "raw"
+    pairs = {
+        split: [TextPair(raw / f"{split}.de", raw / f"{split}.en")]
+        for split in ("train", "valid", "test")
+    }
+    write_pieces(teacher, pairs, tmp_path / "out")
+    for split in pairs:
+        short = [
+            both
+            for both in zip(read_lines(raw / f"{split}.de"), read_lines(raw / f"{split}.en"))
+            if split == "test" or all(len(side.split()) <= 8 for side in both)
+        ]
+        found = [read_lines(tmp_path / f"out/{split}.{language}") for language in ("de", "en")]
+        assert [tuple(both) for both in zip(*found)] == short
+    assert read_lines(tmp_path / "out/raw.reference") == read_lines(raw / "test.en")
+    for language in ("de", "en"):
+        name = f"dict.{language}.txt"
+        assert read_lines(tmp_path / "out" / name) == read_lines(made / "bin" / name)
+
+
+def test_sets_that_are_missing_come_from_the_training_text(made, teacher, tmp_path):
+    raw = made / "raw"
+    write_pieces(
+        teacher, {"train": [TextPair(raw / "train.de", raw / "train.en")]}, tmp_path / "out"
+    )
+    together = [
+        both
+        for split in ("train", "valid", "test")
+        for both in zip(
+            *(read_lines(tmp_path / f"out/{split}.{language}") for language in ("de", "en"))
+        )
+    ]
+    wanted = Counter(zip(read_lines(raw / "train.de"), read_lines(raw / "train.en")))
+    assert not Counter(together) - wanted
+    sources = {
+        split: set(read_lines(tmp_path / f"out/{split}.de")) for split in ("train", "valid", "test")
+    }
+    assert all(sources.values())
+    assert not sources["train"] & sources["valid"] and not sources["train"] & sources["test"]
+
+
+def test_pairs_that_training_cannot_use(made, teacher, tmp_path):
+    source = ["a1 a2", "", "a1", "a1 " * 9, "a1", "x" * 2000, "a2"]
+    target = ["b2 b1", "b1", "", "b1", "b1 " * 9, "b1", "b2"]
+    files = [write_lines(tmp_path / "s", source), write_lines(tmp_path / "t", target)]
+    write_pieces(teacher, {split: [TextPair(*files)] for split in SETS}, tmp_path / "out")
+    assert read_lines(tmp_path / "out/train.de") == ["a1 a2", "a2"]
+    assert read_lines(tmp_path / "out/valid.en") == ["b2 b1", "b2"]
+    assert (
+        len(read_lines(tmp_path / "out/test.de"))
+        == len(read_lines(tmp_path / "out/raw.reference"))
+        == 7
+    )
+    # a test set that is held out has no lines of 100,000 letters that the user could not take out
+    more = [
+        write_lines(tmp_path / side, [f"a{i} a{i}" for i in range(40)]) for side in ("s2", "t2")
+    ]
+    long = [f"a1 {word}" for i in range(40) for word in ("a" * 100_000, "a2 " * 33_000, f"x{i}")]
+    for file in more:
+        write_lines(file, read_lines(file) + long)
+    write_pieces(teacher, {"train": [TextPair(*more)]}, tmp_path / "held_out")
+    lines = [line for split in SETS for line in read_lines(tmp_path / f"held_out/{split}.de")]
+    assert len(lines) == 80 and max(map(len, lines)) < 20
+
+
+def test_sides_of_different_lengths(made, teacher, tmp_path):
+    files = [write_lines(tmp_path / "s", ["a", "b"]), write_lines(tmp_path / "t", ["a"])]
+    with pytest.raises(UserError, match=rf"{files[1]}: ends after 1 lines, but {files[0]} goes on"):
+        list(parallel(*files))
+    with pytest.raises(UserError, match="ends after 1 lines"):
+        write_pieces(teacher, {"train": [TextPair(*files)]}, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_no_pair_that_can_be_used(made, teacher, tmp_path):
+    files = [write_lines(tmp_path / "s", ["", " "]), write_lines(tmp_path / "t", ["a", "b"])]
+    with pytest.raises(
+        UserError, match=rf"--train-pair {files[0]}: has no pair for train: 2 empty"
+    ):
+        write_pieces(teacher, {split: [TextPair(*files)] for split in SETS}, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_carriage_return_within_a_line_is_a_space(tmp_path):

@@ -1,0 +1,84 @@
+"""The stages that make binary data of the text that users give."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pet_fairseq.compress.given import BIN, SHARDS, TEST_BIN, TEST_TEXT, TEXT, Given, data_folders
+from pet_fairseq.compress.mixture import mixture_folders, write_mixture
+from pet_fairseq.compress.raw_text import (
+    SPLITS,
+    open_teacher,
+    write_pieces,
+)
+from pet_fairseq.predict.corpus.shards import SUMMARY
+from pet_fairseq.runner.call import Call
+from pet_fairseq.runner.stage import PRODUCT, CommandLine, Stage
+
+
+def data_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], tuple[Path, ...]]:
+    """What makes binary data with all of the text, if any is given, and the folders of the data.
+
+    Args:
+        teacher: its checkpoint, which is there.
+    """
+    if given.is_mixed:
+        return mixture_stages(given, teacher)
+    if not given.is_raw:
+        return (), data_folders(given, teacher)
+    cfg = open_teacher(teacher).task.cfg
+    text, data = given.out / TEXT, given.out / BIN
+    binarise = preprocess_words(text, (cfg.source_lang, cfg.target_lang), SPLITS)
+    stages = (
+        text_stage(given, teacher, text),
+        Stage("data", ("data",), binarise, data, (text,)),
+    )
+    return stages, (data,)
+
+
+def raw_test_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], Path]:
+    """What makes binary data of a test set that is raw text beside binary data, and their folder.
+
+    Args:
+        teacher: its checkpoint, which is there.
+    """
+    words = data_folders(given, teacher)[0]
+    task = open_teacher(teacher, words).task.cfg
+    text, data = given.out / TEST_TEXT, given.out / TEST_BIN
+    sets = {"test": given.sets()["test"]}
+    arguments = {"teacher": teacher, "sets": sets, "folder": PRODUCT, "data": words}
+    pieces = Stage(
+        *(TEST_TEXT, ("data",), Call(write_pieces, arguments), text),
+        inputs=(teacher, *given.pairs["test"]),
+    )
+    binarise = preprocess_words(text, (task.source_lang, task.target_lang), ("test",))
+    return (pieces, Stage("test-data", ("data",), binarise, data, (text,))), data
+
+
+def preprocess_words(text: Path, languages: tuple[str, str], splits: Sequence[str]) -> CommandLine:
+    """The command that makes binary data of a folder of `write_pieces`."""
+    source, target = languages
+    prefixes = [word for split in splits for word in (f"--{split}pref", str(text / split))]
+    words = [str(text / f"dict.{language}.txt") for language in languages]
+    dictionaries = ("--srcdict", words[0], "--tgtdict", words[1])
+    command = ("fairseq-preprocess", "-s", source, "-t", target, *prefixes, *dictionaries)
+    return (*command, "--destdir", PRODUCT)
+
+
+def mixture_stages(given: Given, teacher: Path) -> tuple[tuple[Stage, ...], tuple[Path, ...]]:
+    """What puts the translated text into the binary data that are given, and their folders."""
+    data, folder, shards = data_folders(given, teacher), given.out / BIN, given.out / SHARDS
+    arguments = {"teacher": teacher, "data": data, "shards": shards, "repeat": given.repeat}
+    call = Call(write_mixture, {**arguments, "folder": PRODUCT})
+    stage = Stage("data", ("data",), call, folder, (teacher, *data, shards / SUMMARY))
+    return (stage,), mixture_folders(folder, len(data))
+
+
+def text_stage(given: Given, teacher: Path, folder: Path) -> Stage:
+    """Raw text in a teacher's pieces."""
+    sets = given.sets()
+    engine = {} if given.engine is None else {"engine": given.engine}
+    call = Call(write_pieces, {"teacher": teacher, "sets": sets, "folder": PRODUCT, **engine})
+    files = tuple(
+        file for pairs in sets.values() for pair in pairs for file in (pair.source, pair.target)
+    )
+    return Stage(folder.name, ("data",), call, folder, (teacher, *files))
