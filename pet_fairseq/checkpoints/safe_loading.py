@@ -125,6 +125,8 @@ def what_is_missing(state: Any) -> str:
     if not isinstance(state, dict):
         return f"holds no checkpoint but a {type(state).__name__}"
     model, cfg = state.get("model"), state.get("cfg")
+    if model is None and {"codes", "scales", "about"} <= state.keys():
+        return "is packed; pet-fairseq unpack makes a checkpoint of it"
     if model is None:
         return "has no `model`, the parameters"
     if not isinstance(model, dict) or not all(map(torch.is_tensor, model.values())):

@@ -159,6 +159,13 @@ def test_a_bart_can_be_loaded_again(tmp_path):
     assert all(torch.equal(after[name], before[name]) for name in before)
 
 
+def test_a_packed_file_in_place_of_a_checkpoint(tmp_path):
+    checkpoint, data = save(tmp_path)
+    pack_model(checkpoint, data, 8, tmp_path / "packed")
+    with pytest.raises(UserError, match="packed: is packed; pet-fairseq unpack makes a checkpoint"):
+        load_checkpoint(str(tmp_path / "packed"), "CHECKPOINT")
+
+
 def flip(data: bytes, at: int) -> bytes:
     return data[:at] + bytes([data[at] ^ 16]) + data[at + 1 :]
 
