@@ -4,9 +4,9 @@ import gzip
 import json
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, NoReturn, cast
+from typing import Any, BinaryIO, NamedTuple, NoReturn, cast
 
 import jinja2
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -88,14 +88,10 @@ def read_chat_template(path: Path) -> Template:
     Raises:
         UserError: no such file or template, or one that does not show a question and an answer.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-        beside = path if path.suffix == ".json" else path.with_name("tokenizer_config.json")
-        options = json.loads(beside.read_text(encoding="utf-8")) if beside.is_file() else {}
-        if beside != path and isinstance(options, dict):
-            options["chat_template"] = text
-    except (OSError, ValueError) as error:
-        raise UserError(f"--chat-template {path}: not readable ({error})") from error
+    beside = path if path.suffix == ".json" else path.with_name("tokenizer_config.json")
+    options = _read_template(beside, json.loads) if beside.is_file() or beside == path else {}
+    if beside != path and isinstance(options, dict):
+        options["chat_template"] = _read_template(path, str)
     source = options.get("chat_template") if isinstance(options, dict) else None
     if not isinstance(source, str):
         raise UserError(f"--chat-template {path}: has no chat_template; give --cue in its place")
@@ -116,6 +112,13 @@ def read_chat_template(path: Path) -> Template:
         )
     end = content(options.get("eos_token"))
     return Template(before, cue, after.partition(end)[0] if end else after)
+
+
+def _read_template(file: Path, parse: Callable[[str], Any]) -> Any:
+    try:
+        return parse(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"--chat-template {file}: not readable ({error})") from error
 
 
 def _render(source: str, messages: list[dict], options: dict, **settings) -> str:

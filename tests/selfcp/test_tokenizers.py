@@ -156,6 +156,10 @@ def test_files_that_are_none(tmp_path):
         (tmp_path / name).write_text(text)
         with pytest.raises(UserError, match=f"{name}: (not readable|has no chat_template)"):
             read_chat_template(tmp_path / name)
+    (tmp_path / "chat_template.jinja").write_text(CHAT)
+    (tmp_path / "tokenizer_config.json").write_text("{")
+    with pytest.raises(UserError, match=r"--chat-template .*tokenizer_config\.json: not readable"):
+        read_chat_template(tmp_path / "chat_template.jinja")
 
 
 def test_a_dictionary_of_another_model(model, records, tmp_path):
