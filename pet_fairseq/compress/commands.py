@@ -55,7 +55,17 @@ def _request(args: Namespace, given: "Given", teacher: Path, data: Sequence[Path
     from pet_fairseq.compress.raw_text import REFERENCE, TEST_SOURCE
     from pet_fairseq.compress.student import Size
 
-    names = ("updates", "hours", "seed", "shortlist", "remove_bpe", "tokenizer", "comet", "rouge")
+    names = (
+        "updates",
+        "hours",
+        "max_tokens",
+        "seed",
+        "shortlist",
+        "remove_bpe",
+        "tokenizer",
+        "comet",
+        "rouge",
+    )
     raw = given.raw_test
     source = None if raw is None else raw / TEST_SOURCE
     return Request(

@@ -215,6 +215,14 @@ def _add_training_options(group) -> None:
         "--hours", type=float, metavar="H", help="train for as many updates as fit into H hours"
     )
     group.add_argument(
+        "--max-tokens",
+        type=int,
+        metavar="N",
+        help="how many tokens a device has in memory at a time (default: a batch, 8,192 on a GPU); "
+        "with fewer, gradients are accumulated and a batch stays as large; for a GPU that is out "
+        "of memory",
+    )
+    group.add_argument(
         "--seed", type=int, default=1, help="the random seed of the training (default: %(default)s)"
     )
 

@@ -29,12 +29,13 @@ from pet_fairseq.compress.training import (
     METHODS,
     STUDENT_FORMS,
     TASK_WARMUP,
+    Batch,
     Budget,
     Corpus,
     Method,
-    batch_tokens,
     cache_megabytes,
     check_hours,
+    choose_batch,
     default_updates,
     updates_per_epoch,
 )
@@ -58,6 +59,7 @@ class Request:
         data: the folder with all sets. more_data: folders with more of the training set; each epoch
             of fairseq reads the next one of all.
         updates, hours: how long to train, at most one of them.
+        max_tokens: how many are in memory at a time; None for those of a batch.
         test: a subset of the data, or a folder like it with a subset `test`.
         reference, source: raw text of the test set.
         agreement: whether the references are the teacher's own translations.
@@ -75,6 +77,7 @@ class Request:
     device: Device
     updates: Optional[int] = None
     hours: Optional[float] = None
+    max_tokens: Optional[int] = None
     seed: int = 1
     test: str = "test"
     reference: Optional[Path] = None
@@ -108,7 +111,6 @@ class Plan:
     """A request that is known to be valid, and what was chosen for it.
 
     Attributes:
-        max_tokens: of a batch.
         parts: how many parts of the training set a folder has, at most.
         cache: MiB for the teacher's features; None for a teacher whose features cannot be kept.
         engines: what each model is exported to.
@@ -122,7 +124,7 @@ class Plan:
     test: Subset
     style: TextStyle
     budget: Budget
-    max_tokens: int
+    batch: Batch
     parts: int
     cache: Optional[int]
     engines: dict[str, list[str]]
@@ -153,15 +155,15 @@ def make_plan(request: Request) -> Plan:
     style = find_style(teacher.trained, teacher.task, request.remove_bpe, request.tokenizer)
     style.decoder()  # refuses an unknown tokenizer now, not after the training
     corpus = check_corpus(request.folders, teacher)
-    max_tokens = batch_tokens(request.device, teacher.max_positions)
+    batch = choose_batch(request.device, teacher.max_positions, request.max_tokens)
     layout = Layout(request.out)
     engines = [e for e in form.engines if e != "ctranslate2" or has_ctranslate2()]
     check_forms(request.forms, request.data, (*teacher.languages, *student.options))
     engines += [form for form in request.forms if form not in engines]
     return Plan(
         *(request, layout, teacher, method, student, test, style),
-        budget=choose_budget(request, method, corpus, max_tokens, layout.timing),
-        max_tokens=max_tokens,
+        budget=choose_budget(request, method, corpus, batch, layout.timing),
+        batch=batch,
         parts=max(len(train_sets(folder, style.languages)) for folder in request.folders),
         cache=choose_cache(teacher, corpus),
         engines={"teacher": teacher.engines, "student": engines},
@@ -169,10 +171,10 @@ def make_plan(request: Request) -> Plan:
 
 
 def choose_budget(
-    request: Request, method: Method, corpus: Corpus, max_tokens: int, log: Path
+    request: Request, method: Method, corpus: Corpus, batch: Batch, log: Path
 ) -> Budget:
     """How long to train; `log`: where the speed of a short training will stand, if need be."""
-    sizes = (corpus.tokens, max_tokens, request.device.count)
+    sizes = (corpus.tokens, batch.tokens, request.device.count)
     per_epoch, folders = updates_per_epoch(*sizes), len(request.folders)
     if request.hours is None:
         updates = request.updates or default_updates(*sizes)
@@ -246,6 +248,8 @@ def check_numbers(request: Request) -> None:
         check_positive(updates=request.updates)
     if request.hours is not None:
         check_hours(request.hours)
+    if request.max_tokens is not None:
+        check_positive(max_tokens=request.max_tokens)
 
 
 def find_test_set(request: Request, teacher: Teacher) -> Subset:

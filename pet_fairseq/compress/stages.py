@@ -36,7 +36,7 @@ def build_pipeline(plan: Plan) -> Pipeline:
     places = name_places(request.teacher, request.out, request.folders)
     disk = (1 + plan.method.warms_up) * _disk(plan)
     about = (
-        plan.budget.describe(plan.max_tokens, request.device.count),
+        plan.budget.describe(plan.batch, request.device.count),
         f"disk: about {in_megabytes(disk)} for checkpoints",
     )
     return Pipeline(build_stages(plan), request.out, places, about)
@@ -146,7 +146,7 @@ def training_options(plan: Plan, criterion: str) -> tuple[Word, ...]:
     return (
         *(*plan.teacher.languages, *plan.student.options, *COMMON),
         *("--lr", f"{learning_rate(plan.student.width, plan.method.arch):g}"),
-        *("--max-tokens", str(plan.max_tokens), "--seed", str(plan.request.seed)),
+        *(*plan.batch.options, "--seed", str(plan.request.seed)),
         # with fairseq's default, -1, the first of several parts is lost
         *(("--upsample-primary", "1") if plan.parts > 1 else ()),
         *(("--num-workers", "0") if plan.request.device.name == "cpu" else ()),
@@ -200,7 +200,7 @@ def generate(plan: Plan, model: str, repeat: int) -> Stage:
             (
                 *(*plan.teacher.languages, "--gen-subset", plan.test.name),
                 *("--beam", str(BEAM), *plan.style.options),
-                *("--max-tokens", str(plan.max_tokens)),
+                *("--max-tokens", str(plan.batch.max_tokens)),
                 *position_options(plan.teacher),
                 *(plan.teacher.overrides if model == "teacher" else ()),
             ),

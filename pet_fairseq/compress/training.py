@@ -192,7 +192,7 @@ class Budget:
         total, rise = self.share(share), self.share(LR_WARMUP * share)
         return ("--max-update", total, "--total-num-update", total, "--warmup-updates", rise)
 
-    def describe(self, max_tokens: int, devices: int) -> str:
+    def describe(self, batch: "Batch", devices: int) -> str:
         """The length of the training in words; each device has a batch of its own."""
         if self.updates is None:
             length = f"as many updates as fit into {self.hours:g} hours"
@@ -200,8 +200,7 @@ class Budget:
         else:
             epochs = f"{self.updates / self.per_epoch:.3g}"
             length = f"{epochs} epochs of {self.per_epoch:,} updates, {self.updates:,} in all"
-        batches = f"{max_tokens:,} tokens a batch" + (f" on {devices} GPUs" if devices > 1 else "")
-        parts = [f"training: {length}", batches]
+        parts = [f"training: {length}", batch.describe(devices)]
         if self.folders > 1:
             parts.append(f"fairseq reads one of {self.folders} folders in what it calls an epoch")
         parts.append(f"{PATIENCE} validations without a better one end it sooner")
@@ -270,6 +269,54 @@ def batch_tokens(device: Device, max_positions: tuple[int, int]) -> int:
     (docs/results/bytes.md).
     """
     return max(1_000 if device.name == "cpu" else 8_192, *max_positions)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one device contributes to an update.
+
+    Attributes:
+        max_tokens: that are in memory at a time. steps: whose gradients are accumulated.
+    """
+
+    max_tokens: int
+    steps: int = 1
+
+    @property
+    def tokens(self) -> int:
+        return self.max_tokens * self.steps
+
+    @property
+    def options(self) -> Options:
+        steps = ("--update-freq", str(self.steps)) if self.steps > 1 else ()
+        return ("--max-tokens", str(self.max_tokens), *steps)
+
+    def describe(self, devices: int) -> str:
+        on_devices = f" on {devices} GPUs" if devices > 1 else ""
+        in_steps = f", {self.max_tokens:,} at a time" if self.steps > 1 else ""
+        return f"{self.tokens:,} tokens a batch{on_devices}{in_steps}"
+
+
+def choose_batch(
+    device: Device, max_positions: tuple[int, int], max_tokens: Optional[int] = None
+) -> Batch:
+    """The batch of a device, in as many steps as fewer tokens in memory need.
+
+    Args:
+        max_tokens: how many the user wants in memory at a time; None for the whole batch.
+    Raises:
+        UserError: the longest sentence is longer.
+    """
+    usual = batch_tokens(device, max_positions)
+    if max_tokens is None:
+        return Batch(usual)
+    longest = max(max_positions)
+    if max_tokens < longest:
+        raise UserError(
+            f"--max-tokens {max_tokens}: TEACHER reads sentences of up to {longest} tokens; give "
+            "at least as many"
+        )
+    return Batch(max_tokens, max(1, round(usual / max_tokens)))
 
 
 def checkpoint_bytes(parameters: int, validates_within_epochs: bool) -> int:

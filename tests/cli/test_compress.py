@@ -160,6 +160,9 @@ def test_a_gpu(build):
     training = build(device=Device("cuda"))["training"]
     assert "--cpu" not in training.command
     assert training.option("--max-tokens") == "8192"
+    halved = build(device=Device("cuda"), max_tokens=4096)["training"]
+    assert halved.option("--max-tokens") == "4096" and halved.option("--update-freq") == "2"
+    assert halved.option("--max-update") == training.option("--max-update")
 
 
 @pytest.mark.parametrize(

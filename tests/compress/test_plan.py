@@ -139,7 +139,7 @@ def test_a_training_set_in_several_folders(task, tmp_path):
     """All of it counts; the other sets are in the first folder."""
     folders = several(task, tmp_path, [5] * 400, [2, 6])
     plan = plan_for(folders, task, tmp_path)
-    assert plan.budget.per_epoch == math.ceil((15 + 2000 + 8) / plan.max_tokens)
+    assert plan.budget.per_epoch == math.ceil((15 + 2000 + 8) / plan.batch.tokens)
     assert plan.budget.folders == 3
     pipeline = build_pipeline(plan)
     stages = {stage.name: stage for stage in pipeline.stages}
@@ -176,7 +176,7 @@ def test_a_training_set_of_several_parts(task, tmp_path):
     data = Path(task.cfg.data)
     write_lengths(data, "train1", [5] * 400)
     plan = plan_for([data], task, tmp_path)
-    assert plan.budget.per_epoch == math.ceil((15 + 2000) / plan.max_tokens)
+    assert plan.budget.per_epoch == math.ceil((15 + 2000) / plan.batch.tokens)
     stages = {stage.name: stage for stage in build_stages(plan)}
     assert stages["training"].option("--upsample-primary") == "1"
     [path.unlink() for path in data.glob("train1.*")]

@@ -5,11 +5,13 @@ from pathlib import Path
 import pytest
 
 from pet_fairseq.compress.training import (
+    Batch,
     Budget,
     Corpus,
     batch_tokens,
     cache_megabytes,
     checkpoint_bytes,
+    choose_batch,
     default_epochs,
     default_updates,
     updates_for,
@@ -29,6 +31,19 @@ def test_batches_of_a_cpu_are_small_and_hold_the_longest_sentence():
     assert batch_tokens(cpu, (512, 512)) == 1_000
     assert batch_tokens(cpu, (1024, 2048)) == 2_048
     assert batch_tokens(gpu, (1024, 1024)) == 8_192
+
+
+def test_fewer_tokens_at_a_time_leave_the_batch_as_it_is():
+    gpu = Device("cuda")
+    assert choose_batch(gpu, (1024, 1024)) == Batch(8_192)
+    small = choose_batch(gpu, (1024, 1024), 2_048)
+    assert small.options == ("--max-tokens", "2048", "--update-freq", "4")
+    assert small.tokens == 8_192
+    assert small.describe(2) == "8,192 tokens a batch on 2 GPUs, 2,048 at a time"
+    assert choose_batch(gpu, (1024, 1024), 3_000) == Batch(3_000, 3)
+    assert choose_batch(gpu, (1024, 1024), 20_000) == Batch(20_000)
+    with pytest.raises(UserError, match=r"--max-tokens 1000: TEACHER reads .* up to 1024 tokens"):
+        choose_batch(gpu, (512, 1024), 1_000)
 
 
 def test_updates_by_the_size_of_the_data():
@@ -55,14 +70,14 @@ def test_gpus_share_the_updates():
 
 
 def test_the_length_in_words():
-    assert Budget(497, 24_850).describe(1_000, 1) == (
+    assert Budget(497, 24_850).describe(Batch(1_000), 1) == (
         "training: 50 epochs of 497 updates, 24,850 in all; 1,000 tokens a batch; 10 validations "
         "without a better one end it sooner"
     )
     assert "5.01 epochs of 10,000 updates, 50,100 in all; 8,192 tokens a batch on 4 GPUs;" in (
-        Budget(10_000, 50_100).describe(8_192, 4)
+        Budget(10_000, 50_100).describe(Batch(8_192), 4)
     )
-    hours = Budget(497, None, Path("timing.log"), 2).describe(1_000, 1)
+    hours = Budget(497, None, Path("timing.log"), 2).describe(Batch(1_000), 1)
     assert "as many updates as fit into 2 hours, an epoch has 497;" in hours
 
 
