@@ -88,19 +88,24 @@ def write_opus_mt(tmp_path: Path):
     return marian(tmp_path / "opus", pieces=pieces, **widths)
 
 
+def write_text_for_opus_mt(tmp_path: Path) -> None:
+    """A model whose translations end, and text in its source language."""
+    model = write_opus_mt(tmp_path)
+    model.final_logits_bias[0, 0] += 4
+    model.save_pretrained(tmp_path / "opus")
+    (tmp_path / "mono.de").write_text((tmp_path / "train.de").read_text() * 3)
+
+
 def test_a_teacher_in_ctranslate2(tmp_path):
     from ctranslate2.converters import TransformersConverter
 
     page = "howto/ctranslate2_teacher.md"
-    model = write_opus_mt(tmp_path)
-    model.final_logits_bias[0, 0] += 4  # so that its translations end
-    model.save_pretrained(tmp_path / "opus")
+    write_text_for_opus_mt(tmp_path)
     (tmp_path / "opus").rename(tmp_path / "downloaded")
     files = ["source.spm", "target.spm"]
     TransformersConverter(str(tmp_path / "downloaded"), copy_files=files).convert(
         str(tmp_path / "opus")
     )
-    (tmp_path / "mono.de").write_text((tmp_path / "train.de").read_text() * 3)
     (tmp_path / "new.de").write_text((tmp_path / "test.de").read_text())
     commands = block(page, "pet-fairseq compress", vocabulary=30).rstrip()
     output = run_in(tmp_path, f"{commands} --rate 50 --updates 20 --device cpu")
@@ -122,6 +127,39 @@ def test_an_opus_mt_teacher(tmp_path):
     check_student_in_ctranslate2(tmp_path)
     again = block(page, "pet-fairseq compress small/trimmed", megabytes=0.04).rstrip()
     run_in(tmp_path, f"{again} --updates 2 --device cpu --dry-run")
+
+
+def test_an_opus_mt_teacher_of_monolingual_text(tmp_path):
+    write_text_for_opus_mt(tmp_path)
+    commands = block("howto/opus_mt.md", "pet-fairseq compress opus --text").rstrip()
+    commands = commands.replace("--vocabulary trim", "")  # few words are left of a random teacher's
+    output = run_in(tmp_path, f"{commands} --rate 50 --updates 20 --device cpu")
+    assert re.search(r"MB -> .* MB \(.* in CTranslate2 int8 on", output)
+    translated = (tmp_path / "small/corpus_text/target.txt").read_text().splitlines()
+    assert 20 < len(translated) <= 3 * 40
+
+
+@pytest.mark.parametrize("kind", ["bart", "t5"])
+def test_a_teacher_that_summarises(kind, tmp_path):
+    """BART's texts begin with <s>, a word of its dictionary."""
+    from tests.huggingface import transformers_models  # skips without transformers
+
+    pytest.importorskip("rouge_score")
+    getattr(transformers_models, kind)(tmp_path / kind)
+    draw = random.Random(1)
+    start = "<s>" if kind == "bart" else ""
+    for part, size in (("train", 60), ("valid", 8), ("test", 6)):
+        lines = [draw.choices(transformers_models.WORDS, k=8) for _ in range(size)]
+        texts = {"article": [start + " ".join(line) for line in lines]}
+        texts["summary"] = [" ".join(line[:3]) for line in lines]
+        for name, text in texts.items():
+            (tmp_path / f"{part}.{name}").write_text("\n".join(text) + "\n")
+    command = block("pretrained.md", "pet-fairseq compress bart").rstrip()
+    command = command.replace("compress bart", f"compress {kind}")
+    run_in(tmp_path, f"{command} --rate 95 --updates 3 --device cpu")
+    assert "ROUGE" in (tmp_path / "small/report.md").read_text()
+    first = (tmp_path / "small/text/test.source").read_text().split()[0]
+    assert first == (start or (tmp_path / "test.article").read_text().split()[0])
 
 
 def test_a_teacher_of_many_languages(tmp_path):

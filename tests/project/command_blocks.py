@@ -132,7 +132,7 @@ BLOCKS = {
         "pet-fairseq export": "tests/cli/test_export.py::test_ctranslate2_translates_the_same",
         "import ctranslate2": f"{RUNS_PYTHON}::test_sentencepiece_around_ctranslate2",
         "import codecs": f"{RUNS_PYTHON}::test_moses_and_bpe_around_ctranslate2",
-        "pet-fairseq translate-exported": COMPRESSES,
+        "pet-fairseq encode": COMPRESSES,
     },
     "docs/howto/marian.md": {
         "pet-fairseq compress": f"{COMPRESSES.partition('::')[0]}::test_a_student_for_marian",
@@ -141,6 +141,7 @@ BLOCKS = {
     },
     "docs/howto/deploy.md": {
         "pet-fairseq demo-teacher": "tests/cli/test_demo.py::test_the_demo",
+        "pet-fairseq export": "tests/export/test_onnx.py::test_raw_text",
         'echo "Tom ei halua mennä kouluun." | python3': (
             "tests/export/test_ctranslate2.py::test_the_script_of_a_folder_translates_the_same"
         ),
@@ -161,7 +162,10 @@ BLOCKS = {
         "fairseq-generate": f"{GUIDES}::test_long_prompts",
     },
     "docs/howto/opus_mt.md": {
-        "pet-fairseq compress opus": f"{GUIDES}::test_an_opus_mt_teacher",
+        "pet-fairseq compress opus --train-pair": f"{GUIDES}::test_an_opus_mt_teacher",
+        "pet-fairseq compress opus --text": (
+            f"{GUIDES}::test_an_opus_mt_teacher_of_monolingual_text"
+        ),
         "pet-fairseq compress small/trimmed": f"{GUIDES}::test_an_opus_mt_teacher",
     },
     "docs/howto/ctranslate2_teacher.md": {
@@ -205,6 +209,7 @@ BLOCKS = {
         "import pet_fairseq": PREDICTS,
         "pip download": DOWNLOADS,
         "pet-fairseq translate": "tests/cli/test_pretrained.py::test_a_t5",
+        "pet-fairseq compress bart": f"{GUIDES}::test_a_teacher_that_summarises",
     },
     "docs/quantisation.md": {
         "fairseq-train": f"{GUIDES}::test_few_bits_a_weight",
