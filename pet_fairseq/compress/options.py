@@ -3,7 +3,6 @@
 import os
 from argparse import ArgumentParser, ArgumentTypeError
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pet_fairseq.cli_command import add_comet_option, add_device_option
 from pet_fairseq.compress.training import (
@@ -19,10 +18,6 @@ from pet_fairseq.export.commands import FORMS
 from pet_fairseq.predict.shared_options import add_beam_options, add_sampling_options
 from pet_fairseq.predict.speed.commands import add_text_options
 from pet_fairseq.runner.arguments import add_precision_option, add_run_options
-
-if TYPE_CHECKING:  # not loaded to print help
-    pass
-
 
 PAIRS = {
     "train": "in place of --data: raw text of the train set, a sentence a line",

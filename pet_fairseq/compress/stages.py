@@ -243,7 +243,7 @@ def translations(plan: Plan) -> list[Stage]:
 def teacher_pieces(plan: Plan) -> InPieces:
     """The test set as a teacher in CTranslate2 reads it, whose pieces its student may not have."""
     reads = EngineText(plan.teacher.path)
-    style = find_style(plan.teacher.trained, reads.task)
+    style = find_style(plan.teacher.trained, reads.task, folders=[plan.teacher.path])
     tokens = plan.layout.text / IN_ENGINE
     return InPieces(tokens, style, min(MAX_LENGTH, reads.longest))
 

@@ -186,8 +186,18 @@ def bpe_options(file: str) -> dict[str, str]:
     return {"_name": "subword_nmt", "bpe_codes": file, "bpe_separator": "@@"}
 
 
+def is_byte_level(words: Dictionary) -> bool:
+    """Whether a dictionary's words are byte-level pieces, GPT-2's or BART's: `Ġ` is a space."""
+    return 20 * sum(word.startswith("\u0120") for word in words.symbols) > len(words)
+
+
 def find_segmentation(words: Dictionary) -> Optional[str]:
-    """The value that --remove-bpe needs for a dictionary's words, None if these are whole."""
+    """The value that --remove-bpe needs for a dictionary's words.
+
+    None if these are whole, or byte-level pieces, which --remove-bpe cannot join.
+    """
+    if is_byte_level(words):  # among which may be `@@`
+        return None
     for name, is_piece in SEGMENTATIONS.items():
         if any(map(is_piece, words.symbols)):
             return name
@@ -197,7 +207,8 @@ def find_segmentation(words: Dictionary) -> Optional[str]:
 def has_pieces(words: Dictionary) -> bool:
     """Whether a dictionary holds pieces of words; WordPiece marks its own by ##."""
     wordpiece = re.compile(r"##\w+")
-    return find_segmentation(words) is not None or any(map(wordpiece.fullmatch, words.symbols))
+    marked = find_segmentation(words) is not None or is_byte_level(words)
+    return marked or any(map(wordpiece.fullmatch, words.symbols))
 
 
 def find_subword_file(words: Dictionary, folders: list[Path], missing: str, remedy: str) -> str:

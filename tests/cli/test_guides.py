@@ -139,25 +139,56 @@ def test_an_opus_mt_teacher_of_monolingual_text(tmp_path):
     assert 20 < len(translated) <= 3 * 40
 
 
-@pytest.mark.parametrize("kind", ["bart", "t5"])
+def write_byte_level_bart(folder: Path, texts: list[str]) -> None:
+    """A BART whose tokenizer is one of bytes, as that of published ones."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    from tests.huggingface.transformers_models import bart
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=320,
+        special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    bart(folder, vocab_size=tokenizer.get_vocab_size())
+    tokenizer.save(str(folder / "tokenizer.json"))
+
+
+@pytest.mark.parametrize("kind", ["words", "bytes", "t5"])
 def test_a_teacher_that_summarises(kind, tmp_path):
     """BART's texts begin with <s>, a word of its dictionary."""
     from tests.huggingface import transformers_models  # skips without transformers
 
     pytest.importorskip("rouge_score")
-    getattr(transformers_models, kind)(tmp_path / kind)
     draw = random.Random(1)
-    start = "<s>" if kind == "bart" else ""
+    start = "" if kind == "t5" else "<s>"
+    words = transformers_models.WORDS
+    if kind == "bytes":
+        words = ["".join(draw.choices("abcdeé", k=3)) for _ in words]
+    articles: list[str] = []
     for part, size in (("train", 60), ("valid", 8), ("test", 6)):
-        lines = [draw.choices(transformers_models.WORDS, k=8) for _ in range(size)]
-        texts = {"article": [start + " ".join(line) for line in lines]}
-        texts["summary"] = [" ".join(line[:3]) for line in lines]
-        for name, text in texts.items():
+        lines = [draw.choices(words, k=8) for _ in range(size)]
+        articles += [start + " ".join(line) for line in lines]
+        summaries = [" ".join(line[:3]) for line in lines]
+        for name, text in (("article", articles[-size:]), ("summary", summaries)):
             (tmp_path / f"{part}.{name}").write_text("\n".join(text) + "\n")
+    if kind == "bytes":
+        write_byte_level_bart(tmp_path / "model", articles)
+    else:
+        getattr(transformers_models, "t5" if kind == "t5" else "bart")(tmp_path / "model")
     command = block("pretrained.md", "pet-fairseq compress bart").rstrip()
-    command = command.replace("compress bart", f"compress {kind}")
+    command = command.replace("compress bart", "compress model")
     run_in(tmp_path, f"{command} --rate 95 --updates 3 --device cpu")
-    assert "ROUGE" in (tmp_path / "small/report.md").read_text()
+    report = (tmp_path / "small/report.md").read_text()
+    assert "ROUGE" in report and "\u0120" not in report
+    assert (tmp_path / "small/test/source.txt").read_text() == (
+        (tmp_path / "test.article").read_text().replace("<s>", "")
+    )
     first = (tmp_path / "small/text/test.source").read_text().split()[0]
     assert first == (start or (tmp_path / "test.article").read_text().split()[0])
 

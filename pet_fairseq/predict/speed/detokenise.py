@@ -1,7 +1,7 @@
 """Turning a model's tokens into text, and a test set in fairseq's binary format into text files."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
@@ -12,6 +12,7 @@ from fairseq.tasks.translation import TranslationTask
 from omegaconf import DictConfig
 
 from pet_fairseq.checkpoints.loading import load_subset, load_task
+from pet_fairseq.checkpoints.text_files import TOKENIZER, find_file
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import (
     atomic_folder,
@@ -21,7 +22,7 @@ from pet_fairseq.files import (
     write_json,
     write_text,
 )
-from pet_fairseq.predict.text import find_segmentation
+from pet_fairseq.predict.text import bpe_options, build_text_of, find_segmentation, is_byte_level
 
 LOST = "⁇"  # one word for BLEU's tokeniser, and none of a translation, which may have <unk>
 
@@ -79,18 +80,45 @@ class TextStyle:
             raise UserError(f"--tokenizer {self.tokenizer}: {error}") from error
 
 
+@dataclass(frozen=True)
+class ByteLevelStyle(TextStyle):
+    """Byte-level pieces, which only the tokenizer that made them joins to text."""
+
+    file: Path = Path(TOKENIZER)
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        return ("--bpe", "tokenizer_json", "--tokenizer-file", str(self.file))
+
+    def decoder(self):
+        text = build_text_of(None, bpe_options(str(self.file)))
+        return lambda tokens: text.decode(tokens).strip()
+
+
 def find_style(
     trained: DictConfig,
     task: TranslationTask,
     remove_bpe: Optional[str] = None,
     tokenizer: Optional[str] = None,
+    folders: Sequence[Path] = (),
 ) -> TextStyle:
     """The style of a model's text: as the user says, else as the model or its words show.
 
     Args:
         trained: the checkpoint's configuration.
         remove_bpe, tokenizer: the user's options; "none" if nothing is to be done.
+        folders: where the tokenizer.json of byte-level pieces is looked for.
+    Raises:
+        UserError: there is none.
     """
+    if remove_bpe is None and is_byte_level(task.target_dictionary):
+        file = find_file([TOKENIZER], folders)
+        if not file:
+            raise UserError(
+                f"{TOKENIZER}: missing in {', '.join(map(str, folders))}; put the file there that "
+                "segmented the training text"
+            )
+        return ByteLevelStyle(task.cfg.source_lang, task.cfg.target_lang, file=Path(file))
     if remove_bpe is None:
         remove_bpe = find_segmentation(task.target_dictionary)
     if tokenizer is None:
