@@ -30,6 +30,8 @@ def _compress(args: Namespace) -> None:
     from pet_fairseq.compress.stages import build_pipeline
 
     args.device = choose_device(args.device)
+    if not args.dry_run:
+        check_device(args.device)
     out = args.out if args.out.parts else Path.cwd()  # in records, `.` could not be told from OUT
     request = _prepare_all(args, _given(args, out))
     if request is None:
@@ -42,7 +44,6 @@ def _compress(args: Namespace) -> None:
         commands = dry_run(pipeline.stages, pipeline.folder)
         print("\n".join([*(f"# {line}" for line in pipeline.about), commands]))
         return
-    check_device(args.device)
     print("\n".join(pipeline.about), flush=True)
     run_stages(pipeline.stages, pipeline.folder, options)
     report = plan.layout.report
@@ -117,7 +118,7 @@ def _given(args: Namespace, out: Path) -> "Given":
         search=Search.of(args),
         jobs=max(args.jobs, gpu_count() if args.device == "cuda" else 1),
     )
-    if given.engine is not None and args.test != "test" and not test_set:
+    if given.is_raw and args.test != "test" and not test_set:
         raise UserError(f"--test {args.test}: is for --data; give the test set with --test-pair")
     if "test" in given.pairs and (args.test != "test" or args.reference):
         option = "--reference" if args.reference else f"--test {args.test}"

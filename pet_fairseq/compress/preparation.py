@@ -110,6 +110,11 @@ def check_engine(given: Given) -> dict[str, Path]:
     if not has_ctranslate2():
         raise UserError(f"{TEACHER} {given.teacher}: {MISSING}")
     check_translates(given.teacher)
+    if given.data is not None:
+        raise UserError(
+            f"--data: is for a {TEACHER} in fairseq; {given.teacher} is in CTranslate2: give text, "
+            "with --train-pair and --text"
+        )
     if not given.text:
         raise UserError(
             f"--text: missing; {TEACHER} {given.teacher} is in CTranslate2 and teaches by its "

@@ -129,8 +129,9 @@ def write_pieces(
     """Write raw text in the teacher's pieces: train, valid and test, and its dictionaries.
 
     Where valid or test is not given, it is held out of the first of the training text, if there is
-    any. Pairs with an empty side, or one longer than the teacher reads, are left out, but for those
-    of a test set that is given; about.json counts them. The raw text of the test set is in
+    any; its sentences are left out of all other training text. Pairs with an empty side, or one
+    longer than the teacher reads, are left out, but for those of a test set that is given;
+    about.json counts them. The raw text of the test set is in
     raw.source and raw.reference.
 
     Args:
@@ -153,8 +154,9 @@ def write_pieces(
                 if engine is None:  # else the pieces are those of its own text, made just now
                     lines = islice(parallel(pair.source, pair.target), FIRST_LINES)
                     segmenter.check((source.text, target.text) for source, target in lines)
-                held_out = missing if split == "train" and pair is pairs[0] else []
-                choose = choose_sets(pair.source, split, held_out)
+                held_out = missing if split == "train" else []
+                first = choose_sets(pairs[0].source, split, held_out)
+                choose = first if pair is pairs[0] else drop_others(first, split)
                 write_pair(pair, choose, segmenter, writers, counts, keeps_all=split == "test")
         for file in segmenter.files:
             shutil.copyfile(file, new / file.name)
@@ -164,7 +166,7 @@ def write_pieces(
 
 def write_pair(
     pair: TextPair,
-    choose: Callable[[str], str],
+    choose: Callable[[str], Optional[str]],
     segmenter: "Segmenter",
     writers: "Writers",
     counts: dict[str, Counter],
@@ -173,12 +175,16 @@ def write_pair(
     """Write the lines of a pair of files into the sets that `choose` names, and count them.
 
     Args:
+        choose: the set of a source sentence; None to leave it out of all.
         keeps_all: whether lines that training cannot use are written, too: those of a test set that
             is given, whose translations are as many as its lines.
     """
     for source, target in parallel(pair.source, pair.target):
         text = source.text if writers.reads is None else writers.reads.raw(source.text)
         place = choose(text)
+        if place is None:
+            counts["train"]["held out"] += 1
+            continue
         pieces, reason = segmenter.pair(text, target.text)
         counts[place][reason or "kept"] += 1
         if reason is None or keeps_all:
@@ -278,6 +284,11 @@ def choose_sets(source: Path, split: str, held_out: list[str]) -> Callable[[str]
         return held_out[number] if number < len(held_out) else split
 
     return choose
+
+
+def drop_others(choose: Callable[[str], str], split: str) -> Callable[[str], Optional[str]]:
+    """`choose` for more text of a set: None for the sentences that are held out of the first."""
+    return lambda text: split if choose(text) == split else None
 
 
 def parallel(source: Path, target: Path) -> Iterator[tuple[Line, Line]]:

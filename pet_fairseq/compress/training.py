@@ -316,7 +316,8 @@ def choose_batch(
             f"--max-tokens {max_tokens}: TEACHER reads sentences of up to {longest} tokens; give "
             "at least as many"
         )
-    return Batch(max_tokens, max(1, round(usual / max_tokens)))
+    steps = math.ceil(usual / max_tokens)
+    return Batch(max_tokens if steps == 1 else max(longest, math.ceil(usual / steps)), steps)
 
 
 def checkpoint_bytes(parameters: int, validates_within_epochs: bool) -> int:

@@ -3,6 +3,7 @@
 import os
 from dataclasses import dataclass
 
+from pet_fairseq.devices import usable_cores
 from pet_fairseq.errors import UserError
 
 PRECISIONS = ("fp32", "fp16", "bf16")
@@ -69,16 +70,18 @@ KEEP_MEMORY = {
     "MALLOC_TRIM_THRESHOLD_": str(2**30),
     "MALLOC_TOP_PAD_": str(2**26),
 }
+# fairseq starts a process for each GPU that it finds, also with --cpu, and DDP fails on the second
+NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
 
 
 def command_environment(device: str, jobs: int) -> dict[str, str]:
     """Environment variables for commands on a device, of which `jobs` may run side by side.
 
-    Variables that the user has set are not among them.
+    Variables that the user has set are not among them, but for NO_GPU.
     """
     if device != "cpu":
         return {}
     variables = dict(KEEP_MEMORY)
     if jobs > 1:
-        variables["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // jobs))
-    return {name: value for name, value in variables.items() if name not in os.environ}
+        variables["OMP_NUM_THREADS"] = str(max(1, usable_cores() // jobs))
+    return NO_GPU | {name: v for name, v in variables.items() if name not in os.environ}

@@ -201,13 +201,16 @@ class _Run:
             log = temporary
         command = resolve(stage.words(temporary))
         self.progress.start(replace(stage, command=tuple(command)), state is State.BEGUN)
+        environment = dict(self.options.environment)
+        if stage.alone:  # it has all cores
+            environment.pop("OMP_NUM_THREADS", None)
         with open(log, "ab" if stage.kind is Kind.TRAINING else "wb") as output:
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env={"PYTHONWARNINGS": "ignore", **os.environ, **self.options.environment},
+                env={"PYTHONWARNINGS": "ignore", **os.environ, **environment},
                 pass_fds=(self.lock.handle,),
                 start_new_session=True,
             )

@@ -1,5 +1,6 @@
 """What is given to `compress`, and which stages it needs."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -25,17 +26,32 @@ def test_given_pairs_beside_translations(made, teacher, tmp_path):
     raw = made / "raw"
     given = TextPair(raw / "train.de", raw / "train.en", 3)
     translated = TextPair(
-        write_lines(tmp_path / "s", ["a1 a2", "a3"]), write_lines(tmp_path / "t", ["b9", "b8"])
+        write_lines(tmp_path / "s", ["a3", "a7"]), write_lines(tmp_path / "t", ["b9", "b8"])
     )
     write_pieces(teacher, {"train": [given, translated]}, tmp_path / "both")
     write_pieces(teacher, {"train": [TextPair(given.source, given.target)]}, tmp_path / "alone")
-    for language, lines in (("de", ["a1 a2", "a3"]), ("en", ["b9", "b8"])):
+    for language, lines in (("de", ["a3", "a7"]), ("en", ["b9", "b8"])):
         alone = read_lines(tmp_path / f"alone/train.{language}")
         repeated = [line for line in alone for _ in range(3)]
         assert read_lines(tmp_path / f"both/train.{language}") == repeated + lines
         for split in ("valid", "test"):
             name = f"{split}.{language}"
             assert read_lines(tmp_path / "both" / name) == read_lines(tmp_path / "alone" / name)
+
+
+def test_what_is_held_out_is_nowhere_in_the_training_text(made, teacher, tmp_path):
+    """Text that is translated may be that of the pairs."""
+    given = TextPair(made / "raw/train.de", made / "raw/train.en")
+    words = ["b1 b2"] * len(read_lines(given.source))
+    translated = TextPair(given.source, write_lines(tmp_path / "translated", words))
+    write_pieces(teacher, {"train": [given, translated]}, tmp_path / "out")
+    write_pieces(teacher, {"train": [given]}, tmp_path / "alone")
+    sources = {split: read_lines(tmp_path / f"out/{split}.de") for split in SETS}
+    assert sources["train"] == 2 * read_lines(tmp_path / "alone/train.de")
+    held_out = {*sources["valid"], *sources["test"]}
+    assert held_out and held_out.isdisjoint(sources["train"])
+    about = json.loads((tmp_path / "out/about.json").read_text())
+    assert about["train"]["held out"] >= len(held_out)
 
 
 def test_what_the_references_are(made, teacher, tmp_path):

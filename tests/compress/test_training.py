@@ -40,7 +40,8 @@ def test_fewer_tokens_at_a_time_leave_the_batch_as_it_is():
     assert small.options == ("--max-tokens", "2048", "--update-freq", "4")
     assert small.tokens == 8_192
     assert small.describe(2) == "8,192 tokens a batch on 2 GPUs, 2,048 at a time"
-    assert choose_batch(gpu, (1024, 1024), 3_000) == Batch(3_000, 3)
+    assert choose_batch(gpu, (1024, 1024), 3_000) == Batch(2_731, 3)
+    assert choose_batch(gpu, (1024, 1024), 6_000) == Batch(4_096, 2)
     assert choose_batch(gpu, (1024, 1024), 20_000) == Batch(20_000)
     with pytest.raises(UserError, match=r"--max-tokens 1000: TEACHER reads .* up to 1024 tokens"):
         choose_batch(gpu, (512, 1024), 1_000)

@@ -39,7 +39,7 @@ def test_kept_memory_is_not_faulted_in_again():
 
 
 def test_jobs_share_the_cores(monkeypatch):
-    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setattr("pet_fairseq.runner.device.usable_cores", lambda: 8)
     assert "OMP_NUM_THREADS" not in command_environment("cpu", 1)
     assert command_environment("cpu", 3)["OMP_NUM_THREADS"] == "2"
     assert command_environment("cpu", 20)["OMP_NUM_THREADS"] == "1"
@@ -48,7 +48,10 @@ def test_jobs_share_the_cores(monkeypatch):
 def test_what_the_user_has_set_stays(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "5")
     monkeypatch.setenv("MALLOC_MMAP_MAX_", "65536")
-    assert command_environment("cpu", 2).keys() == KEEP_MEMORY.keys() - {"MALLOC_MMAP_MAX_"}
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    variables = command_environment("cpu", 2)
+    assert variables.pop("CUDA_VISIBLE_DEVICES") == ""  # or fairseq would compute on a GPU as well
+    assert variables.keys() == KEEP_MEMORY.keys() - {"MALLOC_MMAP_MAX_"}
 
 
 def test_a_gpu_needs_none_of_it():
