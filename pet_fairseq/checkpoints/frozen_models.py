@@ -2,7 +2,6 @@
 
 import os
 
-from fairseq import checkpoint_utils
 from fairseq.models import FairseqModel
 from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
@@ -63,6 +62,17 @@ def load_frozen_models(paths: str, option: str, task: FairseqTask) -> FrozenMode
         check_translation_model(state, path, option)
         remedy = "give one that was trained on data made with the same dictionaries"
         check_dictionaries(state, path, option, task, remedy)
-        loaded, _ = checkpoint_utils.load_model_ensemble([path], task=task, state=state)
-        models += loaded
+        models.append(_load(state, task))
     return FrozenModels(models)
+
+
+def _load(state: dict, task: FairseqTask) -> FairseqModel:
+    """The model of a checkpoint.
+
+    It is built as a task does that does nothing else: the task's own `build_model` would let
+    --eval-bleu translate with this model from then on, in place of the one that is trained.
+    """
+    cfg = state["cfg"].model
+    model = FairseqTask.build_model(task, cfg, from_checkpoint=True)
+    model.load_state_dict(state["model"], strict=True, model_cfg=cfg)
+    return model

@@ -385,7 +385,7 @@ class EngineText:
         tokens = LanguageTokens.of_folder(folder) or LanguageTokens()
         of_source, of_target = measure_engine(folder).positions
         around = len(tokens.source_prefix) + len(tokens.source_end)
-        self.room = (of_source or MAX_SOURCE + around) - max(1, around)
+        self.room = min(of_source or MAX_SOURCE + 1, MAX_SOURCE + 1) - max(1, around)
         self.longest = (of_target or MAX_LENGTH + 1) - len(tokens.decoder_start)
 
     def raw(self, text: str) -> str:

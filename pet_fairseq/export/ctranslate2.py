@@ -26,7 +26,7 @@ from pet_fairseq.multilingual.language_tokens import END, LanguageTokens
 from pet_fairseq.multilingual.models import Bilingual
 from pet_fairseq.nn.architectures import model_class
 from pet_fairseq.nn.output_bias import ABSENT
-from pet_fairseq.predict.batches import MAX_LENGTH
+from pet_fairseq.predict.batches import MAX_LENGTH, MAX_SOURCE
 from pet_fairseq.predict.exported import MISSING, has_ctranslate2
 from pet_fairseq.predict.shared_options import BEAM_SEARCH
 from pet_fairseq.predict.text import bpe_options
@@ -243,10 +243,11 @@ def write_script(folder: Path, file: str, options: Any) -> None:
         return
     tokens = language_tokens(options) or LanguageTokens(source_end=())
     before, behind, forced = tokens.source_prefix, tokens.source_end, tokens.decoder_start[1:]
-    sentence = "pieces.encode(line, out_type=str)"
+    room = min(options.max_source_positions, MAX_SOURCE + 1) - max(1, len(before) + len(behind))
+    sentence = f"pieces.encode(line, out_type=str)[:{room}]"
     if before or behind:
         sentence = f"[*{list(before)}, *{sentence}, *{list(behind)}] if line.strip() else []"
-    longest = min(MAX_LENGTH, options.max_target_positions - 1) + len(forced)
+    longest = min(MAX_LENGTH, options.max_target_positions - max(1, len(forced))) + len(forced)
     given = {"beam_size": BEAM_SEARCH.beam, "max_decoding_length": longest}
     given |= {"max_batch_size": 2000, "batch_type": "tokens"}
     if (folder / "vmap.txt").is_file():

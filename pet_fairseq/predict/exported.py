@@ -102,6 +102,9 @@ class BilingualEngine:
     def __init__(self, engine, tokens: LanguageTokens):
         self.engine = engine
         self.tokens = tokens
+        # how many stand around a source, its end among them, and in front of a translation
+        self.around = len(tokens.source_prefix) + len(tokens.source_end)
+        self.forced = len(tokens.decoder_start) - 1
 
     def translate_batch(self, sentences: Sequence[Sequence[str]], **options: Any) -> list[Result]:
         """As Translator.translate_batch; hypotheses and lengths are without the tokens."""
@@ -156,10 +159,7 @@ class ExportedTranslator:
         self.engine = load()
         self.text = text
         self.languages = languages
-        # the position of a source's end is taken, and fairseq leaves one in the target free
-        self.room = _positions(lambda n: self._try([["x"] * n]), MAX_SOURCE + 1) - 1
-        positions = _positions(lambda n: self._try([["x"]], min_decoding_length=n), MAX_LENGTH + 1)
-        self.longest = positions - 1
+        self.room, self.longest = measure_room(self.engine)
         self.options = {
             "beam_size": 1 if search.sampling else search.beam,
             "length_penalty": search.lenpen,
@@ -169,14 +169,6 @@ class ExportedTranslator:
             "sampling_temperature": search.temperature,
             "max_decoding_length": self.longest,
         }
-
-    def _try(self, sentences: list[list[str]], min_decoding_length: int = 1) -> None:
-        self.engine.translate_batch(
-            sentences,
-            beam_size=1,
-            min_decoding_length=min_decoding_length,
-            max_decoding_length=min_decoding_length,
-        )
 
     def tokenise(self, text: str) -> list[str]:
         return self.text.encode(text).split()
@@ -191,7 +183,27 @@ class ExportedTranslator:
         import ctranslate2
 
         ctranslate2.set_random_seed(number % 2**32)
+        del self.engine  # two of them would need twice the memory
         self.engine = self.load()  # its threads ask for the seed once, when they are new
+
+
+def measure_room(engine) -> tuple[int, int]:
+    """The most tokens of a source and of a translation that an engine of `load_engine` takes.
+
+    The positions of language tokens and of a source's end are taken, and fairseq leaves one in the
+    target free.
+    """
+
+    def attempt(source: list[str], length: int) -> None:
+        lengths = {"min_decoding_length": length, "max_decoding_length": length}
+        engine.translate_batch([source], beam_size=1, **lengths)
+
+    of_source = _positions(lambda n: attempt(["x"] * n, 1), MAX_SOURCE + 1)
+    of_target = _positions(lambda n: attempt(["x"], n), MAX_LENGTH + 1)
+    bilingual = isinstance(engine, BilingualEngine)
+    around, forced = (engine.around, engine.forced) if bilingual else (1, 0)
+    # CTranslate2 itself cuts what is longer than MAX_SOURCE and an end, the end with it
+    return min(of_source, MAX_SOURCE + 1) - max(1, around), of_target - max(1, forced)
 
 
 def _positions(translate: Callable[[int], None], most: int) -> int:

@@ -159,7 +159,7 @@ class Bench:
     def run_in_engine(self, checkpoint: Path) -> Cell:
         """Bytes and BLEU in CTranslate2."""
         folder = self.exported(checkpoint)
-        translate = load(folder, self.choices.beam, usable_cores())
+        translate = load(folder, self.choices.beam, usable_cores()).translate
         lines = map(self.style.decoder(), translate(self.sentences))
         return {"bytes": folder_bytes(folder), "bleu": self.bleu(list(lines))}
 
@@ -169,7 +169,7 @@ class Bench:
         if checkpoint == self.teacher:
             del models["own"]
         translators = {
-            name: load(self.exported(path), self.choices.beam, threads)
+            name: load(self.exported(path), self.choices.beam, threads).translate
             for name, path in models.items()
         }
         sentences = dict.fromkeys(translators, self.sentences)

@@ -134,3 +134,12 @@ def test_the_cache_is_for_the_cpu(task, paths, caplog):
         "would stall the device"
     ]
     assert teacher.cache.features == {}
+
+
+def test_bleu_of_the_validation_is_the_students(task, paths):
+    """--eval-bleu translates with the model that is trained, built before its criterion."""
+    task.cfg.eval_bleu, task.cfg.eval_bleu_args = True, '{"beam": 1, "max_len_b": 9}'
+    student = task.build_model(make_model(task)[1])
+    generator = task.sequence_generator
+    Teacher(paths, task)
+    assert task.sequence_generator is generator and list(generator.model.models) == [student]

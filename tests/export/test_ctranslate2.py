@@ -79,7 +79,8 @@ def test_what_cannot_be_exported_is_named(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-LINES = [TEXTS[0], "", *TEXTS[1:], " ".join(TEXTS[:3])]
+# the last line is longer than the model reads
+LINES = [TEXTS[0], "", *TEXTS[1:], " ".join(TEXTS[:3]), " ".join(TEXTS * 40)]
 
 
 @pytest.mark.slow
@@ -99,7 +100,7 @@ def test_the_script_of_a_folder_translates_the_same(arch, options, tmp_path):
     made = make(tmp_path / "model", arch, sentence_pieces, **options)
     export(made.checkpoint, made.data, "ctranslate2", tmp_path / "out")
     (tmp_path / "in").write_text("\n".join(LINES) + "\n", encoding="utf-8")
-    given = ("--input", tmp_path / "in", "--output", tmp_path / "ours")
+    given = ("--input", tmp_path / "in", "--output", tmp_path / "ours", "--long-lines", "cut")
     assert in_process("translate", tmp_path / "out", *given).status == 0
     for name in ("torch", "fairseq", "pet_fairseq"):
         (tmp_path / "none").mkdir(exist_ok=True)

@@ -16,7 +16,7 @@ from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.files import atomic_folder, check_new_folder, read_text, write_json
 from pet_fairseq.number_format import format_speed
 from pet_fairseq.predict.bad_lines import Bad, BadLines, broken_bytes
-from pet_fairseq.predict.batches import MAX_LENGTH, MAX_SOURCE, BatchLimit
+from pet_fairseq.predict.batches import MAX_LENGTH, BatchLimit
 from pet_fairseq.predict.lines import read_lines
 
 if TYPE_CHECKING:  # not loaded to print help
@@ -136,10 +136,16 @@ def translate_exported(
     threads = threads or usable_cores()
     usual = InPieces(tokens, style, max_length)
     texts = {name: others.get(name, usual) for name in models}
-    sentences = zip(*(read_sentences(text.tokens, long_texts, strict) for text in texts.values()))
-    translators = {
+    loaded = {
         name: load(folder, beam, threads, texts[name].max_length) for name, folder in models.items()
     }
+    translators = {name: one.translate for name, one in loaded.items()}
+    sentences = zip(
+        *(
+            read_sentences(texts[name].tokens, one.longest, long_texts, strict)
+            for name, one in loaded.items()
+        )
+    )
     decoders = {name: text.style.decoder() for name, text in texts.items()}
     bad_lines = BadLines()
     translated, seconds = 0, {name: [0.0] * rounds for name in translators}
@@ -166,11 +172,12 @@ def translate_exported(
     return Translated(speeds, bad_lines)
 
 
-def read_sentences(tokens: Path, long_texts: str, strict: bool) -> Iterator[Sentence]:
+def read_sentences(tokens: Path, longest: int, long_texts: str, strict: bool) -> Iterator[Sentence]:
     """The sentences of a file of tokens, one a line.
 
     Args:
-        long_texts: of more than MAX_SOURCE tokens: "cut", "skip" or "refuse".
+        longest: the most tokens that the model reads.
+        long_texts: what becomes of longer ones: "cut", "skip" or "refuse".
         strict: whether bytes that are not UTF-8 end the run; else they are replaced.
     Raises:
         UserError: a line is refused.
@@ -180,14 +187,14 @@ def read_sentences(tokens: Path, long_texts: str, strict: bool) -> Iterator[Sent
         words = line.text.split()
         if not words:
             yield Sentence([], (*bad, Bad.EMPTY))
-        elif len(words) <= MAX_SOURCE:
+        elif len(words) <= longest:
             yield Sentence(words, bad)
         elif long_texts == "cut":
-            yield Sentence(words[:MAX_SOURCE], (*bad, Bad.CUT))
+            yield Sentence(words[:longest], (*bad, Bad.CUT))
         elif long_texts == "skip":
             yield Sentence([], (*bad, Bad.SKIPPED))
         else:
-            raise UserError(f"{line.where}: {len(words)} tokens, at most {MAX_SOURCE} are taken")
+            raise UserError(f"{line.where}: {len(words)} tokens, at most {longest} are taken")
 
 
 def check_inputs(
@@ -208,21 +215,31 @@ def check_inputs(
     check_new_folder(out, "--out")
 
 
-def load(folder: Path, beam: int, threads: int, max_length: int = MAX_LENGTH) -> Translate:
-    """Load a model; returns a function that translates sentences into lines of tokens.
+class Loaded(NamedTuple):
+    """A model: what translates sentences into lines of tokens, and the most tokens that it reads.
 
     Every thread translates batches of its own.
+    """
+
+    translate: Translate
+    longest: int
+
+
+def load(folder: Path, beam: int, threads: int, max_length: int = MAX_LENGTH) -> Loaded:
+    """Load a model.
 
     Raises:
         UserError: CTranslate2 is missing.
     """
-    from pet_fairseq.predict.exported import load_engine, translate_tokens
+    from pet_fairseq.predict.exported import load_engine, measure_room, translate_tokens
 
     engine = load_engine(folder, threads=threads)
     options = {"beam_size": beam, "max_decoding_length": max_length}
-    return lambda sentences: [
-        best for best, *_ in translate_tokens(engine, sentences, BATCH, **options)
-    ]
+
+    def translate(sentences: list[list[str]]) -> list[str]:
+        return [best for best, *_ in translate_tokens(engine, sentences, BATCH, **options)]
+
+    return Loaded(translate, measure_room(engine)[0])
 
 
 def take_turns(

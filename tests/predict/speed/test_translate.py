@@ -58,7 +58,9 @@ def engine(tmp_path, monkeypatch):
     """A folder for a model, whose translations are its sources behind a word."""
 
     def load(folder, beam, threads, max_length):
-        return lambda sentences: [f"so {' '.join(words)}" for words in sentences]
+        return translate.Loaded(
+            lambda sentences: [f"so {' '.join(words)}" for words in sentences], longest=1023
+        )
 
     monkeypatch.setattr(translate, "load", load)
     (tmp_path / "engine").mkdir()
