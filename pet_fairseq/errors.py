@@ -80,6 +80,10 @@ class UnsafeCheckpointError(UserError):
     """A checkpoint that safe loading refuses."""
 
 
+class UnavailableCheckpointError(UserError):
+    """A checkpoint that may be whole, but cannot be read now: of memory or of permission."""
+
+
 # what fairseq's trainer replaces by a general error while it loads a checkpoint
 HIDDEN = (UserError, RuntimeError, KeyError)
 

@@ -111,13 +111,13 @@ def check_new_folder(folder: Path, option: str) -> None:
 
 
 def read_text(path: Path, option: str) -> str:
-    """The text of a file; `option` says in the error message what the file is.
+    """The text of a file, without a byte-order mark; `option` says in errors what the file is.
 
     Raises:
         UserError: it is not UTF-8, for example because it was cut inside a character.
     """
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise UserError(
             f"{option} {path}: not UTF-8 at byte {error.start}, cut short or in another encoding; "

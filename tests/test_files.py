@@ -14,6 +14,7 @@ from pet_fairseq.files import (
     atomic_write,
     hash_file,
     read_csv,
+    read_lines,
     temporary_path,
     write_csv,
     write_text,
@@ -107,3 +108,8 @@ def test_a_table_as_csv(tmp_path):
         *({"row": "pet", "title": 'a "b", c'}, {"row": "é", "title": ""}),
         {"row": "1.5", "title": "two\nlines"},
     ]
+
+
+def test_a_byte_order_mark_is_no_text(tmp_path):
+    (tmp_path / "reference").write_bytes("\ufeffa b\nc\n".encode())
+    assert read_lines(tmp_path / "reference", "REFERENCE") == ["a b", "c"]

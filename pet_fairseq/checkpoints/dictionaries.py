@@ -17,6 +17,15 @@ from pet_fairseq.errors import UserError
 logger = logging.getLogger(__name__)
 
 
+def own_data(data: str, path: str) -> str:
+    """The data folder that a checkpoint names: "." is where it lies itself, with its dictionaries.
+
+    `pet-fairseq export` and `unpack` write that, as the folder may be moved.
+    """
+    beside = Path(path).parent
+    return str(beside) if data == "." and any(beside.glob("dict.*txt")) else data
+
+
 def check_dictionaries(
     state: dict,
     path: str,
@@ -38,7 +47,9 @@ def check_dictionaries(
             dictionary lacks.
     """
     cfg = state["cfg"].task
-    folder = first_folder(getattr(cfg, "data", None) if trained is None else trained)
+    if trained is None and getattr(cfg, "data", None) is not None:
+        trained = own_data(cfg.data, path)
+    folder = first_folder(trained)
     if getattr(task.cfg, "source_lang", None) is None:
         check_single_dictionary(state, path, option, task, remedy, folder)
         return

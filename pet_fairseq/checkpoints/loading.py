@@ -22,6 +22,7 @@ from pet_fairseq.checkpoints.dictionaries import (
     check_dictionaries,
     check_labels,
     first_folder,
+    own_data,
     trained_languages,
 )
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
@@ -122,15 +123,6 @@ def build_from_state(
     check_labels(path, option, task, DATA_REMEDY, trained)
     (model,), _ = checkpoint_utils.load_model_ensemble([path], task=task, state=state)
     return model.eval(), task
-
-
-def own_data(data: str, path: str) -> str:
-    """The data folder that a checkpoint names: "." is where it lies itself, with its dictionaries.
-
-    `pet-fairseq export` and `unpack` write that, as the folder may be moved.
-    """
-    beside = Path(path).parent
-    return str(beside) if data == "." and any(beside.glob("dict.*txt")) else data
 
 
 def find_languages(

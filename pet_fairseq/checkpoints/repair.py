@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple, Optional
 
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
-from pet_fairseq.errors import UnsafeCheckpointError, UserError
+from pet_fairseq.errors import UnavailableCheckpointError, UnsafeCheckpointError, UserError
 from pet_fairseq.files import atomic_write
 
 
@@ -22,10 +22,11 @@ def is_intact(path: Path) -> bool:
 
     Raises:
         UnsafeCheckpointError: it is complete, but holds more than a checkpoint should.
+        UnavailableCheckpointError: that cannot be told now.
     """
     try:
         load_checkpoint(str(path), "checkpoint")
-    except UnsafeCheckpointError:
+    except (UnsafeCheckpointError, UnavailableCheckpointError):
         raise
     except UserError:
         return False

@@ -20,6 +20,7 @@ from omegaconf.nodes import AnyNode
 from pet_fairseq.checkpoints.numpy_types import NUMPY_TYPES
 from pet_fairseq.errors import (
     UNREADABLE,
+    UnavailableCheckpointError,
     UnsafeCheckpointError,
     UserError,
     is_refusal,
@@ -93,7 +94,8 @@ def read_checkpoint(path: str, option: str, mapped: bool = False) -> dict:
         mapped: whether tensors are read when they are used, as far as the file's format has it; the
             file must not change as long as they are there.
     Raises:
-        UserError: no such file, not a checkpoint, damaged, or refused as unsafe.
+        UserError: no such file, not a checkpoint, damaged, refused as unsafe, or too large for the
+            memory.
     """
     if os.path.isdir(path):
         raise UserError(f"{option} {path}: is a folder; give a checkpoint in it")
@@ -107,8 +109,12 @@ def read_checkpoint(path: str, option: str, mapped: bool = False) -> dict:
             state = _as_fairseq_gives_it(state)
             lack = what_is_missing_in_options(state["cfg"])
     except PermissionError as error:
-        raise UserError(f"{option} {path}: {error.strerror}; let yourself read it") from error
+        line = f"{option} {path}: {error.strerror}; let yourself read it"
+        raise UnavailableCheckpointError(line) from error
     except UNREADABLE as error:
+        if "allocate memory" in str(error):
+            line = f"{option} {path}: too little memory to read it; free some"
+            raise UnavailableCheckpointError(line) from error
         kind = UnsafeCheckpointError if is_refusal(error, path) else UserError
         raise kind(f"{option} {path}: {why_unreadable(error, path)}") from error
     if lack:

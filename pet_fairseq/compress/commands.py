@@ -26,13 +26,14 @@ if TYPE_CHECKING:  # not loaded to print help
 
 def _compress(args: Namespace) -> None:
     logging.getLogger("fairseq").setLevel(logging.WARNING)  # it logs every file that it reads
-    from pet_fairseq.compress.plan import make_plan
+    from pet_fairseq.compress.plan import check_options, make_plan
     from pet_fairseq.compress.stages import build_pipeline
 
     args.device = choose_device(args.device)
     if not args.dry_run:
         check_device(args.device)
     out = args.out if args.out.parts else Path.cwd()  # in records, `.` could not be told from OUT
+    check_options(args)
     request = _prepare_all(args, _given(args, out))
     if request is None:
         print("# the other stages depend on what these make")

@@ -113,17 +113,18 @@ def compare_forms(
     beam: int,
     rounds: int,
     out: Path,
+    source: Optional[Path] = None,
 ) -> None:
     """Translate the test set with each form in turn; write the translations and forms.json.
 
     Args:
         forms: folders of `pet-fairseq export`, by form. student: the checkpoint that they hold.
-        test: a folder of `write_set`. reference: raw target text, None for that of the test set.
+        test: a folder of `write_set`. reference, source: raw text, None for that of the test set.
         rounds: how often each form is timed. out: a new folder.
     Raises:
         UserError: a form cannot be opened, or translations do not fit the reference.
     """
-    texts = read_set(test, reference)
+    texts = read_set(test, reference, source)
     engines = {form: open_form(folder, data, beam) for form, folder in forms.items()}
     pieces_of = {
         form: [segment(engine, text) for text in texts.sources] for form, engine in engines.items()

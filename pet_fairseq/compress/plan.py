@@ -1,9 +1,10 @@
 """From what the user asks for to what is done: everything is checked, and every choice is made."""
 
+from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
-from typing import Optional
+from typing import Optional, Union
 
 import numpy as np
 from fairseq.data import LanguagePairDataset
@@ -43,7 +44,7 @@ from pet_fairseq.distillation.outputs import has_output_layer
 from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.export.marian import check_segmentation
 from pet_fairseq.files import read_lines
-from pet_fairseq.predict.exported import has_ctranslate2
+from pet_fairseq.predict.exported import MISSING, has_ctranslate2
 from pet_fairseq.predict.speed.detokenise import TextStyle, find_style
 from pet_fairseq.predict.text import find_subword_file
 from pet_fairseq.results.comet import check_comet
@@ -136,11 +137,7 @@ def make_plan(request: Request) -> Plan:
     Raises:
         UserError: names the option or the file that is wrong.
     """
-    check_numbers(request)
-    if request.comet is not None:
-        check_comet(request.comet)
-    if request.rouge:
-        load_scorer()  # refuses a missing package now
+    check_options(request)
     if request.teacher.is_dir():
         teacher = read_engine_teacher(request.teacher, request.data)
     else:
@@ -236,14 +233,21 @@ def check_for_marian(teacher: Teacher, data: Path) -> Teacher:
     return replace(teacher, embedding_options=sharing_options(True, True))
 
 
-def check_numbers(request: Request) -> None:
-    """Check the numbers that the user gives.
+def check_options(request: Union[Request, Namespace]) -> None:
+    """Check what needs neither the teacher nor data; a Namespace has the options of a Request.
 
     Raises:
-        UserError: one is not positive, or the training's length is given in two ways.
+        UserError: a number is not positive, the training's length is given in two ways, or what a
+            score or an export needs is missing.
     """
+    if request.comet is not None:
+        check_comet(request.comet)
+    if request.rouge:
+        load_scorer()  # refuses a missing package
     if request.shortlist is not None:
         check_positive(shortlist=request.shortlist)
+        if not has_ctranslate2():
+            raise UserError(f"--shortlist {request.shortlist}: {MISSING}")
     if request.updates is not None and request.hours is not None:
         raise UserError("--updates and --hours: both say how long; give one of them")
     if request.updates is not None:

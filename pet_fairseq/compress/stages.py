@@ -259,13 +259,15 @@ def forms(plan: Plan) -> list[Stage]:
         **{"test": layout.test, "reference": request.reference},
         **{"beam": BEAM, "rounds": ROUNDS, "out": PRODUCT},
     }
-    references = [] if request.reference is None else [request.reference]
+    if request.source is not None:
+        arguments["source"] = request.source
+    given = [file for file in (request.reference, request.source) if file is not None]
     return [
         Stage(
             *("forms", ("translate",)),
             command=Call(compare_forms, arguments),
             product=layout.forms,
-            inputs=(*folders.values(), layout.student, layout.test, *references),
+            inputs=(*folders.values(), layout.student, layout.test, *given),
             alone=True,
         )
     ]

@@ -23,8 +23,8 @@ NOTES = {
 }
 HEAD = """---
 language:
-- {0}
-- {1}
+- "{0}"
+- "{1}"
 pipeline_tag: translation
 library_name: transformers
 tags:

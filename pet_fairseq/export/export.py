@@ -4,7 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Optional
 
-from pet_fairseq.checkpoints.loading import find_model_files, load_task, own_data
+from pet_fairseq.checkpoints.dictionaries import own_data
+from pet_fairseq.checkpoints.loading import find_model_files, load_task
 from pet_fairseq.checkpoints.safe_loading import load_options
 from pet_fairseq.checkpoints.text_files import (
     SUBWORD_FILES,

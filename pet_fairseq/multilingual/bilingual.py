@@ -133,6 +133,10 @@ def check_languages(task: Namespace, path: str, source_lang: str, target_lang: s
     known = known_languages(task)
     check_language("--source-lang", source_lang, known, path)
     check_language("--target-lang", target_lang, known, path)
+    if source_lang == target_lang:
+        raise UserError(
+            f"--target-lang {target_lang}: is the --source-lang too; give two languages"
+        )
 
 
 def find_dictionary(state: dict, path: str, language: str, side: str, data: Optional[str]) -> Path:

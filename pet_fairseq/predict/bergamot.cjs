@@ -13,6 +13,7 @@ const code = `(function (__filename, __dirname) {${fs.readFileSync(file, "utf8")
 })(${JSON.stringify(file)}, ${JSON.stringify(folder)})`;
 const worker = new Worker(code, { eval: true, stdout: true }); // what it prints is no answer
 const waiting = new Map();
+let calls = 0;
 const pair = { from: "source", to: "target" };
 
 function fail(error) {
@@ -20,7 +21,7 @@ function fail(error) {
 }
 
 function call(name, ...args) {
-  const id = waiting.size + 1;
+  const id = ++calls;
   worker.postMessage({ id, name, args });
   return new Promise((resolve, reject) => waiting.set(id, { resolve, reject }));
 }
@@ -49,6 +50,7 @@ async function main() {
 worker.on("error", fail);
 worker.on("message", ({ id, result, error }) => {
   const { resolve, reject } = waiting.get(id);
+  waiting.delete(id); // or all translations would stay in memory
   if (error === undefined) resolve(result);
   else reject(error);
 });

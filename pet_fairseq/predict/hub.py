@@ -11,7 +11,7 @@ from fairseq.tasks.language_modeling import LanguageModelingTask
 from fairseq.tasks.translation import TranslationTask
 from omegaconf import DictConfig, open_dict
 
-from pet_fairseq.checkpoints.dictionaries import check_dictionaries
+from pet_fairseq.checkpoints.dictionaries import check_dictionaries, own_data
 from pet_fairseq.checkpoints.loading import build_from_state, find_model_files, load_task
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.checkpoints.text_files import folders_around
@@ -67,7 +67,7 @@ def from_pretrained(
     """
     paths, data = find_model_files(path, data, "path")
     state = _load(paths[0])
-    data = data or state["cfg"].task.data.split(os.pathsep)[0]
+    data = data or own_data(state["cfg"].task.data, paths[0]).split(os.pathsep)[0]
     if not Path(data).is_dir():
         raise UserError(f"data {data}: no such folder; give one made by fairseq-preprocess")
     if is_classification(state["cfg"].task._name):
@@ -107,7 +107,7 @@ def _translator(
     models, task = [], None
     for file in paths:
         state = state if file == paths[0] else _load(file)
-        trained = state["cfg"].task.data
+        trained = own_data(state["cfg"].task.data, file)
         state["args"] = None  # fairseq has made cfg of it
         _override(state["cfg"], options)
         task = task or _build_task(cfg, data, file)

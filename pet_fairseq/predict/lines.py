@@ -97,7 +97,10 @@ def whole_lines(raw: IO[bytes]) -> Iterator[list[bytes]]:
     lines: list[bytes] = []
     parts: list[bytes] = []  # of a line whose end has not been read
     size = 0
-    while block := raw.read(BLOCK):
+    while (block := raw.read(BLOCK)) != b"":
+        if block is None:  # a pipe that does not wait has nothing yet
+            select([raw], [], [])
+            continue
         *ends, rest = block.split(b"\n")
         for end in ends:
             lines.append(b"".join([*parts, end]))

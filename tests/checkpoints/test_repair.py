@@ -62,3 +62,14 @@ def test_repair_is_impossible(folder):
     assert {p.name: p.read_bytes() for p in folder.iterdir()} == before
     with pytest.raises(UserError, match=f"{folder}/none: no such folder"):
         repair_folder(folder / "none")
+
+
+def test_too_little_memory_is_no_damage(folder, monkeypatch):
+    def load(*args, **options):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9")
+
+    monkeypatch.setattr(torch, "load", load)
+    before = (folder / "checkpoint_last.pt").read_bytes()
+    with pytest.raises(UserError, match=r"checkpoint_last\.pt: too little memory to read it"):
+        repair_folder(folder)
+    assert (folder / "checkpoint_last.pt").read_bytes() == before

@@ -551,3 +551,24 @@ def test_a_teacher_that_ctranslate2_cannot_hold(teacher, data, tmp_path):
     speeds = json.loads((out / "speed" / "speeds.json").read_text())["sentences_per_second"]
     assert in_ctranslate2["sentences_per_second"] == speeds["student"]
     assert list(speeds) == ["student"]
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (("--train-pair", "a", "b", "--test", "other"), "--test other: is for --data; give the"),
+        (("--text", "a", "--updates", "0"), "--updates 0: give 1 or more"),
+        (("--text", "a", "--comet", "nowhere"), "--comet"),
+        (("--data", "DATA", "--repeat-pairs", "2"), "--repeat-pairs 2: says how often"),
+    ],
+)
+def test_options_are_refused_before_anything_is_made(
+    options, message, teacher, data, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a", "b"):
+        Path(name).write_text("a1 a2\n" * 30)
+    words = [str(data) if word == "DATA" else word for word in options]
+    refused = in_process("compress", teacher, *words, "--device", "cpu", "--out", "out")
+    assert refused.status != 0 and message in refused.output
+    assert not Path("out").exists()

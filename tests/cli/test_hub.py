@@ -9,7 +9,7 @@ import pet_fairseq
 from pet_fairseq.decoding.generator import FastGenerator
 from pet_fairseq.errors import UserError
 from pet_fairseq.huggingface.importer import import_model
-from tests.cli.processes import REPO, run
+from tests.cli.processes import REPO, in_process, run
 from tests.cli.test_pretrained import greedy
 from tests.huggingface.llama import CONFIG, PIECES, write_llama
 from tests.strict_device import DEVICE, strict_device
@@ -147,3 +147,20 @@ def test_dictionaries_in_another_order(language, teacher, data, tmp_path):
     file.write_text("".join(reversed(file.read_text().splitlines(keepends=True))))
     with pytest.raises(UserError, match=rf"made with another dictionary: .*{language}.txt differ"):
         pet_fairseq.from_pretrained(f"{teacher}:{teacher}", str(tmp_path))
+
+
+def test_an_exported_folder_from_a_folder_with_other_dictionaries(
+    data, teacher, tmp_path, monkeypatch
+):
+    """Such a checkpoint names its own folder, "."."""
+    plain = ("--to", "fairseq", "--out", tmp_path / "it")
+    assert in_process("export", teacher, "--data", data, *plain).status == 0
+    here = tmp_path / "here"
+    here.mkdir()
+    for file in data.glob("dict.*"):
+        first, *others = file.read_text().splitlines()
+        (here / file.name).write_text("\n".join([*others, first]) + "\n")
+    monkeypatch.chdir(here)
+    translator = pet_fairseq.from_pretrained(str(tmp_path / "it/model.pt"))
+    expected = pet_fairseq.from_pretrained(str(teacher), str(data)).translate(TEXT, beam=3)
+    assert translator.translate(TEXT, beam=3) == expected

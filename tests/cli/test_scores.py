@@ -297,3 +297,12 @@ assert not {{"torch", "fairseq"}} & set(sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=REPO)
     assert json.loads(done.stdout)["bleu"] == pytest.approx(100), done.stderr
+
+
+@pytest.mark.parametrize("kind", ["rouge", "accuracy", "wer"])
+def test_the_folder_for_scores_is_made_before_they_are_computed(kind, scores, tmp_path):
+    output = write_output(tmp_path / "out")
+    (tmp_path / "right").write_text("".join(f"{text}\n" for text in RESPONSES))
+    given = () if kind == "rouge" else (tmp_path / "right",)
+    found = scores(kind, output, *given, "--out", tmp_path / "new/scores.json")
+    assert json.loads((tmp_path / "new/scores.json").read_text()) == found

@@ -424,3 +424,9 @@ def test_without_ctranslate2(in_pieces, tmp_path, monkeypatch):
     monkeypatch.setattr("pet_fairseq.compress.preparation.has_ctranslate2", lambda: False)
     with pytest.raises(UserError, match=r"TEACHER .*: ctranslate2 is missing; pip install"):
         teacher_stages(given(folder, text, tmp_path / "out"))
+
+
+def test_binary_data_beside_an_engine(in_pieces, tmp_path):
+    folder, text = in_pieces
+    with pytest.raises(UserError, match=r"--data: is for a TEACHER in fairseq; .* --train-pair"):
+        teacher_stages(given(folder, text, tmp_path / "out", data=tmp_path))

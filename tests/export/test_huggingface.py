@@ -236,4 +236,4 @@ def test_it_can_be_imported_again(case, tmp_path):
 def test_card(case):
     _, _, folder = case
     card = (folder / "README.md").read_text()
-    assert card.startswith("---\nlanguage:\n- de\n- en\n")
+    assert card.startswith('---\nlanguage:\n- "de"\n- "en"\n')

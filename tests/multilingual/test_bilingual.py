@@ -131,6 +131,12 @@ def test_a_language_that_it_does_not_know(language, data, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_one_language_twice(data, tmp_path):
+    _, path, _ = checkpoint(data, tmp_path, "m2m_100")
+    with pytest.raises(UserError, match="--target-lang en: is the --source-lang too; give two"):
+        write_bilingual(str(path), "en", "en", tmp_path / "out")
+
+
 def test_other_dictionaries(data, tmp_path):
     _, path, _ = checkpoint(data, tmp_path, "m2m_100")
     (tmp_path / "other").mkdir()

@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 
 import pytest
 
@@ -93,3 +94,22 @@ def test_an_error_comes_after_the_windows_before_it():
     assert [next(ahead), next(ahead)] == ["a", "b"]
     with pytest.raises(ValueError, match="bad line"):
         next(ahead)
+
+
+def test_a_pipe_that_does_not_wait_ends_nothing():
+    """Its `read` gives None where nothing has been written yet."""
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+
+    def write():
+        for line in (b"a\n", b"b\n"):
+            time.sleep(0.3)
+            os.write(writer, line)
+        os.close(writer)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    with open(reader, "rb", buffering=0) as raw:
+        lines = [line for window in whole_lines(raw) for line in window]
+    thread.join()
+    assert lines == [b"a", b"b"]

@@ -51,7 +51,10 @@ def unpack(name: str, raw: IO[bytes]) -> Iterator[bytes]:
     try:
         while block := raw.read(BLOCK):
             while block:
-                if unpacker.eof:  # a file may have several members
+                if unpacker.eof:  # a file may have several members, and zeros at its end
+                    block = block.lstrip(b"\0")
+                    if not block:
+                        break
                     unpacker = start()
                 yield unpacker.decompress(block)
                 block = unpacker.unused_data

@@ -4,6 +4,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from pet_fairseq.cli_command import Command, Group, add_subset_option
+from pet_fairseq.errors import UserError
 from pet_fairseq.predict.batches import MAX_LENGTH
 from pet_fairseq.predict.speed.translate import BEAM, ROUNDS
 
@@ -105,6 +106,10 @@ def _translate(args: Namespace) -> None:
     from pet_fairseq.predict.speed.translate import translate_exported
 
     options = (args.beam, args.rounds, args.out, args.threads, args.max_length)
+    names = [name for name, _ in args.model]
+    for name in names:
+        if "/" in name or names.count(name) > 1:
+            raise UserError(f"--model {name}: give each model a name of its own, without '/'")
     models = {name: Path(folder) for name, folder in args.model}
     speeds, bad_lines = translate_exported(
         *(models, args.input, _style(args), *options),

@@ -209,7 +209,9 @@ def build(args: argparse.Namespace, place: Place, data_set: DataSet) -> Pipeline
         raise UserError(f"--tokenised-bleu: {place.name} has another score; leave it out")
     if args.select == "bleu" and data_set.score != "bleu":
         raise UserError(f"--select bleu: {place.name} is scored by {data_set.score}; leave it out")
-    check_positive(teachers=args.teachers)
+    check_positive(teachers=args.teachers, repeats=args.repeats)
+    for beam in args.beams:
+        check_positive(beams=beam)
     pieces = args.pieces if data_set.builtin else None
     if pieces is not None:
         check_positive(pieces=pieces)

@@ -65,7 +65,8 @@ def _bleu(args: Namespace) -> None:
     check_folder_of(args.out, "--out")
     source, reference = args.source, Path(args.reference)
     if named := named_set(args.reference, "REFERENCE"):
-        source, reference = set_files(named, "REFERENCE")
+        of_set, reference = set_files(named, "REFERENCE")
+        source = source or of_set
     scores = bleu_scores(args.output, reference)
     if args.comet is not None:
         from pet_fairseq.results.comet import comet_scores
@@ -94,6 +95,7 @@ def _wer_arguments(parser: ArgumentParser) -> None:
 def _wer(args: Namespace) -> None:
     from pet_fairseq.results.word_errors import wer_scores
 
+    check_folder_of(args.out, "--out")
     _print_scores(wer_scores(args.output, args.pronunciations), args.out)
 
 
@@ -118,6 +120,7 @@ def _rouge(args: Namespace) -> None:
     from pet_fairseq.results.fairseq_output import read_length, read_perplexity
     from pet_fairseq.results.score.rouge import rouge_scores
 
+    check_folder_of(args.out, "--out")
     scores = rouge_scores(args.output, args.responses)
     if args.validation is not None:
         scores["ppl"] = read_perplexity(args.validation)
@@ -140,6 +143,7 @@ def _accuracy_arguments(parser: ArgumentParser) -> None:
 def _accuracy(args: Namespace) -> None:
     from pet_fairseq.results.score.answers import accuracy_scores
 
+    check_folder_of(args.out, "--out")
     _print_scores(accuracy_scores(args.output, args.answers), args.out)
 
 
@@ -157,6 +161,7 @@ def _squad_arguments(parser: ArgumentParser) -> None:
 def _squad(args: Namespace) -> None:
     from pet_fairseq.results.score.answers import squad_scores
 
+    check_folder_of(args.out, "--out")
     _print_scores(squad_scores(args.output, args.answers), args.out)
 
 

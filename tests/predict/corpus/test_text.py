@@ -121,3 +121,10 @@ def test_some_damage_is_no_other_encoding(tmp_path):
     ):
         (tmp_path / "text").write_bytes(content)
         check_text([str(tmp_path / "text")])
+
+
+def test_zeros_behind_a_compressed_text(tmp_path):
+    """As tape drives and some mirrors leave them; gzip itself passes over them."""
+    (tmp_path / "a.gz").write_bytes(compress(b"a\nb\n", ".gz") + bytes(3000))
+    lines = TextReader([str(tmp_path / "a.gz")])
+    assert [line.text for line in lines] == ["a", "b"]
