@@ -7,11 +7,10 @@ cannot be given on the command line: it is read as a list of numbers, where the 
 import re
 from pathlib import Path
 
-from omegaconf import OmegaConf
 from torch import Tensor
 
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
-from pet_fairseq.checkpoints.saving import save_state
+from pet_fairseq.checkpoints.saving import derived_state, save_state
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import atomic_write
 from pet_fairseq.nn.layers import STACKS
@@ -39,10 +38,8 @@ def keep_layers(checkpoint: str, layers: dict[str, str], out: Path) -> None:
     kept = {s: read_layers(layers[s], s, getattr(args, f"{s}_layers")) for s in STACKS}
     for stack, numbers in kept.items():
         setattr(args, f"{stack}_layers", len(numbers))
-    state["cfg"] = OmegaConf.to_container(state["cfg"], resolve=True, enum_to_str=True)
-    state["model"] = renumbered(state["model"], kept)
-    state.pop("last_optimizer_state", None)
-    atomic_write(out, lambda file: save_state(state, file))
+    shallower = derived_state(state, renumbered(state["model"], kept))
+    atomic_write(out, lambda file: save_state(shallower, file))
 
 
 def read_layers(text: str, stack: str, number: int) -> list[int]:

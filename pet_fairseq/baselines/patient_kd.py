@@ -29,7 +29,7 @@ from pet_fairseq.distillation.criterion import PetDistillationConfig, PetDistill
 from pet_fairseq.distillation.criterion_state import load_own_state
 from pet_fairseq.distillation.token_positions import Positions, real_positions
 from pet_fairseq.errors import UserError
-from pet_fairseq.nn.hooks import forward_hooks
+from pet_fairseq.nn.hooks import forward_hooks, given_arguments
 from pet_fairseq.nn.layers import STACKS
 
 logger = logging.getLogger(__name__)
@@ -78,7 +78,9 @@ def recorded_states(model: nn.Module) -> Iterator[States]:
     def keep_decoder(module, inputs, output) -> None:
         states["decoder"] = output[1]["inner_states"]
 
-    with forward_hooks((model.encoder, keep_encoder), (model.decoder, keep_decoder)):
+    # transformer_align's `forward` does not ask its encoder for them
+    asked = given_arguments(model.encoder, return_all_hiddens=True)
+    with asked, forward_hooks((model.encoder, keep_encoder), (model.decoder, keep_decoder)):
         yield states
 
 

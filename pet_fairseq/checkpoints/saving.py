@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import torch
+from omegaconf import OmegaConf
 from torch import Tensor
 
 
@@ -39,6 +40,21 @@ def new_state(
         "optimizer_history": optimizer_history,
         "extra_state": extra_state,
     }
+
+
+def derived_state(state: dict, model: dict[str, Tensor]) -> dict[str, Any]:
+    """The state of a checkpoint for a model that was made of its own one.
+
+    What a training left of the old model is not in it: the optimizer's state, and the average of
+    --store-ema, in whose place is the new model, since fairseq wants one there.
+    """
+    left = ("last_optimizer_state", "cfg", "model", "extra_state")
+    extra = {k: v for k, v in state["extra_state"].items() if k != "ema_fp32_params"}
+    if "ema" in extra:
+        extra["ema"] = model
+    cfg = OmegaConf.to_container(state["cfg"], enum_to_str=True)
+    rest = {name: value for name, value in state.items() if name not in left}
+    return {**rest, "cfg": cfg, "model": model, "extra_state": extra}
 
 
 class _Counter:

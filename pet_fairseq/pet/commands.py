@@ -33,6 +33,8 @@ def _params_arguments(parser: OneLineParser) -> None:
 
 
 def _params(args: Namespace) -> None:
+    from fairseq.models.transformer import TransformerModelBase
+
     from pet_fairseq.nn.parameter_counts import count_parameters
     from pet_fairseq.pet import multiply_adds, params
 
@@ -53,10 +55,13 @@ def _params(args: Namespace) -> None:
         if checkpoint is not None
         else params.option_model(options)
     )
+    print(params.format_counts(count_parameters(model), args.reference, reference))
+    if not all(isinstance(m, TransformerModelBase) for m in (model, reference_model)):
+        print("multiply-adds: counted for Transformers only")
+        return
     cost, reference_cost = (
         multiply_adds.count_multiply_adds(m, args.length) for m in (model, reference_model)
     )
-    print(params.format_counts(count_parameters(model), args.reference, reference))
     print(multiply_adds.format_saving(cost, reference_cost, args.length))
 
 

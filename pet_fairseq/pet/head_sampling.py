@@ -10,12 +10,11 @@ from typing import NamedTuple, Optional
 
 import torch
 from fairseq.models import FairseqModel
-from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from pet_fairseq.checkpoints.loading import load_transformer, read_samples
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
-from pet_fairseq.checkpoints.saving import save_state
+from pet_fairseq.checkpoints.saving import derived_state, save_state
 from pet_fairseq.devices import check_device
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import atomic_write
@@ -237,10 +236,8 @@ def save(checkpoint: str, kept: Kept, model: FairseqModel, out: Path) -> None:
         for option, name in options.items():
             if name in kept[stack]:  # a decoder may have no cross-attention, a stack no layer
                 setattr(args, f"{stack}_{option}", format_heads(kept[stack][name]))
-    state["cfg"] = OmegaConf.to_container(state["cfg"], resolve=True, enum_to_str=True)
-    state["model"] = model.state_dict()
-    state.pop("last_optimizer_state", None)
-    atomic_write(out, lambda file: save_state(state, file))
+    sampled = derived_state(state, model.state_dict())
+    atomic_write(out, lambda file: save_state(sampled, file))
 
 
 def format_sampled(sampled: Sampled) -> str:

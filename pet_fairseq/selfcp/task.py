@@ -216,6 +216,14 @@ class SelfCpTask(AllSentences):
         queries, prompts = (Texts(list(side)) for side in zip(*pairs))
         return PromptDataset(queries, prompts, None, self.dictionary, cue=self.cue)
 
+    def inference_step(self, generator, models, sample: dict, *others, **options):
+        """As fairseq's; fairseq-interactive makes its samples of tokens alone, without the cue."""
+        net_input = sample["net_input"]
+        if self.cue is not None and "cue" not in net_input:
+            cue = self.cue.to(net_input["src_tokens"].device)
+            sample = {**sample, "net_input": {**net_input, "cue": cue}}
+        return super().inference_step(generator, models, sample, *others, **options)
+
     def max_positions(self) -> tuple[int, int]:
         return sys.maxsize, sys.maxsize
 

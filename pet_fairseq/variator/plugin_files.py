@@ -10,7 +10,7 @@ from omegaconf import OmegaConf, open_dict
 from pet_fairseq.checkpoints.backbone import read_backbone
 from pet_fairseq.checkpoints.dictionaries import vocabulary_sizes
 from pet_fairseq.checkpoints.loading import build_from_state
-from pet_fairseq.checkpoints.saving import save_state
+from pet_fairseq.checkpoints.saving import derived_state, save_state
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import atomic_write
 from pet_fairseq.nn.architectures import Vocabularies
@@ -78,10 +78,8 @@ def move_plugins(plugins: str, backbone_path: str, out: Path) -> None:
 
 def save(state: dict, model: VariatorModel, out: Path) -> None:
     """Write a checkpoint with the state's options and the model's plugins."""
-    state["cfg"] = OmegaConf.to_container(state["cfg"], enum_to_str=True)
-    state["model"] = model.state_dict()
-    state.pop("last_optimizer_state", None)
-    atomic_write(out, lambda file: save_state(state, file))
+    plugins = derived_state(state, model.state_dict())
+    atomic_write(out, lambda file: save_state(plugins, file))
 
 
 def load_variator(paths: str, option: str, data: str = "") -> tuple[VariatorModel, FairseqTask]:

@@ -11,6 +11,7 @@ from pet_fairseq.baselines.patient_kd import PatientKdConfig, PatientKdCriterion
 from pet_fairseq.distillation.criterion import PetDistillationConfig, PetDistillationCriterion
 from pet_fairseq.distillation.token_positions import real_positions
 from pet_fairseq.errors import UserError
+from pet_fairseq.nn.layers import STACKS
 from tests.translation import make_batch, make_model, make_task, save_model
 
 TEACHER = dict(encoder_embed_dim=24, decoder_embed_dim=16, encoder_layers=4, decoder_layers=6)
@@ -20,6 +21,7 @@ STUDENTS = {
     "equal widths": dict(encoder_embed_dim=24, decoder_embed_dim=16),
     "one decoder layer": dict(encoder_embed_dim=12, decoder_embed_dim=8, decoder_layers=1),
 }
+TINY = {"ffn_embed_dim": 64, "attention_heads": 2}  # of transformer_tiny
 EXPECTED_MAPS = {"encoder": [2, 3], "decoder": [3]}  # skip, 4 -> 3 and 6 -> 2
 
 
@@ -318,3 +320,17 @@ def test_wrong_students(task, teacher_path):
     dropping, _ = make_model(task, **sizes("other widths"), decoder_layerdrop=0.2)
     with pytest.raises(UserError, match=r"^--decoder-layerdrop: patient_kd needs every layer"):
         criterion(dropping, batch)
+
+
+def test_a_teacher_whose_forward_keeps_no_states(task, teacher_path, tmp_path):
+    """transformer_align's: the same layers give the same patience."""
+    plain, _ = make(task, teacher_path)
+    tiny = {f"{s}_{name}": n for s in STACKS for name, n in TINY.items()}
+    path = save_model(tmp_path / "align.pt", task, "transformer_align", **TEACHER, **tiny)
+    aligned, student = make(task, path)
+    weights = plain.teacher.models[0].state_dict()
+    aligned.teacher.models[0].load_state_dict(weights)
+    batch = ragged_batch(task)
+    plain.maps.load_state_dict(aligned.maps.state_dict())
+    found, expected = (c(student, batch)[2]["patience"] for c in (aligned, plain))
+    assert_close(found, expected)

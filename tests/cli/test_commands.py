@@ -12,9 +12,10 @@ import pytest
 from pet_fairseq import cli
 from pet_fairseq.cli_command import Command, Group
 from pet_fairseq.errors import UserError
-from tests.cli.processes import REPO, refusal, run
+from tests.cli.processes import REPO, in_process, refusal, run
 from tests.recipes import RECIPES
 from tests.recipes.paper import parser as recipe_parser
+from tests.translation import make_task, save_model
 
 HEAVY = ("torch", "fairseq", "matplotlib", "sacrebleu", "numpy")  # what takes seconds to import
 PRINT_EVERY_HELP = f"""
@@ -69,6 +70,12 @@ def test_params_of_the_named_architecture():
     assert "158,880,000" in out and "80.09%" in out
     arch = ("--arch", "pet_transformer_iwslt_de_en")
     assert "sentences of 17 tokens" in run("pet-fairseq", "params", *arch, "--length", 17).output
+
+
+def test_params_beside_a_model_that_is_no_transformer(tmp_path):
+    path = save_model(tmp_path / "lstm.pt", make_task(tmp_path / "data"), "lstm")
+    out = in_process("params", "--arch", "pet_transformer_iwslt_de_en", "--reference", path)
+    assert out.status == 0 and "multiply-adds: counted for Transformers only" in out.output
 
 
 def test_params_of_checkpoints(student, teacher):

@@ -1,6 +1,7 @@
 """Task and data set: what is in a batch, and what training draws."""
 
 import random
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -312,6 +313,12 @@ def test_a_cue_of_the_folder(data, tmp_path):
     assert dataset.size(0) == sum(lengths) + 5  # </s> before and behind, <s>, and the cue
     lines = task.build_dataset_for_inference([torch.tensor([5, 6])], [2])
     assert lines.collater([lines[0]])["net_input"]["cue"].tolist() == task.cue.tolist()
+    asked = []
+    generator = SimpleNamespace(generate=lambda models, sample, **options: asked.append(sample))
+    tokens = lines.collater([lines[0]])["net_input"]["src_tokens"]
+    task.inference_step(generator, [], {"net_input": {"src_tokens": tokens}})  # interactive's
+    task.inference_step(generator, [], {"net_input": {"src_tokens": tokens, "cue": None}})
+    assert [sample["net_input"]["cue"] for sample in asked] == [task.cue, None]
     for text, message in (("w3 w99\n", "the dictionary lacks w99"), ("\n", "is empty")):
         (tmp_path / "cue.txt").write_text(text)
         with pytest.raises(UserError, match=f"cue.txt: {message}; make the folder again"):
