@@ -32,7 +32,12 @@ def model_options(path: str) -> list[str]:
         value = getattr(args, action.dest, None)
         if value is None or value == getattr(defaults, action.dest, None):
             continue
-        options += option_words(action.option_strings[0], value, flag=action.nargs == 0)
+        option = action.option_strings[0]
+        if action.nargs == "+":  # a list of words, or these between spaces; `$(...)` divides there
+            words = value.split() if isinstance(value, str) else [str(word) for word in value]
+            options += [option, *words] if words else []
+        else:
+            options += option_words(option, value, flag=action.nargs == 0)
     return options
 
 

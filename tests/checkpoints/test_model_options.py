@@ -9,6 +9,16 @@ from tests.translation import make_task, save_model
 from tests.variator.test_flops import CONVOLUTIONS
 
 
+def test_language_tokens(tmp_path):
+    """Several words of one option, and none."""
+    task = make_task(tmp_path / "data")
+    given = {"source_prefix": ["w1"], "source_end": "", "decoder_start": "</s> w2"}
+    path = save_model(tmp_path / "m.pt", task, "bilingual_transformer", **given)
+    words = " ".join(model_options(path))
+    assert "--source-prefix w1 " in f"{words} " and "--decoder-start </s> w2 " in f"{words} "
+    assert "--source-end" not in words
+
+
 def test_lists(tmp_path):
     """Without blanks, which no quotes would keep together in $(...)."""
     task = make_task(tmp_path / "data")

@@ -103,6 +103,17 @@ def test_ctranslate2_gives_the_same(models, text, tmp_path):
     assert files_of(tmp_path / "fairseq") == files_of(tmp_path / "ctranslate2")
 
 
+@pytest.mark.slow
+def test_onnx_gives_the_same(models, teacher, data, text, tmp_path):
+    """As every other form that `translate` takes."""
+    pytest.importorskip("onnxscript")
+    words = (teacher, "--data", data, "--to", "onnx", "--out", tmp_path / "onnx")
+    assert in_process("export", *words).status == 0
+    translate(tmp_path / "out", (tmp_path / "onnx", *models["fairseq"][3:]), text)
+    translate(tmp_path / "expected", models["fairseq"], text)
+    assert files_of(tmp_path / "out") == files_of(tmp_path / "expected")
+
+
 @pytest.mark.parametrize("kind", ["gz", "zst", "two"])
 def test_other_files_of_the_same_text(kind, models, text, tmp_path):
     translate(tmp_path / "plain", models["ctranslate2"], text)

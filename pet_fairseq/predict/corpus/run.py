@@ -9,12 +9,14 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from pet_fairseq.checkpoints.loading import find_model_files
+from pet_fairseq.checkpoints.loading import find_checkpoint, find_model_files
 from pet_fairseq.devices import choose_device, usable_cores
 from pet_fairseq.errors import UserError, check_positive, user_message
 from pet_fairseq.files import check_folder
+from pet_fairseq.huggingface.source import CONFIG
 from pet_fairseq.number_format import format_speed
 from pet_fairseq.predict.bad_lines import Bad, BadLines, broken_bytes, report
+from pet_fairseq.predict.bergamot import find_marian
 from pet_fairseq.predict.corpus.filters import Rules, why_dropped
 from pet_fairseq.predict.corpus.jobs import Progress, Update, run_jobs
 from pet_fairseq.predict.corpus.shards import (
@@ -33,7 +35,7 @@ from pet_fairseq.predict.corpus.shards import (
 )
 from pet_fairseq.predict.corpus.text import OPTION, TextReader, check_text
 from pet_fairseq.predict.engine import Engine
-from pet_fairseq.predict.exported import find_exported
+from pet_fairseq.predict.exported import find_exported, find_onnx
 from pet_fairseq.predict.lines import Line
 from pet_fairseq.predict.load_model import PATH
 from pet_fairseq.predict.long_lines import split_to_fit
@@ -112,10 +114,14 @@ def make_settings(args: Namespace, text_options: list[str]) -> Record:
 
 
 def model_files(args: Namespace) -> list[Path]:
-    """The files of a model, or its folder for CTranslate2; raises UserError if it has none."""
+    """The files of a model, or the folder of an exported one; raises UserError if it has none."""
     exported = find_exported(args.checkpoint)
     if exported is not None:
         return [exported.resolve()]
+    folder = Path(args.checkpoint)
+    forms = (find_onnx(str(folder)), find_marian(str(folder)), (folder / CONFIG).is_file())
+    if any(forms) and find_checkpoint(folder) is None:
+        return [folder.resolve()]
     return [Path(path) for path in find_model_files(args.checkpoint, args.data, PATH)[0]]
 
 

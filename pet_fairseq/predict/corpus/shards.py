@@ -202,7 +202,7 @@ def keep_settings(folder: Path, settings: Record, write: bool) -> None:
         if changes:
             raise UserError(
                 f"{folder}: was made otherwise ({'; '.join(changes)}); give another --out, or what "
-                "was given before"
+                "was given before, or remove the folder"
             )
     elif write:
         write_json(path, {"command": settings.command, "inputs": settings.inputs})
