@@ -132,6 +132,7 @@ def measure(
     source: Optional[Path] = None,
     comet: Optional[str] = None,
     rouge: bool = False,
+    made: Optional[Sequence[str]] = None,
 ) -> Measurements:
     """Measure both models, from the files of a folder.
 
@@ -140,6 +141,8 @@ def measure(
         engine: in which both are compared, CTRANSLATE2 or FAIRSEQ.
         device: the one that fairseq-generate ran on, and COMET runs on, cpu or cuda.
         comet: a model of COMET's that scores, too. rouge: whether ROUGE does.
+        made: the student's folders that count, since the folder may have more of an earlier run:
+            its forms, and that of its warm-up; None for all that are there.
     Raises:
         UserError: a file that cannot be read, or translations that do not fit the reference.
     """
@@ -147,6 +150,9 @@ def measure(
     bleu, chrf = cached_bleu(test.references), cached_chrf(test.references)
     has_speeds = engine == CTRANSLATE2 or speeds_file(layout.speed).is_file()
     speeds = read_speeds(layout.speed) if has_speeds else None
+
+    def is_made(name: str) -> bool:
+        return made is None or name in made
 
     def score(translations: list[str], path: Path) -> Scores:
         check_number(translations, test.references, path)
@@ -156,7 +162,10 @@ def measure(
         sizes = sizes_of(checkpoint)
         engines = {}
         if outputs(layout, model):
-            engines[FAIRSEQ] = in_fairseq(layout, model, sizes, score, engine == FAIRSEQ)
+            file = exported(layout, model, FAIRSEQ)
+            counts = file.is_file() and (model == "teacher" or is_made("fairseq"))
+            size = file.stat().st_size if counts else sizes.checkpoint_bytes
+            engines[FAIRSEQ] = in_fairseq(layout, model, size, score, engine == FAIRSEQ)
         if speeds is not None and model in speeds.seconds:
             engines[CTRANSLATE2] = in_ctranslate2(layout, model, speeds, score)
         return Measured(sizes, engines)
@@ -191,7 +200,7 @@ def measure(
         references=test.references,
         signature=str(bleu.get_signature()),
         unknown_words=test.unknown_words,
-        training_minutes=training_minutes(layout),
+        training_minutes=training_minutes(layout, is_made(layout.warmup.parent.name)),
         teacher_is_exported=any(exported(layout, "teacher", kind).is_file() for kind in FILES),
         chrf_signature=str(chrf.get_signature()),
         differences=differences,
@@ -201,7 +210,9 @@ def measure(
             kind: {model: statistics.fmean(each) for model, each in values.items()}
             for kind, values in by_rouge.items()
         },
-        student_forms=tuple(form for form in FORMS if layout.exported("student", form).is_dir()),
+        student_forms=tuple(
+            form for form in FORMS if is_made(form) and layout.exported("student", form).is_dir()
+        ),
     )
 
 
@@ -233,9 +244,10 @@ def check_number(translations: list[str], references: list[str], path: Path) -> 
         )
 
 
-def training_minutes(layout: Layout) -> Optional[float]:
+def training_minutes(layout: Layout, warmed_up: bool) -> Optional[float]:
     """The time of all trainings; None if no checkpoint tells."""
-    lasts = [path.with_name("checkpoint_last.pt") for path in (layout.warmup, layout.student)]
+    bests = [*([layout.warmup] if warmed_up else []), layout.student]
+    lasts = [path.with_name("checkpoint_last.pt") for path in bests]
     known = [seconds for path in lasts if (seconds := training_seconds(path)) is not None]
     return sum(known) / 60 if known else None
 
@@ -254,14 +266,14 @@ def outputs(layout: Layout, model: str) -> list[Path]:
     return list(itertools.takewhile(Path.is_file, numbered))
 
 
-def in_fairseq(layout: Layout, model: str, sizes: Sizes, score: Score, timed: bool) -> InEngine:
+def in_fairseq(
+    layout: Layout, model: str, size: Optional[int], score: Score, timed: bool
+) -> InEngine:
     """A model in fairseq; `timed`: whether its runs were timed under equal conditions."""
     paths = outputs(layout, model)
     runs = [read_output(path) for path in paths]
     translations = runs[0].hypotheses
     speed = statistics.median(run.sentences_per_second for run in runs)
-    file = exported(layout, model, FAIRSEQ)
-    size = file.stat().st_size if file.is_file() else sizes.checkpoint_bytes
     assert size is not None, "a checkpoint was measured, whose bytes are known"
     return InEngine(size, score(translations, paths[0]), translations, speed if timed else None)
 

@@ -48,6 +48,7 @@ def write_report(
     comet: Optional[str] = None,
     with_forms: bool = False,
     rouge: bool = False,
+    made: Optional[Sequence[str]] = None,
 ) -> str:
     """Write report.md, report.json, report.png and the translations; returns the first line.
 
@@ -60,12 +61,13 @@ def write_report(
         comet: a model of COMET's that scores, too.
         with_forms: whether the student is there in forms that were asked for.
         rouge: whether ROUGE scores, too.
+        made: as for `measure`.
     Raises:
         UserError: a file that cannot be read, or that does not fit the others.
     """
     engine = CTRANSLATE2 if no_ctranslate2 is None else FAIRSEQ
     layout = Layout(out)
-    measured = measure(layout, teacher, reference, engine, device, source, comet, rouge)
+    measured = measure(layout, teacher, reference, engine, device, source, comet, rouge, made)
     reference_name = str(reference) if reference else "the target side of the data, detokenised"
     if agreement:
         reference_name = AGREEMENT

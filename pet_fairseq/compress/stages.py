@@ -281,6 +281,10 @@ def report(plan: Plan) -> Stage:
         **({"agreement": True} if request.agreement else {}),
         **{"source": request.source, "comet": request.comet, "rouge": request.rouge},
         **({"with_forms": True} if request.forms else {}),
+        "made": [
+            *plan.engines["student"],
+            *([plan.layout.warmup.parent.name] if plan.method.warms_up else []),
+        ],
     }
     given = (request.reference, request.source)
     return Stage(

@@ -416,6 +416,17 @@ def test_a_student_for_marian(tmp_path):
     assert (out / "ctranslate2/model.bin").is_file() and not (out / "fairseq").exists()
 
 
+@pytest.mark.slow
+def test_what_an_earlier_run_left_is_not_reported(tmp_path):
+    """As a pre-norm student in the same folder, which was replaced by --again."""
+    pytest.importorskip("ctranslate2")
+    for folder in ("fairseq", "warmup"):
+        (tmp_path / "out" / folder).mkdir(parents=True)
+    (tmp_path / "out/fairseq/model.pt").write_bytes(bytes(123_456_789))
+    report = (compress_for_marian(tmp_path) / "report.md").read_text()
+    assert "`fairseq/`" not in report and "123.4" not in report and "`marian/`" in report
+
+
 @pytest.mark.skipif("BERGAMOT_NODE_MODULES" not in os.environ, reason="needs Bergamot in Node")
 def test_the_engine_of_firefox_in_the_report(tmp_path):
     """The student's translations in each engine are scored alike, and its size is Bergamot's."""
