@@ -200,7 +200,7 @@ def check_counts(counts: dict[str, Counter], sets: dict[str, list[TextPair]]) ->
             reasons = ", ".join(f"{n:,} {reason}" for reason, n in counts[split].items())
             raise UserError(
                 f"--{named}-pair {sets[named][0].source}: has no pair for {split}: "
-                f"{reasons or 'none'}"
+                f"{reasons or 'none'}; give more text, or --{split}-pair"
             )
 
 

@@ -89,11 +89,6 @@ def option_model(arguments: list[str]) -> nn.Module:
     return build(args, f"--arch {args.arch}")
 
 
-def option_counts(arguments: list[str]) -> ParameterCounts:
-    """Parameter counts for model options, with embeddings of the 4 special words only."""
-    return count_parameters(option_model(arguments))
-
-
 def checkpoint_model(path: str, option: str) -> nn.Module:
     """The model in a checkpoint, shapes only.
 
@@ -101,15 +96,6 @@ def checkpoint_model(path: str, option: str) -> nn.Module:
         UserError: unreadable file, or not an encoder-decoder Transformer.
     """
     return stored_model(load_checkpoint(path, option, mapped=True), path, option)
-
-
-def checkpoint_counts(path: str, option: str) -> ParameterCounts:
-    """Parameter counts of the model in a checkpoint.
-
-    Raises:
-        UserError: unreadable file, or not an encoder-decoder Transformer.
-    """
-    return count_parameters(checkpoint_model(path, option))
 
 
 def stored_model(state: dict, path: str, option: str) -> nn.Module:

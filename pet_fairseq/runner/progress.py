@@ -108,7 +108,7 @@ class Progress:
 
     def start(self, stage: Stage, resumed: bool) -> None:
         watched = Watched(stage, time.monotonic(), first=None if resumed else 0)
-        if resumed and stage.log.is_file():
+        if stage.kind is Kind.TRAINING and stage.log.is_file():  # which it goes on in
             watched.read = stage.log.stat().st_size
         if self.on_terminal:
             form = "{bar:16} {desc}" if watched.total else "{desc}"

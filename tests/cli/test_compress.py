@@ -19,7 +19,8 @@ from pet_fairseq.compress.student import Size
 from pet_fairseq.errors import UserError
 from pet_fairseq.export.size import int8_bytes
 from pet_fairseq.nn.architectures import build_without_memory
-from pet_fairseq.pet.params import checkpoint_counts, option_counts, parse_model_options
+from pet_fairseq.nn.parameter_counts import count_parameters
+from pet_fairseq.pet.params import checkpoint_model, option_model, parse_model_options
 from pet_fairseq.runner.device import CPU, Device
 from pet_fairseq.runner.lock import locked
 from pet_fairseq.runner.run import dry_run
@@ -72,6 +73,12 @@ def test_forms_are_stages_behind_the_training(build, tmp_path):
         build(forms=("huggingface",))
 
 
+def counts_of(training, teacher):
+    """The parameters of a student and of its teacher."""
+    models = option_model(model_options(training)), checkpoint_model(str(teacher), "")
+    return tuple(map(count_parameters, models))
+
+
 def model_options(stage):
     """The options of the model among those of a training."""
     words = [str(word) for word in stage.words()]
@@ -102,7 +109,7 @@ def test_distillation_into_a_plain_transformer(build, teacher, data):
     ):
         assert training.option(option) == value
     assert "--cpu" in training.command and "--encoder-normalize-before" in training.command
-    ours, theirs = option_counts(model_options(training)), checkpoint_counts(str(teacher), "")
+    ours, theirs = counts_of(training, teacher)
     assert ours.layers / theirs.layers == pytest.approx(0.5, rel=0.1)
     assert [name for name, stage in stages.items() if stage.alone] == ["speed"]
 
@@ -128,9 +135,9 @@ def test_deep_and_shallow(build, teacher, data):
     by_rate = build(method="deep-shallow")["training"]
     assert by_rate.option("--encoder-layers") == "6" and by_rate.option("--decoder-layers") == "1"
     assert by_rate.option("--criterion") == "pet_distillation"
-    ours, theirs = option_counts(model_options(by_rate)), checkpoint_counts(str(teacher), "")
+    ours, theirs = counts_of(by_rate, teacher)
     assert ours.layers / theirs.layers == pytest.approx(0.5, rel=0.1)
-    default = option_counts(model_options(build(method="deep-shallow", size=Size())["training"]))
+    default, _ = counts_of(build(method="deep-shallow", size=Size())["training"], teacher)
     assert default.layers / theirs.layers == pytest.approx(0.18, rel=0.1)
     by_bytes = build(method="deep-shallow", size=Size(megabytes=0.25))["training"]
     args = parse_model_options(model_options(by_bytes))

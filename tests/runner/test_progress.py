@@ -52,6 +52,17 @@ def test_the_end_is_foretold_once_after_the_first_hundred_updates(tmp_path):
     assert it.forecast() is None
 
 
+def test_the_log_of_an_earlier_training_is_not_read(tmp_path):
+    """Of one that was replaced by --again, or stopped before its first checkpoint."""
+    stage = watched(tmp_path, "--max-update", "3000").stage
+    (tmp_path / "train.log").write_text(LINE.format(ups=2, n=2900))
+    progress = Progress()
+    progress.start(stage, resumed=False)
+    it = progress.watched["pet"]
+    it.read_log()
+    assert it.forecast() is None and it.describe() == "pet: running for 0:00"
+
+
 def test_a_resumed_training_has_a_hundred_updates_more_first(tmp_path):
     it = watched(tmp_path, "--max-update", "3000")
     it.first = None

@@ -7,8 +7,8 @@ from fairseq.data import Dictionary
 from pet_fairseq_recipes import SIZES, TRANSLATIONS
 
 import pet_fairseq
-from pet_fairseq.nn.parameter_counts import architecture_counts, compression_rate
-from pet_fairseq.pet.params import option_counts
+from pet_fairseq.nn.parameter_counts import architecture_counts, compression_rate, count_parameters
+from pet_fairseq.pet.params import option_model
 from tests.recipes.paper import stages, trainings
 
 pytestmark = pytest.mark.paper
@@ -19,7 +19,7 @@ pet_fairseq.register()
 @cache
 def count(*options):
     """The parameters of a model; many rows and sizes have the same one."""
-    return option_counts([*options])
+    return count_parameters(option_model([*options]))
 
 
 def counts_of(stage):
