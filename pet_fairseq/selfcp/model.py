@@ -85,9 +85,10 @@ class Responder(FairseqIncrementalDecoder):
     def fill(self, incremental_state: dict, encoder_out: dict[str, list[Tensor]]) -> None:
         """Move the keys and values of `encoder_out` into the cache of each layer's attention."""
         padding = encoder_out["tokens"][0].eq(self.inner.padding_idx)
+        is_padded = bool(padding.any())  # asked of the device once, not for each layer
         for layer, key, value in zip(self.inner.layers, encoder_out["keys"], encoder_out["values"]):
             state = {"prev_key": key, "prev_value": value}
-            if padding.any():
+            if is_padded:
                 state["prev_key_padding_mask"] = padding
             layer.self_attn._set_input_buffer(incremental_state, state)
         encoder_out["keys"].clear()

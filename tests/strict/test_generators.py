@@ -133,7 +133,9 @@ def test_prefixes(tmp_path):
 def test_fairseqs_generator(name, tmp_path):
     """With translations of one length: fairseq drops finished sentences by resizing in place,
     which the strict device cannot do."""
-    check(SequenceGenerator, name, tmp_path, {"beam_size": 3, "min_len": 8})
+    waits = check(SequenceGenerator, name, tmp_path, {"beam_size": 3, "min_len": 8})
+    expected = {"variator": 1, "selfcp": 3}  # while prompts are read, however many layers there are
+    assert len(waits_of(waits)) == expected.get(name, 0)
 
 
 @pytest.mark.parametrize("name", TRANSLATION)
