@@ -3,6 +3,7 @@
 import os
 
 from fairseq.models import FairseqModel
+from fairseq.modules.checkpoint_activations import unwrap_checkpoint
 from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 
@@ -23,7 +24,7 @@ class FrozenModels:
     def __init__(self, models: list[FairseqModel]):
         self.models = models
         for model in models:
-            model.eval()
+            unwrap_checkpoint(model.eval())  # nothing is kept for a backward pass anyway
             freeze(model)
             leave_out_attention_weights(model)
 

@@ -113,7 +113,12 @@ def _is_changed(module: nn.Module) -> bool:
     before = set(module._forward_pre_hooks.values()) - {make_contiguous}
     hooks = module._forward_hooks.values()
     after = [hook for hook in hooks if not getattr(hook, "only_gradients", False)]
-    return bool(dropout or before or after or "forward" in module.__dict__)
+    # --checkpoint-activations leaves a `forward` that saves memory in training
+    forward = vars(module).get("precheckpoint_forward", vars(module).get("forward"))
+    replaced = (
+        forward is not None and getattr(forward, "__func__", None) is not type(module).forward
+    )
+    return bool(dropout or before or after or replaced)
 
 
 def _layers(decoder: TransformerDecoderBase) -> list[nn.Module]:

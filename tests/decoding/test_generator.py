@@ -1,6 +1,7 @@
 """The fast generator against fairseq's own: the same hypotheses and scores."""
 
 import random
+from functools import partial
 
 import pytest
 import torch
@@ -165,7 +166,7 @@ def test_half_precision():
     [
         lambda m: m.decoder.layers[1].fc1.register_forward_hook(lambda *_: None),
         lambda m: setattr(m.decoder.dropout_module, "apply_during_inference", True),
-        lambda m: setattr(m.decoder.layers[0], "forward", m.decoder.layers[0].forward),
+        lambda m: setattr(m.decoder.layers[0], "forward", partial(m.decoder.layers[0].forward)),
     ],
 )
 def test_a_changed_decoder_decodes_itself(change):
@@ -176,6 +177,17 @@ def test_a_changed_decoder_decodes_itself(change):
     change(model)
     (steps,) = FastGenerator([model], dictionary(), **options).steps
     assert isinstance(steps, IncrementalSteps)
+    compare([model], 16, random_sample(random.Random(3), 16), options)
+
+
+def test_activations_that_training_did_not_keep():
+    """fairseq's --checkpoint-activations replaces the `forward` of layers, also to translate."""
+    torch.manual_seed(1)
+    model = decisive(build("transformer", checkpoint_activations=True))
+    assert "forward" in vars(model.decoder.layers[0])
+    options = {"beam_size": 3, "max_len_b": 8}
+    (steps,) = FastGenerator([model], dictionary(), **options).steps
+    assert isinstance(steps, TransformerSteps)
     compare([model], 16, random_sample(random.Random(3), 16), options)
 
 
