@@ -90,5 +90,7 @@ class FineTunedModel(BackboneWrapper):
 def set_dropout(model: nn.Module, dropout: float) -> None:
     """Set every kind of dropout in every layer."""
     for module in model.modules():
-        if isinstance(module, FairseqDropout):
+        if isinstance(module, (FairseqDropout, nn.Dropout)):  # the latter in classification heads
             module.p = dropout
+        elif isinstance(getattr(module, "dropout", None), float):  # of attention's fused kernels
+            module.dropout = dropout

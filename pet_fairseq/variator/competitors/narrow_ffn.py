@@ -34,6 +34,11 @@ def narrow_ffn(layer: nn.Module, ratio: int) -> None:
         first.bias = nn.Parameter(first.bias.detach()[rows].clone())
     last.weight = nn.Parameter(last.weight.detach()[:, kept].clone())
     first.out_features, last.in_features = len(rows), len(kept)
+    norm = getattr(layer, "ffn_layernorm", None)  # decoders with --scale-fc
+    if norm is not None:
+        norm.weight = nn.Parameter(norm.weight.detach()[kept].clone())
+        norm.bias = nn.Parameter(norm.bias.detach()[kept].clone())
+        norm.normalized_shape = (len(kept),)
 
 
 @register_model("narrow_ffn", dataclass=FineTunedConfig)

@@ -4,6 +4,8 @@ import math
 
 import pytest
 import torch
+from fairseq.modules import FairseqDropout
+from torch import nn
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.nn.attention import replace_fairseq_attention
@@ -122,3 +124,22 @@ def test_a_gate_goes_with_what_it_lets_through(ratio, lm_task, tmp_path):  # noq
     tokens = make_tokens(lm_task, [(5, 4), (3, 3)])
     with torch.no_grad():
         torch.testing.assert_close(model(tokens)[0], backbone.double().eval()(tokens)[0])
+
+
+def test_a_norm_between_the_two_maps_is_cut_with_them(lm_task, tmp_path):  # noqa: F811
+    """Of a language model with --scale-fc: the norm is one of the units that are left."""
+    path = save_model(tmp_path / "lm.pt", lm_task, "transformer_lm", **TINY, scale_fc=True)
+    model = make_narrow(lm_task, path, 4)
+    for layer in model.decoder.layers:
+        assert layer.ffn_layernorm.normalized_shape == (layer.fc1.out_features,)
+    with torch.no_grad():
+        assert model(make_tokens(lm_task, [(5, 4), (3, 3)]))[0].isfinite().all()
+
+
+def test_dropout_in_all_places(lm_task, tmp_path):  # noqa: F811
+    """The attention of Llama's kind has a number in place of a module, heads have torch's own."""
+    make_lm(lm_task, tmp_path, "llama")
+    model = make_narrow(lm_task, tmp_path / "lm.pt", 2, dropout=0.25)
+    dropouts = [m for m in model.backbone.modules() if isinstance(m, (FairseqDropout, nn.Dropout))]
+    assert dropouts and {module.p for module in dropouts} == {0.25}
+    assert {layer.self_attn.dropout for layer in model.decoder.layers} == {0.25}
