@@ -30,7 +30,7 @@ PREPARE = (
 POLL_SECONDS = 0.2
 # the line in which a command of this package, one of fairseq, or argparse refuses its input
 REFUSAL = re.compile(r"(?:pet-fairseq )?\S+: error: (.*)")
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # the last one of a closed terminal
 
 
 def dry_run(stages: Sequence[Stage], folder: Path) -> str:
@@ -129,7 +129,10 @@ class _Run:
         self.progress = Progress()
 
     def run(self) -> None:
-        before = {number: signal.signal(number, self._interrupt) for number in SIGNALS}
+        heard = list(SIGNALS)
+        if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # `nohup` asks for that
+            heard.remove(signal.SIGHUP)
+        before = {number: signal.signal(number, self._interrupt) for number in heard}
         try:
             while not self.interrupted and ((self.waiting and not self.failures) or self.running):
                 started = self._start_ready()

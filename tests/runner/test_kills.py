@@ -1,6 +1,7 @@
 """A runner that is killed between two of its writes: the next run goes on, and misreads nothing."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -91,3 +92,16 @@ def test_a_removal_that_is_killed_leaves_no_training_that_lacks_its_best_checkpo
         with pytest.raises(KilledError):
             run(folder, training(folder, TRAIN, "--lr", "2"), again=True)
     assert model.product.exists()
+
+
+def test_a_closed_terminal_ends_the_commands_unless_nohup_is_asked(folder):
+    product = folder / "runs/it"
+    with pytest.raises(UserError, match="interrupted; give the same command again"):
+        run(folder, shell("it", "kill -HUP $PPID; sleep 60; touch $0", product))
+    assert not product.exists()
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        run(folder, shell("it", "kill -HUP $PPID; touch $0", product))
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert product.exists()
