@@ -118,7 +118,7 @@ def test_a_teacher_in_ctranslate2(tmp_path):
 def test_an_opus_mt_teacher(tmp_path):
     page = "howto/opus_mt.md"
     write_opus_mt(tmp_path)
-    commands = block(page, "pet-fairseq compress opus").rstrip()
+    commands = block(page, "pet-fairseq compress opus --train-pair").rstrip()
     output = run_in(tmp_path, f"{commands} --rate 50 --updates 200 --device cpu")
     assert re.search(r"MB -> .* MB \(.* in CTranslate2 int8 on", output)
     for folder in ("small", "small/teacher"):

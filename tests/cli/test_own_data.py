@@ -163,5 +163,5 @@ def test_the_command_of_the_guide_and_run_sh_train_teacher_and_student():
     assert ["--teacher-path" in line for line in lines] == [False, True]
     for line in lines:
         assert "--source-lang de --target-lang en" in line
-    options = command[command.index("examples/own_data") + 1 :]
+    options = command[command.index("own_data") + 1 :]
     assert trainings(sh("examples/own_data/run.sh", *options, "--dry-run").stdout) == lines
