@@ -417,7 +417,9 @@ def compress_for_marian(folder, *more) -> Path:
 def test_a_student_for_marian(tmp_path):
     """From a teacher with SentencePiece to folders for Marian and CTranslate2, and the report."""
     pytest.importorskip("ctranslate2")
-    out = compress_for_marian(tmp_path)
+    out = compress_for_marian(tmp_path, "--max-tokens", "250")
+    log = (out / "training/train.log").read_text()
+    assert "'max_tokens': 250" in log and "'update_freq': [4]" in log  # 1,000 tokens a batch
     assert {path.name for path in (out / "marian").iterdir()} >= {"model.npz", "model.intgemm8.bin"}
     assert "* `marian/`: the same in int8 for Marian" in (out / "report.md").read_text()
     assert (out / "ctranslate2/model.bin").is_file() and not (out / "fairseq").exists()
