@@ -150,8 +150,9 @@ def make_plan(request: Request) -> Plan:
     student = choose_student(teacher, method, request.size, form)
     test = find_test_set(request, teacher)
     folders = [*around_data(request.data), request.teacher.parent]
-    text = (request.remove_bpe, request.tokenizer, folders)
-    style = find_style(teacher.trained, teacher.task, *text)
+    style = find_style(
+        *(teacher.trained, teacher.task, request.remove_bpe, request.tokenizer), folders=folders
+    )
     style.decoder()  # refuses an unknown tokenizer now, not after the training
     corpus = check_corpus(request.folders, teacher)
     batch = choose_batch(request.device, teacher.max_positions, request.max_tokens)

@@ -29,7 +29,7 @@ from pet_fairseq.compress.engine import measure_engine
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import atomic_folder, write_json
 from pet_fairseq.multilingual.language_tokens import LanguageTokens
-from pet_fairseq.predict.batches import MAX_LENGTH, MAX_SOURCE
+from pet_fairseq.predict.batches import MAX_LENGTH, MAX_SOURCE, source_room
 from pet_fairseq.predict.corpus.shards import shards as complete_shards
 from pet_fairseq.predict.lines import Line, read_lines, without_line_breaks
 from pet_fairseq.predict.long_lines import LONGEST_WORD
@@ -150,12 +150,12 @@ def write_pieces(
     missing = [split for split in SPLITS if split not in sets]
     with atomic_folder(folder) as new, Writers(new, task, reads) as writers:
         for split, pairs in sets.items():
+            held_out = missing if split == "train" else []
+            first = choose_sets(pairs[0].source, split, held_out)
             for pair in pairs:
                 if engine is None:  # else the pieces are those of its own text, made just now
                     lines = islice(parallel(pair.source, pair.target), FIRST_LINES)
                     segmenter.check((source.text, target.text) for source, target in lines)
-                held_out = missing if split == "train" else []
-                first = choose_sets(pairs[0].source, split, held_out)
                 choose = first if pair is pairs[0] else drop_others(first, split)
                 write_pair(pair, choose, segmenter, writers, counts, keeps_all=split == "test")
         for file in segmenter.files:
@@ -384,8 +384,7 @@ class EngineText:
         self.source, self.files = segmenter.source, segmenter.files
         tokens = LanguageTokens.of_folder(folder) or LanguageTokens()
         of_source, of_target = measure_engine(folder).positions
-        around = len(tokens.source_prefix) + len(tokens.source_end)
-        self.room = min(of_source or MAX_SOURCE + 1, MAX_SOURCE + 1) - max(1, around)
+        self.room = source_room(of_source or MAX_SOURCE + 1, tokens.around)
         self.longest = (of_target or MAX_LENGTH + 1) - len(tokens.decoder_start)
 
     def raw(self, text: str) -> str:

@@ -26,7 +26,7 @@ from pet_fairseq.multilingual.language_tokens import END, LanguageTokens
 from pet_fairseq.multilingual.models import Bilingual
 from pet_fairseq.nn.architectures import model_class
 from pet_fairseq.nn.output_bias import ABSENT
-from pet_fairseq.predict.batches import MAX_LENGTH, MAX_SOURCE
+from pet_fairseq.predict.batches import MAX_LENGTH, source_room
 from pet_fairseq.predict.exported import MISSING, has_ctranslate2
 from pet_fairseq.predict.shared_options import BEAM_SEARCH
 from pet_fairseq.predict.text import bpe_options
@@ -243,7 +243,7 @@ def write_script(folder: Path, file: str, options: Any) -> None:
         return
     tokens = language_tokens(options) or LanguageTokens(source_end=())
     before, behind, forced = tokens.source_prefix, tokens.source_end, tokens.decoder_start[1:]
-    room = min(options.max_source_positions, MAX_SOURCE + 1) - max(1, len(before) + len(behind))
+    room = source_room(options.max_source_positions, tokens.around)
     sentence = f"pieces.encode(line, out_type=str)[:{room}]"
     if before or behind:
         sentence = f"[*{list(before)}, *{sentence}, *{list(behind)}] if line.strip() else []"

@@ -32,6 +32,11 @@ class LanguageTokens:
     source_end: tuple[str, ...] = (END,)
     decoder_start: tuple[str, ...] = (END,)
 
+    @property
+    def around(self) -> int:
+        """How many words stand around a source sentence, its end among them."""
+        return len(self.source_prefix) + len(self.source_end)
+
     @classmethod
     def of_options(cls, args: Any) -> "LanguageTokens":
         """Those in a model's options, as `add_language_options` declares them."""

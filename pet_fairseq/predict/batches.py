@@ -65,3 +65,14 @@ def batch_around_first(lengths: list[int], max_tokens: int) -> list[int]:
     """The indices of the first text and of those nearest to it in length, in their order."""
     order = sorted(range(len(lengths)), key=lambda i: abs(lengths[i] - lengths[0]))
     return sorted(order[: batch_size((lengths[i] for i in order), max_tokens)])
+
+
+def source_room(positions: int, around: int) -> int:
+    """The most tokens of a source that a model reads in CTranslate2.
+
+    That cuts what is longer than MAX_SOURCE and an end, the end with it.
+
+    Args:
+        positions: of the model. around: tokens that stand around a source; an end does at least.
+    """
+    return min(positions, MAX_SOURCE + 1) - max(1, around)

@@ -21,7 +21,7 @@ from pet_fairseq.devices import usable_cores
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_lines, read_text
 from pet_fairseq.multilingual.language_tokens import LanguageTokens
-from pet_fairseq.predict.batches import MAX_LENGTH, MAX_SOURCE, BatchLimit
+from pet_fairseq.predict.batches import MAX_LENGTH, MAX_SOURCE, BatchLimit, source_room
 from pet_fairseq.predict.load_model import PATH, choose_text
 from pet_fairseq.predict.onnx_model import ENCODER, OnnxModel, find_graph
 from pet_fairseq.predict.shared_options import BEAM_SEARCH, Search
@@ -102,9 +102,7 @@ class BilingualEngine:
     def __init__(self, engine, tokens: LanguageTokens):
         self.engine = engine
         self.tokens = tokens
-        # how many stand around a source, its end among them, and in front of a translation
-        self.around = len(tokens.source_prefix) + len(tokens.source_end)
-        self.forced = len(tokens.decoder_start) - 1
+        self.forced = len(tokens.decoder_start) - 1  # words in front of a translation
 
     def translate_batch(self, sentences: Sequence[Sequence[str]], **options: Any) -> list[Result]:
         """As Translator.translate_batch; hypotheses and lengths are without the tokens."""
@@ -159,7 +157,7 @@ class ExportedTranslator:
         self.engine = load()
         self.text = text
         self.languages = languages
-        self.room, self.longest = measure_room(self.engine)
+        self.room, self.longest = measure_source(self.engine), measure_target(self.engine)
         self.options = {
             "beam_size": 1 if search.sampling else search.beam,
             "length_penalty": search.lenpen,
@@ -187,23 +185,26 @@ class ExportedTranslator:
         self.engine = self.load()  # its threads ask for the seed once, when they are new
 
 
-def measure_room(engine) -> tuple[int, int]:
-    """The most tokens of a source and of a translation that an engine of `load_engine` takes.
+def measure_source(engine) -> int:
+    """The most tokens of a source that an engine of `load_engine` takes."""
+    positions = _positions(lambda n: _attempt(engine, n, 1), MAX_SOURCE + 1)
+    return source_room(positions, engine.tokens.around if is_bilingual(engine) else 1)
 
-    The positions of language tokens and of a source's end are taken, and fairseq leaves one in the
-    target free.
-    """
 
-    def attempt(source: list[str], length: int) -> None:
-        lengths = {"min_decoding_length": length, "max_decoding_length": length}
-        engine.translate_batch([source], beam_size=1, **lengths)
+def measure_target(engine) -> int:
+    """The most tokens of a translation; fairseq leaves one position free."""
+    positions = _positions(lambda n: _attempt(engine, 1, n), MAX_LENGTH + 1)
+    return positions - max(1, engine.forced if is_bilingual(engine) else 0)
 
-    of_source = _positions(lambda n: attempt(["x"] * n, 1), MAX_SOURCE + 1)
-    of_target = _positions(lambda n: attempt(["x"], n), MAX_LENGTH + 1)
-    bilingual = isinstance(engine, BilingualEngine)
-    around, forced = (engine.around, engine.forced) if bilingual else (1, 0)
-    # CTranslate2 itself cuts what is longer than MAX_SOURCE and an end, the end with it
-    return min(of_source, MAX_SOURCE + 1) - max(1, around), of_target - max(1, forced)
+
+def is_bilingual(engine) -> bool:
+    return isinstance(engine, BilingualEngine)
+
+
+def _attempt(engine, source: int, target: int) -> None:
+    """Translate a source of some tokens into as many as `target` says."""
+    lengths = {"min_decoding_length": target, "max_decoding_length": target}
+    engine.translate_batch([["x"] * source], beam_size=1, **lengths)
 
 
 def _positions(translate: Callable[[int], None], most: int) -> int:
