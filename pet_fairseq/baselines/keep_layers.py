@@ -12,7 +12,7 @@ from torch import Tensor
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.checkpoints.saving import derived_state, save_state
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import atomic_write
+from pet_fairseq.files import atomic_write, check_out_file
 from pet_fairseq.nn.layers import STACKS
 
 LAYER = re.compile(r"(encoder|decoder)\.layers\.(\d+)\.(.*)", re.DOTALL)
@@ -27,8 +27,7 @@ def keep_layers(checkpoint: str, layers: dict[str, str], out: Path) -> None:
         UserError: not an encoder-decoder Transformer, one that shares layers, a layer that it
             lacks, or an unusable `out`.
     """
-    if out.is_dir() or not out.parent.is_dir():
-        raise UserError(f"--out {out}: give the name of a file in a folder that exists")
+    check_out_file(out)
     state = load_checkpoint(checkpoint, "CHECKPOINT")
     args = state["cfg"]["model"]
     if any(not hasattr(args, f"{stack}_layers") for stack in STACKS):

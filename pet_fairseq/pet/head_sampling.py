@@ -17,7 +17,7 @@ from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.checkpoints.saving import derived_state, save_state
 from pet_fairseq.devices import check_device
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import atomic_write
+from pet_fairseq.files import atomic_write, check_out_file
 from pet_fairseq.nn.layers import attentions_of
 from pet_fairseq.nn.parameter_counts import ParameterCounts, count_parameters
 from pet_fairseq.pet.attention import PetAttention
@@ -180,7 +180,7 @@ def sample_heads(
         UserError: names the option and the reason.
     """
     check_wide(load_checkpoint(checkpoint, "CHECKPOINT", mapped=True), checkpoint, heads)
-    check_out(out)
+    check_out_file(out)
     device = check_device(device)
     model, task = load_transformer(checkpoint, "CHECKPOINT", data)
     before = count_parameters(model)
@@ -220,12 +220,6 @@ def check_wide(state: dict, path: str, heads: int) -> None:
             )
         if any(getattr(args, f"{stack}_{option}", None) for option in options):
             raise UserError(f"CHECKPOINT {path}: sampled before; give the wide student")
-
-
-def check_out(out: Path) -> None:
-    """Raise UserError if the result could not be written."""
-    if out.is_dir() or not out.parent.is_dir():
-        raise UserError(f"--out {out}: give the name of a file in a folder that exists")
 
 
 def save(checkpoint: str, kept: Kept, model: FairseqModel, out: Path) -> None:

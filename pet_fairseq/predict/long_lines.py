@@ -8,11 +8,16 @@ from pet_fairseq.predict.bad_lines import Bad
 from pet_fairseq.predict.engine import Engine
 
 LONGEST_WORD = 1000  # characters; the time that some BPEs take grows with the square of them
+CJK_END = "[\u3002\uff01\uff1f]"  # Chinese and Japanese marks, which no space follows
+# the beginning of a longer word, as far as a mark where a space does no harm
+WORD_BEGINNING = re.compile(
+    rf"(?=\S{{{LONGEST_WORD}}})(?:\S{{,{LONGEST_WORD - 1}}}{CJK_END}|\S{{{LONGEST_WORD}}})"
+)
 # where a long line may be split: behind a mark that ends a sentence, and a quote or bracket
 SENTENCE_END = re.compile(
     r"(?<=[.!?\u2026])\s+"
     r"|(?<=[.!?\u2026][\"'\u201d\u2019\u00bb)\]])\s+"
-    r"|(?<=[\u3002\uff01\uff1f])"  # Chinese and Japanese marks, which no space follows
+    rf"|(?<={CJK_END})"
 )
 
 
@@ -25,7 +30,7 @@ def split_to_fit(
         long_lines: "cut": the first piece has as much as fits, and there is no other; "split":
             pieces end where sentences end, and inside sentences that do not fit themselves.
     """
-    text = re.sub(rf"\S{{{LONGEST_WORD}}}", r"\g<0> ", text)
+    text = WORD_BEGINNING.sub(r"\g<0> ", text)
     tokens = engine.tokenise(text)
     if len(tokens) <= engine.room:
         return [tokens] if tokens else [], None

@@ -75,6 +75,14 @@ def test_words_without_end_are_split():
     assert [len(word) for word in found[0].split()] == [LONGEST_WORD, LONGEST_WORD, 5]
 
 
+def test_text_without_spaces_is_split_behind_a_mark():
+    sentence = "\u4e00" * 29 + "\u3002"
+    words = pieces(sentence * 100)[0][0].split()
+    assert "".join(words) == sentence * 100 and max(map(len, words)) <= LONGEST_WORD
+    assert all(word.endswith("\u3002") for word in words)
+    assert len(words) == 4  # 33 sentences each, and what is left
+
+
 def test_a_line_for_a_line():
     counts = BadLines()
     lines = [Line("1", "a"), Line("2", ""), Line("3", "b. " * 12, broken=0), Line("4", "c")]

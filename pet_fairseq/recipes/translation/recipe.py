@@ -197,9 +197,9 @@ def build(args: argparse.Namespace, place: Place, data_set: DataSet) -> Pipeline
     """The stages that the options ask for.
 
     Raises:
-        UserError: a row that does not exist, languages that are not given, a number below 1, tests
-            of BLEU or a selection by it where the score is another, or data that do not have the
-            joined dictionary which the options ask for.
+        UserError: a row that does not exist, a baseline that will not be there, languages that are
+            not given, a number below 1, tests of BLEU or a selection by it where the score is
+            another, or data that do not have the joined dictionary which the options ask for.
     """
     if args.significance and data_set.score != "bleu":
         raise UserError(f"--significance: tests BLEU only, but {place.name} has another score")
@@ -232,6 +232,8 @@ def build(args: argparse.Namespace, place: Place, data_set: DataSet) -> Pipeline
     )
     ensemble = ["ensemble"] if args.teachers > 1 else []
     chosen = rows.choose_rows([*args.rows, *ensemble], runs)
+    if args.baseline:
+        _check_baseline(args.baseline, chosen, runs)
     stages = build_stages(setup, chosen, args.seeds, args.beams, args.repeats)
     options: Options = ("--score", data_set.score) if data_set.score != "bleu" else ()
     options += ("--baseline", args.baseline) if args.baseline else ()
@@ -242,6 +244,17 @@ def build(args: argparse.Namespace, place: Place, data_set: DataSet) -> Pipeline
         joined = ("--joined-dictionary",) if args.joined_dictionary else ()
         stages = [*demo_corpus(setup, pieces, joined), *stages]
     return Pipeline(stages, runs, {"DATA": data, "RUNS": runs})
+
+
+def _check_baseline(baseline: str, chosen: list[str], runs: Path) -> None:
+    """Hours before the report would refuse a row that is neither trained nor chosen."""
+    folders = [runs / baseline, *rows.run_folders(runs, baseline)]
+    if baseline not in chosen and not any(map(rows.is_finished, folders)):
+        names = dict.fromkeys([*chosen, *sorted(rows.finished_rows(runs))])
+        raise UserError(
+            f"--baseline {baseline}: neither one of --rows nor a finished run in {runs}; give one "
+            f"of {', '.join(names)}"
+        )
 
 
 def choose_folders(

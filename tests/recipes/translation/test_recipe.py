@@ -410,10 +410,20 @@ def test_finished_rows_and_the_report_know_what_was_trained_before(tmp_path):
     texts = dict(report.texts)
     assert texts[runs / "order.txt"].split() == ["teacher", "scratch", "kd", "can", "pet"]
     assert texts[runs / "can.seed2/name.txt"] == "CAN"
-    options = ("--rows", "kd", "--baseline", "pet", "--significance")
+    options = ("--rows", "kd", "pet", "--baseline", "pet", "--significance")
     lines = shell_lines([stages("multi30k", tmp_path, *options)["report"]])
     command = shlex.split("\n".join(lines).replace("\\\n", ""))
     assert command[-3:] == ["--baseline", "pet", "--significance"]
+
+
+def test_a_baseline_has_to_be_chosen_or_finished(tmp_path):
+    with pytest.raises(UserError, match="--baseline can: neither one of --rows.*teacher, kd$"):
+        stages("multi30k", tmp_path, "--rows", "kd", "--baseline", "can")
+    for baseline, folder in (("can", "can.seed2"), ("mine", "mine.seed1"), ("other", "other")):
+        (tmp_path / "multi30k/small" / folder).mkdir(parents=True)
+        (tmp_path / "multi30k/small" / folder / "checkpoint_best.pt").touch()
+        found = stages("multi30k", tmp_path, "--rows", "kd", "--baseline", baseline)
+        assert found["report"].command[-2:] == ("--baseline", baseline)
 
 
 def test_cmudict_is_scored_by_its_pronunciations(tmp_path):
