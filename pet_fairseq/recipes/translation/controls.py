@@ -15,7 +15,8 @@ ONE_LAYER = ("--encoder-layers", "1", "--decoder-layers", "1")
 def distilled(encoder_passes: int, decoder_passes: int, options: Options = ()) -> Builder:
     """The plain student with word-level distillation, whose stacks run several times.
 
-    Where a stack runs more than once, its learning rate is PET's, if PET's has one of its own.
+    Where a stack runs more than once, its learning rate is PET's, if PET's has one of its own and
+    the students have no common one.
 
     Args:
         encoder_passes, decoder_passes: how often each stack's layers run.
@@ -27,8 +28,8 @@ def distilled(encoder_passes: int, decoder_passes: int, options: Options = ()) -
         plain = (*settings.architecture("plain"), *options)
         passes = {"encoder": encoder_passes, "decoder": decoder_passes}
         repeated = [word for stack in passes for word in repeat(plain, stack, passes[stack])]
-        repeats = max(passes.values()) > 1
-        lr = value_of(settings.architecture("pet"), "--lr") if repeats else None
+        own_rate = max(passes.values()) > 1 and "--lr" not in settings.student
+        lr = value_of(settings.architecture("pet"), "--lr") if own_rate else None
         changed = ("--arch", "pet_transformer", *options, *repeated, *(("--lr", lr) if lr else ()))
         return train(setup, row, seed, Training("distil", "plain", options=changed))
 

@@ -17,10 +17,11 @@ from pet_fairseq.recipes.translation.data_sets import DataSet, read_data_sets
 from pet_fairseq.recipes.translation.setup import Setup
 from pet_fairseq.recipes.translation.sizes import Settings
 from pet_fairseq.recipes.translation.stages import build_stages, report_stage
+from pet_fairseq.runner.check_options import check_training_options
 from pet_fairseq.runner.device import make_device
 from pet_fairseq.runner.fairseq_options import Options, updates
 from pet_fairseq.runner.pipeline import Pipeline, Place
-from pet_fairseq.runner.stage import PRODUCT, Stage
+from pet_fairseq.runner.stage import PRODUCT, Kind, Stage
 
 
 def make_recipe(data_set: DataSet) -> Recipe:
@@ -199,7 +200,8 @@ def build(args: argparse.Namespace, place: Place, data_set: DataSet) -> Pipeline
     Raises:
         UserError: a row that does not exist, a baseline that will not be there, languages that are
             not given, a number below 1, tests of BLEU or a selection by it where the score is
-            another, or data that do not have the joined dictionary which the options ask for.
+            another, data that do not have the joined dictionary which the options ask for, a row
+            that cannot have one embedding, or an option that fairseq-train does not know.
     """
     if args.significance and data_set.score != "bleu":
         raise UserError(f"--significance: tests BLEU only, but {place.name} has another score")
@@ -235,6 +237,10 @@ def build(args: argparse.Namespace, place: Place, data_set: DataSet) -> Pipeline
     if args.baseline:
         _check_baseline(args.baseline, chosen, runs)
     stages = build_stages(setup, chosen, args.seeds, args.beams, args.repeats)
+    if args.joined_dictionary:
+        check_widths(stages)
+    if args.teacher_options or args.student_options:
+        check_training_options("--teacher-options, --student-options", stages)
     options: Options = ("--score", data_set.score) if data_set.score != "bleu" else ()
     options += ("--baseline", args.baseline) if args.baseline else ()
     options += ("--significance",) if args.significance else ()
@@ -254,6 +260,26 @@ def _check_baseline(baseline: str, chosen: list[str], runs: Path) -> None:
         raise UserError(
             f"--baseline {baseline}: neither one of --rows nor a finished run in {runs}; give one "
             f"of {', '.join(names)}"
+        )
+
+
+def check_widths(stages: list[Stage]) -> None:
+    """Refuse rows whose encoder and decoder cannot have one embedding, before any is trained.
+
+    Raises:
+        UserError: names them.
+    """
+    rows_of_two_widths = dict.fromkeys(
+        stage.groups[0]
+        for stage in stages
+        if stage.kind is Kind.TRAINING
+        and stage.option("--encoder-embed-dim") != stage.option("--decoder-embed-dim")
+    )
+    if rows_of_two_widths:
+        raise UserError(
+            f"--joined-dictionary: {', '.join(rows_of_two_widths)}: encoder and decoder of "
+            "different widths cannot share an embedding; leave them out of --rows, or give widths "
+            "such as --student-options '--encoder-embed-dim 160 --decoder-embed-dim 160'"
         )
 
 

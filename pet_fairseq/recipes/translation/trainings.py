@@ -269,7 +269,7 @@ def finetune(
             *("--seed", str(seed), *loss_options(setup, row, loss)),
             Output(("model-options", str(start))),
             *(*settings.student, *getattr(settings, schedule)),
-            *("--finetune-from-model", str(start), *options),
+            *("--finetune-from-model", str(start), *options, *setup.student_options),
         ),
         inputs=(setup.bin, *teachers_of(setup, loss), start),
     )

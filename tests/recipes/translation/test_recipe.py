@@ -174,11 +174,41 @@ def test_other_options_of_the_students(tmp_path):
     given = ("--rows", "kd", "pet", "kd_int8", "--student-options", "--encoder-ffn-embed-dim 40")
     before = stages("multi30k", tmp_path, "--rows", "kd", "pet", "kd_int8")
     found = stages("multi30k", tmp_path, *given)
-    for name in ("kd.seed1", "pet.seed1/warmup", "pet.seed1"):
+    for name in ("kd.seed1", "pet.seed1/warmup", "pet.seed1", "kd_int8.seed1"):
         assert found[name].option("--encoder-ffn-embed-dim") == "40"
         assert found[name].command.count("--encoder-ffn-embed-dim") == 1
-    for name in ("teacher", "kd_int8.seed1"):  # the second one has its student's model
-        assert found[name].command == before[name].command
+    assert found["teacher"].command == before["teacher"].command
+
+
+@pytest.mark.parametrize(
+    "given, message",
+    [
+        (("--student-options", "--dropuot 0.2"), "unrecognized arguments: --dropuot 0.2$"),
+        (("--student-options", "--max-tokens many"), "argument --max-tokens: .*'many'"),
+        (("--teacher-options", "--optimizer none"), "argument --optimizer: .*'none'"),
+        # kd's plain Transformer has no such option
+        (("--student-options", "--encoder-pairs L1=L2"), "unrecognized .*--encoder-pairs L1=L2$"),
+    ],
+)
+def test_options_that_fairseq_does_not_know_are_refused_first(given, message, tmp_path):
+    with pytest.raises(UserError, match=f"--teacher-options, --student-options: .*{message}"):
+        stages("multi30k", tmp_path, "--rows", "kd", "pet", "kd_int8", *given)
+
+
+def test_rows_of_two_widths_cannot_have_one_embedding(tmp_path):
+    given = ("--size", "half", "--joined-dictionary", "--rows", "kd", "pet", "--seeds", "1", "2")
+    with pytest.raises(UserError, match=r"--joined-dictionary: kd, pet: .*different widths"):
+        stages("multi30k", tmp_path, *given)
+    widths = "--encoder-embed-dim 160 --decoder-embed-dim 160"
+    assert "kd.seed2" in stages("multi30k", tmp_path, *given, "--student-options", widths)
+
+
+def test_students_have_one_learning_rate_if_the_user_gives_it(tmp_path):
+    rows = ("--rows", "kd", "kd_twice", "one_layer_4")
+    before = stages("demo", tmp_path, *rows)
+    assert before["kd.seed1"].option("--lr") != before["kd_twice.seed1"].option("--lr")
+    found = stages("demo", tmp_path, *rows, "--student-lr", "1e-3")
+    assert {found[f"{row}.seed1"].option("--lr") for row in rows[1:]} == {"0.001"}
 
 
 def test_fewer_pieces_in_the_demo(tmp_path):
@@ -417,7 +447,7 @@ def test_finished_rows_and_the_report_know_what_was_trained_before(tmp_path):
 
 
 def test_a_baseline_has_to_be_chosen_or_finished(tmp_path):
-    with pytest.raises(UserError, match="--baseline can: neither one of --rows.*teacher, kd$"):
+    with pytest.raises(UserError, match=r"--baseline can: neither one of --rows.*teacher, kd$"):
         stages("multi30k", tmp_path, "--rows", "kd", "--baseline", "can")
     for baseline, folder in (("can", "can.seed2"), ("mine", "mine.seed1"), ("other", "other")):
         (tmp_path / "multi30k/small" / folder).mkdir(parents=True)
