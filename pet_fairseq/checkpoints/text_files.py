@@ -17,17 +17,15 @@ LANGUAGES = "languages.json"  # in folders for engines that know no languages
 TOKENIZER = "tokenizer.json"
 SOURCE_MODEL, TARGET_MODEL = "source.spm", "target.spm"  # of a model that has one for each side
 # the names, in the order in which they are looked for
-SUBWORD_FILES = (
-    *("bpe.codes", "codes", "code", "bpecodes"),
-    *("spm.model", "sentencepiece.bpe.model", TOKENIZER, SOURCE_MODEL),
-)
+CODES = ("bpe.codes", "codes", "code", "bpecodes")  # of subword-nmt
+SUBWORD_FILES = (*CODES, "spm.model", "sentencepiece.bpe.model", TOKENIZER, SOURCE_MODEL)
 
 
 def folders_around(path: str, cfg: DictConfig, data: Optional[Path] = None) -> list[Path]:
     """The folders in which a tokenizer's files may be.
 
-    These are the data folder with those around it, and those of the checkpoint, of its backbone and
-    of the model that it was fine-tuned from.
+    These are the data folder with those around it, and those of the checkpoint, of its backbone, of
+    the model that it was fine-tuned from and of its teacher.
 
     Args:
         data: a folder that is looked into first, as are those around it.
@@ -36,6 +34,7 @@ def folders_around(path: str, cfg: DictConfig, data: Optional[Path] = None) -> l
         path,
         getattr(cfg.model, "backbone_path", None),
         getattr(cfg.get("checkpoint"), "finetune_from_model", None),
+        (getattr(cfg.get("criterion"), "teacher_path", None) or "").split(os.pathsep)[0],
     )
     trained = Path(cfg.task.data.split(os.pathsep)[0])
     first = [] if data is None else around_data(data)
@@ -62,9 +61,11 @@ def both_sides(file: str) -> tuple[str, str]:
     return file, str(target) if is_pair else file
 
 
-def copy_subword_files(folders: Iterable[Path], out: Path) -> None:
+def copy_subword_files(
+    folders: Iterable[Path], out: Path, names: Iterable[str] = SUBWORD_FILES
+) -> None:
     """Copy the files that are found first in some folders, if any, into another one."""
-    file = find_file(SUBWORD_FILES, folders)
+    file = find_file(names, folders)
     copy_files({Path(name).name: Path(name) for name in both_sides(file) if name}, out)
 
 

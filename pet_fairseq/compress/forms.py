@@ -15,6 +15,7 @@ from fairseq.options import get_training_parser, parse_args_and_arch
 from omegaconf import OmegaConf
 
 from pet_fairseq.checkpoints.saving import new_state, save_state
+from pet_fairseq.checkpoints.text_files import SUBWORD_FILES, TARGET_MODEL, copy_files
 from pet_fairseq.compress.layout import PRECISION
 from pet_fairseq.devices import usable_cores
 from pet_fairseq.errors import UserError
@@ -68,11 +69,12 @@ def precision_of(form: str) -> Optional[str]:
 # --- before the training --------------------------------------------------------------------------
 
 
-def check_forms(forms: Sequence[str], data: Path, options: Options) -> None:
+def check_forms(forms: Sequence[str], data: Path, teacher: Path, options: Options) -> None:
     """Export a student that has learned nothing in each form, and open it.
 
     Args:
         data: fairseq-preprocess's folder. options: of the task and of the student.
+        teacher: its checkpoint, beside which the subword model may be.
     Raises:
         UserError: a form cannot hold the student, or its package is missing.
     """
@@ -81,6 +83,9 @@ def check_forms(forms: Sequence[str], data: Path, options: Options) -> None:
     with TemporaryDirectory(prefix="pet-fairseq-") as name, redirect_stderr(StringIO()):
         checkpoint = Path(name, "student.pt")
         save_untrained(data, options, checkpoint)
+        beside = {name: teacher.with_name(name) for name in (*SUBWORD_FILES, TARGET_MODEL)}
+        files = {name: file for name, file in beside.items() if file.is_file()}
+        copy_files(files, checkpoint.parent)  # export looks there
         for form in forms:
             try:
                 out = Path(name, form)

@@ -144,12 +144,12 @@ def make_plan(request: Request) -> Plan:
         teacher = read_teacher(request.teacher, request.data, request.more_data)
     method = check_method(request.method, teacher)
     form = STUDENT_FORMS[request.student_form]
+    folders = [*around_data(request.data), request.teacher.parent]
     method = replace(method, arch=form.archs.get(method.arch, method.arch))
     if "marian" in form.engines:
-        teacher = check_for_marian(teacher, request.data)
+        teacher = check_for_marian(teacher, request.data, folders)
     student = choose_student(teacher, method, request.size, form)
     test = find_test_set(request, teacher)
-    folders = [*around_data(request.data), request.teacher.parent]
     style = find_style(
         *(teacher.trained, teacher.task, request.remove_bpe, request.tokenizer), folders=folders
     )
@@ -158,7 +158,8 @@ def make_plan(request: Request) -> Plan:
     batch = choose_batch(request.device, teacher.max_positions, request.max_tokens)
     layout = Layout(request.out)
     engines = [e for e in form.engines if e != "ctranslate2" or has_ctranslate2()]
-    check_forms(request.forms, request.data, (*teacher.languages, *student.options))
+    options = (*teacher.languages, *student.options)
+    check_forms(request.forms, request.data, request.teacher, options)
     engines += [form for form in request.forms if form not in engines]
     return Plan(
         *(request, layout, teacher, method, student, test, style),
@@ -216,11 +217,13 @@ def check_method(name: str, teacher: Teacher) -> Method:
     return method
 
 
-def check_for_marian(teacher: Teacher, data: Path) -> Teacher:
+def check_for_marian(teacher: Teacher, data: Path, folders: list[Path]) -> Teacher:
     """The teacher of a student that goes to Marian, which has one matrix for all embeddings.
 
+    Args:
+        folders: where the subword model may be.
     Raises:
-        UserError: the data have two dictionaries, or no SentencePiece model lies beside them.
+        UserError: the data have two dictionaries, or no SentencePiece model is there.
     """
     option = "--student-form marian"
     words = teacher.task.source_dictionary
@@ -230,7 +233,7 @@ def check_for_marian(teacher: Teacher, data: Path) -> Teacher:
             "teacher with data of fairseq-preprocess --joined-dictionary"
         )
     remedy = "put the SentencePiece model of the text there"
-    check_segmentation(find_subword_file(words, around_data(data), option, remedy))
+    check_segmentation(find_subword_file(words, folders, option, remedy))
     return replace(teacher, embedding_options=sharing_options(True, True))
 
 

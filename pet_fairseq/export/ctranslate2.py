@@ -113,7 +113,8 @@ def write_ctranslate2(
     if tokens is not None:
         add_language_tokens(folder, tokens)
     if shortlist:
-        write_shortlist(folder, load_subset(load_task(trained.task, data), "train"), shortlist)
+        pairs = load_subset(load_task(trained.task, data), "train", combine=True)  # train1, too
+        write_shortlist(folder, pairs, shortlist)
 
 
 def check_precision(precision: str) -> str:

@@ -21,6 +21,7 @@ from pet_fairseq.export.huggingface import write_huggingface
 from pet_fairseq.export.marian import write_marian
 from pet_fairseq.export.onnx import write_onnx
 from pet_fairseq.files import atomic_folder, check_new_folder
+from pet_fairseq.predict.text import subword_names
 
 OPTION = "CHECKPOINT"
 # options that are not for all forms
@@ -87,7 +88,8 @@ def add_text_files(checkpoint: str, data: str, folder: Path, with_languages: boo
         with_languages: whether the languages are written down, too, where the engine knows none.
     """
     cfg = load_options(checkpoint, OPTION)
-    copy_subword_files(folders_around(checkpoint, cfg, Path(data)), folder)
+    task = load_task(cfg.task, data)
+    names = subword_names(task.source_dictionary)
+    copy_subword_files(folders_around(checkpoint, cfg, Path(data)), folder, names)
     if with_languages:
-        task = load_task(cfg.task, data)
         write_languages(folder, task.cfg.source_lang, task.cfg.target_lang)

@@ -229,6 +229,7 @@ def open_exported(folder: Path, args: Namespace, text_options: list[str]) -> Exp
         SystemExit: a wrong option, after a message.
     """
     refuse_options(args, ("ratio", "backbone_path"), "a model in CTranslate2 has no plugins")
+    check_tokens(folder)
     folders = around_data(folder)
     if args.data:
         folders = [*around_data(Path(args.data)), *folders]
@@ -243,6 +244,29 @@ def open_exported(folder: Path, args: Namespace, text_options: list[str]) -> Exp
     threads = 1 if search.sampling else args.threads or usable_cores()
     load = partial(load_engine, folder, args.device, threads, compute_type)
     return ExportedTranslator(load, text, languages, search)
+
+
+def check_tokens(folder: Path) -> None:
+    """Refuse a model of another converter that would read sentences without their end.
+
+    CTranslate2's converter of transformers leaves it, and the tokens of languages, to whoever
+    translates. `pet-fairseq compress` finds out what they are, and `export` writes them.
+
+    Raises:
+        UserError: such a model, or unreadable options.
+    """
+    file = folder / "config.json"
+    if LanguageTokens.of_folder(folder) is not None or not file.is_file():
+        return
+    try:
+        ends = json.loads(read_text(file, PATH)).get("add_source_eos")
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise UserError(f"{file}: cannot be read; convert the model again") from error
+    if not ends:
+        raise UserError(
+            f"{folder}: its converter left it open what stands around a sentence; let pet-fairseq "
+            f"compress {folder} find out, and give the folder teacher/ctranslate2 of its --out here"
+        )
 
 
 class OnnxEngine:

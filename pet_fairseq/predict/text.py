@@ -15,7 +15,7 @@ from fairseq.registry import REGISTRIES
 from fairseq.tasks import FairseqTask
 from omegaconf import OmegaConf
 
-from pet_fairseq.checkpoints.text_files import SUBWORD_FILES, find_file
+from pet_fairseq.checkpoints.text_files import CODES, SUBWORD_FILES, TOKENIZER, find_file
 from pet_fairseq.cli_command import OneLineParser
 from pet_fairseq.errors import UserError, user_message
 from pet_fairseq.predict.sentences import TextTooLongError
@@ -198,10 +198,9 @@ def find_segmentation(words: Dictionary) -> Optional[str]:
     """
     if is_byte_level(words):  # among which may be `@@`
         return None
-    for name, is_piece in SEGMENTATIONS.items():
-        if any(map(is_piece, words.symbols)):
-            return name
-    return None
+    counts = {name: sum(map(is_piece, words.symbols)) for name, is_piece in SEGMENTATIONS.items()}
+    most = max(counts, key=counts.__getitem__)  # a word or two may look like other pieces
+    return most if counts[most] else None
 
 
 def has_pieces(words: Dictionary) -> bool:
@@ -211,8 +210,18 @@ def has_pieces(words: Dictionary) -> bool:
     return marked or any(map(wordpiece.fullmatch, words.symbols))
 
 
+def subword_names(words: Dictionary) -> list[str]:
+    """Names of subword models, those of SUBWORD_FILES that a dictionary's words can come from."""
+    segmentation = find_segmentation(words)
+    others = {
+        "subword_nmt": {*SUBWORD_FILES} - {*CODES, TOKENIZER},
+        "sentencepiece": {*CODES},
+    }
+    return [name for name in SUBWORD_FILES if name not in others.get(segmentation or "", ())]
+
+
 def find_subword_file(words: Dictionary, folders: list[Path], missing: str, remedy: str) -> str:
-    """The first of the files of SUBWORD_FILES in these folders, "" if there is none.
+    """The first file in these folders that the words can come from, "" if there is none.
 
     Args:
         words: the model's. missing: the option that was not given. remedy: what the user is to do
@@ -220,7 +229,7 @@ def find_subword_file(words: Dictionary, folders: list[Path], missing: str, reme
     Raises:
         UserError: so it is; the model would take nearly every word for an unknown one.
     """
-    file = find_file(SUBWORD_FILES, folders)
+    file = find_file(subword_names(words), folders)
     if not file and has_pieces(words):
         raise UserError(
             f"{missing}: the model's words are pieces, and there is no bpe.codes or spm.model in "

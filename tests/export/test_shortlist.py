@@ -84,6 +84,20 @@ def test_only_candidates_are_generated(saved, tmp_path):
     assert found != [translate(tmp_path / "all", [sentence])[0] for sentence in sentences]
 
 
+def test_every_part_of_the_training_set_counts(tmp_path):
+    """As fairseq-train reads train1 after train."""
+    pytest.importorskip("ctranslate2")
+    task = make_task(tmp_path / "data", WORDS, **DATASET)
+    path = save_model(tmp_path / "model.pt", task, **SIZES)
+    last = task.source_dictionary.index(WORDS[-1])
+    write_subset(tmp_path / "data", "train", [[4, 5], [6, 7]] * 20)
+    write_subset(tmp_path / "data", "train1", [[last - 1, last]] * 20)
+    export(path, task.cfg.data, "ctranslate2", tmp_path / "out", shortlist=2)
+    _, *lines = (tmp_path / "out" / FILE).read_text().splitlines()
+    candidates = dict(line.split("\t") for line in lines)
+    assert set(candidates[WORDS[-1]].split()) == {WORDS[-1], WORDS[-2]}
+
+
 def test_enough_candidates_change_nothing(saved, tmp_path):
     task, path = saved
     found = []

@@ -31,6 +31,8 @@ def test_where_it_is_looked_for(tmp_path):
     own = [data, tmp_path / "data", tmp_path / "data" / "text", Path("c")]
     expected = [*own, Path("b"), Path("f")]
     assert folders_around("c/checkpoint.pt", cfg) == expected
+    cfg.criterion = {"teacher_path": "t/first.pt:u/second.pt"}
+    assert folders_around("c/checkpoint.pt", cfg) == [*expected, Path("t")]
     of_a_namespace = {"task": {"data": str(data)}, "model": Namespace(arch="roberta")}
     cfg = OmegaConf.create(of_a_namespace, flags={"allow_objects": True})
     assert folders_around("c/checkpoint.pt", cfg) == own

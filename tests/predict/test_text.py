@@ -8,6 +8,8 @@ from pet_fairseq.predict.sentences import TextTooLongError
 from pet_fairseq.predict.text import (
     Text,
     build_text,
+    find_segmentation,
+    find_subword_file,
     has_pieces,
     options_of_text,
     parse_text_options,
@@ -106,3 +108,42 @@ def test_pieces(word, is_piece):
     words.add_symbol("whole")
     words.add_symbol(word)
     assert has_pieces(words) == is_piece
+
+
+def words_of(*words):
+    dictionary = Dictionary()
+    for word in words:
+        dictionary.add_symbol(word)
+    return dictionary
+
+
+def test_the_mark_that_most_words_carry():
+    assert find_segmentation(words_of("\u2581a", "\u2581b", "@@")) == "sentencepiece"
+    assert find_segmentation(words_of("a@@", "b@@", "\u2581")) == "subword_nmt"
+    assert find_segmentation(words_of("a", "b")) is None
+
+
+@pytest.mark.parametrize(
+    "word, own, other",
+    [
+        ("\u2581a", "spm.model", "bpe.codes"),
+        ("\u2581a", "source.spm", "codes"),
+        ("a@@", "bpecodes", "sentencepiece.bpe.model"),
+        ("a@@", "code", "source.spm"),
+    ],
+)
+def test_a_subword_model_of_another_kind_is_passed_over(word, own, other, tmp_path):
+    """Also one that lies nearer."""
+    near, above = tmp_path / "data/bin", tmp_path / "data"
+    near.mkdir(parents=True)
+    (near / other).touch()
+    words = words_of("whole", word)
+    with pytest.raises(UserError, match=r"^--bpe: the model's words are pieces, and there is no"):
+        find_subword_file(words, [near, above], "--bpe", "give it")
+    for folder in (above, near):
+        (folder / own).touch()
+        assert find_subword_file(words, [near, above], "--bpe", "give it") == str(folder / own)
+    (near / own).unlink()
+    (near / "tokenizer.json").touch()  # may be of any kind
+    found = find_subword_file(words, [near, above], "--bpe", "give it")
+    assert found == str(near / "tokenizer.json")
