@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -91,6 +92,18 @@ def read_languages(folder: Path) -> dict[str, str]:
         return {}
     try:
         content = json.loads(read_text(file, "languages"))
-        return {side: str(content[side]) for side in SIDES}
+        languages = {side: str(content[side]) for side in SIDES}
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{file}: names no languages; export the model again") from error
+    check_languages(languages.values(), str(file))
+    return languages
+
+
+def check_languages(languages: Iterable[str], file: str) -> None:
+    """Raise UserError if a language that a model's file names would lead out of a folder.
+
+    Files such as dict.LANG.txt are called after it, and the model may be a stranger's.
+    """
+    for language in languages:
+        if not re.fullmatch(r"[^/\\\x00]+", language):
+            raise UserError(f"{file}: {language!r} cannot be the name of a language")

@@ -150,10 +150,11 @@ def check_given(given: Given) -> None:
     if given.data is None and not ("train" in given.pairs or given.text):
         raise UserError("--data, --train-pair or --text: says what to train on; give one of them")
     check_positive(repeat_pairs=given.repeat)
-    if given.repeat > 1 and given.data is not None and not given.text:
+    has_pairs = given.data is not None or "train" in given.pairs
+    if given.repeat > 1 and not (has_pairs and given.text):
         raise UserError(
-            f"--repeat-pairs {given.repeat}: says how often pairs are read beside the translations "
-            "of --text; give that too, or leave it out"
+            f"--repeat-pairs {given.repeat}: says how often the pairs of --data or --train-pair "
+            "are read beside the translations of --text; give both, or leave it out"
         )
     given.search.check()
     if given.text:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from pet_fairseq.checkpoints.text_files import check_languages
 from pet_fairseq.errors import UserError
 from pet_fairseq.huggingface.source import CONFIG, Config, Weights, read_json, require_file
 from pet_fairseq.huggingface.tokenizer_file import pieces_in_order
@@ -122,6 +123,9 @@ def dictionary_files(languages: Sequence[str], *vocabularies: Vocabulary) -> dic
 
     Args:
         vocabularies: that of the source and that of the target, or one for both.
+    Raises:
+        UserError: a language that cannot be part of a file's name.
     """
+    check_languages(languages, "CHECKPOINT")
     both = (vocabularies[0], vocabularies[-1])
     return {f"dict.{name}.txt": words.text() for name, words in zip(languages, both)}

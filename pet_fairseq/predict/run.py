@@ -8,7 +8,13 @@ from typing import NamedTuple, Optional
 
 from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.predict.bad_lines import Bad, BadLines, broken_bytes, report
-from pet_fairseq.predict.lines import Line, format_of, read_lines, read_text
+from pet_fairseq.predict.lines import (
+    Line,
+    format_of,
+    read_lines,
+    read_text,
+    without_line_breaks,
+)
 from pet_fairseq.predict.load_model import load
 from pet_fairseq.predict.predictor import Encoded, Predictor
 from pet_fairseq.predict.sentences import (
@@ -92,6 +98,6 @@ def encode(args: Namespace, text_options: list[str]) -> None:
     bad_lines = BadLines()
     for line in read_lines(args.input):
         bad = broken_bytes(line, args.strict)
-        print(text.encode(line.text))
+        print(text.encode(without_line_breaks(line.text)))
         bad_lines.add(bad)
     report(bad_lines, args.command)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from pet_fairseq.checkpoints.loading import KEPT_OPTIONS, load_task, load_transformer
 from pet_fairseq.checkpoints.safe_loading import EMBEDDING_FILES, load_options
 from pet_fairseq.checkpoints.saving import new_state, save_state
-from pet_fairseq.checkpoints.text_files import copy_files
+from pet_fairseq.checkpoints.text_files import check_languages, copy_files
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import (
     atomic_folder,
@@ -127,6 +127,7 @@ def unpack_model(file: str, out: Path, beside: Optional[Mapping[str, Path]] = No
     """
     packed = read_packed(file)
     check_new_folder(out, "--out")
+    check_languages(packed.about["dictionaries"], f"FILE {file}")
     with atomic_folder(out) as folder:
         for language, words in packed.about["dictionaries"].items():
             lines = "".join(f"{word} 1\n" for word in words)  # fairseq wants a count

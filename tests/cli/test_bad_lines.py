@@ -156,6 +156,8 @@ def test_words_for_training(tmp_path):
     )
     refused = run(*command, "--strict", check=False)
     assert refused.status == 1 and refused.output.endswith("line 3: not UTF-8 at byte 1\n")
+    (tmp_path / "texts").write_bytes(b"a\rb\nc\n")  # fairseq-preprocess would read three lines
+    assert run(*command).output.splitlines() == ["a \u2581 b", "c"]
 
 
 def test_answers_come_before_the_text_ends(classifier):

@@ -82,6 +82,10 @@ def test_one_thing_to_train_on(made, teacher, tmp_path):
     for pairs in ({}, {"test": pair}):
         with pytest.raises(UserError, match="--data, --train-pair or --text: says what"):
             check_given(Given(teacher, tmp_path, pairs=pairs))
+    check_given(Given(teacher, tmp_path, pairs={"train": pair}, text=pair[:1], repeat=2))
+    for less in (Given(teacher, tmp_path, made / "bin"), Given(teacher, tmp_path, text=pair[:1])):
+        with pytest.raises(UserError, match=r"^--repeat-pairs 2: says how often the pairs of"):
+            check_given(replace(less, repeat=2))
     gone = (tmp_path / "gone.de", pair[1])
     with pytest.raises(UserError, match=rf"--train-pair {gone[0]}: no such file"):
         check_given(Given(teacher, tmp_path, pairs={"train": gone}))

@@ -25,5 +25,5 @@ def test_a_model_without_ends_of_sentences_is_refused(tmp_path):
 @pytest.mark.parametrize("text", ["", "[]", '{"add', "[" * 100_000])
 def test_options_that_cannot_be_read(text, tmp_path):
     (tmp_path / "config.json").write_text(text)
-    with pytest.raises(UserError, match="config.json: cannot be read; convert the model again"):
+    with pytest.raises(UserError, match=r"config\.json: cannot be read; convert the model again"):
         check_tokens(tmp_path)

@@ -10,7 +10,7 @@ from pet_fairseq.checkpoints.loading import load_transformer
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
 from pet_fairseq.nn.output_bias import ABSENT
-from pet_fairseq.quantisation.packed_file import read_packed
+from pet_fairseq.quantisation.packed_file import read_packed, write_packed
 from pet_fairseq.quantisation.packing import pack_model, unpack_model
 from pet_fairseq.quantisation.rounding import fake_quantise
 from tests.translation import WORDS, make_model, make_task, save_state
@@ -187,6 +187,19 @@ def test_wrong_files(tmp_path):
         unpack_model(str(file), tmp_path / "out")
     with pytest.raises(UserError, match="nowhere: no such file"):
         unpack_model(str(tmp_path / "nowhere"), tmp_path / "out")
+
+
+def test_a_dictionary_cannot_be_written_elsewhere(tmp_path):
+    checkpoint, data = save(tmp_path)
+    file = tmp_path / "packed"
+    pack_model(checkpoint, data, 4, file)
+    packed = read_packed(str(file))
+    packed.about["dictionaries"]["/../../notes"] = ["overwritten"]
+    write_packed(file, packed)
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(UserError, match=r"notes' cannot be the name of a language"):
+        unpack_model(str(file), tmp_path / "out")
+    assert not (tmp_path / "out").exists() and (tmp_path / "notes.txt").read_text() == "mine"
 
 
 class Evil:

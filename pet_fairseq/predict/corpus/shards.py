@@ -10,6 +10,7 @@ from itertools import count, takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any, NamedTuple
+from uuid import uuid4
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import naming, read_text, write_json
@@ -205,7 +206,9 @@ def keep_settings(folder: Path, settings: Record, write: bool) -> None:
                 "was given before, or remove the folder"
             )
     elif write:
-        write_json(path, {"command": settings.command, "inputs": settings.inputs})
+        new = folder / f"{SETTINGS}.{uuid4().hex}"  # jobs and machines begin at the same time
+        write_json(new, {"command": settings.command, "inputs": settings.inputs})
+        new.replace(path)
 
 
 def read_settings(path: Path) -> Record:

@@ -4,12 +4,14 @@ import random
 
 import pytest
 
+import pet_fairseq.predict.corpus.shards as shards_module
 from pet_fairseq.errors import UserError
 from pet_fairseq.predict.bad_lines import Bad, BadLines
 from pet_fairseq.predict.corpus.shards import (
     ShardRecord,
     Share,
     is_complete,
+    keep_settings,
     new_shard,
     pending,
     read_shard_records,
@@ -17,6 +19,7 @@ from pet_fairseq.predict.corpus.shards import (
     sum_records,
     write_shard_record,
 )
+from pet_fairseq.runner.record import Record
 
 
 def first_numbers(share: Share, end: int) -> list[int]:
@@ -105,3 +108,21 @@ def test_counts_add_up(tmp_path):
     (tmp_path / "00003.json").write_text("{}")
     with pytest.raises(UserError, match=r"00003\.json: cannot be read; remove it"):
         read_shard_records(tmp_path)
+
+
+def test_jobs_that_begin_together_keep_one_file_of_settings(tmp_path, monkeypatch):
+    """The second one writes while the first one is about to."""
+    settings = Record(["translate-corpus", "--beam", "4"], {"text": "100 bytes"})
+    write_json = shards_module.write_json
+
+    def interrupted(path, content):
+        monkeypatch.setattr(shards_module, "write_json", write_json)
+        keep_settings(tmp_path, settings, write=True)
+        write_json(path, content)
+
+    monkeypatch.setattr(shards_module, "write_json", interrupted)
+    keep_settings(tmp_path, settings, write=True)
+    assert [file.name for file in tmp_path.iterdir()] == ["settings.json"]
+    keep_settings(tmp_path, settings, write=True)
+    with pytest.raises(UserError, match="was made otherwise"):
+        keep_settings(tmp_path, Record(["translate-corpus"], settings.inputs), write=True)
