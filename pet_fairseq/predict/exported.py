@@ -239,7 +239,7 @@ def open_exported(folder: Path, args: Namespace, text_options: list[str]) -> Exp
     prog = f"pet-fairseq {args.command}"
     text = choose_text(text_options, _words(folder), languages, folders, prog)
     compute_type = COMPUTE_TYPES.get(args.precision, args.precision)
-    search = Search.of(args)
+    search = Search.of(args).within(len(read_vocabularies(folder)[1]))
     # which thread draws for which sentence is chance
     threads = 1 if search.sampling else args.threads or usable_cores()
     load = partial(load_engine, folder, args.device, threads, compute_type)

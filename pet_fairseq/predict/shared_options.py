@@ -37,6 +37,10 @@ class Search(NamedTuple):
         """What a command line says; options that the command lacks have their defaults."""
         return cls(**{name: value for name, value in vars(args).items() if name in cls._fields})
 
+    def within(self, words: int) -> "Search":
+        """The same for a model of so many words, which can draw from no more of them."""
+        return self._replace(sampling_topk=min(self.sampling_topk, words))
+
     @property
     def width(self) -> int:
         """How many translations of a source are followed at once."""

@@ -32,13 +32,12 @@ class Translator(Predictor):
 
     def __init__(self, model: nn.Module, *args, search: Search = BEAM_SEARCH, **options):
         super().__init__(model, *args, **options)
-        self.search = search
-        topk = min(search.sampling_topk or -1, len(self.task.target_dictionary))
+        self.search = search = search.within(len(self.task.target_dictionary))
         generation = GenerationConfig(
             beam=search.width,
             lenpen=search.lenpen,
             sampling=search.sampling,
-            sampling_topk=topk,
+            sampling_topk=search.sampling_topk or -1,
             sampling_topp=search.sampling_topp or -1.0,
             temperature=search.temperature,
         )
