@@ -135,8 +135,9 @@ def _prepare_all(args: Namespace, given: "Given") -> Optional["Request"]:
     """
     from pet_fairseq.compress.data import data_stages, raw_test_stages
     from pet_fairseq.compress.given import data_folders, with_named_test
-    from pet_fairseq.compress.plan import make_plan
+    from pet_fairseq.compress.plan import check_before_data, make_plan
     from pet_fairseq.compress.preparation import corpus_stages, teacher_stages, vocabulary_stages
+    from pet_fairseq.compress.raw_text import KEEP, open_teacher
     from pet_fairseq.results.sacrebleu_sets import named_set
 
     teacher = _prepare(args, given, teacher_stages(given))
@@ -148,6 +149,10 @@ def _prepare_all(args: Namespace, given: "Given") -> Optional["Request"]:
         return None
     if given.is_mixed:
         make_plan(_request(args, given, teacher, data_folders(given, teacher)))
+    elif given.text:
+        opened = open_teacher(teacher)
+        request = _request(args, given, teacher, [Path(opened.task.cfg.data)])
+        check_before_data(request, given.vocabulary == KEEP, opened.segmenter().files)
     if _prepare(args, given, corpus_stages(given, teacher)) is None:
         return None
     words = _prepare(args, given, vocabulary_stages(given, teacher))

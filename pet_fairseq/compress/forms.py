@@ -69,12 +69,12 @@ def precision_of(form: str) -> Optional[str]:
 # --- before the training --------------------------------------------------------------------------
 
 
-def check_forms(forms: Sequence[str], data: Path, teacher: Path, options: Options) -> None:
+def check_forms(forms: Sequence[str], data: Path, beside: Path, options: Options) -> None:
     """Export a student that has learned nothing in each form, and open it.
 
     Args:
         data: fairseq-preprocess's folder. options: of the task and of the student.
-        teacher: its checkpoint, beside which the subword model may be.
+        beside: a file beside which the subword model may be, as the teacher's checkpoint.
     Raises:
         UserError: a form cannot hold the student, or its package is missing.
     """
@@ -83,8 +83,8 @@ def check_forms(forms: Sequence[str], data: Path, teacher: Path, options: Option
     with TemporaryDirectory(prefix="pet-fairseq-") as name, redirect_stderr(StringIO()):
         checkpoint = Path(name, "student.pt")
         save_untrained(data, options, checkpoint)
-        beside = {name: teacher.with_name(name) for name in (*SUBWORD_FILES, TARGET_MODEL)}
-        files = {name: file for name, file in beside.items() if file.is_file()}
+        names = (*SUBWORD_FILES, TARGET_MODEL)
+        files = {name: beside.with_name(name) for name in names if beside.with_name(name).is_file()}
         copy_files(files, checkpoint.parent)  # export looks there
         for form in forms:
             try:

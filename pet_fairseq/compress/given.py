@@ -16,6 +16,7 @@ from pet_fairseq.compress.raw_text import (
     EngineText,
     TextPair,
     open_teacher,
+    parallel,
 )
 from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.predict.corpus.shards import option_words
@@ -178,6 +179,9 @@ def check_given(given: Given) -> None:
     for split, pair in given.pairs.items():
         for file in pair:
             check_plain_text(file, f"--{split}-pair")
+        if given.text and split != "train":  # which is read before the translations, if it is large
+            for _ in parallel(*pair):
+                pass
 
 
 def check_plain_text(file: Path, option: str) -> None:

@@ -16,7 +16,7 @@ from pet_fairseq.checkpoints.text_files import around_data
 from pet_fairseq.compress.forms import check_forms
 from pet_fairseq.compress.layout import Layout
 from pet_fairseq.compress.mixture import train_sets
-from pet_fairseq.compress.student import Size, Student, choose_student
+from pet_fairseq.compress.student import Size, Student, check_wanted, choose_student
 from pet_fairseq.compress.teacher import (
     Teacher,
     check_same_dictionaries,
@@ -34,6 +34,7 @@ from pet_fairseq.compress.training import (
     Budget,
     Corpus,
     Method,
+    StudentForm,
     cache_megabytes,
     check_hours,
     choose_batch,
@@ -137,15 +138,8 @@ def make_plan(request: Request) -> Plan:
     Raises:
         UserError: names the option or the file that is wrong.
     """
-    check_options(request)
-    if request.teacher.is_dir():
-        teacher = read_engine_teacher(request.teacher, request.data)
-    else:
-        teacher = read_teacher(request.teacher, request.data, request.more_data)
-    method = check_method(request.method, teacher)
-    form = STUDENT_FORMS[request.student_form]
+    teacher, method, form = read_models(request)
     folders = [*around_data(request.data), request.teacher.parent]
-    method = replace(method, arch=form.archs.get(method.arch, method.arch))
     if "marian" in form.engines:
         teacher = check_for_marian(teacher, request.data, folders)
     student = choose_student(teacher, method, request.size, form)
@@ -169,6 +163,46 @@ def make_plan(request: Request) -> Plan:
         cache=choose_cache(teacher, corpus),
         engines={"teacher": teacher.engines, "student": engines},
     )
+
+
+def read_models(request: Request) -> tuple[Teacher, Method, StudentForm]:
+    """The teacher, and how its student is made.
+
+    Raises:
+        UserError: as `check_options`, `check_method`, and the reading of a teacher.
+    """
+    check_options(request)
+    if request.teacher.is_dir():
+        teacher = read_engine_teacher(request.teacher, request.data)
+    else:
+        teacher = read_teacher(request.teacher, request.data, request.more_data)
+    method = check_method(request.method, teacher)
+    form = STUDENT_FORMS[request.student_form]
+    return teacher, replace(method, arch=form.archs.get(method.arch, method.arch)), form
+
+
+def check_before_data(request: Request, keeps_words: bool, subword_models: Sequence[Path]) -> None:
+    """Check what needs the teacher but no data, before it translates a text for hours.
+
+    Args:
+        request: its data is a folder with the teacher's dictionaries.
+        keeps_words: whether the student will have all of the teacher's pieces; what it weighs and
+            which forms can hold it depend on that.
+        subword_models: the teacher's files.
+    Raises:
+        UserError: as `make_plan`.
+    """
+    teacher, method, form = read_models(request)
+    check_wanted(teacher, request.size)
+    choose_batch(request.device, teacher.max_positions, request.max_tokens)
+    if not keeps_words:
+        return
+    beside = subword_models[0] if subword_models else request.teacher
+    if "marian" in form.engines:
+        folders = [*around_data(request.data), beside.parent]
+        teacher = check_for_marian(teacher, request.data, folders)
+    student = choose_student(teacher, method, request.size, form)
+    check_forms(request.forms, request.data, beside, (*teacher.languages, *student.options))
 
 
 def choose_budget(

@@ -535,6 +535,28 @@ def test_what_is_wrong_shows_itself_before_a_text_is_translated(teacher, data, r
     assert not (out / "corpus").exists()
 
 
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (("--rate", "100"), "--rate 100: give a percentage"),
+        (("--rate", "10", "--megabytes", "1"), "--rate and --megabytes: both say how small"),
+        (("--megabytes", "900"), "--megabytes 900: the teacher itself has"),
+        (("--vocabulary", "500", "--megabytes", "900"), "--megabytes 900: the teacher itself has"),
+        (("--precision", "fp16"), "--precision fp16: needs a GPU"),
+        (("--student-form", "marian"), "--student-form marian: "),
+        (("--max-tokens", "5"), "--max-tokens 5: "),
+        (("--test-pair", "raw/test.de", "raw/train.en"), "goes on; give files whose lines belong"),
+    ],
+)
+def test_what_is_wrong_with_a_text_alone(words, message, teacher, raw, tmp_path):
+    """Without data, too, it is said before hours of translating."""
+    out = tmp_path / "out"
+    words = [raw / word[4:] if word.startswith("raw/") else word for word in words]
+    given = ("--text", raw / "train.de", "--out", out, "--device", "cpu")
+    assert message in refusal("compress", teacher, *words, *given)
+    assert not (out / "corpus").exists() and not (out / "corpus_teacher").exists()
+
+
 @pytest.mark.slow
 @pytest.mark.cold  # it shows the memory of the process that trains
 def test_bf16_on_a_cpu(teacher, data, tmp_path):
