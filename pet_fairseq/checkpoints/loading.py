@@ -1,8 +1,10 @@
 """From files to a model and its task, and batches of a data folder: what commands start from."""
 
 import os
+import struct
 from argparse import Namespace
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Optional, Union
 
@@ -22,6 +24,7 @@ from pet_fairseq.checkpoints.dictionaries import (
     check_dictionaries,
     check_labels,
     first_folder,
+    load_dictionary,
     own_data,
     trained_languages,
 )
@@ -118,7 +121,8 @@ def build_from_state(
     if data and "source_lang" in cfg.task:
         with open_dict(cfg):
             cfg.task.update(find_languages(cfg.task, trained, data, "--data"))
-    task = tasks.setup_task(cfg.task, from_checkpoint=True)
+    with naming_dictionaries(cfg.task.data, "--data"):
+        task = tasks.setup_task(cfg.task, from_checkpoint=True)
     check_dictionaries(state, path, option, task, DATA_REMEDY, trained)
     check_labels(path, option, task, DATA_REMEDY, trained)
     (model,), _ = checkpoint_utils.load_model_ensemble([path], task=task, state=state)
@@ -238,7 +242,23 @@ def load_task(
         **languages,
         **{name: getattr(trained, name) for name in KEPT_OPTIONS if name in trained},
     )
-    return TranslationTask.setup_task(cfg)
+    with naming_dictionaries(data, option):
+        return TranslationTask.setup_task(cfg)
+
+
+@contextmanager
+def naming_dictionaries(data: str, option: str) -> Iterator[None]:
+    """Let a task that cannot be set up say which of its folder's dictionaries is damaged.
+
+    Raises:
+        UserError: one is; otherwise what the block raised.
+    """
+    try:
+        yield
+    except Exception:  # fairseq raises many kinds
+        for file in sorted(Path(first_folder(data)).rglob("dict*.txt")):
+            load_dictionary(file, option)
+        raise
 
 
 def load_subset(task: FairseqTask, subset: str, **options: Any) -> FairseqDataset:
@@ -247,22 +267,29 @@ def load_subset(task: FairseqTask, subset: str, **options: Any) -> FairseqDatase
     Args:
         options: of the task's load_dataset, such as its epoch.
     Raises:
-        UserError: there is no such subset, or it is empty.
+        UserError: there is no such subset, or it is empty or damaged.
     """
     try:
         task.load_dataset(subset, **options)
-    except ValueError as error:
-        if NO_SENTENCES not in str(error):
-            raise
-        raise UserError(f"--subset {subset}: is empty; give another one") from error
+    except (ValueError, struct.error) as error:
+        if NO_SENTENCES in str(error):
+            raise UserError(f"--subset {subset}: is empty; give another one") from error
+        raise UserError(
+            f"--subset {subset}: its files in {_data_folder(task)} are cut short or damaged "
+            f"({error}); run fairseq-preprocess again"
+        ) from error
     except (FileNotFoundError, AssertionError) as error:  # sentence_prediction asserts
-        data = Path(first_folder((task.cfg or task.args).data))  # language_modeling has args
+        data = _data_folder(task)
         present = ", ".join(sorted({path.name.split(".")[0] for path in data.rglob("*.idx")}))
         line = f"--subset {subset}: not in {data}, which has {present}"
         if not present:
             line = f"{data}: holds no data; give a folder made by fairseq-preprocess"
         raise UserError(line) from error
     return task.dataset(subset)
+
+
+def _data_folder(task: FairseqTask) -> Path:
+    return Path(first_folder((task.cfg or task.args).data))  # language_modeling has args
 
 
 def read_batches(
