@@ -451,10 +451,11 @@ def test_subword_models(tmp_path, refused):
     assert "/no: no such file; give a SentencePiece" in refused(made, "--segmentation", "/no")
     (tmp_path / "data/bpe.codes").unlink()
     assert "--segmentation: the model's words are pieces, and there is no" in refused(made)
-    sentence_pieces(tmp_path / "data")
-    assert "spm.model: few of the dictionary's words are pieces of it" in refused(made)
+    sentence_pieces(tmp_path / "data")  # which is for another dictionary
+    given = ("--segmentation", tmp_path / "data/spm.model")
+    assert "spm.model: few of the dictionary's words are pieces of it" in refused(made, *given)
     (tmp_path / "data/spm.model").write_text("none")
-    assert "spm.model: not a SentencePiece model" in refused(made)
+    assert "spm.model: not a SentencePiece model" in refused(made, *given)
 
 
 def test_words_that_are_whole(tmp_path, refused):
