@@ -197,14 +197,17 @@ class Bench:
 
 
 def measure(bench: Bench, run: Path, timed: bool, kept: Path) -> dict[str, Cell]:
-    """The cells of a run by form: those in the file `kept`; what it lacks is measured now."""
+    """The cells of a run by form: those in the file `kept`; what it lacks is measured now.
+
+    What was refused is tried again: a package that was missing may be there.
+    """
     about = bench.about(run / BEST)
     content = json.loads(read_text(kept, "cells")) if kept.is_file() else {}
     if content.get("about") != about:
         content = {"about": about, "cells": {}}
     cells: dict[str, Cell] = content["cells"]
     for form, measure_form in bench.forms(timed).items():
-        if form in cells:
+        if form in cells and "refused" not in cells[form]:
             continue
         print(f"{run.name}: {form}", flush=True)
         try:

@@ -5,7 +5,9 @@ import importlib.util
 import json
 import shutil
 import sys
+from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 from sacrebleu.metrics import BLEU
@@ -146,6 +148,21 @@ def test_pronunciations_have_no_bleu(teacher, raw, data, tmp_path):
     failed = run("python", SCRIPT, tmp_path, *QUICK, check=False)
     assert failed.status == 1
     assert "is scored by word errors, not by BLEU; use pet-fair" in failed.output.splitlines()[-1]
+
+
+def test_what_was_refused_is_measured_again(frontier_cells, tmp_path):
+    answers = iter([UserError("ctranslate2 is missing"), {"bytes": 1}])
+
+    def measure_form(checkpoint: Path):
+        answer = next(answers)
+        if isinstance(answer, UserError):
+            raise answer
+        return answer
+
+    bench = SimpleNamespace(about=lambda path: {}, forms=lambda timed: {"int8": measure_form})
+    for expected in ({"refused": "ctranslate2 is missing"}, {"bytes": 1}, {"bytes": 1}):
+        cells = frontier_cells.measure(bench, tmp_path / "run", False, tmp_path / "run.json")
+        assert cells == {"int8": expected}
 
 
 # --- figures --------------------------------------------------------------------------------------
