@@ -25,8 +25,9 @@ settings="$prompt $response $tested $valid $model $train $test"
 records() {
   local to=$1 most=$2
   shift 2
-  cat "$@" | run python3 "$ROOT/examples/next_text/records.py" "$TOKENIZER" "$to" ${most:+--most "$most"} \
-    --prompt-tokens "$prompt" --response-tokens "$response"
+  run python3 "$ROOT/examples/next_text/records.py" "$TOKENIZER" "$to" ${most:+--most "$most"} \
+    --prompt-tokens "$prompt" --response-tokens "$response" < <(cat "$@")
+  [ "${DRY_RUN:-0}" = 1 ] || wait "$!" # ends here if cat failed
 }
 
 # the validation records are the last ones of the training text

@@ -1,12 +1,13 @@
 """What the examples of SelfCP make: passages of reviews, the game of recall, tables."""
 
 import json
+import os
 import re
 
 import pytest
 
-from tests.cli.processes import REPO, run
-from tests.cli.shell import refuses, sh
+from tests.cli.processes import BIN, REPO, run
+from tests.cli.shell import refuses, sh, write_command
 
 
 def make(out, *args, check=True):
@@ -118,6 +119,15 @@ def test_accuracy_by_distance(tmp_path):
     assert cut.status == 1 and "1 answers to 8 questions" in cut.output
 
 
+def test_a_dry_run_over_text_that_fills_a_pipe(tmp_path):
+    (tmp_path / "tokenizer.json").touch()
+    (tmp_path / "text").write_text("word\n" * 200_000)
+    words = ("examples/next_text/prepare.sh", tmp_path, tmp_path / "text", tmp_path / "text")
+    shown = sh(*words, DRY_RUN="1", OUT=str(tmp_path / "out")).stdout
+    assert shown.count("+ python3 ") == 2 and "+ pet-fairseq prompts " in shown
+    assert not (tmp_path / "out").exists()
+
+
 def test_movie_reviews_as_tables(tmp_path):
     raw, script = tmp_path / "raw", REPO / "examples/movie_reviews/tables.py"
     raw.mkdir()
@@ -205,6 +215,11 @@ def test_next_text(tmp_path):
             "prompt": " ".join(piece[:6]),
             "response": " ".join(piece[6:]),
         }
+    write_command(tmp_path / "stubs/cat", '/bin/cat "$@"; exit 1')  # such as a disk that fails
+    stubs = {"PATH": f"{tmp_path}/stubs:{BIN}:{os.environ['PATH']}"}
+    broken = settings | stubs | {"OUT": str(tmp_path / "broken")}
+    assert sh(script, tmp_path, *files, check=False, **broken).returncode == 1
+    assert not (tmp_path / "broken/raw").exists()
     starts = [text.index(record["prompt"].split()[0]) for record in found["test"]]
     assert len(set(starts)) == 3
     assert "raw: done before" in sh(script, tmp_path, *files, **settings).stdout
