@@ -75,7 +75,8 @@ def words_of(command: str, apostrophes: bool = False) -> list[str]:
 
 
 def options(words: list[str]) -> list[str]:
-    return [word.partition("=")[0] for word in words if re.match("--?[a-z]", word)]
+    """The options among words; several in one word are what an option hands on to fairseq."""
+    return [word.partition("=")[0] for word in words if re.fullmatch(r"--?[a-z]\S*", word)]
 
 
 def parser_of(words: list[str]):
