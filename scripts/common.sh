@@ -42,13 +42,19 @@ same_lines() {
   [ "$(count_lines "$1")" = "$(count_lines "$2")" ] || die "$1 and $2 differ in their number of lines"
 }
 
+# check_settings FOLDER NOTE SETTINGS: stop if FOLDER was made with other settings, as FOLDER/NOTE says. Where the note
+# is within a product it comes and goes with it, so that settings that failed can be mended.
+check_settings() {
+  local noted=$1/$2
+  [ ! -f "$noted" ] || [ "$(cat "$noted")" = "$3" ] ||
+    die "$1 was made with other settings ($(cat "$noted"), now $3); give another folder or remove it"
+}
+
 # same_settings FOLDER SETTINGS: note SETTINGS in FOLDER; stop if it was made with others
 same_settings() {
-  local noted=$1/settings
-  [ ! -f "$noted" ] || [ "$(cat "$noted")" = "$2" ] ||
-    die "$1 was made with other settings ($(cat "$noted"), now $2); give another folder or remove it"
+  check_settings "$1" settings "$2"
   mkdir -p "$1"
-  echo "$2" >"$noted"
+  echo "$2" >"$1/settings"
 }
 
 # stage NAME FILE COMMAND...: run COMMAND unless its last product FILE is there or STAGES leaves NAME out

@@ -212,7 +212,7 @@ DEFECTS = (
     Defect(
         "text prepared with other settings used again",
         "scripts/common.sh",
-        '[ ! -f "$noted" ] || [ "$(cat "$noted")" = "$2" ] ||',
+        '[ ! -f "$noted" ] || [ "$(cat "$noted")" = "$3" ] ||',
         "true ||",
         "tests/cli/test_prepare_steps.py",
     ),

@@ -13,11 +13,14 @@ for file in "$train" "$test"; do
   [ -f "$file" ] || die "'$file': no such file; give prepare.sh MODEL TRAIN TEST"
 done
 out=${OUT:-$ROOT/runs/language_model/$(basename "$(cd "$model" && pwd)")/data}
+prompt=${PROMPT_WORDS:-200} response=${RESPONSE_WORDS:-60}
+settings="$prompt $response $model $train $test"
 
 raw() {
   run rm -rf "$out/raw.tmp"
   run python3 "$ROOT/examples/language_model/texts.py" "$model/tokenizer.json" "$train" "$test" "$out/raw.tmp" \
-    --prompt-words "${PROMPT_WORDS:-200}" --response-words "${RESPONSE_WORDS:-60}"
+    --prompt-words "$prompt" --response-words "$response"
+  write "$out/raw.tmp/settings" echo "$settings"
   run mv "$out/raw.tmp" "$out/raw"
 }
 
@@ -28,5 +31,6 @@ binarise() {
   run mv "$out/bin.tmp" "$out/bin"
 }
 
+check_settings "$out" raw/settings "$settings"
 stage raw "$out/raw" raw
 stage bin "$out/bin" binarise

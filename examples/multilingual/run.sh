@@ -46,10 +46,11 @@ one_direction() {
 equal() {
   one_direction
   [ "${DRY_RUN:-0}" != 1 ] || return 0
-  local checkpoint best wanted
+  local checkpoint score best wanted
   wanted=$(bleu "$runs/teacher/en-de/checkpoint.pt")
   for checkpoint in "$runs"/bilingual/checkpoint_*_*.pt; do
-    echo "$(bleu "$checkpoint") $checkpoint"
+    score=$(bleu "$checkpoint") # on a line of its own: ends here if a command failed
+    echo "$score $checkpoint"
   done >"$runs/bilingual/bleu.txt"
   best=$(awk -v wanted="$wanted" '{ d = $1 - wanted; print (d < 0 ? -d : d), $2 }' "$runs/bilingual/bleu.txt" |
     sort -g | head -1 | cut -d" " -f2)

@@ -17,14 +17,17 @@ for file in "${train_files[@]:-}" "${test_files[@]:-}"; do
   [ -f "$file" ] || die "'$file': no such file; give prepare.sh MODEL TRAIN TEST"
 done
 out=${OUT:-$ROOT/runs/next_text/data}
-valid=${VALID_RECORDS:-200}
+prompt=${PROMPT_TOKENS:-144} response=${RESPONSE_TOKENS:-48}
+tested=${TEST_RECORDS:-500} valid=${VALID_RECORDS:-200}
+settings="$prompt $response $tested $valid $model $train $test"
 
 # records OUT MOST FILE...: MOST records at most, all if it is empty
 records() {
   local to=$1 most=$2
   shift 2
-  cat "$@" | run python3 "$ROOT/examples/next_text/records.py" "$TOKENIZER" "$to" ${most:+--most "$most"} \
-    --prompt-tokens "${PROMPT_TOKENS:-144}" --response-tokens "${RESPONSE_TOKENS:-48}"
+  run python3 "$ROOT/examples/next_text/records.py" "$TOKENIZER" "$to" ${most:+--most "$most"} \
+    --prompt-tokens "$prompt" --response-tokens "$response" < <(cat "$@")
+  [ "${DRY_RUN:-0}" = 1 ] || wait "$!" # ends here if cat failed
 }
 
 # the validation records are the last ones of the training text
@@ -33,10 +36,12 @@ raw() {
   run rm -rf "$new"
   run mkdir -p "$new"
   records "$new/all.jsonl" "" "${train_files[@]}"
-  records "$new/test.jsonl" "${TEST_RECORDS:-500}" "${test_files[@]}"
+  records "$new/test.jsonl" "$tested" "${test_files[@]}"
   [ "${DRY_RUN:-0}" = 1 ] || head -n "-$valid" "$new/all.jsonl" >"$new/train.jsonl"
   [ "${DRY_RUN:-0}" = 1 ] || tail -n "$valid" "$new/all.jsonl" >"$new/valid.jsonl"
+  write "$new/settings" echo "$settings"
   run mv "$new" "$out/raw"
 }
 
+check_settings "$out" raw/settings "$settings"
 prompts_stages "$out" train valid test

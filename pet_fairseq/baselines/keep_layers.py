@@ -7,15 +7,17 @@ cannot be given on the command line: it is read as a list of numbers, where the 
 import re
 from pathlib import Path
 
+from fairseq.models.transformer import TransformerModelBase
 from torch import Tensor
 
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.checkpoints.saving import derived_state, save_state
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import atomic_write, check_out_file
+from pet_fairseq.nn.architectures import architecture_name, model_class
 from pet_fairseq.nn.layers import STACKS
 
-LAYER = re.compile(r"(encoder|decoder)\.layers\.(\d+)\.(.*)", re.DOTALL)
+LAYER = re.compile(r"(encoder|decoder)\.layers\.\d+\.")
 
 
 def keep_layers(checkpoint: str, layers: dict[str, str], out: Path) -> None:
@@ -30,8 +32,11 @@ def keep_layers(checkpoint: str, layers: dict[str, str], out: Path) -> None:
     check_out_file(out)
     state = load_checkpoint(checkpoint, "CHECKPOINT")
     args = state["cfg"]["model"]
-    if any(not hasattr(args, f"{stack}_layers") for stack in STACKS):
-        raise UserError(f"CHECKPOINT {checkpoint}: not an encoder-decoder Transformer")
+    if not issubclass(model_class(args), TransformerModelBase):
+        raise UserError(
+            f"CHECKPOINT {checkpoint}: its architecture {architecture_name(args)} is not an "
+            "encoder-decoder Transformer; give one such as fairseq's transformer"
+        )
     if hasattr(args, "encoder_pairs"):
         raise UserError(f"CHECKPOINT {checkpoint}: its layers share parameters; give a plain model")
     kept = {s: read_layers(layers[s], s, getattr(args, f"{s}_layers")) for s in STACKS}
@@ -62,15 +67,23 @@ def read_layers(text: str, stack: str, number: int) -> list[int]:
 def renumbered(model: dict[str, Tensor], kept: dict[str, list[int]]) -> dict[str, Tensor]:
     """The entries of a model's state without other layers than the kept ones, under new numbers.
 
+    What a layer lacks of the first one it shares with that, as T5's layers share the biases of
+    distances: it gets an entry of its own, since the first layer may be left out.
+
     Args:
         kept: by stack, numbers of layers, counted from 1.
     """
-    new = {}
-    for name, tensor in model.items():
-        layer = LAYER.fullmatch(name)
-        if layer is None:
-            new[name] = tensor
-        elif int(layer[2]) + 1 in kept[layer[1]]:
-            number = kept[layer[1]].index(int(layer[2]) + 1)
-            new[f"{layer[1]}.layers.{number}.{layer[3]}"] = tensor
+    new = {name: tensor for name, tensor in model.items() if LAYER.match(name) is None}
+    for stack, numbers in kept.items():
+        shared = entries_of_layer(model, stack, 1)
+        for i, number in enumerate(numbers):
+            entries = shared | entries_of_layer(model, stack, number)
+            new |= {f"{stack}.layers.{i}.{name}": tensor for name, tensor in entries.items()}
     return new
+
+
+def entries_of_layer(model: dict[str, Tensor], stack: str, number: int) -> dict[str, Tensor]:
+    """The entries of a layer, counted from 1, by their names in it."""
+    prefix = f"{stack}.layers.{number - 1}."
+    own = (name for name in model if name.startswith(prefix))
+    return {name.removeprefix(prefix): model[name] for name in own}

@@ -264,7 +264,10 @@ def parse() -> argparse.Namespace:
         "--data", type=Path, metavar="BIN", help="default: data/bin in RUNS or beside it"
     )
     parser.add_argument(
-        "--reference", type=Path, metavar="FILE", help="default: raw/test.LANG beside BIN"
+        "--reference",
+        type=Path,
+        metavar="FILE",
+        help="default: lower/test.LANG beside BIN, or else raw/test.LANG",
     )
     for option in ("--remove-bpe", "--tokenizer"):
         parser.add_argument(option, metavar="NAME", help="as for pet-fairseq compress")

@@ -42,7 +42,7 @@ class Choices:
 
     Attributes:
         data: the folder from fairseq-preprocess.
-        reference: raw target text of the test set, None for raw/test.LANG beside `data`.
+        reference: raw target text of the test set, None for what `find_reference` finds.
         remove_bpe, tokenizer: as for `pet-fairseq compress`.
         threads: numbers of them to time with; rounds: how often.
     """
@@ -70,6 +70,22 @@ def folder_bytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.iterdir())
 
 
+def find_reference(data: Path, lang: str) -> Path:
+    """Raw text of the test set beside the folder `data`, in lower case if models learn that.
+
+    Raises:
+        UserError: the data set has pronunciations, for which there is no BLEU.
+    """
+    pronunciations = data.parent / "raw" / "test.pronunciations"
+    if pronunciations.is_file():
+        raise UserError(
+            f"--data {data}: is scored by word errors, not by BLEU; use pet-fairseq report RUNS "
+            f"--reference {pronunciations} --score wer"
+        )
+    lower = data.parent / "lower" / f"test.{lang}"
+    return lower if lower.is_file() else data.parent / "raw" / f"test.{lang}"
+
+
 class Bench:
     """The test set, the teacher that students are timed beside, and a folder for what is made."""
 
@@ -82,8 +98,7 @@ class Bench:
         self.sentences = [words.string(tokens).split() for tokens in test.src]
         trained = load_checkpoint(str(teacher), "teacher")["cfg"]
         self.style = find_style(trained, task, choices.remove_bpe, choices.tokenizer)
-        raw = choices.data.parent / "raw" / f"test.{task.cfg.target_lang}"
-        self.reference = choices.reference or raw
+        self.reference = choices.reference or find_reference(choices.data, task.cfg.target_lang)
         self.scorer = cached_bleu(self._read_reference())
         self.exported = cache(self._export)
 
@@ -182,14 +197,17 @@ class Bench:
 
 
 def measure(bench: Bench, run: Path, timed: bool, kept: Path) -> dict[str, Cell]:
-    """The cells of a run by form: those in the file `kept`; what it lacks is measured now."""
+    """The cells of a run by form: those in the file `kept`; what it lacks is measured now.
+
+    What was refused is tried again: a package that was missing may be there.
+    """
     about = bench.about(run / BEST)
     content = json.loads(read_text(kept, "cells")) if kept.is_file() else {}
     if content.get("about") != about:
         content = {"about": about, "cells": {}}
     cells: dict[str, Cell] = content["cells"]
     for form, measure_form in bench.forms(timed).items():
-        if form in cells:
+        if form in cells and "refused" not in cells[form]:
             continue
         print(f"{run.name}: {form}", flush=True)
         try:

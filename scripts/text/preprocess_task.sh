@@ -98,7 +98,8 @@ shorten() {
 dictionary() {
   if [ -n "${BERT:-}" ]; then
     # the tokenizer is for serve and predict, which look for it beside the data
-    run cp "$BERT/tokenizer.json" "$BERT/dict.txt" "$out"
+    run cp "$BERT/tokenizer.json" "$out"
+    write "$out/dict.txt" cat "$BERT/dict.txt"
     return 0
   fi
   run python3 "$ROOT/scripts/text/dictionary.py" "$out/dict.txt" "${training[@]/#/$out/bpe/}" --sentinels 100

@@ -5,16 +5,25 @@
 # prompts_stages OUT SPLIT...: run the stages: the caller's function `raw` makes OUT/raw/SPLIT.jsonl, then
 # pet-fairseq prompts makes OUT/bin
 prompts_stages() {
-  local out=$1 split texts files=()
+  local out=$1 split options texts files=()
   shift
   IFS=: read -r -a texts <<<"${TEXT:-}"
   for split in "$@"; do
     files+=("--$split" "$out/raw/$split.jsonl")
   done
-  local words=(${SPM:+--spm "$SPM"} ${TOKENIZER:+--tokenizer "$TOKENIZER"} ${VOCAB_SIZE:+--vocab-size "$VOCAB_SIZE"}
+  local words=(${TOKENIZER:+--tokenizer "$TOKENIZER"} ${VOCAB_SIZE:+--vocab-size "$VOCAB_SIZE"}
     ${CHAT_TEMPLATE:+--chat-template "$CHAT_TEMPLATE"} ${CUE:+--cue "$CUE"} ${TEXT:+--text "${texts[@]}"})
   [ -z "${SPM:-}" ] || [ ! -e "$out/bin" ] || cmp -s "$SPM" "$out/bin/spm.model" ||
     die "SPM=$SPM: $out/bin was made with another SentencePiece model; give another OUT or remove it"
+  options=$(printf '%q ' "${words[@]}") # a cue may have line breaks, an error is one line
+  options=${options% }
+  check_settings "$out" bin/settings "$options"
   stage raw "$out/raw" raw
-  stage binarise "$out/bin" run pet-fairseq prompts "${files[@]}" --out "$out/bin" "${words[@]}"
+  stage binarise "$out/bin" prompts_binarise
+}
+
+# reads the variables of prompts_stages
+prompts_binarise() {
+  run pet-fairseq prompts "${files[@]}" --out "$out/bin" ${SPM:+--spm "$SPM"} "${words[@]}"
+  write "$out/bin/settings" echo "$options"
 }

@@ -23,17 +23,30 @@ wmt17_downloads=${DOWNLOADS:-$ROOT/runs/wmt17/download}
 #   CORPUS  "NAME ARCHIVE BYTES CHECKSUM PREFIX LEAST": PREFIX.en and PREFIX.OTHER in the archive, at least LEAST lines
 wmt17() {
   local other=$1 valid=$2 valid_lines=$3 test_lines=$4 least=$5
-  local new unpacked out=${OUT:-$ROOT/runs/wmt17_en_$other/data} rule
+  local new unpacked out=${OUT:-$ROOT/runs/wmt17_en_$other/data} rule from
   shift 5
   new=$out/raw.tmp unpacked=$out/unpacked
   case ${TEXT:-preprocessed} in
-    preprocessed) rule=(TOKENISED="train valid" MAX_TOKENS=175) ;;
-    raw) rule=(MAX_PIECES=250) ;;
+    preprocessed) rule=(TOKENISED="train valid" MAX_TOKENS=175) from=preprocessed ;;
+    raw) rule=(MAX_PIECES=250) from=$(wmt17_corpora "$@") ;;
     *) die "TEXT=$TEXT: give preprocessed or raw" ;;
   esac
+  check_settings "$out" raw/made_from "$from"
   stage raw "$out/raw" wmt17_raw "$@"
   env LOWERCASE=1 "${rule[@]}" \
     "$ROOT/scripts/text/preprocess.sh" "$out/raw" "${SRC:-en}" "${TGT:-$other}" "${BPE_MERGES:-40000}" "$out"
+}
+
+# wmt17_corpora CORPUS...: the names that CORPORA chooses, all by default, in the recipe's order
+wmt17_corpora() {
+  local name names=("${@%% *}") chosen=()
+  for name in ${CORPORA:-}; do
+    [[ " ${names[*]} " == *" $name "* ]] || die "CORPORA: there is no '$name'; give some of ${names[*]}"
+  done
+  for name in "${names[@]}"; do
+    [[ " ${CORPORA:-$name} " != *" $name "* ]] || chosen+=("$name")
+  done
+  echo "${chosen[*]}"
 }
 
 # wmt17_raw CORPUS...: the three sets in OUT/raw; like what it calls it reads the variables of wmt17
@@ -47,6 +60,7 @@ wmt17_raw() {
   fi
   wmt17_news test.tgz 86a1724c276004aa25455ae2a04cef26 test/newstest2017 test "$test_lines"
   run rm -rf "$unpacked"
+  write "$new/made_from" echo "$from"
   run mv "$new" "$out/raw"
 }
 
@@ -68,13 +82,10 @@ wmt17_preprocessed() {
 
 # the same from the archives of the training corpora and of the news sets
 wmt17_from_archives() {
-  local chosen=() row lang name archive bytes sum prefix least names=("${@%% *}")
-  for name in ${CORPORA:-}; do
-    [[ " ${names[*]} " == *" $name "* ]] || die "CORPORA: there is no '$name'; give some of ${names[*]}"
-  done
+  local chosen=() row lang name archive bytes sum prefix least
   for row in "$@"; do
     read -r name archive bytes sum prefix least <<<"$row"
-    [[ " ${CORPORA:-$name} " == *" $name "* ]] || continue
+    [[ " $from " == *" $name "* ]] || continue
     fetch "$wmt17_url/$archive" "$wmt17_downloads/$archive" "$bytes" "$sum"
     unpack "$wmt17_downloads/$archive" "$unpacked" "$prefix.en" "$prefix.$other"
     check_pair "$name" "$unpacked/$prefix.en" "$unpacked/$prefix.$other" "$least"

@@ -3,10 +3,12 @@
 import pytest
 import torch
 
-from pet_fairseq.baselines.keep_layers import read_layers, renumbered
+from pet_fairseq.baselines.keep_layers import keep_layers, read_layers, renumbered
+from pet_fairseq.checkpoints.loading import load_transformer
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.errors import UserError
 from tests.cli.processes import run, train
+from tests.translation import make_task, save_model
 
 
 def test_layers_get_new_numbers():
@@ -19,6 +21,33 @@ def test_layers_get_new_numbers():
         "encoder.layers.1.fc1.weight": 1,
         "encoder.x": 30,
     }
+
+
+CONVOLUTIONAL = {f"{stack}_layers": "[(8, 3)] * 2" for stack in ("encoder", "decoder")}
+POSITIONS = {f"max_{side}_positions": 40 for side in ("source", "target")}
+
+
+@pytest.mark.parametrize("arch", ["lstm", "fconv"])
+def test_other_models_are_refused(arch, tmp_path):
+    options = {**CONVOLUTIONAL, **POSITIONS} if arch == "fconv" else {}
+    model = save_model(tmp_path / "m.pt", make_task(tmp_path), arch, **options)
+    with pytest.raises(UserError, match=rf"CHECKPOINT {model}: its architecture {arch} is not "):
+        keep_layers(model, {"encoder": "1", "decoder": "1"}, tmp_path / "out.pt")
+
+
+def test_what_the_first_layer_of_a_t5_shares_stays(tmp_path):
+    sizes = {"encoder_layers": 3, "decoder_layers": 3, "encoder_embed_dim": 8}
+    sizes |= {f"{stack}_attention_heads": 2 for stack in ("encoder", "decoder")}
+    path = save_model(tmp_path / "t5.pt", make_task(tmp_path), "t5", **sizes)
+    keep_layers(path, {"encoder": "2,3", "decoder": "3,1"}, tmp_path / "out.pt")
+    whole, _ = load_transformer(path, "FILE", str(tmp_path))
+    kept, _ = load_transformer(str(tmp_path / "out.pt"), "FILE", str(tmp_path))
+    for stack, layers in {"encoder": (1, 2), "decoder": (2, 0)}.items():
+        for i, layer in enumerate(layers):
+            expected = getattr(whole, stack).layers[layer].state_dict()
+            found = getattr(kept, stack).layers[i].state_dict()
+            assert found.keys() == expected.keys() and "self_attn.relative.weight" in found
+            assert all(torch.equal(found[name], expected[name]) for name in expected)
 
 
 @pytest.mark.parametrize("text", ["", "1,,2", "a", "0", "4", "1,1", "-1"])

@@ -3,6 +3,7 @@
 import os
 import shlex
 import subprocess
+from pathlib import Path
 
 from tests.cli.processes import BIN, REPO, command_line
 
@@ -37,6 +38,13 @@ def bash(*args, check: bool = True, **env) -> subprocess.CompletedProcess:
 
 def sh(script: str, *args, **options) -> subprocess.CompletedProcess:
     return bash(REPO / script, *args, **options)
+
+
+def write_command(path: Path, code: str) -> None:
+    """Write a command that bash finds in the file's folder, if that is first on PATH."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/bash\n{code}\n")
+    path.chmod(0o755)
 
 
 def refuses(result: subprocess.CompletedProcess, *texts) -> None:

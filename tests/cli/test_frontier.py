@@ -5,7 +5,9 @@ import importlib.util
 import json
 import shutil
 import sys
+from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 from sacrebleu.metrics import BLEU
@@ -33,6 +35,12 @@ def frontier(monkeypatch):
 def frontier_plots(frontier):
     """The module of its plots."""
     return sys.modules["frontier_plots"]
+
+
+@pytest.fixture
+def frontier_cells(frontier):
+    """The module that measures a run."""
+    return sys.modules["frontier_cells"]
 
 
 # --- the command ----------------------------------------------------------------------------------
@@ -120,6 +128,41 @@ def test_what_ends_in_one_line(runs, tmp_path):
     ):
         failed = run("python", SCRIPT, runs, *QUICK, *options, check=False)
         assert failed.status == 1 and message in failed.output.splitlines()[-1]
+
+
+def test_models_of_lower_case_are_scored_by_lower_case(frontier_cells, tmp_path):
+    for folder in ("raw", "lower"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "test.en").touch()
+    assert frontier_cells.find_reference(tmp_path / "bin", "en") == tmp_path / "lower/test.en"
+    (tmp_path / "lower/test.en").unlink()
+    assert frontier_cells.find_reference(tmp_path / "bin", "en") == tmp_path / "raw/test.en"
+
+
+def test_pronunciations_have_no_bleu(teacher, raw, data, tmp_path):
+    for name, folder in (("raw", raw), ("bin", data)):
+        shutil.copytree(folder, tmp_path / "data" / name)
+    (tmp_path / "data/raw/test.pronunciations").touch()
+    (tmp_path / "teacher").mkdir()
+    shutil.copy(teacher, tmp_path / "teacher/checkpoint_best.pt")
+    failed = run("python", SCRIPT, tmp_path, *QUICK, check=False)
+    assert failed.status == 1
+    assert "is scored by word errors, not by BLEU; use pet-fair" in failed.output.splitlines()[-1]
+
+
+def test_what_was_refused_is_measured_again(frontier_cells, tmp_path):
+    answers = iter([UserError("ctranslate2 is missing"), {"bytes": 1}])
+
+    def measure_form(checkpoint: Path):
+        answer = next(answers)
+        if isinstance(answer, UserError):
+            raise answer
+        return answer
+
+    bench = SimpleNamespace(about=lambda path: {}, forms=lambda timed: {"int8": measure_form})
+    for expected in ({"refused": "ctranslate2 is missing"}, {"bytes": 1}, {"bytes": 1}):
+        cells = frontier_cells.measure(bench, tmp_path / "run", False, tmp_path / "run.json")
+        assert cells == {"int8": expected}
 
 
 # --- figures --------------------------------------------------------------------------------------

@@ -75,6 +75,21 @@ def test_every_row_on_paper(data, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_translation_that_fails_chooses_no_checkpoint(broken, tmp_path):
+    (tmp_path / "teacher/en-de").mkdir(parents=True)
+    (tmp_path / "bilingual").mkdir()
+    for updates in (2, 4):
+        (tmp_path / f"bilingual/checkpoint_1_{updates}.pt").touch()
+    works = '[[ "$2" != *_4.pt ]]' if broken else "true"
+    stubs = {"pet-fairseq": works, "sacrebleu": "echo 20"}
+    functions = {f"BASH_FUNC_{name}%%": f"() {{ {code}; }}" for name, code in stubs.items()}
+    settings = {"DATA": str(tmp_path), "RUNS": str(tmp_path), **functions}
+    result = sh(f"{EXAMPLE}/run.sh", "equal", check=False, **settings)
+    assert (result.returncode == 0) != broken
+    assert (tmp_path / "bilingual/checkpoint_equal.pt").is_symlink() != broken
+
+
 def test_table(tmp_path):
     """Differences are of the same seeds: 1 and 2, of which one BLEU is 1 and one 2 higher."""
     bleu = {"pairs": [30.0, 31.0, 35.0], "text": [31.0, 33.0]}

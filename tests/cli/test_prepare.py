@@ -276,6 +276,11 @@ def test_wmt17_latvian_texts(tmp_path):
     sh(recipe, **env, CORPORA="leta books")
     texts = lines(tmp_path / "out/raw/train.lv")
     assert texts == sentences(30, "letalv") + sentences(30, "bookslv")
+    refuses(sh(recipe, check=False, **env), "other settings (leta books, now europarl rapid leta")
+    refuses(sh(recipe, check=False, **env, CORPORA="wiki"), "no 'wiki'")
+    env["STAGES"] = "tokenise"
+    assert "tokenise" in sh(recipe, **env, CORPORA="books leta").stdout
+    env["STAGES"] = "raw"
     shutil.rmtree(tmp_path / "out")
     sh(recipe, **env)
     assert len(lines(tmp_path / "out/raw/train.en")) == 150

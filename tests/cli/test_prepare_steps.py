@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import os
 import random
 import subprocess
 import zipfile
@@ -11,7 +12,7 @@ import pytest
 from fairseq.data.encoders.moses_tokenizer import MosesTokenizer, MosesTokenizerConfig
 
 from tests.cli.processes import BIN, REPO, write_text
-from tests.cli.shell import bash, refuses, sh
+from tests.cli.shell import bash, refuses, sh, write_command
 
 PREPROCESS = "scripts/text/preprocess.sh"
 
@@ -301,3 +302,26 @@ def test_sets_that_are_tokens_already_stay_as_they_are(tmp_path):
     env["TOKENISED"] = "train"
     again = sh(PREPROCESS, tmp_path / "raw", "de", "en", 30, tmp_path / "out", check=False, **env)
     refuses(again, "other settings", "tokenised: train")
+
+
+def test_half_a_dictionary_of_an_imported_model_does_not_count(tmp_path):
+    """The disk is full: what copies dict.txt writes its beginning and fails."""
+    (tmp_path / "raw").mkdir()
+    for split in ("train", "valid", "test"):
+        for kind in ("text", "answer"):
+            (tmp_path / f"raw/{split}.{kind}").write_text("a b\n")
+    (tmp_path / "bert").mkdir()
+    for name in ("dict.txt", "tokenizer.json"):
+        (tmp_path / "bert" / name).write_text("a 1\nb 1\n")
+    stubs = tmp_path / "stubs"
+    write_command(stubs / "cat", '[[ $1 != *bert/dict.txt ]] || { head -c 3 "$1"; exit 1; }')
+    half = '[[ "$*" != *bert/dict.txt* ]] || { echo a >"${@: -1}/dict.txt"; exit 1; }'
+    write_command(stubs / "cp", f'{half}; /bin/cp "$@"')
+    given = ("scripts/text/preprocess_task.sh", tmp_path / "raw", 30, tmp_path / "out")
+    settings = {"BERT": str(tmp_path / "bert"), "STAGES": "dictionary"}
+    path = {"PATH": f"{stubs}:{BIN}:{os.environ['PATH']}"}
+    assert sh(*given, check=False, **settings, **path).returncode == 1
+    assert not (tmp_path / "out/dict.txt").exists()
+    sh(*given, **settings)
+    assert (tmp_path / "out/dict.txt").read_text() == "a 1\nb 1\n"
+    assert (tmp_path / "out/tokenizer.json").exists()

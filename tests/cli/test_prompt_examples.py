@@ -1,12 +1,13 @@
 """What the examples of SelfCP make: passages of reviews, the game of recall, tables."""
 
 import json
+import os
 import re
 
 import pytest
 
-from tests.cli.processes import REPO, run
-from tests.cli.shell import refuses, sh
+from tests.cli.processes import BIN, REPO, run
+from tests.cli.shell import refuses, sh, write_command
 
 
 def make(out, *args, check=True):
@@ -89,6 +90,17 @@ def test_recall(tmp_path):
         assert result.status == 1 and f"--pairs {' '.join(pairs)}: give" in result.output
 
 
+def test_recall_of_other_settings(tmp_path):
+    """Those that failed are not kept: they can be mended."""
+    script, settings = "examples/recall/prepare.sh", {"OUT": str(tmp_path), "STAGES": "raw"}
+    refuses(sh(script, check=False, **settings, PAIRS="9 3"), "--pairs 9 3: give")
+    sh(script, **settings, PAIRS="3 9")
+    assert "raw: done before" in sh(script, **settings, PAIRS="3 9").stdout
+    other = sh(script, check=False, **settings, PAIRS="4 9")
+    refuses(other, f"{tmp_path} was made with other settings (3 9 1, now 4 9 1); give another")
+    refuses(sh(script, check=False, **settings, PAIRS="3 9", SEED="2"), "now 3 9 2")
+
+
 def test_accuracy_by_distance(tmp_path):
     distances = [0, 1, 2, 3, 4, 5, 6, 7]
     records = [{"response": f"v{d}", "distance": d} for d in distances]
@@ -107,6 +119,15 @@ def test_accuracy_by_distance(tmp_path):
     assert cut.status == 1 and "1 answers to 8 questions" in cut.output
 
 
+def test_a_dry_run_over_text_that_fills_a_pipe(tmp_path):
+    (tmp_path / "tokenizer.json").touch()
+    (tmp_path / "text").write_text("word\n" * 200_000)
+    words = ("examples/next_text/prepare.sh", tmp_path, tmp_path / "text", tmp_path / "text")
+    shown = sh(*words, DRY_RUN="1", OUT=str(tmp_path / "out")).stdout
+    assert shown.count("+ python3 ") == 2 and "+ pet-fairseq prompts " in shown
+    assert not (tmp_path / "out").exists()
+
+
 def test_movie_reviews_as_tables(tmp_path):
     raw, script = tmp_path / "raw", REPO / "examples/movie_reviews/tables.py"
     raw.mkdir()
@@ -123,6 +144,21 @@ def test_movie_reviews_as_tables(tmp_path):
     (raw / "test.jsonl").write_text('{"prompt": "x", "response": "maybe"}')
     wrong = run("python", script, raw, tmp_path / "out", check=False)
     assert wrong.status == 1 and "test.jsonl: no records of movie reviews" in wrong.output
+
+
+def test_language_model_of_other_settings(tmp_path):
+    tokenizers = pytest.importorskip("tokenizers")
+    model = tokenizers.models.WordLevel({"a": 0, "\u010a": 1}, unk_token="a")
+    tokenizer = tokenizers.Tokenizer(model)
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "text").write_text("a a a\ta a\n" * 50)
+    given = ("examples/language_model/prepare.sh", tmp_path, tmp_path / "text", tmp_path / "text")
+    settings = {"OUT": str(tmp_path / "out"), "STAGES": "raw"}
+    sh(*given, **settings)
+    assert "raw: done before" in sh(*given, **settings).stdout
+    other = sh(*given, check=False, **settings, PROMPT_WORDS="3")
+    refuses(other, f"{tmp_path}/out was made with other settings (200 60 ", "now 3 60 ")
 
 
 def test_table_over_seeds(tmp_path):
@@ -179,8 +215,16 @@ def test_next_text(tmp_path):
             "prompt": " ".join(piece[:6]),
             "response": " ".join(piece[6:]),
         }
+    write_command(tmp_path / "stubs/cat", '/bin/cat "$@"; exit 1')  # such as a disk that fails
+    stubs = {"PATH": f"{tmp_path}/stubs:{BIN}:{os.environ['PATH']}"}
+    broken = settings | stubs | {"OUT": str(tmp_path / "broken")}
+    assert sh(script, tmp_path, *files, check=False, **broken).returncode == 1
+    assert not (tmp_path / "broken/raw").exists()
     starts = [text.index(record["prompt"].split()[0]) for record in found["test"]]
     assert len(set(starts)) == 3
+    assert "raw: done before" in sh(script, tmp_path, *files, **settings).stdout
+    other = sh(script, tmp_path, *files, check=False, **settings | {"TEST_RECORDS": "4"})
+    refuses(other, f"{tmp_path}/out was made with other settings (6 4 3 5 ", "now 6 4 4 5 ")
     refuses(sh(script, tmp_path, "no", "no", check=False), "'no': no such file; give prepare.sh")
     settings["OUT"] = str(tmp_path / "out2")
     long = sh(script, tmp_path, *files, check=False, **settings | {"PROMPT_TOKENS": "900"})

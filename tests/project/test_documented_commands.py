@@ -8,6 +8,10 @@ from typing import Optional
 
 import pytest
 from fairseq import options as fairseq_options
+from fairseq.criterions import CRITERION_REGISTRY
+from fairseq.models import ARCH_CONFIG_REGISTRY, MODEL_REGISTRY
+from fairseq.optim import OPTIMIZER_REGISTRY
+from fairseq.tasks import TASK_REGISTRY
 
 from pet_fairseq.cli import COMMANDS
 from pet_fairseq.recipes.commands import pipeline_of
@@ -71,7 +75,8 @@ def words_of(command: str, apostrophes: bool = False) -> list[str]:
 
 
 def options(words: list[str]) -> list[str]:
-    return [word.partition("=")[0] for word in words if re.match("--?[a-z]", word)]
+    """The options among words; several in one word are what an option hands on to fairseq."""
+    return [word.partition("=")[0] for word in words if re.fullmatch(r"--?[a-z]\S*", word)]
 
 
 def parser_of(words: list[str]):
@@ -175,6 +180,26 @@ def test_every_benchmark_is_run_by_a_test(folder):
 def test_every_recipe_is_documented():
     documented_names = {Path(words[0]).name for _, words in recipes()}
     assert set(RECIPES) - documented_names - {"demo"} == set()
+
+
+def own_names() -> set[str]:
+    """What fairseq knows by these names only once this package is loaded."""
+    known = (ARCH_CONFIG_REGISTRY, MODEL_REGISTRY, CRITERION_REGISTRY, TASK_REGISTRY)
+    entries = (item for names in (*known, OPTIMIZER_REGISTRY) for item in names.items())
+    return {name for name, entry in entries if entry.__module__.startswith("pet_fairseq.")}
+
+
+def test_commands_of_fairseq_load_this_package_where_they_need_it():
+    """In blocks and in text; dots stand for options that were shown before."""
+    program, needed = "fairseq-(?:train|validate|generate|interactive) ", []
+    names = own_names() | {"OUT/model_options)"}  # of an imported model
+    for document, text in texts():
+        text = text.replace("\\\n", " ")
+        shown = rf"(?<=`){program}[^`]+|(?:^\s*(?:\$ )?|\| ){program}.+"
+        commands = re.findall(shown, text, re.MULTILINE)
+        needed += [(document, c) for c in commands if names & set(c.split()) and "..." not in c]
+    assert len(needed) > 40
+    assert [found for found in needed if "--user-dir" not in found[1]] == []
 
 
 # --- blocks ---------------------------------------------------------------------------------------

@@ -105,10 +105,10 @@ def settings(args: argparse.Namespace) -> Settings:
     """How the model, plugins and their competitors are trained.
 
     Raises:
-        UserError: `--updates` or `--max-tokens` below 1, `--model-updates` below 0, or a folder of
-            the model without its options.
+        UserError: `--updates`, `--max-tokens` or `--length` below 1, `--model-updates` below 0, or
+            a folder of the model without its options.
     """
-    check_positive(updates=args.updates, max_tokens=args.max_tokens)
+    check_positive(updates=args.updates, max_tokens=args.max_tokens, length=args.length)
     if args.model_updates < 0:
         raise UserError(f"--model-updates {args.model_updates}: give 0 or more")
     budget = {"max_tokens": args.max_tokens, "updates": args.updates}
@@ -147,6 +147,7 @@ def build(args: argparse.Namespace, place: Place) -> Pipeline:
     Raises:
         UserError: a row that does not exist, or a number below 1.
     """
+    check_positive(texts=args.texts)
     base = place.base / place.name / args.model.resolve().name
     folder, runs = place.data or base / "data", place.runs or base / "prompts"
     model = args.model / "checkpoint.pt"

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Optional
 
+from pet_fairseq.errors import check_positive
 from pet_fairseq.runner.device import make_device
 from pet_fairseq.runner.fairseq_commands import BEST
 from pet_fairseq.runner.pipeline import Pipeline, Place
@@ -99,12 +100,17 @@ def make_pipeline(
     pretrained_path: Optional[Path],
     first_steps: Optional[Path] = None,
 ) -> Pipeline:
-    """The stages for data in a folder; raw text is used if it is there, or no data are yet."""
+    """The stages for data in a folder; raw text is used if it is there, or no data are yet.
+
+    Raises:
+        UserError: `--length` below 1, or as `build_stages`.
+    """
     raw = folder / "raw_text"
     has_raw = settings.raw_task and (raw.is_dir() or not folder.exists())
     if has_raw and pretrained_path is None:
         pretrained_path = args.backbone  # plugins of another model would not fit it
     if args.length is not None:
+        check_positive(length=args.length)
         settings = replace(settings, length=args.length)
     if args.seed is not None and args.runs is None:
         runs = runs.with_name(f"{runs.name}.seed{args.seed}")

@@ -48,6 +48,9 @@ def test_from_reviews_to_binary_data_and_its_model_for_others(env, public, tmp_p
     assert words == ["negative", "positive"] * 2
     again = sh(recipe("movie_reviews"), public, **env).stdout
     assert "raw: done before" in again and "binarise: done before" in again
+    for changed in ({"VOCAB_SIZE": "120"}, {"TEXT": str(public)}):
+        other = sh(recipe("movie_reviews"), public, **env | changed, check=False)
+        refuses(other, f"{tmp_path}/out was made with other settings (--vocab-size 130 --text ")
 
     write_duc(public)
     model = {"SPM": str(out / "spm.model"), "OUT": str(tmp_path / "duc")}

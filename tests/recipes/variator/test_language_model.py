@@ -72,6 +72,8 @@ def test_refused(tmp_path):
         (("--rows", "token_pruning"), "--rows token_pruning: there is no such row; .* cut32"),
         (("--updates", "0"), "--updates 0: give 1 or more"),
         (("--max-tokens", "0"), "--max-tokens 0: give 1 or more"),
+        (("--texts", "0"), "--texts 0: give 1 or more"),
+        (("--length", "0"), "--length 0: give 1 or more"),
         (("--model-updates", "-1"), "--model-updates -1: give 0 or more"),
     ):
         with pytest.raises(UserError, match=message):

@@ -165,6 +165,12 @@ def test_without_raw_text_plugins_are_only_adapted(tmp_path):
     assert "pretrained" in stages("glue", tmp_path, "--task", "rte")
 
 
+@pytest.mark.parametrize("name", ["squad", "multi30k_variator"])
+def test_a_length_of_no_tokens_is_refused(name, tmp_path):
+    with pytest.raises(UserError, match="--length 0: give 1 or more"):
+        stages(name, tmp_path, "--length", "0")
+
+
 def test_first_steps_of_another_task(tmp_path):
     (tmp_path / "glue/rte/data/classes").mkdir(parents=True)  # prepared without RAW_TEXT
     rows = ("--rows", "k4", "narrow_ffn", "first_3", "no_adaptation", "token_pruning")
