@@ -5,6 +5,7 @@ Language models are compared with a reference in test_decoder_only.py.
 
 import argparse
 import random
+from functools import partial
 
 import pytest
 import torch
@@ -162,6 +163,42 @@ def test_language_models(kind, site, lm_task, tmp_path):  # noqa: F811
     options = language_models.TINY | sizes
     backbone = frozen_backbone(tmp_path / "lm.pt", lm_task, arch, options)
     assert same_at_ratio_1(model, backbone, src_tokens=inputs)
+
+
+def check_it_loads_what_it_saved(make, net_input):
+    """`make` builds the model with plugins that have learned something, or with new ones."""
+    first, again = make(trained=True), make(trained=False)
+    with torch.no_grad():
+        expected = first(**net_input)[0]
+        assert not torch.equal(again(**net_input)[0], expected)
+        again.load_state_dict(dict(first.state_dict()), strict=True)
+        assert torch.equal(again(**net_input)[0], expected)
+
+
+@pytest.mark.parametrize("kind", CLASSIFIERS)
+def test_saved_and_loaded_a_classifier_is_the_same(kind, class_task, tmp_path):  # noqa: F811
+    arch, options = CLASSIFIERS[kind]
+    path = save_classifier(tmp_path / "b.pt", class_task, arch, **options)
+    net_input = make_sentences(class_task, [3, 7, 2, 6])["net_input"]
+    del net_input["prev_output_tokens"]
+    check_it_loads_what_it_saved(partial(make_variator, class_task, path), net_input)
+
+
+@pytest.mark.parametrize("kind", TRANSLATORS)
+def test_saved_and_loaded_a_translator_is_the_same(kind, task, tmp_path):
+    arch, options = TRANSLATORS[kind]
+    path = save_model(tmp_path / "b.pt", task, arch, **options)
+    net_input = make_batch(task, [3, 7, 2, 6])["net_input"]
+    check_it_loads_what_it_saved(partial(make_variator, task, path), net_input)
+
+
+@pytest.mark.parametrize("kind", LANGUAGE_MODELS)
+def test_saved_and_loaded_a_language_model_is_the_same(kind, lm_task, tmp_path):  # noqa: F811
+    arch, sizes = language_models.KINDS[kind]
+    path = save_model(tmp_path / "lm.pt", lm_task, arch, **language_models.TINY | sizes)
+    text = make_tokens(lm_task, [(5, 4), (8, 2), (3, 3)])
+    make = partial(make_variator, lm_task, path, prompt_end="<sep>")
+    check_it_loads_what_it_saved(make, {"src_tokens": text})
 
 
 @pytest.mark.parametrize("kind", LANGUAGE_MODELS)
