@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import starmap
 from pathlib import Path
 from typing import NamedTuple, Optional
 
@@ -78,6 +79,7 @@ class SelfCpTaskConfig(FairseqDataclass):
         metadata={"help": "symbol between query and prompt in lines for fairseq-interactive"},
     )
     seed: int = II("common.seed")
+    valid_subset: str = II("dataset.valid_subset")
 
 
 def read_range(text: str) -> Optional[tuple[float, float]]:
@@ -182,9 +184,32 @@ class SelfCpTask(AllSentences):
         return draw(sample["id"].tolist(), *self.ratios, self.cfg.seed, epoch)._asdict()
 
     def begin_epoch(self, epoch: int, model: BaseFairseqModel) -> None:
-        """Remember the epoch, for which training draws."""
+        """Remember the epoch, for which training draws; before the first, check what validates.
+
+        Raises:
+            UserError: a validation set has a record that is too long for the model.
+        """
         super().begin_epoch(epoch, model)
         self.epoch = epoch
+        if epoch == 1:
+            for split in self.cfg.valid_subset.split(","):
+                if split in self.datasets:  # not with --disable-validation
+                    self._check_lengths(split, model)
+
+    def _check_lengths(self, split: str, model: BaseFairseqModel) -> None:
+        """Raise UserError if a record does not fit into the model at --memory-ratio.
+
+        Training raises the ratio of a prompt that would not, where it draws them.
+        """
+        reader = model.encoder
+        most = max(starmap(reader.positions_needed, self.dataset(split).lengths()), default=0)
+        positions = reader.inner.max_positions()
+        if most > positions:
+            raise UserError(
+                f"--valid-subset {split}: at --memory-ratio {reader.cfg.memory_ratio:g} a query, "
+                f"its prompt and response come to {most} tokens, but the backbone has {positions} "
+                "positions; give a larger ratio, a smaller --window or shorter records"
+            )
 
     def train_step(self, sample: dict, *others, **options):
         """Draw for each prompt, in this process: copies in workers do not see that epochs begin."""

@@ -325,6 +325,27 @@ def test_a_cue_of_the_folder(data, tmp_path):
             make_task(tmp_path)
 
 
+def test_a_validation_set_that_does_not_fit_is_refused_before_the_first_epoch(data, tmp_path):
+    """Of a query, a prompt, the cue and a response; in training a drawn ratio would be raised."""
+    (tmp_path / "cue.txt").write_text("w3 w1\n")
+    path = save_model(tmp_path / "lm.pt", make_task(tmp_path), "transformer_lm", **TINY)
+    lengths = [tuple(map(len, record)) for record in zip(*data["test"].values())]
+    most = max(1 + query + max(prompt + 2 + response, 0) for query, prompt, response in lengths)
+    for positions in (most, most - 1):
+        task = make_task(tmp_path, valid_subset="valid1,test")
+        model = SelfCpModel.build_model(SelfCpConfig(backbone_path=path, window=31), task)
+        model.decoder.inner.max_target_positions = positions
+        task.load_dataset("train")
+        task.begin_epoch(1, model)  # as with --disable-validation
+        task.load_dataset("test")
+        task.begin_epoch(2, model)
+        if positions == most:
+            task.begin_epoch(1, model)
+            continue
+        with pytest.raises(UserError, match=f"^--valid-subset test: .* come to {most} tokens, but"):
+            task.begin_epoch(1, model)
+
+
 def test_a_training_starts_standardised(data, tmp_path):
     task = make_task(tmp_path)
     path = save_model(tmp_path / "lm.pt", task, "transformer_lm", **TINY)
