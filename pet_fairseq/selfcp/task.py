@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import starmap
 from pathlib import Path
@@ -25,7 +25,7 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_text
 from pet_fairseq.selfcp.dataset import PromptDataset, split_at
 from pet_fairseq.selfcp.model import SelfCpModel
-from pet_fairseq.selfcp.prompts import Record
+from pet_fairseq.selfcp.prompts import Record, read_template
 from pet_fairseq.selfcp.segments import SEGMENTS_FROM
 from pet_fairseq.selfcp.vocabulary import CUE
 
@@ -126,6 +126,7 @@ class SelfCpTask(AllSentences):
         self.dictionary = dictionary
         self.ratios = read_range(cfg.memory_ratio_range)
         self.cue = read_cue(Path(cfg.data, CUE), dictionary)
+        self.template = read_template(Path(cfg.data))
         self.epoch = 1
 
     @classmethod
@@ -217,10 +218,24 @@ class SelfCpTask(AllSentences):
         sample = {**sample, "net_input": {**sample["net_input"], **draws}}
         return super().train_step(sample, *others, **options)
 
+    def complete_line(self, line: str) -> str:
+        """A line QUERY <prompt> PROMPT, or only a prompt, with the template's text in front."""
+        before, symbol = self.template.before, self.cfg.prompt_symbol
+        if before and symbol not in line:
+            return f"{before}{symbol}{self.template.between}{line}"
+        return before + line
+
+    def get_interactive_tokens_and_lengths(
+        self, lines: list[str], encode_fn: Callable[[str], str]
+    ) -> tuple[list[Tensor], list[int]]:
+        """As fairseq's, of completed lines: a query is tokenized with the text in front of it."""
+        completed = list(map(self.complete_line, lines))
+        return super().get_interactive_tokens_and_lengths(completed, encode_fn)
+
     def build_dataset_for_inference(
         self, src_tokens: list[Tensor], src_lengths: list[int], **_
     ) -> PromptDataset:
-        """A data set of lines of fairseq-interactive: QUERY <prompt> PROMPT, or only a prompt.
+        """A data set of completed lines: QUERY <prompt> PROMPT, or only a prompt.
 
         Raises:
             UserError: the dictionary lacks --prompt-symbol.
@@ -231,7 +246,8 @@ class SelfCpTask(AllSentences):
         blank = self.dictionary.index("\u2581")  # what "query <prompt> text" has before the symbol
         pairs = []
         for tokens in src_tokens:
-            tokens = tokens[tokens.ne(self.dictionary.eos())]
+            if len(tokens) and tokens[-1] == self.dictionary.eos():  # a chat's text may hold more
+                tokens = tokens[:-1]
             if not tokens.eq(symbol).any():
                 tokens = torch.cat([tokens.new_tensor([symbol]), tokens])  # all is prompt
             query, prompt = split_at(tokens, symbol)
@@ -242,12 +258,26 @@ class SelfCpTask(AllSentences):
         return PromptDataset(queries, prompts, None, self.dictionary, cue=self.cue)
 
     def inference_step(self, generator, models, sample: dict, *others, **options):
-        """As fairseq's; fairseq-interactive makes its samples of tokens alone, without the cue."""
+        """As fairseq's; fairseq-interactive makes its samples of tokens alone, without the cue.
+
+        Raises:
+            UserError: they do not tell where a query ends.
+        """
         net_input = sample["net_input"]
+        if "query_lengths" not in net_input:
+            self._check_ends(net_input["src_tokens"])
         if self.cue is not None and "cue" not in net_input:
             cue = self.cue.to(net_input["src_tokens"].device)
             sample = {**sample, "net_input": {**net_input, "cue": cue}}
         return super().inference_step(generator, models, sample, *others, **options)
+
+    def _check_ends(self, src_tokens: Tensor) -> None:
+        """Raise UserError if a line has other <s> than the one between query and prompt."""
+        if src_tokens.eq(self.dictionary.bos()).sum(dim=1).max() > 1:
+            raise UserError(
+                "input: a line has <s> in its text, and fairseq-interactive does not say where the "
+                "query ends; use pet_fairseq.from_pretrained, or leave it out"
+            )
 
     def max_positions(self) -> tuple[int, int]:
         return sys.maxsize, sys.maxsize

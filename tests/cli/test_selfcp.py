@@ -163,6 +163,19 @@ def test_hub_answers_as_generate(data, records, trained):
     assert answerer.translate(lines, beam=3, max_len_b=5) == answers(data, trained[0])
 
 
+def test_the_hub_completes_lines(data, trained, tmp_path):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "dict.txt").write_bytes((data / "dict.txt").read_bytes())
+    (folder / "template.json").write_text('{"before": "w1 w2 "}')
+    answerer = pet_fairseq.from_pretrained(str(trained[0]), str(folder))
+    for line, completed in (
+        ("ask <prompt> w3", "w1 w2 ask <prompt> w3"),
+        ("w3", "w1 w2 <prompt> w3"),
+    ):
+        assert answerer.string(answerer.encode(line)) == completed
+
+
 def test_a_training_resumed_within_an_epoch_is_the_same(data, backbone, tmp_path):
     """With a worker: 9 updates at once, and 7 and then 2 more, in the middle of an epoch."""
     options = ("--num-workers", "1", "--max-tokens", "4000", "--disable-validation")

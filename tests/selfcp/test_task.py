@@ -241,6 +241,28 @@ def test_lines_of_interactive(data, tmp_path):
     assert batch["target"] is None and "prev_output_tokens" not in batch["net_input"]
 
 
+def test_a_line_may_hold_the_symbol_that_ends_it(data, tmp_path):
+    """A chat's text has the end of its turns in it; </s> ends fairseq's lines, too."""
+    task = make_task(tmp_path)
+    symbol = task.dictionary.index("<prompt>")
+    dataset = task.build_dataset_for_inference([torch.tensor([5, 2, 6, symbol, 7, 2, 8, 2])], [8])
+    net_input = dataset.collater([dataset[0]])["net_input"]
+    assert net_input["src_tokens"].tolist() == [[2, 5, 2, 6, 0, 7, 2, 8]]
+
+
+def test_interactive_does_not_tell_where_a_query_with_the_boundary_ends(data, tmp_path):
+    task = make_task(tmp_path)
+    symbol = task.dictionary.index("<prompt>")
+    generator = SimpleNamespace(generate=lambda models, sample, **options: "answers")
+    dataset = task.build_dataset_for_inference([torch.tensor([0, 5, symbol, 6, 2])], [5])
+    net_input = dataset.collater([dataset[0]])["net_input"]
+    assert net_input["query_lengths"].tolist() == [3]
+    assert task.inference_step(generator, [], {"net_input": net_input}) == "answers"
+    del net_input["query_lengths"]  # as fairseq-interactive does
+    with pytest.raises(UserError, match="input: a line has <s> in its text, and fairseq-"):
+        task.inference_step(generator, [], {"net_input": net_input})
+
+
 def test_split_at():
     assert [t.tolist() for t in split_at(torch.tensor([5, 9, 6, 9]), 9)] == [[5], [6, 9]]
     assert [t.tolist() for t in split_at(torch.tensor([9]), 9)] == [[], []]
