@@ -540,6 +540,7 @@ ADAPTIVE = {"adaptive_input": True, "adaptive_input_cutoff": "8"}
 @pytest.mark.parametrize(
     ("arch", "options", "message"),
     [
+        ("transformer_lm", UNTIED | {"adaptive_softmax_cutoff": "8"}, "has an adaptive softmax"),
         ("transformer_lm", UNTIED | ADAPTIVE, "without --adaptive-input"),
         ("transformer_lm", UNTIED | {"character_embeddings": True}, "--character-embeddings"),
         ("transformer_lm", UNTIED | {"decoder_input_dim": 8}, "whose --decoder-input-dim is its"),
