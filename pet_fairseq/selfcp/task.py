@@ -26,7 +26,7 @@ from pet_fairseq.files import read_text
 from pet_fairseq.selfcp.dataset import PromptDataset, split_at
 from pet_fairseq.selfcp.model import SelfCpModel
 from pet_fairseq.selfcp.prompts import Record, read_template
-from pet_fairseq.selfcp.segments import SEGMENTS_FROM
+from pet_fairseq.selfcp.segments import SEGMENTS_FROM, memory_length
 from pet_fairseq.selfcp.vocabulary import CUE
 
 READ_AT_ONCE = 8  # prompts, before a training
@@ -162,13 +162,33 @@ class SelfCpTask(AllSentences):
         )
 
     def build_model(self, cfg: FairseqDataclass, from_checkpoint: bool = False) -> BaseFairseqModel:
-        """Build a model; one that is to be trained starts as --standardise-on says."""
+        """Build a model; one that is to be trained starts as --standardise-on says.
+
+        Raises:
+            UserError: what the model raises, or too few --memory-tags for a training.
+        """
         model = super().build_model(cfg, from_checkpoint)
+        if not from_checkpoint:
+            self._check_tags(cfg)
         number = getattr(cfg, "standardise_on", 0)  # checkpoints of before do not have it
         if number and not from_checkpoint:
             self.load_dataset("train")
             model.encoder.standardise(self._first_batches(number))
         return model
+
+    def _check_tags(self, cfg: FairseqDataclass) -> None:
+        """Raise UserError if the longest segment becomes more memory tokens than there are tags."""
+        if cfg.memory_tags == 1:  # which all memory tokens share
+            return
+        longest = cfg.segment_tokens or cfg.window
+        ratio = cfg.memory_ratio if self.ratios is None else self.ratios[0]
+        needed = memory_length(longest, ratio)
+        if cfg.memory_tags < needed:
+            raise UserError(
+                f"--memory-tags {cfg.memory_tags}: a segment of {longest} tokens becomes {needed} "
+                f"memory tokens at ratio {ratio:g}; give as many tags, a larger LOW in "
+                "--memory-ratio-range or a smaller window"
+            )
 
     def _first_batches(self, number: int) -> Iterator[dict]:
         """Prompts from all over the training set, drawn for as in an epoch before the first one."""

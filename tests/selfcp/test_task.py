@@ -368,10 +368,31 @@ def test_a_validation_set_that_does_not_fit_is_refused_before_the_first_epoch(da
             task.begin_epoch(1, model)
 
 
+@pytest.mark.parametrize(
+    ("segment", "ratios", "needed", "ratio"),
+    [(0, "2,16", 10, "2"), (7, "2,16", 4, "2"), (25, "3.5,4", 8, "3.5"), (0, "", 7, "3")],
+)
+def test_a_training_has_tags_for_the_longest_segment(
+    segment, ratios, needed, ratio, data, tmp_path
+):
+    task = make_task(tmp_path, memory_ratio_range=ratios)
+    path = save_model(tmp_path / "lm.pt", task, "transformer_lm", **TINY)
+    given = {"_name": "selfcp", "backbone_path": path, "window": 19, "memory_ratio": 3}
+    given["segment_tokens"] = segment
+    for tags in (1, needed, needed + 1):
+        task.build_model(OmegaConf.create({**given, "memory_tags": tags}))
+    cfg = OmegaConf.create({**given, "memory_tags": needed - 1})
+    task.build_model(cfg, from_checkpoint=True)
+    message = f"^--memory-tags {needed - 1}: a segment .* {needed} memory tokens at ratio {ratio};"
+    with pytest.raises(UserError, match=message):
+        task.build_model(cfg)
+
+
 def test_a_training_starts_standardised(data, tmp_path):
     task = make_task(tmp_path)
     path = save_model(tmp_path / "lm.pt", task, "transformer_lm", **TINY)
     options = {"_name": "selfcp", "backbone_path": path, "window": 7, "standardise_on": 12}
+    options["memory_tags"] = 1
     cfg = OmegaConf.create(options)
     starts = []
     for from_checkpoint in (False, True):
