@@ -118,6 +118,14 @@ def drop_modules(*parts: str) -> Callable:
 
 def restore_modules(model: nn.Module, state_dict: dict[str, Tensor]) -> None:
     """Add to a state whatever `drop_modules` removed from it, as the model has it at the moment."""
-    for named in (model.named_parameters, model.named_buffers):
-        for name, tensor in named(remove_duplicate=False):
-            state_dict.setdefault(name, tensor.detach())
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        state_dict.setdefault(name, parameter.detach())
+    for name, buffer in model.named_buffers(remove_duplicate=False):
+        if is_stored(model, name):
+            state_dict.setdefault(name, buffer)
+
+
+def is_stored(model: nn.Module, buffer: str) -> bool:
+    """Whether a model's states hold a buffer; strict loading refuses one that they do not."""
+    owner, _, name = buffer.rpartition(".")
+    return name not in model.get_submodule(owner)._non_persistent_buffers_set

@@ -1,5 +1,6 @@
 """A tokenizer's pieces as the words of fairseq's dictionary."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ FIRST = ("<s>", "<pad>", "</s>", "<unk>")  # of every dictionary of fairseq
 END = "</s>"
 # an embedding matrix has fewer rows than these, or this share of the pieces, beyond the pieces
 ROUNDED_UP, SPARE_SHARE = 512, 0.05
+UNNAMED = re.compile(r"madeupword\d{4,}")
 
 
 @dataclass(frozen=True)
@@ -125,6 +127,10 @@ def make_vocabulary(
 def unnamed(row: int) -> str:
     """The word of a row without a name of its own."""
     return f"madeupword{row:04d}"
+
+
+def is_unnamed(word: str) -> bool:
+    return UNNAMED.fullmatch(word) is not None
 
 
 def _bias(firsts: Sequence[Optional[int]], order: Sequence[int]) -> list[float]:

@@ -99,11 +99,10 @@ def find_words(words: Sequence[str], dictionary: Dictionary, option: str) -> Ten
     """The words' indices, long.
 
     Raises:
-        UserError: the dictionary lacks one. A model that is built for its shapes only, on torch's
-            meta device, may have a dictionary of any words.
+        UserError: the dictionary lacks one.
     """
     unknown = next((word for word in words if word not in dictionary), None)
-    if unknown is not None and torch.get_default_device().type != "meta":
+    if unknown is not None:
         raise UserError(
             f"{option} {unknown}: no word of the dictionary; give a data folder with the "
             "multilingual model's own dictionary"
@@ -117,15 +116,18 @@ def wrap_source(tokens: Tensor, prefix: Tensor, end: Tensor, padding_idx: int) -
     Args:
         tokens: B x T, padded on either side; every row ends in `</s>`. prefix, end: indices.
     Returns:
-        B x (len(prefix) + T - 1 + len(end)), padded on the left
+        B x (len(prefix) + T - 1 + len(end)); each row is padded on the side on which it was
     """
     real = tokens.ne(padding_idx)
     is_last = real & real.flip(1).cumsum(1).flip(1).eq(1)
     rows = len(tokens)
     within = tokens.masked_fill(is_last, padding_idx)
     joined = torch.cat([prefix.expand(rows, -1), within, end.expand(rows, -1)], dim=1)
-    in_order = joined.ne(padding_idx).byte().argsort(dim=1, stable=True)
-    return joined.gather(1, in_order)[:, 1:]  # every row has a hole where its last word stood
+    starts_at_edge = real[:, :1]
+    in_order = (joined.ne(padding_idx) ^ starts_at_edge).byte().argsort(dim=1, stable=True)
+    # every row has a hole where its last word stood
+    in_order = torch.where(starts_at_edge, in_order[:, :-1], in_order[:, 1:])
+    return joined.gather(1, in_order)
 
 
 def replace_first_token(prev_output_tokens: Tensor, start: Tensor) -> Tensor:

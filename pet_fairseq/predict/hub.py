@@ -10,6 +10,7 @@ from fairseq.tasks import TASK_REGISTRY, FairseqTask
 from fairseq.tasks.language_modeling import LanguageModelingTask
 from fairseq.tasks.translation import TranslationTask
 from omegaconf import DictConfig, open_dict
+from torch import Tensor
 
 from pet_fairseq.checkpoints.dictionaries import check_dictionaries, own_data
 from pet_fairseq.checkpoints.loading import build_from_state, find_model_files, load_task
@@ -118,7 +119,15 @@ def _translator(
         cfg.task.data = data
         folders = folders_around(paths[0], cfg)
         cfg.tokenizer, cfg.bpe = _text_options(task, segmentation, tokenizer, folders)
-    return GeneratorHubInterface(cfg, task, models)
+    interface = CompletedLines if hasattr(task, "complete_line") else GeneratorHubInterface
+    return interface(cfg, task, models)
+
+
+class CompletedLines(GeneratorHubInterface):
+    """fairseq's interface for a task that puts text around each line."""
+
+    def encode(self, sentence: str) -> Tensor:
+        return super().encode(self.task.complete_line(sentence))
 
 
 def _build_task(cfg: DictConfig, data: str, path: str) -> FairseqTask:

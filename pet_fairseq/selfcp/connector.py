@@ -6,6 +6,8 @@ import torch
 from fairseq.data import Dictionary
 from torch import Tensor, nn
 
+from pet_fairseq.huggingface.vocabulary import is_unnamed
+
 CONNECTORS = ("linear", "linear_norm", "none")
 MARK = re.compile(r"<.+>|\[.+\]")  # such as <|endoftext|> and [PAD]
 
@@ -56,8 +58,13 @@ def rarest_word(dictionary: Dictionary) -> int:
     """The word with the lowest count above 0, of equal ones the last; marks such as <s> are none.
 
     Where all counts are equal, as in an imported vocabulary, the last words are the rarest: byte
-    pair encoding and SentencePiece put them in the order in which they were worth having.
+    pair encoding and SentencePiece put them in the order in which they were worth having. Behind
+    them an imported model may have spare rows, which it was never trained with.
     """
+
+    def is_word(text: str) -> bool:
+        return not MARK.fullmatch(text) and not is_unnamed(text)
+
     words = range(dictionary.nspecial, len(dictionary))
-    used = [i for i in words if dictionary.count[i] > 0 and not MARK.fullmatch(dictionary[i])]
+    used = [i for i in words if dictionary.count[i] > 0 and is_word(dictionary[i])]
     return min(reversed(used), key=lambda i: dictionary.count[i], default=dictionary.nspecial)

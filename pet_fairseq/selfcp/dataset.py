@@ -1,6 +1,7 @@
 """Queries, prompts and responses as batches."""
 
 import logging
+from collections.abc import Iterator
 from itertools import chain
 from typing import Optional
 
@@ -54,6 +55,15 @@ class PromptDataset(FairseqDataset):
         if self.others is not None:
             item["other"] = self.parts["prompt"][self.others[index]]
         return {"id": index, **item}
+
+    def lengths(self) -> Iterator[tuple[int, int, int]]:
+        """Of each record, the tokens of its query and the </s>, its prompt, and cue and response.
+
+        The data set has responses.
+        """
+        query, prompt, response = (part.sizes for part in self.parts.values())
+        cue = 0 if self.cue is None else len(self.cue)
+        return zip(*(array.tolist() for array in (1 + query, prompt, cue + response)))
 
     def num_tokens(self, index: int) -> int:
         return int(self.sizes[index])

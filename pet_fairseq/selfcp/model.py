@@ -14,6 +14,7 @@ from fairseq.models import FairseqEncoderDecoderModel, FairseqIncrementalDecoder
 from torch import Tensor, nn
 
 from pet_fairseq.checkpoints.backbone import (
+    check_gives_logits,
     check_hash,
     drop_modules,
     file_hash,
@@ -125,6 +126,7 @@ def check_kind(backbone: nn.Module, path: str) -> None:
         raise UserError(
             f"--backbone-path {path}: not a decoder-only Transformer; give a transformer_lm"
         )
+    check_gives_logits(backbone, f"--backbone-path {path}")
     decoder = backbone.decoder
     width = decoder.embed_dim
     if decoder.project_out_dim is not None:

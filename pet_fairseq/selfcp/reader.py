@@ -22,6 +22,7 @@ from pet_fairseq.selfcp.reading_plan import (
     ReadingPlan,
     choose_strategies,
     fitting_ratio,
+    lengths_read,
     plan_reading,
 )
 from pet_fairseq.selfcp.segments import EQUAL_BUDGET, Piece, tokens_kept
@@ -88,7 +89,7 @@ class PromptReader(Compressor):
                 for query, memories in zip(queries, demonstrations)
             ]
             ratios = self.fit(map(float, ratios), strategies, queries, prompts, taken)
-        if EQUAL_BUDGET.get(self.cfg.prompt_strategy, self.cfg.prompt_strategy) == "perplexity":
+        if self.thins_out:
             prompts = [self.thin_out(*texts) for texts in zip(queries, prompts, ratios)]
         plan = plan_reading(
             [len(prompt) for prompt in prompts],
@@ -109,6 +110,27 @@ class PromptReader(Compressor):
         )
         self.check_length(inputs)
         return inputs
+
+    @property
+    def thins_out(self) -> bool:
+        """Whether tokens are dropped by what the backbone expects."""
+        strategy = self.cfg.prompt_strategy
+        return EQUAL_BUDGET.get(strategy, strategy) == "perplexity"
+
+    def positions_needed(self, query: int, prompt: int, after: int) -> int:
+        """The positions that a record needs at --memory-ratio, here or in the compressor.
+
+        Args:
+            query: its tokens, the </s> included. prompt: its tokens. after: those of cue and
+                response.
+        """
+        if self.thins_out:
+            return query + after  # how many tokens are left of the prompt, their losses tell
+        cfg = self.cfg
+        read, compressed = lengths_read(
+            *(prompt, cfg.window, cfg.prompt_strategy, cfg.memory_ratio, cfg.segment_tokens)
+        )
+        return query + max(read + after, compressed)
 
     def split(
         self, src_tokens: Tensor, src_lengths: Tensor, query_lengths: Optional[Tensor] = None

@@ -80,6 +80,26 @@ def choose_strategies(strategy: str, latter: Optional[Sequence[bool]], number: i
     return ["latter" if chosen else "former" for chosen in latter]
 
 
+def lengths_read(
+    length: int, window: int, strategy: str, ratio: float, longest: int = 0
+) -> tuple[int, int]:
+    """How much is read of a prompt, in tokens and memory tokens: in its place, and to compress it.
+
+    Args:
+        length, window, strategy, ratio, longest: of the prompt, as for `split_prompt`.
+    Returns:
+        what the reader has in the prompt's place; the most that the compressor reads at once: a
+        segment, its memory tags and, if it is recursive, the memory of those before.
+    """
+    pieces = split_prompt(length, window, strategy, ratio, longest=longest)
+    kept = sum(p.length for p in pieces if not p.compressed)
+    segments = [p.length for p in pieces if p.compressed]
+    memory = [memory_length(n, ratio) for n in segments]
+    # a recursive segment is read after the memory of those before it
+    beside = list(accumulate(memory)) if strategy == "recursive" else memory
+    return kept + sum(memory), max((n + m for n, m in zip(segments, beside)), default=0)
+
+
 def fitting_ratio(
     length: int,
     window: int,
@@ -99,14 +119,8 @@ def fitting_ratio(
     """
 
     def fits(ratio: float) -> bool:
-        pieces = split_prompt(length, window, strategy, ratio, longest=longest)
-        kept = sum(p.length for p in pieces if not p.compressed)
-        segments = [p.length for p in pieces if p.compressed]
-        memory = [memory_length(n, ratio) for n in segments]
-        # a recursive segment is read after the memory of those before it
-        beside = list(accumulate(memory)) if strategy == "recursive" else memory
-        read = (n + m for n, m in zip(segments, beside))
-        return kept + sum(memory) <= room and max(read, default=0) <= longest_segment
+        read, compressed = lengths_read(length, window, strategy, ratio, longest)
+        return read <= room and compressed <= longest_segment
 
     pieces = split_prompt(length, window, strategy, ratio, longest=longest)
     segments = {piece.length for piece in pieces if piece.compressed}

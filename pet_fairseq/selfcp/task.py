@@ -2,8 +2,9 @@
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import starmap
 from pathlib import Path
 from typing import NamedTuple, Optional
 
@@ -24,8 +25,8 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_text
 from pet_fairseq.selfcp.dataset import PromptDataset, split_at
 from pet_fairseq.selfcp.model import SelfCpModel
-from pet_fairseq.selfcp.prompts import Record
-from pet_fairseq.selfcp.segments import SEGMENTS_FROM
+from pet_fairseq.selfcp.prompts import Record, read_template
+from pet_fairseq.selfcp.segments import SEGMENTS_FROM, memory_length
 from pet_fairseq.selfcp.vocabulary import CUE
 
 READ_AT_ONCE = 8  # prompts, before a training
@@ -78,6 +79,7 @@ class SelfCpTaskConfig(FairseqDataclass):
         metadata={"help": "symbol between query and prompt in lines for fairseq-interactive"},
     )
     seed: int = II("common.seed")
+    valid_subset: str = II("dataset.valid_subset")
 
 
 def read_range(text: str) -> Optional[tuple[float, float]]:
@@ -124,6 +126,7 @@ class SelfCpTask(AllSentences):
         self.dictionary = dictionary
         self.ratios = read_range(cfg.memory_ratio_range)
         self.cue = read_cue(Path(cfg.data, CUE), dictionary)
+        self.template = read_template(Path(cfg.data))
         self.epoch = 1
 
     @classmethod
@@ -159,13 +162,33 @@ class SelfCpTask(AllSentences):
         )
 
     def build_model(self, cfg: FairseqDataclass, from_checkpoint: bool = False) -> BaseFairseqModel:
-        """Build a model; one that is to be trained starts as --standardise-on says."""
+        """Build a model; one that is to be trained starts as --standardise-on says.
+
+        Raises:
+            UserError: what the model raises, or too few --memory-tags for a training.
+        """
         model = super().build_model(cfg, from_checkpoint)
+        if not from_checkpoint:
+            self._check_tags(cfg)
         number = getattr(cfg, "standardise_on", 0)  # checkpoints of before do not have it
         if number and not from_checkpoint:
             self.load_dataset("train")
             model.encoder.standardise(self._first_batches(number))
         return model
+
+    def _check_tags(self, cfg: FairseqDataclass) -> None:
+        """Raise UserError if the longest segment becomes more memory tokens than there are tags."""
+        if cfg.memory_tags == 1:  # which all memory tokens share
+            return
+        longest = cfg.segment_tokens or cfg.window
+        ratio = cfg.memory_ratio if self.ratios is None else self.ratios[0]
+        needed = memory_length(longest, ratio)
+        if cfg.memory_tags < needed:
+            raise UserError(
+                f"--memory-tags {cfg.memory_tags}: a segment of {longest} tokens becomes {needed} "
+                f"memory tokens at ratio {ratio:g}; give as many tags, a larger LOW in "
+                "--memory-ratio-range or a smaller window"
+            )
 
     def _first_batches(self, number: int) -> Iterator[dict]:
         """Prompts from all over the training set, drawn for as in an epoch before the first one."""
@@ -182,9 +205,32 @@ class SelfCpTask(AllSentences):
         return draw(sample["id"].tolist(), *self.ratios, self.cfg.seed, epoch)._asdict()
 
     def begin_epoch(self, epoch: int, model: BaseFairseqModel) -> None:
-        """Remember the epoch, for which training draws."""
+        """Remember the epoch, for which training draws; before the first, check what validates.
+
+        Raises:
+            UserError: a validation set has a record that is too long for the model.
+        """
         super().begin_epoch(epoch, model)
         self.epoch = epoch
+        if epoch == 1:
+            for split in self.cfg.valid_subset.split(","):
+                if split in self.datasets:  # not with --disable-validation
+                    self._check_lengths(split, model)
+
+    def _check_lengths(self, split: str, model: BaseFairseqModel) -> None:
+        """Raise UserError if a record does not fit into the model at --memory-ratio.
+
+        Training raises the ratio of a prompt that would not, where it draws them.
+        """
+        reader = model.encoder
+        most = max(starmap(reader.positions_needed, self.dataset(split).lengths()), default=0)
+        positions = reader.inner.max_positions()
+        if most > positions:
+            raise UserError(
+                f"--valid-subset {split}: at --memory-ratio {reader.cfg.memory_ratio:g} a query, "
+                f"its prompt and response come to {most} tokens, but the backbone has {positions} "
+                "positions; give a larger ratio, a smaller --window or shorter records"
+            )
 
     def train_step(self, sample: dict, *others, **options):
         """Draw for each prompt, in this process: copies in workers do not see that epochs begin."""
@@ -192,10 +238,24 @@ class SelfCpTask(AllSentences):
         sample = {**sample, "net_input": {**sample["net_input"], **draws}}
         return super().train_step(sample, *others, **options)
 
+    def complete_line(self, line: str) -> str:
+        """A line QUERY <prompt> PROMPT, or only a prompt, with the template's text in front."""
+        before, symbol = self.template.before, self.cfg.prompt_symbol
+        if before and symbol not in line:
+            return f"{before}{symbol}{self.template.between}{line}"
+        return before + line
+
+    def get_interactive_tokens_and_lengths(
+        self, lines: list[str], encode_fn: Callable[[str], str]
+    ) -> tuple[list[Tensor], list[int]]:
+        """As fairseq's, of completed lines: a query is tokenized with the text in front of it."""
+        completed = list(map(self.complete_line, lines))
+        return super().get_interactive_tokens_and_lengths(completed, encode_fn)
+
     def build_dataset_for_inference(
         self, src_tokens: list[Tensor], src_lengths: list[int], **_
     ) -> PromptDataset:
-        """A data set of lines of fairseq-interactive: QUERY <prompt> PROMPT, or only a prompt.
+        """A data set of completed lines: QUERY <prompt> PROMPT, or only a prompt.
 
         Raises:
             UserError: the dictionary lacks --prompt-symbol.
@@ -206,7 +266,8 @@ class SelfCpTask(AllSentences):
         blank = self.dictionary.index("\u2581")  # what "query <prompt> text" has before the symbol
         pairs = []
         for tokens in src_tokens:
-            tokens = tokens[tokens.ne(self.dictionary.eos())]
+            if len(tokens) and tokens[-1] == self.dictionary.eos():  # a chat's text may hold more
+                tokens = tokens[:-1]
             if not tokens.eq(symbol).any():
                 tokens = torch.cat([tokens.new_tensor([symbol]), tokens])  # all is prompt
             query, prompt = split_at(tokens, symbol)
@@ -217,12 +278,26 @@ class SelfCpTask(AllSentences):
         return PromptDataset(queries, prompts, None, self.dictionary, cue=self.cue)
 
     def inference_step(self, generator, models, sample: dict, *others, **options):
-        """As fairseq's; fairseq-interactive makes its samples of tokens alone, without the cue."""
+        """As fairseq's; fairseq-interactive makes its samples of tokens alone, without the cue.
+
+        Raises:
+            UserError: they do not tell where a query ends.
+        """
         net_input = sample["net_input"]
+        if "query_lengths" not in net_input:
+            self._check_ends(net_input["src_tokens"])
         if self.cue is not None and "cue" not in net_input:
             cue = self.cue.to(net_input["src_tokens"].device)
             sample = {**sample, "net_input": {**net_input, "cue": cue}}
         return super().inference_step(generator, models, sample, *others, **options)
+
+    def _check_ends(self, src_tokens: Tensor) -> None:
+        """Raise UserError if a line has other <s> than the one between query and prompt."""
+        if src_tokens.eq(self.dictionary.bos()).sum(dim=1).max() > 1:
+            raise UserError(
+                "input: a line has <s> in its text, and fairseq-interactive does not say where the "
+                "query ends; use pet_fairseq.from_pretrained, or leave it out"
+            )
 
     def max_positions(self) -> tuple[int, int]:
         return sys.maxsize, sys.maxsize

@@ -65,11 +65,12 @@ def stack_outputs(model: nn.Module, sample: dict, padding_idx: int) -> Iterator[
         outputs["encoder"] = left_align(vectors, output["encoder_padding_mask"][0])
 
     def keep_decoder(module, inputs, output) -> None:
-        vectors = output[1]["inner_states"][-1]
+        padding = decoder_tokens(sample).eq(padding_idx)
+        # in front there may be language tokens, which are no part of the sample
+        vectors = output[1]["inner_states"][-1][-padding.size(1) :]
         norm = getattr(module, "layer_norm", None)
         if norm is not None:
             vectors = norm(vectors)
-        padding = decoder_tokens(sample).eq(padding_idx)
         outputs["decoder"] = Outputs(vectors.transpose(0, 1), padding)
 
     watched = []

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Optional
 
 import torch
+import torch.nn.functional as F
 from fairseq.models import FairseqEncoder, FairseqIncrementalDecoder
 from torch import Tensor, nn
 
@@ -44,6 +45,8 @@ class VariatorEncoder(Delegate, FairseqEncoder):
         self.inner = inner
         self.grouping = grouping
         self.padding_idx = padding_idx
+        # words that the encoder itself puts around each sentence: groups have them, too
+        self.words_around = getattr(inner, "added", 0)
 
     def forward(self, src_tokens: Tensor, *args, **options):
         """The inner encoder's output; src_tokens B x T."""
@@ -54,7 +57,8 @@ class VariatorEncoder(Delegate, FairseqEncoder):
             with self.grouping.batch(None):
                 return self.inner(src_tokens, *args, **options)
         order = left_aligned_order(padding)
-        with self.grouping.batch(padding.gather(1, order)):
+        aligned = F.pad(padding.gather(1, order), (self.words_around, 0))
+        with self.grouping.batch(aligned):
             return self.inner(src_tokens.gather(1, order), *args, **options)
 
     def reorder_encoder_out(self, encoder_out, new_order):

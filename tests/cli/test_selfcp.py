@@ -27,6 +27,16 @@ def make_record(draw):
     return {"query": "ask", "prompt": " ".join([word] * draw.randint(3, 30)), "response": word}
 
 
+def write_subset(folder, split, rows, words):
+    for part in ("query", "prompt", "response"):
+        path = str(folder / f"{split}.{part}")
+        builder = MMapIndexedDatasetBuilder(f"{path}.bin", dtype=np.int32)
+        for row in rows:
+            ids = [words.index(word) for word in row[part].split()]
+            builder.add_item(torch.tensor(ids, dtype=torch.int32))
+        builder.finalize(f"{path}.idx")
+
+
 @pytest.fixture(scope="module")
 def records():
     draw = random.Random(1)
@@ -42,13 +52,7 @@ def data(records, tmp_path_factory):
         words.add_symbol(word, n=20 - i)
     words.save(str(folder / "dict.txt"))
     for split, rows in records.items():
-        for part in ("query", "prompt", "response"):
-            path = str(folder / f"{split}.{part}")
-            builder = MMapIndexedDatasetBuilder(f"{path}.bin", dtype=np.int32)
-            for row in rows:
-                ids = [words.index(word) for word in row[part].split()]
-                builder.add_item(torch.tensor(ids, dtype=torch.int32))
-            builder.finalize(f"{path}.idx")
+        write_subset(folder, split, rows, words)
         text = "".join(f"ask {row['prompt']} {row['response']}\n" for row in rows)
         (folder / f"{split}.txt").write_text(text)
     splits = [f"--{split}pref={folder / split}.txt" for split in ("train", "valid")]
@@ -159,6 +163,19 @@ def test_hub_answers_as_generate(data, records, trained):
     assert answerer.translate(lines, beam=3, max_len_b=5) == answers(data, trained[0])
 
 
+def test_the_hub_completes_lines(data, trained, tmp_path):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "dict.txt").write_bytes((data / "dict.txt").read_bytes())
+    (folder / "template.json").write_text('{"before": "w1 w2 "}')
+    answerer = pet_fairseq.from_pretrained(str(trained[0]), str(folder))
+    for line, completed in (
+        ("ask <prompt> w3", "w1 w2 ask <prompt> w3"),
+        ("w3", "w1 w2 <prompt> w3"),
+    ):
+        assert answerer.string(answerer.encode(line)) == completed
+
+
 def test_a_training_resumed_within_an_epoch_is_the_same(data, backbone, tmp_path):
     """With a worker: 9 updates at once, and 7 and then 2 more, in the middle of an epoch."""
     options = ("--num-workers", "1", "--max-tokens", "4000", "--disable-validation")
@@ -192,6 +209,24 @@ def test_prompts_over_max_tokens(data, backbone, trained, tmp_path):
     log = train_selfcp(data, tmp_path, backbone, *few)
     assert "are longer, up to" in log.output
     assert len(answers(data, trained[0], "--max-tokens", "20")) == SIZES["test"]
+
+
+def test_a_long_validation_set_stops_no_epoch_at_its_end(data, backbone, tmp_path):
+    """Training raises the ratios that it draws, and would only stop when it validates."""
+    words = Dictionary.load(str(data / "dict.txt"))
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "dict.txt").write_bytes((data / "dict.txt").read_bytes())
+    rows = [{"query": "ask", "prompt": "w1 " * 300, "response": "w1"}] * 8
+    for split in ("train", "valid"):
+        write_subset(folder, split, rows, words)
+    result = train_selfcp(folder, tmp_path / "out", backbone, "--max-update", "1", check=False)
+    assert result.status != 0 and "Traceback" not in result.output
+    message = "--valid-subset valid: at --memory-ratio 4 a query, its prompt and response come to"
+    assert message in result.output.splitlines()[-1]
+    assert not list((tmp_path / "out").glob("*.pt"))
+    again = ("--max-update", "1", "--disable-validation")
+    assert "num_updates" in train_selfcp(folder, tmp_path / "out", backbone, *again).output
 
 
 @pytest.mark.slow

@@ -176,3 +176,13 @@ def test_only_the_last_word_is_replaced():
     tokens = torch.tensor([[PAD, 5, END, 6, END], [7, 8, 9, 10, END]])
     around = wrap_source(tokens, torch.tensor([20]), torch.tensor([21, 22]), PAD)
     assert around.tolist() == [[PAD, 20, 5, END, 6, 21, 22], [20, 7, 8, 9, 10, 21, 22]]
+
+
+def test_padding_stays_on_its_side():
+    tokens = torch.tensor([[5, 6, END, PAD, PAD], [PAD, 7, 8, 9, END], [END, PAD, PAD, PAD, PAD]])
+    around = wrap_source(tokens, torch.tensor([20, 21]), torch.tensor([22]), PAD)
+    assert around.tolist() == [
+        [20, 21, 5, 6, 22, PAD, PAD],
+        [PAD, 20, 21, 7, 8, 9, 22],
+        [20, 21, 22, PAD, PAD, PAD, PAD],
+    ]

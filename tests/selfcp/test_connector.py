@@ -1,10 +1,18 @@
 """The connector's start."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.selfcp.connector import CONNECTORS, make_connector, standardise
+from pet_fairseq.huggingface.vocabulary import make_vocabulary
+from pet_fairseq.selfcp.connector import (
+    CONNECTORS,
+    make_connector,
+    rarest_word,
+    standardise,
+)
 from tests.selfcp.test_model import make_sample, make_selfcp
 from tests.selfcp.test_model import task as task
 
@@ -40,6 +48,15 @@ def test_it_is_the_linear_map_of_standardised_states():
     found = connector(states)
     expected *= found.norm() / expected.norm()
     torch.testing.assert_close(found, expected, atol=1e-4, rtol=0)
+
+
+def test_the_tag_starts_as_no_spare_row_of_an_imported_model():
+    pieces = ["<s>", "</s>", "<unk>", "a", "b", "made", "c", "<|im_end|>"]
+    special = {"<s>": 0, "</s>": 1, "<unk>": 2, "<pad>": None}
+    for spare in (0, 8):
+        vocabulary = make_vocabulary(pieces, len(pieces) + spare, special, Path("tokenizer.json"))
+        dictionary = vocabulary.dictionary()
+        assert dictionary[rarest_word(dictionary)] == "c"
 
 
 def test_a_reader_is_standardised_by_what_it_compresses(task, tmp_path):

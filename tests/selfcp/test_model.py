@@ -1,6 +1,8 @@
 """The model against a slow one that reads each sentence alone, layer by layer."""
 
+import random
 import re
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -538,6 +540,7 @@ ADAPTIVE = {"adaptive_input": True, "adaptive_input_cutoff": "8"}
 @pytest.mark.parametrize(
     ("arch", "options", "message"),
     [
+        ("transformer_lm", UNTIED | {"adaptive_softmax_cutoff": "8"}, "has an adaptive softmax"),
         ("transformer_lm", UNTIED | ADAPTIVE, "without --adaptive-input"),
         ("transformer_lm", UNTIED | {"character_embeddings": True}, "--character-embeddings"),
         ("transformer_lm", UNTIED | {"decoder_input_dim": 8}, "whose --decoder-input-dim is its"),
@@ -577,6 +580,27 @@ def test_a_drawn_ratio_is_larger_where_the_model_has_no_positions_for_it(strateg
     model.cfg.memory_ratio = 2
     with pytest.raises(UserError, match="but the backbone has 64 positions"):
         model(**sample["net_input"])
+
+
+@pytest.mark.parametrize("strategy", ["auto", "latter", "concat", "recursive", "truncate", "full"])
+@pytest.mark.parametrize("segment", [0, 3, 40])
+def test_positions_needed(strategy, segment, task, tmp_path):
+    """As the model finds out when it reads a record alone and gives its response."""
+    model = make_selfcp(task, tmp_path, prompt_strategy=strategy, segment_tokens=segment).float()
+    draw = random.Random(f"{strategy} {segment}")
+    fits = []
+    for cue in (0, 3) * 20:
+        query, prompt = draw.choice([2, 10, 60]), draw.randint(0, 130)
+        model.cfg.memory_ratio = draw.choice([1.5, 3, 8])
+        sample = make_sample(task, [(query, prompt)])["net_input"]
+        del sample["ratios"]
+        response = sample["prev_output_tokens"].size(1) - 1
+        needed = model.encoder.positions_needed(1 + query, prompt, cue + response)
+        fits.append(needed <= 64)
+        refused = pytest.raises(UserError, match="but the backbone has 64 positions")
+        with nullcontext() if fits[-1] else refused, torch.no_grad():
+            model(**sample, cue=torch.full((cue,), 5))
+    assert set(fits) == {True, False}
 
 
 @pytest.mark.parametrize("strategy", ["former", "latter", "concat", "recursive"])

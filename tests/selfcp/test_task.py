@@ -241,6 +241,28 @@ def test_lines_of_interactive(data, tmp_path):
     assert batch["target"] is None and "prev_output_tokens" not in batch["net_input"]
 
 
+def test_a_line_may_hold_the_symbol_that_ends_it(data, tmp_path):
+    """A chat's text has the end of its turns in it; </s> ends fairseq's lines, too."""
+    task = make_task(tmp_path)
+    symbol = task.dictionary.index("<prompt>")
+    dataset = task.build_dataset_for_inference([torch.tensor([5, 2, 6, symbol, 7, 2, 8, 2])], [8])
+    net_input = dataset.collater([dataset[0]])["net_input"]
+    assert net_input["src_tokens"].tolist() == [[2, 5, 2, 6, 0, 7, 2, 8]]
+
+
+def test_interactive_does_not_tell_where_a_query_with_the_boundary_ends(data, tmp_path):
+    task = make_task(tmp_path)
+    symbol = task.dictionary.index("<prompt>")
+    generator = SimpleNamespace(generate=lambda models, sample, **options: "answers")
+    dataset = task.build_dataset_for_inference([torch.tensor([0, 5, symbol, 6, 2])], [5])
+    net_input = dataset.collater([dataset[0]])["net_input"]
+    assert net_input["query_lengths"].tolist() == [3]
+    assert task.inference_step(generator, [], {"net_input": net_input}) == "answers"
+    del net_input["query_lengths"]  # as fairseq-interactive does
+    with pytest.raises(UserError, match="input: a line has <s> in its text, and fairseq-"):
+        task.inference_step(generator, [], {"net_input": net_input})
+
+
 def test_split_at():
     assert [t.tolist() for t in split_at(torch.tensor([5, 9, 6, 9]), 9)] == [[5], [6, 9]]
     assert [t.tolist() for t in split_at(torch.tensor([9]), 9)] == [[], []]
@@ -325,10 +347,52 @@ def test_a_cue_of_the_folder(data, tmp_path):
             make_task(tmp_path)
 
 
+def test_a_validation_set_that_does_not_fit_is_refused_before_the_first_epoch(data, tmp_path):
+    """Of a query, a prompt, the cue and a response; in training a drawn ratio would be raised."""
+    (tmp_path / "cue.txt").write_text("w3 w1\n")
+    path = save_model(tmp_path / "lm.pt", make_task(tmp_path), "transformer_lm", **TINY)
+    lengths = [tuple(map(len, record)) for record in zip(*data["test"].values())]
+    most = max(1 + query + max(prompt + 2 + response, 0) for query, prompt, response in lengths)
+    for positions in (most, most - 1):
+        task = make_task(tmp_path, valid_subset="valid1,test")
+        model = SelfCpModel.build_model(SelfCpConfig(backbone_path=path, window=31), task)
+        model.decoder.inner.max_target_positions = positions
+        task.load_dataset("train")
+        task.begin_epoch(1, model)  # as with --disable-validation
+        task.load_dataset("test")
+        task.begin_epoch(2, model)
+        if positions == most:
+            task.begin_epoch(1, model)
+            continue
+        with pytest.raises(UserError, match=f"^--valid-subset test: .* come to {most} tokens, but"):
+            task.begin_epoch(1, model)
+
+
+@pytest.mark.parametrize(
+    ("segment", "ratios", "needed", "ratio"),
+    [(0, "2,16", 10, "2"), (7, "2,16", 4, "2"), (25, "3.5,4", 8, "3.5"), (0, "", 7, "3")],
+)
+def test_a_training_has_tags_for_the_longest_segment(
+    segment, ratios, needed, ratio, data, tmp_path
+):
+    task = make_task(tmp_path, memory_ratio_range=ratios)
+    path = save_model(tmp_path / "lm.pt", task, "transformer_lm", **TINY)
+    given = {"_name": "selfcp", "backbone_path": path, "window": 19, "memory_ratio": 3}
+    given["segment_tokens"] = segment
+    for tags in (1, needed, needed + 1):
+        task.build_model(OmegaConf.create({**given, "memory_tags": tags}))
+    cfg = OmegaConf.create({**given, "memory_tags": needed - 1})
+    task.build_model(cfg, from_checkpoint=True)
+    message = f"^--memory-tags {needed - 1}: a segment .* {needed} memory tokens at ratio {ratio};"
+    with pytest.raises(UserError, match=message):
+        task.build_model(cfg)
+
+
 def test_a_training_starts_standardised(data, tmp_path):
     task = make_task(tmp_path)
     path = save_model(tmp_path / "lm.pt", task, "transformer_lm", **TINY)
     options = {"_name": "selfcp", "backbone_path": path, "window": 7, "standardise_on": 12}
+    options["memory_tags"] = 1
     cfg = OmegaConf.create(options)
     starts = []
     for from_checkpoint in (False, True):

@@ -9,13 +9,16 @@ pytest.importorskip("safetensors")
 pytest.importorskip("tokenizers")
 
 from fairseq.data import Dictionary, data_utils
+from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE, SentencepieceConfig
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from pet_fairseq.errors import UserError
+from pet_fairseq.huggingface.bpe import TokenizerJson, TokenizerJsonConfig
 from pet_fairseq.huggingface.importer import import_model
 from pet_fairseq.selfcp.binarise import make_prompts
 from pet_fairseq.selfcp.choose import encode
 from pet_fairseq.selfcp.prompts import Template, read_chat_template
+from pet_fairseq.selfcp.task import SelfCpTask, SelfCpTaskConfig
 from tests.huggingface.llama import byte_level_tokenizer, write_llama
 
 RECORDS = [("ab c", "fab ab", "a"), ("", "a" * 20, "b a\nd"), ("e", "", "<|start|>f")]
@@ -91,6 +94,33 @@ def test_text_around_the_parts(model, records, tmp_path):
     dictionary = Dictionary.load(str(out / "dict.txt"))
     (candidate,) = encode(["a"], task)
     assert [dictionary[i] for i in candidate] == ["Ġ", "Ġa", "<|end|>"]
+
+
+@pytest.mark.parametrize("before", ["", "<|start|>f a", "b\nc "])
+@pytest.mark.parametrize("kind", ["tokenizer", "sentencepiece"])
+def test_lines_of_interactive_are_read_as_records(kind, before, model, tmp_path):
+    records = [("ab c", "fab ab", "a"), ("", "a" * 20, "b a"), ("fa b ab", "c", "e")]
+    file, out = tmp_path / "train.jsonl", tmp_path / "bin"
+    file.write_text("".join(json.dumps(dict(zip(PARTS, record))) + "\n" for record in records))
+    given = {"template": Template(before)} if before else {}
+    if kind == "tokenizer":
+        symbol = "<|end|>"
+        make_prompts({"train": file}, [], out, tokenizer=model / "tokenizer.json", **given)
+        bpe = TokenizerJson(TokenizerJsonConfig(tokenizer_file=str(out / "tokenizer.json")))
+    else:
+        symbol = "<prompt>"
+        make_prompts({"train": file}, [], out, vocab_size=105, **given)
+        bpe = SentencepieceBPE(SentencepieceConfig(sentencepiece_model=str(out / "spm.model")))
+    cfg = SelfCpTaskConfig(data=str(out), seed=1, prompt_symbol=symbol)
+    task = SelfCpTask.setup_task(cfg)
+    task.load_dataset("train")
+    lines = [f"{query}{symbol} {prompt}" if query else prompt for query, prompt, _ in records]
+    tokens, lengths = task.get_interactive_tokens_and_lengths(lines, bpe.encode)
+    asked, trained = task.build_dataset_for_inference(tokens, lengths), task.dataset("train")
+    for i in range(len(records)):
+        for name in ("src_tokens", "query_lengths"):
+            found, expected = (data.collater([data[i]])["net_input"] for data in (asked, trained))
+            assert found[name].tolist() == expected[name].tolist()
 
 
 def test_a_tokenizer_that_puts_a_space_before_every_text(tmp_path):

@@ -7,6 +7,7 @@ import pytest
 import torch
 from fairseq.logging import metrics
 from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
+from fairseq.utils import convert_padding_direction
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pet_fairseq.errors import UserError
@@ -55,7 +56,7 @@ def lone_outputs(model, sample):
 
 def distance_by_hand(model, batch, lengths):
     """The mean over positions and width, sentence by sentence, of encoder plus decoder."""
-    sums, size = [0, 0], 0
+    sums, sizes = [0, 0], [0, 0]
     for i, n in enumerate(lengths):
         sample = select(batch, [i], n)
         with_plugins = lone_outputs(model, sample)
@@ -63,8 +64,8 @@ def distance_by_hand(model, batch, lengths):
             without = lone_outputs(model, sample)
         for s in range(2):
             sums[s] = sums[s] + (with_plugins[s] - without[s]).square().sum()
-        size += with_plugins[0].numel()
-    return (sums[0] + sums[1]) / size
+            sizes[s] += without[s].numel()
+    return sums[0] / sizes[0] + sums[1] / sizes[1]
 
 
 @pytest.mark.parametrize("norms", NORMS)
@@ -86,6 +87,28 @@ def test_distance_is_that_of_the_outputs(norms, task, tmp_path):
     wanted = torch.autograd.grad(expected * size, plugins)
     for gradient, by_hand in zip(torch.autograd.grad(loss, plugins), wanted):
         torch.testing.assert_close(gradient, by_hand, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_distance_around_a_model_with_language_tokens(side, task, tmp_path):
+    """In the encoder they are positions as others; the decoder's are none that is asked for."""
+    words = {"source_prefix": "w3 w1", "source_end": "</s> w2", "decoder_start": "</s> w4 w5"}
+    options = {**NORMS["pre-norm"], **words}
+    for stack in ("encoder", "decoder"):
+        options |= {f"{stack}_layers": 2, f"{stack}_attention_heads": 2}
+        options |= {f"{stack}_embed_dim": 16, f"{stack}_ffn_embed_dim": 24}
+    path = save_model(tmp_path / "b.pt", task, "bilingual_transformer", **options)
+    model = make_variator(task, path, compression_ratio=3).double()
+    lengths = [3, 7, 2, 6]
+    batch = make_batch(task, lengths)
+    expected = distance_by_hand(model, batch, lengths)
+    if side == "right":
+        tokens, pad = batch["net_input"]["src_tokens"], task.source_dictionary.pad()
+        batch["net_input"]["src_tokens"] = convert_padding_direction(
+            tokens, pad, left_to_right=True
+        )
+    _, size, log = make_criterion(task)(model, batch)
+    torch.testing.assert_close(log["distance"].item() / size, expected.item(), rtol=1e-5, atol=0)
 
 
 @pytest.mark.parametrize("kind", ["variator", *COMPETITORS])

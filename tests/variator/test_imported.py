@@ -5,12 +5,15 @@ Language models are compared with a reference in test_decoder_only.py.
 
 import argparse
 import random
+from functools import partial
 
 import pytest
 import torch
 
 from pet_fairseq.variator.costs import ffn_parameters
 from pet_fairseq.variator.flops_table import measured_cost, shape_of
+from pet_fairseq.variator.options import VariatorConfig
+from pet_fairseq.variator.plugin_files import new_plugins
 from tests.translation import make_batch, make_model, make_task, save_model, select
 from tests.variator import test_decoder_only as language_models
 from tests.variator.layers import layers_by_hand
@@ -48,14 +51,44 @@ T5 = {
 }
 GATED = {"gated_ffn": True, "activation_fn": "gelu_accurate", "relative_bias_per_layer": True}
 TRANSLATORS |= {"t5": ("t5", {**T5, "share_all_embeddings": True}), "umt5": ("t5", T5 | GATED)}
+WORDS_AROUND = {  # in front of a source sentence, and behind it
+    "m2m_100": (["w3", "w1"], ["</s>"]),
+    "mbart": ([], ["</s>", "w2", "w7"]),
+    "bilingual_marian": (["w5"], ["</s>"]),
+}
+DECODER_STARTS = {"m2m_100": "</s> w3 w4", "mbart": "w6"}
+
+
+def language_tokens(kind):
+    before, behind = map(" ".join, WORDS_AROUND[kind])
+    start = DECODER_STARTS.get(kind, "</s>")
+    return {"source_prefix": before, "source_end": behind, "decoder_start": start}
+
+
+MULTILINGUAL = {
+    "m2m_100": ("bilingual_transformer", ENCODER | DECODER | {"share_all_embeddings": True}),
+    "mbart": ("bilingual_bart", TRANSLATORS["bart"][1]),
+    "bilingual_marian": ("bilingual_marian", TRANSLATORS["marian"][1]),
+}
+TRANSLATORS |= {
+    kind: (arch, options | language_tokens(kind)) for kind, (arch, options) in MULTILINGUAL.items()
+}
 LANGUAGE_MODELS = ("gpt2", "llama", "qwen3")
 ACTIVATION = {**dict.fromkeys((*CLASSIFIERS, "bart"), "erf"), "marian": "swish"}
 ACTIVATION |= {"t5": "relu", "umt5": "gated gelu"}
+ACTIVATION |= {"m2m_100": "relu", "mbart": "erf", "bilingual_marian": "swish"}
 
 
 @pytest.fixture
 def task(tmp_path):
     return make_task(tmp_path / "data")
+
+
+def as_read(kind, sentence, dictionary):
+    """A sentence, 1 x n, with the words that the model of this kind reads around it."""
+    before, behind = WORDS_AROUND.get(kind, ([], ["</s>"]))
+    before, behind = ([dictionary.index(word) for word in words] for words in (before, behind))
+    return torch.tensor([[*before, *sentence[0, :-1].tolist(), *behind]])
 
 
 @pytest.mark.parametrize("kind", [*CLASSIFIERS, *TRANSLATORS])
@@ -70,10 +103,11 @@ def test_encoders_equal_the_reference(kind, site, task, tmp_path):
     with torch.no_grad():
         together = encoder(source)["encoder_out"][0]
         for i, n in enumerate(lengths):
-            x = encoder.inner.forward_embedding(source[i : i + 1, -n:])[0][0]
-            expected = layers_by_hand(model, x, n, ACTIVATION[kind], causal=False)
+            sentence = as_read(kind, source[i : i + 1, -n:], task.source_dictionary)
+            x = encoder.inner.forward_embedding(sentence)[0][0]
+            expected = layers_by_hand(model, x, len(x), ACTIVATION[kind], causal=False)
             # fairseq computes the activation in float32
-            torch.testing.assert_close(together[:n, i], expected, rtol=1e-5, atol=1e-6)
+            torch.testing.assert_close(together[: len(x), i], expected, rtol=1e-5, atol=1e-6)
 
 
 def check_training_step(model, task, sample):
@@ -162,6 +196,53 @@ def test_language_models(kind, site, lm_task, tmp_path):  # noqa: F811
     options = language_models.TINY | sizes
     backbone = frozen_backbone(tmp_path / "lm.pt", lm_task, arch, options)
     assert same_at_ratio_1(model, backbone, src_tokens=inputs)
+
+
+@pytest.mark.parametrize("kind", MULTILINGUAL)
+def test_plugins_without_training(kind, task, tmp_path):
+    """They are made without the dictionary that has the language tokens."""
+    arch, options = TRANSLATORS[kind]
+    path, file = save_model(tmp_path / "b.pt", task, arch, **options), tmp_path / "p.pt"
+    form = {"compression": "mean", "decompression": "copy"}
+    new_plugins(VariatorConfig(backbone_path=path, **form), file)
+    model = make_variator(task, path, trained=False, **form)
+    model.load_state_dict(torch.load(file, weights_only=True)["model"])
+
+
+def check_it_loads_what_it_saved(make, net_input):
+    """`make` builds the model with plugins that have learned something, or with new ones."""
+    first, again = make(trained=True), make(trained=False)
+    with torch.no_grad():
+        expected = first(**net_input)[0]
+        assert not torch.equal(again(**net_input)[0], expected)
+        again.load_state_dict(dict(first.state_dict()), strict=True)
+        assert torch.equal(again(**net_input)[0], expected)
+
+
+@pytest.mark.parametrize("kind", CLASSIFIERS)
+def test_saved_and_loaded_a_classifier_is_the_same(kind, class_task, tmp_path):  # noqa: F811
+    arch, options = CLASSIFIERS[kind]
+    path = save_classifier(tmp_path / "b.pt", class_task, arch, **options)
+    net_input = make_sentences(class_task, [3, 7, 2, 6])["net_input"]
+    del net_input["prev_output_tokens"]
+    check_it_loads_what_it_saved(partial(make_variator, class_task, path), net_input)
+
+
+@pytest.mark.parametrize("kind", TRANSLATORS)
+def test_saved_and_loaded_a_translator_is_the_same(kind, task, tmp_path):
+    arch, options = TRANSLATORS[kind]
+    path = save_model(tmp_path / "b.pt", task, arch, **options)
+    net_input = make_batch(task, [3, 7, 2, 6])["net_input"]
+    check_it_loads_what_it_saved(partial(make_variator, task, path), net_input)
+
+
+@pytest.mark.parametrize("kind", LANGUAGE_MODELS)
+def test_saved_and_loaded_a_language_model_is_the_same(kind, lm_task, tmp_path):  # noqa: F811
+    arch, sizes = language_models.KINDS[kind]
+    path = save_model(tmp_path / "lm.pt", lm_task, arch, **language_models.TINY | sizes)
+    text = make_tokens(lm_task, [(5, 4), (8, 2), (3, 3)])
+    make = partial(make_variator, lm_task, path, prompt_end="<sep>")
+    check_it_loads_what_it_saved(make, {"src_tokens": text})
 
 
 @pytest.mark.parametrize("kind", LANGUAGE_MODELS)

@@ -12,9 +12,10 @@ from torch import Tensor, nn
 
 from pet_fairseq.checkpoints.backbone import load_backbone
 from pet_fairseq.checkpoints.frozen_models import FrozenModels
-from pet_fairseq.checkpoints.tied_tensors import restore_tied_entries
 from pet_fairseq.errors import UserError
 from pet_fairseq.variator.backbone_wrapper import BackboneWrapper
+
+BACKBONE = "backbone."  # begins the names of the backbone's tensors in a state
 
 
 @dataclass
@@ -74,9 +75,14 @@ class FineTunedModel(BackboneWrapper):
         return cls(cfg, load(), load)
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
-        """Fill in what a backbone with shared parameters leaves out of a checkpoint."""
-        super().upgrade_state_dict_named(state_dict, name)
-        restore_tied_entries(self, state_dict, "--backbone-path")
+        """Let the backbone upgrade its entries, under the names that they have without the prefix.
+
+        Some of fairseq's models, such as BART, look them up under these names only.
+        """
+        names = [stored for stored in state_dict if stored.startswith(BACKBONE)]
+        entries = {stored.removeprefix(BACKBONE): state_dict.pop(stored) for stored in names}
+        self.backbone.upgrade_state_dict(entries)
+        state_dict.update({BACKBONE + own: tensor for own, tensor in entries.items()})
 
     @contextmanager
     def frozen(self) -> Iterator[nn.Module]:
