@@ -1,6 +1,7 @@
 """The benchmarks that no other test runs, as documented but tiny: their tables, not their times."""
 
 import json
+import os
 
 import pytest
 
@@ -88,6 +89,33 @@ def test_engines(tmp_path):
     rows = tables(run("python", SCRIPTS / "engines.py", text, "--tiny", *options).output)
     assert [row[:3] for row in rows] == [["1", size, name] for size in "13" for name in models]
     assert rows[0][4] == "1.0" and len({row[5] for row in rows}) == 1
+
+
+def test_pronunciations(tmp_path):
+    """A student in CTranslate2 beside a g2p-en that says the same of every word."""
+    for package in ("ctranslate2", "rapidfuzz"):
+        pytest.importorskip(package)
+    made = make(tmp_path / "data", "transformer", lambda folder: ["a", "b", "c"])
+    options = ("--data", made.data, "--to", "ctranslate2", "--out", tmp_path / "engine")
+    run("pet-fairseq", "export", made.checkpoint, *options)
+    package = tmp_path / "site/g2p_en"
+    package.mkdir(parents=True)
+    (package / "checkpoint20.npz").write_bytes(b"x" * 2000)
+    (package / "__init__.py").write_text(
+        "class G2p:\n    def predict(self, word):\n        return ['K', 'AE1', 'T'][: len(word)]\n"
+    )
+    words, spoken = tmp_path / "letters", tmp_path / "pronunciations"
+    words.write_text("c a t\nc a b\nc a\nb a c\n")
+    spoken.write_text("K AE T\tK AA T\nK AE B\nK AE\nB AE K\n")
+    given = ("--tiny", "--models", f"student={tmp_path / 'engine'}")
+    script = ("python", SCRIPTS / "pronunciations.py", words, spoken, *given)
+    environment = {"PYTHONPATH": f"{tmp_path / 'site'}:{REPO}"}
+    ours, theirs = tables(run(*script, env={**os.environ, **environment}).output)
+    assert ours[:3] == ["student", "1", "3"] and ours[7] == "1.0"
+    assert theirs[:6] == ["g2p-en", "1", "1", "2", "50.0", "27.27"]  # 3 of 11 phones
+    words.write_text("c a t\n")
+    refused = run(*script, check=False)
+    assert refused.status == 1 and "give files of the same words" in refused.output
 
 
 def test_translate_file(tmp_path):

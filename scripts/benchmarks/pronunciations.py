@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+"""Word errors, size and speed of models that pronounce words, beside the package g2p-en.
+
+A model is NAME=PATH of whatever `pet-fairseq translate` opens, with words in letters between
+blanks, as examples/cmudict has them. Stress is left out of what g2p-en says where PRONUNCIATIONS
+have none. g2p-en was trained on most of these words, so its errors are too few. Its network alone is
+asked (`G2p.predict`), not its dictionary. All of them work on one thread, in turn; the first round
+warms up, the median of the others counts.
+
+    pip install g2p-en && python -m nltk.downloader cmudict averaged_perceptron_tagger
+    python scripts/benchmarks/pronunciations.py raw/test.letters raw/test.pronunciations \
+        --models student=FOLDER ... [--beams 1 5] [--batch-sizes 1 64]
+"""
+
+import importlib.util
+import logging
+import re
+import statistics
+import sys
+from argparse import Namespace
+from functools import partial
+from pathlib import Path
+
+import torch
+from harness import Parser, Report, report, take_turns, timed
+
+import pet_fairseq
+from pet_fairseq.errors import UserError
+from pet_fairseq.files import read_lines
+from pet_fairseq.number_format import format_ratio, format_speed
+from pet_fairseq.predict.batches import BatchLimit
+from pet_fairseq.predict.commands import TRANSLATE
+from pet_fairseq.predict.engine import Engine
+from pet_fairseq.predict.translate import open_engine
+from pet_fairseq.results.word_errors import error_rates, parse_pronunciations
+
+SIZES = {"--beams": [1, 5], "--batch-sizes": [1, 64], "--words": 1000, "--rounds": 4}
+TINY = {"--beams": [1], "--batch-sizes": [3], "--words": 4, "--rounds": 2}
+COLUMNS = {
+    **{"model": "", "beam": "d", "batch": "d", "kB": ".0f"},
+    **{"wrong words %": ".1f", "wrong phones %": ".2f"},
+    **{"words/s": format_speed, "times the first": format_ratio},
+}
+G2P_EN = "g2p_en"
+PER_WORD = 1  # g2p-en takes a word at a time
+
+
+def open_model(path: str, beam: int) -> Engine:
+    words = [path, "--device", "cpu", "--threads", "1", "--beam", str(beam)]
+    return open_engine(TRANSLATE.parse(words), ["--tokenizer", "space"])  # letters are words
+
+
+def pronounce(engine: Engine, words: list[str], batch_size: int) -> list[str]:
+    limit = BatchLimit(batch_size, counts_tokens=False)
+    found = engine.translate([engine.tokenise(word) for word in words], limit)
+    return [engine.detokenise(best) for best, *_ in found]
+
+
+def pronounce_by_g2p_en(model, words: list[str]) -> list[str]:
+    return [" ".join(model.predict(word.replace(" ", ""))) for word in words]
+
+
+def model_bytes(path: Path) -> int:
+    """The size of a file, or of the files of a folder."""
+    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+    return sum(file.stat().st_size for file in files)
+
+
+def measure(args: Namespace, words: list[str], references: list[list[str]], result: Report) -> None:
+    """Add a row for each model, beam and batch size."""
+    has_stress = any(re.search(r"\d", spoken) for some in references for spoken in some)
+    ways, shown = {}, {}
+    for name, path in (model.split("=", 1) for model in args.models):
+        for beam in args.beams:
+            engine = open_model(path, beam)
+            for size in args.batch_sizes:
+                ways[name, beam, size] = partial(timed, "cpu", pronounce, engine, words, size)
+                shown[name, beam, size] = model_bytes(Path(path))
+    if importlib.util.find_spec(G2P_EN) is not None:
+        import g2p_en
+
+        way = partial(timed, "cpu", pronounce_by_g2p_en, g2p_en.G2p(), words)
+        ways["g2p-en", 1, PER_WORD] = way
+        shown["g2p-en", 1, PER_WORD] = model_bytes(
+            Path(g2p_en.__file__).parent / "checkpoint20.npz"
+        )
+    rounds = take_turns(ways, args.rounds)
+    first = None
+    for (name, beam, size), some in rounds.items():
+        speed = len(words) / statistics.median(seconds for seconds, _ in some)
+        first = first or speed
+        said = some[0][1]
+        if not has_stress:
+            said = [re.sub(r"\d", "", spoken) for spoken in said]
+        rates = error_rates(said, references)
+        kilobytes = shown[name, beam, size] / 1000
+        result.add_row(name, beam, size, kilobytes, rates.wer, rates.per, speed, speed / first)
+
+
+def main() -> None:
+    parser = Parser(__doc__, SIZES, TINY, ("--out", "--csv"))
+    parser.add_argument("letters", type=Path, metavar="WORDS", help="words in letters, one a line")
+    parser.add_argument("pronunciations", type=Path, metavar="PRONUNCIATIONS")
+    parser.add_argument("--models", nargs="+", required=True, metavar="NAME=PATH")
+    args = parser.parse_args()
+    pet_fairseq.register()
+    logging.disable(logging.WARNING)
+    torch.set_num_threads(1)
+    try:
+        words = read_lines(args.letters, "WORDS")
+        lines = read_lines(args.pronunciations, "PRONUNCIATIONS")
+        references = parse_pronunciations(lines, args.pronunciations, "PRONUNCIATIONS")
+        if len(words) != len(references):
+            raise UserError(
+                f"WORDS {args.letters}: {len(words)} words, but {args.pronunciations} has "
+                f"{len(references)} lines; give files of the same words"
+            )
+        chosen = range(0, len(words), max(1, len(words) // args.words))
+        about = f"{len(chosen)} words, one core"
+        with report(args, about, COLUMNS) as result:
+            measure(args, [words[i] for i in chosen], [references[i] for i in chosen], result)
+    except UserError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()
