@@ -3,22 +3,24 @@
 
 A model is NAME=PATH of whatever `pet-fairseq translate` opens, with words in letters between
 blanks, as examples/cmudict has them. Stress is left out of what g2p-en says where PRONUNCIATIONS
-have none. g2p-en was trained on most of these words, so its errors are too few. Its network alone is
-asked (`G2p.predict`), not its dictionary. All of them work on one thread, in turn; the first round
-warms up, the median of the others counts.
+have none. g2p-en was trained on most of these words, so its errors are too few. Its network alone
+is asked (`G2p.predict`), not its dictionary. All of them work on one thread, in turn; the first
+round warms up, the median of the others counts.
 
     pip install g2p-en && python -m nltk.downloader cmudict averaged_perceptron_tagger
     python scripts/benchmarks/pronunciations.py raw/test.letters raw/test.pronunciations \
         --models student=FOLDER ... [--beams 1 5] [--batch-sizes 1 64]
 """
 
-import importlib.util
 import logging
 import re
 import statistics
 import sys
 from argparse import Namespace
+from collections.abc import Callable
 from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -42,6 +44,7 @@ COLUMNS = {
     **{"words/s": format_speed, "times the first": format_ratio},
 }
 G2P_EN = "g2p_en"
+Row = tuple[str, int, int]  # a model, a beam, and how many words are in a batch
 PER_WORD = 1  # g2p-en takes a word at a time
 
 
@@ -69,21 +72,18 @@ def model_bytes(path: Path) -> int:
 def measure(args: Namespace, words: list[str], references: list[list[str]], result: Report) -> None:
     """Add a row for each model, beam and batch size."""
     has_stress = any(re.search(r"\d", spoken) for some in references for spoken in some)
-    ways, shown = {}, {}
+    ways: dict[Row, Callable[[], tuple[float, list[str]]]] = {}
+    sizes: dict[Row, int] = {}
     for name, path in (model.split("=", 1) for model in args.models):
         for beam in args.beams:
             engine = open_model(path, beam)
             for size in args.batch_sizes:
                 ways[name, beam, size] = partial(timed, "cpu", pronounce, engine, words, size)
-                shown[name, beam, size] = model_bytes(Path(path))
-    if importlib.util.find_spec(G2P_EN) is not None:
-        import g2p_en
-
-        way = partial(timed, "cpu", pronounce_by_g2p_en, g2p_en.G2p(), words)
-        ways["g2p-en", 1, PER_WORD] = way
-        shown["g2p-en", 1, PER_WORD] = model_bytes(
-            Path(g2p_en.__file__).parent / "checkpoint20.npz"
-        )
+                sizes[name, beam, size] = model_bytes(Path(path))
+    if find_spec(G2P_EN) is not None:
+        package, row = import_module(G2P_EN), ("g2p-en", 1, PER_WORD)
+        ways[row] = partial(timed, "cpu", pronounce_by_g2p_en, package.G2p(), words)
+        sizes[row] = model_bytes(Path(package.__path__[0], "checkpoint20.npz"))
     rounds = take_turns(ways, args.rounds)
     first = None
     for (name, beam, size), some in rounds.items():
@@ -93,7 +93,7 @@ def measure(args: Namespace, words: list[str], references: list[list[str]], resu
         if not has_stress:
             said = [re.sub(r"\d", "", spoken) for spoken in said]
         rates = error_rates(said, references)
-        kilobytes = shown[name, beam, size] / 1000
+        kilobytes = sizes[name, beam, size] / 1000
         result.add_row(name, beam, size, kilobytes, rates.wer, rates.per, speed, speed / first)
 
 
