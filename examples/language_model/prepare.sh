@@ -14,7 +14,7 @@ for file in "$train" "$test"; do
 done
 out=${OUT:-$ROOT/runs/language_model/$(basename "$(cd "$model" && pwd)")/data}
 prompt=${PROMPT_WORDS:-200} response=${RESPONSE_WORDS:-60}
-settings="$prompt $response $model $train $test"
+settings="$prompt $response $(realpath "$model" "$train" "$test" | paste -sd " ")"
 
 raw() {
   run rm -rf "$out/raw.tmp"

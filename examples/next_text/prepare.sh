@@ -19,7 +19,7 @@ done
 out=${OUT:-$ROOT/runs/next_text/data}
 prompt=${PROMPT_TOKENS:-144} response=${RESPONSE_TOKENS:-48}
 tested=${TEST_RECORDS:-500} valid=${VALID_RECORDS:-200}
-settings="$prompt $response $tested $valid $model $train $test"
+settings="$prompt $response $tested $valid $(realpath "$model" "${train_files[@]}" "${test_files[@]}" | paste -sd " ")"
 
 # records OUT MOST FILE...: MOST records at most, all if it is empty
 records() {

@@ -255,6 +255,8 @@ def naming_dictionaries(data: str, option: str) -> Iterator[None]:
     """
     try:
         yield
+    except UserError:
+        raise
     except Exception:  # fairseq raises many kinds
         for file in sorted(Path(first_folder(data)).rglob("dict*.txt")):
             load_dictionary(file, option)
@@ -271,6 +273,8 @@ def load_subset(task: FairseqTask, subset: str, **options: Any) -> FairseqDatase
     """
     try:
         task.load_dataset(subset, **options)
+    except UserError:
+        raise
     except (ValueError, struct.error) as error:
         if NO_SENTENCES in str(error):
             raise UserError(f"--subset {subset}: is empty; give another one") from error

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Optional
 
+from fairseq.data import Dictionary
 from omegaconf import DictConfig
 
 from pet_fairseq.errors import UserError
@@ -20,6 +21,12 @@ SOURCE_MODEL, TARGET_MODEL = "source.spm", "target.spm"  # of a model that has o
 # the names, in the order in which they are looked for
 CODES = ("bpe.codes", "codes", "code", "bpecodes")  # of subword-nmt
 SUBWORD_FILES = (*CODES, "spm.model", "sentencepiece.bpe.model", TOKENIZER, SOURCE_MODEL)
+
+# the value that fairseq-generate's --remove-bpe needs, by a mark that pieces of words carry
+SEGMENTATIONS = {
+    "subword_nmt": lambda word: word.endswith("@@"),
+    "sentencepiece": lambda word: word.startswith("\u2581"),
+}
 
 
 def folders_around(path: str, cfg: DictConfig, data: Optional[Path] = None) -> list[Path]:
@@ -62,11 +69,9 @@ def both_sides(file: str) -> tuple[str, str]:
     return file, str(target) if is_pair else file
 
 
-def copy_subword_files(
-    folders: Iterable[Path], out: Path, names: Iterable[str] = SUBWORD_FILES
-) -> None:
-    """Copy the files that are found first in some folders, if any, into another one."""
-    file = find_file(names, folders)
+def copy_subword_files(words: Dictionary, folders: Iterable[Path], out: Path) -> None:
+    """Copy the subword models of a source dictionary's words, if some folders have any."""
+    file = find_subword_model(words, folders)
     copy_files({Path(name).name: Path(name) for name in both_sides(file) if name}, out)
 
 
@@ -107,3 +112,38 @@ def check_languages(languages: Iterable[str], file: str) -> None:
     for language in languages:
         if not re.fullmatch(r"[^/\\\x00]+", language):
             raise UserError(f"{file}: {language!r} cannot be the name of a language")
+
+
+# --- which of them a dictionary goes with ---------------------------------------------------------
+
+
+def is_byte_level(words: Dictionary) -> bool:
+    """Whether a dictionary's words are byte-level pieces, GPT-2's or BART's: `Ġ` is a space."""
+    return 20 * sum(word.startswith("\u0120") for word in words.symbols) > len(words)
+
+
+def find_segmentation(words: Dictionary) -> Optional[str]:
+    """The value that --remove-bpe needs for a dictionary's words.
+
+    None if these are whole, or byte-level pieces, which --remove-bpe cannot join.
+    """
+    if is_byte_level(words):  # among which may be `@@`
+        return None
+    counts = {name: sum(map(is_piece, words.symbols)) for name, is_piece in SEGMENTATIONS.items()}
+    most = max(counts, key=counts.__getitem__)  # a word or two may look like other pieces
+    return most if counts[most] else None
+
+
+def find_subword_model(words: Dictionary, folders: Iterable[Path]) -> str:
+    """The first file of SUBWORD_FILES from which the words can come, "" if no folder has one."""
+    return find_file(subword_names(words), folders)
+
+
+def subword_names(words: Dictionary) -> list[str]:
+    """The names of SUBWORD_FILES that models have which give such words."""
+    segmentation = find_segmentation(words)
+    others: dict[Optional[str], set[str]] = {
+        "subword_nmt": {*SUBWORD_FILES} - {*CODES, TOKENIZER},
+        "sentencepiece": {*CODES},
+    }
+    return [name for name in SUBWORD_FILES if name not in others.get(segmentation, ())]

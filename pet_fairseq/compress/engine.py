@@ -22,13 +22,13 @@ from pet_fairseq.checkpoints.text_files import (
     around_data,
     both_sides,
     copy_files,
-    find_file,
+    find_subword_model,
     write_languages,
 )
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import atomic_folder, read_text, write_json
 from pet_fairseq.multilingual.language_tokens import END, FILE, LanguageTokens, check_language
-from pet_fairseq.predict.exported import MODEL, read_vocabularies
+from pet_fairseq.predict.exported import MODEL, read_vocabularies, reads_plain_sentences
 
 TEACHER = "TEACHER"
 TRANSLATOR = "TransformerSpec"  # CTranslate2's name for encoder-decoders; T5's is the same
@@ -188,7 +188,8 @@ def check_translates(folder: Path) -> None:
 
 def subword_files(folder: Path) -> dict[str, Path]:
     """The subword models beside a model, by name; empty if there is none."""
-    file = find_file(SUBWORD_FILES, around_data(folder))
+    words = dictionary_of(read_vocabularies(folder)[0])
+    file = find_subword_model(words, around_data(folder))
     return {Path(name).name: Path(name) for name in both_sides(file) if name}
 
 
@@ -274,7 +275,7 @@ def find_tokens(
         UserError: it has tokens of languages, and not of these.
     """
     config = read_config(folder)
-    end = () if config.get("add_source_eos") else (str(config.get("eos_token", END)),)
+    end = () if reads_plain_sentences(config) else (str(config.get("eos_token", END)),)
     start = config.get("decoder_start_token") and str(config["decoder_start_token"])
     both, of_target = (known_languages(vocabularies[0], kind) for kind in (OF_BOTH, OF_TARGET))
     if len(both) >= FEWEST:

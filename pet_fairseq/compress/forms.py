@@ -69,12 +69,12 @@ def precision_of(form: str) -> Optional[str]:
 # --- before the training --------------------------------------------------------------------------
 
 
-def check_forms(forms: Sequence[str], data: Path, beside: Path, options: Options) -> None:
+def check_forms(forms: Sequence[str], data: Path, texts: Path, options: Options) -> None:
     """Export a student that has learned nothing in each form, and open it.
 
     Args:
         data: fairseq-preprocess's folder. options: of the task and of the student.
-        beside: a file beside which the subword model may be, as the teacher's checkpoint.
+        texts: a folder in which the subword model may be, too.
     Raises:
         UserError: a form cannot hold the student, or its package is missing.
     """
@@ -83,9 +83,9 @@ def check_forms(forms: Sequence[str], data: Path, beside: Path, options: Options
     with TemporaryDirectory(prefix="pet-fairseq-") as name, redirect_stderr(StringIO()):
         checkpoint = Path(name, "student.pt")
         save_untrained(data, options, checkpoint)
-        names = (*SUBWORD_FILES, TARGET_MODEL)
-        files = {name: beside.with_name(name) for name in names if beside.with_name(name).is_file()}
-        copy_files(files, checkpoint.parent)  # export looks there
+        files = map(texts.joinpath, (*SUBWORD_FILES, TARGET_MODEL))
+        found = {file.name: file for file in files if file.is_file()}
+        copy_files(found, checkpoint.parent)  # export looks there
         for form in forms:
             try:
                 out = Path(name, form)

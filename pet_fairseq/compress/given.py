@@ -179,7 +179,7 @@ def check_given(given: Given) -> None:
     for split, pair in given.pairs.items():
         for file in pair:
             check_plain_text(file, f"--{split}-pair")
-        if given.text and split != "train":  # which is read before the translations, if it is large
+        if given.text:  # which is translated before the pairs are read
             for _ in parallel(*pair):
                 pass
 

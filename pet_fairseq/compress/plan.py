@@ -139,7 +139,7 @@ def make_plan(request: Request) -> Plan:
         UserError: names the option or the file that is wrong.
     """
     teacher, method, form = read_models(request)
-    folders = [*around_data(request.data), request.teacher.parent]
+    folders = [*around_data(request.data), folder_of(request.teacher)]
     if "marian" in form.engines:
         teacher = check_for_marian(teacher, request.data, folders)
     student = choose_student(teacher, method, request.size, form)
@@ -153,7 +153,7 @@ def make_plan(request: Request) -> Plan:
     layout = Layout(request.out)
     engines = [e for e in form.engines if e != "ctranslate2" or has_ctranslate2()]
     options = (*teacher.languages, *student.options)
-    check_forms(request.forms, request.data, request.teacher, options)
+    check_forms(request.forms, request.data, folder_of(request.teacher), options)
     engines += [form for form in request.forms if form not in engines]
     return Plan(
         *(request, layout, teacher, method, student, test, style),
@@ -197,12 +197,16 @@ def check_before_data(request: Request, keeps_words: bool, subword_models: Seque
     choose_batch(request.device, teacher.max_positions, request.max_tokens)
     if not keeps_words:
         return
-    beside = subword_models[0] if subword_models else request.teacher
+    texts = folder_of(subword_models[0] if subword_models else request.teacher)
     if "marian" in form.engines:
-        folders = [*around_data(request.data), beside.parent]
-        teacher = check_for_marian(teacher, request.data, folders)
+        teacher = check_for_marian(teacher, request.data, [*around_data(request.data), texts])
     student = choose_student(teacher, method, request.size, form)
-    check_forms(request.forms, request.data, beside, (*teacher.languages, *student.options))
+    check_forms(request.forms, request.data, texts, (*teacher.languages, *student.options))
+
+
+def folder_of(path: Path) -> Path:
+    """A folder itself, or that of a file."""
+    return path if path.is_dir() else path.parent
 
 
 def choose_budget(
@@ -360,7 +364,9 @@ def _load(
         present = _subsets(data)
         problem = f"has no {subset} set, only {', '.join(present) or 'no data'}"
         if subset in present:
-            problem = f"has a {subset} set that is empty, or not of the teacher's languages"
+            problem = (
+                f"has a {subset} set that is empty, damaged, or not of the teacher's languages"
+            )
         raise UserError(f"{option}: {data} {problem}") from error
 
 

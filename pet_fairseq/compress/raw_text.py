@@ -19,9 +19,9 @@ from pet_fairseq.checkpoints.dictionaries import first_folder
 from pet_fairseq.checkpoints.loading import load_task
 from pet_fairseq.checkpoints.safe_loading import load_options
 from pet_fairseq.checkpoints.text_files import (
-    SUBWORD_FILES,
     both_sides,
-    find_file,
+    find_segmentation,
+    find_subword_model,
     folders_around,
     read_languages,
 )
@@ -37,7 +37,6 @@ from pet_fairseq.predict.sentences import TextError
 from pet_fairseq.predict.text import (
     Text,
     build_text_of,
-    find_segmentation,
     find_subword_file,
     has_pieces,
     languages_of,
@@ -416,4 +415,5 @@ class EngineText:
 
 def reads_raw_text(folder: Path, task: TranslationTask) -> bool:
     """Whether a folder has a subword model for raw text; whole words need none."""
-    return not has_pieces(task.source_dictionary) or bool(find_file(SUBWORD_FILES, [folder]))
+    words = task.source_dictionary
+    return not has_pieces(words) or bool(find_subword_model(words, [folder]))

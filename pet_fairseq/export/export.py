@@ -21,7 +21,6 @@ from pet_fairseq.export.huggingface import write_huggingface
 from pet_fairseq.export.marian import write_marian
 from pet_fairseq.export.onnx import write_onnx
 from pet_fairseq.files import atomic_folder, check_new_folder
-from pet_fairseq.predict.text import subword_names
 
 OPTION = "CHECKPOINT"
 # options that are not for all forms
@@ -89,7 +88,7 @@ def add_text_files(checkpoint: str, data: str, folder: Path, with_languages: boo
     """
     cfg = load_options(checkpoint, OPTION)
     task = load_task(cfg.task, data)
-    names = subword_names(task.source_dictionary)
-    copy_subword_files(folders_around(checkpoint, cfg, Path(data)), folder, names)
+    folders = folders_around(checkpoint, cfg, Path(data))
+    copy_subword_files(task.source_dictionary, folders, folder)
     if with_languages:
         write_languages(folder, task.cfg.source_lang, task.cfg.target_lang)

@@ -61,7 +61,8 @@ def write_bilingual(
             dictionary.save(str(folder / f"dict.{language}.txt"))
         given = files[source_lang].parent
         linked = link_data(given, source_lang, target_lang, folder)
-        copy_subword_files([*around_data(given), Path(path).parent], folder)
+        folders = [*around_data(given), Path(path).parent]
+        copy_subword_files(dictionaries[source_lang], folders, folder)
         save_state(bilingual, folder / CHECKPOINT)
     words = " and ".join(sorted({f"{len(d):,}" for d in dictionaries.values()}))
     held = f", data: {', '.join(linked)}" if linked else ""

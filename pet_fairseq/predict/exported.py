@@ -7,7 +7,7 @@ import importlib.util
 import json
 import re
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
@@ -16,7 +16,7 @@ from fairseq.data import Dictionary
 from fairseq.data.data_utils import infer_language_pair
 
 from pet_fairseq.checkpoints.safe_loading import load_options
-from pet_fairseq.checkpoints.text_files import SUBWORD_FILES, around_data, find_file, read_languages
+from pet_fairseq.checkpoints.text_files import around_data, find_subword_model, read_languages
 from pet_fairseq.devices import usable_cores
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_lines, read_text
@@ -234,10 +234,11 @@ def open_exported(folder: Path, args: Namespace, text_options: list[str]) -> Exp
     if args.data:
         folders = [*around_data(Path(args.data)), *folders]
     languages = _languages(folder, args.data)
+    words = _words(folder)
     if not (text_options or languages):
-        _check_needs_no_languages(find_file(SUBWORD_FILES, folders))
+        _check_needs_no_languages(find_subword_model(words, folders))
     prog = f"pet-fairseq {args.command}"
-    text = choose_text(text_options, _words(folder), languages, folders, prog)
+    text = choose_text(text_options, words, languages, folders, prog)
     compute_type = COMPUTE_TYPES.get(args.precision, args.precision)
     search = Search.of(args).within(len(read_vocabularies(folder)[1]))
     # which thread draws for which sentence is chance
@@ -259,14 +260,22 @@ def check_tokens(folder: Path) -> None:
     if LanguageTokens.of_folder(folder) is not None or not file.is_file():
         return
     try:
-        ends = json.loads(read_text(file, PATH)).get("add_source_eos")
-    except (ValueError, AttributeError, RecursionError) as error:
+        config = dict(json.loads(read_text(file, PATH)))
+    except (ValueError, TypeError, RecursionError) as error:
         raise UserError(f"{file}: cannot be read; convert the model again") from error
-    if not ends:
+    if not reads_plain_sentences(config):
         raise UserError(
             f"{folder}: its converter left it open what stands around a sentence; let pet-fairseq "
             f"compress {folder} find out, and give the folder teacher/ctranslate2 of its --out here"
         )
+
+
+def reads_plain_sentences(config: Mapping[str, Any]) -> bool:
+    """Whether a model in CTranslate2 reads a sentence without what a tokenizer puts around it.
+
+    CTranslate2 adds its end, or it has none, as OpenNMT's models, whose decoder begins with `<s>`.
+    """
+    return bool(config.get("add_source_eos")) or config.get("decoder_start_token") == "<s>"
 
 
 class OnnxEngine:

@@ -53,8 +53,9 @@ def from_pretrained(
         data: the folder with its dictionaries; by default the one that the checkpoint names.
         segmentation: a file of BPE codes (subword-nmt), a SentencePiece model (`*.model`, `*.spm`)
             or a tokenizer.json, "" for none; by default the first of bpe.codes, codes, code,
-            bpecodes, spm.model, sentencepiece.bpe.model, tokenizer.json and source.spm that is in
-            the data folder, above it, or beside the checkpoint or its backbone.
+            bpecodes, spm.model, sentencepiece.bpe.model, tokenizer.json and source.spm that goes
+            with the dictionary's words and is in the data folder, above it, or beside the
+            checkpoint, its backbone or its teacher.
         tokenizer: the name of one of fairseq's tokenizers, "space" for none; by default "moses"
             with BPE codes, else none.
         options: other values for options of the model, such as `compression_ratio=8`; unless it is

@@ -15,17 +15,16 @@ from fairseq.registry import REGISTRIES
 from fairseq.tasks import FairseqTask
 from omegaconf import OmegaConf
 
-from pet_fairseq.checkpoints.text_files import CODES, SUBWORD_FILES, TOKENIZER, find_file
+from pet_fairseq.checkpoints.text_files import (
+    find_segmentation,
+    find_subword_model,
+    is_byte_level,
+)
 from pet_fairseq.cli_command import OneLineParser
 from pet_fairseq.errors import UserError, user_message
 from pet_fairseq.predict.sentences import TextTooLongError
 
 STEPS = ("tokenizer", "bpe")
-# the value that fairseq-generate's --remove-bpe needs, by a mark that pieces of words carry
-SEGMENTATIONS = {
-    "subword_nmt": lambda word: word.endswith("@@"),
-    "sentencepiece": lambda word: word.startswith("\u2581"),
-}
 LANGUAGES = ("source_lang", "target_lang")
 WORDS = 20_000  # that a BPE remembers
 
@@ -186,38 +185,11 @@ def bpe_options(file: str) -> dict[str, str]:
     return {"_name": "subword_nmt", "bpe_codes": file, "bpe_separator": "@@"}
 
 
-def is_byte_level(words: Dictionary) -> bool:
-    """Whether a dictionary's words are byte-level pieces, GPT-2's or BART's: `Ġ` is a space."""
-    return 20 * sum(word.startswith("\u0120") for word in words.symbols) > len(words)
-
-
-def find_segmentation(words: Dictionary) -> Optional[str]:
-    """The value that --remove-bpe needs for a dictionary's words.
-
-    None if these are whole, or byte-level pieces, which --remove-bpe cannot join.
-    """
-    if is_byte_level(words):  # among which may be `@@`
-        return None
-    counts = {name: sum(map(is_piece, words.symbols)) for name, is_piece in SEGMENTATIONS.items()}
-    most = max(counts, key=counts.__getitem__)  # a word or two may look like other pieces
-    return most if counts[most] else None
-
-
 def has_pieces(words: Dictionary) -> bool:
     """Whether a dictionary holds pieces of words; WordPiece marks its own by ##."""
     wordpiece = re.compile(r"##\w+")
     marked = find_segmentation(words) is not None or is_byte_level(words)
     return marked or any(map(wordpiece.fullmatch, words.symbols))
-
-
-def subword_names(words: Dictionary) -> list[str]:
-    """Names of subword models, those of SUBWORD_FILES that a dictionary's words can come from."""
-    segmentation = find_segmentation(words)
-    others = {
-        "subword_nmt": {*SUBWORD_FILES} - {*CODES, TOKENIZER},
-        "sentencepiece": {*CODES},
-    }
-    return [name for name in SUBWORD_FILES if name not in others.get(segmentation or "", ())]
 
 
 def find_subword_file(words: Dictionary, folders: list[Path], missing: str, remedy: str) -> str:
@@ -229,7 +201,7 @@ def find_subword_file(words: Dictionary, folders: list[Path], missing: str, reme
     Raises:
         UserError: so it is; the model would take nearly every word for an unknown one.
     """
-    file = find_file(subword_names(words), folders)
+    file = find_subword_model(words, folders)
     if not file and has_pieces(words):
         raise UserError(
             f"{missing}: the model's words are pieces, and there is no bpe.codes or spm.model in "

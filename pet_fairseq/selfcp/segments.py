@@ -24,6 +24,7 @@ STRATEGIES = (
     *("recursive", "truncate", "truncate_latter", "perplexity", "full"),  # baselines
     *EQUAL_BUDGET,
 )
+WITHOUT_MEMORY = ("truncate", "truncate_latter", "perplexity", "full", *EQUAL_BUDGET)
 SEGMENTS_FROM = ("own", "other")  # the prompt whose segments become a prompt's memory
 
 

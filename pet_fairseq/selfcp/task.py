@@ -26,7 +26,7 @@ from pet_fairseq.files import read_text
 from pet_fairseq.selfcp.dataset import PromptDataset, split_at
 from pet_fairseq.selfcp.model import SelfCpModel
 from pet_fairseq.selfcp.prompts import Record, read_template
-from pet_fairseq.selfcp.segments import SEGMENTS_FROM, memory_length
+from pet_fairseq.selfcp.segments import SEGMENTS_FROM, WITHOUT_MEMORY, memory_length
 from pet_fairseq.selfcp.vocabulary import CUE
 
 READ_AT_ONCE = 8  # prompts, before a training
@@ -127,6 +127,7 @@ class SelfCpTask(AllSentences):
         self.ratios = read_range(cfg.memory_ratio_range)
         self.cue = read_cue(Path(cfg.data, CUE), dictionary)
         self.template = read_template(Path(cfg.data))
+        self.starts_in_template = 0  # how many <s> the text in front of a query has in tokens
         self.epoch = 1
 
     @classmethod
@@ -178,16 +179,16 @@ class SelfCpTask(AllSentences):
 
     def _check_tags(self, cfg: FairseqDataclass) -> None:
         """Raise UserError if the longest segment becomes more memory tokens than there are tags."""
-        if cfg.memory_tags == 1:  # which all memory tokens share
+        if cfg.memory_tags == 1 or cfg.prompt_strategy in WITHOUT_MEMORY:  # all share one
             return
         longest = cfg.segment_tokens or cfg.window
-        ratio = cfg.memory_ratio if self.ratios is None else self.ratios[0]
+        ratio = min(cfg.memory_ratio, *(self.ratios or ()))  # validation has the first
         needed = memory_length(longest, ratio)
         if cfg.memory_tags < needed:
             raise UserError(
                 f"--memory-tags {cfg.memory_tags}: a segment of {longest} tokens becomes {needed} "
-                f"memory tokens at ratio {ratio:g}; give as many tags, a larger LOW in "
-                "--memory-ratio-range or a smaller window"
+                f"memory tokens at ratio {ratio:g}; give as many tags, larger ratios in "
+                "--memory-ratio and --memory-ratio-range, or a smaller window"
             )
 
     def _first_batches(self, number: int) -> Iterator[dict]:
@@ -239,8 +240,17 @@ class SelfCpTask(AllSentences):
         return super().train_step(sample, *others, **options)
 
     def complete_line(self, line: str) -> str:
-        """A line QUERY <prompt> PROMPT, or only a prompt, with the template's text in front."""
+        """A line QUERY <prompt> PROMPT, or only a prompt, with the template's text in front.
+
+        Raises:
+            UserError: that text has the symbol, at which the line would be divided.
+        """
         before, symbol = self.template.before, self.cfg.prompt_symbol
+        if symbol in before:
+            raise UserError(
+                f"--prompt-symbol {symbol}: stands in the text in front of each query, too; give "
+                "a word of the dictionary that does not"
+            )
         if before and symbol not in line:
             return f"{before}{symbol}{self.template.between}{line}"
         return before + line
@@ -249,6 +259,9 @@ class SelfCpTask(AllSentences):
         self, lines: list[str], encode_fn: Callable[[str], str]
     ) -> tuple[list[Tensor], list[int]]:
         """As fairseq's, of completed lines: a query is tokenized with the text in front of it."""
+        before = encode_fn(self.template.before)
+        tokens = self.dictionary.encode_line(before, add_if_not_exist=False)
+        self.starts_in_template = int(tokens.eq(self.dictionary.bos()).sum())
         completed = list(map(self.complete_line, lines))
         return super().get_interactive_tokens_and_lengths(completed, encode_fn)
 
@@ -285,19 +298,28 @@ class SelfCpTask(AllSentences):
         """
         net_input = sample["net_input"]
         if "query_lengths" not in net_input:
-            self._check_ends(net_input["src_tokens"])
+            ends = self._query_lengths(net_input["src_tokens"])
+            net_input = {**net_input, "query_lengths": ends}
+            sample = {**sample, "net_input": net_input}
         if self.cue is not None and "cue" not in net_input:
             cue = self.cue.to(net_input["src_tokens"].device)
             sample = {**sample, "net_input": {**net_input, "cue": cue}}
         return super().inference_step(generator, models, sample, *others, **options)
 
-    def _check_ends(self, src_tokens: Tensor) -> None:
-        """Raise UserError if a line has other <s> than the one between query and prompt."""
-        if src_tokens.eq(self.dictionary.bos()).sum(dim=1).max() > 1:
+    def _query_lengths(self, src_tokens: Tensor) -> Tensor:
+        """Where each query ends, B: at the first <s> behind those of the template.
+
+        Raises:
+            UserError: a line has more of them.
+        """
+        starts = src_tokens.eq(self.dictionary.bos()).int()
+        ending = self.starts_in_template + 1
+        if starts.sum(dim=1).max() > ending:
             raise UserError(
                 "input: a line has <s> in its text, and fairseq-interactive does not say where the "
                 "query ends; use pet_fairseq.from_pretrained, or leave it out"
             )
+        return starts.cumsum(dim=1).eq(ending).int().argmax(dim=1)
 
     def max_positions(self) -> tuple[int, int]:
         return sys.maxsize, sys.maxsize

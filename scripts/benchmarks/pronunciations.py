@@ -2,12 +2,13 @@
 """Word errors, size and speed of models that pronounce words, beside the package g2p-en.
 
 A model is NAME=PATH of whatever `pet-fairseq translate` opens, with words in letters between
-blanks, as examples/cmudict has them. Stress is left out of what g2p-en says where PRONUNCIATIONS
-have none. g2p-en was trained on most of these words, so its errors are too few. Its network alone
+blanks, as examples/cmudict has them. Where PRONUNCIATIONS have no stress, it is left out of what
+is said. g2p-en was trained on most of these words, so its errors are too few. Its network alone
 is asked (`G2p.predict`), not its dictionary. All of them work on one thread, in turn; the first
 round warms up, the median of the others counts.
 
     pip install g2p-en && python -m nltk.downloader cmudict averaged_perceptron_tagger
+    export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
     python scripts/benchmarks/pronunciations.py raw/test.letters raw/test.pronunciations \
         --models student=FOLDER ... [--beams 1 5] [--batch-sizes 1 64]
 """
@@ -48,6 +49,13 @@ Row = tuple[str, int, int]  # a model, a beam, and how many words are in a batch
 PER_WORD = 1  # g2p-en takes a word at a time
 
 
+def name_and_path(model: str) -> tuple[str, str]:
+    name, mark, path = model.partition("=")
+    if not mark:
+        raise UserError(f"--models {model}: give NAME=PATH")
+    return name, path
+
+
 def open_model(path: str, beam: int) -> Engine:
     words = [path, "--device", "cpu", "--threads", "1", "--beam", str(beam)]
     return open_engine(TRANSLATE.parse(words), ["--tokenizer", "space"])  # letters are words
@@ -74,7 +82,7 @@ def measure(args: Namespace, words: list[str], references: list[list[str]], resu
     has_stress = any(re.search(r"\d", spoken) for some in references for spoken in some)
     ways: dict[Row, Callable[[], tuple[float, list[str]]]] = {}
     sizes: dict[Row, int] = {}
-    for name, path in (model.split("=", 1) for model in args.models):
+    for name, path in map(name_and_path, args.models):
         for beam in args.beams:
             engine = open_model(path, beam)
             for size in args.batch_sizes:
@@ -115,7 +123,7 @@ def main() -> None:
                 f"WORDS {args.letters}: {len(words)} words, but {args.pronunciations} has "
                 f"{len(references)} lines; give files of the same words"
             )
-        chosen = range(0, len(words), max(1, len(words) // args.words))
+        chosen = range(0, len(words), -(-len(words) // args.words))
         about = f"{len(chosen)} words, one core"
         with report(args, about, COLUMNS) as result:
             measure(args, [words[i] for i in chosen], [references[i] for i in chosen], result)

@@ -5,7 +5,7 @@
 # prompts_stages OUT SPLIT...: run the stages: the caller's function `raw` makes OUT/raw/SPLIT.jsonl, then
 # pet-fairseq prompts makes OUT/bin
 prompts_stages() {
-  local out=$1 split options texts files=()
+  local out=$1 split word options texts files=() noted=()
   shift
   IFS=: read -r -a texts <<<"${TEXT:-}"
   for split in "$@"; do
@@ -15,7 +15,11 @@ prompts_stages() {
     ${CHAT_TEMPLATE:+--chat-template "$CHAT_TEMPLATE"} ${CUE:+--cue "$CUE"} ${TEXT:+--text "${texts[@]}"})
   [ -z "${SPM:-}" ] || [ ! -e "$out/bin" ] || cmp -s "$SPM" "$out/bin/spm.model" ||
     die "SPM=$SPM: $out/bin was made with another SentencePiece model; give another OUT or remove it"
-  options=$(printf '%q ' "${words[@]}") # a cue may have line breaks, an error is one line
+  for word in "${words[@]}"; do
+    [ ! -e "$word" ] || word=$(realpath "$word")
+    noted+=("$word")
+  done
+  options=$(printf '%q ' "${noted[@]}") # a cue may have line breaks, an error is one line
   options=${options% }
   check_settings "$out" bin/settings "$options"
   stage raw "$out/raw" raw

@@ -112,20 +112,20 @@ def test_what_a_form_cannot_hold_is_said_before_the_training(tmp_path):
     made = make(tmp_path, "transformer", sentence_pieces)
     options = ["--source-lang", "de", "--target-lang", "en", "--arch", "transformer"]
     options += ["--share-all-embeddings", "--encoder-embed-dim", "16", "--decoder-embed-dim", "16"]
-    teacher = tmp_path / "elsewhere/teacher.pt"
-    check_forms((), made.data, teacher, ["--arch", "none"])  # nothing is asked for
-    check_forms(["fairseq", "huggingface"], made.data, teacher, options)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    check_forms((), made.data, elsewhere, ["--arch", "none"])  # nothing is asked for
+    check_forms(["fairseq", "huggingface"], made.data, elsewhere, options)
     options += ["--encoder-learned-pos", "--decoder-learned-pos"]
     message = (
         "--to huggingface: FSMT, transformers' form of fairseq's post-norm models, never has room "
         "for --encoder-learned-pos; give --to ctranslate2 or --to fairseq"
     )
     with pytest.raises(UserError) as error:
-        check_forms(["fairseq", "huggingface"], made.data, teacher, options)
+        check_forms(["fairseq", "huggingface"], made.data, elsewhere, options)
     assert str(error.value) == message
-    teacher.parent.mkdir()
-    subword_model = (tmp_path / "spm.model").rename(teacher.with_name("spm.model"))
-    check_forms(["onnx"], made.data, teacher, options)
+    subword_model = (tmp_path / "spm.model").rename(elsewhere / "spm.model")
+    check_forms(["onnx"], made.data, elsewhere, options)
     subword_model.unlink()
     with pytest.raises(UserError, match=r"^--to onnx: --segmentation: .* no bpe\.codes or spm\.mo"):
-        check_forms(["onnx"], made.data, teacher, options)
+        check_forms(["onnx"], made.data, elsewhere, options)

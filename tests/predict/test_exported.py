@@ -14,7 +14,10 @@ def test_a_model_without_ends_of_sentences_is_refused(tmp_path):
     options = tmp_path / "config.json"
     options.write_text(json.dumps({"add_source_eos": True}))
     check_tokens(tmp_path)
-    for config in ({"add_source_eos": False}, {}):
+    of_opennmt = {"add_source_eos": False, "decoder_start_token": "<s>"}  # they have no end
+    options.write_text(json.dumps(of_opennmt))
+    check_tokens(tmp_path)
+    for config in ({"add_source_eos": False, "decoder_start_token": "</s>"}, {}):
         options.write_text(json.dumps(config))
         with pytest.raises(UserError, match=f"^{tmp_path}: its converter left .* compress "):
             check_tokens(tmp_path)
@@ -22,7 +25,7 @@ def test_a_model_without_ends_of_sentences_is_refused(tmp_path):
     check_tokens(tmp_path)
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"add', "[" * 100_000])
+@pytest.mark.parametrize("text", ["", "[1]", '{"add', "[" * 100_000])
 def test_options_that_cannot_be_read(text, tmp_path):
     (tmp_path / "config.json").write_text(text)
     with pytest.raises(UserError, match=r"config\.json: cannot be read; convert the model again"):

@@ -3,12 +3,12 @@
 import pytest
 from fairseq.data import Dictionary
 
+from pet_fairseq.checkpoints.text_files import find_segmentation
 from pet_fairseq.errors import UserError
 from pet_fairseq.predict.sentences import TextTooLongError
 from pet_fairseq.predict.text import (
     Text,
     build_text,
-    find_segmentation,
     find_subword_file,
     has_pieces,
     options_of_text,

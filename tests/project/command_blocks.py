@@ -49,6 +49,7 @@ SCRIPTS = {
         "serve.py": "tests/cli/test_serve_benchmarks.py::test_the_scheduler_delivers_an_accuracy",
         "serve_accuracy.py": "tests/cli/test_serve_benchmarks.py::test_accuracy_over_requests",
         "shots.py": "tests/cli/test_benchmarks.py::test_shots",
+        "pronunciations.py": "tests/cli/test_benchmarks.py::test_pronunciations",
         "translate_file.py": "tests/cli/test_benchmarks.py::test_translate_file",
         "variator.py": "tests/cli/test_benchmarks.py::test_variators_encoder",
     },

@@ -15,6 +15,7 @@ from pet_fairseq.selfcp.criterion import SelfCpCriterion
 from pet_fairseq.selfcp.dataset import pair_with_others, split_at
 from pet_fairseq.selfcp.model import SelfCpModel
 from pet_fairseq.selfcp.options import SelfCpConfig
+from pet_fairseq.selfcp.prompts import Template
 from pet_fairseq.selfcp.task import SelfCpTask, SelfCpTaskConfig, read_range
 from tests.selfcp.test_model import TINY, make_sample, make_selfcp
 from tests.selfcp.test_model import task as language_modeling  # noqa: F401  fixture
@@ -263,6 +264,22 @@ def test_interactive_does_not_tell_where_a_query_with_the_boundary_ends(data, tm
         task.inference_step(generator, [], {"net_input": net_input})
 
 
+def test_interactive_knows_the_boundaries_of_the_template(data, tmp_path):
+    """Llama's templates begin with <s>."""
+    task = make_task(tmp_path)
+    task.template = Template(before="<s> w1 ")
+    tokens, _ = task.get_interactive_tokens_and_lengths(["w2 <prompt> w3", "w4"], str)
+    dataset = task.build_dataset_for_inference(tokens, [])
+    net_input = dataset.collater([dataset[0], dataset[1]])["net_input"]
+    expected = net_input.pop("query_lengths")
+    generator = SimpleNamespace(generate=lambda models, sample, **options: sample["net_input"])
+    found = task.inference_step(generator, [], {"net_input": net_input})["query_lengths"]
+    assert found.tolist() == expected.tolist() == [4, 3]
+    task.template = Template(before="w1 <prompt> ")
+    with pytest.raises(UserError, match="--prompt-symbol <prompt>: stands in the text in front of"):
+        task.get_interactive_tokens_and_lengths(["w2 <prompt> w3"], str)
+
+
 def test_split_at():
     assert [t.tolist() for t in split_at(torch.tensor([5, 9, 6, 9]), 9)] == [[5], [6, 9]]
     assert [t.tolist() for t in split_at(torch.tensor([9]), 9)] == [[], []]
@@ -370,7 +387,7 @@ def test_a_validation_set_that_does_not_fit_is_refused_before_the_first_epoch(da
 
 @pytest.mark.parametrize(
     ("segment", "ratios", "needed", "ratio"),
-    [(0, "2,16", 10, "2"), (7, "2,16", 4, "2"), (25, "3.5,4", 8, "3.5"), (0, "", 7, "3")],
+    [(0, "2,16", 10, "2"), (7, "2,16", 4, "2"), (25, "3.5,4", 9, "3"), (0, "", 7, "3")],
 )
 def test_a_training_has_tags_for_the_longest_segment(
     segment, ratios, needed, ratio, data, tmp_path
@@ -378,6 +395,7 @@ def test_a_training_has_tags_for_the_longest_segment(
     task = make_task(tmp_path, memory_ratio_range=ratios)
     path = save_model(tmp_path / "lm.pt", task, "transformer_lm", **TINY)
     given = {"_name": "selfcp", "backbone_path": path, "window": 19, "memory_ratio": 3}
+    given["prompt_strategy"] = "former"
     given["segment_tokens"] = segment
     for tags in (1, needed, needed + 1):
         task.build_model(OmegaConf.create({**given, "memory_tags": tags}))
@@ -386,6 +404,8 @@ def test_a_training_has_tags_for_the_longest_segment(
     message = f"^--memory-tags {needed - 1}: a segment .* {needed} memory tokens at ratio {ratio};"
     with pytest.raises(UserError, match=message):
         task.build_model(cfg)
+    cfg.prompt_strategy = "truncate"  # which compresses nothing
+    task.build_model(cfg)
 
 
 def test_a_training_starts_standardised(data, tmp_path):

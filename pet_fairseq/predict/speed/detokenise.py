@@ -12,7 +12,12 @@ from fairseq.tasks.translation import TranslationTask
 from omegaconf import DictConfig
 
 from pet_fairseq.checkpoints.loading import load_subset, load_task
-from pet_fairseq.checkpoints.text_files import TOKENIZER, find_file
+from pet_fairseq.checkpoints.text_files import (
+    TOKENIZER,
+    find_file,
+    find_segmentation,
+    is_byte_level,
+)
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import (
     atomic_folder,
@@ -22,7 +27,7 @@ from pet_fairseq.files import (
     write_json,
     write_text,
 )
-from pet_fairseq.predict.text import bpe_options, build_text_of, find_segmentation, is_byte_level
+from pet_fairseq.predict.text import bpe_options, build_text_of
 
 LOST = "⁇"  # one word for BLEU's tokeniser, and none of a translation, which may have <unk>
 

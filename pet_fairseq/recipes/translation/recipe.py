@@ -22,6 +22,7 @@ from pet_fairseq.runner.device import make_device
 from pet_fairseq.runner.fairseq_options import Options, updates
 from pet_fairseq.runner.pipeline import Pipeline, Place
 from pet_fairseq.runner.stage import PRODUCT, Kind, Stage
+from pet_fairseq.runs import row_name
 
 
 def make_recipe(data_set: DataSet) -> Recipe:
@@ -253,10 +254,12 @@ def build(args: argparse.Namespace, place: Place, data_set: DataSet) -> Pipeline
 
 
 def _check_baseline(baseline: str, chosen: list[str], runs: Path) -> None:
-    """Hours before the report would refuse a row that is neither trained nor chosen."""
-    folders = [runs / baseline, *rows.run_folders(runs, baseline)]
-    if baseline not in chosen and not any(map(rows.is_finished, folders)):
-        names = dict.fromkeys([*chosen, *sorted(rows.finished_rows(runs))])
+    """Raise UserError for a row that the report, hours later, would not find."""
+    from pet_fairseq.results.report.measure import is_run
+
+    there = [row_name(folder.name) for folder in sorted(runs.glob("*")) if is_run(folder)]
+    names = dict.fromkeys([*chosen, *there])
+    if baseline not in names:
         raise UserError(
             f"--baseline {baseline}: neither one of --rows nor a finished run in {runs}; give one "
             f"of {', '.join(names)}"

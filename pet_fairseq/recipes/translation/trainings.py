@@ -268,8 +268,8 @@ def finetune(
         options=(
             *("--seed", str(seed), *loss_options(setup, row, loss)),
             Output(("model-options", str(start))),
-            *(*settings.student, *getattr(settings, schedule)),
-            *("--finetune-from-model", str(start), *options, *setup.student_options),
+            *(*settings.student, *setup.student_options, *getattr(settings, schedule)),
+            *("--finetune-from-model", str(start), *options),
         ),
         inputs=(setup.bin, *teachers_of(setup, loss), start),
     )

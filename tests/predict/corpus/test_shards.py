@@ -1,10 +1,10 @@
 """The shards of a folder: whose they are, and whether all are there."""
 
+import os
 import random
 
 import pytest
 
-import pet_fairseq.predict.corpus.shards as shards_module
 from pet_fairseq.errors import UserError
 from pet_fairseq.predict.bad_lines import Bad, BadLines
 from pet_fairseq.predict.corpus.shards import (
@@ -111,16 +111,16 @@ def test_counts_add_up(tmp_path):
 
 
 def test_jobs_that_begin_together_keep_one_file_of_settings(tmp_path, monkeypatch):
-    """The second one writes while the first one is about to."""
+    """The second one writes its file, whole, while the first one is about to rename its own."""
     settings = Record(["translate-corpus", "--beam", "4"], {"text": "100 bytes"})
-    write_json = shards_module.write_json
+    rename = os.replace
 
-    def interrupted(path, content):
-        monkeypatch.setattr(shards_module, "write_json", write_json)
+    def interrupted(temporary, path):
+        monkeypatch.setattr(os, "replace", rename)
         keep_settings(tmp_path, settings, write=True)
-        write_json(path, content)
+        rename(temporary, path)
 
-    monkeypatch.setattr(shards_module, "write_json", interrupted)
+    monkeypatch.setattr(os, "replace", interrupted)
     keep_settings(tmp_path, settings, write=True)
     assert [file.name for file in tmp_path.iterdir()] == ["settings.json"]
     keep_settings(tmp_path, settings, write=True)

@@ -178,6 +178,10 @@ def test_other_options_of_the_students(tmp_path):
         assert found[name].option("--encoder-ffn-embed-dim") == "40"
         assert found[name].command.count("--encoder-ffn-embed-dim") == 1
     assert found["teacher"].command == before["teacher"].command
+    longer = ("--rows", "kd", "kd_int8", "--student-options", "--optimizer adam --max-tokens 500")
+    finetuned = stages("multi30k", tmp_path, *longer)["kd_int8.seed1"]
+    assert finetuned.option("--max-tokens") == "500"
+    assert finetuned.option("--optimizer") == "quantised_adam"  # which makes the row
 
 
 @pytest.mark.parametrize(
@@ -193,6 +197,12 @@ def test_other_options_of_the_students(tmp_path):
 def test_options_that_fairseq_does_not_know_are_refused_first(given, message, tmp_path):
     with pytest.raises(UserError, match=f"--teacher-options, --student-options: .*{message}"):
         stages("multi30k", tmp_path, "--rows", "kd", "pet", "kd_int8", *given)
+
+
+def test_options_of_many_trainings_are_read(tmp_path):
+    """More than a command line could have."""
+    given = ("--rows", "all", "--seeds", "1", "2", "3", "--student-options", "--dropout 0.1")
+    assert "kd.seed3" in stages("multi30k", tmp_path, *given)
 
 
 def test_rows_of_two_widths_cannot_have_one_embedding(tmp_path):
@@ -449,6 +459,12 @@ def test_finished_rows_and_the_report_know_what_was_trained_before(tmp_path):
 def test_a_baseline_has_to_be_chosen_or_finished(tmp_path):
     with pytest.raises(UserError, match=r"--baseline can: neither one of --rows.*teacher, kd$"):
         stages("multi30k", tmp_path, "--rows", "kd", "--baseline", "can")
+    gone = tmp_path / "multi30k/small/gone.seed1/generate.beam5.1.txt"  # its checkpoint is
+    gone.parent.mkdir(parents=True)
+    gone.touch()
+    assert "report" in stages("multi30k", tmp_path, "--rows", "kd", "--baseline", "gone")
+    with pytest.raises(UserError, match=r"--baseline gone\.seed1: neither"):
+        stages("multi30k", tmp_path, "--rows", "kd", "--baseline", "gone.seed1")
     for baseline, folder in (("can", "can.seed2"), ("mine", "mine.seed1"), ("other", "other")):
         (tmp_path / "multi30k/small" / folder).mkdir(parents=True)
         (tmp_path / "multi30k/small" / folder / "checkpoint_best.pt").touch()
