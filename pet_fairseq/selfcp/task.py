@@ -182,7 +182,7 @@ class SelfCpTask(AllSentences):
         if cfg.memory_tags == 1 or cfg.prompt_strategy in WITHOUT_MEMORY:  # all share one
             return
         longest = cfg.segment_tokens or cfg.window
-        ratio = min(cfg.memory_ratio, *(self.ratios or ()))  # validation has the first
+        ratio = min([cfg.memory_ratio, *(self.ratios or ())])  # validation has the first
         needed = memory_length(longest, ratio)
         if cfg.memory_tags < needed:
             raise UserError(
