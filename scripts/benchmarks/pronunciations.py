@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Word errors, size and speed of models that pronounce words, beside the package g2p-en.
 
-A model is NAME=PATH of whatever `pet-fairseq translate` opens, with words in letters between
+A model is NAME=FOLDER of what `pet-fairseq export` wrote, with words in letters between
 blanks, as examples/cmudict has them. Where PRONUNCIATIONS have no stress, it is left out of what
 is said. g2p-en was trained on most of these words, so its errors are too few. Its network alone
 is asked (`G2p.predict`), not its dictionary. All of them work on one thread, in turn; the first
@@ -25,13 +25,14 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import torch
+from engines import translate
 from harness import Parser, Report, report, take_turns, timed
 
 import pet_fairseq
+from pet_fairseq.compress.forms import folder_bytes
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_lines
 from pet_fairseq.number_format import format_ratio, format_speed
-from pet_fairseq.predict.batches import BatchLimit
 from pet_fairseq.predict.commands import TRANSLATE
 from pet_fairseq.predict.engine import Engine
 from pet_fairseq.predict.translate import open_engine
@@ -52,7 +53,7 @@ PER_WORD = 1  # g2p-en takes a word at a time
 def name_and_path(model: str) -> tuple[str, str]:
     name, mark, path = model.partition("=")
     if not mark:
-        raise UserError(f"--models {model}: give NAME=PATH")
+        raise UserError(f"--models {model}: give NAME=FOLDER")
     return name, path
 
 
@@ -61,20 +62,8 @@ def open_model(path: str, beam: int) -> Engine:
     return open_engine(TRANSLATE.parse(words), ["--tokenizer", "space"])  # letters are words
 
 
-def pronounce(engine: Engine, words: list[str], batch_size: int) -> list[str]:
-    limit = BatchLimit(batch_size, counts_tokens=False)
-    found = engine.translate([engine.tokenise(word) for word in words], limit)
-    return [engine.detokenise(best) for best, *_ in found]
-
-
 def pronounce_by_g2p_en(model, words: list[str]) -> list[str]:
     return [" ".join(model.predict(word.replace(" ", ""))) for word in words]
-
-
-def model_bytes(path: Path) -> int:
-    """The size of a file, or of the files of a folder."""
-    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
-    return sum(file.stat().st_size for file in files)
 
 
 def measure(args: Namespace, words: list[str], references: list[list[str]], result: Report) -> None:
@@ -86,12 +75,12 @@ def measure(args: Namespace, words: list[str], references: list[list[str]], resu
         for beam in args.beams:
             engine = open_model(path, beam)
             for size in args.batch_sizes:
-                ways[name, beam, size] = partial(timed, "cpu", pronounce, engine, words, size)
-                sizes[name, beam, size] = model_bytes(Path(path))
+                ways[name, beam, size] = partial(timed, "cpu", translate, engine, words, size)
+                sizes[name, beam, size] = folder_bytes(Path(path))
     if find_spec(G2P_EN) is not None:
         package, row = import_module(G2P_EN), ("g2p-en", 1, PER_WORD)
         ways[row] = partial(timed, "cpu", pronounce_by_g2p_en, package.G2p(), words)
-        sizes[row] = model_bytes(Path(package.__path__[0], "checkpoint20.npz"))
+        sizes[row] = Path(package.__path__[0], "checkpoint20.npz").stat().st_size
     rounds = take_turns(ways, args.rounds)
     first = None
     for (name, beam, size), some in rounds.items():
@@ -109,7 +98,7 @@ def main() -> None:
     parser = Parser(__doc__, SIZES, TINY, ("--out", "--csv"))
     parser.add_argument("letters", type=Path, metavar="WORDS", help="words in letters, one a line")
     parser.add_argument("pronunciations", type=Path, metavar="PRONUNCIATIONS")
-    parser.add_argument("--models", nargs="+", required=True, metavar="NAME=PATH")
+    parser.add_argument("--models", nargs="+", required=True, metavar="NAME=FOLDER")
     args = parser.parse_args()
     pet_fairseq.register()
     logging.disable(logging.WARNING)
