@@ -18,12 +18,14 @@ from torch import nn
 
 from pet_fairseq.checkpoints.loading import load_subset, load_task, load_transformer
 from pet_fairseq.checkpoints.safe_loading import load_options
+from pet_fairseq.checkpoints.text_files import both_sides
 from pet_fairseq.errors import UserError
 from pet_fairseq.export.fairseq import MODEL, write_fairseq
 from pet_fairseq.export.shortlist import write_shortlist
 from pet_fairseq.files import read_text, write_json, write_text
 from pet_fairseq.multilingual.language_tokens import END, LanguageTokens
 from pet_fairseq.multilingual.models import Bilingual
+from pet_fairseq.multilingual.subword_restriction import read_sentencepiece
 from pet_fairseq.nn.architectures import model_class
 from pet_fairseq.nn.output_bias import ABSENT
 from pet_fairseq.predict.batches import MAX_LENGTH, source_room
@@ -63,13 +65,13 @@ import ctranslate2
 import sentencepiece
 
 folder = Path(__file__).parent
-pieces = sentencepiece.SentencePieceProcessor(model_file=str(folder / "{model}"))
+pieces = sentencepiece.SentencePieceProcessor(model_file=str(folder / "{model}")){target}
 translator = ctranslate2.Translator(str(folder))
 sys.stdin.reconfigure(encoding="utf-8", errors="replace")
 lines = [{sentence} for line in sys.stdin]
 found = translator.translate_batch(lines, {options})
 for best in found:
-    print("".join(best.hypotheses[0]{forced}).replace("\\u2581", " ").strip())
+    print({joined}.strip())
 """
 
 
@@ -256,11 +258,19 @@ def write_script(folder: Path, file: str, options: Any) -> None:
     words = [f"{name}={value!r}" for name, value in given.items()]
     if forced:
         words.insert(0, f"[{list(forced)}] * len(lines)")
+    translation = f"best.hypotheses[0][{len(forced)}:]" if forced else "best.hypotheses[0]"
+    target, joined = "", f'"".join({translation}).replace("\\u2581", " ")'
+    of_target = Path(both_sides(file)[1])
+    if read_sentencepiece(of_target).trainer_spec.byte_fallback:  # the library joins bytes
+        model = f'model_file=str(folder / "{of_target.name}")'
+        target = f"\ntarget = sentencepiece.SentencePieceProcessor({model})"
+        joined = f"target.decode({translation})"
     text = SCRIPT_TEXT.format(
         model=Path(file).name,
         sentence=sentence,
         options=", ".join(words),
-        forced=f"[{len(forced)}:]" if forced else "",
+        target=target,
+        joined=joined,
     )
     write_text(folder / SCRIPT, text)
 

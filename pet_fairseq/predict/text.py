@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Optional
 
 from fairseq.data import Dictionary, encoders
+from fairseq.data.data_utils import post_process
+from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.registry import REGISTRIES
 from fairseq.tasks import FairseqTask
 from omegaconf import OmegaConf
 
+from pet_fairseq.byte_pieces import join_bytes
 from pet_fairseq.checkpoints.text_files import (
     find_segmentation,
     find_subword_model,
@@ -56,6 +59,27 @@ def bound_cache(step) -> None:
     segmenter = getattr(step, "bpe", None)
     if segmenter is not None and isinstance(getattr(segmenter, "cache", None), dict):
         segmenter.cache = WordCache(WORDS)
+
+
+class BytesJoined:
+    """fairseq's SentencePiece, which leaves pieces of bytes as they are; here it joins them."""
+
+    def __init__(self, bpe: SentencepieceBPE):
+        self.encode = bpe.encode
+        self.whole = bpe.decode
+
+    def decode(self, pieces: str) -> str:
+        return self.whole(join_bytes(pieces))
+
+
+def join_bytes_of(bpe):
+    """A BPE that joins pieces of bytes, too, if it is fairseq's SentencePiece; else itself."""
+    return BytesJoined(bpe) if type(bpe) is SentencepieceBPE else bpe  # Marian's does it itself
+
+
+def join_pieces(pieces: str, kind: Optional[str]) -> str:
+    """A line of pieces as text where there is no subword model; kind: the value of --remove-bpe."""
+    return post_process(join_bytes(pieces) if kind == "sentencepiece" else pieces, kind)
 
 
 class Text:
@@ -159,7 +183,7 @@ def _build_bpe(options):
     """fairseq's BPE with these options; raises UserError if its file cannot be used."""
     try:
         with redirect_stderr(StringIO()):  # where subword-nmt says why it ends the program
-            return encoders.build_bpe(options)
+            return join_bytes_of(encoders.build_bpe(options))
     except (UnicodeDecodeError, SystemExit) as error:
         file = getattr(options, "bpe_codes", None) or "the file of --bpe"
         line = f"{file}: holds no BPE codes; give the subword model of the training text"
