@@ -5,6 +5,7 @@ the name of the activation and whether the decoder starts from the padding word.
 """
 
 import json
+import os
 import shutil
 import sys
 from argparse import Namespace
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn, Optional
 
 import torch
-from fairseq.data import Dictionary
+from fairseq.data import Dictionary, LanguagePairDataset
 from fairseq.tasks.translation import TranslationTask
 from torch import nn
 
@@ -115,8 +116,13 @@ def write_ctranslate2(
     if tokens is not None:
         add_language_tokens(folder, tokens)
     if shortlist:
-        pairs = load_subset(load_task(trained.task, data), "train", combine=True)  # train1, too
-        write_shortlist(folder, pairs, shortlist)
+        write_shortlist(folder, training_sets(load_task(trained.task, data)), shortlist)
+
+
+def training_sets(task: TranslationTask) -> list[LanguagePairDataset]:
+    """Those of all data folders: each epoch of fairseq-train reads that of the next one."""
+    epochs = range(1, len(task.cfg.data.split(os.pathsep)) + 1)
+    return [load_subset(task, "train", epoch=i, combine=True) for i in epochs]  # train1, too
 
 
 def check_precision(precision: str) -> str:
