@@ -4,6 +4,7 @@ import argparse
 import math
 import re
 from collections import OrderedDict
+from collections.abc import Iterable, Sequence
 from contextlib import redirect_stderr
 from io import StringIO
 from pathlib import Path
@@ -88,6 +89,7 @@ class Text:
     Args:
         max_chars: characters of a text. max_word_chars: between two spaces of it; the time that
             some BPEs take grows with the square of this.
+        files: of which the BPE was made.
     """
 
     def __init__(
@@ -96,10 +98,12 @@ class Text:
         bpe=None,
         max_chars: float = math.inf,
         max_word_chars: float = math.inf,
+        files: Sequence[Path] = (),
     ):
         self.steps = [step for step in (tokenizer, bpe) if step is not None]
         self.max_chars = max_chars
         self.max_word_chars = max_word_chars
+        self.files = files
         for step in self.steps:
             bound_cache(step)
 
@@ -167,7 +171,8 @@ def build_text(args: argparse.Namespace, **limits) -> Text:
     Raises:
         UserError: the BPE's file is not there, or is another kind of file.
     """
-    return Text(encoders.build_tokenizer(args), _build_bpe(args), **limits)
+    files = files_among(value for name, value in vars(args).items() if name not in LANGUAGES)
+    return Text(encoders.build_tokenizer(args), _build_bpe(args), files=files, **limits)
 
 
 def build_text_of(tokenizer: Optional[dict], bpe: Optional[dict], **limits) -> Text:
@@ -175,8 +180,15 @@ def build_text_of(tokenizer: Optional[dict], bpe: Optional[dict], **limits) -> T
     return Text(
         encoders.build_tokenizer(tokenizer and OmegaConf.create(tokenizer)),
         _build_bpe(bpe and OmegaConf.create(bpe)),
+        files=files_among((bpe or {}).values()),
         **limits,
     )
+
+
+def files_among(values: Iterable[object]) -> list[Path]:
+    """The files that options name."""
+    paths = [Path(value) for value in values if isinstance(value, str) and value]
+    return [path for path in paths if path.is_file()]
 
 
 def _build_bpe(options):
