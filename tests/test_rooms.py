@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parents[1] / "pet_fairseq"
 # A room is a folder or a module of the package. From the ground up: a room may import the rooms on
 # the floors below it; rooms on one floor do not know each other. A new room needs a place here.
 FLOORS = [
-    ["errors", "all_sentences", "cli_command", "number_format", "statistics"],
+    ["errors", "all_sentences", "byte_pieces", "cli_command", "number_format", "statistics"],
     ["devices", "environment", "files", "markdown", "numpy_compatibility"],
     ["nn", "runs"],
     ["checkpoints"],

@@ -271,6 +271,7 @@ def load_subset(task: FairseqTask, subset: str, **options: Any) -> FairseqDatase
     Raises:
         UserError: there is no such subset, or it is empty or damaged.
     """
+    folder = _data_folder(task, options.get("epoch", 1))
     try:
         task.load_dataset(subset, **options)
     except UserError:
@@ -279,21 +280,22 @@ def load_subset(task: FairseqTask, subset: str, **options: Any) -> FairseqDatase
         if NO_SENTENCES in str(error):
             raise UserError(f"--subset {subset}: is empty; give another one") from error
         raise UserError(
-            f"--subset {subset}: its files in {_data_folder(task)} are cut short or damaged "
+            f"--subset {subset}: its files in {folder} are cut short or damaged "
             f"({error}); run fairseq-preprocess again"
         ) from error
     except (FileNotFoundError, AssertionError) as error:  # sentence_prediction asserts
-        data = _data_folder(task)
-        present = ", ".join(sorted({path.name.split(".")[0] for path in data.rglob("*.idx")}))
-        line = f"--subset {subset}: not in {data}, which has {present}"
+        present = ", ".join(sorted({path.name.split(".")[0] for path in folder.rglob("*.idx")}))
+        line = f"--subset {subset}: not in {folder}, which has {present}"
         if not present:
-            line = f"{data}: holds no data; give a folder made by fairseq-preprocess"
+            line = f"{folder}: holds no data; give a folder made by fairseq-preprocess"
         raise UserError(line) from error
     return task.dataset(subset)
 
 
-def _data_folder(task: FairseqTask) -> Path:
-    return Path(first_folder((task.cfg or task.args).data))  # language_modeling has args
+def _data_folder(task: FairseqTask, epoch: int) -> Path:
+    """The folder from which an epoch reads."""
+    folders = (task.cfg or task.args).data.split(os.pathsep)  # language_modeling has args
+    return Path(folders[(epoch - 1) % len(folders)])
 
 
 def read_batches(

@@ -168,6 +168,7 @@ def _prepare(args: Namespace, given: "Given", todo: tuple[Sequence[Stage], Path]
 
     With --dry-run they are printed, and None is returned if their product is not there.
     """
+    from pet_fairseq.compress.preparation import check_links
     from pet_fairseq.compress.stages import name_places
 
     stages, product = todo
@@ -177,6 +178,8 @@ def _prepare(args: Namespace, given: "Given", todo: tuple[Sequence[Stage], Path]
     if not args.dry_run:
         if stages:
             run_stages(pipeline.stages, pipeline.folder, options)
+        for stage in stages:
+            check_links(stage.product)
         return product
     if stages:
         print(dry_run(stages, pipeline.folder))

@@ -243,3 +243,16 @@ def own_vocabulary_stage(given: Given, engine: Path) -> tuple[tuple[Stage, ...],
     inputs = tuple(file for pair in sets["train"] for file in (pair.source, pair.target))
     call = Call(train_vocabulary, arguments)
     return (Stage("vocabulary", ("teacher",), call, folder, (engine, *inputs)),), folder
+
+
+def check_links(product: Path) -> None:
+    """Raise UserError for a link to a file that is gone.
+
+    Records survive a move of the data or the teacher; links to their files do not.
+    """
+    for file in sorted(product.rglob("*")):
+        if file.is_symlink() and not file.exists():
+            raise UserError(
+                f"{product}: has links to {file.readlink().parent}, which was moved or removed; "
+                f"put it back, or remove {product}, which is then made again"
+            )

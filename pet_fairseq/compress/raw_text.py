@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import NamedTuple, Optional
 
 from fairseq.data import Dictionary
-from fairseq.data.data_utils import post_process
 from fairseq.tasks.translation import TranslationTask
 from omegaconf import DictConfig, OmegaConf
 
@@ -39,6 +38,7 @@ from pet_fairseq.predict.text import (
     build_text_of,
     find_subword_file,
     has_pieces,
+    join_pieces,
     languages_of,
     options_of_text,
 )
@@ -362,7 +362,7 @@ class Joined:
         return text
 
     def decode(self, pieces: str) -> str:
-        return post_process(pieces, self.kind)
+        return join_pieces(pieces, self.kind)
 
 
 class EngineText:

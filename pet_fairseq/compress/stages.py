@@ -173,19 +173,21 @@ def exports(plan: Plan, model: str) -> list[Stage]:
 def export(plan: Plan, model: str, engine: str) -> Stage:
     precision = precision_of(engine)
     options = [] if precision is None else ["--precision", precision]
+    data, folders = str(plan.request.data), [plan.request.data]
     shortlist = plan.request.shortlist
     if engine == "ctranslate2" and model == "student" and shortlist is not None:
         options += ["--shortlist", str(shortlist)]
-    data, path = plan.request.data, checkpoint(plan, model)
+        data, folders = training_data(plan), list(plan.request.folders)
+    path = checkpoint(plan, model)
     return Stage(
         *(f"export/{model}/{engine}", ("export",)),
         command=(
-            *("pet-fairseq", "export", str(path), "--data", str(data)),
+            *("pet-fairseq", "export", str(path), "--data", data),
             *("--to", engine, *options),
             *("--out", PRODUCT),
         ),
         product=plan.layout.exported(model, engine),
-        inputs=(data, path),
+        inputs=(*folders, path),
         renamed=(("--quantization", "--precision"),),
     )
 

@@ -5,6 +5,7 @@ the name of the activation and whether the decoder starts from the padding word.
 """
 
 import json
+import os
 import shutil
 import sys
 from argparse import Namespace
@@ -12,18 +13,20 @@ from pathlib import Path
 from typing import Any, NoReturn, Optional
 
 import torch
-from fairseq.data import Dictionary
+from fairseq.data import Dictionary, LanguagePairDataset
 from fairseq.tasks.translation import TranslationTask
 from torch import nn
 
 from pet_fairseq.checkpoints.loading import load_subset, load_task, load_transformer
 from pet_fairseq.checkpoints.safe_loading import load_options
+from pet_fairseq.checkpoints.text_files import both_sides
 from pet_fairseq.errors import UserError
 from pet_fairseq.export.fairseq import MODEL, write_fairseq
 from pet_fairseq.export.shortlist import write_shortlist
 from pet_fairseq.files import read_text, write_json, write_text
 from pet_fairseq.multilingual.language_tokens import END, LanguageTokens
 from pet_fairseq.multilingual.models import Bilingual
+from pet_fairseq.multilingual.subword_restriction import read_sentencepiece
 from pet_fairseq.nn.architectures import model_class
 from pet_fairseq.nn.output_bias import ABSENT
 from pet_fairseq.predict.batches import MAX_LENGTH, source_room
@@ -63,13 +66,13 @@ import ctranslate2
 import sentencepiece
 
 folder = Path(__file__).parent
-pieces = sentencepiece.SentencePieceProcessor(model_file=str(folder / "{model}"))
+pieces = sentencepiece.SentencePieceProcessor(model_file=str(folder / "{model}")){target}
 translator = ctranslate2.Translator(str(folder))
 sys.stdin.reconfigure(encoding="utf-8", errors="replace")
 lines = [{sentence} for line in sys.stdin]
 found = translator.translate_batch(lines, {options})
 for best in found:
-    print("".join(best.hypotheses[0]{forced}).replace("\\u2581", " ").strip())
+    print({joined}.strip())
 """
 
 
@@ -113,8 +116,13 @@ def write_ctranslate2(
     if tokens is not None:
         add_language_tokens(folder, tokens)
     if shortlist:
-        pairs = load_subset(load_task(trained.task, data), "train", combine=True)  # train1, too
-        write_shortlist(folder, pairs, shortlist)
+        write_shortlist(folder, training_sets(load_task(trained.task, data)), shortlist)
+
+
+def training_sets(task: TranslationTask) -> list[LanguagePairDataset]:
+    """Those of all data folders: each epoch of fairseq-train reads that of the next one."""
+    epochs = range(1, len(task.cfg.data.split(os.pathsep)) + 1)
+    return [load_subset(task, "train", epoch=i, combine=True) for i in epochs]  # train1, too
 
 
 def check_precision(precision: str) -> str:
@@ -256,11 +264,19 @@ def write_script(folder: Path, file: str, options: Any) -> None:
     words = [f"{name}={value!r}" for name, value in given.items()]
     if forced:
         words.insert(0, f"[{list(forced)}] * len(lines)")
+    translation = f"best.hypotheses[0][{len(forced)}:]" if forced else "best.hypotheses[0]"
+    target, joined = "", f'"".join({translation}).replace("\\u2581", " ")'
+    of_target = Path(both_sides(file)[1])
+    if read_sentencepiece(of_target).trainer_spec.byte_fallback:  # the library joins bytes
+        model = f'model_file=str(folder / "{of_target.name}")'
+        target = f"\ntarget = sentencepiece.SentencePieceProcessor({model})"
+        joined = f"target.decode({translation})"
     text = SCRIPT_TEXT.format(
         model=Path(file).name,
         sentence=sentence,
         options=", ".join(words),
-        forced=f"[{len(forced)}:]" if forced else "",
+        target=target,
+        joined=joined,
     )
     write_text(folder / SCRIPT, text)
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Optional
 
-from pet_fairseq.checkpoints.dictionaries import own_data
+from pet_fairseq.checkpoints.dictionaries import first_folder, own_data
 from pet_fairseq.checkpoints.loading import find_model_files, load_task
 from pet_fairseq.checkpoints.safe_loading import load_options
 from pet_fairseq.checkpoints.text_files import (
@@ -88,7 +88,7 @@ def add_text_files(checkpoint: str, data: str, folder: Path, with_languages: boo
     """
     cfg = load_options(checkpoint, OPTION)
     task = load_task(cfg.task, data)
-    folders = folders_around(checkpoint, cfg, Path(data))
+    folders = folders_around(checkpoint, cfg, Path(first_folder(data)))
     copy_subword_files(task.source_dictionary, folders, folder)
     if with_languages:
         write_languages(folder, task.cfg.source_lang, task.cfg.target_lang)

@@ -4,11 +4,11 @@ The output layer then computes the logits of these pieces only. CTranslate2 call
 mapping, and uses it where a folder has one and `translate_batch` is told to.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
-from fairseq.data import Dictionary, LanguagePairDataset
+from fairseq.data import ConcatDataset, Dictionary, LanguagePairDataset
 from scipy.sparse import csr_matrix
 from torch import Tensor
 
@@ -20,16 +20,17 @@ ALWAYS = 100  # so many frequent target pieces are candidates in every sentence
 PAIRS = 1_000_000  # more of them are not counted
 
 
-def write_shortlist(folder: Path, pairs: LanguagePairDataset, candidates: int) -> None:
-    """Write FILE, learnt from pairs of sentences.
+def write_shortlist(folder: Path, sets: Sequence[LanguagePairDataset], candidates: int) -> None:
+    """Write FILE, learnt from sets of pairs of sentences, which have the same dictionaries.
 
     Args:
         candidates: of each source piece, beside the frequent ones and the same piece in the target.
     """
-    source, target = pairs.src_dict, pairs.tgt_dict
-    rows = even_steps(len(pairs), PAIRS)
-    sources = occurrences((pairs.src[i] for i in rows), source)
-    targets = occurrences((pairs.tgt[i] for i in rows), target)
+    source, target = sets[0].src_dict, sets[0].tgt_dict
+    first, second = (ConcatDataset(side) for side in zip(*((one.src, one.tgt) for one in sets)))
+    rows = even_steps(len(first), PAIRS)
+    sources = occurrences((first[i] for i in rows), source)
+    targets = occurrences((second[i] for i in rows), target)
     frequent = np.argsort(-piece_counts(targets), kind="stable")[:ALWAYS]
     lines = ["\t" + " ".join(target[i] for i in frequent)]
     for piece, best in zip(source.symbols, likeliest(sources, targets, candidates)):

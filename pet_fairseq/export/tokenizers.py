@@ -12,6 +12,7 @@ from typing import Any, Optional
 from fairseq.data import Dictionary
 from omegaconf import DictConfig
 
+from pet_fairseq.checkpoints.dictionaries import first_folder
 from pet_fairseq.checkpoints.text_files import folders_around
 from pet_fairseq.errors import UserError
 from pet_fairseq.export.forms import WAY_OUT, Form
@@ -49,7 +50,8 @@ def find_segmentation_file(
     if given is not None:
         return given
     remedy = f"give BPE codes or a SentencePiece model by {OPTION} FILE"
-    return find_subword_file(words, folders_around(checkpoint, cfg, Path(data)), OPTION, remedy)
+    folders = folders_around(checkpoint, cfg, Path(first_folder(data)))
+    return find_subword_file(words, folders, OPTION, remedy)
 
 
 def write_tokenizer(form: Form, file: str, languages: tuple[str, str], folder: Path) -> str:

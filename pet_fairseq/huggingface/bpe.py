@@ -11,6 +11,7 @@ from fairseq.data.encoders import register_bpe
 from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE, SentencepieceConfig
 from fairseq.dataclass import FairseqDataclass
 
+from pet_fairseq.byte_pieces import join_bytes
 from pet_fairseq.huggingface.tokenizer_file import load_segmenter, word_of
 
 
@@ -66,3 +67,6 @@ class MarianBPE(SentencepieceBPE):
         token = match[0] if match else ""
         words = f"{token} {super().encode(x[len(token) :])}"
         return words.strip()
+
+    def decode(self, x: str) -> str:
+        return super().decode(join_bytes(x))

@@ -6,7 +6,7 @@ from typing import Optional, Protocol
 import torch
 
 from pet_fairseq.predict.batches import BatchLimit
-from pet_fairseq.predict.text import languages_of
+from pet_fairseq.predict.text import Text, languages_of
 from pet_fairseq.predict.translator import Translator
 
 
@@ -17,11 +17,13 @@ class Engine(Protocol):
         room: the most pieces of a source, without its end.
         longest: the most pieces of a translation, without its end.
         languages: as `text.languages_of`; may be empty.
+        text: what divides text into pieces.
     """
 
     room: int
     longest: int
     languages: dict[str, str]
+    text: Text
 
     def tokenise(self, text: str) -> list[str]:
         """The pieces of a text: words of the source dictionary, or unknown ones."""
@@ -45,13 +47,14 @@ class FairseqTranslator:
 
     def __init__(self, translator: Translator, ratio: Optional[int]):
         self.translator = translator
+        self.text = translator.text
         self.ratio = ratio
         self.room = int(min(translator.max_tokens, sys.maxsize)) - 1
         self.longest = translator.longest
         self.languages = languages_of(translator.task)
 
     def tokenise(self, text: str) -> list[str]:
-        return self.translator.text.encode(text).split()
+        return self.text.encode(text).split()
 
     def translate(self, sources: list[list[str]], limit: BatchLimit) -> list[list[str]]:
         translations: list[list[str]] = [[]] * len(sources)
@@ -63,7 +66,7 @@ class FairseqTranslator:
         return translations
 
     def detokenise(self, pieces: str) -> str:
-        return self.translator.text.decode(pieces)
+        return self.text.decode(pieces)
 
     def seed(self, number: int) -> None:
         torch.manual_seed(number)

@@ -25,6 +25,7 @@ from pet_fairseq.predict.text import (
     LANGUAGES,
     build_text_of,
     find_subword_file,
+    join_bytes_of,
     languages_of,
     options_of_text,
 )
@@ -121,7 +122,9 @@ def _translator(
         folders = folders_around(paths[0], cfg)
         cfg.tokenizer, cfg.bpe = _text_options(task, segmentation, tokenizer, folders)
     interface = CompletedLines if hasattr(task, "complete_line") else GeneratorHubInterface
-    return interface(cfg, task, models)
+    made = interface(cfg, task, models)
+    made.bpe = join_bytes_of(made.bpe)
+    return made
 
 
 class CompletedLines(GeneratorHubInterface):

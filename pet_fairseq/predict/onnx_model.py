@@ -12,13 +12,14 @@ from typing import Any, Optional, Union
 
 import numpy as np
 
+from pet_fairseq.byte_pieces import SPACE, join_bytes
 from pet_fairseq.errors import UserError
 
 GRAPHS = "onnx"  # the folder of the graphs, where transformers.js looks for them
 ENCODER, DECODER = "encoder_model", "decoder_model_merged"
 QUANTIZED = "_quantized"  # at the end of the names of graphs with weights in 8 bits
 MISSING = "pip install 'pet-fairseq[onnx]'"
-PIECES, SPACE = "source.spm", "\u2581"  # SentencePiece's model, and its sign of a space
+PIECES = "source.spm"  # SentencePiece's model
 GROUP = 64  # values of which numpy takes the maximum first
 LANGUAGE_TOKEN = re.compile(r">>\S+?<<")
 
@@ -154,7 +155,7 @@ class OnnxTranslator:
             batch = [i for i in order[start : start + batch_size] if sources[i]]
             found = self.model.translate([sources[i] for i in batch], beam, lenpen) if batch else []
             for i, some in zip(batch, found):
-                translations[i] = "".join(some[0]).replace(SPACE, " ").strip()
+                translations[i] = join_pieces(some[0])
         return translations
 
     def _segment(self, text: str) -> list[str]:
@@ -163,6 +164,11 @@ class OnnxTranslator:
         token = [match[0]] if match else []
         pieces = self.pieces.encode(text[len("".join(token)) :], out_type=str)
         return [*token, *pieces][: self.model.config["max_source_tokens"]]
+
+
+def join_pieces(pieces: Sequence[str]) -> str:
+    """The text of pieces; here is the model of the source alone, which may lack some."""
+    return join_bytes(" ".join(pieces)).replace(" ", "").replace(SPACE, " ").strip()
 
 
 def open_graph(folder: Path, name: str, threads: int):

@@ -4,17 +4,21 @@ import argparse
 import math
 import re
 from collections import OrderedDict
+from collections.abc import Iterable, Sequence
 from contextlib import redirect_stderr
 from io import StringIO
 from pathlib import Path
 from typing import Optional
 
 from fairseq.data import Dictionary, encoders
+from fairseq.data.data_utils import post_process
+from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.registry import REGISTRIES
 from fairseq.tasks import FairseqTask
 from omegaconf import OmegaConf
 
+from pet_fairseq.byte_pieces import join_bytes
 from pet_fairseq.checkpoints.text_files import (
     find_segmentation,
     find_subword_model,
@@ -58,12 +62,34 @@ def bound_cache(step) -> None:
         segmenter.cache = WordCache(WORDS)
 
 
+class BytesJoined:
+    """fairseq's SentencePiece, which leaves pieces of bytes as they are; here it joins them."""
+
+    def __init__(self, bpe: SentencepieceBPE):
+        self.encode = bpe.encode
+        self.whole = bpe.decode
+
+    def decode(self, pieces: str) -> str:
+        return self.whole(join_bytes(pieces))
+
+
+def join_bytes_of(bpe):
+    """A BPE that joins pieces of bytes, too, if it is fairseq's SentencePiece; else itself."""
+    return BytesJoined(bpe) if type(bpe) is SentencepieceBPE else bpe  # Marian's does it itself
+
+
+def join_pieces(pieces: str, kind: Optional[str]) -> str:
+    """A line of pieces as text where there is no subword model; kind: the value of --remove-bpe."""
+    return post_process(join_bytes(pieces) if kind == "sentencepiece" else pieces, kind)
+
+
 class Text:
     """A tokenizer and a BPE of fairseq, each of which may be None.
 
     Args:
         max_chars: characters of a text. max_word_chars: between two spaces of it; the time that
             some BPEs take grows with the square of this.
+        files: of which the BPE was made.
     """
 
     def __init__(
@@ -72,10 +98,12 @@ class Text:
         bpe=None,
         max_chars: float = math.inf,
         max_word_chars: float = math.inf,
+        files: Sequence[Path] = (),
     ):
         self.steps = [step for step in (tokenizer, bpe) if step is not None]
         self.max_chars = max_chars
         self.max_word_chars = max_word_chars
+        self.files = files
         for step in self.steps:
             bound_cache(step)
 
@@ -143,7 +171,8 @@ def build_text(args: argparse.Namespace, **limits) -> Text:
     Raises:
         UserError: the BPE's file is not there, or is another kind of file.
     """
-    return Text(encoders.build_tokenizer(args), _build_bpe(args), **limits)
+    files = files_among(value for name, value in vars(args).items() if name not in LANGUAGES)
+    return Text(encoders.build_tokenizer(args), _build_bpe(args), files=files, **limits)
 
 
 def build_text_of(tokenizer: Optional[dict], bpe: Optional[dict], **limits) -> Text:
@@ -151,15 +180,22 @@ def build_text_of(tokenizer: Optional[dict], bpe: Optional[dict], **limits) -> T
     return Text(
         encoders.build_tokenizer(tokenizer and OmegaConf.create(tokenizer)),
         _build_bpe(bpe and OmegaConf.create(bpe)),
+        files=files_among((bpe or {}).values()),
         **limits,
     )
+
+
+def files_among(values: Iterable[object]) -> list[Path]:
+    """The files that options name."""
+    paths = [Path(value) for value in values if isinstance(value, str) and value]
+    return [path for path in paths if path.is_file()]
 
 
 def _build_bpe(options):
     """fairseq's BPE with these options; raises UserError if its file cannot be used."""
     try:
         with redirect_stderr(StringIO()):  # where subword-nmt says why it ends the program
-            return encoders.build_bpe(options)
+            return join_bytes_of(encoders.build_bpe(options))
     except (UnicodeDecodeError, SystemExit) as error:
         file = getattr(options, "bpe_codes", None) or "the file of --bpe"
         line = f"{file}: holds no BPE codes; give the subword model of the training text"

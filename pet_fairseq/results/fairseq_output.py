@@ -6,6 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple, Optional
 
+from pet_fairseq.byte_pieces import join_bytes_in_text
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_lines, read_text
 
@@ -28,12 +29,13 @@ VALIDATION_RESULT = re.compile(r"valid on '.*' subset \| .*")
 def numbered_lines(text: str, kind: str) -> dict[int, str]:
     """The texts of the D, H, S or T lines by the number of their sentence.
 
-    Of several hypotheses for a sentence (--nbest) only the first, the best, is kept.
+    Of several hypotheses for a sentence (--nbest) only the first, the best, is kept. Bytes have
+    become characters again: fairseq puts pieces together without.
     """
     texts: dict[int, str] = {}
     for number, line in LINES[kind].findall(text):
         texts.setdefault(int(number), line)
-    return texts
+    return {number: join_bytes_in_text(line) for number, line in texts.items()}
 
 
 def lines_in_order(text: str, kind: str, path: Path) -> list[str]:

@@ -16,6 +16,7 @@ from fairseq_cli import generate
 
 from pet_fairseq.checkpoints.loading import load_subset, load_transformer
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.compress.forms import folder_bytes
 from pet_fairseq.devices import usable_cores
 from pet_fairseq.errors import UserError
 from pet_fairseq.export.export import export
@@ -64,10 +65,6 @@ def stored_in(bits: int) -> str:
 def timed_on(threads: int) -> str:
     """The name of the form of an engine, timed with this number of threads."""
     return f"{threads} thread{'s' if threads > 1 else ''}"
-
-
-def folder_bytes(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.iterdir())
 
 
 def find_reference(data: Path, lang: str) -> Path:

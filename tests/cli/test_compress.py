@@ -54,6 +54,17 @@ def test_a_shortlist_is_for_the_student_in_ctranslate2(build):
         build(shortlist=0)
 
 
+def test_a_shortlist_is_learnt_from_all_data_folders(build, data, tmp_path):
+    pytest.importorskip("ctranslate2")
+    more = Path(shutil.copytree(data, tmp_path / "more"))
+    stages = build(shortlist=7, more_data=(more,))
+    words = stages["export/student/ctranslate2"].words()
+    assert words[words.index("--data") + 1] == f"{data}:{more}"
+    assert more in stages["export/student/ctranslate2"].inputs
+    assert "--shortlist" not in (words := stages["export/teacher/ctranslate2"].words())
+    assert words[words.index("--data") + 1] == str(data)
+
+
 @pytest.mark.slow
 def test_forms_are_stages_behind_the_training(build, tmp_path):
     """Each is exported by a stage of its own, and all are timed in one; none by default."""

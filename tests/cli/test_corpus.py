@@ -5,6 +5,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import signal
 import time
 from contextlib import contextmanager, suppress
@@ -366,6 +367,29 @@ def test_a_folder_of_another_corpus(models, teacher, tmp_path):
     translate(out, model, tmp_path / "moved/text")
     (out / "settings.json").write_text("{}")
     assert "no settings of translate-corpus" in refused(out, model, path, *same)
+
+
+def test_a_subword_model_that_was_replaced(teacher, data, tmp_path):
+    """It lies beside the data; half of the pairs would be in other pieces."""
+    folder = Path(shutil.copytree(data, tmp_path / "data"))
+    codes, out, path = folder / "bpe.codes", tmp_path / "out", tmp_path / "text"
+    codes.write_text("#version: 0.2\na 1</w>\n")
+    path.write_text("a1 a2\n" * 6)
+    model = (teacher, "--data", folder, "--device", "cpu", "--threads", "1", "--beam", "1")
+    lines = ("--shard-lines", "2")
+    translate(out, model, path, *lines)
+    (out / "00002.json").unlink()
+    codes.write_text("#version: 0.2\na 2</w>\n")
+    for jobs in ("1", "2"):
+        line = refused(out, model, path, *lines, "--jobs", jobs)
+        assert f"{out}: was made otherwise (the subword model has changed); give another" in line
+    codes.write_text("#version: 0.2\na 1</w>\n")
+    settings = json.loads((out / "settings.json").read_text())
+    translate(out, model, path, *lines)
+    (out / "00002.json").unlink()
+    del settings["inputs"]["the subword model"]  # as of a folder from before it was noted
+    (out / "settings.json").write_text(json.dumps(settings))
+    translate(out, model, path, *lines)
 
 
 def test_two_runs_at_once(models, text, tmp_path):

@@ -9,6 +9,9 @@ import pet_fairseq
 from pet_fairseq.decoding.generator import FastGenerator
 from pet_fairseq.errors import UserError
 from pet_fairseq.huggingface.importer import import_model
+from tests.byte_pieces import PIECES as BYTE_PIECES
+from tests.byte_pieces import TEXT as BYTE_TEXT
+from tests.byte_pieces import train
 from tests.cli.processes import REPO, in_process, run
 from tests.cli.test_pretrained import greedy
 from tests.huggingface.llama import CONFIG, PIECES, write_llama
@@ -74,6 +77,13 @@ def test_finds_bpe_codes_and_tokenises(data, teacher, tmp_path):
     codes = str(folder / "bpe.codes")
     given = pet_fairseq.from_pretrained(str(teacher), str(data), codes, tokenizer="space")
     assert given.apply_bpe(given.tokenize("a1,  a2")) == "a@@ 1@@ , a@@ 2"
+
+
+def test_pieces_of_bytes_become_characters(data, teacher, tmp_path):
+    train(tmp_path / "spm.model")
+    model = str(tmp_path / "spm.model")
+    translator = pet_fairseq.from_pretrained(str(teacher), str(data), segmentation=model)
+    assert translator.remove_bpe(BYTE_PIECES) == BYTE_TEXT
 
 
 @pytest.mark.parametrize("piece", ["\u2581a1", "a1@@"])

@@ -1,10 +1,13 @@
 """What is given to `compress`, and which stages it needs."""
 
 import json
+import shutil
+from argparse import Namespace
 from dataclasses import replace
 
 import pytest
 
+from pet_fairseq.compress.commands import _prepare
 from pet_fairseq.compress.data import data_stages, raw_test_stages
 from pet_fairseq.compress.given import Given, check_given, with_named_test
 from pet_fairseq.compress.preparation import corpus_stages, teacher_stages
@@ -15,7 +18,7 @@ from pet_fairseq.compress.raw_text import (
 from pet_fairseq.errors import UserError
 from pet_fairseq.predict.shared_options import Search
 from pet_fairseq.results.sacrebleu_sets import named_set, pair_of
-from pet_fairseq.runner.stage import without_options
+from pet_fairseq.runner.stage import PRODUCT, Stage, without_options
 from tests.compress.lines import read_lines, write_lines
 
 SETS = ("train", "valid", "test")
@@ -118,6 +121,31 @@ def test_a_checkpoint_with_its_data_needs_nothing(made, teacher, tmp_path):
     assert data_stages(given, teacher) == ((), (made / "bin",))
     given = Given(teacher, tmp_path / "out", made / "bin", more_data=(made / "more",))
     assert data_stages(given, teacher) == ((), (made / "bin", made / "more"))
+
+
+def test_data_that_moved_behind_its_links(tmp_path):
+    """The record of what was made is as before; removed, it is made again with new links."""
+    data, out = tmp_path / "data", tmp_path / "out"
+    data.mkdir()
+    for name in ("train.de-en.de.idx", "dict.de.txt"):
+        (data / name).write_text(name)
+    out.mkdir()
+    options = {"dry_run": False, "jobs": 1, "again": False, "adopt": False, "device": "cpu"}
+
+    def prepare(data):
+        command = ("sh", "-c", 'mkdir "$1"; ln -s "$0"/* "$1"', str(data), PRODUCT)
+        stage = Stage("bin", ("data",), command, out / "bin", (data,))
+        given = Given(tmp_path / "teacher.pt", out, data)
+        return _prepare(Namespace(**options), given, ((stage,), out / "bin"))
+
+    assert prepare(data) == out / "bin"
+    data.rename(tmp_path / "moved")
+    message = f"{out}/bin: has links to {data}, which was moved or removed; put it back, or remove"
+    with pytest.raises(UserError, match=message):
+        prepare(tmp_path / "moved")
+    shutil.rmtree(out / "bin")
+    assert prepare(tmp_path / "moved") == out / "bin"
+    assert (out / "bin/dict.de.txt").read_text() == "dict.de.txt"
 
 
 def test_a_test_set_of_raw_text_beside_data(made, teacher, tmp_path):

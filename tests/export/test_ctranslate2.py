@@ -3,12 +3,16 @@
 import os
 import subprocess
 import sys
+from argparse import Namespace
 
 import pytest
 import torch
 
 from pet_fairseq.errors import UserError
+from pet_fairseq.export.ctranslate2 import write_script
 from pet_fairseq.export.export import export
+from tests.byte_pieces import TEXTS as BYTE_TEXTS
+from tests.byte_pieces import train
 from tests.cli.processes import in_process
 from tests.export.translators import PRE_NORM, TEXTS, bpe_pieces, make, sentence_pieces
 from tests.translation import make_model, make_task, save_state
@@ -119,6 +123,35 @@ def test_the_script_of_a_folder_translates_the_same(arch, options, tmp_path):
     assert expected.splitlines()[1] == "" and len(set(expected.splitlines())) > 4
     text = (tmp_path / "out" / "translate.py").read_text()
     assert len(text.splitlines()) <= 16 and compile(text, "translate.py", "exec")
+
+
+ECHO = """
+class Translator:
+    def __init__(self, folder):
+        self.hypotheses = None
+
+    def translate_batch(self, lines, **options):
+        for line in lines:
+            yield type("Result", (), {"hypotheses": [line]})
+"""
+
+
+@pytest.mark.parametrize("model", ["spm.model", "source.spm"])
+def test_the_script_joins_pieces_of_bytes(model, tmp_path):
+    """With an engine that says what it reads."""
+    options = Namespace(max_source_positions=99, max_target_positions=99)
+    for name in {model, model.replace("source", "target")}:
+        train(tmp_path / name)
+    write_script(tmp_path, str(tmp_path / model), options)
+    (tmp_path / "ctranslate2.py").write_text(ECHO)
+    done = subprocess.run(
+        [sys.executable, tmp_path / "translate.py"],
+        input="\n".join(BYTE_TEXTS),
+        capture_output=True,
+        encoding="utf-8",
+        env=os.environ | {"PYTHONUTF8": "1"},
+    )
+    assert done.stdout.splitlines() == BYTE_TEXTS, done.stderr
 
 
 def test_no_script_without_sentencepiece(tmp_path, capsys):

@@ -98,6 +98,27 @@ def test_every_part_of_the_training_set_counts(tmp_path):
     assert set(candidates[WORDS[-1]].split()) == {WORDS[-1], WORDS[-2]}
 
 
+def test_every_data_folder_counts(tmp_path):
+    """As fairseq-train reads that of the next epoch; all else is in the first."""
+    pytest.importorskip("ctranslate2")
+    task = make_task(tmp_path / "data", WORDS, **DATASET)
+    path = save_model(tmp_path / "model.pt", task, **SIZES)
+    last = task.source_dictionary.index(WORDS[-1])
+    write_subset(tmp_path / "data", "train", [[4, 5], [6, 7]] * 20)
+    (tmp_path / "data" / "bpe.codes").write_text("#version: 0.2\nw 1</w>\n")
+    (tmp_path / "more").mkdir()
+    both = f"{tmp_path / 'data'}:{tmp_path / 'more'}"
+    with pytest.raises(UserError, match=f"{tmp_path / 'more'}: holds no data"):
+        export(path, both, "ctranslate2", tmp_path / "out", shortlist=2)
+    write_subset(tmp_path / "more", "train", [[last - 1, last]] * 20)
+    export(path, both, "ctranslate2", tmp_path / "out", shortlist=2)
+    _, *lines = (tmp_path / "out" / FILE).read_text().splitlines()
+    candidates = dict(line.split("\t") for line in lines)
+    assert set(candidates[WORDS[-1]].split()) == {WORDS[-1], WORDS[-2]}
+    assert set(candidates[WORDS[0]].split()) == {WORDS[0], WORDS[1]}
+    assert (tmp_path / "out" / "bpe.codes").is_file()
+
+
 def test_enough_candidates_change_nothing(saved, tmp_path):
     task, path = saved
     found = []

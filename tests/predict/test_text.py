@@ -11,9 +11,11 @@ from pet_fairseq.predict.text import (
     build_text,
     find_subword_file,
     has_pieces,
+    join_pieces,
     options_of_text,
     parse_text_options,
 )
+from tests.byte_pieces import PIECES, TEXT, TEXTS, train
 
 
 def text_of(*words, **defaults):
@@ -30,6 +32,15 @@ def test_tokenizer_and_bpe_there_and_back(tmp_path):
     text = text_of("--tokenizer", "moses", "--bpe", "subword_nmt", "--bpe-codes", str(codes))
     assert text.encode("Ein Hund.") == "E@@ i@@ n Hu@@ nd ."
     assert text.decode("E@@ i@@ n Hu@@ nd .") == "Ein Hund."
+
+
+@pytest.mark.parametrize("kind", ["sentencepiece", "marian"])
+def test_pieces_of_bytes_become_characters(kind, tmp_path):
+    train(tmp_path / "spm.model")
+    text = text_of("--bpe", kind, "--sentencepiece-model", str(tmp_path / "spm.model"))
+    assert [text.decode(text.encode(line)) for line in TEXTS] == TEXTS
+    assert text.decode(PIECES) == TEXT == join_pieces(PIECES, "sentencepiece")
+    assert join_pieces("a@@ <0x41>", "subword_nmt") == "a<0x41>"
 
 
 def test_languages_come_from_the_task_unless_given():

@@ -4,6 +4,7 @@ import random
 
 import numpy as np
 import pytest
+from fairseq.data.data_utils import post_process
 from sacrebleu.metrics import BLEU, CHRF
 
 from pet_fairseq.results import bleu
@@ -13,6 +14,16 @@ from pet_fairseq.results.bleu import (
     mean_score_difference,
     score_difference,
 )
+from pet_fairseq.results.fairseq_output import read_translations
+from tests.byte_pieces import PIECES, TEXT
+
+
+def test_pieces_of_bytes_become_characters(tmp_path):
+    """fairseq-generate's --remove-bpe leaves them."""
+    line = post_process(PIECES, "sentencepiece")
+    assert "<0xC3>" in line
+    (tmp_path / "output").write_text(f"H-0\t-1\t{line}\nD-0\t-1\t{line}\n")
+    assert read_translations(tmp_path / "output") == [TEXT]
 
 
 def spoiled(lines, draw, share):

@@ -4,7 +4,8 @@ import hashlib
 import json
 import time
 from argparse import Namespace
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -20,6 +21,7 @@ from pet_fairseq.predict.bergamot import find_marian
 from pet_fairseq.predict.corpus.filters import Rules, why_dropped
 from pet_fairseq.predict.corpus.jobs import Progress, Update, run_jobs
 from pet_fairseq.predict.corpus.shards import (
+    SUBWORDS,
     ShardRecord,
     Share,
     is_complete,
@@ -113,6 +115,15 @@ def make_settings(args: Namespace, text_options: list[str]) -> Record:
     )
 
 
+def with_subwords(settings: Record, files: Sequence[Path]) -> Record:
+    """Settings with what divides text into pieces, which is known when the model is loaded.
+
+    It may lie anywhere around the data; one file's name or place does not count.
+    """
+    content = ", ".join(map(digest, files)) or "none"
+    return replace(settings, inputs={**settings.inputs, SUBWORDS: content})
+
+
 def model_files(args: Namespace) -> list[Path]:
     """The files of a model, or the folder of an exported one; raises UserError if it has none."""
     exported = find_exported(args.checkpoint)
@@ -171,7 +182,7 @@ def work(args: Namespace, share: Share, place: Path, settings: Record, update: U
         return
     quiet_loggers()
     engine = open_engine(args, args.rest)
-    keep_settings(args.out, settings, write=True)
+    keep_settings(args.out, with_subwords(settings, engine.text.files), write=True)
     teacher = Teacher(engine, args)
     reader = TextReader(args.text)
     for number in chain([first], numbers):

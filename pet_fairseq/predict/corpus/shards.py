@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import count, takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,6 +22,7 @@ from pet_fairseq.runner.record import Record, differences
 SIDES = ("source", "target")
 SETTINGS = "settings.json"
 SUMMARY = "summary.json"
+SUBWORDS = "the subword model"  # an input that older folders do not name
 # what JSON of another form than ours ends in
 UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
 
@@ -199,7 +201,8 @@ def keep_settings(folder: Path, settings: Record, write: bool) -> None:
     """
     path = folder / SETTINGS
     if path.exists():
-        changes = differences(read_settings(path), settings)
+        before = read_settings(path)
+        changes = differences(before, without_later_inputs(settings, before))
         if changes:
             raise UserError(
                 f"{folder}: was made otherwise ({'; '.join(changes)}); give another --out, or what "
@@ -209,6 +212,12 @@ def keep_settings(folder: Path, settings: Record, write: bool) -> None:
         new = folder / f"{SETTINGS}.{uuid4().hex}"  # jobs and machines begin at the same time
         write_json(new, {"command": settings.command, "inputs": settings.inputs})
         new.replace(path)
+
+
+def without_later_inputs(settings: Record, before: Record) -> Record:
+    """Settings of now to compare with those of a folder that was begun by an older version."""
+    known = {k: v for k, v in settings.inputs.items() if k != SUBWORDS or k in before.inputs}
+    return replace(settings, inputs=known)
 
 
 def read_settings(path: Path) -> Record:

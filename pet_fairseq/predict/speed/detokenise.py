@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Optional
 
 from fairseq.data import encoders
-from fairseq.data.data_utils import post_process
 from fairseq.tasks.translation import TranslationTask
 from omegaconf import DictConfig
 
@@ -27,7 +26,7 @@ from pet_fairseq.files import (
     write_json,
     write_text,
 )
-from pet_fairseq.predict.text import bpe_options, build_text_of
+from pet_fairseq.predict.text import bpe_options, build_text_of, join_pieces
 
 LOST = "⁇"  # one word for BLEU's tokeniser, and none of a translation, which may have <unk>
 
@@ -63,7 +62,7 @@ class TextStyle:
             UserError: fairseq has no such tokenizer or kind of subwords, or cannot load it.
         """
         try:
-            post_process("", self.remove_bpe)
+            join_pieces("", self.remove_bpe)
         except NotImplementedError as error:
             raise UserError(
                 f"--remove-bpe {self.remove_bpe}: give subword_nmt, sentencepiece or none"
@@ -71,7 +70,7 @@ class TextStyle:
         tokenizer = self._build_tokenizer() if self.tokenizer else None
 
         def decode(tokens: str) -> str:
-            text = post_process(tokens, self.remove_bpe)
+            text = join_pieces(tokens, self.remove_bpe)
             return text if tokenizer is None else tokenizer.decode(text)
 
         return decode

@@ -15,6 +15,7 @@ from pet_fairseq.predict.speed.detokenise import (
     write_lines,
     write_set,
 )
+from tests.byte_pieces import PIECES, TEXT
 from tests.translation import make_task, write_subset
 
 
@@ -44,6 +45,7 @@ def test_decoding():
     assert moses.decoder()("He sa@@ id : &quot; yes &quot; .") == 'He said: "yes".'
     assert TextStyle("de", "en").decoder()("a b@@ c") == "a b@@ c"
     assert TextStyle("de", "en", "sentencepiece").decoder()("\u2581a b \u2581c") == "ab c"
+    assert TextStyle("de", "en", "sentencepiece").decoder()(PIECES) == TEXT
 
 
 @pytest.mark.parametrize(

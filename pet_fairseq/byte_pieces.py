@@ -1,0 +1,42 @@
+"""Pieces of SentencePiece that stand for one byte of a character, such as `<0xC3>`.
+
+A model that was trained with `--byte_fallback` divides characters that it has no pieces for into
+them; neither fairseq's `--bpe sentencepiece` nor its `--remove-bpe` joins them again.
+"""
+
+import re
+
+SPACE = "\u2581"  # how SentencePiece writes one
+BYTE = "<0x[0-9A-F]{2}>"
+PIECES = re.compile(rf"(?<!\S){BYTE}(?: {BYTE})*(?!\S)")
+IN_TEXT = re.compile(f"(?:{BYTE})+")
+BROKEN = re.compile("[\udc80-\udcff]")  # bytes of no character, decoded by surrogateescape
+
+
+def join_bytes(pieces: str) -> str:
+    """A line of pieces in which those of bytes have become characters, as SentencePiece decodes.
+
+    A byte that is part of no character becomes U+FFFD, the end of a line a space.
+    """
+
+    def characters(run: re.Match) -> str:
+        text = bytes_of(run[0]).decode("utf-8", errors="surrogateescape")
+        return re.sub("[ \r\n]", SPACE, BROKEN.sub("\ufffd", text))
+
+    return PIECES.sub(characters, pieces)
+
+
+def join_bytes_in_text(text: str) -> str:
+    """The same for a text whose pieces have been put together already; what is no UTF-8 stays."""
+
+    def characters(run: re.Match) -> str:
+        try:
+            return re.sub("[\r\n]", " ", bytes_of(run[0]).decode("utf-8"))
+        except UnicodeDecodeError:
+            return run[0]
+
+    return IN_TEXT.sub(characters, text)
+
+
+def bytes_of(run: str) -> bytes:
+    return bytes.fromhex("".join(re.findall("<0x(..)>", run)))
