@@ -26,6 +26,7 @@ from pet_fairseq.files import read_text
 from pet_fairseq.selfcp.dataset import PromptDataset, split_at
 from pet_fairseq.selfcp.model import SelfCpModel
 from pet_fairseq.selfcp.prompts import Record, read_template
+from pet_fairseq.selfcp.reader import PromptReader
 from pet_fairseq.selfcp.segments import SEGMENTS_FROM, WITHOUT_MEMORY, memory_length
 from pet_fairseq.selfcp.vocabulary import CUE
 
@@ -224,7 +225,7 @@ class SelfCpTask(AllSentences):
         Training raises the ratio of a prompt that would not, where it draws them.
         """
         reader = model.encoder
-        most = max(starmap(reader.positions_needed, self.dataset(split).lengths()), default=0)
+        most = max(starmap(reader.positions_needed, self._lengths_left(split, reader)), default=0)
         positions = reader.inner.max_positions()
         if most > positions:
             raise UserError(
@@ -232,6 +233,22 @@ class SelfCpTask(AllSentences):
                 f"its prompt and response come to {most} tokens, but the backbone has {positions} "
                 "positions; give a larger ratio, a smaller --window or shorter records"
             )
+
+    def _lengths_left(self, split: str, reader: PromptReader) -> Iterator[tuple[int, int, int]]:
+        """The data set's `lengths`, of prompts that are thinned out those that are left.
+
+        How much is left, only the backbone tells. It reads what would not fit as it is.
+        """
+        dataset = self.dataset(split)
+        positions, device = reader.inner.max_positions(), reader.memory_tag.device
+        end = torch.tensor([self.dictionary.eos()])
+        for i, (query, prompt, after) in enumerate(dataset.lengths()):
+            if reader.thins_out and query + prompt + after > positions:
+                record = dataset[i]
+                head = torch.cat([end, record["query"].long()]).to(device)
+                text = record["prompt"].long().to(device)
+                prompt = len(reader.thin_out(head, text, reader.cfg.memory_ratio))
+            yield query, prompt, after
 
     def train_step(self, sample: dict, *others, **options):
         """Draw for each prompt, in this process: copies in workers do not see that epochs begin."""

@@ -1,6 +1,7 @@
 """Task and data set: what is in a batch, and what training draws."""
 
 import random
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
@@ -383,6 +384,35 @@ def test_a_validation_set_that_does_not_fit_is_refused_before_the_first_epoch(da
             continue
         with pytest.raises(UserError, match=f"^--valid-subset test: .* come to {most} tokens, but"):
             task.begin_epoch(1, model)
+
+
+@pytest.mark.parametrize("strategy", ["perplexity", "perplexity_equal"])
+def test_thinned_out_prompts_are_read_before_the_first_epoch(strategy, data, tmp_path):
+    """How much is left of them is known when the backbone has read them."""
+    path = save_model(tmp_path / "lm.pt", make_task(tmp_path), "transformer_lm", **TINY)
+    cfg = SelfCpConfig(backbone_path=path, window=9, prompt_strategy=strategy, memory_ratio=3)
+    task = make_task(tmp_path, valid_subset="test")
+    task.load_dataset("test")
+    dataset = task.dataset("test")
+    model = SelfCpModel.build_model(cfg, task).eval()
+
+    def fits(record):
+        try:
+            model(**dataset.collater([record])["net_input"])
+        except UserError:
+            return False
+        return True
+
+    seen = set()
+    whole = max(map(sum, dataset.lengths()))
+    for positions in range(10, whole):
+        model.decoder.inner.max_target_positions = positions
+        all_fit = all(map(fits, dataset))
+        seen.add(all_fit)
+        refused = pytest.raises(UserError, match=f"^--valid-subset test: .* has {positions} pos")
+        with nullcontext() if all_fit else refused:
+            task.begin_epoch(1, model)
+    assert seen == {True, False}
 
 
 @pytest.mark.parametrize(
