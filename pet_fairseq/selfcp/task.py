@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from fairseq.data import Dictionary, data_utils
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from fairseq.dataclass.configs import CheckpointConfig
+from fairseq.file_io import PathManager
 from fairseq.models import BaseFairseqModel
 from fairseq.tasks import register_task
 from omegaconf import II, open_dict
@@ -81,6 +83,8 @@ class SelfCpTaskConfig(FairseqDataclass):
     )
     seed: int = II("common.seed")
     valid_subset: str = II("dataset.valid_subset")
+    save_dir: str = II("checkpoint.save_dir")
+    restore_file: str = II("checkpoint.restore_file")
 
 
 def read_range(text: str) -> Optional[tuple[float, float]]:
@@ -164,7 +168,7 @@ class SelfCpTask(AllSentences):
         )
 
     def build_model(self, cfg: FairseqDataclass, from_checkpoint: bool = False) -> BaseFairseqModel:
-        """Build a model; one that is to be trained starts as --standardise-on says.
+        """Build a model; a training that is not resumed starts as --standardise-on says.
 
         Raises:
             UserError: what the model raises, or too few --memory-tags for a training.
@@ -173,10 +177,17 @@ class SelfCpTask(AllSentences):
         if not from_checkpoint:
             self._check_tags(cfg)
         number = getattr(cfg, "standardise_on", 0)  # checkpoints of before do not have it
-        if number and not from_checkpoint:
+        if number and not from_checkpoint and not self._is_resumed():
             self.load_dataset("train")
             model.encoder.standardise(self._first_batches(number))
         return model
+
+    def _is_resumed(self) -> bool:
+        """Whether fairseq will load a checkpoint into the model that it has this task build."""
+        default = CheckpointConfig.restore_file  # which alone is looked for in --save-dir
+        name = self.cfg.restore_file
+        path = os.path.join(self.cfg.save_dir, name) if name == default else name
+        return PathManager.exists(path)
 
     def _check_tags(self, cfg: FairseqDataclass) -> None:
         """Raise UserError if the longest segment becomes more memory tokens than there are tags."""

@@ -453,3 +453,24 @@ def test_a_training_starts_standardised(data, tmp_path):
     expected = plain.encoder.connector.state_dict()
     assert all(torch.equal(starts[1][name], expected[name]) for name in expected)
     assert not any(torch.equal(starts[0][name], expected[name]) for name in expected)
+
+
+@pytest.mark.parametrize("name", ["checkpoint_last.pt", "other.pt"])
+def test_a_resumed_training_is_not_standardised(name, data, tmp_path):
+    """Its checkpoint has a connector; a file to restore that is not there resumes nothing."""
+    path = save_model(tmp_path / "lm.pt", make_task(tmp_path), "transformer_lm", **TINY)
+    options = {"_name": "selfcp", "backbone_path": path, "window": 7, "standardise_on": 12}
+    cfg = OmegaConf.create({**options, "memory_tags": 1})
+    folder = tmp_path / "out"
+    folder.mkdir()
+    restored = name if name == "checkpoint_last.pt" else str(folder / name)
+    starts = []
+    for _ in range(2):
+        task = make_task(tmp_path, save_dir=str(folder), restore_file=restored)
+        torch.manual_seed(1)
+        starts.append(task.build_model(cfg).encoder.connector.weight)
+        assert ("train" in task.datasets) == (len(starts) == 1)
+        (folder / name).touch()
+    torch.manual_seed(1)
+    plain = task.build_model(OmegaConf.create({**cfg, "standardise_on": 0})).encoder.connector
+    assert torch.equal(starts[1], plain.weight) and not torch.equal(starts[0], plain.weight)
