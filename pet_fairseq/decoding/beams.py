@@ -71,6 +71,21 @@ def ban_repeated_ngrams(lprobs: Tensor, tokens: Tensor, size: int, pad: int) -> 
     lprobs.scatter_(2, torch.where(repeats, ngrams[..., -1], pad), -math.inf)
 
 
+def repeats_ngram(tokens: Tensor, size: int, pad: int) -> Tensor:
+    """Whether `ban_repeated_ngrams` would ban a word of a text: B.
+
+    Args:
+        tokens: B x T, padded on the right, with the start symbol; size: n.
+    """
+    if size == 1:
+        tokens = tokens[:, 1:]
+    if tokens.size(1) < size:
+        return tokens.new_zeros(len(tokens), dtype=torch.bool)
+    ngrams = tokens.unfold(1, size, 1)  # B x W x n
+    same = (ngrams[:, :, None] == ngrams[:, None]).all(-1).tril(-1)
+    return (same & ngrams.ne(pad).all(-1)[:, None]).flatten(1).any(dim=1)
+
+
 def best_candidates(lprobs: Tensor, totals: Optional[Tensor], count: int) -> Candidates:
     """The most probable continuations of each sentence; NaN counts as a probability of 0.
 

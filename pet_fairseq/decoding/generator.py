@@ -4,6 +4,7 @@ import math
 from typing import NamedTuple, Optional
 
 import torch
+import torch.nn.functional as F
 from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor
 
@@ -17,6 +18,7 @@ from pet_fairseq.decoding.beams import (
     extend,
     find_ends,
     first_beams,
+    repeats_ngram,
 )
 from pet_fairseq.decoding.finished_hypotheses import Hypotheses
 from pet_fairseq.decoding.incremental import IncrementalSteps
@@ -71,7 +73,8 @@ class FastGenerator(SequenceGenerator):
         """Translate a batch; arguments and result are those of fairseq's generator.
 
         Raises:
-            UserError: --min-len is above the longest output that the other options allow.
+            UserError: --min-len is above the longest output that the other options allow, or a
+                prefix repeats what --no-repeat-ngram-size forbids.
         """
         if constraints is not None or "src_tokens" not in sample["net_input"]:
             return super()._generate(sample, prefix_tokens, constraints, bos_token)
@@ -85,6 +88,7 @@ class FastGenerator(SequenceGenerator):
     ) -> Hypotheses:
         src_tokens, src_lengths = net_input["src_tokens"], self._source_lengths(net_input)
         limits = Limits(self._max_length(src_tokens, src_lengths), src_lengths, prefixes)
+        self._check_prefixes(limits, start)
         for steps in self.steps:
             steps.begin(net_input)
         len_penalty = self.len_penalty if self.normalize_scores else None
@@ -126,6 +130,18 @@ class FastGenerator(SequenceGenerator):
                 f"{src_tokens.size(1)} tokens; lower it, or raise --max-len-a or --max-len-b"
             )
         return max_len
+
+    def _check_prefixes(self, limits: Limits, start: int) -> None:
+        """Raise UserError for a prefix with a word that is banned: nothing could follow it."""
+        if limits.prefixes is None or self.repeat_ngram_blocker is None:
+            return
+        size = self.repeat_ngram_blocker.no_repeat_ngram_size
+        forced = F.pad(limits.prefixes[:, : limits.max_len], (1, 0), value=start)
+        if repeats_ngram(forced, size, self.pad).any():
+            raise UserError(
+                f"--prefix-size {limits.prefixes.size(1)}: a prefix repeats words that "
+                f"--no-repeat-ngram-size {size} forbids; lower the first or raise the second"
+            )
 
     def _find_candidates(self, beams: Beams, limits: Limits) -> Candidates:
         """The best continuations of the beams; at the first step these are all equal."""

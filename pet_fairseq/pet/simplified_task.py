@@ -12,9 +12,11 @@ from typing import Optional
 import torch
 import torch.nn.functional as F
 from fairseq.criterions import FairseqCriterion, register_criterion
+from fairseq.data import FairseqDataset
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.logging import metrics
 from fairseq.models import FairseqModel
+from fairseq.tasks import FairseqTask
 from omegaconf import II
 from torch import Tensor, nn
 
@@ -167,25 +169,24 @@ class PetSimplifiedTaskCriterion(FairseqCriterion):
         subset = self.task.cfg.train_subset
         if subset not in self.task.datasets:
             subset = list(self.task.datasets)[-1]
-        parts = zip(*self.judge_sample(model, subset))
+        parts = zip(*self.judge_sample(model, first_shard(self.task, subset)))
         judgement = Judgement(*map(torch.cat, parts))
         thresholds = fill_thresholds(self.given_thresholds, median_confidence(judgement))
         log_classes(thresholds, class_counts(teacher_classes(judgement, *thresholds)), subset)
         return thresholds
 
-    def judge_sample(self, model: FairseqModel, subset: str) -> Iterator[Judgement]:
+    def judge_sample(self, model: FairseqModel, dataset: FairseqDataset) -> Iterator[Judgement]:
         """Yield the teacher's judgements on a sample of a data set."""
         device = next(model.parameters()).device
         # not the training's own, which is chosen when a batch's activations are in memory
         chunk_tokens = ChunkSize(len(self.task.target_dictionary)).on(device)
-        for batch, at in self.sample_batches(subset, device):
+        for batch, at in self.sample_batches(dataset, device):
             answer, target = self.teacher.ask(model, batch, at), batch["target"][at]
             for rows in chunks(len(target), chunk_tokens):
                 yield judge(answer.log_probs(rows, 1.0), target[rows])
 
-    def sample_batches(self, subset: str, device: torch.device):
+    def sample_batches(self, dataset: FairseqDataset, device: torch.device):
         """Yield small batches of a data set's sentences, evenly spread, and where targets are."""
-        dataset = self.task.dataset(subset)
         limits = self.task.max_positions()
         chosen = [
             i
@@ -220,6 +221,20 @@ class PetSimplifiedTaskCriterion(FairseqCriterion):
     @staticmethod
     def logging_outputs_can_be_summed() -> bool:
         return True
+
+
+def first_shard(task: FairseqTask, subset: str) -> FairseqDataset:
+    """A data set as the first epoch has it, of several data folders the first one's.
+
+    A training that is resumed in another folder gets the same thresholds so.
+    """
+    current = task.dataset(subset)
+    if not task.has_sharded_data(subset):
+        return current
+    task.load_dataset(subset, epoch=1, combine=True)  # as fairseq's trainer does
+    first = task.dataset(subset)
+    task.datasets[subset] = current
+    return first
 
 
 def build_class_layer(head: str, vocabulary: int, width: Optional[int]) -> Optional[nn.Linear]:

@@ -121,11 +121,10 @@ class PromptReader(Compressor):
         """The positions that a record needs at --memory-ratio, here or in the compressor.
 
         Args:
-            query: its tokens, the </s> included. prompt: its tokens. after: those of cue and
+            query: its tokens, the </s> included. prompt: its tokens, if some are dropped by what
+                the backbone expects (`thins_out`) those that are left. after: those of cue and
                 response.
         """
-        if self.thins_out:
-            return query + after  # how many tokens are left of the prompt, their losses tell
         cfg = self.cfg
         read, compressed = lengths_read(
             *(prompt, cfg.window, cfg.prompt_strategy, cfg.memory_ratio, cfg.segment_tokens)

@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from fairseq.data import Dictionary, data_utils
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from fairseq.dataclass.configs import CheckpointConfig
+from fairseq.file_io import PathManager
 from fairseq.models import BaseFairseqModel
 from fairseq.tasks import register_task
 from omegaconf import II, open_dict
@@ -26,6 +28,7 @@ from pet_fairseq.files import read_text
 from pet_fairseq.selfcp.dataset import PromptDataset, split_at
 from pet_fairseq.selfcp.model import SelfCpModel
 from pet_fairseq.selfcp.prompts import Record, read_template
+from pet_fairseq.selfcp.reader import PromptReader
 from pet_fairseq.selfcp.segments import SEGMENTS_FROM, WITHOUT_MEMORY, memory_length
 from pet_fairseq.selfcp.vocabulary import CUE
 
@@ -80,6 +83,8 @@ class SelfCpTaskConfig(FairseqDataclass):
     )
     seed: int = II("common.seed")
     valid_subset: str = II("dataset.valid_subset")
+    save_dir: str = II("checkpoint.save_dir")
+    restore_file: str = II("checkpoint.restore_file")
 
 
 def read_range(text: str) -> Optional[tuple[float, float]]:
@@ -163,7 +168,7 @@ class SelfCpTask(AllSentences):
         )
 
     def build_model(self, cfg: FairseqDataclass, from_checkpoint: bool = False) -> BaseFairseqModel:
-        """Build a model; one that is to be trained starts as --standardise-on says.
+        """Build a model; a training that is not resumed starts as --standardise-on says.
 
         Raises:
             UserError: what the model raises, or too few --memory-tags for a training.
@@ -172,10 +177,17 @@ class SelfCpTask(AllSentences):
         if not from_checkpoint:
             self._check_tags(cfg)
         number = getattr(cfg, "standardise_on", 0)  # checkpoints of before do not have it
-        if number and not from_checkpoint:
+        if number and not from_checkpoint and not self._is_resumed():
             self.load_dataset("train")
             model.encoder.standardise(self._first_batches(number))
         return model
+
+    def _is_resumed(self) -> bool:
+        """Whether fairseq will load a checkpoint into the model that it has this task build."""
+        default = CheckpointConfig.restore_file  # which alone is looked for in --save-dir
+        name = self.cfg.restore_file
+        path = os.path.join(self.cfg.save_dir, name) if name == default else name
+        return PathManager.exists(path)
 
     def _check_tags(self, cfg: FairseqDataclass) -> None:
         """Raise UserError if the longest segment becomes more memory tokens than there are tags."""
@@ -224,7 +236,7 @@ class SelfCpTask(AllSentences):
         Training raises the ratio of a prompt that would not, where it draws them.
         """
         reader = model.encoder
-        most = max(starmap(reader.positions_needed, self.dataset(split).lengths()), default=0)
+        most = max(starmap(reader.positions_needed, self._lengths_left(split, reader)), default=0)
         positions = reader.inner.max_positions()
         if most > positions:
             raise UserError(
@@ -232,6 +244,22 @@ class SelfCpTask(AllSentences):
                 f"its prompt and response come to {most} tokens, but the backbone has {positions} "
                 "positions; give a larger ratio, a smaller --window or shorter records"
             )
+
+    def _lengths_left(self, split: str, reader: PromptReader) -> Iterator[tuple[int, int, int]]:
+        """The data set's `lengths`, of prompts that are thinned out those that are left.
+
+        How much is left, only the backbone tells. It reads what would not fit as it is.
+        """
+        dataset = self.dataset(split)
+        positions, device = reader.inner.max_positions(), reader.memory_tag.device
+        end = torch.tensor([self.dictionary.eos()])
+        for i, (query, prompt, after) in enumerate(dataset.lengths()):
+            if reader.thins_out and query + prompt + after > positions:
+                record = dataset[i]
+                head = torch.cat([end, record["query"].long()]).to(device)
+                text = record["prompt"].long().to(device)
+                prompt = len(reader.thin_out(head, text, reader.cfg.memory_ratio))
+            yield query, prompt, after
 
     def train_step(self, sample: dict, *others, **options):
         """Draw for each prompt, in this process: copies in workers do not see that epochs begin."""

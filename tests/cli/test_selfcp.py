@@ -229,6 +229,16 @@ def test_a_long_validation_set_stops_no_epoch_at_its_end(data, backbone, tmp_pat
     assert "num_updates" in train_selfcp(folder, tmp_path / "out", backbone, *again).output
 
 
+def test_a_resumed_training_reads_no_prompts_before_it(data, backbone, tmp_path):
+    loads = []
+    for updates in (2, 4):
+        options = ("--standardise-on", "4", "--max-update", updates, "--disable-validation")
+        log = train_selfcp(data, tmp_path, backbone, *options)
+        loads.append(log.output.count(f"{SIZES['train']} examples from: {data / 'train.query'}"))
+    assert "@ 2 updates" in log.output
+    assert loads == [2, 1]  # for the connector's start, and for the training
+
+
 @pytest.mark.slow
 def test_bad_input(data, backbone, trained, tmp_path):
     half = tmp_path / "half.pt"

@@ -1,5 +1,8 @@
 """The warm-up by fairseq-train, and distillation that starts from it."""
 
+import re
+from shutil import copyfile, copytree
+
 import pytest
 import torch
 from fairseq.checkpoint_utils import load_checkpoint_to_cpu
@@ -63,6 +66,21 @@ def test_criterions_with_other_parameters_take_over(data, options, teacher, tmp_
     assert result.status != 0 and "Traceback" not in result.output
     line = result.output.strip().splitlines()[-1]
     assert line.startswith("pet_fairseq: error: --criterion: class_layer.weight is 4 x ")
+
+
+def test_thresholds_are_the_same_in_a_resumed_training(data, options, tmp_path):
+    """It goes on in the second of two data folders, whose training set is another one."""
+    second = tmp_path / "second"
+    copytree(data, second)
+    for file in second.glob("train.*"):
+        copyfile(data / file.name.replace("train", "valid", 1), file)
+    auto = ("--confident-correct", "auto", "--confident-wrong", "auto")
+    found = []
+    for epochs in ("1", "2"):
+        log = train(f"{data}:{second}", tmp_path / "out", *options, *auto, "--max-epoch", epochs)
+        found.append(re.findall(r"thresholds .*", log.output))
+    assert "Loaded checkpoint" in log.output
+    assert len(found[0]) == 1 and found[1] == found[0]
 
 
 @pytest.mark.slow

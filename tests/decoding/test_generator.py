@@ -50,6 +50,34 @@ def test_finds_what_fairseq_finds(seed):
     compare(models, words, sample, random_options(rng), **arguments)
 
 
+def repeats(tokens, size):
+    """Whether a text has some words in a row twice."""
+    rows = [tuple(tokens[i : i + size]) for i in range(len(tokens) - size + 1)]
+    return len(set(rows)) < len(rows)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("seed", range(12))
+def test_prefixes_that_repeat_ngrams_are_refused(size, seed):
+    """fairseq's search fails on them; all others are continued as fairseq does."""
+    rng = random.Random(seed)
+    models, options = [random_model(rng, 60, seed)], {"max_len_b": 12, "no_repeat_ngram_size": size}
+    for _ in range(4):
+        sample = random_sample(rng, 60, lengths=[3, 5])
+        rows = [rng.choices((4, 5), k=rng.randint(1, 6)) for _ in range(2)]
+        prefixes = torch.tensor([row + [1] * (6 - len(row)) for row in rows])
+        if not any(repeats([2, *row], size) for row in rows):
+            compare(models, 60, sample, options, prefix_tokens=prefixes)
+            continue
+        fairseqs = fairseq_generator(models, dictionary(60), **options)
+        with pytest.raises(AssertionError):
+            fairseqs.generate(models, sample, prefix_tokens=prefixes)
+        message = f"^--prefix-size 6: a prefix .* --no-repeat-ngram-size {size} forbids; lower"
+        generator = FastGenerator(models, dictionary(60), **options)
+        with pytest.raises(UserError, match=message):
+            generator.generate(models, sample, prefix_tokens=prefixes)
+
+
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("beam", [1, 3, 10])
 def test_large_vocabulary(seed, beam):

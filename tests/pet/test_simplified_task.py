@@ -172,6 +172,23 @@ def test_the_training_set_need_not_be_loaded_last(task, teacher_path, caplog):
     assert f"{sum(task.datasets['train'].lengths)} tokens of the set train: " in caplog.text
 
 
+def test_the_sample_is_from_the_first_of_several_folders(task, teacher_path, caplog, monkeypatch):
+    """Also where a training is resumed in another one, which stays loaded."""
+    shards = [Sentences(task, 6), Sentences(task, 9)]
+    task.cfg.data, task.cfg.train_subset = "first:second", "train"
+
+    def load(subset, epoch, combine):
+        task.datasets[subset] = shards[(epoch - 1) % 2]
+
+    monkeypatch.setattr(task, "load_dataset", load)
+    task.datasets = {"train": shards[1]}
+    criterion = make_criterion(task, teacher_path, confident_correct="auto")
+    with caplog.at_level(logging.INFO, "pet_fairseq"):
+        criterion(make_model(task, "pet_transformer_tiny")[0], make_batch(task, [3]))
+    assert f"the teacher on {sum(shards[0].lengths)} tokens of the set train: " in caplog.text
+    assert task.datasets == {"train": shards[1]}
+
+
 def test_the_sample_is_judged_in_small_batches_and_chunks(task, teacher_path, monkeypatch):
     criterion = make_criterion(task, teacher_path, confident_correct="auto", confident_wrong="auto")
     model, _ = make_model(task, "pet_transformer_tiny")
@@ -179,10 +196,11 @@ def test_the_sample_is_judged_in_small_batches_and_chunks(task, teacher_path, mo
     monkeypatch.setattr(simplified_task, "SAMPLE_TOKENS", 2 * longest)
     whole = criterion.choose_thresholds(model)
     monkeypatch.setattr(simplified_task.ChunkSize, "on", lambda self, device: 3)
-    batches = list(criterion.sample_batches("train", torch.device("cpu")))
+    batches = list(criterion.sample_batches(task.datasets["train"], torch.device("cpu")))
     assert max(batch["target"].numel() for batch, _ in batches) <= 2 * longest
     assert sum(len(batch["target"]) for batch, _ in batches) == len(task.dataset("train"))
-    sizes = [len(judgement.top) for judgement in criterion.judge_sample(model, "train")]
+    judgements = criterion.judge_sample(model, task.datasets["train"])
+    sizes = [len(judgement.top) for judgement in judgements]
     assert max(sizes) == 3 and sum(sizes) == sum(len(at[0]) for _, at in batches)
     assert criterion.choose_thresholds(model) == pytest.approx(whole, abs=1e-6)
 
@@ -201,7 +219,7 @@ def test_students_without_an_output_layer_for_the_new_one(task, teacher_path):
 def test_sentences_that_are_too_long_stay_out_of_the_sample(task, teacher_path):
     task.cfg.max_source_positions = task.cfg.max_target_positions = 4
     criterion = make_criterion(task, teacher_path)
-    batches = list(criterion.sample_batches("train", torch.device("cpu")))
+    batches = list(criterion.sample_batches(task.datasets["train"], torch.device("cpu")))
     assert max(batch["target"].size(1) for batch, _ in batches) == 4
 
 

@@ -1,6 +1,7 @@
 """Task and data set: what is in a batch, and what training draws."""
 
 import random
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
@@ -385,6 +386,35 @@ def test_a_validation_set_that_does_not_fit_is_refused_before_the_first_epoch(da
             task.begin_epoch(1, model)
 
 
+@pytest.mark.parametrize("strategy", ["perplexity", "perplexity_equal"])
+def test_thinned_out_prompts_are_read_before_the_first_epoch(strategy, data, tmp_path):
+    """How much is left of them is known when the backbone has read them."""
+    path = save_model(tmp_path / "lm.pt", make_task(tmp_path), "transformer_lm", **TINY)
+    cfg = SelfCpConfig(backbone_path=path, window=9, prompt_strategy=strategy, memory_ratio=3)
+    task = make_task(tmp_path, valid_subset="test")
+    task.load_dataset("test")
+    dataset = task.dataset("test")
+    model = SelfCpModel.build_model(cfg, task).eval()
+
+    def fits(record):
+        try:
+            model(**dataset.collater([record])["net_input"])
+        except UserError:
+            return False
+        return True
+
+    seen = set()
+    whole = max(map(sum, dataset.lengths()))
+    for positions in range(10, whole):
+        model.decoder.inner.max_target_positions = positions
+        all_fit = all(map(fits, dataset))
+        seen.add(all_fit)
+        refused = pytest.raises(UserError, match=f"^--valid-subset test: .* has {positions} pos")
+        with nullcontext() if all_fit else refused:
+            task.begin_epoch(1, model)
+    assert seen == {True, False}
+
+
 @pytest.mark.parametrize(
     ("segment", "ratios", "needed", "ratio"),
     [(0, "2,16", 10, "2"), (7, "2,16", 4, "2"), (25, "3.5,4", 9, "3"), (0, "", 7, "3")],
@@ -423,3 +453,24 @@ def test_a_training_starts_standardised(data, tmp_path):
     expected = plain.encoder.connector.state_dict()
     assert all(torch.equal(starts[1][name], expected[name]) for name in expected)
     assert not any(torch.equal(starts[0][name], expected[name]) for name in expected)
+
+
+@pytest.mark.parametrize("name", ["checkpoint_last.pt", "other.pt"])
+def test_a_resumed_training_is_not_standardised(name, data, tmp_path):
+    """Its checkpoint has a connector; a file to restore that is not there resumes nothing."""
+    path = save_model(tmp_path / "lm.pt", make_task(tmp_path), "transformer_lm", **TINY)
+    options = {"_name": "selfcp", "backbone_path": path, "window": 7, "standardise_on": 12}
+    cfg = OmegaConf.create({**options, "memory_tags": 1})
+    folder = tmp_path / "out"
+    folder.mkdir()
+    restored = name if name == "checkpoint_last.pt" else str(folder / name)
+    starts = []
+    for _ in range(2):
+        task = make_task(tmp_path, save_dir=str(folder), restore_file=restored)
+        torch.manual_seed(1)
+        starts.append(task.build_model(cfg).encoder.connector.weight)
+        assert ("train" in task.datasets) == (len(starts) == 1)
+        (folder / name).touch()
+    torch.manual_seed(1)
+    plain = task.build_model(OmegaConf.create({**cfg, "standardise_on": 0})).encoder.connector
+    assert torch.equal(starts[1], plain.weight) and not torch.equal(starts[0], plain.weight)
