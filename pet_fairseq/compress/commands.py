@@ -131,7 +131,7 @@ def _given(args: Namespace, out: Path) -> "Given":
 def _prepare_all(args: Namespace, given: "Given") -> Optional["Request"]:
     """What is asked for, once the teacher's checkpoint and all data are made; None as `_prepare`.
 
-    What is wrong shows itself before text is translated, as far as it can.
+    What is wrong shows itself before text is read or translated, as far as it can.
     """
     from pet_fairseq.compress.data import data_stages, raw_test_stages
     from pet_fairseq.compress.given import data_folders, with_named_test
@@ -149,7 +149,7 @@ def _prepare_all(args: Namespace, given: "Given") -> Optional["Request"]:
         return None
     if given.is_mixed:
         make_plan(_request(args, given, teacher, data_folders(given, teacher)))
-    elif given.text:
+    elif given.is_raw:
         opened = open_teacher(teacher)
         request = _request(args, given, teacher, [Path(opened.task.cfg.data)])
         check_before_data(request, given.vocabulary == KEEP, opened.segmenter().files)

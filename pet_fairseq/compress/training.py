@@ -195,7 +195,7 @@ class Budget:
     def describe(self, batch: "Batch", devices: int) -> str:
         """The length of the training in words; each device has a batch of its own."""
         if self.updates is None:
-            length = f"as many updates as fit into {self.hours:g} hours"
+            length = f"as many updates as fit into {self.hours:g} h"
             length += f", an epoch has {self.per_epoch:,}"
         else:
             epochs = f"{self.updates / self.per_epoch:.3g}"

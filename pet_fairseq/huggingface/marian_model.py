@@ -52,7 +52,7 @@ class MarianModel(SharedStoredOnce, TransformerModel):
     sharing_options = "--share-all-embeddings and --share-decoder-input-output-embed"
     no_plain_form = (
         "it has an output bias and, as a rule, swish, which fairseq's transformer lacks; give --to "
-        "ctranslate2, or distil it into a student and export that"
+        "ctranslate2, huggingface or onnx, or distil it into a student and export that"
     )
 
     @classmethod

@@ -546,6 +546,7 @@ def test_what_is_wrong_shows_itself_before_a_text_is_translated(teacher, data, r
     assert not (out / "corpus").exists()
 
 
+@pytest.mark.parametrize("given", ["--text", "--train-pair"])
 @pytest.mark.parametrize(
     "words, message",
     [
@@ -559,13 +560,15 @@ def test_what_is_wrong_shows_itself_before_a_text_is_translated(teacher, data, r
         (("--test-pair", "raw/test.de", "raw/train.en"), "goes on; give files whose lines belong"),
     ],
 )
-def test_what_is_wrong_with_a_text_alone(words, message, teacher, raw, tmp_path):
-    """Without data, too, it is said before hours of translating."""
+def test_what_is_wrong_with_a_text_alone(words, message, given, teacher, raw, tmp_path):
+    """Without data, too, it is said before hours of translating or preparing."""
     out = tmp_path / "out"
     words = [raw / word[4:] if word.startswith("raw/") else word for word in words]
-    given = ("--text", raw / "train.de", "--out", out, "--device", "cpu")
-    assert message in refusal("compress", teacher, *words, *given)
-    assert not (out / "corpus").exists() and not (out / "corpus_teacher").exists()
+    texts = [raw / "train.de", raw / "train.en"][: 1 if given == "--text" else 2]
+    options = (given, *texts, "--out", out, "--device", "cpu")
+    assert message in refusal("compress", teacher, *words, *options)
+    made = ("corpus", "corpus_teacher", "vocabulary", "text", "bin")
+    assert not [name for name in made if (out / name).exists()]
 
 
 @pytest.mark.slow

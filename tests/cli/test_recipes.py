@@ -43,6 +43,15 @@ def test_a_dry_run_prints_commands_and_writes_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_rows_without_a_teacher_are_compared_with_the_first(tmp_path):
+    report = ("--stages", "report", "--device", "cpu", "--dry-run")
+    for rows, compared in ((("can", "scratch"), ["--teacher", "scratch"]), (("scratch", "kd"), [])):
+        out = recipe("multi30k", "--rows", *rows, *report, cwd=tmp_path).output
+        words = commands(out)[-1]
+        assert words[:2] == ["pet-fairseq", "report"]
+        assert [word for word in words if word in ("--teacher", "scratch")] == compared
+
+
 def test_folders_of_examples_are_names_of_recipes():
     for name in ("multi30k", "glue", "cicero"):
         result = recipe(REPO / "examples" / name, "--help")

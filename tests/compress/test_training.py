@@ -79,7 +79,7 @@ def test_the_length_in_words():
         Budget(10_000, 50_100).describe(Batch(8_192), 4)
     )
     hours = Budget(497, None, Path("timing.log"), 2).describe(Batch(1_000), 1)
-    assert "as many updates as fit into 2 hours, an epoch has 497;" in hours
+    assert "as many updates as fit into 2 h, an epoch has 497;" in hours
 
 
 def test_validations_of_a_training_set_in_several_folders():

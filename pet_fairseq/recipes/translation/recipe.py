@@ -235,14 +235,20 @@ def build(args: argparse.Namespace, place: Place, data_set: DataSet) -> Pipeline
     )
     ensemble = ["ensemble"] if args.teachers > 1 else []
     chosen = rows.choose_rows([*args.rows, *ensemble], runs)
-    if args.baseline:
-        _check_baseline(args.baseline, chosen, runs)
+    compared = _rows_compared(chosen, runs)
+    if args.baseline and args.baseline not in compared:
+        raise UserError(
+            f"--baseline {args.baseline}: neither one of --rows nor a finished run in {runs}; give "
+            f"one of {', '.join(compared)}"
+        )
     stages = build_stages(setup, chosen, args.seeds, args.beams, args.repeats)
     if args.joined_dictionary:
         check_widths(stages)
     if args.teacher_options or args.student_options:
         check_training_options("--teacher-options, --student-options", stages)
     options: Options = ("--score", data_set.score) if data_set.score != "bleu" else ()
+    if compared and "teacher" not in compared:
+        options += ("--teacher", compared[0])  # what is 100% in the report
     options += ("--baseline", args.baseline) if args.baseline else ()
     options += ("--significance",) if args.significance else ()
     options += ("--tokenised-bleu",) if args.tokenised_bleu else ()
@@ -253,17 +259,12 @@ def build(args: argparse.Namespace, place: Place, data_set: DataSet) -> Pipeline
     return Pipeline(stages, runs, {"DATA": data, "RUNS": runs})
 
 
-def _check_baseline(baseline: str, chosen: list[str], runs: Path) -> None:
-    """Raise UserError for a row that the report, hours later, would not find."""
+def _rows_compared(chosen: list[str], runs: Path) -> list[str]:
+    """The rows that the report will find: those that are trained, and those that are there."""
     from pet_fairseq.results.report.measure import is_run
 
     there = [row_name(folder.name) for folder in sorted(runs.glob("*")) if is_run(folder)]
-    names = dict.fromkeys([*chosen, *there])
-    if baseline not in names:
-        raise UserError(
-            f"--baseline {baseline}: neither one of --rows nor a finished run in {runs}; give one "
-            f"of {', '.join(names)}"
-        )
+    return list(dict.fromkeys([*chosen, *there]))
 
 
 def check_widths(stages: list[Stage]) -> None:
