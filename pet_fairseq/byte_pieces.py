@@ -18,25 +18,22 @@ def join_bytes(pieces: str) -> str:
 
     A byte that is part of no character becomes U+FFFD, the end of a line a space.
     """
-
-    def characters(run: re.Match) -> str:
-        text = bytes_of(run[0]).decode("utf-8", errors="surrogateescape")
-        return re.sub("[ \r\n]", SPACE, BROKEN.sub("\ufffd", text))
-
-    return PIECES.sub(characters, pieces)
+    return PIECES.sub(lambda run: re.sub("[ \r\n]", SPACE, characters(run[0])), pieces)
 
 
 def join_bytes_in_text(text: str) -> str:
-    """The same for a text whose pieces have been put together already; what is no UTF-8 stays."""
+    """The same for a text whose pieces have been put together already.
 
-    def characters(run: re.Match) -> str:
-        try:
-            return re.sub("[\r\n]", " ", bytes_of(run[0]).decode("utf-8"))
-        except UnicodeDecodeError:
-            return run[0]
+    Bytes without a character beyond ASCII among them stay: a text may have `<0x41>` itself.
+    """
 
-    return IN_TEXT.sub(characters, text)
+    def join(run: re.Match) -> str:
+        joined = re.sub("[\r\n]", " ", characters(run[0]))
+        return run[0] if joined.replace("\ufffd", "").isascii() else joined
+
+    return IN_TEXT.sub(join, text)
 
 
-def bytes_of(run: str) -> bytes:
-    return bytes.fromhex("".join(re.findall("<0x(..)>", run)))
+def characters(run: str) -> str:
+    values = bytes.fromhex("".join(re.findall("<0x(..)>", run)))
+    return BROKEN.sub("\ufffd", values.decode("utf-8", errors="surrogateescape"))

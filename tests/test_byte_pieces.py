@@ -32,7 +32,7 @@ def test_bytes_of_no_character(broken, model):
 
 def test_a_line_stays_a_line_and_a_space_a_space():
     assert join_bytes("a <0x0A> <0x0D> <0x20> b") == "a \u2581\u2581\u2581 b"
-    assert join_bytes_in_text("a<0x0A>b") == "a b"
+    assert join_bytes_in_text("a<0xC3><0xA9><0x0A>b") == "a\u00e9 b"
 
 
 def test_what_is_no_byte():
@@ -41,6 +41,6 @@ def test_what_is_no_byte():
 
 
 def test_in_a_text():
-    assert join_bytes_in_text(f"{TEXT} <0xE4><0xB8><0xAD>!") == f"{TEXT} \u4e2d!"
-    for text in (PIECES[:-7], "a<0xC3>b", ""):  # pieces that stand apart, and a broken character
+    assert join_bytes_in_text(f"{TEXT} <0xE4><0xB8><0xAD><0xC3>!") == f"{TEXT} \u4e2d\ufffd!"
+    for text in (PIECES, "a<0xC3>b", "mov <0x41><0x0A>", ""):  # apart, no character, ASCII
         assert join_bytes_in_text(text) == text

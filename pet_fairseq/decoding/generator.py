@@ -139,8 +139,8 @@ class FastGenerator(SequenceGenerator):
         forced = F.pad(limits.prefixes[:, : limits.max_len], (1, 0), value=start)
         if repeats_ngram(forced, size, self.pad).any():
             raise UserError(
-                f"--prefix-size {limits.prefixes.size(1)}: a prefix repeats words that "
-                f"--no-repeat-ngram-size {size} forbids; lower the first or raise the second"
+                f"--prefix-size: the beginning of a target repeats words as --no-repeat-ngram-size "
+                f"{size} forbids; lower the first or raise the second"
             )
 
     def _find_candidates(self, beams: Beams, limits: Limits) -> Candidates:

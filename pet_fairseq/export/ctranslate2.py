@@ -270,7 +270,7 @@ def write_script(folder: Path, file: str, options: Any) -> None:
     if read_sentencepiece(of_target).trainer_spec.byte_fallback:  # the library joins bytes
         model = f'model_file=str(folder / "{of_target.name}")'
         target = f"\ntarget = sentencepiece.SentencePieceProcessor({model})"
-        joined = f"target.decode({translation})"
+        joined = f'" ".join(target.decode({translation}).splitlines())'
     text = SCRIPT_TEXT.format(
         model=Path(file).name,
         sentence=sentence,

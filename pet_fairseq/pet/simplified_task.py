@@ -231,10 +231,11 @@ def first_shard(task: FairseqTask, subset: str) -> FairseqDataset:
     current = task.dataset(subset)
     if not task.has_sharded_data(subset):
         return current
-    task.load_dataset(subset, epoch=1, combine=True)  # as fairseq's trainer does
-    first = task.dataset(subset)
-    task.datasets[subset] = current
-    return first
+    try:
+        task.load_dataset(subset, epoch=1, combine=True)  # as fairseq's trainer does
+        return task.dataset(subset)
+    finally:
+        task.datasets[subset] = current
 
 
 def build_class_layer(head: str, vocabulary: int, width: Optional[int]) -> Optional[nn.Linear]:

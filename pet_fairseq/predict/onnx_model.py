@@ -155,7 +155,7 @@ class OnnxTranslator:
             batch = [i for i in order[start : start + batch_size] if sources[i]]
             found = self.model.translate([sources[i] for i in batch], beam, lenpen) if batch else []
             for i, some in zip(batch, found):
-                translations[i] = join_pieces(some[0])
+                translations[i] = text_of(some[0])
         return translations
 
     def _segment(self, text: str) -> list[str]:
@@ -166,7 +166,7 @@ class OnnxTranslator:
         return [*token, *pieces][: self.model.config["max_source_tokens"]]
 
 
-def join_pieces(pieces: Sequence[str]) -> str:
+def text_of(pieces: Sequence[str]) -> str:
     """The text of pieces; here is the model of the source alone, which may lack some."""
     return join_bytes(" ".join(pieces)).replace(" ", "").replace(SPACE, " ").strip()
 

@@ -62,20 +62,22 @@ def bound_cache(step) -> None:
         segmenter.cache = WordCache(WORDS)
 
 
-class BytesJoined:
+class BytesJoined(SentencepieceBPE):
     """fairseq's SentencePiece, which leaves pieces of bytes as they are; here it joins them."""
 
     def __init__(self, bpe: SentencepieceBPE):
-        self.encode = bpe.encode
-        self.whole = bpe.decode
+        self.sp, self.enable_sampling, self.alpha = bpe.sp, bpe.enable_sampling, bpe.alpha
 
-    def decode(self, pieces: str) -> str:
-        return self.whole(join_bytes(pieces))
+    def decode(self, x: str) -> str:
+        return super().decode(join_bytes(x))
 
 
 def join_bytes_of(bpe):
-    """A BPE that joins pieces of bytes, too, if it is fairseq's SentencePiece; else itself."""
-    return BytesJoined(bpe) if type(bpe) is SentencepieceBPE else bpe  # Marian's does it itself
+    """A BPE that joins pieces of bytes, too, if it is fairseq's SentencePiece and has them."""
+    if type(bpe) is not SentencepieceBPE:  # Marian's does it itself
+        return bpe
+    has_bytes = any(map(bpe.sp.is_byte, range(bpe.sp.get_piece_size())))
+    return BytesJoined(bpe) if has_bytes else bpe
 
 
 def join_pieces(pieces: str, kind: Optional[str]) -> str:
@@ -171,7 +173,8 @@ def build_text(args: argparse.Namespace, **limits) -> Text:
     Raises:
         UserError: the BPE's file is not there, or is another kind of file.
     """
-    files = files_among(value for name, value in vars(args).items() if name not in LANGUAGES)
+    others = (*STEPS, *LANGUAGES)
+    files = files_among(value for name, value in vars(args).items() if name not in others)
     return Text(encoders.build_tokenizer(args), _build_bpe(args), files=files, **limits)
 
 
@@ -180,14 +183,15 @@ def build_text_of(tokenizer: Optional[dict], bpe: Optional[dict], **limits) -> T
     return Text(
         encoders.build_tokenizer(tokenizer and OmegaConf.create(tokenizer)),
         _build_bpe(bpe and OmegaConf.create(bpe)),
-        files=files_among((bpe or {}).values()),
+        files=files_among(value for name, value in (bpe or {}).items() if name != "_name"),
         **limits,
     )
 
 
 def files_among(values: Iterable[object]) -> list[Path]:
-    """The files that options name."""
+    """The files that options name, and the merges beside a vocabulary."""
     paths = [Path(value) for value in values if isinstance(value, str) and value]
+    paths += [path.with_name("merges.txt") for path in paths if path.name == "vocab.json"]
     return [path for path in paths if path.is_file()]
 
 

@@ -85,6 +85,7 @@ class SelfCpTaskConfig(FairseqDataclass):
     valid_subset: str = II("dataset.valid_subset")
     save_dir: str = II("checkpoint.save_dir")
     restore_file: str = II("checkpoint.restore_file")
+    finetune_from_model: Optional[str] = II("checkpoint.finetune_from_model")
 
 
 def read_range(text: str) -> Optional[tuple[float, float]]:
@@ -168,7 +169,7 @@ class SelfCpTask(AllSentences):
         )
 
     def build_model(self, cfg: FairseqDataclass, from_checkpoint: bool = False) -> BaseFairseqModel:
-        """Build a model; a training that is not resumed starts as --standardise-on says.
+        """Build a model; one that nothing is loaded into starts as --standardise-on says.
 
         Raises:
             UserError: what the model raises, or too few --memory-tags for a training.
@@ -177,13 +178,15 @@ class SelfCpTask(AllSentences):
         if not from_checkpoint:
             self._check_tags(cfg)
         number = getattr(cfg, "standardise_on", 0)  # checkpoints of before do not have it
-        if number and not from_checkpoint and not self._is_resumed():
+        if number and not from_checkpoint and not self._is_loaded():
             self.load_dataset("train")
             model.encoder.standardise(self._first_batches(number))
         return model
 
-    def _is_resumed(self) -> bool:
+    def _is_loaded(self) -> bool:
         """Whether fairseq will load a checkpoint into the model that it has this task build."""
+        if self.cfg.finetune_from_model:
+            return True
         default = CheckpointConfig.restore_file  # which alone is looked for in --save-dir
         name = self.cfg.restore_file
         path = os.path.join(self.cfg.save_dir, name) if name == default else name
@@ -236,19 +239,19 @@ class SelfCpTask(AllSentences):
         Training raises the ratio of a prompt that would not, where it draws them.
         """
         reader = model.encoder
-        most = max(starmap(reader.positions_needed, self._lengths_left(split, reader)), default=0)
         positions = reader.inner.max_positions()
-        if most > positions:
+        needs = starmap(reader.positions_needed, self._lengths_left(split, reader))
+        if needed := next((need for need in needs if need > positions), None):
             raise UserError(
                 f"--valid-subset {split}: at --memory-ratio {reader.cfg.memory_ratio:g} a query, "
-                f"its prompt and response come to {most} tokens, but the backbone has {positions} "
-                "positions; give a larger ratio, a smaller --window or shorter records"
+                f"its prompt and response come to {needed} tokens, but the backbone has "
+                f"{positions} positions; give a larger ratio, a smaller --window or shorter records"
             )
 
     def _lengths_left(self, split: str, reader: PromptReader) -> Iterator[tuple[int, int, int]]:
         """The data set's `lengths`, of prompts that are thinned out those that are left.
 
-        How much is left, only the backbone tells. It reads what would not fit as it is.
+        How much is left, only the backbone tells, which reads those that do not fit whole.
         """
         dataset = self.dataset(split)
         positions, device = reader.inner.max_positions(), reader.memory_tag.device

@@ -557,18 +557,24 @@ def test_what_is_wrong_shows_itself_before_a_text_is_translated(teacher, data, r
         (("--precision", "fp16"), "--precision fp16: needs a GPU"),
         (("--student-form", "marian"), "--student-form marian: "),
         (("--max-tokens", "5"), "--max-tokens 5: "),
-        (("--test-pair", "raw/test.de", "raw/train.en"), "goes on; give files whose lines belong"),
     ],
 )
 def test_what_is_wrong_with_a_text_alone(words, message, given, teacher, raw, tmp_path):
     """Without data, too, it is said before hours of translating or preparing."""
     out = tmp_path / "out"
-    words = [raw / word[4:] if word.startswith("raw/") else word for word in words]
     texts = [raw / "train.de", raw / "train.en"][: 1 if given == "--text" else 2]
     options = (given, *texts, "--out", out, "--device", "cpu")
     assert message in refusal("compress", teacher, *words, *options)
     made = ("corpus", "corpus_teacher", "vocabulary", "text", "bin")
     assert not [name for name in made if (out / name).exists()]
+
+
+def test_files_that_do_not_belong_together_beside_a_text(teacher, raw, tmp_path):
+    """It is said before that is translated."""
+    given = ("--text", raw / "train.de", "--test-pair", raw / "test.de", raw / "train.en")
+    message = refusal("compress", teacher, *given, "--out", tmp_path / "out", "--device", "cpu")
+    assert "goes on; give files whose lines belong" in message
+    assert not (tmp_path / "out/corpus").exists()
 
 
 @pytest.mark.slow

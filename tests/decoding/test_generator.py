@@ -7,6 +7,7 @@ import pytest
 import torch
 from fairseq.dataclass.configs import GenerationConfig
 
+from pet_fairseq.decoding.beams import repeats_ngram
 from pet_fairseq.decoding.generator import FastGenerator
 from pet_fairseq.decoding.incremental import IncrementalSteps
 from pet_fairseq.decoding.task import PetTranslationConfig, PetTranslationTask
@@ -56,6 +57,16 @@ def repeats(tokens, size):
     return len(set(rows)) < len(rows)
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_texts_that_repeat_ngrams(size):
+    """The start symbol is no word that a single one could repeat."""
+    rng = random.Random(size)
+    rows = [[2, *rng.choices(range(2, 9), k=rng.randint(0, 6))] for _ in range(300)]
+    tokens = torch.tensor([row + [1] * (7 - len(row)) for row in rows])
+    expected = [repeats(row[1:] if size == 1 else row, size) for row in rows]
+    assert repeats_ngram(tokens, size, 1).tolist() == expected and any(expected) == (size < 5)
+
+
 @pytest.mark.parametrize("size", [2, 3])
 @pytest.mark.parametrize("seed", range(12))
 def test_prefixes_that_repeat_ngrams_are_refused(size, seed):
@@ -72,7 +83,7 @@ def test_prefixes_that_repeat_ngrams_are_refused(size, seed):
         fairseqs = fairseq_generator(models, dictionary(60), **options)
         with pytest.raises(AssertionError):
             fairseqs.generate(models, sample, prefix_tokens=prefixes)
-        message = f"^--prefix-size 6: a prefix .* --no-repeat-ngram-size {size} forbids; lower"
+        message = f"^--prefix-size: the beginning .* --no-repeat-ngram-size {size} forbids; lower"
         generator = FastGenerator(models, dictionary(60), **options)
         with pytest.raises(UserError, match=message):
             generator.generate(models, sample, prefix_tokens=prefixes)

@@ -132,13 +132,13 @@ class Translator:
 
     def translate_batch(self, lines, **options):
         for line in lines:
-            yield type("Result", (), {"hypotheses": [line]})
+            yield type("Result", (), {"hypotheses": [[*line, "<0x0A>"]]})
 """
 
 
 @pytest.mark.parametrize("model", ["spm.model", "source.spm"])
 def test_the_script_joins_pieces_of_bytes(model, tmp_path):
-    """With an engine that says what it reads."""
+    """With an engine that says what it reads, and an end of a line, which must not end one."""
     options = Namespace(max_source_positions=99, max_target_positions=99)
     for name in {model, model.replace("source", "target")}:
         train(tmp_path / name)

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from pet_fairseq.predict.onnx_model import best, join_pieces
+from pet_fairseq.predict.onnx_model import best, text_of
 from tests.byte_pieces import PIECES, TEXT
 
 
 def test_pieces_of_bytes_become_characters():
-    assert join_pieces(PIECES.split()) == TEXT
+    assert text_of(PIECES.split()) == TEXT
 
 
 @pytest.mark.parametrize("sentences, beams, words, count", [(1, 1, 9, 2), (3, 5, 7, 10)])

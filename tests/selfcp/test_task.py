@@ -54,7 +54,7 @@ def data(tmp_path):
 
 
 def make_task(folder, **options):
-    options = {"seed": 1, **options}
+    options = {"seed": 1, "finetune_from_model": None, **options}
     return SelfCpTask.setup_task(SelfCpTaskConfig(data=str(folder), **options))
 
 
@@ -453,6 +453,15 @@ def test_a_training_starts_standardised(data, tmp_path):
     expected = plain.encoder.connector.state_dict()
     assert all(torch.equal(starts[1][name], expected[name]) for name in expected)
     assert not any(torch.equal(starts[0][name], expected[name]) for name in expected)
+
+
+def test_a_finetuned_model_is_not_standardised(data, tmp_path):
+    """fairseq replaces its weights by those of --finetune-from-model."""
+    path = save_model(tmp_path / "lm.pt", make_task(tmp_path), "transformer_lm", **TINY)
+    options = {"_name": "selfcp", "backbone_path": path, "window": 7, "standardise_on": 12}
+    task = make_task(tmp_path, save_dir=str(tmp_path), finetune_from_model="a.pt")
+    task.build_model(OmegaConf.create({**options, "memory_tags": 1}))
+    assert "train" not in task.datasets
 
 
 @pytest.mark.parametrize("name", ["checkpoint_last.pt", "other.pt"])
