@@ -22,11 +22,13 @@ from pet_fairseq.results.report.seed_groups import (
 from pet_fairseq.results.report.tables import to_json, to_markdown
 from pet_fairseq.runs import read_order
 
+TEACHER = "teacher"  # the name of its run
+
 
 def write_report(
     runs: Path,
     reference: Path,
-    teacher: str = "teacher",
+    teacher: str = TEACHER,
     baseline: Optional[str] = None,
     significance: bool = False,
     score: str = "bleu",
@@ -62,6 +64,8 @@ def write_report(
     if significance:
         comparison.p_values = bootstrap(comparison, lines)
     notes = [f"missing: run `{name}`, named in order.txt" for name in missing_names(runs, folders)]
+    if teacher != TEACHER:
+        notes.append(f"`{teacher}` stands for the teacher in sizes and speeds")
     if significance and not comparison.p_values:
         notes.append("paired bootstrap: not possible, no other row has a beam of the baseline")
     text = to_markdown(comparison, notes)

@@ -143,4 +143,7 @@ def test_a_run_both_with_and_without_seed(seeds, report):
 def test_only_rows_can_be_teacher_or_baseline(seeds, report):
     with pytest.raises(UserError, match=r"--teacher pet.seed2: .* one of pet, student, teacher"):
         report(teacher="pet.seed2")
-    assert report(teacher="pet")[1]["pet"]["rate_percent"] == 100
+    text, rows = report(teacher="pet")
+    assert rows["pet"]["rate_percent"] == 100
+    assert "`pet` stands for the teacher in sizes and speeds" in text
+    assert "stands for the teacher" not in report()[0]
