@@ -271,7 +271,6 @@ def load_subset(task: FairseqTask, subset: str, **options: Any) -> FairseqDatase
     Raises:
         UserError: there is no such subset, or it is empty or damaged.
     """
-    folder = _data_folder(task, options.get("epoch", 1))
     try:
         task.load_dataset(subset, **options)
     except UserError:
@@ -280,10 +279,11 @@ def load_subset(task: FairseqTask, subset: str, **options: Any) -> FairseqDatase
         if NO_SENTENCES in str(error):
             raise UserError(f"--subset {subset}: is empty; give another one") from error
         raise UserError(
-            f"--subset {subset}: its files in {folder} are cut short or damaged "
-            f"({error}); run fairseq-preprocess again"
+            f"--subset {subset}: its files in {_data_folder(task, options)} are cut short or "
+            f"damaged ({error}); run fairseq-preprocess again"
         ) from error
     except (FileNotFoundError, AssertionError) as error:  # sentence_prediction asserts
+        folder = _data_folder(task, options)
         present = ", ".join(sorted({path.name.split(".")[0] for path in folder.rglob("*.idx")}))
         line = f"--subset {subset}: not in {folder}, which has {present}"
         if not present:
@@ -292,10 +292,10 @@ def load_subset(task: FairseqTask, subset: str, **options: Any) -> FairseqDatase
     return task.dataset(subset)
 
 
-def _data_folder(task: FairseqTask, epoch: int) -> Path:
-    """The folder from which an epoch reads."""
+def _data_folder(task: FairseqTask, options: dict[str, Any]) -> Path:
+    """The folder from which the epoch among the options of `load_dataset` reads."""
     folders = (task.cfg or task.args).data.split(os.pathsep)  # language_modeling has args
-    return Path(folders[(epoch - 1) % len(folders)])
+    return Path(folders[(options.get("epoch", 1) - 1) % len(folders)])
 
 
 def read_batches(

@@ -84,13 +84,18 @@ def test_only_candidates_are_generated(saved, tmp_path):
     assert found != [translate(tmp_path / "all", [sentence])[0] for sentence in sentences]
 
 
+def save_with_training_set(folder):
+    """A task whose training set has few words, and the path of a model."""
+    task = make_task(folder / "data", WORDS, **DATASET)
+    write_subset(folder / "data", "train", [[4, 5], [6, 7]] * 20)
+    return task, save_model(folder / "model.pt", task, **SIZES)
+
+
 def test_every_part_of_the_training_set_counts(tmp_path):
     """As fairseq-train reads train1 after train."""
     pytest.importorskip("ctranslate2")
-    task = make_task(tmp_path / "data", WORDS, **DATASET)
-    path = save_model(tmp_path / "model.pt", task, **SIZES)
+    task, path = save_with_training_set(tmp_path)
     last = task.source_dictionary.index(WORDS[-1])
-    write_subset(tmp_path / "data", "train", [[4, 5], [6, 7]] * 20)
     write_subset(tmp_path / "data", "train1", [[last - 1, last]] * 20)
     export(path, task.cfg.data, "ctranslate2", tmp_path / "out", shortlist=2)
     _, *lines = (tmp_path / "out" / FILE).read_text().splitlines()
@@ -101,10 +106,8 @@ def test_every_part_of_the_training_set_counts(tmp_path):
 def test_every_data_folder_counts(tmp_path):
     """As fairseq-train reads that of the next epoch; all else is in the first."""
     pytest.importorskip("ctranslate2")
-    task = make_task(tmp_path / "data", WORDS, **DATASET)
-    path = save_model(tmp_path / "model.pt", task, **SIZES)
+    task, path = save_with_training_set(tmp_path)
     last = task.source_dictionary.index(WORDS[-1])
-    write_subset(tmp_path / "data", "train", [[4, 5], [6, 7]] * 20)
     (tmp_path / "data" / "bpe.codes").write_text("#version: 0.2\nw 1</w>\n")
     (tmp_path / "more").mkdir()
     both = f"{tmp_path / 'data'}:{tmp_path / 'more'}"
