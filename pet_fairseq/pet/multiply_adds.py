@@ -7,10 +7,9 @@ layers, without embeddings and output projection.
 
 import torch
 from torch import nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.flop_counter import FlopCounterMode
 
 from pet_fairseq.errors import UserError, check_positive
+from pet_fairseq.nn.multiply_adds import multiply_adds_of
 
 LONGEST = 10**6
 
@@ -35,13 +34,16 @@ def count_multiply_adds(model: nn.Module, length: int) -> int:
     with next(model.parameters()).device:  # T x B x C
         x = torch.zeros(length, 1, model.cfg.encoder.embed_dim)
         y = torch.zeros(length, 1, model.cfg.decoder.embed_dim)
-    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+
+    def run() -> None:
+        nonlocal x, y
         for layer in model.encoder.layers:
             output = layer(x, encoder_padding_mask=None)
             x = output[0] if isinstance(output, tuple) else output
         for layer in model.decoder.layers:
             y = layer(y, encoder_out=x)[0]
-    return counter.get_total_flops() // 2
+
+    return multiply_adds_of(run)
 
 
 def format_saving(model: int, reference: int, length: int) -> str:

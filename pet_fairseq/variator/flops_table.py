@@ -1,12 +1,11 @@
 """What plugins would cost a model and save: by formula, and counted by torch."""
 
 import torch
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.flop_counter import FlopCounterMode
 
 from pet_fairseq.checkpoints.backbone import read_backbone
 from pet_fairseq.errors import UserError
 from pet_fairseq.markdown import table
+from pet_fairseq.nn.multiply_adds import multiply_adds_of
 from pet_fairseq.variator.costs import Shape, ffn_parameters, paper_ffn_saving
 from pet_fairseq.variator.model import VariatorModel
 from pet_fairseq.variator.options import VariatorConfig, check_new_plugins
@@ -31,11 +30,14 @@ def shape_of(model: VariatorModel) -> Shape:
 def measured_cost(model: VariatorModel, length: int) -> int:
     """Multiply-adds of the layers for one sentence, counted by torch while they run."""
     x = torch.randn(length, 1, model.widths["embed_dim"], device=next(model.parameters()).device)
-    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+
+    def run() -> None:
+        nonlocal x
         for layer in model.stack.layers:
             output = layer(x, None)
             x = output[0] if isinstance(output, tuple) else output  # decoder layers give a tuple
-    return counter.get_total_flops() // 2
+
+    return multiply_adds_of(run)
 
 
 def cost_table(shape: Shape, lengths: list[int], measured: dict[int, tuple[int, int]]) -> str:

@@ -27,8 +27,8 @@ from harness import (
     seconds,
     take_turns,
 )
-from torch.utils.flop_counter import FlopCounterMode
 
+from pet_fairseq.nn.multiply_adds import multiply_adds_of
 from pet_fairseq.number_format import format_ratio
 from pet_fairseq.selfcp.model import SelfCpModel
 from pet_fairseq.selfcp.options import SelfCpConfig
@@ -129,9 +129,8 @@ def multiply_adds(args, way):
     """How many one way needs."""
     model, dictionary = make_model(args, WAYS[way])
     sample = {"net_input": make_prompts(args, args.prompt, args.rows, dictionary)}
-    with FlopCounterMode(display=False) as counter:
-        make_generator(args, model, dictionary).generate([model], sample)
-    return counter.get_total_flops() / 2
+    generator = make_generator(args, model, dictionary)
+    return multiply_adds_of(lambda: generator.generate([model], sample))
 
 
 def compare_ways(args, result):
