@@ -15,7 +15,7 @@ from pet_fairseq.baselines import commands as baselines
 from pet_fairseq.cli_command import Command, Group, OneLineParser
 from pet_fairseq.compress import commands as compress
 from pet_fairseq.demo import commands as demo
-from pet_fairseq.errors import UserError, did_you_mean
+from pet_fairseq.errors import UserError, did_you_mean, message_of
 from pet_fairseq.export import commands as export
 from pet_fairseq.huggingface import commands as pretrained
 from pet_fairseq.multilingual import commands as multilingual
@@ -98,7 +98,7 @@ def run(words: list[str]) -> int:
     except BrokenPipeError:
         raise
     except (UserError, OSError) as error:
-        print(f"pet-fairseq {command.name}: error: {message(error)}", file=sys.stderr)
+        print(f"pet-fairseq {command.name}: error: {message_of(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print(f"pet-fairseq {command.name}: error: interrupted", file=sys.stderr)
@@ -109,13 +109,6 @@ def drop_output() -> None:
     """Let what is still to be written to standard output go nowhere, also at the exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
-
-
-def message(error: Exception) -> str:
-    """The text of an error; one of the system begins with the file that it is about."""
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
-    return str(error)
 
 
 def register_quietly() -> None:

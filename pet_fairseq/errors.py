@@ -122,6 +122,13 @@ def one_line(error: BaseException, traceback: Optional[TracebackType]) -> Option
     return user_message(error) if in_command(traceback) else None
 
 
+def message_of(error: Exception) -> str:
+    """The text of an error; one of the system begins with the file that it is about."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
+
+
 def in_command(traceback: Optional[TracebackType]) -> bool:
     """Whether a command of fairseq failed; a program that uses fairseq keeps its tracebacks."""
     while traceback is not None:
@@ -138,20 +145,22 @@ def user_message(error: BaseException) -> Optional[str]:
         None for every other error.
     """
     if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
+        return message_of(error)
     matches = ((re.match(pattern, str(error)), line) for pattern, line in FAIRSEQ_ERRORS.items())
     return next((match.expand(line) for match, line in matches if match), None)
 
 
 def line_of_process(error: BaseException) -> Optional[str]:
-    """The message of a UserError in a process that torch.multiprocessing started, else None.
+    """The message of an error of this module in a process that torch.multiprocessing started.
 
     fairseq-train starts one for each GPU; torch passes on only the text of its traceback.
+
+    Returns:
+        None for every other error.
     """
     if type(error).__name__ != "ProcessRaisedException":
         return None
-    names = "|".join(kind.__name__ for kind in (UserError, UnsafeCheckpointError))
-    lines = re.findall(rf"^{re.escape(__name__)}\.(?:{names}): (.*)$", str(error), re.MULTILINE)
+    lines = re.findall(rf"^{re.escape(__name__)}\.\w+: (.*)$", str(error), re.MULTILINE)
     return lines[-1] if lines else None
 
 

@@ -12,6 +12,7 @@ from fairseq import checkpoint_utils
 
 from pet_fairseq.errors import (
     UNREADABLE,
+    UnavailableCheckpointError,
     UnsafeCheckpointError,
     UserError,
     checkpoint_being_read,
@@ -80,7 +81,10 @@ def fail(_rank: int, kind: type) -> None:
     raise kind("--teacher-path x: no such file")
 
 
-@pytest.mark.parametrize("kind", [UserError, UnsafeCheckpointError, ValueError])
+KINDS = [UserError, UnsafeCheckpointError, UnavailableCheckpointError, ValueError]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_errors_in_the_process_of_another_gpu(kind):
     """fairseq-train starts one for each GPU; only what a user can mend is shown in one line."""
     with pytest.raises(torch.multiprocessing.ProcessRaisedException) as error:

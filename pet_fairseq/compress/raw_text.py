@@ -274,7 +274,8 @@ def choose_sets(source: Path, split: str, held_out: list[str]) -> Callable[[str]
     Args:
         held_out: the sets that are taken out of this one.
     """
-    lines = sum(1 for _ in source.open("rb"))
+    with source.open("rb") as file:
+        lines = sum(1 for _ in file)
     buckets = max(round(1 / SHARE_HELD_OUT), lines // MOST_HELD_OUT)
 
     def choose(text: str) -> str:

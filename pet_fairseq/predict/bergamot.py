@@ -10,6 +10,7 @@ import shutil
 import subprocess
 from argparse import Namespace
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, Optional
 
 import yaml
@@ -60,11 +61,12 @@ class Bergamot:
             if not Path(file).is_file():
                 raise UserError(f"{file}: no such file; export the model again")
         self.folder = folder
+        self.errors = TemporaryFile("w+", encoding="utf-8")  # a pipe could fill up unread
         self.process = subprocess.Popen(
             ["node", *map(str, (DRIVER, *given))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=self.errors,
             encoding="utf-8",
         )
 
@@ -75,7 +77,9 @@ class Bergamot:
             print(json.dumps(texts), file=self.process.stdin, flush=True)
             return json.loads(self.process.stdout.readline())
         except (OSError, ValueError) as error:
-            lines = self.process.communicate()[1].strip().splitlines() or ["it ended"]
+            self.process.communicate()
+            self.errors.seek(0)
+            lines = self.errors.read().strip().splitlines() or ["it ended"]
             raise UserError(f"{self.folder}: Bergamot cannot use it: {lines[-1]}") from error
 
 

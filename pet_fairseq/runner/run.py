@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Optional
 
 from pet_fairseq.errors import UserError
+from pet_fairseq.files import write_text
 from pet_fairseq.runner.lock import FolderLock, locked
 from pet_fairseq.runner.progress import Progress
 from pet_fairseq.runner.record import Record, make_record, read_record, record_path, write_record
@@ -191,7 +192,7 @@ class _Run:
         stage.product.parent.mkdir(parents=True, exist_ok=True)
         for path, text in stage.texts:
             if path.parent.is_dir():
-                path.write_text(text + "\n", encoding="utf-8")
+                write_text(path, text + "\n")
         record = make_record(stage, self.options.places, finished=False)
         temporary, log = None, stage.log
         if stage.kind is Kind.TRAINING:

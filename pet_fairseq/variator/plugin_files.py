@@ -46,10 +46,10 @@ def new_plugins(cfg: VariatorConfig, out: Path) -> None:
     """
     check_new_plugins(cfg)
     state = read_backbone(cfg.backbone_path, "--backbone-path")
+    model = build_around(state, cfg)
     cfg._name = "variator"
     with open_dict(state["cfg"]):
         state["cfg"].model = OmegaConf.structured(cfg)
-    model = build_around(read_backbone(cfg.backbone_path, "--backbone-path"), cfg)
     if isinstance(model.stack, VariatorDecoder) and not cfg.prompt_end:
         raise UserError(
             "--prompt-end: missing; a language model's plugins need the word that ends the prompts "

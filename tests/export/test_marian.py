@@ -20,6 +20,7 @@ import yaml
 from sentencepiece import SentencePieceProcessor
 
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
+from pet_fairseq.errors import UserError
 from pet_fairseq.export.export import export
 from pet_fairseq.huggingface.marian_model import MarianStudent, engine_positions
 from pet_fairseq.predict.bergamot import VARIABLE, Bergamot, find_worker
@@ -359,6 +360,17 @@ def test_translate_opens_the_folder(precision, exported, worker, tmp_path):
     expected = Bergamot(one.folder, worker).translate([*TEXTS[:2], TEXTS[4]])
     assert [line for line in lines if line] == expected
     assert len(lines) == 4 and lines[2] == "" and len(set(expected)) > 1
+
+
+def test_an_engine_that_warns_a_lot(exported, tmp_path, monkeypatch):
+    """It does not wait until somebody reads its warnings."""
+    (tmp_path / "node").write_text("#!/bin/sh\nseq 100000 >&2; read line; echo '[\"a\"]'\n")
+    (tmp_path / "node").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    bergamot = Bergamot(exported("relu").folder, tmp_path)
+    assert bergamot.translate(["b"]) == ["a"]
+    with pytest.raises(UserError, match=r"Bergamot cannot use it: 100000$"):
+        bergamot.translate(["b"])
 
 
 def test_files_that_the_engine_cannot_use(exported, worker, tmp_path):

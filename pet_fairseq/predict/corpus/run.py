@@ -12,7 +12,7 @@ from typing import IO, NamedTuple
 
 from pet_fairseq.checkpoints.loading import find_checkpoint, find_model_files
 from pet_fairseq.devices import choose_device, usable_cores
-from pet_fairseq.errors import UserError, check_positive, user_message
+from pet_fairseq.errors import UserError, check_positive, message_of
 from pet_fairseq.files import check_folder
 from pet_fairseq.huggingface.source import CONFIG
 from pet_fairseq.number_format import format_speed
@@ -165,7 +165,7 @@ def work_in_process(options: dict, share: list[int], place: Path, settings: Reco
     except BrokenPipeError:  # the one that started it was killed
         return
     except (UserError, OSError) as error:
-        update(error=user_message(error) if isinstance(error, OSError) else str(error))
+        update(error=message_of(error))
 
 
 def work(args: Namespace, share: Share, place: Path, settings: Record, update: Update) -> None:

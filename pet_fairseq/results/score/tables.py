@@ -131,7 +131,7 @@ def read_run(folder: Path) -> TaskRun:
     if not path.is_file():
         raise UserError(f"{path}: no such file; make it by pet-fairseq plugins {folder}")
     try:
-        content = json.loads(path.read_text())
+        content = json.loads(path.read_text(encoding="utf-8"))
         rows = {row["name"]: row for row in content["rows"]}
         numbers = [[row["trained"], *row["scores"].values()] for row in rows.values()]
         # a sum that fails is no number; Matthews' correlation may be below 0

@@ -1,13 +1,16 @@
 """Processes side by side, and what is said when one fails."""
 
+import errno
 import json
 import os
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from pet_fairseq.errors import UserError
+from pet_fairseq.predict.corpus import run
 from pet_fairseq.predict.corpus.jobs import Progress, gpu_of, run_jobs
 
 
@@ -52,6 +55,15 @@ def test_a_job_that_fails_ends_the_others(code, message, handle, tmp_path):
     assert str(error.value).startswith(message)
     with pytest.raises(ProcessLookupError):
         os.kill(int(os.readlink(pid)), 0)
+
+
+def test_an_error_of_the_system_without_a_file(monkeypatch, capsys):
+    def work(*given):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(run, "work", work)
+    run.work_in_process({}, [0, 1], Path(), {})
+    assert "No space left on device" in json.loads(capsys.readouterr().out)["error"]
 
 
 def test_jobs_hold_the_lock_themselves(handle, tmp_path):
