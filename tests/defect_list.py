@@ -340,14 +340,14 @@ DEFECTS = (
     ),
     Defect(
         "translations in the order of the batches",
-        "pet_fairseq/predict/engine.py:FairseqTranslator.translate",
+        "pet_fairseq/predict/engine.py:Engine.translate",
         "translations[i] = found",
         "translations[translations.index([])] = found",
         "tests/cli/test_translate.py -k generate",
     ),
     Defect(
         "no position left for the end of a long line",
-        "pet_fairseq/predict/engine.py:FairseqTranslator.__init__",
+        "pet_fairseq/predict/engine.py:FairseqEngine.__init__",
         "self.room = int(min(translator.max_tokens, sys.maxsize)) - 1",
         "self.room = int(min(translator.max_tokens, sys.maxsize))",
         "tests/cli/test_translate.py -k long_lines",

@@ -25,7 +25,7 @@ from pet_fairseq.huggingface.writer import NO_OPTIMIZER
 from pet_fairseq.markdown import table
 from pet_fairseq.number_format import format_speed
 from pet_fairseq.predict.commands import TRANSLATE
-from pet_fairseq.predict.engine import Engine, FairseqTranslator
+from pet_fairseq.predict.engine import Engine, FairseqEngine
 from pet_fairseq.predict.long_lines import split_to_fit
 from pet_fairseq.predict.speed.detokenise import read_set, write_lines
 from pet_fairseq.predict.speed.translate import BATCH, Translate, take_turns
@@ -154,7 +154,7 @@ def compare_forms(
                     precision,
                     bytes=folder_bytes(forms[form], NOT_READ.get(form, ())),
                     copies=copied * WEIGHT[precision],
-                    in_fairseq=isinstance(engine, FairseqTranslator),
+                    in_fairseq=isinstance(engine, FairseqEngine),
                     bleu=bleu.corpus_score(lines, None).score,
                     chrf=chrf.corpus_score(lines, None).score,
                     sentences_per_second=len(asked) / statistics.median(seconds[form]),

@@ -18,8 +18,8 @@ import yaml
 from pet_fairseq.checkpoints.text_files import read_languages
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_text
-from pet_fairseq.predict.batches import BatchLimit
-from pet_fairseq.predict.exported import refuse_options
+from pet_fairseq.predict.engine import Engine
+from pet_fairseq.predict.exported import refuse_gpu_and_precision, refuse_options
 from pet_fairseq.predict.load_model import PATH
 from pet_fairseq.predict.shared_options import Search
 from pet_fairseq.predict.text import Text, build_text_of
@@ -61,7 +61,8 @@ class Bergamot:
             if not Path(file).is_file():
                 raise UserError(f"{file}: no such file; export the model again")
         self.folder = folder
-        self.errors = TemporaryFile("w+", encoding="utf-8")  # a pipe could fill up unread
+        # a pipe could fill up unread
+        self.errors = TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115
         self.process = subprocess.Popen(
             ["node", *map(str, (DRIVER, *given))],
             stdin=subprocess.PIPE,
@@ -83,37 +84,19 @@ class Bergamot:
             raise UserError(f"{self.folder}: Bergamot cannot use it: {lines[-1]}") from error
 
 
-class BergamotEngine:
-    """A model in Bergamot with its SentencePiece model: an `Engine`.
-
-    Args:
-        text: its vocabulary. languages: as `text.languages_of`.
-    """
+class BergamotEngine(Engine):
+    """A model in Bergamot; its text is divided by its SentencePiece model."""
 
     room = ROOM
     longest = LENGTHENED * ROOM
 
     def __init__(self, bergamot: Bergamot, text: Text, languages: dict[str, str]):
+        super().__init__(text, languages)
         self.bergamot = bergamot
-        self.text = text
-        self.languages = languages
 
-    def tokenise(self, text: str) -> list[str]:
-        return self.text.encode(text).split()
-
-    def translate(self, sources: list[list[str]], limit: BatchLimit) -> list[list[str]]:
-        translations: list[list[str]] = [[]] * len(sources)
-        for batch in limit.batches([len(source) + 1 for source in sources]):
-            texts = [self.text.decode(" ".join(sources[i])) for i in batch]
-            for i, found in zip(batch, self.bergamot.translate(texts)):
-                translations[i] = [self.text.encode(found)]
-        return translations
-
-    def detokenise(self, pieces: str) -> str:
-        return self.text.decode(pieces)
-
-    def seed(self, number: int) -> None:
-        pass  # nothing is drawn
+    def translate_batch(self, sources: list[list[str]]) -> list[list[str]]:
+        texts = [self.text.decode(" ".join(source)) for source in sources]
+        return [[self.text.encode(found)] for found in self.bergamot.translate(texts)]
 
 
 def open_marian(folder: Path, args: Namespace, text_options: list[str]) -> BergamotEngine:
@@ -130,13 +113,7 @@ def open_marian(folder: Path, args: Namespace, text_options: list[str]) -> Berga
     if search.sampling or search.nbest > 1:
         name = "sampling" if search.sampling else "nbest"
         raise UserError(f"--{name}: Bergamot gives the best translation only; leave it out")
-    if args.device == "cuda":
-        raise UserError("--device cuda: Bergamot runs on the CPU here; leave it out")
-    if args.precision != "auto":
-        raise UserError(
-            f"--precision {args.precision}: a model in Bergamot has the precision that pet-fairseq "
-            "export gave it; leave it out"
-        )
+    refuse_gpu_and_precision(args, "Bergamot")
     if text_options:
         raise UserError(
             f"{text_options[0]}: a model in Bergamot reads text by its {VOCABULARY}; leave it out"

@@ -105,7 +105,8 @@ class Classifier(Predictor):
         """The answer: the most probable class, and the probabilities of all."""
         if not all(map(math.isfinite, probabilities)):
             raise UserError(
-                "the model's output is not finite; if it runs in half precision, give --precision bf16"
+                "the model's output is not finite; if it runs in half precision, give --precision "
+                "bf16"
             )
         by_label = dict(zip(self.labels, probabilities))
         return {"label": max(by_label, key=by_label.__getitem__), "probabilities": by_label}

@@ -1,7 +1,8 @@
-"""What translates: the interface of all engines, and fairseq's models in that form."""
+"""What translates: the base of all engines, and the one for fairseq's models."""
 
 import sys
-from typing import Optional, Protocol
+from abc import ABC, abstractmethod
+from typing import Optional
 
 import torch
 
@@ -10,7 +11,7 @@ from pet_fairseq.predict.text import Text, languages_of
 from pet_fairseq.predict.translator import Translator
 
 
-class Engine(Protocol):
+class Engine(ABC):
     """What translates: fairseq's models, or those of CTranslate2, ONNX Runtime or Bergamot.
 
     Attributes:
@@ -22,51 +23,54 @@ class Engine(Protocol):
 
     room: int
     longest: int
-    languages: dict[str, str]
-    text: Text
+
+    def __init__(self, text: Text, languages: dict[str, str]):
+        self.text = text
+        self.languages = languages
 
     def tokenise(self, text: str) -> list[str]:
         """The pieces of a text: words of the source dictionary, or unknown ones."""
+        return self.text.encode(text).split()
 
     def translate(self, sources: list[list[str]], limit: BatchLimit) -> list[list[str]]:
         """The translations of each source, the best first, each a line of pieces."""
+        translations: list[list[str]] = [[]] * len(sources)
+        for batch in limit.batches([len(source) + 1 for source in sources]):
+            for i, found in zip(batch, self.translate_batch([sources[i] for i in batch])):
+                translations[i] = found
+        return translations
+
+    @abstractmethod
+    def translate_batch(self, sources: list[list[str]]) -> list[list[str]]:
+        """As `translate`, all sources at once."""
 
     def detokenise(self, pieces: str) -> str:
         """The text of a translation."""
+        return self.text.decode(pieces)
 
     def seed(self, number: int) -> None:
         """Let translations that are drawn depend on this number and what is drawn after it."""
+        return  # most engines draw nothing
 
 
-class FairseqTranslator:
-    """A translator of fairseq as an `Engine`.
+class FairseqEngine(Engine):
+    """A translator of fairseq.
 
     Args:
         ratio: of a model with plugins; None: its own.
     """
 
     def __init__(self, translator: Translator, ratio: Optional[int]):
+        super().__init__(translator.text, languages_of(translator.task))
         self.translator = translator
-        self.text = translator.text
         self.ratio = ratio
         self.room = int(min(translator.max_tokens, sys.maxsize)) - 1
         self.longest = translator.longest
-        self.languages = languages_of(translator.task)
 
-    def tokenise(self, text: str) -> list[str]:
-        return self.text.encode(text).split()
-
-    def translate(self, sources: list[list[str]], limit: BatchLimit) -> list[list[str]]:
-        translations: list[list[str]] = [[]] * len(sources)
-        for batch in limit.batches([len(source) + 1 for source in sources]):
-            words = (self.translator.numbers(" ".join(sources[i])) for i in batch)
-            texts = [self.translator.join([some]) for some in words]
-            for i, found in zip(batch, self.translator.find_pieces(texts, self.ratio)):
-                translations[i] = found
-        return translations
-
-    def detokenise(self, pieces: str) -> str:
-        return self.text.decode(pieces)
+    def translate_batch(self, sources: list[list[str]]) -> list[list[str]]:
+        words = (self.translator.numbers(" ".join(source)) for source in sources)
+        texts = [self.translator.join([some]) for some in words]
+        return self.translator.find_pieces(texts, self.ratio)
 
     def seed(self, number: int) -> None:
         torch.manual_seed(number)

@@ -22,6 +22,7 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_lines, read_text
 from pet_fairseq.multilingual.language_tokens import LanguageTokens
 from pet_fairseq.predict.batches import MAX_LENGTH, MAX_SOURCE, BatchLimit, source_room
+from pet_fairseq.predict.engine import Engine
 from pet_fairseq.predict.load_model import PATH, choose_text
 from pet_fairseq.predict.onnx_model import ENCODER, OnnxModel, find_graph
 from pet_fairseq.predict.shared_options import BEAM_SEARCH, Search
@@ -137,13 +138,11 @@ def translate_tokens(
     return [[" ".join(tokens) for tokens in result.hypotheses] for result in results]
 
 
-class ExportedTranslator:
-    """A model in CTranslate2 and its tokenisation.
+class CTranslate2Engine(Engine):
+    """A model in CTranslate2, which makes batches itself.
 
     Args:
-        load: as `load_engine` with its arguments. languages: as `text.languages_of`.
-    Attributes:
-        room, longest: as those of an `Engine`.
+        load: as `load_engine` with its arguments.
     """
 
     def __init__(
@@ -153,10 +152,9 @@ class ExportedTranslator:
         languages: dict[str, str],
         search: Search = BEAM_SEARCH,
     ):
+        super().__init__(text, languages)
         self.load = load
         self.engine = load()
-        self.text = text
-        self.languages = languages
         self.room, self.longest = measure_source(self.engine), measure_target(self.engine)
         self.options = {
             "beam_size": 1 if search.sampling else search.beam,
@@ -168,14 +166,11 @@ class ExportedTranslator:
             "max_decoding_length": self.longest,
         }
 
-    def tokenise(self, text: str) -> list[str]:
-        return self.text.encode(text).split()
-
     def translate(self, sources: list[list[str]], limit: BatchLimit) -> list[list[str]]:
         return translate_tokens(self.engine, sources, limit, **self.options)
 
-    def detokenise(self, pieces: str) -> str:
-        return self.text.decode(pieces)
+    def translate_batch(self, sources: list[list[str]]) -> list[list[str]]:
+        return self.translate(sources, BatchLimit(len(sources), counts_tokens=False))
 
     def seed(self, number: int) -> None:
         import ctranslate2
@@ -219,7 +214,7 @@ def _positions(translate: Callable[[int], None], most: int) -> int:
         return int(positions[1])
 
 
-def open_exported(folder: Path, args: Namespace, text_options: list[str]) -> ExportedTranslator:
+def open_exported(folder: Path, args: Namespace, text_options: list[str]) -> CTranslate2Engine:
     """Load a model in CTranslate2 with everything that a text needs.
 
     Args:
@@ -244,7 +239,7 @@ def open_exported(folder: Path, args: Namespace, text_options: list[str]) -> Exp
     # which thread draws for which sentence is chance
     threads = 1 if search.sampling else args.threads or usable_cores()
     load = partial(load_engine, folder, args.device, threads, compute_type)
-    return ExportedTranslator(load, text, languages, search)
+    return CTranslate2Engine(load, text, languages, search)
 
 
 def check_tokens(folder: Path) -> None:
@@ -278,38 +273,19 @@ def reads_plain_sentences(config: Mapping[str, Any]) -> bool:
     return bool(config.get("add_source_eos")) or config.get("decoder_start_token") == "<s>"
 
 
-class OnnxEngine:
-    """A model in ONNX with everything that a text needs: an `Engine`.
-
-    Args:
-        languages: as `text.languages_of`.
-    """
+class OnnxEngine(Engine):
+    """A model in ONNX."""
 
     def __init__(self, model: OnnxModel, text: Text, languages: dict[str, str], search: Search):
+        super().__init__(text, languages)
         self.model = model
-        self.text = text
-        self.languages = languages
         self.search = search
         self.room = model.config["max_source_tokens"]
         self.longest = model.config["max_target_tokens"]
 
-    def tokenise(self, text: str) -> list[str]:
-        return self.text.encode(text).split()
-
-    def translate(self, sources: list[list[str]], limit: BatchLimit) -> list[list[str]]:
-        translations: list[list[str]] = [[]] * len(sources)
-        for batch in limit.batches([len(source) + 1 for source in sources]):
-            words = [sources[i] for i in batch]
-            found = self.model.translate(words, self.search.beam, self.search.lenpen)
-            for i, some in zip(batch, found):
-                translations[i] = [" ".join(best) for best in some[: self.search.nbest]]
-        return translations
-
-    def detokenise(self, pieces: str) -> str:
-        return self.text.decode(pieces)
-
-    def seed(self, number: int) -> None:
-        pass  # nothing is drawn
+    def translate_batch(self, sources: list[list[str]]) -> list[list[str]]:
+        found = self.model.translate(sources, self.search.beam, self.search.lenpen)
+        return [[" ".join(best) for best in some[: self.search.nbest]] for some in found]
 
 
 def open_onnx(folder: Path, args: Namespace, text_options: list[str]) -> OnnxEngine:
@@ -323,13 +299,7 @@ def open_onnx(folder: Path, args: Namespace, text_options: list[str]) -> OnnxEng
     search = Search.of(args)
     if search.sampling:
         raise UserError("--sampling: models in ONNX translate by beam search only; leave it out")
-    if args.device == "cuda":
-        raise UserError("--device cuda: models in ONNX run on the CPU here; leave it out")
-    if args.precision != "auto":
-        raise UserError(
-            f"--precision {args.precision}: a model in ONNX has the precision that pet-fairseq "
-            "export gave it; leave it out"
-        )
+    refuse_gpu_and_precision(args, "ONNX Runtime")
     model = OnnxModel(folder, args.threads or usable_cores())
     words = Dictionary()
     for word in model.numbers:
@@ -350,6 +320,17 @@ def refuse_options(args: Namespace, names: Sequence[str], reason: str) -> None:
     for name in names:
         if getattr(args, name) is not None:
             raise UserError(f"--{name.replace('_', '-')}: {reason}; leave it out")
+
+
+def refuse_gpu_and_precision(args: Namespace, engine: str) -> None:
+    """Raise UserError if an engine for CPUs is to run elsewhere, or a model in it otherwise."""
+    if args.device == "cuda":
+        raise UserError(f"--device cuda: {engine} runs on the CPU here; leave it out")
+    if args.precision != "auto":
+        raise UserError(
+            f"--precision {args.precision}: a model in {engine} has the precision that "
+            "pet-fairseq export gave it; leave it out"
+        )
 
 
 def _words(folder: Path) -> Dictionary:

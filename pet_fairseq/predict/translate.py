@@ -20,7 +20,7 @@ from pet_fairseq.huggingface.source import CONFIG
 from pet_fairseq.predict.bad_lines import BadLines, broken_bytes, report
 from pet_fairseq.predict.batches import BatchLimit
 from pet_fairseq.predict.bergamot import find_marian, open_marian
-from pet_fairseq.predict.engine import Engine, FairseqTranslator
+from pet_fairseq.predict.engine import Engine, FairseqEngine
 from pet_fairseq.predict.exported import find_exported, find_onnx, open_exported, open_onnx
 from pet_fairseq.predict.lines import (
     STDIN,
@@ -142,7 +142,7 @@ def open_engine(args: Namespace, text_options: list[str]) -> Engine:
             f"{PATH} {args.checkpoint}: classifies texts; use pet-fairseq predict, or give a model "
             "that translates"
         )
-    return FairseqTranslator(model, args.ratio)
+    return FairseqEngine(model, args.ratio)
 
 
 @contextmanager

@@ -387,8 +387,8 @@ def test_no_tokenizer_json_without_sentencepiece(tmp_path, capsys):
     "options, message",
     [
         (("--ratio", "2"), "--ratio: a model in ONNX has no plugins; leave it out"),
-        (("--precision", "int8"), "--precision int8: a model in ONNX has the precision that"),
-        (("--device", "cuda"), "--device cuda: models in ONNX run on the CPU here; leave it out"),
+        (("--precision", "int8"), "--precision int8: a model in ONNX Runtime has the precision"),
+        (("--device", "cuda"), "--device cuda: ONNX Runtime runs on the CPU here; leave it out"),
     ],
 )
 def test_options_that_a_folder_lacks(options, message, exported):
