@@ -88,17 +88,32 @@ class UnavailableCheckpointError(UserError):
 HIDDEN = (UserError, RuntimeError, KeyError)
 
 
-def check_positive(**options: int) -> None:
+def check_at_least(least: int, **options: int) -> None:
     """Check the numbers that the user gave for some options.
 
     Args:
         options: the numbers under the names that argparse derives from the options.
     Raises:
-        UserError: one is below 1.
+        UserError: one is below the least.
     """
     for name, number in options.items():
-        if number < 1:
-            raise UserError(f"--{name.replace('_', '-')} {number}: give 1 or more")
+        if number < least:
+            raise UserError(f"{option_of(name)} {number}: give {least} or more")
+
+
+def check_positive(**options: int) -> None:
+    """As `check_at_least`, of 1."""
+    check_at_least(1, **options)
+
+
+def option_of(name: str) -> str:
+    """The option that argparse or fairseq keeps under a name."""
+    return f"--{name.replace('_', '-')}"
+
+
+def first_given(args: object, names: Iterable[str]) -> Optional[str]:
+    """The first option of these names that is set and not false; None if there is none."""
+    return next((option_of(name) for name in names if getattr(args, name, None)), None)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

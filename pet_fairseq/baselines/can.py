@@ -14,7 +14,7 @@ from fairseq.modules import FairseqDropout, LayerNorm
 from torch import Tensor, nn
 
 from pet_fairseq.baselines.compressed_attention import CompressedAttention, linear
-from pet_fairseq.errors import UserError
+from pet_fairseq.errors import UserError, check_positive, first_given, option_of
 from pet_fairseq.nn.architectures import set_defaults
 from pet_fairseq.nn.attention import IncrementalState
 from pet_fairseq.nn.layers import wrap_layer
@@ -120,26 +120,22 @@ def check_options(args: Namespace) -> None:
     Raises:
         UserError: names the option, its value and the way out.
     """
-    for name in UNSUPPORTED:
-        if getattr(args, name, None):
-            option = name.replace("_", "-")
-            raise UserError(f"--{option} is not supported by can_transformer; leave it out")
+    if option := first_given(args, UNSUPPORTED):
+        raise UserError(f"{option} is not supported by can_transformer; leave it out")
     if not args.decoder_normalize_before:
         raise UserError(
             "can_transformer normalises before its decoder layers: give --decoder-normalize-before"
         )
     for stack in ("encoder", "decoder"):
-        heads = getattr(args, f"{stack}_attention_heads")
-        if heads < 1:
-            raise UserError(f"--{stack}-attention-heads {heads}: give 1 or more")
+        name = f"{stack}_attention_heads"
+        check_positive(**{name: getattr(args, name)})
     for width in ("encoder_embed_dim", "decoder_embed_dim", "decoder_ffn_embed_dim"):
         heads_option = f"{width.split('_')[0]}_attention_heads"
         value, heads = getattr(args, width), getattr(args, heads_option)
         if value < 1 or value % heads:
-            option, heads_option = (name.replace("_", "-") for name in (width, heads_option))
             raise UserError(
-                f"--{option} {value} is not a multiple of --{heads_option} {heads}; change one of "
-                "them"
+                f"{option_of(width)} {value} is not a multiple of {option_of(heads_option)} "
+                f"{heads}; change one of them"
             )
 
 

@@ -28,7 +28,7 @@ from pet_fairseq.baselines.patience import patience_layers, unit_distance
 from pet_fairseq.distillation.criterion import PetDistillationConfig, PetDistillationCriterion
 from pet_fairseq.distillation.criterion_state import load_own_state
 from pet_fairseq.distillation.token_positions import Positions, real_positions
-from pet_fairseq.errors import UserError
+from pet_fairseq.errors import UserError, option_of
 from pet_fairseq.nn.hooks import forward_hooks, given_arguments
 from pet_fairseq.nn.layers import STACKS
 
@@ -193,8 +193,9 @@ def check_options(cfg: PatientKdConfig) -> None:
         )
     for name in ("encoder_embed_dim", "encoder_layers", "decoder_embed_dim", "decoder_layers"):
         if getattr(cfg, name) is None:
-            option = name.replace("_", "-")
-            raise UserError(f"--{option}: patient_kd must know it; choose an --arch that has it")
+            raise UserError(
+                f"{option_of(name)}: patient_kd must know it; choose an --arch that has it"
+            )
 
 
 def only_transformer(teachers: list[nn.Module], path: str) -> TransformerModelBase:

@@ -20,7 +20,7 @@ from torch import nn
 from pet_fairseq.checkpoints.loading import load_subset, load_task, load_transformer
 from pet_fairseq.checkpoints.safe_loading import load_options
 from pet_fairseq.checkpoints.text_files import both_sides
-from pet_fairseq.errors import UserError
+from pet_fairseq.errors import UserError, first_given, option_of
 from pet_fairseq.export.fairseq import MODEL, write_fairseq
 from pet_fairseq.export.shortlist import write_shortlist
 from pet_fairseq.files import read_text, write_json, write_text
@@ -286,21 +286,19 @@ def check_for_ctranslate2(args: Namespace) -> None:
     for option in ("attention_heads", "normalize_before"):
         encoder, decoder = (getattr(args, f"{stack}_{option}") for stack in ("encoder", "decoder"))
         if encoder != decoder:
-            option = option.replace("_", "-")
+            both = f"--*-{option.replace('_', '-')}"
             raise UserError(
-                f"--to ctranslate2: it needs the same --*-{option} in both stacks, not {encoder} "
-                f"and {decoder}; use --to fairseq"
+                f"--to ctranslate2: it needs the same {both} in both stacks, not {encoder} and "
+                f"{decoder}; use --to fairseq"
             )
     for option in ("decoder_input_dim", "decoder_output_dim"):
         if getattr(args, option, None) not in (None, args.decoder_embed_dim):
             raise UserError(
-                f"--to ctranslate2: no room for --{option.replace('_', '-')} "
-                f"{getattr(args, option)} beside --decoder-embed-dim {args.decoder_embed_dim}; use "
-                "--to fairseq"
+                f"--to ctranslate2: no room for {option_of(option)} {getattr(args, option)} beside "
+                f"--decoder-embed-dim {args.decoder_embed_dim}; use --to fairseq"
             )
-    for option in NO_ROOM:
-        if getattr(args, option, None):
-            _refuse(f"--{option.replace('_', '-')}")
+    if unsupported := first_given(args, NO_ROOM):
+        _refuse(unsupported)
     if args.decoder_normalize_before and getattr(args, "no_decoder_final_norm", False):
         _refuse("--no-decoder-final-norm")
     activation = getattr(args, "activation_fn", "relu")

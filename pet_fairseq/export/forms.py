@@ -15,7 +15,7 @@ from fairseq.modules import SinusoidalPositionalEmbedding
 from fairseq.tasks.translation import TranslationTask
 from torch import Tensor, nn
 
-from pet_fairseq.errors import UserError
+from pet_fairseq.errors import UserError, first_given, option_of
 from pet_fairseq.export.fairseq import check_plain_form, plain_model, weights_in_use
 from pet_fairseq.huggingface.bert import FIRST_POSITION
 from pet_fairseq.huggingface.encoder_decoder import BIAS
@@ -129,10 +129,10 @@ def check_sizes(options: Namespace) -> None:
     width = options.encoder_embed_dim
     for name in ("decoder_embed_dim", "decoder_input_dim", "decoder_output_dim"):
         if getattr(options, name, None) not in (None, width):
-            refuse(f"--{dashed(name)} {getattr(options, name)} beside --encoder-embed-dim {width}")
-    for name in NO_ROOM:
-        if getattr(options, name, None):
-            refuse(f"--{dashed(name)}")
+            value = getattr(options, name)
+            refuse(f"{option_of(name)} {value} beside --encoder-embed-dim {width}")
+    if option := first_given(options, NO_ROOM):
+        refuse(option)
     if options.encoder_normalize_before != options.decoder_normalize_before:
         refuse("--encoder-normalize-before or --decoder-normalize-before alone")
     activation = getattr(options, "activation_fn", "relu")
@@ -142,10 +142,6 @@ def check_sizes(options: Namespace) -> None:
 
 def refuse(what: str, way_out: str = WAY_OUT, form: str = "no form of transformers") -> NoReturn:
     raise UserError(f"--to huggingface: {form} has room for {what}; {way_out}")
-
-
-def dashed(name: str) -> str:
-    return name.replace("_", "-")
 
 
 # --- the forms ------------------------------------------------------------------------------------
@@ -279,9 +275,8 @@ def positions(table: Tensor, size: int) -> Tensor:
 
 def check_positions(options: Namespace, form: str) -> None:
     """Raises UserError if positions are learned."""
-    for name in LEARNED:
-        if getattr(options, name, False):
-            refuse(f"--{dashed(name)}", form=f"{form}never")
+    if option := first_given(options, LEARNED):
+        refuse(option, form=f"{form}never")
 
 
 def config_of(

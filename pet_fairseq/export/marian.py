@@ -22,10 +22,10 @@ from torch import Tensor
 from pet_fairseq.checkpoints.loading import load_transformer
 from pet_fairseq.checkpoints.safe_loading import load_options
 from pet_fairseq.checkpoints.text_files import write_languages
-from pet_fairseq.errors import UserError
+from pet_fairseq.errors import UserError, first_given, option_of
 from pet_fairseq.export.ctranslate2 import float32_or_int8, language_tokens
 from pet_fairseq.export.fairseq import plain_options, weights_in_use
-from pet_fairseq.export.forms import EMBEDDINGS, NO_ROOM, OUTPUT, OUTPUT_BIAS, POSITIONS, dashed
+from pet_fairseq.export.forms import EMBEDDINGS, NO_ROOM, OUTPUT, OUTPUT_BIAS, POSITIONS
 from pet_fairseq.export.forms import positions as positions_of
 from pet_fairseq.export.tokenizers import OPTION, find_segmentation_file
 from pet_fairseq.huggingface.marian_model import MarianModel, engine_positions
@@ -131,13 +131,12 @@ def check_options(options: Namespace, swish: bool) -> None:
     Raises:
         UserError: names the option.
     """
-    for name in NO_ROOM:
-        if getattr(options, name, None):
-            refuse(f"--{dashed(name)}")
+    if option := first_given(options, NO_ROOM):
+        refuse(option)
     for name in EQUAL:
         encoder, decoder = (getattr(options, f"{stack}_{name}") for stack in STACKS)
         if encoder != decoder:
-            refuse(f"--encoder-{dashed(name)} {encoder} beside {decoder} in the decoder")
+            refuse(f"{option_of(f'encoder_{name}')} {encoder} beside {decoder} in the decoder")
     if options.encoder_normalize_before:
         refuse("--encoder-normalize-before in this form")
     if getattr(options, "no_scale_embedding", False):

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from pet_fairseq.checkpoints.loading import load_transformer
 from pet_fairseq.checkpoints.safe_loading import load_options
 from pet_fairseq.environment import version_numbers
-from pet_fairseq.errors import UserError
+from pet_fairseq.errors import UserError, first_given
 from pet_fairseq.export.ctranslate2 import float32_or_int8, language_tokens
 from pet_fairseq.export.fairseq import check_plain_form
 from pet_fairseq.export.forms import Form
@@ -102,13 +102,12 @@ def check_graphs(options: Any, path: str) -> None:
     """Raise UserError for a checkpoint whose model the graphs cannot compute."""
     if language_tokens(options) is None and not issubclass(model_class(options), MarianModel):
         check_plain_form(options, path)
-    for name in NO_ROOM:
-        if getattr(options, name, None):
-            arch = architecture_name(options)
-            raise UserError(
-                f"CHECKPOINT {path}: holds {ARCH_MODEL_NAME_REGISTRY.get(arch, arch)} with "
-                f"--{name.replace('_', '-')}, for which {TO} has no room; give --to fairseq"
-            )
+    if option := first_given(options, NO_ROOM):
+        arch = architecture_name(options)
+        raise UserError(
+            f"CHECKPOINT {path}: holds {ARCH_MODEL_NAME_REGISTRY.get(arch, arch)} with {option}, "
+            f"for which {TO} has no room; give --to fairseq"
+        )
 
 
 def config_of(

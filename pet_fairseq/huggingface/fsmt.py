@@ -7,7 +7,7 @@ import torch
 from fairseq.modules import SinusoidalPositionalEmbedding
 from torch import Tensor
 
-from pet_fairseq.errors import UserError
+from pet_fairseq.errors import UserError, option_of
 from pet_fairseq.huggingface.bert import ACTIVATIONS
 from pet_fairseq.huggingface.encoder_decoder import (
     BilingualText,
@@ -23,7 +23,7 @@ from pet_fairseq.huggingface.source import Config, Source, Weights, require_file
 from pet_fairseq.huggingface.tokenizer_file import MERGES, OPTIONS, read_options
 from pet_fairseq.huggingface.vocabulary import FIRST, Vocabulary
 from pet_fairseq.huggingface.writer import Import
-from pet_fairseq.multilingual.language_tokens import check_language, option_of
+from pet_fairseq.multilingual.language_tokens import check_language
 
 SOURCE_PIECES, TARGET_PIECES = "vocab-src.json", "vocab-tgt.json"
 CODES = "bpe.codes"

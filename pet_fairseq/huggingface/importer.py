@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Optional
 
-from pet_fairseq.errors import UserError
+from pet_fairseq.errors import UserError, option_of
 from pet_fairseq.files import check_new_folder
 from pet_fairseq.huggingface.bart import read_bart
 from pet_fairseq.huggingface.bert import read_bert
@@ -20,7 +20,6 @@ from pet_fairseq.huggingface.source import CONFIG, Config, Source, open_weights,
 from pet_fairseq.huggingface.t5 import read_t5
 from pet_fairseq.huggingface.tokenizer_file import read_tokenizer
 from pet_fairseq.huggingface.writer import Import, write_import
-from pet_fairseq.multilingual.language_tokens import option_of
 
 # the function that reads a model, by its model_type in config.json
 FAMILIES: dict[str, Callable[[Source], Import]] = {

@@ -31,7 +31,7 @@ from fairseq.modules.transformer_layer import (
 from torch import Tensor, nn
 
 from pet_fairseq.checkpoints.tied_tensors import SharedStoredOnce
-from pet_fairseq.errors import UserError
+from pet_fairseq.errors import UserError, first_given
 from pet_fairseq.huggingface.marian_model import StartEmbedding
 from pet_fairseq.nn.architectures import set_defaults
 from pet_fairseq.nn.attention import PROJECTIONS, MultiheadAttention
@@ -212,11 +212,9 @@ def check_options(args: Namespace, task) -> None:
             f"--decoder-embed-dim {args.decoder_embed_dim}: --arch t5 has one matrix of embeddings "
             f"for both stacks; give {args.encoder_embed_dim}, the --encoder-embed-dim"
         )
-    for name in ("adaptive_softmax_cutoff", "no_cross_attention", "cross_self_attention"):
-        if getattr(args, name):
-            raise UserError(
-                f"--{name.replace('_', '-')}: --arch t5 has no such thing; leave it out"
-            )
+    unsupported = ("adaptive_softmax_cutoff", "no_cross_attention", "cross_self_attention")
+    if option := first_given(args, unsupported):
+        raise UserError(f"{option}: --arch t5 has no such thing; leave it out")
 
 
 @register_model("t5")

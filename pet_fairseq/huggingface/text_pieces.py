@@ -8,7 +8,7 @@ from typing import Optional
 
 import sentencepiece
 
-from pet_fairseq.errors import UserError, user_message
+from pet_fairseq.errors import UserError, option_of, user_message
 from pet_fairseq.huggingface.source import Config, Source, read_json
 from pet_fairseq.huggingface.tokenizer_file import (
     ADDED,
@@ -20,7 +20,7 @@ from pet_fairseq.huggingface.tokenizer_file import (
     read_options,
 )
 from pet_fairseq.huggingface.vocabulary import FIRST
-from pet_fairseq.multilingual.language_tokens import check_language, option_of
+from pet_fairseq.multilingual.language_tokens import check_language
 
 SENTENCE_PIECES = "sentencepiece.bpe.model"  # of models with fairseq's order of words
 FIRST_OF_SENTENCEPIECE = 3  # its <unk>, <s> and </s>, in place of which fairseq has its own four

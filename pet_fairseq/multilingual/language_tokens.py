@@ -11,7 +11,7 @@ import torch
 from fairseq.data import Dictionary
 from torch import Tensor
 
-from pet_fairseq.errors import UserError
+from pet_fairseq.errors import UserError, option_of
 from pet_fairseq.files import read_text, write_json
 
 END = "</s>"
@@ -75,10 +75,6 @@ class LanguageTokens:
 def split(words: Union[str, Sequence[str]]) -> tuple[str, ...]:
     """The words in one text or in several."""
     return tuple(" ".join([words] if isinstance(words, str) else words).split())
-
-
-def option_of(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
 
 
 def add_language_options(parser) -> None:

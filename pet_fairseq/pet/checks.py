@@ -4,7 +4,7 @@ from argparse import Namespace
 from functools import partial
 from typing import Any
 
-from pet_fairseq.errors import UserError
+from pet_fairseq.errors import UserError, check_at_least, check_positive, first_given
 from pet_fairseq.nn.architectures import is_encoder_decoder
 from pet_fairseq.nn.layers import STACKS
 from pet_fairseq.pet.heads import read_kept_heads
@@ -30,16 +30,12 @@ def check_options(args: Namespace) -> None:
             for name in ("embed_dim", "attention_heads", "head_dim", "layers")
         )
         sizes = {
-            "embed-dim": width,
-            "ffn-embed-dim": getattr(args, f"{stack}_ffn_embed_dim"),
-            "attention-heads": heads,
-            "head-dim": head_dim,
+            f"{stack}_embed_dim": width,
+            f"{stack}_ffn_embed_dim": getattr(args, f"{stack}_ffn_embed_dim"),
+            f"{stack}_attention_heads": heads,
         }
-        for option, value in sizes.items():
-            if value is not None and value < 1:
-                raise UserError(f"--{stack}-{option} {value}: give 1 or more")
-        if layers < 0:
-            raise UserError(f"--{stack}-layers {layers}: give 0 or more")
+        check_positive(**sizes, **({} if head_dim is None else {f"{stack}_head_dim": head_dim}))
+        check_at_least(0, **{f"{stack}_layers": layers})
         if head_dim is None and width % heads:
             raise UserError(
                 f"--{stack}-embed-dim {width} is not divisible by --{stack}-attention-heads "
@@ -52,10 +48,8 @@ def check_options(args: Namespace) -> None:
                 f"--{stack}-kept-heads: cannot be combined with --quant-noise-pq; use one of them"
             )
     check_noise(args)
-    for name in UNSUPPORTED:
-        if getattr(args, name, None):
-            option = name.replace("_", "-")
-            raise UserError(f"--{option} is not supported by pet_transformer; leave it out")
+    if unsupported := first_given(args, UNSUPPORTED):
+        raise UserError(f"{unsupported} is not supported by pet_transformer; leave it out")
     if not is_encoder_decoder(args.compression_reference):
         raise UserError(
             f"--compression-reference {args.compression_reference}: not an encoder-decoder "

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from pet_fairseq.errors import UserError
+from pet_fairseq.errors import UserError, option_of
 from pet_fairseq.nn.attention import PROJECTIONS
 from pet_fairseq.pet.attention import PetAttention, rows_of_heads
 
@@ -72,7 +72,7 @@ def read_kept_heads(get: Callable[[str], Any], stack: str) -> dict[str, list[lis
     for name, attention in KEPT[stack].items():
         spec = get(name)
         if spec is not None:
-            option = f"--{stack}-{name.replace('_', '-')}"
+            option = option_of(f"{stack}_{name}")
             kept[attention] = parse_heads(spec, option, get("layers"), get("attention_heads"))
     return kept
 

@@ -18,7 +18,7 @@ from fairseq.data.data_utils import infer_language_pair
 from pet_fairseq.checkpoints.safe_loading import load_options
 from pet_fairseq.checkpoints.text_files import around_data, find_subword_model, read_languages
 from pet_fairseq.devices import usable_cores
-from pet_fairseq.errors import UserError
+from pet_fairseq.errors import UserError, option_of
 from pet_fairseq.files import read_lines, read_text
 from pet_fairseq.multilingual.language_tokens import LanguageTokens
 from pet_fairseq.predict.batches import MAX_LENGTH, MAX_SOURCE, BatchLimit, source_room
@@ -319,7 +319,7 @@ def refuse_options(args: Namespace, names: Sequence[str], reason: str) -> None:
     """Raise UserError if one of the options is given."""
     for name in names:
         if getattr(args, name) is not None:
-            raise UserError(f"--{name.replace('_', '-')}: {reason}; leave it out")
+            raise UserError(f"{option_of(name)}: {reason}; leave it out")
 
 
 def refuse_gpu_and_precision(args: Namespace, engine: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pet_fairseq.cli_command import OneLineParser, add_device_option
-from pet_fairseq.errors import UserError, check_positive
+from pet_fairseq.errors import UserError, check_positive, option_of
 
 MODEL = (
     "a checkpoint, a folder of pet-fairseq import-hf or export --to fairseq, or plugin files "
@@ -56,9 +56,8 @@ class Search(NamedTuple):
                 )
             for name in ("sampling_topk", "sampling_topp", "temperature"):
                 if getattr(self, name) != self._field_defaults[name]:
-                    option = name.replace("_", "-")
                     raise UserError(
-                        f"--{option}: is for --sampling; give that too, or leave it out"
+                        f"{option_of(name)}: is for --sampling; give that too, or leave it out"
                     )
         if self.sampling_topk < 0:
             raise UserError(f"--sampling-topk {self.sampling_topk}: give 0 for all words, or more")

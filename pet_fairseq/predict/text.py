@@ -25,7 +25,7 @@ from pet_fairseq.checkpoints.text_files import (
     is_byte_level,
 )
 from pet_fairseq.cli_command import OneLineParser
-from pet_fairseq.errors import UserError, user_message
+from pet_fairseq.errors import UserError, option_of, user_message
 from pet_fairseq.predict.sentences import TextTooLongError
 
 STEPS = ("tokenizer", "bpe")
@@ -161,7 +161,7 @@ def parse_text_options(words: list[str], prog: str, **defaults) -> argparse.Name
     args = parser.parse_args(words)
     for name, value in vars(args).items():
         if value == "???":  # how fairseq's dataclasses say that there is no default
-            parser.error(f"--{name.replace('_', '-')} is missing")
+            parser.error(f"{option_of(name)} is missing")
     return args
 
 

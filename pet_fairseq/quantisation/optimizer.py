@@ -11,7 +11,7 @@ from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 from omegaconf import II
 from torch import Tensor
 
-from pet_fairseq.errors import UserError
+from pet_fairseq.errors import UserError, first_given
 from pet_fairseq.quantisation.rounding import check_bits, fake_quantise
 
 logger = logging.getLogger(__name__)
@@ -91,11 +91,10 @@ def check_options(cfg: QuantisedAdamConfig, params: list[Tensor]) -> None:
         UserError: names the option.
     """
     check_bits(cfg.quantised_bits, "--quantised-bits")
-    for option in ("fp16", "bf16", "use_bmuf"):
-        if getattr(cfg, option):
-            raise UserError(
-                f"--{option.replace('_', '-')}: with --optimizer quantised_adam the weights would "
-                "leave their grid; leave it out (--amp computes in half precision, too)"
-            )
+    if option := first_given(cfg, ("fp16", "bf16", "use_bmuf")):
+        raise UserError(
+            f"{option}: with --optimizer quantised_adam the weights would leave their grid; leave "
+            "it out (--amp computes in half precision, too)"
+        )
     if not any(parameter.dim() == 2 for parameter in params):
         raise UserError("--optimizer quantised_adam: no matrix is trained; use --optimizer adam")

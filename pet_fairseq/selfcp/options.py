@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
-from pet_fairseq.errors import UserError
+from pet_fairseq.errors import UserError, check_at_least, check_positive
 from pet_fairseq.selfcp.connector import CONNECTORS
 from pet_fairseq.selfcp.segments import STRATEGIES, check_strategy
 
@@ -100,27 +100,25 @@ def check_options(cfg: SelfCpConfig) -> None:
     check_strategy(cfg.prompt_strategy)
     if cfg.connector not in CONNECTORS:
         raise UserError(f"--connector {cfg.connector}: give one of {', '.join(CONNECTORS)}")
-    if cfg.memory_tags < 1:
-        raise UserError(f"--memory-tags {cfg.memory_tags}: give 1 or more")
+    check_positive(
+        memory_tags=cfg.memory_tags,
+        window=cfg.window,
+        max_compressor_tokens=cfg.max_compressor_tokens,
+    )
+    check_at_least(
+        0,
+        segment_tokens=cfg.segment_tokens,
+        standardise_on=cfg.standardise_on,
+        shots=cfg.shots,
+        lora_rank=cfg.lora_rank,
+    )
     if not 1 <= cfg.memory_ratio < math.inf:
         raise UserError(f"--memory-ratio {cfg.memory_ratio:g}: give 1 or more, but not inf")
-    if cfg.window < 1:
-        raise UserError(f"--window {cfg.window}: give 1 or more")
-    if cfg.segment_tokens < 0:
-        raise UserError(f"--segment-tokens {cfg.segment_tokens}: give 0 or more")
-    if cfg.max_compressor_tokens < 1:
-        raise UserError(f"--max-compressor-tokens {cfg.max_compressor_tokens}: give 1 or more")
-    if cfg.standardise_on < 0:
-        raise UserError(f"--standardise-on {cfg.standardise_on}: give 0 or more")
     if cfg.standardise_on and cfg.connector == "none":
         raise UserError(
             f"--standardise-on {cfg.standardise_on}: there is no connector that could start so; "
             "leave it out, or --connector none"
         )
-    if cfg.shots < 0:
-        raise UserError(f"--shots {cfg.shots}: give 0 or more")
-    if cfg.lora_rank < 0:
-        raise UserError(f"--lora-rank {cfg.lora_rank}: give 0 or more")
     if not 0 < cfg.lora_alpha < math.inf:
         raise UserError(f"--lora-alpha {cfg.lora_alpha:g}: give more than 0, but not inf")
     if cfg.lora_on not in LORA_ON:

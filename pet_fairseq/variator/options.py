@@ -8,7 +8,7 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from torch import nn
 
 from pet_fairseq.checkpoints.backbone import is_decoder_only
-from pet_fairseq.errors import UserError
+from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.variator.sites import ACTIVATIONS, COMPRESSIONS, DECOMPRESSIONS, SITES, STACKS
 
 
@@ -69,8 +69,7 @@ def check_options(cfg: VariatorConfig) -> None:
         raise UserError(
             f"--compression-ratio {cfg.compression_ratio}: give 2 or more, or 1 for none"
         )
-    if cfg.bottleneck_dim < 1:
-        raise UserError(f"--bottleneck-dim {cfg.bottleneck_dim}: give 1 or more")
+    check_positive(bottleneck_dim=cfg.bottleneck_dim)
 
 
 def check_new_plugins(cfg: VariatorConfig) -> None:

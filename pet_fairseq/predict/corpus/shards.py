@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import IO, Any, NamedTuple
 from uuid import uuid4
 
-from pet_fairseq.errors import UserError
+from pet_fairseq.errors import UserError, option_of
 from pet_fairseq.files import naming, read_text, write_json
 from pet_fairseq.predict.bad_lines import BadLines
 from pet_fairseq.runner.lock import FolderLock, locked
@@ -236,5 +236,5 @@ def option_words(options: dict[str, object]) -> Sequence[str]:
         word
         for name, value in options.items()
         if value not in (None, False)
-        for word in (f"--{name.replace('_', '-')}", *([] if value is True else [str(value)]))
+        for word in (option_of(name), *([] if value is True else [str(value)]))
     ]

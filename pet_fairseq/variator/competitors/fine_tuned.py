@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from pet_fairseq.checkpoints.backbone import load_backbone
 from pet_fairseq.checkpoints.frozen_models import FrozenModels
-from pet_fairseq.errors import UserError
+from pet_fairseq.errors import UserError, check_positive
 from pet_fairseq.variator.backbone_wrapper import BackboneWrapper
 
 BACKBONE = "backbone."  # begins the names of the backbone's tensors in a state
@@ -64,8 +64,7 @@ class FineTunedModel(BackboneWrapper):
 
     @classmethod
     def build_model(cls, cfg: CheaperConfig, task) -> "FineTunedModel":
-        if (ratio := cls.ratio_for(cfg)) < 1:
-            raise UserError(f"--compression-ratio {ratio}: give 1 or more")
+        check_positive(compression_ratio=cls.ratio_for(cfg))
         if cfg.dropout is not None and not 0 <= cfg.dropout < 1:
             raise UserError(f"--dropout {cfg.dropout}: give 0 or more, less than 1")
 
