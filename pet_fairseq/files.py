@@ -155,6 +155,10 @@ def write_text(path: Path, text: str) -> None:
     atomic_write(path, lambda file: file.write_text(text, encoding="utf-8"))
 
 
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    write_text(path, "".join(f"{line}\n" for line in lines))
+
+
 def write_json(path: Path, content: object) -> None:
     write_text(path, json.dumps(content, indent=1) + "\n")
 

@@ -4,6 +4,7 @@ import hashlib
 import logging
 import os
 from argparse import Namespace
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Optional, Union
 
@@ -15,6 +16,8 @@ from torch import Tensor
 from pet_fairseq.errors import UserError
 
 logger = logging.getLogger(__name__)
+
+SPECIAL = {"<s>", "</s>", "<unk>", "<pad>", "<blank>"}  # words that fairseq has of its own
 
 
 def own_data(data: str, path: str) -> str:
@@ -87,6 +90,15 @@ def warn_of_missing(option: str, path: str, file: Path) -> None:
     logger.warning(
         f"{option} {path}: {file}, named in it, is not there; cannot compare dictionaries"
     )
+
+
+def dictionary_of(words: Iterable[str]) -> Dictionary:
+    """fairseq's dictionary of some words, which begins with its own special ones."""
+    made = Dictionary()
+    for word in words:
+        if word not in SPECIAL:
+            made.add_symbol(word)
+    return made
 
 
 def first_folder(data: Optional[str]) -> str:

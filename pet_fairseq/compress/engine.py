@@ -12,8 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Optional
 
-from fairseq.data import Dictionary
-
+from pet_fairseq.checkpoints.dictionaries import dictionary_of
 from pet_fairseq.checkpoints.text_files import (
     LANGUAGES,
     SOURCE_MODEL,
@@ -39,7 +38,6 @@ ROUNDING = ("_scale", "_zero", "_compensation")  # ends of names: what rounded w
 EMBEDDINGS = "encoder/embeddings_0/weight"
 PRECISIONS = ("float32", "int8", "int16", "int32", "float16", "bfloat16")  # in CTranslate2's order
 POSITIONS = "position_encodings/encodings"
-SPECIAL = {"<s>", "</s>", "<unk>", "<pad>", "<blank>"}  # words that fairseq has of its own
 # language tokens: of both sides, such as deu_Latn, de_DE and __de__; of the target, >>de<<, <2de>
 OF_BOTH = re.compile(r"__(\w+?)__|([a-z]{3}_[A-Z][a-z]{3}|[a-z]{2}_[A-Z]{2})")
 OF_TARGET = re.compile(r">>(\w+)<<|<2(\w+)>")
@@ -242,15 +240,6 @@ def take(folder: Path, languages: tuple[str, str], files: Mapping[str, Path], ou
         copy_files(files, new)
         for language, words in zip(languages, vocabularies):
             dictionary_of(words).save(str(new / f"dict.{language}.txt"))
-
-
-def dictionary_of(words: Iterable[str]) -> Dictionary:
-    """fairseq's dictionary of some words, which begins with its own special ones."""
-    made = Dictionary()
-    for word in words:
-        if word not in SPECIAL:
-            made.add_symbol(word)
-    return made
 
 
 def read_config(folder: Path) -> dict:

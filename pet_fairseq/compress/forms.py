@@ -20,14 +20,14 @@ from pet_fairseq.compress.layout import PRECISION
 from pet_fairseq.devices import usable_cores
 from pet_fairseq.errors import UserError
 from pet_fairseq.export.export import ONLY_FOR, export
-from pet_fairseq.files import atomic_folder, read_text, write_json
+from pet_fairseq.files import atomic_folder, read_text, write_json, write_lines
 from pet_fairseq.huggingface.writer import NO_OPTIMIZER
 from pet_fairseq.markdown import table
 from pet_fairseq.number_format import format_speed
 from pet_fairseq.predict.commands import TRANSLATE
 from pet_fairseq.predict.engine import Engine, FairseqEngine
 from pet_fairseq.predict.long_lines import split_to_fit
-from pet_fairseq.predict.speed.detokenise import read_set, write_lines
+from pet_fairseq.predict.speed.detokenise import read_set
 from pet_fairseq.predict.speed.translate import BATCH, Translate, take_turns
 from pet_fairseq.predict.translate import open_engine
 from pet_fairseq.results.bleu import cached_bleu, cached_chrf

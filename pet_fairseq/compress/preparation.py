@@ -7,13 +7,13 @@ from argparse import Namespace
 from itertools import islice
 from pathlib import Path
 
-from pet_fairseq.checkpoints.dictionaries import first_folder, trained_languages
+from pet_fairseq.checkpoints.dictionaries import dictionary_of, first_folder, trained_languages
 from pet_fairseq.checkpoints.loading import CHECKPOINT, find_checkpoint
 from pet_fairseq.checkpoints.safe_loading import load_options
 from pet_fairseq.checkpoints.text_files import read_languages
 from pet_fairseq.checkpoints.translation_checks import is_multilingual
 from pet_fairseq.compress.data import text_stage
-from pet_fairseq.compress.engine import check_translates, dictionary_of, subword_files, take
+from pet_fairseq.compress.engine import check_translates, subword_files, take
 from pet_fairseq.compress.given import BILINGUAL, SHARDS, Given, data_folders, search_words
 from pet_fairseq.compress.layout import PRECISION, TRIMMED
 from pet_fairseq.compress.raw_text import (

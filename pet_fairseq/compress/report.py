@@ -19,10 +19,9 @@ from pet_fairseq.compress.measure import (
     Measurements,
     measure,
 )
-from pet_fairseq.files import write_figure, write_json, write_text
+from pet_fairseq.files import write_figure, write_json, write_lines, write_text
 from pet_fairseq.markdown import table
 from pet_fairseq.number_format import format_ratio, format_speed
-from pet_fairseq.predict.speed.detokenise import write_lines
 from pet_fairseq.results.report.plots import use_log_sizes
 from pet_fairseq.results.report.tables import spread
 

@@ -10,11 +10,11 @@ from fairseq.data import Dictionary
 from omegaconf import OmegaConf, open_dict
 from sentencepiece import SentencePieceProcessor
 
+from pet_fairseq.checkpoints.dictionaries import dictionary_of
 from pet_fairseq.checkpoints.loading import CHECKPOINT
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.checkpoints.saving import new_state, save_state
 from pet_fairseq.checkpoints.text_files import write_languages
-from pet_fairseq.compress.engine import dictionary_of
 from pet_fairseq.compress.raw_text import TEACHER, EngineText, TextPair, open_teacher, parallel
 from pet_fairseq.demo.corpus import train_pieces
 from pet_fairseq.errors import UserError

@@ -14,7 +14,7 @@ from pathlib import Path
 import sentencepiece
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import atomic_folder
+from pet_fairseq.files import atomic_folder, write_lines
 
 Pair = tuple[str, str]  # Finnish, English
 
@@ -120,7 +120,3 @@ def write_corpus(out: Path, sizes: Mapping[str, int], pieces: int) -> dict[str, 
                 segmented = map(" ".join, segment(list(sentences), out_type=str))
                 write_lines(folder / "pieces" / f"{name}.{side}", segmented)
     return {name: len(pairs) for name, pairs in parts.items()}
-
-
-def write_lines(path: Path, lines: Iterable[str]) -> None:
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")

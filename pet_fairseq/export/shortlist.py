@@ -13,7 +13,7 @@ from scipy.sparse import csr_matrix
 from torch import Tensor
 
 from pet_fairseq.checkpoints.loading import even_steps
-from pet_fairseq.files import write_text
+from pet_fairseq.files import write_lines
 
 FILE = "vmap.txt"
 ALWAYS = 100  # so many frequent target pieces are candidates in every sentence
@@ -39,7 +39,7 @@ def write_shortlist(folder: Path, sets: Sequence[LanguagePairDataset], candidate
             words.append(piece)
         if words:
             lines.append(f"{piece}\t{' '.join(words)}")
-    write_text(folder / FILE, "\n".join(lines) + "\n")
+    write_lines(folder / FILE, lines)
 
 
 def occurrences(sentences: Iterable[Tensor], dictionary: Dictionary) -> csr_matrix:

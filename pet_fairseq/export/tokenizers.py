@@ -16,7 +16,7 @@ from pet_fairseq.checkpoints.dictionaries import first_folder
 from pet_fairseq.checkpoints.text_files import folders_around
 from pet_fairseq.errors import UserError
 from pet_fairseq.export.forms import WAY_OUT, Form
-from pet_fairseq.files import read_lines, write_json
+from pet_fairseq.files import read_lines, write_json, write_lines
 from pet_fairseq.huggingface.fsmt import (
     BPE_TOKENIZER,
     END_OF_WORD,
@@ -104,7 +104,7 @@ def write_bpe(form: Form, codes: Path, languages: tuple[str, str], folder: Path)
     merges = read_merges(codes)
     for name, words in ((SOURCE_PIECES, form.sources), (TARGET_PIECES, form.targets)):
         write_json(folder / name, number([piece_of(word) for word in words], codes))
-    (folder / MERGES).write_text("".join(f"{merge}\n" for merge in merges), encoding="utf-8")
+    write_lines(folder / MERGES, merges)
     return write_options(form, BPE_TOKENIZER, folder, langs=list(languages), do_lower_case=False)
 
 

@@ -14,6 +14,7 @@ from pet_fairseq.nn.attention import (
     append_to_cache,
     attention_bias,
     scaled_attention,
+    split_heads,
 )
 from pet_fairseq.nn.relative_bias import Positions
 
@@ -88,7 +89,7 @@ class GroupedQueryAttention(CachingAttention):
             start = cache["prev_key"].size(2) if cache else 0
             positions = 2 * ((slice(start, start + len(query)),),)
         of_queries, of_keys = positions
-        q = self.q_norm(self._split_heads(self.q_proj(query)))
+        q = self.q_norm(split_heads(self.q_proj(query), self.head_dim))
         q = self.rotary.rotate(q, *of_queries)
         k, v = self._keys_and_values(query if key is None else key, *of_keys)
         if cache:
@@ -121,9 +122,5 @@ class GroupedQueryAttention(CachingAttention):
 
     def _keys_and_values(self, x: Tensor, *positions: slice) -> tuple[Tensor, Tensor]:
         """Rotated keys, and values, of the vectors x, T x B x C: both B x heads x T x D."""
-        k = self.k_norm(self._split_heads(self.k_proj(x)))
-        return self.rotary.rotate(k, *positions), self._split_heads(self.v_proj(x))
-
-    def _split_heads(self, x: Tensor) -> Tensor:
-        """T x B x (heads D) -> B x heads x T x D"""
-        return x.unflatten(2, (-1, self.head_dim)).permute(1, 2, 0, 3)
+        k = self.k_norm(split_heads(self.k_proj(x), self.head_dim))
+        return self.rotary.rotate(k, *positions), split_heads(self.v_proj(x), self.head_dim)

@@ -151,15 +151,15 @@ class MultiheadAttention(CachingAttention):
             with `need_weights`, H x B x T x S with `need_head_weights`, else None.
         """
         cache = self._get_input_buffer(incremental_state)
-        q = self._split_heads(self._project("q_proj", query))
+        q = split_heads(self._project("q_proj", query), self.head_dim)
         if not self.scaled:
             q = q * math.sqrt(self.head_dim)  # by which all kernels divide
         if static_kv and cache:
             k, v = cache["prev_key"], cache["prev_value"]
             key_padding_mask = cache.get("prev_key_padding_mask")
         else:
-            k = self._split_heads(self._project("k_proj", key))
-            v = self._split_heads(self._project("v_proj", value))
+            k = split_heads(self._project("k_proj", key), self.head_dim)
+            v = split_heads(self._project("v_proj", value), self.head_dim)
             if cache:
                 k, v, key_padding_mask = append_to_cache(cache, k, v, key_padding_mask)
         if incremental_state is not None:
@@ -209,15 +209,15 @@ class MultiheadAttention(CachingAttention):
         bias = linear.bias
         return linear.weight, linear.weight.new_zeros(linear.out_features) if bias is None else bias
 
-    def _split_heads(self, x: Tensor) -> Tensor:
-        """T x B x (H D) -> B x H x T x D"""
-        time, batch, _ = x.shape
-        return x.reshape(time, batch, self.num_heads, self.head_dim).permute(1, 2, 0, 3)
-
     def _join_heads(self, x: Tensor) -> Tensor:
         """B x H x T x D -> T x B x (H D)"""
         batch, heads, time, width = x.shape
         return x.permute(2, 0, 1, 3).reshape(time, batch, heads * width)
+
+
+def split_heads(x: Tensor, head_dim: int) -> Tensor:
+    """T x B x (H D) -> B x H x T x D"""
+    return x.unflatten(2, (-1, head_dim)).permute(1, 2, 0, 3)
 
 
 def from_fairseq(attention: FairseqMultiheadAttention) -> MultiheadAttention:

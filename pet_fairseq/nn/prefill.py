@@ -6,6 +6,7 @@ from typing import Optional
 import torch
 from torch import Tensor, nn
 
+from pet_fairseq.nn.attention import split_heads
 from pet_fairseq.nn.hooks import forward_hooks, given_arguments
 
 
@@ -80,11 +81,7 @@ def keys_and_values(attention: nn.Module, x: Tensor, *positions: slice) -> dict[
     if own is not None:
         return own(x, *positions)
 
-    def split(projected: Tensor) -> Tensor:
-        time, batch, _ = projected.shape
-        return projected.view(time, batch, attention.num_heads, -1).permute(1, 2, 0, 3)
-
     return {
-        "prev_key": split(attention.k_proj(x)),
-        "prev_value": split(attention.v_proj(x)),
+        "prev_key": split_heads(attention.k_proj(x), attention.head_dim),
+        "prev_value": split_heads(attention.v_proj(x), attention.head_dim),
     }

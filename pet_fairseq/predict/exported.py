@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
-from fairseq.data import Dictionary
 from fairseq.data.data_utils import infer_language_pair
 
+from pet_fairseq.checkpoints.dictionaries import dictionary_of
 from pet_fairseq.checkpoints.safe_loading import load_options
 from pet_fairseq.checkpoints.text_files import around_data, find_subword_model, read_languages
 from pet_fairseq.devices import usable_cores
@@ -229,7 +229,7 @@ def open_exported(folder: Path, args: Namespace, text_options: list[str]) -> CTr
     if args.data:
         folders = [*around_data(Path(args.data)), *folders]
     languages = _languages(folder, args.data)
-    words = _words(folder)
+    words = dictionary_of(read_vocabularies(folder)[0])
     if not (text_options or languages):
         _check_needs_no_languages(find_subword_model(words, folders))
     prog = f"pet-fairseq {args.command}"
@@ -301,9 +301,7 @@ def open_onnx(folder: Path, args: Namespace, text_options: list[str]) -> OnnxEng
         raise UserError("--sampling: models in ONNX translate by beam search only; leave it out")
     refuse_gpu_and_precision(args, "ONNX Runtime")
     model = OnnxModel(folder, args.threads or usable_cores())
-    words = Dictionary()
-    for word in model.numbers:
-        words.add_symbol(word)
+    words = dictionary_of(model.numbers)
     languages = dict(zip(LANGUAGES, model.config["languages"]))
     folders = [*(around_data(Path(args.data)) if args.data else ()), folder]
     text = choose_text(text_options, words, languages, folders, f"pet-fairseq {args.command}")
@@ -331,14 +329,6 @@ def refuse_gpu_and_precision(args: Namespace, engine: str) -> None:
             f"--precision {args.precision}: a model in {engine} has the precision that "
             "pet-fairseq export gave it; leave it out"
         )
-
-
-def _words(folder: Path) -> Dictionary:
-    """The words of the sources, as a dictionary of fairseq."""
-    words = Dictionary()
-    for word in read_vocabularies(folder)[0]:
-        words.add_symbol(word)
-    return words
 
 
 def read_vocabularies(folder: Path) -> tuple[list[str], list[str]]:

@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.runner.call import Call
+from pet_fairseq.runner.processes import last_line
 from pet_fairseq.runner.run import start_of_command
 from pet_fairseq.runner.stage import USER_DIR, Kind, Stage, Word
 
@@ -39,7 +40,7 @@ def check_training_options(given: str, stages: Iterable[Stage]) -> None:
         command = [*start_of_command(words[0]), *words[1:]]
         result = subprocess.run(command, capture_output=True, text=True)
     if result.returncode:
-        last = (result.stderr.strip().splitlines() or ["no output"])[-1]
+        last = last_line(result.stderr)
         raise UserError(f"{given}: {last.partition('error: ')[2] or last}")
 
 

@@ -1,4 +1,4 @@
-"""What the system says of processes and of their groups, by /proc."""
+"""Processes: what the system says of them and of their groups, by /proc, and what they said."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,6 +32,11 @@ def members(group: int) -> Iterator[tuple[int, Process]]:
         process = look_up(int(path.name))
         if process is not None and process.group == group:
             yield int(path.name), process
+
+
+def last_line(output: str) -> str:
+    """The last line of what a process that failed has printed."""
+    return (output.strip().splitlines() or ["no output"])[-1]
 
 
 def has_group(number: int) -> bool:

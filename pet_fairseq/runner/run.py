@@ -20,6 +20,7 @@ from typing import Optional
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import write_text
 from pet_fairseq.runner.lock import FolderLock, locked
+from pet_fairseq.runner.processes import last_line
 from pet_fairseq.runner.progress import Progress
 from pet_fairseq.runner.record import Record, make_record, read_record, record_path, write_record
 from pet_fairseq.runner.skipping import RunOptions, State, find_state
@@ -266,8 +267,7 @@ def _describe_failure(running: _Running) -> str:
 
     The program and its status are named unless it refused its input in a line of its own.
     """
-    lines = running.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    last = lines[-1].strip() if lines else "no output"
+    last = last_line(running.log.read_text(encoding="utf-8", errors="replace")).strip()
     stage = running.stage
     refusal = REFUSAL.fullmatch(last)
     status = f"{stage.words()[0]} failed with status {running.process.returncode}"
@@ -309,8 +309,7 @@ def _run_own(words: Sequence[str]) -> str:
     command = [*start_of_command("pet-fairseq"), *words]
     result = subprocess.run(command, capture_output=True, text=True)
     if result.returncode:
-        last = (result.stderr.strip().splitlines() or ["no output"])[-1]
-        raise UserError(f"pet-fairseq {' '.join(words)}: failed: {last}")
+        raise UserError(f"pet-fairseq {' '.join(words)}: failed: {last_line(result.stderr)}")
     return result.stdout
 
 

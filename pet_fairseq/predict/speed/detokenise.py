@@ -1,7 +1,7 @@
 """Turning a model's tokens into text, and a test set in fairseq's binary format into text files."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
@@ -24,7 +24,7 @@ from pet_fairseq.files import (
     read_lines,
     read_text,
     write_json,
-    write_text,
+    write_lines,
 )
 from pet_fairseq.predict.text import bpe_options, build_text_of, join_pieces
 
@@ -198,7 +198,3 @@ def read_set(
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{about}: cannot be read; remove {folder} and make it again") from error
     return TextSet(sources, references, lost)
-
-
-def write_lines(path: Path, lines: Iterable[str]) -> None:
-    write_text(path, "".join(f"{line}\n" for line in lines))

@@ -13,6 +13,7 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.files import atomic_folder
 from pet_fairseq.predict.bad_lines import Bad, BadLines
 from pet_fairseq.recipes.translation.setup import Setup, generate_command
+from pet_fairseq.runner.processes import last_line
 from pet_fairseq.runner.run import find_program
 from pet_fairseq.runner.stage import PRODUCT, Kind, Stage
 
@@ -204,5 +205,5 @@ def _binarise(
     ]
     result = subprocess.run(command, capture_output=True, text=True)
     if result.returncode:
-        last = (result.stderr.strip().splitlines() or ["no output"])[-1]
+        last = last_line(result.stderr)
         raise UserError(f"fairseq-preprocess failed on the teacher's text: {last}")

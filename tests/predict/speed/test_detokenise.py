@@ -6,13 +6,12 @@ from omegaconf import DictConfig
 from sacrebleu.metrics import BLEU
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.files import read_lines
+from pet_fairseq.files import read_lines, write_lines
 from pet_fairseq.predict.speed.detokenise import (
     TextSet,
     TextStyle,
     find_style,
     read_set,
-    write_lines,
     write_set,
 )
 from tests.byte_pieces import PIECES, TEXT
