@@ -22,7 +22,7 @@ def join_bytes(pieces: str) -> str:
 
 
 def join_bytes_in_text(text: str) -> str:
-    """The same for a text whose pieces have been put together already.
+    """A text, whose pieces have been put together, with characters in place of bytes.
 
     Bytes without a character beyond ASCII among them stay: a text may have `<0x41>` itself.
     """

@@ -71,7 +71,7 @@ def usable(pairs: list[Pair], max_words: int) -> list[Pair]:
 
 
 def key(source: str) -> str:
-    """The same key for all sentences of which no two may be in different sets."""
+    """What sentences have in common of which no two may be in different sets."""
     return "".join(filter(str.isalnum, source.lower()))
 
 

@@ -108,7 +108,7 @@ def sharing_options(shares_all: bool, shares_target: bool) -> Options:
 
 
 def sharing_of(options: Namespace) -> Options:
-    """The same, as a checkpoint's options have it."""
+    """The embeddings that a checkpoint shares, as `sharing_options` has it."""
     # fconv has a name of its own for it
     names = ("share_decoder_input_output_embed", "share_input_output_embed")
     shares_target = any(getattr(options, name, False) for name in names)

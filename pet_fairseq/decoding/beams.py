@@ -119,7 +119,7 @@ def top(lprobs: Tensor, totals: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def top_by_groups(lprobs: Tensor, totals: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The same as `top`, ties included, but faster on a CPU.
+    """What `top` gives, ties included, but faster on a CPU.
 
     The greatest sums are in the groups of words with the greatest maxima, so only the words of
     these groups are ranked. Equal sums could come in another order: then `top` does the work. NaN

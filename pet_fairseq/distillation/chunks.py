@@ -113,7 +113,7 @@ class GradientInForward(torch.autograd.Function):
 
 
 class GradientInBackward(torch.autograd.Function):
-    """The same for float16: every chunk is computed again in backward, which knows the loss scale.
+    """The losses for float16: backward, which knows the loss scale, computes each chunk again.
 
     The gradient of a logit is often so small (below about 3e-8) that float16 rounds it to 0. Taken
     in the forward pass, it would be lost before the loss scale could save it.

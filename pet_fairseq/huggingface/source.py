@@ -94,7 +94,7 @@ class Weights(Mapping[str, Tensor]):
         return len(self.readers)
 
     def renamed(self, rename: Callable[[str], str]) -> "Weights":
-        """The same tensors under other names."""
+        """These tensors under other names."""
         return Weights({rename(name): read for name, read in self.readers.items()}, self.path)
 
 

@@ -67,7 +67,7 @@ class LanguageTokens:
         return {field.name: " ".join(getattr(self, field.name)) for field in fields(self)}
 
     def command_words(self) -> list[str]:
-        """The same options as words of a command, without those that have their default."""
+        """These options as words of a command, without those that have their default."""
         given = {n: w for n, w in vars(self).items() if w != getattr(LanguageTokens(), n)}
         return [word for name, words in given.items() for word in (option_of(name), *words)]
 

@@ -312,7 +312,7 @@ def scaled_attention(
 def attention_in_steps(
     q: Tensor, k: Tensor, v: Tensor, bias: Optional[Tensor], dropout: float
 ) -> Tensor:
-    """The same as `fused_attention`, but keeping all weights for the backward pass."""
+    """`fused_attention` in three operations, which keep all weights for the backward pass."""
     return weighted_sum(attention_weights(q, k, bias), v, dropout)
 
 

@@ -16,7 +16,12 @@ from fairseq.data.data_utils import infer_language_pair
 
 from pet_fairseq.checkpoints.dictionaries import dictionary_of
 from pet_fairseq.checkpoints.safe_loading import load_options
-from pet_fairseq.checkpoints.text_files import around_data, find_subword_model, read_languages
+from pet_fairseq.checkpoints.text_files import (
+    SIDES,
+    around_data,
+    find_subword_model,
+    read_languages,
+)
 from pet_fairseq.devices import usable_cores
 from pet_fairseq.errors import UserError, option_of
 from pet_fairseq.files import read_lines, read_text
@@ -27,7 +32,6 @@ from pet_fairseq.predict.load_model import PATH, choose_text
 from pet_fairseq.predict.onnx_model import ENCODER, OnnxModel, find_graph
 from pet_fairseq.predict.shared_options import BEAM_SEARCH, Search
 from pet_fairseq.predict.text import (
-    LANGUAGES,
     Text,
     bpe_options,
 )
@@ -302,7 +306,7 @@ def open_onnx(folder: Path, args: Namespace, text_options: list[str]) -> OnnxEng
     refuse_gpu_and_precision(args, "ONNX Runtime")
     model = OnnxModel(folder, args.threads or usable_cores())
     words = dictionary_of(model.numbers)
-    languages = dict(zip(LANGUAGES, model.config["languages"]))
+    languages = dict(zip(SIDES, model.config["languages"]))
     folders = [*(around_data(Path(args.data)) if args.data else ()), folder]
     text = choose_text(text_options, words, languages, folders, f"pet-fairseq {args.command}")
     return OnnxEngine(model, text, languages, search)
@@ -363,7 +367,7 @@ def _languages(folder: Path, data: Optional[str]) -> dict[str, str]:
         return own
     if (twin := folder.resolve().parent / TWIN).is_file():
         trained = load_options(str(twin), PATH).task
-        return {side: getattr(trained, side) for side in LANGUAGES}
+        return {side: getattr(trained, side) for side in SIDES}
     source, target = infer_language_pair(data) if data else (None, None)
     return {"source_lang": source, "target_lang": target} if source and target else {}
 

@@ -15,14 +15,13 @@ from torch import Tensor
 from pet_fairseq.checkpoints.dictionaries import check_dictionaries, own_data
 from pet_fairseq.checkpoints.loading import build_from_state, find_model_files, load_task
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
-from pet_fairseq.checkpoints.text_files import folders_around
+from pet_fairseq.checkpoints.text_files import SIDES, folders_around
 from pet_fairseq.checkpoints.translation_checks import check_one_language_pair
 from pet_fairseq.decoding.task import PetTranslationTask
 from pet_fairseq.errors import UserError
 from pet_fairseq.predict.load_model import is_classification, make_predictor
 from pet_fairseq.predict.predictor import Predictor
 from pet_fairseq.predict.text import (
-    LANGUAGES,
     build_text_of,
     find_subword_file,
     join_bytes_of,
@@ -167,7 +166,7 @@ def _generates_text(kind: type) -> bool:
 def _translation_task(trained: DictConfig, data: str) -> PetTranslationTask:
     """Set up a trained translation task on a data folder, with fast decoding."""
     plain = load_task(trained, data)
-    place = {name: getattr(plain.cfg, name) for name in ("data", *LANGUAGES)}
+    place = {name: getattr(plain.cfg, name) for name in ("data", *SIDES)}
     return PetTranslationTask.like(plain, {**trained, **place})
 
 

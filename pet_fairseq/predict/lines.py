@@ -51,7 +51,7 @@ def read_lines(file: str) -> Iterator[Line]:
 
 
 def read_windows(file: str) -> Iterator[list[Line]]:
-    """The same lines, many together, but none is kept until others come: see `whole_lines`."""
+    """The lines of a file in batches of what has arrived, so that nobody at a terminal waits."""
     number = 0
     with open(sys.stdin.fileno() if file == STDIN else file, "rb", 0, closefd=file != STDIN) as raw:
         for lines in whole_lines(raw):
@@ -60,7 +60,7 @@ def read_windows(file: str) -> Iterator[list[Line]]:
 
 
 def read_ahead(windows: Iterator[T]) -> Iterator[T]:
-    """The same, of which a thread makes the next one while one is worked on.
+    """Yield the same windows; a thread makes the next one while the caller works on this one.
 
     Raises:
         Exception: whatever `windows` raises, after those before it.

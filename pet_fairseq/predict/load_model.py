@@ -48,7 +48,7 @@ def load(
     """Load the model of a command, with everything that a text needs.
 
     Args:
-        args: see options.py. text_options: the other words of the command line.
+        args: as `shared_options` declares them. text_options: the other words of the command line.
         max_tokens, cut_all: as for Predictor. fast: whether this package's beam search translates,
             if the task is translation. limits: as for Text.
     Raises:

@@ -38,7 +38,7 @@ class Search(NamedTuple):
         return cls(**{name: value for name, value in vars(args).items() if name in cls._fields})
 
     def within(self, words: int) -> "Search":
-        """The same for a model of so many words, which can draw from no more of them."""
+        """This search in a model of so many words, which can draw from no more of them."""
         return self._replace(sampling_topk=min(self.sampling_topk, words))
 
     @property

@@ -20,6 +20,7 @@ from omegaconf import OmegaConf
 
 from pet_fairseq.byte_pieces import join_bytes
 from pet_fairseq.checkpoints.text_files import (
+    SIDES,
     find_segmentation,
     find_subword_model,
     is_byte_level,
@@ -29,7 +30,6 @@ from pet_fairseq.errors import UserError, option_of, user_message
 from pet_fairseq.predict.sentences import TextTooLongError
 
 STEPS = ("tokenizer", "bpe")
-LANGUAGES = ("source_lang", "target_lang")
 WORDS = 20_000  # that a BPE remembers
 
 
@@ -173,7 +173,7 @@ def build_text(args: argparse.Namespace, **limits) -> Text:
     Raises:
         UserError: the BPE's file is not there, or is another kind of file.
     """
-    others = (*STEPS, *LANGUAGES)
+    others = (*STEPS, *SIDES)
     files = files_among(value for name, value in vars(args).items() if name not in others)
     return Text(encoders.build_tokenizer(args), _build_bpe(args), files=files, **limits)
 
@@ -252,7 +252,7 @@ def find_subword_file(words: Dictionary, folders: list[Path], missing: str, reme
 
 def languages_of(task: FairseqTask) -> dict[str, str]:
     """The languages of a task, as options of fairseq."""
-    return {side: getattr(task.cfg, side) for side in LANGUAGES if hasattr(task.cfg, side)}
+    return {side: getattr(task.cfg, side) for side in SIDES if hasattr(task.cfg, side)}
 
 
 def options_of_text(

@@ -1,6 +1,7 @@
 """The report of `pet-fairseq neurons`: table, plot and numbers."""
 
 from pathlib import Path
+from statistics import fmean
 from typing import Optional
 
 from matplotlib.figure import Figure
@@ -57,10 +58,6 @@ def report_neurons(
     return text
 
 
-def mean(values: list[float]) -> float:
-    return sum(values) / len(values)
-
-
 def to_markdown(shares_by_ratio: Shares) -> str:
     """Format a row for each ratio: percentages, averaged over the layers.
 
@@ -72,7 +69,7 @@ def to_markdown(shares_by_ratio: Shares) -> str:
     names = list(next(iter(shares_by_ratio.values())))
     rows = []
     for ratio, shares in shares_by_ratio.items():
-        rows.append([str(ratio), *(f"{100 * mean(shares[name]):.1f}" for name in names)])
+        rows.append([str(ratio), *(f"{100 * fmean(shares[name]):.1f}" for name in names)])
     return table(["k", *(f"{name} %" for name in names)], rows, text=())
 
 
@@ -82,7 +79,7 @@ def plot(shares_by_ratio: Shares) -> Figure:
     names = list(next(iter(shares_by_ratio.values())))
     for axes, part in zip(figure.subplots(1, 2), (names[:3], names[3:])):
         for name, marker in zip(part, "os^"):
-            values = [100 * mean(shares[name]) for shares in shares_by_ratio.values()]
+            values = [100 * fmean(shares[name]) for shares in shares_by_ratio.values()]
             axes.plot([str(k) for k in shares_by_ratio], values, marker=marker, label=name)
         axes.set(xlabel="k", ylabel="% of neurons", ylim=(0, None))
         axes.grid(alpha=0.3)

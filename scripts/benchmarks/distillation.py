@@ -74,7 +74,7 @@ def plain(features, weight, teacher_features, teacher_weight, target):
 
 
 def ours(features, weight, teacher_features, teacher_weight, target):
-    """The same through the package."""
+    """The loss as the package computes it."""
 
     def sums(rows_features, rows):
         with torch.no_grad():

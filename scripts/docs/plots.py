@@ -216,7 +216,7 @@ def sst2(path: Path) -> None:
 
 
 def sst2_three_epochs(path: Path) -> None:
-    """The same for a model that was fine-tuned for longer, with the spread over seeds."""
+    """Accuracy over the cost of a model fine-tuned for longer, with the spread over seeds."""
     rows = read("sst2_three_epochs")
     plugins = [row for row in rows if row["row"] in PLUGINS]
     others = rows[len(plugins) :]

@@ -27,7 +27,7 @@ def start_gz() -> tuple[Callable[[], Any], type[Exception]]:
 
 
 def start_zst() -> tuple[Callable[[], Any], type[Exception]]:
-    """The same for a frame of a .zst file; raises UserError if zstandard is missing."""
+    """What begins to unpack a frame of a .zst file, and its error; UserError without zstandard."""
     try:
         import zstandard
     except ModuleNotFoundError as error:

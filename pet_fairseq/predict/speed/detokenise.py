@@ -51,7 +51,7 @@ class TextStyle:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """The same as options of fairseq-generate and of pet-fairseq's commands."""
+        """How tokens become text, as options of fairseq-generate and of pet-fairseq's commands."""
         bpe = ("--remove-bpe", self.remove_bpe) if self.remove_bpe else ()
         return (*bpe, *(("--tokenizer", self.tokenizer) if self.tokenizer else ()))
 

@@ -255,9 +255,9 @@ def write_at(path: Path, offset: int, data: np.ndarray) -> None:
 
 
 def sha256(data: np.ndarray) -> str:
-    return hashlib.sha256(data.tobytes()).hexdigest()
+    return hashlib.sha256(data.view(np.uint8).data).hexdigest()
 
 
 def check_sha256(path: Path, data: np.ndarray, expected: str) -> None:
-    if hashlib.sha256(data.view(np.uint8).data).hexdigest() != expected:
+    if sha256(data) != expected:
         raise UserError(f"{path}: damaged; build the bank anew")

@@ -121,7 +121,7 @@ def _from_fields(fields: dict) -> Manifest:
 
 
 def _checked(part: T) -> T:
-    """The same part; raises ValueError or TypeError unless texts are texts and numbers counts."""
+    """The part itself; ValueError or TypeError unless texts are texts and numbers are counts."""
     for field in dataclass_fields(cast(Any, part)):
         value = getattr(part, field.name)
         if field.type in (int, float):
