@@ -1,6 +1,5 @@
 """The command `pet-fairseq compress`, and the commands of its stages: parse, call, print."""
 
-import logging
 from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,7 +24,6 @@ if TYPE_CHECKING:  # not loaded to print help
 
 
 def _compress(args: Namespace) -> None:
-    logging.getLogger("fairseq").setLevel(logging.WARNING)  # it logs every file that it reads
     from pet_fairseq.compress.plan import check_options, make_plan
     from pet_fairseq.compress.stages import build_pipeline
 
