@@ -112,8 +112,11 @@ def drop_output() -> None:
 
 
 def register_quietly() -> None:
-    """Register this package with fairseq, and silence libraries that its log makes verbose."""
-    for library in ("hydra", "matplotlib"):
+    """Register this package with fairseq, whose import turns on every logger; silence those.
+
+    fairseq and this package log every file that they read, for trainings.
+    """
+    for library in ("fairseq", "pet_fairseq", "hydra", "matplotlib"):
         logging.getLogger(library).setLevel(logging.WARNING)
     pet_fairseq.register()
 

@@ -1,6 +1,5 @@
 """The commands of `pet-fairseq` that belong to no method."""
 
-import logging
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
@@ -48,7 +47,6 @@ def _demo_teacher(args: Namespace) -> None:
     from pet_fairseq.quantisation.packing import unpack_model
 
     check_new_folder(args.out, "OUT")
-    logging.getLogger("fairseq").setLevel(logging.WARNING)  # it logs every file that it reads
     unpack_model(str(TEACHER), args.out, {"spm.model": TEACHER_PIECES})
     print(f"wrote {args.out}: a teacher, Finnish to English, for short sentences")
 

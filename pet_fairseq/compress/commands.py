@@ -1,6 +1,5 @@
 """The command `pet-fairseq compress`, and the commands of its stages: parse, call, print."""
 
-import logging
 from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,13 +24,15 @@ if TYPE_CHECKING:  # not loaded to print help
 
 
 def _compress(args: Namespace) -> None:
-    logging.getLogger("fairseq").setLevel(logging.WARNING)  # it logs every file that it reads
     from pet_fairseq.compress.plan import check_options, make_plan
     from pet_fairseq.compress.stages import build_pipeline
+    from pet_fairseq.compress.student import Size
 
     args.device = choose_device(args.device)
     if not args.dry_run:
         check_device(args.device)
+    choose_precision(args.device, args.precision)  # refuses a wrong one before the teacher is made
+    args.size = Size(args.rate, args.megabytes)
     out = args.out if args.out.parts else Path.cwd()  # in records, `.` could not be told from OUT
     check_options(args)
     request = _prepare_all(args, _given(args, out))
@@ -55,7 +56,6 @@ def _request(args: Namespace, given: "Given", teacher: Path, data: Sequence[Path
     """What is asked for, with a checkpoint and data that are there."""
     from pet_fairseq.compress.plan import Request
     from pet_fairseq.compress.raw_text import REFERENCE, TEST_SOURCE
-    from pet_fairseq.compress.student import Size
 
     names = (
         "updates",
@@ -76,7 +76,7 @@ def _request(args: Namespace, given: "Given", teacher: Path, data: Sequence[Path
         reference=args.reference if raw is None else raw / REFERENCE,
         source=source if source and source.is_file() else None,  # old folders have none
         agreement=given.measures_agreement,
-        size=Size(args.rate, args.megabytes),
+        size=args.size,
         device=choose_precision(args.device, args.precision),
         more_data=tuple(data[1:]),
         student_form=args.student_form,
@@ -134,7 +134,7 @@ def _prepare_all(args: Namespace, given: "Given") -> Optional["Request"]:
     What is wrong shows itself before text is read or translated, as far as it can.
     """
     from pet_fairseq.compress.data import data_stages, raw_test_stages
-    from pet_fairseq.compress.given import BIN, data_folders, with_named_test
+    from pet_fairseq.compress.given import BIN, TEST_BIN, data_folders, with_named_test
     from pet_fairseq.compress.plan import check_before_data, make_plan
     from pet_fairseq.compress.preparation import corpus_stages, teacher_stages, vocabulary_stages
     from pet_fairseq.compress.raw_text import KEEP, open_teacher
@@ -145,14 +145,15 @@ def _prepare_all(args: Namespace, given: "Given") -> Optional["Request"]:
         return None
     if test_set := named_set(args.test, "--test"):
         given = with_named_test(given, test_set, teacher)
+    binary = given.out / (BIN if given.is_raw else TEST_BIN)
+    if given.raw_test and not binary.exists():  # else the plan checks it at once
+        opened = open_teacher(teacher, given.data and data_folders(given, teacher)[0])
+        request = _request(args, given, teacher, [Path(opened.task.cfg.data)])
+        check_before_data(request, given.vocabulary == KEEP, opened.segmenter().files)
     if given.tests_on_text and _prepare(args, given, raw_test_stages(given, teacher)) is None:
         return None
     if given.is_mixed:
         make_plan(_request(args, given, teacher, data_folders(given, teacher)))
-    elif given.is_raw and not (given.out / BIN).exists():  # else the plan checks it at once
-        opened = open_teacher(teacher)
-        request = _request(args, given, teacher, [Path(opened.task.cfg.data)])
-        check_before_data(request, given.vocabulary == KEEP, opened.segmenter().files)
     if _prepare(args, given, corpus_stages(given, teacher)) is None:
         return None
     words = _prepare(args, given, vocabulary_stages(given, teacher))

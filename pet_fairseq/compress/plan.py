@@ -16,7 +16,13 @@ from pet_fairseq.checkpoints.text_files import around_data
 from pet_fairseq.compress.forms import check_forms
 from pet_fairseq.compress.layout import Layout
 from pet_fairseq.compress.mixture import train_sets
-from pet_fairseq.compress.student import Size, Student, check_wanted, choose_student
+from pet_fairseq.compress.student import (
+    Size,
+    Student,
+    check_size_options,
+    check_wanted,
+    choose_student,
+)
 from pet_fairseq.compress.teacher import (
     Teacher,
     check_same_dictionaries,
@@ -279,9 +285,10 @@ def check_options(request: Union[Request, Namespace]) -> None:
     """Check what needs neither the teacher nor data; a Namespace has the options of a Request.
 
     Raises:
-        UserError: a number is not positive, the training's length is given in two ways, or what a
-            score or an export needs is missing.
+        UserError: a number is not positive, the student's size or the training's length is given in
+            two ways, or what a score or an export needs is missing.
     """
+    check_size_options(request.size)
     if request.comet is not None:
         check_comet(request.comet)
     if request.rouge:

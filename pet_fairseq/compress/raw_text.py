@@ -6,7 +6,7 @@ from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice, zip_longest
+from itertools import groupby, islice, zip_longest
 from pathlib import Path
 from typing import NamedTuple, Optional
 
@@ -128,10 +128,11 @@ def write_pieces(
     """Write raw text in the teacher's pieces: train, valid and test, and its dictionaries.
 
     Where valid or test is not given, it is held out of the first of the training text, if there is
-    any; its sentences are left out of all other training text. Pairs with an empty side, or one
-    longer than the teacher reads, are left out, but for those of a test set that is given;
-    about.json counts them. The raw text of the test set is in
-    raw.source and raw.reference.
+    any; its sentences are left out of all other training text. Of several translations of a
+    sentence, one below the other as translate-corpus --nbest writes them, such a set has the first.
+    Pairs with an empty side, or one longer than the teacher reads, are left out, but for those of a
+    test set that is given; about.json counts them. The raw text of the test set is in raw.source
+    and raw.reference.
 
     Args:
         engine: a model in CTranslate2 that reads the test set, too, in pieces of its own; its
@@ -156,7 +157,7 @@ def write_pieces(
                     lines = islice(parallel(pair.source, pair.target), FIRST_LINES)
                     segmenter.check((source.text, target.text) for source, target in lines)
                 choose = first if pair is pairs[0] else drop_others(first, split)
-                write_pair(pair, choose, segmenter, writers, counts, keeps_all=split == "test")
+                write_pair(pair, split, choose, segmenter, writers, counts)
         for file in segmenter.files:
             shutil.copyfile(file, new / file.name)
         write_json(new / "about.json", counts)
@@ -165,28 +166,33 @@ def write_pieces(
 
 def write_pair(
     pair: TextPair,
+    split: str,
     choose: Callable[[str], Optional[str]],
     segmenter: "Segmenter",
     writers: "Writers",
     counts: dict[str, Counter],
-    keeps_all: bool,
 ) -> None:
     """Write the lines of a pair of files into the sets that `choose` names, and count them.
 
     Args:
+        split: the set that the files are given for. Of a test set all lines are written, since its
+            translations are as many.
         choose: the set of a source sentence; None to leave it out of all.
-        keeps_all: whether lines that training cannot use are written, too: those of a test set that
-            is given, whose translations are as many as its lines.
     """
+    written = None  # the last source
     for source, target in parallel(pair.source, pair.target):
         text = source.text if writers.reads is None else writers.reads.raw(source.text)
         place = choose(text)
         if place is None:
             counts["train"]["held out"] += 1
             continue
+        if place != split and text == written:
+            counts[place]["another translation"] += 1
+            continue
         pieces, reason = segmenter.pair(text, target.text)
         counts[place][reason or "kept"] += 1
-        if reason is None or keeps_all:
+        if reason is None or split == "test":
+            written = text
             for _ in range(pair.repeat if place == "train" else 1):
                 writers.write(place, pieces, source.text, target.text)
 
@@ -275,7 +281,7 @@ def choose_sets(source: Path, split: str, held_out: list[str]) -> Callable[[str]
         held_out: the sets that are taken out of this one.
     """
     with source.open("rb") as file:
-        lines = sum(1 for _ in file)
+        lines = sum(1 for _ in groupby(file))  # --nbest repeats them
     buckets = max(round(1 / SHARE_HELD_OUT), lines // MOST_HELD_OUT)
 
     def choose(text: str) -> str:

@@ -84,11 +84,11 @@ def depths(method: Method, teacher_encoder: int, teacher_decoder: int) -> Iterat
             return
 
 
-def check_wanted(teacher: Teacher, size: Size) -> None:
-    """Check the size that the user wants.
+def check_size_options(size: Size) -> None:
+    """Check what needs no teacher of the size that the user wants.
 
     Raises:
-        UserError: it is given in two ways, not positive, or not smaller than the teacher.
+        UserError: it is given in two ways, or is no size.
     """
     if size.rate is not None and size.megabytes is not None:
         raise UserError("--rate and --megabytes: both say how small; give one of them")
@@ -97,20 +97,24 @@ def check_wanted(teacher: Teacher, size: Size) -> None:
             f"--rate {size.rate:g}: give a percentage of the teacher's layer parameters above 0 "
             "and below 100"
         )
-    if size.megabytes is not None:
-        check_megabytes(teacher, size.megabytes)
+    if size.megabytes is not None and not size.megabytes > 0:
+        raise UserError(f"--megabytes {size.megabytes:g}: give a number above 0")
 
 
-def check_megabytes(teacher: Teacher, megabytes: float) -> None:
-    """Raises UserError if a size is not positive, or not smaller than the teacher's in int8."""
-    if not megabytes > 0:
-        raise UserError(f"--megabytes {megabytes:g}: give a number above 0")
-    if teacher.int8_bytes is None:
+def check_wanted(teacher: Teacher, size: Size) -> None:
+    """Check the size that the user wants.
+
+    Raises:
+        UserError: as `check_size_options`; or it is not smaller than the teacher's in int8.
+    """
+    check_size_options(size)
+    if size.megabytes is None or teacher.int8_bytes is None:
         return
     limit = teacher.int8_bytes / MEGABYTE
-    if megabytes >= limit:
+    if size.megabytes >= limit:
         raise UserError(
-            f"--megabytes {megabytes:g}: the teacher itself has {limit:.2f} MB in int8; give less"
+            f"--megabytes {size.megabytes:g}: the teacher itself has {limit:.2f} MB in int8; give "
+            "less"
         )
 
 

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import logging
 from argparse import Namespace
 from typing import NamedTuple, Optional
 
@@ -51,7 +50,6 @@ def predict(args: Namespace, text_options: list[str]) -> None:
             no answer. OSError: files that cannot be read.
     """
     check_positive(max_tokens=args.max_tokens)
-    logging.getLogger("fairseq").setLevel(logging.WARNING)  # it turns on every logger
     predictor = load(args, text_options, cut_all=not args.strict)
     form = args.format or format_of(args.input)
     bad_lines = BadLines()

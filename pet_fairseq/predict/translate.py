@@ -1,6 +1,5 @@
 """`pet-fairseq translate`: a line of text in, its translation out."""
 
-import logging
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
@@ -49,7 +48,6 @@ def translate(args: Namespace, text_options: list[str]) -> None:
         OSError: files that cannot be read or written.
     """
     limit = check_options(args)
-    quiet_loggers()
     engine = open_engine(args, text_options)
     bad_lines = BadLines()
 
@@ -67,12 +65,6 @@ def translate(args: Namespace, text_options: list[str]) -> None:
     else:
         atomic_write(Path(args.output), lambda path: _into(path, write))
     report(bad_lines, args.command)
-
-
-def quiet_loggers() -> None:
-    """Let fairseq's and our own loggers, which fairseq turns on, tell of warnings only."""
-    for library in ("fairseq", "pet_fairseq"):
-        logging.getLogger(library).setLevel(logging.WARNING)
 
 
 def _into(path: Path, write: Callable[[IO[bytes]], None]) -> None:

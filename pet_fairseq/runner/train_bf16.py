@@ -15,6 +15,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 def train(arguments: list[str]) -> None:
     """Train as `fairseq-train ARGUMENTS` does, but in bfloat16."""
+    for library in ("fairseq", "pet_fairseq"):  # what pet-fairseq silences, but not in trainings
+        logging.getLogger(library).setLevel(logging.INFO)
     logging.root.handlers.clear()  # so that fairseq_cli.train sets up the log, not fairseq's tasks
     import fairseq_cli.train
 

@@ -88,7 +88,8 @@ class PromptReader(Compressor):
                 len(query) + sum(map(len, [*memories, *last])) + more
                 for query, memories in zip(queries, demonstrations)
             ]
-            ratios = self.fit(map(float, ratios), strategies, queries, prompts, taken)
+            drawn = map(float, ratios)
+            ratios = self.fit(drawn, strategies, queries, prompts, taken, latter is not None)
         if self.thins_out:
             prompts = [self.thin_out(*texts) for texts in zip(queries, prompts, ratios)]
         plan = plan_reading(
@@ -117,17 +118,22 @@ class PromptReader(Compressor):
         strategy = self.cfg.prompt_strategy
         return EQUAL_BUDGET.get(strategy, strategy) == "perplexity"
 
-    def positions_needed(self, query: int, prompt: int, after: int) -> int:
-        """The positions that a record needs at --memory-ratio, here or in the compressor.
+    def positions_needed(
+        self, query: int, prompt: int, after: int, ratio: Optional[float] = None
+    ) -> int:
+        """The positions that a record needs, here or in the compressor.
 
         Args:
             query: its tokens, the </s> included. prompt: its tokens, if some are dropped by what
                 the backbone expects (`thins_out`) those that are left. after: those of cue and
                 response.
+            ratio: prompt tokens for one memory token; None: as a training that draws ratios reads
+                it, which raises them up to one memory token for a segment, and halves short ones.
         """
         cfg = self.cfg
         read, compressed = lengths_read(
-            *(prompt, cfg.window, cfg.prompt_strategy, cfg.memory_ratio, cfg.segment_tokens)
+            *(prompt, cfg.window, cfg.prompt_strategy, ratio or max(prompt, 1)),
+            *(cfg.segment_tokens, ratio is None),
         )
         return query + max(read + after, compressed)
 
@@ -149,17 +155,20 @@ class PromptReader(Compressor):
         queries: Sequence[Tensor],
         prompts: Sequence[Tensor],
         taken: Sequence[int],
+        halve_short: bool,
     ) -> list[float]:
         """The ratios, larger where a prompt would not fit into the model's positions.
 
         Args:
             taken: for each, the positions that query, demonstrations and response need.
+            halve_short: as for `split_prompt`.
         """
         positions = self.inner.max_positions()
         return [
             fitting_ratio(
                 *(len(prompt), self.cfg.window, strategy, ratio),
                 *(positions - others, positions - len(query), self.cfg.segment_tokens),
+                halve_short=halve_short,
             )
             for ratio, strategy, query, prompt, others in zip(
                 ratios, strategies, queries, prompts, taken

@@ -81,17 +81,22 @@ def choose_strategies(strategy: str, latter: Optional[Sequence[bool]], number: i
 
 
 def lengths_read(
-    length: int, window: int, strategy: str, ratio: float, longest: int = 0
+    length: int,
+    window: int,
+    strategy: str,
+    ratio: float,
+    longest: int = 0,
+    halve_short: bool = False,
 ) -> tuple[int, int]:
     """How much is read of a prompt, in tokens and memory tokens: in its place, and to compress it.
 
     Args:
-        length, window, strategy, ratio, longest: of the prompt, as for `split_prompt`.
+        length, window, strategy, ratio, longest, halve_short: as for `split_prompt`.
     Returns:
         what the reader has in the prompt's place; the most that the compressor reads at once: a
         segment, its memory tags and, if it is recursive, the memory of those before.
     """
-    pieces = split_prompt(length, window, strategy, ratio, longest=longest)
+    pieces = split_prompt(length, window, strategy, ratio, halve_short, longest)
     kept = sum(p.length for p in pieces if not p.compressed)
     segments = [p.length for p in pieces if p.compressed]
     memory = [memory_length(n, ratio) for n in segments]
@@ -108,21 +113,22 @@ def fitting_ratio(
     room: int,
     longest_segment: int,
     longest: int = 0,
+    halve_short: bool = False,
 ) -> float:
     """The ratio, or the smallest larger one with which a prompt fits; if none does, the largest.
 
     Args:
-        length, window, strategy, longest: of the prompt, as for `split_prompt`.
+        length, window, strategy, longest, halve_short: as for `split_prompt`.
         room: tokens and memory tokens that may be read of the prompt. longest_segment: tokens of a
             segment, its memory tags and, if recursive, the memory before it that the compressor
             may read.
     """
 
     def fits(ratio: float) -> bool:
-        read, compressed = lengths_read(length, window, strategy, ratio, longest)
+        read, compressed = lengths_read(length, window, strategy, ratio, longest, halve_short)
         return read <= room and compressed <= longest_segment
 
-    pieces = split_prompt(length, window, strategy, ratio, longest=longest)
+    pieces = split_prompt(length, window, strategy, ratio, halve_short, longest)
     segments = {piece.length for piece in pieces if piece.compressed}
     # the number of memory tokens changes where a segment gets one less
     larger = {n / m for n in segments for m in range(1, memory_length(n, ratio))}

@@ -4,7 +4,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import starmap
 from pathlib import Path
 from typing import NamedTuple, Optional
 
@@ -82,6 +81,7 @@ class SelfCpTaskConfig(FairseqDataclass):
         metadata={"help": "symbol between query and prompt in lines for fairseq-interactive"},
     )
     seed: int = II("common.seed")
+    train_subset: str = II("dataset.train_subset")
     valid_subset: str = II("dataset.valid_subset")
     save_dir: str = II("checkpoint.save_dir")
     restore_file: str = II("checkpoint.restore_file")
@@ -221,34 +221,52 @@ class SelfCpTask(AllSentences):
         return draw(sample["id"].tolist(), *self.ratios, self.cfg.seed, epoch)._asdict()
 
     def begin_epoch(self, epoch: int, model: BaseFairseqModel) -> None:
-        """Remember the epoch, for which training draws; before the first, check what validates.
+        """Remember the epoch, for which training draws; before the first, check what will be read.
 
         Raises:
-            UserError: a validation set has a record that is too long for the model.
+            UserError: the training set or a validation set has a record that is too long for the
+                model.
         """
         super().begin_epoch(epoch, model)
         self.epoch = epoch
-        if epoch == 1:
-            for split in self.cfg.valid_subset.split(","):
-                if split in self.datasets:  # not with --disable-validation
-                    self._check_lengths(split, model)
-
-    def _check_lengths(self, split: str, model: BaseFairseqModel) -> None:
-        """Raise UserError if a record does not fit into the model at --memory-ratio.
-
-        Training raises the ratio of a prompt that would not, where it draws them.
-        """
+        if epoch > 1:
+            return
         reader = model.encoder
-        positions = reader.inner.max_positions()
-        needs = starmap(reader.positions_needed, self._lengths_left(split, reader))
-        if needed := next((need for need in needs if need > positions), None):
-            raise UserError(
-                f"--valid-subset {split}: at --memory-ratio {reader.cfg.memory_ratio:g} a query, "
-                f"its prompt and response come to {needed} tokens, but the backbone has "
-                f"{positions} positions; give a larger ratio, a smaller --window or shorter records"
-            )
+        self._check_lengths("--train-subset", self.cfg.train_subset, reader, self._ratio(reader))
+        for split in self.cfg.valid_subset.split(","):
+            self._check_lengths("--valid-subset", split, reader, reader.cfg.memory_ratio)
 
-    def _lengths_left(self, split: str, reader: PromptReader) -> Iterator[tuple[int, int, int]]:
+    def _ratio(self, reader: PromptReader) -> Optional[float]:
+        """The lowest ratio in training; None where it is raised for a prompt that would not fit."""
+        if self.ratios is None:
+            return reader.cfg.memory_ratio
+        return self.ratios[0] if reader.cfg.prompt_strategy in WITHOUT_MEMORY else None
+
+    def _check_lengths(
+        self, option: str, split: str, reader: PromptReader, ratio: Optional[float]
+    ) -> None:
+        """Raise UserError if a record of a subset that is loaded does not fit into the model.
+
+        Args:
+            ratio: as for `positions_needed`.
+        """
+        if split not in self.datasets:  # with --disable-validation
+            return
+        positions = reader.inner.max_positions()
+        for lengths in self._lengths_left(split, reader, ratio):
+            needed = reader.positions_needed(*lengths, ratio)
+            if needed > positions:
+                at = f"at a memory ratio of {ratio:g}" if ratio else "at any memory ratio"
+                larger = "a larger ratio, " if ratio else ""
+                raise UserError(
+                    f"{option} {split}: {at} a query, its prompt and response come to {needed} "
+                    f"tokens, but the backbone has {positions} positions; give {larger}a smaller "
+                    "--window or shorter records"
+                )
+
+    def _lengths_left(
+        self, split: str, reader: PromptReader, ratio: Optional[float]
+    ) -> Iterator[tuple[int, int, int]]:
         """The data set's `lengths`, of prompts that are thinned out those that are left.
 
         How much is left, only the backbone tells, which reads those that do not fit whole.
@@ -261,7 +279,8 @@ class SelfCpTask(AllSentences):
                 record = dataset[i]
                 head = torch.cat([end, record["query"].long()]).to(device)
                 text = record["prompt"].long().to(device)
-                prompt = len(reader.thin_out(head, text, reader.cfg.memory_ratio))
+                assert ratio is not None, "these strategies have no memory, and no raised ratios"
+                prompt = len(reader.thin_out(head, text, ratio))
             yield query, prompt, after
 
     def train_step(self, sample: dict, *others, **options):

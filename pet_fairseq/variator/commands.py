@@ -53,7 +53,8 @@ def _flops_arguments(parser: ArgumentParser) -> None:
         nargs="+",
         default=[32, 128, 512],
         metavar="N",
-        help="the lengths of sentences, in tokens, to count for (default: %(default)s)",
+        help="the lengths of sentences to count for, in tokens, with </s> and language tokens "
+        "(default: %(default)s)",
     )
 
 
@@ -129,8 +130,8 @@ def _plugins_arguments(parser: ArgumentParser) -> None:
         type=int,
         default=128,
         metavar="N",
-        help="the length of a sentence for which the cost is counted, in tokens "
-        "(default: %(default)s)",
+        help="the length of a sentence for which the cost is counted, in tokens, with </s> and "
+        "language tokens (default: %(default)s)",
     )
 
 

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from pet_fairseq.checkpoints.backbone import check_gives_logits
 from pet_fairseq.errors import UserError
 from pet_fairseq.nn.gradients import zero_with_gradients
-from pet_fairseq.nn.hooks import forward_hooks
+from pet_fairseq.nn.hooks import forward_hooks, given_arguments
 from pet_fairseq.variator.backbone_wrapper import BackboneWrapper, find_encoder
 from pet_fairseq.variator.stack_wrappers import left_aligned_order
 
@@ -145,15 +145,15 @@ class VariatorDistillationCriterion(FairseqCriterion):
         The loss is that of a batch, whose terms are means: of distances over positions, of the task
         loss over the targets that count. The task loss is logged as the mean over all targets.
         """
-        options, classes = self.call_options(model, sample)
+        classes = self.check(model, sample)
         with (
             torch.no_grad(),
             model.frozen() as frozen,
             stack_outputs(frozen, sample, self.padding_idx) as wanted,
         ):
-            frozen(**sample["net_input"], **options)
+            self.run(frozen, sample, classes)
         with stack_outputs(model, sample, self.padding_idx) as outputs:
-            output = model(**sample["net_input"], **options)
+            output = self.run(model, sample, classes)
         distances = [mean_distance(outputs[stack], wanted[stack]) for stack in wanted]
         distance = torch.stack(distances).sum()
         loss = distance
@@ -174,8 +174,22 @@ class VariatorDistillationCriterion(FairseqCriterion):
         log["loss"] = loss.detach() * sample_size
         return loss * sample_size, sample_size, log
 
-    def call_options(self, model: BackboneWrapper, sample: dict) -> tuple[dict, bool]:
-        """Options for calling the model, and whether the targets are classes of sentences.
+    def run(self, model, sample: dict, classes: bool):
+        """The model's output: classes of sentences, or features where nothing needs the logits."""
+        net_input = sample["net_input"]
+        if classes:
+            return model(**net_input, features_only=True, classification_head_name=self.head_name)
+        option = {"features_only": self.task_loss_weight == 0}
+        decoder = getattr(model, "decoder", None)
+        if decoder is None:
+            return model(**net_input, **option)
+        # told itself: transformer_align's `forward` hands on no options, and may run the decoder
+        # once more, for alignments, in which a position sees the next ones
+        with given_arguments(decoder, **option, full_context_alignment=False):
+            return model(**net_input)
+
+    def check(self, model: BackboneWrapper, sample: dict) -> bool:
+        """Check what a batch needs; returns whether the targets are classes of sentences.
 
         Raises:
             UserError: not a model around a backbone, or one without the logits of a task loss.
@@ -186,9 +200,9 @@ class VariatorDistillationCriterion(FairseqCriterion):
         if not isinstance(self.task, SentencePredictionTask):
             if self.task_loss_weight > 0:
                 check_gives_logits(model, f"--task-loss-weight {self.task_loss_weight:g}")
-            return {"features_only": self.task_loss_weight == 0}, False
+            return False
         self.check_classes(model, sample)
-        return {"features_only": True, "classification_head_name": self.head_name}, True
+        return True
 
     def check_classes(self, model: BackboneWrapper, sample: dict) -> None:
         """Check what is needed to classify sentences.

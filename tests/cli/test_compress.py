@@ -316,6 +316,24 @@ def test_a_dry_run_refuses_what_the_run_would(teacher, data, tmp_path):
     assert not (tmp_path / "out").exists() and not (data / "out").exists()
 
 
+def test_a_dry_run_refuses_what_needs_no_product(teacher, data, raw, tmp_path):
+    """Before the test set is made, if the teacher is there; before that is, what needs none."""
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs/config.json").write_text("{}")
+    pair = ("--test-pair", raw / "test.de", raw / "test.en")
+    imported = (tmp_path / "theirs", "--text", raw / "train.de")
+    for words, message in (
+        ((teacher, "--data", data, *pair, "--megabytes", "900"), "--megabytes 900: the teacher"),
+        ((teacher, "--data", data, *pair, "--max-tokens", "5"), "--max-tokens 5: "),
+        ((*imported, "--rate", "100"), "--rate 100: give a percentage"),
+        ((*imported, "--rate", "9", "--megabytes", "1"), "--rate and --megabytes: both say"),
+        ((*imported, "--precision", "fp16"), "--precision fp16: needs a GPU"),
+    ):
+        options = ("--out", tmp_path / "out", "--device", "cpu", "--dry-run")
+        assert message in refusal("compress", *words, *options)
+    assert not (tmp_path / "out").exists()
+
+
 def test_what_a_stage_refuses_is_said_once(teacher, raw, tmp_path):
     """With the stage's name before it, and no name of a command inside."""
     shorter = tmp_path / "shorter.en"

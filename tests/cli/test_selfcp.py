@@ -222,7 +222,7 @@ def test_a_long_validation_set_stops_no_epoch_at_its_end(data, backbone, tmp_pat
         write_subset(folder, split, rows, words)
     result = train_selfcp(folder, tmp_path / "out", backbone, "--max-update", "1", check=False)
     assert result.status != 0 and "Traceback" not in result.output
-    message = "--valid-subset valid: at --memory-ratio 4 a query, its prompt and response come to"
+    message = "--valid-subset valid: at a memory ratio of 4 a query, its prompt and response come"
     assert message in result.output.splitlines()[-1]
     assert not list((tmp_path / "out").glob("*.pt"))
     again = ("--max-update", "1", "--disable-validation")

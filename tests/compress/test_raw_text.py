@@ -1,5 +1,6 @@
 """Raw text for a student: which pairs it has, and that pairs of lines stay pairs."""
 
+import json
 import random
 from collections import Counter
 from types import SimpleNamespace
@@ -76,6 +77,32 @@ def test_sets_that_are_missing_come_from_the_training_text(made, teacher, tmp_pa
     }
     assert all(sources.values())
     assert not sources["train"] & sources["valid"] and not sources["train"] & sources["test"]
+
+
+def test_held_out_sentences_have_one_translation(made, teacher, tmp_path):
+    """The first that can be used, as a test set that is given has; training has all."""
+    sources = [f"a{i} a{j}" for i in range(12) for j in range(12)]
+    targets = ["b1 " * 9, "b1", "b2"]  # the first is longer than the teacher reads
+    files = (
+        write_lines(tmp_path / "s", [source for source in sources for _ in targets]),
+        write_lines(tmp_path / "t", targets * len(sources)),
+    )
+    write_pieces(teacher, {"train": [TextPair(*files)]}, tmp_path / "out")
+    texts = {split: read_lines(tmp_path / f"out/{split}.de") for split in SETS}
+    for split in ("valid", "test"):
+        assert texts[split] and Counter(texts[split]).most_common(1)[0][1] == 1
+        assert set(read_lines(tmp_path / f"out/{split}.en")) == {"b1"}
+    assert set(Counter(texts["train"]).values()) == {2}
+    assert sorted({*texts["train"], *texts["valid"], *texts["test"]}) == sorted(sources)
+    counts = json.loads((tmp_path / "out/about.json").read_text())
+    assert counts["test"]["another translation"] == len(texts["test"])
+
+
+def test_held_out_sets_are_as_large_as_without_nbest(tmp_path):
+    for times in (1, 5):
+        texts = [str(i) for i in range(40_000) for _ in range(times)]
+        choose = choose_sets(write_lines(tmp_path / "text", texts), "train", ["test"])
+        assert 850 < Counter(map(choose, map(str, range(40_000))))["test"] < 1150
 
 
 def test_pairs_that_training_cannot_use(made, teacher, tmp_path):

@@ -591,11 +591,11 @@ def test_positions_needed(strategy, segment, task, tmp_path):
     fits = []
     for cue in (0, 3) * 20:
         query, prompt = draw.choice([2, 10, 60]), draw.randint(0, 130)
-        model.cfg.memory_ratio = draw.choice([1.5, 3, 8])
+        model.cfg.memory_ratio = ratio = draw.choice([1.5, 3, 8])
         sample = make_sample(task, [(query, prompt)])["net_input"]
         del sample["ratios"]
         response = sample["prev_output_tokens"].size(1) - 1
-        needed = model.encoder.positions_needed(1 + query, prompt, cue + response)
+        needed = model.encoder.positions_needed(1 + query, prompt, cue + response, ratio)
         fits.append(needed <= 64)
         refused = pytest.raises(UserError, match="but the backbone has 64 positions")
         with nullcontext() if fits[-1] else refused, torch.no_grad():

@@ -133,3 +133,10 @@ def test_the_smallest_ratio_that_fits(strategy, seed):
         assert fits(found) and found == pytest.approx(next(filter(fits, ratios)), abs=0.03)
     else:
         assert not fits(found) and found >= ratio
+
+
+def test_the_ratio_of_a_halved_prompt():
+    """Of 10 tokens 5 are kept, and the others become as few as there is room for."""
+    ratios = [fitting_ratio(10, 20, "auto", 2, room, 100, halve_short=True) for room in (8, 7, 6)]
+    assert ratios == [2, 2.5, 5]
+    assert fitting_ratio(10, 20, "auto", 2, 6, 100) == 2

@@ -99,6 +99,8 @@ class Recorder(torch.nn.Module):
 
 
 class NoModel(torch.nn.Module):
+    encoder = SimpleNamespace(cfg=SelfCpConfig())
+
     def set_num_updates(self, number):
         pass
 
@@ -386,33 +388,55 @@ def test_a_validation_set_that_does_not_fit_is_refused_before_the_first_epoch(da
             task.begin_epoch(1, model)
 
 
+def find_what_fits(task, model, split, draw):
+    """Compare what is refused before the first epoch with what the model reads, record by record.
+
+    Args:
+        draw: gives what training draws for a batch.
+    """
+    task.load_dataset(split)
+    dataset = task.dataset(split)
+
+    @torch.no_grad()
+    def fits(record):
+        sample = dataset.collater([record])
+        try:
+            model(**sample["net_input"], **draw(sample))
+        except UserError:
+            return False
+        return True
+
+    seen = set()
+    for positions in range(6, max(map(sum, dataset.lengths())) + 1):
+        model.decoder.inner.max_target_positions = positions
+        all_fit = all(map(fits, dataset))
+        seen.add(all_fit)
+        refused = pytest.raises(UserError, match=f"^--.* {split}: .* has {positions} positions; ")
+        with nullcontext() if all_fit else refused:
+            task.begin_epoch(1, model)
+    assert seen == {True, False}
+
+
 @pytest.mark.parametrize("strategy", ["perplexity", "perplexity_equal"])
 def test_thinned_out_prompts_are_read_before_the_first_epoch(strategy, data, tmp_path):
     """How much is left of them is known when the backbone has read them."""
     path = save_model(tmp_path / "lm.pt", make_task(tmp_path), "transformer_lm", **TINY)
     cfg = SelfCpConfig(backbone_path=path, window=9, prompt_strategy=strategy, memory_ratio=3)
     task = make_task(tmp_path, valid_subset="test")
-    task.load_dataset("test")
-    dataset = task.dataset("test")
-    model = SelfCpModel.build_model(cfg, task).eval()
+    find_what_fits(task, SelfCpModel.build_model(cfg, task).eval(), "test", lambda sample: {})
 
-    def fits(record):
-        try:
-            model(**dataset.collater([record])["net_input"])
-        except UserError:
-            return False
-        return True
 
-    seen = set()
-    whole = max(map(sum, dataset.lengths()))
-    for positions in range(10, whole):
-        model.decoder.inner.max_target_positions = positions
-        all_fit = all(map(fits, dataset))
-        seen.add(all_fit)
-        refused = pytest.raises(UserError, match=f"^--valid-subset test: .* has {positions} pos")
-        with nullcontext() if all_fit else refused:
-            task.begin_epoch(1, model)
-    assert seen == {True, False}
+@pytest.mark.parametrize("ratios", ["", "3,3"])
+@pytest.mark.parametrize("strategy", ["auto", "recursive", "truncate", "perplexity_equal", "full"])
+def test_a_training_set_that_does_not_fit_is_refused_before_the_first_epoch(
+    strategy, ratios, data, tmp_path
+):
+    """Drawn ratios are raised, where they count; without a range they are what they are."""
+    path = save_model(tmp_path / "lm.pt", make_task(tmp_path), "transformer_lm", **TINY)
+    cfg = SelfCpConfig(backbone_path=path, window=14, prompt_strategy=strategy, memory_ratio=4)
+    task = make_task(tmp_path, train_subset="train", memory_ratio_range=ratios)
+    model = SelfCpModel.build_model(cfg, task)
+    find_what_fits(task, model, "train", lambda sample: task._draws(sample, epoch=1))
 
 
 @pytest.mark.parametrize(

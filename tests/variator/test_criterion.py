@@ -89,6 +89,23 @@ def test_distance_is_that_of_the_outputs(norms, task, tmp_path):
         torch.testing.assert_close(gradient, by_hand, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("full_context", [False, True])
+def test_distance_around_a_transformer_with_alignments(full_context, task, tmp_path):
+    """Its decoder may run once more, for alignments, and see the next words; that counts not."""
+    options = {"alignment_layer": 1, "full_context_alignment": full_context}
+    for stack in ("encoder", "decoder"):
+        options |= {f"{stack}_layers": 2, f"{stack}_attention_heads": 2}
+        options |= {f"{stack}_embed_dim": 16, f"{stack}_ffn_embed_dim": 24}
+    path = save_model(tmp_path / "b.pt", task, "transformer_align", **options)
+    model = make_variator(task, path, compression_ratio=3).double()
+    lengths = [3, 7, 2, 6]
+    batch = make_batch(task, lengths)
+    expected = distance_by_hand(model, batch, lengths)
+    _, size, log = make_criterion(task)(model, batch)
+    torch.testing.assert_close(log["distance"].item() / size, expected.item(), rtol=1e-5, atol=0)
+    assert "task_loss" in make_criterion(task, task_loss_weight=0.5)(model, batch)[2]
+
+
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_distance_around_a_model_with_language_tokens(side, task, tmp_path):
     """In the encoder they are positions as others; the decoder's are none that is asked for."""

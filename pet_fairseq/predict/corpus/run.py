@@ -42,7 +42,7 @@ from pet_fairseq.predict.lines import Line
 from pet_fairseq.predict.load_model import PATH
 from pet_fairseq.predict.long_lines import split_to_fit
 from pet_fairseq.predict.shared_options import Search
-from pet_fairseq.predict.translate import check_numbers, open_engine, quiet_loggers
+from pet_fairseq.predict.translate import check_numbers, open_engine
 from pet_fairseq.runner.call import Call
 from pet_fairseq.runner.record import Record, digest
 
@@ -180,7 +180,6 @@ def work(args: Namespace, share: Share, place: Path, settings: Record, update: U
     first = next(numbers, None)
     if first is None:
         return
-    quiet_loggers()
     engine = open_engine(args, args.rest)
     keep_settings(args.out, with_subwords(settings, engine.text.files), write=True)
     teacher = Teacher(engine, args)

@@ -15,6 +15,8 @@ from pet_fairseq.results.report.measure import Run, is_run
 from pet_fairseq.runs import read_order, row_name, seed_of
 from pet_fairseq.statistics import Sample
 
+TEACHER = "teacher"  # the name of its run
+
 
 @dataclass
 class RunGroup:
@@ -123,14 +125,15 @@ def name_missing_outputs(runs: list[Run]) -> None:
             run.missing += [name for name in everything if name not in present]
 
 
-def name_missing_seeds(groups: list[RunGroup], teacher: RunGroup) -> None:
+def name_missing_seeds(groups: list[RunGroup]) -> None:
     """Note in `missing` if a group has fewer seeds than the largest group.
 
-    A teacher needs only one, and so does an ensemble, which has several seeds in it.
+    The teacher needs only one, unlike a row that stands for it; so does an ensemble, which has
+    several seeds in it.
     """
     most = max(groups, key=lambda group: len(group.runs))
     for group in groups:
-        single = group is teacher or group.runs[0].members > 1
+        single = group.name == TEACHER or group.runs[0].members > 1
         enough = 1 if single and len(group.runs) == 1 else len(most.runs)
         if len(group.runs) < enough:
             group.missing.append(f"seeds: it has {len(group.runs)}, `{most.name}` has {enough}")

@@ -11,6 +11,7 @@ from pet_fairseq.results.report.compare import Comparison, bootstrap, tokenised_
 from pet_fairseq.results.report.measure import measure_run
 from pet_fairseq.results.report.scoring import SCORERS, Scorer
 from pet_fairseq.results.report.seed_groups import (
+    TEACHER,
     RunGroup,
     check_same_test_set,
     find_groups,
@@ -21,8 +22,6 @@ from pet_fairseq.results.report.seed_groups import (
 )
 from pet_fairseq.results.report.tables import to_json, to_markdown
 from pet_fairseq.runs import read_order
-
-TEACHER = "teacher"  # the name of its run
 
 
 def write_report(
@@ -57,7 +56,7 @@ def write_report(
     _check_name(baseline or teacher, "--baseline", folders, runs)
     groups = measure_groups(folders, scorer)
     by_name = {group.name: group for group in groups}
-    name_missing_seeds(groups, by_name[teacher])
+    name_missing_seeds(groups)
     comparison = Comparison(groups, by_name[teacher], by_name[baseline or teacher], scorer)
     if tokenised:
         comparison.tokenised = tokenised_scores(comparison)

@@ -63,6 +63,13 @@ def test_fewer_seeds_are_named_except_one_teacher(seeds, report):
     assert rows["teacher"]["seeds"] == 2
 
 
+def test_a_row_that_stands_for_the_teacher_needs_all_seeds(seeds, report):
+    """It is no teacher, but a row like the others that happens to come first."""
+    text, _ = report(teacher="student")
+    assert "* missing: student/seeds: it has 1, `pet` has 3" in text
+    assert "missing: teacher" not in text
+
+
 def test_an_output_that_one_seed_lacks_is_named(seeds, report):
     (seeds / "pet.seed10/generate.beam5.2.txt").unlink()
     for name in ("teacher", "student", "pet.seed2", "pet.seed11"):
