@@ -739,8 +739,8 @@ DEFECTS = (
     Defect(
         "two separators in BERT's pairs",
         "pet_fairseq/huggingface/bert.py:read_bert",
-        "classes, separators=1)",
-        "classes, separators=2)",
+        "separators=1)",
+        "separators=2)",
         "tests/huggingface/test_transformers.py",
     ),
     Defect(
