@@ -19,18 +19,16 @@ from pet_fairseq.export.forms import WAY_OUT, Form
 from pet_fairseq.files import read_lines, write_json, write_lines
 from pet_fairseq.huggingface.fsmt import (
     BPE_TOKENIZER,
-    END_OF_WORD,
     SENTENCE_TOKENIZER,
-    SEPARATOR,
     SOURCE_PIECES,
     TARGET_PIECES,
-    VERSION,
 )
 from pet_fairseq.huggingface.marian import MODELS
 from pet_fairseq.huggingface.marian import PIECES as MARIAN_PIECES
 from pet_fairseq.huggingface.marian import TARGET_PIECES as MARIAN_TARGET_PIECES
 from pet_fairseq.huggingface.tokenizer_file import MERGES, OPTIONS
 from pet_fairseq.huggingface.vocabulary import FIRST
+from pet_fairseq.multilingual.subword_restriction import VERSION, symbol_of
 from pet_fairseq.predict.text import bpe_options, find_subword_file
 
 OPTION = "--segmentation"
@@ -103,7 +101,7 @@ def write_bpe(form: Form, codes: Path, languages: tuple[str, str], folder: Path)
     """
     merges = read_merges(codes)
     for name, words in ((SOURCE_PIECES, form.sources), (TARGET_PIECES, form.targets)):
-        write_json(folder / name, number([piece_of(word) for word in words], codes))
+        write_json(folder / name, number([fsmt_name(word) for word in words], codes))
     write_lines(folder / MERGES, merges)
     return write_options(form, BPE_TOKENIZER, folder, langs=list(languages), do_lower_case=False)
 
@@ -126,12 +124,9 @@ def read_merges(codes: Path) -> list[str]:
     return [" ".join(merge) for merge in dict.fromkeys(merges)]
 
 
-def piece_of(word: str) -> str:
-    """FSMT's name of a word: marked if the word ends, and not, as in fairseq, if it goes on."""
-    if word in FIRST:
-        return word
-    begun = word.removesuffix(SEPARATOR)
-    return begun if begun != word else word + END_OF_WORD
+def fsmt_name(word: str) -> str:
+    """FSMT's name of one of fairseq's words: subword-nmt's symbol."""
+    return word if word in FIRST else symbol_of(word)
 
 
 def number(pieces: Sequence[str], path: Path) -> dict[str, int]:
