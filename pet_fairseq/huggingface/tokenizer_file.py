@@ -86,15 +86,15 @@ def content(piece: object) -> Optional[str]:
     return piece if isinstance(piece, str) else None
 
 
-def word_of(piece: str) -> str:
+def escape_spaces(piece: str) -> str:
     """A piece as a word without spaces, which separate words in fairseq's text."""
     if not any(map(str.isspace, piece)):
         return piece
     return "".join(f"\\u{ord(char):04x}" if char.isspace() else char for char in piece)
 
 
-def piece_of(word: str) -> str:
-    """The piece whose word this is."""
+def unescape_spaces(word: str) -> str:
+    """The piece of which `escape_spaces` made a word."""
     return re.sub(r"\\u([0-9a-f]{4})", _space, word)
 
 
@@ -134,7 +134,7 @@ def load_segmenter(path: Path) -> "Tokenizer":
 def segment(tokenizer: "Tokenizer", texts: list[str]) -> list[str]:
     """Tokenize texts: words separated by spaces, without those that begin and end a text."""
     encoded = tokenizer.encode_batch(texts, add_special_tokens=False)
-    return [" ".join(map(word_of, pieces.tokens)) for pieces in encoded]
+    return [" ".join(map(escape_spaces, pieces.tokens)) for pieces in encoded]
 
 
 def _read(path: Path) -> "Tokenizer":
