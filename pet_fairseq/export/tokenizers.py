@@ -13,7 +13,7 @@ from fairseq.data import Dictionary
 from omegaconf import DictConfig
 
 from pet_fairseq.checkpoints.dictionaries import first_folder
-from pet_fairseq.checkpoints.text_files import folders_around
+from pet_fairseq.checkpoints.text_files import both_sides, folders_around
 from pet_fairseq.errors import UserError
 from pet_fairseq.export.forms import WAY_OUT, Form
 from pet_fairseq.files import read_lines, write_json, write_lines
@@ -145,14 +145,9 @@ def number(pieces: Sequence[str], path: Path) -> dict[str, int]:
 
 
 def write_sentencepiece(form: Form, file: Path, languages: tuple[str, str], folder: Path) -> str:
-    """Write MarianTokenizer's files.
-
-    A target.spm beside source.spm is the target's model; else both languages have the same.
-    """
-    source, target = MODELS
-    beside = file.with_name(target)
-    shutil.copyfile(file, folder / source)
-    shutil.copyfile(beside if file.name == source and beside.is_file() else file, folder / target)
+    """Write MarianTokenizer's files."""
+    for name, model in zip(MODELS, both_sides(str(file))):
+        shutil.copyfile(model, folder / name)
     separate = form.sources != form.targets
     write_json(folder / MARIAN_PIECES, number(form.sources, file))
     if separate:

@@ -9,6 +9,7 @@ from typing import Optional
 import torch
 from torch import Tensor
 
+from pet_fairseq.checkpoints.text_files import SOURCE_MODEL, TARGET_MODEL
 from pet_fairseq.errors import UserError
 from pet_fairseq.huggingface.bert import shifted_positions
 from pet_fairseq.huggingface.encoder_decoder import (
@@ -28,7 +29,7 @@ from pet_fairseq.huggingface.writer import Import
 from pet_fairseq.multilingual.language_tokens import LanguageTokens, check_language
 
 PIECES, TARGET_PIECES = "vocab.json", "target_vocab.json"
-MODELS = ("source.spm", "target.spm")
+MODELS = (SOURCE_MODEL, TARGET_MODEL)
 ACTIVATIONS = {"swish": ["--swish"], "silu": ["--swish"]} | {
     name: ["--activation-fn", name] for name in ("relu", "gelu")
 }
