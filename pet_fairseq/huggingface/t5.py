@@ -24,6 +24,7 @@ from pet_fairseq.huggingface.tokenizer_file import (
 )
 from pet_fairseq.huggingface.vocabulary import FIRST, Vocabulary, make_vocabulary
 from pet_fairseq.huggingface.writer import Import, option_words
+from pet_fairseq.multilingual.subword_restriction import read_sentencepiece
 from pet_fairseq.nn.relative_bias import RelativeBias
 
 if TYPE_CHECKING:
@@ -255,14 +256,7 @@ def unigram_tokenizer(model) -> "Tokenizer":
 
 def read_sentence_model(path: Path):
     """The contents of a SentencePiece model. Raises UserError if it is none of unigrams."""
-    from google.protobuf.message import DecodeError
-    from sentencepiece import sentencepiece_model_pb2
-
-    model = sentencepiece_model_pb2.ModelProto()
-    try:
-        model.ParseFromString(path.read_bytes())
-    except DecodeError as error:
-        raise UserError(f"{path}: not a SentencePiece model; download it again") from error
+    model = read_sentencepiece(path)
     if model.trainer_spec.model_type != model.trainer_spec.UNIGRAM or not model.pieces:
         raise UserError(
             f"{path}: a SentencePiece model of another type than unigram, which T5's is; give the "
