@@ -8,8 +8,8 @@ from torch import Tensor
 
 from pet_fairseq.checkpoints.text_files import check_languages
 from pet_fairseq.errors import UserError
-from pet_fairseq.huggingface.source import CONFIG, Config, Weights, read_json, require_file
-from pet_fairseq.huggingface.tokenizer_file import pieces_in_order
+from pet_fairseq.huggingface.source import CONFIG, Config, Weights, require_file
+from pet_fairseq.huggingface.tokenizer_file import pieces_in_order, read_json
 from pet_fairseq.huggingface.vocabulary import FIRST, Vocabulary, make_vocabulary
 
 ATTENTION = ("q_proj", "k_proj", "v_proj", "out_proj")

@@ -9,7 +9,7 @@ from typing import Optional
 import sentencepiece
 
 from pet_fairseq.errors import UserError, option_of, user_message
-from pet_fairseq.huggingface.source import Config, Source, read_json
+from pet_fairseq.huggingface.source import Config, Source
 from pet_fairseq.huggingface.tokenizer_file import (
     ADDED,
     BYTE_PIECES,
@@ -17,6 +17,7 @@ from pet_fairseq.huggingface.tokenizer_file import (
     TOKENIZER,
     content,
     pieces_in_order,
+    read_json,
     read_options,
 )
 from pet_fairseq.huggingface.vocabulary import FIRST

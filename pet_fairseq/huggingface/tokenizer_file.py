@@ -256,8 +256,11 @@ def read_options(path: Path) -> dict:
     Raises:
         UserError: it is not readable.
     """
-    if not path.is_file():
-        return {}
+    return read_json(path) if path.is_file() else {}
+
+
+def read_json(path: Path) -> dict:
+    """Read an object from JSON. Raises UserError if there is none."""
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError, RecursionError) as error:
