@@ -25,7 +25,14 @@ from pet_fairseq.checkpoints.text_files import write_languages
 from pet_fairseq.errors import UserError, first_given, option_of
 from pet_fairseq.export.ctranslate2 import float32_or_int8, language_tokens
 from pet_fairseq.export.fairseq import plain_options, weights_in_use
-from pet_fairseq.export.forms import EMBEDDINGS, NO_ROOM, OUTPUT, OUTPUT_BIAS, POSITIONS
+from pet_fairseq.export.forms import (
+    EMBEDDINGS,
+    NO_ROOM,
+    OUTPUT,
+    OUTPUT_BIAS,
+    POSITIONS,
+    layer_numbers,
+)
 from pet_fairseq.export.forms import positions as positions_of
 from pet_fairseq.export.tokenizers import OPTION, find_segmentation_file
 from pet_fairseq.huggingface.marian_model import MarianModel, engine_positions
@@ -255,7 +262,7 @@ def marian_tensors(
     bias[vocabulary.absent] = ABSENT
     yield "decoder_ff_logit_out_b", bias[None]
     for stack in STACKS:
-        for number in range(count_layers(weights, stack)):
+        for number in range(len(layer_numbers(weights, stack))):
             ours, theirs = f"{stack}.layers.{number}", f"{stack}_l{number + 1}"
             attentions = {"self": "self_attn"}
             if stack == "decoder":
@@ -268,11 +275,6 @@ def marian_tensors(
                 yield from norm(weights, f"{ours}.{attention}_layer_norm", f"{theirs}_{name}_Wo")
             yield from feed_forward(weights, ours, f"{theirs}_ffn")
             yield from norm(weights, f"{ours}.final_layer_norm", f"{theirs}_ffn_ffn")
-
-
-def count_layers(weights: Mapping[str, Tensor], stack: str) -> int:
-    names = (name.split(".") for name in weights if name.startswith(f"{stack}.layers."))
-    return len({parts[2] for parts in names})
 
 
 def norm(weights: Mapping[str, Tensor], ours: str, theirs: str) -> Iterator[tuple[str, Tensor]]:
