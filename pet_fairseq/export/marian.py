@@ -61,6 +61,23 @@ ATTENTION = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "out_proj"}
 FLOAT32, INT8, INTGEMM8 = 0x0404, 0x0101, 0x4101
 ALIGNMENT = 256
 OPTIONS = "special:model.yml"
+# what Marian wants to know of models, and this kind of them does not use
+UNUSED: dict[str, object] = {
+    **{"transformer-decoder-autoreg": "self-attention", "transformer-tied-layers": []},
+    **{"transformer-decoder-dim-ffn": 0, "transformer-decoder-ffn-depth": 0},
+    **{"transformer-depth-scaling": False, "transformer-no-projection": False},
+    **{"transformer-guided-alignment-layer": "last", "transformer-rnn-projection": False},
+    **{"transformer-aan-activation": "swish", "transformer-aan-depth": 2},
+    **{"transformer-aan-nogate": False, "transformer-dim-aan": 2048},
+    **{"transformer-pool": False, "dim-rnn": 1024, "enc-type": "bidirectional"},
+    **{"enc-cell": "gru", "enc-cell-depth": 1, "dec-cell": "gru"},
+    **{"dec-cell-base-depth": 2, "dec-cell-high-depth": 1, "skip": False},
+    **{"layer-normalization": False, "right-left": False, "input-types": []},
+    **{"factors-combine": "sum", "factors-dim-emb": 0, "output-omit-bias": False},
+    **{"lemma-dim-emb": 0, "lemma-dependency": "", "ulr": False, "ulr-dim-emb": 0},
+    **{"ulr-trainable-transformation": False},
+    **{"bert-train-type-embeddings": True, "bert-type-vocab-size": 2},
+}
 
 
 def write_marian(
@@ -324,23 +341,8 @@ def model_options(options: Namespace, swish: bool, tensors: Mapping[str, np.ndar
         "transformer-postprocess-emb": "d",
         "transformer-postprocess-top": "",
         "transformer-train-position-embeddings": False,
-        # what this kind of model does not use
-        **{"transformer-decoder-autoreg": "self-attention", "transformer-tied-layers": []},
-        **{"transformer-decoder-dim-ffn": 0, "transformer-decoder-ffn-depth": 0},
-        **{"transformer-depth-scaling": False, "transformer-no-projection": False},
-        **{"transformer-guided-alignment-layer": "last", "transformer-rnn-projection": False},
-        **{"transformer-aan-activation": "swish", "transformer-aan-depth": 2},
-        **{"transformer-aan-nogate": False, "transformer-dim-aan": 2048},
-        **{"transformer-pool": False, "dim-rnn": 1024, "enc-type": "bidirectional"},
-        **{"enc-cell": "gru", "enc-cell-depth": 1, "dec-cell": "gru"},
-        **{"dec-cell-base-depth": 2, "dec-cell-high-depth": 1, "skip": False},
-        **{"layer-normalization": False, "right-left": False, "input-types": []},
-        **{"factors-combine": "sum", "factors-dim-emb": 0, "output-omit-bias": False},
-        **{"lemma-dim-emb": 0, "lemma-dependency": "", "ulr": False, "ulr-dim-emb": 0},
-        **{"ulr-trainable-transformation": False},
-        **{"bert-train-type-embeddings": True, "bert-type-vocab-size": 2},
     }
-    return yaml.safe_dump(content)
+    return yaml.safe_dump(content | UNUSED)
 
 
 # --- files ----------------------------------------------------------------------------------------
