@@ -34,7 +34,7 @@ from pet_fairseq.export.forms import (
     layer_numbers,
 )
 from pet_fairseq.export.forms import positions as positions_of
-from pet_fairseq.export.tokenizers import OPTION, find_segmentation_file
+from pet_fairseq.export.tokenizers import SEGMENTATION, find_segmentation_file
 from pet_fairseq.huggingface.marian_model import MarianModel, engine_positions
 from pet_fairseq.multilingual.subword_restriction import read_sentencepiece
 from pet_fairseq.nn.architectures import architecture_name, model_class
@@ -199,7 +199,7 @@ def check_segmentation(file: str) -> Path:
             "by SentencePiece; give --to ctranslate2"
         )
     if not Path(file).is_file():
-        raise UserError(f"{OPTION} {file}: no such file; give a SentencePiece model")
+        raise UserError(f"{SEGMENTATION} {file}: no such file; give a SentencePiece model")
     if "sentencepiece_model" not in bpe_options(file):
         raise UserError(
             f"{TO}: {file} segments its text, and Marian's engine takes SentencePiece models only; "
@@ -211,7 +211,7 @@ def check_segmentation(file: str) -> Path:
 # --- vocabulary -----------------------------------------------------------------------------------
 
 
-class Vocabulary(NamedTuple):
+class MarianVocabulary(NamedTuple):
     """Marian's vocabulary.
 
     Attributes:
@@ -224,7 +224,7 @@ class Vocabulary(NamedTuple):
     absent: list[int]
 
 
-def make_vocabulary(file: Path, words: Dictionary) -> Vocabulary:
+def make_vocabulary(file: Path, words: Dictionary) -> MarianVocabulary:
     """A SentencePiece model that segments text as another one does, for Marian.
 
     Marian takes the numbers of SentencePiece: 0 is `</s>` and 1 the unknown piece. Pieces that the
@@ -242,7 +242,7 @@ def make_vocabulary(file: Path, words: Dictionary) -> Vocabulary:
     own = words.symbols[words.nspecial :]
     if 2 * len(names.intersection(own)) < len(own):
         raise UserError(
-            f"{OPTION} {file}: few of the dictionary's words are pieces of it; give the "
+            f"{SEGMENTATION} {file}: few of the dictionary's words are pieces of it; give the "
             "SentencePiece model of the training text"
         )
     lowest = min(score for _, score, _ in pieces)
@@ -259,14 +259,14 @@ def make_vocabulary(file: Path, words: Dictionary) -> Vocabulary:
     trainer.vocab_size = len(proto.pieces)
     rows = [words.eos(), words.unk(), *(words.index(name) for name, _, _ in pieces)]
     absent = [i for i, row in enumerate(rows) if row == words.unk() and i != 1]
-    return Vocabulary(proto.SerializeToString(), rows, absent)
+    return MarianVocabulary(proto.SerializeToString(), rows, absent)
 
 
 # --- tensors --------------------------------------------------------------------------------------
 
 
 def marian_tensors(
-    weights: Mapping[str, Tensor], vocabulary: Vocabulary
+    weights: Mapping[str, Tensor], vocabulary: MarianVocabulary
 ) -> Iterator[tuple[str, Tensor]]:
     """Yield a model's tensors as Marian has them: vectors are rows, matrices inputs x outputs.
 

@@ -31,7 +31,7 @@ from pet_fairseq.huggingface.vocabulary import FIRST
 from pet_fairseq.multilingual.subword_restriction import VERSION, symbol_of
 from pet_fairseq.predict.text import bpe_options, find_subword_file
 
-OPTION = "--segmentation"
+SEGMENTATION = "--segmentation"
 
 
 def find_segmentation_file(
@@ -47,9 +47,9 @@ def find_segmentation_file(
     """
     if given is not None:
         return given
-    remedy = f"give BPE codes or a SentencePiece model by {OPTION} FILE"
+    remedy = f"give BPE codes or a SentencePiece model by {SEGMENTATION} FILE"
     folders = folders_around(checkpoint, cfg, Path(first_folder(data)))
-    return find_subword_file(words, folders, OPTION, remedy)
+    return find_subword_file(words, folders, SEGMENTATION, remedy)
 
 
 def write_tokenizer(form: Form, file: str, languages: tuple[str, str], folder: Path) -> str:
@@ -67,7 +67,9 @@ def write_tokenizer(form: Form, file: str, languages: tuple[str, str], folder: P
             f"transformers takes them whole; {WAY_OUT}"
         )
     if not Path(file).is_file():
-        raise UserError(f"{OPTION} {file}: no such file; give BPE codes or a SentencePiece model")
+        raise UserError(
+            f"{SEGMENTATION} {file}: no such file; give BPE codes or a SentencePiece model"
+        )
     kind = bpe_options(file)["_name"]
     if kind == "tokenizer_json":
         raise UserError(
@@ -112,15 +114,15 @@ def read_merges(codes: Path) -> list[str]:
     Raises:
         UserError: the file is of another version, or no codes.
     """
-    version, *lines = read_lines(codes, OPTION)
+    version, *lines = read_lines(codes, SEGMENTATION)
     if version.split() != VERSION.split():
         raise UserError(
-            f"{OPTION} {codes}: its first line is not {VERSION!r}, and transformers reads no other "
-            f"codes of subword-nmt; {WAY_OUT}"
+            f"{SEGMENTATION} {codes}: its first line is not {VERSION!r}, and transformers reads no "
+            f"other codes of subword-nmt; {WAY_OUT}"
         )
     merges = [tuple(line.split()[:2]) for line in lines if line.strip()]
     if any(len(merge) < 2 for merge in merges):
-        raise UserError(f"{OPTION} {codes}: has a line without two pieces; give BPE codes")
+        raise UserError(f"{SEGMENTATION} {codes}: has a line without two pieces; give BPE codes")
     return [" ".join(merge) for merge in dict.fromkeys(merges)]
 
 
