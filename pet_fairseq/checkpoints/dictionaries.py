@@ -57,7 +57,7 @@ def check_dictionaries(
         check_single_dictionary(state, path, option, task, remedy, folder)
         return
     ours = {"source_lang": task.source_dictionary, "target_lang": task.target_dictionary}
-    our_folder = task.cfg.data.split(os.pathsep)[0]
+    our_folder = first_folder(task.cfg.data)
     sizes = vocabulary_sizes(state["model"])
     languages = trained_languages(cfg, folder)
     for side, dictionary in ours.items():

@@ -11,6 +11,7 @@ from typing import Optional
 from fairseq.data import Dictionary
 from omegaconf import DictConfig
 
+from pet_fairseq.checkpoints.dictionaries import first_folder
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_text, write_json
 
@@ -44,7 +45,7 @@ def folders_around(path: str, cfg: DictConfig, data: Optional[Path] = None) -> l
         getattr(cfg.get("checkpoint"), "finetune_from_model", None),
         (getattr(cfg.get("criterion"), "teacher_path", None) or "").split(os.pathsep)[0],
     )
-    trained = Path(cfg.task.data.split(os.pathsep)[0])
+    trained = Path(first_folder(cfg.task.data))
     first = [] if data is None else around_data(data)
     return [*first, *around_data(trained), *(Path(file).parent for file in origins if file)]
 
