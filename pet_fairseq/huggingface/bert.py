@@ -16,6 +16,7 @@ from pet_fairseq.huggingface.classification_heads import (
     is_classifier,
 )
 from pet_fairseq.huggingface.source import Config, Source, Weights
+from pet_fairseq.huggingface.tokenizer_file import TEXT_OPTIONS
 from pet_fairseq.huggingface.vocabulary import Vocabulary, make_vocabulary
 from pet_fairseq.huggingface.writer import Import, option_words
 
@@ -126,7 +127,7 @@ def encoder_import(
         chain(tensors, head_tensors(weights, vocabulary, names, has_words, has_classes)),
         describe_heads(vocabulary, has_words, has_classes),
         source.tokenizer.write,
-        ["--bpe", "tokenizer_json", "--tokenizer-file", "{}/tokenizer.json"],
+        TEXT_OPTIONS,
         ("encoder.lm_head.",),
     )
 

@@ -16,6 +16,7 @@ from pet_fairseq.huggingface.encoder_decoder import (
 from pet_fairseq.huggingface.source import Config, Source, Weights
 from pet_fairseq.huggingface.tokenizer_file import (
     OPTIONS,
+    TEXT_OPTIONS,
     TOKENIZER,
     TokenizerFile,
     add_tokens,
@@ -83,7 +84,7 @@ def read_t5(source: Source) -> Import:
         t5_tensors(weights, config, vocabulary, tied, per_layer),
         f"{len(vocabulary):,} words{widened(weights)}",
         text.write,
-        ["--bpe", "tokenizer_json", "--tokenizer-file", f"{{}}/{TOKENIZER}"],
+        TEXT_OPTIONS,
     )
 
 

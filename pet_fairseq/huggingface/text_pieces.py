@@ -14,6 +14,7 @@ from pet_fairseq.huggingface.tokenizer_file import (
     ADDED,
     BYTE_PIECES,
     OPTIONS,
+    TEXT_OPTIONS,
     TOKENIZER,
     content,
     pieces_in_order,
@@ -77,7 +78,7 @@ def read_text_pieces(source: Source) -> TextPieces:
         numbers,
         file.path,
         file.write,
-        ["--bpe", "tokenizer_json", "--tokenizer-file", f"{{}}/{TOKENIZER}"],
+        TEXT_OPTIONS,
         find_languages(dict.fromkeys([*special, *listed_pieces(source.folder)]), numbers),
     )
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 TOKENIZER, OPTIONS = "tokenizer.json", "tokenizer_config.json"
+# options of fairseq that turn text into the words of a TOKENIZER in the folder `{}`
+TEXT_OPTIONS = ["--bpe", "tokenizer_json", "--tokenizer-file", f"{{}}/{TOKENIZER}"]
 WORDPIECES = "vocab.txt"  # BERT's
 BYTE_PIECES, MERGES = "vocab.json", "merges.txt"  # GPT-2's
 ADDED, CONFIG = "added_tokens.json", "config.json"
