@@ -11,6 +11,7 @@ from typing import Optional
 from fairseq.data import Dictionary
 from omegaconf import DictConfig
 
+from pet_fairseq.byte_pieces import SPACE
 from pet_fairseq.checkpoints.dictionaries import first_folder
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_text, write_json
@@ -26,7 +27,7 @@ SUBWORD_FILES = (*CODES, "spm.model", "sentencepiece.bpe.model", TOKENIZER, SOUR
 # the value that fairseq-generate's --remove-bpe needs, by a mark that pieces of words carry
 SEGMENTATIONS = {
     "subword_nmt": lambda word: word.endswith("@@"),
-    "sentencepiece": lambda word: word.startswith("\u2581"),
+    "sentencepiece": lambda word: word.startswith(SPACE),
 }
 
 
