@@ -16,6 +16,7 @@ from pet_fairseq.huggingface.classification_heads import (
 )
 from pet_fairseq.huggingface.encoder_decoder import (
     BIAS,
+    SUFFIXES,
     dictionary_files,
     norm_parts,
     position_limits,
@@ -31,7 +32,6 @@ from pet_fairseq.huggingface.writer import Import
 from pet_fairseq.multilingual.language_tokens import END, LanguageTokens
 
 PRE_NORM = "mbart"  # the model_type whose layers are pre-norm, with a norm after the last one
-LANGUAGES = ("source", "target")  # the suffixes of data files in fairseq's recipes for BART
 # architectures without and with language tokens, by whether embeddings are scaled
 ARCHS = {False: ("bart_large", "bilingual_bart"), True: ("mbart_large", "bilingual_mbart")}
 CLASS_HEAD = {"dense": f"{HEAD}.dense", "out_proj": f"{HEAD}.out_proj"}
@@ -71,7 +71,7 @@ def read_bart(source: Source) -> Import:
         task.append("--add-prev-output-tokens")
         arch += ["--max-positions", str(positions)]
     else:
-        languages = choose_pair(source, text) if bilingual else LANGUAGES
+        languages = choose_pair(source, text) if bilingual else SUFFIXES
         if bilingual:
             tokens = (text.languages[language] for language in languages)
             arch += mbart_tokens(source, *tokens).command_words()

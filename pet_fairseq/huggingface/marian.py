@@ -14,6 +14,7 @@ from pet_fairseq.errors import UserError
 from pet_fairseq.huggingface.bert import shifted_positions
 from pet_fairseq.huggingface.encoder_decoder import (
     BIAS,
+    SUFFIXES,
     BilingualText,
     dictionary_files,
     layer_tensors,
@@ -101,7 +102,7 @@ def read_languages(source: Source) -> tuple[str, str]:
     options = read_options(source.folder / OPTIONS) | source.languages
     names = (str(options.get("source_lang") or ""), str(options.get("target_lang") or ""))
     usable = all(map(str.isidentifier, names)) and names[0] != names[1]
-    return names if usable else ("source", "target")
+    return names if usable else SUFFIXES
 
 
 def language_options(source: Source, vocabulary: Vocabulary) -> list[str]:

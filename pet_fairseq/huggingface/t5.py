@@ -9,6 +9,7 @@ from torch import Tensor
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.huggingface.encoder_decoder import (
+    SUFFIXES,
     dictionary_files,
     position_limits,
     translation_task,
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 SENTENCE_PIECES = "spiece.model"
 SENTINEL, SENTINELS = "<extra_id_{}>", 100  # the name of one, and how many T5's tokenizer adds
-LANGUAGES = ("source", "target")  # the suffixes of data files
 LENGTH = 1024  # T5's positions have no end, but fairseq wants one
 # the model types whose layers each have a bias by distance, and whose output is never scaled
 BIAS_PER_LAYER, NEVER_SCALED = "umt5", "mt5"
@@ -78,9 +78,9 @@ def read_t5(source: Source) -> Import:
     arch += ["--share-all-embeddings"] if tied else []
     arch += ["--scale-output"] if is_output_scaled(config) else []
     return Import(
-        translation_task(*LANGUAGES),
+        translation_task(*SUFFIXES),
         arch + position_limits(LENGTH),
-        dictionary_files(LANGUAGES, vocabulary),
+        dictionary_files(SUFFIXES, vocabulary),
         t5_tensors(weights, config, vocabulary, tied, per_layer),
         f"{len(vocabulary):,} words{widened(weights)}",
         text.write,
