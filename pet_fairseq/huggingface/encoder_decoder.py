@@ -17,6 +17,7 @@ ENCODER = ("self_attn_layer_norm", "fc1", "fc2", "final_layer_norm")
 DECODER = (*ENCODER, "encoder_attn_layer_norm")
 BIAS = "final_logits_bias"
 PAD = "<pad>"
+PRE_NORM = ["--encoder-normalize-before", "--decoder-normalize-before"]
 SUFFIXES = ("source", "target")  # of the data files of models that name no languages
 
 
