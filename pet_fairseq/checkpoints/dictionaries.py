@@ -168,6 +168,14 @@ def difference_from(file: Path, ours: Dictionary, option: str) -> str:
     return first_difference(theirs, ours)
 
 
+def dictionaries_by_language(task: FairseqTask) -> dict[str, Dictionary]:
+    """The dictionaries of a translation task by language, that of the source first."""
+    return {
+        task.cfg.source_lang: task.source_dictionary,
+        task.cfg.target_lang: task.target_dictionary,
+    }
+
+
 def load_dictionary(path: Path, option: str) -> Dictionary:
     """Read a dictionary of fairseq.
 
