@@ -6,7 +6,7 @@ them; neither fairseq's `--bpe sentencepiece` nor its `--remove-bpe` joins them 
 
 import re
 
-SPACE = "\u2581"  # how SentencePiece writes one
+SPACE = "\u2581"  # how SentencePiece writes a space
 BYTE = "<0x[0-9A-F]{2}>"
 PIECES = re.compile(rf"(?<!\S){BYTE}(?: {BYTE})*(?!\S)")
 IN_TEXT = re.compile(f"(?:{BYTE})+")

@@ -739,8 +739,8 @@ DEFECTS = (
     Defect(
         "two separators in BERT's pairs",
         "pet_fairseq/huggingface/bert.py:read_bert",
-        "classes, separators=1)",
-        "classes, separators=2)",
+        "separators=1)",
+        "separators=2)",
         "tests/huggingface/test_transformers.py",
     ),
     Defect(
@@ -766,9 +766,9 @@ DEFECTS = (
     ),
     Defect(
         "a word's end that FSMT's tokenizer does not see",
-        "pet_fairseq/export/tokenizers.py:piece_of",
-        "word + END_OF_WORD",
-        "word",
+        "pet_fairseq/multilingual/subword_restriction.py:symbol_of",
+        "piece + END_OF_WORD",
+        "piece",
         "tests/export/test_huggingface.py",
     ),
     Defect(
@@ -852,9 +852,9 @@ DEFECTS = (
     ),
     Defect(
         "pieces of FSMT that end a word marked as going on",
-        "pet_fairseq/huggingface/fsmt.py:word_of",
-        "return whole if whole != piece else piece + SEPARATOR",
-        "return whole + SEPARATOR if whole != piece else piece",
+        "pet_fairseq/multilingual/subword_restriction.py:piece_of",
+        "symbol.removesuffix(END_OF_WORD) if symbol.endswith(END_OF_WORD) else symbol + SEPARATOR",
+        "symbol.removesuffix(END_OF_WORD) + SEPARATOR if symbol.endswith(END_OF_WORD) else symbol",
         "tests/huggingface/test_translators.py",
     ),
     Defect(

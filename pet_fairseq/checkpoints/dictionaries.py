@@ -57,7 +57,7 @@ def check_dictionaries(
         check_single_dictionary(state, path, option, task, remedy, folder)
         return
     ours = {"source_lang": task.source_dictionary, "target_lang": task.target_dictionary}
-    our_folder = task.cfg.data.split(os.pathsep)[0]
+    our_folder = first_folder(task.cfg.data)
     sizes = vocabulary_sizes(state["model"])
     languages = trained_languages(cfg, folder)
     for side, dictionary in ours.items():
@@ -166,6 +166,14 @@ def difference_from(file: Path, ours: Dictionary, option: str) -> str:
         if symbol.startswith("<"):  # <mask>, which some tasks add
             theirs.add_symbol(symbol)
     return first_difference(theirs, ours)
+
+
+def dictionaries_by_language(task: FairseqTask) -> dict[str, Dictionary]:
+    """The dictionaries of a translation task by language, that of the source first."""
+    return {
+        task.cfg.source_lang: task.source_dictionary,
+        task.cfg.target_lang: task.target_dictionary,
+    }
 
 
 def load_dictionary(path: Path, option: str) -> Dictionary:

@@ -114,7 +114,7 @@ def build_from_state(
     trained = own_data(cfg.task.data, path)
     with open_dict(cfg):
         cfg.task.data = data or trained
-    if not Path(cfg.task.data.split(os.pathsep)[0]).is_dir():
+    if not Path(first_folder(cfg.task.data)).is_dir():
         raise UserError(
             f"--data {cfg.task.data}: no such folder; give one made by fairseq-preprocess"
         )

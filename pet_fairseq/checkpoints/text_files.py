@@ -11,6 +11,8 @@ from typing import Optional
 from fairseq.data import Dictionary
 from omegaconf import DictConfig
 
+from pet_fairseq.byte_pieces import SPACE
+from pet_fairseq.checkpoints.dictionaries import first_folder
 from pet_fairseq.errors import UserError
 from pet_fairseq.files import read_text, write_json
 
@@ -25,7 +27,7 @@ SUBWORD_FILES = (*CODES, "spm.model", "sentencepiece.bpe.model", TOKENIZER, SOUR
 # the value that fairseq-generate's --remove-bpe needs, by a mark that pieces of words carry
 SEGMENTATIONS = {
     "subword_nmt": lambda word: word.endswith("@@"),
-    "sentencepiece": lambda word: word.startswith("\u2581"),
+    "sentencepiece": lambda word: word.startswith(SPACE),
 }
 
 
@@ -44,7 +46,7 @@ def folders_around(path: str, cfg: DictConfig, data: Optional[Path] = None) -> l
         getattr(cfg.get("checkpoint"), "finetune_from_model", None),
         (getattr(cfg.get("criterion"), "teacher_path", None) or "").split(os.pathsep)[0],
     )
-    trained = Path(cfg.task.data.split(os.pathsep)[0])
+    trained = Path(first_folder(cfg.task.data))
     first = [] if data is None else around_data(data)
     return [*first, *around_data(trained), *(Path(file).parent for file in origins if file)]
 

@@ -10,7 +10,7 @@ from fairseq.data import Dictionary
 from omegaconf import OmegaConf, open_dict
 from sentencepiece import SentencePieceProcessor
 
-from pet_fairseq.checkpoints.dictionaries import dictionary_of
+from pet_fairseq.checkpoints.dictionaries import dictionaries_by_language, dictionary_of
 from pet_fairseq.checkpoints.loading import CHECKPOINT
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.checkpoints.saving import new_state, save_state
@@ -50,10 +50,7 @@ def trim_teacher(teacher: Path, text: Path, most: Optional[int], folder: Path) -
     options = cfg and cfg.model
     if options is not None:
         check_trimmable(options, str(teacher))
-    dictionaries = {
-        task.cfg.source_lang: task.source_dictionary,
-        task.cfg.target_lang: task.target_dictionary,
-    }
+    dictionaries = dictionaries_by_language(task)
     counts = [count_words(text / f"train.{language}") for language in dictionaries]
     if getattr(options, "share_all_embeddings", False) or len(segmenter.files) < 2:
         counts = [counts[0] + counts[1]] * 2  # what one side may be segmented into, both have

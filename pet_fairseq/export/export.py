@@ -22,7 +22,6 @@ from pet_fairseq.export.marian import write_marian
 from pet_fairseq.export.onnx import write_onnx
 from pet_fairseq.files import atomic_folder, check_new_folder
 
-OPTION = "CHECKPOINT"
 # options that are not for all forms
 ONLY_FOR = {
     "precision": ("ctranslate2", "onnx", "marian"),
@@ -53,8 +52,8 @@ def export(checkpoint: str, data: Optional[str], to: str, out: Path, **options) 
     check_options(to, given)
     check_new_folder(out, "--out")
     if Path(checkpoint).is_dir():
-        (checkpoint,), data = find_model_files(checkpoint, data, OPTION)
-    data = data or own_data(load_options(checkpoint, OPTION).task.data, checkpoint)
+        (checkpoint,), data = find_model_files(checkpoint, data, "CHECKPOINT")
+    data = data or own_data(load_options(checkpoint, "CHECKPOINT").task.data, checkpoint)
     with atomic_folder(out) as folder:
         if to in WITH_TOKENIZER:
             WITH_TOKENIZER[to](checkpoint, data, folder, **given)
@@ -65,7 +64,7 @@ def export(checkpoint: str, data: Optional[str], to: str, out: Path, **options) 
             write_fairseq(checkpoint, data, folder)
         add_text_files(checkpoint, data, folder, with_languages=to != "fairseq")
         if to == "ctranslate2":
-            options = load_options(checkpoint, OPTION).model
+            options = load_options(checkpoint, "CHECKPOINT").model
             write_script(folder, find_file(SUBWORD_FILES, [folder]), options)
 
 
@@ -86,7 +85,7 @@ def add_text_files(checkpoint: str, data: str, folder: Path, with_languages: boo
         checkpoint, data: as for `export`.
         with_languages: whether the languages are written down, too, where the engine knows none.
     """
-    cfg = load_options(checkpoint, OPTION)
+    cfg = load_options(checkpoint, "CHECKPOINT")
     task = load_task(cfg.task, data)
     folders = folders_around(checkpoint, cfg, Path(first_folder(data)))
     copy_subword_files(task.source_dictionary, folders, folder)

@@ -17,6 +17,7 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from omegaconf import OmegaConf
 from torch import Tensor, nn
 
+from pet_fairseq.checkpoints.dictionaries import dictionaries_by_language
 from pet_fairseq.checkpoints.loading import load_transformer
 from pet_fairseq.checkpoints.safe_loading import load_checkpoint
 from pet_fairseq.checkpoints.saving import new_state, save_state
@@ -46,7 +47,7 @@ def write_fairseq(checkpoint: str, data: str, folder: Path, without_tokens: bool
     plain, plain_args = plain_model(model, args, task)
     exported = plain_state(state, plain, plain_args, task)
     save_state(exported, folder / MODEL)
-    for language, dictionary in dictionaries(task).items():
+    for language, dictionary in dictionaries_by_language(task).items():
         dictionary.save(str(folder / f"dict.{language}.txt"))
     return exported["cfg"]
 
@@ -65,14 +66,6 @@ def plain_state(state: dict, plain: FairseqModel, args: Namespace, task: Transla
     # the averaged weights of --store-ema are as large as the model, and of its old form
     extra_state = {name: value for name, value in state["extra_state"].items() if name != "ema"}
     return new_state(cfg, plain.state_dict(), state["optimizer_history"], extra_state)
-
-
-def dictionaries(task: TranslationTask) -> dict:
-    """The dictionaries of a task by language."""
-    return {
-        task.cfg.source_lang: task.source_dictionary,
-        task.cfg.target_lang: task.target_dictionary,
-    }
 
 
 def check_plain_form(options: Any, path: str) -> None:

@@ -25,9 +25,16 @@ from pet_fairseq.checkpoints.text_files import write_languages
 from pet_fairseq.errors import UserError, first_given, option_of
 from pet_fairseq.export.ctranslate2 import float32_or_int8, language_tokens
 from pet_fairseq.export.fairseq import plain_options, weights_in_use
-from pet_fairseq.export.forms import EMBEDDINGS, NO_ROOM, OUTPUT, OUTPUT_BIAS, POSITIONS
+from pet_fairseq.export.forms import (
+    EMBEDDINGS,
+    NO_ROOM,
+    OUTPUT,
+    OUTPUT_BIAS,
+    POSITIONS,
+    layer_numbers,
+)
 from pet_fairseq.export.forms import positions as positions_of
-from pet_fairseq.export.tokenizers import OPTION, find_segmentation_file
+from pet_fairseq.export.tokenizers import SEGMENTATION, find_segmentation_file
 from pet_fairseq.huggingface.marian_model import MarianModel, engine_positions
 from pet_fairseq.multilingual.subword_restriction import read_sentencepiece
 from pet_fairseq.nn.architectures import architecture_name, model_class
@@ -54,6 +61,23 @@ ATTENTION = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "out_proj"}
 FLOAT32, INT8, INTGEMM8 = 0x0404, 0x0101, 0x4101
 ALIGNMENT = 256
 OPTIONS = "special:model.yml"
+# what Marian wants to know of models, and this kind of them does not use
+UNUSED: dict[str, object] = {
+    **{"transformer-decoder-autoreg": "self-attention", "transformer-tied-layers": []},
+    **{"transformer-decoder-dim-ffn": 0, "transformer-decoder-ffn-depth": 0},
+    **{"transformer-depth-scaling": False, "transformer-no-projection": False},
+    **{"transformer-guided-alignment-layer": "last", "transformer-rnn-projection": False},
+    **{"transformer-aan-activation": "swish", "transformer-aan-depth": 2},
+    **{"transformer-aan-nogate": False, "transformer-dim-aan": 2048},
+    **{"transformer-pool": False, "dim-rnn": 1024, "enc-type": "bidirectional"},
+    **{"enc-cell": "gru", "enc-cell-depth": 1, "dec-cell": "gru"},
+    **{"dec-cell-base-depth": 2, "dec-cell-high-depth": 1, "skip": False},
+    **{"layer-normalization": False, "right-left": False, "input-types": []},
+    **{"factors-combine": "sum", "factors-dim-emb": 0, "output-omit-bias": False},
+    **{"lemma-dim-emb": 0, "lemma-dependency": "", "ulr": False, "ulr-dim-emb": 0},
+    **{"ulr-trainable-transformation": False},
+    **{"bert-train-type-embeddings": True, "bert-type-vocab-size": 2},
+}
 
 
 def write_marian(
@@ -175,7 +199,7 @@ def check_segmentation(file: str) -> Path:
             "by SentencePiece; give --to ctranslate2"
         )
     if not Path(file).is_file():
-        raise UserError(f"{OPTION} {file}: no such file; give a SentencePiece model")
+        raise UserError(f"{SEGMENTATION} {file}: no such file; give a SentencePiece model")
     if "sentencepiece_model" not in bpe_options(file):
         raise UserError(
             f"{TO}: {file} segments its text, and Marian's engine takes SentencePiece models only; "
@@ -187,7 +211,7 @@ def check_segmentation(file: str) -> Path:
 # --- vocabulary -----------------------------------------------------------------------------------
 
 
-class Vocabulary(NamedTuple):
+class MarianVocabulary(NamedTuple):
     """Marian's vocabulary.
 
     Attributes:
@@ -200,7 +224,7 @@ class Vocabulary(NamedTuple):
     absent: list[int]
 
 
-def make_vocabulary(file: Path, words: Dictionary) -> Vocabulary:
+def make_vocabulary(file: Path, words: Dictionary) -> MarianVocabulary:
     """A SentencePiece model that segments text as another one does, for Marian.
 
     Marian takes the numbers of SentencePiece: 0 is `</s>` and 1 the unknown piece. Pieces that the
@@ -218,7 +242,7 @@ def make_vocabulary(file: Path, words: Dictionary) -> Vocabulary:
     own = words.symbols[words.nspecial :]
     if 2 * len(names.intersection(own)) < len(own):
         raise UserError(
-            f"{OPTION} {file}: few of the dictionary's words are pieces of it; give the "
+            f"{SEGMENTATION} {file}: few of the dictionary's words are pieces of it; give the "
             "SentencePiece model of the training text"
         )
     lowest = min(score for _, score, _ in pieces)
@@ -235,14 +259,14 @@ def make_vocabulary(file: Path, words: Dictionary) -> Vocabulary:
     trainer.vocab_size = len(proto.pieces)
     rows = [words.eos(), words.unk(), *(words.index(name) for name, _, _ in pieces)]
     absent = [i for i, row in enumerate(rows) if row == words.unk() and i != 1]
-    return Vocabulary(proto.SerializeToString(), rows, absent)
+    return MarianVocabulary(proto.SerializeToString(), rows, absent)
 
 
 # --- tensors --------------------------------------------------------------------------------------
 
 
 def marian_tensors(
-    weights: Mapping[str, Tensor], vocabulary: Vocabulary
+    weights: Mapping[str, Tensor], vocabulary: MarianVocabulary
 ) -> Iterator[tuple[str, Tensor]]:
     """Yield a model's tensors as Marian has them: vectors are rows, matrices inputs x outputs.
 
@@ -255,7 +279,7 @@ def marian_tensors(
     bias[vocabulary.absent] = ABSENT
     yield "decoder_ff_logit_out_b", bias[None]
     for stack in STACKS:
-        for number in range(count_layers(weights, stack)):
+        for number in range(len(layer_numbers(weights, stack))):
             ours, theirs = f"{stack}.layers.{number}", f"{stack}_l{number + 1}"
             attentions = {"self": "self_attn"}
             if stack == "decoder":
@@ -268,11 +292,6 @@ def marian_tensors(
                 yield from norm(weights, f"{ours}.{attention}_layer_norm", f"{theirs}_{name}_Wo")
             yield from feed_forward(weights, ours, f"{theirs}_ffn")
             yield from norm(weights, f"{ours}.final_layer_norm", f"{theirs}_ffn_ffn")
-
-
-def count_layers(weights: Mapping[str, Tensor], stack: str) -> int:
-    names = (name.split(".") for name in weights if name.startswith(f"{stack}.layers."))
-    return len({parts[2] for parts in names})
 
 
 def norm(weights: Mapping[str, Tensor], ours: str, theirs: str) -> Iterator[tuple[str, Tensor]]:
@@ -322,23 +341,8 @@ def model_options(options: Namespace, swish: bool, tensors: Mapping[str, np.ndar
         "transformer-postprocess-emb": "d",
         "transformer-postprocess-top": "",
         "transformer-train-position-embeddings": False,
-        # what this kind of model does not use
-        **{"transformer-decoder-autoreg": "self-attention", "transformer-tied-layers": []},
-        **{"transformer-decoder-dim-ffn": 0, "transformer-decoder-ffn-depth": 0},
-        **{"transformer-depth-scaling": False, "transformer-no-projection": False},
-        **{"transformer-guided-alignment-layer": "last", "transformer-rnn-projection": False},
-        **{"transformer-aan-activation": "swish", "transformer-aan-depth": 2},
-        **{"transformer-aan-nogate": False, "transformer-dim-aan": 2048},
-        **{"transformer-pool": False, "dim-rnn": 1024, "enc-type": "bidirectional"},
-        **{"enc-cell": "gru", "enc-cell-depth": 1, "dec-cell": "gru"},
-        **{"dec-cell-base-depth": 2, "dec-cell-high-depth": 1, "skip": False},
-        **{"layer-normalization": False, "right-left": False, "input-types": []},
-        **{"factors-combine": "sum", "factors-dim-emb": 0, "output-omit-bias": False},
-        **{"lemma-dim-emb": 0, "lemma-dependency": "", "ulr": False, "ulr-dim-emb": 0},
-        **{"ulr-trainable-transformation": False},
-        **{"bert-train-type-embeddings": True, "bert-type-vocab-size": 2},
     }
-    return yaml.safe_dump(content)
+    return yaml.safe_dump(content | UNUSED)
 
 
 # --- files ----------------------------------------------------------------------------------------

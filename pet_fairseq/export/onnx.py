@@ -95,7 +95,7 @@ def write_onnx(
     numbered = NumberedEncoder(encoder, first, len(words), words.unk())
     write_graphs(folder / GRAPHS, numbered, decoder)
     if rounds:
-        quantise(folder / GRAPHS)
+        quantise_graphs(folder / GRAPHS)
 
 
 def check_graphs(options: Any, path: str) -> None:
@@ -342,7 +342,7 @@ def take_caches_of_none(path: Path, caches: list[str]) -> None:
     onnx.save(model, path)
 
 
-def quantise(folder: Path) -> None:
+def quantise_graphs(folder: Path) -> None:
     """Put graphs with weights in 8 bits in the place of those of a folder.
 
     Weights have 7 of the 8 bits, with which no CPU's sums of products overflow.

@@ -16,8 +16,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
+from pet_fairseq.byte_pieces import SPACE
 from pet_fairseq.files import write_text
-from pet_fairseq.huggingface.gguf_tokenizer import BLANK, merges_by_score, numbered
+from pet_fairseq.huggingface.gguf_tokenizer import merges_by_score, numbered
 from pet_fairseq.huggingface.tokenizer_file import TOKENIZER
 from pet_fairseq.huggingface.vocabulary import FIRST
 from pet_fairseq.multilingual.subword_restriction import read_sentencepiece
@@ -190,7 +191,7 @@ def pre_tokenizer(proto: Any, words: Words) -> dict[str, Any]:
     """What marks the spaces; and sets runs of characters without pieces apart, whole words."""
     spaces = {
         "type": "Metaspace",
-        "replacement": BLANK,
+        "replacement": SPACE,
         "prepend_scheme": "always" if proto.normalizer_spec.add_dummy_prefix else "never",
         "split": False,
     }
@@ -203,7 +204,7 @@ def pre_tokenizer(proto: Any, words: Words) -> dict[str, Any]:
 
 def other_characters(words: Words) -> str:
     """A pattern of one character without a piece, and no space."""
-    return f"[^ {''.join(map(escape, sorted(words.characters | {BLANK})))}]"
+    return f"[^ {''.join(map(escape, sorted(words.characters | {SPACE})))}]"
 
 
 def escape(text: str) -> str:
@@ -246,7 +247,7 @@ def decoder(has_bytes: bool) -> dict[str, Any]:
         "decoders": [
             {"type": "Replace", "pattern": {"String": MARK}, "content": ""},
             *([{"type": "ByteFallback"}] if has_bytes else []),
-            {"type": "Replace", "pattern": {"String": BLANK}, "content": " "},
+            {"type": "Replace", "pattern": {"String": SPACE}, "content": " "},
             {"type": "Fuse"},
             {"type": "Strip", "content": " ", "start": SPACES, "stop": SPACES},
         ],

@@ -13,27 +13,25 @@ from fairseq.data import Dictionary
 from omegaconf import DictConfig
 
 from pet_fairseq.checkpoints.dictionaries import first_folder
-from pet_fairseq.checkpoints.text_files import folders_around
+from pet_fairseq.checkpoints.text_files import both_sides, folders_around
 from pet_fairseq.errors import UserError
 from pet_fairseq.export.forms import WAY_OUT, Form
 from pet_fairseq.files import read_lines, write_json, write_lines
 from pet_fairseq.huggingface.fsmt import (
     BPE_TOKENIZER,
-    END_OF_WORD,
     SENTENCE_TOKENIZER,
-    SEPARATOR,
     SOURCE_PIECES,
     TARGET_PIECES,
-    VERSION,
 )
 from pet_fairseq.huggingface.marian import MODELS
 from pet_fairseq.huggingface.marian import PIECES as MARIAN_PIECES
 from pet_fairseq.huggingface.marian import TARGET_PIECES as MARIAN_TARGET_PIECES
 from pet_fairseq.huggingface.tokenizer_file import MERGES, OPTIONS
 from pet_fairseq.huggingface.vocabulary import FIRST
+from pet_fairseq.multilingual.subword_restriction import VERSION, symbol_of
 from pet_fairseq.predict.text import bpe_options, find_subword_file
 
-OPTION = "--segmentation"
+SEGMENTATION = "--segmentation"
 
 
 def find_segmentation_file(
@@ -49,9 +47,9 @@ def find_segmentation_file(
     """
     if given is not None:
         return given
-    remedy = f"give BPE codes or a SentencePiece model by {OPTION} FILE"
+    remedy = f"give BPE codes or a SentencePiece model by {SEGMENTATION} FILE"
     folders = folders_around(checkpoint, cfg, Path(first_folder(data)))
-    return find_subword_file(words, folders, OPTION, remedy)
+    return find_subword_file(words, folders, SEGMENTATION, remedy)
 
 
 def write_tokenizer(form: Form, file: str, languages: tuple[str, str], folder: Path) -> str:
@@ -69,7 +67,9 @@ def write_tokenizer(form: Form, file: str, languages: tuple[str, str], folder: P
             f"transformers takes them whole; {WAY_OUT}"
         )
     if not Path(file).is_file():
-        raise UserError(f"{OPTION} {file}: no such file; give BPE codes or a SentencePiece model")
+        raise UserError(
+            f"{SEGMENTATION} {file}: no such file; give BPE codes or a SentencePiece model"
+        )
     kind = bpe_options(file)["_name"]
     if kind == "tokenizer_json":
         raise UserError(
@@ -103,7 +103,7 @@ def write_bpe(form: Form, codes: Path, languages: tuple[str, str], folder: Path)
     """
     merges = read_merges(codes)
     for name, words in ((SOURCE_PIECES, form.sources), (TARGET_PIECES, form.targets)):
-        write_json(folder / name, number([piece_of(word) for word in words], codes))
+        write_json(folder / name, number([fsmt_name(word) for word in words], codes))
     write_lines(folder / MERGES, merges)
     return write_options(form, BPE_TOKENIZER, folder, langs=list(languages), do_lower_case=False)
 
@@ -114,24 +114,21 @@ def read_merges(codes: Path) -> list[str]:
     Raises:
         UserError: the file is of another version, or no codes.
     """
-    version, *lines = read_lines(codes, OPTION)
+    version, *lines = read_lines(codes, SEGMENTATION)
     if version.split() != VERSION.split():
         raise UserError(
-            f"{OPTION} {codes}: its first line is not {VERSION!r}, and transformers reads no other "
-            f"codes of subword-nmt; {WAY_OUT}"
+            f"{SEGMENTATION} {codes}: its first line is not {VERSION!r}, and transformers reads no "
+            f"other codes of subword-nmt; {WAY_OUT}"
         )
     merges = [tuple(line.split()[:2]) for line in lines if line.strip()]
     if any(len(merge) < 2 for merge in merges):
-        raise UserError(f"{OPTION} {codes}: has a line without two pieces; give BPE codes")
+        raise UserError(f"{SEGMENTATION} {codes}: has a line without two pieces; give BPE codes")
     return [" ".join(merge) for merge in dict.fromkeys(merges)]
 
 
-def piece_of(word: str) -> str:
-    """FSMT's name of a word: marked if the word ends, and not, as in fairseq, if it goes on."""
-    if word in FIRST:
-        return word
-    begun = word.removesuffix(SEPARATOR)
-    return begun if begun != word else word + END_OF_WORD
+def fsmt_name(word: str) -> str:
+    """FSMT's name of one of fairseq's words: subword-nmt's symbol."""
+    return word if word in FIRST else symbol_of(word)
 
 
 def number(pieces: Sequence[str], path: Path) -> dict[str, int]:
@@ -150,14 +147,9 @@ def number(pieces: Sequence[str], path: Path) -> dict[str, int]:
 
 
 def write_sentencepiece(form: Form, file: Path, languages: tuple[str, str], folder: Path) -> str:
-    """Write MarianTokenizer's files.
-
-    A target.spm beside source.spm is the target's model; else both languages have the same.
-    """
-    source, target = MODELS
-    beside = file.with_name(target)
-    shutil.copyfile(file, folder / source)
-    shutil.copyfile(beside if file.name == source and beside.is_file() else file, folder / target)
+    """Write MarianTokenizer's files."""
+    for name, model in zip(MODELS, both_sides(str(file))):
+        shutil.copyfile(model, folder / name)
     separate = form.sources != form.targets
     write_json(folder / MARIAN_PIECES, number(form.sources, file))
     if separate:

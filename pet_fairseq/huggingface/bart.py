@@ -16,6 +16,8 @@ from pet_fairseq.huggingface.classification_heads import (
 )
 from pet_fairseq.huggingface.encoder_decoder import (
     BIAS,
+    PRE_NORM,
+    SUFFIXES,
     dictionary_files,
     norm_parts,
     position_limits,
@@ -23,15 +25,14 @@ from pet_fairseq.huggingface.encoder_decoder import (
     size_options,
     translation_task,
 )
-from pet_fairseq.huggingface.source import Source, Weights
+from pet_fairseq.huggingface.source import Config, Source, Weights
 from pet_fairseq.huggingface.text_pieces import MASK, TextPieces, choose_pair, read_text_pieces
 from pet_fairseq.huggingface.tokenizer_file import OPTIONS, read_options
 from pet_fairseq.huggingface.vocabulary import FIRST, make_vocabulary
 from pet_fairseq.huggingface.writer import Import
 from pet_fairseq.multilingual.language_tokens import END, LanguageTokens
 
-PRE_NORM = "mbart"  # the model_type whose layers are pre-norm, with a norm after the last one
-LANGUAGES = ("source", "target")  # the suffixes of data files in fairseq's recipes for BART
+MBART = "mbart"  # the model_type whose layers are pre-norm, with a norm after the last one
 # architectures without and with language tokens, by whether embeddings are scaled
 ARCHS = {False: ("bart_large", "bilingual_bart"), True: ("mbart_large", "bilingual_mbart")}
 CLASS_HEAD = {"dense": f"{HEAD}.dense", "out_proj": f"{HEAD}.out_proj"}
@@ -54,13 +55,10 @@ def read_bart(source: Source) -> Import:
     rows = config.size("vocab_size")
     vocabulary = make_vocabulary(known_pieces(text, rows), rows, special, text.path)
     positions = config.size("max_position_embeddings")
-    pre_norm = config["model_type"] == PRE_NORM
+    pre_norm = config["model_type"] == MBART
     has_class_head = is_classifier(source)
     bilingual = bool(source.languages)
-    arch = ["--arch", ARCHS[bool(config.get("scale_embedding"))][bilingual], *size_options(config)]
-    arch += ["--activation-fn", config.choose("activation_function", ACTIVATIONS)]
-    if pre_norm:
-        arch += ["--encoder-normalize-before", "--decoder-normalize-before"]
+    arch = bart_options(config, bilingual, pre_norm)
     if not (pre_norm and (has_class_head or bilingual)):  # these start from other words
         config.refuse(decoder_start_token_id=special[END])
     if has_class_head:
@@ -71,7 +69,7 @@ def read_bart(source: Source) -> Import:
         task.append("--add-prev-output-tokens")
         arch += ["--max-positions", str(positions)]
     else:
-        languages = choose_pair(source, text) if bilingual else LANGUAGES
+        languages = choose_pair(source, text) if bilingual else SUFFIXES
         if bilingual:
             tokens = (text.languages[language] for language in languages)
             arch += mbart_tokens(source, *tokens).command_words()
@@ -88,6 +86,14 @@ def read_bart(source: Source) -> Import:
         text.write,
         text.options,
     )
+
+
+def bart_options(config: Config, bilingual: bool, pre_norm: bool) -> list[str]:
+    """The options of the architecture, its sizes and its layers."""
+    options = ["--arch", ARCHS[bool(config.get("scale_embedding"))][bilingual]]
+    options += size_options(config)
+    options += ["--activation-fn", config.choose("activation_function", ACTIVATIONS)]
+    return [*options, *(PRE_NORM if pre_norm else ())]
 
 
 def known_pieces(text: TextPieces, rows: int) -> list[Optional[str]]:

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Optional
+from itertools import chain
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ from pet_fairseq.huggingface.classification_heads import (
     is_classifier,
 )
 from pet_fairseq.huggingface.source import Config, Source, Weights
+from pet_fairseq.huggingface.tokenizer_file import TEXT_OPTIONS
 from pet_fairseq.huggingface.vocabulary import Vocabulary, make_vocabulary
 from pet_fairseq.huggingface.writer import Import, option_words
 
@@ -45,14 +47,31 @@ LAYER = {
     "output.dense": "fc2",
     "output.LayerNorm": "final_layer_norm",
 }
-WORD_HEAD = {
-    "cls.predictions.transform.dense": "encoder.lm_head.dense",
-    "cls.predictions.transform.LayerNorm": "encoder.lm_head.layer_norm",
-}
-WORD_HEAD_BIAS = "cls.predictions.bias"
-POOLER, CLASSIFIER = "pooler.dense", "classifier"
-CLASS_HEAD = {POOLER: f"{HEAD}.dense", CLASSIFIER: f"{HEAD}.out_proj"}
 OLD_NAMES = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
+
+
+class HeadNames(NamedTuple):
+    """What the heads of an encoder of sentences are called in its files.
+
+    Attributes:
+        word_dense, word_norm: modules of the head for masked words. word_bias: its output's bias.
+        class_dense, class_output: modules of the head for classes.
+    """
+
+    word_dense: str
+    word_norm: str
+    word_bias: str
+    class_dense: str
+    class_output: str
+
+
+HEAD_NAMES = HeadNames(
+    word_dense="cls.predictions.transform.dense",
+    word_norm="cls.predictions.transform.LayerNorm",
+    word_bias="cls.predictions.bias",
+    class_dense="pooler.dense",
+    class_output="classifier",
+)
 
 
 def read_bert(source: Source) -> Import:
@@ -71,54 +90,44 @@ def read_bert(source: Source) -> Import:
         *("--layer-norm-eps", str(config.get("layer_norm_eps", 1e-12))),
         *("--token-types", str(config.get("type_vocab_size", 2))),
     ]
-    has_words, classes = find_heads(source, weights, WORD_HEAD_BIAS)
-    heads = has_words, classes is not None
-    tensors = bert_tensors(weights, config.size("num_hidden_layers"), vocabulary, *heads)
-    return encoder_import(source, arch, vocabulary, tensors, has_words, classes, separators=1)
-
-
-def find_heads(source: Source, weights: Weights, word_head_bias: str) -> tuple[bool, Optional[int]]:
-    """Whether a model predicts masked words, and the outputs of its head for classes, if any.
-
-    Raises:
-        UserError: the head for masked words has a matrix of its own.
-    """
-    has_words = word_head_bias in weights
-    if has_words:
-        source.config.refuse(tie_word_embeddings=True)
-    return has_words, len(weights[f"{CLASSIFIER}.bias"]) if is_classifier(source) else None
+    tensors = bert_tensors(weights, config.size("num_hidden_layers"), vocabulary)
+    return encoder_import(source, weights, arch, vocabulary, tensors, HEAD_NAMES, separators=1)
 
 
 def encoder_import(
     source: Source,
+    weights: Weights,
     arch: list[str],
     vocabulary: Vocabulary,
     tensors: Iterable[tuple[str, Tensor]],
-    has_word_head: bool,
-    classes: Optional[int],
+    names: HeadNames,
     separators: int,
 ) -> Import:
     """Describe an encoder of sentences to the writer.
 
     Args:
-        has_word_head: whether it predicts masked words.
-        classes: outputs of its head for classes, None without one.
+        tensors: those of the encoder, without its heads. names: of the heads that it may have.
         separators: how many are between the sentences of a pair, 1 or 2.
     Raises:
-        UserError: as `classifier_task`.
+        UserError: the head for masked words has a matrix of its own, or as `classifier_task`.
     """
     task = ["--task", "masked_lm", "--criterion", "masked_lm"]
     files = {"dict.txt": vocabulary.text()}
-    if classes is not None:
-        task, files = classifier_task(source, classes, separators, vocabulary)
+    has_words = names.word_bias in weights
+    if has_words:
+        source.config.refuse(tie_word_embeddings=True)
+    has_classes = is_classifier(source)
+    if has_classes:
+        outputs = len(weights[f"{names.class_output}.bias"])
+        task, files = classifier_task(source, outputs, separators, vocabulary)
     return Import(
         task,
         arch,
         files,
-        tensors,
-        describe_heads(vocabulary, has_word_head, classes is not None),
+        chain(tensors, head_tensors(weights, vocabulary, names, has_words, has_classes)),
+        describe_heads(vocabulary, has_words, has_classes),
         source.tokenizer.write,
-        ["--bpe", "tokenizer_json", "--tokenizer-file", "{}/tokenizer.json"],
+        TEXT_OPTIONS,
         ("encoder.lm_head.",),
     )
 
@@ -168,25 +177,25 @@ def encoder_options(
 
 
 def bert_tensors(
-    weights: Weights,
-    layers: int,
-    vocabulary: Vocabulary,
-    has_word_head: bool,
-    has_class_head: bool,
+    weights: Weights, layers: int, vocabulary: Vocabulary
 ) -> Iterator[tuple[str, Tensor]]:
-    """Yield BERT's tensors under fairseq's names.
-
-    Args:
-        has_word_head, has_class_head: whether it predicts masked words, and classes.
-    """
+    """Yield BERT's tensors under fairseq's names, without those of its heads."""
     yield from encoder_tensors(weights, layers, vocabulary)
     yield f"{STACK}.embed_positions.weight", shifted_positions(weights[POSITIONS])
     yield f"{STACK}.embed_types.weight", weights[TYPES]
-    if has_word_head:
-        yield from renamed(weights, WORD_HEAD)
-        yield "encoder.lm_head.bias", vocabulary.take(weights[WORD_HEAD_BIAS])
-    if has_class_head:
-        yield from renamed(weights, CLASS_HEAD)
+
+
+def head_tensors(
+    weights: Weights, vocabulary: Vocabulary, names: HeadNames, has_words: bool, has_classes: bool
+) -> Iterator[tuple[str, Tensor]]:
+    """Yield the tensors of the heads for masked words and for classes, whichever there are."""
+    if has_words:
+        dense, norm = "encoder.lm_head.dense", "encoder.lm_head.layer_norm"
+        yield from renamed(weights, {names.word_dense: dense, names.word_norm: norm})
+        yield "encoder.lm_head.bias", vocabulary.take(weights[names.word_bias])
+    if has_classes:
+        dense, output = f"{HEAD}.dense", f"{HEAD}.out_proj"
+        yield from renamed(weights, {names.class_dense: dense, names.class_output: output})
 
 
 def encoder_tensors(

@@ -12,7 +12,7 @@ from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE, Sentencepi
 from fairseq.dataclass import FairseqDataclass
 
 from pet_fairseq.byte_pieces import join_bytes
-from pet_fairseq.huggingface.tokenizer_file import load_segmenter, word_of
+from pet_fairseq.huggingface.tokenizer_file import escape_spaces, load_segmenter
 
 
 @dataclass
@@ -41,7 +41,7 @@ class TokenizerJson:
         self.tokenizer = load_segmenter(Path(cfg.tokenizer_file))
         self.newline = cfg.tokenizer_newline
         vocabulary = self.tokenizer.get_vocab()
-        self.words = {number: word_of(piece) for piece, number in vocabulary.items()}
+        self.words = {number: escape_spaces(piece) for piece, number in vocabulary.items()}
         self.numbers = {word: number for number, word in self.words.items()}
 
     def encode(self, text: str) -> str:

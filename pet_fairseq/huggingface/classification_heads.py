@@ -2,7 +2,7 @@
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.huggingface.source import Source
-from pet_fairseq.huggingface.tokenizer_file import TokenizerFile, word_of
+from pet_fairseq.huggingface.tokenizer_file import TokenizerFile, escape_spaces
 from pet_fairseq.huggingface.vocabulary import FIRST, Vocabulary
 
 HEAD = "classification_heads.sentence_classification_head"
@@ -56,7 +56,7 @@ def labels(source: Source, outputs: int) -> list[str]:
             f"{source.weights.path}: its head has {outputs} classes, but {config.path.name} names "
             f"{len(names)}; give files that belong together"
         )
-    by_number = {str(key): word_of(str(name)) for key, name in names.items()}
+    by_number = {str(key): escape_spaces(str(name)) for key, name in names.items()}
     ordered = [by_number[str(i)] for i in range(outputs)]
     taken = [name for name in ordered if name in FIRST or ordered.count(name) > 1]
     if taken:

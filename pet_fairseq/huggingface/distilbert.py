@@ -9,20 +9,18 @@ from torch import Tensor
 
 from pet_fairseq.huggingface.bert import (
     ACTIVATION,
-    CLASSIFIER,
     HEADS,
     POSITIONS,
     STACK,
     WIDTH,
+    HeadNames,
     bert_vocabulary,
     encoder_import,
     encoder_options,
     encoder_tensors,
-    find_heads,
-    renamed,
     shifted_positions,
 )
-from pet_fairseq.huggingface.classification_heads import CLASSES, HEAD
+from pet_fairseq.huggingface.classification_heads import CLASSES
 from pet_fairseq.huggingface.source import Source, Weights
 from pet_fairseq.huggingface.vocabulary import Vocabulary
 from pet_fairseq.huggingface.writer import Import
@@ -46,12 +44,13 @@ LAYER = {
     "ffn.lin2": "fc2",
     "output_layer_norm": "final_layer_norm",
 }
-WORD_HEAD = {
-    "vocab_transform": "encoder.lm_head.dense",
-    "vocab_layer_norm": "encoder.lm_head.layer_norm",
-}
-WORD_HEAD_BIAS = "vocab_projector.bias"
-CLASS_HEAD = {"pre_classifier": f"{HEAD}.dense", CLASSIFIER: f"{HEAD}.out_proj"}
+HEAD_NAMES = HeadNames(
+    word_dense="vocab_transform",
+    word_norm="vocab_layer_norm",
+    word_bias="vocab_projector.bias",
+    class_dense="pre_classifier",
+    class_output="classifier",
+)
 
 
 def read_distilbert(source: Source) -> Import:
@@ -66,31 +65,17 @@ def read_distilbert(source: Source) -> Import:
     vocabulary = bert_vocabulary(source, config.size("vocab_size"))
     positions = config.size("max_position_embeddings")
     arch = ["--arch", "bert", *encoder_options(config, positions, OPTIONS), *ITS_OWN.split()]
-    has_words, classes = find_heads(source, weights, WORD_HEAD_BIAS)
-    heads = has_words, classes is not None
-    tensors = distilbert_tensors(weights, config.size("n_layers"), vocabulary, *heads)
-    return encoder_import(source, arch, vocabulary, tensors, has_words, classes, separators=1)
+    tensors = distilbert_tensors(weights, config.size("n_layers"), vocabulary)
+    return encoder_import(source, weights, arch, vocabulary, tensors, HEAD_NAMES, separators=1)
 
 
 def distilbert_tensors(
-    weights: Weights,
-    layers: int,
-    vocabulary: Vocabulary,
-    has_word_head: bool,
-    has_class_head: bool,
+    weights: Weights, layers: int, vocabulary: Vocabulary
 ) -> Iterator[tuple[str, Tensor]]:
-    """Yield DistilBERT's tensors under fairseq's names.
+    """Yield DistilBERT's tensors under fairseq's names, without those of its heads.
 
     The table of positions is in the file in any case, also if they are sinusoids
     (`sinusoidal_pos_embds`).
-
-    Args:
-        has_word_head, has_class_head: whether it predicts masked words, and classes.
     """
     yield from encoder_tensors(weights, layers, vocabulary, LAYERS, LAYER)
     yield f"{STACK}.embed_positions.weight", shifted_positions(weights[POSITIONS])
-    if has_word_head:
-        yield from renamed(weights, WORD_HEAD)
-        yield "encoder.lm_head.bias", vocabulary.take(weights[WORD_HEAD_BIAS])
-    if has_class_head:
-        yield from renamed(weights, CLASS_HEAD)

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from pet_fairseq.checkpoints.text_files import check_languages
 from pet_fairseq.errors import UserError
-from pet_fairseq.huggingface.source import CONFIG, Config, Weights, read_json, require_file
-from pet_fairseq.huggingface.tokenizer_file import pieces_in_order
+from pet_fairseq.huggingface.source import CONFIG, Config, Weights, require_file
+from pet_fairseq.huggingface.tokenizer_file import pieces_in_order, read_json
 from pet_fairseq.huggingface.vocabulary import FIRST, Vocabulary, make_vocabulary
 
 ATTENTION = ("q_proj", "k_proj", "v_proj", "out_proj")
@@ -17,6 +17,8 @@ ENCODER = ("self_attn_layer_norm", "fc1", "fc2", "final_layer_norm")
 DECODER = (*ENCODER, "encoder_attn_layer_norm")
 BIAS = "final_logits_bias"
 PAD = "<pad>"
+PRE_NORM = ["--encoder-normalize-before", "--decoder-normalize-before"]
+SUFFIXES = ("source", "target")  # of the data files of models that name no languages
 
 
 class BilingualText(NamedTuple):

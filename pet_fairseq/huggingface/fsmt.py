@@ -24,12 +24,11 @@ from pet_fairseq.huggingface.tokenizer_file import MERGES, OPTIONS, read_options
 from pet_fairseq.huggingface.vocabulary import FIRST, Vocabulary
 from pet_fairseq.huggingface.writer import Import
 from pet_fairseq.multilingual.language_tokens import check_language
+from pet_fairseq.multilingual.subword_restriction import VERSION, piece_of
 
 SOURCE_PIECES, TARGET_PIECES = "vocab-src.json", "vocab-tgt.json"
 CODES = "bpe.codes"
 BPE_TOKENIZER, SENTENCE_TOKENIZER = "FSMTTokenizer", "MarianTokenizer"
-END_OF_WORD, SEPARATOR = "</w>", "@@"
-VERSION = "#version: 0.2"  # of subword-nmt's codes in which the last letter has END_OF_WORD
 POSITIONS_ROUNDED = 1e-2  # in bfloat16
 INPUT, OUTPUT = "decoder.embed_tokens.weight", "decoder.output_projection.weight"
 
@@ -121,12 +120,9 @@ def check_positions(weights: Weights) -> None:
             )
 
 
-def word_of(piece: str) -> str:
-    """fairseq's word for a piece: marked if the word goes on, and not, as in FSMT, if it ends."""
-    if piece in FIRST:
-        return piece
-    whole = piece.removesuffix(END_OF_WORD)
-    return whole if whole != piece else piece + SEPARATOR
+def word_of(symbol: str) -> str:
+    """fairseq's word for one of FSMT's, which are subword-nmt's symbols."""
+    return symbol if symbol in FIRST else piece_of(symbol)
 
 
 def read_codes(path: Path) -> str:

@@ -13,7 +13,7 @@ from pet_fairseq.huggingface.gguf_tokenizer import gguf_tokenizer
 from pet_fairseq.huggingface.source import CONFIG, Config, Source, Weights
 
 EXTRA = "pip install 'pet-fairseq[gguf]'"
-FAMILIES = {"llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}
+FAMILIES = ("llama", "qwen2", "qwen3")
 PERMUTED = "llama"  # the model type whose rows of queries and keys GGUF permutes
 NAMES = {
     "token_embd": "embed_tokens",
@@ -84,13 +84,13 @@ def gguf_config(fields: dict, path: Path) -> Config:
     """
     given = Config(fields, path)
     kind = given["general.architecture"]
-    if kind not in list(FAMILIES):
+    if kind not in FAMILIES:
         raise UserError(
             f"{path}: is a model of type {kind}, which is not supported in GGUF; supported are "
             f"{', '.join(FAMILIES)}"
         )
     config = {
-        "model_type": FAMILIES[kind],
+        "model_type": kind,
         "hidden_act": "silu",
         "hidden_size": given.size(f"{kind}.embedding_length"),
         "intermediate_size": given.size(f"{kind}.feed_forward_length"),

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pet_fairseq.byte_pieces import SPACE
 from pet_fairseq.errors import UserError
 from pet_fairseq.huggingface.source import Config
 from pet_fairseq.huggingface.tokenizer_file import (
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 SPECIAL, WHOLE = 3, 4  # token types of pieces that are never split: <|im_start|>; <think>
 BYTES, SENTENCES = "gpt2", "llama"  # tokenizer.ggml.model: byte-level BPE, or SentencePiece's
-BLANK = "\u2581"  # how SentencePiece writes a space
 DIGITS = {"llama-bpe": "{1,3}", "qwen2": ""}  # how many digits stay together
 WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}%s"
@@ -85,11 +85,11 @@ def sentence_pieces(given: Config, pieces: Sequence[str]) -> "Tokenizer":
     decoders, normalizers = tokenizers.decoders, tokenizers.normalizers
     first = given.get("tokenizer.ggml.add_space_prefix", True)
     tokenizer.normalizer = normalizers.Sequence(
-        [*([normalizers.Prepend(BLANK)] if first else []), normalizers.Replace(" ", BLANK)]
+        [*([normalizers.Prepend(SPACE)] if first else []), normalizers.Replace(" ", SPACE)]
     )
     tokenizer.decoder = decoders.Sequence(
         [
-            *(decoders.Replace(BLANK, " "), decoders.ByteFallback(), decoders.Fuse()),
+            *(decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse()),
             *([decoders.Strip(" ", 1, 0)] if first else []),
         ]
     )

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.huggingface.source import Source
+from pet_fairseq.huggingface.tokenizer_file import TEXT_OPTIONS
 from pet_fairseq.huggingface.vocabulary import Vocabulary, make_vocabulary
 from pet_fairseq.huggingface.writer import Import
 
@@ -71,5 +72,5 @@ def language_model(
         tensors,
         f"{len(vocabulary):,} words",
         source.tokenizer.write,
-        ["--bpe", "tokenizer_json", "--tokenizer-file", "{}/tokenizer.json"],
+        TEXT_OPTIONS,
     )

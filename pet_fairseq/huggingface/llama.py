@@ -8,6 +8,7 @@ from torch import Tensor
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.huggingface.language_model import language_model, lm_vocabulary
+from pet_fairseq.huggingface.rotary import SCALINGS
 from pet_fairseq.huggingface.source import Config, Source, Weights
 from pet_fairseq.huggingface.vocabulary import Vocabulary
 from pet_fairseq.huggingface.writer import Import, option_words
@@ -24,7 +25,6 @@ HEAD = "lm_head.weight"
 BIAS = "layers.0.self_attn.q_proj.bias"
 WINDOW = "sliding_attention"
 LAYER_KINDS = (WINDOW, "full_attention")
-ROPE_TYPES = ("default", "linear", "llama3", "factors")  # factors: only from GGUF
 
 
 def read_llama(source: Source) -> Import:
@@ -107,8 +107,8 @@ def position_options(config: Config) -> dict[str, object]:
     scaling = dict(given)
     theta = scaling.pop("rope_theta", None) or config.get("rope_theta", 10000.0)
     kind = scaling.get("rope_type") or scaling.get("type") or "default"
-    if kind not in ROPE_TYPES:
-        known = ", ".join(ROPE_TYPES)
+    if kind not in SCALINGS:
+        known = ", ".join(SCALINGS)
         raise UserError(f"{config.path}: rope_type is {kind}; known are {known}")
     if scaling.get("partial_rotary_factor", 1.0) != 1.0:
         raise UserError(f"{config.path}: partial_rotary_factor is not 1; that is not supported")

@@ -3,6 +3,7 @@
 from pet_fairseq.errors import UserError
 from pet_fairseq.huggingface.bert import ACTIVATIONS
 from pet_fairseq.huggingface.encoder_decoder import (
+    PRE_NORM,
     BilingualText,
     dictionary_files,
     norm_parts,
@@ -18,8 +19,6 @@ from pet_fairseq.huggingface.tokenizer_file import OPTIONS, read_options
 from pet_fairseq.huggingface.vocabulary import FIRST, make_vocabulary
 from pet_fairseq.huggingface.writer import Import
 from pet_fairseq.multilingual.language_tokens import END, LanguageTokens
-
-PRE_NORM = ["--encoder-normalize-before", "--decoder-normalize-before"]
 
 
 def read_m2m(source: Source) -> Import:

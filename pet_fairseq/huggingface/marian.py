@@ -9,10 +9,12 @@ from typing import Optional
 import torch
 from torch import Tensor
 
+from pet_fairseq.checkpoints.text_files import SOURCE_MODEL, TARGET_MODEL
 from pet_fairseq.errors import UserError
 from pet_fairseq.huggingface.bert import shifted_positions
 from pet_fairseq.huggingface.encoder_decoder import (
     BIAS,
+    SUFFIXES,
     BilingualText,
     dictionary_files,
     layer_tensors,
@@ -28,7 +30,7 @@ from pet_fairseq.huggingface.writer import Import
 from pet_fairseq.multilingual.language_tokens import LanguageTokens, check_language
 
 PIECES, TARGET_PIECES = "vocab.json", "target_vocab.json"
-MODELS = ("source.spm", "target.spm")
+MODELS = (SOURCE_MODEL, TARGET_MODEL)
 ACTIVATIONS = {"swish": ["--swish"], "silu": ["--swish"]} | {
     name: ["--activation-fn", name] for name in ("relu", "gelu")
 }
@@ -100,7 +102,7 @@ def read_languages(source: Source) -> tuple[str, str]:
     options = read_options(source.folder / OPTIONS) | source.languages
     names = (str(options.get("source_lang") or ""), str(options.get("target_lang") or ""))
     usable = all(map(str.isidentifier, names)) and names[0] != names[1]
-    return names if usable else ("source", "target")
+    return names if usable else SUFFIXES
 
 
 def language_options(source: Source, vocabulary: Vocabulary) -> list[str]:

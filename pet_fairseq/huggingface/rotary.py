@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pet_fairseq.errors import UserError
 
-SCALINGS = ("default", "linear", "llama3", "factors")
+SCALINGS = ("default", "linear", "llama3", "factors")  # factors: only from GGUF
 
 
 def angular_frequencies(head_dim: int, theta: float, scaling: Optional[dict] = None) -> Tensor:

@@ -1,6 +1,5 @@
 """The files that Hugging Face's libraries write for a model: its options and its tensors."""
 
-import json
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +14,7 @@ from torch import Tensor
 from pet_fairseq.checkpoints.saving import save_state
 from pet_fairseq.errors import UNREADABLE, UnsafeCheckpointError, UserError, is_refusal
 from pet_fairseq.errors import why_unreadable as why_no_checkpoint
-from pet_fairseq.huggingface.tokenizer_file import CONFIG, EXTRA, TokenizerFile
+from pet_fairseq.huggingface.tokenizer_file import CONFIG, EXTRA, TokenizerFile, read_json
 
 T = TypeVar("T")
 
@@ -125,14 +124,6 @@ def read_config(folder: Path) -> Config:
     """
     path = require_file(folder / CONFIG)
     return Config(read_json(path), path)
-
-
-def read_json(path: Path) -> dict:
-    """Read an object from JSON. Raises UserError if there is none."""
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, TypeError, RecursionError) as error:
-        raise UserError(f"{path}: not readable ({error}); download it again") from error
 
 
 def require_file(path: Path) -> Path:

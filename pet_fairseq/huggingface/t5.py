@@ -9,6 +9,7 @@ from torch import Tensor
 
 from pet_fairseq.errors import UserError
 from pet_fairseq.huggingface.encoder_decoder import (
+    SUFFIXES,
     dictionary_files,
     position_limits,
     translation_task,
@@ -16,6 +17,7 @@ from pet_fairseq.huggingface.encoder_decoder import (
 from pet_fairseq.huggingface.source import Config, Source, Weights
 from pet_fairseq.huggingface.tokenizer_file import (
     OPTIONS,
+    TEXT_OPTIONS,
     TOKENIZER,
     TokenizerFile,
     add_tokens,
@@ -24,6 +26,7 @@ from pet_fairseq.huggingface.tokenizer_file import (
 )
 from pet_fairseq.huggingface.vocabulary import FIRST, Vocabulary, make_vocabulary
 from pet_fairseq.huggingface.writer import Import, option_words
+from pet_fairseq.multilingual.subword_restriction import read_sentencepiece
 from pet_fairseq.nn.relative_bias import RelativeBias
 
 if TYPE_CHECKING:
@@ -31,7 +34,6 @@ if TYPE_CHECKING:
 
 SENTENCE_PIECES = "spiece.model"
 SENTINEL, SENTINELS = "<extra_id_{}>", 100  # the name of one, and how many T5's tokenizer adds
-LANGUAGES = ("source", "target")  # the suffixes of data files
 LENGTH = 1024  # T5's positions have no end, but fairseq wants one
 # the model types whose layers each have a bias by distance, and whose output is never scaled
 BIAS_PER_LAYER, NEVER_SCALED = "umt5", "mt5"
@@ -76,13 +78,13 @@ def read_t5(source: Source) -> Import:
     arch += ["--share-all-embeddings"] if tied else []
     arch += ["--scale-output"] if is_output_scaled(config) else []
     return Import(
-        translation_task(*LANGUAGES),
+        translation_task(*SUFFIXES),
         arch + position_limits(LENGTH),
-        dictionary_files(LANGUAGES, vocabulary),
+        dictionary_files(SUFFIXES, vocabulary),
         t5_tensors(weights, config, vocabulary, tied, per_layer),
         f"{len(vocabulary):,} words{widened(weights)}",
         text.write,
-        ["--bpe", "tokenizer_json", "--tokenizer-file", f"{{}}/{TOKENIZER}"],
+        TEXT_OPTIONS,
     )
 
 
@@ -255,14 +257,7 @@ def unigram_tokenizer(model) -> "Tokenizer":
 
 def read_sentence_model(path: Path):
     """The contents of a SentencePiece model. Raises UserError if it is none of unigrams."""
-    from google.protobuf.message import DecodeError
-    from sentencepiece import sentencepiece_model_pb2
-
-    model = sentencepiece_model_pb2.ModelProto()
-    try:
-        model.ParseFromString(path.read_bytes())
-    except DecodeError as error:
-        raise UserError(f"{path}: not a SentencePiece model; download it again") from error
+    model = read_sentencepiece(path)
     if model.trainer_spec.model_type != model.trainer_spec.UNIGRAM or not model.pieces:
         raise UserError(
             f"{path}: a SentencePiece model of another type than unigram, which T5's is; give the "

@@ -9,14 +9,16 @@ from typing import Optional
 import sentencepiece
 
 from pet_fairseq.errors import UserError, option_of, user_message
-from pet_fairseq.huggingface.source import Config, Source, read_json
+from pet_fairseq.huggingface.source import Config, Source
 from pet_fairseq.huggingface.tokenizer_file import (
     ADDED,
     BYTE_PIECES,
     OPTIONS,
+    TEXT_OPTIONS,
     TOKENIZER,
     content,
     pieces_in_order,
+    read_json,
     read_options,
 )
 from pet_fairseq.huggingface.vocabulary import FIRST
@@ -76,7 +78,7 @@ def read_text_pieces(source: Source) -> TextPieces:
         numbers,
         file.path,
         file.write,
-        ["--bpe", "tokenizer_json", "--tokenizer-file", f"{{}}/{TOKENIZER}"],
+        TEXT_OPTIONS,
         find_languages(dict.fromkeys([*special, *listed_pieces(source.folder)]), numbers),
     )
 

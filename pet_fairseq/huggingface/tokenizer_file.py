@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 TOKENIZER, OPTIONS = "tokenizer.json", "tokenizer_config.json"
+# options of fairseq that turn text into the words of a TOKENIZER in the folder `{}`
+TEXT_OPTIONS = ["--bpe", "tokenizer_json", "--tokenizer-file", f"{{}}/{TOKENIZER}"]
 WORDPIECES = "vocab.txt"  # BERT's
 BYTE_PIECES, MERGES = "vocab.json", "merges.txt"  # GPT-2's
 ADDED, CONFIG = "added_tokens.json", "config.json"
@@ -86,15 +88,15 @@ def content(piece: object) -> Optional[str]:
     return piece if isinstance(piece, str) else None
 
 
-def word_of(piece: str) -> str:
+def escape_spaces(piece: str) -> str:
     """A piece as a word without spaces, which separate words in fairseq's text."""
     if not any(map(str.isspace, piece)):
         return piece
     return "".join(f"\\u{ord(char):04x}" if char.isspace() else char for char in piece)
 
 
-def piece_of(word: str) -> str:
-    """The piece whose word this is."""
+def unescape_spaces(word: str) -> str:
+    """The piece of which `escape_spaces` made a word."""
     return re.sub(r"\\u([0-9a-f]{4})", _space, word)
 
 
@@ -134,7 +136,7 @@ def load_segmenter(path: Path) -> "Tokenizer":
 def segment(tokenizer: "Tokenizer", texts: list[str]) -> list[str]:
     """Tokenize texts: words separated by spaces, without those that begin and end a text."""
     encoded = tokenizer.encode_batch(texts, add_special_tokens=False)
-    return [" ".join(map(word_of, pieces.tokens)) for pieces in encoded]
+    return [" ".join(map(escape_spaces, pieces.tokens)) for pieces in encoded]
 
 
 def _read(path: Path) -> "Tokenizer":
@@ -256,8 +258,11 @@ def read_options(path: Path) -> dict:
     Raises:
         UserError: it is not readable.
     """
-    if not path.is_file():
-        return {}
+    return read_json(path) if path.is_file() else {}
+
+
+def read_json(path: Path) -> dict:
+    """Read an object from JSON. Raises UserError if there is none."""
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError, RecursionError) as error:

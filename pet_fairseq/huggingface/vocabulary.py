@@ -11,7 +11,7 @@ from fairseq.data import Dictionary
 from torch import Tensor
 
 from pet_fairseq.errors import UserError
-from pet_fairseq.huggingface.tokenizer_file import word_of
+from pet_fairseq.huggingface.tokenizer_file import escape_spaces
 from pet_fairseq.nn.output_bias import ABSENT, REPEATED
 
 FIRST = ("<s>", "<pad>", "</s>", "<unk>")  # of every dictionary of fairseq
@@ -106,7 +106,8 @@ def make_vocabulary(
     check_sizes(pieces, rows, path)
     renamed = renamed or {}
     names = [
-        word_of(piece) if piece is not None else unnamed(row) for row, piece in enumerate(pieces)
+        escape_spaces(piece) if piece is not None else unnamed(row)
+        for row, piece in enumerate(pieces)
     ]
     names += [unnamed(row) for row in range(len(pieces), rows)]
     row_of = {name: row for row, name in enumerate(names)}

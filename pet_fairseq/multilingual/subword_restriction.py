@@ -17,8 +17,9 @@ from pet_fairseq.files import read_text, write_text
 from pet_fairseq.multilingual.vocabulary_trimming import check_number, choose_words
 
 Merge = tuple[str, str]
-END, MARK = "</w>", "@@"  # of subword-nmt: of a word's last symbol, of all pieces but the last one
-VERSION = "#version: 0.2"
+# of subword-nmt: behind a word's last symbol, and behind all of its pieces but the last one
+END_OF_WORD, SEPARATOR = "</w>", "@@"
+VERSION = "#version: 0.2"  # of subword-nmt's codes in which the last letter has END_OF_WORD
 
 
 class Fewer(NamedTuple):
@@ -162,17 +163,18 @@ def unrestricted(
 
 def forms_of(symbol: str) -> tuple[str, str]:
     """A character within a word and at its end."""
-    character = symbol.removesuffix(END)
-    return character, character + END
+    character = symbol.removesuffix(END_OF_WORD)
+    return character, character + END_OF_WORD
 
 
 def symbol_of(piece: str) -> str:
     """subword-nmt's symbol of a piece: it marks words' ends inside, and what goes on outside."""
-    return piece.removesuffix(MARK) if piece.endswith(MARK) else piece + END
+    return piece.removesuffix(SEPARATOR) if piece.endswith(SEPARATOR) else piece + END_OF_WORD
 
 
 def piece_of(symbol: str) -> str:
-    return symbol.removesuffix(END) if symbol.endswith(END) else symbol + MARK
+    """The piece whose symbol this is."""
+    return symbol.removesuffix(END_OF_WORD) if symbol.endswith(END_OF_WORD) else symbol + SEPARATOR
 
 
 def read_merges(pairs: Iterable[object]) -> Optional[list[Merge]]:

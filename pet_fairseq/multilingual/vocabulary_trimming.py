@@ -14,11 +14,11 @@ from fairseq.data import Dictionary
 from fairseq.models.transformer import TransformerModelBase
 from torch import Tensor
 
+from pet_fairseq.byte_pieces import SPACE
 from pet_fairseq.errors import UserError
 from pet_fairseq.multilingual.language_tokens import LanguageTokens
 from pet_fairseq.nn.architectures import architecture_name, model_class
 
-MARK = "\u2581"  # of SentencePiece, for a space
 # tensors of a Transformer with a row for each word, by the side whose words these are
 ROWS = {
     "encoder.embed_tokens.weight": "source",
@@ -89,7 +89,7 @@ def choose_words(
         UserError: `most` has no room for the characters, or there are fewer words.
     """
     used = {word for word in counts if word in dictionary}
-    characters = {c for word in used for c in word if c in dictionary} | (used & {MARK})
+    characters = {c for word in used for c in word if c in dictionary} | (used & {SPACE})
     if most is None:
         return used | characters
     check_number(most, len(characters), len(used | characters))

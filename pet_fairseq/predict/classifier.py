@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from pet_fairseq.checkpoints.dictionaries import class_names
 from pet_fairseq.errors import UserError
-from pet_fairseq.huggingface.tokenizer_file import piece_of
+from pet_fairseq.huggingface.tokenizer_file import unescape_spaces
 from pet_fairseq.predict.int8 import check_int8, to_int8
 from pet_fairseq.predict.predictor import Predictor
 
@@ -22,7 +22,7 @@ class Classifier(Predictor):
         if cfg.regression_target:
             raise UserError("--regression-target: the model has no classes; give one that has")
         super().__init__(model, task, *args, **options)
-        self.labels = [piece_of(name) for name in class_names(task)]
+        self.labels = [unescape_spaces(name) for name in class_names(task)]
 
     @property
     def no_answer(self) -> dict:

@@ -12,6 +12,7 @@ from fairseq.tasks.translation import TranslationTask
 from omegaconf import OmegaConf
 from torch import Tensor, nn
 
+from pet_fairseq.checkpoints.dictionaries import dictionaries_by_language
 from pet_fairseq.checkpoints.loading import KEPT_OPTIONS, load_task, load_transformer
 from pet_fairseq.checkpoints.safe_loading import EMBEDDING_FILES, load_options
 from pet_fairseq.checkpoints.saving import new_state, save_state
@@ -72,8 +73,7 @@ def pack_model(checkpoint: str, data: str, bits: int, out: Path) -> Sizes:
         "options": building_options(load_options(checkpoint, "CHECKPOINT").model),
         "task": {name: getattr(task.cfg, name) for name in TASK_OPTIONS},
         "dictionaries": {
-            task.cfg.source_lang: own_words(task.source_dictionary),
-            task.cfg.target_lang: own_words(task.target_dictionary),
+            lang: own_words(words) for lang, words in dictionaries_by_language(task).items()
         },
     }
     parts: dict[str, int] = {}

@@ -15,9 +15,9 @@ from pet_fairseq.checkpoints.dictionaries import load_dictionary
 from pet_fairseq.errors import UserError
 from pet_fairseq.huggingface.tokenizer_file import (
     TOKENIZER,
+    escape_spaces,
     load_segmenter,
     pieces_in_order,
-    word_of,
 )
 from pet_fairseq.selfcp.prompts import cut
 
@@ -145,7 +145,7 @@ class TokenizerPieces(Vocabulary):
         self.tokenizer = load_segmenter(path)
         dictionary = load_dictionary(path.with_name(DICTIONARY), "--tokenizer")
         pieces = pieces_in_order(self.tokenizer.get_vocab(), path)
-        words = [UNKNOWN if piece is None else word_of(piece) for piece in pieces]
+        words = [UNKNOWN if piece is None else escape_spaces(piece) for piece in pieces]
         absent = [word for word in words if word not in dictionary]
         if absent:
             raise UserError(
