@@ -20,9 +20,10 @@ SIDES = ("source_lang", "target_lang")
 LANGUAGES = "languages.json"  # in folders for engines that know no languages
 TOKENIZER = "tokenizer.json"
 SOURCE_MODEL, TARGET_MODEL = "source.spm", "target.spm"  # of a model that has one for each side
-# the names, in the order in which they are looked for
+# the names, in the order in which they are looked for: SentencePiece's own model before a
+# tokenizer.json that was made of it, to which `</s>` in a text is the end of the sentence
 CODES = ("bpe.codes", "codes", "code", "bpecodes")  # of subword-nmt
-SUBWORD_FILES = (*CODES, "spm.model", "sentencepiece.bpe.model", TOKENIZER, SOURCE_MODEL)
+SUBWORD_FILES = (*CODES, "spm.model", "sentencepiece.bpe.model", SOURCE_MODEL, TOKENIZER)
 
 # the value that fairseq-generate's --remove-bpe needs, by a mark that pieces of words carry
 SEGMENTATIONS = {

@@ -53,7 +53,7 @@ def from_pretrained(
         data: the folder with its dictionaries; by default the one that the checkpoint names.
         segmentation: a file of BPE codes (subword-nmt), a SentencePiece model (`*.model`, `*.spm`)
             or a tokenizer.json, "" for none; by default the first of bpe.codes, codes, code,
-            bpecodes, spm.model, sentencepiece.bpe.model, tokenizer.json and source.spm that goes
+            bpecodes, spm.model, sentencepiece.bpe.model, source.spm and tokenizer.json that goes
             with the dictionary's words and is in the data folder, above it, or beside the
             checkpoint, its backbone or its teacher.
         tokenizer: the name of one of fairseq's tokenizers, "space" for none; by default "moses"

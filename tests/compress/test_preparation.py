@@ -260,6 +260,9 @@ def test_folders(made, teacher, tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match=r"TEACHER .*empty: has neither a checkpoint nor config"):
         teacher_stages(Given(tmp_path / "empty", tmp_path / "out", made / "bin"))
+    (tmp_path / "empty/checkpoint_best.pt").touch()
+    with pytest.raises(UserError, match=r"trained checkpoints; give \S+/checkpoint_best.pt"):
+        teacher_stages(Given(tmp_path / "empty", tmp_path / "out", made / "bin"))
     (tmp_path / "hf").mkdir()
     (tmp_path / "hf/config.json").write_text("{}")
     (stage,), checkpoint = teacher_stages(Given(tmp_path / "hf", tmp_path / "out", made / "bin"))

@@ -230,7 +230,7 @@ def test_transformers_js_finds_the_same(exported):
     assert found == expected
 
 
-TEXTS = ["b a d e", "", "ab dc", "e e d a b c d a e"]
+TEXTS = ["b a d e", "", "ab dc", "e e d a b c d a e", "b a <pad> d e"]
 
 
 @pytest.mark.slow

@@ -339,6 +339,24 @@ def test_bad_paths(classifier, path, message, tmp_path):
         answering(classifier, path=path or str(tmp_path))
 
 
+@pytest.mark.parametrize(
+    "file, message",
+    [
+        ("checkpoint_best.pt", r"is a folder of trained checkpoints; give \S+/checkpoint_best.pt"),
+        ("training/checkpoint_best.pt", r"give \S+/training/checkpoint_best.pt$"),
+        ("model.bin", "is a model for CTranslate2, which pet-fairseq translate runs; give the"),
+        ("onnx/encoder_model_quantized.onnx", "is a model for ONNX Runtime, which"),
+        ("bergamot.yml", "is a model for Bergamot, which"),
+    ],
+)
+def test_folders_that_hold_no_checkpoint_of_ours(classifier, file, message, tmp_path):
+    """The line says what they are, and what to give."""
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).touch()
+    with pytest.raises(UserError, match=message):
+        answering(classifier, path=str(tmp_path))
+
+
 def test_two_files_of_one_ratio(classifier, tmp_path):
     """The first one's weights would run with the second one's options."""
     model = make_variator(

@@ -158,3 +158,11 @@ def test_a_subword_model_of_another_kind_is_passed_over(word, own, other, tmp_pa
     (near / "tokenizer.json").touch()  # may be of any kind
     found = find_subword_file(words, [near, above], "--bpe", "give it")
     assert found == str(near / "tokenizer.json")
+
+
+def test_a_sentencepiece_model_before_the_tokenizer_json_made_of_it(tmp_path):
+    """`pet-fairseq export --to onnx` writes both; only the model keeps `</s>` in a text as text."""
+    for name in ("tokenizer.json", "source.spm"):
+        (tmp_path / name).touch()
+    found = find_subword_file(words_of("\u2581a"), [tmp_path], "--bpe", "give it")
+    assert found == str(tmp_path / "source.spm")
