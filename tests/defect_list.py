@@ -830,9 +830,9 @@ DEFECTS = (
     Defect(
         "queries normalised after they are rotated",
         "pet_fairseq/huggingface/llama_attention.py:GroupedQueryAttention.forward",
-        "q = self.q_norm(self._split_heads(self.q_proj(query)))\n"
+        "q = self.q_norm(split_heads(self.q_proj(query), self.head_dim))\n"
         "    q = self.rotary.rotate(q, *of_queries)",
-        "q = self._split_heads(self.q_proj(query))\n"
+        "q = split_heads(self.q_proj(query), self.head_dim)\n"
         "    q = self.q_norm(self.rotary.rotate(q, *of_queries))",
         "tests/huggingface/test_transformers.py -k qwen3",
     ),
